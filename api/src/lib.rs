@@ -1,0 +1,19 @@
+//! The kinds that pitstop serves: their schema, defaults and static validation.
+//!
+//! No I/O and no clock here. What can be said of an object alone is said here; what needs the Pod is
+//! decided in `pitstop-controller-core`.
+
+pub mod condition;
+pub mod crds;
+pub mod labels;
+pub mod nodework;
+pub mod recreate;
+
+pub use condition::{Condition, ConditionStatus};
+pub use crds::crds;
+
+/// API group of pitstop's own kinds.
+pub const GROUP: &str = "pitstop.dev";
+
+/// Most orders that one node's [`nodework::NodeWork`] may hold; the controller queues the rest.
+pub const MAX_ORDERS: usize = 64;

@@ -1,0 +1,220 @@
+//! `NodeWork`: the order book of one node, named as the node.
+//!
+//! The controller writes `spec.orders`, the node's daemon writes `status.answers`. The protocol is in
+//! `docs/design/order-protocol.md`.
+
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Plural name, as in URLs and RBAC.
+pub const PLURAL: &str = "nodeworks";
+
+/// Longest answer message, in characters.
+pub const MAX_MESSAGE: usize = 512;
+
+/// What the controller asks of one node's daemon.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[kube(
+    group = "pitstop.dev",
+    version = "v1alpha1",
+    kind = "NodeWork",
+    plural = "nodeworks",
+    singular = "nodework",
+    shortname = "nw",
+    status = "NodeWorkStatus",
+    derive = "PartialEq",
+    derive = "Default",
+    doc = "The order book of one node: what the controller asks of that node's daemon, and its answers. Internal.",
+    printcolumn = r#"{"name":"Runtime","type":"string","jsonPath":".status.runtime.name"}"#,
+    printcolumn = r#"{"name":"Version","type":"string","jsonPath":".status.runtime.version"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeWorkSpec {
+    /// Open orders. Orders of one Pod are carried out one after another, in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
+    #[x_kube(validation = Rule::new("self.all(o, !oldSelf.exists(p, p.id == o.id) || oldSelf.exists(p, p == o))").message("an order never changes: withdraw it and place another"))]
+    pub orders: Vec<Order>,
+}
+
+/// One thing to do to one container instance. Never changes; withdrawn by removing it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Order {
+    /// `<request UID>/<container>/<attempt>`.
+    #[schemars(length(min = 1, max = 256))]
+    pub id: String,
+    /// The Pod that the container must belong to.
+    pub pod: OrderPod,
+    /// The container instance.
+    pub container: OrderContainer,
+    /// What to do to it.
+    pub action: OrderAction,
+}
+
+/// A Pod as the runtime's labels name it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OrderPod {
+    /// Namespace.
+    #[schemars(length(min = 1, max = 63))]
+    pub namespace: String,
+    /// Name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// UID.
+    #[schemars(length(min = 1, max = 128))]
+    pub uid: String,
+}
+
+/// One container instance.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OrderContainer {
+    /// Name of the container in the Pod.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+    /// The runtime's full ID: 64 hex digits, no prefix. Runtimes resolve ID prefixes, so a shorter one is refused.
+    #[schemars(regex(pattern = r"^[0-9a-f]{64}$"))]
+    pub id: String,
+}
+
+/// What to do; exactly one member is set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("has(self.recreate)").message("exactly one action must be set: recreate"))]
+pub struct OrderAction {
+    /// Stop the container, so that the kubelet starts it anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recreate: Option<Recreate>,
+}
+
+/// Stop a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Recreate {
+    /// Seconds between the stop signal and the kill. Absent: the Pod's own, from the runtime's annotation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub grace_period_seconds: Option<i64>,
+}
+
+/// What the node's daemon answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeWorkStatus {
+    /// `metadata.generation` of the orders that the answers speak of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub observed_generation: Option<i64>,
+    /// The boot of the node that `acknowledgedUptimeSeconds` counts from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot: Option<Boot>,
+    /// The container runtime.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<RuntimeInfo>,
+    /// One answer per order that the daemon has seen; forgotten once the order is gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["orderID"]))]
+    pub answers: Vec<Answer>,
+}
+
+/// One boot of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Boot {
+    /// `/proc/sys/kernel/random/boot_id`.
+    #[schemars(length(max = 64))]
+    pub id: String,
+}
+
+/// A container runtime, as its `Version` call names it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RuntimeInfo {
+    /// For example `containerd`.
+    #[schemars(length(max = 64))]
+    pub name: String,
+    /// For example `1.6.20`.
+    #[schemars(length(max = 128))]
+    pub version: String,
+}
+
+/// How far an order is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum AnswerState {
+    /// Checked against the runtime; the daemon may act from now on.
+    Acknowledged,
+    /// Carried out: the named container is gone.
+    Done,
+    /// Not carried out, and never will be; the reason says why.
+    Refused,
+    /// Tried, and the container still runs.
+    Failed,
+}
+
+/// Why an answer is what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum AnswerReason {
+    /// `Refused`: the runtime has no such container, or it had ended before the daemon looked.
+    NotRunning,
+    /// `Refused`: the runtime's labels name another Pod or container.
+    WrongContainer,
+    /// `Refused`: the order itself makes no sense to this daemon.
+    InvalidOrder,
+    /// `Refused`: the container has a preStop hook that this version cannot run.
+    PreStopHook,
+    /// `Done`: the container ended by itself before the stop was sent.
+    EndedByItself,
+    /// `Failed`: the runtime would not stop it.
+    StopFailed,
+}
+
+/// The daemon's answer to one order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Answer {
+    /// The order's ID.
+    #[serde(rename = "orderID")]
+    #[schemars(length(min = 1, max = 256))]
+    pub order_id: String,
+    /// How far it is.
+    pub state: AnswerState,
+    /// Why, where there is something to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<AnswerReason>,
+    /// For people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 512))]
+    pub message: String,
+    /// Seconds from the node's boot to the acknowledgement, so that a daemon that starts anew knows the grace left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub acknowledged_uptime_seconds: Option<i64>,
+    /// The daemon process that acknowledged: one that starts anew acknowledges again before it acts.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 64))]
+    pub acknowledged_by: String,
+}
+
+/// The ID of a request's order for a container.
+pub fn order_id(request_uid: &str, container: &str, attempt: u32) -> String {
+    format!("{request_uid}/{container}/{attempt}")
+}
+
+/// The request UID in an order's ID.
+pub fn request_uid(order_id: &str) -> &str {
+    order_id.split('/').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_id_names_its_request() {
+        let id = order_id("5f0c", "app", 1);
+        assert_eq!(id, "5f0c/app/1");
+        assert_eq!(request_uid(&id), "5f0c");
+    }
+}

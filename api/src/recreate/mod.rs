@@ -1,0 +1,322 @@
+//! `ContainerRecreateRequest`: restart named containers of one running Pod.
+//!
+//! Wire-compatible with `OpenKruise` (`apps.kruise.io`): names, types, defaults and the meaning of absent
+//! fields are theirs. `status.conditions` (beyond `PreRecreateGrace`) and `status.target` are ours; their typed
+//! clients drop both.
+
+mod defaults;
+mod validate;
+
+use chrono::{DateTime, Utc};
+use k8s_openapi::api::core::v1::{ContainerPort, ExecAction, HTTPGetAction, TCPSocketAction};
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use defaults::apply_defaults;
+pub use validate::{Invalid, validate};
+
+use crate::Condition;
+
+/// Plural name, as in URLs and RBAC.
+pub const PLURAL: &str = "containerrecreaterequests";
+
+/// Most containers that one request may name.
+pub const MAX_CONTAINERS: usize = 64;
+
+/// Condition types of a request.
+pub mod conditions {
+    /// True once the request was found valid and its containers were resolved; False with the reason when not.
+    pub const ACCEPTED: &str = "Accepted";
+    /// True when every container was restarted; while False, the reason says what the request waits for.
+    pub const COMPLETE: &str = "Complete";
+    /// True when the request ended without restarting every container; the reason says why.
+    pub const FAILED: &str = "Failed";
+}
+
+/// What to restart, and how.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "apps.kruise.io",
+    version = "v1alpha1",
+    kind = "ContainerRecreateRequest",
+    plural = "containerrecreaterequests",
+    singular = "containerrecreaterequest",
+    shortname = "crr",
+    namespaced,
+    status = "ContainerRecreateRequestStatus",
+    derive = "PartialEq",
+    derive = "Default",
+    doc = "Asks for a restart of named containers of one running Pod, in place.",
+    printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase","description":"Pending, Recreating or Completed"}"#,
+    printcolumn = r#"{"name":"Pod","type":"string","jsonPath":".spec.podName","description":"The Pod whose containers are restarted"}"#,
+    printcolumn = r#"{"name":"Node","type":"string","jsonPath":".metadata.labels.crr\\.apps\\.kruise\\.io/node-name","description":"The Pod's node"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name":"Complete","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Complete\")].reason","description":"What the request waits for, or how it went"}"#,
+    printcolumn = r#"{"name":"Failed","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Failed\")].reason","description":"Why the request failed"}"#
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("self == oldSelf").message("spec of ContainerRecreateRequest is immutable"))]
+pub struct ContainerRecreateRequestSpec {
+    /// Name of the Pod, in the request's namespace.
+    #[schemars(length(min = 1, max = 253))]
+    pub pod_name: String,
+    /// The containers to restart, in the order in which they are stopped. Names are unique.
+    #[schemars(length(min = 1, max = 64))]
+    #[x_kube(validation = Rule::new("self.all(c, self.exists_one(o, o.name == c.name))").message("containers must be unique by name"))]
+    pub containers: Vec<RecreateContainer>,
+    /// How to restart them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<RecreateStrategy>,
+    /// Seconds after which the request ends whatever happened; at least 3. Absent: the controller's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 3))]
+    pub active_deadline_seconds: Option<i64>,
+    /// Seconds after the end at which the request is deleted. Absent: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub ttl_seconds_after_finished: Option<i32>,
+}
+
+/// One container to restart. All but the name is filled in at admission and must be left empty by users.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RecreateContainer {
+    /// Name of the container in the Pod.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+    /// The container's preStop hook; read-only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pre_stop: Option<PreStopHandler>,
+    /// The container's ports, when the hook needs them; read-only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
+    pub ports: Vec<ContainerPort>,
+    /// The container as it was when the request was made; read-only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status_context: Option<StatusContext>,
+}
+
+/// A preStop hook as `OpenKruise` writes it (no `sleep`).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PreStopHandler {
+    /// Run a command in the container.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exec: Option<ExecAction>,
+    /// Send an HTTP GET.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http_get: Option<HTTPGetAction>,
+    /// Open a TCP connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tcp_socket: Option<TCPSocketAction>,
+}
+
+/// A container at the time of admission.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StatusContext {
+    /// `<runtime>://<64 hex digits>` as in the Pod's status.
+    #[serde(rename = "containerID")]
+    #[schemars(length(max = 128))]
+    pub container_id: String,
+    /// The Pod status's restart count of the container.
+    pub restart_count: i32,
+}
+
+/// How the containers of one request are restarted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RecreateStrategy {
+    /// What a failed stop means for the containers after it. Default `Fail`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_policy: Option<FailurePolicy>,
+    /// Restart a container only after the one before it is up again.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub ordered_recreate: bool,
+    /// Restart a container also when it was restarted by others since the request was made.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub force_recreate: bool,
+    /// Seconds between the stop signal and the kill. Default: the Pod's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub termination_grace_period_seconds: Option<i64>,
+    /// Seconds for which the Pod is kept not ready before the first stop. Absent: no drain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub unready_grace_period_seconds: Option<i64>,
+    /// Seconds that a new container must have run before it counts as restarted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0))]
+    pub min_started_seconds: i32,
+}
+
+/// What a container that could not be stopped means for the request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum FailurePolicy {
+    /// The request ends.
+    #[default]
+    Fail,
+    /// The request goes on with the next container.
+    Ignore,
+}
+
+/// Phases of a request and of its containers; one enum, as in `OpenKruise`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum Phase {
+    /// Request: waits for its turn. Container: not stopped yet.
+    Pending,
+    /// Request: at work. Container: stopped, not yet up again.
+    Recreating,
+    /// Container only: up again.
+    Succeeded,
+    /// Container only: could not be stopped.
+    Failed,
+    /// Request only: over, whatever the outcome.
+    Completed,
+}
+
+/// How far a request is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ContainerRecreateRequestStatus {
+    /// `Pending`, `Recreating` or `Completed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+    /// When the request ended; set together with `Completed` and never changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_time: Option<DateTime<Utc>>,
+    /// Why the request ended early; empty when all containers were handled.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 1024))]
+    pub message: String,
+    /// One entry per container of the spec, in its order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub container_recreate_states: Vec<ContainerRecreateState>,
+    /// The containers that run after their restart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub container_status_snapshot: Vec<ContainerStatusSnapshot>,
+    /// What holds of the request: `Accepted`, `Complete`, `Failed`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+    /// What the controller resolved the request to; the daemon is told nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<Target>,
+}
+
+/// One container's part of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ContainerRecreateState {
+    /// Name of the container.
+    #[schemars(length(max = 63))]
+    pub name: String,
+    /// `Pending`, `Recreating`, `Succeeded` or `Failed`.
+    pub phase: Phase,
+    /// Why it failed; empty in every other state.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 1024))]
+    pub message: String,
+    /// True when pitstop's own stop ended the container.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_killed: bool,
+}
+
+/// A container of the Pod after its restart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ContainerStatusSnapshot {
+    /// Name of the container.
+    #[schemars(length(max = 63))]
+    pub name: String,
+    /// Whether it was ready.
+    pub ready: bool,
+    /// Its restart count.
+    pub restart_count: i32,
+    /// `<runtime>://<id>`.
+    #[serde(rename = "containerID", default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 128))]
+    pub container_id: String,
+}
+
+/// What a request was resolved to when it was accepted: read from the Pod, not from the user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Target {
+    /// UID of the Pod.
+    #[serde(rename = "podUID")]
+    #[schemars(length(max = 128))]
+    pub pod_uid: String,
+    /// Node of the Pod.
+    #[schemars(length(max = 253))]
+    pub node_name: String,
+    /// The containers to stop, in the order of the spec.
+    #[schemars(length(max = 64))]
+    pub containers: Vec<TargetContainer>,
+}
+
+/// The one container instance that a request may stop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TargetContainer {
+    /// Name of the container.
+    #[schemars(length(max = 63))]
+    pub name: String,
+    /// `<runtime>://<64 hex digits>`: the instance to stop; another one means that it was restarted.
+    #[serde(rename = "containerID")]
+    #[schemars(length(max = 128))]
+    pub container_id: String,
+    /// Its restart count: a Pod status with a lower one is older than the request.
+    pub restart_count: i32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes a reference")]
+fn is_zero(value: &i32) -> bool {
+    *value == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absent_fields_stay_absent_on_the_wire() {
+        let text = r#"{"podName":"web","containers":[{"name":"app"}]}"#;
+        let spec: ContainerRecreateRequestSpec = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&spec).unwrap(), text);
+    }
+
+    #[test]
+    fn states_look_like_kruises() {
+        let state = ContainerRecreateState {
+            name: "app".into(),
+            phase: Phase::Succeeded,
+            message: String::new(),
+            is_killed: true,
+        };
+        assert_eq!(
+            serde_json::to_string(&state).unwrap(),
+            r#"{"name":"app","phase":"Succeeded","isKilled":true}"#
+        );
+    }
+
+    #[test]
+    fn a_status_of_kruises_client_decodes() {
+        let text = r#"{"phase":"Completed","completionTime":"2026-07-02T10:00:00Z","containerRecreateStates":
+            [{"name":"app","phase":"Recreating","isKilled":true},{"name":"sidecar","phase":"Pending"}],
+            "containerStatusSnapshot":[{"name":"app","ready":true,"restartCount":1,"containerID":"containerd://x"}],
+            "message":"recreating has exceeded the activeDeadlineSeconds"}"#;
+        let status: ContainerRecreateRequestStatus = serde_json::from_str(text).unwrap();
+        assert_eq!(status.phase, Some(Phase::Completed));
+        assert_eq!(status.container_recreate_states.len(), 2);
+        assert_eq!(status.container_status_snapshot[0].container_id, "containerd://x");
+    }
+}

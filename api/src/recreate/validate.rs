@@ -1,0 +1,226 @@
+//! What can be refused from the request alone.
+//!
+//! Order and wording follow `OpenKruise`'s admission (its clients match on the texts); ours put the field's
+//! path before. The admission webhook and the controller's planner call the same function, so a request that
+//! slipped past an absent webhook is judged alike.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use super::{ContainerRecreateRequestSpec, FailurePolicy, MAX_CONTAINERS};
+
+/// One reason to refuse a request: the field, what is wrong with it and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalid {
+    /// Path of the field, for example `spec.containers[1].name`.
+    pub field: String,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl Invalid {
+    /// Refuses `field` because of `message`.
+    pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { field: field.into(), message: message.into() }
+    }
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.message)
+    }
+}
+
+impl std::error::Error for Invalid {}
+
+/// The first reason to refuse the request, judged without the Pod.
+pub fn validate(spec: &ContainerRecreateRequestSpec) -> Result<(), Invalid> {
+    if spec.pod_name.is_empty() {
+        return Err(Invalid::new("spec.podName", "podName can not be empty"));
+    }
+    if spec.containers.is_empty() {
+        return Err(Invalid::new("spec.containers", "containers list can not be null"));
+    }
+    if spec.containers.len() > MAX_CONTAINERS {
+        let text = format!("at most {MAX_CONTAINERS} containers, not {}", spec.containers.len());
+        return Err(Invalid::new("spec.containers", text));
+    }
+    if spec.active_deadline_seconds.is_some_and(|seconds| seconds < 3) {
+        return Err(Invalid::new(
+            "spec.activeDeadlineSeconds",
+            "activeDeadlineSeconds can not be less than 3s",
+        ));
+    }
+    if spec.ttl_seconds_after_finished.is_some_and(|seconds| seconds < 0) {
+        return Err(Invalid::new(
+            "spec.ttlSecondsAfterFinished",
+            "ttlSecondsAfterFinished must be non-negative integer",
+        ));
+    }
+    strategy(spec)?;
+    let mut seen = BTreeSet::new();
+    for (i, container) in spec.containers.iter().enumerate() {
+        if !seen.insert(container.name.as_str()) {
+            let text = format!("can not recreate {} multi times", container.name);
+            return Err(Invalid::new(format!("spec.containers[{i}].name"), text));
+        }
+    }
+    Ok(())
+}
+
+fn strategy(spec: &ContainerRecreateRequestSpec) -> Result<(), Invalid> {
+    let Some(strategy) = &spec.strategy else { return Ok(()) };
+    let negative = [
+        (
+            "terminationGracePeriodSeconds",
+            strategy.termination_grace_period_seconds.unwrap_or_default(),
+        ),
+        ("unreadyGracePeriodSeconds", strategy.unready_grace_period_seconds.unwrap_or_default()),
+        ("minStartedSeconds", i64::from(strategy.min_started_seconds)),
+    ]
+    .into_iter()
+    .find(|(_, seconds)| *seconds < 0);
+    if let Some((name, _)) = negative {
+        let text = format!("{name} must be non-negative integer");
+        return Err(Invalid::new(format!("spec.strategy.{name}"), text));
+    }
+    let unserved = [
+        ("orderedRecreate", strategy.ordered_recreate, "leave it out to restart without waiting in between"),
+        (
+            "forceRecreate",
+            strategy.force_recreate,
+            "leave it out; a container restarted since then counts as restarted",
+        ),
+        ("minStartedSeconds", strategy.min_started_seconds > 0, "leave it out; Ready is what counts"),
+        (
+            "unreadyGracePeriodSeconds",
+            strategy.unready_grace_period_seconds.is_some(),
+            "leave it out; the Pod is not drained",
+        ),
+        (
+            "failurePolicy",
+            strategy.failure_policy == Some(FailurePolicy::Ignore),
+            "use Fail, or leave it out",
+        ),
+    ]
+    .into_iter()
+    .find(|(_, used, _)| *used);
+    match unserved {
+        Some((name, _, instead)) => Err(Invalid::new(
+            format!("spec.strategy.{name}"),
+            format!("not served by this version of pitstop yet: {instead}"),
+        )),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{RecreateContainer, RecreateStrategy};
+    use super::*;
+
+    fn good() -> ContainerRecreateRequestSpec {
+        ContainerRecreateRequestSpec {
+            pod_name: "web".into(),
+            containers: vec![RecreateContainer { name: "app".into(), ..Default::default() }],
+            ..Default::default()
+        }
+    }
+
+    fn refused(change: impl FnOnce(&mut ContainerRecreateRequestSpec)) -> (String, String) {
+        let mut spec = good();
+        change(&mut spec);
+        let invalid = validate(&spec).unwrap_err();
+        (invalid.field, invalid.message)
+    }
+
+    fn refused_strategy(strategy: RecreateStrategy) -> (String, String) {
+        refused(|s| s.strategy = Some(strategy))
+    }
+
+    #[test]
+    fn a_plain_request_is_valid() {
+        assert_eq!(validate(&good()), Ok(()));
+        let mut spec = good();
+        spec.active_deadline_seconds = Some(3);
+        spec.ttl_seconds_after_finished = Some(0);
+        spec.strategy = Some(RecreateStrategy {
+            failure_policy: Some(FailurePolicy::Fail),
+            termination_grace_period_seconds: Some(0),
+            ..Default::default()
+        });
+        assert_eq!(validate(&spec), Ok(()));
+    }
+
+    #[test]
+    fn kruises_texts_stay() {
+        assert_eq!(
+            refused(|s| s.pod_name.clear()),
+            ("spec.podName".into(), "podName can not be empty".into())
+        );
+        assert_eq!(
+            refused(|s| s.containers.clear()),
+            ("spec.containers".into(), "containers list can not be null".into())
+        );
+        assert_eq!(
+            refused(|s| s.active_deadline_seconds = Some(2)),
+            ("spec.activeDeadlineSeconds".into(), "activeDeadlineSeconds can not be less than 3s".into())
+        );
+        assert_eq!(
+            refused(|s| s.containers.push(RecreateContainer { name: "app".into(), ..Default::default() })),
+            ("spec.containers[1].name".into(), "can not recreate app multi times".into())
+        );
+        assert_eq!(
+            refused_strategy(RecreateStrategy {
+                termination_grace_period_seconds: Some(-1),
+                ..Default::default()
+            })
+            .1,
+            "terminationGracePeriodSeconds must be non-negative integer"
+        );
+    }
+
+    #[test]
+    fn negative_times_are_refused() {
+        assert_eq!(
+            refused(|s| s.ttl_seconds_after_finished = Some(-1)).0,
+            "spec.ttlSecondsAfterFinished"
+        );
+        let (field, _) =
+            refused_strategy(RecreateStrategy { min_started_seconds: -1, ..Default::default() });
+        assert_eq!(field, "spec.strategy.minStartedSeconds");
+    }
+
+    #[test]
+    fn what_is_not_served_yet_is_refused_and_never_ignored() {
+        let cases = [
+            ("orderedRecreate", RecreateStrategy { ordered_recreate: true, ..Default::default() }),
+            ("forceRecreate", RecreateStrategy { force_recreate: true, ..Default::default() }),
+            ("minStartedSeconds", RecreateStrategy { min_started_seconds: 5, ..Default::default() }),
+            (
+                "unreadyGracePeriodSeconds",
+                RecreateStrategy { unready_grace_period_seconds: Some(0), ..Default::default() },
+            ),
+            (
+                "failurePolicy",
+                RecreateStrategy { failure_policy: Some(FailurePolicy::Ignore), ..Default::default() },
+            ),
+        ];
+        for (name, strategy) in cases {
+            let (field, message) = refused_strategy(strategy);
+            assert_eq!(field, format!("spec.strategy.{name}"));
+            assert!(message.contains("not served by this version"), "{message}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_containers_is_bounded() {
+        let many = |n: usize| {
+            (0..n).map(|i| RecreateContainer { name: format!("c{i}"), ..Default::default() }).collect()
+        };
+        let mut spec = good();
+        spec.containers = many(MAX_CONTAINERS);
+        assert_eq!(validate(&spec), Ok(()));
+        assert_eq!(refused(|s| s.containers = many(MAX_CONTAINERS + 1)).0, "spec.containers");
+    }
+}

@@ -1,0 +1,118 @@
+//! What goes into the index and what comes out of it.
+
+use std::collections::BTreeMap;
+
+use pitstop_api::nodework::Order;
+use pitstop_api::recreate::ContainerRecreateRequestStatus;
+
+use crate::key::ObjectKey;
+use crate::nodework::NodeWork;
+use crate::pod::Pod;
+use crate::recreate::Request;
+
+/// A change of one kind, as a watch delivers it.
+#[derive(Clone, Debug)]
+pub enum Watch<T> {
+    /// An object is new or changed.
+    Upsert(T),
+    /// An object is gone; its last state.
+    Gone(T),
+    /// All objects there are: a list, at the start or after the watch broke.
+    Restart(Vec<T>),
+}
+
+/// Something happened.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// Pods changed.
+    Pods(Watch<Pod>),
+    /// Requests changed.
+    Requests(Watch<Request>),
+    /// Order books changed.
+    NodeWorks(Watch<NodeWork>),
+    /// This process began or ceased to lead.
+    Leader(bool),
+    /// A write of a request came back.
+    RequestWritten(ObjectKey, Outcome<Request>),
+    /// A write of an order book came back.
+    NodeWorkWritten(String, Outcome<NodeWork>),
+    /// Time passed.
+    Tick,
+}
+
+/// How a write ended.
+#[derive(Clone, Debug)]
+pub enum Outcome<T> {
+    /// It took effect; the object as stored.
+    Written(T),
+    /// The object no longer exists.
+    Gone,
+    /// Its precondition failed.
+    Conflict,
+    /// It failed, perhaps after it took effect; worth another try.
+    Retry,
+    /// It was refused as it is.
+    Refused(String),
+}
+
+/// A write to do. Each names what it relies on, and can be repeated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Replace a request's status, if it is still that version.
+    WriteStatus {
+        /// The request.
+        key: ObjectKey,
+        /// Its UID, for the logs.
+        uid: String,
+        /// The version that the status was computed from.
+        resource_version: String,
+        /// The whole status.
+        status: Box<ContainerRecreateRequestStatus>,
+    },
+    /// Set or remove labels of a request, if it is still that version.
+    PatchLabels {
+        /// The request.
+        key: ObjectKey,
+        /// Its UID, for the logs.
+        uid: String,
+        /// The version that was looked at.
+        resource_version: String,
+        /// Label values; absent ones are removed.
+        labels: BTreeMap<String, Option<String>>,
+    },
+    /// Delete a request, if it still has that UID.
+    DeleteRequest {
+        /// The request.
+        key: ObjectKey,
+        /// Its UID.
+        uid: String,
+    },
+    /// Write a node's orders, if its book is still that version; create the book when there is none.
+    WriteOrders {
+        /// The node.
+        node: String,
+        /// The version that was looked at; absent to create.
+        resource_version: Option<String>,
+        /// All open orders.
+        orders: Vec<Order>,
+    },
+    /// Tell people; lost ones are not repeated.
+    Emit(Note),
+}
+
+/// A Kubernetes event to record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The request.
+    pub request: ObjectKey,
+    /// The request's UID.
+    pub request_uid: String,
+    /// The Pod it is about, if the event belongs there too.
+    pub pod: Option<(ObjectKey, String)>,
+    /// It tells of a failure.
+    pub warning: bool,
+    /// One `CamelCase` word.
+    pub reason: &'static str,
+    /// A sentence.
+    pub message: String,
+}

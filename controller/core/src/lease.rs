@@ -1,0 +1,240 @@
+//! Leader election as a state machine over one `Lease` object.
+//!
+//! Rules: every write carries the resource version that it was decided on; another holder's term is timed by
+//! this process's own monotonic clock from when it saw the record change, never by the times in the record
+//! (client-go does the same, kubernetes/client-go#448); this process stops leading when its last successful
+//! write began longer ago than the renew deadline, which is shorter than the term. A lease is not a fence: every
+//! effect carries its own precondition.
+
+use std::time::Duration;
+
+use crate::time::{Mono, earliest};
+
+/// Times of the election.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// How long a record that does not change keeps others from leading.
+    pub term: Duration,
+    /// How old the start of the last successful write may be while leading.
+    pub renew_deadline: Duration,
+    /// Time between renewals.
+    pub renew_every: Duration,
+    /// Time between tries after a failed write.
+    pub retry_after: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            term: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            renew_every: Duration::from_secs(5),
+            retry_after: Duration::from_secs(1),
+        }
+    }
+}
+
+/// The `Lease`, reduced to what the election needs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// `spec.holderIdentity`; empty when released.
+    pub holder: String,
+    /// `spec.leaseTransitions`.
+    pub transitions: i32,
+    /// `metadata.resourceVersion`.
+    pub resource_version: String,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The watch delivered the record, or that there is none.
+    Observed(Option<Record>),
+    /// The write under way took effect: the record as stored.
+    Written(Record),
+    /// The write under way was refused as stale, or failed otherwise.
+    NotWritten,
+    /// This process is asked to end.
+    Release,
+    /// Time passed.
+    Tick,
+}
+
+/// The write to do now; at most one at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// Holder to write: this process, or nobody.
+    pub holder: String,
+    /// Transitions to write.
+    pub transitions: i32,
+    /// The version that must still be current; absent to create.
+    pub resource_version: Option<String>,
+}
+
+/// One process's part in the election.
+#[derive(Debug)]
+pub struct Elector {
+    me: String,
+    config: Config,
+    /// The record as last seen, and when it last changed. Absent until the watch has spoken.
+    seen: Option<(Option<Record>, Mono)>,
+    in_flight: Option<Mono>,
+    /// Start of the last successful write while the record names this process.
+    held_since: Option<Mono>,
+    try_at: Mono,
+    releasing: bool,
+}
+
+impl Elector {
+    /// `me` must be unique to this process, not only to its Pod.
+    pub fn new(me: String, config: Config) -> Self {
+        Self { me, config, seen: None, in_flight: None, held_since: None, try_at: Mono(0), releasing: false }
+    }
+
+    /// Whether this process may act as the leader.
+    pub fn leads(&self, now: Mono) -> bool {
+        !self.releasing && self.leads_until().is_some_and(|until| now < until)
+    }
+
+    fn leads_until(&self) -> Option<Mono> {
+        self.held_since.map(|start| start.after(self.config.renew_deadline))
+    }
+
+    /// When to send a tick though nothing happened.
+    pub fn wake_at(&self, now: Mono) -> Option<Mono> {
+        let write = self.in_flight.is_none().then(|| self.due()).flatten();
+        earliest(write, self.leads_until().filter(|until| *until > now))
+    }
+
+    /// Takes in an event; gives back the write to do, if any.
+    pub fn step(&mut self, now: Mono, event: Event) -> Option<Write> {
+        match event {
+            Event::Observed(record) => self.saw(now, record),
+            Event::Written(record) => {
+                let started = self.in_flight.take();
+                self.held_since = started.filter(|_| record.holder == self.me);
+                self.try_at = started.unwrap_or(now).after(self.config.renew_every);
+                self.saw(now, Some(record));
+            }
+            Event::NotWritten => {
+                self.in_flight = None;
+                self.try_at = now.after(self.config.retry_after);
+            }
+            Event::Release => self.releasing = true,
+            Event::Tick => {}
+        }
+        if self.in_flight.is_some() || self.due().is_none_or(|at| at > now) {
+            return None;
+        }
+        let record = self.seen.as_ref().and_then(|(record, _)| record.clone());
+        let held = record.as_ref().is_some_and(|r| r.holder == self.me);
+        self.in_flight = Some(now);
+        Some(Write {
+            holder: if self.releasing { String::new() } else { self.me.clone() },
+            transitions: record.as_ref().map_or(0, |r| r.transitions.saturating_add(i32::from(!held))),
+            resource_version: record.map(|r| r.resource_version),
+        })
+    }
+
+    /// The record as the watch or an answer shows it. A version already passed over may come late from the
+    /// watch; acting on it only earns a conflict.
+    fn saw(&mut self, now: Mono, record: Option<Record>) {
+        if record.as_ref().is_none_or(|r| r.holder != self.me) {
+            self.held_since = None;
+        }
+        match &self.seen {
+            Some((known, _)) if *known == record => {}
+            _ => self.seen = Some((record, now)),
+        }
+    }
+
+    /// When the next write is due, going by what is known.
+    fn due(&self) -> Option<Mono> {
+        let (record, changed_at) = self.seen.as_ref()?;
+        match record {
+            Some(r) if r.holder == self.me => Some(if self.releasing { Mono(0) } else { self.try_at }),
+            _ if self.releasing => None,
+            Some(r) if !r.holder.is_empty() => Some(changed_at.after(self.config.term).max(self.try_at)),
+            _ => Some(self.try_at),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(holder: &str, version: u32) -> Record {
+        Record { holder: holder.into(), transitions: 0, resource_version: version.to_string() }
+    }
+
+    fn elector(me: &str) -> Elector {
+        Elector::new(me.into(), Config::default())
+    }
+
+    #[test]
+    fn nothing_is_written_before_the_record_is_known() {
+        let mut a = elector("a");
+        assert_eq!(a.step(Mono(100_000), Event::Tick), None);
+        let write = a.step(Mono(100_000), Event::Observed(None)).unwrap();
+        assert_eq!((write.holder.as_str(), write.resource_version), ("a", None));
+        assert!(!a.leads(Mono(100_000)), "not before the write took effect");
+    }
+
+    #[test]
+    fn leads_from_the_answer_until_the_renew_deadline() {
+        let mut a = elector("a");
+        a.step(Mono(0), Event::Observed(None)).unwrap();
+        assert_eq!(a.step(Mono(400), Event::Written(record("a", 1))), None);
+        assert!(a.leads(Mono(400)));
+        assert_eq!(a.wake_at(Mono(400)), Some(Mono(5_000)));
+        let renewal = a.step(Mono(5_000), Event::Tick).unwrap();
+        assert_eq!((renewal.resource_version.as_deref(), renewal.transitions), (Some("1"), 0));
+        assert_eq!(a.step(Mono(6_000), Event::NotWritten), None);
+        assert!(a.step(Mono(7_000), Event::Tick).is_some());
+        assert!(a.leads(Mono(9_999)));
+        assert!(!a.leads(Mono(10_000)), "counted from the start of the last write that worked");
+    }
+
+    #[test]
+    fn a_standing_record_is_taken_over_only_after_a_term_of_own_observation() {
+        let mut b = elector("b");
+        assert_eq!(b.step(Mono(0), Event::Observed(Some(record("a", 1)))), None);
+        assert_eq!(b.step(Mono(14_000), Event::Observed(Some(record("a", 2)))), None);
+        assert_eq!(b.step(Mono(28_999), Event::Tick), None);
+        let write = b.step(Mono(29_000), Event::Tick).unwrap();
+        assert_eq!((write.resource_version.as_deref(), write.transitions), (Some("2"), 1));
+    }
+
+    #[test]
+    fn a_released_lease_is_taken_at_once() {
+        let mut a = elector("a");
+        a.step(Mono(0), Event::Observed(None)).unwrap();
+        a.step(Mono(0), Event::Written(record("a", 1)));
+        let write = a.step(Mono(1_000), Event::Release).unwrap();
+        assert_eq!(write.holder, "");
+        assert!(!a.leads(Mono(1_000)));
+        assert_eq!(a.step(Mono(1_001), Event::Written(record("", 2))), None);
+        assert_eq!(a.step(Mono(99_000), Event::Tick), None, "a process that ends does not come back");
+        let mut b = elector("b");
+        assert!(b.step(Mono(5), Event::Observed(Some(record("", 2)))).is_some());
+    }
+
+    #[test]
+    fn another_holder_ends_the_lead_at_once() {
+        let mut a = elector("a");
+        a.step(Mono(0), Event::Observed(None)).unwrap();
+        a.step(Mono(0), Event::Written(record("a", 1)));
+        a.step(Mono(100), Event::Observed(Some(record("b", 2))));
+        assert!(!a.leads(Mono(100)));
+    }
+
+    #[test]
+    fn one_write_at_a_time() {
+        let mut a = elector("a");
+        a.step(Mono(0), Event::Observed(None)).unwrap();
+        for at in 0..60 {
+            assert_eq!(a.step(Mono(at * 1_000), Event::Tick), None);
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! What the controller decides, as pure functions.
+//!
+//! [`index::Index`] owns the state of the world as it was last observed. Every event changes it and gives back
+//! [`action::Action`]s as data; the program around it carries them out and tells the outcome as further
+//! events. There is no clock, no I/O and no randomness here: time comes in as [`time::Mono`].
+
+pub mod action;
+pub mod backoff;
+pub mod certs;
+pub mod index;
+pub mod key;
+pub mod lease;
+pub mod nodework;
+pub mod pod;
+pub mod recreate;
+pub mod time;
+pub mod tracked;
+
+pub use action::{Action, Event, Outcome, Watch};
+pub use index::{Config, Index};
+pub use key::ObjectKey;
+pub use time::Mono;

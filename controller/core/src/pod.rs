@@ -1,0 +1,144 @@
+//! A Pod, reduced to what decisions need.
+
+use crate::key::ObjectKey;
+use crate::tracked::Versioned;
+
+/// A Pod as the API server last told it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pod {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.resourceVersion`.
+    pub resource_version: String,
+    /// `spec.nodeName`; absent while unscheduled.
+    pub node: Option<String>,
+    /// `metadata.deletionTimestamp` is set.
+    pub deleting: bool,
+    /// `status.phase` is `Succeeded` or `Failed`.
+    pub finished: bool,
+    /// It mirrors a static Pod (annotation `kubernetes.io/config.mirror`).
+    pub mirror: bool,
+    /// `spec.restartPolicy`.
+    pub restart_policy: RestartPolicy,
+    /// `spec.terminationGracePeriodSeconds`, in seconds.
+    pub grace_seconds: Option<i64>,
+    /// Containers of every kind.
+    pub containers: Vec<Container>,
+}
+
+/// When the kubelet restarts an ended container.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RestartPolicy {
+    /// Whenever it ends.
+    #[default]
+    Always,
+    /// When it ends with an error.
+    OnFailure,
+    /// Not at all.
+    Never,
+}
+
+/// What kind of container it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ContainerKind {
+    /// `spec.containers`.
+    #[default]
+    Main,
+    /// `spec.initContainers`, plain or restartable.
+    Init,
+    /// `spec.ephemeralContainers`.
+    Ephemeral,
+}
+
+/// One container: its spec and status.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Container {
+    /// Name.
+    pub name: String,
+    /// Kind.
+    pub kind: ContainerKind,
+    /// It has a preStop hook.
+    pub pre_stop: bool,
+    /// The Pod's status of it, if there is any.
+    pub status: Option<ContainerStatus>,
+}
+
+/// `status.containerStatuses[]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContainerStatus {
+    /// `<runtime>://<id>`; empty before the first start.
+    pub container_id: String,
+    /// How often it was restarted.
+    pub restart_count: i32,
+    /// It passes its readiness probe.
+    pub ready: bool,
+    /// What it does.
+    pub state: ContainerState,
+}
+
+/// What a container does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ContainerState {
+    /// It waits to start: reason and message of the kubelet.
+    Waiting {
+        /// For example `CrashLoopBackOff`.
+        reason: String,
+        /// The kubelet's words.
+        message: String,
+    },
+    /// It runs.
+    Running,
+    /// It has ended.
+    Terminated {
+        /// Exit code.
+        exit_code: i32,
+    },
+    /// The kubelet has not said.
+    #[default]
+    Unknown,
+}
+
+impl Pod {
+    /// The container of that name.
+    pub fn container(&self, name: &str) -> Option<&Container> {
+        self.containers.iter().find(|c| c.name == name)
+    }
+
+    /// It will never run again.
+    pub fn gone(&self) -> bool {
+        self.deleting || self.finished
+    }
+}
+
+impl Versioned for Pod {
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+    fn resource_version(&self) -> &str {
+        &self.resource_version
+    }
+}
+
+/// The runtime's name and the full ID in a Pod status's container ID (`containerd://<64 hex digits>`).
+pub fn parse_container_id(text: &str) -> Option<(&str, &str)> {
+    let (runtime, id) = text.split_once("://")?;
+    let full = id.len() == 64 && id.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    (full && !runtime.is_empty()).then_some((runtime, id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_full_ids_are_taken() {
+        let id = "0123456789abcdef".repeat(4);
+        assert_eq!(parse_container_id(&format!("containerd://{id}")), Some(("containerd", id.as_str())));
+        for bad in ["", "containerd://", &id, &format!("://{id}"), &format!("containerd://{}", &id[..63])] {
+            assert_eq!(parse_container_id(bad), None, "{bad}");
+        }
+        assert_eq!(parse_container_id(&format!("x://{}", id.to_uppercase())), None);
+    }
+}

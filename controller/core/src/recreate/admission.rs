@@ -1,0 +1,98 @@
+//! The webhook's answers, by the same rules as the planner's.
+//!
+//! Admission is for convenience and compatibility: early clear errors, `OpenKruise`'s defaults and labels. It
+//! is not a security boundary; the controller resolves everything again.
+
+use pitstop_api::labels;
+use pitstop_api::recreate::{Invalid, apply_defaults, validate};
+use serde_json::{Value, json};
+
+use super::observe::Request;
+use super::resolve::{Tense, resolve};
+use crate::pod::Pod;
+
+/// The answer to an admission review.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// Allowed, with these JSON Patch operations (RFC 6902).
+    Allow(Vec<Value>),
+    /// Refused.
+    Deny {
+        /// HTTP status code.
+        code: u16,
+        /// Names the object, the field, and what would be right.
+        message: String,
+    },
+}
+
+const BAD_REQUEST: u16 = 400;
+const FORBIDDEN: u16 = 403;
+
+fn deny(request: &Request, code: u16, why: &Invalid) -> Verdict {
+    Verdict::Deny { code, message: format!("ContainerRecreateRequest {}: {why}", request.key) }
+}
+
+/// Refuses a new request for what can be seen without its Pod.
+pub fn precheck(request: &Request) -> Option<Verdict> {
+    validate(&request.spec).err().map(|invalid| deny(request, BAD_REQUEST, &invalid))
+}
+
+/// Answers the creation of a request; `pod` was read from the API server just now.
+pub fn create(request: &Request, pod: Option<&Pod>) -> Verdict {
+    if let Some(refused) = precheck(request) {
+        return refused;
+    }
+    let Some(pod) = pod else {
+        let text = format!("no found Pod named {}", request.spec.pod_name);
+        return deny(request, BAD_REQUEST, &Invalid::new("spec.podName", text));
+    };
+    let target = match resolve(&request.spec, pod, Tense::Admission) {
+        Ok(target) => target,
+        Err(refusal) => return deny(request, BAD_REQUEST, &refusal),
+    };
+    let mut all_labels = request.labels.clone();
+    all_labels.extend([
+        (labels::ACTIVE.to_owned(), labels::ACTIVE_TRUE.to_owned()),
+        (labels::POD_UID.to_owned(), target.pod_uid.clone()),
+        (labels::NODE_NAME.to_owned(), labels::node_label(&target.node_name)),
+    ]);
+    let mut spec = request.spec.clone();
+    apply_defaults(&mut spec, pod.grace_seconds);
+    let mut patch = vec![
+        json!({"op": "add", "path": "/metadata/labels", "value": all_labels}),
+        json!({"op": "add", "path": "/spec/strategy", "value": spec.strategy}),
+    ];
+    patch.extend(target.containers.iter().enumerate().map(|(i, container)| {
+        json!({
+            "op": "add",
+            "path": format!("/spec/containers/{i}/statusContext"),
+            "value": {"containerID": container.container_id, "restartCount": container.restart_count},
+        })
+    }));
+    Verdict::Allow(patch)
+}
+
+/// Answers a change of a request. `by_controller`: the change comes from pitstop's own controller, which
+/// adds what an absent webhook did not and removes what is over.
+pub fn update(old: &Request, new: &Request, by_controller: bool) -> Verdict {
+    if old.spec != new.spec {
+        let why = Invalid::new("spec", "spec of ContainerRecreateRequest is immutable");
+        return deny(new, FORBIDDEN, &why);
+    }
+    if by_controller {
+        return Verdict::Allow(Vec::new());
+    }
+    let changed = |key: &str| old.labels.get(key) != new.labels.get(key);
+    if let Some(key) = [labels::POD_UID, labels::NODE_NAME].into_iter().find(|key| changed(key)) {
+        let why = Invalid::new(
+            format!("metadata.labels[{key}]"),
+            format!("not allowed to update immutable label {key}"),
+        );
+        return deny(new, FORBIDDEN, &why);
+    }
+    if changed(labels::ACTIVE) && !old.completed() {
+        let text = "the label stays until the request is over; delete the request to stop it";
+        return deny(new, FORBIDDEN, &Invalid::new(format!("metadata.labels[{}]", labels::ACTIVE), text));
+    }
+    Verdict::Allow(Vec::new())
+}

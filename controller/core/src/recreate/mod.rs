@@ -1,0 +1,17 @@
+//! Restarting containers on request: the decisions.
+//!
+//! `resolve` finds what a request means on its Pod, `observe` is what a decision sees, `plan` decides,
+//! `status` writes it down, `admission` answers the webhook with the same rules.
+
+pub mod admission;
+mod observe;
+mod plan;
+mod resolve;
+mod status;
+#[cfg(test)]
+mod tests;
+
+pub use observe::{Memory, Observed, OrderView, Request};
+pub use plan::{Plan, StatusWrite, Urgency, plan};
+pub use resolve::{Refusal, Tense, resolve};
+pub use status::{completed, notes};

@@ -1,0 +1,136 @@
+//! What a decision about one request sees.
+
+use std::collections::BTreeMap;
+
+use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, Order};
+use pitstop_api::recreate::{ContainerRecreateRequestSpec, ContainerRecreateRequestStatus};
+
+use crate::key::ObjectKey;
+use crate::pod::Pod;
+use crate::time::Mono;
+use crate::tracked::Versioned;
+
+/// A `ContainerRecreateRequest`, reduced to what decisions need.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Request {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.resourceVersion`.
+    pub resource_version: String,
+    /// `metadata.generation`.
+    pub generation: Option<i64>,
+    /// `metadata.creationTimestamp`, in seconds; only compared with other objects' of the same API server.
+    pub created: i64,
+    /// `metadata.deletionTimestamp` is set.
+    pub deleting: bool,
+    /// The labels that [`pitstop_api::labels`] names.
+    pub labels: BTreeMap<String, String>,
+    /// `spec`.
+    pub spec: ContainerRecreateRequestSpec,
+    /// `status`.
+    pub status: ContainerRecreateRequestStatus,
+}
+
+impl Versioned for Request {
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+    fn resource_version(&self) -> &str {
+        &self.resource_version
+    }
+}
+
+impl Request {
+    /// The Pod that it names.
+    pub fn pod_key(&self) -> ObjectKey {
+        ObjectKey::new(&self.key.namespace, &self.spec.pod_name)
+    }
+
+    /// It has ended.
+    pub fn completed(&self) -> bool {
+        self.status.completion_time.is_some()
+    }
+
+    /// It was accepted and has not ended.
+    pub fn started(&self) -> bool {
+        !self.completed() && self.status.target.is_some()
+    }
+}
+
+/// One order of a request as the node's book has it, with the daemon's answer.
+#[derive(Clone, Copy, Debug)]
+pub struct OrderView<'a> {
+    /// The order.
+    pub order: &'a Order,
+    /// The daemon's answer, if there is one.
+    pub answer: Option<&'a Answer>,
+}
+
+impl OrderView<'_> {
+    /// The daemon may be acting on it.
+    pub fn acting(&self) -> bool {
+        self.answer.is_some_and(|a| a.state == AnswerState::Acknowledged)
+    }
+
+    /// The daemon's stop ended the container, or will.
+    pub fn kills(&self) -> bool {
+        self.answer.is_some_and(|a| {
+            matches!(a.state, AnswerState::Acknowledged | AnswerState::Done)
+                && a.reason != Some(AnswerReason::EndedByItself)
+        })
+    }
+}
+
+/// What this process remembers of a request; lost when it ends, and then counted anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// When this process first saw the request.
+    pub first_seen: Mono,
+    /// When it first saw the request completed.
+    pub completed_seen: Option<Mono>,
+    /// Since when an order waits for the daemon's answer while the daemon has nothing else to do for the Pod.
+    pub unanswered_since: Option<Mono>,
+}
+
+impl Memory {
+    /// First seen now.
+    pub fn new(now: Mono) -> Self {
+        Self { first_seen: now, ..Self::default() }
+    }
+
+    /// Notes when waits begin and end.
+    pub fn update(&mut self, now: Mono, completed: bool, unanswered: bool) {
+        self.completed_seen = completed.then(|| self.completed_seen.unwrap_or(now));
+        self.unanswered_since = unanswered.then(|| self.unanswered_since.unwrap_or(now));
+    }
+}
+
+/// All that a decision about one request sees.
+#[derive(Clone, Debug)]
+pub struct Observed<'a> {
+    /// The request.
+    pub request: &'a Request,
+    /// The Pod under the name that the request gives.
+    pub pod: Option<&'a Pod>,
+    /// The request for the same Pod that goes first.
+    pub ahead: Option<&'a ObjectKey>,
+    /// The request's orders in the node's book.
+    pub orders: Vec<OrderView<'a>>,
+    /// What this process remembers.
+    pub memory: &'a Memory,
+}
+
+impl<'a> Observed<'a> {
+    /// The order for a container.
+    pub fn order(&self, container: &str) -> Option<OrderView<'a>> {
+        self.orders.iter().copied().find(|o| o.order.container.name == container)
+    }
+
+    /// The Pod, if it is still the one that the request was resolved for and has a future.
+    pub fn live_pod(&self) -> Option<&'a Pod> {
+        let target = self.request.status.target.as_ref()?;
+        self.pod.filter(|pod| pod.uid == target.pod_uid && !pod.gone())
+    }
+}

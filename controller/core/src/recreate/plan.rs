@@ -1,0 +1,402 @@
+//! What to do about one request, from what is stored and what is observed.
+//!
+//! Stages, each resting only on what is stored: not accepted → accepted (`status.target` is durable) → orders
+//! placed → outcome → after the end. Orders that the daemon has not answered are withdrawn before an outcome
+//! is written: that write's precondition proves that the daemon has not taken them up.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use pitstop_api::labels;
+use pitstop_api::nodework::{
+    Answer, AnswerReason, AnswerState, Order, OrderAction, OrderContainer, OrderPod, Recreate, order_id,
+};
+use pitstop_api::recreate::{
+    ContainerRecreateRequestStatus, ContainerRecreateState, Phase, Target, TargetContainer, validate,
+};
+
+use super::observe::{Observed, OrderView};
+use super::resolve::{Tense, resolve};
+use super::status::{End, Wait, accepted, ended, waits};
+use crate::index::Config;
+use crate::pod::{ContainerState, ContainerStatus, Pod, RestartPolicy, parse_container_id};
+use crate::time::{Mono, earliest, seconds};
+
+/// How soon a write must happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// At once.
+    Now,
+    /// When nothing else has been written for a while: it only tells what the request waits for.
+    Later,
+}
+
+/// A status to write.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StatusWrite {
+    /// The whole new status.
+    pub status: ContainerRecreateRequestStatus,
+    /// How soon.
+    pub urgency: Urgency,
+}
+
+/// What one request needs.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[must_use]
+pub struct Plan {
+    /// The status to store.
+    pub status: Option<StatusWrite>,
+    /// The orders that it wants in its node's book; any other of its orders is withdrawn.
+    pub orders: Vec<Order>,
+    /// Labels to set or to remove.
+    pub labels: BTreeMap<String, Option<String>>,
+    /// Delete the request.
+    pub delete: bool,
+    /// When to look again though nothing happened.
+    pub wake_at: Option<Mono>,
+}
+
+/// Decides.
+pub fn plan(now: Mono, wall: DateTime<Utc>, config: &Config, observed: &Observed<'_>) -> Plan {
+    let planner = Planner { now, wall, config, observed };
+    let request = observed.request;
+    if request.completed() {
+        planner.after_end()
+    } else if request.deleting {
+        Plan { orders: planner.running(), ..Plan::default() }
+    } else if let Some(target) = &request.status.target {
+        planner.recreate(target)
+    } else {
+        planner.accept()
+    }
+}
+
+struct Planner<'a> {
+    now: Mono,
+    wall: DateTime<Utc>,
+    config: &'a Config,
+    observed: &'a Observed<'a>,
+}
+
+impl Planner<'_> {
+    /// Not accepted yet.
+    fn accept(&self) -> Plan {
+        let request = self.observed.request;
+        if let Err(invalid) = validate(&request.spec) {
+            return self.end(&[], &End::Invalid(invalid.to_string()));
+        }
+        let (expired, deadline) = self.deadline();
+        if expired {
+            return self.end(&[], &End::DeadlineExceeded);
+        }
+        if let Some(ahead) = self.observed.ahead {
+            let status = waits(request.status.clone(), request, &Wait::Queued(ahead.to_string()), self.wall);
+            return Plan { wake_at: deadline, ..self.with_status(status, Urgency::Now) };
+        }
+        let admitted_uid = request.labels.get(labels::POD_UID);
+        let pod = self.observed.pod.filter(|pod| admitted_uid.is_none_or(|uid| *uid == pod.uid));
+        let Some(pod) = pod else {
+            // Admission read the Pod itself; this process's watch of Pods may be a little behind it.
+            let patience = self.observed.memory.first_seen.after(self.config.watch_lag);
+            return if patience > self.now {
+                Plan { wake_at: Some(patience), ..Plan::default() }
+            } else {
+                self.end(&[], &End::PodGone)
+            };
+        };
+        if admitted_uid.is_some() && pod.gone() {
+            return self.end(&[], &End::PodGone);
+        }
+        match resolve(&request.spec, pod, Tense::Accepted) {
+            Err(refusal) => self.end(&[], &End::Invalid(refusal.to_string())),
+            Ok(target) => Plan {
+                wake_at: deadline,
+                ..self.with_status(accepted(request, target, self.wall), Urgency::Now)
+            },
+        }
+    }
+
+    /// Accepted: place orders and judge.
+    fn recreate(&self, target: &Target) -> Plan {
+        let request = self.observed.request;
+        let Some(pod) = self.observed.live_pod() else {
+            return self.end(&request.status.container_recreate_states, &End::PodGone);
+        };
+        let judged: Vec<Judged> = target.containers.iter().map(|t| self.judge(t, pod)).collect();
+        let entries: Vec<ContainerRecreateState> = judged.iter().map(|j| j.state.clone()).collect();
+        if entries.iter().any(|s| s.phase == Phase::Failed) {
+            return self.end(&entries, &End::ContainerFailed);
+        }
+        if entries.iter().all(|s| s.phase == Phase::Succeeded) {
+            return self.end(&entries, &End::Complete);
+        }
+        let (expired, deadline) = self.deadline();
+        if expired {
+            return self.end(&entries, &End::DeadlineExceeded);
+        }
+        let silent_at =
+            self.observed.memory.unanswered_since.map(|t| t.after(self.config.daemon_silent_after));
+        if silent_at.is_some_and(|at| at <= self.now) {
+            return self.end(&entries, &End::DaemonSilent);
+        }
+        let mut status = request.status.clone();
+        status.container_recreate_states = entries;
+        let wait = judged.iter().find_map(|j| j.wait.clone()).unwrap_or(Wait::Daemon);
+        let orders = target
+            .containers
+            .iter()
+            .zip(&judged)
+            .filter_map(|(t, j)| match self.observed.order(&t.name) {
+                Some(order) => Some(order.order.clone()),
+                None => j.needs_stop.then(|| self.order(target, t, pod)).flatten(),
+            })
+            .collect();
+        Plan {
+            orders,
+            labels: self.missing_labels(target),
+            wake_at: earliest(deadline, silent_at),
+            ..self.with_status(waits(status, request, &wait, self.wall), Urgency::Later)
+        }
+    }
+
+    /// Over: let a stop under way finish and record it, tidy up, delete in time.
+    fn after_end(&self) -> Plan {
+        let request = self.observed.request;
+        let mut status = request.status.clone();
+        for entry in status.container_recreate_states.iter_mut().filter(|e| e.phase == Phase::Pending) {
+            if let Some(late) = self.late(&entry.name) {
+                *entry = late;
+            }
+        }
+        let recorded = status == request.status;
+        let orders = if recorded { self.running() } else { self.taken_up() };
+        let active = request.labels.contains_key(labels::ACTIVE);
+        let expiry = request
+            .spec
+            .ttl_seconds_after_finished
+            .and_then(|ttl| Some(self.observed.memory.completed_seen?.after(seconds(ttl.into()))));
+        Plan {
+            status: (!recorded).then_some(StatusWrite { status, urgency: Urgency::Now }),
+            orders,
+            labels: if active {
+                BTreeMap::from([(labels::ACTIVE.to_owned(), None)])
+            } else {
+                BTreeMap::new()
+            },
+            delete: !request.deleting && expiry.is_some_and(|at| at <= self.now),
+            wake_at: expiry.filter(|at| *at > self.now),
+        }
+    }
+
+    /// Ends the request, once no order is left that the daemon might still take up.
+    fn end(&self, entries: &[ContainerRecreateState], end: &End) -> Plan {
+        if self.observed.orders.iter().any(|o| o.answer.is_none()) {
+            return Plan { orders: self.taken_up(), ..Plan::default() };
+        }
+        let status = ended(self.observed, entries.to_vec(), end, self.wall);
+        Plan { orders: self.taken_up(), ..self.with_status(status, Urgency::Now) }
+    }
+
+    /// Orders that the daemon has answered.
+    fn taken_up(&self) -> Vec<Order> {
+        self.observed.orders.iter().filter(|o| o.answer.is_some()).map(|o| o.order.clone()).collect()
+    }
+
+    /// Orders that the daemon is carrying out.
+    fn running(&self) -> Vec<Order> {
+        let unfinished = |o: &&OrderView<'_>| {
+            o.acting() && self.observed.live_pod().is_some_and(|pod| !self.is_over(&o.order.container, pod))
+        };
+        self.observed.orders.iter().filter(unfinished).map(|o| o.order.clone()).collect()
+    }
+
+    /// The Pod's status shows that the container instance has ended.
+    fn is_over(&self, container: &OrderContainer, pod: &Pod) -> bool {
+        let target = self.observed.request.status.target.iter().flat_map(|t| &t.containers);
+        target
+            .filter(|t| t.name == container.name)
+            .any(|t| status_of(pod, &t.name).is_some_and(|s| replaced(t, s) || terminated(t, s).is_some()))
+    }
+
+    /// How a stop that outlived the request ended, once it has.
+    fn late(&self, name: &str) -> Option<ContainerRecreateState> {
+        let order = self.observed.order(name)?;
+        let answer = order.answer?;
+        if answer.state == AnswerState::Failed {
+            return Some(failed(name, answer));
+        }
+        let over = answer.state == AnswerState::Done
+            || self.observed.live_pod().is_some_and(|pod| self.is_over(&order.order.container, pod));
+        (order.kills() && over).then(|| recreating(name, true))
+    }
+
+    /// One container: how far it is, what it waits for, whether it is still to be stopped.
+    fn judge(&self, target: &TargetContainer, pod: &Pod) -> Judged {
+        let name = &target.name;
+        let stored = self.observed.request.status.container_recreate_states.iter().find(|s| s.name == *name);
+        if let Some(state) = stored.filter(|s| matches!(s.phase, Phase::Succeeded | Phase::Failed)) {
+            return Judged { state: state.clone(), wait: None, needs_stop: false };
+        }
+        let order = self.observed.order(name);
+        let answer = order.and_then(|o| o.answer);
+        let killed = stored.is_some_and(|s| s.is_killed) || order.is_some_and(|o| o.kills());
+        let Some(status) = status_of(pod, name) else {
+            return Judged::waits(pending(name), Wait::Restart(name.clone()));
+        };
+        if replaced(target, status) {
+            return match &status.state {
+                ContainerState::Running if status.ready => Judged {
+                    state: ContainerRecreateState { phase: Phase::Succeeded, ..recreating(name, killed) },
+                    wait: None,
+                    needs_stop: false,
+                },
+                ContainerState::Running => {
+                    Judged::waits(recreating(name, killed), Wait::NotReady(name.clone()))
+                }
+                other => Judged::waits(recreating(name, killed), not_running(name, other)),
+            };
+        }
+        if let Some(answer) = answer.filter(|a| hopeless(a)) {
+            return Judged { state: failed(name, answer), wait: None, needs_stop: false };
+        }
+        if let Some(exit_code) = terminated(target, status) {
+            if pod.restart_policy == RestartPolicy::OnFailure && exit_code == 0 {
+                let message = format!(
+                    "container {name} ended with exit code 0 and restartPolicy is OnFailure: the kubelet will not start it again"
+                );
+                let state =
+                    ContainerRecreateState { phase: Phase::Failed, message, ..recreating(name, killed) };
+                return Judged { state, wait: None, needs_stop: false };
+            }
+            return Judged::waits(recreating(name, killed), not_running(name, &status.state));
+        }
+        if matches!(status.state, ContainerState::Waiting { .. }) {
+            // The instance has ended and the kubelet says why no other one runs.
+            return Judged::waits(recreating(name, killed), not_running(name, &status.state));
+        }
+        let wait = if order.is_some_and(|o| o.acting()) {
+            Wait::Stopping(name.clone())
+        } else if answer.is_some() {
+            Wait::Restart(name.clone())
+        } else {
+            Wait::Daemon
+        };
+        let runs = status.container_id == target.container_id && status.state == ContainerState::Running;
+        Judged { state: pending(name), wait: Some(wait), needs_stop: runs }
+    }
+
+    fn order(&self, target: &Target, container: &TargetContainer, pod: &Pod) -> Option<Order> {
+        let request = self.observed.request;
+        let grace = request.spec.strategy.as_ref().and_then(|s| s.termination_grace_period_seconds);
+        let (_, id) = parse_container_id(&container.container_id)?;
+        Some(Order {
+            id: order_id(&request.uid, &container.name, 1),
+            pod: OrderPod {
+                namespace: pod.key.namespace.clone(),
+                name: pod.key.name.clone(),
+                uid: target.pod_uid.clone(),
+            },
+            container: OrderContainer { name: container.name.clone(), id: id.to_owned() },
+            action: OrderAction {
+                recreate: Some(Recreate { grace_period_seconds: grace.or(pod.grace_seconds) }),
+            },
+        })
+    }
+
+    /// Labels that an absent webhook did not set.
+    fn missing_labels(&self, target: &Target) -> BTreeMap<String, Option<String>> {
+        [
+            (labels::POD_UID, target.pod_uid.clone()),
+            (labels::NODE_NAME, labels::node_label(&target.node_name)),
+            (labels::ACTIVE, labels::ACTIVE_TRUE.to_owned()),
+        ]
+        .into_iter()
+        .filter(|(key, _)| !self.observed.request.labels.contains_key(*key))
+        .map(|(key, value)| (key.to_owned(), Some(value)))
+        .collect()
+    }
+
+    /// Whether the deadline has passed, and when it will.
+    fn deadline(&self) -> (bool, Option<Mono>) {
+        let own = self.observed.request.spec.active_deadline_seconds.map(seconds);
+        let limit: Option<Duration> = own.or(self.config.default_active_deadline);
+        let at = limit.map(|limit| self.observed.memory.first_seen.after(limit));
+        (at.is_some_and(|at| at <= self.now), at)
+    }
+
+    fn with_status(&self, status: ContainerRecreateRequestStatus, urgency: Urgency) -> Plan {
+        let changed = status != self.observed.request.status;
+        Plan { status: changed.then_some(StatusWrite { status, urgency }), ..Plan::default() }
+    }
+}
+
+struct Judged {
+    state: ContainerRecreateState,
+    wait: Option<Wait>,
+    needs_stop: bool,
+}
+
+impl Judged {
+    fn waits(state: ContainerRecreateState, wait: Wait) -> Self {
+        Self { state, wait: Some(wait), needs_stop: false }
+    }
+}
+
+fn status_of<'a>(pod: &'a Pod, name: &str) -> Option<&'a ContainerStatus> {
+    pod.container(name)?.status.as_ref()
+}
+
+/// Another instance has taken the target's place. A lower restart count means that this status of the Pod is
+/// older than the request, not that the container was restarted.
+fn replaced(target: &TargetContainer, status: &ContainerStatus) -> bool {
+    !status.container_id.is_empty()
+        && status.container_id != target.container_id
+        && status.restart_count >= target.restart_count
+}
+
+/// The target itself has ended: its exit code.
+fn terminated(target: &TargetContainer, status: &ContainerStatus) -> Option<i32> {
+    match status.state {
+        ContainerState::Terminated { exit_code } if status.container_id == target.container_id => {
+            Some(exit_code)
+        }
+        _ => None,
+    }
+}
+
+/// The daemon's answer means that this container will not be restarted.
+fn hopeless(answer: &Answer) -> bool {
+    match answer.state {
+        AnswerState::Failed => true,
+        AnswerState::Refused => answer.reason != Some(AnswerReason::NotRunning),
+        AnswerState::Acknowledged | AnswerState::Done => false,
+    }
+}
+
+fn not_running(name: &str, state: &ContainerState) -> Wait {
+    match state {
+        ContainerState::Waiting { reason, message } if !reason.is_empty() => {
+            Wait::Kubelet(reason.clone(), format!("container {name}: {message}"))
+        }
+        _ => Wait::Restart(name.to_owned()),
+    }
+}
+
+fn pending(name: &str) -> ContainerRecreateState {
+    ContainerRecreateState {
+        name: name.to_owned(),
+        phase: Phase::Pending,
+        message: String::new(),
+        is_killed: false,
+    }
+}
+
+fn recreating(name: &str, is_killed: bool) -> ContainerRecreateState {
+    ContainerRecreateState { phase: Phase::Recreating, is_killed, ..pending(name) }
+}
+
+fn failed(name: &str, answer: &Answer) -> ContainerRecreateState {
+    let message = format!("kill container error: {}", answer.message);
+    ContainerRecreateState { phase: Phase::Failed, message, ..pending(name) }
+}

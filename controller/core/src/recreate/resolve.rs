@@ -1,0 +1,98 @@
+//! From a request and its Pod to the exact container instances, or to the reason why not.
+
+use std::fmt;
+
+use pitstop_api::recreate::{ContainerRecreateRequestSpec, Invalid, Target, TargetContainer};
+
+use crate::pod::{Container, ContainerKind, Pod, RestartPolicy, parse_container_id};
+
+/// Why a request cannot be carried out on its Pod.
+pub type Refusal = Invalid;
+
+/// When the question is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tense {
+    /// At admission: what is filled in then must be empty now.
+    Admission,
+    /// Later: what was filled in is used.
+    Accepted,
+}
+
+/// Finds the instances that the request's containers are, or the first reason to refuse.
+///
+/// Order and wording follow `OpenKruise`'s admission.
+pub fn resolve(spec: &ContainerRecreateRequestSpec, pod: &Pod, tense: Tense) -> Result<Target, Refusal> {
+    let refuse =
+        |text: &dyn fmt::Display| Err(Refusal::new("spec.podName", format!("{text}: Pod {}", pod.key)));
+    if pod.gone() {
+        return refuse(&"not allowed to recreate containers in an inactive Pod");
+    }
+    let Some(node) = &pod.node else {
+        return refuse(&"not allowed to recreate containers in a pending Pod");
+    };
+    if pod.mirror {
+        return refuse(&"not allowed to recreate containers in a static Pod; change its file on the node");
+    }
+    if pod.restart_policy == RestartPolicy::Never {
+        return refuse(&"restartPolicy is Never, so a stopped container would not come back");
+    }
+    let mut containers = Vec::with_capacity(spec.containers.len());
+    for (i, wanted) in spec.containers.iter().enumerate() {
+        let field = format!("spec.containers[{i}]");
+        if tense == Tense::Admission {
+            let filled = [
+                ("preStop", wanted.pre_stop.is_some()),
+                ("ports", !wanted.ports.is_empty()),
+                ("statusContext", wanted.status_context.is_some()),
+            ];
+            if let Some((name, _)) = filled.into_iter().find(|(_, set)| *set) {
+                let text = "preStop, ports and statusContext are read-only fields; leave them empty";
+                return Err(Refusal::new(format!("{field}.{name}"), text));
+            }
+        }
+        let refuse =
+            |text: String| Err(Refusal::new(format!("{field}.name"), format!("{text}: Pod {}", pod.key)));
+        let name = &wanted.name;
+        let Some(container) = pod.container(name) else {
+            return refuse(format!("container {name} not found in Pod"));
+        };
+        if let Err(text) = servable(container) {
+            return refuse(text);
+        }
+        let context = wanted.status_context.as_ref().filter(|_| tense == Tense::Accepted);
+        let (id, restart_count) = match (context, &container.status) {
+            (Some(context), _) => (&context.container_id, context.restart_count),
+            (None, None) => return refuse(format!("not found {name} containerStatus in Pod Status")),
+            (None, Some(status)) => (&status.container_id, status.restart_count),
+        };
+        if id.is_empty() {
+            return refuse(format!(
+                "no containerID in {name} containerStatus, maybe the container has not been initialized"
+            ));
+        }
+        if parse_container_id(id).is_none() {
+            return refuse(format!(
+                "containerID {id:?} of {name} is not of the form <runtime>://<64 hex digits>"
+            ));
+        }
+        containers.push(TargetContainer { name: name.clone(), container_id: id.clone(), restart_count });
+    }
+    Ok(Target { pod_uid: pod.uid.clone(), node_name: node.clone(), containers })
+}
+
+/// Whether this version can restart a container of that kind.
+fn servable(container: &Container) -> Result<(), String> {
+    let name = &container.name;
+    match container.kind {
+        ContainerKind::Init => {
+            Err(format!("{name} is an init container, which this version of pitstop does not restart yet"))
+        }
+        ContainerKind::Ephemeral => {
+            Err(format!("{name} is an ephemeral container, which Kubernetes never starts again"))
+        }
+        ContainerKind::Main if container.pre_stop => Err(format!(
+            "{name} has a preStop hook, which this version of pitstop does not run yet and will not skip"
+        )),
+        ContainerKind::Main => Ok(()),
+    }
+}

@@ -1,0 +1,265 @@
+//! From decisions to the status of a request, and from a change of status to events.
+
+use chrono::{DateTime, Utc};
+use pitstop_api::condition::{self, Condition, ConditionStatus};
+use pitstop_api::recreate::{
+    ContainerRecreateRequestStatus, ContainerRecreateState, ContainerStatusSnapshot, Phase, Target,
+    conditions,
+};
+
+use super::observe::{Observed, Request};
+use crate::action::Note;
+use crate::pod::Pod;
+
+/// Why a request waits; the reason of its condition `Complete=False`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Another request for the Pod goes first.
+    Queued(String),
+    /// The node's daemon has not answered yet.
+    Daemon,
+    /// The daemon stops the container.
+    Stopping(String),
+    /// The kubelet has not started the container again.
+    Restart(String),
+    /// The kubelet says why it does not start the container: its reason and message.
+    Kubelet(String, String),
+    /// The new container is not ready.
+    NotReady(String),
+}
+
+impl Wait {
+    fn reason(&self) -> &str {
+        match self {
+            Self::Queued(_) => "Queued",
+            Self::Daemon => "WaitingForDaemon",
+            Self::Stopping(_) => "Stopping",
+            Self::Restart(_) => "WaitingForRestart",
+            Self::Kubelet(reason, _) => reason,
+            Self::NotReady(_) => "ContainerNotReady",
+        }
+    }
+
+    fn message(&self) -> String {
+        match self {
+            Self::Queued(ahead) => format!("waits for request {ahead} of the same Pod"),
+            Self::Daemon => "waits for the node's daemon to take up the order".to_owned(),
+            Self::Stopping(name) => format!("the node's daemon stops container {name}"),
+            Self::Restart(name) => format!("waits for the kubelet to start container {name} again"),
+            Self::Kubelet(_, message) => message.clone(),
+            Self::NotReady(name) => format!("waits for the new container {name} to be ready"),
+        }
+    }
+}
+
+/// How a request ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Every container was restarted.
+    Complete,
+    /// The request makes no sense: why.
+    Invalid(String),
+    /// The Pod is gone.
+    PodGone,
+    /// The deadline has passed.
+    DeadlineExceeded,
+    /// The node's daemon never answered.
+    DaemonSilent,
+    /// A container could not be restarted.
+    ContainerFailed,
+}
+
+impl End {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Complete => "AllContainersRestarted",
+            Self::Invalid(_) => "Invalid",
+            Self::PodGone => "PodGone",
+            Self::DeadlineExceeded => "DeadlineExceeded",
+            Self::DaemonSilent => "DaemonNotResponding",
+            Self::ContainerFailed => "ContainerFailed",
+        }
+    }
+
+    /// `status.message`, in `OpenKruise`'s words where it has some.
+    fn message(&self) -> &str {
+        match self {
+            Self::Complete | Self::ContainerFailed => "",
+            Self::Invalid(why) => why,
+            Self::PodGone => "pod has gone",
+            Self::DeadlineExceeded => "recreating has exceeded the activeDeadlineSeconds",
+            Self::DaemonSilent => "daemon has not responded for a long time",
+        }
+    }
+}
+
+/// The status of a request that has just been accepted.
+pub(super) fn accepted(
+    request: &Request,
+    target: Target,
+    now: DateTime<Utc>,
+) -> ContainerRecreateRequestStatus {
+    let mut status = request.status.clone();
+    status.phase = Some(Phase::Recreating);
+    status.container_recreate_states = target
+        .containers
+        .iter()
+        .map(|c| ContainerRecreateState {
+            name: c.name.clone(),
+            phase: Phase::Pending,
+            message: String::new(),
+            is_killed: false,
+        })
+        .collect();
+    let text = format!("Pod {} on node {}", target.pod_uid, target.node_name);
+    status.target = Some(target);
+    set(&mut status, request, conditions::ACCEPTED, ConditionStatus::True, "Resolved", &text, now);
+    waits(status, request, &Wait::Daemon, now)
+}
+
+/// `status` with the wait written down.
+pub(super) fn waits(
+    mut status: ContainerRecreateRequestStatus,
+    request: &Request,
+    wait: &Wait,
+    now: DateTime<Utc>,
+) -> ContainerRecreateRequestStatus {
+    status.phase.get_or_insert(Phase::Pending);
+    let (reason, message) = (wait.reason(), wait.message());
+    set(&mut status, request, conditions::COMPLETE, ConditionStatus::False, reason, &message, now);
+    status
+}
+
+/// The terminal status.
+pub(super) fn ended(
+    observed: &Observed<'_>,
+    entries: Vec<ContainerRecreateState>,
+    end: &End,
+    now: DateTime<Utc>,
+) -> ContainerRecreateRequestStatus {
+    let request = observed.request;
+    let mut status = request.status.clone();
+    status.phase = Some(Phase::Completed);
+    status.completion_time = Some(now);
+    status.message = condition::truncate(end.message(), condition::MAX_MESSAGE);
+    status.container_recreate_states = entries;
+    if let Some(pod) = observed.live_pod() {
+        status.container_status_snapshot = snapshot(&status, pod);
+    }
+    if let End::Invalid(why) = end {
+        set(&mut status, request, conditions::ACCEPTED, ConditionStatus::False, end.reason(), why, now);
+    }
+    let (complete, failed) = match end {
+        End::Complete => (ConditionStatus::True, ConditionStatus::False),
+        _ => (ConditionStatus::False, ConditionStatus::True),
+    };
+    let text = outcome(&status, request, end);
+    set(&mut status, request, conditions::COMPLETE, complete, end.reason(), &text, now);
+    set(&mut status, request, conditions::FAILED, failed, end.reason(), &text, now);
+    status
+}
+
+/// The outcome in one sentence: what went wrong, and which containers were not restarted.
+fn outcome(status: &ContainerRecreateRequestStatus, request: &Request, end: &End) -> String {
+    let restarted = |name: &str| {
+        status.container_recreate_states.iter().any(|s| s.name == name && s.phase == Phase::Succeeded)
+    };
+    let rest: Vec<&str> =
+        request.spec.containers.iter().map(|c| c.name.as_str()).filter(|name| !restarted(name)).collect();
+    let why: Vec<&str> = status
+        .container_recreate_states
+        .iter()
+        .filter(|s| s.phase == Phase::Failed)
+        .map(|s| s.message.as_str())
+        .chain([end.message()])
+        .filter(|text| !text.is_empty())
+        .collect();
+    if rest.is_empty() {
+        return format!("restarted {} container(s)", request.spec.containers.len());
+    }
+    format!("{}; not restarted: {}", why.join("; "), rest.join(", "))
+}
+
+fn snapshot(status: &ContainerRecreateRequestStatus, pod: &Pod) -> Vec<ContainerStatusSnapshot> {
+    let target = status.target.iter().flat_map(|t| &t.containers);
+    target
+        .filter_map(|t| {
+            let now = pod.container(&t.name)?.status.as_ref()?;
+            (!now.container_id.is_empty() && now.container_id != t.container_id).then(|| {
+                ContainerStatusSnapshot {
+                    name: t.name.clone(),
+                    ready: now.ready,
+                    restart_count: now.restart_count,
+                    container_id: now.container_id.clone(),
+                }
+            })
+        })
+        .collect()
+}
+
+fn set(
+    status: &mut ContainerRecreateRequestStatus,
+    request: &Request,
+    type_: &str,
+    value: ConditionStatus,
+    reason: &str,
+    message: &str,
+    now: DateTime<Utc>,
+) {
+    condition::set(
+        &mut status.conditions,
+        Condition::new(type_, value, reason, message, now, request.generation),
+    );
+}
+
+/// The events that a change of status is worth, said once the change is stored.
+pub fn notes(request: &Request, old: &ContainerRecreateRequestStatus) -> Vec<Note> {
+    let new = &request.status;
+    let target = new.target.as_ref();
+    let note = |warning, reason, message: String| Note {
+        request: request.key.clone(),
+        request_uid: request.uid.clone(),
+        pod: target.map(|t| (request.pod_key(), t.pod_uid.clone())),
+        warning,
+        reason,
+        message,
+    };
+    let names = || request.spec.containers.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ");
+    let mut notes = Vec::new();
+    if old.target.is_none() && target.is_some() {
+        let text = format!("Request {} restarts container(s) {}", request.key, names());
+        notes.push(note(false, "RecreateStarted", text));
+    }
+    if old.completion_time.is_none() && new.completion_time.is_some() {
+        let failed = condition::find(&new.conditions, conditions::FAILED)
+            .filter(|c| c.status == ConditionStatus::True);
+        notes.push(if let Some(c) = failed {
+            let text = format!("Request {} failed ({}): {}", request.key, c.reason, c.message);
+            note(true, "RecreateFailed", text)
+        } else {
+            let text = format!("Request {} restarted container(s) {}{}", request.key, names(), ids(new));
+            note(false, "RecreateCompleted", text)
+        });
+    }
+    notes
+}
+
+/// ` (app: old -> new)` with shortened IDs.
+fn ids(status: &ContainerRecreateRequestStatus) -> String {
+    let short = |id: &str| id.rsplit('/').next().unwrap_or(id).chars().take(12).collect::<String>();
+    let changes: Vec<String> = status
+        .target
+        .iter()
+        .flat_map(|t| &t.containers)
+        .filter_map(|old| {
+            let new = status.container_status_snapshot.iter().find(|s| s.name == old.name)?;
+            Some(format!("{}: {} -> {}", old.name, short(&old.container_id), short(&new.container_id)))
+        })
+        .collect();
+    if changes.is_empty() { String::new() } else { format!(" ({})", changes.join(", ")) }
+}
+
+/// Whether the status is terminal.
+pub fn completed(status: &ContainerRecreateRequestStatus) -> bool {
+    status.completion_time.is_some()
+}

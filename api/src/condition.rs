@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 /// Longest `message`, in characters; longer ones are cut by [`Condition::new`].
 pub const MAX_MESSAGE: usize = 1024;
+/// Longest `reason`, in characters; some come from the kubelet.
+const MAX_REASON: usize = 128;
 
 /// Whether a condition holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -59,7 +61,7 @@ impl Condition {
             status,
             observed_generation: generation,
             last_transition_time: now,
-            reason: reason.to_owned(),
+            reason: truncate(reason, MAX_REASON),
             message: truncate(message, MAX_MESSAGE),
         }
     }

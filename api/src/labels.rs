@@ -20,9 +20,9 @@ pub fn node_label(node: &str) -> String {
     if node.len() <= MAX_LABEL_VALUE {
         return node.to_owned();
     }
-    let hash = node
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let hash = node.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
     format!("node-{hash:016x}")
 }
 

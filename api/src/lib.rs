@@ -6,6 +6,7 @@
 pub mod condition;
 pub mod crds;
 pub mod labels;
+pub mod logic;
 pub mod nodework;
 pub mod recreate;
 

@@ -71,10 +71,7 @@ pub fn validate(spec: &ContainerRecreateRequestSpec) -> Result<(), Invalid> {
 fn strategy(spec: &ContainerRecreateRequestSpec) -> Result<(), Invalid> {
     let Some(strategy) = &spec.strategy else { return Ok(()) };
     let negative = [
-        (
-            "terminationGracePeriodSeconds",
-            strategy.termination_grace_period_seconds.unwrap_or_default(),
-        ),
+        ("terminationGracePeriodSeconds", strategy.termination_grace_period_seconds.unwrap_or_default()),
         ("unreadyGracePeriodSeconds", strategy.unready_grace_period_seconds.unwrap_or_default()),
         ("minStartedSeconds", i64::from(strategy.min_started_seconds)),
     ]
@@ -182,12 +179,8 @@ mod tests {
 
     #[test]
     fn negative_times_are_refused() {
-        assert_eq!(
-            refused(|s| s.ttl_seconds_after_finished = Some(-1)).0,
-            "spec.ttlSecondsAfterFinished"
-        );
-        let (field, _) =
-            refused_strategy(RecreateStrategy { min_started_seconds: -1, ..Default::default() });
+        assert_eq!(refused(|s| s.ttl_seconds_after_finished = Some(-1)).0, "spec.ttlSecondsAfterFinished");
+        let (field, _) = refused_strategy(RecreateStrategy { min_started_seconds: -1, ..Default::default() });
         assert_eq!(field, "spec.strategy.minStartedSeconds");
     }
 

@@ -5,7 +5,6 @@
 //! events. There is no clock, no I/O and no randomness here: time comes in as [`time::Mono`].
 
 pub mod action;
-pub mod backoff;
 pub mod certs;
 pub mod index;
 pub mod key;
@@ -13,8 +12,8 @@ pub mod lease;
 pub mod nodework;
 pub mod pod;
 pub mod recreate;
-pub mod time;
-pub mod tracked;
+
+pub use pitstop_api::logic::{backoff, time, tracked};
 
 pub use action::{Action, Event, Outcome, Watch};
 pub use index::{Config, Index};

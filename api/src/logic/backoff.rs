@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::time::Mono;
+use super::time::Mono;
 
 const FIRST: Duration = Duration::from_millis(500);
 const MOST: Duration = Duration::from_mins(1);

@@ -1,0 +1,146 @@
+//! What goes into the daemon's core and what comes out of it.
+
+use pitstop_api::logic::tracked::Versioned;
+use pitstop_api::nodework::{Answer, NodeWorkStatus, Order, RuntimeInfo};
+
+/// The node's `NodeWork`, reduced to what decisions need.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Book {
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.resourceVersion`.
+    pub resource_version: String,
+    /// `metadata.generation`.
+    pub generation: Option<i64>,
+    /// `spec.orders`; not trusted.
+    pub orders: Vec<Order>,
+    /// `status`, as this daemon or the one before it wrote it.
+    pub status: NodeWorkStatus,
+}
+
+impl Versioned for Book {
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+    fn resource_version(&self) -> &str {
+        &self.resource_version
+    }
+}
+
+impl Book {
+    /// The stored answer to an order.
+    pub fn answer(&self, order_id: &str) -> Option<&Answer> {
+        self.status.answers.iter().find(|a| a.order_id == order_id)
+    }
+}
+
+/// What the watch of the book delivers.
+#[derive(Clone, Debug)]
+pub enum Watch {
+    /// It is new or changed.
+    Upsert(Book),
+    /// It is gone.
+    Gone,
+    /// A list: the book, if there is one.
+    Restart(Option<Book>),
+}
+
+/// Something happened.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The book changed.
+    Book(Watch),
+    /// The runtime told its name and version.
+    Runtime(RuntimeInfo),
+    /// The runtime told about an order's container; absent when it knows none of that ID.
+    Inspected(String, Result<Option<Facts>, CallFailure>),
+    /// The stop of an order's container returned.
+    Stopped(String, Result<(), CallFailure>),
+    /// The write of the status came back.
+    StatusWritten(Outcome),
+    /// Time passed.
+    Tick,
+}
+
+/// How a write ended.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// It took effect; the book as stored.
+    Written(Book),
+    /// Its precondition failed, or the book is gone.
+    Conflict,
+    /// It failed, perhaps after it took effect; worth another try.
+    Retry,
+    /// It was refused as it is.
+    Refused,
+}
+
+/// Why a call of the runtime failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallFailure {
+    /// Whether the same call may work later.
+    pub retry: bool,
+    /// For people.
+    pub message: String,
+}
+
+/// A container as the runtime tells it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Label `io.kubernetes.pod.namespace`.
+    pub namespace: String,
+    /// Label `io.kubernetes.pod.name`.
+    pub pod: String,
+    /// Label `io.kubernetes.pod.uid`.
+    pub pod_uid: String,
+    /// Label `io.kubernetes.container.name`.
+    pub container: String,
+    /// What it does.
+    pub state: ContainerState,
+    /// Annotation `io.kubernetes.container.preStopHandler` is there.
+    pub pre_stop: bool,
+    /// Annotation `io.kubernetes.pod.terminationGracePeriod`, in seconds.
+    pub grace_seconds: Option<i64>,
+}
+
+/// What a container does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ContainerState {
+    /// Made, not started. A stop would have no effect on it.
+    Created,
+    /// It runs.
+    Running,
+    /// It has ended.
+    Exited,
+    /// The runtime does not know; a stop is worth a try.
+    #[default]
+    Unknown,
+}
+
+/// Something to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Ask the runtime about an order's container.
+    Inspect {
+        /// The order.
+        order_id: String,
+        /// The container, 64 hex digits.
+        container_id: String,
+    },
+    /// Stop an order's container.
+    Stop {
+        /// The order.
+        order_id: String,
+        /// The container, 64 hex digits.
+        container_id: String,
+        /// Seconds between the stop signal and the kill.
+        grace_seconds: i64,
+    },
+    /// Replace the status of the book, if it is still that version.
+    WriteStatus {
+        /// The version that the status was computed from.
+        resource_version: String,
+        /// The whole status.
+        status: Box<NodeWorkStatus>,
+    },
+}

@@ -1,0 +1,344 @@
+//! The order book of the own node, and what follows from it.
+//!
+//! An order is carried out in steps: ask the runtime, acknowledge with a conditional write, stop, ask again. The
+//! acknowledgement counts only when the book as stored names this very process: a daemon that started anew
+//! acknowledges again, so no stop ever rests on a stale view. Orders of one Pod go one after another.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use pitstop_api::condition::truncate;
+use pitstop_api::logic::backoff::Backoff;
+use pitstop_api::logic::time::{Mono, earliest};
+use pitstop_api::logic::tracked::Tracked;
+use pitstop_api::nodework::{
+    Answer, AnswerReason, AnswerState, Boot, MAX_MESSAGE, NodeWorkStatus, Order, RuntimeInfo,
+};
+
+use crate::action::{Action, Book, CallFailure, ContainerState, Event, Facts, Outcome, Watch};
+use crate::order::{MAX_STOPS, Progress, Step, answer};
+use crate::verdict::{Verdict, malformed, verdict};
+use crate::{DEFAULT_GRACE_SECONDS, MIN_GRACE_SECONDS};
+
+/// How long to wait before a container that was made but not started is asked about again.
+const CREATED_PATIENCE: Duration = Duration::from_secs(1);
+/// How long the watch may take to show what a conflict was about.
+const CONFLICT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Who this daemon is.
+#[derive(Clone, Debug, Default)]
+pub struct Identity {
+    /// Unique to this process.
+    pub instance: String,
+    /// The node's boot, `/proc/sys/kernel/random/boot_id`.
+    pub boot_id: String,
+}
+
+/// Everything known. Times are milliseconds since the node's boot.
+#[derive(Debug)]
+pub struct Daemon {
+    identity: Identity,
+    runtime: Option<RuntimeInfo>,
+    synced: bool,
+    book: Option<Tracked<Book>>,
+    orders: BTreeMap<String, Progress>,
+    backoff: Backoff,
+    conflict_until: Option<Mono>,
+}
+
+impl Daemon {
+    /// Nothing known yet.
+    pub fn new(identity: Identity) -> Self {
+        Self {
+            identity,
+            runtime: None,
+            synced: false,
+            book: None,
+            orders: BTreeMap::new(),
+            backoff: Backoff::default(),
+            conflict_until: None,
+        }
+    }
+
+    /// Takes in one event and gives back what to do. `now` counts from the node's boot.
+    pub fn step(&mut self, now: Mono, event: Event) -> Vec<Action> {
+        match event {
+            Event::Book(watch) => self.book_changed(watch),
+            Event::Runtime(runtime) => self.runtime = Some(runtime),
+            Event::Inspected(id, result) => self.inspected(now, &id, result),
+            Event::Stopped(id, result) => self.stopped(now, &id, result),
+            Event::StatusWritten(outcome) => self.written(now, outcome),
+            Event::Tick => {}
+        }
+        if self.conflict_until.is_some_and(|at| at <= now) {
+            self.conflict_until = None;
+            if let Some(book) = &mut self.book {
+                book.retry();
+            }
+        }
+        let mut actions = self.next_steps(now);
+        actions.extend(self.write(now));
+        actions
+    }
+
+    /// When to call [`Daemon::step`] with a tick though nothing happened.
+    pub fn wake_at(&self, now: Mono) -> Option<Mono> {
+        let asks = self.orders.values().filter_map(|p| p.ask_at).min();
+        earliest(earliest(asks, self.conflict_until), self.backoff.waits_until(now))
+    }
+
+    /// Whether the first list has come.
+    pub fn synced(&self) -> bool {
+        self.synced
+    }
+
+    /// Orders in the book, and how many of them are over.
+    pub fn order_counts(&self) -> (usize, usize) {
+        let over = self.orders.values().filter(|p| matches!(p.step, Step::Over(_))).count();
+        (self.open_orders().len(), over)
+    }
+
+    fn open_orders(&self) -> &[Order] {
+        self.book.as_ref().map_or(&[], |b| &b.get().orders)
+    }
+
+    fn book_changed(&mut self, watch: Watch) {
+        match watch {
+            Watch::Upsert(book) => match &mut self.book {
+                Some(known) => known.observed(book),
+                None => self.book = Some(Tracked::new(book)),
+            },
+            Watch::Restart(Some(book)) => {
+                self.synced = true;
+                match &mut self.book {
+                    Some(known) => known.listed(book),
+                    None => self.book = Some(Tracked::new(book)),
+                }
+            }
+            Watch::Gone => self.book = None,
+            Watch::Restart(None) => {
+                self.synced = true;
+                self.book = None;
+            }
+        }
+    }
+
+    fn written(&mut self, now: Mono, outcome: Outcome) {
+        let Some(book) = &mut self.book else { return };
+        match outcome {
+            Outcome::Written(new) => {
+                book.written(new);
+                self.backoff.succeeded();
+            }
+            Outcome::Conflict => {
+                book.conflicted();
+                self.conflict_until = Some(now.after(CONFLICT_PATIENCE));
+            }
+            Outcome::Retry => {
+                book.failed();
+                self.backoff.failed(now);
+            }
+            Outcome::Refused => {
+                book.failed();
+                self.backoff.refused(now);
+            }
+        }
+    }
+
+    fn inspected(&mut self, now: Mono, id: &str, result: Result<Option<Facts>, CallFailure>) {
+        let order = self.open_orders().iter().find(|o| o.id == id).cloned();
+        let stored = self.stored(id).cloned();
+        let Some(progress) = self.orders.get_mut(id) else { return };
+        let Some(order) = order else {
+            // Withdrawn meanwhile.
+            self.orders.remove(id);
+            return;
+        };
+        progress.step = Step::Ask;
+        let Ok(facts) = result else {
+            progress.backoff.failed(now);
+            progress.ask_at = progress.backoff.waits_until(now);
+            return;
+        };
+        progress.backoff.succeeded();
+        progress.ask_at = None;
+        let acknowledged = stored.filter(|a| a.state == AnswerState::Acknowledged);
+        let ended = facts.as_ref().is_none_or(|f| f.state == ContainerState::Exited);
+        match (verdict(&order, facts.as_ref(), DEFAULT_GRACE_SECONDS), acknowledged) {
+            // It was there when it was acknowledged, by this process or the one before it.
+            (Verdict::Refuse(AnswerReason::NotRunning, _), Some(before)) if ended => {
+                let by_itself = progress.stops == 0 && before.acknowledged_by == self.identity.instance;
+                let reason = by_itself.then_some(AnswerReason::EndedByItself);
+                progress.step =
+                    Step::Over(Answer { state: AnswerState::Done, reason, message: String::new(), ..before });
+            }
+            (Verdict::Refuse(reason, message), _) => {
+                progress.step = Step::Over(answer(id, AnswerState::Refused, Some(reason), message));
+            }
+            (Verdict::Wait, _) => progress.ask_at = Some(now.after(CREATED_PATIENCE)),
+            (Verdict::Stop { .. }, Some(before)) if progress.stops >= MAX_STOPS => {
+                let message = format!("the container still runs after {MAX_STOPS} stops");
+                progress.step = Step::Over(failed(before, &message));
+            }
+            (Verdict::Stop { grace_seconds }, _) => {
+                progress.grace_seconds = grace_seconds;
+                progress.step = Step::Ready;
+            }
+        }
+    }
+
+    fn stopped(&mut self, now: Mono, id: &str, result: Result<(), CallFailure>) {
+        let stored = self.stored(id).cloned();
+        let open = self.open_orders().iter().any(|o| o.id == id);
+        let Some(progress) = self.orders.get_mut(id) else { return };
+        if !open {
+            self.orders.remove(id);
+            return;
+        }
+        // Whatever the runtime says of the call: what counts is whether the container is gone.
+        progress.step = Step::Ask;
+        match result {
+            Ok(()) if progress.stops <= 1 => progress.ask_at = None,
+            Err(failure) if !failure.retry => {
+                if let Some(before) = stored {
+                    progress.step = Step::Over(failed(before, &failure.message));
+                }
+            }
+            Ok(()) | Err(_) => {
+                progress.backoff.failed(now);
+                progress.ask_at = progress.backoff.waits_until(now);
+            }
+        }
+    }
+
+    fn stored(&self, order_id: &str) -> Option<&Answer> {
+        self.book.as_ref()?.get().answer(order_id)
+    }
+
+    /// Moves every order on as far as it may go.
+    fn next_steps(&mut self, now: Mono) -> Vec<Action> {
+        let Some(book) = self.book.as_ref().map(|b| b.get().clone()) else {
+            self.orders.retain(|_, p| !p.idle());
+            return Vec::new();
+        };
+        let open: BTreeSet<&str> = book.orders.iter().map(|o| o.id.as_str()).collect();
+        self.orders.retain(|id, p| open.contains(id.as_str()) || !p.idle());
+        let mut busy_pods = BTreeSet::new();
+        let mut actions = Vec::new();
+        for order in &book.orders {
+            let stored = book.answer(&order.id);
+            let progress = self.orders.entry(order.id.clone()).or_insert_with(|| start(order, stored));
+            if matches!(progress.step, Step::Over(_)) || !busy_pods.insert(&order.pod.uid) {
+                continue;
+            }
+            let (order_id, container_id) = (order.id.clone(), order.container.id.clone());
+            match progress.step {
+                Step::Ask if progress.ask_at.is_none_or(|at| at <= now) => {
+                    progress.ask_at = None;
+                    progress.step = Step::Asking;
+                    actions.push(Action::Inspect { order_id, container_id });
+                }
+                Step::Ready => {
+                    let Some(acknowledged) = stored.filter(|a| self.identity.acknowledged(a)) else {
+                        continue;
+                    };
+                    let same_boot = book.status.boot.as_ref().is_some_and(|b| b.id == self.identity.boot_id);
+                    let since = acknowledged.acknowledged_uptime_seconds.filter(|_| same_boot);
+                    let elapsed = since.map_or(0, |since| uptime_seconds(now).saturating_sub(since).max(0));
+                    let grace_seconds = progress.grace_seconds.saturating_sub(elapsed).max(MIN_GRACE_SECONDS);
+                    progress.stops = progress.stops.saturating_add(1);
+                    progress.step = Step::Stopping;
+                    actions.push(Action::Stop { order_id, container_id, grace_seconds });
+                }
+                Step::Ask | Step::Asking | Step::Stopping | Step::Over(_) => {}
+            }
+        }
+        actions
+    }
+
+    /// The write that the book needs, if it may happen now.
+    fn write(&mut self, now: Mono) -> Option<Action> {
+        let book = self.book.as_mut().filter(|b| b.writable())?;
+        if self.backoff.waits_until(now).is_some() {
+            return None;
+        }
+        let stored = book.get();
+        let same_boot = stored.status.boot.as_ref().is_some_and(|b| b.id == self.identity.boot_id);
+        let mut urgent = false;
+        let mut answers = Vec::new();
+        for order in &stored.orders {
+            let before = stored.answer(&order.id);
+            let wanted = match self.orders.get(&order.id).map(|p| &p.step) {
+                Some(Step::Over(over)) => Some(over.clone()),
+                Some(Step::Ready) if !before.is_some_and(|a| self.identity.acknowledged(a)) => {
+                    let uptime = before
+                        .and_then(|a| a.acknowledged_uptime_seconds)
+                        .filter(|_| same_boot)
+                        .unwrap_or_else(|| uptime_seconds(now));
+                    Some(Answer {
+                        acknowledged_uptime_seconds: Some(uptime),
+                        acknowledged_by: self.identity.instance.clone(),
+                        ..answer(&order.id, AnswerState::Acknowledged, None, String::new())
+                    })
+                }
+                _ => before.cloned(),
+            };
+            urgent |= wanted.as_ref() != before && !wanted.as_ref().is_some_and(rides);
+            answers.extend(wanted);
+        }
+        if !urgent {
+            return None;
+        }
+        let status = NodeWorkStatus {
+            observed_generation: stored.generation,
+            boot: Some(Boot { id: self.identity.boot_id.clone() }),
+            runtime: self.runtime.clone(),
+            answers,
+        };
+        let resource_version = stored.resource_version.clone();
+        book.write_started();
+        Some(Action::WriteStatus { resource_version, status: Box::new(status) })
+    }
+}
+
+impl Identity {
+    /// The answer is an acknowledgement of this very process.
+    fn acknowledged(&self, answer: &Answer) -> bool {
+        answer.state == AnswerState::Acknowledged && answer.acknowledged_by == self.instance
+    }
+}
+
+/// An order seen for the first time by this process.
+fn start(order: &Order, stored: Option<&Answer>) -> Progress {
+    let step = match stored {
+        Some(final_) if final_.state != AnswerState::Acknowledged => Step::Over(final_.clone()),
+        _ => match malformed(order) {
+            Some(why) => Step::Over(answer(
+                &order.id,
+                AnswerState::Refused,
+                Some(AnswerReason::InvalidOrder),
+                truncate(&why, MAX_MESSAGE),
+            )),
+            None => Step::Ask,
+        },
+    };
+    Progress { step, ..Progress::default() }
+}
+
+/// A success that the Pod's own status will show need not be told at once.
+fn rides(answer: &Answer) -> bool {
+    answer.state == AnswerState::Done && answer.reason.is_none()
+}
+
+fn failed(before: Answer, message: &str) -> Answer {
+    Answer {
+        state: AnswerState::Failed,
+        reason: Some(AnswerReason::StopFailed),
+        message: truncate(message, MAX_MESSAGE),
+        ..before
+    }
+}
+
+fn uptime_seconds(now: Mono) -> i64 {
+    i64::try_from(now.0 / 1000).unwrap_or(i64::MAX)
+}

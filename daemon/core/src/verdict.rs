@@ -1,0 +1,71 @@
+//! Whether an order may be carried out, going by what the runtime says of its container.
+//!
+//! Orders are not trusted: whoever can write a `NodeWork` must not reach a container that it does not name in
+//! full and by all its labels.
+
+use pitstop_api::condition::truncate;
+use pitstop_api::nodework::{AnswerReason, MAX_MESSAGE, Order};
+
+use crate::action::{ContainerState, Facts};
+
+/// What to do about an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Stop it; seconds of grace in all.
+    Stop {
+        /// Seconds between the stop signal and the kill.
+        grace_seconds: i64,
+    },
+    /// It is neither running nor ended: ask again.
+    Wait,
+    /// Never.
+    Refuse(AnswerReason, String),
+}
+
+/// What is wrong with the order itself.
+pub(crate) fn malformed(order: &Order) -> Option<String> {
+    let id = &order.container.id;
+    if id.len() != 64 || !id.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)) {
+        return Some(format!("container.id must be 64 hex digits, not {:?}", truncate(id, 80)));
+    }
+    let Some(recreate) = &order.action.recreate else {
+        return Some("action names nothing that this daemon knows".to_owned());
+    };
+    recreate
+        .grace_period_seconds
+        .filter(|seconds| *seconds < 0)
+        .map(|seconds| format!("action.recreate.gracePeriodSeconds must not be negative: {seconds}"))
+}
+
+/// Judges a well-formed order.
+pub(crate) fn verdict(order: &Order, facts: Option<&Facts>, default_grace: i64) -> Verdict {
+    let Some(facts) = facts else {
+        return refuse(AnswerReason::NotRunning, "the runtime knows no container of that ID");
+    };
+    let labels = [
+        ("namespace", &order.pod.namespace, &facts.namespace),
+        ("pod", &order.pod.name, &facts.pod),
+        ("uid", &order.pod.uid, &facts.pod_uid),
+        ("container", &order.container.name, &facts.container),
+    ];
+    if let Some((what, asked, found)) = labels.into_iter().find(|(_, asked, found)| asked != found) {
+        let text = format!("the runtime's labels name {what} {found:?}, the order {asked:?}");
+        return refuse(AnswerReason::WrongContainer, &text);
+    }
+    match facts.state {
+        ContainerState::Exited => refuse(AnswerReason::NotRunning, "the container has ended"),
+        ContainerState::Created => Verdict::Wait,
+        ContainerState::Running | ContainerState::Unknown if facts.pre_stop => refuse(
+            AnswerReason::PreStopHook,
+            "the container has a preStop hook, which this version of pitstop does not run yet and will not skip",
+        ),
+        ContainerState::Running | ContainerState::Unknown => {
+            let asked = order.action.recreate.as_ref().and_then(|r| r.grace_period_seconds);
+            Verdict::Stop { grace_seconds: asked.or(facts.grace_seconds).unwrap_or(default_grace).max(0) }
+        }
+    }
+}
+
+fn refuse(reason: AnswerReason, text: &str) -> Verdict {
+    Verdict::Refuse(reason, truncate(text, MAX_MESSAGE))
+}

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+pub use pitstop_api::logic::watch::Watch;
 use pitstop_api::nodework::Order;
 use pitstop_api::recreate::ContainerRecreateRequestStatus;
 
@@ -9,17 +10,6 @@ use crate::key::ObjectKey;
 use crate::nodework::NodeWork;
 use crate::pod::Pod;
 use crate::recreate::Request;
-
-/// A change of one kind, as a watch delivers it.
-#[derive(Clone, Debug)]
-pub enum Watch<T> {
-    /// An object is new or changed.
-    Upsert(T),
-    /// An object is gone; its last state.
-    Gone(T),
-    /// All objects there are: a list, at the start or after the watch broke.
-    Restart(Vec<T>),
-}
 
 /// Something happened.
 #[derive(Clone, Debug)]

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use pitstop_api::logic::machine::{Machine, Now};
 use pitstop_api::nodework::Order;
 
 use crate::action::{Action, Event, Outcome, Watch};
@@ -591,5 +592,22 @@ fn remove<K: Ord>(index: &mut BTreeMap<K, BTreeSet<ObjectKey>>, at: &K, key: &Ob
         if set.is_empty() {
             index.remove(at);
         }
+    }
+}
+
+impl Machine for Index {
+    type Event = Event;
+    type Action = Action;
+
+    fn tick() -> Event {
+        Event::Tick
+    }
+
+    fn handle(&mut self, now: Now, event: Event) -> Vec<Action> {
+        self.step(now.mono, now.wall, event)
+    }
+
+    fn next_wake(&self, _: Mono) -> Option<Mono> {
+        self.wake_at()
     }
 }

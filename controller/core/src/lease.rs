@@ -96,6 +96,12 @@ impl Elector {
         !self.releasing && self.leads_until().is_some_and(|until| now < until)
     }
 
+    /// Whether the record names this process, or may soon.
+    pub fn holds(&self) -> bool {
+        let named = self.seen.as_ref().and_then(|(record, _)| record.as_ref()).is_some_and(|r| r.holder == self.me);
+        named || self.in_flight.is_some()
+    }
+
     fn leads_until(&self) -> Option<Mono> {
         self.held_since.map(|start| start.after(self.config.renew_deadline))
     }
@@ -214,7 +220,9 @@ mod tests {
         let write = a.step(Mono(1_000), Event::Release).unwrap();
         assert_eq!(write.holder, "");
         assert!(!a.leads(Mono(1_000)));
+        assert!(a.holds());
         assert_eq!(a.step(Mono(1_001), Event::Written(record("", 2))), None);
+        assert!(!a.holds());
         assert_eq!(a.step(Mono(99_000), Event::Tick), None, "a process that ends does not come back");
         let mut b = elector("b");
         assert!(b.step(Mono(5), Event::Observed(Some(record("", 2)))).is_some());

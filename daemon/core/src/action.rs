@@ -1,6 +1,7 @@
 //! What goes into the daemon's core and what comes out of it.
 
 use pitstop_api::logic::tracked::Versioned;
+pub use pitstop_api::logic::watch::Watch;
 use pitstop_api::nodework::{Answer, NodeWorkStatus, Order, RuntimeInfo};
 
 /// The node's `NodeWork`, reduced to what decisions need.
@@ -34,22 +35,11 @@ impl Book {
     }
 }
 
-/// What the watch of the book delivers.
-#[derive(Clone, Debug)]
-pub enum Watch {
-    /// It is new or changed.
-    Upsert(Book),
-    /// It is gone.
-    Gone,
-    /// A list: the book, if there is one.
-    Restart(Option<Book>),
-}
-
 /// Something happened.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The book changed.
-    Book(Watch),
+    Book(Watch<Book>),
     /// The runtime told its name and version.
     Runtime(RuntimeInfo),
     /// The runtime told about an order's container; absent when it knows none of that ID.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use pitstop_api::condition::truncate;
 use pitstop_api::logic::backoff::Backoff;
+use pitstop_api::logic::machine::{Machine, Now};
 use pitstop_api::logic::time::{Mono, earliest};
 use pitstop_api::logic::tracked::Tracked;
 use pitstop_api::nodework::{
@@ -102,23 +103,20 @@ impl Daemon {
         self.book.as_ref().map_or(&[], |b| &b.get().orders)
     }
 
-    fn book_changed(&mut self, watch: Watch) {
+    /// The watch selects the node's own book by name, so a list holds at most that one.
+    fn book_changed(&mut self, watch: Watch<Book>) {
         match watch {
             Watch::Upsert(book) => match &mut self.book {
                 Some(known) => known.observed(book),
                 None => self.book = Some(Tracked::new(book)),
             },
-            Watch::Restart(Some(book)) => {
+            Watch::Gone(_) => self.book = None,
+            Watch::Restart(list) => {
                 self.synced = true;
-                match &mut self.book {
-                    Some(known) => known.listed(book),
-                    None => self.book = Some(Tracked::new(book)),
+                match (list.into_iter().next(), &mut self.book) {
+                    (Some(book), Some(known)) => known.listed(book),
+                    (book, _) => self.book = book.map(Tracked::new),
                 }
-            }
-            Watch::Gone => self.book = None,
-            Watch::Restart(None) => {
-                self.synced = true;
-                self.book = None;
             }
         }
     }
@@ -341,4 +339,21 @@ fn failed(before: Answer, message: &str) -> Answer {
 
 fn uptime_seconds(now: Mono) -> i64 {
     i64::try_from(now.0 / 1000).unwrap_or(i64::MAX)
+}
+
+impl Machine for Daemon {
+    type Event = Event;
+    type Action = Action;
+
+    fn tick() -> Event {
+        Event::Tick
+    }
+
+    fn handle(&mut self, now: Now, event: Event) -> Vec<Action> {
+        self.step(now.mono, event)
+    }
+
+    fn next_wake(&self, now: Mono) -> Option<Mono> {
+        self.wake_at(now)
+    }
 }

@@ -25,7 +25,7 @@ pub struct Request {
     pub created: i64,
     /// `metadata.deletionTimestamp` is set.
     pub deleting: bool,
-    /// The labels that [`pitstop_api::labels`] names.
+    /// `metadata.labels`; [`pitstop_api::labels`] names those that matter.
     pub labels: BTreeMap<String, String>,
     /// `spec`.
     pub spec: ContainerRecreateRequestSpec,

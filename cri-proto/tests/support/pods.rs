@@ -1,0 +1,215 @@
+//! Pods and containers for the tests.
+//!
+//! Making them takes CRI calls that pitstop must not be able to make, so they are not in `cri.proto`. The few
+//! messages are written out here, with the names and numbers of CRI v1 and only the fields that the tests set.
+
+use std::collections::BTreeMap;
+
+use pitstop_cri::{ContainerId, SandboxId, keys, v1};
+use tonic::{
+    client::Grpc,
+    codegen::http::uri::PathAndQuery,
+    transport::{Channel, Endpoint},
+};
+
+use super::{APP_IMAGE, Containerd};
+
+/// A Pod in the runtime, labelled as the kubelet does it. It has the machine's network, so needs no CNI.
+pub(crate) struct Pod {
+    calls: Grpc<Channel>,
+    config: PodSandboxConfig,
+    /// Its sandbox.
+    pub(crate) id: SandboxId,
+}
+
+/// What a container is made of.
+#[derive(Clone, Default)]
+pub(crate) struct NewContainer<'a> {
+    /// Name of the container in its Pod.
+    pub(crate) name: &'a str,
+    /// What its shell runs.
+    pub(crate) script: &'a str,
+    /// Beside the kubelet's restart count.
+    pub(crate) annotations: BTreeMap<String, String>,
+    /// Limits at the start.
+    pub(crate) resources: v1::LinuxContainerResources,
+}
+
+impl Pod {
+    /// Makes a Pod `name` in the namespace `test`, with the UID `uid-of-NAME`.
+    pub(crate) async fn run(containerd: &Containerd, name: &str) -> Self {
+        let endpoint = Endpoint::from_shared(format!("unix://{}", containerd.socket().display())).unwrap();
+        let mut calls = Grpc::new(endpoint.connect_lazy());
+        let uid = format!("uid-of-{name}");
+        let node = v1::NamespaceMode::Node as i32;
+        let config = PodSandboxConfig {
+            metadata: Some(v1::PodSandboxMetadata {
+                name: name.to_owned(),
+                uid: uid.clone(),
+                namespace: "test".to_owned(),
+                attempt: 0,
+            }),
+            labels: map(&[(keys::POD_NAME, name), (keys::POD_NAMESPACE, "test"), (keys::POD_UID, &uid)]),
+            annotations: map(&[("example.com/team", "crew")]),
+            linux: Some(LinuxPodSandboxConfig {
+                cgroup_parent: containerd.cgroup_parent(),
+                security_context: Some(LinuxSandboxSecurityContext {
+                    namespace_options: Some(v1::NamespaceOption { network: node, ..Default::default() }),
+                }),
+            }),
+        };
+        let request = RunPodSandboxRequest { config: Some(config.clone()) };
+        let answer: RunPodSandboxResponse = call(&mut calls, "RunPodSandbox", request).await;
+        let id = SandboxId::parse(&answer.pod_sandbox_id).unwrap();
+        Self { calls, config, id }
+    }
+
+    /// Makes a container and starts it.
+    pub(crate) async fn start(&mut self, container: NewContainer<'_>) -> ContainerId {
+        let id = self.create(container).await;
+        let request = StartContainerRequest { container_id: id.to_string() };
+        let _: Empty = call(&mut self.calls, "StartContainer", request).await;
+        id
+    }
+
+    /// Makes a container without starting it.
+    pub(crate) async fn create(&mut self, container: NewContainer<'_>) -> ContainerId {
+        let mut annotations = container.annotations;
+        annotations.insert(keys::RESTART_COUNT.to_owned(), "0".to_owned());
+        let mut labels = self.config.labels.clone();
+        labels.insert(keys::CONTAINER_NAME.to_owned(), container.name.to_owned());
+        let network = self.config.linux.as_ref().and_then(|linux| linux.security_context.clone());
+        let request = CreateContainerRequest {
+            pod_sandbox_id: self.id.to_string(),
+            config: Some(ContainerConfig {
+                metadata: Some(v1::ContainerMetadata { name: container.name.to_owned(), attempt: 0 }),
+                image: Some(v1::ImageSpec { image: APP_IMAGE.to_owned(), ..Default::default() }),
+                command: vec!["/bin/sh".to_owned(), "-c".to_owned(), container.script.to_owned()],
+                labels,
+                annotations,
+                linux: Some(LinuxContainerConfig {
+                    resources: Some(container.resources),
+                    security_context: Some(LinuxContainerSecurityContext {
+                        namespace_options: network.and_then(|context| context.namespace_options),
+                    }),
+                }),
+            }),
+            sandbox_config: Some(self.config.clone()),
+        };
+        let answer: CreateContainerResponse = call(&mut self.calls, "CreateContainer", request).await;
+        ContainerId::parse(&answer.container_id).unwrap()
+    }
+}
+
+/// One call of the runtime service.
+async fn call<Q, A>(calls: &mut Grpc<Channel>, name: &str, request: Q) -> A
+where
+    Q: prost::Message + Send + Sync + 'static,
+    A: prost::Message + Default + Send + Sync + 'static,
+{
+    calls.ready().await.unwrap();
+    let path = PathAndQuery::try_from(format!("/runtime.v1.RuntimeService/{name}")).unwrap();
+    let codec = tonic_prost::ProstCodec::<Q, A>::default();
+    let answer = calls.unary(tonic::Request::new(request), path, codec).await;
+    answer.unwrap_or_else(|status| panic!("{name}: {status}")).into_inner()
+}
+
+/// An ordered map of texts.
+fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+// === messages of CRI v1
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct RunPodSandboxRequest {
+    #[prost(message, optional, tag = "1")]
+    config: Option<PodSandboxConfig>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct RunPodSandboxResponse {
+    #[prost(string, tag = "1")]
+    pod_sandbox_id: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct PodSandboxConfig {
+    #[prost(message, optional, tag = "1")]
+    metadata: Option<v1::PodSandboxMetadata>,
+    #[prost(btree_map = "string, string", tag = "6")]
+    labels: BTreeMap<String, String>,
+    #[prost(btree_map = "string, string", tag = "7")]
+    annotations: BTreeMap<String, String>,
+    #[prost(message, optional, tag = "8")]
+    linux: Option<LinuxPodSandboxConfig>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct LinuxPodSandboxConfig {
+    #[prost(string, tag = "1")]
+    cgroup_parent: String,
+    #[prost(message, optional, tag = "2")]
+    security_context: Option<LinuxSandboxSecurityContext>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct LinuxSandboxSecurityContext {
+    #[prost(message, optional, tag = "1")]
+    namespace_options: Option<v1::NamespaceOption>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct CreateContainerRequest {
+    #[prost(string, tag = "1")]
+    pod_sandbox_id: String,
+    #[prost(message, optional, tag = "2")]
+    config: Option<ContainerConfig>,
+    #[prost(message, optional, tag = "3")]
+    sandbox_config: Option<PodSandboxConfig>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct CreateContainerResponse {
+    #[prost(string, tag = "1")]
+    container_id: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct ContainerConfig {
+    #[prost(message, optional, tag = "1")]
+    metadata: Option<v1::ContainerMetadata>,
+    #[prost(message, optional, tag = "2")]
+    image: Option<v1::ImageSpec>,
+    #[prost(string, repeated, tag = "3")]
+    command: Vec<String>,
+    #[prost(btree_map = "string, string", tag = "9")]
+    labels: BTreeMap<String, String>,
+    #[prost(btree_map = "string, string", tag = "10")]
+    annotations: BTreeMap<String, String>,
+    #[prost(message, optional, tag = "15")]
+    linux: Option<LinuxContainerConfig>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct LinuxContainerConfig {
+    #[prost(message, optional, tag = "1")]
+    resources: Option<v1::LinuxContainerResources>,
+    #[prost(message, optional, tag = "2")]
+    security_context: Option<LinuxContainerSecurityContext>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct LinuxContainerSecurityContext {
+    #[prost(message, optional, tag = "3")]
+    namespace_options: Option<v1::NamespaceOption>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct StartContainerRequest {
+    #[prost(string, tag = "1")]
+    container_id: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Empty {}

@@ -1,0 +1,38 @@
+//! Command line.
+
+use std::path::PathBuf;
+
+use pitstop_kit::CommonArgs;
+
+/// Carries out the orders in its node's NodeWork over the CRI socket.
+#[derive(clap::Parser, Debug)]
+#[command(version)]
+pub(crate) struct Args {
+    /// Name of the node that this daemon runs on.
+    #[arg(long, env = "NODE_NAME", value_name = "NAME")]
+    pub(crate) node_name: String,
+
+    /// Socket of the container runtime.
+    #[arg(long, env = "PITSTOP_RUNTIME_ENDPOINT", default_value = "/run/containerd/containerd.sock", value_name = "PATH")]
+    pub(crate) runtime_endpoint: PathBuf,
+
+    /// Logs and metrics.
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[test]
+    fn the_node_must_be_named() {
+        let args = Args::try_parse_from(["pitstop-daemon", "--node-name", "node1"]).unwrap();
+        assert_eq!(args.runtime_endpoint, PathBuf::from("/run/containerd/containerd.sock"));
+        if std::env::var_os("NODE_NAME").is_none() {
+            assert!(Args::try_parse_from(["pitstop-daemon"]).is_err());
+        }
+    }
+}

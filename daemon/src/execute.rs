@@ -1,0 +1,105 @@
+//! The one place that carries actions out. Outcomes go back to the core as events.
+
+use kube::Api;
+use kube::api::PostParams;
+use pitstop_api::nodework::{NodeWork, NodeWorkStatus};
+use pitstop_cri::Runtime;
+use pitstop_daemon_core::{Action, Book, Event, Outcome};
+use pitstop_kit::{Class, classify, is_gone};
+use tokio::sync::mpsc;
+use tracing::{debug, info, warn};
+
+use crate::metrics::DaemonMetrics;
+use crate::runtime;
+
+/// What actions are carried out with.
+#[derive(Clone)]
+pub(crate) struct Executor {
+    pub(crate) node: String,
+    pub(crate) api: Api<NodeWork>,
+    pub(crate) runtime: Runtime,
+    pub(crate) metrics: DaemonMetrics,
+    pub(crate) events: mpsc::Sender<Event>,
+}
+
+impl Executor {
+    /// Carries one action out and tells the outcome.
+    pub(crate) async fn execute(self, action: Action) {
+        let event = match action {
+            Action::Inspect { order_id, container_id } => {
+                let result = runtime::inspect(&self.runtime, &container_id).await;
+                self.count("inspect", result.is_ok());
+                match &result {
+                    Ok(facts) => debug!(order_id, container_id, ?facts, "asked about the container"),
+                    Err(failure) => {
+                        warn!(order_id, container_id, error = failure.message, "cannot ask about the container");
+                    }
+                }
+                Event::Inspected(order_id, result)
+            }
+            Action::Stop { order_id, container_id, grace_seconds } => {
+                info!(order_id, container_id, grace_seconds, "stopping the container");
+                let result = runtime::stop(&self.runtime, &container_id, grace_seconds).await;
+                self.count("stop", result.is_ok());
+                match &result {
+                    Ok(()) => info!(order_id, container_id, "the container is stopped"),
+                    Err(failure) => {
+                        warn!(order_id, container_id, error = failure.message, "the stop failed");
+                    }
+                }
+                Event::Stopped(order_id, result)
+            }
+            Action::WriteStatus { resource_version, status } => {
+                Event::StatusWritten(self.write(resource_version, *status).await)
+            }
+        };
+        // The receiver is gone only when the process ends.
+        let _ = self.events.send(event).await;
+    }
+
+    async fn write(&self, resource_version: String, status: NodeWorkStatus) -> Outcome {
+        for answer in &status.answers {
+            info!(order_id = answer.order_id, state = ?answer.state, reason = ?answer.reason, "answers");
+        }
+        let mut object = NodeWork::new(&self.node, pitstop_api::nodework::NodeWorkSpec::default());
+        object.metadata.resource_version = Some(resource_version);
+        object.status = Some(status);
+        match self.api.replace_status(&self.node, &PostParams::default(), &object).await {
+            Ok(stored) => {
+                self.metrics.count("write_status", "ok");
+                Outcome::Written(book(stored))
+            }
+            Err(error) => {
+                let conflict = classify(&error) == Class::Conflict || is_gone(&error);
+                self.metrics.count("write_status", if conflict { "conflict" } else { "error" });
+                match classify(&error) {
+                    _ if conflict => Outcome::Conflict,
+                    Class::Retry | Class::Conflict => {
+                        warn!(%error, "cannot write the answers");
+                        Outcome::Retry
+                    }
+                    Class::Invalid | Class::Fatal => {
+                        warn!(%error, "the API server refuses the answers");
+                        Outcome::Refused
+                    }
+                }
+            }
+        }
+    }
+
+    fn count(&self, action: &'static str, ok: bool) {
+        self.metrics.count(action, if ok { "ok" } else { "error" });
+    }
+}
+
+/// The `NodeWork` as the core sees it.
+pub(crate) fn book(object: NodeWork) -> Book {
+    let NodeWork { metadata, spec, status } = object;
+    Book {
+        uid: metadata.uid.unwrap_or_default(),
+        resource_version: metadata.resource_version.unwrap_or_default(),
+        generation: metadata.generation,
+        orders: spec.orders,
+        status: status.unwrap_or_default(),
+    }
+}

@@ -1,0 +1,97 @@
+//! From the runtime's answers to what the core decides on.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use pitstop_cri::{Class, ContainerId, Error, Runtime, keys, v1};
+use pitstop_daemon_core::{CallFailure, ContainerState, Facts};
+
+/// Asks about a container; absent when the runtime knows none of that ID.
+pub(crate) async fn inspect(runtime: &Runtime, id: &str) -> Result<Option<Facts>, CallFailure> {
+    let id = parse(id)?;
+    match runtime.container_status(&id).await {
+        Ok(status) if status.id == id.as_str() => Ok(Some(facts(&status))),
+        // Runtimes resolve ID prefixes; whatever they found, it is not the container that was named.
+        Ok(_) | Err(Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(failure(&error)),
+    }
+}
+
+/// Stops a container; `grace_seconds` lie between the stop signal and the kill.
+pub(crate) async fn stop(runtime: &Runtime, id: &str, grace_seconds: i64) -> Result<(), CallFailure> {
+    let id = parse(id)?;
+    let grace = Duration::from_secs(u64::try_from(grace_seconds).unwrap_or_default());
+    runtime.stop_container(&id, grace).await.map_err(|error| failure(&error))
+}
+
+fn parse(id: &str) -> Result<ContainerId, CallFailure> {
+    ContainerId::parse(id).map_err(|error| CallFailure { retry: false, message: error.to_string() })
+}
+
+fn failure(error: &Error) -> CallFailure {
+    CallFailure { retry: matches!(error.class(), Class::Retry | Class::Conflict), message: error.to_string() }
+}
+
+fn facts(status: &v1::ContainerStatus) -> Facts {
+    let label = |key| text(&status.labels, key);
+    Facts {
+        namespace: label(keys::POD_NAMESPACE),
+        pod: label(keys::POD_NAME),
+        pod_uid: label(keys::POD_UID),
+        container: label(keys::CONTAINER_NAME),
+        state: match status.known_state() {
+            v1::ContainerState::ContainerCreated => ContainerState::Created,
+            v1::ContainerState::ContainerRunning => ContainerState::Running,
+            v1::ContainerState::ContainerExited => ContainerState::Exited,
+            v1::ContainerState::ContainerUnknown => ContainerState::Unknown,
+        },
+        pre_stop: status.annotations.contains_key(keys::PRE_STOP_HANDLER),
+        grace_seconds: status.annotations.get(keys::TERMINATION_GRACE_PERIOD).and_then(|s| s.parse().ok()),
+    }
+}
+
+fn text(map: &BTreeMap<String, String>, key: &str) -> String {
+    map.get(key).cloned().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_and_annotations_of_the_kubelet_are_understood() {
+        let map = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<BTreeMap<_, _>>()
+        };
+        let status = v1::ContainerStatus {
+            state: v1::ContainerState::ContainerRunning.into(),
+            labels: map(&[
+                (keys::POD_NAMESPACE, "ns"),
+                (keys::POD_NAME, "web"),
+                (keys::POD_UID, "u"),
+                (keys::CONTAINER_NAME, "app"),
+            ]),
+            annotations: map(&[(keys::TERMINATION_GRACE_PERIOD, "7"), (keys::PRE_STOP_HANDLER, "{}")]),
+            ..v1::ContainerStatus::default()
+        };
+        assert_eq!(facts(&status), Facts {
+            namespace: "ns".into(),
+            pod: "web".into(),
+            pod_uid: "u".into(),
+            container: "app".into(),
+            state: ContainerState::Running,
+            pre_stop: true,
+            grace_seconds: Some(7),
+        });
+    }
+
+    #[test]
+    fn nonsense_counts_as_absent() {
+        let status = v1::ContainerStatus {
+            state: 99,
+            annotations: [(keys::TERMINATION_GRACE_PERIOD.to_owned(), "soon".to_owned())].into(),
+            ..v1::ContainerStatus::default()
+        };
+        assert_eq!(facts(&status), Facts::default());
+    }
+}

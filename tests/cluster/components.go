@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/spf13/cobra"
+	"go.etcd.io/etcd/server/v3/etcdmain"
+	"k8s.io/component-base/cli"
+	"k8s.io/component-base/logs"
+	kubectlcmd "k8s.io/kubectl/pkg/cmd"
+	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
+	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
+	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
+	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
+
+	// What the upstream commands import for their side effects: JSON logs and
+	// the metrics of the client library and of the version.
+	_ "k8s.io/component-base/logs/json/register"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo"
+	_ "k8s.io/component-base/metrics/prometheus/version"
+)
+
+func runEtcd() { etcdmain.Main(os.Args) }
+
+func runAPIServer()         { runCobra(apiserver.NewAPIServerCommand()) }
+func runControllerManager() { runCobra(controllermanager.NewControllerManagerCommand()) }
+func runScheduler()         { runCobra(scheduler.NewSchedulerCommand()) }
+func runProxy()             { runCobra(proxy.NewProxyCommand()) }
+
+// runKubelet passes a plain context: the command installs the signal context
+// itself, and installing it twice panics.
+func runKubelet() { runCobra(kubelet.NewKubeletCommand(context.Background())) }
+
+func runCobra(command *cobra.Command) { os.Exit(cli.Run(command)) }
+
+func runKubectl() {
+	command := kubectlcmd.NewDefaultKubectlCommand()
+	// kubectl logs while it parses its flags, so the level is set before.
+	if _, err := logs.GlogSetter(kubectlcmd.GetLogVerbosity(os.Args)); err != nil {
+		kubectlutil.CheckErr(err)
+	}
+	if err := cli.RunNoErrOutput(command); err != nil {
+		kubectlutil.CheckErr(err)
+	}
+}

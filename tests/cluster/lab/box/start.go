@@ -1,0 +1,79 @@
+package box
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"pitstop.dev/tests/pitstop-cluster/lab/state"
+)
+
+// InitCommand is the hidden command that is process 1 of a box. Its arguments
+// are `--dir DIR NAME`: nothing reads them but people and Owner.
+const InitCommand = "box-init"
+
+// Started is a box whose process 1 waits for its Spec: its namespaces are there
+// and can be furnished.
+type Started struct {
+	state.Process
+	pipe *os.File
+}
+
+// Start makes the namespaces of a box. The box ends when this process does,
+// until Run has been called.
+func Start(dir, name, logs string, listener *os.File) (*Started, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	output, err := os.OpenFile(filepath.Join(logs, "box-init.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer output.Close()
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer read.Close()
+
+	command := exec.Command(self, InitCommand, "--dir", dir, name)
+	command.Args[0] = "pitstop-cluster"
+	command.Dir = "/"
+	command.Stdin, command.Stdout, command.Stderr = read, output, output
+	command.SysProcAttr = &syscall.SysProcAttr{
+		Setsid: true, // outlives the launcher and its terminal
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET |
+			syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
+	}
+	if listener != nil {
+		command.ExtraFiles = []*os.File{listener}
+	}
+	if err := command.Start(); err != nil {
+		write.Close()
+		return nil, fmt.Errorf("start box %s: %w", name, err)
+	}
+	// Reap it, should it end while this process lives.
+	go func() { _ = command.Wait() }()
+	process, err := state.Identify(command.Process.Pid)
+	if err != nil {
+		write.Close()
+		return nil, fmt.Errorf("box %s ended at once, see %s: %w", name, output.Name(), err)
+	}
+	return &Started{Process: process, pipe: write}, nil
+}
+
+// Run lets the box begin.
+func (s *Started) Run(spec Spec) error {
+	defer s.pipe.Close()
+	if err := json.NewEncoder(s.pipe).Encode(spec); err != nil {
+		return fmt.Errorf("box %s: %w", spec.Name, err)
+	}
+	return nil
+}
+
+// Abandon ends a box that was never let run.
+func (s *Started) Abandon() { s.pipe.Close() }

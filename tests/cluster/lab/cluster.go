@@ -1,0 +1,147 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"pitstop.dev/tests/pitstop-cluster/lab/box"
+	"pitstop.dev/tests/pitstop-cluster/lab/cgroup"
+	"pitstop.dev/tests/pitstop-cluster/lab/plan"
+	"pitstop.dev/tests/pitstop-cluster/lab/state"
+)
+
+// Cluster is the cluster of one state directory, running or not.
+type Cluster struct {
+	layout plan.Layout
+	// program is this binary, pause the small one beside it.
+	program string
+	pause   string
+	groups  cgroup.Tree
+	report  *report
+}
+
+// Open looks at a state directory; nothing is made or changed.
+func Open(dir string) (*Cluster, error) {
+	layout, err := plan.NewLayout(dir)
+	if err != nil {
+		return nil, err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	if program, err = filepath.EvalSymlinks(program); err != nil {
+		return nil, err
+	}
+	groups, err := cgroup.Detect()
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{
+		layout:  layout,
+		program: program,
+		pause:   filepath.Join(filepath.Dir(program), "pause"),
+		groups:  groups,
+		report:  newReport(os.Stderr),
+	}, nil
+}
+
+// running loads the state of a cluster that is expected to run.
+func (c *Cluster) running() (*state.State, error) {
+	st, err := state.Load(c.layout.State())
+	if err != nil {
+		return nil, err
+	}
+	if st == nil || !st.Boxes[plan.ControlPlane].Alive() {
+		return nil, fmt.Errorf("%w; start it with: %s up --dir %s", errDown, c.program, c.layout.Dir)
+	}
+	return st, nil
+}
+
+// boxPID gives process 1 of a running box.
+func (c *Cluster) boxPID(st *state.State, name string) (int, error) {
+	process, known := st.Boxes[name]
+	switch {
+	case !known:
+		return 0, fmt.Errorf("there is no %q; the cluster has %s and %d nodes, node1 and so on", name, plan.ControlPlane, st.Nodes)
+	case st.Halted[name]:
+		return 0, fmt.Errorf("%s is halted", name)
+	case !process.Alive():
+		return 0, fmt.Errorf("%s has died, see %s", name, c.layout.Logs(name))
+	}
+	return process.PID, nil
+}
+
+// whole says whether every box that should run does.
+func whole(st *state.State) bool {
+	if st == nil || !st.Complete || len(st.Boxes) != st.Nodes+1 {
+		return false
+	}
+	for name, process := range st.Boxes {
+		if !st.Halted[name] && !process.Alive() {
+			return false
+		}
+	}
+	return true
+}
+
+// found is a box that runs, by the processes of the lab's control group: this
+// works without any record.
+type found struct {
+	dir, name string
+	process   state.Process
+}
+
+func (c *Cluster) runningBoxes() []found {
+	var list []found
+	for _, pid := range c.groups.Processes(plan.Cgroup) {
+		dir, name := box.Owner(pid)
+		if dir == "" {
+			continue
+		}
+		if process, err := state.Identify(pid); err == nil {
+			list = append(list, found{dir, name, process})
+		}
+	}
+	return list
+}
+
+// other names the state directory of another cluster that runs.
+func (c *Cluster) other() string {
+	for _, running := range c.runningBoxes() {
+		if running.dir != c.layout.Dir {
+			return running.dir
+		}
+	}
+	return ""
+}
+
+// lock lets one command at a time change what runs on this machine. It is a
+// socket's name without a file: it ends with the process that holds it and
+// leaves nothing behind.
+func (c *Cluster) lock(ctx context.Context) (unlock func(), err error) {
+	waiting := false
+	for {
+		listener, err := net.Listen("unix", "@pitstop-cluster")
+		if err == nil {
+			return func() { listener.Close() }, nil
+		}
+		if !errors.Is(err, os.ErrExist) && !isAddressInUse(err) {
+			return nil, err
+		}
+		if !waiting {
+			waiting = true
+			c.report.step("waiting for another command that starts or stops a cluster")
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}

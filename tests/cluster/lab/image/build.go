@@ -1,0 +1,132 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// Names of the images that every cluster has.
+const (
+	PauseName   = "pitstop.dev/lab/pause:1"
+	BusyboxName = "pitstop.dev/test/busybox:1"
+)
+
+// file is one entry of a layer.
+type file struct {
+	name string
+	mode int64
+	data []byte
+	link string // a symbolic link's target
+	dir  bool
+}
+
+// Pause is the image of a pod's first process, from the static program at path.
+func Pause(path string) (v1.Image, error) {
+	program, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return assemble([]file{{name: "pause", mode: 0o755, data: program}}, v1.Config{
+		Entrypoint: []string{"/pause"},
+		User:       "65535:65535",
+	})
+}
+
+// Busybox is a small userland for test pods, from the static busybox at path
+// with a link for each of its applets.
+func Busybox(path string) (v1.Image, error) {
+	program, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	list, err := exec.Command(path, "--list").Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s --list: %w", path, err)
+	}
+	files := []file{
+		{name: "bin", mode: 0o755, dir: true},
+		{name: "bin/busybox", mode: 0o755, data: program},
+		{name: "etc", mode: 0o755, dir: true},
+		{name: "etc/passwd", mode: 0o644, data: []byte("root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n")},
+		{name: "etc/group", mode: 0o644, data: []byte("root:x:0:\nnobody:x:65534:\n")},
+		{name: "root", mode: 0o700, dir: true},
+		{name: "tmp", mode: 0o1777, dir: true},
+		{name: "var", mode: 0o755, dir: true},
+		{name: "var/run", mode: 0o777, link: "/run"},
+		{name: "run", mode: 0o755, dir: true},
+	}
+	for _, applet := range strings.Fields(string(list)) {
+		if applet != "busybox" {
+			files = append(files, file{name: "bin/" + applet, mode: 0o777, link: "busybox"})
+		}
+	}
+	return assemble(files, v1.Config{
+		Cmd: []string{"/bin/sh"},
+		Env: []string{"PATH=/bin"},
+	})
+}
+
+// assemble makes an image of one layer. Nothing in it depends on the time, so
+// the same files give the same digest.
+func assemble(files []file, config v1.Config) (v1.Image, error) {
+	content, err := archive(files)
+	if err != nil {
+		return nil, err
+	}
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(content)), nil
+	}, tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		return nil, err
+	}
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image, err := mutate.AppendLayers(base, layer)
+	if err != nil {
+		return nil, err
+	}
+	current, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	changed := current.DeepCopy()
+	changed.OS, changed.Architecture, changed.Config = "linux", runtime.GOARCH, config
+	return mutate.ConfigFile(image, changed)
+}
+
+func archive(files []file) ([]byte, error) {
+	var buffer bytes.Buffer
+	writer := tar.NewWriter(&buffer)
+	for _, f := range files {
+		header := &tar.Header{Name: f.name, Mode: f.mode, Format: tar.FormatUSTAR}
+		switch {
+		case f.dir:
+			header.Typeflag, header.Name = tar.TypeDir, f.name+"/"
+		case f.link != "":
+			header.Typeflag, header.Linkname = tar.TypeSymlink, f.link
+		default:
+			header.Typeflag, header.Size = tar.TypeReg, int64(len(f.data))
+		}
+		if err := writer.WriteHeader(header); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.name, err)
+		}
+		if _, err := writer.Write(f.data); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.name, err)
+		}
+	}
+	if err := writer.Close(); err != nil {
+		return nil, err
+	}
+	return buffer.Bytes(), nil
+}

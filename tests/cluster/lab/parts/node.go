@@ -1,0 +1,169 @@
+package parts
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"pitstop.dev/tests/pitstop-cluster/lab/box"
+	"pitstop.dev/tests/pitstop-cluster/lab/image"
+	"pitstop.dev/tests/pitstop-cluster/lab/plan"
+	"pitstop.dev/tests/pitstop-cluster/lab/preflight"
+)
+
+// ContainerdSocket is the runtime's socket, as seen in a node's box.
+const ContainerdSocket = "/run/containerd/containerd.sock"
+
+// object is a configuration file as JSON, which every reader of YAML takes.
+type object map[string]any
+
+// Node writes a node's configuration files and gives its box.
+func Node(layout plan.Layout, node plan.Node, program string) (box.Spec, error) {
+	config := func(file string) string { return layout.Config(node.Name, file) }
+	files := map[string]any{
+		config("kubelet.json"):      kubeletConfig(layout, node),
+		config("proxy.json"):        proxyConfig(layout, node),
+		config("cni/lab.conflist"):  cniConfig(node),
+		config("containerd.toml"):   containerdConfig(config("cni"), config("registries")),
+		config(registriesOfAnyName): registryHosts(),
+	}
+	for path, content := range files {
+		if err := writeConfig(path, content); err != nil {
+			return box.Spec{}, err
+		}
+	}
+	kubelet := box.Component{Name: "kubelet", Path: program, Gate: readyGate(layout), Args: []string{
+		"kubelet",
+		"--config=" + config("kubelet.json"),
+		"--kubeconfig=" + config("kubelet.kubeconfig"),
+		"--hostname-override=" + node.Name,
+		"--node-ip=" + node.Address,
+	}}
+	proxy := box.Component{Name: "kube-proxy", Path: program, Gate: readyGate(layout), Args: []string{
+		"kube-proxy",
+		"--config=" + config("proxy.json"),
+	}}
+	containerd := box.Component{Name: "containerd", Path: preflight.Find("containerd"), Args: []string{
+		"containerd",
+		"--config=" + config("containerd.toml"),
+	}}
+	return box.Spec{
+		Name: node.Name,
+		Keep: []string{layout.Dir, program},
+		Var:  layout.Var(node.Name),
+		Logs: layout.Logs(node.Name),
+		// A node passes packets on between its pods and the others.
+		Sysctls:    map[string]string{"net/ipv4/ip_forward": "1"},
+		Components: []box.Component{containerd, kubelet, proxy},
+	}, nil
+}
+
+func writeConfig(path string, content any) error {
+	if text, ok := content.(string); ok {
+		return writeFile(path, []byte(text))
+	}
+	text, err := json.MarshalIndent(content, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeFile(path, append(text, '\n'))
+}
+
+func kubeletConfig(layout plan.Layout, node plan.Node) object {
+	return object{
+		"apiVersion": "kubelet.config.k8s.io/v1beta1",
+		"kind":       "KubeletConfiguration",
+		"authentication": object{
+			"x509":      object{"clientCAFile": layout.PKI(caFile)},
+			"webhook":   object{"enabled": true},
+			"anonymous": object{"enabled": false},
+		},
+		"authorization":            object{"mode": "Webhook"},
+		"tlsCertFile":              layout.PKI(node.Name + ".crt"),
+		"tlsPrivateKeyFile":        layout.PKI(node.Name + ".key"),
+		"containerRuntimeEndpoint": "unix://" + ContainerdSocket,
+		"cgroupDriver":             "cgroupfs",
+		"cgroupRoot":               "/" + plan.NodeCgroup(node.Name),
+		// Since 1.35 a kubelet refuses cgroup v1 unless told otherwise.
+		"failCgroupV1": false,
+		"failSwapOn":   false,
+		// The machine's resolver cannot be reached from a box.
+		"resolvConf": "",
+		// Lowering it needs a right that a container's root lacks.
+		"oomScoreAdj": 0,
+		// A full disk of the machine must not evict test pods.
+		"evictionHard":                object{"memory.available": "50Mi"},
+		"imageGCHighThresholdPercent": 100,
+		"imageGCLowThresholdPercent":  99,
+		"nodeStatusUpdateFrequency":   "5s",
+		"volumePluginDir":             volumePlugins,
+	}
+}
+
+func proxyConfig(layout plan.Layout, node plan.Node) object {
+	return object{
+		"apiVersion":       "kubeproxy.config.k8s.io/v1alpha1",
+		"kind":             "KubeProxyConfiguration",
+		"mode":             "nftables",
+		"clusterCIDR":      plan.PodCIDR,
+		"hostnameOverride": node.Name,
+		"oomScoreAdj":      0,
+		"clientConnection": object{"kubeconfig": layout.Config(node.Name, "proxy.kubeconfig")},
+		// These would be written to settings that only the first network
+		// namespace has; zero leaves them alone.
+		"conntrack": object{
+			"maxPerCore": 0, "min": 0,
+			"tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s",
+		},
+	}
+}
+
+// cniConfig routes every packet of a pod through its node: so even a Service's
+// traffic between pods of one node passes kube-proxy's rules, without
+// br_netfilter.
+func cniConfig(node plan.Node) object {
+	return object{
+		"cniVersion": "0.4.0",
+		"name":       "lab",
+		"plugins": []object{
+			{
+				"type":   "ptp",
+				"ipMasq": false,
+				"ipam": object{
+					"type":   "host-local",
+					"ranges": [][]object{{{"subnet": node.PodCIDR}}},
+					"routes": []object{{"dst": "0.0.0.0/0"}},
+				},
+			},
+			{"type": "portmap", "capabilities": object{"portMappings": true}},
+		},
+	}
+}
+
+func containerdConfig(cni, registries string) string {
+	return fmt.Sprintf(`version = 2
+
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = %q
+  # runc may not lower a process's out-of-memory score without CAP_SYS_RESOURCE.
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = %q
+    conf_dir = %q
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = %q
+
+# The default lies in /opt, which a box shares with the machine.
+[plugins."io.containerd.internal.v1.opt"]
+  path = "/var/lib/containerd/opt"
+`, image.PauseName, preflight.CNIPlugins, cni, registries)
+}
+
+// registriesOfAnyName is containerd's file for all registries that have none of
+// their own (containerd's docs/hosts.md).
+const registriesOfAnyName = "registries/_default/hosts.toml"
+
+// registryHosts sends every pull to the lab's registry, whatever the image's
+// name.
+func registryHosts() string {
+	return fmt.Sprintf("[host.\"http://%s\"]\n  capabilities = [\"pull\", \"resolve\"]\n", plan.Registry())
+}

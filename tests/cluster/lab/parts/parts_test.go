@@ -1,0 +1,156 @@
+package parts
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"pitstop.dev/tests/pitstop-cluster/lab/box"
+	"pitstop.dev/tests/pitstop-cluster/lab/plan"
+)
+
+func written(t *testing.T) (plan.Layout, []plan.Node) {
+	t.Helper()
+	layout := plan.Layout{Dir: t.TempDir()}
+	nodes, err := plan.Nodes(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteCredentials(layout, nodes, 4711); err != nil {
+		t.Fatal(err)
+	}
+	return layout, nodes
+}
+
+func TestKubeconfigStandsAlone(t *testing.T) {
+	layout, _ := written(t)
+	config, err := clientcmd.BuildConfigFromFlags("", layout.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.Host != "https://127.0.0.1:4711" || config.CAFile != "" || config.CertFile != "" {
+		t.Errorf("%s, files %q %q", config.Host, config.CAFile, config.CertFile)
+	}
+	if _, err := tls.X509KeyPair(config.CertData, config.KeyData); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestKeysAreTheOwnersOnly(t *testing.T) {
+	layout, _ := written(t)
+	err := filepath.WalkDir(layout.Dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil && info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %s", path, info.Mode())
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Every file that a component is told to read must have been written, except
+// what the component makes itself.
+func TestFlagsNameFilesThatExist(t *testing.T) {
+	layout, nodes := written(t)
+	specs := []box.Spec{}
+	spec, err := ControlPlane(layout, "/program")
+	if err != nil {
+		t.Fatal(err)
+	}
+	specs = append(specs, spec)
+	for _, node := range nodes {
+		spec, err := Node(layout, node, "/program")
+		if err != nil {
+			t.Fatal(err)
+		}
+		specs = append(specs, spec)
+	}
+	for _, spec := range specs {
+		for _, component := range spec.Components {
+			for _, arg := range component.Args {
+				_, path, ok := strings.Cut(arg, "="+layout.Dir)
+				if !ok || strings.HasPrefix(arg, "--audit-log-path") {
+					continue
+				}
+				if _, err := os.Stat(layout.Dir + path); err != nil {
+					t.Errorf("%s %s: %v", component.Name, arg, err)
+				}
+			}
+		}
+	}
+}
+
+func TestNodesDifferOnlyWhereTheyMust(t *testing.T) {
+	layout, nodes := written(t)
+	for _, node := range nodes {
+		if _, err := Node(layout, node, "/program"); err != nil {
+			t.Fatal(err)
+		}
+		content, err := os.ReadFile(layout.Config(node.Name, "kubelet.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var config map[string]any
+		if err := json.Unmarshal(content, &config); err != nil {
+			t.Fatal(err)
+		}
+		if config["cgroupRoot"] != "/"+plan.NodeCgroup(node.Name) {
+			t.Errorf("%s: cgroupRoot %v", node.Name, config["cgroupRoot"])
+		}
+	}
+}
+
+func TestEveryNameOfAComponentExists(t *testing.T) {
+	layout, nodes := written(t)
+	names := func(spec box.Spec, err error) []string {
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list []string
+		for _, component := range spec.Components {
+			list = append(list, component.Name)
+		}
+		return list
+	}
+	control, node := names(ControlPlane(layout, "/p")), names(Node(layout, nodes[0], "/p"))
+	for short, full := range ControlPlaneComponents {
+		if !slices.Contains(control, full) {
+			t.Errorf("%s: no component %s", short, full)
+		}
+	}
+	for short, full := range NodeComponents {
+		if !slices.Contains(node, full) {
+			t.Errorf("%s: no component %s", short, full)
+		}
+	}
+}
+
+func TestNothingAlphaIsEnabled(t *testing.T) {
+	layout, nodes := written(t)
+	control, err := ControlPlane(layout, "/p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, err := Node(layout, nodes[0], "/p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, component := range append(control.Components, node.Components...) {
+		for _, arg := range component.Args {
+			if strings.Contains(arg, "feature-gates") || strings.Contains(arg, "runtime-config") {
+				t.Errorf("%s %s", component.Name, arg)
+			}
+		}
+	}
+}

@@ -1,0 +1,72 @@
+// Package plan says where everything of a cluster is: its addresses and its
+// files. It computes; it changes nothing.
+package plan
+
+import "fmt"
+
+// The addresses of a cluster. They exist only inside its own network
+// namespaces, so they can clash with nothing on the machine.
+const (
+	// ControlPlane is the name of the box that runs the control plane.
+	ControlPlane = "control-plane"
+	// Bridge is the bridge in the control plane's box to which every node is
+	// connected.
+	Bridge = "lab0"
+	// Gateway is the control plane's own address on the bridge.
+	Gateway = "10.90.0.1"
+	// LinkBits is the prefix length of the network on the bridge.
+	LinkBits = 24
+	// PodCIDR spans the pods of all nodes.
+	PodCIDR = "10.244.0.0/16"
+	// ServiceCIDR is the range of Service addresses.
+	ServiceCIDR = "10.96.0.0/16"
+	// ServiceAddress is the Service address of the API server, the first of
+	// the range.
+	ServiceAddress = "10.96.0.1"
+	// APIPort is where the API server listens.
+	APIPort = 6443
+	// RegistryPort is where the image registry listens.
+	RegistryPort = 5000
+	// MaxNodes is how many nodes the address plan has room for.
+	MaxNodes = 200
+)
+
+// Node is one node's place in the network.
+type Node struct {
+	// Index counts from 1.
+	Index int
+	// Name is the name of the node and of its box.
+	Name string
+	// Address is the node's own address.
+	Address string
+	// PodCIDR holds the addresses of the node's pods.
+	PodCIDR string
+	// MAC stays the same when the node is booted again, so that no neighbour
+	// remembers a wrong one.
+	MAC string
+}
+
+// Nodes returns the first n nodes.
+func Nodes(n int) ([]Node, error) {
+	if n < 1 || n > MaxNodes {
+		return nil, fmt.Errorf("a cluster has 1 to %d nodes, not %d", MaxNodes, n)
+	}
+	nodes := make([]Node, n)
+	for i := range nodes {
+		index := i + 1
+		nodes[i] = Node{
+			Index:   index,
+			Name:    fmt.Sprintf("node%d", index),
+			Address: fmt.Sprintf("10.90.0.%d", 10+index),
+			PodCIDR: fmt.Sprintf("10.244.%d.0/24", index),
+			MAC:     fmt.Sprintf("02:90:00:00:00:%02x", index),
+		}
+	}
+	return nodes, nil
+}
+
+// APIServer is the API server's address as host and port, seen from any box.
+func APIServer() string { return fmt.Sprintf("%s:%d", Gateway, APIPort) }
+
+// Registry is the registry's address as host and port, seen from any box.
+func Registry() string { return fmt.Sprintf("%s:%d", Gateway, RegistryPort) }

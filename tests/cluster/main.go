@@ -1,0 +1,48 @@
+// Command pitstop-cluster is a real Kubernetes for tests in one binary.
+//
+// It is a multi-call program: under the name (or with the first argument) of a
+// component it is that component; under its own name it runs clusters of them.
+// See README.md.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"pitstop.dev/tests/pitstop-cluster/lab"
+	"pitstop.dev/tests/pitstop-cluster/lab/selftest"
+)
+
+// components are the programs that this binary can be. Each finds os.Args as if
+// it had been executed under its own name.
+var components = map[string]func(){
+	"etcd":                    runEtcd,
+	"kube-apiserver":          runAPIServer,
+	"kube-controller-manager": runControllerManager,
+	"kube-scheduler":          runScheduler,
+	"kube-proxy":              runProxy,
+	"kubelet":                 runKubelet,
+	"kubectl":                 runKubectl,
+	"registry":                runRegistry,
+}
+
+func main() {
+	if run, ok := components[filepath.Base(os.Args[0])]; ok {
+		run()
+		return
+	}
+	if len(os.Args) > 1 {
+		if run, ok := components[os.Args[1]]; ok {
+			os.Args = os.Args[1:]
+			run()
+			return
+		}
+	}
+	command := lab.Command()
+	command.AddCommand(selftest.Command())
+	if err := command.Execute(); err != nil {
+		fmt.Fprintln(os.Stderr, "pitstop-cluster:", err)
+		os.Exit(lab.ExitCode(err))
+	}
+}

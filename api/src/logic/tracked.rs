@@ -20,16 +20,33 @@ pub struct Tracked<T> {
     object: T,
     /// Version of our own write that the watch has not delivered yet.
     awaited: Option<String>,
-    /// A write is under way; the versions that the watch delivered meanwhile.
-    in_flight: Option<BTreeSet<String>>,
+    in_flight: Option<InFlight>,
     /// The last write was refused as stale: the watch must deliver something newer first.
     stale: bool,
+}
+
+/// What the watch told while a write was under way.
+#[derive(Clone, Debug, Default)]
+struct InFlight {
+    /// The versions that it delivered.
+    seen: BTreeSet<String>,
+    /// The known state is another one than the write was based on.
+    moved: bool,
+    /// The answer is not worth waiting for: a list came, and whether it is older or newer than the write cannot
+    /// be told.
+    listed: bool,
 }
 
 impl<T: Versioned> Tracked<T> {
     /// First seen.
     pub fn new(object: T) -> Self {
         Self { object, awaited: None, in_flight: None, stale: false }
+    }
+
+    /// First seen by the watch, while our own write that creates it is under way: the answer can only be older.
+    pub fn appeared(object: T) -> Self {
+        let in_flight = InFlight { seen: BTreeSet::new(), moved: true, listed: true };
+        Self { in_flight: Some(in_flight), ..Self::new(object) }
     }
 
     /// The newest known state.
@@ -49,38 +66,47 @@ impl<T: Versioned> Tracked<T> {
 
     /// The watch delivered a version.
     pub fn observed(&mut self, object: T) {
-        if let Some(seen) = &mut self.in_flight {
-            seen.insert(object.resource_version().to_owned());
+        if let Some(write) = &mut self.in_flight {
+            write.seen.insert(object.resource_version().to_owned());
         }
-        if object.uid() == self.object.uid()
-            && let Some(awaited) = &self.awaited
-        {
-            if awaited == object.resource_version() {
-                self.awaited = None;
-            } else {
+        if object.uid() == self.object.uid() {
+            if self.awaited.as_ref().is_some_and(|awaited| awaited != object.resource_version()) {
+                return;
+            }
+            self.awaited = None;
+            if object.resource_version() == self.object.resource_version() {
                 return;
             }
         }
-        self.awaited = self.awaited.take().filter(|_| object.uid() == self.object.uid());
+        self.awaited = None;
         self.stale = false;
+        if let Some(write) = &mut self.in_flight {
+            write.moved = true;
+        }
         self.object = object;
     }
 
     /// A list delivered this version: whatever came before no longer matters.
     pub fn listed(&mut self, object: T) {
         self.awaited = None;
+        self.stale = false;
+        if let Some(write) = &mut self.in_flight {
+            write.listed = true;
+        }
         self.observed(object);
     }
 
     /// A write starts.
     pub fn write_started(&mut self) {
-        self.in_flight = Some(BTreeSet::new());
+        self.in_flight = Some(InFlight::default());
     }
 
     /// The write came back with the object as stored.
     pub fn written(&mut self, object: T) {
-        let seen = self.in_flight.take().unwrap_or_default();
-        if seen.contains(object.resource_version()) || object.uid() != self.object.uid() {
+        let Some(write) = self.in_flight.take() else { return };
+        // The watch will not deliver a version again that it has passed, so that one must not be waited for.
+        let passed = write.listed || write.seen.contains(object.resource_version());
+        if passed || object.uid() != self.object.uid() {
             return;
         }
         self.stale = false;
@@ -90,14 +116,14 @@ impl<T: Versioned> Tracked<T> {
 
     /// The write was refused because the object had changed; nothing is written until the watch shows how.
     pub fn conflicted(&mut self) {
-        let seen = self.in_flight.take().unwrap_or_default();
-        self.stale = seen.is_empty();
+        if let Some(write) = self.in_flight.take() {
+            self.stale = !(write.moved || write.listed);
+        }
     }
 
     /// The write failed otherwise; whether it took effect is not known.
     pub fn failed(&mut self) {
         self.in_flight = None;
-        self.awaited = None;
     }
 
     /// Gives up waiting for the watch after a conflict: the next write finds out.
@@ -186,5 +212,59 @@ mod tests {
         assert_eq!(t.get().0, "v");
         t.observed(Obj("v", "8"));
         assert_eq!(t.get().1, "8");
+    }
+
+    #[test]
+    fn an_answer_after_a_list_is_not_waited_for() {
+        let mut t = Tracked::new(Obj("u", "1"));
+        t.write_started();
+        t.listed(Obj("u", "3"));
+        t.written(Obj("u", "2"));
+        assert_eq!(t.get().1, "3", "the list already held what followed our write");
+        t.observed(Obj("u", "4"));
+        assert_eq!(t.get().1, "4");
+    }
+
+    #[test]
+    fn an_answer_to_a_create_after_the_watch_is_not_waited_for() {
+        let mut t = Tracked::appeared(Obj("u", "1"));
+        assert!(t.in_flight());
+        t.observed(Obj("u", "2"));
+        t.written(Obj("u", "1"));
+        assert_eq!(t.get().1, "2");
+        t.observed(Obj("u", "3"));
+        assert_eq!(t.get().1, "3");
+        let mut t = Tracked::appeared(Obj("u", "1"));
+        t.conflicted();
+        assert!(t.writable(), "another one created it, and the watch has shown it");
+    }
+
+    #[test]
+    fn what_the_watch_repeats_shows_nothing_new() {
+        let mut t = Tracked::new(Obj("u", "1"));
+        t.write_started();
+        t.written(Obj("u", "2"));
+        t.write_started();
+        t.conflicted();
+        t.observed(Obj("u", "2"));
+        assert!(!t.writable(), "that is the version which was refused");
+        t.observed(Obj("u", "2"));
+        assert!(!t.writable());
+        t.observed(Obj("u", "3"));
+        assert!(t.writable());
+    }
+
+    #[test]
+    fn a_failed_write_does_not_undo_the_one_before() {
+        let mut t = Tracked::new(Obj("u", "1"));
+        t.write_started();
+        t.written(Obj("u", "3"));
+        t.write_started();
+        t.failed();
+        t.observed(Obj("u", "2"));
+        assert_eq!(t.get().1, "3");
+        t.observed(Obj("u", "3"));
+        t.observed(Obj("u", "4"));
+        assert_eq!(t.get().1, "4");
     }
 }

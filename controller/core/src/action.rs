@@ -23,7 +23,14 @@ pub enum Event {
     /// This process began or ceased to lead.
     Leader(bool),
     /// A write of a request came back.
-    RequestWritten(ObjectKey, Outcome<Request>),
+    RequestWritten {
+        /// The request.
+        key: ObjectKey,
+        /// Its UID, as the action named it.
+        uid: String,
+        /// How it ended.
+        outcome: Outcome<Request>,
+    },
     /// A write of an order book came back.
     NodeWorkWritten(String, Outcome<NodeWork>),
     /// Time passed.

@@ -98,7 +98,8 @@ impl Elector {
 
     /// Whether the record names this process, or may soon.
     pub fn holds(&self) -> bool {
-        let named = self.seen.as_ref().and_then(|(record, _)| record.as_ref()).is_some_and(|r| r.holder == self.me);
+        let named =
+            self.seen.as_ref().and_then(|(record, _)| record.as_ref()).is_some_and(|r| r.holder == self.me);
         named || self.in_flight.is_some()
     }
 

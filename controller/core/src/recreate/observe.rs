@@ -76,9 +76,20 @@ impl OrderView<'_> {
 
     /// The daemon's stop ended the container, or will.
     pub fn kills(&self) -> bool {
+        self.answer.is_some_and(|a| matches!(a.state, AnswerState::Acknowledged | AnswerState::Done))
+            && !self.spared()
+    }
+
+    /// The container ended before the daemon could stop it.
+    pub fn spared(&self) -> bool {
+        self.answer.is_some_and(|a| a.reason == Some(AnswerReason::EndedByItself))
+    }
+
+    /// The daemon says that the container does not run any more.
+    pub fn ended(&self) -> bool {
         self.answer.is_some_and(|a| {
-            matches!(a.state, AnswerState::Acknowledged | AnswerState::Done)
-                && a.reason != Some(AnswerReason::EndedByItself)
+            a.state == AnswerState::Done
+                || (a.state == AnswerState::Refused && a.reason == Some(AnswerReason::NotRunning))
         })
     }
 }
@@ -92,6 +103,8 @@ pub struct Memory {
     pub completed_seen: Option<Mono>,
     /// Since when an order waits for the daemon's answer while the daemon has nothing else to do for the Pod.
     pub unanswered_since: Option<Mono>,
+    /// How many of its orders the daemon has answered.
+    pub answered: usize,
 }
 
 impl Memory {
@@ -100,10 +113,20 @@ impl Memory {
         Self { first_seen: now, ..Self::default() }
     }
 
-    /// Notes when waits begin and end.
-    pub fn update(&mut self, now: Mono, completed: bool, unanswered: bool) {
+    /// Notes when waits begin and end. `orders` are the request's; `busy`: the daemon stops a container of the Pod.
+    ///
+    /// A silence lasts until the daemon answers something: it outlasts the withdrawal of the order that nobody
+    /// took up, so that the outcome can follow.
+    pub fn update(&mut self, now: Mono, completed: bool, busy: bool, orders: &[OrderView<'_>]) {
         self.completed_seen = completed.then(|| self.completed_seen.unwrap_or(now));
-        self.unanswered_since = unanswered.then(|| self.unanswered_since.unwrap_or(now));
+        let answered = orders.iter().filter(|o| o.answer.is_some()).count();
+        if busy || answered > self.answered {
+            self.unanswered_since = None;
+        }
+        self.answered = answered;
+        if !busy && answered < orders.len() {
+            self.unanswered_since.get_or_insert(now);
+        }
     }
 }
 
@@ -118,6 +141,8 @@ pub struct Observed<'a> {
     pub ahead: Option<&'a ObjectKey>,
     /// The request's orders in the node's book.
     pub orders: Vec<OrderView<'a>>,
+    /// A write that places orders of the request is under way, or nobody knows yet how it ended.
+    pub placing: bool,
     /// What this process remembers.
     pub memory: &'a Memory,
 }

@@ -96,37 +96,46 @@ impl Planner<'_> {
         }
         let admitted_uid = request.labels.get(labels::POD_UID);
         let pod = self.observed.pod.filter(|pod| admitted_uid.is_none_or(|uid| *uid == pod.uid));
-        let Some(pod) = pod else {
-            // Admission read the Pod itself; this process's watch of Pods may be a little behind it.
-            let patience = self.observed.memory.first_seen.after(self.config.watch_lag);
-            return if patience > self.now {
-                Plan { wake_at: Some(patience), ..Plan::default() }
-            } else {
-                self.end(&[], &End::PodGone)
-            };
-        };
-        if admitted_uid.is_some() && pod.gone() {
-            return self.end(&[], &End::PodGone);
-        }
-        match resolve(&request.spec, pod, Tense::Accepted) {
-            Err(refusal) => self.end(&[], &End::Invalid(refusal.to_string())),
-            Ok(target) => Plan {
-                wake_at: deadline,
-                ..self.with_status(accepted(request, target, self.wall), Urgency::Now)
+        let refused = match pod {
+            None => End::PodGone,
+            Some(pod) if admitted_uid.is_some() && pod.gone() => return self.end(&[], &End::PodGone),
+            Some(pod) => match resolve(&request.spec, pod, Tense::Accepted) {
+                Err(refusal) => End::Invalid(refusal.to_string()),
+                Ok(target) => {
+                    let status = accepted(request, target, self.wall);
+                    return Plan { wake_at: deadline, ..self.with_status(status, Urgency::Now) };
+                }
             },
+        };
+        // Admission read the Pod itself; this process's watch of Pods may be a little behind it.
+        match self.lag_until() {
+            Some(at) => Plan { wake_at: earliest(deadline, Some(at)), ..Plan::default() },
+            None => self.end(&[], &refused),
         }
+    }
+
+    /// Until when what is missing may only be late; absent once that time is over.
+    fn lag_until(&self) -> Option<Mono> {
+        Some(self.observed.memory.first_seen.after(self.config.watch_lag)).filter(|at| *at > self.now)
     }
 
     /// Accepted: place orders and judge.
     fn recreate(&self, target: &Target) -> Plan {
         let request = self.observed.request;
-        let Some(pod) = self.observed.live_pod() else {
-            return self.end(&request.status.container_recreate_states, &End::PodGone);
+        let stored = &request.status.container_recreate_states;
+        let Some(pod) = self.observed.pod.filter(|pod| pod.uid == target.pod_uid) else {
+            let Some(at) = self.lag_until() else { return self.end(stored, &End::PodGone) };
+            let orders = self.observed.orders.iter().map(|o| o.order.clone()).collect();
+            return Plan { orders, wake_at: Some(at), ..Plan::default() };
         };
         let judged: Vec<Judged> = target.containers.iter().map(|t| self.judge(t, pod)).collect();
         let entries: Vec<ContainerRecreateState> = judged.iter().map(|j| j.state.clone()).collect();
-        if entries.iter().any(|s| s.phase == Phase::Failed) {
+        // A Pod that has finished may have done so because of the restart: that is worth telling.
+        if !pod.deleting && entries.iter().any(|s| s.phase == Phase::Failed) {
             return self.end(&entries, &End::ContainerFailed);
+        }
+        if pod.gone() {
+            return self.end(stored, &End::PodGone);
         }
         if entries.iter().all(|s| s.phase == Phase::Succeeded) {
             return self.end(&entries, &End::Complete);
@@ -191,7 +200,7 @@ impl Planner<'_> {
 
     /// Ends the request, once no order is left that the daemon might still take up.
     fn end(&self, entries: &[ContainerRecreateState], end: &End) -> Plan {
-        if self.observed.orders.iter().any(|o| o.answer.is_none()) {
+        if self.observed.placing || self.observed.orders.iter().any(|o| o.answer.is_none()) {
             return Plan { orders: self.taken_up(), ..Plan::default() };
         }
         let status = ended(self.observed, entries.to_vec(), end, self.wall);
@@ -216,7 +225,7 @@ impl Planner<'_> {
         let target = self.observed.request.status.target.iter().flat_map(|t| &t.containers);
         target
             .filter(|t| t.name == container.name)
-            .any(|t| status_of(pod, &t.name).is_some_and(|s| replaced(t, s) || terminated(t, s).is_some()))
+            .any(|t| status_of(pod, &t.name).is_some_and(|s| replaced(t, s) || over(t, s)))
     }
 
     /// How a stop that outlived the request ended, once it has.
@@ -236,54 +245,51 @@ impl Planner<'_> {
         let name = &target.name;
         let stored = self.observed.request.status.container_recreate_states.iter().find(|s| s.name == *name);
         if let Some(state) = stored.filter(|s| matches!(s.phase, Phase::Succeeded | Phase::Failed)) {
-            return Judged { state: state.clone(), wait: None, needs_stop: false };
+            return Judged::ends(state.clone());
         }
         let order = self.observed.order(name);
-        let answer = order.and_then(|o| o.answer);
-        let killed = stored.is_some_and(|s| s.is_killed) || order.is_some_and(|o| o.kills());
+        let spared = order.is_some_and(|o| o.spared());
+        let killed = !spared && (stored.is_some_and(|s| s.is_killed) || order.is_some_and(|o| o.kills()));
+        // Phases never go back, whatever an old status of the Pod shows.
+        let ended = stored.is_some_and(|s| s.phase == Phase::Recreating) || order.is_some_and(|o| o.ended());
+        let so_far = if ended { recreating(name, killed) } else { pending(name) };
         let Some(status) = status_of(pod, name) else {
-            return Judged::waits(pending(name), Wait::Restart(name.clone()));
+            return Judged::waits(so_far, Wait::Restart(name.clone()));
         };
         if replaced(target, status) {
             return match &status.state {
-                ContainerState::Running if status.ready => Judged {
-                    state: ContainerRecreateState { phase: Phase::Succeeded, ..recreating(name, killed) },
-                    wait: None,
-                    needs_stop: false,
-                },
+                ContainerState::Running if status.ready => Judged::ends(ContainerRecreateState {
+                    phase: Phase::Succeeded,
+                    ..recreating(name, killed)
+                }),
                 ContainerState::Running => {
                     Judged::waits(recreating(name, killed), Wait::NotReady(name.clone()))
                 }
                 other => Judged::waits(recreating(name, killed), not_running(name, other)),
             };
         }
-        if let Some(answer) = answer.filter(|a| hopeless(a)) {
-            return Judged { state: failed(name, answer), wait: None, needs_stop: false };
+        if let Some(answer) = order.and_then(|o| o.answer).filter(|a| hopeless(a)) {
+            return Judged::ends(failed(name, answer));
         }
-        if let Some(exit_code) = terminated(target, status) {
-            if pod.restart_policy == RestartPolicy::OnFailure && exit_code == 0 {
+        if over(target, status) {
+            let for_good = pod.restart_policy == RestartPolicy::OnFailure
+                && status.state == ContainerState::Terminated { exit_code: 0 };
+            if for_good {
                 let message = format!(
                     "container {name} ended with exit code 0 and restartPolicy is OnFailure: the kubelet will not start it again"
                 );
-                let state =
-                    ContainerRecreateState { phase: Phase::Failed, message, ..recreating(name, killed) };
-                return Judged { state, wait: None, needs_stop: false };
+                let phase = Phase::Failed;
+                return Judged::ends(ContainerRecreateState { phase, message, ..recreating(name, killed) });
             }
             return Judged::waits(recreating(name, killed), not_running(name, &status.state));
         }
-        if matches!(status.state, ContainerState::Waiting { .. }) {
-            // The instance has ended and the kubelet says why no other one runs.
-            return Judged::waits(recreating(name, killed), not_running(name, &status.state));
-        }
-        let wait = if order.is_some_and(|o| o.acting()) {
-            Wait::Stopping(name.clone())
-        } else if answer.is_some() {
-            Wait::Restart(name.clone())
-        } else {
-            Wait::Daemon
+        let wait = match order {
+            Some(o) if o.acting() => Wait::Stopping(name.clone()),
+            Some(o) if o.answer.is_some() => Wait::Restart(name.clone()),
+            _ => Wait::Daemon,
         };
         let runs = status.container_id == target.container_id && status.state == ContainerState::Running;
-        Judged { state: pending(name), wait: Some(wait), needs_stop: runs }
+        Judged { state: so_far, wait: Some(wait), needs_stop: runs }
     }
 
     fn order(&self, target: &Target, container: &TargetContainer, pod: &Pod) -> Option<Order> {
@@ -338,6 +344,10 @@ struct Judged {
 }
 
 impl Judged {
+    fn ends(state: ContainerRecreateState) -> Self {
+        Self { state, wait: None, needs_stop: false }
+    }
+
     fn waits(state: ContainerRecreateState, wait: Wait) -> Self {
         Self { state, wait: Some(wait), needs_stop: false }
     }
@@ -349,19 +359,22 @@ fn status_of<'a>(pod: &'a Pod, name: &str) -> Option<&'a ContainerStatus> {
 
 /// Another instance has taken the target's place. A lower restart count means that this status of the Pod is
 /// older than the request, not that the container was restarted.
-fn replaced(target: &TargetContainer, status: &ContainerStatus) -> bool {
+pub(super) fn replaced(target: &TargetContainer, status: &ContainerStatus) -> bool {
     !status.container_id.is_empty()
         && status.container_id != target.container_id
         && status.restart_count >= target.restart_count
 }
 
-/// The target itself has ended: its exit code.
-fn terminated(target: &TargetContainer, status: &ContainerStatus) -> Option<i32> {
+/// The target has ended, and no other instance has taken its place. A container that waits keeps the ID of the
+/// instance that ran last, or none when the runtime has forgotten that one.
+fn over(target: &TargetContainer, status: &ContainerStatus) -> bool {
+    let same = status.container_id == target.container_id;
     match status.state {
-        ContainerState::Terminated { exit_code } if status.container_id == target.container_id => {
-            Some(exit_code)
+        ContainerState::Terminated { .. } => same,
+        ContainerState::Waiting { .. } => {
+            same || (status.container_id.is_empty() && status.restart_count >= target.restart_count)
         }
-        _ => None,
+        ContainerState::Running | ContainerState::Unknown => false,
     }
 }
 

@@ -8,6 +8,7 @@ use pitstop_api::recreate::{
 };
 
 use super::observe::{Observed, Request};
+use super::plan::replaced;
 use crate::action::Note;
 use crate::pod::Pod;
 
@@ -149,13 +150,12 @@ pub(super) fn ended(
     if let End::Invalid(why) = end {
         set(&mut status, request, conditions::ACCEPTED, ConditionStatus::False, end.reason(), why, now);
     }
-    let (complete, failed) = match end {
-        End::Complete => (ConditionStatus::True, ConditionStatus::False),
-        _ => (ConditionStatus::False, ConditionStatus::True),
-    };
     let text = outcome(&status, request, end);
+    let complete = if *end == End::Complete { ConditionStatus::True } else { ConditionStatus::False };
     set(&mut status, request, conditions::COMPLETE, complete, end.reason(), &text, now);
-    set(&mut status, request, conditions::FAILED, failed, end.reason(), &text, now);
+    if *end != End::Complete {
+        set(&mut status, request, conditions::FAILED, ConditionStatus::True, end.reason(), &text, now);
+    }
     status
 }
 
@@ -185,13 +185,11 @@ fn snapshot(status: &ContainerRecreateRequestStatus, pod: &Pod) -> Vec<Container
     target
         .filter_map(|t| {
             let now = pod.container(&t.name)?.status.as_ref()?;
-            (!now.container_id.is_empty() && now.container_id != t.container_id).then(|| {
-                ContainerStatusSnapshot {
-                    name: t.name.clone(),
-                    ready: now.ready,
-                    restart_count: now.restart_count,
-                    container_id: now.container_id.clone(),
-                }
+            replaced(t, now).then(|| ContainerStatusSnapshot {
+                name: t.name.clone(),
+                ready: now.ready,
+                restart_count: now.restart_count,
+                container_id: now.container_id.clone(),
             })
         })
         .collect()

@@ -1,0 +1,132 @@
+//! What is kept of each object.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pitstop_api::nodework::{Order, request_uid};
+use pitstop_api::recreate::ContainerRecreateRequestStatus;
+
+use super::pacing::Pacing;
+use crate::key::ObjectKey;
+use crate::nodework::{BookWrite, NodeWork};
+use crate::recreate::{Memory, Request, Urgency};
+use crate::time::Mono;
+use crate::tracked::{Tracked, Versioned};
+
+/// Objects of one kind, and whether the first list has come.
+#[derive(Debug)]
+pub(super) struct Kind<T> {
+    pub(super) synced: bool,
+    pub(super) objects: BTreeMap<ObjectKey, T>,
+}
+
+impl<T> Default for Kind<T> {
+    fn default() -> Self {
+        Self { synced: false, objects: BTreeMap::new() }
+    }
+}
+
+/// A request.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) request: Tracked<Request>,
+    pub(super) memory: Memory,
+    pub(super) write: Pacing,
+    /// What the request wants in its node's book.
+    pub(super) orders: Vec<Order>,
+    /// Its acceptance was sent once, whatever came of it: no other request for the Pod overtakes it.
+    pub(super) chosen: bool,
+    /// The status that the write under way replaces.
+    pub(super) replaces: Option<Box<ContainerRecreateRequestStatus>>,
+}
+
+impl Entry {
+    pub(super) fn new(now: Mono, request: Request) -> Self {
+        Self {
+            request: Tracked::new(request),
+            memory: Memory::new(now),
+            write: Pacing::default(),
+            orders: Vec::new(),
+            chosen: false,
+            replaces: None,
+        }
+    }
+
+    /// What was timed while another process led is timed anew.
+    pub(super) fn restart(&mut self, now: Mono) {
+        self.memory = Memory::new(now);
+        self.write = Pacing::default();
+        self.request.retry();
+    }
+}
+
+/// A node's order book.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    /// Absent while the object does not exist.
+    pub(super) work: Option<Tracked<NodeWork>>,
+    /// A create is under way, and the watch has not shown the object yet.
+    pub(super) creating: bool,
+    pub(super) write: Pacing,
+    /// Requests of which a write places orders: one under way, or one that ended unknown.
+    pub(super) placing: BTreeSet<String>,
+}
+
+impl Book {
+    pub(super) fn known(&self) -> Option<&NodeWork> {
+        self.work.as_ref().map(Tracked::get)
+    }
+
+    pub(super) fn writable(&self) -> bool {
+        !self.creating && self.work.as_ref().is_none_or(Tracked::writable)
+    }
+
+    /// The watch delivered the book.
+    pub(super) fn observed(&mut self, work: NodeWork, listed: bool) {
+        let before = self.version();
+        match &mut self.work {
+            Some(known) if listed => known.listed(work),
+            Some(known) => known.observed(work),
+            None if std::mem::take(&mut self.creating) => self.work = Some(Tracked::appeared(work)),
+            None => self.work = Some(Tracked::new(work)),
+        }
+        if self.version() != before {
+            // Whatever was written on the version before has taken effect by now, or never will.
+            self.placing.clear();
+        }
+    }
+
+    /// The book does not exist any more.
+    pub(super) fn gone(&mut self) {
+        self.work = None;
+        self.placing.clear();
+    }
+
+    fn version(&self) -> Option<(String, String)> {
+        self.known().map(|w| (w.uid().to_owned(), w.resource_version().to_owned()))
+    }
+
+    /// A write of these orders starts.
+    pub(super) fn write_started(&mut self, orders: &[Order]) {
+        let known = self.work.as_ref().map(Tracked::get);
+        let new = |o: &&Order| known.is_none_or(|w| w.orders.iter().all(|k| k.id != o.id));
+        self.placing.extend(orders.iter().filter(new).map(|o| request_uid(&o.id).to_owned()));
+        match &mut self.work {
+            Some(work) => work.write_started(),
+            None => self.creating = true,
+        }
+    }
+
+    /// A write that changes nothing but tells, by its precondition, whether the one before took effect.
+    pub(super) fn probe(&self) -> Option<BookWrite> {
+        let orders = self.known().map_or_else(Vec::new, |w| w.orders.clone());
+        (!self.placing.is_empty()).then_some(BookWrite { orders, urgency: Urgency::Now })
+    }
+
+    /// What was timed while another process led is timed anew.
+    pub(super) fn restart(&mut self) {
+        self.write = Pacing::default();
+        if let Some(work) = &mut self.work {
+            work.retry();
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The state of the world as last observed, and what follows from it.
+//!
+//! One owner calls [`Index::step`] with every event. Each event marks what it may concern; at the end of the
+//! step the marked requests and then the marked books are planned. Nothing is planned before every watch has
+//! delivered its first list, and nothing is written by a process that does not lead.
+
+mod kinds;
+mod outcome;
+mod pacing;
+mod planning;
+#[cfg(test)]
+mod tests;
+mod watched;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use pitstop_api::logic::machine::{Machine, Now};
+
+use crate::action::{Action, Event};
+use crate::key::ObjectKey;
+use crate::pod::Pod;
+use crate::time::Mono;
+
+use kinds::{Book, Entry, Kind};
+use pacing::Timers;
+
+/// Tunable times.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Bound of requests that name no deadline; absent for none.
+    pub default_active_deadline: Option<Duration>,
+    /// How long an order may stay without the daemon's answer.
+    pub daemon_silent_after: Duration,
+    /// How long a wait lasts before it is written down.
+    pub progress_after: Duration,
+    /// How long answered orders stay in a book, so that many are dropped in one write.
+    pub tidy_after: Duration,
+    /// How far the watch of Pods may be behind what admission read.
+    pub watch_lag: Duration,
+    /// How long the watch may take to show what a conflict was about before the write is tried again.
+    pub conflict_patience: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            default_active_deadline: Some(Duration::from_hours(1)),
+            daemon_silent_after: Duration::from_mins(1),
+            progress_after: Duration::from_secs(3),
+            tidy_after: Duration::from_secs(1),
+            watch_lag: Duration::from_secs(2),
+            conflict_patience: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Everything known.
+#[derive(Debug)]
+pub struct Index {
+    config: Config,
+    leading: bool,
+    pods: Kind<Pod>,
+    requests: Kind<Entry>,
+    books: Kind<Book>,
+    /// Requests by the Pod that they name.
+    by_pod: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
+    /// Requests by their target's node: those that are open or want orders.
+    by_node: BTreeMap<String, BTreeSet<ObjectKey>>,
+    dirty_requests: BTreeSet<ObjectKey>,
+    dirty_nodes: BTreeSet<String>,
+    timers: Timers<Timer>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    Request(ObjectKey),
+    Node(String),
+}
+
+impl Index {
+    /// Nothing known yet, not leading.
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            leading: false,
+            pods: Kind::default(),
+            requests: Kind::default(),
+            books: Kind::default(),
+            by_pod: BTreeMap::new(),
+            by_node: BTreeMap::new(),
+            dirty_requests: BTreeSet::new(),
+            dirty_nodes: BTreeSet::new(),
+            timers: Timers::default(),
+        }
+    }
+
+    /// Takes in one event and gives back what to do. `wall` is only written down, never compared.
+    pub fn step(&mut self, now: Mono, wall: DateTime<Utc>, event: Event) -> Vec<Action> {
+        let mut actions = Vec::new();
+        match event {
+            Event::Pods(watch) => self.pods_changed(watch),
+            Event::Requests(watch) => self.requests_changed(now, watch),
+            Event::NodeWorks(watch) => self.books_changed(watch),
+            Event::Leader(leading) => self.lead(now, leading),
+            Event::RequestWritten { key, uid, outcome } => {
+                self.request_written(now, &key, &uid, outcome, &mut actions);
+            }
+            Event::NodeWorkWritten(node, outcome) => self.book_written(now, &node, outcome),
+            Event::Tick => {}
+        }
+        self.due_timers(now);
+        if !self.leading {
+            // Whoever begins to lead looks at everything.
+            self.dirty_requests.clear();
+            self.dirty_nodes.clear();
+            self.timers.clear();
+        } else if self.synced() {
+            for key in std::mem::take(&mut self.dirty_requests) {
+                self.plan_request(now, wall, &key, &mut actions);
+            }
+            for node in std::mem::take(&mut self.dirty_nodes) {
+                self.plan_book(now, &node, &mut actions);
+            }
+        }
+        actions
+    }
+
+    /// When to call [`Index::step`] with a tick though nothing happened.
+    pub fn wake_at(&self) -> Option<Mono> {
+        self.timers.first()
+    }
+
+    /// Whether every watch has delivered its first list.
+    pub fn synced(&self) -> bool {
+        self.pods.synced && self.requests.synced && self.books.synced
+    }
+
+    /// Requests that have not ended.
+    pub fn open_requests(&self) -> usize {
+        self.requests.objects.values().filter(|e| !e.request.get().completed()).count()
+    }
+
+    /// Orders in all books.
+    pub fn open_orders(&self) -> usize {
+        self.books.objects.values().filter_map(Book::known).map(|w| w.orders.len()).sum()
+    }
+
+    fn lead(&mut self, now: Mono, leading: bool) {
+        if self.leading == leading {
+            return;
+        }
+        self.leading = leading;
+        self.requests.objects.values_mut().for_each(|entry| entry.restart(now));
+        self.books.objects.values_mut().for_each(Book::restart);
+        self.all_dirty();
+    }
+
+    fn all_dirty(&mut self) {
+        self.dirty_requests.extend(self.requests.objects.keys().cloned());
+        self.dirty_nodes.extend(self.books.objects.keys().map(|k| k.name.clone()));
+    }
+}
+
+fn remove<K: Ord>(index: &mut BTreeMap<K, BTreeSet<ObjectKey>>, at: &K, key: &ObjectKey) {
+    if let Some(set) = index.get_mut(at) {
+        set.remove(key);
+        if set.is_empty() {
+            index.remove(at);
+        }
+    }
+}
+
+impl Machine for Index {
+    type Event = Event;
+    type Action = Action;
+
+    fn tick() -> Event {
+        Event::Tick
+    }
+
+    fn handle(&mut self, now: Now, event: Event) -> Vec<Action> {
+        self.step(now.mono, now.wall, event)
+    }
+
+    fn next_wake(&self, _: Mono) -> Option<Mono> {
+        self.wake_at()
+    }
+}

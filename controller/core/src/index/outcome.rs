@@ -1,0 +1,88 @@
+//! How writes end.
+
+use super::{Index, Timer};
+use crate::action::{Action, Outcome};
+use crate::key::ObjectKey;
+use crate::nodework::NodeWork;
+use crate::recreate::{self, Request};
+use crate::time::Mono;
+use crate::tracked::Tracked;
+
+impl Index {
+    pub(super) fn request_written(
+        &mut self,
+        now: Mono,
+        key: &ObjectKey,
+        uid: &str,
+        outcome: Outcome<Request>,
+        actions: &mut Vec<Action>,
+    ) {
+        // An answer about a request that was deleted says nothing about another one of that name.
+        let entry = self.requests.objects.get_mut(key).filter(|e| e.request.get().uid == uid);
+        let Some(entry) = entry else { return };
+        let replaced = entry.replaces.take();
+        match outcome {
+            Outcome::Written(new) => {
+                let notes = replaced.map(|old| recreate::notes(&new, &old)).unwrap_or_default();
+                actions.extend(notes.into_iter().map(Action::Emit));
+                entry.request.written(new);
+                entry.write.succeeded();
+            }
+            Outcome::Conflict | Outcome::Gone => {
+                entry.request.conflicted();
+                entry.write.conflicted(now.after(self.config.conflict_patience));
+            }
+            Outcome::Retry => {
+                entry.request.failed();
+                entry.write.failed(now);
+            }
+            Outcome::Refused(_) => {
+                entry.request.failed();
+                entry.write.refused(now);
+            }
+        }
+        self.request_changed(key);
+    }
+
+    pub(super) fn book_written(&mut self, now: Mono, node: &str, outcome: Outcome<NodeWork>) {
+        let Some(book) = self.books.objects.get_mut(&ObjectKey::new("", node)) else { return };
+        let creating = std::mem::take(&mut book.creating);
+        match (outcome, &mut book.work) {
+            (Outcome::Written(work), known) => {
+                match known {
+                    Some(known) => known.written(work),
+                    None if creating => *known = Some(Tracked::new(work)),
+                    // Deleted meanwhile, as the watch has shown.
+                    None => {}
+                }
+                book.placing.clear();
+                book.write.succeeded();
+            }
+            (Outcome::Conflict | Outcome::Gone, Some(known)) => {
+                known.conflicted();
+                book.write.conflicted(now.after(self.config.conflict_patience));
+            }
+            // A conflict of a create means that the book exists: the watch will show it.
+            (Outcome::Conflict | Outcome::Gone, None) => book.write.failed(now),
+            (Outcome::Retry, known) => {
+                known.iter_mut().for_each(Tracked::failed);
+                book.write.failed(now);
+            }
+            (Outcome::Refused(_), known) => {
+                known.iter_mut().for_each(Tracked::failed);
+                book.placing.clear();
+                book.write.refused(now);
+            }
+        }
+        self.book_changed(node);
+    }
+
+    pub(super) fn due_timers(&mut self, now: Mono) {
+        while let Some(timer) = self.timers.pop_due(now) {
+            match timer {
+                Timer::Request(key) => self.dirty_requests.insert(key),
+                Timer::Node(node) => self.dirty_nodes.insert(node),
+            };
+        }
+    }
+}

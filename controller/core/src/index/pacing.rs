@@ -1,0 +1,147 @@
+//! When writes may happen, and when to look at something again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::backoff::Backoff;
+use crate::recreate::Urgency;
+use crate::time::Mono;
+
+/// When the next write of one object may happen.
+#[derive(Debug, Default)]
+pub(super) struct Pacing {
+    backoff: Backoff,
+    /// Since when a write that can wait has been wanted.
+    wanted_since: Option<Mono>,
+    /// After a conflict: when to write again though the watch has shown nothing newer.
+    retry_at: Option<Mono>,
+}
+
+impl Pacing {
+    /// Whether to write now; if not, when.
+    pub(super) fn due(&mut self, now: Mono, urgency: Urgency, hold: Duration) -> Result<(), Mono> {
+        if let Some(until) = self.backoff.waits_until(now) {
+            return Err(until);
+        }
+        if urgency == Urgency::Now {
+            return Ok(());
+        }
+        let at = self.wanted_since.get_or_insert(now).after(hold);
+        if at <= now { Ok(()) } else { Err(at) }
+    }
+
+    /// There is nothing to write.
+    pub(super) fn satisfied(&mut self) {
+        self.wanted_since = None;
+    }
+
+    pub(super) fn succeeded(&mut self) {
+        *self = Self::default();
+    }
+
+    pub(super) fn failed(&mut self, now: Mono) {
+        self.backoff.failed(now);
+    }
+
+    pub(super) fn refused(&mut self, now: Mono) {
+        self.backoff.refused(now);
+    }
+
+    /// A write was refused as stale: the watch has until then to show why.
+    pub(super) fn conflicted(&mut self, retry_at: Mono) {
+        self.retry_at = Some(retry_at);
+    }
+
+    /// When to write again after a conflict that the watch does not explain.
+    pub(super) fn retry_at(&self) -> Option<Mono> {
+        self.retry_at
+    }
+
+    /// Whether the watch has had its time to explain a conflict; true once.
+    pub(super) fn patience_over(&mut self, now: Mono) -> bool {
+        self.retry_at.take_if(|at| *at <= now).is_some()
+    }
+}
+
+/// The next moment at which to look at each thing; at most one each.
+#[derive(Debug)]
+pub(super) struct Timers<K> {
+    by_time: BTreeSet<(Mono, K)>,
+    by_key: BTreeMap<K, Mono>,
+}
+
+impl<K> Default for Timers<K> {
+    fn default() -> Self {
+        Self { by_time: BTreeSet::new(), by_key: BTreeMap::new() }
+    }
+}
+
+impl<K: Clone + Ord> Timers<K> {
+    /// Looks at `key` then, and at no other time.
+    pub(super) fn set(&mut self, key: K, at: Option<Mono>) {
+        if let Some(before) = self.by_key.remove(&key) {
+            self.by_time.remove(&(before, key.clone()));
+        }
+        if let Some(at) = at {
+            self.by_key.insert(key.clone(), at);
+            self.by_time.insert((at, key));
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The earliest moment.
+    pub(super) fn first(&self) -> Option<Mono> {
+        self.by_time.first().map(|(at, _)| *at)
+    }
+
+    /// One of the things whose moment has come.
+    pub(super) fn pop_due(&mut self, now: Mono) -> Option<K> {
+        self.first().filter(|at| *at <= now)?;
+        let (_, key) = self.by_time.pop_first()?;
+        self.by_key.remove(&key);
+        Some(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thing_has_one_timer() {
+        let mut timers = Timers::default();
+        timers.set("a", Some(Mono(9)));
+        timers.set("b", Some(Mono(5)));
+        timers.set("a", Some(Mono(7)));
+        timers.set("b", None);
+        assert_eq!(timers.first(), Some(Mono(7)));
+        assert_eq!(timers.pop_due(Mono(6)), None);
+        assert_eq!(timers.pop_due(Mono(7)), Some("a"));
+        assert_eq!(timers.first(), None);
+    }
+
+    #[test]
+    fn a_write_that_can_wait_waits_from_when_it_was_first_wanted() {
+        let (mut pacing, hold) = (Pacing::default(), Duration::from_secs(3));
+        assert_eq!(pacing.due(Mono(0), Urgency::Later, hold), Err(Mono(3000)));
+        assert_eq!(pacing.due(Mono(2000), Urgency::Later, hold), Err(Mono(3000)));
+        assert_eq!(pacing.due(Mono(2000), Urgency::Now, hold), Ok(()));
+        assert_eq!(pacing.due(Mono(3000), Urgency::Later, hold), Ok(()));
+        pacing.satisfied();
+        assert_eq!(pacing.due(Mono(3000), Urgency::Later, hold), Err(Mono(6000)));
+        pacing.failed(Mono(3000));
+        assert_eq!(pacing.due(Mono(3000), Urgency::Now, hold), Err(Mono(3500)));
+    }
+
+    #[test]
+    fn patience_after_a_conflict_ends_once() {
+        let mut pacing = Pacing::default();
+        pacing.conflicted(Mono(5));
+        assert!(!pacing.patience_over(Mono(4)));
+        assert!(pacing.patience_over(Mono(5)));
+        assert!(!pacing.patience_over(Mono(6)));
+    }
+}

@@ -1,0 +1,197 @@
+//! From what is known to the next write of each object.
+
+use chrono::{DateTime, Utc};
+use pitstop_api::nodework::{Order, request_uid};
+
+use super::kinds::{Book, Entry};
+use super::{Index, Timer, remove};
+use crate::action::Action;
+use crate::key::ObjectKey;
+use crate::nodework::{self, NodeWork};
+use crate::pod::{ContainerState, Pod};
+use crate::recreate::{self, Observed, OrderView, Request, StatusWrite, Urgency};
+use crate::time::{Mono, earliest};
+use crate::tracked::Versioned as _;
+
+impl Index {
+    /// The request for the same Pod that goes before this one: one that has started, else the oldest.
+    fn ahead(&self, own: &Entry) -> Option<&ObjectKey> {
+        let rank = |e: &Entry| {
+            let request = e.request.get();
+            (!(request.started() || e.chosen), request.created, request.key.clone())
+        };
+        let own_rank = rank(own);
+        self.by_pod
+            .get(&own.request.get().pod_key())
+            .into_iter()
+            .flatten()
+            .filter_map(|key| self.requests.objects.get(key))
+            .filter(|e| {
+                let request = e.request.get();
+                request.key != own.request.get().key && !request.completed() && !request.deleting
+            })
+            .map(|e| (rank(e), e))
+            .filter(|(rank, _)| *rank < own_rank)
+            .min_by(|(a, _), (b, _)| a.cmp(b))
+            .map(|(_, e)| &e.request.get().key)
+    }
+
+    pub(super) fn plan_request(
+        &mut self,
+        now: Mono,
+        wall: DateTime<Utc>,
+        key: &ObjectKey,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(mut entry) = self.requests.objects.remove(key) else { return };
+        let plan = self.decide(now, wall, &mut entry);
+        self.want_orders(&mut entry, plan.orders.clone());
+        if entry.write.patience_over(now) {
+            entry.request.retry();
+        }
+        let wait = if entry.request.writable() {
+            match write_of(&plan, entry.request.get()) {
+                None => {
+                    entry.write.satisfied();
+                    None
+                }
+                Some((action, urgency)) => match entry.write.due(now, urgency, self.config.progress_after) {
+                    Ok(()) => {
+                        entry.request.write_started();
+                        if let Action::WriteStatus { status, .. } = &action {
+                            let before = &entry.request.get().status;
+                            entry.chosen |= before.target.is_none() && status.target.is_some();
+                            entry.replaces = Some(Box::new(before.clone()));
+                        }
+                        actions.push(action);
+                        None
+                    }
+                    Err(at) => Some(at),
+                },
+            }
+        } else {
+            entry.write.retry_at()
+        };
+        self.timers.set(Timer::Request(key.clone()), earliest(plan.wake_at, wait));
+        self.requests.objects.insert(key.clone(), entry);
+    }
+
+    fn decide(&self, now: Mono, wall: DateTime<Utc>, entry: &mut Entry) -> recreate::Plan {
+        let request = entry.request.get();
+        let target = request.status.target.as_ref();
+        let pod = self.pods.objects.get(&request.pod_key());
+        let book = target.and_then(|t| self.books.objects.get(&ObjectKey::new("", &t.node_name)));
+        let known = book.and_then(Book::known);
+        let orders: Vec<OrderView<'_>> =
+            views(known).filter(|o| request_uid(&o.order.id) == request.uid).collect();
+        let busy = views(known)
+            .filter(|o| target.is_some_and(|t| t.pod_uid == o.order.pod.uid))
+            .any(|o| o.acting() && may_run(o.order, pod));
+        entry.memory.update(now, request.completed(), busy, &orders);
+        let observed = Observed {
+            request,
+            pod,
+            ahead: self.ahead(entry),
+            orders,
+            placing: book.is_some_and(|b| b.placing.contains(&request.uid)),
+            memory: &entry.memory,
+        };
+        recreate::plan(now, wall, &self.config, &observed)
+    }
+
+    fn want_orders(&mut self, entry: &mut Entry, orders: Vec<Order>) {
+        let request = entry.request.get();
+        let Some(target) = &request.status.target else {
+            entry.orders.clear();
+            return;
+        };
+        if request.completed() && orders.is_empty() {
+            remove(&mut self.by_node, &target.node_name, &request.key);
+        } else {
+            self.by_node.entry(target.node_name.clone()).or_default().insert(request.key.clone());
+        }
+        if entry.orders != orders {
+            entry.orders = orders;
+            self.dirty_nodes.insert(target.node_name.clone());
+        }
+    }
+
+    pub(super) fn plan_book(&mut self, now: Mono, node: &str, actions: &mut Vec<Action>) {
+        let mut wanting: Vec<&Entry> = self
+            .by_node
+            .get(node)
+            .into_iter()
+            .flatten()
+            .filter_map(|key| self.requests.objects.get(key))
+            .filter(|e| e.request.get().status.target.as_ref().is_some_and(|t| t.node_name == node))
+            .collect();
+        wanting.sort_by_key(|e| (e.request.get().created, &e.request.get().key));
+        let wanted: Vec<Order> = wanting.iter().flat_map(|e| e.orders.iter().cloned()).collect();
+        let book = self.books.objects.entry(ObjectKey::new("", node)).or_default();
+        if book.write.patience_over(now)
+            && let Some(work) = &mut book.work
+        {
+            work.retry();
+        }
+        let wait = if book.writable() {
+            match nodework::plan(book.known(), &wanted).or_else(|| book.probe()) {
+                None => {
+                    book.write.satisfied();
+                    None
+                }
+                Some(write) => match book.write.due(now, write.urgency, self.config.tidy_after) {
+                    Ok(()) => {
+                        let resource_version = book.known().map(|w| w.resource_version().to_owned());
+                        book.write_started(&write.orders);
+                        let node = node.to_owned();
+                        actions.push(Action::WriteOrders { node, resource_version, orders: write.orders });
+                        None
+                    }
+                    Err(at) => Some(at),
+                },
+            }
+        } else {
+            book.write.retry_at()
+        };
+        self.timers.set(Timer::Node(node.to_owned()), wait);
+    }
+}
+
+fn views(book: Option<&NodeWork>) -> impl Iterator<Item = OrderView<'_>> {
+    book.into_iter()
+        .flat_map(|b| b.orders.iter().map(|order| OrderView { order, answer: b.answer(&order.id) }))
+}
+
+/// As far as the Pod's status tells, the daemon still has that container to stop.
+fn may_run(order: &Order, pod: Option<&Pod>) -> bool {
+    let status = pod
+        .filter(|p| p.uid == order.pod.uid)
+        .and_then(|p| p.container(&order.container.name))
+        .and_then(|c| c.status.as_ref());
+    status
+        .is_some_and(|s| s.state == ContainerState::Running && s.container_id.ends_with(&order.container.id))
+}
+
+/// The one write of the request object that its plan needs next.
+fn write_of(plan: &recreate::Plan, request: &Request) -> Option<(Action, Urgency)> {
+    let (key, uid) = (request.key.clone(), request.uid.clone());
+    let resource_version = request.resource_version.clone();
+    if plan.delete {
+        return Some((Action::DeleteRequest { key, uid }, Urgency::Now));
+    }
+    match &plan.status {
+        Some(StatusWrite { status, urgency: Urgency::Now }) => {
+            let status = Box::new(status.clone());
+            Some((Action::WriteStatus { key, uid, resource_version, status }, Urgency::Now))
+        }
+        _ if !plan.labels.is_empty() => {
+            let labels = plan.labels.clone();
+            Some((Action::PatchLabels { key, uid, resource_version, labels }, Urgency::Now))
+        }
+        Some(StatusWrite { status, urgency }) => {
+            let status = Box::new(status.clone());
+            Some((Action::WriteStatus { key, uid, resource_version, status }, *urgency))
+        }
+        None => None,
+    }
+}

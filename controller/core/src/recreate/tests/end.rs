@@ -1,0 +1,162 @@
+//! The ends of a request that come from outside.
+
+use super::*;
+
+const DEADLINE: &str = "recreating has exceeded the activeDeadlineSeconds";
+
+#[test]
+fn orders_that_nobody_took_up_are_withdrawn_before_the_outcome() {
+    let mut scene = Scene::ordered(&["app"]);
+    scene.request.spec.active_deadline_seconds = Some(3);
+    scene.at(3 * S);
+    let plan = scene.plan();
+    assert_eq!((plan.status, plan.orders.len()), (None, 0), "that write proves that nobody took it up");
+    // The daemon was faster: its answer makes the withdrawal fail and changes the picture.
+    scene.acknowledge("app");
+    let plan = scene.plan();
+    assert_eq!(plan.orders, scene.orders, "a stop under way may finish");
+    scene.act();
+    assert_ended(&scene, "DeadlineExceeded", DEADLINE);
+}
+
+#[test]
+fn an_order_that_may_just_be_placed_delays_the_outcome() {
+    let mut scene = Scene::ordered(&["app"]);
+    scene.request.spec.active_deadline_seconds = Some(3);
+    scene.orders.clear();
+    scene.placing = true;
+    let plan = scene.at(3 * S).plan();
+    assert_eq!((plan.status, plan.orders.len()), (None, 0));
+    scene.placing = false;
+    scene.settle();
+    assert_ended(&scene, "DeadlineExceeded", DEADLINE);
+}
+
+#[test]
+fn a_request_without_a_deadline_gets_the_default_one() {
+    let mut scene = Scene::ordered(&["app"]);
+    scene.acknowledge("app");
+    assert_eq!(scene.plan().wake_at, Some(Mono(3600 * S)));
+    scene.at(3600 * S).settle();
+    assert_ended(&scene, "DeadlineExceeded", DEADLINE);
+
+    let mut scene = Scene::ordered(&["app"]);
+    scene.config.default_active_deadline = None;
+    scene.acknowledge("app");
+    assert_eq!(scene.plan().wake_at, None);
+    scene.at(1_000_000 * S).settle();
+    assert!(!scene.request.completed());
+}
+
+#[test]
+fn a_daemon_that_never_answers_ends_the_request() {
+    let mut scene = Scene::ordered(&["app"]);
+    assert_eq!(scene.plan().wake_at, Some(Mono(60 * S)));
+    scene.at(59_999).settle();
+    assert!(!scene.request.completed());
+    scene.at(60 * S);
+    let plan = scene.act();
+    assert_eq!((plan.status, plan.orders.len()), (None, 0));
+    // With the order the sign of the silence is gone; the silence is not.
+    scene.act();
+    assert_ended(&scene, "DaemonNotResponding", "daemon has not responded for a long time");
+    assert_eq!(scene.states(), [state("app", Phase::Pending, false)]);
+    scene.settle();
+    assert!(scene.orders.is_empty());
+}
+
+#[test]
+fn a_daemon_at_work_is_not_silent() {
+    let mut scene = Scene::ordered(&["app", "sidecar"]);
+    scene.at(50 * S).settle();
+    scene.acknowledge("app");
+    scene.at(600 * S).settle();
+    assert!(!scene.request.completed(), "the second order waits for the first");
+    scene.answer("app", AnswerState::Done, None);
+    scene.at(700 * S).settle();
+    scene.at(759 * S).settle();
+    assert!(!scene.request.completed());
+    scene.at(760 * S).settle();
+    assert_ended(&scene, "DaemonNotResponding", "daemon has not responded for a long time");
+}
+
+#[test]
+fn a_pod_that_goes_ends_the_request() {
+    type Change = fn(&mut Scene);
+    let cases: [Change; 4] = [
+        |s| s.pod.as_mut().unwrap().deleting = true,
+        |s| s.pod.as_mut().unwrap().finished = true,
+        |s| s.pod = None,
+        |s| s.pod.as_mut().unwrap().uid = "pod-2".into(),
+    ];
+    for change in cases {
+        let mut scene = Scene::ordered(&["app", "sidecar"]);
+        scene.acknowledge("app");
+        change(scene.at(10 * S));
+        scene.settle();
+        assert_ended(&scene, "PodGone", "pod has gone");
+        assert!(scene.orders.is_empty());
+        assert_eq!(
+            scene.states(),
+            [state("app", Phase::Pending, false), state("sidecar", Phase::Pending, false)]
+        );
+    }
+}
+
+#[test]
+fn a_pod_that_is_not_seen_yet_may_only_be_late() {
+    let mut scene = Scene::ordered(&["app"]);
+    scene.pod = None;
+    let plan = scene.act();
+    assert_eq!((plan.status, plan.wake_at), (None, Some(Mono(2 * S))));
+    assert_eq!(plan.orders, scene.orders);
+    scene.at(2 * S).settle();
+    assert_ended(&scene, "PodGone", "pod has gone");
+}
+
+#[test]
+fn a_request_that_is_deleted_starts_nothing_and_lets_a_stop_finish() {
+    let mut scene = Scene::admitted(&["app"]);
+    scene.request.deleting = true;
+    assert_eq!(scene.plan(), Plan::default());
+
+    let mut scene = Scene::ordered(&["app", "sidecar"]);
+    scene.acknowledge("app");
+    scene.request.deleting = true;
+    let plan = scene.act();
+    assert_eq!((plan.status, plan.labels.len()), (None, 0));
+    assert_eq!(scene.orders.len(), 1);
+    assert_eq!(scene.orders[0].container.name, "app");
+    scene.restarts("app", true);
+    scene.act();
+    assert!(scene.orders.is_empty());
+}
+
+#[test]
+fn a_request_is_deleted_when_its_time_to_live_is_over() {
+    let mut scene = Scene::ordered(&["app"]);
+    scene.request.spec.ttl_seconds_after_finished = Some(3);
+    scene.acknowledge("app");
+    scene.restarts("app", true);
+    scene.at(10 * S).settle();
+    assert_ended(&scene, "AllContainersRestarted", "");
+    let plan = scene.plan();
+    assert_eq!((plan.delete, plan.wake_at), (false, Some(Mono(13 * S))));
+    let plan = scene.at(13 * S).plan();
+    assert_eq!((plan.delete, plan.wake_at), (true, None));
+    scene.request.deleting = true;
+    assert!(!scene.plan().delete, "once is enough");
+}
+
+#[test]
+fn planning_again_after_the_end_plans_nothing() {
+    let mut scene = Scene::ordered(&["app"]);
+    scene.acknowledge("app");
+    scene.restarts("app", true);
+    assert_eq!(scene.settle(), Plan::default());
+    // Whatever becomes of the Pod, the outcome stands.
+    scene.ends("app", 1);
+    assert_eq!(scene.plan(), Plan::default());
+    scene.pod = None;
+    assert_eq!(scene.plan(), Plan::default());
+}

@@ -1,0 +1,118 @@
+//! A stop that outlives its request (`OpenKruise`'s e2e case 3b): one record, and nothing more.
+
+use super::*;
+
+/// Both containers ordered, the first being stopped, and the deadline over.
+fn expired() -> Scene {
+    let mut scene = Scene::admitted(&["app", "sidecar"]);
+    scene.request.spec.active_deadline_seconds = Some(3);
+    scene.act();
+    scene.act();
+    scene.acknowledge("app");
+    scene.settle();
+    scene.at(3 * S).settle();
+    assert_ended(&scene, "DeadlineExceeded", "recreating has exceeded the activeDeadlineSeconds");
+    assert_eq!(
+        scene.states(),
+        [state("app", Phase::Pending, false), state("sidecar", Phase::Pending, false)]
+    );
+    assert!(!scene.request.labels.contains_key(labels::ACTIVE));
+    assert_eq!(scene.orders.len(), 1, "the running stop may finish, the other one never begins");
+    scene
+}
+
+/// The status without the record of `app`.
+fn rest(scene: &Scene) -> ContainerRecreateRequestStatus {
+    let mut status = scene.request.status.clone();
+    status.container_recreate_states.remove(0);
+    status
+}
+
+#[test]
+fn the_end_of_the_stop_is_recorded_once() {
+    type How = fn(&mut Scene);
+    let cases: [How; 4] = [
+        |s| s.answer("app", AnswerState::Done, None),
+        |s| s.ends("app", 143),
+        |s| s.restarts("app", true),
+        |s| {
+            let reason = "CrashLoopBackOff".into();
+            s.status("app", |s| s.state = ContainerState::Waiting { reason, message: String::new() });
+        },
+    ];
+    for how in cases {
+        let mut scene = expired();
+        let before = rest(&scene);
+        how(scene.at(8 * S));
+        let plan = scene.act();
+        assert_eq!(plan.orders.len(), 1, "the order stays until its end is recorded");
+        assert_eq!(
+            scene.states(),
+            [state("app", Phase::Recreating, true), state("sidecar", Phase::Pending, false)]
+        );
+        assert_eq!(rest(&scene), before, "nothing else changes");
+        scene.settle();
+        assert!(scene.orders.is_empty());
+        let recorded = scene.request.clone();
+        for ready in [false, true] {
+            scene.restarts("app", ready);
+            scene.at(20 * S).settle();
+            assert_eq!(scene.request, recorded);
+        }
+    }
+}
+
+#[test]
+fn a_stop_that_fails_late_is_recorded_too() {
+    let mut scene = expired();
+    scene.answer("app", AnswerState::Failed, Some(AnswerReason::StopFailed));
+    scene.settle();
+    assert_eq!(scene.states()[0].message, "kill container error: told so");
+    assert_eq!(scene.states()[0].phase, Phase::Failed);
+    assert!(scene.orders.is_empty());
+}
+
+#[test]
+fn a_container_that_ended_by_itself_is_not_recorded_as_killed() {
+    let mut scene = expired();
+    scene.answer("app", AnswerState::Done, Some(AnswerReason::EndedByItself));
+    let before = scene.request.clone();
+    scene.settle();
+    assert_eq!(scene.request, before);
+    assert!(scene.orders.is_empty());
+}
+
+#[test]
+fn nothing_is_recorded_of_a_pod_that_is_gone() {
+    let mut scene = expired();
+    let before = scene.request.clone();
+    scene.pod.as_mut().unwrap().deleting = true;
+    scene.settle();
+    assert_eq!(scene.request, before);
+    assert!(scene.orders.is_empty());
+}
+
+#[test]
+fn the_record_comes_before_the_label_and_the_deletion_does_not_wait() {
+    let mut scene = expired();
+    scene.request.labels.insert(labels::ACTIVE.into(), labels::ACTIVE_TRUE.into());
+    scene.restarts("app", true);
+    let plan = scene.plan();
+    assert!(plan.status.is_some());
+    assert_eq!(plan.labels.get(labels::ACTIVE), Some(&None));
+}
+
+#[test]
+fn a_stop_that_was_over_at_the_deadline_is_in_the_outcome() {
+    let mut scene = Scene::ordered(&["app", "sidecar"]);
+    scene.request.spec.active_deadline_seconds = Some(3);
+    scene.answer("app", AnswerState::Done, None);
+    scene.at(3 * S).settle();
+    assert_eq!(
+        scene.states(),
+        [state("app", Phase::Recreating, true), state("sidecar", Phase::Pending, false)]
+    );
+    assert!(scene.orders.is_empty());
+    let failed = scene.request.status.conditions.iter().find(|c| c.type_ == conditions::FAILED).unwrap();
+    assert!(failed.message.ends_with("not restarted: app, sidecar"), "{}", failed.message);
+}

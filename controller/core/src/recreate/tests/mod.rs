@@ -1,0 +1,251 @@
+//! What a request leads to, step by step. The scene is a Pod `web` with containers `app` and `sidecar`.
+
+mod accept;
+mod admit;
+mod end;
+mod late;
+mod resolving;
+mod restart;
+
+use chrono::{DateTime, Utc};
+use pitstop_api::labels;
+use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, Order, request_uid};
+use pitstop_api::recreate::{
+    ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, ContainerRecreateState, Phase,
+    RecreateContainer, StatusContext, conditions,
+};
+
+use super::{Memory, Observed, OrderView, Plan, Request, Urgency, plan};
+use crate::index::Config;
+use crate::key::ObjectKey;
+use crate::pod::{Container, ContainerState, ContainerStatus, Pod};
+use crate::time::Mono;
+
+const S: u64 = 1000;
+
+/// The ID of the `n`th instance of a container.
+fn id(name: &str, n: u8) -> String {
+    let first = if name == "app" { 'a' } else { 'b' };
+    format!("containerd://{first}{n:063x}")
+}
+
+fn wall(now: Mono) -> DateTime<Utc> {
+    DateTime::from_timestamp(1_800_000_000 + i64::try_from(now.0 / S).unwrap(), 0).unwrap()
+}
+
+fn running(name: &str, n: u8) -> Container {
+    let status = ContainerStatus {
+        container_id: id(name, n),
+        restart_count: i32::from(n),
+        ready: true,
+        state: ContainerState::Running,
+    };
+    Container { name: name.into(), status: Some(status), ..Container::default() }
+}
+
+fn pod() -> Pod {
+    Pod {
+        key: ObjectKey::new("shop", "web"),
+        uid: "pod-1".into(),
+        resource_version: "1".into(),
+        node: Some("node1".into()),
+        grace_seconds: Some(30),
+        containers: vec![running("app", 1), running("sidecar", 0)],
+        ..Pod::default()
+    }
+}
+
+/// A request as a user writes it.
+fn raw(containers: &[&str]) -> Request {
+    let containers =
+        containers.iter().map(|name| RecreateContainer { name: (*name).into(), ..Default::default() });
+    Request {
+        key: ObjectKey::new("shop", "crr"),
+        uid: "crr-1".into(),
+        resource_version: "1".into(),
+        generation: Some(1),
+        spec: ContainerRecreateRequestSpec {
+            pod_name: "web".into(),
+            containers: containers.collect(),
+            ..Default::default()
+        },
+        ..Request::default()
+    }
+}
+
+/// One request in its surroundings.
+struct Scene {
+    now: Mono,
+    config: Config,
+    request: Request,
+    pod: Option<Pod>,
+    ahead: Option<ObjectKey>,
+    orders: Vec<Order>,
+    answers: Vec<Answer>,
+    placing: bool,
+    memory: Memory,
+}
+
+impl Scene {
+    /// As the webhook lets it in.
+    fn admitted(containers: &[&str]) -> Self {
+        let (mut request, pod) = (raw(containers), pod());
+        request.labels =
+            [(labels::ACTIVE, labels::ACTIVE_TRUE), (labels::POD_UID, "pod-1"), (labels::NODE_NAME, "node1")]
+                .map(|(k, v)| (k.to_owned(), v.to_owned()))
+                .into();
+        for wanted in &mut request.spec.containers {
+            let status = pod.container(&wanted.name).unwrap().status.clone().unwrap();
+            wanted.status_context = Some(StatusContext {
+                container_id: status.container_id,
+                restart_count: status.restart_count,
+            });
+        }
+        Self {
+            now: Mono(0),
+            config: Config::default(),
+            request,
+            pod: Some(pod),
+            ahead: None,
+            orders: Vec::new(),
+            answers: Vec::new(),
+            placing: false,
+            memory: Memory::new(Mono(0)),
+        }
+    }
+
+    /// Accepted, and its orders placed.
+    fn ordered(containers: &[&str]) -> Self {
+        let mut scene = Self::admitted(containers);
+        scene.act();
+        scene.act();
+        assert_eq!(scene.orders.len(), containers.len());
+        scene
+    }
+
+    fn plan(&mut self) -> Plan {
+        let orders: Vec<OrderView<'_>> = self
+            .orders
+            .iter()
+            .filter(|o| request_uid(&o.id) == self.request.uid)
+            .map(|order| OrderView { order, answer: self.answers.iter().find(|a| a.order_id == order.id) })
+            .collect();
+        let acting = orders.iter().any(OrderView::acting);
+        self.memory.update(self.now, self.request.completed(), acting, &orders);
+        let observed = Observed {
+            request: &self.request,
+            pod: self.pod.as_ref(),
+            ahead: self.ahead.as_ref(),
+            orders,
+            placing: self.placing,
+            memory: &self.memory,
+        };
+        plan(self.now, wall(self.now), &self.config, &observed)
+    }
+
+    /// Plans, and lets everything take effect that is due at once.
+    fn act(&mut self) -> Plan {
+        let plan = self.plan();
+        if let Some(write) = plan.status.clone().filter(|w| w.urgency == Urgency::Now) {
+            self.request.status = write.status;
+        }
+        for (key, value) in &plan.labels {
+            match value {
+                Some(value) => self.request.labels.insert(key.clone(), value.clone()),
+                None => self.request.labels.remove(key),
+            };
+        }
+        self.orders.clone_from(&plan.orders);
+        self.answers.retain(|a| self.orders.iter().any(|o| o.id == a.order_id));
+        plan
+    }
+
+    /// Acts until nothing is left to do; gives back the last plan.
+    fn settle(&mut self) -> Plan {
+        for _ in 0..10 {
+            let before = (self.request.clone(), self.orders.clone());
+            let plan = self.act();
+            if (&self.request, &self.orders) == (&before.0, &before.1) {
+                return plan;
+            }
+        }
+        panic!("does not settle: {:?}", self.request.status);
+    }
+
+    fn at(&mut self, millis: u64) -> &mut Self {
+        self.now = Mono(millis);
+        self
+    }
+
+    /// The daemon answers.
+    fn answer(&mut self, name: &str, state: AnswerState, reason: Option<AnswerReason>) {
+        let order = self.orders.iter().find(|o| o.container.name == name).unwrap();
+        self.answers.retain(|a| a.order_id != order.id);
+        self.answers.push(Answer {
+            order_id: order.id.clone(),
+            state,
+            reason,
+            message: "told so".into(),
+            acknowledged_uptime_seconds: None,
+            acknowledged_by: String::new(),
+        });
+    }
+
+    fn acknowledge(&mut self, name: &str) {
+        self.answer(name, AnswerState::Acknowledged, None);
+    }
+
+    /// The Pod's status of a container changes.
+    fn status(&mut self, name: &str, change: impl FnOnce(&mut ContainerStatus)) {
+        let pod = self.pod.as_mut().unwrap();
+        let container = pod.containers.iter_mut().find(|c| c.name == name).unwrap();
+        change(container.status.as_mut().unwrap());
+    }
+
+    fn ends(&mut self, name: &str, exit_code: i32) {
+        self.status(name, |s| {
+            s.ready = false;
+            s.state = ContainerState::Terminated { exit_code };
+        });
+    }
+
+    /// The kubelet has started the next instance.
+    fn restarts(&mut self, name: &str, ready: bool) {
+        self.status(name, |s| {
+            s.restart_count += 1;
+            s.container_id = id(name, u8::try_from(s.restart_count).unwrap());
+            s.ready = ready;
+            s.state = ContainerState::Running;
+        });
+    }
+
+    fn states(&self) -> &[ContainerRecreateState] {
+        &self.request.status.container_recreate_states
+    }
+}
+
+fn state(name: &str, phase: Phase, is_killed: bool) -> ContainerRecreateState {
+    ContainerRecreateState { name: name.into(), phase, message: String::new(), is_killed }
+}
+
+/// Reason of a condition.
+fn reason<'a>(status: &'a ContainerRecreateRequestStatus, type_: &str) -> &'a str {
+    status.conditions.iter().find(|c| c.type_ == type_).map_or("", |c| &c.reason)
+}
+
+/// Reason of the condition `Complete`: what the request waits for.
+fn waits_for(plan: &Plan) -> &str {
+    reason(&plan.status.as_ref().unwrap().status, conditions::COMPLETE)
+}
+
+/// How a request has ended.
+fn outcome(scene: &Scene) -> (Option<Phase>, &str, &str) {
+    let status = &scene.request.status;
+    assert_eq!(status.completion_time.is_some(), status.phase == Some(Phase::Completed));
+    (status.phase, reason(status, conditions::FAILED), &status.message)
+}
+
+#[track_caller]
+fn assert_ended(scene: &Scene, failed: &str, message: &str) {
+    assert_eq!(outcome(scene), (Some(Phase::Completed), failed, message));
+}

@@ -1,0 +1,139 @@
+//! Answers admission reviews of `ContainerRecreateRequest`s with the rules of the core.
+
+use kube::core::admission::{AdmissionRequest, AdmissionResponse, Operation};
+use kube::core::response::StatusSummary;
+use kube::core::{DynamicObject, Status};
+use kube::{Api, Client};
+use pitstop_api::recreate::ContainerRecreateRequest;
+use pitstop_controller_core::recreate::Request;
+use pitstop_controller_core::recreate::admission::{Verdict, create, precheck, update};
+use tracing::{info, warn};
+
+use crate::metrics::ControllerMetrics;
+use crate::observe::{self, SlimPod};
+
+/// What reviews are answered with.
+#[derive(Clone)]
+pub struct Handler {
+    /// Reads the Pod.
+    pub client: Client,
+    /// Counts the answers.
+    pub metrics: ControllerMetrics,
+    /// Name of the user that the controller itself is.
+    pub own_user: String,
+}
+
+impl Handler {
+    /// Answers one review.
+    pub async fn review(&self, review: AdmissionRequest<DynamicObject>) -> AdmissionResponse {
+        let response = AdmissionResponse::from(&review);
+        let operation = match review.operation {
+            Operation::Create => "create",
+            Operation::Update => "update",
+            // Not asked for by the webhook's configuration.
+            Operation::Delete | Operation::Connect => return response,
+        };
+        let verdict = match &review.operation {
+            Operation::Create => self.created(&review).await,
+            _ => self.updated(&review),
+        };
+        let verdict = verdict.unwrap_or_else(|message| Verdict::Deny { code: 400, message });
+        match verdict {
+            Verdict::Allow(patch) => {
+                self.metrics.admission(operation, 200);
+                allow(response, patch)
+            }
+            Verdict::Deny { code, message } => {
+                self.metrics.admission(operation, code);
+                info!(operation, code, message, user = review.user_info.username, "refuses a request");
+                refuse(response, code, &message)
+            }
+        }
+    }
+
+    async fn created(&self, review: &AdmissionRequest<DynamicObject>) -> Result<Verdict, String> {
+        let request = decode(review, review.object.as_ref())?;
+        if let Some(refused) = precheck(&request) {
+            return Ok(refused);
+        }
+        let pods: Api<SlimPod> = Api::namespaced(self.client.clone(), &request.key.namespace);
+        let pod = pods.get_opt(&request.spec.pod_name).await;
+        Ok(match pod {
+            Ok(pod) => create(&request, pod.map(observe::pod).as_ref()),
+            Err(error) => {
+                warn!(%error, pod = request.spec.pod_name, "cannot read the Pod of a request");
+                Verdict::Deny {
+                    code: 500,
+                    message: format!(
+                        "ContainerRecreateRequest {}: cannot read Pod {}: {error}",
+                        request.key, request.spec.pod_name
+                    ),
+                }
+            }
+        })
+    }
+
+    fn updated(&self, review: &AdmissionRequest<DynamicObject>) -> Result<Verdict, String> {
+        let old = decode(review, review.old_object.as_ref())?;
+        let new = decode(review, review.object.as_ref())?;
+        let by_controller = review.user_info.username.as_deref() == Some(self.own_user.as_str());
+        Ok(update(&old, &new, by_controller))
+    }
+}
+
+fn decode(
+    review: &AdmissionRequest<DynamicObject>,
+    object: Option<&DynamicObject>,
+) -> Result<Request, String> {
+    let name = format!("{}/{}", review.namespace.as_deref().unwrap_or_default(), review.name);
+    let object = object.ok_or_else(|| format!("ContainerRecreateRequest {name}: the review carries no object"))?;
+    let mut parsed: ContainerRecreateRequest =
+        object.clone().try_parse().map_err(|error| format!("ContainerRecreateRequest {name}: {error}"))?;
+    parsed.metadata.namespace.get_or_insert_with(|| review.namespace.clone().unwrap_or_default());
+    Ok(observe::request(parsed))
+}
+
+fn allow(response: AdmissionResponse, patch: Vec<serde_json::Value>) -> AdmissionResponse {
+    if patch.is_empty() {
+        return response;
+    }
+    let patched = serde_json::from_value(serde_json::Value::Array(patch))
+        .map_err(|error| error.to_string())
+        .and_then(|patch| response.clone().with_patch(patch).map_err(|error| error.to_string()));
+    patched.unwrap_or_else(|error| refuse(response, 500, &error))
+}
+
+fn refuse(response: AdmissionResponse, code: u16, message: &str) -> AdmissionResponse {
+    let mut refused = response.deny(message);
+    refused.result = Status {
+        status: Some(StatusSummary::Failure),
+        message: message.to_owned(),
+        reason: match code {
+            403 => "Forbidden",
+            400 => "BadRequest",
+            _ => "InternalError",
+        }
+        .to_owned(),
+        code,
+        ..refused.result
+    };
+    refused
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_carry_their_code_and_patches_their_type() {
+        let refused = refuse(AdmissionResponse::invalid("x"), 403, "no");
+        assert!(!refused.allowed);
+        assert_eq!((refused.result.code, refused.result.message.as_str()), (403, "no"));
+        let op = serde_json::json!({"op": "add", "path": "/metadata/labels", "value": {"a": "b"}});
+        let mut base = AdmissionResponse::invalid("x");
+        base.allowed = true;
+        let allowed = allow(base, vec![op]);
+        let wire = serde_json::to_value(&allowed).unwrap();
+        assert_eq!(wire["patchType"], "JSONPatch");
+    }
+}

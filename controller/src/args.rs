@@ -1,0 +1,67 @@
+//! Command line.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use pitstop_kit::CommonArgs;
+
+/// Restarts containers of running Pods on request.
+#[derive(clap::Parser, Debug)]
+#[command(version)]
+pub struct Args {
+    /// Where the admission webhook listens.
+    #[arg(long, env = "PITSTOP_WEBHOOK_ADDRESS", default_value = "[::]:9443", value_name = "ADDRESS")]
+    pub webhook_address: SocketAddr,
+
+    /// Bound of requests that name no deadline, for example `90s`, `30m` or `1h`; `0` for none.
+    #[arg(long, env = "PITSTOP_DEFAULT_ACTIVE_DEADLINE", default_value = "1h", value_parser = duration, value_name = "DURATION")]
+    pub default_active_deadline: Duration,
+
+    /// The namespace that the controller runs in.
+    #[arg(long, env = "POD_NAMESPACE", default_value = "pitstop-system")]
+    pub namespace: String,
+
+    /// The Pod that the controller runs in.
+    #[arg(long, env = "POD_NAME", default_value = "pitstop-controller")]
+    pub pod_name: String,
+
+    /// The ServiceAccount that the controller runs as.
+    #[arg(long, env = "SERVICE_ACCOUNT", default_value = "pitstop-controller")]
+    pub service_account: String,
+
+    /// Logs and metrics.
+    #[command(flatten)]
+    pub common: CommonArgs,
+}
+
+/// `0`, or a whole number with the unit `s`, `m` or `h`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a duration such as 0, 90s, 30m or 1h");
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let unit = text.chars().next_back().ok_or_else(wrong)?;
+    let seconds = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = text.trim_end_matches(unit).parse().map_err(|_| wrong())?;
+    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        for (text, seconds) in [("0", 0), ("0s", 0), ("90s", 90), ("30m", 1800), ("1h", 3600)] {
+            assert_eq!(duration(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for text in ["", "h", "1", "1d", "-1s", "1.5h", "99999999999999999999s", "18446744073709551615h"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}

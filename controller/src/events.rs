@@ -1,0 +1,81 @@
+//! Kubernetes events on requests and Pods. They are for people: when too many wait, some are lost and counted.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use pitstop_api::condition::truncate;
+use pitstop_controller_core::action::Note;
+use tokio::sync::mpsc;
+use tracing::debug;
+
+use crate::metrics::ControllerMetrics;
+
+/// Events that may wait to be recorded.
+const QUEUE: usize = 256;
+/// Longest note that the API server takes, in bytes; ours are cut by characters of at most four bytes.
+const MAX_NOTE: usize = 256;
+
+/// Where to hand in events.
+#[derive(Clone)]
+pub struct Events {
+    queue: mpsc::Sender<Note>,
+    metrics: ControllerMetrics,
+}
+
+impl Events {
+    /// The queue, and the task that records what is in it.
+    pub fn new(
+        client: Client,
+        instance: String,
+        metrics: ControllerMetrics,
+    ) -> (Self, impl Future<Output = ()>) {
+        let (queue, inbox) = mpsc::channel(QUEUE);
+        let reporter = Reporter { controller: "pitstop".to_owned(), instance: Some(instance) };
+        (Self { queue, metrics }, record_all(Recorder::new(client, reporter), inbox))
+    }
+
+    /// Records the event some time.
+    pub fn record(&self, note: Note) {
+        if self.queue.try_send(note).is_err() {
+            self.metrics.lost_event();
+        }
+    }
+}
+
+async fn record_all(recorder: Recorder, mut inbox: mpsc::Receiver<Note>) {
+    while let Some(note) = inbox.recv().await {
+        let request = ObjectReference {
+            api_version: Some("apps.kruise.io/v1alpha1".to_owned()),
+            kind: Some("ContainerRecreateRequest".to_owned()),
+            namespace: Some(note.request.namespace.clone()),
+            name: Some(note.request.name.clone()),
+            uid: Some(note.request_uid.clone()),
+            ..ObjectReference::default()
+        };
+        let pod = note.pod.as_ref().map(|(key, uid)| ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            namespace: Some(key.namespace.clone()),
+            name: Some(key.name.clone()),
+            uid: Some(uid.clone()),
+            ..ObjectReference::default()
+        });
+        let event = Event {
+            type_: if note.warning { EventType::Warning } else { EventType::Normal },
+            reason: note.reason.to_owned(),
+            note: Some(truncate(&note.message, MAX_NOTE)),
+            action: "Recreate".to_owned(),
+            secondary: pod.clone(),
+        };
+        publish(&recorder, &event, &request).await;
+        if let Some(pod) = pod {
+            publish(&recorder, &Event { secondary: Some(request), ..event }, &pod).await;
+        }
+    }
+}
+
+async fn publish(recorder: &Recorder, event: &Event, about: &ObjectReference) {
+    if let Err(error) = recorder.publish(event, about).await {
+        debug!(%error, reason = event.reason, "an event was not recorded");
+    }
+}

@@ -1,0 +1,226 @@
+//! From API objects to what the core decides on.
+//!
+//! Pods are decoded into structs that hold only the fields needed: a full Pod costs about ten times as much
+//! memory while it is decoded.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use pitstop_api::nodework::NodeWork as NodeWorkObject;
+use pitstop_api::recreate::ContainerRecreateRequest;
+use pitstop_controller_core::ObjectKey;
+use pitstop_controller_core::nodework::NodeWork;
+use pitstop_controller_core::pod::{
+    Container, ContainerKind, ContainerState, ContainerStatus, Pod, RestartPolicy,
+};
+use pitstop_controller_core::recreate::Request;
+use serde::{Deserialize, Serialize};
+
+/// Annotation of a Pod that mirrors a static one.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// A Pod with the fields that decisions need.
+#[derive(Resource, Clone, Debug, Default, Serialize, Deserialize)]
+#[resource(inherit = core::Pod)]
+#[serde(rename_all = "camelCase")]
+pub struct SlimPod {
+    /// `metadata`.
+    pub metadata: ObjectMeta,
+    /// `spec`.
+    #[serde(default)]
+    spec: SlimSpec,
+    /// `status`.
+    #[serde(default)]
+    status: SlimStatus,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimSpec {
+    node_name: Option<String>,
+    restart_policy: String,
+    termination_grace_period_seconds: Option<i64>,
+    containers: Vec<SlimContainer>,
+    init_containers: Vec<SlimContainer>,
+    ephemeral_containers: Vec<SlimContainer>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimContainer {
+    name: String,
+    lifecycle: Option<SlimLifecycle>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimLifecycle {
+    pre_stop: Option<SlimHook>,
+}
+
+/// Only whether there is a hook counts.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct SlimHook {}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimStatus {
+    phase: String,
+    container_statuses: Vec<SlimContainerStatus>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimContainerStatus {
+    name: String,
+    #[serde(rename = "containerID")]
+    container_id: String,
+    restart_count: i32,
+    ready: bool,
+    state: SlimState,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimState {
+    waiting: Option<SlimWaiting>,
+    running: Option<SlimRunning>,
+    terminated: Option<SlimTerminated>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct SlimWaiting {
+    reason: String,
+    message: String,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct SlimRunning {}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimTerminated {
+    exit_code: i32,
+}
+
+fn key(meta: &ObjectMeta) -> ObjectKey {
+    ObjectKey::new(meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
+}
+
+/// The Pod as the core sees it.
+pub fn pod(pod: SlimPod) -> Pod {
+    let SlimPod { metadata, spec, status } = pod;
+    let mut statuses: BTreeMap<String, SlimContainerStatus> =
+        status.container_statuses.into_iter().map(|s| (s.name.clone(), s)).collect();
+    let kinds = [
+        (ContainerKind::Main, spec.containers),
+        (ContainerKind::Init, spec.init_containers),
+        (ContainerKind::Ephemeral, spec.ephemeral_containers),
+    ];
+    let containers = kinds
+        .into_iter()
+        .flat_map(|(kind, list)| list.into_iter().map(move |container| (kind, container)))
+        .map(|(kind, container)| Container {
+            kind,
+            pre_stop: container.lifecycle.is_some_and(|l| l.pre_stop.is_some()),
+            status: statuses.remove(&container.name).map(container_status),
+            name: container.name,
+        })
+        .collect();
+    Pod {
+        key: key(&metadata),
+        mirror: metadata.annotations.is_some_and(|a| a.contains_key(MIRROR)),
+        deleting: metadata.deletion_timestamp.is_some(),
+        uid: metadata.uid.unwrap_or_default(),
+        resource_version: metadata.resource_version.unwrap_or_default(),
+        node: spec.node_name.filter(|name| !name.is_empty()),
+        finished: matches!(status.phase.as_str(), "Succeeded" | "Failed"),
+        restart_policy: match spec.restart_policy.as_str() {
+            "Never" => RestartPolicy::Never,
+            "OnFailure" => RestartPolicy::OnFailure,
+            _ => RestartPolicy::Always,
+        },
+        grace_seconds: spec.termination_grace_period_seconds,
+        containers,
+    }
+}
+
+fn container_status(status: SlimContainerStatus) -> ContainerStatus {
+    let SlimState { waiting, running, terminated } = status.state;
+    let state = if running.is_some() {
+        ContainerState::Running
+    } else if let Some(terminated) = terminated {
+        ContainerState::Terminated { exit_code: terminated.exit_code }
+    } else if let Some(waiting) = waiting {
+        ContainerState::Waiting { reason: waiting.reason, message: waiting.message }
+    } else {
+        ContainerState::Unknown
+    };
+    ContainerStatus {
+        container_id: status.container_id,
+        restart_count: status.restart_count,
+        ready: status.ready,
+        state,
+    }
+}
+
+/// The request as the core sees it.
+pub fn request(object: ContainerRecreateRequest) -> Request {
+    let ContainerRecreateRequest { metadata, spec, status } = object;
+    Request {
+        key: key(&metadata),
+        uid: metadata.uid.unwrap_or_default(),
+        resource_version: metadata.resource_version.unwrap_or_default(),
+        generation: metadata.generation,
+        created: metadata.creation_timestamp.map_or(0, |t| t.0.as_second()),
+        deleting: metadata.deletion_timestamp.is_some(),
+        labels: metadata.labels.unwrap_or_default(),
+        spec,
+        status: status.unwrap_or_default(),
+    }
+}
+
+/// The order book as the core sees it.
+pub fn nodework(object: NodeWorkObject) -> NodeWork {
+    let NodeWorkObject { metadata, spec, status } = object;
+    NodeWork {
+        node: metadata.name.unwrap_or_default(),
+        uid: metadata.uid.unwrap_or_default(),
+        resource_version: metadata.resource_version.unwrap_or_default(),
+        orders: spec.orders,
+        status: status.unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_of_the_api_server_is_understood() {
+        let text = r#"{"apiVersion":"v1","kind":"Pod",
+          "metadata":{"name":"web","namespace":"ns","uid":"u","resourceVersion":"7","managedFields":[{"manager":"x"}]},
+          "spec":{"nodeName":"node1","restartPolicy":"Always","terminationGracePeriodSeconds":30,
+            "volumes":[{"name":"v","emptyDir":{}}],
+            "initContainers":[{"name":"init"}],
+            "containers":[{"name":"app","image":"a","lifecycle":{"preStop":{"exec":{"command":["x"]}}}},{"name":"sidecar"}]},
+          "status":{"phase":"Running","containerStatuses":[
+            {"name":"app","containerID":"containerd://1","restartCount":2,"ready":true,"image":"a","imageID":"b",
+             "state":{"running":{"startedAt":"2026-01-01T00:00:00Z"}},"lastState":{}},
+            {"name":"sidecar","restartCount":0,"ready":false,"image":"a","imageID":"",
+             "state":{"waiting":{"reason":"CrashLoopBackOff","message":"back-off 10s"}}}]}}"#;
+        let pod = pod(serde_json::from_str(text).unwrap());
+        assert_eq!((pod.uid.as_str(), pod.node.as_deref(), pod.gone()), ("u", Some("node1"), false));
+        let app = pod.container("app").unwrap();
+        assert!(app.pre_stop);
+        let status = app.status.clone().unwrap();
+        assert_eq!((status.restart_count, status.ready, status.state), (2, true, ContainerState::Running));
+        let sidecar = pod.container("sidecar").unwrap().status.clone().unwrap();
+        assert_eq!(sidecar.container_id, "");
+        assert!(matches!(sidecar.state, ContainerState::Waiting { reason, .. } if reason == "CrashLoopBackOff"));
+        assert_eq!(pod.container("init").unwrap().kind, ContainerKind::Init);
+    }
+}

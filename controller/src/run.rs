@@ -1,0 +1,162 @@
+//! Wiring: watches in, the core in the middle, the executor out; election, certificates and webhook beside it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use kube::{Api, Client};
+use kube::runtime::watcher;
+use pitstop_api::recreate::ContainerRecreateRequest;
+use pitstop_controller_core::{Action, Config, Event, Index};
+use pitstop_kit::health::{self, Readiness};
+use pitstop_kit::watch::{self, Source};
+use pitstop_kit::{CommonArgs, Metrics, Shutdown, WatchMetrics, clock};
+use tokio::sync::{mpsc, watch as signal};
+use tokio::task::JoinSet;
+use tracing::{info, warn};
+
+use crate::admission::handler::Handler;
+use crate::args::Args;
+use crate::election::{self, Candidate};
+use crate::events::Events;
+use crate::executor::Executor;
+use crate::metrics::ControllerMetrics;
+use crate::observe::{self, SlimPod};
+
+const NAME: &str = "pitstop-controller";
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Events that may wait for the core; beyond, the watches wait.
+const QUEUE: usize = 256;
+/// How long writes under way and the release of the lease may hold up the end of the process.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// Runs until the process is asked to stop, or the lead is lost.
+pub async fn run(args: Args) -> anyhow::Result<()> {
+    let Args { webhook_address, default_active_deadline, namespace, pod_name, service_account, common } = args;
+    let CommonArgs { log_level: _, log_format: _, metrics_address } = common;
+    let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
+    let client = pitstop_kit::client::connect(NAME, VERSION).await?;
+    let identity = format!("{pod_name}_{}", clock::Monotonic::now());
+    info!(version = VERSION, identity, "starts");
+
+    let mut metrics = Metrics::new("pitstop_controller", VERSION);
+    let own = ControllerMetrics::register(&mut metrics);
+    let watch_metrics = WatchMetrics::register(metrics.registry());
+    let readiness = Readiness::new();
+    let lease_synced = readiness.condition("lease synced");
+    let certificate_ready = readiness.condition("webhook certificate loaded");
+    let (sender, mut inbox) = mpsc::channel(QUEUE);
+    let mut tasks = JoinSet::new();
+    spawn_watches(&mut tasks, &client, &readiness, &watch_metrics, &sender);
+
+    let listener = health::bind(metrics_address)
+        .await
+        .with_context(|| format!("cannot listen on {metrics_address}"))?;
+    tasks.spawn({
+        let (readiness, metrics, shutdown) = (readiness, Arc::new(metrics), shutdown.clone());
+        async move {
+            health::serve(listener, readiness, metrics, shutdown).await;
+        }
+    });
+
+    let (leading, is_leading) = signal::channel(false);
+    let webhook = health::bind(webhook_address)
+        .await
+        .with_context(|| format!("cannot listen on {webhook_address}"))?;
+    let handler = Handler {
+        client: client.clone(),
+        metrics: own.clone(),
+        own_user: format!("system:serviceaccount:{namespace}:{service_account}"),
+    };
+    certificate_ready.set(true); drop((webhook, handler));
+
+    let (events, recording) = Events::new(client.clone(), pod_name, own.clone());
+    tasks.spawn(recording);
+    tasks.spawn(tell_leader(is_leading, own.clone(), sender.clone()));
+    let candidate =
+        Candidate { client: client.clone(), namespace, identity, synced: lease_synced, metrics: watch_metrics };
+    let election = tokio::spawn(election::run(candidate, leading, shutdown.clone()));
+
+    let executor = Executor::new(client, events, own.clone(), sender);
+    let config = Config {
+        default_active_deadline: (!default_active_deadline.is_zero()).then_some(default_active_deadline),
+        ..Config::default()
+    };
+    let mut index = Index::new(config);
+    let mut actions = JoinSet::new();
+    let execute = |action: Action| {
+        while actions.try_join_next().is_some() {}
+        actions.spawn(executor.clone().execute(action));
+    };
+    let after = |index: &Index| own.open(index.open_requests(), index.open_orders());
+    let driving = pitstop_kit::drive(&mut index, &mut inbox, &shutdown, execute, after);
+    let mut election = election;
+    tokio::select! {
+        () = driving => {}
+        ended = &mut election => return ended.context("the election ended")?,
+    }
+    info!(under_way = actions.len(), "stops");
+    let draining = async {
+        while actions.join_next().await.is_some() {}
+        let _ = election.await;
+    };
+    if tokio::time::timeout(DRAIN, draining).await.is_err() {
+        warn!("ends with writes under way; the next leader goes on with them");
+    }
+    Ok(())
+}
+
+fn spawn_watches(
+    tasks: &mut JoinSet<()>,
+    client: &Client,
+    readiness: &Readiness,
+    metrics: &WatchMetrics,
+    sender: &mpsc::Sender<Event>,
+) {
+    let source = |name, condition| Source {
+        name,
+        config: watcher::Config::default(),
+        synced: readiness.condition(condition),
+        metrics: metrics.clone(),
+    };
+    tasks.spawn(watch::run(
+        Api::all(client.clone()),
+        source("pods", "Pods synced"),
+        |pod: SlimPod| Some(observe::pod(pod)),
+        Event::Pods,
+        sender.clone(),
+    ));
+    tasks.spawn(watch::run(
+        Api::all(client.clone()),
+        source("requests", "ContainerRecreateRequests synced"),
+        |request: ContainerRecreateRequest| Some(observe::request(request)),
+        Event::Requests,
+        sender.clone(),
+    ));
+    tasks.spawn(watch::run(
+        Api::all(client.clone()),
+        source("nodeworks", "NodeWorks synced"),
+        |work| Some(observe::nodework(work)),
+        Event::NodeWorks,
+        sender.clone(),
+    ));
+}
+
+/// Tells the core when this process begins or ceases to lead.
+async fn tell_leader(
+    mut leading: signal::Receiver<bool>,
+    metrics: ControllerMetrics,
+    sender: mpsc::Sender<Event>,
+) {
+    let mut told = false;
+    while leading.changed().await.is_ok() {
+        let now = *leading.borrow_and_update();
+        if now != told {
+            told = now;
+            metrics.lead(now);
+            if sender.send(Event::Leader(now)).await.is_err() {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The Kubernetes client of a program.
+
+use std::time::Duration;
+
+use hyper::header::{HeaderValue, USER_AGENT};
+use kube::client::ClientBuilder;
+use kube::config::{InClusterError, KubeConfigOptions, KubeconfigError};
+use kube::{Client, Config};
+use tower::timeout::TimeoutLayer;
+
+use crate::class::Class;
+
+/// Longest wait for a connection to the API server.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest wait for the head of an answer. A watch answers at once and then streams, so it has this bound too.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest silence inside an answer. Above the 290 s after which the server ends a watch (a quiet one gets a bookmark
+/// every minute), so that only a dead connection meets it.
+const READ_TIMEOUT: Duration = Duration::from_secs(310);
+/// Longest wait for the network to take a request.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// `KUBECONFIG` names no usable file.
+    #[error("KUBECONFIG is set but cannot be used: {0}")]
+    Kubeconfig(#[source] KubeconfigError),
+    /// Neither inside a Pod with a ServiceAccount token, nor pointed at a cluster.
+    #[error("not inside a cluster ({0}), and KUBECONFIG is not set")]
+    NoCluster(#[source] InClusterError),
+    /// The user agent is no header value.
+    #[error("{0:?} cannot be a user agent")]
+    UserAgent(String),
+    /// The configuration was read, but no client can be made of it.
+    #[error("cannot make a client: {0}")]
+    Build(#[source] kube::Error),
+}
+
+impl ClientError {
+    /// Always [`Class::Fatal`]: what the process was started with does not change while it runs.
+    pub fn class(&self) -> Class {
+        Class::Fatal
+    }
+}
+
+/// Makes `ring` the process's cryptography; call it first thing in `main`. Later calls do nothing.
+pub fn install_crypto() {
+    if rustls::crypto::ring::default_provider().install_default().is_err() {
+        tracing::debug!("a cryptography provider was installed before");
+    }
+}
+
+/// A client for the cluster that `KUBECONFIG` names, or else for the one that the process runs in.
+///
+/// `program` and `version` become the user agent `program/version`, by which the audit log tells who asked.
+///
+/// There is no rate limit on this side: how much is asked is bounded by the executors, and the API server protects
+/// itself by priority and fairness. There are no hidden retries either: back-off is data in the `core` crates.
+pub async fn connect(program: &str, version: &str) -> Result<Client, ClientError> {
+    install_crypto();
+    let mut config = if std::env::var_os("KUBECONFIG").is_some() {
+        Config::from_kubeconfig(&KubeConfigOptions::default()).await.map_err(ClientError::Kubeconfig)?
+    } else {
+        Config::incluster().map_err(ClientError::NoCluster)?
+    };
+    tune(&mut config, program, version)?;
+    build(config)
+}
+
+/// Sets time-outs and the user agent.
+fn tune(config: &mut Config, program: &str, version: &str) -> Result<(), ClientError> {
+    let agent = format!("{program}/{version}");
+    let agent_header = HeaderValue::from_str(&agent).map_err(|_| ClientError::UserAgent(agent))?;
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    config.read_timeout = Some(READ_TIMEOUT);
+    config.write_timeout = Some(WRITE_TIMEOUT);
+    // Else the time that a pooled connection was idle counts against the next answer on it.
+    config.reset_reader_on_write = true;
+    config.default_retry = false;
+    config.headers.push((USER_AGENT, agent_header));
+    Ok(())
+}
+
+/// A client with a bound on the wait for each answer.
+fn build(config: Config) -> Result<Client, ClientError> {
+    let builder = ClientBuilder::try_from(config).map_err(ClientError::Build)?;
+    Ok(builder.with_layer(&TimeoutLayer::new(ANSWER_TIMEOUT)).build())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::class::classify;
+    use kube::api::Api;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    fn client_of(listener: &TcpListener) -> Client {
+        let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let mut config = Config::new(url);
+        tune(&mut config, "pitstop-test", "1.2.3").unwrap();
+        build(config).unwrap()
+    }
+
+    #[tokio::test]
+    async fn says_who_it_is_and_does_not_retry_by_itself() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = client_of(&listener);
+        let server = tokio::spawn(async move {
+            let mut heads = Vec::new();
+            while let Ok(Ok((mut stream, _))) =
+                tokio::time::timeout(Duration::from_millis(300), listener.accept()).await
+            {
+                let mut head = [0_u8; 4096];
+                let read = stream.read(&mut head).await.unwrap();
+                heads.push(String::from_utf8_lossy(&head[..read]).into_owned());
+                stream
+                    .write_all(
+                        b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
+                    )
+                    .await
+                    .unwrap();
+            }
+            heads
+        });
+        let api: Api<k8s_openapi::api::core::v1::ConfigMap> = Api::namespaced(client, "default");
+        let error = api.get("x").await.unwrap_err();
+        assert_eq!(classify(&error), Class::Retry, "{error}");
+        let heads = server.await.unwrap();
+        assert_eq!(heads.len(), 1);
+        assert!(heads[0].to_lowercase().contains("user-agent: pitstop-test/1.2.3"), "{}", heads[0]);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_never_comes_is_an_error_to_retry() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = client_of(&listener);
+        let server = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = [0_u8; 4096];
+            let _ = stream.read(&mut head).await.unwrap();
+            tokio::time::pause();
+            std::future::pending::<()>().await;
+        });
+        let api: Api<k8s_openapi::api::core::v1::ConfigMap> = Api::namespaced(client, "default");
+        let error = api.get("x").await.unwrap_err();
+        assert_eq!(classify(&error), Class::Retry, "{error}");
+        server.abort();
+    }
+}

@@ -1,0 +1,245 @@
+//! A watch of one kind, turned into few, small events.
+//!
+//! Each object is converted to the program's own struct at once, so the large Kubernetes object lives only while it
+//! is decoded. A (re)list arrives whole, as [`Watch::Restart`], so the receiver learns what vanished meanwhile.
+//! While nothing changes, nothing is asked: the server ends a quiet watch after about five minutes and it is opened
+//! anew where it ended, without a list.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+
+use futures::{StreamExt, pin_mut};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, InitialListStrategy, watcher};
+use kube::{Api, Resource};
+pub use pitstop_api::logic::watch::Watch;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
+
+use crate::guard::{Guard, Malformed};
+use crate::health::Condition;
+
+/// Objects per page where the server cannot stream a list; a page is held in memory whole.
+const PAGE_SIZE: u32 = 100;
+/// Most malformed objects that are remembered as logged.
+const MAX_MALFORMED: usize = 256;
+
+/// A watch's name, selection and reporting.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Its name in logs and metrics, for example `pods`.
+    pub name: &'static str,
+    /// Label and field selectors; list strategy and page size are chosen here, not by the caller.
+    pub config: watcher::Config,
+    /// Holds from the first complete list on.
+    pub synced: Condition,
+    /// Where errors and lists are counted.
+    pub metrics: WatchMetrics,
+}
+
+/// Counters of all watches, by the watch's name.
+#[derive(Clone, Debug, Default)]
+pub struct WatchMetrics {
+    errors: Family<[(&'static str, &'static str); 1], Counter>,
+    lists: Family<[(&'static str, &'static str); 1], Counter>,
+    malformed: Family<[(&'static str, &'static str); 1], Counter>,
+}
+
+impl WatchMetrics {
+    /// Registers the counters.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        registry.register("watch_errors", "Failed attempts to list or watch", metrics.errors.clone());
+        registry.register("watch_lists", "Complete lists received", metrics.lists.clone());
+        registry.register("watch_malformed", "Objects that could not be decoded", metrics.malformed.clone());
+        metrics
+    }
+}
+
+/// Watches until the receiver is dropped; drop the future to end it sooner.
+///
+/// `convert` makes the program's own struct, or `None` for an object that does not matter. An object that cannot be
+/// decoded is logged once and left as it was last seen; a list leaves it out.
+///
+/// `wrap` makes the receiver's event, commonly an enum variant: `run(api, source, Pod::observe, Event::Pods, tx)`.
+pub async fn run<K, T, E>(
+    api: Api<Guard<K>>,
+    source: Source,
+    convert: impl Fn(K) -> Option<T>,
+    wrap: impl Fn(Watch<T>) -> E,
+    tx: mpsc::Sender<E>,
+) where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let mut strategy = InitialListStrategy::StreamingList;
+    let mut reporter = Reporter::new(&source);
+    loop {
+        let mut config = source.config.clone().page_size(PAGE_SIZE);
+        config.initial_list_strategy = strategy.clone();
+        let stream = watcher(api.clone(), config).default_backoff();
+        pin_mut!(stream);
+        let mut collector = Collector::new();
+        let cannot_stream = loop {
+            // Raced with the receiver's end, so that a quiet watch does not outlive its reader.
+            let next = tokio::select! {
+                next = stream.next() => next,
+                () = tx.closed() => return,
+            };
+            let event = match next {
+                Some(Ok(event)) => event,
+                Some(Err(error)) => {
+                    if strategy == InitialListStrategy::StreamingList && cannot_stream_lists(&error) {
+                        tracing::info!(watch = source.name, %error, "no streaming lists here, listing by pages");
+                        break true;
+                    }
+                    reporter.error(&error);
+                    continue;
+                }
+                // The stream has no end of its own.
+                None => break false,
+            };
+            reporter.event(&event);
+            let converted = convert_event(event, &convert, &mut reporter);
+            let Some(watch) = converted.and_then(|event| collector.add(event)) else { continue };
+            let listed = matches!(watch, Watch::Restart(_));
+            if tx.send(wrap(watch)).await.is_err() {
+                return;
+            }
+            if listed {
+                reporter.listed();
+            }
+        };
+        if cannot_stream {
+            strategy = InitialListStrategy::ListWatch;
+        }
+    }
+}
+
+/// Whether the server refuses to send a list as a watch: its `WatchList` feature is off.
+fn cannot_stream_lists(error: &watcher::Error) -> bool {
+    let watcher::Error::WatchStartFailed(kube::Error::Api(status)) = error else { return false };
+    matches!(status.code, 400 | 422)
+}
+
+/// The event with its object converted; `None` when the object is malformed or does not matter.
+fn convert_event<K: Resource<DynamicType = ()>, T>(
+    event: Event<Guard<K>>,
+    convert: &impl Fn(K) -> Option<T>,
+    reporter: &mut Reporter<'_>,
+) -> Option<Event<T>> {
+    let mut read = |Guard(object): Guard<K>| match object {
+        Ok(object) => {
+            reporter.decoded(&object);
+            convert(object)
+        }
+        Err(malformed) => {
+            reporter.malformed(&malformed);
+            None
+        }
+    };
+    match event {
+        Event::Apply(object) => read(object).map(Event::Apply),
+        Event::Delete(object) => read(object).map(Event::Delete),
+        Event::InitApply(object) => read(object).map(Event::InitApply),
+        Event::Init => Some(Event::Init),
+        Event::InitDone => Some(Event::InitDone),
+    }
+}
+
+/// Gathers a list until it is complete.
+struct Collector<T> {
+    listed: Vec<T>,
+}
+
+impl<T> Collector<T> {
+    fn new() -> Self {
+        Self { listed: Vec::new() }
+    }
+
+    fn add(&mut self, event: Event<T>) -> Option<Watch<T>> {
+        match event {
+            Event::Init => {
+                self.listed = Vec::new();
+                None
+            }
+            Event::InitApply(object) => {
+                self.listed.push(object);
+                None
+            }
+            Event::InitDone => Some(Watch::Restart(std::mem::take(&mut self.listed))),
+            Event::Apply(object) => Some(Watch::Upsert(object)),
+            Event::Delete(object) => Some(Watch::Gone(object)),
+        }
+    }
+}
+
+/// Counts everything, logs changes only.
+struct Reporter<'a> {
+    source: &'a Source,
+    label: [(&'static str, &'static str); 1],
+    failing: bool,
+    /// Namespace and name of objects that are known to be malformed.
+    malformed: BTreeSet<(String, String)>,
+}
+
+impl<'a> Reporter<'a> {
+    fn new(source: &'a Source) -> Self {
+        Self { source, label: [("watch", source.name)], failing: false, malformed: BTreeSet::new() }
+    }
+
+    fn error(&mut self, error: &watcher::Error) {
+        self.source.metrics.errors.get_or_create(&self.label).inc();
+        if std::mem::replace(&mut self.failing, true) {
+            tracing::debug!(watch = self.source.name, %error, "watch still fails");
+        } else {
+            tracing::warn!(watch = self.source.name, %error, "watch fails, trying again");
+        }
+    }
+
+    fn event<K>(&mut self, event: &Event<K>) {
+        // `Init` precedes the list request, so it proves nothing.
+        if self.failing && !matches!(event, Event::Init) {
+            self.failing = false;
+            tracing::info!(watch = self.source.name, "watch works again");
+        }
+    }
+
+    fn listed(&self) {
+        self.source.metrics.lists.get_or_create(&self.label).inc();
+        self.source.synced.set(true);
+    }
+
+    fn decoded(&mut self, object: &impl Resource<DynamicType = ()>) {
+        if !self.malformed.is_empty() {
+            self.malformed.remove(&key(object.meta().namespace.as_deref(), object.meta().name.as_deref()));
+        }
+    }
+
+    fn malformed(&mut self, object: &Malformed) {
+        self.source.metrics.malformed.get_or_create(&self.label).inc();
+        let key = key(object.metadata.namespace.as_deref(), object.metadata.name.as_deref());
+        if self.malformed.contains(&key) || self.malformed.len() >= MAX_MALFORMED {
+            return;
+        }
+        tracing::warn!(
+            watch = self.source.name,
+            namespace = key.0,
+            name = key.1,
+            error = object.error,
+            "object is malformed and left out"
+        );
+        self.malformed.insert(key);
+    }
+}
+
+/// Namespace and name; empty where there is none.
+fn key(namespace: Option<&str>, name: Option<&str>) -> (String, String) {
+    (namespace.unwrap_or_default().to_owned(), name.unwrap_or_default().to_owned())
+}
+
+#[cfg(test)]
+#[path = "watch_tests.rs"]
+mod tests;

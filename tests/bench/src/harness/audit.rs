@@ -1,0 +1,115 @@
+//! The API server's own record of every request, with the times of its arrival and its end.
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use anyhow::{Context as _, Result};
+use chrono::{DateTime, Utc};
+use serde::Deserialize;
+
+/// A place in the audit log.
+pub(crate) struct Mark {
+    path: PathBuf,
+    offset: u64,
+}
+
+/// One request that was answered.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Entry {
+    pub(crate) verb: String,
+    #[serde(default)]
+    user_agent: String,
+    #[serde(default)]
+    pub(crate) object_ref: Object,
+    #[serde(rename = "requestReceivedTimestamp")]
+    received: DateTime<Utc>,
+    #[serde(rename = "stageTimestamp")]
+    answered: DateTime<Utc>,
+}
+
+/// What a request was about.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Object {
+    pub(crate) resource: String,
+    pub(crate) subresource: String,
+}
+
+impl Mark {
+    /// The log's end as of now.
+    pub(crate) fn end_of(path: &Path) -> Result<Self> {
+        let size = path.metadata().with_context(|| format!("cannot read {}", path.display()))?.len();
+        Ok(Self { path: path.to_owned(), offset: size })
+    }
+
+    /// Every request that was written down since. Fails when the log was rotated meanwhile.
+    pub(crate) fn read(&self) -> Result<Vec<Entry>> {
+        let read = || -> Result<String> {
+            let mut file = File::open(&self.path)?;
+            if file.metadata()?.len() < self.offset {
+                anyhow::bail!("it was rotated meanwhile; run this again");
+            }
+            file.seek(SeekFrom::Start(self.offset))?;
+            let mut text = String::new();
+            file.read_to_string(&mut text)?;
+            Ok(text)
+        };
+        let text = read().with_context(|| format!("the audit log {}", self.path.display()))?;
+        // The last line may be half written, and lines on health checks are about no object: neither matters.
+        Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    }
+}
+
+impl Entry {
+    /// The program that asked, without its version.
+    pub(crate) fn program(&self) -> &str {
+        self.user_agent.split('/').next().unwrap_or_default()
+    }
+
+    /// When the API server had the request.
+    pub(crate) fn received(&self) -> SystemTime {
+        self.received.into()
+    }
+
+    /// When it had answered.
+    pub(crate) fn answered(&self) -> SystemTime {
+        self.answered.into()
+    }
+
+    /// `verb resource/subresource`.
+    pub(crate) fn what(&self) -> String {
+        let Object { resource, subresource } = &self.object_ref;
+        let slash = if subresource.is_empty() { "" } else { "/" };
+        format!("{} {resource}{slash}{subresource}", self.verb)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+    use std::time::Duration;
+
+    #[test]
+    fn what_came_after_the_mark_is_read() {
+        let path = std::env::temp_dir().join(format!("pitstop-bench-audit-{}", std::process::id()));
+        let line = |verb: &str| {
+            format!(
+                r#"{{"stage":"ResponseComplete","verb":"{verb}","userAgent":"pitstop-daemon/0.1.0","objectRef":{{"resource":"nodeworks","name":"node1","apiGroup":"pitstop.dev","subresource":"status"}},"requestReceivedTimestamp":"2026-11-21T11:23:04.766801Z","stageTimestamp":"2026-11-21T11:23:04.769187Z"}}"#
+            )
+        };
+        std::fs::write(&path, line("get") + "\n").unwrap();
+        let mark = Mark::end_of(&path).unwrap();
+        let mut file = File::options().append(true).open(&path).unwrap();
+        write!(file, "{}\n{{\"verb\":\"get\",\"half", line("update")).unwrap();
+        let entries = mark.read().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let [entry] = entries.as_slice() else { panic!("{entries:?}") };
+        assert_eq!((entry.program(), entry.what().as_str()), ("pitstop-daemon", "update nodeworks/status"));
+        let took = entry.answered().duration_since(entry.received()).unwrap();
+        assert_eq!(took, Duration::from_micros(2386));
+    }
+}

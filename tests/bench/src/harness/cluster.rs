@@ -1,0 +1,74 @@
+//! The cluster that `cargo xtask cluster up` started on this machine.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+use kube::Client;
+use serde::Deserialize;
+
+/// A running cluster.
+pub(crate) struct Cluster {
+    /// A client with the administrator's rights.
+    pub(crate) client: Client,
+    status: Status,
+}
+
+/// What `pitstop-cluster status --json` says.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    up: bool,
+    control_plane: ControlPlane,
+    nodes: Vec<Node>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ControlPlane {
+    audit_log: PathBuf,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Node {
+    name: String,
+    containerd_socket: PathBuf,
+}
+
+impl Cluster {
+    /// The running cluster; an error with the cure when there is none.
+    pub(crate) async fn connect() -> Result<Self> {
+        let status = status()?;
+        if !status.up {
+            bail!("no cluster runs; start one with pitstop in it with `make demo`");
+        }
+        let client = pitstop_kit::client::connect("pitstop-bench", env!("CARGO_PKG_VERSION")).await?;
+        Ok(Self { client, status })
+    }
+
+    /// Where the API server writes down every request.
+    pub(crate) fn audit_log(&self) -> PathBuf {
+        self.status.control_plane.audit_log.clone()
+    }
+
+    /// The runtime's socket on a node, as this machine sees it.
+    pub(crate) fn containerd_socket(&self, node: &str) -> Result<PathBuf> {
+        let node = self.status.nodes.iter().find(|n| n.name == node);
+        Ok(node.context("the Pod's node is not one of the cluster's")?.containerd_socket.clone())
+    }
+}
+
+fn status() -> Result<Status> {
+    let variable = |name| std::env::var_os(name).with_context(|| format!("{name} is not set; run this by `cargo xtask bench`"));
+    let program = PathBuf::from(variable("PITSTOP_CLUSTER_BIN")?);
+    let output = Command::new(&program)
+        .args(["status", "--json", "--dir"])
+        .arg(variable("PITSTOP_CLUSTER_DIR")?)
+        .output()
+        .with_context(|| format!("cannot run {}", program.display()))?;
+    // A cluster that is down is told by the exit code too, with the same JSON.
+    serde_json::from_slice(&output.stdout).with_context(|| {
+        format!("`{} status` says: {}", program.display(), String::from_utf8_lossy(&output.stderr).trim())
+    })
+}

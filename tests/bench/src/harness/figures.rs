@@ -1,0 +1,107 @@
+//! Figures: samples, and tables that line up.
+
+use std::time::Duration;
+
+/// Samples of one quantity, in milliseconds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Samples(Vec<f64>);
+
+impl Samples {
+    /// Adds a duration.
+    pub(crate) fn add(&mut self, duration: Duration) {
+        self.add_ms(milliseconds(duration));
+    }
+
+    /// Adds a number of milliseconds; a negative one says that things happened the other way round.
+    pub(crate) fn add_ms(&mut self, ms: f64) {
+        let at = self.0.partition_point(|other| *other <= ms);
+        self.0.insert(at, ms);
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The middle one, or the mean of the middle two; zero without samples.
+    pub(crate) fn median(&self) -> f64 {
+        let middle = self.0.len() / 2;
+        let at = |i: usize| self.0.get(i).copied().unwrap_or_default();
+        if self.0.len() % 2 == 1 { at(middle) } else { f64::midpoint(at(middle.wrapping_sub(1)), at(middle)) }
+    }
+
+    /// The smallest.
+    pub(crate) fn min(&self) -> f64 {
+        self.0.first().copied().unwrap_or_default()
+    }
+
+    /// The largest.
+    pub(crate) fn max(&self) -> f64 {
+        self.0.last().copied().unwrap_or_default()
+    }
+
+    /// Median, smallest, largest and number, as cells of a table.
+    pub(crate) fn cells(&self) -> [String; 4] {
+        [ms(self.median()), ms(self.min()), ms(self.max()), self.len().to_string()]
+    }
+}
+
+impl FromIterator<Duration> for Samples {
+    fn from_iter<I: IntoIterator<Item = Duration>>(durations: I) -> Self {
+        let mut samples = Self::default();
+        durations.into_iter().for_each(|duration| samples.add(duration));
+        samples
+    }
+}
+
+/// A duration in milliseconds.
+pub(crate) fn milliseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
+
+/// Milliseconds for a table.
+pub(crate) fn ms(value: f64) -> String {
+    format!("{value:.1}")
+}
+
+/// Rows of equal length as text: the first column to the left, the others to the right.
+pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(String::as_str);
+        cells.chain(head.get(column).copied()).map(|cell| cell.chars().count()).max().unwrap_or_default()
+    };
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let padded: Vec<String> = cells
+            .enumerate()
+            .map(|(column, cell)| match (column, width(column)) {
+                (0, width) => format!("{cell:width$}"),
+                (_, width) => format!("{cell:>width$}"),
+            })
+            .collect();
+        padded.join("  ").trim_end().to_owned()
+    };
+    let mut lines = vec![line(&mut head.into_iter())];
+    lines.extend(rows.iter().map(|row| line(&mut row.iter().map(String::as_str))));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        let samples = |values: &[u64]| -> Samples { values.iter().map(|v| Duration::from_millis(*v)).collect() };
+        assert!((samples(&[5, 1, 3]).median() - 3.0).abs() < 1e-9);
+        assert!((samples(&[4, 1, 3, 100]).median() - 3.5).abs() < 1e-9);
+        assert!(samples(&[]).median().abs() < 1e-9);
+        let all = samples(&[5, 1, 3]);
+        assert_eq!(all.cells(), ["3.0", "1.0", "5.0", "3"]);
+    }
+
+    #[test]
+    fn tables_line_up() {
+        let rows = [["a".to_owned(), "1.0".to_owned()], ["long name".to_owned(), "12.5".to_owned()]];
+        assert_eq!(table(["what", "ms"], &rows), "what         ms\na           1.0\nlong name  12.5");
+    }
+}

@@ -1,0 +1,30 @@
+//! What the benchmarks share: the cluster and its processes, Pods to work on, watches with times of arrival, the
+//! audit log, and figures.
+
+pub(crate) mod audit;
+pub(crate) mod cluster;
+pub(crate) mod figures;
+pub(crate) mod pods;
+pub(crate) mod processes;
+pub(crate) mod tape;
+
+/// How a benchmark ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The bound holds.
+    Within,
+    /// It does not.
+    Exceeded,
+}
+
+impl Verdict {
+    /// Within when `holds`.
+    pub(crate) fn of(holds: bool) -> Self {
+        if holds { Self::Within } else { Self::Exceeded }
+    }
+}
+
+/// Says what is being done.
+pub(crate) fn say(text: impl AsRef<str>) {
+    eprintln!("    {}", text.as_ref());
+}

@@ -1,0 +1,121 @@
+//! A namespace with small Pods to work on.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Namespace, Pod, PodSpec, ServiceAccount};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+
+use super::tape::Tape;
+
+/// The container that is worked on.
+pub(crate) const CONTAINER: &str = "app";
+/// Seconds between the stop signal and the kill; the container ends at once.
+pub(crate) const GRACE_SECONDS: i64 = 5;
+
+/// The image that every cluster of `tests/cluster` has.
+const IMAGE: &str = "pitstop.dev/test/busybox:1";
+/// Process 1 of a container ends at a signal only if it has a handler for it.
+const SCRIPT: &str = "trap 'exit 0' TERM; sleep 86400 & wait";
+const LABEL: &str = "pitstop.dev/bench";
+/// Until all Pods run, on a busy machine.
+const PATIENCE: Duration = Duration::from_mins(5);
+
+/// A namespace of our own. Call [`Yard::close`] at the end.
+pub(crate) struct Yard {
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+}
+
+impl Yard {
+    /// Makes it, and removes what an earlier run that was interrupted left behind.
+    pub(crate) async fn open(client: &Client, purpose: &str) -> Result<Self> {
+        let api: Api<Namespace> = Api::all(client.clone());
+        for old in api.list(&ListParams::default().labels(LABEL)).await? {
+            // It may be on its way out already.
+            let _ = api.delete(&old.name_any(), &DeleteParams::default()).await;
+        }
+        let namespace = Namespace {
+            metadata: ObjectMeta {
+                generate_name: Some(format!("pitstop-bench-{purpose}-")),
+                labels: Some([(LABEL.to_owned(), "true".to_owned())].into()),
+                ..ObjectMeta::default()
+            },
+            ..Namespace::default()
+        };
+        let made = api.create(&PostParams::default(), &namespace).await.context("cannot make a namespace")?;
+        let yard = Self { client: client.clone(), namespace: made.name_any() };
+        yard.account().await?;
+        Ok(yard)
+    }
+
+    /// No Pod is admitted before the namespace's ServiceAccount is there.
+    async fn account(&self) -> Result<()> {
+        let begin = Instant::now();
+        let mut accounts = Tape::<ServiceAccount>::start(self.api()).await?;
+        accounts
+            .find(begin, PATIENCE, "the default ServiceAccount", |account| {
+                (account.name_any() == "default").then_some(())
+            })
+            .await?;
+        Ok(())
+    }
+
+    /// The namespace's objects of a kind.
+    pub(crate) fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Starts Pods and waits until they are ready.
+    pub(crate) async fn start(&self, names: &[String]) -> Result<()> {
+        let api: Api<Pod> = self.api();
+        let begin = Instant::now();
+        let mut tape = Tape::start(api.clone()).await?;
+        for name in names {
+            api.create(&PostParams::default(), &pod(name)).await.with_context(|| format!("cannot create Pod {name}"))?;
+        }
+        for name in names {
+            let ready = |pod: &Pod| (pod.name_any() == *name).then(|| ready_container(pod)).flatten().map(drop);
+            tape.find(begin, PATIENCE, &format!("Pod {name} to be ready"), ready).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the namespace; what is in it goes in the background.
+    pub(crate) async fn close(self) -> Result<()> {
+        let api: Api<Namespace> = Api::all(self.client);
+        api.delete(&self.namespace, &DeleteParams::default()).await.context("cannot delete the namespace")?;
+        Ok(())
+    }
+}
+
+fn pod(name: &str) -> Pod {
+    let text = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
+    Pod {
+        metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
+        spec: Some(PodSpec {
+            automount_service_account_token: Some(false),
+            enable_service_links: Some(false),
+            termination_grace_period_seconds: Some(GRACE_SECONDS),
+            containers: vec![Container {
+                name: CONTAINER.to_owned(),
+                image: Some(IMAGE.to_owned()),
+                command: text(&["sh", "-c", SCRIPT]),
+                ..Container::default()
+            }],
+            ..PodSpec::default()
+        }),
+        ..Pod::default()
+    }
+}
+
+/// The state of the Pod's container while it runs and is ready.
+pub(crate) fn ready_container(pod: &Pod) -> Option<&ContainerStatus> {
+    let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
+    statuses.iter().find(|status| status.name == CONTAINER && status.ready)
+}

@@ -1,0 +1,110 @@
+//! A watch whose changes are kept with the time of their arrival.
+
+use std::fmt::Debug;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use futures::{StreamExt, pin_mut};
+use kube::runtime::watcher::{Config, Event, watcher};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+/// One change.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen<K> {
+    /// When it arrived.
+    pub(crate) at: Instant,
+    /// The object after it.
+    pub(crate) object: K,
+}
+
+/// The changes of one kind in one namespace since the tape was started.
+pub(crate) struct Tape<K> {
+    changes: mpsc::UnboundedReceiver<Result<Seen<K>>>,
+    seen: Vec<Seen<K>>,
+    task: JoinHandle<()>,
+}
+
+impl<K> Tape<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    /// Starts to watch; ready once the watch stands.
+    pub(crate) async fn start(api: Api<K>) -> Result<Self> {
+        let (sender, mut changes) = mpsc::unbounded_channel();
+        let (standing, stands) = tokio::sync::oneshot::channel();
+        let task = tokio::spawn(record(api, sender, standing));
+        if stands.await.is_err() {
+            while let Some(change) = changes.recv().await {
+                change.context("cannot watch")?;
+            }
+            bail!("the watch did not start");
+        }
+        Ok(Self { changes, seen: Vec::new(), task })
+    }
+
+    /// Waits for the first change after `since` for which `wanted` gives something.
+    pub(crate) async fn find<T>(
+        &mut self,
+        since: Instant,
+        patience: Duration,
+        what: &str,
+        mut wanted: impl FnMut(&K) -> Option<T>,
+    ) -> Result<(Instant, T)> {
+        let mut next = self.seen.partition_point(|seen| seen.at < since);
+        let until = tokio::time::Instant::now() + patience;
+        loop {
+            while let Some(seen) = self.seen.get(next) {
+                if let Some(found) = wanted(&seen.object) {
+                    return Ok((seen.at, found));
+                }
+                next += 1;
+            }
+            match tokio::time::timeout_at(until, self.changes.recv()).await {
+                Ok(Some(change)) => self.seen.push(change?),
+                Ok(None) => bail!("the watch ended while waiting for: {what}"),
+                Err(_) => bail!("waited {} s in vain for: {what}", patience.as_secs()),
+            }
+        }
+    }
+}
+
+impl<K> Drop for Tape<K> {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn record<K>(
+    api: Api<K>,
+    sender: mpsc::UnboundedSender<Result<Seen<K>>>,
+    standing: tokio::sync::oneshot::Sender<()>,
+) where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let mut standing = Some(standing);
+    let changes = watcher(api, Config::default());
+    pin_mut!(changes);
+    while let Some(change) = changes.next().await {
+        let at = Instant::now();
+        let told = match change {
+            Ok(Event::Apply(object) | Event::InitApply(object)) => sender.send(Ok(Seen { at, object })),
+            Ok(Event::InitDone) => {
+                // Nobody waits for a second list.
+                standing.take().map(|standing| standing.send(()));
+                Ok(())
+            }
+            Ok(Event::Delete(_) | Event::Init) => Ok(()),
+            Err(error) => {
+                // The receiver is gone only when the benchmark ends.
+                let _ = sender.send(Err(error.into()));
+                return;
+            }
+        };
+        if told.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! One Pod, by request or at the runtime.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context as _, Result, bail};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::PostParams;
+use kube::{Api, ResourceExt};
+use pitstop_api::labels;
+use pitstop_api::recreate::{
+    ContainerRecreateRequest, ContainerRecreateRequestSpec, Phase, RecreateContainer, conditions,
+};
+use pitstop_cri::{ContainerId, Deadlines, split_reference};
+
+use super::steps::{Steps, steps};
+use crate::harness::audit::Mark;
+use crate::harness::cluster::Cluster;
+use crate::harness::figures::milliseconds;
+use crate::harness::pods::{CONTAINER, GRACE_SECONDS, Yard, ready_container};
+use crate::harness::processes::{self, End};
+use crate::harness::tape::Tape;
+
+/// Longest wait for anything.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// Quiet between two Pods: the kubelet's and pitstop's last writes for one must not meet the next.
+const PAUSE: Duration = Duration::from_millis(700);
+
+/// What measuring needs.
+pub(super) struct Bench<'a> {
+    pub(super) yard: &'a Yard,
+    pub(super) pods: Tape<Pod>,
+    pub(super) requests: Tape<ContainerRecreateRequest>,
+    pub(super) audit_log: PathBuf,
+}
+
+/// A restart by request: milliseconds since just before the request was sent.
+pub(super) struct ByRequest {
+    /// The old process was gone.
+    pub(super) gone: f64,
+    /// The Pod's status with the new container ready arrived here.
+    pub(super) ready: f64,
+    /// The request's status with `Completed` arrived here.
+    pub(super) completed: f64,
+    /// From the request to the old process's end.
+    pub(super) stop_steps: Steps,
+    /// From the new container to `Completed`.
+    pub(super) end_steps: Steps,
+}
+
+/// A stop sent straight to the runtime: milliseconds since just before it was sent.
+pub(super) struct Direct {
+    /// The old process was gone.
+    pub(super) gone: f64,
+    /// The Pod's status with the new container ready arrived here.
+    pub(super) ready: f64,
+}
+
+/// A Pod before anything is done to it.
+struct Fresh {
+    container: ContainerId,
+    pid: u32,
+    node: String,
+}
+
+impl Bench<'_> {
+    /// Restarts a Pod's container by request.
+    pub(super) async fn by_request(&mut self, pod: &str) -> Result<ByRequest> {
+        let fresh = self.fresh(pod).await?;
+        let mark = Mark::end_of(&self.audit_log)?;
+        let api: Api<ContainerRecreateRequest> = self.yard.api();
+        let request = request(pod);
+        let end = End::watch(fresh.pid, PATIENCE)?;
+
+        let (start, wall) = (Instant::now(), SystemTime::now());
+        api.create(&PostParams::default(), &request).await.context("cannot create the request")?;
+        let gone = end.time().await? - start;
+        let ready = self.restarted(start, pod, &fresh.container).await? - start;
+        let completed = self
+            .requests
+            .find(start, PATIENCE, "the request to complete", |seen| outcome(pod, seen))
+            .await?;
+        let complete = completed.1;
+        if !complete {
+            bail!("the request ended without restarting the container; see `kubectl -n {} get crr {pod} -o yaml`", self.yard.namespace);
+        }
+        let active = |seen: &ContainerRecreateRequest| {
+            (seen.name_any() == pod && outcome(pod, seen).is_some() && !seen.labels().contains_key(labels::ACTIVE))
+                .then_some(())
+        };
+        self.requests.find(start, PATIENCE, "the label `active` to go", active).await?;
+        tokio::time::sleep(PAUSE).await;
+
+        let entries = mark.read()?;
+        let completed = completed.0 - start;
+        Ok(ByRequest {
+            gone: milliseconds(gone),
+            ready: milliseconds(ready),
+            completed: milliseconds(completed),
+            stop_steps: steps(&entries, wall, wall + gone, "the daemon's stop → old process gone"),
+            end_steps: steps(&entries, wall + ready, wall + completed, "→ Completed arrives here"),
+        })
+    }
+
+    /// Stops a Pod's container at the runtime.
+    pub(super) async fn direct(&mut self, cluster: &Cluster, pod: &str) -> Result<Direct> {
+        let fresh = self.fresh(pod).await?;
+        let runtime =
+            pitstop_cri::connect(&cluster.containerd_socket(&fresh.node)?, Deadlines::default())?;
+        // The daemon is connected already, and so are we from here on.
+        runtime.version().await?;
+        let end = End::watch(fresh.pid, PATIENCE)?;
+
+        let start = Instant::now();
+        runtime.stop_container(&fresh.container, Duration::from_secs(GRACE_SECONDS.unsigned_abs())).await?;
+        let gone = end.time().await? - start;
+        let ready = self.restarted(start, pod, &fresh.container).await? - start;
+        tokio::time::sleep(PAUSE).await;
+        Ok(Direct { gone: milliseconds(gone), ready: milliseconds(ready) })
+    }
+
+    async fn fresh(&self, pod: &str) -> Result<Fresh> {
+        let api: Api<Pod> = self.yard.api();
+        let object = api.get(pod).await?;
+        let status = ready_container(&object).context("the container is not ready")?;
+        if status.restart_count != 0 {
+            bail!("the container was restarted before: {:?}", status.last_state);
+        }
+        let (_, container) = split_reference(status.container_id.as_deref().unwrap_or_default())?;
+        let pid = processes::of_container(container.as_str())?;
+        let node = object.spec.and_then(|spec| spec.node_name).unwrap_or_default();
+        Ok(Fresh { container, pid, node })
+    }
+
+    /// When the Pod's status showed another container, ready.
+    async fn restarted(&mut self, since: Instant, pod: &str, old: &ContainerId) -> Result<Instant> {
+        let restarted = |seen: &Pod| {
+            let id = ready_container(seen)?.container_id.as_deref()?;
+            (seen.name_any() == pod && !id.ends_with(old.as_str())).then_some(())
+        };
+        let (at, ()) = self.pods.find(since, PATIENCE, "the new container to be ready", restarted).await?;
+        Ok(at)
+    }
+}
+
+fn request(pod: &str) -> ContainerRecreateRequest {
+    let containers = vec![RecreateContainer { name: CONTAINER.to_owned(), ..RecreateContainer::default() }];
+    let spec = ContainerRecreateRequestSpec {
+        pod_name: pod.to_owned(),
+        containers,
+        ..ContainerRecreateRequestSpec::default()
+    };
+    ContainerRecreateRequest::new(pod, spec)
+}
+
+/// Whether an ended request restarted its container; nothing for one that has not ended, or is another one.
+fn outcome(name: &str, seen: &ContainerRecreateRequest) -> Option<bool> {
+    let status = seen.status.as_ref().filter(|_| seen.name_any() == name)?;
+    (status.phase == Some(Phase::Completed)).then(|| {
+        let complete = pitstop_api::condition::find(&status.conditions, conditions::COMPLETE);
+        complete.is_some_and(|c| c.status == pitstop_api::condition::ConditionStatus::True)
+    })
+}

@@ -1,0 +1,50 @@
+//! Measurements on the real cluster: `cargo xtask bench <name>`.
+//!
+//! Each benchmark is one module: it prints a table, then one line with its result and its bound, and fails when
+//! the bound is exceeded. What is measured, and how, is in `docs/design/measurements.md`. What they share is in
+//! `harness`.
+
+mod harness;
+mod idle;
+mod latency;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::harness::Verdict;
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
+struct Args {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// Memory of the daemon and of each controller replica when nothing happens.
+    Idle,
+    /// What pitstop adds to the restart of a container.
+    Latency {
+        /// Pods that are restarted by request, and as many that are stopped at the runtime.
+        #[arg(long, default_value_t = 20)]
+        pods: usize,
+    },
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let result = match Args::parse().bench {
+        Bench::Idle => idle::run().await,
+        Bench::Latency { pods } => latency::run(pods).await,
+    };
+    match result {
+        Ok(Verdict::Within) => ExitCode::SUCCESS,
+        Ok(Verdict::Exceeded) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

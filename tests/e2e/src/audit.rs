@@ -1,0 +1,102 @@
+//! The API server's audit log: who asked for what.
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::PathBuf;
+
+use anyhow::Result;
+use serde::Deserialize;
+
+use crate::cluster::Cluster;
+use crate::system::NAMESPACE;
+
+/// One request that the API server answered.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Entry {
+    stage: String,
+    /// `create`, `watch`, ...
+    pub verb: String,
+    #[serde(rename = "requestURI")]
+    uri: String,
+    user: User,
+    object_ref: Object,
+    response_status: Answer,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct User {
+    username: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Object {
+    resource: String,
+    subresource: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Answer {
+    code: u16,
+}
+
+impl Entry {
+    /// Asked by one of pitstop's programs.
+    fn is_ours(&self) -> bool {
+        self.user.username.starts_with(&format!("system:serviceaccount:{NAMESPACE}:"))
+    }
+
+    /// `resource` or `resource/subresource`.
+    pub fn resource(&self) -> String {
+        let Object { resource, subresource } = &self.object_ref;
+        if subresource.is_empty() { resource.clone() } else { format!("{resource}/{subresource}") }
+    }
+
+    /// It would change something.
+    pub fn writes(&self) -> bool {
+        matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
+    }
+}
+
+impl std::fmt::Display for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let user = self.user.username.rsplit(':').next().unwrap_or_default();
+        write!(f, "{user}: {} {} -> {} ({})", self.verb, self.resource(), self.response_status.code, self.uri)
+    }
+}
+
+/// A place in the log from which on entries are read.
+pub struct Mark {
+    path: PathBuf,
+    offset: u64,
+}
+
+impl Mark {
+    /// The end of the log as it is now.
+    pub fn now(cluster: &Cluster) -> Result<Self> {
+        let path: PathBuf = cluster.status("/controlPlane/auditLog")?;
+        let offset = path.metadata()?.len();
+        Ok(Self { path, offset })
+    }
+
+    /// What pitstop's programs asked for since, each request once. Watches count when they begin.
+    pub fn entries(&self) -> Result<Vec<Entry>> {
+        let mut file = File::open(&self.path)?;
+        file.seek(SeekFrom::Start(self.offset))?;
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        let mut entries = Vec::new();
+        // The last line may be half written.
+        for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+            let entry: Entry = serde_json::from_str(line)?;
+            let counts = if entry.verb == "watch" { "ResponseStarted" } else { "ResponseComplete" };
+            if entry.is_ours() && entry.stage == counts {
+                entries.push(entry);
+            }
+        }
+        Ok(entries)
+    }
+}

@@ -1,0 +1,96 @@
+//! The cluster: its API, its `kubectl`, and the components that tests crash.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+use kube::Client;
+use serde::de::DeserializeOwned;
+
+/// The running cluster.
+pub struct Cluster {
+    /// The administrator's client.
+    pub client: Client,
+    program: PathBuf,
+    dir: PathBuf,
+}
+
+impl Cluster {
+    /// Connects to the cluster that `KUBECONFIG` names.
+    pub async fn connect() -> Result<Self> {
+        let built = root().join("target/cluster");
+        let given = |key: &str, default: &str| {
+            std::env::var_os(key).map_or_else(|| built.join(default), PathBuf::from)
+        };
+        Ok(Self {
+            client: pitstop_kit::client::connect("pitstop-e2e", env!("CARGO_PKG_VERSION")).await?,
+            program: given("PITSTOP_CLUSTER_BIN", "bin/pitstop-cluster"),
+            dir: given("PITSTOP_CLUSTER_DIR", "default"),
+        })
+    }
+
+    /// Runs `kubectl` and gives back what it prints.
+    pub fn kubectl(&self, args: &[&str]) -> Result<String> {
+        printed(args, Command::new(self.program.with_file_name("kubectl")).args(args).output()?)
+    }
+
+    /// Runs `kubectl` with `input` on its standard input.
+    pub fn kubectl_with(&self, args: &[&str], input: &str) -> Result<String> {
+        let mut child = Command::new(self.program.with_file_name("kubectl"))
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        child.stdin.take().context("no standard input")?.write_all(input.as_bytes())?;
+        printed(args, child.wait_with_output()?)
+    }
+
+    /// Installs pitstop, as a user would.
+    pub fn install(&self) -> Result<()> {
+        let folder = root().join("deploy/default");
+        self.kubectl(&["apply", "-k", &folder.to_string_lossy()]).map(drop)
+    }
+
+    /// Kills a component (`apiserver`, `containerd@node1`, ...), which then starts again.
+    pub fn kill(&self, component: &str) -> Result<()> {
+        self.lab(&["kill", component]).map(drop)
+    }
+
+    /// Kills a component and keeps it away.
+    pub fn stop(&self, component: &str) -> Result<()> {
+        self.lab(&["stop", component]).map(drop)
+    }
+
+    /// Brings a stopped component back.
+    pub fn start(&self, component: &str) -> Result<()> {
+        self.lab(&["start", component]).map(drop)
+    }
+
+    /// A value of `pitstop-cluster status --json`, by its JSON pointer.
+    pub fn status<T: DeserializeOwned>(&self, pointer: &str) -> Result<T> {
+        let text = self.lab(&["status", "--json"])?;
+        let all: serde_json::Value = serde_json::from_str(&text)?;
+        let value = all.pointer(pointer).with_context(|| format!("the cluster's status has no {pointer}"))?;
+        Ok(serde_json::from_value(value.clone())?)
+    }
+
+    fn lab(&self, args: &[&str]) -> Result<String> {
+        printed(args, Command::new(&self.program).arg("--dir").arg(&self.dir).args(args).output()?)
+    }
+}
+
+fn printed(args: &[&str], output: Output) -> Result<String> {
+    if !output.status.success() {
+        bail!("{}: {}: {}", args.join(" "), output.status, String::from_utf8_lossy(&output.stderr).trim());
+    }
+    String::from_utf8(output.stdout).with_context(|| args.join(" "))
+}
+
+/// The root of the checkout.
+pub fn root() -> PathBuf {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    fs::canonicalize(&path).unwrap_or(path)
+}

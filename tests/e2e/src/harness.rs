@@ -1,0 +1,91 @@
+//! Runs one test: set-up, namespace, report and repair.
+
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::sync::OnceLock;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use futures::FutureExt as _;
+
+use crate::cluster::Cluster;
+use crate::ns::{NODE, Ns};
+use crate::system::{self, NAMESPACE};
+
+/// Whether pitstop could be deployed; tried once.
+static DEPLOYED: OnceLock<Result<(), String>> = OnceLock::new();
+
+/// Runs a test on the cluster, in a namespace of its own, with pitstop deployed and well.
+///
+/// Without a `KUBECONFIG` it is skipped, but in continuous integration it fails.
+pub fn on_cluster(test: impl AsyncFnOnce(&Ns) -> Result<()>) -> Result<()> {
+    if std::env::var_os("KUBECONFIG").is_none() {
+        ensure!(
+            std::env::var("CI").as_deref() != Ok("true"),
+            "KUBECONFIG is not set; run `cargo xtask test`"
+        );
+        println!("skipped: KUBECONFIG is not set; run `cargo xtask test`");
+        return Ok(());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(run(test))
+}
+
+async fn run(test: impl AsyncFnOnce(&Ns) -> Result<()>) -> Result<()> {
+    let cluster = Cluster::connect().await?;
+    if DEPLOYED.get().is_none() {
+        let deployed = deploy(&cluster).await;
+        let _ = DEPLOYED.set(deployed.map_err(|error| format!("{error:#}")));
+    }
+    if let Some(Err(error)) = DEPLOYED.get() {
+        bail!("pitstop could not be deployed: {error}");
+    }
+    system::healthy(&cluster).await.inspect_err(|_| report(&cluster, NAMESPACE))?;
+    let ns = Ns::open(cluster).await?;
+    let outcome = AssertUnwindSafe(test(&ns)).catch_unwind().await;
+    if !matches!(outcome, Ok(Ok(()))) {
+        report(&ns.cluster, &ns.name);
+        repair(&ns.cluster);
+    }
+    let closed = ns.close().await;
+    match outcome {
+        Ok(result) => result.and(closed),
+        Err(panic) => resume_unwind(panic),
+    }
+}
+
+async fn deploy(cluster: &Cluster) -> Result<()> {
+    cluster.install().context("kubectl apply -k deploy/default")?;
+    system::healthy(cluster).await.inspect_err(|_| report(cluster, NAMESPACE))
+}
+
+/// Prints what there is to see.
+fn report(cluster: &Cluster, namespace: &str) {
+    let programs = "app.kubernetes.io/name=pitstop";
+    let logs = ["logs", "-n", NAMESPACE, "-l", programs, "--prefix", "--timestamps", "--tail=60"];
+    let looks: [&[&str]; 7] = [
+        &["get", "pods,crr", "-n", namespace, "-o", "wide"],
+        &["get", "crr", "-n", namespace, "-o", "yaml"],
+        &["describe", "pods", "-n", namespace],
+        &["get", "events", "-n", namespace, "--sort-by=.metadata.creationTimestamp"],
+        &["get", "nodework", NODE, "-o", "yaml"],
+        &["get", "pods,lease", "-n", NAMESPACE, "-o", "wide"],
+        &logs,
+    ];
+    for look in looks {
+        println!("--- kubectl {}", look.join(" "));
+        match cluster.kubectl(look) {
+            Ok(text) => println!("{text}"),
+            Err(error) => println!("{error:#}"),
+        }
+    }
+}
+
+/// Puts back what a test may have taken away before it failed.
+fn repair(cluster: &Cluster) {
+    for component in ["apiserver", "containerd@node1", "kubelet@node1"] {
+        // It is an error only for those that run.
+        let _ = cluster.start(component);
+    }
+    if let Err(error) = cluster.install() {
+        println!("cannot install pitstop again: {error:#}");
+    }
+}

@@ -1,0 +1,21 @@
+//! What the tests on a real cluster share.
+//!
+//! `cargo xtask test` starts a cluster of one node, hands in its `KUBECONFIG` and runs the tests one after another.
+//! [`on_cluster`] deploys pitstop once from `deploy/default`, as a user would, gives every test a namespace of its
+//! own, and on a failure shows what there is to see and repairs what the test may have left broken.
+
+pub mod audit;
+pub mod cluster;
+mod harness;
+pub mod ns;
+pub mod pods;
+pub mod process;
+pub mod requests;
+pub mod system;
+pub mod wait;
+
+pub use anyhow::{Context, Result, bail, ensure};
+pub use cluster::Cluster;
+pub use harness::on_cluster;
+pub use ns::Ns;
+pub use wait::{LONG, SHORT, until};

@@ -1,0 +1,110 @@
+//! Pods to restart containers of, and what to look at in them.
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::{Container, ContainerState, ContainerStateTerminated, ContainerStatus, Pod};
+use serde_json::{Value, json};
+
+const IMAGE: &str = "pitstop.dev/test/busybox:1";
+/// What [`slow`] and [`stubborn`] log when they are asked to end.
+pub const ASKED: &str = "asked to end";
+
+/// A web server with a readiness probe; ends at once when asked to.
+pub fn web(name: &str) -> Value {
+    let script = "trap 'exit 0' TERM; mkdir -p /tmp/www; echo hello > /tmp/www/index.html; \
+                  httpd -f -p 8080 -h /tmp/www & wait";
+    let mut container = shell(name, script);
+    container["readinessProbe"] =
+        json!({"httpGet": {"path": "/index.html", "port": 8080}, "periodSeconds": 1});
+    container
+}
+
+/// Does nothing; ends at once when asked to.
+pub fn idle(name: &str) -> Value {
+    shell(name, "trap 'exit 0' TERM; sleep 100000 & wait")
+}
+
+/// Takes `seconds` to end when asked to.
+pub fn slow(name: &str, seconds: u32) -> Value {
+    shell(name, &format!("trap 'echo {ASKED}; sleep {seconds}; exit 0' TERM; sleep 100000 & wait"))
+}
+
+/// Does not end when asked to.
+pub fn stubborn(name: &str) -> Value {
+    shell(name, &format!("trap 'echo {ASKED}' TERM; while :; do sleep 1; done"))
+}
+
+fn shell(name: &str, script: &str) -> Value {
+    json!({"name": name, "image": IMAGE, "command": ["sh", "-c", script]})
+}
+
+/// A Pod of these containers.
+pub fn pod(name: &str, containers: &[Value]) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {"containers": containers, "enableServiceLinks": false},
+    })
+}
+
+/// The usual Pod: a web server `app` with a `sidecar`.
+pub fn app(name: &str) -> Value {
+    pod(name, &[web("app"), idle("sidecar")])
+}
+
+/// Whether the Pod has the condition `Ready`.
+pub fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|s| s.conditions.as_ref());
+    pod.metadata.deletion_timestamp.is_none()
+        && conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
+}
+
+/// The status of a container.
+pub fn status<'a>(pod: &'a Pod, container: &str) -> Result<&'a ContainerStatus> {
+    let all = pod.status.as_ref().and_then(|s| s.container_statuses.as_ref());
+    let found = all.into_iter().flatten().find(|s| s.name == container);
+    found.with_context(|| format!("the Pod has no status of container {container}"))
+}
+
+/// `containerd://...` of a container.
+pub fn id(pod: &Pod, container: &str) -> Result<String> {
+    status(pod, container)?.container_id.clone().with_context(|| format!("{container} has no ID"))
+}
+
+/// How the instance before the present one ended.
+pub fn last_end(pod: &Pod, container: &str) -> Result<ContainerStateTerminated> {
+    let last: Option<&ContainerState> = status(pod, container)?.last_state.as_ref();
+    last.and_then(|s| s.terminated.clone()).with_context(|| format!("{container} has not ended before"))
+}
+
+/// The container's definition.
+pub fn container<'a>(pod: &'a Pod, name: &str) -> Result<&'a Container> {
+    let found = pod.spec.iter().flat_map(|s| &s.containers).find(|c| c.name == name);
+    found.with_context(|| format!("the Pod has no container {name}"))
+}
+
+/// Asserts that one instance took the place of the one before, once, in the same Pod.
+pub fn assert_restarted_once(before: &Pod, after: &Pod, container: &str) -> Result<()> {
+    assert_eq!(place(before), place(after), "UID, IP and node must stay");
+    let (old, new) = (id(before, container)?, id(after, container)?);
+    assert_ne!(old, new, "{container} has not been restarted");
+    assert_eq!(status(after, container)?.restart_count, status(before, container)?.restart_count + 1);
+    assert_eq!(last_end(after, container)?.container_id.as_ref(), Some(&old), "not the one that was named");
+    Ok(())
+}
+
+/// Asserts that the container runs on as before.
+pub fn assert_untouched(before: &Pod, after: &Pod, container: &str) -> Result<()> {
+    assert_eq!(id(before, container)?, id(after, container)?, "{container} must not be restarted");
+    assert_eq!(status(before, container)?.restart_count, status(after, container)?.restart_count);
+    Ok(())
+}
+
+/// What a restart in place must not change.
+fn place(pod: &Pod) -> [Option<&str>; 3] {
+    [
+        pod.metadata.uid.as_deref(),
+        pod.status.as_ref().and_then(|s| s.pod_ip.as_deref()),
+        pod.spec.as_ref().and_then(|s| s.node_name.as_deref()),
+    ]
+}

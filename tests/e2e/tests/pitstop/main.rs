@@ -1,0 +1,12 @@
+//! pitstop on a real Kubernetes: API server, kubelet and containerd.
+
+mod crash;
+mod deadline;
+mod deployed;
+mod failover;
+mod gone;
+mod queue;
+mod refused;
+mod restart;
+mod unasked;
+mod writes;

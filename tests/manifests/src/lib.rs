@@ -1,0 +1,18 @@
+//! Reads `deploy/` as kubectl would and says what it grants and how it confines.
+//!
+//! `kustomize` loads a folder into [`Object`]s, `rbac` unfolds what a `ServiceAccount` may do, `security` names
+//! what a Pod does beyond the Pod Security level `restricted`. The tests compare that with committed tables.
+
+pub mod kustomize;
+pub mod object;
+pub mod rbac;
+pub mod security;
+
+use std::path::{Path, PathBuf};
+
+pub use object::{Object, find, text};
+
+/// The root of the checkout.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}

@@ -1,0 +1,48 @@
+//! A Kubernetes object as it stands in a manifest.
+
+use serde_json::Value;
+
+/// A Kubernetes object as it stands in a manifest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Object(pub Value);
+
+impl Object {
+    /// `kind`.
+    pub fn kind(&self) -> &str {
+        text(&self.0, "/kind")
+    }
+
+    /// `metadata.name`.
+    pub fn name(&self) -> &str {
+        text(&self.0, "/metadata/name")
+    }
+
+    /// `metadata.namespace`; empty when there is none.
+    pub fn namespace(&self) -> &str {
+        text(&self.0, "/metadata/namespace")
+    }
+
+    /// The Pod that a workload makes, if it is one.
+    pub fn pod(&self) -> Option<&Value> {
+        match self.kind() {
+            "CronJob" => self.0.pointer("/spec/jobTemplate/spec/template"),
+            "Pod" => Some(&self.0),
+            _ => self.0.pointer("/spec/template"),
+        }
+    }
+}
+
+/// The string at a JSON pointer; empty when there is none.
+pub fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The items of the list at a JSON pointer.
+pub fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
+    value.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// The one object of that kind and name.
+pub fn find<'a>(objects: &'a [Object], kind: &str, name: &str) -> Option<&'a Object> {
+    objects.iter().find(|object| object.kind() == kind && object.name() == name)
+}

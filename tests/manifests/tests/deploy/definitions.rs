@@ -1,0 +1,54 @@
+//! The definitions of the kinds, as they are installed.
+
+use pitstop_manifests_test::find;
+use pitstop_manifests_test::object::{list, text};
+use serde_json::{Value, json};
+
+use super::folders::default;
+
+/// Client-side apply keeps a copy of the object in an annotation, and annotations may have 256 KiB in all.
+const MAX_APPLIED: usize = 256 * 1024;
+
+#[test]
+fn every_kind_is_installed_as_the_types_say() {
+    let objects = default();
+    let installed = objects.iter().filter(|o| o.kind() == "CustomResourceDefinition").count();
+    let crds = pitstop_api::crds();
+    assert_eq!(installed, crds.len());
+    for crd in crds {
+        let said = serde_json::to_value(&crd).unwrap();
+        let found = find(&objects, "CustomResourceDefinition", text(&said, "/metadata/name")).unwrap();
+        assert!(found.0 == said, "{} is not current; run `cargo xtask crds`", found.name());
+    }
+}
+
+#[test]
+fn every_version_has_a_status_of_its_own_and_needs_no_conversion() {
+    for crd in default().iter().filter(|o| o.kind() == "CustomResourceDefinition") {
+        assert_eq!(crd.0["spec"].get("conversion"), None, "{}", crd.name());
+        let versions = list(&crd.0, "/spec/versions");
+        assert_eq!(versions.iter().filter(|v| v["storage"] == true).count(), 1, "{}", crd.name());
+        for version in versions {
+            assert_eq!(version["subresources"], json!({"status": {}}), "{}", crd.name());
+            assert_eq!(version["served"], true, "{}", crd.name());
+            assert_eq!(version["schema"], versions[0]["schema"], "{}", crd.name());
+        }
+        let size = serde_json::to_string(&crd.0).unwrap().len();
+        assert!(size < MAX_APPLIED, "{} has {size} bytes", crd.name());
+    }
+}
+
+#[test]
+fn versions_and_scopes_are_what_clients_expect() {
+    let objects = default();
+    for (name, scope, versions) in [
+        ("containerrecreaterequests.apps.kruise.io", "Namespaced", vec!["v1alpha1", "v1beta1"]),
+        ("nodeworks.pitstop.dev", "Cluster", vec!["v1alpha1"]),
+    ] {
+        let crd = find(&objects, "CustomResourceDefinition", name).unwrap();
+        assert_eq!(text(&crd.0, "/spec/scope"), scope);
+        let found: Vec<&str> = list(&crd.0, "/spec/versions").iter().map(|v| text(v, "/name")).collect();
+        assert_eq!(found, versions);
+        assert_eq!(crd.0.pointer("/spec/preserveUnknownFields").unwrap_or(&Value::Null), &Value::Null);
+    }
+}

@@ -1,0 +1,93 @@
+//! What the documentation shows must be true: links lead somewhere, requests are valid.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pitstop_api::recreate::{ContainerRecreateRequest, validate};
+use pitstop_manifests_test::root;
+use serde_json::Value;
+
+/// `README.md` and every page under `docs/`.
+fn pages() -> Vec<PathBuf> {
+    let mut pages = vec![root().join("README.md")];
+    let mut folders = vec![root().join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    pages
+}
+
+/// The targets of `[text](target)`, without those on the web.
+fn links(page: &str) -> impl Iterator<Item = &str> {
+    page.split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next())
+        .filter(|target| !target.contains("://"))
+}
+
+/// The contents of fenced blocks of a language.
+fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
+    let fence = format!("```{language}\n");
+    page.split(fence.as_str()).skip(1).filter_map(|rest| rest.split("```").next()).collect()
+}
+
+/// The anchor that a heading gets, as the usual viewers make it.
+fn anchor(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase();
+    text.chars()
+        .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
+        .map(|c| if c == ' ' { '-' } else { c })
+        .collect()
+}
+
+fn leads_somewhere(page: &Path, target: &str) -> bool {
+    let (file, fragment) = target.split_once('#').unwrap_or((target, ""));
+    let path = if file.is_empty() { page.to_path_buf() } else { page.with_file_name("").join(file) };
+    if !path.exists() {
+        return false;
+    }
+    let text = || fs::read_to_string(&path).unwrap();
+    fragment.is_empty() || text().lines().filter(|l| l.starts_with('#')).any(|l| anchor(l) == fragment)
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut broken = Vec::new();
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        broken.extend(
+            links(&text)
+                .filter(|target| !leads_somewhere(&page, target))
+                .map(|target| format!("{}: {target}", page.display())),
+        );
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn every_request_that_is_shown_is_one_that_is_accepted() {
+    let mut shown = 0;
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        for block in blocks(&text, "yaml") {
+            let objects: Vec<Value> = serde_saphyr::from_multiple(block)
+                .unwrap_or_else(|error| panic!("{}: {error}\n{block}", page.display()));
+            for object in objects.into_iter().filter(|o| o["kind"] == "ContainerRecreateRequest") {
+                let request: ContainerRecreateRequest = serde_json::from_value(object.clone()).unwrap();
+                assert_eq!(validate(&request.spec), Ok(()), "{}", page.display());
+                // A misspelt field would be dropped without a word.
+                let read_back = serde_json::to_value(&request).unwrap();
+                assert_eq!(read_back["spec"], object["spec"], "{}", page.display());
+                shown += 1;
+            }
+        }
+    }
+    assert!(shown >= 2, "{shown}");
+}

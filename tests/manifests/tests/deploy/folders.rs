@@ -1,0 +1,15 @@
+//! The folders that users apply.
+
+use pitstop_manifests_test::{Object, kustomize, root};
+
+pub(crate) const NAMESPACE: &str = "pitstop-system";
+
+/// All of `deploy/default`.
+pub(crate) fn default() -> Vec<Object> {
+    kustomize::load(&root().join("deploy/default")).unwrap()
+}
+
+/// All of `deploy/overlays/crio`.
+pub(crate) fn crio() -> Vec<Object> {
+    kustomize::load(&root().join("deploy/overlays/crio")).unwrap()
+}

@@ -1,0 +1,15 @@
+//! What `kubectl apply -k deploy/...` installs, and what the documentation shows.
+
+// `cfg(test)` says to clippy that these are tests, helper functions included.
+#[cfg(test)]
+mod definitions;
+#[cfg(test)]
+mod docs;
+#[cfg(test)]
+mod folders;
+#[cfg(test)]
+mod rights;
+#[cfg(test)]
+mod webhook;
+#[cfg(test)]
+mod workloads;

@@ -1,0 +1,196 @@
+//! How the Pods of both programs are confined and run.
+
+use std::collections::BTreeSet;
+
+use pitstop_manifests_test::object::{list, text};
+use pitstop_manifests_test::security::breaches;
+use pitstop_manifests_test::{Object, find};
+use serde_json::{Value, json};
+
+use super::folders::{NAMESPACE, crio, default};
+
+fn workload<'a>(objects: &'a [Object], name: &str) -> &'a Object {
+    objects.iter().find(|o| o.pod().is_some() && o.name() == name).unwrap()
+}
+
+fn pod<'a>(objects: &'a [Object], name: &str) -> &'a Value {
+    workload(objects, name).pod().unwrap()
+}
+
+fn container(pod: &Value) -> &Value {
+    let containers = list(pod, "/spec/containers");
+    assert_eq!(containers.len(), 1, "one program a Pod");
+    &containers[0]
+}
+
+const BOTH: [&str; 2] = ["pitstop-controller", "pitstop-daemon"];
+
+#[test]
+fn these_kinds_of_objects_and_no_others_are_installed() {
+    let kinds: BTreeSet<String> = default().iter().map(|o| o.kind().to_owned()).collect();
+    let known = [
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "CustomResourceDefinition",
+        "DaemonSet",
+        "Deployment",
+        "MutatingWebhookConfiguration",
+        "Namespace",
+        "PodDisruptionBudget",
+        "Role",
+        "RoleBinding",
+        "Service",
+        "ServiceAccount",
+    ];
+    assert_eq!(kinds, known.map(str::to_owned).into());
+    let objects = default();
+    let workloads: Vec<&str> = objects.iter().filter(|o| o.pod().is_some()).map(Object::name).collect();
+    assert_eq!(workloads, BOTH);
+}
+
+#[test]
+fn everything_with_a_namespace_is_in_ours() {
+    let within = ["ServiceAccount", "Role", "RoleBinding", "Service", "Deployment", "DaemonSet"];
+    for object in default() {
+        let namespaced = within.contains(&object.kind()) || object.kind() == "PodDisruptionBudget";
+        assert_eq!(object.namespace(), if namespaced { NAMESPACE } else { "" }, "{}", object.name());
+    }
+}
+
+#[test]
+fn the_controller_passes_the_strictest_pod_security_level() {
+    assert_eq!(breaches(pod(&default(), "pitstop-controller")), [""; 0]);
+}
+
+#[test]
+fn the_folder_of_the_runtimes_socket_is_the_daemons_only_breach() {
+    for (objects, folder) in [(default(), "/run/containerd"), (crio(), "/run/crio")] {
+        let pod = pod(&objects, "pitstop-daemon");
+        assert_eq!(breaches(pod), ["hostPath: volume runtime"]);
+        let volumes = list(pod, "/spec/volumes");
+        let path = volumes.iter().find_map(|v| v.get("hostPath")).unwrap();
+        assert_eq!(*path, json!({"path": folder, "type": "Directory"}));
+        let mounts = list(container(pod), "/volumeMounts");
+        let mount = mounts.iter().find(|m| m["name"] == "runtime").unwrap();
+        assert_eq!((&mount["mountPath"], &mount["readOnly"]), (&json!(folder), &json!(true)));
+        assert_eq!(mount["mountPropagation"], "HostToContainer");
+        let endpoint = list(container(pod), "/args")[0].as_str().unwrap();
+        assert!(endpoint.starts_with(&format!("--runtime-endpoint={folder}/")), "{endpoint}");
+    }
+}
+
+#[test]
+fn both_run_as_nobody_on_a_root_that_they_cannot_write() {
+    let objects = default();
+    for (name, group) in [("pitstop-controller", 65532), ("pitstop-daemon", 0)] {
+        let pod = pod(&objects, name);
+        let context = &pod["spec"]["securityContext"];
+        assert_eq!((&context["runAsUser"], &context["runAsGroup"]), (&json!(65532), &json!(group)), "{name}");
+        assert_eq!(context.get("supplementalGroups").or(context.get("fsGroup")), None, "{name}");
+        let own = &container(pod)["securityContext"];
+        let fields: BTreeSet<&str> = own.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(fields, ["allowPrivilegeEscalation", "capabilities", "readOnlyRootFilesystem"].into());
+        assert_eq!(own["readOnlyRootFilesystem"], true, "{name}");
+        assert_eq!(container(pod).get("command"), None, "the image's own program");
+    }
+}
+
+#[test]
+fn the_daemons_token_is_short_lived_and_its_only_credential() {
+    let objects = default();
+    let pod = pod(&objects, "pitstop-daemon");
+    assert_eq!(pod["spec"]["automountServiceAccountToken"], false);
+    let volumes = list(pod, "/spec/volumes");
+    let projected: Vec<&Value> = volumes.iter().filter(|v| v.get("projected").is_some()).collect();
+    assert_eq!((volumes.len(), projected.len()), (2, 1));
+    let sources = list(projected[0], "/projected/sources");
+    let kinds: Vec<&String> = sources.iter().flat_map(|s| s.as_object().unwrap().keys()).collect();
+    assert_eq!(kinds, ["serviceAccountToken", "configMap", "downwardAPI"]);
+    assert_eq!(sources[0]["serviceAccountToken"], json!({"path": "token", "expirationSeconds": 3600}));
+    let mount = list(container(pod), "/volumeMounts").iter().find(|m| m["name"] == "token").unwrap();
+    assert_eq!(mount["mountPath"], "/var/run/secrets/kubernetes.io/serviceaccount");
+}
+
+#[test]
+fn accounts_give_no_token_unasked() {
+    let objects = default();
+    for name in BOTH {
+        let account = find(&objects, "ServiceAccount", name).unwrap();
+        assert_eq!(account.0["automountServiceAccountToken"], false, "{name}");
+        assert_eq!(pod(&objects, name)["spec"]["serviceAccountName"], name);
+    }
+}
+
+#[test]
+fn images_are_of_this_version_and_never_asked_for_again() {
+    let objects = default();
+    for (name, program) in [("pitstop-controller", "controller"), ("pitstop-daemon", "daemon")] {
+        let container = container(pod(&objects, name));
+        let image = format!("pitstop.dev/{program}:{}", env!("CARGO_PKG_VERSION"));
+        assert_eq!(
+            (text(container, "/image"), &container["imagePullPolicy"]),
+            (image.as_str(), &json!("IfNotPresent"))
+        );
+    }
+}
+
+#[test]
+fn both_reserve_what_they_need_and_answer_probes() {
+    let objects = default();
+    for name in BOTH {
+        let container = container(pod(&objects, name));
+        for pointer in ["/resources/requests/cpu", "/resources/requests/memory", "/resources/limits/memory"] {
+            assert!(!text(container, pointer).is_empty(), "{name}: {pointer}");
+        }
+        for (probe, path) in [("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")] {
+            assert_eq!(container[probe]["httpGet"], json!({"path": path, "port": "metrics"}), "{name}");
+        }
+        let metrics = list(container, "/ports").iter().find(|port| port["name"] == "metrics");
+        assert_eq!(metrics.unwrap()["containerPort"], 8080, "{name}");
+        assert!(pod(&objects, name)["spec"]["terminationGracePeriodSeconds"].is_u64(), "{name}");
+    }
+}
+
+#[test]
+fn workloads_select_their_own_pods_and_only_those() {
+    let objects = default();
+    let budget = find(&objects, "PodDisruptionBudget", "pitstop-controller").unwrap();
+    let service = find(&objects, "Service", "pitstop-webhook").unwrap();
+    let labels = |name| &pod(&objects, name)["metadata"]["labels"];
+    assert_ne!(labels(BOTH[0]), labels(BOTH[1]));
+    for name in BOTH {
+        assert_eq!(workload(&objects, name).0["spec"]["selector"]["matchLabels"], *labels(name));
+    }
+    assert_eq!(budget.0["spec"]["selector"]["matchLabels"], *labels("pitstop-controller"));
+    assert_eq!(service.0["spec"]["selector"], *labels("pitstop-controller"));
+    for spread in list(pod(&objects, "pitstop-controller"), "/spec/topologySpreadConstraints") {
+        assert_eq!(spread["labelSelector"]["matchLabels"], *labels("pitstop-controller"));
+        assert_eq!(spread["whenUnsatisfiable"], "ScheduleAnyway", "a cluster of one node runs both");
+    }
+}
+
+#[test]
+fn one_controller_stays_and_daemons_run_on_every_node_and_change_a_few_at_a_time() {
+    let objects = default();
+    let deployment = &workload(&objects, "pitstop-controller").0["spec"];
+    assert_eq!(
+        (&deployment["replicas"], &deployment["strategy"]["rollingUpdate"]["maxUnavailable"]),
+        (&json!(2), &json!(0))
+    );
+    assert_eq!(
+        find(&objects, "PodDisruptionBudget", "pitstop-controller").unwrap().0["spec"]["minAvailable"],
+        1
+    );
+    let daemon = &workload(&objects, "pitstop-daemon").0["spec"];
+    assert_eq!(daemon["template"]["spec"]["tolerations"], json!([{"operator": "Exists"}]));
+    assert_eq!(daemon["updateStrategy"]["rollingUpdate"], json!({"maxUnavailable": "10%"}));
+}
+
+#[test]
+fn the_namespace_names_every_breach_of_the_strictest_level() {
+    let objects = default();
+    let labels = &find(&objects, "Namespace", NAMESPACE).unwrap().0["metadata"]["labels"];
+    for (mode, level) in [("enforce", "privileged"), ("audit", "restricted"), ("warn", "restricted")] {
+        assert_eq!(labels[format!("pod-security.kubernetes.io/{mode}")], level);
+    }
+}

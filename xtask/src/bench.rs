@@ -1,0 +1,26 @@
+//! `cargo xtask bench`: measurements of `tests/bench` on the running cluster.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+use crate::cluster;
+use crate::sh::{Cmd, exit_code};
+
+/// The command. A KUBECONFIG that is set wins over the one of our own cluster.
+pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
+    let kubeconfig = std::env::var_os("KUBECONFIG").map_or_else(|| cluster::kubeconfig(root), Into::into);
+    if !kubeconfig.is_file() {
+        bail!("no cluster runs ({} is not there); start one with `make demo`", kubeconfig.display());
+    }
+    let status = Cmd::cargo()
+        .args(["run", "--release", "--quiet", "-p", "pitstop-bench", "--"])
+        .args(args)
+        .env("KUBECONFIG", kubeconfig)
+        .env("PITSTOP_CLUSTER_DIR", cluster::dir(root))
+        .env("PITSTOP_CLUSTER_BIN", cluster::program(root))
+        .dir(root)
+        .status()?;
+    Ok(exit_code(status))
+}

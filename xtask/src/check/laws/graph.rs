@@ -1,0 +1,206 @@
+//! Laws about the whole graph of dependencies, as `cargo metadata` tells it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context as _, Result};
+use serde::Deserialize;
+
+/// Each crate of the workspace and the others that it may use, tests aside: `api` <- `*/core` <- programs.
+const ARROWS: [(&str, &[&str]); 11] = [
+    ("pitstop-api", &[]),
+    ("pitstop-cri", &[]),
+    ("pitstop-kit", &["pitstop-api"]),
+    ("pitstop-controller-core", &["pitstop-api"]),
+    ("pitstop-daemon-core", &["pitstop-api"]),
+    ("pitstop-controller", &["pitstop-api", "pitstop-controller-core", "pitstop-kit"]),
+    ("pitstop-daemon", &["pitstop-api", "pitstop-cri", "pitstop-daemon-core", "pitstop-kit"]),
+    ("pitstop-e2e", &["pitstop-api", "pitstop-cri", "pitstop-kit"]),
+    ("pitstop-bench", &["pitstop-api", "pitstop-cri", "pitstop-kit"]),
+    ("pitstop-manifests-test", &[]),
+    ("xtask", &["pitstop-api"]),
+];
+
+/// Crates whose types cross our borders: a second version would be a second set of types.
+const SINGLES: [&str; 9] = [
+    "k8s-openapi",
+    "kube",
+    "kube-client",
+    "kube-core",
+    "kube-derive",
+    "kube-runtime",
+    "prost",
+    "rustls",
+    "tonic",
+];
+
+/// Crates that do the work of others that we have, and do not build into small static programs.
+const ABSENT: [&str; 5] = ["aws-lc-rs", "aws-lc-sys", "native-tls", "openssl", "openssl-sys"];
+
+/// What we read of `cargo metadata`.
+#[derive(Debug, Deserialize)]
+pub(super) struct Metadata {
+    packages: Vec<Package>,
+    workspace_members: BTreeSet<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Package {
+    id: String,
+    name: String,
+    version: String,
+    manifest_path: String,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Dependency {
+    name: String,
+    /// `dev` or `build`; nothing for a normal one.
+    kind: Option<String>,
+    /// Where it lies, when it is one of ours.
+    path: Option<String>,
+}
+
+impl Metadata {
+    pub(super) fn parse(json: &str) -> Result<Self> {
+        serde_json::from_str(json).context("cargo metadata is not understood")
+    }
+
+    /// Each crate of the workspace with the path of its manifest.
+    pub(super) fn manifests(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.members().map(|package| (package.name.as_str(), package.manifest_path.as_str()))
+    }
+
+    fn members(&self) -> impl Iterator<Item = &Package> {
+        self.packages.iter().filter(|package| self.workspace_members.contains(&package.id))
+    }
+}
+
+/// Dependencies between our crates that point the wrong way.
+pub(super) fn arrows(metadata: &Metadata) -> Vec<String> {
+    let law: BTreeMap<_, _> = ARROWS.into();
+    let mut breaches = Vec::new();
+    for package in metadata.members() {
+        let name = package.name.as_str();
+        let Some(allowed) = law.get(name) else {
+            breaches.push(format!(
+                "{name} has no place in the dependency law: name it in xtask/src/check/laws/graph.rs"
+            ));
+            continue;
+        };
+        let ours = package.dependencies.iter().filter(|dependency| dependency.path.is_some());
+        for dependency in ours.filter(|dependency| dependency.kind.as_deref() != Some("dev")) {
+            if !allowed.contains(&dependency.name.as_str()) {
+                breaches.push(format!("{name} may not use {}", dependency.name));
+            }
+        }
+    }
+    breaches
+}
+
+/// Crates that are there in two versions and may not be.
+pub(super) fn singles(metadata: &Metadata) -> Vec<String> {
+    let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for package in &metadata.packages {
+        versions.entry(&package.name).or_default().insert(&package.version);
+    }
+    let mut breaches = Vec::new();
+    for name in SINGLES {
+        if let Some(found) = versions.get(name).filter(|found| found.len() > 1) {
+            let list = found.iter().copied().collect::<Vec<_>>().join(", ");
+            breaches.push(format!("{name} is there in {} versions: {list}", found.len()));
+        }
+    }
+    breaches
+}
+
+/// Crates that may not be there at all.
+pub(super) fn absences(metadata: &Metadata) -> Vec<String> {
+    let present: BTreeSet<_> = metadata.packages.iter().map(|package| package.name.as_str()).collect();
+    let say = |name: &&str| format!("{name} is in the tree; `cargo tree -i {name}` says why");
+    ABSENT.iter().filter(|name| present.contains(*name)).map(say).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A crate of ours that uses others of ours, each with the kind of the use.
+    fn ours(name: &str, uses: &[(&str, Option<&str>)]) -> Value {
+        let uses: Vec<_> = uses
+            .iter()
+            .map(|(name, kind)| json!({ "name": name, "kind": kind, "path": format!("/src/{name}") }))
+            .collect();
+        json!({ "id": name, "name": name, "version": "0.1.0", "manifest_path": "/Cargo.toml", "dependencies": uses })
+    }
+
+    fn theirs(name: &str, version: &str) -> Value {
+        json!({ "id": format!("{name}@{version}"), "name": name, "version": version, "manifest_path": "/Cargo.toml",
+                "dependencies": [{ "name": "serde", "kind": null, "path": null }] })
+    }
+
+    fn metadata(packages: &[Value]) -> Metadata {
+        let members: Vec<_> =
+            packages.iter().filter(|p| !p["id"].as_str().unwrap().contains('@')).map(|p| &p["id"]).collect();
+        Metadata::parse(&json!({ "packages": packages, "workspace_members": members }).to_string()).unwrap()
+    }
+
+    #[test]
+    fn arrows_that_point_down_are_fine() {
+        let tree = metadata(&[
+            ours("pitstop-api", &[]),
+            ours("pitstop-daemon-core", &[("pitstop-api", None)]),
+            ours(
+                "pitstop-daemon",
+                &[("pitstop-daemon-core", None), ("pitstop-kit", None), ("pitstop-cri", None)],
+            ),
+        ]);
+        assert_eq!(arrows(&tree), [""; 0]);
+    }
+
+    #[test]
+    fn arrows_that_point_up_or_across_are_breaches() {
+        let tree = metadata(&[
+            ours("pitstop-api", &[("pitstop-kit", None)]),
+            ours("pitstop-daemon-core", &[("pitstop-cri", None)]),
+            ours("pitstop-controller", &[("pitstop-daemon-core", Some("build"))]),
+        ]);
+        assert_eq!(
+            arrows(&tree),
+            [
+                "pitstop-api may not use pitstop-kit",
+                "pitstop-daemon-core may not use pitstop-cri",
+                "pitstop-controller may not use pitstop-daemon-core"
+            ]
+        );
+    }
+
+    #[test]
+    fn tests_may_use_what_they_like() {
+        assert_eq!(arrows(&metadata(&[ours("pitstop-cri", &[("pitstop-kit", Some("dev"))])])), [""; 0]);
+    }
+
+    #[test]
+    fn a_crate_that_the_law_does_not_know_is_a_breach() {
+        assert!(arrows(&metadata(&[ours("pitstop-new", &[])]))[0].starts_with("pitstop-new has no place"));
+    }
+
+    #[test]
+    fn a_second_kube_is_a_breach() {
+        let tree = metadata(&[
+            theirs("kube", "4.2.0"),
+            theirs("kube", "5.0.0"),
+            theirs("syn", "1.0.0"),
+            theirs("syn", "2.0.0"),
+        ]);
+        assert_eq!(singles(&tree), ["kube is there in 2 versions: 4.2.0, 5.0.0"]);
+    }
+
+    #[test]
+    fn the_other_crypto_is_a_breach() {
+        let tree = metadata(&[theirs("ring", "0.17.14"), theirs("aws-lc-rs", "1.19.0")]);
+        assert_eq!(absences(&tree), ["aws-lc-rs is in the tree; `cargo tree -i aws-lc-rs` says why"]);
+    }
+}

@@ -1,0 +1,94 @@
+//! `cargo xtask check`: all that can be said about the tree without running it on a cluster.
+//!
+//! Every step runs, also after one that failed, so that one run tells everything.
+
+mod deny;
+mod files;
+mod hosts;
+mod laws;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+use crate::progress::{note, seconds};
+use crate::sh::Cmd;
+use crate::{cluster, crds, protos};
+
+type Step = (&'static str, fn(&Path) -> Result<()>);
+
+/// Quick and likely to fail first.
+const STEPS: [Step; 10] = [
+    ("format of Rust", rustfmt),
+    ("format of Go", gofmt),
+    ("file lengths", files::check_lengths),
+    ("registry hosts", hosts::check),
+    ("laws of the workspace", laws::check),
+    ("definitions current", |root| crds::generate(root, true)),
+    ("bindings current", |root| protos::generate(root, true)),
+    ("dependencies", deny::check),
+    ("lints of Rust", clippy),
+    ("lints of Go", vet),
+];
+
+/// The command.
+pub(crate) fn run(root: &Path) -> ExitCode {
+    let start = Instant::now();
+    let mut failed = Vec::new();
+    for (name, step) in STEPS {
+        let begun = Instant::now();
+        let result = step(root);
+        let said = if result.is_ok() { "ok    " } else { "FAILED" };
+        println!("{said} {:>8}  {name}", seconds(begun.elapsed()));
+        if let Err(error) = result {
+            for line in format!("{error:#}").lines() {
+                note(line);
+            }
+            failed.push(name);
+        }
+    }
+    let took = seconds(start.elapsed());
+    if failed.is_empty() {
+        println!("check: all {} steps passed in {took}", STEPS.len());
+        return ExitCode::SUCCESS;
+    }
+    println!("check: {} of {} steps failed in {took}: {}", failed.len(), STEPS.len(), failed.join(", "));
+    ExitCode::FAILURE
+}
+
+fn rustfmt(root: &Path) -> Result<()> {
+    Cmd::cargo().args(["fmt", "--all", "--check"]).dir(root).run()
+}
+
+fn clippy(root: &Path) -> Result<()> {
+    let args = [
+        "clippy",
+        "--locked",
+        "--quiet",
+        "--keep-going",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ];
+    Cmd::cargo().args(args).dir(root).run()
+}
+
+fn gofmt(root: &Path) -> Result<()> {
+    cluster::require_go()?;
+    let unformatted = Cmd::new("gofmt").args(["-l", "."]).dir(&cluster::module(root)).read()?;
+    if !unformatted.is_empty() {
+        let files = unformatted.split_whitespace().collect::<Vec<_>>().join(" ");
+        bail!("not formatted: {files}; run `gofmt -w .` in tests/cluster");
+    }
+    Ok(())
+}
+
+/// The first run compiles all of Kubernetes, which the cluster's build then has for nothing.
+fn vet(root: &Path) -> Result<()> {
+    cluster::require_go()?;
+    cluster::go(&cluster::module(root)).args(["vet", "./..."]).run_quiet()
+}

@@ -1,0 +1,279 @@
+//! Writes an image as one archive that every loader takes: an OCI image layout that also carries the
+//! `manifest.json` of `docker save`.
+//!
+//! The same input gives the same bytes: nothing of the clock, the machine or the user goes in, and
+//! everything has a fixed order.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
+const CONFIG_TYPE: &str = "application/vnd.oci.image.config.v1+json";
+const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
+// Not compressed: another compressor would give other bytes, and static binaries shrink to a third at best.
+const LAYER_TYPE: &str = "application/vnd.oci.image.layer.v1.tar";
+
+/// What an image is: files on an empty root, and how to start one of them.
+pub(crate) struct ImageSpec<'a> {
+    /// Name with tag, such as `pitstop.dev/daemon:0.1.0`.
+    pub(crate) reference: &'a str,
+    /// Processor, in Go's words.
+    pub(crate) architecture: &'a str,
+    /// User and group, as `65532:65532`.
+    pub(crate) user: &'a str,
+    /// The program that is run, by its path in the image.
+    pub(crate) entrypoint: &'a str,
+    /// Keys of the OCI's `org.opencontainers.image` family.
+    pub(crate) labels: BTreeMap<&'a str, &'a str>,
+    /// Executables by their path from the root, without the leading slash.
+    pub(crate) executables: BTreeMap<&'a str, &'a [u8]>,
+}
+
+/// The archive of an image.
+pub(crate) fn archive(spec: &ImageSpec<'_>) -> Result<Vec<u8>> {
+    let executables = spec.executables.iter().map(|(path, content)| Entry::executable(path, content));
+    let layer = Blob::new(tar(executables)?);
+    let config = Blob::json(&json!({
+        "architecture": spec.architecture,
+        "os": "linux",
+        "config": {
+            "User": spec.user,
+            "Entrypoint": [spec.entrypoint],
+            "WorkingDir": "/",
+            "Labels": spec.labels,
+        },
+        "rootfs": { "type": "layers", "diff_ids": [layer.digest()] },
+    }))?;
+    let manifest = Blob::json(&json!({
+        "schemaVersion": 2,
+        "mediaType": MANIFEST_TYPE,
+        "config": config.descriptor(CONFIG_TYPE),
+        "layers": [layer.descriptor(LAYER_TYPE)],
+    }))?;
+    let index = text(&json!({
+        "schemaVersion": 2,
+        "mediaType": INDEX_TYPE,
+        "manifests": [indexed(spec, &manifest)],
+    }))?;
+    let docker = text(&json!([{
+        "Config": config.path(),
+        "RepoTags": [spec.reference],
+        "Layers": [layer.path()],
+    }]))?;
+    let layout = text(&json!({ "imageLayoutVersion": "1.0.0" }))?;
+
+    let mut blobs = [&layer, &config, &manifest].map(|blob| (blob.path(), blob));
+    blobs.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let entries = [Entry::folder("blobs/"), Entry::folder("blobs/sha256/")]
+        .into_iter()
+        .chain(blobs.iter().map(|(path, blob)| Entry::file(path, &blob.content)))
+        .chain([
+            Entry::file("index.json", &index),
+            Entry::file("manifest.json", &docker),
+            Entry::file("oci-layout", &layout),
+        ]);
+    tar(entries)
+}
+
+/// The image in the index. containerd takes the whole name from its own annotation; others join the OCI's
+/// to a name of theirs, so that one holds the tag alone.
+fn indexed(spec: &ImageSpec<'_>, manifest: &Blob) -> Value {
+    let tag = spec.reference.rsplit_once(':').map_or("latest", |(_, tag)| tag);
+    let mut descriptor = manifest.descriptor(MANIFEST_TYPE);
+    if let Some(fields) = descriptor.as_object_mut() {
+        fields.insert("platform".to_owned(), json!({ "architecture": spec.architecture, "os": "linux" }));
+        fields.insert(
+            "annotations".to_owned(),
+            json!({
+                "io.containerd.image.name": spec.reference,
+                "org.opencontainers.image.ref.name": tag,
+            }),
+        );
+    }
+    descriptor
+}
+
+/// Content that is known by its digest.
+struct Blob {
+    content: Vec<u8>,
+    hex: String,
+}
+
+impl Blob {
+    fn new(content: Vec<u8>) -> Self {
+        let digest = Sha256::digest(&content);
+        let digits = digest.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+        let hex = digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect();
+        Self { content, hex }
+    }
+
+    fn json(value: &Value) -> Result<Self> {
+        text(value).map(Self::new)
+    }
+
+    fn digest(&self) -> String {
+        format!("sha256:{}", self.hex)
+    }
+
+    fn path(&self) -> String {
+        format!("blobs/sha256/{}", self.hex)
+    }
+
+    fn descriptor(&self, media_type: &str) -> Value {
+        json!({ "mediaType": media_type, "digest": self.digest(), "size": self.content.len() })
+    }
+}
+
+fn text(value: &Value) -> Result<Vec<u8>> {
+    serde_json::to_vec(value).context("JSON of an image cannot be written")
+}
+
+/// One entry of a tar file.
+struct Entry<'a> {
+    path: &'a str,
+    kind: tar::EntryType,
+    mode: u32,
+    content: &'a [u8],
+}
+
+impl<'a> Entry<'a> {
+    fn file(path: &'a str, content: &'a [u8]) -> Self {
+        Self { path, kind: tar::EntryType::Regular, mode: 0o644, content }
+    }
+
+    fn executable(path: &'a str, content: &'a [u8]) -> Self {
+        Self { mode: 0o755, ..Self::file(path, content) }
+    }
+
+    fn folder(path: &'a str) -> Self {
+        Self { path, kind: tar::EntryType::Directory, mode: 0o755, content: &[] }
+    }
+}
+
+/// A tar file of root's, of the epoch's first second.
+fn tar<'a>(entries: impl Iterator<Item = Entry<'a>>) -> Result<Vec<u8>> {
+    let mut builder = tar::Builder::new(Vec::new());
+    for entry in entries {
+        let mut header = tar::Header::new_ustar();
+        header.set_entry_type(entry.kind);
+        header.set_mode(entry.mode);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(0);
+        header.set_size(u64::try_from(entry.content.len()).context("a file too large for a tar file")?);
+        builder
+            .append_data(&mut header, entry.path, entry.content)
+            .with_context(|| format!("{} does not fit into a tar file", entry.path))?;
+    }
+    builder.into_inner().context("a tar file cannot be ended")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    fn sample() -> Vec<u8> {
+        archive(&ImageSpec {
+            reference: "pitstop.dev/daemon:0.1.0",
+            architecture: "amd64",
+            user: "65532:0",
+            entrypoint: "/pitstop-daemon",
+            labels: BTreeMap::from([("org.opencontainers.image.version", "0.1.0")]),
+            executables: BTreeMap::from([("pitstop-daemon", b"program".as_slice())]),
+        })
+        .unwrap()
+    }
+
+    /// Path, mode and content of every entry, after a look at what must be the same for all.
+    fn entries(bytes: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
+        let mut archive = tar::Archive::new(bytes);
+        let read = |entry: std::io::Result<tar::Entry<'_, &[u8]>>| {
+            let mut entry = entry.unwrap();
+            let header = entry.header();
+            assert_eq!(
+                (header.uid().unwrap(), header.gid().unwrap(), header.mtime().unwrap()),
+                (0, 0, 0),
+                "a fixed owner and time"
+            );
+            let (path, mode) = (entry.path().unwrap().display().to_string(), header.mode().unwrap());
+            let mut content = Vec::new();
+            entry.read_to_end(&mut content).unwrap();
+            (path, mode, content)
+        };
+        archive.entries().unwrap().map(read).collect()
+    }
+
+    fn file(entries: &[(String, u32, Vec<u8>)], path: &str) -> Vec<u8> {
+        entries.iter().find(|(found, ..)| found == path).unwrap_or_else(|| panic!("no {path}")).2.clone()
+    }
+
+    fn json_of(entries: &[(String, u32, Vec<u8>)], path: &str) -> Value {
+        serde_json::from_slice(&file(entries, path)).unwrap()
+    }
+
+    /// The content that a descriptor names, after a look at its size.
+    fn described(entries: &[(String, u32, Vec<u8>)], descriptor: &Value) -> Vec<u8> {
+        let digest = descriptor["digest"].as_str().unwrap();
+        let content = file(entries, &digest.replace("sha256:", "blobs/sha256/"));
+        assert_eq!(descriptor["size"].as_u64().unwrap(), content.len() as u64);
+        content
+    }
+
+    #[test]
+    fn the_same_input_gives_the_same_bytes() {
+        assert_eq!(sample(), sample());
+    }
+
+    #[test]
+    fn every_blob_is_named_by_its_digest() {
+        let entries = entries(&sample());
+        let blobs: Vec<_> = entries.iter().filter(|(path, ..)| path.len() > "blobs/sha256/".len()).collect();
+        assert_eq!(blobs.len(), 3, "layer, config and manifest");
+        for (path, _, content) in blobs {
+            assert_eq!(*path, Blob::new(content.clone()).path());
+        }
+    }
+
+    #[test]
+    fn a_digest_is_the_sha256_that_everyone_knows() {
+        let digest = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(Blob::new(b"abc".to_vec()).digest(), digest);
+    }
+
+    #[test]
+    fn the_index_leads_to_the_program() {
+        let entries = entries(&sample());
+        assert_eq!(json_of(&entries, "oci-layout"), json!({ "imageLayoutVersion": "1.0.0" }));
+        let index = json_of(&entries, "index.json");
+        let image = &index["manifests"][0];
+        assert_eq!(image["annotations"]["io.containerd.image.name"], "pitstop.dev/daemon:0.1.0");
+        assert_eq!(image["annotations"]["org.opencontainers.image.ref.name"], "0.1.0");
+        let manifest: Value = serde_json::from_slice(&described(&entries, image)).unwrap();
+        let config: Value = serde_json::from_slice(&described(&entries, &manifest["config"])).unwrap();
+        assert_eq!(config["config"]["User"], "65532:0");
+        assert_eq!(config["config"]["Entrypoint"], json!(["/pitstop-daemon"]));
+        assert_eq!((&config["os"], &config["architecture"]), (&json!("linux"), &json!("amd64")));
+        let layer = &manifest["layers"][0];
+        assert_eq!(config["rootfs"]["diff_ids"][0], layer["digest"], "the layer is not compressed");
+        let files = self::entries(&described(&entries, layer));
+        assert_eq!(files, [("pitstop-daemon".to_owned(), 0o755, b"program".to_vec())]);
+    }
+
+    #[test]
+    fn docker_finds_the_same_config_and_layer() {
+        let entries = entries(&sample());
+        let docker = json_of(&entries, "manifest.json");
+        assert_eq!(docker[0]["RepoTags"], json!(["pitstop.dev/daemon:0.1.0"]));
+        let index = json_of(&entries, "index.json");
+        let manifest: Value = serde_json::from_slice(&described(&entries, &index["manifests"][0])).unwrap();
+        let path =
+            |descriptor: &Value| descriptor["digest"].as_str().unwrap().replace("sha256:", "blobs/sha256/");
+        assert_eq!(docker[0]["Config"].as_str().unwrap(), path(&manifest["config"]));
+        assert_eq!(docker[0]["Layers"][0].as_str().unwrap(), path(&manifest["layers"][0]));
+    }
+}

@@ -1,0 +1,116 @@
+//! Builds the programs that go into images: static, and equal in every checkout.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use serde::Deserialize;
+
+use crate::debian;
+use crate::sh::{Cmd, is_installed};
+
+/// What the programs are built for.
+const TARGET: &str = "x86_64-unknown-linux-musl";
+
+/// Builds programs and gives the path of each by its name.
+pub(crate) fn programs(root: &Path, packages: &[&str], dev: bool) -> Result<BTreeMap<String, PathBuf>> {
+    let sysroot = PathBuf::from(Cmd::new("rustc").args(["--print", "sysroot"]).dir(root).read()?.trim_end());
+    require_tools(&sysroot)?;
+    let home = cargo_home().context("neither CARGO_HOME nor HOME is set")?;
+    let profile = if dev { "image-dev" } else { "release" };
+    let moves = [(home.as_path(), "/cargo"), (sysroot.as_path(), "/rust"), (root, "/pitstop")];
+    let messages = Cmd::cargo()
+        .args(["build", "--locked", "--profile", profile, "--target", TARGET])
+        .args(packages.iter().flat_map(|package| ["-p", package]))
+        .arg("--message-format=json-render-diagnostics")
+        .env("CARGO_ENCODED_RUSTFLAGS", remapping("--remap-path-prefix", &moves).join("\u{1f}"))
+        .env("CFLAGS_x86_64_unknown_linux_musl", remapping("-ffile-prefix-map", &moves).join(" "))
+        .dir(root)
+        .read_loud()?;
+    let programs = executables(&messages)?;
+    match packages.iter().find(|package| !programs.contains_key(**package)) {
+        Some(missing) => bail!("cargo built no program named {missing}"),
+        None => Ok(programs),
+    }
+}
+
+fn require_tools(sysroot: &Path) -> Result<()> {
+    if !sysroot.join("lib/rustlib").join(TARGET).join("lib").is_dir() {
+        bail!("Rust's target {TARGET} is not installed; run\n    rustup target add {TARGET}");
+    }
+    // ring is partly written in C.
+    if !is_installed("musl-gcc") {
+        debian::ensure(&["musl-tools"], "building images")?;
+    }
+    if !is_installed("musl-gcc") {
+        bail!("musl-gcc is not installed; on Debian and Ubuntu run\n    sudo apt-get install -y musl-tools");
+    }
+    Ok(())
+}
+
+fn cargo_home() -> Option<PathBuf> {
+    let set = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    set.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")))
+}
+
+/// The arguments that hide where things lie on this machine. Where two folders hold one file, the compilers
+/// take the last that fits, so folders come before the folders within them.
+fn remapping(flag: &str, moves: &[(&Path, &str)]) -> Vec<String> {
+    let mut moves = moves.to_vec();
+    moves.sort_by_key(|(from, _)| from.as_os_str().len());
+    moves.iter().map(|(from, to)| format!("{flag}={}={to}", from.display())).collect()
+}
+
+/// What cargo says about a thing that it built.
+#[derive(Deserialize)]
+struct Message {
+    reason: String,
+    #[serde(default)]
+    executable: Option<PathBuf>,
+    #[serde(default)]
+    target: Option<Target>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+}
+
+/// The programs that cargo's messages tell of.
+fn executables(messages: &str) -> Result<BTreeMap<String, PathBuf>> {
+    let mut found = BTreeMap::new();
+    for line in messages.lines().filter(|line| line.starts_with('{')) {
+        let message: Message = serde_json::from_str(line)
+            .with_context(|| format!("cargo's message is not understood: {line}"))?;
+        if let (true, Some(path), Some(target)) =
+            (message.reason == "compiler-artifact", message.executable, message.target)
+        {
+            found.insert(target.name, path);
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_within_folders_come_last() {
+        let moves = [(Path::new("/src/pitstop/.cargo"), "/cargo"), (Path::new("/src/pitstop"), "/pitstop")];
+        assert_eq!(
+            remapping("--to", &moves),
+            ["--to=/src/pitstop=/pitstop", "--to=/src/pitstop/.cargo=/cargo"]
+        );
+    }
+
+    #[test]
+    fn only_programs_are_taken_from_cargos_messages() {
+        let messages = r#"{"reason":"compiler-artifact","target":{"name":"serde"},"executable":null}
+{"reason":"build-script-executed","package_id":"x"}
+{"reason":"compiler-artifact","target":{"name":"pitstop-daemon"},"executable":"/t/pitstop-daemon"}
+{"reason":"build-finished","success":true}"#;
+        let expected = BTreeMap::from([("pitstop-daemon".to_owned(), PathBuf::from("/t/pitstop-daemon"))]);
+        assert_eq!(executables(messages).unwrap(), expected);
+    }
+}

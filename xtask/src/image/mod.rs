@@ -1,0 +1,104 @@
+//! `cargo xtask image`: both programs as image archives under `target/images`, equal bit for bit wherever
+//! they are built.
+
+mod archive;
+mod build;
+mod elf;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+use self::archive::{ImageSpec, archive};
+use crate::progress::{Step, note};
+use crate::workspace::{VERSION, shown};
+
+/// An image that pitstop ships.
+struct Image {
+    /// The crate, the program in it and the file in the image.
+    package: &'static str,
+    /// The image's name without its tag.
+    repository: &'static str,
+    user: &'static str,
+    title: &'static str,
+}
+
+const IMAGES: [Image; 2] = [
+    Image {
+        package: "pitstop-controller",
+        repository: "pitstop.dev/controller",
+        user: "65532:65532",
+        title: "pitstop controller",
+    },
+    Image {
+        package: "pitstop-daemon",
+        repository: "pitstop.dev/daemon",
+        // The group that owns the runtime's socket.
+        user: "65532:0",
+        title: "pitstop node daemon",
+    },
+];
+
+/// An archive that was written.
+pub(crate) struct Built {
+    /// The archive.
+    pub(crate) path: PathBuf,
+    /// The image's name with its tag.
+    pub(crate) reference: String,
+}
+
+/// The command.
+pub(crate) fn run(root: &Path, dev: bool) -> Result<()> {
+    build(root, dev).map(|_| ())
+}
+
+/// Builds every image.
+pub(crate) fn build(root: &Path, dev: bool) -> Result<Vec<Built>> {
+    let step = Step::begin("building images (about 6 minutes when nothing is built yet)");
+    let packages = IMAGES.map(|image| image.package);
+    let programs = build::programs(root, &packages, dev)?;
+    let folder = root.join("target/images");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let mut built = Vec::new();
+    for image in &IMAGES {
+        let program =
+            programs.get(image.package).with_context(|| format!("{} was not built", image.package))?;
+        let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
+        elf::require_static(&bytes).with_context(|| program.display().to_string())?;
+        let reference = format!("{}:{VERSION}", image.repository);
+        let path = folder.join(format!("{}.tar", image.package));
+        let entrypoint = format!("/{}", image.package);
+        write(&path, &archive(&image.spec(&reference, &entrypoint, &bytes))?)?;
+        let kib = bytes.len() / 1024;
+        note(format!("{reference}: {} (program of {kib} KiB)", shown(root, &path)));
+        built.push(Built { path, reference });
+    }
+    step.done();
+    Ok(built)
+}
+
+impl Image {
+    fn spec<'a>(&self, reference: &'a str, entrypoint: &'a str, program: &'a [u8]) -> ImageSpec<'a> {
+        ImageSpec {
+            reference,
+            architecture: "amd64",
+            user: self.user,
+            entrypoint,
+            labels: BTreeMap::from([
+                ("org.opencontainers.image.licenses", "Apache-2.0"),
+                ("org.opencontainers.image.title", self.title),
+                ("org.opencontainers.image.version", VERSION),
+            ]),
+            executables: BTreeMap::from([(entrypoint.trim_start_matches('/'), program)]),
+        }
+    }
+}
+
+/// Replaces a file as a whole: who reads it at the same time sees the old or the new one.
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    let new = path.with_extension("tar.new");
+    fs::write(&new, bytes).with_context(|| format!("cannot write {}", new.display()))?;
+    fs::rename(&new, path).with_context(|| format!("cannot write {}", path.display()))
+}

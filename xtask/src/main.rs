@@ -1,0 +1,93 @@
+//! pitstop's developer commands: `cargo xtask <command>`.
+//!
+//! Each command is one module; what they share is `sh` (running other programs), `progress` (saying what
+//! takes long), `debian` (packages of the machine) and `workspace` (where things are).
+
+mod bench;
+mod check;
+mod cluster;
+mod crds;
+mod debian;
+mod demo;
+mod image;
+mod progress;
+mod protos;
+mod sh;
+mod test;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Developer commands of pitstop.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Write deploy/crds from the Rust types.
+    Crds {
+        /// Only say whether the files are current.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Write the CRI bindings from the .proto files.
+    Protos {
+        /// Only say whether the files are current.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Build both programs as static binaries into OCI image archives under target/images.
+    Image {
+        /// Build faster and larger binaries.
+        #[arg(long)]
+        dev: bool,
+    },
+    /// Run a real Kubernetes on this machine: up, down, status, push, exec, kill, stop, start, halt, boot, reboot.
+    ///
+    /// `up [--nodes N]` builds and starts it, and prints the path of its KUBECONFIG as the last line.
+    /// `push ARCHIVE NAME` puts an image into its registry. The rest is handed on as it stands;
+    /// tests/cluster/README.md has it in full.
+    Cluster {
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+        args: Vec<String>,
+    },
+    /// Format, lints, licences, generated files, dependency law: all that needs no cluster.
+    Check,
+    /// Run every test, those on a real cluster included; the last line counts them.
+    Test,
+    /// Measure on the running cluster: idle, latency, ...
+    Bench {
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "NAME")]
+        args: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Args::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    let root = workspace::root();
+    match command {
+        Command::Crds { check } => crds::generate(&root, check)?,
+        Command::Protos { check } => protos::generate(&root, check)?,
+        Command::Image { dev } => image::run(&root, dev)?,
+        Command::Cluster { args } => return cluster::run(&root, &args),
+        Command::Check => return Ok(check::run(&root)),
+        Command::Test => return Ok(test::run(&root)),
+        Command::Bench { args } => return bench::run(&root, &args),
+    }
+    Ok(ExitCode::SUCCESS)
+}

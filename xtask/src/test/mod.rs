@@ -1,0 +1,149 @@
+//! `cargo xtask test`: every test, those on a real cluster included. The last line counts them.
+
+mod tally;
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+
+use self::tally::{CargoCount, Count, GoCount, Tally};
+use crate::progress::{Step, note};
+use crate::sh::Cmd;
+use crate::workspace::{is_ci, shown};
+use crate::{cluster, debian, image};
+
+/// The command. Whatever happens, all suites that can run do, and the last line is the count.
+pub(crate) fn run(root: &Path) -> ExitCode {
+    let mut total = Tally::default();
+    // Tests of the crates use the container runtime too. Those that miss something say so themselves.
+    if let Err(error) = cluster::install_packages() {
+        note(format!("{error:#}"));
+    }
+    suite(&mut total, "tests of the crates", || crates(root));
+    suite(&mut total, "tests of the cluster's own code", || module(root));
+    suite(&mut total, "tests on a real cluster", || end_to_end(root));
+    for broken in &total.broken {
+        note(format!("failed: {broken}"));
+    }
+    println!("{total}");
+    if total.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs one suite; what keeps it from running is one failure with the suite's name.
+fn suite(total: &mut Tally, name: &str, run: impl FnOnce() -> Result<Tally>) {
+    let step = Step::begin(name);
+    match run() {
+        Ok(tally) => {
+            note(tally.to_string());
+            total.add(tally);
+        }
+        Err(error) => {
+            note(format!("{name}: {error:#}"));
+            total.broke(name);
+        }
+    }
+    step.done();
+}
+
+fn crates(root: &Path) -> Result<Tally> {
+    let without = ["--exclude", "pitstop-e2e", "--exclude", "pitstop-bench"];
+    counted(
+        cargo_test(root).args(["test", "--locked", "--no-fail-fast", "--workspace"]).args(without),
+        CargoCount::default(),
+    )
+}
+
+fn module(root: &Path) -> Result<Tally> {
+    if let Some(skipped) = skipped(cluster::require_go())? {
+        return Ok(skipped);
+    }
+    counted(cluster::go(&cluster::module(root)).args(["test", "-v", "./..."]), GoCount::default())
+}
+
+fn end_to_end(root: &Path) -> Result<Tally> {
+    if let Some(skipped) = skipped(require_cluster())? {
+        return Ok(skipped);
+    }
+    let images = image::build(root, false)?;
+    if cluster::kubeconfig(root).exists() {
+        note("a cluster is there from before; it is taken down, since the tests start with a fresh one");
+    }
+    cluster::down(root, false)?;
+    let result = on_cluster(root, &images);
+    let failed = !matches!(&result, Ok(tally) if tally.failed == 0);
+    if failed {
+        note(format!("logs of the cluster: {}", shown(root, &cluster::dir(root).join("logs"))));
+    }
+    // A cluster that cannot be taken down is worth knowing, but says less than the tests that failed.
+    match (cluster::down(root, failed), result) {
+        (Err(error), Ok(mut tally)) => {
+            note(format!("{error:#}"));
+            tally.broke("taking the cluster down");
+            Ok(tally)
+        }
+        (_, result) => result,
+    }
+}
+
+/// Starts a cluster and runs the tests on it.
+fn on_cluster(root: &Path, images: &[image::Built]) -> Result<Tally> {
+    let step = Step::begin("starting a cluster");
+    let status = cluster::up(root, &[])?;
+    if !status.success() {
+        bail!("the cluster did not start: {status}");
+    }
+    for image in images {
+        cluster::push(root, &image.path, &image.reference)?;
+    }
+    step.done();
+    counted(
+        cargo_test(root)
+            .args(["test", "--locked", "--no-fail-fast", "-p", "pitstop-e2e", "--", "--test-threads=1"])
+            .env("KUBECONFIG", cluster::kubeconfig(root))
+            .env("PITSTOP_CLUSTER_DIR", cluster::dir(root))
+            .env("PITSTOP_CLUSTER_BIN", cluster::program(root)),
+        CargoCount::default(),
+    )
+}
+
+fn require_cluster() -> Result<()> {
+    cluster::require_go()?;
+    if !debian::is_root() {
+        bail!("a cluster needs root: `sudo -E env PATH=\"$PATH\" make test`");
+    }
+    Ok(())
+}
+
+/// Where something is missing: one skipped test, but in continuous integration an error.
+fn skipped(requirement: Result<()>) -> Result<Option<Tally>> {
+    match requirement {
+        Ok(()) => Ok(None),
+        Err(error) if is_ci() => Err(error),
+        Err(error) => {
+            note(format!("skipped: {error:#}"));
+            Ok(Some(Tally { skipped: 1, ..Tally::default() }))
+        }
+    }
+}
+
+/// Cargo, with lines that can be read.
+fn cargo_test(root: &Path) -> Cmd {
+    Cmd::cargo().dir(root).env("CARGO_TERM_COLOR", "never")
+}
+
+/// Runs a test runner, passes its lines through and counts.
+fn counted(command: Cmd, mut count: impl Count) -> Result<Tally> {
+    let mut stdout = std::io::stdout().lock();
+    let mut written = Ok(());
+    let status = command.each_line(|line| {
+        let Some(line) = line else { return };
+        count.line(String::from_utf8_lossy(line).trim_end());
+        if written.is_ok() {
+            written = stdout.write_all(line).and_then(|()| stdout.flush());
+        }
+    })?;
+    written.context("cannot write to standard output")?;
+    Ok(count.end(status.success()))
+}

@@ -108,8 +108,7 @@ impl Executor {
         status: ContainerRecreateRequestStatus,
     ) -> kube::Result<ContainerRecreateRequest> {
         // The API server takes the spec of a status write from the stored object.
-        let mut object =
-            ContainerRecreateRequest::new(&key.name, ContainerRecreateRequestSpec::default());
+        let mut object = ContainerRecreateRequest::new(&key.name, ContainerRecreateRequestSpec::default());
         object.metadata.namespace = Some(key.namespace.clone());
         object.metadata.uid = Some(uid);
         object.metadata.resource_version = Some(resource_version);
@@ -125,8 +124,7 @@ impl Executor {
     ) -> kube::Result<NodeWorkObject> {
         let api: Api<NodeWorkObject> = Api::all(self.client.clone());
         if let Some(resource_version) = resource_version {
-            let body =
-                json!({"metadata": {"resourceVersion": resource_version}, "spec": {"orders": orders}});
+            let body = json!({"metadata": {"resourceVersion": resource_version}, "spec": {"orders": orders}});
             return api.patch(node, &PatchParams::default(), &Patch::Merge(body)).await;
         }
         let mut object = NodeWorkObject::new(node, NodeWorkSpec { orders });

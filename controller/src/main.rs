@@ -2,6 +2,7 @@
 
 mod admission;
 mod args;
+mod certs;
 mod election;
 mod events;
 mod executor;

@@ -36,7 +36,11 @@ impl ControllerMetrics {
         let registry = metrics.registry();
         registry.register("writes", "Writes to the API server by action and result", own.writes.clone());
         registry.register("admissions", "Admission reviews by operation and code", own.admissions.clone());
-        registry.register("events_lost", "Events not recorded because too many waited", own.lost_events.clone());
+        registry.register(
+            "events_lost",
+            "Events not recorded because too many waited",
+            own.lost_events.clone(),
+        );
         registry.register("leading", "1 while this replica leads", own.leading.clone());
         registry.register("requests_open", "Requests that have not ended", own.open_requests.clone());
         registry.register("orders_open", "Orders in all books", own.open_orders.clone());

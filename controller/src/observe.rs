@@ -220,7 +220,9 @@ mod tests {
         assert_eq!((status.restart_count, status.ready, status.state), (2, true, ContainerState::Running));
         let sidecar = pod.container("sidecar").unwrap().status.clone().unwrap();
         assert_eq!(sidecar.container_id, "");
-        assert!(matches!(sidecar.state, ContainerState::Waiting { reason, .. } if reason == "CrashLoopBackOff"));
+        assert!(
+            matches!(sidecar.state, ContainerState::Waiting { reason, .. } if reason == "CrashLoopBackOff")
+        );
         assert_eq!(pod.container("init").unwrap().kind, ContainerKind::Init);
     }
 }

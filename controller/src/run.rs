@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use kube::{Api, Client};
 use kube::runtime::watcher;
+use kube::{Api, Client};
 use pitstop_api::recreate::ContainerRecreateRequest;
 use pitstop_controller_core::{Action, Config, Event, Index};
 use pitstop_kit::health::{self, Readiness};
@@ -16,7 +16,9 @@ use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use crate::admission::handler::Handler;
+use crate::admission::server;
 use crate::args::Args;
+use crate::certs::{self, CertMetrics, Certs};
 use crate::election::{self, Candidate};
 use crate::events::Events;
 use crate::executor::Executor;
@@ -27,12 +29,20 @@ const NAME: &str = "pitstop-controller";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Events that may wait for the core; beyond, the watches wait.
 const QUEUE: usize = 256;
-/// How long writes under way and the release of the lease may hold up the end of the process.
-const DRAIN: Duration = Duration::from_secs(5);
+/// How long writes under way, the release of the lease and open admission reviews may hold up the end of the
+/// process. The webhook goes on for up to eight seconds, until its Service no longer leads here.
+const DRAIN: Duration = Duration::from_secs(10);
+/// The Service that leads to the webhook.
+const SERVICE: &str = "pitstop-webhook";
+/// The Secret that keeps the webhook's certificate.
+const SECRET: &str = "pitstop-webhook-cert";
+/// The `MutatingWebhookConfiguration` that names the webhook.
+const WEBHOOK_CONFIGURATION: &str = "pitstop";
 
 /// Runs until the process is asked to stop, or the lead is lost.
 pub async fn run(args: Args) -> anyhow::Result<()> {
-    let Args { webhook_address, default_active_deadline, namespace, pod_name, service_account, common } = args;
+    let Args { webhook_address, default_active_deadline, namespace, pod_name, service_account, common } =
+        args;
     let CommonArgs { log_level: _, log_format: _, metrics_address } = common;
     let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
     let client = pitstop_kit::client::connect(NAME, VERSION).await?;
@@ -41,6 +51,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 
     let mut metrics = Metrics::new("pitstop_controller", VERSION);
     let own = ControllerMetrics::register(&mut metrics);
+    let cert_metrics = CertMetrics::register(metrics.registry());
     let watch_metrics = WatchMetrics::register(metrics.registry());
     let readiness = Readiness::new();
     let lease_synced = readiness.condition("lease synced");
@@ -49,9 +60,8 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let mut tasks = JoinSet::new();
     spawn_watches(&mut tasks, &client, &readiness, &watch_metrics, &sender);
 
-    let listener = health::bind(metrics_address)
-        .await
-        .with_context(|| format!("cannot listen on {metrics_address}"))?;
+    let listener =
+        health::bind(metrics_address).await.with_context(|| format!("cannot listen on {metrics_address}"))?;
     tasks.spawn({
         let (readiness, metrics, shutdown) = (readiness, Arc::new(metrics), shutdown.clone());
         async move {
@@ -60,22 +70,42 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     });
 
     let (leading, is_leading) = signal::channel(false);
-    let webhook = health::bind(webhook_address)
-        .await
-        .with_context(|| format!("cannot listen on {webhook_address}"))?;
+    let (pair, current_pair) = signal::channel(None);
+    let certs = Certs {
+        client: client.clone(),
+        namespace: namespace.clone(),
+        secret: SECRET.to_owned(),
+        webhook_configuration: WEBHOOK_CONFIGURATION.to_owned(),
+        config: certs::config_for(SERVICE, &namespace),
+        loaded: certificate_ready,
+        watch_metrics: watch_metrics.clone(),
+        metrics: cert_metrics,
+    };
+    tasks.spawn(certs::run(certs, pair, is_leading.clone(), shutdown.clone()));
     let handler = Handler {
         client: client.clone(),
         metrics: own.clone(),
         own_user: format!("system:serviceaccount:{namespace}:{service_account}"),
     };
-    certificate_ready.set(true); drop((webhook, handler));
+    let webhook =
+        health::bind(webhook_address).await.with_context(|| format!("cannot listen on {webhook_address}"))?;
+    let review = move |review| {
+        let handler = handler.clone();
+        async move { handler.review(review).await }
+    };
+    let mut serving = tokio::spawn(server::serve(webhook, current_pair, review, shutdown.clone()));
 
     let (events, recording) = Events::new(client.clone(), pod_name, own.clone());
     tasks.spawn(recording);
     tasks.spawn(tell_leader(is_leading, own.clone(), sender.clone()));
-    let candidate =
-        Candidate { client: client.clone(), namespace, identity, synced: lease_synced, metrics: watch_metrics };
-    let election = tokio::spawn(election::run(candidate, leading, shutdown.clone()));
+    let candidate = Candidate {
+        client: client.clone(),
+        namespace,
+        identity,
+        synced: lease_synced,
+        metrics: watch_metrics,
+    };
+    let mut election = tokio::spawn(election::run(candidate, leading, shutdown.clone()));
 
     let executor = Executor::new(client, events, own.clone(), sender);
     let config = Config {
@@ -90,15 +120,16 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     };
     let after = |index: &Index| own.open(index.open_requests(), index.open_orders());
     let driving = pitstop_kit::drive(&mut index, &mut inbox, &shutdown, execute, after);
-    let mut election = election;
     tokio::select! {
         () = driving => {}
         ended = &mut election => return ended.context("the election ended")?,
+        ended = &mut serving => return Ok(ended.context("the webhook ended")??),
     }
     info!(under_way = actions.len(), "stops");
     let draining = async {
         while actions.join_next().await.is_some() {}
         let _ = election.await;
+        let _ = serving.await;
     };
     if tokio::time::timeout(DRAIN, draining).await.is_err() {
         warn!("ends with writes under way; the next leader goes on with them");

@@ -18,8 +18,8 @@ pub mod time;
 pub mod watch;
 
 pub use args::CommonArgs;
-pub use drive::drive;
 pub use class::{Class, classify, is_gone};
+pub use drive::drive;
 pub use health::Readiness;
 pub use metrics::Metrics;
 pub use shutdown::Shutdown;

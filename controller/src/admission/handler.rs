@@ -86,7 +86,8 @@ fn decode(
     object: Option<&DynamicObject>,
 ) -> Result<Request, String> {
     let name = format!("{}/{}", review.namespace.as_deref().unwrap_or_default(), review.name);
-    let object = object.ok_or_else(|| format!("ContainerRecreateRequest {name}: the review carries no object"))?;
+    let object =
+        object.ok_or_else(|| format!("ContainerRecreateRequest {name}: the review carries no object"))?;
     let mut parsed: ContainerRecreateRequest =
         object.clone().try_parse().map_err(|error| format!("ContainerRecreateRequest {name}: {error}"))?;
     parsed.metadata.namespace.get_or_insert_with(|| review.namespace.clone().unwrap_or_default());

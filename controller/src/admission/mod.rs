@@ -1,3 +1,5 @@
 //! The admission webhook: convenience and compatibility, never the security boundary.
 
 pub mod handler;
+mod http;
+pub mod server;

@@ -1,1 +1,363 @@
-//! Tests.
+//! What the index does with single events. Schedules of many are in `tests/world`.
+
+use std::collections::VecDeque;
+
+use pitstop_api::MAX_ORDERS;
+use pitstop_api::nodework::{Answer, AnswerState};
+use pitstop_api::recreate::{ContainerRecreateRequestSpec, Phase, RecreateContainer};
+
+use super::*;
+use crate::action::{Outcome, Watch};
+use crate::nodework::NodeWork;
+use crate::pod::{Container, ContainerState, ContainerStatus};
+use crate::recreate::Request;
+
+fn pod(name: &str) -> Pod {
+    let status = ContainerStatus {
+        container_id: format!("containerd://{:064x}", 1),
+        ready: true,
+        state: ContainerState::Running,
+        ..ContainerStatus::default()
+    };
+    Pod {
+        key: ObjectKey::new("shop", name),
+        uid: format!("uid-{name}"),
+        resource_version: "1".into(),
+        node: Some("node1".into()),
+        containers: vec![Container { name: "app".into(), status: Some(status), ..Container::default() }],
+        ..Pod::default()
+    }
+}
+
+fn request(name: &str, pod: &str, created: i64) -> Request {
+    let containers = vec![RecreateContainer { name: "app".into(), ..RecreateContainer::default() }];
+    let spec = ContainerRecreateRequestSpec { pod_name: pod.into(), containers, ..Default::default() };
+    Request {
+        key: ObjectKey::new("shop", name),
+        uid: format!("uid-{name}"),
+        resource_version: "1".into(),
+        created,
+        spec,
+        ..Request::default()
+    }
+}
+
+/// An index, and a store that carries out every write.
+struct Bench {
+    index: Index,
+    now: Mono,
+    version: u64,
+    requests: BTreeMap<ObjectKey, Request>,
+    book: Option<NodeWork>,
+}
+
+impl Bench {
+    fn new(pods: Vec<Pod>, requests: Vec<Request>) -> Self {
+        let stored = requests.iter().map(|r| (r.key.clone(), r.clone())).collect();
+        let mut bench = Self::empty();
+        bench.requests = stored;
+        assert!(bench.step(Event::Leader(true)).is_empty());
+        assert!(bench.step(Event::Pods(Watch::Restart(pods))).is_empty());
+        assert!(bench.step(Event::NodeWorks(Watch::Restart(Vec::new()))).is_empty());
+        let first = bench.step(Event::Requests(Watch::Restart(requests)));
+        bench.all(first);
+        bench
+    }
+
+    fn empty() -> Self {
+        let index = Index::new(Config::default());
+        Self { index, now: Mono(0), version: 100, requests: BTreeMap::new(), book: None }
+    }
+
+    fn step(&mut self, event: Event) -> Vec<Action> {
+        self.index.step(self.now, DateTime::UNIX_EPOCH, event)
+    }
+
+    /// Carries a write out; gives back the answer.
+    fn write(&mut self, action: &Action) -> Event {
+        self.version += 1;
+        let version = self.version.to_string();
+        match action {
+            Action::WriteStatus { key, uid, status, .. } => {
+                let stored = self.requests.get_mut(key).unwrap();
+                stored.status = (**status).clone();
+                stored.resource_version = version;
+                let outcome = Outcome::Written(stored.clone());
+                Event::RequestWritten { key: key.clone(), uid: uid.clone(), outcome }
+            }
+            Action::PatchLabels { key, uid, labels, .. } => {
+                let stored = self.requests.get_mut(key).unwrap();
+                for (key, value) in labels {
+                    stored.labels.remove(key);
+                    stored.labels.extend(value.clone().map(|v| (key.clone(), v)));
+                }
+                stored.resource_version = version;
+                let outcome = Outcome::Written(stored.clone());
+                Event::RequestWritten { key: key.clone(), uid: uid.clone(), outcome }
+            }
+            Action::WriteOrders { node, orders, .. } => {
+                let mut book = self.book.take().unwrap_or_default();
+                (book.node, book.uid) = (node.clone(), "book".into());
+                (book.orders, book.resource_version) = (orders.clone(), version);
+                self.book = Some(book.clone());
+                Event::NodeWorkWritten(node.clone(), Outcome::Written(book))
+            }
+            Action::DeleteRequest { .. } | Action::Emit(_) => panic!("{action:?}"),
+        }
+    }
+
+    /// Carries out these writes and all that follow.
+    fn all(&mut self, actions: Vec<Action>) {
+        let mut todo = VecDeque::from(actions);
+        while let Some(action) = todo.pop_front() {
+            if matches!(action, Action::Emit(_)) {
+                continue;
+            }
+            let answer = self.write(&action);
+            todo.extend(self.step(answer));
+        }
+    }
+
+    /// The daemon acknowledges every order; the watch shows it.
+    fn acknowledge(&mut self) -> Vec<Action> {
+        self.version += 1;
+        let book = self.book.as_mut().unwrap();
+        book.resource_version = self.version.to_string();
+        let ids = book.orders.iter().map(|o| o.id.clone());
+        book.status.answers = ids
+            .map(|order_id| Answer {
+                order_id,
+                state: AnswerState::Acknowledged,
+                reason: None,
+                message: String::new(),
+                acknowledged_uptime_seconds: None,
+                acknowledged_by: String::new(),
+            })
+            .collect();
+        let book = book.clone();
+        self.step(Event::NodeWorks(Watch::Upsert(book)))
+    }
+
+    fn restarted(&mut self, name: &str) -> Vec<Action> {
+        let mut pod = pod(name);
+        let status = pod.containers[0].status.as_mut().unwrap();
+        status.container_id = format!("containerd://{:064x}", 2);
+        status.restart_count = 1;
+        self.step(Event::Pods(Watch::Upsert(pod)))
+    }
+
+    fn phase(&self, name: &str) -> Option<Phase> {
+        self.requests[&ObjectKey::new("shop", name)].status.phase
+    }
+
+    fn orders(&self) -> usize {
+        self.book.as_ref().map_or(0, |b| b.orders.len())
+    }
+}
+
+/// The one write among the actions.
+#[track_caller]
+fn only(actions: Vec<Action>) -> Action {
+    let mut writes: Vec<Action> = actions.into_iter().filter(|a| !matches!(a, Action::Emit(_))).collect();
+    assert_eq!(writes.len(), 1, "{writes:?}");
+    writes.remove(0)
+}
+
+#[test]
+fn nothing_is_decided_before_everything_is_known_or_without_the_lead() {
+    let mut bench = Bench::empty();
+    bench.step(Event::Leader(true));
+    assert!(bench.step(Event::Requests(Watch::Restart(vec![request("a", "web", 0)]))).is_empty());
+    assert!(bench.step(Event::NodeWorks(Watch::Restart(Vec::new()))).is_empty());
+    assert!(!bench.index.synced());
+    let first = bench.step(Event::Pods(Watch::Restart(vec![pod("web")])));
+    assert!(matches!(only(first), Action::WriteStatus { .. }));
+
+    let mut bench = Bench::empty();
+    bench.step(Event::Requests(Watch::Restart(vec![request("a", "web", 0)])));
+    bench.step(Event::NodeWorks(Watch::Restart(Vec::new())));
+    assert!(bench.step(Event::Pods(Watch::Restart(vec![pod("web")]))).is_empty());
+    assert_eq!(bench.index.wake_at(), None, "who does not lead sleeps");
+    assert_eq!(bench.step(Event::Leader(true)).len(), 1);
+    assert!(bench.step(Event::Leader(true)).is_empty(), "the lead begins once");
+    bench.step(Event::Leader(false));
+    assert_eq!(bench.index.wake_at(), None);
+}
+
+#[test]
+fn a_request_runs_through() {
+    let mut bench = Bench::new(vec![pod("web")], vec![request("a", "web", 0)]);
+    assert_eq!((bench.phase("a"), bench.orders()), (Some(Phase::Recreating), 1));
+    let acknowledged = bench.acknowledge();
+    bench.all(acknowledged);
+    let over = bench.restarted("web");
+    bench.all(over);
+    assert_eq!(bench.phase("a"), Some(Phase::Completed));
+    assert_eq!(bench.orders(), 1, "tidying up waits for company");
+    bench.now = bench.index.wake_at().unwrap();
+    assert_eq!(bench.now, Mono(1000));
+    let tidy = bench.step(Event::Tick);
+    bench.all(tidy);
+    assert_eq!((bench.orders(), bench.index.wake_at()), (0, None));
+}
+
+#[test]
+fn the_watch_may_show_a_new_book_before_the_answer_does() {
+    let mut bench = Bench::new(vec![pod("web")], Vec::new());
+    bench.requests.insert(ObjectKey::new("shop", "a"), request("a", "web", 0));
+    let accept = only(bench.step(Event::Requests(Watch::Upsert(request("a", "web", 0)))));
+    let accepted = bench.write(&accept);
+    // The labels and the orders.
+    let writes = bench.step(accepted);
+    let create = writes.iter().find(|a| matches!(a, Action::WriteOrders { .. })).unwrap();
+    let created = bench.write(create);
+    let book = bench.book.clone().unwrap();
+    assert!(bench.step(Event::NodeWorks(Watch::Upsert(book))).is_empty());
+    bench.acknowledge();
+    assert!(bench.step(created).is_empty(), "the answer is older than what is known");
+    bench.now = Mono(61_000);
+    assert!(
+        bench.step(Event::Tick).iter().all(|a| !matches!(a, Action::WriteOrders { .. })),
+        "the daemon has answered: nothing is withdrawn"
+    );
+}
+
+#[test]
+fn people_are_told_though_the_watch_was_quicker_than_the_answer() {
+    let mut bench = Bench::new(vec![pod("web")], vec![request("a", "web", 0)]);
+    let acknowledged = bench.acknowledge();
+    bench.all(acknowledged);
+    let end = only(bench.restarted("web"));
+    let answer = bench.write(&end);
+    let stored = bench.requests[&ObjectKey::new("shop", "a")].clone();
+    bench.step(Event::Requests(Watch::Upsert(stored)));
+    let notes = bench.step(answer);
+    assert!(
+        notes.iter().any(|a| matches!(a, Action::Emit(n) if n.reason == "RecreateCompleted")),
+        "{notes:?}"
+    );
+}
+
+#[test]
+fn an_answer_about_a_deleted_request_says_nothing_about_the_next_of_its_name() {
+    let mut bench = Bench::new(vec![pod("web")], Vec::new());
+    let first = request("a", "web", 0);
+    let accept = only(bench.step(Event::Requests(Watch::Upsert(first.clone()))));
+    bench.step(Event::Requests(Watch::Gone(first)));
+    let second = Request { uid: "other".into(), ..request("a", "web", 1) };
+    bench.requests.insert(second.key.clone(), second.clone());
+    let again = only(bench.step(Event::Requests(Watch::Upsert(second))));
+    let Action::WriteStatus { key, uid, .. } = accept else { panic!("{accept:?}") };
+    assert!(bench.step(Event::RequestWritten { key, uid, outcome: Outcome::Gone }).is_empty());
+    bench.all(vec![again]);
+    assert_eq!((bench.phase("a"), bench.orders()), (Some(Phase::Recreating), 1));
+}
+
+#[test]
+fn a_conflict_that_the_watch_does_not_explain_is_tried_again() {
+    for outcome in [Outcome::Conflict, Outcome::Gone] {
+        let mut bench = Bench::new(vec![pod("web")], Vec::new());
+        let accept = only(bench.step(Event::Requests(Watch::Upsert(request("a", "web", 0)))));
+        let Action::WriteStatus { key, uid, .. } = accept else { panic!("{accept:?}") };
+        assert!(bench.step(Event::RequestWritten { key, uid, outcome }).is_empty());
+        bench.now = Mono(4999);
+        assert!(bench.step(Event::Tick).is_empty());
+        bench.now = bench.index.wake_at().unwrap();
+        assert_eq!(bench.now, Mono(5000));
+        only(bench.step(Event::Tick));
+    }
+}
+
+#[test]
+fn the_lead_begins_with_a_clean_slate() {
+    let mut bench = Bench::new(vec![pod("web")], Vec::new());
+    let accept = only(bench.step(Event::Requests(Watch::Upsert(request("a", "web", 0)))));
+    let Action::WriteStatus { key, uid, .. } = accept else { panic!("{accept:?}") };
+    bench.step(Event::RequestWritten { key, uid, outcome: Outcome::Conflict });
+    bench.step(Event::Leader(false));
+    only(bench.step(Event::Leader(true)));
+}
+
+#[test]
+fn one_request_of_a_pod_goes_first_and_is_not_overtaken() {
+    let mut bench = Bench::new(vec![pod("web")], Vec::new());
+    let accept = only(bench.step(Event::Requests(Watch::Upsert(request("b", "web", 5)))));
+    // Of the same second, with a smaller name, and seen before the acceptance is stored.
+    bench.requests.insert(ObjectKey::new("shop", "a"), request("a", "web", 5));
+    bench.requests.insert(ObjectKey::new("shop", "b"), request("b", "web", 5));
+    let queue = bench.step(Event::Requests(Watch::Upsert(request("a", "web", 5))));
+    bench.all(queue);
+    assert_eq!(bench.phase("a"), Some(Phase::Pending));
+    bench.all(vec![accept]);
+    assert_eq!((bench.phase("a"), bench.phase("b")), (Some(Phase::Pending), Some(Phase::Recreating)));
+    let acknowledged = bench.acknowledge();
+    bench.all(acknowledged);
+    let over = bench.restarted("web");
+    bench.all(over);
+    assert_eq!(bench.phase("b"), Some(Phase::Completed));
+    assert_eq!(bench.phase("a"), Some(Phase::Recreating), "the end of one wakes the next at once");
+}
+
+#[test]
+fn an_outcome_waits_for_a_write_of_orders_under_way() {
+    let mut deadline = request("a", "web", 0);
+    deadline.spec.active_deadline_seconds = Some(3);
+    let mut bench = Bench::new(vec![pod("web")], Vec::new());
+    bench.requests.insert(deadline.key.clone(), deadline.clone());
+    let accept = only(bench.step(Event::Requests(Watch::Upsert(deadline))));
+    let accepted = bench.write(&accept);
+    let writes = bench.step(accepted);
+    let (orders, labels): (Vec<_>, Vec<_>) = writes
+        .into_iter()
+        .filter(|a| !matches!(a, Action::Emit(_)))
+        .partition(|a| matches!(a, Action::WriteOrders { .. }));
+    bench.all(labels);
+    bench.now = Mono(3000);
+    assert!(bench.step(Event::Tick).is_empty(), "the orders may be placed this very moment");
+    // It is not known whether they were; a write on the same version tells.
+    assert!(bench.step(Event::NodeWorkWritten("node1".into(), Outcome::Retry)).is_empty());
+    bench.now = bench.index.wake_at().unwrap();
+    let probe = only(bench.step(Event::Tick));
+    assert!(matches!(&probe, Action::WriteOrders { orders, .. } if orders.is_empty()), "{probe:?}");
+    assert_eq!(orders.len(), 1);
+    bench.all(vec![probe]);
+    assert_eq!((bench.phase("a"), bench.orders()), (Some(Phase::Completed), 0));
+}
+
+#[test]
+fn a_full_book_is_filled_up_as_room_comes() {
+    let names: Vec<String> = (0..MAX_ORDERS + 3).map(|i| format!("p{i:02}")).collect();
+    let pods = names.iter().map(|n| pod(n)).collect();
+    let requests = (0..).zip(&names).map(|(i, n)| request(n, n, i)).collect();
+    let mut bench = Bench::new(pods, requests);
+    assert_eq!(bench.orders(), MAX_ORDERS);
+    let acknowledged = bench.acknowledge();
+    bench.all(acknowledged);
+    bench.now = Mono(30_000);
+    let over = bench.restarted("p00");
+    bench.all(over);
+    assert_eq!(bench.phase("p00"), Some(Phase::Completed));
+    let ids: Vec<&str> = bench.book.as_ref().unwrap().orders.iter().map(|o| o.pod.name.as_str()).collect();
+    assert_eq!((ids.len(), ids[0], ids[MAX_ORDERS - 1]), (MAX_ORDERS, "p01", "p64"), "the oldest goes next");
+    // Those without room are not told that their daemon is silent.
+    bench.now = Mono(200_000);
+    let late = bench.step(Event::Tick);
+    bench.all(late);
+    assert_eq!(bench.phase("p66"), Some(Phase::Recreating));
+}
+
+#[test]
+fn a_list_during_a_write_is_not_undone_by_its_answer() {
+    let mut bench = Bench::new(vec![pod("web")], vec![request("a", "web", 0)]);
+    bench.acknowledge();
+    let end = only(bench.restarted("web"));
+    let answer = bench.write(&end);
+    let mut newer = bench.requests[&ObjectKey::new("shop", "a")].clone();
+    newer.resource_version = "999".into();
+    bench.requests.insert(newer.key.clone(), newer.clone());
+    bench.step(Event::Requests(Watch::Restart(vec![newer])));
+    let next = bench.step(answer);
+    bench.all(next);
+    assert!(bench.requests.values().all(|r| !r.labels.contains_key(pitstop_api::labels::ACTIVE)));
+    assert_eq!(bench.index.open_requests(), 0);
+}

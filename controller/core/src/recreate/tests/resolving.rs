@@ -89,7 +89,7 @@ fn what_admission_fills_in_must_be_empty() {
     let found = refusal(&["app"], |r, _| r.spec.containers[0].pre_stop = Some(PreStopHandler::default()));
     assert_refusal(found, "spec.containers[0].preStop", text);
     let found = refusal(&["app"], |r, _| {
-        r.spec.containers[0].ports = serde_json::from_str(r#"[{"containerPort":80}]"#).unwrap()
+        r.spec.containers[0].ports = serde_json::from_str(r#"[{"containerPort":80}]"#).unwrap();
     });
     assert_refusal(found, "spec.containers[0].ports", text);
     let found =

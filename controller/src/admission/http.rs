@@ -1,0 +1,153 @@
+//! One admission review over HTTP: what is refused, and with which code.
+
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Body, Bytes, Incoming};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+use kube::core::DynamicObject;
+use kube::core::admission::{AdmissionRequest, AdmissionResponse, AdmissionReview};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+
+/// Path of the reviews, as in the webhook's configuration.
+pub const PATH: &str = "/mutate-containerrecreaterequest";
+/// Most bytes of a body: as much as the API server accepts of an object.
+pub const MAX_BODY: usize = 3 * 1024 * 1024;
+/// Bodies of at most so many bytes are read without a place among the large ones.
+const SMALL_BODY: u64 = 64 * 1024;
+/// Most large bodies in memory at a time.
+const LARGE_BODIES: usize = 4;
+/// Longest time that a body may take to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest time that an answer may take; the API server waits for three seconds.
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The places for large bodies, which bound the memory that all connections together can occupy.
+pub struct Bodies(Semaphore);
+
+impl Bodies {
+    /// With all places free.
+    pub fn new() -> Self {
+        Self(Semaphore::new(LARGE_BODIES))
+    }
+
+    async fn place(&self, announced: Option<u64>) -> Option<SemaphorePermit<'_>> {
+        if announced.is_some_and(|length| length <= SMALL_BODY) {
+            return None;
+        }
+        self.0.acquire().await.ok()
+    }
+}
+
+/// A request that is not answered with a review.
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    #[error("not found: there is {PATH}")]
+    Path,
+    #[error("only POST")]
+    Method,
+    #[error("only application/json")]
+    ContentType,
+    #[error("the body has more than {MAX_BODY} bytes")]
+    TooLarge,
+    #[error("the body did not arrive in time")]
+    TooSlow,
+    #[error("the body broke off: {0}")]
+    Broken(String),
+    #[error("the body is no AdmissionReview: {0}")]
+    NoReview(#[from] serde_json::Error),
+    #[error("the AdmissionReview has no request")]
+    NoRequest,
+    #[error("the review took too long")]
+    Stuck,
+}
+
+impl Refused {
+    fn code(&self) -> StatusCode {
+        match self {
+            Self::Path => StatusCode::NOT_FOUND,
+            Self::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            Self::Broken(_) | Self::NoReview(_) | Self::NoRequest => StatusCode::BAD_REQUEST,
+            Self::Stuck => StatusCode::GATEWAY_TIMEOUT,
+        }
+    }
+}
+
+/// The answer to one request.
+pub async fn answer<H, F>(request: Request<Incoming>, bodies: &Bodies, handler: &H) -> Response<Full<Bytes>>
+where
+    H: Fn(AdmissionRequest<DynamicObject>) -> F,
+    F: Future<Output = AdmissionResponse>,
+{
+    let answered = match review(request, bodies).await {
+        Ok(review) => match timeout(REVIEW_TIMEOUT, handler(review)).await {
+            Ok(response) => serde_json::to_vec(&response.into_review()).map_err(Refused::from),
+            Err(_) => Err(Refused::Stuck),
+        },
+        Err(refused) => Err(refused),
+    };
+    match answered {
+        Ok(json) => response(StatusCode::OK, "application/json", json.into()),
+        Err(refused) => {
+            tracing::debug!(%refused, "webhook request refused");
+            let text = format!("{refused}\n");
+            let mut response = response(refused.code(), "text/plain; charset=utf-8", text.into());
+            if matches!(refused, Refused::Method) {
+                response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+            }
+            response
+        }
+    }
+}
+
+/// Reads the review that the request brings. Its bytes are freed before it is answered.
+async fn review(
+    request: Request<Incoming>,
+    bodies: &Bodies,
+) -> Result<AdmissionRequest<DynamicObject>, Refused> {
+    if request.uri().path() != PATH {
+        return Err(Refused::Path);
+    }
+    if request.method() != Method::POST {
+        return Err(Refused::Method);
+    }
+    if !is_json(request.headers().get(CONTENT_TYPE)) {
+        return Err(Refused::ContentType);
+    }
+    let announced = request.body().size_hint().exact();
+    if announced.is_some_and(|length| length > MAX_BODY as u64) {
+        return Err(Refused::TooLarge);
+    }
+    let reading = async {
+        let place = bodies.place(announced).await;
+        let body = Limited::new(request.into_body(), MAX_BODY).collect().await.map_err(|error| {
+            if error.is::<LengthLimitError>() {
+                Refused::TooLarge
+            } else {
+                Refused::Broken(error.to_string())
+            }
+        })?;
+        Ok::<_, Refused>((body.to_bytes(), place))
+    };
+    let (bytes, _place) = timeout(BODY_TIMEOUT, reading).await.map_err(|_| Refused::TooSlow)??;
+    let review: AdmissionReview<DynamicObject> = serde_json::from_slice(&bytes)?;
+    review.try_into().map_err(|_| Refused::NoRequest)
+}
+
+/// Whether the content type is JSON, whatever its parameters are.
+fn is_json(value: Option<&HeaderValue>) -> bool {
+    let kind = value.and_then(|value| value.to_str().ok()).and_then(|value| value.split(';').next());
+    kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
+fn response(code: StatusCode, content_type: &'static str, body: Bytes) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = code;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}

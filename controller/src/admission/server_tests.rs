@@ -1,0 +1,255 @@
+use super::*;
+
+use std::net::SocketAddr;
+
+use chrono::{DateTime, Utc};
+use pitstop_controller_core::certs::{Config, Step, Validity};
+use pitstop_kit::shutdown::Trigger;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::ServerName;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::certs::config_for;
+use crate::certs::facts::Reading;
+use crate::certs::keeper::testing::{after, first_start};
+use crate::certs::secret::Material;
+
+struct Server {
+    address: SocketAddr,
+    pair: watch::Sender<Option<Arc<CertifiedKey>>>,
+    trigger: Trigger,
+    ended: tokio::task::JoinHandle<Result<(), rustls::Error>>,
+}
+
+fn config() -> Config {
+    config_for("webhook", "ns")
+}
+
+fn now() -> DateTime<Utc> {
+    pitstop_kit::clock::wall()
+}
+
+fn pair(material: &Material) -> Option<Arc<CertifiedKey>> {
+    Reading::new(material).pair
+}
+
+/// A server that denies everything with the name of the object.
+async fn start(pair: Option<Arc<CertifiedKey>>) -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (trigger, shutdown) = Shutdown::manual();
+    let (pair, receiver) = watch::channel(pair);
+    let handler = |review: AdmissionRequest<DynamicObject>| async move {
+        if review.name == "slow" {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+        AdmissionResponse::from(&review).deny(format!("no {}", review.name))
+    };
+    let ended = tokio::spawn(serve(listener, receiver, handler, shutdown));
+    Server { address, pair, trigger, ended }
+}
+
+fn connector(bundle: &str) -> TlsConnector {
+    let mut roots = RootCertStore::empty();
+    let material = Material { ca_crt: bundle.as_bytes().to_vec(), ..Material::default() };
+    for ca in Reading::new(&material).bundle {
+        roots.add(ca).unwrap();
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    TlsConnector::from(Arc::new(config))
+}
+
+async fn connect(address: SocketAddr, connector: &TlsConnector) -> std::io::Result<TlsStream<TcpStream>> {
+    let name = ServerName::try_from("webhook.ns.svc").unwrap();
+    connector.connect(name, TcpStream::connect(address).await?).await
+}
+
+fn bundle(material: &Material) -> String {
+    String::from_utf8(material.ca_crt.clone()).unwrap()
+}
+
+fn review(name: &str) -> String {
+    json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {
+            "uid": "u1", "name": name, "operation": "CREATE", "userInfo": {},
+            "kind": {"group": "apps.kruise.io", "version": "v1alpha1", "kind": "ContainerRecreateRequest"},
+            "resource": {"group": "apps.kruise.io", "version": "v1alpha1", "resource": "containerrecreaterequests"},
+            "object": {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "ContainerRecreateRequest", "metadata": {"name": name}},
+        },
+    })
+    .to_string()
+}
+
+fn post(body: &str) -> String {
+    format!(
+        "POST {} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json; charset=utf-8\r\ncontent-length: {}\r\n\r\n{body}",
+        http::PATH,
+        body.len()
+    )
+}
+
+/// Sends one request on an open connection and reads the answer: head and body.
+async fn ask(stream: &mut TlsStream<TcpStream>, request: &str) -> (String, String) {
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream.flush().await.unwrap();
+    let mut answer = Vec::new();
+    loop {
+        let text = String::from_utf8_lossy(&answer).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+            if body.len() >= length.parse().unwrap() {
+                return (head.to_owned(), body.to_owned());
+            }
+        }
+        let mut part = [0_u8; 4096];
+        let read = stream.read(&mut part).await.unwrap();
+        assert!(read > 0, "broke off after {text}");
+        answer.extend_from_slice(&part[..read]);
+    }
+}
+
+#[tokio::test]
+async fn reviews_are_answered_on_a_connection_that_stays() {
+    let material = first_start(now(), &config());
+    let server = start(pair(&material)).await;
+    let mut stream = connect(server.address, &connector(&bundle(&material))).await.unwrap();
+    for name in ["a", "b"] {
+        let (head, body) = ask(&mut stream, &post(&review(name))).await;
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(body["response"]["uid"], "u1");
+        assert_eq!(body["response"]["allowed"], false);
+        assert_eq!(body["response"]["status"]["message"], format!("no {name}"));
+        assert_eq!(body["apiVersion"], "admission.k8s.io/v1");
+    }
+}
+
+#[tokio::test]
+async fn wrong_requests_are_refused_with_a_reason() {
+    let material = first_start(now(), &config());
+    let server = start(pair(&material)).await;
+    let connector = connector(&bundle(&material));
+    let long = format!("POST {} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n", http::PATH);
+    let oversize = http::MAX_BODY + 1;
+    for (request, code, reason) in [
+        (post(&review("a")).replace(http::PATH, "/other"), "404", "there is /mutate-"),
+        (format!("GET {} HTTP/1.1\r\nhost: x\r\n\r\n", http::PATH), "405", "only POST"),
+        (post(&review("a")).replace("application/json", "text/yaml"), "415", "only application/json"),
+        (post("{"), "400", "no AdmissionReview"),
+        (post(r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}"#), "400", "no request"),
+        (format!("{long}content-length: {oversize}\r\n\r\n"), "413", "more than 3145728 bytes"),
+    ] {
+        let mut stream = connect(server.address, &connector).await.unwrap();
+        let (head, body) = ask(&mut stream, &request).await;
+        assert!(head.starts_with(&format!("HTTP/1.1 {code}")), "{head}");
+        assert!(body.contains(reason), "{body}");
+    }
+    // A body that does not say how long it is.
+    let mut stream = connect(server.address, &connector).await.unwrap();
+    let chunked =
+        format!("{long}transfer-encoding: chunked\r\n\r\n{:x}\r\n{}\r\n", oversize, "x".repeat(oversize));
+    let (head, _) = ask(&mut stream, &chunked).await;
+    assert!(head.starts_with("HTTP/1.1 413"), "{head}");
+}
+
+#[tokio::test]
+async fn nothing_is_served_without_a_certificate_and_at_once_with_one() {
+    let material = first_start(now(), &config());
+    let server = start(None).await;
+    let connector = connector(&bundle(&material));
+    assert!(connect(server.address, &connector).await.is_err());
+    server.pair.send_replace(pair(&material));
+    assert!(connect(server.address, &connector).await.is_ok());
+}
+
+#[tokio::test]
+async fn no_call_fails_while_certificates_change() {
+    let mut material = first_start(now(), &config());
+    let server = start(pair(&material)).await;
+    let (trust, trusted) = watch::channel(bundle(&material));
+    let (stop, stopped) = watch::channel(false);
+    let caller = |keep: bool| {
+        let (address, trusted, stopped) = (server.address, trusted.clone(), stopped.clone());
+        tokio::spawn(async move {
+            let mut calls = 0;
+            let mut open = None;
+            while !*stopped.borrow() {
+                let connector = connector(&trusted.borrow());
+                let mut stream = match open.take() {
+                    Some(stream) => stream,
+                    None => connect(address, &connector).await.unwrap(),
+                };
+                let (head, _) = ask(&mut stream, &post(&review("a"))).await;
+                assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+                calls += 1;
+                open = keep.then_some(stream);
+            }
+            calls
+        })
+    };
+    let callers = [caller(false), caller(false), caller(true)];
+    // Whole changes of the CA, in the order of the plan.
+    for _ in 0..5 {
+        let stored = Reading::new(&material).stored;
+        let keep: Vec<String> = stored.bundle.into_iter().map(|ca| ca.fingerprint).collect();
+        let validity = Validity { not_before: now(), not_after: now() + chrono::TimeDelta::days(9) };
+        material = after(&Step::AddCa { validity, keep }, material, &config());
+        trust.send_replace(bundle(&material));
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        material = after(&Step::IssueLeaf { validity }, material, &config());
+        server.pair.send_replace(pair(&material));
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        let signer = Reading::new(&material).stored.signer.unwrap();
+        material = after(&Step::DropOldCas { keep: vec![signer] }, material, &config());
+        trust.send_replace(bundle(&material));
+        tokio::time::sleep(Duration::from_millis(40)).await;
+    }
+    stop.send_replace(true);
+    for caller in callers {
+        assert!(caller.await.unwrap() > 5);
+    }
+}
+
+#[tokio::test]
+async fn a_shutdown_lets_calls_end_and_sends_clients_away() {
+    let material = first_start(now(), &config());
+    let server = start(pair(&material)).await;
+    let connector = connector(&bundle(&material));
+    let mut slow = connect(server.address, &connector).await.unwrap();
+    let mut idle = connect(server.address, &connector).await.unwrap();
+    ask(&mut idle, &post(&review("a"))).await;
+    let call = tokio::spawn(async move { ask(&mut slow, &post(&review("slow"))).await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    server.trigger.start();
+    let (head, _) = call.await.unwrap();
+    assert!(head.starts_with("HTTP/1.1 200") && head.contains("connection: close"), "{head}");
+    // Still taken, for those who have not heard yet.
+    let mut late = connect(server.address, &connector).await.unwrap();
+    let (head, _) = ask(&mut late, &post(&review("late"))).await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    tokio::time::timeout(LINGER + DRAIN, server.ended).await.unwrap().unwrap().unwrap();
+    assert!(connect(server.address, &connector).await.is_err());
+}
+
+#[tokio::test]
+async fn silent_clients_are_closed() {
+    let material = first_start(now(), &config());
+    let server = start(pair(&material)).await;
+    let mut mute = TcpStream::connect(server.address).await.unwrap();
+    let mut shy = connect(server.address, &connector(&bundle(&material))).await.unwrap();
+    tokio::time::pause();
+    let begun = Instant::now();
+    let mut rest = Vec::new();
+    let _ = mute.read_to_end(&mut rest).await;
+    let _ = shy.read_to_end(&mut rest).await;
+    assert!(rest.is_empty() && begun.elapsed() <= HANDSHAKE_TIMEOUT + Duration::from_secs(1));
+}

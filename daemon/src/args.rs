@@ -13,7 +13,12 @@ pub(crate) struct Args {
     pub(crate) node_name: String,
 
     /// Socket of the container runtime.
-    #[arg(long, env = "PITSTOP_RUNTIME_ENDPOINT", default_value = "/run/containerd/containerd.sock", value_name = "PATH")]
+    #[arg(
+        long,
+        env = "PITSTOP_RUNTIME_ENDPOINT",
+        default_value = "/run/containerd/containerd.sock",
+        value_name = "PATH"
+    )]
     pub(crate) runtime_endpoint: PathBuf,
 
     /// Logs and metrics.

@@ -32,7 +32,12 @@ impl Executor {
                 match &result {
                     Ok(facts) => debug!(order_id, container_id, ?facts, "asked about the container"),
                     Err(failure) => {
-                        warn!(order_id, container_id, error = failure.message, "cannot ask about the container");
+                        warn!(
+                            order_id,
+                            container_id,
+                            error = failure.message,
+                            "cannot ask about the container"
+                        );
                     }
                 }
                 Event::Inspected(order_id, result)

@@ -47,9 +47,8 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let synced = readiness.condition("NodeWork synced");
     let runtime_ready = readiness.condition("container runtime reachable");
     let serving = shutdown.clone();
-    let listener = health::bind(metrics_address)
-        .await
-        .with_context(|| format!("cannot listen on {metrics_address}"))?;
+    let listener =
+        health::bind(metrics_address).await.with_context(|| format!("cannot listen on {metrics_address}"))?;
 
     let (events, mut inbox) = mpsc::channel(QUEUE);
     let api: Api<NodeWork> = Api::all(client.clone());
@@ -96,8 +95,7 @@ async fn meet_runtime(runtime: Runtime, ready: health::Condition, events: mpsc::
             Ok(version) => {
                 info!(name = version.runtime_name, version = version.runtime_version, "the runtime answers");
                 ready.set(true);
-                let info =
-                    RuntimeInfo { name: version.runtime_name, version: version.runtime_version };
+                let info = RuntimeInfo { name: version.runtime_name, version: version.runtime_version };
                 let _ = events.send(Event::Runtime(info)).await;
                 return;
             }

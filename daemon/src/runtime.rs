@@ -74,15 +74,18 @@ mod tests {
             annotations: map(&[(keys::TERMINATION_GRACE_PERIOD, "7"), (keys::PRE_STOP_HANDLER, "{}")]),
             ..v1::ContainerStatus::default()
         };
-        assert_eq!(facts(&status), Facts {
-            namespace: "ns".into(),
-            pod: "web".into(),
-            pod_uid: "u".into(),
-            container: "app".into(),
-            state: ContainerState::Running,
-            pre_stop: true,
-            grace_seconds: Some(7),
-        });
+        assert_eq!(
+            facts(&status),
+            Facts {
+                namespace: "ns".into(),
+                pod: "web".into(),
+                pod_uid: "u".into(),
+                container: "app".into(),
+                state: ContainerState::Running,
+                pre_stop: true,
+                grace_seconds: Some(7),
+            }
+        );
     }
 
     #[test]

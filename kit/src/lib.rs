@@ -12,6 +12,7 @@ pub mod guard;
 pub mod health;
 pub mod log;
 pub mod metrics;
+pub mod program;
 pub mod shutdown;
 pub mod termination;
 pub mod time;

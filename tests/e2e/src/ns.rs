@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use kube::Api;
-use kube::api::{DeleteParams, LogParams, ObjectMeta, PostParams};
+use kube::api::{DeleteParams, ListParams, LogParams, ObjectMeta, PostParams};
 use pitstop_api::labels;
 use pitstop_api::nodework::{Answer, AnswerState, NodeWork, Order, request_uid};
 use pitstop_api::recreate::ContainerRecreateRequest;
@@ -44,6 +44,9 @@ impl Ns {
 
     /// Removes it in the background.
     pub(crate) async fn close(&self) -> Result<()> {
+        // At once, or slow containers and Pods of nodes that do not exist would keep it for long.
+        let at_once = DeleteParams::default().grace_period(0);
+        self.pods().delete_collection(&at_once, &ListParams::default()).await?;
         let all: Api<Namespace> = Api::all(self.cluster.client.clone());
         all.delete(&self.name, &DeleteParams::default()).await?;
         Ok(())
@@ -107,7 +110,7 @@ impl Ns {
 
     /// Creates a request, or tells why it is refused.
     pub async fn try_create(&self, request: Value) -> Result<Result<ContainerRecreateRequest, Refusal>> {
-        let name = request["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let name = request.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
         // As JSON, so that requests can be wrong in ways that our types do not allow.
         let kind = kube::core::ApiResource::erase::<ContainerRecreateRequest>(&());
         let api: Api<kube::core::DynamicObject> =
@@ -132,7 +135,11 @@ impl Ns {
     }
 
     /// Waits until the request is over.
-    pub async fn over_within(&self, name: &str, limit: std::time::Duration) -> Result<ContainerRecreateRequest> {
+    pub async fn over_within(
+        &self,
+        name: &str,
+        limit: std::time::Duration,
+    ) -> Result<ContainerRecreateRequest> {
         let what = format!("request {name} to be over");
         until(&what, limit, async || Ok(Some(self.request(name).await?).filter(requests::is_over))).await
     }

@@ -1,6 +1,6 @@
 //! Pods to restart containers of, and what to look at in them.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::{Container, ContainerState, ContainerStateTerminated, ContainerStatus, Pod};
 use serde_json::{Value, json};
 
@@ -12,10 +12,8 @@ pub const ASKED: &str = "asked to end";
 pub fn web(name: &str) -> Value {
     let script = "trap 'exit 0' TERM; mkdir -p /tmp/www; echo hello > /tmp/www/index.html; \
                   httpd -f -p 8080 -h /tmp/www & wait";
-    let mut container = shell(name, script);
-    container["readinessProbe"] =
-        json!({"httpGet": {"path": "/index.html", "port": 8080}, "periodSeconds": 1});
-    container
+    let probe = json!({"httpGet": {"path": "/index.html", "port": 8080}, "periodSeconds": 1});
+    json!({"name": name, "image": IMAGE, "command": ["sh", "-c", script], "readinessProbe": probe})
 }
 
 /// Does nothing; ends at once when asked to.
@@ -83,21 +81,32 @@ pub fn container<'a>(pod: &'a Pod, name: &str) -> Result<&'a Container> {
     found.with_context(|| format!("the Pod has no container {name}"))
 }
 
-/// Asserts that one instance took the place of the one before, once, in the same Pod.
+/// Fails unless one instance took the place of the one before, once, in the same Pod.
 pub fn assert_restarted_once(before: &Pod, after: &Pod, container: &str) -> Result<()> {
-    assert_eq!(place(before), place(after), "UID, IP and node must stay");
+    ensure!(place(before) == place(after), "UID, IP and node: {:?}, then {:?}", place(before), place(after));
     let (old, new) = (id(before, container)?, id(after, container)?);
-    assert_ne!(old, new, "{container} has not been restarted");
-    assert_eq!(status(after, container)?.restart_count, status(before, container)?.restart_count + 1);
-    assert_eq!(last_end(after, container)?.container_id.as_ref(), Some(&old), "not the one that was named");
+    ensure!(old != new, "{container} has not been restarted");
+    let (count, last) =
+        (restarts(after, container)? - restarts(before, container)?, last_end(after, container)?);
+    ensure!(count == 1, "{container} has been restarted {count} times");
+    ensure!(
+        last.container_id.as_ref() == Some(&old),
+        "{container} was {old}, and then another one was stopped"
+    );
     Ok(())
 }
 
-/// Asserts that the container runs on as before.
+/// Fails unless the container runs on as before.
 pub fn assert_untouched(before: &Pod, after: &Pod, container: &str) -> Result<()> {
-    assert_eq!(id(before, container)?, id(after, container)?, "{container} must not be restarted");
-    assert_eq!(status(before, container)?.restart_count, status(after, container)?.restart_count);
+    ensure!(id(before, container)? == id(after, container)?, "{container} has been restarted");
+    let counts = (restarts(before, container)?, restarts(after, container)?);
+    ensure!(counts.0 == counts.1, "{container} has been restarted: {counts:?}");
     Ok(())
+}
+
+/// How often a container has been restarted.
+pub fn restarts(pod: &Pod, container: &str) -> Result<i32> {
+    Ok(status(pod, container)?.restart_count)
 }
 
 /// What a restart in place must not change.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 /// A plain request.
 pub fn recreate(name: &str, pod: &str, containers: &[&str]) -> Value {
-    with_spec(name, plain(pod, containers))
+    with_spec(name, &plain(pod, containers))
 }
 
 /// The spec of a plain request.
@@ -18,7 +18,7 @@ pub fn plain(pod: &str, containers: &[&str]) -> Value {
 }
 
 /// A request with that spec.
-pub fn with_spec(name: &str, spec: Value) -> Value {
+pub fn with_spec(name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": "apps.kruise.io/v1alpha1",
         "kind": "ContainerRecreateRequest",

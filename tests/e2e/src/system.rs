@@ -81,9 +81,11 @@ pub async fn healthy(cluster: &Cluster) -> Result<()> {
     for program in [CONTROLLER, DAEMON] {
         let list = pods_of(cluster, program).await?;
         let crashed = list.iter().filter(|pod| restarts(pod) > 0);
-        try_join_all(crashed.filter_map(|pod| pod.metadata.name.as_deref()).map(async |name| {
-            api(cluster).delete(name, &DeleteParams::default()).await.map(drop)
-        }))
+        try_join_all(
+            crashed
+                .filter_map(|pod| pod.metadata.name.as_deref())
+                .map(async |name| api(cluster).delete(name, &DeleteParams::default()).await.map(drop)),
+        )
         .await?;
     }
     until("pitstop to be ready", LONG, async || {
@@ -91,7 +93,10 @@ pub async fn healthy(cluster: &Cluster) -> Result<()> {
         let daemons = pods_of(cluster, DAEMON).await?;
         let counts = controllers.len() == REPLICAS && daemons.len() == 1;
         let all = controllers.iter().chain(&daemons);
-        Ok((counts && all.clone().count() > 0 && all.clone().all(pods::is_ready) && rolled_out(cluster).await?)
+        Ok((counts
+            && all.clone().count() > 0
+            && all.clone().all(pods::is_ready)
+            && rolled_out(cluster).await?)
             .then_some(()))
     })
     .await?;

@@ -1,4 +1,5 @@
 //! pitstop on a real Kubernetes: API server, kubelet and containerd.
+#![cfg(test)]
 
 mod crash;
 mod deadline;

@@ -1,0 +1,212 @@
+//! The main job: containers restart in place, and the request says how it went.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::events::v1::Event;
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams};
+use pitstop_api::labels;
+use pitstop_api::recreate::{ContainerRecreateRequest, FailurePolicy, Phase};
+use pitstop_e2e::ns::NODE;
+use pitstop_e2e::{Context, Ns, Result, SHORT, on_cluster, pods, requests, until};
+use serde_json::json;
+
+#[test]
+fn one_container_restarts_and_the_other_stays() -> Result<()> {
+    on_cluster(async |ns| {
+        let before = ns.start_pod(pods::app("web")).await?;
+        let created = ns.create(requests::recreate("again", "web", &["app"])).await?;
+        assert_defaults(&created, &before, &["app"])?;
+
+        let text = ns.kubectl(&[
+            "wait",
+            "--for=condition=Complete",
+            "--timeout=30s",
+            "containerrecreaterequest/again",
+        ])?;
+        assert!(text.contains("condition met"), "{text}");
+        let over = ns.request("again").await?;
+        assert_eq!(requests::phase(&over), Some(Phase::Completed));
+        assert_eq!(requests::states(&over), [requests::succeeded("app")]);
+        assert_eq!(requests::message(&over), "");
+        let conditions = requests::conditions(&over);
+        assert_eq!(conditions["Accepted"], "True/Resolved");
+        assert_eq!(conditions["Complete"], "True/AllContainersRestarted");
+        assert_eq!(conditions.get("Failed"), None);
+
+        // 5 s is what OpenKruise's clients allow.
+        until("the label active to be removed", Duration::from_secs(5), async || {
+            let request = ns.request("again").await?;
+            Ok(requests::label(&request, labels::ACTIVE).is_none().then_some(()))
+        })
+        .await?;
+        let after = ns.pod("web").await?;
+        pods::assert_restarted_once(&before, &after, "app")?;
+        pods::assert_untouched(&before, &after, "sidecar")?;
+        assert!(pods::is_ready(&after), "the request was over before the Pod was ready");
+
+        let snapshot = over.status.context("no status")?.container_status_snapshot;
+        assert_eq!(snapshot.len(), 1);
+        assert_eq!(snapshot[0].name, "app");
+        assert_eq!(snapshot[0].container_id, pods::id(&after, "app")?);
+        assert_eq!((snapshot[0].restart_count, snapshot[0].ready), (1, true));
+        ns.settled(&created).await?;
+        Ok(())
+    })
+}
+
+/// What admission fills in.
+fn assert_defaults(created: &ContainerRecreateRequest, pod: &Pod, containers: &[&str]) -> Result<()> {
+    assert_eq!(requests::label(created, labels::POD_UID), pod.metadata.uid.as_deref());
+    assert_eq!(requests::label(created, labels::NODE_NAME), Some(NODE));
+    assert_eq!(requests::label(created, labels::ACTIVE), Some("true"));
+    let strategy = created.spec.strategy.clone().context("no strategy")?;
+    assert_eq!(strategy.failure_policy, Some(FailurePolicy::Fail));
+    assert_eq!(strategy.termination_grace_period_seconds, Some(30));
+    for (container, name) in created.spec.containers.iter().zip(containers) {
+        assert_eq!(container.name, *name);
+        let context = container.status_context.clone().context("no statusContext")?;
+        assert_eq!((context.container_id, context.restart_count), (pods::id(pod, name)?, 0));
+    }
+    Ok(())
+}
+
+#[test]
+fn both_containers_restart() -> Result<()> {
+    on_cluster(async |ns| {
+        let before = ns.start_pod(pods::app("web")).await?;
+        let created = ns.create(requests::recreate("both", "web", &["app", "sidecar"])).await?;
+        assert_defaults(&created, &before, &["app", "sidecar"])?;
+        let over = ns.over("both").await?;
+        assert_eq!(requests::states(&over), [requests::succeeded("app"), requests::succeeded("sidecar")]);
+        let after = ns.pod("web").await?;
+        pods::assert_restarted_once(&before, &after, "app")?;
+        pods::assert_restarted_once(&before, &after, "sidecar")?;
+        ns.settled(&over).await?;
+        Ok(())
+    })
+}
+
+/// As a user: a file, `kubectl apply`, `kubectl get`, `kubectl get events`.
+#[test]
+fn people_see_what_happens() -> Result<()> {
+    on_cluster(async |ns| {
+        let pod = ns.start_pod(pods::app("web")).await?;
+        let file = requests::recreate("again", "web", &["sidecar"]).to_string();
+        ns.cluster.kubectl_with(&["apply", "--namespace", &ns.name, "-f", "-"], &file)?;
+        let over = ns.over("again").await?;
+
+        let plain = ["NAME PHASE POD NODE AGE", "again Completed web node1 *"];
+        assert_eq!(columns(ns, &[])?, plain);
+        let wide =
+            ["NAME PHASE POD NODE AGE COMPLETE FAILED", "again Completed web node1 * AllContainersRestarted"];
+        assert_eq!(columns(ns, &["-o", "wide"])?, wide);
+
+        let events: Api<Event> = Api::namespaced(ns.cluster.client.clone(), &ns.name);
+        for (kind, uid) in [("Pod", pod.metadata.uid), ("ContainerRecreateRequest", over.metadata.uid)] {
+            for reason in ["RecreateStarted", "RecreateCompleted"] {
+                let what = format!("event {reason} on the {kind}");
+                let event = until(&what, SHORT, async || {
+                    let list = events.list(&ListParams::default()).await?;
+                    Ok(list.items.into_iter().find(|event| {
+                        let about = event.regarding.clone().unwrap_or_default();
+                        event.reason.as_deref() == Some(reason)
+                            && (about.kind.as_deref(), &about.uid) == (Some(kind), &uid)
+                    }))
+                })
+                .await?;
+                let note = event.note.unwrap_or_default();
+                assert!(note.contains("again") && note.contains("sidecar"), "{note}");
+            }
+        }
+        Ok(())
+    })
+}
+
+/// What `kubectl get crr` prints, with `*` for the age.
+fn columns(ns: &Ns, options: &[&str]) -> Result<Vec<String>> {
+    const AGE: usize = 4;
+    let text = ns.kubectl(&[&["get", "crr"], options].concat())?;
+    let mut lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    for line in lines.iter_mut().skip(1) {
+        line[AGE] = "*";
+    }
+    Ok(lines.into_iter().map(|line| line.join(" ")).collect())
+}
+
+#[test]
+fn v1beta1_is_the_same() -> Result<()> {
+    on_cluster(async |ns| {
+        let before = ns.start_pod(pods::app("web")).await?;
+        let kind = GroupVersionKind::gvk("apps.kruise.io", "v1beta1", "ContainerRecreateRequest");
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(ns.cluster.client.clone(), &ns.name, &ApiResource::from_gvk(&kind));
+        let mut request = requests::recreate("beta", "web", &["app"]);
+        request["apiVersion"] = json!("apps.kruise.io/v1beta1");
+        let created = api.create(&PostParams::default(), &serde_json::from_value(request)?).await?;
+        assert_eq!(created.types.clone().unwrap_or_default().api_version, "apps.kruise.io/v1beta1");
+        assert_defaults(&created.try_parse()?, &before, &["app"])?;
+        let over = until("the request to be over", SHORT, async || {
+            let request = api.get("beta").await?;
+            Ok(Some(request).filter(|r| r.data.pointer("/status/completionTime").is_some()))
+        })
+        .await?;
+        let status = &over.data["status"];
+        assert_eq!(status["phase"], "Completed");
+        assert_eq!(
+            status["containerRecreateStates"],
+            json!([{"name": "app", "phase": "Succeeded", "isKilled": true}])
+        );
+        let after = ns.pod("web").await?;
+        assert_eq!(status["containerStatusSnapshot"][0]["containerID"], pods::id(&after, "app")?);
+        pods::assert_restarted_once(&before, &after, "app")?;
+        assert_eq!(requests::states(&ns.request("beta").await?), [requests::succeeded("app")]);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_request_is_deleted_when_its_time_is_over() -> Result<()> {
+    on_cluster(async |ns| {
+        ns.start_pod(pods::app("web")).await?;
+        let mut spec = requests::plain("web", &["app"]);
+        spec["ttlSecondsAfterFinished"] = json!(3);
+        let created = ns.create(requests::with_spec("brief", &spec)).await?;
+        ns.over("brief").await?;
+        until("the label active to be removed", Duration::from_secs(5), async || {
+            let request = ns.requests().get_opt("brief").await?;
+            Ok(request.is_none_or(|r| requests::label(&r, labels::ACTIVE).is_none()).then_some(()))
+        })
+        .await?;
+        // 6 s is what OpenKruise's clients allow.
+        until("the request to be deleted", Duration::from_secs(6), async || {
+            Ok(ns.requests().get_opt("brief").await?.is_none().then_some(()))
+        })
+        .await?;
+        ns.no_orders(&created).await
+    })
+}
+
+/// The Pod's own grace period is 30 s, and the container does not end when asked to.
+#[test]
+fn the_grace_period_of_the_request_counts() -> Result<()> {
+    on_cluster(async |ns| {
+        let before = ns.start_pod(pods::pod("web", &[pods::stubborn("app")])).await?;
+        let mut spec = requests::plain("web", &["app"]);
+        spec["strategy"] = json!({"terminationGracePeriodSeconds": 4});
+        let created = ns.create(requests::with_spec("short", &spec)).await?;
+        ns.stopping(&created, "app").await?;
+        let over = ns.over("short").await?;
+        assert_eq!(requests::states(&over), [requests::succeeded("app")]);
+        let after = ns.pod("web").await?;
+        pods::assert_restarted_once(&before, &after, "app")?;
+        let end = pods::last_end(&after, "app")?;
+        assert_eq!(end.exit_code, 137, "killed");
+        // Both in whole seconds, on the clock of this one machine.
+        let asked = created.metadata.creation_timestamp.context("no creation time")?.0.as_second();
+        let took = end.finished_at.context("no end")?.0.as_second() - asked;
+        assert!((3..15).contains(&took), "killed after {took} s");
+        Ok(())
+    })
+}

@@ -61,6 +61,10 @@ enum Command {
     Check,
     /// Run every test, those on a real cluster included; the last line counts them.
     Test,
+    /// A cluster with pitstop in it, and a container of a web app restarted in its Pod.
+    Demo,
+    /// Take the demo's cluster down.
+    DemoDown,
     /// Measure on the running cluster: idle, latency, ...
     Bench {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "NAME")]
@@ -87,6 +91,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Cluster { args } => return cluster::run(&root, &args),
         Command::Check => return Ok(check::run(&root)),
         Command::Test => return Ok(test::run(&root)),
+        Command::Demo => demo::run(&root)?,
+        Command::DemoDown => demo::down(&root)?,
         Command::Bench { args } => return bench::run(&root, &args),
     }
     Ok(ExitCode::SUCCESS)

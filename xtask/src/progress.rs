@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// How long a silent command may run before a sign of life is printed.
-pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// A step that was announced.
 pub(crate) struct Step {

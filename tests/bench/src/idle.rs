@@ -40,12 +40,13 @@ pub(crate) async fn run() -> Result<Verdict> {
     let mut found = vec![Memory::default(); processes.len()];
     for _ in 0..LOOKS {
         for (process, memory) in processes.iter().zip(&mut found) {
-            let now = Memory::of(process.pid).with_context(|| format!("Pod {} ended meanwhile", process.pod))?;
+            let now =
+                Memory::of(process.pid).with_context(|| format!("Pod {} ended meanwhile", process.pod))?;
             *memory = memory.max(now);
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    report(&processes, &found, &leader(&cluster.client).await?)
+    Ok(report(&processes, &found, &leader(&cluster.client).await?))
 }
 
 /// The processes of pitstop's Pods.
@@ -94,7 +95,7 @@ async fn leader(client: &Client) -> Result<String> {
     Ok(holder.split('_').next().unwrap_or_default().to_owned())
 }
 
-fn report(processes: &[Process], found: &[Memory], leader: &str) -> Result<Verdict> {
+fn report(processes: &[Process], found: &[Memory], leader: &str) -> Verdict {
     let rows: Vec<_> = processes
         .iter()
         .zip(found)
@@ -114,7 +115,7 @@ fn report(processes: &[Process], found: &[Memory], leader: &str) -> Result<Verdi
         BOUNDS.iter().map(|(component, _)| format!("{component}={} MiB", mib(most(component)))).collect();
     let bounds: Vec<String> = BOUNDS.iter().map(|(_, bound)| bound.to_string()).collect();
     println!("{} (bounds {})", results.join(" "), bounds.join("/"));
-    Ok(Verdict::of(BOUNDS.iter().all(|(component, bound)| most(component) <= bound * 1024)))
+    Verdict::of(BOUNDS.iter().all(|(component, bound)| most(component) <= bound * 1024))
 }
 
 /// KiB as MiB with one digit.

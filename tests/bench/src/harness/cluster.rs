@@ -60,7 +60,9 @@ impl Cluster {
 }
 
 fn status() -> Result<Status> {
-    let variable = |name| std::env::var_os(name).with_context(|| format!("{name} is not set; run this by `cargo xtask bench`"));
+    let variable = |name| {
+        std::env::var_os(name).with_context(|| format!("{name} is not set; run this by `cargo xtask bench`"))
+    };
     let program = PathBuf::from(variable("PITSTOP_CLUSTER_BIN")?);
     let output = Command::new(&program)
         .args(["status", "--json", "--dir"])

@@ -2,22 +2,11 @@
 
 use std::time::Duration;
 
-/// Samples of one quantity, in milliseconds.
+/// Samples of one quantity, in milliseconds and in order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Samples(Vec<f64>);
 
 impl Samples {
-    /// Adds a duration.
-    pub(crate) fn add(&mut self, duration: Duration) {
-        self.add_ms(milliseconds(duration));
-    }
-
-    /// Adds a number of milliseconds; a negative one says that things happened the other way round.
-    pub(crate) fn add_ms(&mut self, ms: f64) {
-        let at = self.0.partition_point(|other| *other <= ms);
-        self.0.insert(at, ms);
-    }
-
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
@@ -46,11 +35,11 @@ impl Samples {
     }
 }
 
-impl FromIterator<Duration> for Samples {
-    fn from_iter<I: IntoIterator<Item = Duration>>(durations: I) -> Self {
-        let mut samples = Self::default();
-        durations.into_iter().for_each(|duration| samples.add(duration));
-        samples
+impl FromIterator<f64> for Samples {
+    fn from_iter<I: IntoIterator<Item = f64>>(samples: I) -> Self {
+        let mut sorted: Vec<f64> = samples.into_iter().collect();
+        sorted.sort_by(f64::total_cmp);
+        Self(sorted)
     }
 }
 
@@ -91,12 +80,11 @@ mod tests {
 
     #[test]
     fn the_median_is_in_the_middle() {
-        let samples = |values: &[u64]| -> Samples { values.iter().map(|v| Duration::from_millis(*v)).collect() };
-        assert!((samples(&[5, 1, 3]).median() - 3.0).abs() < 1e-9);
-        assert!((samples(&[4, 1, 3, 100]).median() - 3.5).abs() < 1e-9);
+        let samples = |values: &[f64]| values.iter().copied().collect::<Samples>();
+        assert!((samples(&[5.0, 1.0, 3.0]).median() - 3.0).abs() < 1e-9);
+        assert!((samples(&[4.0, 1.0, 3.0, 100.0]).median() - 3.5).abs() < 1e-9);
         assert!(samples(&[]).median().abs() < 1e-9);
-        let all = samples(&[5, 1, 3]);
-        assert_eq!(all.cells(), ["3.0", "1.0", "5.0", "3"]);
+        assert_eq!(samples(&[5.0, 1.0, 3.0]).cells(), ["3.0", "1.0", "5.0", "3"]);
     }
 
     #[test]

@@ -77,10 +77,13 @@ impl Yard {
         let begin = Instant::now();
         let mut tape = Tape::start(api.clone()).await?;
         for name in names {
-            api.create(&PostParams::default(), &pod(name)).await.with_context(|| format!("cannot create Pod {name}"))?;
+            api.create(&PostParams::default(), &pod(name))
+                .await
+                .with_context(|| format!("cannot create Pod {name}"))?;
         }
         for name in names {
-            let ready = |pod: &Pod| (pod.name_any() == *name).then(|| ready_container(pod)).flatten().map(drop);
+            let ready =
+                |pod: &Pod| (pod.name_any() == *name).then(|| ready_container(pod)).flatten().map(drop);
             tape.find(begin, PATIENCE, &format!("Pod {name} to be ready"), ready).await?;
         }
         Ok(())

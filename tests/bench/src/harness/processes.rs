@@ -102,7 +102,8 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    const STATUS: &str = "Name:\tx\nNSpid:\t4711\t12\t1\nVmHWM:\t    5120 kB\nVmRSS:\t    4096 kB\nRssAnon:\t     512 kB\n";
+    const STATUS: &str =
+        "Name:\tx\nNSpid:\t4711\t12\t1\nVmHWM:\t    5120 kB\nVmRSS:\t    4096 kB\nRssAnon:\t     512 kB\n";
 
     #[test]
     fn a_status_is_read() {

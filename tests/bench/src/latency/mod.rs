@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Pod;
 
 use self::measure::{Bench, ByRequest, Direct};
+use self::steps::Step;
 use crate::harness::cluster::Cluster;
 use crate::harness::figures::{Samples, ms, table};
 use crate::harness::pods::Yard;
@@ -41,6 +42,7 @@ async fn measure(cluster: &Cluster, yard: &Yard, pods: usize) -> Result<(Vec<ByR
         pods: Tape::<Pod>::start(yard.api()).await?,
         requests: Tape::start(yard.api()).await?,
         audit_log: cluster.audit_log(),
+        done: 0,
     };
     let mut by_request = Vec::new();
     let mut direct = Vec::new();
@@ -67,20 +69,23 @@ fn report(by_request: &[ByRequest], direct: &[Direct]) -> Verdict {
         row("create → old process gone", &gone),
         row("the same stop straight to the runtime → old process gone (the floor)", &floor),
         row("new container Ready → Completed", &completed),
-        row("not ours: old process gone → new container Ready, after a request", &request(|m| m.ready - m.gone)),
-        row("not ours: old process gone → new container Ready, after the floor's stop", &samples(direct, |m| m.ready - m.gone)),
+        row(
+            "not ours: old process gone → new container Ready, after a request",
+            &request(|m| m.ready - m.gone),
+        ),
+        row(
+            "not ours: old process gone → new container Ready, after the floor's stop",
+            &samples(direct, |m| m.ready - m.gone),
+        ),
         row("the whole: create → Completed", &request(|m| m.completed)),
     ];
     println!("{}\n", table(["milliseconds", "median", "min", "max", "Pods"], &rows));
-    let print_steps = |title: &str, of: fn(&ByRequest) -> &steps::Steps| {
-        let (count, steps) = steps::typical(by_request.iter().map(of));
-        let rows: Vec<_> = steps.iter().map(|(name, samples)| row(name, samples)).collect();
-        println!("{}", table([title, "median", "min", "max", "Pods"], &rows));
-        let others = by_request.len() - count;
-        println!("{}\n", if others > 0 { format!("({others} went another way)") } else { String::new() });
+    let print_steps = |title: &str, of: fn(&ByRequest) -> &[Step]| {
+        let rows = steps::rows(by_request.iter().map(of));
+        println!("{}\n", table([title, "begins", "takes", "min", "max", "Pods"], &rows));
     };
-    print_steps("where create → old process gone goes", |m| &m.stop_steps);
-    print_steps("where new container Ready → Completed goes", |m| &m.end_steps);
+    print_steps("create → old process gone, step by step", |m| &m.stop_steps);
+    print_steps("new container Ready → Completed, step by step", |m| &m.end_steps);
     let before = gone.median() - floor.median();
     let after = completed.median();
     let ratio = if floor.median() > 0.0 { gone.median() / floor.median() } else { 0.0 };
@@ -95,7 +100,5 @@ fn report(by_request: &[ByRequest], direct: &[Direct]) -> Verdict {
 }
 
 fn samples<T>(measured: &[T], of: impl Fn(&T) -> f64) -> Samples {
-    let mut samples = Samples::default();
-    measured.iter().for_each(|one| samples.add_ms(of(one)));
-    samples
+    measured.iter().map(of).collect()
 }

@@ -1,48 +1,64 @@
-//! Where the time goes: the API writes between two moments, and what lies between them.
+//! Where the time goes: the API writes between two moments, when each begins and how long it takes.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use crate::harness::audit::Entry;
-use crate::harness::figures::{Samples, milliseconds};
+use crate::harness::figures::{Samples, milliseconds, ms};
 
-/// Steps in their order, each with its milliseconds.
-pub(super) type Steps = Vec<(String, f64)>;
+/// One step.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Step {
+    name: String,
+    /// Milliseconds after the first moment.
+    begins: f64,
+    took: f64,
+}
 
-/// Splits the time from `from` to `to` at every API write of pitstop's programs and of the benchmark.
+/// Every API write of pitstop's programs and of the benchmark that arrived between two moments, and `last`, from
+/// the last answer to the second moment. Writes may overlap.
 ///
 /// The API server, pitstop and the benchmark run on one machine, and so by one clock.
-pub(super) fn steps(entries: &[Entry], from: SystemTime, to: SystemTime, last: &str) -> Steps {
-    let mut writes: Vec<&Entry> =
-        entries.iter().filter(|e| is_write(e) && e.received() >= from && e.received() <= to).collect();
-    writes.sort_by_key(|entry| entry.received());
-    let mut steps = Steps::new();
-    let mut reached = from;
-    for write in writes {
-        let what = format!("{}: {}", write.program().trim_start_matches("pitstop-"), write.what());
-        steps.push((format!("→ {what} arrives"), signed(reached, write.received())));
-        steps.push((what, signed(write.received(), write.answered())));
-        reached = write.answered();
-    }
-    steps.push((last.to_owned(), signed(reached, to)));
+pub(super) fn steps(entries: &[Entry], from: SystemTime, to: SystemTime, last: &str) -> Vec<Step> {
+    let writes = entries.iter().filter(|e| is_write(e) && e.received() >= from && e.received() <= to);
+    let mut steps: Vec<Step> = writes
+        .map(|write| Step {
+            name: format!("{}: {}", write.program().trim_start_matches("pitstop-"), write.what()),
+            begins: signed(from, write.received()),
+            took: signed(write.received(), write.answered()),
+        })
+        .collect();
+    let whole = signed(from, to);
+    let before_last = steps.iter().map(|step| step.begins + step.took).filter(|end| *end <= whole);
+    let begins = before_last.fold(0.0, f64::max);
+    steps.push(Step { name: last.to_owned(), begins, took: whole - begins });
     steps
 }
 
-/// The steps that most had in common, with their figures, and how many those were.
-pub(super) fn typical<'a>(all: impl Iterator<Item = &'a Steps>) -> (usize, Vec<(String, Samples)>) {
-    let mut kinds: BTreeMap<Vec<&str>, Vec<&Steps>> = BTreeMap::new();
+/// The steps of many, in the order in which they begin, as rows: begins, took (median, smallest, largest), number.
+/// What happens twice in one is two steps.
+pub(super) fn rows<'a>(all: impl Iterator<Item = &'a [Step]>) -> Vec<[String; 6]> {
+    let mut found: BTreeMap<(String, usize), Vec<&Step>> = BTreeMap::new();
     for steps in all {
-        kinds.entry(steps.iter().map(|(name, _)| name.as_str()).collect()).or_default().push(steps);
+        let mut times: BTreeMap<&str, usize> = BTreeMap::new();
+        for step in steps {
+            let time = times.entry(&step.name).and_modify(|time| *time += 1).or_insert(1);
+            found.entry((step.name.clone(), *time)).or_default().push(step);
+        }
     }
-    let Some((names, members)) = kinds.into_iter().max_by_key(|(_, members)| members.len()) else {
-        return (0, Vec::new());
-    };
-    let figures = names.iter().enumerate().map(|(i, name)| {
-        let mut samples = Samples::default();
-        members.iter().filter_map(|steps| steps.get(i)).for_each(|(_, ms)| samples.add_ms(*ms));
-        ((*name).to_owned(), samples)
-    });
-    (members.len(), figures.collect())
+    let mut rows: Vec<_> = found
+        .into_iter()
+        .map(|((name, time), steps)| {
+            let begins: Samples = steps.iter().map(|step| step.begins).collect();
+            let took: Samples = steps.iter().map(|step| step.took).collect();
+            let name = if time > 1 { format!("{name} ({time})") } else { name };
+            (begins.median(), name, took.cells())
+        })
+        .collect();
+    rows.sort_by(|(a, ..), (b, ..)| a.total_cmp(b));
+    rows.into_iter()
+        .map(|(begins, name, [median, min, max, count])| [name, ms(begins), median, min, max, count])
+        .collect()
 }
 
 /// Events and leases are not on anyone's way.
@@ -62,6 +78,8 @@ fn signed(from: SystemTime, to: SystemTime) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn entry(program: &str, verb: &str, resource: &str, received: u32, answered: u32) -> Entry {
@@ -74,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn time_is_split_at_the_writes_and_nothing_is_lost() {
+    fn only_writes_on_the_way_are_steps_and_nothing_is_lost() {
         let entries = [
             entry("pitstop-controller", "create", "events", 15, 16),
             entry("pitstop-daemon", "update", "nodeworks", 20, 25),
@@ -83,22 +101,26 @@ mod tests {
             entry("pitstop-controller", "get", "nodeworks", 12, 13),
             entry("pitstop-controller", "patch", "nodeworks", 40, 50),
         ];
-        let begin = entries[1].received() - std::time::Duration::from_millis(20);
-        let steps = steps(&entries, begin, begin + std::time::Duration::from_millis(31), "end");
-        let names: Vec<&str> = steps.iter().map(|(name, _)| name.as_str()).collect();
+        let begin = entries[1].received() - Duration::from_millis(20);
+        let steps = steps(&entries, begin, begin + Duration::from_millis(31), "end");
+        let rows = rows([steps.as_slice(), steps.as_slice()].into_iter());
+        let row =
+            |name: &str, begins: &str, took: &str| [name, begins, took, took, took, "2"].map(str::to_owned);
         assert_eq!(
-            names,
+            rows,
             [
-                "→ bench: create containerrecreaterequests arrives",
-                "bench: create containerrecreaterequests",
-                "→ daemon: update nodeworks arrives",
-                "daemon: update nodeworks",
-                "end",
+                row("bench: create containerrecreaterequests", "2.0", "8.0"),
+                row("daemon: update nodeworks", "20.0", "5.0"),
+                row("end", "25.0", "6.0"),
             ]
         );
-        let total: f64 = steps.iter().map(|(_, ms)| ms).sum();
-        assert!((total - 31.0).abs() < 1e-6, "{steps:?}");
-        let (count, typical) = typical([&steps, &steps, &Steps::new()].into_iter());
-        assert_eq!((count, typical.len()), (2, 5));
+    }
+
+    #[test]
+    fn what_happens_twice_is_two_steps() {
+        let step = |begins| Step { name: "write".to_owned(), begins, took: 1.0 };
+        let rows = rows([[step(1.0), step(5.0)].as_slice(), [step(3.0)].as_slice()].into_iter());
+        assert_eq!(rows[0].each_ref().map(String::as_str), ["write", "2.0", "1.0", "1.0", "1.0", "2"]);
+        assert_eq!(rows[1].each_ref().map(String::as_str), ["write (2)", "5.0", "1.0", "1.0", "1.0", "1"]);
     }
 }

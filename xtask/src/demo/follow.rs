@@ -1,0 +1,325 @@
+//! Watches the Pod and its request, probes the app, and tells what happens when it happens.
+
+use std::io::BufReader;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::kubectl::{Kubectl, Running};
+use super::objects::{PodView, RequestView};
+use super::probe::{self, Prober, Route};
+use super::{NAMESPACE, POD, REQUEST};
+
+/// Longest wait for the watches to stand.
+const START: Duration = Duration::from_secs(15);
+/// Longest wait for the end; above the request's own deadline.
+const END: Duration = Duration::from_secs(90);
+/// `kubectl get --watch` does not say when a watch of nothing stands.
+const STANDING: Duration = Duration::from_secs(1);
+
+/// Something that was seen.
+enum Sight {
+    Pod(PodView),
+    Request(RequestView),
+    Answer(bool),
+    /// A watch ended: why.
+    Ended(String),
+}
+
+type Seen = (Instant, Sight);
+
+/// The watches and the probe.
+pub(super) struct Follower {
+    seen: Receiver<Seen>,
+    /// The Pod before anything happens.
+    pod: PodView,
+    // Dropped in this order: the prober ends before its route does.
+    _prober: Prober,
+    route: Route,
+    _watches: [Running; 2],
+}
+
+/// How long the app was away, by what was seen.
+#[derive(Debug, Default)]
+pub(super) struct Times {
+    request: Option<Instant>,
+    last_answer: Option<Instant>,
+    silent_since: Option<Instant>,
+    answers_again: Option<Instant>,
+    not_ready: Option<Instant>,
+    ready_again: Option<Instant>,
+}
+
+impl Follower {
+    /// Starts to look; nothing is said before the request is there.
+    pub(super) fn start(kubectl: &Kubectl) -> Result<Self> {
+        let (sender, seen) = mpsc::channel();
+        let pods = watch(kubectl, "pods", sender.clone(), |pod| PodView::read(pod).map(Sight::Pod))?;
+        let requests = watch(kubectl, "containerrecreaterequests", sender.clone(), |request| {
+            RequestView::read(request).map(Sight::Request)
+        })?;
+        let route = Route::open(kubectl)?;
+        let prober = route.probe(move |at, good| sender.send((at, Sight::Answer(good))).is_ok());
+        // The Pod is there, so that its watch says when it stands; that of the requests was started beside it.
+        let until = Instant::now() + START;
+        let pod = loop {
+            match seen.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok((_, Sight::Pod(pod))) => break pod,
+                Ok((_, Sight::Ended(why))) => bail!(why),
+                Ok(_) => {}
+                Err(_) => bail!("the watch of Pod {POD} does not start"),
+            }
+        };
+        std::thread::sleep(STANDING);
+        Ok(Self { seen, pod, route, _prober: prober, _watches: [pods, requests] })
+    }
+
+    /// How often the app has written its start into the shared volume.
+    pub(super) fn count_starts(&self) -> Result<usize> {
+        Ok(self.route.get("starts.txt")?.lines().count())
+    }
+
+    /// Tells what happens until the request is over and the app is back.
+    pub(super) fn follow(&mut self) -> Result<Times> {
+        let mut story = Story { pod: self.pod.clone(), ..Story::default() };
+        let until = Instant::now() + END;
+        while !story.over() {
+            let Ok((at, sight)) = self.seen.recv_timeout(until.saturating_duration_since(Instant::now()))
+            else {
+                bail!("not over after {} s: {}", END.as_secs(), story.missing());
+            };
+            for line in story.take(at, sight)? {
+                println!("    {line}");
+            }
+        }
+        Ok(story.times)
+    }
+}
+
+/// What is known so far.
+#[derive(Default)]
+struct Story {
+    times: Times,
+    pod: PodView,
+    request: Option<RequestView>,
+}
+
+impl Story {
+    /// Takes in what was seen and says what is worth saying.
+    fn take(&mut self, at: Instant, sight: Sight) -> Result<Vec<String>> {
+        let said = match sight {
+            Sight::Ended(why) => bail!(why),
+            Sight::Answer(good) => self.times.answer(at, good).into_iter().collect(),
+            Sight::Pod(new) => {
+                let old = std::mem::replace(&mut self.pod, new.clone());
+                if old.ready && !new.ready {
+                    self.times.not_ready.get_or_insert(at);
+                } else if !old.ready && new.ready {
+                    self.times.ready_again = Some(at);
+                }
+                old.changes(&new)
+            }
+            Sight::Request(new) if new.name == REQUEST => {
+                let mut said = Vec::new();
+                if self.request.is_none() {
+                    self.times.request = Some(at);
+                    said.push(format!("request  {REQUEST} is there"));
+                }
+                let old = self.request.replace(new.clone()).unwrap_or_default();
+                said.extend(old.changes(&new));
+                said
+            }
+            Sight::Request(_) => Vec::new(),
+        };
+        let Some(start) = self.times.request else { return Ok(Vec::new()) };
+        let ms = at.saturating_duration_since(start).as_millis();
+        Ok(said.into_iter().map(|line| format!("{ms:>6}  {line}")).collect())
+    }
+
+    /// Whether nothing more is awaited. The app need not have been seen to be away.
+    fn over(&self) -> bool {
+        let times = &self.times;
+        self.request.as_ref().is_some_and(RequestView::over)
+            && self.pod.ready
+            && (times.silent_since.is_none() || times.answers_again.is_some())
+    }
+
+    /// What is awaited.
+    fn missing(&self) -> String {
+        match &self.request {
+            None => format!("request {REQUEST} did not appear"),
+            Some(request) if !request.over() => {
+                let phase = request.phase.map(|phase| format!("{phase:?}")).unwrap_or_default();
+                format!("request {REQUEST} is {phase}: {}", request.complete.2)
+            }
+            Some(_) if !self.pod.ready => format!("Pod {POD} is not ready"),
+            Some(_) => "the app does not answer".to_owned(),
+        }
+    }
+}
+
+impl Times {
+    fn answer(&mut self, at: Instant, good: bool) -> Option<String> {
+        match (good, self.silent_since, self.answers_again) {
+            (true, Some(since), None) => {
+                self.answers_again = Some(at);
+                let ms = at.saturating_duration_since(since).as_millis();
+                Some(format!("app      answers again, {ms} ms after the first try in vain"))
+            }
+            (true, None, _) => {
+                self.last_answer = Some(at);
+                None
+            }
+            (false, None, _) if self.request.is_some() => {
+                self.silent_since = Some(at);
+                Some("app      does not answer".to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    /// How long the app was away, for people.
+    pub(super) fn away(&self) -> String {
+        let between = |from: Option<Instant>, to: Option<Instant>| {
+            Some(to?.saturating_duration_since(from?).as_millis())
+        };
+        let period = probe::PERIOD.as_millis();
+        let answers = match between(self.last_answer, self.answers_again) {
+            Some(ms) => format!("{ms} ms from its last answer to its next one (asked every {period} ms)"),
+            None => format!("less than {period} ms: every request was answered"),
+        };
+        match between(self.not_ready, self.ready_again) {
+            Some(ms) => format!("{answers}; the Pod was not Ready for {ms} ms"),
+            None => answers,
+        }
+    }
+}
+
+/// One change, as kubectl prints it.
+#[derive(Deserialize)]
+struct Change {
+    #[serde(rename = "type")]
+    kind: String,
+    object: Value,
+}
+
+/// Starts a watch of a kind in the demo's namespace.
+fn watch(
+    kubectl: &Kubectl,
+    kind: &'static str,
+    seen: Sender<Seen>,
+    sight: fn(Value) -> Result<Sight>,
+) -> Result<Running> {
+    let args = ["-n", NAMESPACE, "get", kind, "--watch", "--output-watch-events", "-o", "json"];
+    let (running, stdout) = kubectl.spawn(args)?;
+    std::thread::spawn(move || {
+        let changes = serde_json::Deserializer::from_reader(BufReader::new(stdout)).into_iter::<Change>();
+        let why =
+            read(changes, &seen, sight).map_or_else(|error| format!("{error:#}"), |()| "it ended".to_owned());
+        // Nobody listens any more when the demo is over.
+        let _ = seen.send((Instant::now(), Sight::Ended(format!("the watch of {kind}: {why}"))));
+    });
+    Ok(running)
+}
+
+fn read(
+    changes: impl Iterator<Item = serde_json::Result<Change>>,
+    seen: &Sender<Seen>,
+    sight: fn(Value) -> Result<Sight>,
+) -> Result<()> {
+    for change in changes {
+        let Change { kind, object } = change?;
+        match kind.as_str() {
+            "ADDED" | "MODIFIED" => {}
+            "ERROR" => bail!("{object}"),
+            _ => continue,
+        }
+        if seen.send((Instant::now(), sight(object)?)).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::objects::ContainerView;
+    use pitstop_api::recreate::Phase;
+
+    fn pod(id: &str, exit_code: Option<i64>, ready: bool) -> Sight {
+        let app = ContainerView {
+            id: id.into(),
+            running: exit_code.is_none(),
+            exit_code,
+            ..ContainerView::default()
+        };
+        Sight::Pod(PodView { ready, containers: [("app".into(), app)].into(), ..PodView::default() })
+    }
+
+    fn request(phase: Option<Phase>, active: bool) -> Sight {
+        let complete = (false, String::new(), "because".into());
+        Sight::Request(RequestView {
+            name: REQUEST.into(),
+            phase,
+            complete,
+            active,
+            ..RequestView::default()
+        })
+    }
+
+    #[test]
+    fn a_story_from_the_request_to_its_end() {
+        let zero = Instant::now();
+        let mut story = Story::default();
+        let mut said = Vec::new();
+        let mut see = |ms: u64, sight| {
+            said.extend(story.take(zero + Duration::from_millis(ms), sight).unwrap());
+            story.over()
+        };
+        assert!(!see(0, pod("a", None, true)));
+        assert!(!see(10, Sight::Answer(true)));
+        assert!(!see(20, request(None, true)));
+        assert!(!see(30, request(Some(Phase::Recreating), true)));
+        assert!(!see(60, Sight::Answer(false)));
+        assert!(!see(70, pod("a", Some(0), false)));
+        assert!(!see(110, Sight::Answer(false)));
+        assert!(!see(170, pod("b", None, true)));
+        assert!(!see(180, request(Some(Phase::Completed), true)));
+        assert!(!see(190, request(Some(Phase::Completed), false)));
+        assert!(see(200, Sight::Answer(true)));
+        assert_eq!(
+            said,
+            [
+                "     0  request  restart-app is there",
+                "    10  request  Recreating: because",
+                "    40  app      does not answer",
+                "    50  Pod      container app has ended with exit code 0",
+                "    50  Pod      not Ready",
+                "   150  Pod      container app runs again, as b: restart 0",
+                "   150  Pod      Ready again",
+                "   160  request  Completed: because",
+                "   170  request  label `active` is gone",
+                "   180  app      answers again, 140 ms after the first try in vain",
+            ]
+        );
+        assert_eq!(
+            story.times.away(),
+            "190 ms from its last answer to its next one (asked every 50 ms); the Pod was not Ready for 100 ms"
+        );
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let mut story = Story::default();
+        assert_eq!(story.missing(), "request restart-app did not appear");
+        story.take(Instant::now(), request(Some(Phase::Recreating), true)).unwrap();
+        assert_eq!(story.missing(), "request restart-app is Recreating: because");
+        story.take(Instant::now(), request(Some(Phase::Completed), false)).unwrap();
+        assert_eq!(story.missing(), "Pod web is not ready");
+        assert!(story.take(Instant::now(), Sight::Ended("why".into())).is_err());
+    }
+}

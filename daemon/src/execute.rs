@@ -77,17 +77,11 @@ impl Executor {
             Err(error) => {
                 let conflict = classify(&error) == Class::Conflict || is_gone(&error);
                 self.metrics.count("write_status", if conflict { "conflict" } else { "error" });
-                match classify(&error) {
-                    _ if conflict => Outcome::Conflict,
-                    Class::Retry | Class::Conflict => {
-                        warn!(%error, "cannot write the answers");
-                        Outcome::Retry
-                    }
-                    Class::Invalid | Class::Fatal => {
-                        warn!(%error, "the API server refuses the answers");
-                        Outcome::Refused
-                    }
+                if conflict {
+                    return Outcome::Conflict;
                 }
+                warn!(%error, "cannot write the answers");
+                Outcome::Retry
             }
         }
     }

@@ -16,16 +16,12 @@ pub struct Backoff {
 
 impl Backoff {
     /// It failed: waits 0.5 s, then twice as long each time, up to a minute.
+    ///
+    /// For refusals too: an API server that has just started answers 403 until it has read the roles.
     pub fn failed(&mut self, now: Mono) {
         let wait = FIRST.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX)).min(MOST);
         self.failures = self.failures.saturating_add(1);
         self.until = Some(now.after(wait));
-    }
-
-    /// It failed for good as far as one can tell: waits the longest time.
-    pub fn refused(&mut self, now: Mono) {
-        self.failures = self.failures.saturating_add(1);
-        self.until = Some(now.after(MOST));
     }
 
     /// It worked.

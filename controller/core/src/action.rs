@@ -48,7 +48,8 @@ pub enum Outcome<T> {
     Conflict,
     /// It failed, perhaps after it took effect; worth another try.
     Retry,
-    /// It was refused as it is.
+    /// It was refused, so it had no effect. Worth another try all the same: an API server that has just started
+    /// refuses what it does not know the roles for yet.
     Refused(String),
 }
 

@@ -59,10 +59,9 @@ pub enum Outcome {
     Written(Book),
     /// Its precondition failed, or the book is gone.
     Conflict,
-    /// It failed, perhaps after it took effect; worth another try.
+    /// It failed, perhaps after it took effect, or was refused; worth another try. (An API server that has just
+    /// started answers 403 until it has read the roles.)
     Retry,
-    /// It was refused as it is.
-    Refused,
 }
 
 /// Why a call of the runtime failed.

@@ -136,10 +136,6 @@ impl Daemon {
                 book.failed();
                 self.backoff.failed(now);
             }
-            Outcome::Refused => {
-                book.failed();
-                self.backoff.refused(now);
-            }
         }
     }
 

@@ -1,4 +1,5 @@
 //! The daemon's decisions, step by step.
+#![allow(clippy::unnecessary_wraps, reason = "what the runtime tells of a container may be absent")]
 
 use pitstop_api::logic::time::Mono;
 use pitstop_api::nodework::{
@@ -182,6 +183,20 @@ fn an_ambiguous_write_is_acted_on_only_once_it_is_seen() {
     node.send(Event::StatusWritten(Outcome::Retry));
     node.quiet();
     node.change(|b| b.status = *status);
+    node.stop(1);
+}
+
+#[test]
+fn a_write_that_was_refused_is_tried_again_soon() {
+    let mut node = Node::new(vec![order(1, "web", None)]);
+    node.inspect(1, running(1, "web"));
+    node.todo.clear();
+    node.send(Event::StatusWritten(Outcome::Retry));
+    node.quiet();
+    assert_eq!(node.daemon.wake_at(Mono(node.now)), Some(Mono(node.now + 500)));
+    node.now += 500;
+    node.send(Event::Tick);
+    node.stored();
     node.stop(1);
 }
 

@@ -32,13 +32,9 @@ impl Index {
                 entry.request.conflicted();
                 entry.write.conflicted(now.after(self.config.conflict_patience));
             }
-            Outcome::Retry => {
+            Outcome::Retry | Outcome::Refused(_) => {
                 entry.request.failed();
                 entry.write.failed(now);
-            }
-            Outcome::Refused(_) => {
-                entry.request.failed();
-                entry.write.refused(now);
             }
         }
         self.request_changed(key);
@@ -71,7 +67,7 @@ impl Index {
             (Outcome::Refused(_), known) => {
                 known.iter_mut().for_each(Tracked::failed);
                 book.placing.clear();
-                book.write.refused(now);
+                book.write.failed(now);
             }
         }
         self.book_changed(node);

@@ -43,10 +43,6 @@ impl Pacing {
         self.backoff.failed(now);
     }
 
-    pub(super) fn refused(&mut self, now: Mono) {
-        self.backoff.refused(now);
-    }
-
     /// A write was refused as stale: the watch has until then to show why.
     pub(super) fn conflicted(&mut self, retry_at: Mono) {
         self.retry_at = Some(retry_at);

@@ -361,3 +361,20 @@ fn a_list_during_a_write_is_not_undone_by_its_answer() {
     assert!(bench.requests.values().all(|r| !r.labels.contains_key(pitstop_api::labels::ACTIVE)));
     assert_eq!(bench.index.open_requests(), 0);
 }
+
+#[test]
+fn a_refused_write_is_tried_again_soon() {
+    let mut bench = Bench::empty();
+    bench.step(Event::Leader(true));
+    bench.step(Event::Pods(Watch::Restart(vec![pod("web")])));
+    bench.step(Event::NodeWorks(Watch::Restart(Vec::new())));
+    let first = bench.step(Event::Requests(Watch::Restart(vec![request("crr", "web", 1)])));
+    let [Action::WriteStatus { key, uid, .. }] = &first[..] else { panic!("{first:?}") };
+    // What an API server says that has just started and does not know the roles yet.
+    let outcome = Outcome::Refused("403".into());
+    let refused = Event::RequestWritten { key: key.clone(), uid: uid.clone(), outcome };
+    assert_eq!(bench.step(refused), []);
+    bench.now = bench.now.after(Duration::from_millis(500));
+    assert_eq!(bench.index.wake_at(), Some(bench.now));
+    assert_eq!(bench.step(Event::Tick), first);
+}

@@ -422,25 +422,29 @@ impl World {
         }
         self.controllers.push(Controller::new(true));
         self.controllers[0].cursors = [None; 3];
-        while let Some(action) = self.moves().pop() {
-            self.make(action, false);
-        }
+        self.drain();
         self.wait(600_000);
         assert_eq!(self.actions, actions, "not silent");
     }
 
-    /// No faults and the quickest order; gives back the number of steps.
-    pub fn run_quietly(&mut self) {
-        while let Some(action) = self.moves().first().cloned() {
+    /// Makes every move that is possible, in a fixed order.
+    fn drain(&mut self) {
+        for _ in 0..5000 {
+            let Some(action) = self.moves().first().cloned() else { return };
             self.make(action, false);
-            self.wait(1);
         }
-        while let Some(at) = self.next_wake() {
+        panic!("never rests");
+    }
+
+    /// No faults and one order of events, until nothing is left to do.
+    pub fn run_quietly(&mut self) {
+        self.drain();
+        for _ in 0..1000 {
+            let Some(at) = self.next_wake() else { return };
             self.wait(at.since(self.now).as_millis().try_into().unwrap());
-            while let Some(action) = self.moves().first().cloned() {
-                self.make(action, false);
-            }
+            self.drain();
         }
+        panic!("never sleeps");
     }
 
     pub fn trace(&self) -> u64 {

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::{ContainerRecreateRequestSpec, FailurePolicy, MAX_CONTAINERS};
+use super::{ContainerRecreateRequestSpec, MAX_CONTAINERS};
 
 /// One reason to refuse a request: the field, what is wrong with it and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,39 +81,18 @@ fn strategy(spec: &ContainerRecreateRequestSpec) -> Result<(), Invalid> {
         let text = format!("{name} must be non-negative integer");
         return Err(Invalid::new(format!("spec.strategy.{name}"), text));
     }
-    let unserved = [
-        ("orderedRecreate", strategy.ordered_recreate, "leave it out to restart without waiting in between"),
-        (
-            "forceRecreate",
-            strategy.force_recreate,
-            "leave it out; a container restarted since then counts as restarted",
-        ),
-        ("minStartedSeconds", strategy.min_started_seconds > 0, "leave it out; Ready is what counts"),
-        (
-            "unreadyGracePeriodSeconds",
-            strategy.unready_grace_period_seconds.is_some(),
-            "leave it out; the Pod is not drained",
-        ),
-        (
-            "failurePolicy",
-            strategy.failure_policy == Some(FailurePolicy::Ignore),
-            "use Fail, or leave it out",
-        ),
-    ]
-    .into_iter()
-    .find(|(_, used, _)| *used);
-    match unserved {
-        Some((name, _, instead)) => Err(Invalid::new(
-            format!("spec.strategy.{name}"),
-            format!("not served by this version of pitstop yet: {instead}"),
-        )),
-        None => Ok(()),
+    if strategy.unready_grace_period_seconds.is_some() {
+        return Err(Invalid::new(
+            "spec.strategy.unreadyGracePeriodSeconds",
+            "not served by this version of pitstop yet: leave it out; the Pod is not drained",
+        ));
     }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{RecreateContainer, RecreateStrategy};
+    use super::super::{FailurePolicy, RecreateContainer, RecreateStrategy};
     use super::*;
 
     fn good() -> ContainerRecreateRequestSpec {
@@ -144,7 +123,10 @@ mod tests {
         spec.strategy = Some(RecreateStrategy {
             failure_policy: Some(FailurePolicy::Fail),
             termination_grace_period_seconds: Some(0),
-            ..Default::default()
+            ordered_recreate: true,
+            force_recreate: true,
+            min_started_seconds: 5,
+            unready_grace_period_seconds: None,
         });
         assert_eq!(validate(&spec), Ok(()));
     }
@@ -186,24 +168,10 @@ mod tests {
 
     #[test]
     fn what_is_not_served_yet_is_refused_and_never_ignored() {
-        let cases = [
-            ("orderedRecreate", RecreateStrategy { ordered_recreate: true, ..Default::default() }),
-            ("forceRecreate", RecreateStrategy { force_recreate: true, ..Default::default() }),
-            ("minStartedSeconds", RecreateStrategy { min_started_seconds: 5, ..Default::default() }),
-            (
-                "unreadyGracePeriodSeconds",
-                RecreateStrategy { unready_grace_period_seconds: Some(0), ..Default::default() },
-            ),
-            (
-                "failurePolicy",
-                RecreateStrategy { failure_policy: Some(FailurePolicy::Ignore), ..Default::default() },
-            ),
-        ];
-        for (name, strategy) in cases {
-            let (field, message) = refused_strategy(strategy);
-            assert_eq!(field, format!("spec.strategy.{name}"));
-            assert!(message.contains("not served by this version"), "{message}");
-        }
+        let drain = RecreateStrategy { unready_grace_period_seconds: Some(0), ..Default::default() };
+        let (field, message) = refused_strategy(drain);
+        assert_eq!(field, "spec.strategy.unreadyGracePeriodSeconds");
+        assert!(message.contains("not served by this version"), "{message}");
     }
 
     #[test]

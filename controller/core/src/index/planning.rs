@@ -88,6 +88,7 @@ impl Index {
             .filter(|o| target.is_some_and(|t| t.pod_uid == o.order.pod.uid))
             .any(|o| o.acting() && may_run(o.order, pod));
         entry.memory.update(now, request.completed(), busy, &orders);
+        entry.memory.see(now, request, pod);
         let observed = Observed {
             request,
             pod,

@@ -4,6 +4,7 @@
 //! `status` writes it down, `admission` answers the webhook with the same rules.
 
 pub mod admission;
+mod judge;
 mod observe;
 mod plan;
 mod resolve;

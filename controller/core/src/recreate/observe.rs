@@ -6,7 +6,7 @@ use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, Order};
 use pitstop_api::recreate::{ContainerRecreateRequestSpec, ContainerRecreateRequestStatus};
 
 use crate::key::ObjectKey;
-use crate::pod::Pod;
+use crate::pod::{ContainerState, Pod};
 use crate::time::Mono;
 use crate::tracked::Versioned;
 
@@ -95,7 +95,7 @@ impl OrderView<'_> {
 }
 
 /// What this process remembers of a request; lost when it ends, and then counted anew.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// When this process first saw the request.
     pub first_seen: Mono,
@@ -105,6 +105,8 @@ pub struct Memory {
     pub unanswered_since: Option<Mono>,
     /// How many of its orders the daemon has answered.
     pub answered: usize,
+    /// Containers that were seen running: name, ID, and since when.
+    pub running: BTreeMap<String, (String, Mono)>,
 }
 
 impl Memory {
@@ -127,6 +129,33 @@ impl Memory {
         if !busy && answered < orders.len() {
             self.unanswered_since.get_or_insert(now);
         }
+    }
+
+    /// Notes since when the request's containers run.
+    pub fn see(&mut self, now: Mono, request: &Request, pod: Option<&Pod>) {
+        if request.completed() {
+            self.running.clear();
+            return;
+        }
+        for wanted in &request.spec.containers {
+            let status = pod.and_then(|pod| pod.container(&wanted.name)).and_then(|c| c.status.as_ref());
+            match status.filter(|s| s.state == ContainerState::Running) {
+                Some(status) => {
+                    let seen = self.running.entry(wanted.name.clone()).or_default();
+                    if seen.0 != status.container_id {
+                        *seen = (status.container_id.clone(), now);
+                    }
+                }
+                None => {
+                    self.running.remove(&wanted.name);
+                }
+            }
+        }
+    }
+
+    /// Since when the container of that name runs, as far as this process has seen.
+    pub fn running_since(&self, container: &str) -> Option<Mono> {
+        self.running.get(container).map(|(_, since)| *since)
     }
 }
 

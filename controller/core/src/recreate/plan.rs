@@ -9,18 +9,18 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use pitstop_api::labels;
-use pitstop_api::nodework::{
-    Answer, AnswerReason, AnswerState, Order, OrderAction, OrderContainer, OrderPod, Recreate, order_id,
-};
+use pitstop_api::nodework::{AnswerState, Order, OrderAction, OrderContainer, OrderPod, Recreate, order_id};
 use pitstop_api::recreate::{
-    ContainerRecreateRequestStatus, ContainerRecreateState, Phase, Target, TargetContainer, validate,
+    ContainerRecreateRequestStatus, ContainerRecreateState, FailurePolicy, Phase, Target, TargetContainer,
+    validate,
 };
 
+use super::judge::{Judged, failed, judge, over, recreating, replaced, status_of};
 use super::observe::{Observed, OrderView};
 use super::resolve::{Tense, resolve};
 use super::status::{End, Wait, accepted, ended, waits};
 use crate::index::Config;
-use crate::pod::{ContainerState, ContainerStatus, Pod, RestartPolicy, parse_container_id};
+use crate::pod::{Pod, parse_container_id};
 use crate::time::{Mono, earliest, seconds};
 
 /// How soon a write must happen.
@@ -128,16 +128,21 @@ impl Planner<'_> {
             let orders = self.observed.orders.iter().map(|o| o.order.clone()).collect();
             return Plan { orders, wake_at: Some(at), ..Plan::default() };
         };
-        let judged: Vec<Judged> = target.containers.iter().map(|t| self.judge(t, pod)).collect();
+        let judged: Vec<Judged> =
+            target.containers.iter().map(|t| judge(self.now, self.observed, t, pod)).collect();
         let entries: Vec<ContainerRecreateState> = judged.iter().map(|j| j.state.clone()).collect();
         // A Pod that has finished may have done so because of the restart: that is worth telling.
-        if !pod.deleting && entries.iter().any(|s| s.phase == Phase::Failed) {
+        let any_failed = entries.iter().any(|s| s.phase == Phase::Failed);
+        let strategy = request.spec.strategy.clone().unwrap_or_default();
+        let ignore = strategy.failure_policy == Some(FailurePolicy::Ignore);
+        let all_over = judged.iter().all(Judged::over);
+        if !pod.deleting && any_failed && (all_over || !ignore) {
             return self.end(&entries, &End::ContainerFailed);
         }
         if pod.gone() {
             return self.end(stored, &End::PodGone);
         }
-        if entries.iter().all(|s| s.phase == Phase::Succeeded) {
+        if all_over {
             return self.end(&entries, &End::Complete);
         }
         let (expired, deadline) = self.deadline();
@@ -152,19 +157,27 @@ impl Planner<'_> {
         let mut status = request.status.clone();
         status.container_recreate_states = entries;
         let wait = judged.iter().find_map(|j| j.wait.clone()).unwrap_or(Wait::Daemon);
+        // Those that have orders already, and the others as far as it is their turn.
+        let in_turn = if strategy.ordered_recreate {
+            judged.iter().position(|j| !j.over()).map_or(judged.len(), |first| first.saturating_add(1))
+        } else {
+            judged.len()
+        };
         let orders = target
             .containers
             .iter()
             .zip(&judged)
-            .filter_map(|(t, j)| match self.observed.order(&t.name) {
+            .enumerate()
+            .filter_map(|(i, (t, j))| match self.observed.order(&t.name) {
                 Some(order) => Some(order.order.clone()),
-                None => j.needs_stop.then(|| self.order(target, t, pod)).flatten(),
+                None => (j.needs_stop && i < in_turn).then(|| self.order(target, t, pod)).flatten(),
             })
             .collect();
+        let judged_at = judged.iter().filter_map(|j| j.wake_at).min();
         Plan {
             orders,
             labels: self.missing_labels(target),
-            wake_at: earliest(deadline, silent_at),
+            wake_at: earliest(earliest(deadline, silent_at), judged_at),
             ..self.with_status(waits(status, request, &wait, self.wall), Urgency::Later)
         }
     }
@@ -240,58 +253,6 @@ impl Planner<'_> {
         (order.kills() && over).then(|| recreating(name, true))
     }
 
-    /// One container: how far it is, what it waits for, whether it is still to be stopped.
-    fn judge(&self, target: &TargetContainer, pod: &Pod) -> Judged {
-        let name = &target.name;
-        let stored = self.observed.request.status.container_recreate_states.iter().find(|s| s.name == *name);
-        if let Some(state) = stored.filter(|s| matches!(s.phase, Phase::Succeeded | Phase::Failed)) {
-            return Judged::ends(state.clone());
-        }
-        let order = self.observed.order(name);
-        let spared = order.is_some_and(|o| o.spared());
-        let killed = !spared && (stored.is_some_and(|s| s.is_killed) || order.is_some_and(|o| o.kills()));
-        // Phases never go back, whatever an old status of the Pod shows.
-        let ended = stored.is_some_and(|s| s.phase == Phase::Recreating) || order.is_some_and(|o| o.ended());
-        let so_far = if ended { recreating(name, killed) } else { pending(name) };
-        let Some(status) = status_of(pod, name) else {
-            return Judged::waits(so_far, Wait::Restart(name.clone()));
-        };
-        if replaced(target, status) {
-            return match &status.state {
-                ContainerState::Running if status.ready => Judged::ends(ContainerRecreateState {
-                    phase: Phase::Succeeded,
-                    ..recreating(name, killed)
-                }),
-                ContainerState::Running => {
-                    Judged::waits(recreating(name, killed), Wait::NotReady(name.clone()))
-                }
-                other => Judged::waits(recreating(name, killed), not_running(name, other)),
-            };
-        }
-        if let Some(answer) = order.and_then(|o| o.answer).filter(|a| hopeless(a)) {
-            return Judged::ends(failed(name, answer));
-        }
-        if over(target, status) {
-            let for_good = pod.restart_policy == RestartPolicy::OnFailure
-                && status.state == ContainerState::Terminated { exit_code: 0 };
-            if for_good {
-                let message = format!(
-                    "container {name} ended with exit code 0 and restartPolicy is OnFailure: the kubelet will not start it again"
-                );
-                let phase = Phase::Failed;
-                return Judged::ends(ContainerRecreateState { phase, message, ..recreating(name, killed) });
-            }
-            return Judged::waits(recreating(name, killed), not_running(name, &status.state));
-        }
-        let wait = match order {
-            Some(o) if o.acting() => Wait::Stopping(name.clone()),
-            Some(o) if o.answer.is_some() => Wait::Restart(name.clone()),
-            _ => Wait::Daemon,
-        };
-        let runs = status.container_id == target.container_id && status.state == ContainerState::Running;
-        Judged { state: so_far, wait: Some(wait), needs_stop: runs }
-    }
-
     fn order(&self, target: &Target, container: &TargetContainer, pod: &Pod) -> Option<Order> {
         let request = self.observed.request;
         let grace = request.spec.strategy.as_ref().and_then(|s| s.termination_grace_period_seconds);
@@ -335,81 +296,4 @@ impl Planner<'_> {
         let changed = status != self.observed.request.status;
         Plan { status: changed.then_some(StatusWrite { status, urgency }), ..Plan::default() }
     }
-}
-
-struct Judged {
-    state: ContainerRecreateState,
-    wait: Option<Wait>,
-    needs_stop: bool,
-}
-
-impl Judged {
-    fn ends(state: ContainerRecreateState) -> Self {
-        Self { state, wait: None, needs_stop: false }
-    }
-
-    fn waits(state: ContainerRecreateState, wait: Wait) -> Self {
-        Self { state, wait: Some(wait), needs_stop: false }
-    }
-}
-
-fn status_of<'a>(pod: &'a Pod, name: &str) -> Option<&'a ContainerStatus> {
-    pod.container(name)?.status.as_ref()
-}
-
-/// Another instance has taken the target's place. A lower restart count means that this status of the Pod is
-/// older than the request, not that the container was restarted.
-pub(super) fn replaced(target: &TargetContainer, status: &ContainerStatus) -> bool {
-    !status.container_id.is_empty()
-        && status.container_id != target.container_id
-        && status.restart_count >= target.restart_count
-}
-
-/// The target has ended, and no other instance has taken its place. A container that waits keeps the ID of the
-/// instance that ran last, or none when the runtime has forgotten that one.
-fn over(target: &TargetContainer, status: &ContainerStatus) -> bool {
-    let same = status.container_id == target.container_id;
-    match status.state {
-        ContainerState::Terminated { .. } => same,
-        ContainerState::Waiting { .. } => {
-            same || (status.container_id.is_empty() && status.restart_count >= target.restart_count)
-        }
-        ContainerState::Running | ContainerState::Unknown => false,
-    }
-}
-
-/// The daemon's answer means that this container will not be restarted.
-fn hopeless(answer: &Answer) -> bool {
-    match answer.state {
-        AnswerState::Failed => true,
-        AnswerState::Refused => answer.reason != Some(AnswerReason::NotRunning),
-        AnswerState::Acknowledged | AnswerState::Done => false,
-    }
-}
-
-fn not_running(name: &str, state: &ContainerState) -> Wait {
-    match state {
-        ContainerState::Waiting { reason, message } if !reason.is_empty() => {
-            Wait::Kubelet(reason.clone(), format!("container {name}: {message}"))
-        }
-        _ => Wait::Restart(name.to_owned()),
-    }
-}
-
-fn pending(name: &str) -> ContainerRecreateState {
-    ContainerRecreateState {
-        name: name.to_owned(),
-        phase: Phase::Pending,
-        message: String::new(),
-        is_killed: false,
-    }
-}
-
-fn recreating(name: &str, is_killed: bool) -> ContainerRecreateState {
-    ContainerRecreateState { phase: Phase::Recreating, is_killed, ..pending(name) }
-}
-
-fn failed(name: &str, answer: &Answer) -> ContainerRecreateState {
-    let message = format!("kill container error: {}", answer.message);
-    ContainerRecreateState { phase: Phase::Failed, message, ..pending(name) }
 }

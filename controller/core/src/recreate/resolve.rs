@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use pitstop_api::recreate::{ContainerRecreateRequestSpec, Invalid, Target, TargetContainer};
+use pitstop_api::recreate::{ContainerRecreateRequestSpec, Invalid, StatusContext, Target, TargetContainer};
 
 use crate::pod::{Container, ContainerKind, Pod, RestartPolicy, parse_container_id};
 
@@ -36,6 +36,7 @@ pub fn resolve(spec: &ContainerRecreateRequestSpec, pod: &Pod, tense: Tense) -> 
     if pod.restart_policy == RestartPolicy::Never {
         return refuse(&"restartPolicy is Never, so a stopped container would not come back");
     }
+    let forced = spec.strategy.as_ref().is_some_and(|s| s.force_recreate);
     let mut containers = Vec::with_capacity(spec.containers.len());
     for (i, wanted) in spec.containers.iter().enumerate() {
         let field = format!("spec.containers[{i}]");
@@ -59,7 +60,17 @@ pub fn resolve(spec: &ContainerRecreateRequestSpec, pod: &Pod, tense: Tense) -> 
         if let Err(text) = servable(container) {
             return refuse(text);
         }
-        let context = wanted.status_context.as_ref().filter(|_| tense == Tense::Accepted);
+        // A forced request is about the instance that runs now, whatever ran when it was made; a status of the
+        // Pod with a lower restart count is older than that.
+        let newer = |context: &&StatusContext| {
+            let now = container.status.as_ref().filter(|s| !s.container_id.is_empty());
+            forced && now.is_some_and(|s| s.restart_count >= context.restart_count)
+        };
+        let context = wanted
+            .status_context
+            .as_ref()
+            .filter(|_| tense == Tense::Accepted)
+            .filter(|context| !newer(context));
         let (id, restart_count) = match (context, &container.status) {
             (Some(context), _) => (&context.container_id, context.restart_count),
             (None, None) => return refuse(format!("not found {name} containerStatus in Pod Status")),

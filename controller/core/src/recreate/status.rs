@@ -7,8 +7,8 @@ use pitstop_api::recreate::{
     conditions,
 };
 
+use super::judge::replaced;
 use super::observe::{Observed, Request};
-use super::plan::replaced;
 use crate::action::Note;
 use crate::pod::Pod;
 
@@ -27,6 +27,8 @@ pub enum Wait {
     Kubelet(String, String),
     /// The new container is not ready.
     NotReady(String),
+    /// The new container is ready, and has not run for that many seconds yet.
+    MinStarted(String, i32),
 }
 
 impl Wait {
@@ -38,6 +40,7 @@ impl Wait {
             Self::Restart(_) => "WaitingForRestart",
             Self::Kubelet(reason, _) => reason,
             Self::NotReady(_) => "ContainerNotReady",
+            Self::MinStarted(..) => "WaitingForMinStarted",
         }
     }
 
@@ -49,6 +52,9 @@ impl Wait {
             Self::Restart(name) => format!("waits for the kubelet to start container {name} again"),
             Self::Kubelet(_, message) => message.clone(),
             Self::NotReady(name) => format!("waits for the new container {name} to be ready"),
+            Self::MinStarted(name, seconds) => {
+                format!("waits for the new container {name} to have run for {seconds} s (minStartedSeconds)")
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ mod end;
 mod late;
 mod resolving;
 mod restart;
+mod strategy;
 
 use chrono::{DateTime, Utc};
 use pitstop_api::labels;
@@ -133,6 +134,7 @@ impl Scene {
             .collect();
         let acting = orders.iter().any(OrderView::acting);
         self.memory.update(self.now, self.request.completed(), acting, &orders);
+        self.memory.see(self.now, &self.request, self.pod.as_ref());
         let observed = Observed {
             request: &self.request,
             pod: self.pod.as_ref(),

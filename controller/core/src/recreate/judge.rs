@@ -1,0 +1,165 @@
+//! One container of an accepted request: how far it is, what it waits for, whether it is still to be stopped.
+//!
+//! What counts is the container's ID: the target has been restarted when another instance has taken its place.
+
+use pitstop_api::nodework::{Answer, AnswerReason, AnswerState};
+use pitstop_api::recreate::{ContainerRecreateState, Phase, TargetContainer};
+
+use super::observe::Observed;
+use super::status::Wait;
+use crate::pod::{ContainerState, ContainerStatus, Pod, RestartPolicy};
+use crate::time::{Mono, seconds};
+
+/// What is known of one container.
+pub(super) struct Judged {
+    /// Its entry in `status.containerRecreateStates`.
+    pub(super) state: ContainerRecreateState,
+    /// What it waits for; absent once it has succeeded or failed.
+    pub(super) wait: Option<Wait>,
+    /// The target runs, and nobody has been told to stop it.
+    pub(super) needs_stop: bool,
+    /// When to look again though nothing happened.
+    pub(super) wake_at: Option<Mono>,
+}
+
+impl Judged {
+    fn ends(state: ContainerRecreateState) -> Self {
+        Self { state, wait: None, needs_stop: false, wake_at: None }
+    }
+
+    fn waits(state: ContainerRecreateState, wait: Wait) -> Self {
+        Self { state, wait: Some(wait), needs_stop: false, wake_at: None }
+    }
+
+    /// Nothing more will happen to it.
+    pub(super) fn over(&self) -> bool {
+        matches!(self.state.phase, Phase::Succeeded | Phase::Failed)
+    }
+}
+
+/// Judges one container.
+pub(super) fn judge(now: Mono, observed: &Observed<'_>, target: &TargetContainer, pod: &Pod) -> Judged {
+    let name = &target.name;
+    let stored = observed.request.status.container_recreate_states.iter().find(|s| s.name == *name);
+    if let Some(state) = stored.filter(|s| matches!(s.phase, Phase::Succeeded | Phase::Failed)) {
+        return Judged::ends(state.clone());
+    }
+    let order = observed.order(name);
+    let spared = order.is_some_and(|o| o.spared());
+    let killed = !spared && (stored.is_some_and(|s| s.is_killed) || order.is_some_and(|o| o.kills()));
+    // Phases never go back, whatever an old status of the Pod shows.
+    let ended = stored.is_some_and(|s| s.phase == Phase::Recreating) || order.is_some_and(|o| o.ended());
+    let so_far = if ended { recreating(name, killed) } else { pending(name) };
+    let Some(status) = status_of(pod, name) else {
+        return Judged::waits(so_far, Wait::Restart(name.clone()));
+    };
+    if replaced(target, status) {
+        return match &status.state {
+            ContainerState::Running if status.ready => {
+                started(now, observed, target, recreating(name, killed))
+            }
+            ContainerState::Running => Judged::waits(recreating(name, killed), Wait::NotReady(name.clone())),
+            other => Judged::waits(recreating(name, killed), not_running(name, other)),
+        };
+    }
+    if let Some(answer) = order.and_then(|o| o.answer).filter(|a| hopeless(a)) {
+        return Judged::ends(failed(name, answer));
+    }
+    if over(target, status) {
+        let for_good = pod.restart_policy == RestartPolicy::OnFailure
+            && status.state == ContainerState::Terminated { exit_code: 0 };
+        if for_good {
+            let message = format!(
+                "container {name} ended with exit code 0 and restartPolicy is OnFailure: the kubelet will not start it again"
+            );
+            let phase = Phase::Failed;
+            return Judged::ends(ContainerRecreateState { phase, message, ..recreating(name, killed) });
+        }
+        return Judged::waits(recreating(name, killed), not_running(name, &status.state));
+    }
+    let wait = match order {
+        Some(o) if o.acting() => Wait::Stopping(name.clone()),
+        Some(o) if o.answer.is_some() => Wait::Restart(name.clone()),
+        _ => Wait::Daemon,
+    };
+    let runs = status.container_id == target.container_id && status.state == ContainerState::Running;
+    Judged { needs_stop: runs, ..Judged::waits(so_far, wait) }
+}
+
+/// A new instance runs and is ready: it has succeeded once it has run for `minStartedSeconds`, counted on this
+/// process's clock from when it saw it run.
+fn started(
+    now: Mono,
+    observed: &Observed<'_>,
+    target: &TargetContainer,
+    state: ContainerRecreateState,
+) -> Judged {
+    let least = observed.request.spec.strategy.as_ref().map_or(0, |s| s.min_started_seconds);
+    let since = observed.memory.running_since(&target.name).unwrap_or(now);
+    let at = since.after(seconds(least.into()));
+    if at <= now {
+        return Judged::ends(ContainerRecreateState { phase: Phase::Succeeded, ..state });
+    }
+    Judged { wake_at: Some(at), ..Judged::waits(state, Wait::MinStarted(target.name.clone(), least)) }
+}
+
+pub(super) fn status_of<'a>(pod: &'a Pod, name: &str) -> Option<&'a ContainerStatus> {
+    pod.container(name)?.status.as_ref()
+}
+
+/// Another instance has taken the target's place. A lower restart count means that this status of the Pod is
+/// older than the request, not that the container was restarted.
+pub(super) fn replaced(target: &TargetContainer, status: &ContainerStatus) -> bool {
+    !status.container_id.is_empty()
+        && status.container_id != target.container_id
+        && status.restart_count >= target.restart_count
+}
+
+/// The target has ended, and no other instance has taken its place. A container that waits keeps the ID of the
+/// instance that ran last, or none when the runtime has forgotten that one.
+pub(super) fn over(target: &TargetContainer, status: &ContainerStatus) -> bool {
+    let same = status.container_id == target.container_id;
+    match status.state {
+        ContainerState::Terminated { .. } => same,
+        ContainerState::Waiting { .. } => {
+            same || (status.container_id.is_empty() && status.restart_count >= target.restart_count)
+        }
+        ContainerState::Running | ContainerState::Unknown => false,
+    }
+}
+
+/// The daemon's answer means that this container will not be restarted.
+fn hopeless(answer: &Answer) -> bool {
+    match answer.state {
+        AnswerState::Failed => true,
+        AnswerState::Refused => answer.reason != Some(AnswerReason::NotRunning),
+        AnswerState::Acknowledged | AnswerState::Done => false,
+    }
+}
+
+fn not_running(name: &str, state: &ContainerState) -> Wait {
+    match state {
+        ContainerState::Waiting { reason, message } if !reason.is_empty() => {
+            Wait::Kubelet(reason.clone(), format!("container {name}: {message}"))
+        }
+        _ => Wait::Restart(name.to_owned()),
+    }
+}
+
+fn pending(name: &str) -> ContainerRecreateState {
+    ContainerRecreateState {
+        name: name.to_owned(),
+        phase: Phase::Pending,
+        message: String::new(),
+        is_killed: false,
+    }
+}
+
+pub(super) fn recreating(name: &str, is_killed: bool) -> ContainerRecreateState {
+    ContainerRecreateState { phase: Phase::Recreating, is_killed, ..pending(name) }
+}
+
+pub(super) fn failed(name: &str, answer: &Answer) -> ContainerRecreateState {
+    let message = format!("kill container error: {}", answer.message);
+    ContainerRecreateState { phase: Phase::Failed, message, ..pending(name) }
+}

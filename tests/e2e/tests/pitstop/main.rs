@@ -9,5 +9,6 @@ mod gone;
 mod queue;
 mod refused;
 mod restart;
+mod strategy;
 mod unasked;
 mod writes;

@@ -81,15 +81,11 @@ fn requests_that_make_no_sense() -> Result<()> {
                 "spec.containers[0].ports",
                 "read-only",
             ),
-            (strategy("orderedRecreate", json!(true)), "spec.strategy.orderedRecreate", later),
-            (strategy("forceRecreate", json!(true)), "spec.strategy.forceRecreate", later),
-            (strategy("minStartedSeconds", json!(5)), "spec.strategy.minStartedSeconds", later),
             (
                 strategy("unreadyGracePeriodSeconds", json!(1)),
                 "spec.strategy.unreadyGracePeriodSeconds",
                 later,
             ),
-            (strategy("failurePolicy", json!("Ignore")), "spec.strategy.failurePolicy", later),
             (requests::plain("other", &["app"]), "spec.podName", "no found Pod named other"),
             (
                 requests::plain("web", &["other"]),

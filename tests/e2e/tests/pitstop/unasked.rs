@@ -72,15 +72,18 @@ async fn the_schema_refuses(ns: &Ns) -> Result<()> {
 }
 
 async fn the_controller_refuses(ns: &Ns) -> Result<()> {
-    let ordered =
-        json!({"podName": "web", "containers": [{"name": "app"}], "strategy": {"orderedRecreate": true}});
+    let drained = json!({
+        "podName": "web",
+        "containers": [{"name": "app"}],
+        "strategy": {"unreadyGracePeriodSeconds": 1},
+    });
     let cases = [
         (
             "wrong-container",
             requests::plain("web", &["other"]),
             "spec.containers[0].name: container other not found",
         ),
-        ("not-served", ordered, "spec.strategy.orderedRecreate: not served"),
+        ("not-served", drained, "spec.strategy.unreadyGracePeriodSeconds: not served"),
     ];
     for (name, spec, text) in cases {
         ns.create(requests::with_spec(name, &spec)).await?;

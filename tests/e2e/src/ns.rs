@@ -10,7 +10,7 @@ use pitstop_api::recreate::ContainerRecreateRequest;
 use serde_json::Value;
 
 use crate::cluster::Cluster;
-use crate::wait::{SHORT, until};
+use crate::wait::{LONG, SHORT, until};
 use crate::{pods, requests};
 
 /// What the namespaces of tests are called, before a random end.
@@ -38,7 +38,7 @@ impl Ns {
             all.create(&PostParams::default(), &Namespace { metadata, ..Namespace::default() }).await?;
         let ns = Self { cluster, name: made.metadata.name.context("a namespace without a name")? };
         let accounts: Api<ServiceAccount> = Api::namespaced(ns.cluster.client.clone(), &ns.name);
-        until("the default ServiceAccount", SHORT, async || Ok(accounts.get_opt("default").await?)).await?;
+        until("the default ServiceAccount", LONG, async || Ok(accounts.get_opt("default").await?)).await?;
         Ok(ns)
     }
 

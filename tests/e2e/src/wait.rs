@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use tokio::time::{Instant, sleep, timeout};
 
 /// Bound of a wait for something that takes a few seconds on an idle machine.
-pub const SHORT: Duration = Duration::from_secs(30);
+pub const SHORT: Duration = Duration::from_mins(1);
 /// Bound of a wait that includes a crash: a lease that must run out, a Pod that starts anew.
 pub const LONG: Duration = Duration::from_secs(90);
 

@@ -173,6 +173,15 @@ fn nothing_is_decided_before_everything_is_known_or_without_the_lead() {
     let first = bench.step(Event::Pods(Watch::Restart(vec![pod("web")])));
     assert!(matches!(only(first), Action::WriteStatus { .. }));
 
+    // Where it is not known which orders stand, none is placed.
+    let accepted = Bench::new(vec![pod("web")], vec![request("a", "web", 0)]);
+    let mut bench = Bench::empty();
+    bench.step(Event::Leader(true));
+    bench.step(Event::Pods(Watch::Restart(vec![pod("web")])));
+    let stored = accepted.requests.values().cloned().collect();
+    assert!(bench.step(Event::Requests(Watch::Restart(stored))).is_empty());
+    assert!(bench.step(Event::NodeWorks(Watch::Restart(vec![accepted.book.unwrap()]))).is_empty());
+
     let mut bench = Bench::empty();
     bench.step(Event::Requests(Watch::Restart(vec![request("a", "web", 0)])));
     bench.step(Event::NodeWorks(Watch::Restart(Vec::new())));
@@ -227,6 +236,8 @@ fn people_are_told_though_the_watch_was_quicker_than_the_answer() {
     let mut bench = Bench::new(vec![pod("web")], vec![request("a", "web", 0)]);
     let acknowledged = bench.acknowledge();
     bench.all(acknowledged);
+    let stored = bench.requests[&ObjectKey::new("shop", "a")].clone();
+    bench.step(Event::Requests(Watch::Upsert(stored)));
     let end = only(bench.restarted("web"));
     let answer = bench.write(&end);
     let stored = bench.requests[&ObjectKey::new("shop", "a")].clone();
@@ -296,6 +307,18 @@ fn one_request_of_a_pod_goes_first_and_is_not_overtaken() {
     bench.all(over);
     assert_eq!(bench.phase("b"), Some(Phase::Completed));
     assert_eq!(bench.phase("a"), Some(Phase::Recreating), "the end of one wakes the next at once");
+}
+
+#[test]
+fn the_deletion_of_one_wakes_the_next() {
+    let mut bench = Bench::new(vec![pod("web")], vec![request("a", "web", 0), request("b", "web", 1)]);
+    assert_eq!((bench.phase("a"), bench.phase("b")), (Some(Phase::Recreating), Some(Phase::Pending)));
+    let first = bench.requests[&ObjectKey::new("shop", "a")].clone();
+    let next = bench.step(Event::Requests(Watch::Gone(first)));
+    bench.all(next);
+    assert_eq!(bench.phase("b"), Some(Phase::Recreating));
+    let order = &bench.book.as_ref().unwrap().orders;
+    assert_eq!((order.len(), order[0].id.as_str()), (1, "uid-b/app/1"), "one is withdrawn, the other placed");
 }
 
 #[test]

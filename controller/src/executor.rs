@@ -18,6 +18,7 @@ use tracing::{debug, info, warn};
 use crate::events::Events;
 use crate::metrics::ControllerMetrics;
 use crate::observe;
+use crate::pods::{self, Pods};
 
 /// Most writes under way at a time; each holds a connection.
 const MAX_WRITES: usize = 16;
@@ -26,6 +27,7 @@ const MAX_WRITES: usize = 16;
 #[derive(Clone)]
 pub struct Executor {
     client: Client,
+    pods: Pods,
     events: Events,
     metrics: ControllerMetrics,
     outcomes: mpsc::Sender<Event>,
@@ -40,7 +42,8 @@ impl Executor {
         metrics: ControllerMetrics,
         outcomes: mpsc::Sender<Event>,
     ) -> Self {
-        Self { client, events, metrics, outcomes, slots: Arc::new(Semaphore::new(MAX_WRITES)) }
+        let pods = Pods::new(client.clone());
+        Self { client, pods, events, metrics, outcomes, slots: Arc::new(Semaphore::new(MAX_WRITES)) }
     }
 
     /// Carries one action out and tells the outcome.
@@ -82,6 +85,12 @@ impl Executor {
                     }
                 };
                 Event::RequestWritten { key, uid, outcome }
+            }
+            Action::PatchPod { key, uid, resource_version, change } => {
+                debug!(pod = %key, pod_uid = uid, ?change, "changes the Pod");
+                let result = self.pods.patch(&key, &uid, &resource_version, &change).await;
+                let outcome = self.outcome(pods::name(&change), &key.to_string(), result, observe::pod);
+                Event::PodWritten { key, uid, outcome }
             }
             Action::WriteOrders { node, resource_version, orders } => {
                 for order in &orders {

@@ -8,6 +8,7 @@ mod events;
 mod executor;
 mod metrics;
 mod observe;
+mod pods;
 mod run;
 
 use clap::Parser as _;

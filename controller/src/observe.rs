@@ -15,6 +15,7 @@ use pitstop_controller_core::nodework::NodeWork;
 use pitstop_controller_core::pod::{
     Container, ContainerKind, ContainerState, ContainerStatus, Pod, RestartPolicy,
 };
+use pitstop_controller_core::readiness::{self, Gate, GateCondition};
 use pitstop_controller_core::recreate::Request;
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +42,7 @@ pub struct SlimPod {
 struct SlimSpec {
     node_name: Option<String>,
     restart_policy: String,
+    readiness_gates: Vec<SlimGate>,
     termination_grace_period_seconds: Option<i64>,
     containers: Vec<SlimContainer>,
     init_containers: Vec<SlimContainer>,
@@ -49,8 +51,17 @@ struct SlimSpec {
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+struct SlimGate {
+    condition_type: String,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 struct SlimContainer {
     name: String,
+    image: String,
+    /// Only of init containers, and only `Always`.
+    restart_policy: Option<String>,
     lifecycle: Option<SlimLifecycle>,
 }
 
@@ -68,7 +79,18 @@ struct SlimHook {}
 #[serde(rename_all = "camelCase", default)]
 struct SlimStatus {
     phase: String,
+    conditions: Vec<SlimCondition>,
     container_statuses: Vec<SlimContainerStatus>,
+    init_container_statuses: Vec<SlimContainerStatus>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct SlimCondition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+    message: String,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -77,6 +99,8 @@ struct SlimContainerStatus {
     name: String,
     #[serde(rename = "containerID")]
     container_id: String,
+    #[serde(rename = "imageID")]
+    image_id: String,
     restart_count: i32,
     ready: bool,
     state: SlimState,
@@ -113,8 +137,14 @@ fn key(meta: &ObjectMeta) -> ObjectKey {
 /// The Pod as the core sees it.
 pub fn pod(pod: SlimPod) -> Pod {
     let SlimPod { metadata, spec, status } = pod;
-    let mut statuses: BTreeMap<String, SlimContainerStatus> =
-        status.container_statuses.into_iter().map(|s| (s.name.clone(), s)).collect();
+    let gates = gates(&spec.readiness_gates, &status.conditions);
+    let ready = status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True");
+    let mut statuses: BTreeMap<String, SlimContainerStatus> = status
+        .container_statuses
+        .into_iter()
+        .chain(status.init_container_statuses)
+        .map(|s| (s.name.clone(), s))
+        .collect();
     let kinds = [
         (ContainerKind::Main, spec.containers),
         (ContainerKind::Init, spec.init_containers),
@@ -124,7 +154,11 @@ pub fn pod(pod: SlimPod) -> Pod {
         .into_iter()
         .flat_map(|(kind, list)| list.into_iter().map(move |container| (kind, container)))
         .map(|(kind, container)| Container {
-            kind,
+            kind: match (kind, container.restart_policy.as_deref()) {
+                (ContainerKind::Init, Some("Always")) => ContainerKind::Sidecar,
+                _ => kind,
+            },
+            image: container.image,
             pre_stop: container.lifecycle.is_some_and(|l| l.pre_stop.is_some()),
             status: statuses.remove(&container.name).map(container_status),
             name: container.name,
@@ -144,8 +178,23 @@ pub fn pod(pod: SlimPod) -> Pod {
             _ => RestartPolicy::Always,
         },
         grace_seconds: spec.termination_grace_period_seconds,
+        gates,
+        ready,
         containers,
     }
+}
+
+/// The Pod's gates of the types that pitstop serves, each with its condition.
+fn gates(gates: &[SlimGate], conditions: &[SlimCondition]) -> Vec<Gate> {
+    let served = gates.iter().map(|g| &g.condition_type).filter(|t| readiness::SERVED.contains(&t.as_str()));
+    served
+        .map(|type_| {
+            let condition = conditions.iter().find(|c| c.type_ == *type_);
+            let condition =
+                condition.map(|c| GateCondition { open: c.status == "True", message: c.message.clone() });
+            Gate { type_: type_.clone(), condition }
+        })
+        .collect()
 }
 
 fn container_status(status: SlimContainerStatus) -> ContainerStatus {
@@ -161,6 +210,7 @@ fn container_status(status: SlimContainerStatus) -> ContainerStatus {
     };
     ContainerStatus {
         container_id: status.container_id,
+        image_id: status.image_id,
         restart_count: status.restart_count,
         ready: status.ready,
         state,
@@ -205,9 +255,13 @@ mod tests {
           "metadata":{"name":"web","namespace":"ns","uid":"u","resourceVersion":"7","managedFields":[{"manager":"x"}]},
           "spec":{"nodeName":"node1","restartPolicy":"Always","terminationGracePeriodSeconds":30,
             "volumes":[{"name":"v","emptyDir":{}}],
-            "initContainers":[{"name":"init"}],
+            "readinessGates":[{"conditionType":"example.com/other"},{"conditionType":"KruisePodReady"}],
+            "initContainers":[{"name":"init"},{"name":"proxy","image":"p","restartPolicy":"Always"}],
             "containers":[{"name":"app","image":"a","lifecycle":{"preStop":{"exec":{"command":["x"]}}}},{"name":"sidecar"}]},
-          "status":{"phase":"Running","containerStatuses":[
+          "status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"},
+            {"type":"KruisePodReady","status":"False","message":"[]","lastTransitionTime":null}],
+           "initContainerStatuses":[{"name":"proxy","containerID":"containerd://3","imageID":"p@sha256:1"}],
+           "containerStatuses":[
             {"name":"app","containerID":"containerd://1","restartCount":2,"ready":true,"image":"a","imageID":"b",
              "state":{"running":{"startedAt":"2026-01-01T00:00:00Z"}},"lastState":{}},
             {"name":"sidecar","restartCount":0,"ready":false,"image":"a","imageID":"",
@@ -224,5 +278,11 @@ mod tests {
             matches!(sidecar.state, ContainerState::Waiting { reason, .. } if reason == "CrashLoopBackOff")
         );
         assert_eq!(pod.container("init").unwrap().kind, ContainerKind::Init);
+        let proxy = pod.container("proxy").unwrap();
+        assert_eq!((proxy.kind, proxy.image.as_str()), (ContainerKind::Sidecar, "p"));
+        assert_eq!(proxy.status.as_ref().unwrap().image_id, "p@sha256:1");
+        let condition = GateCondition { open: false, message: "[]".into() };
+        assert!(pod.ready);
+        assert_eq!(pod.gates, [Gate { type_: "KruisePodReady".into(), condition: Some(condition) }]);
     }
 }

@@ -9,6 +9,7 @@ use pitstop_api::recreate::ContainerRecreateRequestStatus;
 use crate::key::ObjectKey;
 use crate::nodework::NodeWork;
 use crate::pod::Pod;
+use crate::readiness::GateChange;
 use crate::recreate::Request;
 
 /// Something happened.
@@ -30,6 +31,15 @@ pub enum Event {
         uid: String,
         /// How it ended.
         outcome: Outcome<Request>,
+    },
+    /// A write of a Pod came back.
+    PodWritten {
+        /// The Pod.
+        key: ObjectKey,
+        /// Its UID, as the action named it.
+        uid: String,
+        /// How it ended.
+        outcome: Outcome<Pod>,
     },
     /// A write of an order book came back.
     NodeWorkWritten(String, Outcome<NodeWork>),
@@ -94,8 +104,39 @@ pub enum Action {
         /// All open orders.
         orders: Vec<Order>,
     },
+    /// Change a Pod, if it is still that version.
+    PatchPod {
+        /// The Pod.
+        key: ObjectKey,
+        /// Its UID.
+        uid: String,
+        /// The version that was looked at.
+        resource_version: String,
+        /// What to change; all else stays.
+        change: PodChange,
+    },
     /// Tell people; lost ones are not repeated.
     Emit(Note),
+}
+
+/// One kind of change to a Pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PodChange {
+    /// Set these conditions of its status, and no other.
+    Gates(Vec<GateChange>),
+    /// Set these containers' images, after a dry run has shown that just this would be stored.
+    Images(Vec<ImageChange>),
+}
+
+/// Another image string for one container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageChange {
+    /// The container.
+    pub container: String,
+    /// It is one of `spec.initContainers`.
+    pub init: bool,
+    /// The image to set.
+    pub image: String,
 }
 
 /// A Kubernetes event to record.

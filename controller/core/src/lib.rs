@@ -11,6 +11,7 @@ pub mod key;
 pub mod lease;
 pub mod nodework;
 pub mod pod;
+pub mod readiness;
 pub mod recreate;
 
 pub use pitstop_api::logic::{backoff, time, tracked};

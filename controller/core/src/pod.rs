@@ -1,9 +1,11 @@
 //! A Pod, reduced to what decisions need.
 
 use crate::key::ObjectKey;
+use crate::readiness::Gate;
 use crate::tracked::Versioned;
 
 /// A Pod as the API server last told it.
+#[allow(clippy::struct_excessive_bools, reason = "each is a field of the API's Pod")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pod {
     /// Namespace and name.
@@ -24,6 +26,10 @@ pub struct Pod {
     pub restart_policy: RestartPolicy,
     /// `spec.terminationGracePeriodSeconds`, in seconds.
     pub grace_seconds: Option<i64>,
+    /// Its readiness gates of the types that pitstop serves.
+    pub gates: Vec<Gate>,
+    /// Condition `Ready` is True.
+    pub ready: bool,
     /// Containers of every kind.
     pub containers: Vec<Container>,
 }
@@ -46,8 +52,10 @@ pub enum ContainerKind {
     /// `spec.containers`.
     #[default]
     Main,
-    /// `spec.initContainers`, plain or restartable.
+    /// `spec.initContainers` that run to their end before the others start.
     Init,
+    /// `spec.initContainers` with `restartPolicy: Always`, which run beside the others (KEP-753).
+    Sidecar,
     /// `spec.ephemeralContainers`.
     Ephemeral,
 }
@@ -59,6 +67,8 @@ pub struct Container {
     pub name: String,
     /// Kind.
     pub kind: ContainerKind,
+    /// `image` of its spec.
+    pub image: String,
     /// It has a preStop hook.
     pub pre_stop: bool,
     /// The Pod's status of it, if there is any.
@@ -70,6 +80,8 @@ pub struct Container {
 pub struct ContainerStatus {
     /// `<runtime>://<id>`; empty before the first start.
     pub container_id: String,
+    /// The image that it runs, `imageID`: `<repository>@sha256:<digest>` where the runtime knows a repository.
+    pub image_id: String,
     /// How often it was restarted.
     pub restart_count: i32,
     /// It passes its readiness probe.

@@ -6,8 +6,10 @@ use pitstop_api::nodework::{Order, request_uid};
 use pitstop_api::recreate::ContainerRecreateRequestStatus;
 
 use super::pacing::Pacing;
+use crate::action::ImageChange;
 use crate::key::ObjectKey;
 use crate::nodework::{BookWrite, NodeWork};
+use crate::pod::Pod;
 use crate::recreate::{Memory, Request, Urgency};
 use crate::time::Mono;
 use crate::tracked::{Tracked, Versioned};
@@ -25,6 +27,25 @@ impl<T> Default for Kind<T> {
     }
 }
 
+/// A Pod.
+#[derive(Debug)]
+pub(super) struct PodEntry {
+    pub(super) pod: Tracked<Pod>,
+    pub(super) write: Pacing,
+}
+
+impl PodEntry {
+    pub(super) fn new(pod: Pod) -> Self {
+        Self { pod: Tracked::new(pod), write: Pacing::default() }
+    }
+
+    /// What was timed while another process led is timed anew.
+    pub(super) fn restart(&mut self) {
+        self.write = Pacing::default();
+        self.pod.retry();
+    }
+}
+
 /// A request.
 #[derive(Debug)]
 pub(super) struct Entry {
@@ -33,6 +54,8 @@ pub(super) struct Entry {
     pub(super) write: Pacing,
     /// What the request wants in its node's book.
     pub(super) orders: Vec<Order>,
+    /// The images that it wants in its Pod.
+    pub(super) images: Vec<ImageChange>,
     /// Its acceptance was sent once, whatever came of it: no other request for the Pod overtakes it.
     pub(super) chosen: bool,
     /// The status that the write under way replaces.
@@ -46,6 +69,7 @@ impl Entry {
             memory: Memory::new(now),
             write: Pacing::default(),
             orders: Vec::new(),
+            images: Vec::new(),
             chosen: false,
             replaces: None,
         }

@@ -1,7 +1,7 @@
 //! The state of the world as last observed, and what follows from it.
 //!
 //! One owner calls [`Index::step`] with every event. Each event marks what it may concern; at the end of the
-//! step the marked requests and then the marked books are planned. Nothing is planned before every watch has
+//! step the marked requests, then the marked Pods, then the marked books are planned. Nothing is planned before every watch has
 //! delivered its first list, and nothing is written by a process that does not lead.
 
 mod kinds;
@@ -20,10 +20,9 @@ use pitstop_api::logic::machine::{Machine, Now};
 
 use crate::action::{Action, Event};
 use crate::key::ObjectKey;
-use crate::pod::Pod;
 use crate::time::Mono;
 
-use kinds::{Book, Entry, Kind};
+use kinds::{Book, Entry, Kind, PodEntry};
 use pacing::Timers;
 
 /// Tunable times.
@@ -61,7 +60,7 @@ impl Default for Config {
 pub struct Index {
     config: Config,
     leading: bool,
-    pods: Kind<Pod>,
+    pods: Kind<PodEntry>,
     requests: Kind<Entry>,
     books: Kind<Book>,
     /// Requests by the Pod that they name.
@@ -69,6 +68,7 @@ pub struct Index {
     /// Requests by their target's node: those that are open or want orders.
     by_node: BTreeMap<String, BTreeSet<ObjectKey>>,
     dirty_requests: BTreeSet<ObjectKey>,
+    dirty_pods: BTreeSet<ObjectKey>,
     dirty_nodes: BTreeSet<String>,
     timers: Timers<Timer>,
 }
@@ -76,6 +76,7 @@ pub struct Index {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
     Request(ObjectKey),
+    Pod(ObjectKey),
     Node(String),
 }
 
@@ -91,6 +92,7 @@ impl Index {
             by_pod: BTreeMap::new(),
             by_node: BTreeMap::new(),
             dirty_requests: BTreeSet::new(),
+            dirty_pods: BTreeSet::new(),
             dirty_nodes: BTreeSet::new(),
             timers: Timers::default(),
         }
@@ -107,6 +109,7 @@ impl Index {
             Event::RequestWritten { key, uid, outcome } => {
                 self.request_written(now, &key, &uid, outcome, &mut actions);
             }
+            Event::PodWritten { key, uid, outcome } => self.pod_written(now, &key, &uid, outcome),
             Event::NodeWorkWritten(node, outcome) => self.book_written(now, &node, outcome),
             Event::Tick => {}
         }
@@ -114,11 +117,15 @@ impl Index {
         if !self.leading {
             // Whoever begins to lead looks at everything.
             self.dirty_requests.clear();
+            self.dirty_pods.clear();
             self.dirty_nodes.clear();
             self.timers.clear();
         } else if self.synced() {
             for key in std::mem::take(&mut self.dirty_requests) {
                 self.plan_request(now, wall, &key, &mut actions);
+            }
+            for key in std::mem::take(&mut self.dirty_pods) {
+                self.plan_pod(now, &key, &mut actions);
             }
             for node in std::mem::take(&mut self.dirty_nodes) {
                 self.plan_book(now, &node, &mut actions);
@@ -153,12 +160,14 @@ impl Index {
         }
         self.leading = leading;
         self.requests.objects.values_mut().for_each(|entry| entry.restart(now));
+        self.pods.objects.values_mut().for_each(PodEntry::restart);
         self.books.objects.values_mut().for_each(Book::restart);
         self.all_dirty();
     }
 
     fn all_dirty(&mut self) {
         self.dirty_requests.extend(self.requests.objects.keys().cloned());
+        self.dirty_pods.extend(self.pods.objects.keys().cloned());
         self.dirty_nodes.extend(self.books.objects.keys().map(|k| k.name.clone()));
     }
 }

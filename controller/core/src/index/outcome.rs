@@ -4,6 +4,7 @@ use super::{Index, Timer};
 use crate::action::{Action, Outcome};
 use crate::key::ObjectKey;
 use crate::nodework::NodeWork;
+use crate::pod::Pod;
 use crate::recreate::{self, Request};
 use crate::time::Mono;
 use crate::tracked::Tracked;
@@ -38,6 +39,26 @@ impl Index {
             }
         }
         self.request_changed(key);
+    }
+
+    pub(super) fn pod_written(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: Outcome<Pod>) {
+        // An answer about a Pod that is gone says nothing about another one of that name.
+        let Some(entry) = self.pods.objects.get_mut(key).filter(|e| e.pod.get().uid == uid) else { return };
+        match outcome {
+            Outcome::Written(new) => {
+                entry.pod.written(new);
+                entry.write.succeeded();
+            }
+            Outcome::Conflict | Outcome::Gone => {
+                entry.pod.conflicted();
+                entry.write.conflicted(now.after(self.config.conflict_patience));
+            }
+            Outcome::Retry | Outcome::Refused(_) => {
+                entry.pod.failed();
+                entry.write.failed(now);
+            }
+        }
+        self.pod_changed(key);
     }
 
     pub(super) fn book_written(&mut self, now: Mono, node: &str, outcome: Outcome<NodeWork>) {
@@ -77,6 +98,7 @@ impl Index {
         while let Some(timer) = self.timers.pop_due(now) {
             match timer {
                 Timer::Request(key) => self.dirty_requests.insert(key),
+                Timer::Pod(key) => self.dirty_pods.insert(key),
                 Timer::Node(node) => self.dirty_nodes.insert(node),
             };
         }

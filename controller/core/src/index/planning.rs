@@ -1,14 +1,17 @@
 //! From what is known to the next write of each object.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use pitstop_api::nodework::{Order, request_uid};
 
-use super::kinds::{Book, Entry};
+use super::kinds::{Book, Entry, PodEntry};
 use super::{Index, Timer, remove};
-use crate::action::Action;
+use crate::action::{Action, ImageChange, PodChange};
 use crate::key::ObjectKey;
 use crate::nodework::{self, NodeWork};
 use crate::pod::{ContainerState, Pod};
+use crate::readiness;
 use crate::recreate::{self, Observed, OrderView, Request, StatusWrite, Urgency};
 use crate::time::{Mono, earliest};
 use crate::tracked::Versioned as _;
@@ -46,6 +49,7 @@ impl Index {
         let Some(mut entry) = self.requests.objects.remove(key) else { return };
         let plan = self.decide(now, wall, &mut entry);
         self.want_orders(&mut entry, plan.orders.clone());
+        self.want_images(&mut entry, plan.images.clone());
         if entry.write.patience_over(now) {
             entry.request.retry();
         }
@@ -79,7 +83,7 @@ impl Index {
     fn decide(&self, now: Mono, wall: DateTime<Utc>, entry: &mut Entry) -> recreate::Plan {
         let request = entry.request.get();
         let target = request.status.target.as_ref();
-        let pod = self.pods.objects.get(&request.pod_key());
+        let pod = self.pods.objects.get(&request.pod_key()).map(|e| e.pod.get());
         let book = target.and_then(|t| self.books.objects.get(&ObjectKey::new("", &t.node_name)));
         let known = book.and_then(Book::known);
         let orders: Vec<OrderView<'_>> =
@@ -115,6 +119,66 @@ impl Index {
             entry.orders = orders;
             self.dirty_nodes.insert(target.node_name.clone());
         }
+    }
+
+    fn want_images(&mut self, entry: &mut Entry, images: Vec<ImageChange>) {
+        if entry.images != images {
+            entry.images = images;
+            self.dirty_pods.insert(entry.request.get().pod_key());
+        }
+    }
+
+    pub(super) fn plan_pod(&mut self, now: Mono, key: &ObjectKey, actions: &mut Vec<Action>) {
+        let Some(mut entry) = self.pods.objects.remove(key) else { return };
+        let wait = self.write_pod(now, &mut entry, actions);
+        self.timers.set(Timer::Pod(key.clone()), wait);
+        self.pods.objects.insert(key.clone(), entry);
+    }
+
+    /// Starts the one write that the Pod needs next; else gives back when to look again.
+    fn write_pod(&self, now: Mono, entry: &mut PodEntry, actions: &mut Vec<Action>) -> Option<Mono> {
+        if entry.write.patience_over(now) {
+            entry.pod.retry();
+        }
+        if !entry.pod.writable() {
+            return entry.write.retry_at();
+        }
+        let pod = entry.pod.get();
+        let Some(change) = self.change_of(pod) else {
+            entry.write.satisfied();
+            return None;
+        };
+        if let Err(at) = entry.write.due(now, Urgency::Now, Duration::ZERO) {
+            return Some(at);
+        }
+        let (key, uid, resource_version) = (pod.key.clone(), pod.uid.clone(), pod.resource_version.clone());
+        actions.push(Action::PatchPod { key, uid, resource_version, change });
+        entry.pod.write_started();
+        None
+    }
+
+    /// The one change that a Pod needs next: first what keeps it out of service or brings it back.
+    fn change_of(&self, pod: &Pod) -> Option<PodChange> {
+        if pod.gone() {
+            return None;
+        }
+        let requests = || {
+            self.by_pod
+                .get(&pod.key)
+                .into_iter()
+                .flatten()
+                .filter_map(|key| self.requests.objects.get(key))
+                .filter(|e| e.request.get().started_for(pod))
+        };
+        if !pod.gates.is_empty() {
+            let holds = requests().filter_map(|e| e.request.get().hold()).collect();
+            let gates = readiness::plan(&pod.gates, &holds);
+            if !gates.is_empty() {
+                return Some(PodChange::Gates(gates));
+            }
+        }
+        let images: Vec<ImageChange> = requests().flat_map(|e| e.images.iter().cloned()).collect();
+        (!images.is_empty()).then_some(PodChange::Images(images))
     }
 
     pub(super) fn plan_book(&mut self, now: Mono, node: &str, actions: &mut Vec<Action>) {

@@ -9,7 +9,7 @@ use pitstop_api::recreate::{ContainerRecreateRequestSpec, Phase, RecreateContain
 use super::*;
 use crate::action::{Outcome, Watch};
 use crate::nodework::NodeWork;
-use crate::pod::{Container, ContainerState, ContainerStatus};
+use crate::pod::{Container, ContainerState, ContainerStatus, Pod};
 use crate::recreate::Request;
 
 fn pod(name: &str) -> Pod {
@@ -102,7 +102,7 @@ impl Bench {
                 self.book = Some(book.clone());
                 Event::NodeWorkWritten(node.clone(), Outcome::Written(book))
             }
-            Action::DeleteRequest { .. } | Action::Emit(_) => panic!("{action:?}"),
+            Action::PatchPod { .. } | Action::DeleteRequest { .. } | Action::Emit(_) => panic!("{action:?}"),
         }
     }
 
@@ -139,7 +139,7 @@ impl Bench {
     }
 
     fn restarted(&mut self, name: &str) -> Vec<Action> {
-        let mut pod = pod(name);
+        let mut pod = Pod { resource_version: "2".into(), ..pod(name) };
         let status = pod.containers[0].status.as_mut().unwrap();
         status.container_id = format!("containerd://{:064x}", 2);
         status.restart_count = 1;

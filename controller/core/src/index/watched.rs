@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::kinds::Entry;
+use super::kinds::{Entry, PodEntry};
 use super::{Index, Timer, remove};
 use crate::action::Watch;
 use crate::key::ObjectKey;
@@ -14,26 +14,50 @@ use crate::time::Mono;
 impl Index {
     pub(super) fn pods_changed(&mut self, watch: Watch<Pod>) {
         match watch {
-            Watch::Upsert(pod) => {
-                self.dirty_pod(&pod.key.clone());
-                self.pods.objects.insert(pod.key.clone(), pod);
-            }
+            Watch::Upsert(pod) => self.upsert_pod(pod, false),
             Watch::Gone(pod) => {
-                self.dirty_pod(&pod.key);
-                if self.pods.objects.get(&pod.key).is_some_and(|known| known.uid == pod.uid) {
-                    self.pods.objects.remove(&pod.key);
+                if self.pods.objects.get(&pod.key).is_some_and(|known| known.pod.get().uid == pod.uid) {
+                    self.forget_pod(&pod.key);
                 }
+                self.pod_changed(&pod.key);
             }
             Watch::Restart(all) => {
-                self.pods.objects = all.into_iter().map(|pod| (pod.key.clone(), pod)).collect();
+                let listed: BTreeSet<&ObjectKey> = all.iter().map(|pod| &pod.key).collect();
+                let lost: Vec<ObjectKey> =
+                    self.pods.objects.keys().filter(|k| !listed.contains(*k)).cloned().collect();
+                for key in &lost {
+                    self.forget_pod(key);
+                }
+                for pod in all {
+                    self.upsert_pod(pod, true);
+                }
                 self.pods.synced = true;
                 self.all_dirty();
             }
         }
     }
 
-    fn dirty_pod(&mut self, pod: &ObjectKey) {
+    fn upsert_pod(&mut self, pod: Pod, listed: bool) {
+        let key = pod.key.clone();
+        match self.pods.objects.get_mut(&key) {
+            Some(entry) if listed => entry.pod.listed(pod),
+            Some(entry) => entry.pod.observed(pod),
+            None => {
+                self.pods.objects.insert(key.clone(), PodEntry::new(pod));
+            }
+        }
+        self.pod_changed(&key);
+    }
+
+    fn forget_pod(&mut self, key: &ObjectKey) {
+        self.pods.objects.remove(key);
+        self.timers.set(Timer::Pod(key.clone()), None);
+    }
+
+    /// The plans of the Pod itself and of the requests for it may be different now.
+    pub(super) fn pod_changed(&mut self, pod: &ObjectKey) {
         self.dirty_requests.extend(self.by_pod.get(pod).into_iter().flatten().cloned());
+        self.dirty_pods.insert(pod.clone());
     }
 
     pub(super) fn requests_changed(&mut self, now: Mono, watch: Watch<Request>) {
@@ -81,7 +105,7 @@ impl Index {
     pub(super) fn request_changed(&mut self, key: &ObjectKey) {
         let Some(entry) = self.requests.objects.get(key) else { return };
         let pod = entry.request.get().pod_key();
-        self.dirty_pod(&pod);
+        self.pod_changed(&pod);
     }
 
     fn forget_request(&mut self, key: &ObjectKey) {
@@ -90,7 +114,7 @@ impl Index {
         let request = entry.request.get();
         let pod = request.pod_key();
         remove(&mut self.by_pod, &pod, key);
-        self.dirty_pod(&pod);
+        self.pod_changed(&pod);
         if let Some(target) = &request.status.target {
             remove(&mut self.by_node, &target.node_name, key);
             self.dirty_nodes.insert(target.node_name.clone());

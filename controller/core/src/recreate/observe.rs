@@ -7,6 +7,7 @@ use pitstop_api::recreate::{ContainerRecreateRequestSpec, ContainerRecreateReque
 
 use crate::key::ObjectKey;
 use crate::pod::{ContainerState, Pod};
+use crate::readiness::{Hold, RECREATE_AGENT};
 use crate::time::Mono;
 use crate::tracked::Versioned;
 
@@ -56,6 +57,19 @@ impl Request {
     /// It was accepted and has not ended.
     pub fn started(&self) -> bool {
         !self.completed() && self.status.target.is_some()
+    }
+
+    /// It is at work on that very Pod.
+    pub fn started_for(&self, pod: &Pod) -> bool {
+        !self.deleting
+            && !self.completed()
+            && self.status.target.as_ref().is_some_and(|target| target.pod_uid == pod.uid)
+    }
+
+    /// The hold by which the request keeps its Pod not ready while it is at work; absent when it asks for no drain.
+    pub fn hold(&self) -> Option<Hold> {
+        let drains = self.spec.strategy.as_ref().is_some_and(|s| s.unready_grace_period_seconds.is_some());
+        drains.then(|| Hold { user_agent: RECREATE_AGENT.to_owned(), key: self.key.to_string() })
     }
 }
 

@@ -19,6 +19,7 @@ use super::judge::{Judged, failed, judge, over, recreating, replaced, status_of}
 use super::observe::{Observed, OrderView};
 use super::resolve::{Tense, resolve};
 use super::status::{End, Wait, accepted, ended, waits};
+use crate::action::ImageChange;
 use crate::index::Config;
 use crate::pod::{Pod, parse_container_id};
 use crate::time::{Mono, earliest, seconds};
@@ -49,6 +50,8 @@ pub struct Plan {
     pub status: Option<StatusWrite>,
     /// The orders that it wants in its node's book; any other of its orders is withdrawn.
     pub orders: Vec<Order>,
+    /// Images to set in its Pod.
+    pub images: Vec<ImageChange>,
     /// Labels to set or to remove.
     pub labels: BTreeMap<String, Option<String>>,
     /// Delete the request.
@@ -201,6 +204,7 @@ impl Planner<'_> {
         Plan {
             status: (!recorded).then_some(StatusWrite { status, urgency: Urgency::Now }),
             orders,
+            images: Vec::new(),
             labels: if active {
                 BTreeMap::from([(labels::ACTIVE.to_owned(), None)])
             } else {

@@ -95,7 +95,7 @@ pub fn resolve(spec: &ContainerRecreateRequestSpec, pod: &Pod, tense: Tense) -> 
 fn servable(container: &Container) -> Result<(), String> {
     let name = &container.name;
     match container.kind {
-        ContainerKind::Init => {
+        ContainerKind::Init | ContainerKind::Sidecar => {
             Err(format!("{name} is an init container, which this version of pitstop does not restart yet"))
         }
         ContainerKind::Ephemeral => {

@@ -61,7 +61,8 @@ pub fn target_of(action: &Action) -> String {
     match action {
         Action::WriteStatus { uid, .. }
         | Action::PatchLabels { uid, .. }
-        | Action::DeleteRequest { uid, .. } => uid.clone(),
+        | Action::DeleteRequest { uid, .. }
+        | Action::PatchPod { uid, .. } => uid.clone(),
         Action::WriteOrders { node, .. } => node.clone(),
         Action::Emit(_) => String::new(),
     }

@@ -111,7 +111,8 @@ fn a_request_for_one_container_costs_six_writes() {
         while !world.add_request("web", &["app"], |_| ()) {}
         let labels_missing = usize::from(world.store.requests.values().all(|r| r.labels.is_empty()));
         world.run_quietly();
-        let expected = Writes { status: 2, labels: 1 + labels_missing, deletions: 0, orders: 2, answers: 1 };
+        let expected =
+            Writes { status: 2, labels: 1 + labels_missing, deletions: 0, orders: 2, answers: 1, pods: 0 };
         assert_eq!(world.store.writes, expected, "seed {seed}");
         assert_eq!(expected.total(), 6 + labels_missing);
     }

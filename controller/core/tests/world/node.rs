@@ -131,6 +131,7 @@ impl Node {
                 restart_count: instance.restarts,
                 ready: instance.ready,
                 state,
+                ..ContainerStatus::default()
             });
         }
         containers

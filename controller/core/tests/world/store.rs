@@ -8,8 +8,10 @@ use pitstop_api::MAX_ORDERS;
 use pitstop_api::labels;
 use pitstop_api::nodework::{AnswerState, NodeWorkStatus, request_uid};
 use pitstop_api::recreate::{ContainerRecreateRequestStatus, Phase, conditions};
+use pitstop_controller_core::action::PodChange;
 use pitstop_controller_core::nodework::NodeWork;
 use pitstop_controller_core::pod::Pod;
+use pitstop_controller_core::readiness::GateCondition;
 use pitstop_controller_core::recreate::Request;
 use pitstop_controller_core::{Action, ObjectKey, Outcome, Watch};
 
@@ -21,11 +23,12 @@ pub struct Writes {
     pub deletions: usize,
     pub orders: usize,
     pub answers: usize,
+    pub pods: usize,
 }
 
 impl Writes {
     pub fn total(self) -> usize {
-        self.status + self.labels + self.deletions + self.orders + self.answers
+        self.status + self.labels + self.deletions + self.orders + self.answers + self.pods
     }
 }
 
@@ -215,6 +218,37 @@ impl Store {
         };
         self.writes.orders += 1;
         Outcome::Written(self.put_book(new))
+    }
+
+    /// Carries out a change of a Pod.
+    pub fn pod_write(&mut self, action: &Action) -> Outcome<Pod> {
+        let Action::PatchPod { key, uid, resource_version, change } = action else {
+            panic!("{action:?} is no write of a Pod")
+        };
+        let Some(mut pod) = self.pods.get(key).cloned() else { return Outcome::Gone };
+        if pod.uid != *uid || pod.resource_version != *resource_version {
+            return Outcome::Conflict;
+        }
+        match change {
+            PodChange::Gates(changes) => {
+                for change in changes {
+                    let gate = pod.gates.iter_mut().find(|g| g.type_ == change.type_).unwrap();
+                    let new = GateCondition { open: change.open, message: change.message.clone() };
+                    assert_ne!(gate.condition.as_ref(), Some(&new), "a write that changes nothing");
+                    gate.condition = Some(new);
+                }
+            }
+            PodChange::Images(changes) => {
+                for change in changes {
+                    let container = pod.containers.iter_mut().find(|c| c.name == change.container).unwrap();
+                    assert_ne!(container.image, change.image, "a write that changes nothing");
+                    container.image.clone_from(&change.image);
+                }
+            }
+        }
+        self.writes.pods += 1;
+        self.put_pod(pod.clone());
+        Outcome::Written(self.pods[key].clone())
     }
 
     /// Carries out a daemon's write.

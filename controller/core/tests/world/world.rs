@@ -249,6 +249,11 @@ impl World {
                 let outcome = if lost { Outcome::Retry } else { outcome };
                 Event::RequestWritten { key: key.clone(), uid: uid.clone(), outcome }
             }
+            Action::PatchPod { key, uid, .. } => {
+                let outcome = if applied { self.store.pod_write(write) } else { Outcome::Retry };
+                let outcome = if lost { Outcome::Retry } else { outcome };
+                Event::PodWritten { key: key.clone(), uid: uid.clone(), outcome }
+            }
             Action::Emit(_) => panic!("not kept"),
         }
     }

@@ -41,6 +41,7 @@ fn running(name: &str, n: u8) -> Container {
         restart_count: i32::from(n),
         ready: true,
         state: ContainerState::Running,
+        ..ContainerStatus::default()
     };
     Container { name: name.into(), status: Some(status), ..Container::default() }
 }

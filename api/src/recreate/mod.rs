@@ -149,6 +149,21 @@ pub struct RecreateStrategy {
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0))]
     pub min_started_seconds: i32,
+    /// By which means a container is restarted. Default `Auto`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mechanism: Option<Mechanism>,
+}
+
+/// By which means a container is restarted. An addition to `OpenKruise`'s fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Mechanism {
+    /// The node's daemon stops it through the container runtime.
+    Runtime,
+    /// The kubelet restarts it because its image string changes: the digest that runs already is written into it.
+    Kubelet,
+    /// `Runtime` where the node's daemon answers and the container comes back that way, else `Kubelet`.
+    #[default]
+    Auto,
 }
 
 /// What a container that could not be stopped means for the request.
@@ -271,6 +286,21 @@ pub struct TargetContainer {
     pub container_id: String,
     /// Its restart count: a Pod status with a lower one is older than the request.
     pub restart_count: i32,
+    /// The image string by which the kubelet restarts it; absent when the runtime does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pin: Option<Pin>,
+}
+
+/// A change of a container's image string that leaves the image what it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Pin {
+    /// The image of the Pod's spec when the request was accepted; any other one is left alone.
+    #[schemars(length(max = 512))]
+    pub from: String,
+    /// The image to set: the same repository, with the digest that runs.
+    #[schemars(length(max = 512))]
+    pub image: String,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes a reference")]

@@ -32,17 +32,27 @@ impl<T> Default for Kind<T> {
 pub(super) struct PodEntry {
     pub(super) pod: Tracked<Pod>,
     pub(super) write: Pacing,
+    /// The version that a write of images rests on which is under way, or of which nobody knows how it ended.
+    pub(super) pinning: Option<String>,
 }
 
 impl PodEntry {
     pub(super) fn new(pod: Pod) -> Self {
-        Self { pod: Tracked::new(pod), write: Pacing::default() }
+        Self { pod: Tracked::new(pod), write: Pacing::default(), pinning: None }
     }
 
     /// What was timed while another process led is timed anew.
     pub(super) fn restart(&mut self) {
         self.write = Pacing::default();
+        self.pinning = None;
         self.pod.retry();
+    }
+
+    /// A write of images can no longer take effect once the Pod is another version than it rests on.
+    pub(super) fn settle(&mut self) {
+        if !self.pod.in_flight() {
+            self.pinning.take_if(|version| *version != self.pod.get().resource_version);
+        }
     }
 }
 

@@ -32,6 +32,8 @@ pub struct Config {
     pub default_active_deadline: Option<Duration>,
     /// How long an order may stay without the daemon's answer.
     pub daemon_silent_after: Duration,
+    /// How long an order may stay unanswered where the kubelet can restart the container instead.
+    pub fall_back_after: Duration,
     /// How long a wait lasts before it is written down.
     pub progress_after: Duration,
     /// How long answered orders stay in a book, so that many are dropped in one write.
@@ -47,6 +49,7 @@ impl Default for Config {
         Self {
             default_active_deadline: Some(Duration::from_hours(1)),
             daemon_silent_after: Duration::from_mins(1),
+            fall_back_after: Duration::from_secs(10),
             progress_after: Duration::from_secs(3),
             tidy_after: Duration::from_secs(1),
             watch_lag: Duration::from_secs(2),

@@ -44,6 +44,14 @@ impl Index {
     pub(super) fn pod_written(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: Outcome<Pod>) {
         // An answer about a Pod that is gone says nothing about another one of that name.
         let Some(entry) = self.pods.objects.get_mut(key).filter(|e| e.pod.get().uid == uid) else { return };
+        let pinning = entry.pinning.is_some();
+        let refused = match &outcome {
+            Outcome::Refused(text) => Some(text.clone()),
+            _ => None,
+        };
+        if !matches!(outcome, Outcome::Retry) {
+            entry.pinning = None;
+        }
         match outcome {
             Outcome::Written(new) => {
                 entry.pod.written(new);
@@ -56,6 +64,12 @@ impl Index {
             Outcome::Retry | Outcome::Refused(_) => {
                 entry.pod.failed();
                 entry.write.failed(now);
+            }
+        }
+        entry.settle();
+        for request in self.by_pod.get(key).into_iter().flatten().filter(|_| pinning) {
+            if let Some(entry) = self.requests.objects.get_mut(request).filter(|e| !e.images.is_empty()) {
+                entry.memory.pin_written(refused.clone());
             }
         }
         self.pod_changed(key);

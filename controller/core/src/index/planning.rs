@@ -83,7 +83,8 @@ impl Index {
     fn decide(&self, now: Mono, wall: DateTime<Utc>, entry: &mut Entry) -> recreate::Plan {
         let request = entry.request.get();
         let target = request.status.target.as_ref();
-        let pod = self.pods.objects.get(&request.pod_key()).map(|e| e.pod.get());
+        let known_pod = self.pods.objects.get(&request.pod_key());
+        let pod = known_pod.map(|e| e.pod.get());
         let book = target.and_then(|t| self.books.objects.get(&ObjectKey::new("", &t.node_name)));
         let known = book.and_then(Book::known);
         let orders: Vec<OrderView<'_>> =
@@ -98,6 +99,7 @@ impl Index {
             pod,
             ahead: self.ahead(entry),
             orders,
+            pinning: if known_pod.is_some_and(|e| e.pinning.is_some()) { &entry.images } else { &[] },
             placing: book.is_some_and(|b| b.placing.contains(&request.uid)),
             memory: &entry.memory,
         };
@@ -152,6 +154,9 @@ impl Index {
             return Some(at);
         }
         let (key, uid, resource_version) = (pod.key.clone(), pod.uid.clone(), pod.resource_version.clone());
+        if matches!(change, PodChange::Images(_)) {
+            entry.pinning = Some(resource_version.clone());
+        }
         actions.push(Action::PatchPod { key, uid, resource_version, change });
         entry.pod.write_started();
         None

@@ -40,8 +40,14 @@ impl Index {
     fn upsert_pod(&mut self, pod: Pod, listed: bool) {
         let key = pod.key.clone();
         match self.pods.objects.get_mut(&key) {
-            Some(entry) if listed => entry.pod.listed(pod),
-            Some(entry) => entry.pod.observed(pod),
+            Some(entry) => {
+                if listed {
+                    entry.pod.listed(pod);
+                } else {
+                    entry.pod.observed(pod);
+                }
+                entry.settle();
+            }
             None => {
                 self.pods.objects.insert(key.clone(), PodEntry::new(pod));
             }

@@ -2,13 +2,18 @@
 //!
 //! What counts is the container's ID: the target has been restarted when another instance has taken its place.
 
+use pitstop_api::condition::{MAX_MESSAGE, truncate};
 use pitstop_api::nodework::{Answer, AnswerReason, AnswerState};
 use pitstop_api::recreate::{ContainerRecreateState, Phase, TargetContainer};
 
 use super::observe::Observed;
 use super::status::Wait;
-use crate::pod::{ContainerState, ContainerStatus, Pod, RestartPolicy};
+use crate::pod::{ContainerKind, ContainerState, ContainerStatus, Pod, RestartPolicy};
 use crate::time::{Mono, seconds};
+
+/// How often the pinning of an image is tried though it is refused: an API server that has just started refuses what
+/// it does not know the roles for yet.
+const MAX_REFUSALS: u32 = 4;
 
 /// What is known of one container.
 pub(super) struct Judged {
@@ -18,17 +23,19 @@ pub(super) struct Judged {
     pub(super) wait: Option<Wait>,
     /// The target runs, and nobody has been told to stop it.
     pub(super) needs_stop: bool,
+    /// The target is still there, and its image is not pinned yet.
+    pub(super) needs_pin: bool,
     /// When to look again though nothing happened.
     pub(super) wake_at: Option<Mono>,
 }
 
 impl Judged {
     fn ends(state: ContainerRecreateState) -> Self {
-        Self { state, wait: None, needs_stop: false, wake_at: None }
+        Self { state, wait: None, needs_stop: false, needs_pin: false, wake_at: None }
     }
 
     fn waits(state: ContainerRecreateState, wait: Wait) -> Self {
-        Self { state, wait: Some(wait), needs_stop: false, wake_at: None }
+        Self { state, wait: Some(wait), needs_stop: false, needs_pin: false, wake_at: None }
     }
 
     /// Nothing more will happen to it.
@@ -46,7 +53,10 @@ pub(super) fn judge(now: Mono, observed: &Observed<'_>, target: &TargetContainer
     }
     let order = observed.order(name);
     let spared = order.is_some_and(|o| o.spared());
-    let killed = !spared && (stored.is_some_and(|s| s.is_killed) || order.is_some_and(|o| o.kills()));
+    let killed = !spared
+        && (stored.is_some_and(|s| s.is_killed)
+            || order.is_some_and(|o| o.kills())
+            || observed.memory.pinned.contains(name));
     // Phases never go back, whatever an old status of the Pod shows.
     let ended = stored.is_some_and(|s| s.phase == Phase::Recreating) || order.is_some_and(|o| o.ended());
     let so_far = if ended { recreating(name, killed) } else { pending(name) };
@@ -65,17 +75,27 @@ pub(super) fn judge(now: Mono, observed: &Observed<'_>, target: &TargetContainer
     if let Some(answer) = order.and_then(|o| o.answer).filter(|a| hopeless(a)) {
         return Judged::ends(failed(name, answer));
     }
+    let needs_pin = target.pin.is_some() && !is_pinned(target, pod);
+    if let Some((_, text)) =
+        observed.memory.pin_refused.as_ref().filter(|(n, _)| needs_pin && *n >= MAX_REFUSALS)
+    {
+        let message = format!("kill container error: the Pod's image cannot be pinned: {text}");
+        let message = truncate(&message, MAX_MESSAGE);
+        return Judged::ends(ContainerRecreateState { phase: Phase::Failed, message, ..pending(name) });
+    }
     if over(target, status) {
-        let for_good = pod.restart_policy == RestartPolicy::OnFailure
-            && status.state == ContainerState::Terminated { exit_code: 0 };
-        if for_good {
-            let message = format!(
-                "container {name} ended with exit code 0 and restartPolicy is OnFailure: the kubelet will not start it again"
-            );
+        if let Some(why) = ended_for_good(pod, name, &status.state) {
+            let message = format!("container {name} {why}: the kubelet will not start it again");
             let phase = Phase::Failed;
             return Judged::ends(ContainerRecreateState { phase, message, ..recreating(name, killed) });
         }
-        return Judged::waits(recreating(name, killed), not_running(name, &status.state));
+        // In back-off the kubelet starts it at once when its image string changes.
+        let waits = Judged::waits(recreating(name, killed), not_running(name, &status.state));
+        return Judged { needs_pin, ..waits };
+    }
+    if target.pin.is_some() {
+        let wait = if needs_pin { Wait::Pin(name.clone()) } else { Wait::Pinned(name.clone()) };
+        return Judged { needs_pin, ..Judged::waits(so_far, wait) };
     }
     let wait = match order {
         Some(o) if o.acting() => Wait::Stopping(name.clone()),
@@ -84,6 +104,24 @@ pub(super) fn judge(now: Mono, observed: &Observed<'_>, target: &TargetContainer
     };
     let runs = status.container_id == target.container_id && status.state == ContainerState::Running;
     Judged { needs_stop: runs, ..Judged::waits(so_far, wait) }
+}
+
+/// Why the kubelet does not start an ended container again, if so. A sidecar has a restart policy of its own.
+fn ended_for_good(pod: &Pod, name: &str, state: &ContainerState) -> Option<&'static str> {
+    let ContainerState::Terminated { exit_code } = state else { return None };
+    pod.container(name).filter(|c| c.kind == ContainerKind::Main)?;
+    match pod.restart_policy {
+        RestartPolicy::Always => None,
+        RestartPolicy::OnFailure => {
+            (*exit_code == 0).then_some("ended with exit code 0 and restartPolicy is OnFailure")
+        }
+        RestartPolicy::Never => Some("ended and restartPolicy is Never"),
+    }
+}
+
+/// The Pod's spec has the image by which the kubelet restarts the target.
+pub(super) fn is_pinned(target: &TargetContainer, pod: &Pod) -> bool {
+    target.pin.as_ref().is_some_and(|pin| pod.container(&target.name).is_some_and(|c| c.image == pin.image))
 }
 
 /// A new instance runs and is ready: it has succeeded once it has run for `minStartedSeconds`, counted on this

@@ -1,10 +1,12 @@
 //! What a decision about one request sees.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, Order};
 use pitstop_api::recreate::{ContainerRecreateRequestSpec, ContainerRecreateRequestStatus};
 
+use super::judge::is_pinned;
+use crate::action::ImageChange;
 use crate::key::ObjectKey;
 use crate::pod::{ContainerState, Pod};
 use crate::readiness::{Hold, RECREATE_AGENT};
@@ -121,6 +123,10 @@ pub struct Memory {
     pub answered: usize,
     /// Containers that were seen running: name, ID, and since when.
     pub running: BTreeMap<String, (String, Mono)>,
+    /// Containers whose target was seen running with the image pinned: it is the pin that ends them.
+    pub pinned: BTreeSet<String>,
+    /// How often in a row the pinning was refused, and what was said last.
+    pub pin_refused: Option<(u32, String)>,
 }
 
 impl Memory {
@@ -159,12 +165,26 @@ impl Memory {
                     if seen.0 != status.container_id {
                         *seen = (status.container_id.clone(), now);
                     }
+                    let mut targets = request.status.target.iter().flat_map(|t| &t.containers);
+                    if targets.any(|t| {
+                        t.container_id == status.container_id && pod.is_some_and(|p| is_pinned(t, p))
+                    }) {
+                        self.pinned.insert(wanted.name.clone());
+                    }
                 }
                 None => {
                     self.running.remove(&wanted.name);
                 }
             }
         }
+    }
+
+    /// A write of the Pod's images came back: refused with that text, or else.
+    pub fn pin_written(&mut self, refused: Option<String>) {
+        self.pin_refused = refused.map(|text| {
+            let before = self.pin_refused.as_ref().map_or(0, |(times, _)| *times);
+            (before.saturating_add(1), text)
+        });
     }
 
     /// Since when the container of that name runs, as far as this process has seen.
@@ -186,6 +206,8 @@ pub struct Observed<'a> {
     pub orders: Vec<OrderView<'a>>,
     /// A write that places orders of the request is under way, or nobody knows yet how it ended.
     pub placing: bool,
+    /// Images of the request in a write of the Pod that is under way, or of which nobody knows yet how it ended.
+    pub pinning: &'a [ImageChange],
     /// What this process remembers.
     pub memory: &'a Memory,
 }

@@ -11,17 +11,18 @@ use chrono::{DateTime, Utc};
 use pitstop_api::labels;
 use pitstop_api::nodework::{AnswerState, Order, OrderAction, OrderContainer, OrderPod, Recreate, order_id};
 use pitstop_api::recreate::{
-    ContainerRecreateRequestStatus, ContainerRecreateState, FailurePolicy, Phase, Target, TargetContainer,
-    validate,
+    ContainerRecreateRequestStatus, ContainerRecreateState, FailurePolicy, Mechanism, Phase,
+    RecreateStrategy, Target, TargetContainer, validate,
 };
 
 use super::judge::{Judged, failed, judge, over, recreating, replaced, status_of};
+use super::mechanism::by_kubelet;
 use super::observe::{Observed, OrderView};
 use super::resolve::{Tense, resolve};
 use super::status::{End, Wait, accepted, ended, waits};
 use crate::action::ImageChange;
 use crate::index::Config;
-use crate::pod::{Pod, parse_container_id};
+use crate::pod::{ContainerKind, Pod, parse_container_id};
 use crate::time::{Mono, earliest, seconds};
 
 /// How soon a write must happen.
@@ -73,6 +74,43 @@ pub fn plan(now: Mono, wall: DateTime<Utc>, config: &Config, observed: &Observed
     } else {
         planner.accept()
     }
+}
+
+/// What the daemon's silence means.
+enum Silence {
+    /// It is not silent, or nobody waits for it.
+    None,
+    /// It may take until then.
+    Until(Mono),
+    /// It has been silent for too long.
+    Over,
+    /// The kubelet does it instead.
+    Instead(Target),
+}
+
+/// The target with a pin for every container that waits for the daemon; absent when one of them cannot be pinned.
+fn kubelet_instead(
+    strategy: Option<&RecreateStrategy>,
+    target: &Target,
+    pod: &Pod,
+    observed: &Observed<'_>,
+) -> Option<Target> {
+    let mut target = target.clone();
+    for container in &mut target.containers {
+        let taken_up = observed.order(&container.name).is_some_and(|o| o.answer.is_some());
+        if container.pin.is_none() && !taken_up {
+            container.pin = Some(by_kubelet(strategy, pod, pod.container(&container.name)?).ok()?);
+        }
+    }
+    Some(target)
+}
+
+/// The change that pins a target's image, unless somebody has changed it since.
+fn pin(target: &TargetContainer, pod: &Pod) -> Option<ImageChange> {
+    let pin = target.pin.as_ref()?;
+    let container = pod.container(&target.name).filter(|c| c.image == pin.from)?;
+    let init = container.kind != ContainerKind::Main;
+    Some(ImageChange { container: target.name.clone(), init, image: pin.image.clone() })
 }
 
 struct Planner<'a> {
@@ -152,11 +190,12 @@ impl Planner<'_> {
         if expired {
             return self.end(&entries, &End::DeadlineExceeded);
         }
-        let silent_at =
-            self.observed.memory.unanswered_since.map(|t| t.after(self.config.daemon_silent_after));
-        if silent_at.is_some_and(|at| at <= self.now) {
-            return self.end(&entries, &End::DaemonSilent);
-        }
+        let silent_at = match self.silence(target, pod, &judged) {
+            Silence::None => None,
+            Silence::Until(at) => Some(at),
+            Silence::Over => return self.end(&entries, &End::DaemonSilent),
+            Silence::Instead(target) => return self.through_the_kubelet(target),
+        };
         let mut status = request.status.clone();
         status.container_recreate_states = entries;
         let wait = judged.iter().find_map(|j| j.wait.clone()).unwrap_or(Wait::Daemon);
@@ -173,12 +212,22 @@ impl Planner<'_> {
             .enumerate()
             .filter_map(|(i, (t, j))| match self.observed.order(&t.name) {
                 Some(order) => Some(order.order.clone()),
+                None if t.pin.is_some() => None,
                 None => (j.needs_stop && i < in_turn).then(|| self.order(target, t, pod)).flatten(),
             })
+            .collect();
+        let images = target
+            .containers
+            .iter()
+            .zip(&judged)
+            .enumerate()
+            .filter(|(i, (_, j))| j.needs_pin && *i < in_turn)
+            .filter_map(|(_, (t, _))| pin(t, pod))
             .collect();
         let judged_at = judged.iter().filter_map(|j| j.wake_at).min();
         Plan {
             orders,
+            images,
             labels: self.missing_labels(target),
             wake_at: earliest(earliest(deadline, silent_at), judged_at),
             ..self.with_status(waits(status, request, &wait, self.wall), Urgency::Later)
@@ -215,12 +264,52 @@ impl Planner<'_> {
         }
     }
 
-    /// Ends the request, once no order is left that the daemon might still take up.
+    /// Ends the request, once nothing is left that might still begin.
     fn end(&self, entries: &[ContainerRecreateState], end: &End) -> Plan {
-        if self.observed.placing || self.observed.orders.iter().any(|o| o.answer.is_none()) {
-            return Plan { orders: self.taken_up(), ..Plan::default() };
+        if self.undecided() {
+            let images = self.observed.pinning.to_vec();
+            return Plan { orders: self.taken_up(), images, ..Plan::default() };
         }
         let status = ended(self.observed, entries.to_vec(), end, self.wall);
+        Plan { orders: self.taken_up(), ..self.with_status(status, Urgency::Now) }
+    }
+
+    /// Something may begin yet: an order that the daemon has not answered, or a write whose end is not known.
+    fn undecided(&self) -> bool {
+        self.observed.placing
+            || !self.observed.pinning.is_empty()
+            || self.observed.orders.iter().any(|o| o.answer.is_none())
+    }
+
+    /// Whether the node's daemon has left an order unanswered for too long, and what follows.
+    fn silence(&self, target: &Target, pod: &Pod, judged: &[Judged]) -> Silence {
+        let Some(since) = self.observed.memory.unanswered_since else { return Silence::None };
+        let waiting = |(t, j): (&TargetContainer, &Judged)| !j.over() && t.pin.is_none();
+        if !target.containers.iter().zip(judged).any(waiting) {
+            return Silence::None;
+        }
+        let strategy = self.observed.request.spec.strategy.as_ref();
+        let auto = strategy.and_then(|s| s.mechanism).unwrap_or_default() == Mechanism::Auto;
+        let instead = auto.then(|| kubelet_instead(strategy, target, pod, self.observed)).flatten();
+        let patience = match &instead {
+            Some(_) => self.config.fall_back_after,
+            None => self.config.daemon_silent_after,
+        };
+        let at = since.after(patience);
+        match instead {
+            _ if at > self.now => Silence::Until(at),
+            Some(target) => Silence::Instead(target),
+            None => Silence::Over,
+        }
+    }
+
+    /// Withdraws what the silent daemon has not taken up, then writes down that the kubelet does it.
+    fn through_the_kubelet(&self, target: Target) -> Plan {
+        if self.undecided() {
+            return Plan { orders: self.taken_up(), ..Plan::default() };
+        }
+        let status =
+            ContainerRecreateRequestStatus { target: Some(target), ..self.observed.request.status.clone() };
         Plan { orders: self.taken_up(), ..self.with_status(status, Urgency::Now) }
     }
 

@@ -4,7 +4,8 @@ use std::fmt;
 
 use pitstop_api::recreate::{ContainerRecreateRequestSpec, Invalid, StatusContext, Target, TargetContainer};
 
-use crate::pod::{Container, ContainerKind, Pod, RestartPolicy, parse_container_id};
+use super::mechanism::choose;
+use crate::pod::{Container, ContainerKind, Pod, parse_container_id};
 
 /// Why a request cannot be carried out on its Pod.
 pub type Refusal = Invalid;
@@ -33,10 +34,8 @@ pub fn resolve(spec: &ContainerRecreateRequestSpec, pod: &Pod, tense: Tense) -> 
     if pod.mirror {
         return refuse(&"not allowed to recreate containers in a static Pod; change its file on the node");
     }
-    if pod.restart_policy == RestartPolicy::Never {
-        return refuse(&"restartPolicy is Never, so a stopped container would not come back");
-    }
-    let forced = spec.strategy.as_ref().is_some_and(|s| s.force_recreate);
+    let strategy = spec.strategy.as_ref();
+    let forced = strategy.is_some_and(|s| s.force_recreate);
     let mut containers = Vec::with_capacity(spec.containers.len());
     for (i, wanted) in spec.containers.iter().enumerate() {
         let field = format!("spec.containers[{i}]");
@@ -86,24 +85,27 @@ pub fn resolve(spec: &ContainerRecreateRequestSpec, pod: &Pod, tense: Tense) -> 
                 "containerID {id:?} of {name} is not of the form <runtime>://<64 hex digits>"
             ));
         }
-        containers.push(TargetContainer { name: name.clone(), container_id: id.clone(), restart_count });
+        let pin = choose(strategy, pod, container).map_err(|text| {
+            Refusal::new("spec.strategy.mechanism", format!("container {name}: {text}: Pod {}", pod.key))
+        })?;
+        containers.push(TargetContainer { name: name.clone(), container_id: id.clone(), restart_count, pin });
     }
     Ok(Target { pod_uid: pod.uid.clone(), node_name: node.clone(), containers })
 }
 
-/// Whether this version can restart a container of that kind.
+/// Whether a container of that kind can be restarted.
 fn servable(container: &Container) -> Result<(), String> {
     let name = &container.name;
     match container.kind {
-        ContainerKind::Init | ContainerKind::Sidecar => {
-            Err(format!("{name} is an init container, which this version of pitstop does not restart yet"))
+        ContainerKind::Init => {
+            Err(format!("{name} is an init container, which runs only while its Pod starts"))
         }
         ContainerKind::Ephemeral => {
             Err(format!("{name} is an ephemeral container, which Kubernetes never starts again"))
         }
-        ContainerKind::Main if container.pre_stop => Err(format!(
+        ContainerKind::Main | ContainerKind::Sidecar if container.pre_stop => Err(format!(
             "{name} has a preStop hook, which this version of pitstop does not run yet and will not skip"
         )),
-        ContainerKind::Main => Ok(()),
+        ContainerKind::Main | ContainerKind::Sidecar => Ok(()),
     }
 }

@@ -21,6 +21,10 @@ pub enum Wait {
     Daemon,
     /// The daemon stops the container.
     Stopping(String),
+    /// Its image is not pinned yet.
+    Pin(String),
+    /// Its image is pinned, and the kubelet has not ended it yet.
+    Pinned(String),
     /// The kubelet has not started the container again.
     Restart(String),
     /// The kubelet says why it does not start the container: its reason and message.
@@ -37,6 +41,8 @@ impl Wait {
             Self::Queued(_) => "Queued",
             Self::Daemon => "WaitingForDaemon",
             Self::Stopping(_) => "Stopping",
+            Self::Pin(_) => "PinningImage",
+            Self::Pinned(_) => "WaitingForKubelet",
             Self::Restart(_) => "WaitingForRestart",
             Self::Kubelet(reason, _) => reason,
             Self::NotReady(_) => "ContainerNotReady",
@@ -49,6 +55,10 @@ impl Wait {
             Self::Queued(ahead) => format!("waits for request {ahead} of the same Pod"),
             Self::Daemon => "waits for the node's daemon to take up the order".to_owned(),
             Self::Stopping(name) => format!("the node's daemon stops container {name}"),
+            Self::Pin(name) => format!("pins the image of container {name} to the digest that it runs"),
+            Self::Pinned(name) => {
+                format!("waits for the kubelet to restart container {name}, whose image is pinned now")
+            }
             Self::Restart(name) => format!("waits for the kubelet to start container {name} again"),
             Self::Kubelet(_, message) => message.clone(),
             Self::NotReady(name) => format!("waits for the new container {name} to be ready"),

@@ -5,6 +5,7 @@ mod accept;
 mod admit;
 mod end;
 mod late;
+mod mechanism;
 mod resolving;
 mod restart;
 mod strategy;
@@ -20,7 +21,7 @@ use pitstop_api::recreate::{
 use super::{Memory, Observed, OrderView, Plan, Request, Urgency, plan};
 use crate::index::Config;
 use crate::key::ObjectKey;
-use crate::pod::{Container, ContainerState, ContainerStatus, Pod};
+use crate::pod::{Container, ContainerKind, ContainerState, ContainerStatus, Pod};
 use crate::time::Mono;
 
 const S: u64 = 1000;
@@ -142,6 +143,7 @@ impl Scene {
             ahead: self.ahead.as_ref(),
             orders,
             placing: self.placing,
+            pinning: &[],
             memory: &self.memory,
         };
         plan(self.now, wall(self.now), &self.config, &observed)
@@ -158,6 +160,13 @@ impl Scene {
                 Some(value) => self.request.labels.insert(key.clone(), value.clone()),
                 None => self.request.labels.remove(key),
             };
+        }
+        if let Some(pod) = &mut self.pod {
+            for change in &plan.images {
+                let container = pod.containers.iter_mut().find(|c| c.name == change.container).unwrap();
+                assert_eq!(change.init, container.kind != ContainerKind::Main);
+                container.image.clone_from(&change.image);
+            }
         }
         self.orders.clone_from(&plan.orders);
         self.answers.retain(|a| self.orders.iter().any(|o| o.id == a.order_id));

@@ -1,0 +1,202 @@
+//! How a container is restarted: by a stop through the runtime, or by the kubelet, which starts a container anew
+//! when its image string changes. A string that names the digest that runs already changes nothing else.
+
+use pitstop_api::recreate::{Mechanism, Pin, RecreateStrategy};
+
+use crate::pod::{Container, ContainerKind, Pod, RestartPolicy};
+
+/// Longest image string that is written, in bytes; as the field's bound in the request's schema.
+const MAX_IMAGE: usize = 512;
+
+/// Chooses the mechanism for one container: the pin to set where the kubelet does it, none where the runtime does.
+/// Fails with the reasons against every mechanism that the request allows.
+pub(super) fn choose(
+    strategy: Option<&RecreateStrategy>,
+    pod: &Pod,
+    container: &Container,
+) -> Result<Option<Pin>, String> {
+    match strategy.and_then(|s| s.mechanism).unwrap_or_default() {
+        Mechanism::Runtime => by_runtime(pod, container).map(|()| None),
+        Mechanism::Kubelet => by_kubelet(strategy, pod, container).map(Some),
+        Mechanism::Auto => match by_runtime(pod, container) {
+            Ok(()) => Ok(None),
+            Err(runtime) => by_kubelet(strategy, pod, container)
+                .map(Some)
+                .map_err(|kubelet| format!("{runtime}; through the kubelet neither: {kubelet}")),
+        },
+    }
+}
+
+/// Whether the kubelet starts the container again once it has been stopped.
+fn by_runtime(pod: &Pod, container: &Container) -> Result<(), String> {
+    // A sidecar has a restart policy of its own, Always.
+    if pod.restart_policy == RestartPolicy::Never && container.kind == ContainerKind::Main {
+        return Err("restartPolicy is Never, so a stopped container would not come back".to_owned());
+    }
+    Ok(())
+}
+
+/// The pin by which the kubelet restarts the container.
+pub(super) fn by_kubelet(
+    strategy: Option<&RecreateStrategy>,
+    pod: &Pod,
+    container: &Container,
+) -> Result<Pin, String> {
+    let own = pod.grace_seconds;
+    let asked = strategy.and_then(|s| s.termination_grace_period_seconds);
+    if let Some(asked) = asked.filter(|asked| own.is_some_and(|own| own != *asked)) {
+        return Err(format!(
+            "the kubelet takes the Pod's own terminationGracePeriodSeconds ({}), not {asked}; leave it out or take \
+             mechanism Runtime",
+            own.unwrap_or_default()
+        ));
+    }
+    let running = container.status.as_ref().map_or("", |s| &s.image_id);
+    let image = pinned(&container.image, running)?;
+    Ok(Pin { from: container.image.clone(), image })
+}
+
+/// Another image string for the same bits: the spec's own repository with the digest that runs.
+///
+/// The kubelet keeps its back-off per image string, and restarts only when the string changes, so the result always
+/// differs: `repo:tag` -> `repo:tag@D`, `repo:tag@D` -> `repo@D`, `repo@D` -> `repo:pinned@D`. A digest rules over a
+/// tag beside it, so never does the result mean other bits.
+fn pinned(image: &str, image_id: &str) -> Result<String, String> {
+    let Some((_, running)) = image_id.split_once('@') else {
+        return Err(format!(
+            "its imageID {image_id:?} names no repository digest (an image that was loaded, not pulled?), so its \
+             image cannot be pinned"
+        ));
+    };
+    if !is_digest(running) {
+        return Err(format!("its imageID {image_id:?} does not end in sha256: and 64 hex digits"));
+    }
+    let (named, digest) = match image.split_once('@') {
+        Some((named, digest)) => (named, Some(digest)),
+        None => (image, None),
+    };
+    if digest.is_some_and(|digest| digest != running) {
+        return Err(format!("its image {image} names another digest than the one that runs, {running}"));
+    }
+    let (repository, tag) = split_tag(named);
+    if repository.is_empty() {
+        return Err(format!("its image {image:?} names no repository"));
+    }
+    let result = match (tag, digest) {
+        (Some(tag), None) => format!("{repository}:{tag}@{running}"),
+        (None, None) | (Some(_), Some(_)) => format!("{repository}@{running}"),
+        (None, Some(_)) => format!("{repository}:pinned@{running}"),
+    };
+    if image.len().max(result.len()) > MAX_IMAGE {
+        return Err(format!("its image would be longer than {MAX_IMAGE} bytes with its digest"));
+    }
+    Ok(result)
+}
+
+/// `host:5000/path:tag` -> `host:5000/path`, `tag`. A colon before the last slash belongs to a port.
+fn split_tag(named: &str) -> (&str, Option<&str>) {
+    match named.rsplit_once(':') {
+        Some((repository, tag)) if !tag.contains('/') => (repository, Some(tag)),
+        _ => (named, None),
+    }
+}
+
+fn is_digest(text: &str) -> bool {
+    text.strip_prefix("sha256:").is_some_and(|hex| {
+        hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pod::ContainerStatus;
+
+    fn digest() -> String {
+        format!("sha256:{}", "0123456789abcdef".repeat(4))
+    }
+
+    #[test]
+    fn the_string_changes_and_the_digest_stays() {
+        let d = digest();
+        for (image, expected) in [
+            ("nginx".to_owned(), format!("nginx@{d}")),
+            ("nginx:1.25".to_owned(), format!("nginx:1.25@{d}")),
+            (format!("nginx:1.25@{d}"), format!("nginx@{d}")),
+            (format!("nginx@{d}"), format!("nginx:pinned@{d}")),
+            (format!("nginx:pinned@{d}"), format!("nginx@{d}")),
+            ("localhost:5000/app".to_owned(), format!("localhost:5000/app@{d}")),
+            ("localhost:5000/app:2".to_owned(), format!("localhost:5000/app:2@{d}")),
+        ] {
+            let got = pinned(&image, &format!("docker.io/library/nginx@{d}")).unwrap();
+            assert_eq!(got, expected);
+            assert_ne!(got, image);
+        }
+        assert_eq!(pinned("a:1", &format!("docker-pullable://a@{d}")).unwrap(), format!("a:1@{d}"));
+    }
+
+    #[test]
+    fn what_cannot_be_pinned_says_why() {
+        let d = digest();
+        let other = format!("sha256:{}", "f".repeat(64));
+        for (image, id, why) in [
+            ("a:1", d.clone(), "no repository digest"),
+            ("a:1", String::new(), "no repository digest"),
+            ("a:1", "a@sha256:12".to_owned(), "64 hex digits"),
+            ("", format!("a@{d}"), "no repository"),
+            (&format!("a@{other}"), format!("a@{d}"), "another digest"),
+            (&"a".repeat(500), format!("a@{d}"), "longer than"),
+        ] {
+            let error = pinned(image, &id).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
+    fn case(policy: RestartPolicy, kind: ContainerKind, image_id: &str) -> (Pod, Container) {
+        let status = ContainerStatus { image_id: image_id.into(), ..ContainerStatus::default() };
+        let image = "a:1".to_owned();
+        let container =
+            Container { name: "app".into(), kind, image, status: Some(status), ..Container::default() };
+        (Pod { restart_policy: policy, grace_seconds: Some(30), ..Pod::default() }, container)
+    }
+
+    fn chosen(mechanism: Option<Mechanism>, (pod, container): &(Pod, Container)) -> Result<bool, String> {
+        let strategy = RecreateStrategy { mechanism, ..RecreateStrategy::default() };
+        choose(Some(&strategy), pod, container).map(|pin| pin.is_some())
+    }
+
+    #[test]
+    fn auto_takes_the_runtime_where_the_container_comes_back() {
+        let id = format!("a@{}", digest());
+        let always = case(RestartPolicy::Always, ContainerKind::Main, &id);
+        assert_eq!(chosen(None, &always), Ok(false));
+        assert_eq!(chosen(Some(Mechanism::Auto), &always), Ok(false));
+        assert_eq!(chosen(Some(Mechanism::Kubelet), &always), Ok(true));
+        let never = case(RestartPolicy::Never, ContainerKind::Main, &id);
+        assert_eq!(chosen(None, &never), Ok(true));
+        assert!(chosen(Some(Mechanism::Runtime), &never).unwrap_err().contains("would not come back"));
+        let sidecar = case(RestartPolicy::Never, ContainerKind::Sidecar, &id);
+        assert_eq!(chosen(Some(Mechanism::Runtime), &sidecar), Ok(false));
+    }
+
+    /// D14: what neither mechanism can restart is refused with both reasons.
+    #[test]
+    fn d14_both_reasons_are_given() {
+        let error = chosen(None, &case(RestartPolicy::Never, ContainerKind::Main, &digest())).unwrap_err();
+        assert!(error.contains("would not come back") && error.contains("no repository digest"), "{error}");
+    }
+
+    #[test]
+    fn the_kubelet_takes_no_other_grace_period_than_the_pods() {
+        let (pod, container) = case(RestartPolicy::Always, ContainerKind::Main, &format!("a@{}", digest()));
+        let strategy = |grace| RecreateStrategy {
+            termination_grace_period_seconds: grace,
+            mechanism: Some(Mechanism::Kubelet),
+            ..RecreateStrategy::default()
+        };
+        assert!(choose(Some(&strategy(Some(30))), &pod, &container).is_ok());
+        assert!(choose(Some(&strategy(None)), &pod, &container).is_ok());
+        let error = choose(Some(&strategy(Some(3))), &pod, &container).unwrap_err();
+        assert!(error.contains("(30), not 3"), "{error}");
+    }
+}

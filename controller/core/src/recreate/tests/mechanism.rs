@@ -1,0 +1,233 @@
+//! Restarts through the kubelet: the image is pinned, the rest is judged as ever.
+
+use pitstop_api::recreate::{Mechanism, RecreateStrategy};
+
+use super::*;
+use crate::pod::RestartPolicy;
+
+fn digest() -> String {
+    format!("sha256:{:064x}", 7)
+}
+
+fn pinnable(pod: &mut Pod) {
+    for container in &mut pod.containers {
+        container.image = format!("shop/{}:1", container.name);
+        container.status.as_mut().unwrap().image_id = format!("shop/{}@{}", container.name, digest());
+    }
+}
+
+fn with(mechanism: Mechanism, containers: &[&str]) -> Scene {
+    let mut scene = Scene::admitted(containers);
+    pinnable(scene.pod.as_mut().unwrap());
+    scene.request.spec.strategy =
+        Some(RecreateStrategy { mechanism: Some(mechanism), ..RecreateStrategy::default() });
+    scene
+}
+
+fn images(scene: &Scene) -> Vec<&str> {
+    scene.pod.as_ref().unwrap().containers.iter().map(|c| c.image.as_str()).collect()
+}
+
+fn app_pinned() -> String {
+    format!("shop/app:1@{}", digest())
+}
+
+#[test]
+fn both_containers_are_pinned_in_one_change_and_nothing_is_ordered() {
+    let mut scene = with(Mechanism::Kubelet, &["app", "sidecar"]);
+    scene.act();
+    let plan = scene.act();
+    assert_eq!(plan.images.len(), 2);
+    assert!(scene.settle().images.is_empty(), "what is pinned is not pinned again");
+    assert!(scene.orders.is_empty());
+    assert_eq!(
+        scene.states(),
+        [state("app", Phase::Pending, false), state("sidecar", Phase::Pending, false)]
+    );
+    scene.at(4 * S);
+    assert_eq!(waits_for(&scene.plan()), "WaitingForKubelet");
+    scene.restarts("app", true);
+    scene.restarts("sidecar", false);
+    scene.settle();
+    assert!(!scene.request.completed());
+    scene.status("sidecar", |s| s.ready = true);
+    scene.settle();
+    assert_ended(&scene, "AllContainersRestarted", "");
+    assert_eq!(
+        scene.states(),
+        [state("app", Phase::Succeeded, true), state("sidecar", Phase::Succeeded, true)]
+    );
+    assert!(scene.settle().images.is_empty());
+}
+
+#[test]
+fn ordered_pins_one_after_the_other() {
+    let mut scene = with(Mechanism::Kubelet, &["app", "sidecar"]);
+    scene.request.spec.strategy.as_mut().unwrap().ordered_recreate = true;
+    scene.settle();
+    assert_eq!(images(&scene), [app_pinned().as_str(), "shop/sidecar:1"]);
+    scene.restarts("app", true);
+    scene.settle();
+    assert_eq!(images(&scene)[1], format!("shop/sidecar:1@{}", digest()));
+}
+
+#[test]
+fn a_container_that_was_restarted_meanwhile_is_not_pinned() {
+    let mut scene = with(Mechanism::Kubelet, &["app"]);
+    scene.act();
+    scene.restarts("app", true);
+    assert!(scene.settle().images.is_empty());
+    assert_eq!(images(&scene)[0], "shop/app:1");
+    assert_eq!(scene.states(), [state("app", Phase::Succeeded, false)], "nobody killed it");
+}
+
+#[test]
+fn an_image_that_somebody_changed_is_left_alone() {
+    let mut scene = with(Mechanism::Kubelet, &["app"]);
+    scene.act();
+    scene.pod.as_mut().unwrap().containers[0].image = "shop/app:2".into();
+    assert!(scene.settle().images.is_empty());
+    scene.restarts("app", true);
+    scene.settle();
+    assert_ended(&scene, "AllContainersRestarted", "");
+}
+
+/// D14: a container of a Pod with restartPolicy Never comes back through the kubelet.
+#[test]
+fn d14_never_goes_through_the_kubelet() {
+    let mut scene = with(Mechanism::Auto, &["app"]);
+    scene.pod.as_mut().unwrap().restart_policy = RestartPolicy::Never;
+    scene.settle();
+    assert_eq!(images(&scene)[0], app_pinned());
+    scene.restarts("app", true);
+    scene.settle();
+    assert_ended(&scene, "AllContainersRestarted", "");
+}
+
+/// D14: once it has ended and will not be started again, the request says so at once.
+#[test]
+fn d14_never_and_ended_fails_at_once() {
+    let mut scene = with(Mechanism::Kubelet, &["app"]);
+    scene.pod.as_mut().unwrap().restart_policy = RestartPolicy::Never;
+    scene.act();
+    scene.ends("app", 0);
+    scene.settle();
+    assert_eq!(outcome(&scene).1, "ContainerFailed");
+    assert!(scene.states()[0].message.contains("restartPolicy is Never"), "{:?}", scene.states());
+}
+
+/// D10: a container in back-off is restarted by the pin, and nobody claims to have killed it.
+#[test]
+fn d10_back_off_ends_with_the_pin() {
+    let mut scene = with(Mechanism::Kubelet, &["app"]);
+    scene.status("app", |s| {
+        s.ready = false;
+        s.state =
+            ContainerState::Waiting { reason: "CrashLoopBackOff".into(), message: "back-off 5m0s".into() };
+    });
+    scene.settle();
+    assert_eq!(images(&scene)[0], app_pinned());
+    scene.at(4 * S);
+    assert_eq!(waits_for(&scene.plan()), "CrashLoopBackOff");
+    scene.restarts("app", true);
+    scene.settle();
+    assert_eq!(scene.states(), [state("app", Phase::Succeeded, false)]);
+}
+
+#[test]
+fn auto_falls_back_when_the_daemon_is_silent() {
+    let mut scene = with(Mechanism::Auto, &["app", "sidecar"]);
+    scene.settle();
+    assert_eq!(scene.orders.len(), 2);
+    let (began, patience) = (scene.now, scene.config.fall_back_after);
+    let wake = scene.plan().wake_at.unwrap();
+    assert_eq!(wake, began.after(patience));
+    scene.now = wake;
+    let plan = scene.act();
+    assert!(plan.orders.is_empty() && plan.status.is_none(), "first the orders are withdrawn: {plan:?}");
+    scene.settle();
+    assert_eq!(images(&scene)[0], app_pinned());
+    assert!(scene.orders.is_empty());
+    scene.at(200 * S);
+    scene.restarts("app", true);
+    scene.restarts("sidecar", true);
+    scene.settle();
+    assert_ended(&scene, "AllContainersRestarted", "");
+}
+
+#[test]
+fn what_the_daemon_took_up_stays_with_it() {
+    let mut scene = with(Mechanism::Auto, &["app", "sidecar"]);
+    scene.settle();
+    scene.acknowledge("app");
+    scene.settle();
+    scene.restarts("app", true);
+    scene.settle();
+    scene.at(60 * S).settle();
+    assert_eq!(images(&scene)[0], "shop/app:1");
+}
+
+#[test]
+fn runtime_never_falls_back() {
+    let mut scene = with(Mechanism::Runtime, &["app"]);
+    scene.settle();
+    scene.at(59 * S).settle();
+    assert_eq!(images(&scene)[0], "shop/app:1");
+    scene.at(61 * S).settle();
+    assert_eq!(outcome(&scene).1, "DaemonNotResponding");
+}
+
+#[test]
+fn a_pin_that_is_refused_again_and_again_fails_with_the_words_of_the_api_server() {
+    let mut scene = with(Mechanism::Kubelet, &["app"]);
+    scene.act();
+    for _ in 0..3 {
+        scene.memory.pin_written(Some("policy says no".into()));
+        assert_eq!(scene.plan().images.len(), 1);
+    }
+    scene.memory.pin_written(Some("policy says no".into()));
+    let status = scene.plan().status.unwrap().status;
+    assert_eq!(reason(&status, conditions::FAILED), "ContainerFailed");
+    assert!(status.container_recreate_states[0].message.contains("policy says no"));
+    let mut scene = with(Mechanism::Kubelet, &["app"]);
+    scene.act();
+    for refused in [Some("x".to_owned()), None, Some("x".into()), Some("x".into()), Some("x".into())] {
+        scene.memory.pin_written(refused);
+    }
+    assert_eq!(scene.plan().images.len(), 1, "only refusals in a row count");
+}
+
+#[test]
+fn at_the_deadline_nothing_is_pinned_any_more() {
+    let mut scene = with(Mechanism::Kubelet, &["app"]);
+    scene.request.spec.active_deadline_seconds = Some(3);
+    scene.act();
+    scene.at(3 * S).settle();
+    assert_eq!(outcome(&scene).1, "DeadlineExceeded");
+    assert_eq!(images(&scene)[0], "shop/app:1");
+}
+
+#[test]
+fn native_sidecars_are_pinned_among_the_init_containers() {
+    let mut scene = with(Mechanism::Kubelet, &["sidecar"]);
+    scene.pod.as_mut().unwrap().containers[1].kind = ContainerKind::Sidecar;
+    scene.act();
+    let plan = scene.act();
+    assert!(plan.images[0].init);
+}
+
+#[test]
+fn native_sidecars_go_through_the_runtime_also_where_the_pod_says_never() {
+    let mut scene = with(Mechanism::Auto, &["sidecar"]);
+    let pod = scene.pod.as_mut().unwrap();
+    (pod.restart_policy, pod.containers[1].kind) = (RestartPolicy::Never, ContainerKind::Sidecar);
+    scene.settle();
+    assert_eq!(scene.orders.len(), 1);
+    scene.acknowledge("sidecar");
+    scene.ends("sidecar", 0);
+    scene.settle();
+    assert!(!scene.request.completed(), "it has a restart policy of its own");
+    scene.restarts("sidecar", true);
+    scene.settle();
+    assert_ended(&scene, "AllContainersRestarted", "");
+}

@@ -241,7 +241,21 @@ pub fn notes(request: &Request, old: &ContainerRecreateRequestStatus) -> Vec<Not
     let names = || request.spec.containers.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ");
     let mut notes = Vec::new();
     if old.target.is_none() && target.is_some() {
-        let text = format!("Request {} restarts container(s) {}", request.key, names());
+        let pinned: Vec<&str> = target
+            .iter()
+            .flat_map(|t| &t.containers)
+            .filter(|c| c.pin.is_some())
+            .map(|c| c.name.as_str())
+            .collect();
+        let how = if pinned.is_empty() {
+            String::new()
+        } else {
+            format!(
+                "; through the kubelet, by pinning the image to the digest that runs: {}",
+                pinned.join(", ")
+            )
+        };
+        let text = format!("Request {} restarts container(s) {}{how}", request.key, names());
         notes.push(note(false, "RecreateStarted", text));
     }
     if old.completion_time.is_none() && new.completion_time.is_some() {

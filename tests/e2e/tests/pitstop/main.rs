@@ -6,6 +6,7 @@ mod deadline;
 mod deployed;
 mod failover;
 mod gone;
+mod mechanism;
 mod queue;
 mod refused;
 mod restart;

@@ -15,13 +15,14 @@ const DAEMON: [&str; 3] = [
     "cluster watch pitstop.dev/nodeworks",
 ];
 
-const CONTROLLER: [&str; 27] = [
+const CONTROLLER: [&str; 28] = [
     "cluster create events.k8s.io/events",
     "cluster create pitstop.dev/nodeworks",
     "cluster delete apps.kruise.io/containerrecreaterequests",
     "cluster get /nodes",
     "cluster get /pods",
     "cluster list /pods",
+    "cluster patch /pods",
     "cluster patch /pods/status",
     "cluster list admissionregistration.k8s.io/mutatingwebhookconfigurations pitstop",
     "cluster list apps.kruise.io/containerrecreaterequests",

@@ -41,6 +41,8 @@ fn these_kinds_of_objects_and_no_others_are_installed() {
         "RoleBinding",
         "Service",
         "ServiceAccount",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
     ];
     assert_eq!(kinds, known.map(str::to_owned).into());
     let objects = default();

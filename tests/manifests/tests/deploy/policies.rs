@@ -1,0 +1,62 @@
+//! The admission policies that narrow what the controller's rights are good for.
+
+use std::collections::BTreeSet;
+
+use pitstop_manifests_test::Object;
+use pitstop_manifests_test::object::{list, text};
+use serde_json::Value;
+
+use super::folders::{NAMESPACE, crio, default};
+
+fn of_kind<'a>(objects: &'a [Object], kind: &'a str) -> impl Iterator<Item = &'a Object> {
+    objects.iter().filter(move |o| o.kind() == kind)
+}
+
+#[test]
+fn every_policy_is_bound_and_denies() {
+    for objects in [default(), crio()] {
+        let policies: BTreeSet<&str> =
+            of_kind(&objects, "ValidatingAdmissionPolicy").map(Object::name).collect();
+        assert!(!policies.is_empty());
+        let bound: BTreeSet<&str> = of_kind(&objects, "ValidatingAdmissionPolicyBinding")
+            .map(|binding| {
+                assert_eq!(binding.0.pointer("/spec/validationActions"), Some(&serde_json::json!(["Deny"])));
+                assert_eq!(binding.0.pointer("/spec/matchResources"), None, "it holds everywhere");
+                text(&binding.0, "/spec/policyName")
+            })
+            .collect();
+        assert_eq!(policies, bound);
+    }
+}
+
+#[test]
+fn policies_concern_the_controller_alone_and_fail_closed() {
+    let user = format!("'system:serviceaccount:{NAMESPACE}:pitstop-controller'");
+    for policy in of_kind(&default(), "ValidatingAdmissionPolicy") {
+        assert_eq!(text(&policy.0, "/spec/failurePolicy"), "Fail", "{}", policy.name());
+        let conditions: Vec<&str> =
+            list(&policy.0, "/spec/matchConditions").iter().map(|c| text(c, "/expression")).collect();
+        assert_eq!(conditions, [format!("request.userInfo.username == {user}")], "{}", policy.name());
+    }
+}
+
+/// A right to change Pods goes with a policy for that very resource.
+#[test]
+fn every_right_to_change_pods_has_its_policy() {
+    let objects = default();
+    let mut rights: BTreeSet<&str> = BTreeSet::new();
+    for role in objects.iter().filter(|o| o.kind() == "ClusterRole" && o.name() == "pitstop-controller") {
+        for rule in list(&role.0, "/rules") {
+            let verbs: Vec<&str> = list(rule, "/verbs").iter().filter_map(Value::as_str).collect();
+            let changes = verbs.iter().any(|v| ["create", "update", "patch", "delete"].contains(v));
+            let names = list(rule, "/resources").iter().filter_map(Value::as_str);
+            rights.extend(names.filter(|r| changes && r.split('/').next() == Some("pods")));
+        }
+    }
+    let guarded: BTreeSet<&str> = of_kind(&objects, "ValidatingAdmissionPolicy")
+        .flat_map(|policy| list(&policy.0, "/spec/matchConstraints/resourceRules"))
+        .flat_map(|rule| list(rule, "/resources").iter().filter_map(Value::as_str))
+        .collect();
+    assert!(rights.contains("pods"));
+    assert!(rights.is_subset(&guarded), "{rights:?} with policies for {guarded:?}");
+}

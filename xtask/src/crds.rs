@@ -1,21 +1,34 @@
-//! Writes the definitions of pitstop's kinds, `deploy/crds/<group>_<plural>.yaml`, from their Rust types.
+//! Writes the definitions of pitstop's kinds, `deploy/crds/<group>_<plural>.yaml`, and their field reference,
+//! `docs/reference/<kind>.md`, from their Rust types.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::reference;
 use crate::workspace::shown;
 
 /// The command that writes what this module checks.
 const COMMAND: &str = "cargo xtask crds";
 
-const FOLDER: &str = "deploy/crds";
+/// A folder of generated files.
+struct Folder {
+    path: &'static str,
+    /// Of the generated files.
+    extension: &'static str,
+    /// Files of that extension that are written by hand.
+    kept: &'static [&'static str],
+}
+
+const DEFINITIONS: Folder = Folder { path: "deploy/crds", extension: "yaml", kept: &["kustomization.yaml"] };
+const REFERENCE: Folder = Folder { path: "docs/reference", extension: "md", kept: &["metrics.md"] };
 
 /// Writes the files and removes those of kinds that are no more, or only says whether they are current.
 pub(crate) fn generate(root: &Path, check: bool) -> Result<()> {
-    sync(root, &render()?, check)
+    sync(root, &DEFINITIONS, &render()?, check)?;
+    sync(root, &REFERENCE, &reference::pages(COMMAND)?, check)
 }
 
 /// Every file's text by its name.
@@ -32,8 +45,8 @@ fn render() -> Result<BTreeMap<String, String>> {
 }
 
 /// Makes the folder hold exactly these files, or names what differs.
-fn sync(root: &Path, files: &BTreeMap<String, String>, check: bool) -> Result<()> {
-    let folder = root.join(FOLDER);
+fn sync(root: &Path, of: &Folder, files: &BTreeMap<String, String>, check: bool) -> Result<()> {
+    let folder = root.join(of.path);
     let mut stale = Vec::new();
     for (name, text) in files {
         let path = folder.join(name);
@@ -47,10 +60,9 @@ fn sync(root: &Path, files: &BTreeMap<String, String>, check: bool) -> Result<()
             fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         }
     }
-    for path in yaml_files(&folder)? {
-        let known =
-            path.file_name().and_then(|name| name.to_str()).is_some_and(|name| files.contains_key(name));
-        if known || path.ends_with("kustomization.yaml") {
+    for path in files_in(&folder, of.extension)? {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if files.contains_key(name) || of.kept.contains(&name) {
             continue;
         }
         if check {
@@ -65,7 +77,7 @@ fn sync(root: &Path, files: &BTreeMap<String, String>, check: bool) -> Result<()
     Ok(())
 }
 
-fn yaml_files(folder: &Path) -> Result<Vec<std::path::PathBuf>> {
+fn files_in(folder: &Path, wanted: &str) -> Result<Vec<PathBuf>> {
     if !folder.exists() {
         return Ok(Vec::new());
     }
@@ -73,7 +85,7 @@ fn yaml_files(folder: &Path) -> Result<Vec<std::path::PathBuf>> {
     let mut paths = Vec::new();
     for entry in entries {
         let path = entry.with_context(|| format!("cannot read {}", folder.display()))?.path();
-        if path.extension().is_some_and(|extension| extension == "yaml") {
+        if path.extension().is_some_and(|extension| extension == wanted) {
             paths.push(path);
         }
     }
@@ -89,28 +101,28 @@ mod tests {
     fn check_names_the_file_and_the_cure_and_writing_cures_it() {
         let dir = tempfile::tempdir().unwrap();
         let files = BTreeMap::from([("a.dev_things.yaml".to_owned(), "kind: A\n".to_owned())]);
-        let error = sync(dir.path(), &files, true).unwrap_err().to_string();
+        let error = sync(dir.path(), &DEFINITIONS, &files, true).unwrap_err().to_string();
         assert_eq!(
             error,
             "deploy/crds/a.dev_things.yaml is not what the Rust types say; run `cargo xtask crds`"
         );
-        sync(dir.path(), &files, false).unwrap();
-        sync(dir.path(), &files, true).unwrap();
+        sync(dir.path(), &DEFINITIONS, &files, false).unwrap();
+        sync(dir.path(), &DEFINITIONS, &files, true).unwrap();
     }
 
     #[test]
     fn files_of_kinds_that_are_no_more_go_and_the_kustomization_stays() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = dir.path().join(FOLDER);
+        let folder = dir.path().join(DEFINITIONS.path);
         fs::create_dir_all(&folder).unwrap();
         for name in ["old.yaml", "kustomization.yaml"] {
             fs::write(folder.join(name), "x: 1\n").unwrap();
         }
         let none = BTreeMap::new();
-        let error = sync(dir.path(), &none, true).unwrap_err().to_string();
+        let error = sync(dir.path(), &DEFINITIONS, &none, true).unwrap_err().to_string();
         assert_eq!(error, "deploy/crds/old.yaml belongs to no kind; run `cargo xtask crds`");
-        sync(dir.path(), &none, false).unwrap();
-        assert_eq!(yaml_files(&folder).unwrap(), [folder.join("kustomization.yaml")]);
+        sync(dir.path(), &DEFINITIONS, &none, false).unwrap();
+        assert_eq!(files_in(&folder, "yaml").unwrap(), [folder.join("kustomization.yaml")]);
     }
 
     #[test]

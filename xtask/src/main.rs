@@ -12,6 +12,7 @@ mod demo;
 mod image;
 mod progress;
 mod protos;
+mod reference;
 mod sh;
 mod test;
 mod workspace;
@@ -30,7 +31,7 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Write deploy/crds from the Rust types.
+    /// Write deploy/crds and docs/reference from the Rust types.
     Crds {
         /// Only say whether the files are current.
         #[arg(long)]

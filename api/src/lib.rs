@@ -3,6 +3,7 @@
 //! No I/O and no clock here. What can be said of an object alone is said here; what needs the Pod is
 //! decided in `pitstop-controller-core`.
 
+pub mod annotations;
 pub mod condition;
 pub mod crds;
 pub mod labels;

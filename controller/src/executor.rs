@@ -61,12 +61,13 @@ impl Executor {
                 let outcome = self.outcome("write_status", &key.to_string(), result, observe::request);
                 Event::RequestWritten { key, uid, outcome }
             }
-            Action::PatchLabels { key, uid, resource_version, labels } => {
-                debug!(request = %key, request_uid = uid, ?labels, "patches labels");
-                let body = json!({"metadata": {"resourceVersion": resource_version, "labels": labels}});
+            Action::PatchMetadata { key, uid, resource_version, labels, annotations } => {
+                debug!(request = %key, request_uid = uid, ?labels, ?annotations, "patches metadata");
+                let body = json!({"metadata":
+                    {"resourceVersion": resource_version, "labels": labels, "annotations": annotations}});
                 let api = self.requests(&key);
                 let result = api.patch(&key.name, &PatchParams::default(), &Patch::Merge(body)).await;
-                let outcome = self.outcome("patch_labels", &key.to_string(), result, observe::request);
+                let outcome = self.outcome("patch_metadata", &key.to_string(), result, observe::request);
                 Event::RequestWritten { key, uid, outcome }
             }
             Action::DeleteRequest { key, uid } => {

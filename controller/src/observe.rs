@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
+use pitstop_api::annotations;
 use pitstop_api::nodework::NodeWork as NodeWorkObject;
 use pitstop_api::recreate::ContainerRecreateRequest;
 use pitstop_controller_core::ObjectKey;
@@ -228,6 +229,12 @@ pub fn request(object: ContainerRecreateRequest) -> Request {
         created: metadata.creation_timestamp.map_or(0, |t| t.0.as_second()),
         deleting: metadata.deletion_timestamp.is_some(),
         labels: metadata.labels.unwrap_or_default(),
+        annotations: metadata
+            .annotations
+            .into_iter()
+            .flatten()
+            .filter(|(key, _)| annotations::INTERNAL.contains(&key.as_str()))
+            .collect(),
         spec,
         status: status.unwrap_or_default(),
     }

@@ -32,6 +32,10 @@ pub mod conditions {
     pub const COMPLETE: &str = "Complete";
     /// True when the request ended without restarting every container; the reason says why.
     pub const FAILED: &str = "Failed";
+    /// `OpenKruise`'s: True from when the drain began, which is its `lastTransitionTime`.
+    pub const PRE_RECREATE_GRACE: &str = "PreRecreateGrace";
+    /// Whether the Pod was out of service before its first container was stopped; only where a drain was asked for.
+    pub const DRAINED: &str = "Drained";
 }
 
 /// What to restart, and how.
@@ -141,7 +145,8 @@ pub struct RecreateStrategy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub termination_grace_period_seconds: Option<i64>,
-    /// Seconds for which the Pod is kept not ready before the first stop. Absent: no drain.
+    /// Seconds for which the Pod is kept not ready before the first stop, counted from when it is seen not ready; with
+    /// a readiness gate `KruisePodReady` or `pitstop.dev/ready` in the Pod, else they only pass. Absent: no drain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub unready_grace_period_seconds: Option<i64>,
@@ -213,7 +218,7 @@ pub struct ContainerRecreateRequestStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub container_status_snapshot: Vec<ContainerStatusSnapshot>,
-    /// What holds of the request: `Accepted`, `Complete`, `Failed`.
+    /// What holds of the request: `Accepted`, `Complete`, `Failed`, `Drained`, and `OpenKruise`'s `PreRecreateGrace`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

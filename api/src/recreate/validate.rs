@@ -81,12 +81,6 @@ fn strategy(spec: &ContainerRecreateRequestSpec) -> Result<(), Invalid> {
         let text = format!("{name} must be non-negative integer");
         return Err(Invalid::new(format!("spec.strategy.{name}"), text));
     }
-    if strategy.unready_grace_period_seconds.is_some() {
-        return Err(Invalid::new(
-            "spec.strategy.unreadyGracePeriodSeconds",
-            "not served by this version of pitstop yet: leave it out; the Pod is not drained",
-        ));
-    }
     Ok(())
 }
 
@@ -126,7 +120,7 @@ mod tests {
             ordered_recreate: true,
             force_recreate: true,
             min_started_seconds: 5,
-            unready_grace_period_seconds: None,
+            unready_grace_period_seconds: Some(0),
         });
         assert_eq!(validate(&spec), Ok(()));
     }
@@ -164,14 +158,10 @@ mod tests {
         assert_eq!(refused(|s| s.ttl_seconds_after_finished = Some(-1)).0, "spec.ttlSecondsAfterFinished");
         let (field, _) = refused_strategy(RecreateStrategy { min_started_seconds: -1, ..Default::default() });
         assert_eq!(field, "spec.strategy.minStartedSeconds");
-    }
-
-    #[test]
-    fn what_is_not_served_yet_is_refused_and_never_ignored() {
-        let drain = RecreateStrategy { unready_grace_period_seconds: Some(0), ..Default::default() };
+        let drain = RecreateStrategy { unready_grace_period_seconds: Some(-1), ..Default::default() };
         let (field, message) = refused_strategy(drain);
         assert_eq!(field, "spec.strategy.unreadyGracePeriodSeconds");
-        assert!(message.contains("not served by this version"), "{message}");
+        assert_eq!(message, "unreadyGracePeriodSeconds must be non-negative integer");
     }
 
     #[test]

@@ -77,8 +77,8 @@ pub enum Action {
         /// The whole status.
         status: Box<ContainerRecreateRequestStatus>,
     },
-    /// Set or remove labels of a request, if it is still that version.
-    PatchLabels {
+    /// Set or remove labels and annotations of a request, if it is still that version.
+    PatchMetadata {
         /// The request.
         key: ObjectKey,
         /// Its UID, for the logs.
@@ -87,6 +87,8 @@ pub enum Action {
         resource_version: String,
         /// Label values; absent ones are removed.
         labels: BTreeMap<String, Option<String>>,
+        /// Annotation values; absent ones are removed.
+        annotations: BTreeMap<String, Option<String>>,
     },
     /// Delete a request, if it still has that UID.
     DeleteRequest {

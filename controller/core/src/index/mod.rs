@@ -124,12 +124,15 @@ impl Index {
             self.dirty_nodes.clear();
             self.timers.clear();
         } else if self.synced() {
+            let mut requests = Vec::new();
             for key in std::mem::take(&mut self.dirty_requests) {
-                self.plan_request(now, wall, &key, &mut actions);
+                self.plan_request(now, wall, &key, &mut requests);
             }
+            // Before the tidying up of requests: what takes a Pod out of service or brings it back.
             for key in std::mem::take(&mut self.dirty_pods) {
                 self.plan_pod(now, &key, &mut actions);
             }
+            actions.append(&mut requests);
             for node in std::mem::take(&mut self.dirty_nodes) {
                 self.plan_book(now, &node, &mut actions);
             }

@@ -254,9 +254,10 @@ fn write_of(plan: &recreate::Plan, request: &Request) -> Option<(Action, Urgency
             let status = Box::new(status.clone());
             Some((Action::WriteStatus { key, uid, resource_version, status }, Urgency::Now))
         }
-        _ if !plan.labels.is_empty() => {
-            let labels = plan.labels.clone();
-            Some((Action::PatchLabels { key, uid, resource_version, labels }, Urgency::Now))
+        _ if !(plan.labels.is_empty() && plan.annotations.is_empty()) => {
+            let (labels, annotations) = (plan.labels.clone(), plan.annotations.clone());
+            let patch = Action::PatchMetadata { key, uid, resource_version, labels, annotations };
+            Some((patch, Urgency::Now))
         }
         Some(StatusWrite { status, urgency }) => {
             let status = Box::new(status.clone());

@@ -85,11 +85,14 @@ impl Bench {
                 let outcome = Outcome::Written(stored.clone());
                 Event::RequestWritten { key: key.clone(), uid: uid.clone(), outcome }
             }
-            Action::PatchLabels { key, uid, labels, .. } => {
+            Action::PatchMetadata { key, uid, labels, annotations, .. } => {
                 let stored = self.requests.get_mut(key).unwrap();
-                for (key, value) in labels {
-                    stored.labels.remove(key);
-                    stored.labels.extend(value.clone().map(|v| (key.clone(), v)));
+                for (kept, changes) in [(&mut stored.labels, labels), (&mut stored.annotations, annotations)]
+                {
+                    for (key, value) in changes {
+                        kept.remove(key);
+                        kept.extend(value.clone().map(|v| (key.clone(), v)));
+                    }
                 }
                 stored.resource_version = version;
                 let outcome = Outcome::Written(stored.clone());

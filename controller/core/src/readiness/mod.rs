@@ -61,6 +61,11 @@ pub struct GateChange {
 }
 
 impl Gate {
+    /// The condition's message is no list of holds: it belongs to somebody else, and pitstop leaves it alone.
+    pub fn foreign(&self) -> bool {
+        self.condition.as_ref().is_some_and(|c| plan::parse(&c.message).is_none())
+    }
+
     /// Whether the condition says that this hold keeps the Pod not ready.
     pub fn held_by(&self, hold: &Hold) -> bool {
         self.condition

@@ -110,6 +110,12 @@ mod tests {
     #[test]
     fn a_message_that_is_no_list_is_left_alone() {
         assert_eq!(planned(Some((false, "maintenance")), &["crr"]), None);
+        assert!(gate(Some((false, "maintenance"))).foreign());
+        assert!(
+            !gate(Some((false, HELD))).foreign()
+                && !gate(Some((true, ""))).foreign()
+                && !gate(None).foreign()
+        );
         let long = serde_json::to_string(&vec![ours("x"); MAX_HOLDS + 1]).unwrap();
         assert_eq!(planned(Some((false, &long)), &[]), None);
     }

@@ -3,8 +3,8 @@
 //! Admission is for convenience and compatibility: early clear errors, `OpenKruise`'s defaults and labels. It
 //! is not a security boundary; the controller resolves everything again.
 
-use pitstop_api::labels;
 use pitstop_api::recreate::{Invalid, apply_defaults, validate};
+use pitstop_api::{annotations, labels};
 use serde_json::{Value, json};
 
 use super::observe::Request;
@@ -69,6 +69,11 @@ pub fn create(request: &Request, pod: Option<&Pod>) -> Verdict {
             "value": {"containerID": container.container_id, "restartCount": container.restart_count},
         })
     }));
+    // What only the controller writes is not taken from users.
+    patch.extend(request.annotations.keys().map(|key| {
+        let token = key.replace('~', "~0").replace('/', "~1");
+        json!({"op": "remove", "path": format!("/metadata/annotations/{token}")})
+    }));
     Verdict::Allow(patch)
 }
 
@@ -89,6 +94,12 @@ pub fn update(old: &Request, new: &Request, by_controller: bool) -> Verdict {
             format!("not allowed to update immutable label {key}"),
         );
         return deny(new, FORBIDDEN, &why);
+    }
+    let drained = old.annotations.get(annotations::UNREADY_ACQUIRED).filter(|_| !old.completed());
+    if drained.is_some() && new.annotations.get(annotations::UNREADY_ACQUIRED) != drained {
+        let key = annotations::UNREADY_ACQUIRED;
+        let text = format!("not allowed to update immutable annotation {key}");
+        return deny(new, FORBIDDEN, &Invalid::new(format!("metadata.annotations[{key}]"), text));
     }
     if changed(labels::ACTIVE) && !old.completed() {
         let text = "the label stays until the request is over; delete the request to stop it";

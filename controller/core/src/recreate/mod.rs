@@ -1,9 +1,11 @@
 //! Restarting containers on request: the decisions.
 //!
-//! `resolve` finds what a request means on its Pod, `mechanism` by which means its containers can be restarted, `observe` is what a decision sees, `plan` decides,
-//! `status` writes it down, `admission` answers the webhook with the same rules.
+//! `resolve` finds what a request means on its Pod, `mechanism` by which means its containers can be restarted,
+//! `observe` is what a decision sees, `plan` decides, `judge` how far each container is, `drain` whether the Pod is
+//! out of service, `status` writes it down, `admission` answers the webhook with the same rules.
 
 pub mod admission;
+mod drain;
 mod judge;
 mod mechanism;
 mod observe;

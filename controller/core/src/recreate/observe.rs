@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, Order};
 use pitstop_api::recreate::{ContainerRecreateRequestSpec, ContainerRecreateRequestStatus};
 
+use super::drain::Seen;
 use super::judge::is_pinned;
 use crate::action::ImageChange;
 use crate::key::ObjectKey;
@@ -30,6 +31,8 @@ pub struct Request {
     pub deleting: bool,
     /// `metadata.labels`; [`pitstop_api::labels`] names those that matter.
     pub labels: BTreeMap<String, String>,
+    /// Those of `metadata.annotations` that [`pitstop_api::annotations`] names.
+    pub annotations: BTreeMap<String, String>,
     /// `spec`.
     pub spec: ContainerRecreateRequestSpec,
     /// `status`.
@@ -121,6 +124,8 @@ pub struct Memory {
     pub unanswered_since: Option<Mono>,
     /// How many of its orders the daemon has answered.
     pub answered: usize,
+    /// How far the drain is seen to be.
+    pub drain: Seen,
     /// Containers that were seen running: name, ID, and since when.
     pub running: BTreeMap<String, (String, Mono)>,
     /// Containers whose target was seen running with the image pinned: it is the pin that ends them.
@@ -151,8 +156,9 @@ impl Memory {
         }
     }
 
-    /// Notes since when the request's containers run.
+    /// Notes since when the request's containers run, and how far its Pod is out of service.
     pub fn see(&mut self, now: Mono, request: &Request, pod: Option<&Pod>) {
+        self.drain.update(now, request, pod);
         if request.completed() {
             self.running.clear();
             return;

@@ -1,20 +1,22 @@
 //! What to do about one request, from what is stored and what is observed.
 //!
-//! Stages, each resting only on what is stored: not accepted → accepted (`status.target` is durable) → orders
-//! placed → outcome → after the end. Orders that the daemon has not answered are withdrawn before an outcome
-//! is written: that write's precondition proves that the daemon has not taken them up.
+//! Stages, each resting only on what is stored: not accepted → accepted (`status.target` is durable) → drained,
+//! where asked for → orders placed or images pinned → outcome → after the end. Orders that the daemon has not
+//! answered are withdrawn before an outcome is written: that write's precondition proves that the daemon has not
+//! taken them up.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
-use pitstop_api::labels;
+use chrono::{DateTime, SecondsFormat, Utc};
 use pitstop_api::nodework::{AnswerState, Order, OrderAction, OrderContainer, OrderPod, Recreate, order_id};
 use pitstop_api::recreate::{
     ContainerRecreateRequestStatus, ContainerRecreateState, FailurePolicy, Mechanism, Phase,
     RecreateStrategy, Target, TargetContainer, validate,
 };
+use pitstop_api::{annotations, labels};
 
+use super::drain::{self, Drain};
 use super::judge::{Judged, failed, judge, over, recreating, replaced, status_of};
 use super::mechanism::by_kubelet;
 use super::observe::{Observed, OrderView};
@@ -55,6 +57,8 @@ pub struct Plan {
     pub images: Vec<ImageChange>,
     /// Labels to set or to remove.
     pub labels: BTreeMap<String, Option<String>>,
+    /// Annotations to set or to remove.
+    pub annotations: BTreeMap<String, Option<String>>,
     /// Delete the request.
     pub delete: bool,
     /// When to look again though nothing happened.
@@ -143,7 +147,7 @@ impl Planner<'_> {
             Some(pod) => match resolve(&request.spec, pod, Tense::Accepted) {
                 Err(refusal) => End::Invalid(refusal.to_string()),
                 Ok(target) => {
-                    let status = accepted(request, target, self.wall);
+                    let status = accepted(request, pod, target, self.wall);
                     return Plan { wake_at: deadline, ..self.with_status(status, Urgency::Now) };
                 }
             },
@@ -197,8 +201,17 @@ impl Planner<'_> {
             Silence::Instead(target) => return self.through_the_kubelet(target),
         };
         let mut status = request.status.clone();
+        // A request that was accepted without a word about its drain gets it now.
+        drain::begin(&mut status, request, pod, self.wall);
+        let urgency = if status == request.status { Urgency::Later } else { Urgency::Now };
+        let drain = drain::stage(self.now, self.observed, Some(pod));
+        drain::proceed(&mut status, request, &drain, self.wall);
         status.container_recreate_states = entries;
-        let wait = judged.iter().find_map(|j| j.wait.clone()).unwrap_or(Wait::Daemon);
+        let held_up = match &drain {
+            Drain::Lasts(wait, _) if judged.iter().any(|j| j.needs_stop || j.needs_pin) => Some(wait.clone()),
+            _ => None,
+        };
+        let wait = held_up.or_else(|| judged.iter().find_map(|j| j.wait.clone())).unwrap_or(Wait::Daemon);
         // Those that have orders already, and the others as far as it is their turn.
         let in_turn = if strategy.ordered_recreate {
             judged.iter().position(|j| !j.over()).map_or(judged.len(), |first| first.saturating_add(1))
@@ -213,24 +226,28 @@ impl Planner<'_> {
             .filter_map(|(i, (t, j))| match self.observed.order(&t.name) {
                 Some(order) => Some(order.order.clone()),
                 None if t.pin.is_some() => None,
-                None => (j.needs_stop && i < in_turn).then(|| self.order(target, t, pod)).flatten(),
+                None => (j.needs_stop && i < in_turn && drain.drained())
+                    .then(|| self.order(target, t, pod))
+                    .flatten(),
             })
             .collect();
-        let images = target
+        let pins = target
             .containers
             .iter()
             .zip(&judged)
             .enumerate()
             .filter(|(i, (_, j))| j.needs_pin && *i < in_turn)
-            .filter_map(|(_, (t, _))| pin(t, pod))
-            .collect();
+            .filter_map(|(_, (t, _))| pin(t, pod));
+        // What may be written this very moment stays wanted until it is known.
+        let images = if drain.drained() { pins.collect() } else { self.observed.pinning.to_vec() };
         let judged_at = judged.iter().filter_map(|j| j.wake_at).min();
         Plan {
             orders,
             images,
             labels: self.missing_labels(target),
-            wake_at: earliest(earliest(deadline, silent_at), judged_at),
-            ..self.with_status(waits(status, request, &wait, self.wall), Urgency::Later)
+            annotations: self.drain_annotation(),
+            wake_at: [deadline, silent_at, drain.wake_at(), judged_at].into_iter().flatten().min(),
+            ..self.with_status(waits(status, request, &wait, self.wall), urgency)
         }
     }
 
@@ -245,7 +262,7 @@ impl Planner<'_> {
         }
         let recorded = status == request.status;
         let orders = if recorded { self.running() } else { self.taken_up() };
-        let active = request.labels.contains_key(labels::ACTIVE);
+        let remove = |there: bool, key: &str| there.then(|| (key.to_owned(), None)).into_iter().collect();
         let expiry = request
             .spec
             .ttl_seconds_after_finished
@@ -254,11 +271,11 @@ impl Planner<'_> {
             status: (!recorded).then_some(StatusWrite { status, urgency: Urgency::Now }),
             orders,
             images: Vec::new(),
-            labels: if active {
-                BTreeMap::from([(labels::ACTIVE.to_owned(), None)])
-            } else {
-                BTreeMap::new()
-            },
+            labels: remove(request.labels.contains_key(labels::ACTIVE), labels::ACTIVE),
+            annotations: remove(
+                request.annotations.contains_key(annotations::UNREADY_ACQUIRED),
+                annotations::UNREADY_ACQUIRED,
+            ),
             delete: !request.deleting && expiry.is_some_and(|at| at <= self.now),
             wake_at: expiry.filter(|at| *at > self.now),
         }
@@ -270,7 +287,9 @@ impl Planner<'_> {
             let images = self.observed.pinning.to_vec();
             return Plan { orders: self.taken_up(), images, ..Plan::default() };
         }
-        let status = ended(self.observed, entries.to_vec(), end, self.wall);
+        let drain = drain::stage(self.now, self.observed, self.observed.live_pod());
+        let mut status = ended(self.observed, entries.to_vec(), end, self.wall);
+        drain::conclude(&mut status, self.observed.request, &drain, self.wall);
         Plan { orders: self.taken_up(), ..self.with_status(status, Urgency::Now) }
     }
 
@@ -375,6 +394,15 @@ impl Planner<'_> {
         .filter(|(key, _)| !self.observed.request.labels.contains_key(*key))
         .map(|(key, value)| (key.to_owned(), Some(value)))
         .collect()
+    }
+
+    /// When the drain began, for clients of `v1alpha1`; it goes with the label `active`.
+    fn drain_annotation(&self) -> BTreeMap<String, Option<String>> {
+        let request = self.observed.request;
+        let key = annotations::UNREADY_ACQUIRED;
+        let began = drain::began(&request.status).map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true));
+        let missing = began.filter(|text| request.annotations.get(key) != Some(text));
+        missing.map(|text| (key.to_owned(), Some(text))).into_iter().collect()
     }
 
     /// Whether the deadline has passed, and when it will.

@@ -7,6 +7,7 @@ use pitstop_api::recreate::{
     conditions,
 };
 
+use super::drain;
 use super::judge::replaced;
 use super::observe::{Observed, Request};
 use crate::action::Note;
@@ -17,6 +18,12 @@ use crate::pod::Pod;
 pub enum Wait {
     /// Another request for the Pod goes first.
     Queued(String),
+    /// The Pod is still ready: its condition has not been written, or the kubelet has not followed.
+    NotReadyPod,
+    /// The condition of that type has a message that is not pitstop's to change.
+    ForeignGate(String),
+    /// The Pod is out of service, and is kept so for that many seconds before the first stop.
+    Draining(i64),
     /// The node's daemon has not answered yet.
     Daemon,
     /// The daemon stops the container.
@@ -39,6 +46,9 @@ impl Wait {
     fn reason(&self) -> &str {
         match self {
             Self::Queued(_) => "Queued",
+            Self::NotReadyPod => "WaitingForNotReady",
+            Self::ForeignGate(_) => "ReadinessGateInUse",
+            Self::Draining(_) => "Draining",
             Self::Daemon => "WaitingForDaemon",
             Self::Stopping(_) => "Stopping",
             Self::Pin(_) => "PinningImage",
@@ -53,6 +63,14 @@ impl Wait {
     fn message(&self) -> String {
         match self {
             Self::Queued(ahead) => format!("waits for request {ahead} of the same Pod"),
+            Self::NotReadyPod => "waits for the Pod to be seen not ready".to_owned(),
+            Self::ForeignGate(type_) => format!(
+                "cannot take the Pod out of service: the message of its condition {type_} is no list of holds, so \
+                 it belongs to somebody else; drop unreadyGracePeriodSeconds or clear that message"
+            ),
+            Self::Draining(seconds) => {
+                format!("stops nothing before {seconds} s have passed (unreadyGracePeriodSeconds)")
+            }
             Self::Daemon => "waits for the node's daemon to take up the order".to_owned(),
             Self::Stopping(name) => format!("the node's daemon stops container {name}"),
             Self::Pin(name) => format!("pins the image of container {name} to the digest that it runs"),
@@ -113,6 +131,7 @@ impl End {
 /// The status of a request that has just been accepted.
 pub(super) fn accepted(
     request: &Request,
+    pod: &Pod,
     target: Target,
     now: DateTime<Utc>,
 ) -> ContainerRecreateRequestStatus {
@@ -131,7 +150,9 @@ pub(super) fn accepted(
     let text = format!("Pod {} on node {}", target.pod_uid, target.node_name);
     status.target = Some(target);
     set(&mut status, request, conditions::ACCEPTED, ConditionStatus::True, "Resolved", &text, now);
-    waits(status, request, &Wait::Daemon, now)
+    drain::begin(&mut status, request, pod, now);
+    let wait = drain::first_wait(request, pod).unwrap_or(Wait::Daemon);
+    waits(status, request, &wait, now)
 }
 
 /// `status` with the wait written down.
@@ -211,7 +232,7 @@ fn snapshot(status: &ContainerRecreateRequestStatus, pod: &Pod) -> Vec<Container
         .collect()
 }
 
-fn set(
+pub(super) fn set(
     status: &mut ContainerRecreateRequestStatus,
     request: &Request,
     type_: &str,
@@ -257,6 +278,13 @@ pub fn notes(request: &Request, old: &ContainerRecreateRequestStatus) -> Vec<Not
         };
         let text = format!("Request {} restarts container(s) {}{how}", request.key, names());
         notes.push(note(false, "RecreateStarted", text));
+    }
+    if drain::impossible(new) && !drain::impossible(old) {
+        let text = format!(
+            "Request {} restarts containers without draining the Pod: it has no readiness gate",
+            request.key
+        );
+        notes.push(note(true, "NotDrained", text));
     }
     if old.completion_time.is_none() && new.completion_time.is_some() {
         let failed = condition::find(&new.conditions, conditions::FAILED)

@@ -60,7 +60,7 @@ impl Controller {
 pub fn target_of(action: &Action) -> String {
     match action {
         Action::WriteStatus { uid, .. }
-        | Action::PatchLabels { uid, .. }
+        | Action::PatchMetadata { uid, .. }
         | Action::DeleteRequest { uid, .. }
         | Action::PatchPod { uid, .. } => uid.clone(),
         Action::WriteOrders { node, .. } => node.clone(),

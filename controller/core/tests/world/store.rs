@@ -5,7 +5,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pitstop_api::MAX_ORDERS;
-use pitstop_api::labels;
 use pitstop_api::nodework::{AnswerState, NodeWorkStatus, request_uid};
 use pitstop_api::recreate::{ContainerRecreateRequestStatus, Phase, conditions};
 use pitstop_controller_core::action::PodChange;
@@ -104,7 +103,7 @@ impl Store {
     /// Carries out a write of the controller.
     pub fn request_write(&mut self, action: &Action) -> Outcome<Request> {
         let (Action::WriteStatus { key, uid, .. }
-        | Action::PatchLabels { key, uid, .. }
+        | Action::PatchMetadata { key, uid, .. }
         | Action::DeleteRequest { key, uid }) = action
         else {
             panic!("{action:?} is no write of a request")
@@ -119,18 +118,29 @@ impl Store {
                 self.writes.status += 1;
                 Outcome::Written(self.put_request(Request { status: (**status).clone(), ..stored }))
             }
-            Action::PatchLabels { resource_version, labels: changes, .. } => {
+            Action::PatchMetadata { resource_version, labels, annotations, .. } => {
                 if stored.resource_version != *resource_version {
                     return Outcome::Conflict;
                 }
-                let mut new = stored;
-                for (key, value) in changes {
-                    match value {
-                        Some(value) => new.labels.insert(key.clone(), value.clone()),
-                        None => new.labels.remove(key),
-                    };
+                let mut new = stored.clone();
+                for (kept, changes) in [(&mut new.labels, labels), (&mut new.annotations, annotations)] {
+                    for (key, value) in changes {
+                        match value {
+                            Some(value) => kept.insert(key.clone(), value.clone()),
+                            None => kept.remove(key),
+                        };
+                    }
                 }
-                assert_eq!(new.labels.contains_key(labels::ACTIVE), !new.completed(), "label `active`");
+                assert_ne!(
+                    (&new.labels, &new.annotations),
+                    (&stored.labels, &stored.annotations),
+                    "changes nothing"
+                );
+                assert_eq!(
+                    new.labels.contains_key(pitstop_api::labels::ACTIVE),
+                    !new.completed(),
+                    "label `active`"
+                );
                 self.writes.labels += 1;
                 Outcome::Written(self.put_request(new))
             }

@@ -242,7 +242,7 @@ impl World {
                 Event::NodeWorkWritten(node.clone(), if lost { Outcome::Retry } else { outcome })
             }
             Action::WriteStatus { key, uid, .. }
-            | Action::PatchLabels { key, uid, .. }
+            | Action::PatchMetadata { key, uid, .. }
             | Action::DeleteRequest { key, uid } => {
                 let outcome = if applied { self.store.request_write(write) } else { Outcome::Retry };
                 self.check_truth(key);

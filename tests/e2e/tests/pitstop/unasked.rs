@@ -72,19 +72,11 @@ async fn the_schema_refuses(ns: &Ns) -> Result<()> {
 }
 
 async fn the_controller_refuses(ns: &Ns) -> Result<()> {
-    let drained = json!({
-        "podName": "web",
-        "containers": [{"name": "app"}],
-        "strategy": {"unreadyGracePeriodSeconds": 1},
-    });
-    let cases = [
-        (
-            "wrong-container",
-            requests::plain("web", &["other"]),
-            "spec.containers[0].name: container other not found",
-        ),
-        ("not-served", drained, "spec.strategy.unreadyGracePeriodSeconds: not served"),
-    ];
+    let cases = [(
+        "wrong-container",
+        requests::plain("web", &["other"]),
+        "spec.containers[0].name: container other not found",
+    )];
     for (name, spec, text) in cases {
         ns.create(requests::with_spec(name, &spec)).await?;
         let over = ns.over(name).await?;

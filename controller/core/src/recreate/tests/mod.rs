@@ -3,6 +3,7 @@
 
 mod accept;
 mod admit;
+mod drain;
 mod end;
 mod late;
 mod mechanism;
@@ -155,11 +156,16 @@ impl Scene {
         if let Some(write) = plan.status.clone().filter(|w| w.urgency == Urgency::Now) {
             self.request.status = write.status;
         }
-        for (key, value) in &plan.labels {
-            match value {
-                Some(value) => self.request.labels.insert(key.clone(), value.clone()),
-                None => self.request.labels.remove(key),
-            };
+        let request = &mut self.request;
+        for (kept, changes) in
+            [(&mut request.labels, &plan.labels), (&mut request.annotations, &plan.annotations)]
+        {
+            for (key, value) in changes {
+                match value {
+                    Some(value) => kept.insert(key.clone(), value.clone()),
+                    None => kept.remove(key),
+                };
+            }
         }
         if let Some(pod) = &mut self.pod {
             for change in &plan.images {

@@ -102,12 +102,21 @@ fn the_same_seed_gives_the_same_actions_whatever_the_clocks_say() {
     }
 }
 
+/// A world in which there is nothing to do.
+fn at_rest(seed: u64) -> World {
+    let mut world = World::new(seed, Faults::default(), TimeDelta::zero());
+    world.run_quietly();
+    let gated = world.store.pods.values().filter(|p| !p.gates.is_empty()).count();
+    let opened = Writes { pods: gated, ..Writes::default() };
+    assert_eq!(world.store.writes, opened, "without a request, only gates are opened");
+    world.store.writes = Writes::default();
+    world
+}
+
 #[test]
 fn a_request_for_one_container_costs_six_writes() {
     for seed in 0..50 {
-        let mut world = World::new(seed, Faults::default(), TimeDelta::zero());
-        world.run_quietly();
-        assert_eq!(world.store.writes, Writes::default(), "nothing is written without a request");
+        let mut world = at_rest(seed);
         while !world.add_request("web", &["app"], |_| ()) {}
         let labels_missing = usize::from(world.store.requests.values().all(|r| r.labels.is_empty()));
         world.run_quietly();
@@ -116,4 +125,23 @@ fn a_request_for_one_container_costs_six_writes() {
         assert_eq!(world.store.writes, expected, "seed {seed}");
         assert_eq!(expected.total(), 6 + labels_missing);
     }
+}
+
+/// The hold, its release, and the annotation that tells clients of `v1alpha1` of it.
+#[test]
+fn a_drain_costs_three_writes_more() {
+    let mut gates_seen = 0;
+    for seed in 0..50 {
+        let mut world = at_rest(seed);
+        while !world.add_request("web", &["app"], |spec| {
+            spec.strategy.get_or_insert_default().unready_grace_period_seconds = Some(1);
+        }) {}
+        world.run_quietly();
+        let gated = world.store.pods.values().any(|p| p.key.name == "web" && !p.gates.is_empty());
+        gates_seen += usize::from(gated);
+        let pods = if gated { 2 } else { 0 };
+        let expected = Writes { status: 2, labels: 2, deletions: 0, orders: 2, answers: 1, pods };
+        assert_eq!(world.store.writes, expected, "seed {seed}");
+    }
+    assert!(gates_seen > 10, "{gates_seen}");
 }

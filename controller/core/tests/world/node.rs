@@ -1,7 +1,10 @@
 //! The model of one node: the real core of the daemon, a runtime and a kubelet.
 
+use std::collections::BTreeMap;
+
 use pitstop_api::recreate::Target;
 use pitstop_controller_core::pod::{Container, ContainerState, ContainerStatus, Pod};
+use pitstop_controller_core::readiness::Gate;
 use pitstop_controller_core::{Mono, ObjectKey, Watch};
 use pitstop_daemon_core as daemon;
 use pitstop_daemon_core::{Book, CallFailure, Daemon, Facts, Identity};
@@ -30,6 +33,8 @@ pub struct Node {
     calls: Vec<daemon::Action>,
     answers: Vec<daemon::Event>,
     pub instances: Vec<Instance>,
+    /// The gates of Pods as the kubelet last saw them, by UID.
+    gates: BTreeMap<String, Vec<Gate>>,
     made: u32,
     /// The daemon does nothing.
     pub down: bool,
@@ -43,6 +48,8 @@ pub enum Move {
     Answer,
     Start(usize),
     Ready(usize),
+    /// The kubelet sees what the conditions behind the gates are now.
+    See(ObjectKey),
     Publish(ObjectKey),
 }
 
@@ -64,6 +71,7 @@ impl Node {
             calls: Vec::new(),
             answers: Vec::new(),
             instances: Vec::new(),
+            gates: BTreeMap::new(),
             made: 0,
             down: false,
         }
@@ -83,6 +91,7 @@ impl Node {
     }
 
     pub fn add_pod(&mut self, pod: &Pod) {
+        self.gates.insert(pod.uid.clone(), pod.gates.clone());
         for container in &pod.containers {
             self.start(pod.key.clone(), pod.uid.clone(), container.name.clone(), 0, true);
         }
@@ -90,6 +99,7 @@ impl Node {
 
     pub fn drop_pod(&mut self, uid: &str) {
         self.instances.retain(|i| i.pod_uid != uid);
+        self.gates.remove(uid);
     }
 
     fn start(&mut self, pod: ObjectKey, pod_uid: String, name: String, restarts: i32, ready: bool) {
@@ -137,6 +147,13 @@ impl Node {
         containers
     }
 
+    /// Whether the kubelet calls the Pod ready, as far as it has seen the gates.
+    pub fn ready(&self, pod: &Pod, containers: &[Container]) -> bool {
+        let gates = self.gates.get(&pod.uid).map_or(&[][..], Vec::as_slice);
+        containers.iter().all(|c| c.status.as_ref().is_some_and(|s| s.ready))
+            && gates.iter().all(|g| g.condition.as_ref().is_some_and(|c| c.open))
+    }
+
     pub fn moves(&self, store: &Store) -> Vec<Move> {
         let mut moves = Vec::new();
         if !self.down {
@@ -162,7 +179,12 @@ impl Node {
             }
         }
         for pod in store.pods.values().filter(|p| p.node.as_ref() == Some(&self.name)) {
-            if self.status(pod, false) != pod.containers && self.status(pod, true) != pod.containers {
+            if self.gates.get(&pod.uid) != Some(&pod.gates) {
+                moves.push(Move::See(pod.key.clone()));
+            }
+            let new = self.status(pod, false);
+            let moved = new != pod.containers && self.status(pod, true) != pod.containers;
+            if moved || self.ready(pod, &new) != pod.ready {
                 moves.push(Move::Publish(pod.key.clone()));
             }
         }
@@ -202,10 +224,15 @@ impl Node {
                 self.start(old.pod, old.pod_uid, old.name, old.restarts + 1, false);
             }
             Move::Ready(at) => self.instances[at].ready = true,
+            Move::See(key) => {
+                let pod = &store.pods[&key];
+                self.gates.insert(pod.uid.clone(), pod.gates.clone());
+            }
             Move::Publish(key) => {
                 let pod = &store.pods[&key];
                 let containers = self.status(pod, rng.one_in(2));
-                store.put_pod(Pod { containers, ..pod.clone() });
+                let ready = self.ready(pod, &containers);
+                store.put_pod(Pod { containers, ready, ..pod.clone() });
             }
         }
     }

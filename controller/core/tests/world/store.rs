@@ -3,6 +3,7 @@
 //! The promises that no schedule may break are checked here, at every write.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use pitstop_api::MAX_ORDERS;
 use pitstop_api::nodework::{AnswerState, NodeWorkStatus, request_uid};
@@ -10,9 +11,9 @@ use pitstop_api::recreate::{ContainerRecreateRequestStatus, Phase, conditions};
 use pitstop_controller_core::action::PodChange;
 use pitstop_controller_core::nodework::NodeWork;
 use pitstop_controller_core::pod::Pod;
-use pitstop_controller_core::readiness::GateCondition;
+use pitstop_controller_core::readiness::{GateCondition, Hold};
 use pitstop_controller_core::recreate::Request;
-use pitstop_controller_core::{Action, ObjectKey, Outcome, Watch};
+use pitstop_controller_core::{Action, Mono, ObjectKey, Outcome, Watch};
 
 /// What was written, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +54,9 @@ pub struct Store {
     pub many_leaders: bool,
     /// Containers also end by themselves.
     pub crashes: bool,
+    pub now: Mono,
+    /// Requests with a drain, and when it could begin to count: Pod held and not ready, or without a gate accepted.
+    drains: BTreeMap<String, Mono>,
 }
 
 impl Store {
@@ -65,6 +69,52 @@ impl Store {
         pod.resource_version = self.stamp();
         self.pods.insert(pod.key.clone(), pod.clone());
         self.pod_log.push(Watch::Upsert(pod));
+        self.see_drains();
+    }
+
+    fn see_drains(&mut self) {
+        for request in self.requests.values() {
+            let (Some(hold), Some(pod)) = (request.hold(), self.pods.get(&request.pod_key())) else {
+                continue;
+            };
+            let out = pod.gates.is_empty() || (!pod.ready && pod.gates.iter().all(|g| g.held_by(&hold)));
+            if out && request.started_for(pod) {
+                self.drains.entry(request.uid.clone()).or_insert(self.now);
+            }
+        }
+    }
+
+    /// A container of a Pod that is to be drained is stopped only after the drain.
+    fn check_drained(&self, order_id: &str) {
+        let Some(request) = self.requests.values().find(|r| r.uid == request_uid(order_id)) else { return };
+        let strategy = request.spec.strategy.clone().unwrap_or_default();
+        let Some(grace) = strategy.unready_grace_period_seconds else { return };
+        let since = self.drains.get(&request.uid);
+        let passed = since.map(|since| self.now.since(*since));
+        let grace = Duration::from_secs(u64::try_from(grace).unwrap());
+        assert!(
+            passed.is_some_and(|passed| passed >= grace),
+            "{order_id} is not drained: {passed:?} of {grace:?}"
+        );
+    }
+
+    /// Another writer of a Pod's conditions takes or gives up its hold, or opens a gate in spite of all holds.
+    pub fn meddle(&mut self, key: &ObjectKey, opens: bool) {
+        let mut pod = self.pods[key].clone();
+        let other = Hold { user_agent: "Other".into(), key: "x".into() };
+        for condition in pod.gates.iter_mut().filter_map(|g| g.condition.as_mut()) {
+            if opens {
+                condition.open = true;
+                continue;
+            }
+            let mut holds: BTreeSet<Hold> = serde_json::from_str(&condition.message).unwrap();
+            if !holds.remove(&other) {
+                holds.insert(other.clone());
+            }
+            condition.open = holds.is_empty();
+            condition.message = serde_json::to_string(&holds).unwrap();
+        }
+        self.put_pod(pod);
     }
 
     pub fn remove_pod(&mut self, key: &ObjectKey) {
@@ -77,6 +127,7 @@ impl Store {
         request.resource_version = self.stamp();
         self.requests.insert(request.key.clone(), request.clone());
         self.request_log.push(Watch::Upsert(request.clone()));
+        self.see_drains();
         request
     }
 
@@ -273,6 +324,9 @@ impl Store {
                 "{} begins after the end of its request",
                 order.id
             );
+            if fresh {
+                self.check_drained(&order.id);
+            }
         }
         self.writes.answers += 1;
         Some(self.put_book(NodeWork { status, ..stored }))

@@ -8,6 +8,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use pitstop_api::labels;
 use pitstop_api::recreate::{ContainerRecreateRequestSpec, Phase, RecreateContainer, StatusContext};
 use pitstop_controller_core::pod::{Container, Pod};
+use pitstop_controller_core::readiness::{self, Gate, Hold, RECREATE_AGENT};
 use pitstop_controller_core::recreate::{Request, Tense, resolve};
 use pitstop_controller_core::{Action, Event, Mono, ObjectKey, Outcome};
 use pitstop_daemon_core as daemon;
@@ -96,8 +97,12 @@ impl World {
             containers: vec![container("app"), container("sidecar")],
             ..Pod::default()
         };
+        let gates = [0, 0, 1, 1, 1, 2][usize::try_from(self.rng.below(6)).unwrap()];
+        let gate = |type_: &&str| Gate { type_: (*type_).to_owned(), condition: None };
+        pod.gates = readiness::SERVED.iter().take(gates).map(gate).collect();
         node.add_pod(&pod);
         pod.containers = node.status(&pod, false);
+        pod.ready = node.ready(&pod, &pod.containers);
         self.store.put_pod(pod);
     }
 
@@ -168,6 +173,9 @@ impl World {
             if let Action::WriteStatus { status, .. } = &mut told {
                 status.completion_time = status.completion_time.map(|_| DateTime::UNIX_EPOCH);
                 status.conditions.iter_mut().for_each(|c| c.last_transition_time = DateTime::UNIX_EPOCH);
+            }
+            if let Action::PatchMetadata { annotations, .. } = &mut told {
+                annotations.values_mut().flatten().for_each(String::clear);
             }
             format!("{} {told:?}", self.now.0).hash(&mut self.trace);
             controller.writes.push(action);
@@ -284,6 +292,7 @@ impl World {
 
     fn wait(&mut self, millis: u64) {
         self.now = Mono(self.now.0 + millis);
+        self.store.now = self.now;
         self.tick();
     }
 
@@ -308,9 +317,11 @@ impl World {
                     _ => &["sidecar", "app"],
                 };
                 let (deadline, ttl) = (self.rng.below(20), self.rng.below(12));
+                let drain = Some(i64::try_from(self.rng.below(5)).unwrap()).filter(|_| self.rng.one_in(2));
                 self.add_request(pod, containers, |spec| {
                     spec.active_deadline_seconds = (deadline >= 3).then(|| i64::try_from(deadline).unwrap());
                     spec.ttl_seconds_after_finished = (ttl < 4).then(|| i32::try_from(ttl).unwrap());
+                    spec.strategy.get_or_insert_default().unready_grace_period_seconds = drain;
                 });
             }
             4 if faults.crashes => self.nodes[node].crash(&mut self.rng),
@@ -352,6 +363,11 @@ impl World {
                 if let Some(key) = request {
                     let stored = self.store.requests[&key].clone();
                     self.store.put_request(stored);
+                }
+                let keys: Vec<ObjectKey> = self.store.pods.keys().cloned().collect();
+                if let Some(key) = self.rng.pick(&keys).filter(|_| self.rng.one_in(2)) {
+                    let opens = self.rng.one_in(4);
+                    self.store.meddle(&key, opens);
                 }
                 let kind = usize::try_from(self.rng.below(3)).unwrap();
                 self.controllers[0].cursors[kind] =
@@ -414,10 +430,18 @@ impl World {
         for request in self.store.requests.values() {
             assert!(request.completed(), "{request:?}\n{:?}", self.store.books);
             assert!(!request.labels.contains_key(labels::ACTIVE), "{request:?}");
+            assert!(request.annotations.is_empty(), "{request:?}");
             assert_eq!(request.spec.ttl_seconds_after_finished, None, "kept beyond its time to live");
         }
         for book in self.store.books.values() {
             assert!(book.orders.is_empty(), "{book:?}");
+        }
+        // Nobody is held out of service by a request that is over or gone, and by others still.
+        for gate in self.store.pods.values().filter(|p| !p.gone()).flat_map(|p| &p.gates) {
+            let condition = gate.condition.as_ref().unwrap();
+            let holds: Vec<Hold> = serde_json::from_str(&condition.message).unwrap();
+            assert!(holds.iter().all(|h| h.user_agent != RECREATE_AGENT), "{gate:?}");
+            assert_eq!(condition.open, holds.is_empty(), "{gate:?}");
         }
         // Silence, also of a process that begins to lead or whose watches break.
         let actions = self.actions;

@@ -1,5 +1,7 @@
 //! What the index does with single events. Schedules of many are in `tests/world`.
 
+mod holds;
+
 use std::collections::VecDeque;
 
 use pitstop_api::MAX_ORDERS;
@@ -7,9 +9,10 @@ use pitstop_api::nodework::{Answer, AnswerState};
 use pitstop_api::recreate::{ContainerRecreateRequestSpec, Phase, RecreateContainer};
 
 use super::*;
-use crate::action::{Outcome, Watch};
+use crate::action::{Outcome, PodChange, Watch};
 use crate::nodework::NodeWork;
 use crate::pod::{Container, ContainerState, ContainerStatus, Pod};
+use crate::readiness::GateCondition;
 use crate::recreate::Request;
 
 fn pod(name: &str) -> Pod {
@@ -48,6 +51,7 @@ struct Bench {
     now: Mono,
     version: u64,
     requests: BTreeMap<ObjectKey, Request>,
+    pods: BTreeMap<ObjectKey, Pod>,
     book: Option<NodeWork>,
 }
 
@@ -56,6 +60,7 @@ impl Bench {
         let stored = requests.iter().map(|r| (r.key.clone(), r.clone())).collect();
         let mut bench = Self::empty();
         bench.requests = stored;
+        bench.pods = pods.iter().map(|p| (p.key.clone(), p.clone())).collect();
         assert!(bench.step(Event::Leader(true)).is_empty());
         assert!(bench.step(Event::Pods(Watch::Restart(pods))).is_empty());
         assert!(bench.step(Event::NodeWorks(Watch::Restart(Vec::new()))).is_empty());
@@ -66,7 +71,8 @@ impl Bench {
 
     fn empty() -> Self {
         let index = Index::new(Config::default());
-        Self { index, now: Mono(0), version: 100, requests: BTreeMap::new(), book: None }
+        let (requests, pods) = (BTreeMap::new(), BTreeMap::new());
+        Self { index, now: Mono(0), version: 100, requests, pods, book: None }
     }
 
     fn step(&mut self, event: Event) -> Vec<Action> {
@@ -104,6 +110,17 @@ impl Bench {
                 (book.orders, book.resource_version) = (orders.clone(), version);
                 self.book = Some(book.clone());
                 Event::NodeWorkWritten(node.clone(), Outcome::Written(book))
+            }
+            Action::PatchPod { key, uid, change: PodChange::Gates(changes), .. } => {
+                let stored = self.pods.get_mut(key).unwrap();
+                for change in changes {
+                    let gate = stored.gates.iter_mut().find(|g| g.type_ == change.type_).unwrap();
+                    gate.condition =
+                        Some(GateCondition { open: change.open, message: change.message.clone() });
+                }
+                stored.resource_version = version;
+                let outcome = Outcome::Written(stored.clone());
+                Event::PodWritten { key: key.clone(), uid: uid.clone(), outcome }
             }
             Action::PatchPod { .. } | Action::DeleteRequest { .. } | Action::Emit(_) => panic!("{action:?}"),
         }

@@ -5,12 +5,16 @@ use kube::core::response::StatusSummary;
 use kube::core::{DynamicObject, Status};
 use kube::{Api, Client};
 use pitstop_api::recreate::ContainerRecreateRequest;
+use pitstop_controller_core::readiness;
 use pitstop_controller_core::recreate::Request;
 use pitstop_controller_core::recreate::admission::{Verdict, create, precheck, update};
 use tracing::{info, warn};
 
 use crate::metrics::ControllerMetrics;
 use crate::observe::{self, SlimPod};
+
+/// The resource of reviews that are about Pods.
+const PODS: &str = "pods";
 
 /// What reviews are answered with.
 #[derive(Clone)]
@@ -27,6 +31,9 @@ impl Handler {
     /// Answers one review.
     pub async fn review(&self, review: AdmissionRequest<DynamicObject>) -> AdmissionResponse {
         let response = AdmissionResponse::from(&review);
+        if review.resource.resource == PODS {
+            return self.pod_created(response, &review);
+        }
         let operation = match review.operation {
             Operation::Create => "create",
             Operation::Update => "update",
@@ -49,6 +56,18 @@ impl Handler {
                 refuse(response, code, &message)
             }
         }
+    }
+
+    /// Gives a new Pod the readiness gate. It never refuses: the Pod is more than the gate.
+    fn pod_created(
+        &self,
+        response: AdmissionResponse,
+        review: &AdmissionRequest<DynamicObject>,
+    ) -> AdmissionResponse {
+        self.metrics.admission("inject_gate", 200);
+        let pod = review.object.as_ref().filter(|_| review.operation == Operation::Create);
+        let patch = pod.and_then(|pod| serde_json::to_value(pod).ok()).map(|pod| readiness::inject(&pod));
+        allow(response, patch.unwrap_or_default())
     }
 
     async fn created(&self, review: &AdmissionRequest<DynamicObject>) -> Result<Verdict, String> {
@@ -124,6 +143,14 @@ fn refuse(response: AdmissionResponse, code: u16, message: &str) -> AdmissionRes
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_patch_of_a_new_pod_is_one_that_the_api_server_takes() {
+        let mut base = AdmissionResponse::invalid("x");
+        base.allowed = true;
+        let allowed = allow(base, readiness::inject(&serde_json::json!({"spec": {}})));
+        assert!(allowed.allowed && allowed.patch.is_some());
+    }
 
     #[test]
     fn refusals_carry_their_code_and_patches_their_type() {

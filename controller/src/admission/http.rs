@@ -11,8 +11,8 @@ use kube::core::admission::{AdmissionRequest, AdmissionResponse, AdmissionReview
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-/// Path of the reviews, as in the webhook's configuration.
-pub const PATH: &str = "/mutate-containerrecreaterequest";
+/// Paths of the reviews, as in the webhook's configuration: of requests, and of new Pods.
+pub const PATHS: [&str; 2] = ["/mutate-containerrecreaterequest", "/inject-readiness-gate"];
 /// Most bytes of a body: as much as the API server accepts of an object.
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
 /// Bodies of at most so many bytes are read without a place among the large ones.
@@ -44,7 +44,7 @@ impl Bodies {
 /// A request that is not answered with a review.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
-    #[error("not found: there is {PATH}")]
+    #[error("not found: there is {}", PATHS.join(" and "))]
     Path,
     #[error("only POST")]
     Method,
@@ -110,7 +110,7 @@ async fn review(
     request: Request<Incoming>,
     bodies: &Bodies,
 ) -> Result<AdmissionRequest<DynamicObject>, Refused> {
-    if request.uri().path() != PATH {
+    if !PATHS.contains(&request.uri().path()) {
         return Err(Refused::Path);
     }
     if request.method() != Method::POST {

@@ -39,8 +39,19 @@ struct Target {
 #[derive(Deserialize)]
 #[serde(tag = "op", rename_all = "lowercase", deny_unknown_fields)]
 enum Operation {
-    Test { path: String, value: Value },
-    Replace { path: String, value: Value },
+    Test {
+        path: String,
+        value: Value,
+    },
+    Replace {
+        path: String,
+        value: Value,
+    },
+    /// Only at the end of a list: `.../-`.
+    Add {
+        path: String,
+        value: Value,
+    },
 }
 
 /// Every object that `kubectl apply -k FOLDER` applies.
@@ -90,6 +101,11 @@ fn apply(objects: &mut [Object], patch: &Patch) -> Result<()> {
             }
             Operation::Replace { path, value } => {
                 *object.0.pointer_mut(&path).with_context(|| format!("{kind} {name}: no {path}"))? = value;
+            }
+            Operation::Add { path, value } => {
+                let list = path.strip_suffix("/-").and_then(|list| object.0.pointer_mut(list));
+                let list = list.and_then(Value::as_array_mut);
+                list.with_context(|| format!("{kind} {name}: no list {path}"))?.push(value);
             }
         }
     }

@@ -4,10 +4,12 @@
 //! one condition: its message is the JSON list of those that hold it False, and it is True when the list is empty.
 //! The format is `OpenKruise`'s (`KruisePodReady`), byte for byte; our own gate follows the same rules.
 
+mod inject;
 mod plan;
 
 use serde::{Deserialize, Serialize};
 
+pub use inject::{OPT_IN, inject};
 pub use plan::plan;
 
 /// The gate of `OpenKruise`.

@@ -13,3 +13,8 @@ pub(crate) fn default() -> Vec<Object> {
 pub(crate) fn crio() -> Vec<Object> {
     kustomize::load(&root().join("deploy/overlays/crio")).unwrap()
 }
+
+/// All of `deploy/overlays/gate-webhook`.
+pub(crate) fn gate_webhook() -> Vec<Object> {
+    kustomize::load(&root().join("deploy/overlays/gate-webhook")).unwrap()
+}

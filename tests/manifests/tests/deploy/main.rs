@@ -8,6 +8,8 @@ mod docs;
 #[cfg(test)]
 mod folders;
 #[cfg(test)]
+mod gate;
+#[cfg(test)]
 mod policies;
 #[cfg(test)]
 mod rights;

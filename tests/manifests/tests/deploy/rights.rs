@@ -7,7 +7,7 @@ use pitstop_manifests_test::object::{list, text};
 use pitstop_manifests_test::rbac::rights;
 use serde_json::Value;
 
-use super::folders::{NAMESPACE, crio, default};
+use super::folders::{NAMESPACE, crio, default, gate_webhook};
 
 const DAEMON: [&str; 3] = [
     "cluster list pitstop.dev/nodeworks",
@@ -59,7 +59,7 @@ fn the_daemon_reads_order_books_and_writes_their_status_and_nothing_else() {
 
 #[test]
 fn the_controller_has_exactly_these_rights() {
-    for objects in [default(), crio()] {
+    for objects in [default(), crio(), gate_webhook()] {
         assert_eq!(rights(&objects, NAMESPACE, "pitstop-controller").unwrap(), table(&CONTROLLER));
     }
 }

@@ -34,6 +34,8 @@ fn these_kinds_of_objects_and_no_others_are_installed() {
         "CustomResourceDefinition",
         "DaemonSet",
         "Deployment",
+        "MutatingAdmissionPolicy",
+        "MutatingAdmissionPolicyBinding",
         "MutatingWebhookConfiguration",
         "Namespace",
         "PodDisruptionBudget",

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use pitstop_controller_core::readiness::SERVED;
 use pitstop_manifests_test::Object;
 use pitstop_manifests_test::object::{list, text};
 use serde_json::Value;
 
-use super::folders::{NAMESPACE, crio, default};
+use super::folders::{NAMESPACE, crio, default, gate_webhook};
 
 fn of_kind<'a>(objects: &'a [Object], kind: &'a str) -> impl Iterator<Item = &'a Object> {
     objects.iter().filter(move |o| o.kind() == kind)
@@ -14,7 +15,7 @@ fn of_kind<'a>(objects: &'a [Object], kind: &'a str) -> impl Iterator<Item = &'a
 
 #[test]
 fn every_policy_is_bound_and_denies() {
-    for objects in [default(), crio()] {
+    for objects in [default(), crio(), gate_webhook()] {
         let policies: BTreeSet<&str> =
             of_kind(&objects, "ValidatingAdmissionPolicy").map(Object::name).collect();
         assert!(!policies.is_empty());
@@ -59,4 +60,14 @@ fn every_right_to_change_pods_has_its_policy() {
         .collect();
     assert!(rights.contains("pods"));
     assert!(rights.is_subset(&guarded), "{rights:?} with policies for {guarded:?}");
+}
+
+#[test]
+fn the_policy_of_the_status_names_the_gates_that_are_served() {
+    let objects = default();
+    let policy =
+        pitstop_manifests_test::find(&objects, "ValidatingAdmissionPolicy", "pitstop-controller-pods-status");
+    let variables = list(&policy.unwrap().0, "/spec/variables");
+    let own = variables.iter().find(|v| v["name"] == "own").unwrap();
+    assert_eq!(text(own, "/expression"), format!("['{}']", SERVED.join("', '")));
 }

@@ -17,9 +17,9 @@ use crate::{
 /// its announced size, before it is stored.
 pub const LIST_ANSWER_LIMIT: usize = 16 * 1024 * 1024;
 
-/// Largest answer of `ExecSync`, in bytes. Less than the other limit, because what a container prints is in the
-/// hands of the container, and several commands may run at once in a daemon with little memory.
-pub const EXEC_ANSWER_LIMIT: usize = 4 * 1024 * 1024;
+/// Largest answer of `ExecSync`, in bytes. Far less than the other limit, because what a container prints is in the
+/// hands of the container, and a command may run for each of 64 orders at once in a daemon with little memory.
+pub const EXEC_ANSWER_LIMIT: usize = 256 * 1024;
 
 /// Opens a client for the runtime that listens on the unix socket `path`.
 ///

@@ -277,12 +277,12 @@ async fn commands_run_in_containers() {
     assert_ne!(shell(&runtime, &id, "cat /tmp/late").await.unwrap().exit_code, 0);
 
     // Output: within our limit; above it; above the runtime's own limit for messages.
-    let zeros = async |mebibytes: u8| {
-        shell(&runtime, &id, &format!("dd if=/dev/zero bs=1M count={mebibytes} 2>/dev/null")).await
+    let zeros = async |blocks: u16| {
+        shell(&runtime, &id, &format!("dd if=/dev/zero bs=64k count={blocks} 2>/dev/null")).await
     };
-    assert_eq!(zeros(3).await.unwrap().stdout.len(), 3 << 20);
-    assert_eq!(failure(zeros(6).await, "ExecSync"), ("too_large", Class::Fatal));
-    assert_eq!(failure(zeros(20).await, "ExecSync"), ("too_large", Class::Fatal));
+    assert_eq!(zeros(3).await.unwrap().stdout.len(), 3 << 16);
+    assert_eq!(failure(zeros(5).await, "ExecSync"), ("too_large", Class::Fatal));
+    assert_eq!(failure(zeros(320).await, "ExecSync"), ("too_large", Class::Fatal));
 
     let none = runtime.exec_sync(&id, vec!["/none".to_owned()], seconds(2)).await;
     assert_eq!(failure(none, "ExecSync"), ("other", Class::Retry));

@@ -21,6 +21,10 @@ pub(crate) struct Args {
     )]
     pub(crate) runtime_endpoint: PathBuf,
 
+    /// Folder for what must outlive the process: which preStop hooks have ended.
+    #[arg(long, env = "PITSTOP_STATE_DIR", default_value = "/var/lib/pitstop", value_name = "PATH")]
+    pub(crate) state_dir: PathBuf,
+
     /// Logs and metrics.
     #[command(flatten)]
     pub(crate) common: CommonArgs,

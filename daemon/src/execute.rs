@@ -9,7 +9,9 @@ use pitstop_kit::{Class, classify, is_gone};
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
+use crate::hook;
 use crate::metrics::DaemonMetrics;
+use crate::record::Record;
 use crate::runtime;
 
 /// What actions are carried out with.
@@ -18,6 +20,7 @@ pub(crate) struct Executor {
     pub(crate) node: String,
     pub(crate) api: Api<NodeWork>,
     pub(crate) runtime: Runtime,
+    pub(crate) record: Record,
     pub(crate) metrics: DaemonMetrics,
     pub(crate) events: mpsc::Sender<Event>,
 }
@@ -41,6 +44,19 @@ impl Executor {
                     }
                 }
                 Event::Inspected(order_id, result)
+            }
+            Action::RunHook { order_id, container_id, hook, limit_seconds } => {
+                info!(order_id, container_id, limit_seconds, "runs the container's preStop hook");
+                let result = hook::run(&self.runtime, &container_id, hook, limit_seconds).await;
+                self.count("hook", result.is_ok());
+                let failure = result.as_ref().err().map(String::as_str);
+                match failure {
+                    None => info!(order_id, container_id, "the preStop hook ended"),
+                    Some(error) => warn!(order_id, container_id, error, "the preStop hook failed"),
+                }
+                // Before anyone is told: who knows of the end may stop the container.
+                self.record.hook_ended(&order_id, failure);
+                Event::HookDone(order_id, result)
             }
             Action::Stop { order_id, container_id, grace_seconds } => {
                 info!(order_id, container_id, grace_seconds, "stopping the container");

@@ -4,7 +4,9 @@
 
 mod args;
 mod execute;
+mod hook;
 mod metrics;
+mod record;
 mod run;
 mod runtime;
 

@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 /// What was done, and how it went.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct CallLabels {
-    /// `inspect`, `stop` or `write_status`.
+    /// `inspect`, `hook`, `stop` or `write_status`.
     action: &'static str,
     /// `ok`, `conflict` or `error`.
     result: &'static str,

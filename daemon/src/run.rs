@@ -18,19 +18,20 @@ use tracing::{info, warn};
 use crate::args::Args;
 use crate::execute::{Executor, book};
 use crate::metrics::DaemonMetrics;
+use crate::record::Record;
 
 const NAME: &str = "pitstop-daemon";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Events that may wait for the core: one per order and direction, and some.
 const QUEUE: usize = 256;
-/// How long a stop under way may hold up the end of the process. What is cut goes on in the next daemon.
+/// How long a hook or a stop under way may hold up the end of the process. What is cut goes on in the next daemon.
 const DRAIN: Duration = Duration::from_secs(10);
 /// Time between tries to reach a runtime that does not answer.
 const RUNTIME_RETRY: Duration = Duration::from_secs(5);
 
 /// Runs until the process is asked to stop.
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
-    let Args { node_name, runtime_endpoint, common } = args;
+    let Args { node_name, runtime_endpoint, state_dir, common } = args;
     let CommonArgs { log_level: _, log_format: _, metrics_address } = common;
     let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
     let client = pitstop_kit::client::connect(NAME, VERSION).await?;
@@ -65,9 +66,10 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     tasks.spawn(watch::run(Api::all(client), source, |o| Some(book(o)), Event::Book, events.clone()));
     tasks.spawn(meet_runtime(runtime.clone(), runtime_ready, events.clone()));
 
-    let executor = Executor { node: node_name, api, runtime, metrics: own_metrics.clone(), events };
+    let record = Record::open(&state_dir);
+    let mut daemon = Daemon::new(Identity { instance, boot_id }).with_ended_hooks(record.ended());
+    let executor = Executor { node: node_name, api, runtime, record, metrics: own_metrics.clone(), events };
     let mut actions = JoinSet::new();
-    let mut daemon = Daemon::new(Identity { instance, boot_id });
     pitstop_kit::drive(
         &mut daemon,
         &mut inbox,

@@ -45,7 +45,8 @@ fn facts(status: &v1::ContainerStatus) -> Facts {
             v1::ContainerState::ContainerExited => ContainerState::Exited,
             v1::ContainerState::ContainerUnknown => ContainerState::Unknown,
         },
-        pre_stop: status.annotations.contains_key(keys::PRE_STOP_HANDLER),
+        pre_stop: status.annotations.get(keys::PRE_STOP_HANDLER).cloned(),
+        ports: status.annotations.get(keys::PORTS).cloned(),
         grace_seconds: status.annotations.get(keys::TERMINATION_GRACE_PERIOD).and_then(|s| s.parse().ok()),
     }
 }
@@ -71,7 +72,11 @@ mod tests {
                 (keys::POD_UID, "u"),
                 (keys::CONTAINER_NAME, "app"),
             ]),
-            annotations: map(&[(keys::TERMINATION_GRACE_PERIOD, "7"), (keys::PRE_STOP_HANDLER, "{}")]),
+            annotations: map(&[
+                (keys::TERMINATION_GRACE_PERIOD, "7"),
+                (keys::PRE_STOP_HANDLER, "{}"),
+                (keys::PORTS, "[]"),
+            ]),
             ..v1::ContainerStatus::default()
         };
         assert_eq!(
@@ -82,7 +87,8 @@ mod tests {
                 pod_uid: "u".into(),
                 container: "app".into(),
                 state: ContainerState::Running,
-                pre_stop: true,
+                pre_stop: Some("{}".into()),
+                ports: Some("[]".into()),
                 grace_seconds: Some(7),
             }
         );

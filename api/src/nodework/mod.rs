@@ -162,8 +162,8 @@ pub enum AnswerReason {
     WrongContainer,
     /// `Refused`: the order itself makes no sense to this daemon.
     InvalidOrder,
-    /// `Refused`: the container has a preStop hook that this version cannot run.
-    PreStopHook,
+    /// `Acknowledged`, `Done`: the container's preStop hook failed, or did not end in time; the stop went ahead.
+    PreStopHookFailed,
     /// `Done`: the container ended by itself before the stop was sent.
     EndedByItself,
     /// `Failed`: the runtime would not stop it.

@@ -4,6 +4,8 @@ use pitstop_api::logic::tracked::Versioned;
 pub use pitstop_api::logic::watch::Watch;
 use pitstop_api::nodework::{Answer, NodeWorkStatus, Order, RuntimeInfo};
 
+use crate::hook::Hook;
+
 /// The node's `NodeWork`, reduced to what decisions need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Book {
@@ -44,6 +46,9 @@ pub enum Event {
     Runtime(RuntimeInfo),
     /// The runtime told about an order's container; absent when it knows none of that ID.
     Inspected(String, Result<Option<Facts>, CallFailure>),
+    /// The hook of an order's container ended, or its time was over; what went wrong, for people. By then the
+    /// executor has recorded it, so that no other process runs it again.
+    HookDone(String, Result<(), String>),
     /// The stop of an order's container returned.
     Stopped(String, Result<(), CallFailure>),
     /// The write of the status came back.
@@ -86,8 +91,10 @@ pub struct Facts {
     pub container: String,
     /// What it does.
     pub state: ContainerState,
-    /// Annotation `io.kubernetes.container.preStopHandler` is there.
-    pub pre_stop: bool,
+    /// Annotation `io.kubernetes.container.preStopHandler`, raw.
+    pub pre_stop: Option<String>,
+    /// Annotation `io.kubernetes.container.ports`, raw.
+    pub ports: Option<String>,
     /// Annotation `io.kubernetes.pod.terminationGracePeriod`, in seconds.
     pub grace_seconds: Option<i64>,
 }
@@ -115,6 +122,17 @@ pub enum Action {
         order_id: String,
         /// The container, 64 hex digits.
         container_id: String,
+    },
+    /// Run the hook of an order's container, record that it ended, and tell.
+    RunHook {
+        /// The order.
+        order_id: String,
+        /// The container, 64 hex digits.
+        container_id: String,
+        /// What to run.
+        hook: Hook,
+        /// Seconds until it is given up; above 0.
+        limit_seconds: i64,
     },
     /// Stop an order's container.
     Stop {

@@ -1,8 +1,12 @@
 //! The order book of the own node, and what follows from it.
 //!
-//! An order is carried out in steps: ask the runtime, acknowledge with a conditional write, stop, ask again. The
-//! acknowledgement counts only when the book as stored names this very process: a daemon that started anew
-//! acknowledges again, so no stop ever rests on a stale view. Orders of one Pod go one after another.
+//! An order is carried out in steps: ask the runtime, acknowledge with a conditional write, run the container's
+//! preStop hook, stop, ask again. The acknowledgement counts only when the book as stored names this very process: a
+//! daemon that started anew acknowledges again, so no stop ever rests on a stale view. Orders of one Pod go one after
+//! another.
+//!
+//! The hook is a part of the stop, as with the kubelet: its time counts against the grace, its failure holds nothing
+//! up, and an order that is withdrawn while it runs is carried out to its end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,15 +20,21 @@ use pitstop_api::nodework::{
     Answer, AnswerReason, AnswerState, Boot, MAX_MESSAGE, NodeWorkStatus, Order, RuntimeInfo,
 };
 
+use crate::DEFAULT_GRACE_SECONDS;
 use crate::action::{Action, Book, CallFailure, ContainerState, Event, Facts, Outcome, Watch};
-use crate::order::{MAX_STOPS, Progress, Step, answer};
+use crate::order::{HookStep, MAX_STOPS, Progress, Step, answer, ended, uptime_seconds};
 use crate::verdict::{Verdict, malformed, verdict};
-use crate::{DEFAULT_GRACE_SECONDS, MIN_GRACE_SECONDS};
 
 /// How long to wait before a container that was made but not started is asked about again.
 const CREATED_PATIENCE: Duration = Duration::from_secs(1);
 /// How long the watch may take to show what a conflict was about.
 const CONFLICT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Hooks that ended, by their orders' IDs, with what went wrong. More of them than [`MAX_ENDED_HOOKS`] are never kept.
+pub type EndedHooks = BTreeMap<String, Option<String>>;
+
+/// How many ended hooks are remembered: four times what a book can hold.
+pub const MAX_ENDED_HOOKS: usize = 256;
 
 /// Who this daemon is.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +53,7 @@ pub struct Daemon {
     synced: bool,
     book: Option<Tracked<Book>>,
     orders: BTreeMap<String, Progress>,
+    ended_hooks: EndedHooks,
     backoff: Backoff,
     conflict_until: Option<Mono>,
 }
@@ -56,17 +67,27 @@ impl Daemon {
             synced: false,
             book: None,
             orders: BTreeMap::new(),
+            ended_hooks: EndedHooks::new(),
             backoff: Backoff::default(),
             conflict_until: None,
         }
     }
 
+    /// Hooks that the processes before this one brought to an end; they are not run again.
+    #[must_use]
+    pub fn with_ended_hooks(mut self, ended: EndedHooks) -> Self {
+        self.ended_hooks = ended;
+        self
+    }
+
     /// Takes in one event and gives back what to do. `now` counts from the node's boot.
     pub fn step(&mut self, now: Mono, event: Event) -> Vec<Action> {
+        let mut actions = Vec::new();
         match event {
             Event::Book(watch) => self.book_changed(watch),
             Event::Runtime(runtime) => self.runtime = Some(runtime),
             Event::Inspected(id, result) => self.inspected(now, &id, result),
+            Event::HookDone(id, result) => actions.extend(self.hook_done(now, &id, result)),
             Event::Stopped(id, result) => self.stopped(now, &id, result),
             Event::StatusWritten(outcome) => self.written(now, outcome),
             Event::Tick => {}
@@ -77,7 +98,7 @@ impl Daemon {
                 book.retry();
             }
         }
-        let mut actions = self.next_steps(now);
+        actions.extend(self.next_steps(now));
         actions.extend(self.write(now));
         actions
     }
@@ -162,9 +183,12 @@ impl Daemon {
             // It was there when it was acknowledged, by this process or the one before it.
             (Verdict::Refuse(AnswerReason::NotRunning, _), Some(before)) if ended => {
                 let by_itself = progress.stops == 0 && before.acknowledged_by == self.identity.instance;
-                let reason = by_itself.then_some(AnswerReason::EndedByItself);
-                progress.step =
-                    Step::Over(Answer { state: AnswerState::Done, reason, message: String::new(), ..before });
+                let (reason, message) = match progress.hook_failure() {
+                    _ if by_itself => (Some(AnswerReason::EndedByItself), String::new()),
+                    Some(failure) => (Some(AnswerReason::PreStopHookFailed), failure.to_owned()),
+                    None => (None, String::new()),
+                };
+                progress.step = Step::Over(Answer { state: AnswerState::Done, reason, message, ..before });
             }
             (Verdict::Refuse(reason, message), _) => {
                 progress.step = Step::Over(answer(id, AnswerState::Refused, Some(reason), message));
@@ -174,11 +198,33 @@ impl Daemon {
                 let message = format!("the container still runs after {MAX_STOPS} stops");
                 progress.step = Step::Over(failed(before, &message));
             }
-            (Verdict::Stop { grace_seconds }, _) => {
+            (Verdict::Stop { grace_seconds, hook }, _) => {
                 progress.grace_seconds = grace_seconds;
+                if !matches!(progress.hook, HookStep::Ended(_)) {
+                    progress.hook = hook.map_or(HookStep::None, HookStep::Waits);
+                }
                 progress.step = Step::Ready;
             }
         }
+    }
+
+    /// A hook ended. An order that is open goes on as its acknowledgement allows; one that was withdrawn meanwhile is
+    /// stopped all the same, since its stop began with the hook: a container that was told to shut down must not
+    /// stay behind.
+    fn hook_done(&mut self, now: Mono, id: &str, result: Result<(), String>) -> Option<Action> {
+        let open: BTreeSet<String> = self.open_orders().iter().map(|o| o.id.clone()).collect();
+        let progress = self.orders.get_mut(id).filter(|p| matches!(p.step, Step::Hooking))?;
+        let failure = result.err();
+        progress.hook_ended(failure.as_deref());
+        progress.step = Step::Ready;
+        if !open.contains(id) {
+            return Some(progress.act(id, now));
+        }
+        if self.ended_hooks.len() >= MAX_ENDED_HOOKS {
+            self.ended_hooks.retain(|id, _| open.contains(id));
+        }
+        self.ended_hooks.insert(id.to_owned(), failure);
+        None
     }
 
     fn stopped(&mut self, now: Mono, id: &str, result: Result<(), CallFailure>) {
@@ -217,19 +263,21 @@ impl Daemon {
         };
         let open: BTreeSet<&str> = book.orders.iter().map(|o| o.id.as_str()).collect();
         self.orders.retain(|id, p| open.contains(id.as_str()) || !p.idle());
-        let mut busy_pods = BTreeSet::new();
+        let withdrawn = self.orders.iter().filter(|(id, _)| !open.contains(id.as_str()));
+        let mut busy_pods: BTreeSet<String> = withdrawn.map(|(_, p)| p.pod_uid.clone()).collect();
         let mut actions = Vec::new();
         for order in &book.orders {
             let stored = book.answer(&order.id);
-            let progress = self.orders.entry(order.id.clone()).or_insert_with(|| start(order, stored));
-            if matches!(progress.step, Step::Over(_)) || !busy_pods.insert(&order.pod.uid) {
+            let hook = self.ended_hooks.get(&order.id);
+            let progress = self.orders.entry(order.id.clone()).or_insert_with(|| start(order, stored, hook));
+            if matches!(progress.step, Step::Over(_)) || !busy_pods.insert(order.pod.uid.clone()) {
                 continue;
             }
-            let (order_id, container_id) = (order.id.clone(), order.container.id.clone());
             match progress.step {
                 Step::Ask if progress.ask_at.is_none_or(|at| at <= now) => {
                     progress.ask_at = None;
                     progress.step = Step::Asking;
+                    let (order_id, container_id) = (order.id.clone(), order.container.id.clone());
                     actions.push(Action::Inspect { order_id, container_id });
                 }
                 Step::Ready => {
@@ -238,13 +286,10 @@ impl Daemon {
                     };
                     let same_boot = book.status.boot.as_ref().is_some_and(|b| b.id == self.identity.boot_id);
                     let since = acknowledged.acknowledged_uptime_seconds.filter(|_| same_boot);
-                    let elapsed = since.map_or(0, |since| uptime_seconds(now).saturating_sub(since).max(0));
-                    let grace_seconds = progress.grace_seconds.saturating_sub(elapsed).max(MIN_GRACE_SECONDS);
-                    progress.stops = progress.stops.saturating_add(1);
-                    progress.step = Step::Stopping;
-                    actions.push(Action::Stop { order_id, container_id, grace_seconds });
+                    progress.grace_since = since.unwrap_or_else(|| uptime_seconds(now));
+                    actions.push(progress.act(&order.id, now));
                 }
-                Step::Ask | Step::Asking | Step::Stopping | Step::Over(_) => {}
+                Step::Ask | Step::Asking | Step::Hooking | Step::Stopping | Step::Over(_) => {}
             }
         }
         actions
@@ -262,7 +307,8 @@ impl Daemon {
         let mut answers = Vec::new();
         for order in &stored.orders {
             let before = stored.answer(&order.id);
-            let wanted = match self.orders.get(&order.id).map(|p| &p.step) {
+            let progress = self.orders.get(&order.id);
+            let mut wanted = match progress.map(|p| &p.step) {
                 Some(Step::Over(over)) => Some(over.clone()),
                 Some(Step::Ready) if !before.is_some_and(|a| self.identity.acknowledged(a)) => {
                     let uptime = before
@@ -277,7 +323,13 @@ impl Daemon {
                 }
                 _ => before.cloned(),
             };
-            urgent |= wanted.as_ref() != before && !wanted.as_ref().is_some_and(rides);
+            let failure = progress.and_then(Progress::hook_failure);
+            let acting = wanted.as_mut().filter(|a| a.state == AnswerState::Acknowledged);
+            if let (Some(acting), Some(failure)) = (acting, failure) {
+                acting.reason = Some(AnswerReason::PreStopHookFailed);
+                failure.clone_into(&mut acting.message);
+            }
+            urgent |= wanted.as_ref() != before && !wanted.as_ref().is_some_and(|a| rides(a, before));
             answers.extend(wanted);
         }
         if !urgent {
@@ -302,8 +354,8 @@ impl Identity {
     }
 }
 
-/// An order seen for the first time by this process.
-fn start(order: &Order, stored: Option<&Answer>) -> Progress {
+/// An order seen for the first time by this process; `hook`: how its hook ended, if it did.
+fn start(order: &Order, stored: Option<&Answer>, hook: Option<&Option<String>>) -> Progress {
     let step = match stored {
         Some(final_) if final_.state != AnswerState::Acknowledged => Step::Over(final_.clone()),
         _ => match malformed(order) {
@@ -316,12 +368,19 @@ fn start(order: &Order, stored: Option<&Answer>) -> Progress {
             None => Step::Ask,
         },
     };
-    Progress { step, ..Progress::default() }
+    let told = stored.filter(|a| a.reason == Some(AnswerReason::PreStopHookFailed));
+    let hook = match (hook, told) {
+        (Some(failure), _) => ended(failure.as_deref()),
+        (None, Some(answer)) => ended(Some(&answer.message)),
+        (None, None) => HookStep::None,
+    };
+    Progress::new(order, step, hook)
 }
 
-/// A success that the Pod's own status will show need not be told at once.
-fn rides(answer: &Answer) -> bool {
-    answer.state == AnswerState::Done && answer.reason.is_none()
+/// A success that the Pod's own status will show need not be told at once; nor what was told before.
+fn rides(answer: &Answer, before: Option<&Answer>) -> bool {
+    let told = answer.reason.is_none() || before.is_some_and(|b| b.reason == answer.reason);
+    answer.state == AnswerState::Done && told
 }
 
 fn failed(before: Answer, message: &str) -> Answer {
@@ -331,10 +390,6 @@ fn failed(before: Answer, message: &str) -> Answer {
         message: truncate(message, MAX_MESSAGE),
         ..before
     }
-}
-
-fn uptime_seconds(now: Mono) -> i64 {
-    i64::try_from(now.0 / 1000).unwrap_or(i64::MAX)
 }
 
 impl Machine for Daemon {

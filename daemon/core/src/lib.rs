@@ -5,13 +5,15 @@
 
 pub mod action;
 mod daemon;
+pub mod hook;
 mod order;
 #[cfg(test)]
 mod tests;
 mod verdict;
 
 pub use action::{Action, Book, CallFailure, ContainerState, Event, Facts, Outcome, Watch};
-pub use daemon::{Daemon, Identity};
+pub use daemon::{Daemon, EndedHooks, Identity, MAX_ENDED_HOOKS};
+pub use hook::{Hook, HttpGet};
 
 /// Seconds of grace when neither the order nor the runtime's annotation names any; Kubernetes' own default.
 pub const DEFAULT_GRACE_SECONDS: i64 = 30;

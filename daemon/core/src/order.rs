@@ -1,8 +1,13 @@
 //! How far one order is, in this process.
 
+use pitstop_api::condition::truncate;
 use pitstop_api::logic::backoff::Backoff;
 use pitstop_api::logic::time::Mono;
-use pitstop_api::nodework::{Answer, AnswerReason, AnswerState};
+use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, MAX_MESSAGE, Order};
+
+use crate::MIN_GRACE_SECONDS;
+use crate::action::Action;
+use crate::hook::Hook;
 
 /// Stops that had no effect before the daemon gives up.
 pub(crate) const MAX_STOPS: u32 = 5;
@@ -15,12 +20,26 @@ pub(crate) enum Step {
     Ask,
     /// The runtime is being asked.
     Asking,
-    /// The container may be stopped once the acknowledgement is stored.
+    /// The hook may run, or the container be stopped, once the acknowledgement is stored.
     Ready,
+    /// The container's hook runs.
+    Hooking,
     /// The runtime is stopping the container.
     Stopping,
     /// Nothing is left to do; the answer.
     Over(Answer),
+}
+
+/// Where the container's preStop hook stands.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum HookStep {
+    /// There is none, or nobody has looked yet.
+    #[default]
+    None,
+    /// It must run before the stop.
+    Waits(Hook),
+    /// It ended, in this process or in one before it; what went wrong.
+    Ended(Option<String>),
 }
 
 /// One order's progress.
@@ -28,10 +47,18 @@ pub(crate) enum Step {
 pub(crate) struct Progress {
     /// What is being done.
     pub(crate) step: Step,
+    /// UID of the Pod.
+    pub(crate) pod_uid: String,
+    /// The container.
+    pub(crate) container_id: String,
+    /// The hook.
+    pub(crate) hook: HookStep,
     /// A stop was sent by this process.
     pub(crate) stops: u32,
     /// Seconds of grace in all; known once the runtime was asked.
     pub(crate) grace_seconds: i64,
+    /// When the grace began to count, in seconds since the node's boot; known once this process acts.
+    pub(crate) grace_since: i64,
     /// Waits between tries.
     pub(crate) backoff: Backoff,
     /// When to ask again.
@@ -39,10 +66,58 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
+    /// Nothing done yet about the order.
+    pub(crate) fn new(order: &Order, step: Step, hook: HookStep) -> Self {
+        let (pod_uid, container_id) = (order.pod.uid.clone(), order.container.id.clone());
+        Self { step, pod_uid, container_id, hook, ..Self::default() }
+    }
+
     /// Nothing is under way in the runtime.
     pub(crate) fn idle(&self) -> bool {
-        !matches!(self.step, Step::Asking | Step::Stopping)
+        !matches!(self.step, Step::Asking | Step::Hooking | Step::Stopping)
     }
+
+    /// What went wrong with the hook.
+    pub(crate) fn hook_failure(&self) -> Option<&str> {
+        match &self.hook {
+            HookStep::Ended(failure) => failure.as_deref(),
+            HookStep::None | HookStep::Waits(_) => None,
+        }
+    }
+
+    /// A hook ended.
+    pub(crate) fn hook_ended(&mut self, failure: Option<&str>) {
+        self.hook = ended(failure);
+    }
+
+    /// The hook, if it still must run, else the stop; with the grace that is left.
+    pub(crate) fn act(&mut self, order_id: &str, now: Mono) -> Action {
+        let elapsed = uptime_seconds(now).saturating_sub(self.grace_since).max(0);
+        let left = self.grace_seconds.saturating_sub(elapsed);
+        let (order_id, container_id) = (order_id.to_owned(), self.container_id.clone());
+        match std::mem::take(&mut self.hook) {
+            HookStep::Waits(hook) if left > 0 => {
+                self.step = Step::Hooking;
+                return Action::RunHook { order_id, container_id, hook, limit_seconds: left };
+            }
+            // A process before this one used up the grace, and was cut before the hook ended.
+            HookStep::Waits(_) => self.hook_ended(Some("no grace was left to run the hook again")),
+            other => self.hook = other,
+        }
+        self.stops = self.stops.saturating_add(1);
+        self.step = Step::Stopping;
+        Action::Stop { order_id, container_id, grace_seconds: left.max(MIN_GRACE_SECONDS) }
+    }
+}
+
+/// A hook that ended; `failure` may come from outside.
+pub(crate) fn ended(failure: Option<&str>) -> HookStep {
+    HookStep::Ended(failure.map(|text| truncate(text, MAX_MESSAGE)))
+}
+
+/// Whole seconds since the node's boot.
+pub(crate) fn uptime_seconds(now: Mono) -> i64 {
+    i64::try_from(now.0 / 1000).unwrap_or(i64::MAX)
 }
 
 /// An answer without times.

@@ -1,6 +1,8 @@
 //! The daemon's decisions, step by step.
 #![allow(clippy::unnecessary_wraps, reason = "what the runtime tells of a container may be absent")]
 
+mod hooks;
+
 use pitstop_api::logic::time::Mono;
 use pitstop_api::nodework::{
     AnswerReason, AnswerState, NodeWorkStatus, Order, OrderAction, OrderContainer, OrderPod, Recreate,
@@ -71,9 +73,9 @@ impl Node {
         self.book.resource_version = next.to_string();
     }
 
-    fn inspect(&mut self, n: u8, facts: Option<Facts>) {
+    fn inspect(&mut self, n: u8, facts: impl Into<Option<Facts>>) {
         self.expect(|a| matches!(a, Action::Inspect { container_id, .. } if *container_id == id(n)));
-        self.send(Event::Inspected(format!("req/c{n}/1"), Ok(facts)));
+        self.send(Event::Inspected(format!("req/c{n}/1"), Ok(facts.into())));
     }
 
     fn stored(&mut self) -> NodeWorkStatus {
@@ -113,12 +115,12 @@ fn daemon(instance: &str) -> Daemon {
     Daemon::new(Identity { instance: instance.into(), boot_id: "boot".into() })
 }
 
-fn running(n: u8, pod: &str) -> Option<Facts> {
-    Some(facts(n, pod, ContainerState::Running))
+fn running(n: u8, pod: &str) -> Facts {
+    facts(n, pod, ContainerState::Running)
 }
 
-fn exited(n: u8, pod: &str) -> Option<Facts> {
-    Some(facts(n, pod, ContainerState::Exited))
+fn exited(n: u8, pod: &str) -> Facts {
+    facts(n, pod, ContainerState::Exited)
 }
 
 #[test]
@@ -263,17 +265,12 @@ fn malformed_orders_never_reach_the_runtime() {
 }
 
 #[test]
-fn gone_ended_and_hooked_containers_are_refused_with_their_reason() {
-    let hooked = Facts { pre_stop: true, ..facts(1, "web", ContainerState::Running) };
-    for (found, reason) in [
-        (None, AnswerReason::NotRunning),
-        (exited(1, "web"), AnswerReason::NotRunning),
-        (Some(hooked), AnswerReason::PreStopHook),
-    ] {
+fn gone_and_ended_containers_are_refused() {
+    for found in [None, Some(exited(1, "web"))] {
         let mut node = Node::new(vec![order(1, "web", None)]);
         node.inspect(1, found);
         let answer = node.stored().answers.remove(0);
-        assert_eq!((answer.state, answer.reason), (AnswerState::Refused, Some(reason)));
+        assert_eq!((answer.state, answer.reason), (AnswerState::Refused, Some(AnswerReason::NotRunning)));
         node.quiet();
     }
 }
@@ -341,7 +338,7 @@ fn a_stop_that_the_last_daemon_finished_is_not_repeated() {
     node.inspect(1, running(1, "web"));
     node.stored();
     node.restart("two");
-    node.inspect(1, None);
+    node.inspect(1, None::<Facts>);
     node.quiet();
 }
 

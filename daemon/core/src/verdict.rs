@@ -7,14 +7,17 @@ use pitstop_api::condition::truncate;
 use pitstop_api::nodework::{AnswerReason, MAX_MESSAGE, Order};
 
 use crate::action::{ContainerState, Facts};
+use crate::hook::{self, Hook};
 
 /// What to do about an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Stop it; seconds of grace in all.
+    /// Stop it.
     Stop {
-        /// Seconds between the stop signal and the kill.
+        /// Seconds for the hook and from the stop signal to the kill, together.
         grace_seconds: i64,
+        /// What to run first.
+        hook: Option<Hook>,
     },
     /// It is neither running nor ended: ask again.
     Wait,
@@ -55,13 +58,13 @@ pub(crate) fn verdict(order: &Order, facts: Option<&Facts>, default_grace: i64) 
     match facts.state {
         ContainerState::Exited => refuse(AnswerReason::NotRunning, "the container has ended"),
         ContainerState::Created => Verdict::Wait,
-        ContainerState::Running | ContainerState::Unknown if facts.pre_stop => refuse(
-            AnswerReason::PreStopHook,
-            "the container has a preStop hook, which this version of pitstop does not run yet and will not skip",
-        ),
         ContainerState::Running | ContainerState::Unknown => {
             let asked = order.action.recreate.as_ref().and_then(|r| r.grace_period_seconds);
-            Verdict::Stop { grace_seconds: asked.or(facts.grace_seconds).unwrap_or(default_grace).max(0) }
+            let grace_seconds = asked.or(facts.grace_seconds).unwrap_or(default_grace).max(0);
+            // Without any grace the kubelet runs no hook.
+            let handler = facts.pre_stop.as_deref().filter(|_| grace_seconds > 0);
+            let hook = handler.map(|handler| hook::parse(handler, facts.ports.as_deref()));
+            Verdict::Stop { grace_seconds, hook }
         }
     }
 }

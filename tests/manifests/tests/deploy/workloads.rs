@@ -106,7 +106,7 @@ fn the_daemons_token_is_short_lived_and_its_only_credential() {
     assert_eq!(pod["spec"]["automountServiceAccountToken"], false);
     let volumes = list(pod, "/spec/volumes");
     let projected: Vec<&Value> = volumes.iter().filter(|v| v.get("projected").is_some()).collect();
-    assert_eq!((volumes.len(), projected.len()), (2, 1));
+    assert_eq!((volumes.len(), projected.len()), (3, 1));
     let sources = list(projected[0], "/projected/sources");
     let kinds: Vec<&String> = sources.iter().flat_map(|s| s.as_object().unwrap().keys()).collect();
     assert_eq!(kinds, ["serviceAccountToken", "configMap", "downwardAPI"]);

@@ -205,7 +205,6 @@ fn a_failed_or_refused_stop_fails_the_request() {
     let cases = [
         (AnswerState::Failed, Some(AnswerReason::StopFailed)),
         (AnswerState::Refused, Some(AnswerReason::WrongContainer)),
-        (AnswerState::Refused, Some(AnswerReason::PreStopHook)),
         (AnswerState::Refused, Some(AnswerReason::InvalidOrder)),
         (AnswerState::Refused, None),
     ];

@@ -1,0 +1,156 @@
+//! Which hooks ended, in a small file that outlives the process.
+//!
+//! A hook is written down when it has ended and before anyone is told, so a daemon that starts anew runs no hook twice
+//! that came to its end. One that was cut runs again. The file lives as long as the daemon's Pod; a Pod that replaces
+//! it starts with none, and may run a hook again whose stop was still to come.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{self, ErrorKind, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pitstop_api::condition::truncate;
+use pitstop_api::nodework::MAX_MESSAGE;
+use pitstop_daemon_core::{EndedHooks, MAX_ENDED_HOOKS};
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+/// The file in the folder.
+const FILE: &str = "ended-hooks.json";
+/// Largest file that is read, in bytes: far above what [`MAX_ENDED_HOOKS`] entries take.
+const MAX_FILE: u64 = 1024 * 1024;
+
+/// The record. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    file: PathBuf,
+    entries: Arc<Mutex<VecDeque<Entry>>>,
+}
+
+/// One hook that ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Entry {
+    /// ID of the order.
+    order: String,
+    /// What went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    failure: Option<String>,
+}
+
+impl Record {
+    /// Reads the record in a folder. One that is missing is empty; one that cannot be read is, too, with a warning.
+    pub(crate) fn open(folder: &Path) -> Self {
+        let file = folder.join(FILE);
+        let entries = read(&file).unwrap_or_else(|error| {
+            warn!(file = %file.display(), %error, "cannot read which hooks ended; one may run again");
+            VecDeque::new()
+        });
+        Self { file, entries: Arc::new(Mutex::new(entries)) }
+    }
+
+    /// What was known when the record was opened, and what came since.
+    pub(crate) fn ended(&self) -> EndedHooks {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.iter().map(|entry| (entry.order.clone(), entry.failure.clone())).collect()
+    }
+
+    /// Writes down that an order's hook ended. Where that is impossible, there is a warning, and the stop goes on:
+    /// the hook may then run again after a crash.
+    pub(crate) fn hook_ended(&self, order_id: &str, failure: Option<&str>) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let failure = failure.map(|text| truncate(text, MAX_MESSAGE));
+        entries.push_back(Entry { order: order_id.to_owned(), failure });
+        while entries.len() > MAX_ENDED_HOOKS {
+            entries.pop_front();
+        }
+        if let Err(error) = write(&self.file, &entries) {
+            warn!(file = %self.file.display(), %error, "cannot write down that a hook ended");
+        }
+    }
+}
+
+fn read(file: &Path) -> io::Result<VecDeque<Entry>> {
+    let opened = match fs::File::open(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(VecDeque::new()),
+        opened => opened?,
+    };
+    let mut text = Vec::new();
+    // What is cut is no JSON any more.
+    opened.take(MAX_FILE).read_to_end(&mut text)?;
+    let mut entries: VecDeque<Entry> = serde_json::from_slice(&text)?;
+    let surplus = entries.len().saturating_sub(MAX_ENDED_HOOKS);
+    entries.drain(..surplus);
+    Ok(entries)
+}
+
+/// Replaces the file in one step. Without `fsync`: a machine that goes down takes the containers with it.
+fn write(file: &Path, entries: &VecDeque<Entry>) -> io::Result<()> {
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let next = file.with_extension("next");
+    fs::write(&next, serde_json::to_vec(entries)?)?;
+    fs::rename(next, file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ended_is_known_to_the_next_process() {
+        let folder = tempfile::tempdir().unwrap();
+        // Made when it is needed.
+        let folder = folder.path().join("state");
+        let record = Record::open(&folder);
+        assert_eq!(record.ended(), EndedHooks::new());
+        record.hook_ended("a/app/1", None);
+        record.clone().hook_ended("b/app/1", Some(&"x".repeat(9_000)));
+        let known = Record::open(&folder).ended();
+        assert_eq!(known, record.ended());
+        assert_eq!(known["a/app/1"], None);
+        assert_eq!(known["b/app/1"].as_ref().unwrap().len(), MAX_MESSAGE);
+        let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|f| f.unwrap().file_name()).collect();
+        assert_eq!(files, [FILE], "nothing else stays behind");
+    }
+
+    #[test]
+    fn the_newest_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = Record::open(folder.path());
+        for n in 0..MAX_ENDED_HOOKS + 10 {
+            record.hook_ended(&format!("{n:04}/app/1"), None);
+        }
+        let known = Record::open(folder.path()).ended();
+        assert_eq!(known.len(), MAX_ENDED_HOOKS);
+        assert_eq!(known.keys().next().unwrap(), "0010/app/1");
+
+        let many: Vec<_> = (0..999).map(|n| format!(r#"{{"order":"{n:04}"}}"#)).collect();
+        fs::write(folder.path().join(FILE), format!("[{}]", many.join(","))).unwrap();
+        let known = Record::open(folder.path()).ended();
+        assert_eq!((known.len(), known.keys().next().unwrap().as_str()), (MAX_ENDED_HOOKS, "0743"));
+    }
+
+    #[test]
+    fn a_spoilt_record_is_empty_and_is_written_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(FILE);
+        let huge = "[".repeat(3 * 1024 * 1024);
+        for spoilt in ["", "{", "[7]", r#"[{"order":7}]"#, r#"[{"order":"a"}"#, "\u{0}\u{0}", &huge] {
+            fs::write(&file, spoilt).unwrap();
+            let record = Record::open(folder.path());
+            assert_eq!(record.ended(), EndedHooks::new());
+            record.hook_ended("a/app/1", None);
+            assert_eq!(Record::open(folder.path()).ended().len(), 1);
+        }
+    }
+
+    #[test]
+    fn where_nothing_can_be_written_the_work_goes_on() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let record = Record::open(&file.path().join("below-a-file"));
+        record.hook_ended("a/app/1", None);
+        assert_eq!(record.ended().len(), 1);
+    }
+}

@@ -127,6 +127,10 @@ fn parse(id: &str) -> Result<ContainerId, String> {
 }
 
 #[cfg(test)]
+#[path = "hook/containerd_tests.rs"]
+mod containerd_tests;
+
+#[cfg(test)]
 mod tests {
     use std::path::Path;
 

@@ -1,0 +1,71 @@
+//! Hooks in containers of a real containerd, private to the test; see `cri-proto/tests/support`.
+
+#![allow(
+    dead_code,
+    unused_imports,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test, and what it shares with the tests of the CRI client"
+)]
+
+#[path = "../../../cri-proto/tests/support/mod.rs"]
+mod support;
+
+use std::time::Instant;
+
+use pitstop_cri::keys;
+use support::{Containerd, NewContainer, Pod};
+
+use super::*;
+use crate::runtime::inspect;
+
+fn shell(script: &str) -> Hook {
+    Hook::Exec { command: ["/bin/sh", "-c", script].map(str::to_owned).to_vec() }
+}
+
+#[tokio::test]
+async fn hooks_run_in_their_containers() {
+    let Some(containerd) = Containerd::start().await else { return };
+    let runtime = containerd.client();
+    let mut pod = Pod::run(&containerd, "one").await;
+    let handler = r#"{"exec":{"command":["/bin/sh","-c","echo bye >/tmp/bye"]}}"#;
+    let app = NewContainer {
+        name: "app",
+        script: "while :; do sleep 0.05; done",
+        annotations: [(keys::PRE_STOP_HANDLER.to_owned(), handler.to_owned())].into(),
+        ..Default::default()
+    };
+    let id = pod.start(app).await;
+    let ask = async |hook, limit| run(&runtime, id.as_str(), hook, limit).await;
+
+    // From the annotation to the effect.
+    let facts = inspect(&runtime, id.as_str()).await.unwrap().unwrap();
+    let hook = pitstop_daemon_core::hook::parse(facts.pre_stop.as_deref().unwrap(), facts.ports.as_deref());
+    assert_eq!(ask(hook, 5).await, Ok(()));
+    assert_eq!(ask(shell("cat /tmp/bye"), 5).await, Ok(()));
+
+    // What fails, and how.
+    let failure = ask(shell("echo out; echo no luck >&2; exit 3"), 5).await.unwrap_err();
+    assert_eq!(failure, "the preStop command ended with exit code 3: no luck");
+    let failure = ask(Hook::Exec { command: vec!["/none".into()] }, 5).await.unwrap_err();
+    assert!(failure.starts_with("cannot run the preStop command: ExecSync on "), "{failure}");
+    assert_eq!(ask(shell("dd if=/dev/zero bs=1M count=1 2>/dev/null; exit 3"), 5).await, Ok(()), "too loud");
+
+    // Neither the command nor what it leaves behind outstays the grace.
+    for slow in ["sleep 60; echo late >/tmp/late", "sleep 60 & echo left"] {
+        let begin = Instant::now();
+        let failure = ask(shell(slow), 1).await.unwrap_err();
+        assert_eq!(failure, "the preStop command did not end within 1 s");
+        assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+    }
+
+    // The Pod has the machine's network, so the runtime knows no address of it.
+    let get = HttpGet { port: 1, ..HttpGet::default() };
+    let failure = ask(Hook::HttpGet(get), 5).await.unwrap_err();
+    assert_eq!(failure, "preStop httpGet: the hook names no host, and the runtime no address of the Pod");
+
+    runtime.stop_container(&id, Duration::from_secs(0)).await.unwrap();
+    assert!(ask(shell("true"), 5).await.unwrap_err().contains("not possible now"));
+}

@@ -63,18 +63,7 @@ struct SlimContainer {
     image: String,
     /// Only of init containers, and only `Always`.
     restart_policy: Option<String>,
-    lifecycle: Option<SlimLifecycle>,
 }
-
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct SlimLifecycle {
-    pre_stop: Option<SlimHook>,
-}
-
-/// Only whether there is a hook counts.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct SlimHook {}
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -160,7 +149,6 @@ pub fn pod(pod: SlimPod) -> Pod {
                 _ => kind,
             },
             image: container.image,
-            pre_stop: container.lifecycle.is_some_and(|l| l.pre_stop.is_some()),
             status: statuses.remove(&container.name).map(container_status),
             name: container.name,
         })
@@ -276,7 +264,6 @@ mod tests {
         let pod = pod(serde_json::from_str(text).unwrap());
         assert_eq!((pod.uid.as_str(), pod.node.as_deref(), pod.gone()), ("u", Some("node1"), false));
         let app = pod.container("app").unwrap();
-        assert!(app.pre_stop);
         let status = app.status.clone().unwrap();
         assert_eq!((status.restart_count, status.ready, status.state), (2, true, ContainerState::Running));
         let sidecar = pod.container("sidecar").unwrap().status.clone().unwrap();

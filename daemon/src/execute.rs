@@ -49,13 +49,15 @@ impl Executor {
                 info!(order_id, container_id, limit_seconds, "runs the container's preStop hook");
                 let result = hook::run(&self.runtime, &container_id, hook, limit_seconds).await;
                 self.count("hook", result.is_ok());
-                let failure = result.as_ref().err().map(String::as_str);
-                match failure {
-                    None => info!(order_id, container_id, "the preStop hook ended"),
-                    Some(error) => warn!(order_id, container_id, error, "the preStop hook failed"),
+                match &result {
+                    Ok(()) => info!(order_id, container_id, "the preStop hook ended"),
+                    Err(hook::Failure { told, detail }) => {
+                        warn!(order_id, container_id, error = told, detail, "the preStop hook failed");
+                    }
                 }
+                let result = result.map_err(|failure| failure.told);
                 // Before anyone is told: who knows of the end may stop the container.
-                self.record.hook_ended(&order_id, failure);
+                self.record.hook_ended(&order_id, result.as_ref().err().map(String::as_str));
                 Event::HookDone(order_id, result)
             }
             Action::Stop { order_id, container_id, grace_seconds } => {

@@ -2,8 +2,9 @@
 //!
 //! Sources: `pkg/kubelet/lifecycle/handlers.go` and `executePreStopHook` in
 //! `pkg/kubelet/kuberuntime/kuberuntime_container.go`, Kubernetes 1.36. What differs: a hook that is not over when the
-//! grace is ends here (the kubelet leaves a command running), and the text of a failure goes no further than the
-//! order's answer, cut short, where the kubelet's event says no more than that there was one.
+//! grace is ends here (the kubelet leaves a command running), and a failure is told with the kind of the hook and what
+//! became of it, where the kubelet's event says no more than that there was one. What a command printed, what a server
+//! or the runtime said goes into the node's log and no further: it may be secret.
 
 mod http;
 mod tls;
@@ -23,13 +24,32 @@ const EXEC_MARGIN: Duration = Duration::from_secs(1);
 /// Longest quote of a command's own words, in characters.
 const MAX_QUOTE: usize = 256;
 
-/// Runs a hook of a container, for at most that many seconds. An error is for people.
+/// Why a hook failed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// For everyone: goes into the order's answer, and from there into conditions and events.
+    pub(crate) told: String,
+    /// For the node's log: in the words of the command, the server or the runtime. May be empty.
+    pub(crate) detail: String,
+}
+
+impl Failure {
+    fn new(told: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { told: told.into(), detail: detail.into() }
+    }
+
+    fn told(told: impl Into<String>) -> Self {
+        Self::new(told, "")
+    }
+}
+
+/// Runs a hook of a container, for at most that many seconds.
 pub(crate) async fn run(
     runtime: &Runtime,
     container_id: &str,
     hook: Hook,
     limit_seconds: i64,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     run_on(runtime, container_id, hook, limit_seconds, Loopback::Refuse).await
 }
 
@@ -39,47 +59,50 @@ async fn run_on(
     hook: Hook,
     limit_seconds: i64,
     loopback: Loopback,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     let limit = Duration::from_secs(u64::try_from(limit_seconds).unwrap_or_default());
-    let late = || format!("did not end within {limit_seconds} s");
+    let late =
+        |what: &str| Err(Failure::told(format!("the preStop {what} did not end within {limit_seconds} s")));
     match hook {
         Hook::Exec { command } => {
-            let id = parse(container_id)?;
+            let id = ContainerId::parse(container_id).map_err(|error| not_run(&error))?;
             let call = runtime.exec_sync(&id, command, limit);
             // The runtime kills the command by itself. It waits on, though, for children that hold its output open.
             match timeout(limit.saturating_add(EXEC_MARGIN), call).await {
-                Ok(answer) => judge(answer).unwrap_or_else(|| Err(format!("the preStop command {}", late()))),
-                Err(_) => Err(format!("the preStop command {}", late())),
+                Ok(answer) => judge(answer).unwrap_or_else(|| late("command")),
+                Err(_) => late("command"),
             }
         }
         Hook::HttpGet(get) => {
-            let request = request(runtime, container_id, &get, loopback);
-            let result = timeout(limit, request).await.unwrap_or_else(|_| Err(late()));
-            result.map_err(|why| format!("preStop httpGet: {why}"))
+            let asked = request(&get, loopback, pod_address(runtime, container_id));
+            timeout(limit, asked).await.unwrap_or_else(|_| late("httpGet request"))
         }
         // Time that is over is no failure: nothing was left undone.
         Hook::Sleep { seconds } => {
             sleep(limit.min(Duration::from_secs(seconds))).await;
             Ok(())
         }
-        Hook::Unsupported { why } => Err(format!("cannot run the preStop hook: {why}")),
+        Hook::Unsupported { why } => Err(Failure::told(format!("the preStop hook cannot be run: {why}"))),
     }
 }
 
 /// How a command ended; nothing when it ran into its timeout.
-fn judge(answer: Result<v1::ExecSyncResponse, Error>) -> Option<Result<(), String>> {
+fn judge(answer: Result<v1::ExecSyncResponse, Error>) -> Option<Result<(), Failure>> {
     Some(match answer {
         Ok(answer) if answer.exit_code == 0 => Ok(()),
         Ok(answer) => {
-            let quote = quote(&answer.stderr);
-            let colon = if quote.is_empty() { "" } else { ": " };
-            Err(format!("the preStop command ended with exit code {}{colon}{quote}", answer.exit_code))
+            let told = format!("the preStop command ended with exit code {}", answer.exit_code);
+            Err(Failure::new(told, quote(&answer.stderr)))
         }
         // It has ended. Its exit code went with its output.
         Err(Error::TooLarge { .. }) => Ok(()),
         Err(Error::Deadline { .. }) => return None,
-        Err(error) => Err(format!("cannot run the preStop command: {error}")),
+        Err(error) => Err(not_run(&error)),
     })
+}
+
+fn not_run(why: &dyn std::fmt::Display) -> Failure {
+    Failure::new("the preStop command could not be run", why.to_string())
 }
 
 /// The beginning of what a command printed, on one line.
@@ -91,39 +114,42 @@ fn quote(output: &[u8]) -> String {
     truncate(words.into_iter().filter(|w| !w.is_empty()).collect::<Vec<_>>().join(" ").as_str(), MAX_QUOTE)
 }
 
+/// Sends the request; `pod` finds the Pod's address, and is asked only when the hook names no host.
 async fn request(
-    runtime: &Runtime,
-    container_id: &str,
     get: &HttpGet,
     loopback: Loopback,
-) -> Result<(), String> {
-    if let Some(host) = &get.host {
-        return http::get(get, host, loopback).await;
-    }
-    let address = pod_address(runtime, container_id).await?;
-    http::get(get, &address.to_string(), loopback).await
+    pod: impl Future<Output = Result<IpAddr, Failure>>,
+) -> Result<(), Failure> {
+    let host = match &get.host {
+        Some(host) => host.clone(),
+        None => pod.await?.to_string(),
+    };
+    let failed = |why: String| Failure::new("the preStop httpGet request failed", why);
+    http::get(get, &host, loopback).await.map_err(failed)
 }
 
-/// The first address of the container's Pod, as the kubelet takes it: from the sandbox, and only while that is ready,
-/// since the address of another one may be somebody else's by now.
+/// The first address of the container's Pod.
+async fn pod_address(runtime: &Runtime, container_id: &str) -> Result<IpAddr, Failure> {
+    let none = |why: &dyn std::fmt::Display| {
+        let told = "the preStop httpGet names no host, and the runtime no address of the Pod";
+        Failure::new(told, why.to_string())
+    };
+    let filter = v1::ContainerFilter { id: container_id.to_owned(), ..Default::default() };
+    let containers = runtime.list_containers(filter).await.map_err(|error| none(&error))?;
+    let container = containers.iter().find(|c| c.id == container_id);
+    let sandbox = container.ok_or_else(|| none(&"the container is gone"))?.pod_sandbox_id.as_str();
+    let sandbox = SandboxId::parse(sandbox).map_err(|error| none(&error))?;
+    let status = runtime.pod_sandbox_status(&sandbox).await.map_err(|error| none(&error))?;
+    address(&status).ok_or_else(|| none(&"its sandbox has none"))
+}
+
+/// The first address of a sandbox, as the kubelet takes it: only while the sandbox is ready, since the address of
+/// another one may be somebody else's by now.
 ///
 /// A Pod on the node's network has none there. The kubelet's hooks fail then, too.
-async fn pod_address(runtime: &Runtime, container_id: &str) -> Result<IpAddr, String> {
-    let filter = v1::ContainerFilter { id: container_id.to_owned(), ..Default::default() };
-    let containers = runtime.list_containers(filter).await.map_err(|error| error.to_string())?;
-    let container = containers.iter().find(|c| c.id == container_id);
-    let sandbox = container.ok_or("the container is gone")?.pod_sandbox_id.as_str();
-    let sandbox = SandboxId::parse(sandbox).map_err(|error| error.to_string())?;
-    let status = runtime.pod_sandbox_status(&sandbox).await.map_err(|error| error.to_string())?;
-    let ready = status.state == i32::from(v1::PodSandboxState::SandboxReady);
-    let address = status.ips().next().filter(|_| ready);
-    address
-        .and_then(|address| address.parse().ok())
-        .ok_or_else(|| "the hook names no host, and the runtime no address of the Pod".to_owned())
-}
-
-fn parse(id: &str) -> Result<ContainerId, String> {
-    ContainerId::parse(id).map_err(|error| error.to_string())
+fn address(sandbox: &v1::PodSandboxStatus) -> Option<IpAddr> {
+    let ready = sandbox.state == i32::from(v1::PodSandboxState::SandboxReady);
+    sandbox.ips().next().filter(|_| ready)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -135,6 +161,7 @@ mod tests {
     use std::path::Path;
 
     use pitstop_cri::{Call, Deadlines};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
 
@@ -149,18 +176,20 @@ mod tests {
     #[test]
     fn commands_are_judged_by_their_exit_code() {
         assert_eq!(judge(Ok(ended(0, b"noise"))), Some(Ok(())));
-        let text = "the preStop command ended with exit code 3: no such file \u{fffd}";
-        assert_eq!(judge(Ok(ended(3, b" no such\n\tfile \x1b\xff"))), Some(Err(text.to_owned())));
+        let told = "the preStop command ended with exit code 3";
         assert_eq!(
-            judge(Ok(ended(3, b"\n"))).unwrap().unwrap_err(),
-            "the preStop command ended with exit code 3"
+            judge(Ok(ended(3, b" no such\n\tfile \x1b\xff"))),
+            Some(Err(Failure::new(told, "no such file \u{fffd}")))
         );
+        assert_eq!(judge(Ok(ended(3, b"\n"))), Some(Err(Failure::told(told))));
         let loud = Error::TooLarge { call: call(), detail: String::new() };
         assert_eq!(judge(Err(loud)), Some(Ok(())));
         let late = Error::Deadline { call: call(), limit: Duration::ZERO, detail: String::new() };
         assert_eq!(judge(Err(late)), None);
         let gone = Error::NotFound { call: call(), detail: "gone".into() };
-        assert!(judge(Err(gone)).unwrap().unwrap_err().contains("not found: gone"));
+        let failure = judge(Err(gone)).unwrap().unwrap_err();
+        assert_eq!(failure.told, "the preStop command could not be run");
+        assert!(failure.detail.contains("not found: gone"));
     }
 
     #[test]
@@ -170,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_sleep_ends_with_the_grace() {
+    async fn d18_a_sleep_takes_its_time_and_ends_with_the_grace() {
         let runtime = pitstop_cri::connect(Path::new("/none"), Deadlines::default()).unwrap();
         for (seconds, limit, took) in [(7, 30, 7), (30, 7, 7), (0, 7, 0), (u64::MAX, 7, 7)] {
             let start = tokio::time::Instant::now();
@@ -186,10 +215,8 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         for https in [false, true] {
             let get = HttpGet { https, host: Some("127.0.0.1".into()), port, ..HttpGet::default() };
-            let start = tokio::time::Instant::now();
             let failure = run_on(&runtime, "", Hook::HttpGet(get), 1, Loopback::Allow).await.unwrap_err();
-            assert_eq!(failure, "preStop httpGet: did not end within 1 s");
-            assert!(start.elapsed() < Duration::from_secs(5));
+            assert_eq!(failure, Failure::told("the preStop httpGet request did not end within 1 s"));
         }
     }
 
@@ -199,11 +226,43 @@ mod tests {
         let id = "a".repeat(64);
         let fails = async |id: &str, hook| run(&runtime, id, hook, 7).await.unwrap_err();
         let unsupported = Hook::Unsupported { why: "tcpSocket is not supported".into() };
-        assert_eq!(fails(&id, unsupported).await, "cannot run the preStop hook: tcpSocket is not supported");
+        let told = "the preStop hook cannot be run: tcpSocket is not supported";
+        assert_eq!(fails(&id, unsupported).await, Failure::told(told));
         let exec = Hook::Exec { command: vec!["a".into()] };
-        assert!(fails(&id, exec.clone()).await.contains("cannot be reached"));
-        assert!(fails("short", exec).await.contains("not a full ID"));
+        assert!(fails(&id, exec.clone()).await.detail.contains("cannot be reached"));
+        assert!(fails("short", exec).await.detail.contains("not a full ID"));
         let get = HttpGet { port: 80, ..HttpGet::default() };
-        assert!(fails(&id, Hook::HttpGet(get)).await.starts_with("preStop httpGet: ListContainers on /none"));
+        let failure = fails(&id, Hook::HttpGet(get)).await;
+        assert_eq!(failure.told, "the preStop httpGet names no host, and the runtime no address of the Pod");
+        assert!(failure.detail.starts_with("ListContainers on /none"), "{failure:?}");
+    }
+
+    #[tokio::test]
+    async fn d17_http_get_without_a_host_goes_to_the_pod_ip() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let get = HttpGet {
+            port: listener.local_addr().unwrap().port(),
+            path: "/bye".into(),
+            ..HttpGet::default()
+        };
+        let network = v1::PodSandboxNetworkStatus { ip: "127.0.0.1".into(), ..Default::default() };
+        let mut sandbox = v1::PodSandboxStatus { network: Some(network), ..Default::default() };
+        assert_eq!(sandbox.state, i32::from(v1::PodSandboxState::SandboxReady));
+        let asked = request(&get, Loopback::Allow, std::future::ready(Ok(address(&sandbox).unwrap())));
+        let served = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = vec![0; 17];
+            stream.read_exact(&mut head).await.unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+            String::from_utf8(head).unwrap()
+        };
+        let (result, head) = tokio::join!(asked, served);
+        assert_eq!((result, head.as_str()), (Ok(()), "GET /bye HTTP/1.1"));
+
+        sandbox.state = v1::PodSandboxState::SandboxNotready.into();
+        assert_eq!(address(&sandbox), None, "it may be another Pod's by now");
+        let told = Failure::told("no address");
+        let asked = request(&get, Loopback::Allow, std::future::ready(Err(told)));
+        assert_eq!(asked.await, Err(Failure::told("no address")));
     }
 }

@@ -69,8 +69,6 @@ pub struct Container {
     pub kind: ContainerKind,
     /// `image` of its spec.
     pub image: String,
-    /// It has a preStop hook.
-    pub pre_stop: bool,
     /// The Pod's status of it, if there is any.
     pub status: Option<ContainerStatus>,
 }

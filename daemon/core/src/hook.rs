@@ -110,8 +110,9 @@ fn read(handler: &str, ports: Option<&str>) -> Result<Hook, String> {
     if handler.len() > MAX_ANNOTATION {
         return Err(format!("the handler is longer than {MAX_ANNOTATION} bytes"));
     }
+    // The parser's own words would quote the handler.
     let handler: Handler =
-        serde_json::from_str(handler).map_err(|error| format!("the handler cannot be read: {error}"))?;
+        serde_json::from_str(handler).map_err(|_| "the handler is not one of Kubernetes'".to_owned())?;
     match handler {
         Handler { exec: Some(exec), .. } => match exec.command {
             Some(command) if !command.is_empty() => Ok(Hook::Exec { command }),

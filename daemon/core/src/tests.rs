@@ -276,7 +276,7 @@ fn gone_and_ended_containers_are_refused() {
 }
 
 #[test]
-fn a_container_that_was_only_made_is_waited_for() {
+fn d13_a_container_that_was_only_made_is_waited_for() {
     let mut node = Node::new(vec![order(1, "web", None)]);
     node.inspect(1, Some(facts(1, "web", ContainerState::Created)));
     node.quiet();
@@ -305,7 +305,7 @@ fn grace_comes_from_the_order_else_the_annotation_else_the_default_and_is_never_
 }
 
 #[test]
-fn a_daemon_that_starts_anew_acknowledges_again_and_keeps_to_the_grace_left() {
+fn d22_a_daemon_that_starts_anew_acknowledges_again_and_keeps_to_the_grace_left() {
     let mut node = Node::new(vec![order(1, "web", Some(30))]);
     node.inspect(1, running(1, "web"));
     node.stored();
@@ -333,7 +333,7 @@ fn after_a_reboot_the_old_uptime_says_nothing() {
 }
 
 #[test]
-fn a_stop_that_the_last_daemon_finished_is_not_repeated() {
+fn d8_a_stop_that_the_last_daemon_finished_is_not_repeated() {
     let mut node = Node::new(vec![order(1, "web", None)]);
     node.inspect(1, running(1, "web"));
     node.stored();

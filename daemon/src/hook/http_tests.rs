@@ -152,7 +152,7 @@ async fn any_answer_is_a_success_and_what_is_none_is_not() {
 }
 
 #[tokio::test]
-async fn certificates_are_not_verified() {
+async fn d19_certificates_are_not_verified() {
     let server = Server::tls(&[OK]).await;
     server.ask_tls(&[("Authorization", "secret")]).await.unwrap();
     assert!(server.requests()[0].contains("authorization: secret"));

@@ -103,9 +103,6 @@ fn servable(container: &Container) -> Result<(), String> {
         ContainerKind::Ephemeral => {
             Err(format!("{name} is an ephemeral container, which Kubernetes never starts again"))
         }
-        ContainerKind::Main | ContainerKind::Sidecar if container.pre_stop => Err(format!(
-            "{name} has a preStop hook, which this version of pitstop does not run yet and will not skip"
-        )),
         ContainerKind::Main | ContainerKind::Sidecar => Ok(()),
     }
 }

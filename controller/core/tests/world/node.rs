@@ -7,7 +7,7 @@ use pitstop_controller_core::pod::{Container, ContainerState, ContainerStatus, P
 use pitstop_controller_core::readiness::Gate;
 use pitstop_controller_core::{Mono, ObjectKey, Watch};
 use pitstop_daemon_core as daemon;
-use pitstop_daemon_core::{Book, CallFailure, Daemon, Facts, Identity};
+use pitstop_daemon_core::{Book, CallFailure, Daemon, EndedHooks, Facts, Identity};
 
 use crate::rng::Rng;
 use crate::store::Store;
@@ -32,6 +32,8 @@ pub struct Node {
     /// What the daemon asked for and is not carried out yet.
     calls: Vec<daemon::Action>,
     answers: Vec<daemon::Event>,
+    /// What the daemon writes down of hooks; outlives its process.
+    ended_hooks: EndedHooks,
     pub instances: Vec<Instance>,
     /// The gates of Pods as the kubelet last saw them, by UID.
     gates: BTreeMap<String, Vec<Gate>>,
@@ -70,6 +72,7 @@ impl Node {
             cursor: None,
             calls: Vec::new(),
             answers: Vec::new(),
+            ended_hooks: EndedHooks::new(),
             instances: Vec::new(),
             gates: BTreeMap::new(),
             made: 0,
@@ -85,7 +88,7 @@ impl Node {
             }
         }
         self.life += 1;
-        self.daemon = Daemon::new(identity(self.life));
+        self.daemon = Daemon::new(identity(self.life)).with_ended_hooks(self.ended_hooks.clone());
         self.answers.clear();
         self.cursor = None;
     }
@@ -255,6 +258,12 @@ impl Node {
                 let facts = self.instances.iter().find(|i| i.id == container_id).map(facts);
                 daemon::Event::Inspected(order_id, Ok(facts))
             }
+            daemon::Action::RunHook { order_id, .. } => {
+                let failure = fails.then(|| "exit code 1".to_owned());
+                let before = self.ended_hooks.insert(order_id.clone(), failure.clone());
+                assert_eq!(before, None, "the hook of order {order_id} ended before, and runs again");
+                daemon::Event::HookDone(order_id, failure.map_or(Ok(()), Err))
+            }
             daemon::Action::Stop { order_id, container_id, .. } => {
                 let target = self.instances.iter_mut().find(|i| i.id == container_id && i.running);
                 if applied && let Some(instance) = target {
@@ -297,7 +306,9 @@ fn facts(instance: &Instance) -> Facts {
         } else {
             daemon::ContainerState::Exited
         },
-        pre_stop: false,
+        // One of the two has a hook.
+        pre_stop: (instance.name == "app").then(|| r#"{"exec":{"command":["/bye"]}}"#.to_owned()),
+        ports: None,
         grace_seconds: Some(30),
     }
 }

@@ -128,7 +128,7 @@ fn a_failure_that_could_not_be_told_before_the_end_is_told_at_the_end() {
 }
 
 #[test]
-fn a_hook_that_ended_is_not_run_again_after_a_crash() {
+fn d8_a_hook_that_ended_is_not_run_again_after_a_crash() {
     let mut node = hooking(30);
     node.now += 10_000;
     node.restart_knowing("two", &[("other/c9/1", None), ("req/c1/1", None)]);
@@ -165,7 +165,7 @@ fn a_failure_outlives_a_crash_by_the_record_and_by_the_answer() {
 }
 
 #[test]
-fn a_hook_that_the_crash_cut_runs_again_within_the_grace_left() {
+fn d8_a_hook_that_the_crash_cut_runs_again_within_the_grace_left() {
     let mut node = hooking(30);
     node.now += 12_000;
     node.restart("two");
@@ -280,5 +280,21 @@ fn a_late_word_about_a_hook_changes_nothing() {
     node.inspect(1, hooked(1, "web"));
     node.stored();
     node.hook(1);
+    node.quiet();
+}
+
+#[test]
+fn d22_a_long_hook_of_one_pod_holds_up_no_other() {
+    let mut node = Node::new(vec![order(1, "web", Some(300)), order(2, "db", Some(30))]);
+    node.inspect(1, hooked(1, "web"));
+    node.stored();
+    node.hook(1);
+    node.inspect(2, hooked(2, "db"));
+    node.stored();
+    node.hook(2);
+    node.hook_done(2, Ok(()));
+    assert_eq!(node.stop(2), 30);
+    node.stopped(2);
+    node.inspect(2, exited(2, "db"));
     node.quiet();
 }

@@ -67,8 +67,6 @@ fn containers_that_cannot_be_served_are_refused() {
     assert_refusal(refusal(&names, kind(ContainerKind::Init)), field, text);
     let text = "sidecar is an ephemeral container";
     assert_refusal(refusal(&names, kind(ContainerKind::Ephemeral)), field, text);
-    let found = refusal(&names, |_, pod| pod.containers[1].pre_stop = true);
-    assert_refusal(found, field, "sidecar has a preStop hook");
     let found = refusal(&["app", "other"], |_, _| ());
     assert_refusal(found, field, "container other not found in Pod");
     let found = refusal(&names, |_, pod| set_status(pod, "sidecar", None));

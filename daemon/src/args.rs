@@ -12,14 +12,13 @@ pub(crate) struct Args {
     #[arg(long, env = "NODE_NAME", value_name = "NAME")]
     pub(crate) node_name: String,
 
-    /// Socket of the container runtime.
-    #[arg(
-        long,
-        env = "PITSTOP_RUNTIME_ENDPOINT",
-        default_value = "/run/containerd/containerd.sock",
-        value_name = "PATH"
-    )]
-    pub(crate) runtime_endpoint: PathBuf,
+    /// Socket of the container runtime. Without it, the daemon looks where runtimes usually listen.
+    #[arg(long, env = "PITSTOP_RUNTIME_ENDPOINT", value_name = "PATH")]
+    pub(crate) runtime_endpoint: Option<PathBuf>,
+
+    /// Folder under which the node's `/run` and `/var` are, as far as they are mounted.
+    #[arg(long, env = "PITSTOP_HOST_ROOT", default_value = "/", value_name = "PATH")]
+    pub(crate) host_root: PathBuf,
 
     /// Folder for what must outlive the process: which preStop hooks have ended.
     #[arg(long, env = "PITSTOP_STATE_DIR", default_value = "/var/lib/pitstop", value_name = "PATH")]
@@ -39,7 +38,7 @@ mod tests {
     #[test]
     fn the_node_must_be_named() {
         let args = Args::try_parse_from(["pitstop-daemon", "--node-name", "node1"]).unwrap();
-        assert_eq!(args.runtime_endpoint, PathBuf::from("/run/containerd/containerd.sock"));
+        assert_eq!((args.runtime_endpoint, args.host_root), (None, PathBuf::from("/")));
         if std::env::var_os("NODE_NAME").is_none() {
             assert!(Args::try_parse_from(["pitstop-daemon"]).is_err());
         }

@@ -3,8 +3,7 @@
 use kube::Api;
 use kube::api::PostParams;
 use pitstop_api::nodework::{NodeWork, NodeWorkStatus};
-use pitstop_cri::Runtime;
-use pitstop_daemon_core::{Action, Book, Event, Outcome};
+use pitstop_daemon_core::{Action, Book, CallFailure, Event, Outcome};
 use pitstop_kit::{Class, classify, is_gone};
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
@@ -13,13 +12,14 @@ use crate::hook;
 use crate::metrics::DaemonMetrics;
 use crate::record::Record;
 use crate::runtime;
+use crate::search::Link;
 
 /// What actions are carried out with.
 #[derive(Clone)]
 pub(crate) struct Executor {
     pub(crate) node: String,
     pub(crate) api: Api<NodeWork>,
-    pub(crate) runtime: Runtime,
+    pub(crate) link: Link,
     pub(crate) record: Record,
     pub(crate) metrics: DaemonMetrics,
     pub(crate) events: mpsc::Sender<Event>,
@@ -30,7 +30,10 @@ impl Executor {
     pub(crate) async fn execute(self, action: Action) {
         let event = match action {
             Action::Inspect { order_id, container_id } => {
-                let result = runtime::inspect(&self.runtime, &container_id).await;
+                let result = match self.link.runtime() {
+                    Ok(runtime) => self.doubting(runtime::inspect(&runtime, &container_id).await),
+                    Err(lost) => Err(lost),
+                };
                 self.count("inspect", result.is_ok());
                 match &result {
                     Ok(facts) => debug!(order_id, container_id, ?facts, "asked about the container"),
@@ -47,7 +50,8 @@ impl Executor {
             }
             Action::RunHook { order_id, container_id, hook, limit_seconds } => {
                 info!(order_id, container_id, limit_seconds, "runs the container's preStop hook");
-                let result = hook::run(&self.runtime, &container_id, hook, limit_seconds).await;
+                let runtime = self.link.runtime();
+                let result = hook::run(runtime.as_ref(), &container_id, hook, limit_seconds).await;
                 self.count("hook", result.is_ok());
                 match &result {
                     Ok(()) => info!(order_id, container_id, "the preStop hook ended"),
@@ -62,7 +66,10 @@ impl Executor {
             }
             Action::Stop { order_id, container_id, grace_seconds } => {
                 info!(order_id, container_id, grace_seconds, "stopping the container");
-                let result = runtime::stop(&self.runtime, &container_id, grace_seconds).await;
+                let result = match self.link.runtime() {
+                    Ok(runtime) => self.doubting(runtime::stop(&runtime, &container_id, grace_seconds).await),
+                    Err(lost) => Err(lost),
+                };
                 self.count("stop", result.is_ok());
                 match &result {
                     Ok(()) => info!(order_id, container_id, "the container is stopped"),
@@ -102,6 +109,14 @@ impl Executor {
                 Outcome::Retry
             }
         }
+    }
+
+    /// Passes the result of a call on. A failure that may pass may also mean that the runtime is gone.
+    fn doubting<T>(&self, result: Result<T, CallFailure>) -> Result<T, CallFailure> {
+        if result.as_ref().is_err_and(|failure| failure.retry) {
+            self.link.doubt();
+        }
+        result
     }
 
     fn count(&self, action: &'static str, ok: bool) {

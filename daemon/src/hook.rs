@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use pitstop_api::condition::truncate;
 use pitstop_cri::{ContainerId, Error, Runtime, SandboxId, v1};
-use pitstop_daemon_core::{Hook, HttpGet};
+use pitstop_daemon_core::{CallFailure, Hook, HttpGet};
 use tokio::time::{sleep, timeout};
 
 use http::Loopback;
@@ -43,9 +43,10 @@ impl Failure {
     }
 }
 
-/// Runs a hook of a container, for at most that many seconds.
+/// Runs a hook of a container, for at most that many seconds. Only commands, and requests that need the Pod's address,
+/// use the runtime.
 pub(crate) async fn run(
-    runtime: &Runtime,
+    runtime: Result<&Runtime, &CallFailure>,
     container_id: &str,
     hook: Hook,
     limit_seconds: i64,
@@ -54,7 +55,7 @@ pub(crate) async fn run(
 }
 
 async fn run_on(
-    runtime: &Runtime,
+    runtime: Result<&Runtime, &CallFailure>,
     container_id: &str,
     hook: Hook,
     limit_seconds: i64,
@@ -66,7 +67,7 @@ async fn run_on(
     match hook {
         Hook::Exec { command } => {
             let id = ContainerId::parse(container_id).map_err(|error| not_run(&error))?;
-            let call = runtime.exec_sync(&id, command, limit);
+            let call = runtime.map_err(|lost| not_run(&lost.message))?.exec_sync(&id, command, limit);
             // The runtime kills the command by itself. It waits on, though, for children that hold its output open.
             match timeout(limit.saturating_add(EXEC_MARGIN), call).await {
                 Ok(answer) => judge(answer).unwrap_or_else(|| late("command")),
@@ -129,11 +130,12 @@ async fn request(
 }
 
 /// The first address of the container's Pod.
-async fn pod_address(runtime: &Runtime, container_id: &str) -> Result<IpAddr, Failure> {
+async fn pod_address(runtime: Result<&Runtime, &CallFailure>, container_id: &str) -> Result<IpAddr, Failure> {
     let none = |why: &dyn std::fmt::Display| {
         let told = "the preStop httpGet names no host, and the runtime no address of the Pod";
         Failure::new(told, why.to_string())
     };
+    let runtime = runtime.map_err(|lost| none(&lost.message))?;
     let filter = v1::ContainerFilter { id: container_id.to_owned(), ..Default::default() };
     let containers = runtime.list_containers(filter).await.map_err(|error| none(&error))?;
     let container = containers.iter().find(|c| c.id == container_id);
@@ -169,6 +171,10 @@ mod tests {
         v1::ExecSyncResponse { exit_code, stderr: stderr.into(), ..Default::default() }
     }
 
+    fn lost() -> CallFailure {
+        CallFailure { retry: true, message: "no container runtime answers".to_owned() }
+    }
+
     fn call() -> Call {
         Call { name: "ExecSync", socket: Path::new("/s").into() }
     }
@@ -200,10 +206,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn d18_a_sleep_takes_its_time_and_ends_with_the_grace() {
-        let runtime = pitstop_cri::connect(Path::new("/none"), Deadlines::default()).unwrap();
         for (seconds, limit, took) in [(7, 30, 7), (30, 7, 7), (0, 7, 0), (u64::MAX, 7, 7)] {
             let start = tokio::time::Instant::now();
-            assert_eq!(run(&runtime, "", Hook::Sleep { seconds }, limit).await, Ok(()));
+            assert_eq!(run(Err(&lost()), "", Hook::Sleep { seconds }, limit).await, Ok(()));
             assert_eq!(start.elapsed().as_secs(), took);
         }
     }
@@ -211,11 +216,10 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_does_not_answer_is_given_up() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let runtime = pitstop_cri::connect(Path::new("/none"), Deadlines::default()).unwrap();
         let port = listener.local_addr().unwrap().port();
         for https in [false, true] {
             let get = HttpGet { https, host: Some("127.0.0.1".into()), port, ..HttpGet::default() };
-            let failure = run_on(&runtime, "", Hook::HttpGet(get), 1, Loopback::Allow).await.unwrap_err();
+            let failure = run_on(Err(&lost()), "", Hook::HttpGet(get), 1, Loopback::Allow).await.unwrap_err();
             assert_eq!(failure, Failure::told("the preStop httpGet request did not end within 1 s"));
         }
     }
@@ -224,13 +228,15 @@ mod tests {
     async fn what_cannot_be_run_fails() {
         let runtime = pitstop_cri::connect(Path::new("/none"), Deadlines::default()).unwrap();
         let id = "a".repeat(64);
-        let fails = async |id: &str, hook| run(&runtime, id, hook, 7).await.unwrap_err();
+        let fails = async |id: &str, hook| run(Ok(&runtime), id, hook, 7).await.unwrap_err();
         let unsupported = Hook::Unsupported { why: "tcpSocket is not supported".into() };
         let told = "the preStop hook cannot be run: tcpSocket is not supported";
         assert_eq!(fails(&id, unsupported).await, Failure::told(told));
         let exec = Hook::Exec { command: vec!["a".into()] };
         assert!(fails(&id, exec.clone()).await.detail.contains("cannot be reached"));
-        assert!(fails("short", exec).await.detail.contains("not a full ID"));
+        assert!(fails("short", exec.clone()).await.detail.contains("not a full ID"));
+        let failure = run(Err(&lost()), &id, exec, 7).await.unwrap_err();
+        assert_eq!(failure, not_run(&"no container runtime answers"));
         let get = HttpGet { port: 80, ..HttpGet::default() };
         let failure = fails(&id, Hook::HttpGet(get)).await;
         assert_eq!(failure.told, "the preStop httpGet names no host, and the runtime no address of the Pod");

@@ -9,6 +9,19 @@ mod metrics;
 mod record;
 mod run;
 mod runtime;
+mod search;
+#[cfg(test)]
+#[path = "../../cri-proto/tests/support/mod.rs"]
+#[allow(
+    dead_code,
+    unused_imports,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "what the tests share with those of the CRI client"
+)]
+mod support;
 
 use clap::Parser as _;
 

@@ -20,6 +20,7 @@ pub(crate) struct CallLabels {
 pub(crate) struct DaemonMetrics {
     actions: Family<CallLabels, Counter>,
     open_orders: Gauge,
+    runtime_up: Gauge,
 }
 
 impl DaemonMetrics {
@@ -28,6 +29,11 @@ impl DaemonMetrics {
         let registry = metrics.registry();
         registry.register("actions", "Actions carried out", own.actions.clone());
         registry.register("orders_open", "Orders in the node's book", own.open_orders.clone());
+        registry.register(
+            "runtime_up",
+            "Whether a container runtime answered when it was last asked",
+            own.runtime_up.clone(),
+        );
         own
     }
 
@@ -37,5 +43,9 @@ impl DaemonMetrics {
 
     pub(crate) fn orders(&self, open: usize) {
         self.open_orders.set(i64::try_from(open).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn runtime(&self, up: bool) {
+        self.runtime_up.set(i64::from(up));
     }
 }

@@ -6,9 +6,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use kube::Api;
 use kube::runtime::watcher;
-use pitstop_api::nodework::{NodeWork, RuntimeInfo};
-use pitstop_cri::{Deadlines, Runtime};
-use pitstop_daemon_core::{Daemon, Event, Identity};
+use pitstop_api::nodework::NodeWork;
+use pitstop_daemon_core::{Daemon, Event, Identity, Search};
 use pitstop_kit::watch::Source;
 use pitstop_kit::{CommonArgs, Metrics, Readiness, Shutdown, WatchMetrics, clock, health, watch};
 use tokio::sync::mpsc;
@@ -19,6 +18,7 @@ use crate::args::Args;
 use crate::execute::{Executor, book};
 use crate::metrics::DaemonMetrics;
 use crate::record::Record;
+use crate::search;
 
 const NAME: &str = "pitstop-daemon";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -26,20 +26,17 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const QUEUE: usize = 256;
 /// How long a hook or a stop under way may hold up the end of the process. What is cut goes on in the next daemon.
 const DRAIN: Duration = Duration::from_secs(10);
-/// Time between tries to reach a runtime that does not answer.
-const RUNTIME_RETRY: Duration = Duration::from_secs(5);
 
 /// Runs until the process is asked to stop.
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
-    let Args { node_name, runtime_endpoint, state_dir, common } = args;
+    let Args { node_name, runtime_endpoint, host_root, state_dir, common } = args;
     let CommonArgs { log_level: _, log_format: _, metrics_address } = common;
     let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
     let client = pitstop_kit::client::connect(NAME, VERSION).await?;
-    let runtime = pitstop_cri::connect(&runtime_endpoint, Deadlines::default())?;
     let boot_id = clock::boot_id().context("cannot read the node's boot ID")?;
     // Two daemons on one node differ in their process's place in the boot, to the millisecond, and in its number.
     let instance = format!("{}-{}", clock::Monotonic::now(), std::process::id());
-    info!(version = VERSION, node = node_name, instance, runtime = %runtime_endpoint.display(), "starts");
+    info!(version = VERSION, node = node_name, instance, "starts");
 
     let mut metrics = Metrics::new("pitstop_daemon", VERSION);
     let own_metrics = DaemonMetrics::register(&mut metrics);
@@ -64,11 +61,13 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         metrics: watch_metrics,
     };
     tasks.spawn(watch::run(Api::all(client), source, |o| Some(book(o)), Event::Book, events.clone()));
-    tasks.spawn(meet_runtime(runtime.clone(), runtime_ready, events.clone()));
+    let (finder, link) = search::link();
+    let runtimes = Search::new(&host_root, runtime_endpoint);
+    tasks.spawn(search::run(runtimes, finder, runtime_ready, own_metrics.clone(), events.clone()));
 
     let record = Record::open(&state_dir);
     let mut daemon = Daemon::new(Identity { instance, boot_id }).with_ended_hooks(record.ended());
-    let executor = Executor { node: node_name, api, runtime, record, metrics: own_metrics.clone(), events };
+    let executor = Executor { node: node_name, api, link, record, metrics: own_metrics.clone(), events };
     let mut actions = JoinSet::new();
     pitstop_kit::drive(
         &mut daemon,
@@ -87,28 +86,4 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         warn!("ends with a stop under way; the next daemon goes on with it");
     }
     Ok(())
-}
-
-/// Waits until the runtime answers, and tells its name and version.
-async fn meet_runtime(runtime: Runtime, ready: health::Condition, events: mpsc::Sender<Event>) {
-    let mut said = String::new();
-    loop {
-        match runtime.version().await {
-            Ok(version) => {
-                info!(name = version.runtime_name, version = version.runtime_version, "the runtime answers");
-                ready.set(true);
-                let info = RuntimeInfo { name: version.runtime_name, version: version.runtime_version };
-                let _ = events.send(Event::Runtime(info)).await;
-                return;
-            }
-            Err(error) => {
-                let text = error.to_string();
-                if text != said {
-                    warn!(error = text, "waits for the container runtime");
-                    said = text;
-                }
-                tokio::time::sleep(RUNTIME_RETRY).await;
-            }
-        }
-    }
 }

@@ -32,7 +32,10 @@ const MAX_HEAD: usize = 8 * 1024;
 ///
 /// Clones see the same conditions. Ready means that every named condition holds; with none named it is ready.
 #[derive(Clone, Debug, Default)]
-pub struct Readiness(Arc<Mutex<BTreeMap<&'static str, bool>>>);
+pub struct Readiness(Arc<Mutex<BTreeMap<&'static str, State>>>);
+
+/// Whether a condition holds; if not, why, where somebody has said so.
+type State = Result<(), String>;
 
 /// One thing that must be true, held by the task that knows.
 #[derive(Clone, Debug)]
@@ -49,14 +52,17 @@ impl Readiness {
 
     /// Names a condition, which does not hold until its holder says so. Name all of them before serving.
     pub fn condition(&self, name: &'static str) -> Condition {
-        self.put(name, false);
+        self.put(name, Err(String::new()));
         Condition { name, all: self.clone() }
     }
 
-    /// The names of the conditions that do not hold.
-    pub fn missing(&self) -> Vec<&'static str> {
+    /// The conditions that do not hold: name, and after a colon the reason, where it is known.
+    pub fn missing(&self) -> Vec<String> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.iter().filter(|(_, holds)| !**holds).map(|(name, _)| *name).collect()
+        let missing = all.iter().filter_map(|(name, state)| Some((name, state.as_ref().err()?)));
+        missing
+            .map(|(name, why)| if why.is_empty() { (*name).to_owned() } else { format!("{name}: {why}") })
+            .collect()
     }
 
     /// Whether every condition holds.
@@ -64,15 +70,25 @@ impl Readiness {
         self.missing().is_empty()
     }
 
-    fn put(&self, name: &'static str, holds: bool) -> Option<bool> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name, holds)
+    fn put(&self, name: &'static str, state: State) -> Option<State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name, state)
     }
 }
 
 impl Condition {
     /// Says whether the condition holds.
     pub fn set(&self, holds: bool) {
-        if self.all.put(self.name, holds) != Some(holds) {
+        self.put(if holds { Ok(()) } else { Err(String::new()) });
+    }
+
+    /// Says that the condition does not hold, and why; `/readyz` shows it.
+    pub fn lacks(&self, why: &str) {
+        self.put(Err(why.to_owned()));
+    }
+
+    fn put(&self, state: State) {
+        let holds = state.is_ok();
+        if self.all.put(self.name, state).is_none_or(|before| before.is_ok() != holds) {
             tracing::debug!(condition = self.name, holds, "readiness");
         }
     }
@@ -98,7 +114,7 @@ pub async fn serve(
     shutdown: Shutdown,
 ) -> Infallible {
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let state = Arc::new(State { readiness, metrics, shutdown });
+    let state = Arc::new(Server { readiness, metrics, shutdown });
     loop {
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else {
             // The semaphore is never closed.
@@ -122,14 +138,14 @@ pub async fn serve(
 }
 
 /// What the answers are made from.
-struct State {
+struct Server {
     readiness: Readiness,
     metrics: Arc<Metrics>,
     shutdown: Shutdown,
 }
 
 /// Answers one request and closes.
-async fn connection(stream: TcpStream, state: Arc<State>) {
+async fn connection(stream: TcpStream, state: Arc<Server>) {
     let service = service_fn(|request: Request<hyper::body::Incoming>| {
         let response = answer(request.method(), request.uri().path(), &state);
         std::future::ready(Ok::<_, Infallible>(response))
@@ -150,7 +166,7 @@ async fn connection(stream: TcpStream, state: Arc<State>) {
 }
 
 /// The answer to one request.
-fn answer(method: &Method, path: &str, state: &State) -> Response<Full<Bytes>> {
+fn answer(method: &Method, path: &str, state: &Server) -> Response<Full<Bytes>> {
     if !matches!(path, "/healthz" | "/readyz" | "/metrics") {
         return text(
             StatusCode::NOT_FOUND,
@@ -179,7 +195,7 @@ fn answer(method: &Method, path: &str, state: &State) -> Response<Full<Bytes>> {
 }
 
 /// Ready, or what is missing, one line each.
-fn ready(state: &State) -> Response<Full<Bytes>> {
+fn ready(state: &Server) -> Response<Full<Bytes>> {
     if state.shutdown.is_started() {
         return text(StatusCode::SERVICE_UNAVAILABLE, "shutting down\n".to_owned());
     }
@@ -236,6 +252,8 @@ mod tests {
         assert!(answer.ends_with("missing: certificate loaded\nmissing: pods synced\n"), "{answer}");
         cert.set(true);
         assert!(get(address, "/readyz").await.ends_with("\r\n\r\nmissing: pods synced\n"));
+        pods.lacks("no answer");
+        assert!(get(address, "/readyz").await.ends_with("\r\n\r\nmissing: pods synced: no answer\n"));
         pods.set(true);
         assert!(readiness.is_ready());
         assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 200"));

@@ -7,6 +7,7 @@ pub mod action;
 mod daemon;
 pub mod hook;
 mod order;
+pub mod search;
 #[cfg(test)]
 mod tests;
 mod verdict;
@@ -14,6 +15,7 @@ mod verdict;
 pub use action::{Action, Book, CallFailure, ContainerState, Event, Facts, Outcome, Watch};
 pub use daemon::{Daemon, EndedHooks, Identity, MAX_ENDED_HOOKS};
 pub use hook::{Hook, HttpGet};
+pub use search::{Search, SocketId};
 
 /// Seconds of grace when neither the order nor the runtime's annotation names any; Kubernetes' own default.
 pub const DEFAULT_GRACE_SECONDS: i64 = 30;

@@ -1,23 +1,18 @@
 //! Hooks in containers of a real containerd, private to the test; see `cri-proto/tests/support`.
 
 #![allow(
-    dead_code,
-    unused_imports,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test, and what it shares with the tests of the CRI client"
+    reason = "a test, also outside #[test]"
 )]
 
-#[path = "../../../cri-proto/tests/support/mod.rs"]
-mod support;
-
 use pitstop_cri::keys;
-use support::{Containerd, NewContainer, Pod};
 
 use super::*;
 use crate::runtime::inspect;
+use crate::support::{Containerd, NewContainer, Pod, eventually};
 
 fn shell(script: &str) -> Hook {
     Hook::Exec { command: ["/bin/sh", "-c", script].map(str::to_owned).to_vec() }
@@ -36,7 +31,7 @@ async fn hooks_run_in_their_containers() {
         ..Default::default()
     };
     let id = pod.start(app).await;
-    let ask = async |hook, limit| run(&runtime, id.as_str(), hook, limit).await;
+    let ask = async |hook, limit| run(Ok(&runtime), id.as_str(), hook, limit).await;
 
     // From the annotation to the effect.
     let facts = inspect(&runtime, id.as_str()).await.unwrap().unwrap();
@@ -68,12 +63,12 @@ async fn d20_a_command_that_outlives_the_grace_is_ended() {
     let mut pod = Pod::run(&containerd, "one").await;
     let script = "while :; do sleep 0.05; done";
     let id = pod.start(NewContainer { name: "app", script, ..Default::default() }).await;
-    let ask = async |hook, limit| run(&runtime, id.as_str(), hook, limit).await;
+    let ask = async |hook, limit| run(Ok(&runtime), id.as_str(), hook, limit).await;
     // The second one ends, and leaves a child behind that holds its output open.
     for slow in ["while :; do echo x >>/tmp/beats; sleep 0.02; done", "sleep 60 & echo left"] {
         let failure = ask(shell(slow), 1).await.unwrap_err();
         assert_eq!(failure, Failure::told("the preStop command did not end within 1 s"));
     }
     let silent = shell("a=$(wc -c </tmp/beats); sleep 0.5; [ $a -gt 0 ] && [ $a = $(wc -c </tmp/beats) ]");
-    support::eventually("the command to be gone", || async { ask(silent.clone(), 5).await.ok() }).await;
+    eventually("the command to be gone", || async { ask(silent.clone(), 5).await.ok() }).await;
 }

@@ -9,12 +9,26 @@ pub(crate) fn default() -> Vec<Object> {
     kustomize::load(&root().join("deploy/default")).unwrap()
 }
 
-/// All of `deploy/overlays/crio`.
-pub(crate) fn crio() -> Vec<Object> {
-    kustomize::load(&root().join("deploy/overlays/crio")).unwrap()
+/// All of one of `deploy/overlays`.
+pub(crate) fn overlay(name: &str) -> Vec<Object> {
+    kustomize::load(&root().join("deploy/overlays").join(name)).unwrap()
 }
+
+/// The overlays, and where the runtime that each is for has its socket.
+pub(crate) const OVERLAYS: [(&str, &str); 4] = [
+    ("crio", "/run/crio/crio.sock"),
+    ("k0s", "/run/k0s/containerd.sock"),
+    ("k3s", "/run/k3s/containerd/containerd.sock"),
+    ("microk8s", "/var/snap/microk8s/common/run/containerd.sock"),
+];
 
 /// All of `deploy/overlays/gate-webhook`.
 pub(crate) fn gate_webhook() -> Vec<Object> {
-    kustomize::load(&root().join("deploy/overlays/gate-webhook")).unwrap()
+    overlay("gate-webhook")
+}
+
+/// Everything that can be installed.
+pub(crate) fn every_install() -> impl Iterator<Item = Vec<Object>> {
+    let overlays = OVERLAYS.iter().map(|(name, _)| overlay(name));
+    [default(), gate_webhook()].into_iter().chain(overlays)
 }

@@ -7,7 +7,7 @@ use pitstop_manifests_test::Object;
 use pitstop_manifests_test::object::{list, text};
 use serde_json::Value;
 
-use super::folders::{NAMESPACE, crio, default, gate_webhook};
+use super::folders::{NAMESPACE, default, every_install};
 
 fn of_kind<'a>(objects: &'a [Object], kind: &'a str) -> impl Iterator<Item = &'a Object> {
     objects.iter().filter(move |o| o.kind() == kind)
@@ -15,7 +15,7 @@ fn of_kind<'a>(objects: &'a [Object], kind: &'a str) -> impl Iterator<Item = &'a
 
 #[test]
 fn every_policy_is_bound_and_denies() {
-    for objects in [default(), crio(), gate_webhook()] {
+    for objects in every_install() {
         let policies: BTreeSet<&str> =
             of_kind(&objects, "ValidatingAdmissionPolicy").map(Object::name).collect();
         assert!(!policies.is_empty());

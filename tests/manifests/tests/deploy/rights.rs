@@ -7,7 +7,7 @@ use pitstop_manifests_test::object::{list, text};
 use pitstop_manifests_test::rbac::rights;
 use serde_json::Value;
 
-use super::folders::{NAMESPACE, crio, default, gate_webhook};
+use super::folders::{NAMESPACE, default, every_install};
 
 const DAEMON: [&str; 3] = [
     "cluster list pitstop.dev/nodeworks",
@@ -52,14 +52,14 @@ fn table(lines: &[&str]) -> BTreeSet<String> {
 
 #[test]
 fn the_daemon_reads_order_books_and_writes_their_status_and_nothing_else() {
-    for objects in [default(), crio()] {
+    for objects in every_install() {
         assert_eq!(rights(&objects, NAMESPACE, "pitstop-daemon").unwrap(), table(&DAEMON));
     }
 }
 
 #[test]
 fn the_controller_has_exactly_these_rights() {
-    for objects in [default(), crio(), gate_webhook()] {
+    for objects in every_install() {
         assert_eq!(rights(&objects, NAMESPACE, "pitstop-controller").unwrap(), table(&CONTROLLER));
     }
 }

@@ -1,0 +1,162 @@
+//! Finds the container runtime, and finds it again: the I/O around [`Search`].
+//!
+//! While all is well, this is one look at a few files every ten seconds and no call. A call of the executor that fails
+//! brings a look forward and makes the runtime prove that it is there.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::Path;
+use std::sync::Arc;
+
+use pitstop_api::condition::truncate;
+use pitstop_api::logic::time::Mono;
+use pitstop_api::nodework::RuntimeInfo;
+use pitstop_cri::{Deadlines, Runtime};
+use pitstop_daemon_core::{CallFailure, Event, Search, SocketId};
+use pitstop_kit::clock::Monotonic;
+use pitstop_kit::health::Condition;
+use tokio::sync::{Notify, mpsc, watch};
+use tracing::{info, warn};
+
+use crate::metrics::DaemonMetrics;
+
+/// Longest text of why there is no runtime, in characters.
+const MAX_REASON: usize = 1024;
+
+/// The way to the runtime, for whoever makes calls. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    current: watch::Receiver<Option<Runtime>>,
+    doubt: Arc<Notify>,
+}
+
+/// The end that the searcher holds.
+pub(crate) struct Finder {
+    current: watch::Sender<Option<Runtime>>,
+    doubt: Arc<Notify>,
+}
+
+/// Both ends; no runtime is known yet.
+pub(crate) fn link() -> (Finder, Link) {
+    let (sender, current) = watch::channel(None);
+    let doubt = Arc::new(Notify::new());
+    (Finder { current: sender, doubt: Arc::clone(&doubt) }, Link { current, doubt })
+}
+
+impl Link {
+    /// The runtime, where one is known to answer.
+    pub(crate) fn runtime(&self) -> Result<Runtime, CallFailure> {
+        let lost = || CallFailure { retry: true, message: "no container runtime answers".to_owned() };
+        self.current.borrow().clone().ok_or_else(lost)
+    }
+
+    /// A call failed: the runtime may be gone.
+    pub(crate) fn doubt(&self) {
+        self.doubt.notify_one();
+    }
+}
+
+/// Looks for the runtime as long as the process lives. `ready` holds while one answers, and else says why not.
+pub(crate) async fn run(
+    mut search: Search,
+    finder: Finder,
+    ready: Condition,
+    metrics: DaemonMetrics,
+    events: mpsc::Sender<Event>,
+) {
+    let mut said = String::new();
+    // The socket behind the runtime that the others use.
+    let mut current = None;
+    loop {
+        let (seen, mut trouble) = look(&search);
+        let ask = search.look(now(), &seen);
+        if !search.found() {
+            let mut answered = None;
+            for asked in ask {
+                let Some(path) = search.candidates().get(asked.0) else { continue };
+                match meet(path).await {
+                    Ok((runtime, info)) => {
+                        answered = Some(asked);
+                        if answered != current {
+                            let RuntimeInfo { name, version } = &info;
+                            info!(name, version, socket = %path.display(), "the container runtime answers");
+                            finder.current.send_replace(Some(runtime));
+                            let _ = events.send(Event::Runtime(info)).await;
+                        }
+                        break;
+                    }
+                    Err(error) => trouble.push(error.to_string()),
+                }
+            }
+            search.answered(now(), answered);
+            current = answered;
+            metrics.runtime(search.found());
+            if search.found() {
+                ready.set(true);
+                said.clear();
+            } else {
+                finder.current.send_replace(None);
+                let why = reason(&search, &trouble);
+                ready.lacks(&why);
+                if why != said {
+                    warn!(why, "waits for the container runtime");
+                    said = why;
+                }
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(search.wait(now())) => {}
+            () = finder.doubt.notified() => search.doubt(),
+        }
+    }
+}
+
+fn now() -> Mono {
+    Mono(Monotonic::now())
+}
+
+/// The sockets that are there, and what keeps from seeing others.
+fn look(search: &Search) -> (Vec<Option<SocketId>>, Vec<String>) {
+    let mut trouble = Vec::new();
+    let seen = search.candidates().iter().map(|path| match fs::metadata(path) {
+        Ok(found) if found.file_type().is_socket() => {
+            Some(SocketId { device: found.dev(), inode: found.ino(), changed: found.ctime_nsec() })
+        }
+        Ok(_) => {
+            trouble.push(format!("{} is no socket", path.display()));
+            None
+        }
+        Err(error) => {
+            if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) {
+                trouble.push(format!("{}: {error}", path.display()));
+            }
+            None
+        }
+    });
+    (seen.collect(), trouble)
+}
+
+/// A client of the runtime behind a socket, if it speaks CRI v1.
+async fn meet(path: &Path) -> Result<(Runtime, RuntimeInfo), pitstop_cri::Error> {
+    let runtime = pitstop_cri::connect(path, Deadlines::default())?;
+    let version = runtime.version().await?;
+    let info = RuntimeInfo {
+        name: truncate(&version.runtime_name, 64),
+        version: truncate(&version.runtime_version, 128),
+    };
+    Ok((runtime, info))
+}
+
+/// Why there is no runtime.
+fn reason(search: &Search, trouble: &[String]) -> String {
+    if trouble.is_empty() {
+        let paths: Vec<String> = search.candidates().iter().map(|path| path.display().to_string()).collect();
+        return truncate(&format!("there is no socket at {}", paths.join(", ")), MAX_REASON);
+    }
+    truncate(&trouble.join("; "), MAX_REASON)
+}
+
+#[cfg(test)]
+#[path = "search_tests.rs"]
+mod tests;

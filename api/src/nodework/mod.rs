@@ -164,6 +164,8 @@ pub enum AnswerReason {
     InvalidOrder,
     /// `Acknowledged`, `Done`: the container's preStop hook failed, or did not end in time; the stop went ahead.
     PreStopHookFailed,
+    /// `Acknowledged`: several stops had no effect; the daemon goes on, ever more rarely, until the order is withdrawn.
+    StopRetried,
     /// `Done`: the container ended by itself before the stop was sent.
     EndedByItself,
     /// `Failed`: the runtime would not stop it.

@@ -8,7 +8,7 @@ mod defaults;
 mod validate;
 
 use chrono::{DateTime, Utc};
-use k8s_openapi::api::core::v1::{ContainerPort, ExecAction, HTTPGetAction, TCPSocketAction};
+use k8s_openapi::api::core::v1::{ContainerPort, ExecAction, HTTPGetAction, SleepAction, TCPSocketAction};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,12 +24,17 @@ pub const PLURAL: &str = "containerrecreaterequests";
 /// Most containers that one request may name.
 pub const MAX_CONTAINERS: usize = 64;
 
+/// Most ports of a container that a request shows.
+pub const MAX_PORTS: usize = 256;
+
 /// Condition types of a request.
 pub mod conditions {
     /// True once the request was found valid and its containers were resolved; False with the reason when not.
     pub const ACCEPTED: &str = "Accepted";
     /// True when every container was restarted; while False, the reason says what the request waits for.
     pub const COMPLETE: &str = "Complete";
+    /// False when a container's preStop hook failed, though its stop went ahead; absent else.
+    pub const PRE_STOP_HOOK: &str = "PreStopHook";
     /// True when the request ended without restarting every container; the reason says why.
     pub const FAILED: &str = "Failed";
     /// `OpenKruise`'s: True from when the drain began, which is its `lastTransitionTime`.
@@ -101,7 +106,7 @@ pub struct RecreateContainer {
     pub status_context: Option<StatusContext>,
 }
 
-/// A preStop hook as `OpenKruise` writes it (no `sleep`).
+/// A preStop hook as `OpenKruise` writes it, and `sleep`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreStopHandler {
@@ -114,6 +119,9 @@ pub struct PreStopHandler {
     /// Open a TCP connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp_socket: Option<TCPSocketAction>,
+    /// Wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sleep: Option<SleepAction>,
 }
 
 /// A container at the time of admission.
@@ -218,7 +226,8 @@ pub struct ContainerRecreateRequestStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub container_status_snapshot: Vec<ContainerStatusSnapshot>,
-    /// What holds of the request: `Accepted`, `Complete`, `Failed`, `Drained`, and `OpenKruise`'s `PreRecreateGrace`.
+    /// What holds of the request: `Accepted`, `Complete`, `Failed`, `Drained`, `PreStopHook`, and `OpenKruise`'s
+    /// `PreRecreateGrace`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

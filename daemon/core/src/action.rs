@@ -42,7 +42,7 @@ impl Book {
 pub enum Event {
     /// The book changed.
     Book(Watch<Book>),
-    /// The runtime told its name and version.
+    /// A runtime was found, or found again: its name and version.
     Runtime(RuntimeInfo),
     /// The runtime told about an order's container; absent when it knows none of that ID.
     Inspected(String, Result<Option<Facts>, CallFailure>),

@@ -22,7 +22,7 @@ use pitstop_api::nodework::{
 
 use crate::DEFAULT_GRACE_SECONDS;
 use crate::action::{Action, Book, CallFailure, ContainerState, Event, Facts, Outcome, Watch};
-use crate::order::{HookStep, MAX_STOPS, Progress, Step, answer, ended, uptime_seconds};
+use crate::order::{HookStep, Progress, Step, TOLD_STOPS, answer, ended, uptime_seconds};
 use crate::verdict::{Verdict, malformed, verdict};
 
 /// How long to wait before a container that was made but not started is asked about again.
@@ -85,7 +85,7 @@ impl Daemon {
         let mut actions = Vec::new();
         match event {
             Event::Book(watch) => self.book_changed(watch),
-            Event::Runtime(runtime) => self.runtime = Some(runtime),
+            Event::Runtime(runtime) => self.runtime_is_back(runtime),
             Event::Inspected(id, result) => self.inspected(now, &id, result),
             Event::HookDone(id, result) => actions.extend(self.hook_done(now, &id, result)),
             Event::Stopped(id, result) => self.stopped(now, &id, result),
@@ -142,6 +142,15 @@ impl Daemon {
         }
     }
 
+    /// The runtime answers, for the first time or again: what waited for it is asked at once.
+    fn runtime_is_back(&mut self, runtime: RuntimeInfo) {
+        self.runtime = Some(runtime);
+        for progress in self.orders.values_mut() {
+            progress.backoff.succeeded();
+            progress.ask_at = None;
+        }
+    }
+
     fn written(&mut self, now: Mono, outcome: Outcome) {
         let Some(book) = &mut self.book else { return };
         match outcome {
@@ -194,12 +203,13 @@ impl Daemon {
                 progress.step = Step::Over(answer(id, AnswerState::Refused, Some(reason), message));
             }
             (Verdict::Wait, _) => progress.ask_at = Some(now.after(CREATED_PATIENCE)),
-            (Verdict::Stop { .. }, Some(before)) if progress.stops >= MAX_STOPS => {
-                let message = format!("the container still runs after {MAX_STOPS} stops");
-                progress.step = Step::Over(failed(before, &message));
-            }
             (Verdict::Stop { grace_seconds, hook }, _) => {
                 progress.grace_seconds = grace_seconds;
+                if progress.stops >= TOLD_STOPS {
+                    let text =
+                        || format!("the container still runs after {TOLD_STOPS} stops, and is stopped again");
+                    progress.retried.get_or_insert_with(text);
+                }
                 if !matches!(progress.hook, HookStep::Ended(_)) {
                     progress.hook = hook.map_or(HookStep::None, HookStep::Waits);
                 }
@@ -323,11 +333,10 @@ impl Daemon {
                 }
                 _ => before.cloned(),
             };
-            let failure = progress.and_then(Progress::hook_failure);
             let acting = wanted.as_mut().filter(|a| a.state == AnswerState::Acknowledged);
-            if let (Some(acting), Some(failure)) = (acting, failure) {
-                acting.reason = Some(AnswerReason::PreStopHookFailed);
-                failure.clone_into(&mut acting.message);
+            if let (Some(acting), Some((reason, message))) = (acting, progress.and_then(Progress::trouble)) {
+                acting.reason = Some(reason);
+                message.clone_into(&mut acting.message);
             }
             urgent |= wanted.as_ref() != before && !wanted.as_ref().is_some_and(|a| rides(a, before));
             answers.extend(wanted);

@@ -9,8 +9,8 @@ use crate::MIN_GRACE_SECONDS;
 use crate::action::Action;
 use crate::hook::Hook;
 
-/// Stops that had no effect before the daemon gives up.
-pub(crate) const MAX_STOPS: u32 = 5;
+/// Stops without effect after which the daemon says so. It goes on: the controller withdraws the order in time.
+pub(crate) const TOLD_STOPS: u32 = 3;
 
 /// What this process does about an order.
 #[derive(Clone, Debug, Default)]
@@ -55,6 +55,8 @@ pub(crate) struct Progress {
     pub(crate) hook: HookStep,
     /// A stop was sent by this process.
     pub(crate) stops: u32,
+    /// What to say of stops that had no effect, once there were [`TOLD_STOPS`].
+    pub(crate) retried: Option<String>,
     /// Seconds of grace in all; known once the runtime was asked.
     pub(crate) grace_seconds: i64,
     /// When the grace began to count, in seconds since the node's boot; known once this process acts.
@@ -85,6 +87,12 @@ impl Progress {
         }
     }
 
+    /// What to say of an order that is being carried out.
+    pub(crate) fn trouble(&self) -> Option<(AnswerReason, &str)> {
+        let hook = self.hook_failure().map(|failure| (AnswerReason::PreStopHookFailed, failure));
+        hook.or_else(|| Some((AnswerReason::StopRetried, self.retried.as_deref()?)))
+    }
+
     /// A hook ended.
     pub(crate) fn hook_ended(&mut self, failure: Option<&str>) {
         self.hook = ended(failure);
@@ -101,7 +109,7 @@ impl Progress {
                 return Action::RunHook { order_id, container_id, hook, limit_seconds: left };
             }
             // A process before this one used up the grace, and was cut before the hook ended.
-            HookStep::Waits(_) => self.hook_ended(Some("no grace was left to run the hook again")),
+            HookStep::Waits(_) => self.hook_ended(Some("no grace was left to run the preStop hook again")),
             other => self.hook = other,
         }
         self.stops = self.stops.saturating_add(1);

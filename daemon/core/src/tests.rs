@@ -6,6 +6,7 @@ mod hooks;
 use pitstop_api::logic::time::Mono;
 use pitstop_api::nodework::{
     AnswerReason, AnswerState, NodeWorkStatus, Order, OrderAction, OrderContainer, OrderPod, Recreate,
+    RuntimeInfo,
 };
 
 use crate::*;
@@ -355,23 +356,86 @@ fn a_container_that_ended_before_the_stop_is_told_at_once() {
 }
 
 #[test]
-fn a_stop_without_effect_is_retried_and_then_given_up() {
+fn a_stop_without_effect_is_retried_until_the_order_is_withdrawn() {
     let mut node = Node::new(vec![order(1, "web", Some(1))]);
     node.inspect(1, running(1, "web"));
     node.stored();
-    for _ in 0..5 {
+    let mut waits = Vec::new();
+    for n in 1..=20 {
         node.stop(1);
-        node.send(Event::Stopped(
-            "req/c1/1".into(),
-            Err(CallFailure { retry: true, message: "busy".into() }),
-        ));
-        node.now += 60_000;
+        let busy = CallFailure { retry: true, message: "busy".into() };
+        node.send(Event::Stopped("req/c1/1".into(), if n % 2 == 0 { Ok(()) } else { Err(busy) }));
+        let at = node.daemon.wake_at(Mono(node.now)).unwrap();
+        waits.push(at.since(Mono(node.now)).as_millis());
+        node.now = at.0;
         node.send(Event::Tick);
         node.inspect(1, running(1, "web"));
+        if n == 3 {
+            let answer = node.stored().answers.remove(0);
+            assert_eq!(
+                (answer.state, answer.reason),
+                (AnswerState::Acknowledged, Some(AnswerReason::StopRetried))
+            );
+            assert_eq!(answer.message, "the container still runs after 3 stops, and is stopped again");
+        }
     }
+    assert_eq!(node.writes, 2, "it is told once");
+    assert!(waits.is_sorted() && waits.last() == Some(&60_000), "{waits:?}");
+    node.stop(1);
+    node.change(|b| b.orders.clear());
+    node.stopped(1);
+    node.now += 600_000;
+    node.send(Event::Tick);
+    node.quiet();
+}
+
+#[test]
+fn a_stop_that_can_never_work_fails_at_once() {
+    let mut node = Node::new(vec![order(1, "web", None)]);
+    node.inspect(1, running(1, "web"));
+    node.stored();
+    node.stop(1);
+    let denied = CallFailure { retry: false, message: "access denied".into() };
+    node.send(Event::Stopped("req/c1/1".into(), Err(denied)));
     let answer = node.stored().answers.remove(0);
     assert_eq!((answer.state, answer.reason), (AnswerState::Failed, Some(AnswerReason::StopFailed)));
+    assert_eq!(answer.message, "access denied");
     node.quiet();
+}
+
+#[test]
+fn d12_a_stop_that_fails_while_the_container_ends_is_done() {
+    let mut node = Node::new(vec![order(1, "web", None), order(2, "db", None)]);
+    node.inspect(1, running(1, "web"));
+    node.stored();
+    node.stop(1);
+    let late = CallFailure { retry: true, message: "no answer within 150 s".into() };
+    node.send(Event::Stopped("req/c1/1".into(), Err(late)));
+    node.now = node.daemon.wake_at(Mono(node.now)).unwrap().0;
+    node.send(Event::Tick);
+    node.inspect(1, exited(1, "web"));
+    node.inspect(2, running(2, "db"));
+    let answers = node.stored().answers;
+    assert_eq!((answers[0].state, answers[0].reason), (AnswerState::Done, None));
+}
+
+#[test]
+fn a_runtime_that_is_back_is_asked_at_once() {
+    let mut node = Node::new(vec![order(1, "web", None)]);
+    for _ in 0..9 {
+        node.expect(|a| matches!(a, Action::Inspect { .. }));
+        let down = CallFailure { retry: true, message: "no container runtime answers".into() };
+        node.send(Event::Inspected("req/c1/1".into(), Err(down)));
+        node.now = node.daemon.wake_at(Mono(node.now)).unwrap().0;
+        node.send(Event::Tick);
+    }
+    node.expect(|a| matches!(a, Action::Inspect { .. }));
+    node.send(Event::Inspected("req/c1/1".into(), Err(CallFailure { retry: true, message: "no".into() })));
+    node.quiet();
+    node.send(Event::Runtime(RuntimeInfo { name: "containerd".into(), version: "2".into() }));
+    node.inspect(1, running(1, "web"));
+    assert_eq!(node.stored().runtime.unwrap().name, "containerd");
+    node.stop(1);
 }
 
 #[test]

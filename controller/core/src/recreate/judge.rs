@@ -6,7 +6,7 @@ use pitstop_api::condition::{MAX_MESSAGE, truncate};
 use pitstop_api::nodework::{Answer, AnswerReason, AnswerState};
 use pitstop_api::recreate::{ContainerRecreateState, Phase, TargetContainer};
 
-use super::observe::Observed;
+use super::observe::{Observed, OrderView};
 use super::status::Wait;
 use crate::pod::{ContainerKind, ContainerState, ContainerStatus, Pod, RestartPolicy};
 use crate::time::{Mono, seconds};
@@ -98,6 +98,9 @@ pub(super) fn judge(now: Mono, observed: &Observed<'_>, target: &TargetContainer
         return Judged { needs_pin, ..Judged::waits(so_far, wait) };
     }
     let wait = match order {
+        Some(OrderView { answer: Some(answer), .. }) if answer.reason == Some(AnswerReason::StopRetried) => {
+            Wait::StopRetried(name.clone(), answer.message.clone())
+        }
         Some(o) if o.acting() => Wait::Stopping(name.clone()),
         Some(o) if o.answer.is_some() => Wait::Restart(name.clone()),
         _ => Wait::Daemon,

@@ -6,6 +6,7 @@
 
 pub mod admission;
 mod drain;
+mod hooks;
 mod judge;
 mod mechanism;
 mod observe;

@@ -104,6 +104,11 @@ impl OrderView<'_> {
         self.answer.is_some_and(|a| a.reason == Some(AnswerReason::EndedByItself))
     }
 
+    /// The daemon has stopped it several times without effect, and goes on.
+    pub fn retried(&self) -> bool {
+        self.answer.is_some_and(|a| a.reason == Some(AnswerReason::StopRetried))
+    }
+
     /// The daemon says that the container does not run any more.
     pub fn ended(&self) -> bool {
         self.answer.is_some_and(|a| {

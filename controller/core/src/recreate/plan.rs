@@ -17,6 +17,7 @@ use pitstop_api::recreate::{
 use pitstop_api::{annotations, labels};
 
 use super::drain::{self, Drain};
+use super::hooks;
 use super::judge::{Judged, failed, judge, over, recreating, replaced, status_of};
 use super::mechanism::by_kubelet;
 use super::observe::{Observed, OrderView};
@@ -207,6 +208,7 @@ impl Planner<'_> {
         let drain = drain::stage(self.now, self.observed, Some(pod));
         drain::proceed(&mut status, request, &drain, self.wall);
         status.container_recreate_states = entries;
+        hooks::record(&mut status, self.observed, self.wall);
         let held_up = match &drain {
             Drain::Lasts(wait, _) if judged.iter().any(|j| j.needs_stop || j.needs_pin) => Some(wait.clone()),
             _ => None,
@@ -259,6 +261,10 @@ impl Planner<'_> {
             if let Some(late) = self.late(&entry.name) {
                 *entry = late;
             }
+        }
+        if status != request.status {
+            // With that one record, and never by itself: nothing else changes after the end.
+            hooks::record(&mut status, self.observed, self.wall);
         }
         let recorded = status == request.status;
         let orders = if recorded { self.running() } else { self.taken_up() };
@@ -337,10 +343,12 @@ impl Planner<'_> {
         self.observed.orders.iter().filter(|o| o.answer.is_some()).map(|o| o.order.clone()).collect()
     }
 
-    /// Orders that the daemon is carrying out.
+    /// Orders that the daemon is carrying out. One whose stops have no effect has no end of its own.
     fn running(&self) -> Vec<Order> {
         let unfinished = |o: &&OrderView<'_>| {
-            o.acting() && self.observed.live_pod().is_some_and(|pod| !self.is_over(&o.order.container, pod))
+            o.acting()
+                && !o.retried()
+                && self.observed.live_pod().is_some_and(|pod| !self.is_over(&o.order.container, pod))
         };
         self.observed.orders.iter().filter(unfinished).map(|o| o.order.clone()).collect()
     }

@@ -8,6 +8,7 @@ use pitstop_api::recreate::{
 };
 
 use super::drain;
+use super::hooks;
 use super::judge::replaced;
 use super::observe::{Observed, Request};
 use crate::action::Note;
@@ -32,6 +33,8 @@ pub enum Wait {
     Pin(String),
     /// Its image is pinned, and the kubelet has not ended it yet.
     Pinned(String),
+    /// The daemon's stops of the container have no effect: its words.
+    StopRetried(String, String),
     /// The kubelet has not started the container again.
     Restart(String),
     /// The kubelet says why it does not start the container: its reason and message.
@@ -53,6 +56,7 @@ impl Wait {
             Self::Stopping(_) => "Stopping",
             Self::Pin(_) => "PinningImage",
             Self::Pinned(_) => "WaitingForKubelet",
+            Self::StopRetried(..) => "StopRetried",
             Self::Restart(_) => "WaitingForRestart",
             Self::Kubelet(reason, _) => reason,
             Self::NotReady(_) => "ContainerNotReady",
@@ -77,6 +81,7 @@ impl Wait {
             Self::Pinned(name) => {
                 format!("waits for the kubelet to restart container {name}, whose image is pinned now")
             }
+            Self::StopRetried(name, words) => format!("container {name}: {words}"),
             Self::Restart(name) => format!("waits for the kubelet to start container {name} again"),
             Self::Kubelet(_, message) => message.clone(),
             Self::NotReady(name) => format!("waits for the new container {name} to be ready"),
@@ -177,6 +182,7 @@ pub(super) fn ended(
 ) -> ContainerRecreateRequestStatus {
     let request = observed.request;
     let mut status = request.status.clone();
+    hooks::record(&mut status, observed, now);
     status.phase = Some(Phase::Completed);
     status.completion_time = Some(now);
     status.message = condition::truncate(end.message(), condition::MAX_MESSAGE);
@@ -285,6 +291,9 @@ pub fn notes(request: &Request, old: &ContainerRecreateRequestStatus) -> Vec<Not
             request.key
         );
         notes.push(note(true, "NotDrained", text));
+    }
+    if let Some(news) = hooks::news(old, new) {
+        notes.push(note(true, hooks::FAILED, format!("Request {}: {news}", request.key)));
     }
     if old.completion_time.is_none() && new.completion_time.is_some() {
         let failed = condition::find(&new.conditions, conditions::FAILED)

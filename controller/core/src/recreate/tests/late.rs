@@ -116,3 +116,17 @@ fn a_stop_that_was_over_at_the_deadline_is_in_the_outcome() {
     let failed = scene.request.status.conditions.iter().find(|c| c.type_ == conditions::FAILED).unwrap();
     assert!(failed.message.ends_with("not restarted: app, sidecar"), "{}", failed.message);
 }
+
+/// Such a stop may never end, so it does not outlive the request.
+#[test]
+fn a_stop_without_effect_is_withdrawn_at_the_end() {
+    let mut scene = Scene::ordered(&["app"]);
+    scene.request.spec.active_deadline_seconds = Some(3);
+    scene.answer("app", AnswerState::Acknowledged, Some(AnswerReason::StopRetried));
+    assert_eq!(waits_for(&scene.plan()), "StopRetried");
+    scene.at(2 * S).settle();
+    assert_eq!(scene.orders.len(), 1, "while the deadline allows, the daemon goes on");
+    scene.at(3 * S).settle();
+    assert_ended(&scene, "DeadlineExceeded", "recreating has exceeded the activeDeadlineSeconds");
+    assert!(scene.orders.is_empty());
+}

@@ -5,6 +5,7 @@ mod accept;
 mod admit;
 mod drain;
 mod end;
+mod hooks;
 mod late;
 mod mechanism;
 mod resolving;

@@ -1,0 +1,60 @@
+//! preStop hooks that failed. The stop goes ahead, so they change nothing of the outcome: a condition of the request
+//! tells of them, and stays; what is new in it is worth an event.
+
+use chrono::{DateTime, Utc};
+use pitstop_api::condition::{self, Condition, ConditionStatus};
+use pitstop_api::nodework::AnswerReason;
+use pitstop_api::recreate::{ContainerRecreateRequestStatus, conditions};
+
+use super::observe::Observed;
+
+/// Reason of the condition and of the event; the kubelet's own word.
+pub(super) const FAILED: &str = "FailedPreStopHook";
+/// Between the containers in the condition's message.
+const AND: &str = "; ";
+
+/// Writes down the hooks that the daemon says have failed. What was written before stays, also once the order is gone.
+pub(super) fn record(
+    status: &mut ContainerRecreateRequestStatus,
+    observed: &Observed<'_>,
+    now: DateTime<Utc>,
+) {
+    let known = condition::find(&status.conditions, conditions::PRE_STOP_HOOK);
+    let mut message = known.map_or_else(String::new, |c| c.message.clone());
+    for order in &observed.orders {
+        let failed = order.answer.filter(|a| a.reason == Some(AnswerReason::PreStopHookFailed));
+        let Some(answer) = failed else { continue };
+        let container = format!("container {}: ", order.order.container.name);
+        if message.starts_with(&container) || message.contains(&format!("{AND}{container}")) {
+            continue;
+        }
+        if !message.is_empty() {
+            message.push_str(AND);
+        }
+        message = format!("{message}{container}{}, and the stop went ahead", answer.message);
+    }
+    if message.is_empty() {
+        return;
+    }
+    let generation = observed.request.generation;
+    let told = Condition::new(
+        conditions::PRE_STOP_HOOK,
+        ConditionStatus::False,
+        FAILED,
+        &condition::truncate(&message, condition::MAX_MESSAGE),
+        now,
+        generation,
+    );
+    condition::set(&mut status.conditions, told);
+}
+
+/// What the new status tells of failed hooks that the old one did not.
+pub(super) fn news<'a>(
+    old: &ContainerRecreateRequestStatus,
+    new: &'a ContainerRecreateRequestStatus,
+) -> Option<&'a str> {
+    let message = &condition::find(&new.conditions, conditions::PRE_STOP_HOOK)?.message;
+    let before = condition::find(&old.conditions, conditions::PRE_STOP_HOOK).map_or("", |c| &c.message);
+    let news = message.strip_prefix(before).unwrap_or(message);
+    Some(news.trim_start_matches(AND)).filter(|news| !news.is_empty())
+}

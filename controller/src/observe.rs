@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
+use kube::core::DynamicObject;
 use pitstop_api::annotations;
 use pitstop_api::nodework::NodeWork as NodeWorkObject;
-use pitstop_api::recreate::ContainerRecreateRequest;
+use pitstop_api::recreate::{ContainerRecreateRequest, PreStopHandler};
 use pitstop_controller_core::ObjectKey;
 use pitstop_controller_core::nodework::NodeWork;
 use pitstop_controller_core::pod::{
@@ -18,6 +19,7 @@ use pitstop_controller_core::pod::{
 };
 use pitstop_controller_core::readiness::{self, Gate, GateCondition};
 use pitstop_controller_core::recreate::Request;
+use pitstop_controller_core::recreate::admission::{Hooked, Hooks};
 use serde::{Deserialize, Serialize};
 
 /// Annotation of a Pod that mirrors a static one.
@@ -63,6 +65,41 @@ struct SlimContainer {
     image: String,
     /// Only of init containers, and only `Always`.
     restart_policy: Option<String>,
+}
+
+/// What only admission looks at, in a Pod that it reads: the watch of all Pods keeps none of it.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct HookSpec {
+    containers: Vec<HookContainer>,
+    init_containers: Vec<HookContainer>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct HookContainer {
+    name: String,
+    lifecycle: Option<HookLifecycle>,
+    ports: Vec<core::ContainerPort>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct HookLifecycle {
+    pre_stop: Option<PreStopHandler>,
+}
+
+/// A Pod that was read as a whole: what the core decides on, and the hooks of its containers.
+pub fn live(object: DynamicObject) -> Result<(Pod, Hooks), kube::core::dynamic::ParseDynamicObjectError> {
+    let spec = object.data.get("spec").cloned().unwrap_or_default();
+    // A hook that cannot be read is not shown.
+    let HookSpec { containers, init_containers } = serde_json::from_value(spec).unwrap_or_default();
+    let hooks = containers.into_iter().chain(init_containers).filter_map(|container| {
+        let pre_stop = container.lifecycle?.pre_stop?;
+        Some((container.name, Hooked { pre_stop, ports: container.ports }))
+    });
+    let hooks = hooks.collect();
+    Ok((pod(object.try_parse()?), hooks))
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -278,5 +315,20 @@ mod tests {
         let condition = GateCondition { open: false, message: "[]".into() };
         assert!(pod.ready);
         assert_eq!(pod.gates, [Gate { type_: "KruisePodReady".into(), condition: Some(condition) }]);
+    }
+
+    #[test]
+    fn hooks_of_a_pod_that_was_read_are_told_with_the_ports_of_their_containers() {
+        let text = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"ns","uid":"u"},
+          "spec":{"initContainers":[{"name":"proxy","lifecycle":{"preStop":{"sleep":{"seconds":3}}}}],
+            "containers":[{"name":"app","lifecycle":{"preStop":{"httpGet":{"port":"web"}}},
+              "ports":[{"name":"web","containerPort":8080,"protocol":"TCP"}]},
+              {"name":"plain","lifecycle":{"postStart":{"sleep":{"seconds":1}}}},{"name":"bare"}]}}"#;
+        let (pod, hooks) = live(serde_json::from_str(text).unwrap()).unwrap();
+        assert_eq!(pod.uid, "u");
+        assert_eq!(hooks.keys().collect::<Vec<_>>(), ["app", "proxy"]);
+        assert!(hooks["app"].pre_stop.http_get.is_some());
+        assert_eq!(hooks["app"].ports[0].container_port, 8080);
+        assert_eq!(hooks["proxy"].pre_stop.sleep.as_ref().unwrap().seconds, 3);
     }
 }

@@ -8,7 +8,8 @@ mod defaults;
 mod validate;
 
 use chrono::{DateTime, Utc};
-use k8s_openapi::api::core::v1::{ContainerPort, ExecAction, HTTPGetAction, SleepAction, TCPSocketAction};
+pub use k8s_openapi::api::core::v1::ContainerPort;
+use k8s_openapi::api::core::v1::{ExecAction, HTTPGetAction, SleepAction, TCPSocketAction};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,17 +1,18 @@
 //! Answers admission reviews of `ContainerRecreateRequest`s with the rules of the core.
 
+use k8s_openapi::api::core::v1::Pod;
 use kube::core::admission::{AdmissionRequest, AdmissionResponse, Operation};
 use kube::core::response::StatusSummary;
-use kube::core::{DynamicObject, Status};
+use kube::core::{ApiResource, DynamicObject, Status};
 use kube::{Api, Client};
 use pitstop_api::recreate::ContainerRecreateRequest;
 use pitstop_controller_core::readiness;
 use pitstop_controller_core::recreate::Request;
-use pitstop_controller_core::recreate::admission::{Verdict, create, precheck, update};
+use pitstop_controller_core::recreate::admission::{Hooks, Verdict, create, keep, precheck, update};
 use tracing::{info, warn};
 
 use crate::metrics::ControllerMetrics;
-use crate::observe::{self, SlimPod};
+use crate::observe;
 
 /// The resource of reviews that are about Pods.
 const PODS: &str = "pods";
@@ -75,10 +76,14 @@ impl Handler {
         if let Some(refused) = precheck(&request) {
             return Ok(refused);
         }
-        let pods: Api<SlimPod> = Api::namespaced(self.client.clone(), &request.key.namespace);
-        let pod = pods.get_opt(&request.spec.pod_name).await;
+        let kind = ApiResource::erase::<Pod>(&());
+        let pods: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), &request.key.namespace, &kind);
+        let read = pods.get_opt(&request.spec.pod_name).await.map_err(|error| error.to_string());
+        let pod = read.and_then(|pod| pod.map(observe::live).transpose().map_err(|error| error.to_string()));
         Ok(match pod {
-            Ok(pod) => create(&request, pod.map(observe::pod).as_ref()),
+            Ok(None) => create(&request, None, &Hooks::new()),
+            Ok(Some((pod, hooks))) => create(&request, Some(&pod), &hooks),
             Err(error) => {
                 warn!(%error, pod = request.spec.pod_name, "cannot read the Pod of a request");
                 Verdict::Deny {
@@ -96,7 +101,14 @@ impl Handler {
         let old = decode(review, review.old_object.as_ref())?;
         let new = decode(review, review.object.as_ref())?;
         let by_controller = review.user_info.username.as_deref() == Some(self.own_user.as_str());
-        Ok(update(&old, &new, by_controller))
+        Ok(match update(&old, &new, by_controller) {
+            Verdict::Allow(mut patch) => {
+                let spec = |object: &Option<DynamicObject>| object.as_ref()?.data.get("spec").cloned();
+                patch.extend(keep(spec(&review.old_object).as_ref(), spec(&review.object).as_ref()));
+                Verdict::Allow(patch)
+            }
+            refused @ Verdict::Deny { .. } => refused,
+        })
     }
 }
 

@@ -3,13 +3,29 @@
 //! Admission is for convenience and compatibility: early clear errors, `OpenKruise`'s defaults and labels. It
 //! is not a security boundary; the controller resolves everything again.
 
-use pitstop_api::recreate::{Invalid, apply_defaults, validate};
+use std::collections::BTreeMap;
+
+use pitstop_api::recreate::{ContainerPort, Invalid, MAX_PORTS, PreStopHandler, apply_defaults, validate};
 use pitstop_api::{annotations, labels};
 use serde_json::{Value, json};
 
 use super::observe::Request;
 use super::resolve::{Tense, resolve};
+pub use super::restore::keep;
+use super::restore::says_the_same;
 use crate::pod::Pod;
+
+/// The hooks of a Pod's containers, by the containers' names.
+pub type Hooks = BTreeMap<String, Hooked>;
+
+/// A container's hook, as a request shows it to people; nothing acts on it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Hooked {
+    /// The hook.
+    pub pre_stop: PreStopHandler,
+    /// The container's ports.
+    pub ports: Vec<ContainerPort>,
+}
 
 /// The answer to an admission review.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,8 +53,8 @@ pub fn precheck(request: &Request) -> Option<Verdict> {
     validate(&request.spec).err().map(|invalid| deny(request, BAD_REQUEST, &invalid))
 }
 
-/// Answers the creation of a request; `pod` was read from the API server just now.
-pub fn create(request: &Request, pod: Option<&Pod>) -> Verdict {
+/// Answers the creation of a request; `pod` and its `hooks` were read from the API server just now.
+pub fn create(request: &Request, pod: Option<&Pod>, hooks: &Hooks) -> Verdict {
     if let Some(refused) = precheck(request) {
         return refused;
     }
@@ -62,13 +78,20 @@ pub fn create(request: &Request, pod: Option<&Pod>) -> Verdict {
         json!({"op": "add", "path": "/metadata/labels", "value": all_labels}),
         json!({"op": "add", "path": "/spec/strategy", "value": spec.strategy}),
     ];
-    patch.extend(target.containers.iter().enumerate().map(|(i, container)| {
-        json!({
-            "op": "add",
-            "path": format!("/spec/containers/{i}/statusContext"),
-            "value": {"containerID": container.container_id, "restartCount": container.restart_count},
-        })
-    }));
+    for (i, container) in target.containers.iter().enumerate() {
+        let mut add = |field: &str, value: Value| {
+            patch.push(json!({"op": "add", "path": format!("/spec/containers/{i}/{field}"), "value": value}));
+        };
+        add(
+            "statusContext",
+            json!({"containerID": container.container_id, "restartCount": container.restart_count}),
+        );
+        let Some(hooked) = hooks.get(&container.name) else { continue };
+        add("preStop", json!(hooked.pre_stop));
+        if hooked.pre_stop.http_get.is_some() && !hooked.ports.is_empty() {
+            add("ports", hooked.ports.iter().take(MAX_PORTS).map(|port| json!(port)).collect());
+        }
+    }
     // What only the controller writes is not taken from users.
     patch.extend(request.annotations.keys().map(|key| {
         let token = key.replace('~', "~0").replace('/', "~1");
@@ -77,10 +100,10 @@ pub fn create(request: &Request, pod: Option<&Pod>) -> Verdict {
     Verdict::Allow(patch)
 }
 
-/// Answers a change of a request. `by_controller`: the change comes from pitstop's own controller, which
+/// Answers a change of a request. Allowed, the spec is to be [kept](keep) as it is stored. `by_controller`: the change comes from pitstop's own controller, which
 /// adds what an absent webhook did not and removes what is over.
 pub fn update(old: &Request, new: &Request, by_controller: bool) -> Verdict {
-    if old.spec != new.spec {
+    if !says_the_same(&old.spec, &new.spec) {
         let why = Invalid::new("spec", "spec of ContainerRecreateRequest is immutable");
         return deny(new, FORBIDDEN, &why);
     }

@@ -12,6 +12,7 @@ mod mechanism;
 mod observe;
 mod plan;
 mod resolve;
+mod restore;
 mod status;
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,9 @@
 //! The webhook's answers.
 
-use pitstop_api::recreate::RecreateStrategy;
+use pitstop_api::recreate::{ContainerPort, PreStopHandler, RecreateStrategy};
 use serde_json::{Value, json};
 
-use super::super::admission::{Verdict, create, precheck, update};
+use super::super::admission::{Hooked, Hooks, Verdict, create, keep, precheck, update};
 use super::*;
 
 /// Applies `add` operations to a request as JSON, as the API server would.
@@ -38,7 +38,7 @@ fn a_new_request_gets_labels_defaults_and_its_instances() {
     let mut request = raw(&["app", "sidecar"]);
     request.labels.insert("team".into(), "a".into());
     request.labels.insert(labels::ACTIVE.into(), "false".into());
-    let patch = allowed(create(&request, Some(&pod())));
+    let patch = allowed(create(&request, Some(&pod()), &Hooks::new()));
     let object = patched(&request, &patch);
     assert_eq!(
         object["metadata"]["labels"],
@@ -66,11 +66,93 @@ fn a_new_request_gets_labels_defaults_and_its_instances() {
 }
 
 #[test]
+fn a_new_request_shows_the_hooks_of_its_containers() {
+    let hook = |handler: Value, ports: Value| Hooked {
+        pre_stop: serde_json::from_value(handler).unwrap(),
+        ports: serde_json::from_value(ports).unwrap(),
+    };
+    let ports = json!([{"name": "web", "containerPort": 8080, "protocol": "TCP"}]);
+    let http = json!({"httpGet": {"path": "/bye", "port": "web", "scheme": "HTTP"}});
+    let many: Vec<Value> = (1..=300).map(|port| json!({"containerPort": port})).collect();
+    for (handler, given, shown) in [
+        (json!({"exec": {"command": ["/bye"]}}), ports.clone(), Value::Null),
+        (json!({"sleep": {"seconds": 3}}), ports.clone(), Value::Null),
+        (json!({"tcpSocket": {"port": 1}}), ports.clone(), Value::Null),
+        (http.clone(), ports.clone(), ports),
+        (http.clone(), json!([]), Value::Null),
+        (http, json!(many), json!(many[..256])),
+    ] {
+        let hooks = Hooks::from([("app".to_owned(), hook(handler.clone(), given))]);
+        let request = raw(&["sidecar", "app"]);
+        let object = patched(&request, &allowed(create(&request, Some(&pod()), &hooks)));
+        assert_eq!(object["spec"]["containers"][1]["preStop"], handler);
+        assert_eq!(object["spec"]["containers"][1]["ports"], shown);
+        assert_eq!(object["spec"]["containers"][0].get("preStop"), None);
+    }
+}
+
+/// `kubectl apply` of the same file: what admission filled in is not in it.
+#[test]
+fn a_spec_that_is_said_again_is_kept_as_it_is() {
+    let written = raw(&["app", "sidecar"]);
+    let http = json!({"httpGet": {"port": 80}});
+    let hooked =
+        Hooked { pre_stop: serde_json::from_value(http).unwrap(), ports: vec![ContainerPort::default()] };
+    let hooks = Hooks::from([("app".to_owned(), hooked)]);
+    let stored = patched(&written, &allowed(create(&written, Some(&pod()), &hooks)))["spec"].clone();
+    let old = Request { spec: serde_json::from_value(stored.clone()).unwrap(), ..written.clone() };
+    let mut forms = vec![json!(written.spec), stored.clone()];
+    let mut half = stored.clone();
+    half["strategy"].as_object_mut().unwrap().remove("failurePolicy");
+    half["strategy"]["orderedRecreate"] = json!(false);
+    forms.push(half);
+    for form in forms {
+        let new = Request { spec: serde_json::from_value(form.clone()).unwrap(), ..old.clone() };
+        assert_eq!(update(&old, &new, false), Verdict::Allow(Vec::new()));
+        let patch = keep(Some(&stored), Some(&form));
+        assert_eq!(patch.is_empty(), form == stored, "nothing is patched that is the same");
+        let kept = patched(&new, &patch);
+        if !patch.is_empty() {
+            assert_eq!(kept["spec"], stored);
+        }
+    }
+    assert_eq!(keep(None, Some(&stored)), [Value::Null; 0]);
+}
+
+#[test]
+fn d21_what_admission_filled_in_never_changes() {
+    let old = {
+        let mut request = Scene::admitted(&["app"]).request;
+        pitstop_api::recreate::apply_defaults(&mut request.spec, Some(30));
+        request.spec.containers[0].pre_stop =
+            Some(serde_json::from_value(json!({"sleep": {"seconds": 3}})).unwrap());
+        request
+    };
+    let changes: [fn(&mut ContainerRecreateRequestSpec); 8] = [
+        |s| s.containers[0].pre_stop.as_mut().unwrap().sleep.as_mut().unwrap().seconds = 4,
+        |s| s.containers[0].pre_stop = Some(PreStopHandler::default()),
+        |s| s.containers[0].status_context.as_mut().unwrap().restart_count += 1,
+        |s| s.containers[0].ports = vec![ContainerPort::default()],
+        |s| s.strategy.as_mut().unwrap().termination_grace_period_seconds = Some(1),
+        |s| s.strategy = Some(RecreateStrategy { ordered_recreate: true, ..Default::default() }),
+        |s| s.containers[0].name = "sidecar".into(),
+        |s| s.containers.push(s.containers[0].clone()),
+    ];
+    for change in changes {
+        let mut new = old.clone();
+        change(&mut new.spec);
+        let (code, message) = denied(update(&old, &new, false));
+        assert_eq!(code, 403);
+        assert!(message.ends_with("spec: spec of ContainerRecreateRequest is immutable"), "{message}");
+    }
+}
+
+#[test]
 fn a_given_strategy_stays() {
     let mut request = raw(&["app"]);
     request.spec.strategy =
         Some(RecreateStrategy { termination_grace_period_seconds: Some(3), ..Default::default() });
-    let object = patched(&request, &allowed(create(&request, Some(&pod()))));
+    let object = patched(&request, &allowed(create(&request, Some(&pod()), &Hooks::new())));
     assert_eq!(
         object["spec"]["strategy"],
         json!({"failurePolicy": "Fail", "terminationGracePeriodSeconds": 3})
@@ -82,16 +164,16 @@ fn refusals_name_the_object_and_the_field() {
     let prefix = "ContainerRecreateRequest shop/crr: ";
     let mut empty = raw(&["app"]);
     empty.spec.pod_name.clear();
-    let (code, message) = denied(create(&empty, None));
+    let (code, message) = denied(create(&empty, None, &Hooks::new()));
     assert_eq!((code, message), (400, format!("{prefix}spec.podName: podName can not be empty")));
-    let (code, message) = denied(create(&raw(&[]), Some(&pod())));
+    let (code, message) = denied(create(&raw(&[]), Some(&pod()), &Hooks::new()));
     assert_eq!((code, message), (400, format!("{prefix}spec.containers: containers list can not be null")));
-    let (code, message) = denied(create(&raw(&["app"]), None));
+    let (code, message) = denied(create(&raw(&["app"]), None, &Hooks::new()));
     assert_eq!((code, message), (400, format!("{prefix}spec.podName: no found Pod named web")));
-    let (code, message) = denied(create(&raw(&["app", "app"]), Some(&pod())));
+    let (code, message) = denied(create(&raw(&["app", "app"]), Some(&pod()), &Hooks::new()));
     let text = "spec.containers[1].name: can not recreate app multi times";
     assert_eq!((code, message), (400, format!("{prefix}{text}")));
-    let (code, message) = denied(create(&raw(&["nope"]), Some(&pod())));
+    let (code, message) = denied(create(&raw(&["nope"]), Some(&pod()), &Hooks::new()));
     let text = "spec.containers[0].name: container nope not found in Pod: Pod shop/web";
     assert_eq!((code, message), (400, format!("{prefix}{text}")));
 }

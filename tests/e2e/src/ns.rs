@@ -89,12 +89,17 @@ impl Ns {
         until(&what, SHORT, async || Ok(Some(self.pod(name).await?).filter(pods::is_ready))).await
     }
 
+    /// What the container's present instance has logged.
+    pub async fn log(&self, pod: &str, container: &str) -> Result<String> {
+        let params = LogParams { container: Some(container.to_owned()), ..LogParams::default() };
+        Ok(self.pods().logs(pod, &params).await?)
+    }
+
     /// Waits until the container has logged that line.
     pub async fn logged(&self, pod: &str, container: &str, line: &str) -> Result<()> {
-        let params = LogParams { container: Some(container.to_owned()), ..LogParams::default() };
         let what = format!("container {container} of Pod {pod} to log {line:?}");
         until(&what, SHORT, async || {
-            let log = self.pods().logs(pod, &params).await?;
+            let log = self.log(pod, container).await?;
             Ok(log.lines().any(|l| l == line).then_some(()))
         })
         .await

@@ -31,7 +31,8 @@ pub fn stubborn(name: &str) -> Value {
     shell(name, &format!("trap 'echo {ASKED}' TERM; while :; do sleep 1; done"))
 }
 
-fn shell(name: &str, script: &str) -> Value {
+/// Runs a script.
+pub fn shell(name: &str, script: &str) -> Value {
     json!({"name": name, "image": IMAGE, "command": ["sh", "-c", script]})
 }
 

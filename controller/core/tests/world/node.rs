@@ -186,8 +186,8 @@ impl Node {
                 moves.push(Move::See(pod.key.clone()));
             }
             let new = self.status(pod, false);
-            let moved = new != pod.containers && self.status(pod, true) != pod.containers;
-            if moved || self.ready(pod, &new) != pod.ready {
+            let differs = new != pod.containers && self.status(pod, true) != pod.containers;
+            if differs || self.ready(pod, &new) != pod.ready {
                 moves.push(Move::Publish(pod.key.clone()));
             }
         }

@@ -6,6 +6,7 @@ mod deadline;
 mod deployed;
 mod failover;
 mod gone;
+mod hooks;
 mod mechanism;
 mod queue;
 mod refused;

@@ -210,3 +210,37 @@ fn the_grace_period_of_the_request_counts() -> Result<()> {
         Ok(())
     })
 }
+
+/// Admission fills in what the file does not have. Saying it again is no change; saying something else is.
+#[test]
+fn the_same_file_can_be_applied_again() -> Result<()> {
+    on_cluster(async |ns| {
+        let mut pod = pods::app("web");
+        let ports = json!([{"name": "web", "containerPort": 8080}]);
+        pod["spec"]["containers"][0]["lifecycle"] = json!({"preStop": {"httpGet": {"port": "web"}}});
+        pod["spec"]["containers"][0]["ports"] = ports;
+        ns.start_pod(pod).await?;
+        let mut spec = requests::plain("web", &["app", "sidecar"]);
+        spec["strategy"] = json!({"orderedRecreate": false, "minStartedSeconds": 1});
+        let file = requests::with_spec("again", &spec);
+        let apply = |file: &serde_json::Value, how: &[&str]| {
+            let args = [&["apply", "--namespace", &ns.name, "-f", "-"], how].concat();
+            ns.cluster.kubectl_with(&args, &file.to_string())
+        };
+        apply(&file, &[])?;
+        let created = ns.request("again").await?.spec;
+        assert!(created.containers[0].pre_stop.is_some() && !created.containers[0].ports.is_empty());
+        assert!(created.containers[1].status_context.is_some());
+        apply(&file, &[])?;
+        ns.over("again").await?;
+        apply(&file, &[])?;
+        apply(&file, &["--server-side", "--force-conflicts"])?;
+        assert_eq!(ns.request("again").await?.spec, created);
+
+        let mut other = file;
+        other["spec"]["strategy"]["orderedRecreate"] = json!(true);
+        let refused = format!("{:#}", apply(&other, &[]).unwrap_err());
+        assert!(refused.contains("spec of ContainerRecreateRequest is immutable"), "{refused}");
+        Ok(())
+    })
+}

@@ -86,7 +86,7 @@ fn strategy(spec: &ContainerRecreateRequestSpec) -> Result<(), Invalid> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{FailurePolicy, RecreateContainer, RecreateStrategy};
+    use super::super::{FailurePolicy, Mechanism, RecreateContainer, RecreateStrategy};
     use super::*;
 
     fn good() -> ContainerRecreateRequestSpec {
@@ -121,6 +121,7 @@ mod tests {
             force_recreate: true,
             min_started_seconds: 5,
             unready_grace_period_seconds: Some(0),
+            mechanism: Some(Mechanism::Kubelet),
         });
         assert_eq!(validate(&spec), Ok(()));
     }

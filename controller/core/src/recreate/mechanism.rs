@@ -155,8 +155,7 @@ mod tests {
     fn case(policy: RestartPolicy, kind: ContainerKind, image_id: &str) -> (Pod, Container) {
         let status = ContainerStatus { image_id: image_id.into(), ..ContainerStatus::default() };
         let image = "a:1".to_owned();
-        let container =
-            Container { name: "app".into(), kind, image, status: Some(status), ..Container::default() };
+        let container = Container { name: "app".into(), kind, image, status: Some(status) };
         (Pod { restart_policy: policy, grace_seconds: Some(30), ..Pod::default() }, container)
     }
 

@@ -111,19 +111,16 @@ fn pods_that_cannot_be_serviced() -> Result<()> {
             pod["spec"]["nodeName"] = json!("nowhere");
             pod
         };
-        let mut never = elsewhere("never");
-        never["spec"]["restartPolicy"] = json!("Never");
         let mut init = elsewhere("init");
         init["spec"]["initContainers"] = json!([pods::idle("first")]);
         let mut mirror = elsewhere("mirror");
         mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "x"});
-        for pod in [pending, never, init, mirror, elsewhere("young")] {
+        for pod in [pending, init, mirror, elsewhere("young")] {
             ns.create_pod(pod).await?;
         }
         let pod = |name: &str| requests::plain(name, &["app"]);
         let cases = [
             (pod("pending"), "spec.podName", "in a pending Pod"),
-            (pod("never"), "spec.podName", "restartPolicy is Never"),
             (pod("mirror"), "spec.podName", "in a static Pod"),
             (requests::plain("init", &["first"]), "spec.containers[0].name", "first is an init container"),
             (pod("young"), "spec.containers[0].name", "not found app containerStatus in Pod Status"),

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::*;
 use crate::readiness::{self, Gate, KRUISE_POD_READY};
-use crate::recreate::admission::{Verdict, create, update};
+use crate::recreate::admission::{Hooks, Verdict, create, update};
 use crate::recreate::notes;
 
 /// A request with a drain, for a Pod with that many of the gates.
@@ -359,12 +359,12 @@ fn a_pod_that_goes_in_its_restart_was_drained_all_the_same() {
 #[test]
 fn admission_drops_what_users_write_into_the_controllers_annotations() {
     let mut request = raw(&["app"]);
-    let plain = create(&request, Some(&pod()), &Default::default());
+    let plain = create(&request, Some(&pod()), &Hooks::default());
     for key in annotations::INTERNAL {
         request.annotations.insert(key.into(), "2000-01-01T00:00:00Z".into());
     }
     let (Verdict::Allow(plain), Verdict::Allow(patch)) =
-        (plain, create(&request, Some(&pod()), &Default::default()))
+        (plain, create(&request, Some(&pod()), &Hooks::default()))
     else {
         panic!("refused")
     };

@@ -55,7 +55,8 @@ pub struct Daemon {
     orders: BTreeMap<String, Progress>,
     ended_hooks: EndedHooks,
     backoff: Backoff,
-    conflict_until: Option<Mono>,
+    /// When to try a write again: the back-off is over, or the watch has had its time to explain a conflict.
+    write_at: Option<Mono>,
 }
 
 impl Daemon {
@@ -69,7 +70,7 @@ impl Daemon {
             orders: BTreeMap::new(),
             ended_hooks: EndedHooks::new(),
             backoff: Backoff::default(),
-            conflict_until: None,
+            write_at: None,
         }
     }
 
@@ -92,8 +93,7 @@ impl Daemon {
             Event::StatusWritten(outcome) => self.written(now, outcome),
             Event::Tick => {}
         }
-        if self.conflict_until.is_some_and(|at| at <= now) {
-            self.conflict_until = None;
+        if self.write_at.take_if(|at| *at <= now).is_some() {
             if let Some(book) = &mut self.book {
                 book.retry();
             }
@@ -104,9 +104,9 @@ impl Daemon {
     }
 
     /// When to call [`Daemon::step`] with a tick though nothing happened.
-    pub fn wake_at(&self, now: Mono) -> Option<Mono> {
+    pub fn wake_at(&self) -> Option<Mono> {
         let asks = self.orders.values().filter_map(|p| p.ask_at).min();
-        earliest(earliest(asks, self.conflict_until), self.backoff.waits_until(now))
+        earliest(asks, self.write_at)
     }
 
     /// Whether the first list has come.
@@ -157,14 +157,16 @@ impl Daemon {
             Outcome::Written(new) => {
                 book.written(new);
                 self.backoff.succeeded();
+                self.write_at = None;
             }
             Outcome::Conflict => {
                 book.conflicted();
-                self.conflict_until = Some(now.after(CONFLICT_PATIENCE));
+                self.write_at = Some(now.after(CONFLICT_PATIENCE));
             }
             Outcome::Retry => {
                 book.failed();
                 self.backoff.failed(now);
+                self.write_at = self.backoff.waits_until(now);
             }
         }
     }
@@ -184,7 +186,9 @@ impl Daemon {
             progress.ask_at = progress.backoff.waits_until(now);
             return;
         };
-        progress.backoff.succeeded();
+        if progress.stops == 0 {
+            progress.backoff.succeeded();
+        }
         progress.ask_at = None;
         let acknowledged = stored.filter(|a| a.state == AnswerState::Acknowledged);
         let ended = facts.as_ref().is_none_or(|f| f.state == ContainerState::Exited);
@@ -413,7 +417,7 @@ impl Machine for Daemon {
         self.step(now.mono, event)
     }
 
-    fn next_wake(&self, now: Mono) -> Option<Mono> {
-        self.wake_at(now)
+    fn next_wake(&self, _: Mono) -> Option<Mono> {
+        self.wake_at()
     }
 }

@@ -289,8 +289,8 @@ impl Node {
         self.calls.extend(self.daemon.step(uptime(now), event));
     }
 
-    pub fn wake_at(&self, now: Mono) -> Option<Mono> {
-        let wake = self.daemon.wake_at(uptime(now)).filter(|_| !self.down)?;
+    pub fn wake_at(&self) -> Option<Mono> {
+        let wake = self.daemon.wake_at().filter(|_| !self.down)?;
         Some(Mono(wake.0.saturating_sub(777_000)))
     }
 }

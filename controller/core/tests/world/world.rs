@@ -284,7 +284,7 @@ impl World {
             }
         }
         for node in &mut self.nodes {
-            if node.wake_at(self.now).is_some_and(|w| w <= self.now) {
+            if node.wake_at().is_some_and(|w| w <= self.now) {
                 node.step(self.now, daemon::Event::Tick);
             }
         }
@@ -298,7 +298,7 @@ impl World {
 
     fn next_wake(&self) -> Option<Mono> {
         let controllers = self.controllers.iter().filter_map(|c| c.index.wake_at());
-        controllers.chain(self.nodes.iter().filter_map(|n| n.wake_at(self.now))).min()
+        controllers.chain(self.nodes.iter().filter_map(|n| n.wake_at())).min()
     }
 
     /// Something goes wrong, or a user does something.

@@ -1,7 +1,9 @@
 //! Pods to restart containers of, and what to look at in them.
 
 use anyhow::{Context as _, Result, ensure};
-use k8s_openapi::api::core::v1::{Container, ContainerState, ContainerStateTerminated, ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{
+    Container, ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodCondition,
+};
 use serde_json::{Value, json};
 
 const IMAGE: &str = "pitstop.dev/test/busybox:1";
@@ -51,11 +53,23 @@ pub fn app(name: &str) -> Value {
     pod(name, &[web("app"), idle("sidecar")])
 }
 
+/// The Pod with readiness gates of these types.
+pub fn gated(mut pod: Value, gates: &[&str]) -> Value {
+    if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) {
+        let gates = gates.iter().map(|gate| json!({"conditionType": gate})).collect();
+        spec.insert("readinessGates".to_owned(), gates);
+    }
+    pod
+}
+
+/// A condition of the Pod.
+pub fn condition<'a>(pod: &'a Pod, type_: &str) -> Option<&'a PodCondition> {
+    pod.status.as_ref()?.conditions.as_ref()?.iter().find(|c| c.type_ == type_)
+}
+
 /// Whether the Pod has the condition `Ready`.
 pub fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|s| s.conditions.as_ref());
-    pod.metadata.deletion_timestamp.is_none()
-        && conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
+    pod.metadata.deletion_timestamp.is_none() && condition(pod, "Ready").is_some_and(|c| c.status == "True")
 }
 
 /// The status of a container.

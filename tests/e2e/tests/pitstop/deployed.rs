@@ -123,6 +123,8 @@ fn the_controller_may_do_what_it_does_and_nothing_else() -> Result<()> {
             "get core/pods".to_owned(),
             "list core/pods".to_owned(),
             "watch core/pods".to_owned(),
+            "patch core/pods".to_owned(),
+            "patch core/pods/status".to_owned(),
             "get core/nodes".to_owned(),
             "list pitstop.dev/nodeworks".to_owned(),
             "watch pitstop.dev/nodeworks".to_owned(),

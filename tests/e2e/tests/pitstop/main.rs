@@ -4,7 +4,9 @@
 mod crash;
 mod deadline;
 mod deployed;
+mod drain;
 mod failover;
+mod gates;
 mod gone;
 mod hooks;
 mod mechanism;

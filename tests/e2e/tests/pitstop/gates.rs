@@ -1,0 +1,143 @@
+//! The gate `pitstop.dev/ready`: who gets it, by policy and by webhook; and the right to write its condition.
+
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use pitstop_e2e::system::{self, NAMESPACE, WEBHOOK};
+use pitstop_e2e::{Context, Ns, Result, SHORT, bail, cluster, ensure, on_cluster, pods, until};
+use serde_json::{Value, json};
+
+const OURS: &str = "pitstop.dev/ready";
+const OPT_IN: &str = "pitstop.dev/readiness-gate";
+
+fn plain(name: &str) -> Value {
+    pods::pod(name, &[pods::idle("app")])
+}
+
+fn labelled(name: &str, value: &str) -> Value {
+    let mut pod = plain(name);
+    pod["metadata"]["labels"][OPT_IN] = json!(value);
+    pod
+}
+
+/// Creates a Pod and gives back its gates.
+async fn gates_of(ns: &Ns, pod: Value) -> Result<Vec<String>> {
+    Ok(gates(&ns.create_pod(pod).await?))
+}
+
+fn gates(pod: &Pod) -> Vec<String> {
+    let gates = pod.spec.iter().filter_map(|s| s.readiness_gates.as_ref()).flatten();
+    gates.map(|g| g.condition_type.clone()).collect()
+}
+
+/// Pods get the gate or do not, before the namespace has opted in and after.
+async fn who_gets_it(ns: &Ns) -> Result<()> {
+    assert_eq!(gates_of(ns, plain("outside")).await?, [""; 0]);
+    assert_eq!(gates_of(ns, labelled("alone", "enabled")).await?, [OURS]);
+    ns.cluster.kubectl(&["label", "namespace", &ns.name, &format!("{OPT_IN}=enabled")])?;
+    // The API server may see the namespace's label a moment later.
+    let mut tries = 0;
+    until("a gate by the namespace's label", SHORT, async || {
+        tries += 1;
+        Ok((gates_of(ns, plain(&format!("try-{tries}"))).await? == [OURS]).then_some(()))
+    })
+    .await?;
+    assert_eq!(gates_of(ns, labelled("out", "disabled")).await?, [""; 0]);
+    assert_eq!(gates_of(ns, labelled("twice", "enabled")).await?, [OURS], "once");
+    let has = pods::gated(plain("has"), &[OURS, "KruisePodReady"]);
+    assert_eq!(gates_of(ns, has).await?, [OURS, "KruisePodReady"]);
+    let other = pods::gated(plain("other"), &["KruisePodReady"]);
+    assert_eq!(gates_of(ns, other).await?, ["KruisePodReady", OURS]);
+    // The controller opens it, else the Pod would never be ready.
+    let ready = ns.ready("other").await?;
+    for type_ in gates(&ready) {
+        let condition = pods::condition(&ready, &type_).context("no condition")?;
+        assert_eq!((condition.status.as_str(), condition.message.as_deref()), ("True", Some("[]")));
+    }
+    Ok(())
+}
+
+#[test]
+fn pods_that_opt_in_get_the_gate_by_the_policy() -> Result<()> {
+    on_cluster(async |ns| who_gets_it(ns).await)
+}
+
+#[test]
+fn where_no_policy_is_served_they_get_it_by_the_webhook() -> Result<()> {
+    on_cluster(async |ns| {
+        let outcome = by_webhook(ns).await;
+        ns.cluster.install()?;
+        until("the webhooks to go", SHORT, async || Ok((bundles(ns).await?.len() == 1).then_some(())))
+            .await?;
+        outcome
+    })
+}
+
+async fn by_webhook(ns: &Ns) -> Result<()> {
+    let folder = |path| cluster::root().join(path).to_string_lossy().into_owned();
+    ns.cluster.kubectl(&["delete", "-k", &folder("deploy/gate-policy")])?;
+    ns.cluster.kubectl(&["apply", "-k", &folder("deploy/overlays/gate-webhook")])?;
+    until("a CA for every webhook", SHORT, async || {
+        let bundles = bundles(ns).await?;
+        Ok((bundles.len() == 3 && bundles.iter().all(|b| !b.is_empty())).then_some(()))
+    })
+    .await?;
+    // The API server sees the configuration a moment later.
+    let mut tries = 0;
+    until("the webhook to be asked", SHORT, async || {
+        tries += 1;
+        Ok((gates_of(ns, labelled(&format!("first-{tries}"), "enabled")).await? == [OURS]).then_some(()))
+    })
+    .await?;
+    who_gets_it(ns).await
+}
+
+/// The CA of every webhook of the configuration.
+async fn bundles(ns: &Ns) -> Result<Vec<Vec<u8>>> {
+    let all: Api<MutatingWebhookConfiguration> = Api::all(ns.cluster.client.clone());
+    let webhooks = all.get(WEBHOOK).await?.webhooks.unwrap_or_default();
+    Ok(webhooks.into_iter().map(|w| w.client_config.ca_bundle.map(|b| b.0).unwrap_or_default()).collect())
+}
+
+/// Tries a change of the Pod's status as the controller; gives back what the API server says.
+fn forged(ns: &Ns, patch: &Value) -> Result<String, String> {
+    let user = format!("--as=system:serviceaccount:{NAMESPACE}:{}", system::CONTROLLER);
+    let patch = patch.to_string();
+    ns.kubectl(&["patch", "pod", "web", &user, "--subresource=status", "--dry-run=server", "-p", &patch])
+        .map_err(|error| format!("{error:#}"))
+}
+
+#[test]
+fn the_right_to_patch_the_status_is_good_for_two_conditions() -> Result<()> {
+    on_cluster(async |ns| {
+        ns.start_pod(pods::app("web")).await?;
+        let condition = |type_: &str, status: &str| json!({"status": {"conditions": [{"type": type_, "status": status, "message": "[]"}]}});
+        for type_ in ["KruisePodReady", OURS] {
+            if let Err(error) = forged(ns, &condition(type_, "False")) {
+                bail!("{type_}: {error}");
+            }
+        }
+        for denied in [
+            condition("Ready", "False"),
+            condition("ContainersReady", "False"),
+            condition("example.com/other", "True"),
+            json!({"status": {"conditions": [{"type": "PodScheduled", "$patch": "delete"}]}}),
+            json!({"status": {"phase": "Failed"}}),
+            json!({"status": {"reason": "Evicted"}}),
+            json!({"status": {"podIP": "10.9.8.7", "podIPs": [{"ip": "10.9.8.7"}]}}),
+            json!({"status": {"nominatedNodeName": "n"}}),
+            json!({"status": {"observedGeneration": 77}}),
+            json!({"status": {"containerStatuses": null}}),
+            json!({"metadata": {"labels": {"a": "b"}}}),
+            json!({"metadata": {"labels": {"app": null}}}),
+            json!({"metadata": {"annotations": {"a": "b"}}}),
+            json!({"metadata": {"finalizers": ["a.example/b"]}}),
+        ] {
+            let error = forged(ns, &denied).err().with_context(|| format!("allowed: {denied}"))?;
+            ensure!(error.contains("pitstop may"), "{denied}: {error}");
+        }
+        // Nobody else is concerned.
+        let patch = condition("example.com/other", "True").to_string();
+        ns.kubectl(&["patch", "pod", "web", "--subresource=status", "-p", &patch]).map(drop)
+    })
+}

@@ -404,7 +404,8 @@ impl Planner<'_> {
         .collect()
     }
 
-    /// When the drain began, for clients of `v1alpha1`; it goes with the label `active`.
+    /// When the drain began, for clients of `v1alpha1`. It goes with the label `active`: both versions have one schema,
+    /// and clients of `v1beta1` expect no such annotation on what is over.
     fn drain_annotation(&self) -> BTreeMap<String, Option<String>> {
         let request = self.observed.request;
         let key = annotations::UNREADY_ACQUIRED;

@@ -57,11 +57,13 @@ async fn in_drain(ns: &Ns) -> Result<(Pod, ContainerRecreateRequest)> {
     Ok((before, request))
 }
 
-/// OpenKruise's case 3c, with its bounds. The hook of its container is a container here that is slow to end.
+/// OpenKruise's case 3c, with its bounds: a hook that would take 8 seconds is cut by the grace period of 3.
 #[test]
 fn kruises_case_3c() -> Result<()> {
     on_cluster(async |ns| {
-        let pod = pods::pod("web", &[pods::slow("app", 8), pods::idle("sidecar")]);
+        let mut app = pods::idle("app");
+        app["lifecycle"] = json!({"preStop": {"exec": {"command": ["sleep", "8"]}}});
+        let pod = pods::pod("web", &[app, pods::idle("sidecar")]);
         let before = ns.start_pod(pods::gated(pod, &[GATE])).await?;
         assert_eq!(gate(&before, GATE), ("True", "[]"));
         let strategy = json!({"terminationGracePeriodSeconds": 3, "unreadyGracePeriodSeconds": 1});

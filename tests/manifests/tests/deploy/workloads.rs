@@ -100,6 +100,8 @@ fn every_overlay_is_tested() {
         .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
         .collect();
     found.sort();
+    // That one is about admission: see `gate`.
+    found.retain(|name| name != "gate-webhook");
     assert_eq!(found, OVERLAYS.map(|(name, _)| name));
 }
 

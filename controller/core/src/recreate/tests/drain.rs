@@ -2,7 +2,7 @@
 
 use pitstop_api::annotations::{self, UNREADY_ACQUIRED};
 use pitstop_api::condition::{self, Condition, ConditionStatus};
-use pitstop_api::recreate::RecreateStrategy;
+use pitstop_api::recreate::{Mechanism, RecreateStrategy};
 use serde_json::json;
 
 use super::*;
@@ -236,6 +236,30 @@ fn containers_that_others_restarted_need_no_drain() {
     scene.settle();
     assert_ended(&scene, "AllContainersRestarted", "");
     assert_eq!(drained(&scene), (ConditionStatus::False, "NotDrained"));
+}
+
+#[test]
+fn a_restart_through_the_kubelet_waits_for_the_drain_too_and_is_not_taken_back() {
+    let mut scene = gated(5);
+    scene.request.spec.strategy.as_mut().unwrap().mechanism = Some(Mechanism::Kubelet);
+    let digest = format!("sha256:{:064x}", 7);
+    let app = &mut scene.pod.as_mut().unwrap().containers[0];
+    app.image = "shop/app:1".into();
+    app.status.as_mut().unwrap().image_id = format!("shop/app@{digest}");
+    scene.settle();
+    open(&mut scene);
+    let plan = scene.plan();
+    assert!(plan.images.is_empty());
+    assert_eq!(reason(&scene.request.status, conditions::COMPLETE), "WaitingForNotReady");
+    ready(&mut scene, false);
+    scene.at(S).plan();
+    assert_eq!(scene.at(6 * S).act().images.len(), 1);
+    // Pinned: another process, and a Pod that is ready, change nothing any more.
+    ready(&mut scene, true);
+    scene.memory = Memory::new(Mono(6 * S));
+    let write = scene.settle().status.unwrap();
+    assert_eq!(reason(&write.status, conditions::COMPLETE), "WaitingForKubelet");
+    assert_eq!(reason(&write.status, conditions::DRAINED), "Drained");
 }
 
 /// D24: without a gate the grace is waited all the same, and nobody is told that the Pod was out of service.

@@ -4,6 +4,7 @@
 //! the bound is exceeded. What is measured, and how, is in `docs/design/measurements.md`. What they share is in
 //! `harness`.
 
+mod burst;
 mod harness;
 mod idle;
 mod latency;
@@ -23,6 +24,12 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Bench {
+    /// Many requests at once for as many Pods on one node.
+    Burst {
+        /// Requests, and as many Pods that are stopped at the runtime afterwards.
+        #[arg(long, default_value_t = 60)]
+        pods: usize,
+    },
     /// Memory of the daemon and of each controller replica when nothing happens.
     Idle,
     /// What pitstop adds to the restart of a container.
@@ -36,6 +43,7 @@ enum Bench {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let result = match Args::parse().bench {
+        Bench::Burst { pods } => burst::run(pods).await,
         Bench::Idle => idle::run().await,
         Bench::Latency { pods } => latency::run(pods).await,
     };

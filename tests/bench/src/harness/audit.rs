@@ -23,11 +23,27 @@ pub(crate) struct Entry {
     #[serde(default)]
     user_agent: String,
     #[serde(default)]
+    user: User,
+    #[serde(default)]
     pub(crate) object_ref: Object,
+    #[serde(default)]
+    response_status: Answer,
     #[serde(rename = "requestReceivedTimestamp")]
     received: DateTime<Utc>,
     #[serde(rename = "stageTimestamp")]
     answered: DateTime<Utc>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct User {
+    username: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Answer {
+    code: u16,
 }
 
 /// What a request was about.
@@ -69,6 +85,22 @@ impl Entry {
         self.user_agent.split('/').next().unwrap_or_default()
     }
 
+    /// The name of the `ServiceAccount` that asked, when it is one of that namespace.
+    pub(crate) fn account(&self, namespace: &str) -> Option<&str> {
+        let account = self.user.username.strip_prefix("system:serviceaccount:")?;
+        account.strip_prefix(namespace)?.strip_prefix(':')
+    }
+
+    /// It would change something.
+    pub(crate) fn writes(&self) -> bool {
+        ["create", "update", "patch", "delete", "deletecollection"].contains(&self.verb.as_str())
+    }
+
+    /// It was answered with an error, a conflict among them.
+    pub(crate) fn refused(&self) -> bool {
+        self.response_status.code >= 400
+    }
+
     /// When the API server had the request.
     pub(crate) fn received(&self) -> SystemTime {
         self.received.into()
@@ -98,7 +130,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("pitstop-bench-audit-{}", std::process::id()));
         let line = |verb: &str| {
             format!(
-                r#"{{"stage":"ResponseComplete","verb":"{verb}","userAgent":"pitstop-daemon/0.1.0","objectRef":{{"resource":"nodeworks","name":"node1","apiGroup":"pitstop.dev","subresource":"status"}},"requestReceivedTimestamp":"2026-11-21T11:23:04.766801Z","stageTimestamp":"2026-11-21T11:23:04.769187Z"}}"#
+                r#"{{"stage":"ResponseComplete","verb":"{verb}","user":{{"username":"system:serviceaccount:pitstop-system:pitstop-daemon"}},"responseStatus":{{"code":409}},"userAgent":"pitstop-daemon/0.1.0","objectRef":{{"resource":"nodeworks","name":"node1","apiGroup":"pitstop.dev","subresource":"status"}},"requestReceivedTimestamp":"2026-11-21T11:23:04.766801Z","stageTimestamp":"2026-11-21T11:23:04.769187Z"}}"#
             )
         };
         std::fs::write(&path, line("get") + "\n").unwrap();
@@ -109,6 +141,9 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let [entry] = entries.as_slice() else { panic!("{entries:?}") };
         assert_eq!((entry.program(), entry.what().as_str()), ("pitstop-daemon", "update nodeworks/status"));
+        assert_eq!(entry.account("pitstop-system"), Some("pitstop-daemon"));
+        assert_eq!(entry.account("pitstop"), None);
+        assert!(entry.writes() && entry.refused());
         let took = entry.answered().duration_since(entry.received()).unwrap();
         assert_eq!(took, Duration::from_micros(2386));
     }

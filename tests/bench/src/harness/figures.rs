@@ -53,6 +53,12 @@ pub(crate) fn ms(value: f64) -> String {
     format!("{value:.1}")
 }
 
+/// KiB as MiB with one digit, rounded up.
+pub(crate) fn mib(kib: u64) -> String {
+    let tenths = (kib * 10).div_ceil(1024);
+    format!("{}.{}", tenths / 10, tenths % 10)
+}
+
 /// Rows of equal length as text: the first column to the left, the others to the right.
 pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
     let width = |column: usize| {
@@ -85,6 +91,13 @@ mod tests {
         assert!((samples(&[4.0, 1.0, 3.0, 100.0]).median() - 3.5).abs() < 1e-9);
         assert!(samples(&[]).median().abs() < 1e-9);
         assert_eq!(samples(&[5.0, 1.0, 3.0]).cells(), ["3.0", "1.0", "5.0", "3"]);
+    }
+
+    #[test]
+    fn memory_is_rounded_up() {
+        assert_eq!(mib(12 * 1024), "12.0");
+        assert_eq!(mib(12 * 1024 + 1), "12.1");
+        assert_eq!(mib(5_300), "5.2");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What the benchmarks share: the cluster and its processes, Pods to work on, watches with times of arrival, the
+//! What the benchmarks share: the cluster, its processes and pitstop's programs, Pods to work on, requests, watches with times of arrival, the
 //! audit log, and figures.
 
 pub(crate) mod audit;
@@ -6,6 +6,8 @@ pub(crate) mod cluster;
 pub(crate) mod figures;
 pub(crate) mod pods;
 pub(crate) mod processes;
+pub(crate) mod programs;
+pub(crate) mod requests;
 pub(crate) mod tape;
 
 /// How a benchmark ended.

@@ -2,18 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Namespace, Pod, PodSpec, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client, ResourceExt};
+use pitstop_cri::ContainerId;
 
 use super::tape::Tape;
 
 /// The container that is worked on.
 pub(crate) const CONTAINER: &str = "app";
-/// Seconds between the stop signal and the kill; the container ends at once.
-pub(crate) const GRACE_SECONDS: i64 = 5;
+/// Time between the stop signal and the kill; the container ends at once.
+pub(crate) const GRACE: Duration = Duration::from_secs(GRACE_SECONDS.unsigned_abs());
+const GRACE_SECONDS: i64 = 5;
 
 /// The image that every cluster of `tests/cluster` has.
 const IMAGE: &str = "pitstop.dev/test/busybox:1";
@@ -89,6 +91,20 @@ impl Yard {
         Ok(())
     }
 
+    /// Deletes every Pod and waits until the node has room again.
+    pub(crate) async fn clear(&self) -> Result<()> {
+        let api: Api<Pod> = self.api();
+        api.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+        let begin = Instant::now();
+        while !api.list_metadata(&ListParams::default()).await?.items.is_empty() {
+            if begin.elapsed() > PATIENCE {
+                bail!("the Pods are not gone after {} s", PATIENCE.as_secs());
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        Ok(())
+    }
+
     /// Deletes the namespace; what is in it goes in the background.
     pub(crate) async fn close(self) -> Result<()> {
         let api: Api<Namespace> = Api::all(self.client);
@@ -121,4 +137,12 @@ fn pod(name: &str) -> Pod {
 pub(crate) fn ready_container(pod: &Pod) -> Option<&ContainerStatus> {
     let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
     statuses.iter().find(|status| status.name == CONTAINER && status.ready)
+}
+
+/// Whether this is that Pod, with another container than the old one running and ready.
+pub(crate) fn replaced(seen: &Pod, pod: &str, old: &ContainerId) -> bool {
+    seen.name_any() == pod
+        && ready_container(seen)
+            .and_then(|status| status.container_id.as_deref())
+            .is_some_and(|id| !id.ends_with(old.as_str()))
 }

@@ -32,6 +32,32 @@ fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
 }
 
+/// Length of the ticks that `/proc/PID/stat` counts in: `USER_HZ`, 100 a second on every architecture that we
+/// build for.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Processor time that a process has used so far, all its threads together.
+pub(crate) fn cpu(pid: u32) -> Result<Duration> {
+    let path = format!("/proc/{pid}/stat");
+    let stat = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    let ticks = ticks(&stat).with_context(|| format!("{path} is not understood"))?;
+    Ok(TICK * ticks)
+}
+
+/// `utime` and `stime` of a `/proc/PID/stat` text. The name in parentheses may hold anything.
+fn ticks(stat: &str) -> Option<u32> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let user: u32 = fields.next()?.parse().ok()?;
+    let system: u32 = fields.next()?.parse().ok()?;
+    user.checked_add(system)
+}
+
+/// Makes the kernel forget the process's peak of resident memory: it counts anew from what is resident now.
+pub(crate) fn forget_peak(pid: u32) -> Result<()> {
+    let path = format!("/proc/{pid}/clear_refs");
+    fs::write(&path, "5").with_context(|| format!("cannot write {path}"))
+}
+
 /// Memory of a process, in KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Memory {
@@ -112,6 +138,24 @@ mod tests {
         let memory = Memory { resident: 4096, peak: 5120, anonymous: 512 };
         assert_eq!(Memory::parse(STATUS), Some(memory));
         assert_eq!(Memory::parse("Name:\tkthreadd\n"), None);
+    }
+
+    #[test]
+    fn processor_time_is_read_behind_any_name() {
+        let stat = "7 (a) b) S 1 7 7 0 -1 4194304 100 0 0 0 12 30 0 0 20 0 1 0 5 6 7";
+        assert_eq!(ticks(stat), Some(42));
+        assert_eq!(ticks("7 (a) S 1"), None);
+        assert!(cpu(std::process::id()).unwrap() < Duration::from_hours(1));
+    }
+
+    #[test]
+    fn a_peak_can_be_forgotten() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        forget_peak(child.id()).unwrap();
+        let memory = Memory::of(child.id()).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(memory.peak >= memory.resident);
     }
 
     #[tokio::test]

@@ -8,17 +8,16 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::PostParams;
 use kube::{Api, ResourceExt};
 use pitstop_api::labels;
-use pitstop_api::recreate::{
-    ContainerRecreateRequest, ContainerRecreateRequestSpec, Phase, RecreateContainer, conditions,
-};
+use pitstop_api::recreate::ContainerRecreateRequest;
 use pitstop_cri::{ContainerId, Deadlines, split_reference};
 
 use super::steps::{Step, steps};
 use crate::harness::audit::Mark;
 use crate::harness::cluster::Cluster;
 use crate::harness::figures::milliseconds;
-use crate::harness::pods::{CONTAINER, GRACE_SECONDS, Yard, ready_container};
+use crate::harness::pods::{GRACE, Yard, ready_container, replaced};
 use crate::harness::processes::{self, End};
+use crate::harness::requests::{outcome, restart};
 use crate::harness::tape::Tape;
 
 /// Longest wait for anything.
@@ -74,7 +73,7 @@ impl Bench<'_> {
         let fresh = self.fresh(pod).await?;
         let mark = Mark::end_of(&self.audit_log)?;
         let api: Api<ContainerRecreateRequest> = self.yard.api();
-        let request = request(pod);
+        let request = restart(pod);
         let end = End::watch(fresh.pid, PATIENCE)?;
 
         let (start, wall) = (Instant::now(), SystemTime::now());
@@ -119,7 +118,7 @@ impl Bench<'_> {
         let end = End::watch(fresh.pid, PATIENCE)?;
 
         let start = Instant::now();
-        runtime.stop_container(&fresh.container, Duration::from_secs(GRACE_SECONDS.unsigned_abs())).await?;
+        runtime.stop_container(&fresh.container, GRACE).await?;
         let gone = end.time().await? - start;
         let ready = self.restarted(start, pod, &fresh.container).await? - start;
         self.pause().await;
@@ -147,30 +146,8 @@ impl Bench<'_> {
 
     /// When the Pod's status showed another container, ready.
     async fn restarted(&mut self, since: Instant, pod: &str, old: &ContainerId) -> Result<Instant> {
-        let restarted = |seen: &Pod| {
-            let id = ready_container(seen)?.container_id.as_deref()?;
-            (seen.name_any() == pod && !id.ends_with(old.as_str())).then_some(())
-        };
+        let restarted = |seen: &Pod| replaced(seen, pod, old).then_some(());
         let (at, ()) = self.pods.find(since, PATIENCE, "the new container to be ready", restarted).await?;
         Ok(at)
     }
-}
-
-fn request(pod: &str) -> ContainerRecreateRequest {
-    let containers = vec![RecreateContainer { name: CONTAINER.to_owned(), ..RecreateContainer::default() }];
-    let spec = ContainerRecreateRequestSpec {
-        pod_name: pod.to_owned(),
-        containers,
-        ..ContainerRecreateRequestSpec::default()
-    };
-    ContainerRecreateRequest::new(pod, spec)
-}
-
-/// Whether an ended request restarted its container; nothing for one that has not ended, or is another one.
-fn outcome(name: &str, seen: &ContainerRecreateRequest) -> Option<bool> {
-    let status = seen.status.as_ref().filter(|_| seen.name_any() == name)?;
-    (status.phase == Some(Phase::Completed)).then(|| {
-        let complete = pitstop_api::condition::find(&status.conditions, conditions::COMPLETE);
-        complete.is_some_and(|c| c.status == pitstop_api::condition::ConditionStatus::True)
-    })
 }

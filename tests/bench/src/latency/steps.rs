@@ -64,7 +64,7 @@ pub(super) fn rows<'a>(all: impl Iterator<Item = &'a [Step]>) -> Vec<[String; 6]
 /// Events and leases are not on anyone's way.
 fn is_write(entry: &Entry) -> bool {
     entry.program().starts_with("pitstop-")
-        && ["create", "update", "patch", "delete"].contains(&entry.verb.as_str())
+        && entry.writes()
         && ["containerrecreaterequests", "nodeworks"].contains(&entry.object_ref.resource.as_str())
 }
 

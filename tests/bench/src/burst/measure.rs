@@ -1,0 +1,147 @@
+//! Both halves: all Pods at once by request, and all Pods at once at the runtime.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use futures::future::try_join_all;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, PostParams};
+use kube::{Api, ResourceExt};
+use pitstop_api::labels;
+use pitstop_api::nodework::NodeWork;
+use pitstop_api::recreate::ContainerRecreateRequest;
+use pitstop_cri::{ContainerId, Deadlines, split_reference};
+
+use super::load::{Before, Load};
+use super::writes::Writes;
+use crate::harness::audit::Mark;
+use crate::harness::cluster::Cluster;
+use crate::harness::figures::milliseconds;
+use crate::harness::pods::{GRACE, Yard, ready_container, replaced};
+use crate::harness::programs::NAMESPACE;
+use crate::harness::requests::{outcome, restart};
+use crate::harness::tape::Tape;
+
+/// Longest wait for anything.
+const PATIENCE: Duration = Duration::from_mins(3);
+/// Quiet before a half: what the Pods' start left to do is done by then.
+const PAUSE: Duration = Duration::from_secs(10);
+const PERIOD: Duration = Duration::from_millis(200);
+
+/// One Pod's way: milliseconds since just before the first request or stop was sent.
+pub(super) struct Way {
+    /// The Pod's status with the new container ready arrived here.
+    pub(super) ready: f64,
+    /// The request's status with `Completed` arrived here; by request only.
+    pub(super) completed: Option<f64>,
+    /// The container was restarted as the request asked.
+    pub(super) restarted: bool,
+}
+
+/// What the half by request gave.
+pub(super) struct ByRequest {
+    pub(super) ways: Vec<Way>,
+    pub(super) writes: Writes,
+    pub(super) loads: Vec<Load>,
+}
+
+/// A Pod before anything is done to it.
+struct Fresh {
+    pod: String,
+    container: ContainerId,
+    node: String,
+}
+
+/// Creates a request for every Pod at once.
+pub(super) async fn by_request(cluster: &Cluster, yard: &Yard, names: &[String]) -> Result<ByRequest> {
+    let fresh = start(yard, names).await?;
+    let mut pods = Tape::<Pod>::start(yard.api()).await?;
+    let mut requests = Tape::<ContainerRecreateRequest>::start(yard.api()).await?;
+    let api: Api<ContainerRecreateRequest> = yard.api();
+    let before = Before::now(&cluster.client).await?;
+    let mark = Mark::end_of(&cluster.audit_log())?;
+
+    let begin = Instant::now();
+    try_join_all(fresh.iter().map(async |fresh| {
+        let create = api.create(&PostParams::default(), &restart(&fresh.pod)).await;
+        create.with_context(|| format!("cannot create the request for Pod {}", fresh.pod))
+    }))
+    .await?;
+    let mut ways = Vec::new();
+    for Fresh { pod, container, .. } in &fresh {
+        let what = format!("the request for Pod {pod} to end");
+        let (completed, restarted) = requests.find(begin, PATIENCE, &what, |seen| outcome(pod, seen)).await?;
+        let ready = ready(&mut pods, begin, pod, container).await?;
+        ways.push(Way { ready, completed: Some(milliseconds(completed - begin)), restarted });
+    }
+    // The clean-up is part of the cost.
+    for Fresh { pod, .. } in &fresh {
+        let tidy = |seen: &ContainerRecreateRequest| {
+            (outcome(pod, seen).is_some() && !seen.labels().contains_key(labels::ACTIVE)).then_some(())
+        };
+        requests.find(begin, PATIENCE, "the labels `active` to go", tidy).await?;
+    }
+    no_orders(cluster).await?;
+    Ok(ByRequest { ways, writes: Writes::count(&mark.read()?, NAMESPACE), loads: before.since()? })
+}
+
+/// Stops every Pod's container at once at the runtime, as the daemon would.
+pub(super) async fn direct(cluster: &Cluster, yard: &Yard, names: &[String]) -> Result<Vec<Way>> {
+    let fresh = start(yard, names).await?;
+    let node = fresh.first().map(|fresh| fresh.node.clone()).unwrap_or_default();
+    let runtime = pitstop_cri::connect(&cluster.containerd_socket(&node)?, Deadlines::default())?;
+    // The daemon is connected already, and so are we from here on.
+    runtime.version().await?;
+    let mut pods = Tape::<Pod>::start(yard.api()).await?;
+
+    let begin = Instant::now();
+    try_join_all(fresh.iter().map(|fresh| runtime.stop_container(&fresh.container, GRACE))).await?;
+    let mut ways = Vec::new();
+    for Fresh { pod, container, .. } in &fresh {
+        let ready = ready(&mut pods, begin, pod, container).await?;
+        ways.push(Way { ready, completed: None, restarted: true });
+    }
+    Ok(ways)
+}
+
+/// Starts Pods and lets the node come to rest.
+async fn start(yard: &Yard, names: &[String]) -> Result<Vec<Fresh>> {
+    yard.start(names).await?;
+    tokio::time::sleep(PAUSE).await;
+    let api: Api<Pod> = yard.api();
+    let mut fresh = Vec::new();
+    for object in api.list(&ListParams::default()).await? {
+        let pod = object.name_any();
+        let status = ready_container(&object).with_context(|| format!("Pod {pod} is not ready"))?;
+        if status.restart_count != 0 {
+            bail!("the container of Pod {pod} was restarted before: {:?}", status.last_state);
+        }
+        let (_, container) = split_reference(status.container_id.as_deref().unwrap_or_default())?;
+        let node = object.spec.and_then(|spec| spec.node_name).unwrap_or_default();
+        fresh.push(Fresh { pod, container, node });
+    }
+    if fresh.iter().any(|one| fresh.first().is_some_and(|first| first.node != one.node)) {
+        bail!("the Pods are on several nodes; this measures one");
+    }
+    Ok(fresh)
+}
+
+/// When the Pod's status showed another container, ready.
+async fn ready(pods: &mut Tape<Pod>, begin: Instant, pod: &str, old: &ContainerId) -> Result<f64> {
+    let what = format!("the new container of Pod {pod} to be ready");
+    let (at, ()) = pods.find(begin, PATIENCE, &what, |seen| replaced(seen, pod, old).then_some(())).await?;
+    Ok(milliseconds(at - begin))
+}
+
+/// Waits until no book holds an order.
+async fn no_orders(cluster: &Cluster) -> Result<()> {
+    let books: Api<NodeWork> = Api::all(cluster.client.clone());
+    let begin = Instant::now();
+    while books.list(&ListParams::default()).await?.items.iter().any(|book| !book.spec.orders.is_empty()) {
+        if begin.elapsed() > PATIENCE {
+            bail!("orders are still there after {} s", PATIENCE.as_secs());
+        }
+        tokio::time::sleep(PERIOD).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! `burst`: many requests at once for as many Pods on one node.
+//!
+//! Then as many fresh Pods get the same stops at once straight from here: the floor, below which no one who stops
+//! containers through the runtime can be. Restarting that many containers keeps the node busy, so what counts is
+//! the ratio of the two.
+
+mod load;
+mod measure;
+mod writes;
+
+use anyhow::Result;
+
+use self::load::{Load, peak};
+use self::measure::{ByRequest, Way};
+use crate::harness::cluster::Cluster;
+use crate::harness::figures::{Samples, mib, table};
+use crate::harness::pods::Yard;
+use crate::harness::programs;
+use crate::harness::{Verdict, say};
+
+/// Most API writes of pitstop per request.
+const WRITES: f64 = 4.0;
+/// Most milliseconds from the new container's Ready to `Completed`, at the median.
+const COMPLETED: f64 = 200.0;
+/// Most resident memory of each program at any time of the burst, in MiB.
+const MEMORY: [(&str, u64); 2] = [("daemon", 24), ("controller", 48)];
+
+/// The benchmark.
+pub(crate) async fn run(pods: usize) -> Result<Verdict> {
+    let cluster = Cluster::connect().await?;
+    let yard = Yard::open(&cluster.client, "burst").await?;
+    let measured = measure(&cluster, &yard, pods).await;
+    let closed = yard.close().await;
+    let (by_request, direct) = measured?;
+    closed?;
+    let leader = programs::leader(&cluster.client).await?;
+    Ok(report(&by_request, &direct, &leader))
+}
+
+async fn measure(cluster: &Cluster, yard: &Yard, pods: usize) -> Result<(ByRequest, Vec<Way>)> {
+    let names = |set: &str| (0..pods).map(|i| format!("{set}-{i}")).collect::<Vec<_>>();
+    say(format!("starting {pods} Pods in namespace {}, for {pods} requests at once", yard.namespace));
+    let by_request = measure::by_request(cluster, yard, &names("request")).await?;
+    // Both sets at a time are more Pods than a node takes.
+    say(format!("starting {pods} fresh Pods, for {pods} stops at once at the runtime"));
+    yard.clear().await?;
+    let direct = measure::direct(cluster, yard, &names("direct")).await?;
+    Ok((by_request, direct))
+}
+
+fn report(by_request: &ByRequest, direct: &[Way], leader: &str) -> Verdict {
+    let ByRequest { ways, writes, loads } = by_request;
+    let ready: Samples = ways.iter().map(|way| way.ready).collect();
+    let completed: Samples = ways.iter().filter_map(|way| way.completed).collect();
+    let lag: Samples = ways.iter().filter_map(|way| Some(way.completed? - way.ready)).collect();
+    let floor: Samples = direct.iter().map(|way| way.ready).collect();
+    let rows = [
+        row("create → new container Ready", &ready),
+        row("create → Completed", &completed),
+        row("new container Ready → Completed", &lag),
+        row("the same stops straight to the runtime → new container Ready (the floor)", &floor),
+    ];
+    println!("{}\n", table(["milliseconds", "median", "min", "max", "Pods"], &rows));
+
+    let requests = ways.len();
+    let per_request = |count: usize| ratio(count_f64(count), count_f64(requests));
+    let rows: Vec<_> = writes
+        .of
+        .iter()
+        .map(|(what, count)| {
+            let per = format!("{:.2}", per_request(count.all));
+            [what.clone(), count.all.to_string(), count.refused.to_string(), per]
+        })
+        .collect();
+    println!("{}\n", table(["API writes", "number", "of them refused", "per request"], &rows));
+
+    let rows: Vec<_> = loads
+        .iter()
+        .map(|Load { program, cpu, peak }| {
+            [program.title(leader), format!("{:.2}", cpu.as_secs_f64()), mib(*peak)]
+        })
+        .collect();
+    println!("{}\n", table(["programs during the burst", "CPU seconds", "peak RSS, MiB"], &rows));
+
+    let restarted = ways.iter().filter(|way| way.restarted).count();
+    let whole = ratio(completed.max(), floor.max());
+    println!(
+        "all {requests} Completed after {:.1} s, {whole:.2} times the floor ({:.1} s)",
+        completed.max() / 1e3,
+        floor.max() / 1e3
+    );
+    let per_request = per_request(writes.total());
+    let memory = MEMORY.map(|(component, _)| format!("{component}={} MiB", mib(peak(loads, component))));
+    let bounds = MEMORY.map(|(_, bound)| bound.to_string());
+    println!(
+        "ended={}/{requests} restarted={restarted}/{requests} writes/request={per_request:.2} \
+         ready→completed={:.1} ms whole/floor={whole:.2} {} (bounds all/all/{WRITES:.0}/{COMPLETED:.0}/none/{})",
+        completed.len(),
+        lag.median(),
+        memory.join(" "),
+        bounds.join("/")
+    );
+    Verdict::of(
+        completed.len() == requests
+            && restarted == requests
+            && per_request <= WRITES
+            && lag.median() <= COMPLETED
+            && MEMORY.iter().all(|(component, bound)| peak(loads, component) <= bound * 1024),
+    )
+}
+
+fn row(name: &str, samples: &Samples) -> [String; 5] {
+    let [median, min, max, count] = samples.cells();
+    [name.to_owned(), median, min, max, count]
+}
+
+/// Zero where there is nothing to divide by.
+fn ratio(a: f64, b: f64) -> f64 {
+    if b > 0.0 { a / b } else { 0.0 }
+}
+
+/// Counts here are far below 2^32.
+fn count_f64(count: usize) -> f64 {
+    u32::try_from(count).map_or(f64::MAX, f64::from)
+}

@@ -1,0 +1,73 @@
+//! What pitstop wrote, from the audit log.
+
+use std::collections::BTreeMap;
+
+use crate::harness::audit::Entry;
+
+/// For people, and lost when there are too many: no part of what a request costs.
+const ASIDE: &str = "events";
+
+/// How often something was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Count {
+    /// Attempts, refused ones among them.
+    pub(super) all: usize,
+    /// Refused ones: conflicts, mostly.
+    pub(super) refused: usize,
+}
+
+/// Writes by `account: verb resource`, and how many there are in all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Writes {
+    pub(super) of: BTreeMap<String, Count>,
+}
+
+impl Writes {
+    /// Every write of a `ServiceAccount` of that namespace, events aside. Renewals of the lease count.
+    pub(super) fn count(entries: &[Entry], namespace: &str) -> Self {
+        let mut of: BTreeMap<String, Count> = BTreeMap::new();
+        for entry in entries.iter().filter(|e| e.writes() && e.object_ref.resource != ASIDE) {
+            let Some(account) = entry.account(namespace) else { continue };
+            let count = of.entry(format!("{account}: {}", entry.what())).or_default();
+            count.all += 1;
+            count.refused += usize::from(entry.refused());
+        }
+        Self { of }
+    }
+
+    /// All of them.
+    pub(super) fn total(&self) -> usize {
+        self.of.values().map(|count| count.all).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(user: &str, verb: &str, resource: &str, code: u16) -> Entry {
+        serde_json::from_value(serde_json::json!({
+            "verb": verb, "user": {"username": user}, "objectRef": {"resource": resource},
+            "responseStatus": {"code": code},
+            "requestReceivedTimestamp": "2026-11-21T11:00:00Z", "stageTimestamp": "2026-11-21T11:00:00Z",
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn all_attempts_of_our_accounts_count_but_events() {
+        let daemon = "system:serviceaccount:pitstop-system:pitstop-daemon";
+        let entries = [
+            entry(daemon, "update", "nodeworks", 200),
+            entry(daemon, "update", "nodeworks", 409),
+            entry(daemon, "watch", "nodeworks", 200),
+            entry(daemon, "create", "events", 201),
+            entry("system:serviceaccount:other:pitstop-daemon", "update", "nodeworks", 200),
+            entry("system:admin", "create", "containerrecreaterequests", 201),
+        ];
+        let writes = Writes::count(&entries, "pitstop-system");
+        let expected = Count { all: 2, refused: 1 };
+        assert_eq!(writes.of, BTreeMap::from([("pitstop-daemon: update nodeworks".to_owned(), expected)]));
+        assert_eq!(writes.total(), 2);
+    }
+}

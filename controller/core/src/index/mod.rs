@@ -36,6 +36,8 @@ pub struct Config {
     pub fall_back_after: Duration,
     /// How long a wait lasts before it is written down.
     pub progress_after: Duration,
+    /// Mean time between such writes for one node: with many requests at work there, each tells of its waits later.
+    pub progress_spacing: Duration,
     /// How long answered orders stay in a book, so that many are dropped in one write.
     pub tidy_after: Duration,
     /// How far the watch of Pods may be behind what admission read.
@@ -51,6 +53,7 @@ impl Default for Config {
             daemon_silent_after: Duration::from_mins(1),
             fall_back_after: Duration::from_secs(10),
             progress_after: Duration::from_secs(3),
+            progress_spacing: Duration::from_millis(500),
             tidy_after: Duration::from_secs(1),
             watch_lag: Duration::from_secs(2),
             conflict_patience: Duration::from_secs(5),

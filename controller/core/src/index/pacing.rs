@@ -7,6 +7,12 @@ use crate::backoff::Backoff;
 use crate::recreate::Urgency;
 use crate::time::Mono;
 
+/// How long a write that only tells of a wait is held back while so many requests may want one: their restarts come
+/// first, and most waits are over before they need to be told.
+pub(super) fn hold(least: Duration, spacing: Duration, open: usize) -> Duration {
+    spacing.saturating_mul(u32::try_from(open).unwrap_or(u32::MAX)).max(least)
+}
+
 /// When the next write of one object may happen.
 #[derive(Debug, Default)]
 pub(super) struct Pacing {
@@ -130,6 +136,14 @@ mod tests {
         assert_eq!(pacing.due(Mono(3000), Urgency::Later, hold), Err(Mono(6000)));
         pacing.failed(Mono(3000));
         assert_eq!(pacing.due(Mono(3000), Urgency::Now, hold), Err(Mono(3500)));
+    }
+
+    #[test]
+    fn the_more_may_tell_the_later_each_does() {
+        let (least, spacing) = (Duration::from_secs(3), Duration::from_millis(500));
+        for (open, seconds) in [(0, 3), (1, 3), (6, 3), (7, 3), (60, 30)] {
+            assert_eq!(hold(least, spacing, open).as_secs(), seconds, "{open}");
+        }
     }
 
     #[test]

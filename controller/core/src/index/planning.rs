@@ -1,12 +1,13 @@
 //! From what is known to the next write of each object.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use pitstop_api::nodework::{Order, request_uid};
 
 use super::kinds::{Book, Entry, PodEntry};
-use super::{Index, Timer, remove};
+use super::{Index, Timer, pacing, remove};
 use crate::action::{Action, ImageChange, PodChange};
 use crate::key::ObjectKey;
 use crate::nodework::{self, NodeWork};
@@ -59,7 +60,7 @@ impl Index {
                     entry.write.satisfied();
                     None
                 }
-                Some((action, urgency)) => match entry.write.due(now, urgency, self.config.progress_after) {
+                Some((action, urgency)) => match entry.write.due(now, urgency, self.progress_hold(&entry)) {
                     Ok(()) => {
                         entry.request.write_started();
                         if let Action::WriteStatus { status, .. } = &action {
@@ -78,6 +79,13 @@ impl Index {
         };
         self.timers.set(Timer::Request(key.clone()), earliest(plan.wake_at, wait));
         self.requests.objects.insert(key.clone(), entry);
+    }
+
+    /// How long a wait of the request lasts before it is written down.
+    fn progress_hold(&self, entry: &Entry) -> Duration {
+        let target = entry.request.get().status.target.as_ref();
+        let open = target.and_then(|t| self.by_node.get(&t.node_name)).map_or(0, BTreeSet::len);
+        pacing::hold(self.config.progress_after, self.config.progress_spacing, open)
     }
 
     fn decide(&self, now: Mono, wall: DateTime<Utc>, entry: &mut Entry) -> recreate::Plan {

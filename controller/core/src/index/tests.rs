@@ -421,3 +421,28 @@ fn a_refused_write_is_tried_again_soon() {
     assert_eq!(bench.index.wake_at(), Some(bench.now));
     assert_eq!(bench.step(Event::Tick), first);
 }
+
+#[test]
+fn many_waits_on_a_node_are_told_later_than_a_few() {
+    let first_told = |count: u8| {
+        let names: Vec<String> = (0..count).map(|i| format!("web-{i}")).collect();
+        let pods = names.iter().map(|name| pod(name)).collect();
+        let requests = names.iter().map(|name| request(name, name, 0)).collect();
+        let mut bench = Bench::new(pods, requests);
+        // The watch shows the last of several writes, then the daemon's. It stops the containers; nothing else
+        // happens.
+        let book = bench.book.clone().unwrap();
+        assert!(bench.step(Event::NodeWorks(Watch::Upsert(book))).is_empty());
+        assert!(bench.acknowledge().is_empty());
+        for seconds in 1..60 {
+            bench.now = Mono(seconds * 1000);
+            let told = bench.step(Event::Tick);
+            if !told.is_empty() {
+                assert_eq!(told.len(), usize::from(count), "{told:?}");
+                return seconds;
+            }
+        }
+        panic!("a wait was never told");
+    };
+    assert_eq!([1, 6, 20, 60].map(first_told), [3, 3, 10, 30]);
+}

@@ -17,6 +17,11 @@ pub struct Args {
     #[arg(long, env = "PITSTOP_DEFAULT_ACTIVE_DEADLINE", default_value = "1h", value_parser = duration, value_name = "DURATION")]
     pub default_active_deadline: Duration,
 
+    /// `OpenKruise` is installed in this cluster, and its own controller for `ContainerRecreateRequest`s is off (feature
+    /// gate `KruiseDaemon=false`). Without this, no request is carried out where there is a sign of Kruise.
+    #[arg(long, env = "PITSTOP_KRUISE_CRR_OFF", value_parser = clap::builder::BoolishValueParser::new())]
+    pub kruise_crr_off: bool,
+
     /// The namespace that the controller runs in.
     #[arg(long, env = "POD_NAMESPACE", default_value = "pitstop-system")]
     pub namespace: String,
@@ -53,7 +58,16 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+
+    #[test]
+    fn kruise_is_off_only_when_it_is_said() {
+        let parse = |args: &[&str]| Args::parse_from([&["pitstop-controller"], args].concat()).kruise_crr_off;
+        assert!(!parse(&[]));
+        assert!(parse(&["--kruise-crr-off"]));
+    }
 
     #[test]
     fn durations() {

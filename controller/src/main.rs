@@ -3,6 +3,7 @@
 mod admission;
 mod args;
 mod certs;
+mod coexist;
 mod election;
 mod events;
 mod executor;

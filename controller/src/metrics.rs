@@ -25,6 +25,7 @@ pub struct ControllerMetrics {
     admissions: Family<AdmissionLabels, Counter>,
     lost_events: Counter,
     leading: Gauge,
+    refusing: Gauge,
     open_requests: Gauge,
     open_orders: Gauge,
 }
@@ -42,6 +43,11 @@ impl ControllerMetrics {
             own.lost_events.clone(),
         );
         registry.register("leading", "1 while this replica leads", own.leading.clone());
+        registry.register(
+            "refuses_beside_kruise",
+            "1 while no request is carried out because of OpenKruise",
+            own.refusing.clone(),
+        );
         registry.register("requests_open", "Requests that have not ended", own.open_requests.clone());
         registry.register("orders_open", "Orders in all books", own.open_orders.clone());
         own
@@ -65,6 +71,11 @@ impl ControllerMetrics {
     /// This replica began or ceased to lead.
     pub fn lead(&self, leading: bool) {
         self.leading.set(i64::from(leading));
+    }
+
+    /// 1 while no request is carried out because of `OpenKruise`.
+    pub fn refusing(&self) -> Gauge {
+        self.refusing.clone()
     }
 
     /// What is open now.

@@ -12,13 +12,14 @@ use pitstop_kit::health::{self, Readiness};
 use pitstop_kit::watch::{self, Source};
 use pitstop_kit::{CommonArgs, Metrics, Shutdown, WatchMetrics, clock};
 use tokio::sync::{mpsc, watch as signal};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tracing::{info, warn};
 
 use crate::admission::handler::Handler;
 use crate::admission::server;
 use crate::args::Args;
 use crate::certs::{self, CertMetrics, Certs};
+use crate::coexist::{self, Coexistence};
 use crate::election::{self, Candidate};
 use crate::events::Events;
 use crate::executor::Executor;
@@ -41,8 +42,15 @@ const WEBHOOK_CONFIGURATION: &str = "pitstop";
 
 /// Runs until the process is asked to stop, or the lead is lost.
 pub async fn run(args: Args) -> anyhow::Result<()> {
-    let Args { webhook_address, default_active_deadline, namespace, pod_name, service_account, common } =
-        args;
+    let Args {
+        webhook_address,
+        default_active_deadline,
+        kruise_crr_off,
+        namespace,
+        pod_name,
+        service_account,
+        common,
+    } = args;
     let CommonArgs { log_level: _, log_format: _, metrics_address } = common;
     let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
     let client = pitstop_kit::client::connect(NAME, VERSION).await?;
@@ -56,6 +64,15 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let readiness = Readiness::new();
     let lease_synced = readiness.condition("lease synced");
     let certificate_ready = readiness.condition("webhook certificate loaded");
+    let coexistence = Coexistence {
+        client: client.clone(),
+        namespace: namespace.clone(),
+        pod_name: pod_name.clone(),
+        told_off: kruise_crr_off,
+        clear: readiness.condition(coexist::CONDITION),
+        refusing: own.refusing(),
+        watch_metrics: watch_metrics.clone(),
+    };
     let (sender, mut inbox) = mpsc::channel(QUEUE);
     let mut tasks = JoinSet::new();
     spawn_watches(&mut tasks, &client, &readiness, &watch_metrics, &sender);
@@ -97,7 +114,9 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 
     let (events, recording) = Events::new(client.clone(), pod_name, own.clone());
     tasks.spawn(recording);
-    tasks.spawn(tell_leader(is_leading, own.clone(), sender.clone()));
+    let (allowed, is_allowed) = signal::channel(false);
+    tasks.spawn(coexist::run(coexistence, allowed));
+    tasks.spawn(tell_leader(is_leading, is_allowed, own.clone(), sender.clone()));
     let candidate = Candidate {
         client: client.clone(),
         namespace,
@@ -108,11 +127,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let mut election = tokio::spawn(election::run(candidate, leading, shutdown.clone()));
 
     let executor = Executor::new(client, events, own.clone(), sender);
-    let config = Config {
-        default_active_deadline: (!default_active_deadline.is_zero()).then_some(default_active_deadline),
-        ..Config::default()
-    };
-    let mut index = Index::new(config);
+    let mut index = Index::new(config(default_active_deadline));
     let mut actions = JoinSet::new();
     let execute = |action: Action| {
         while actions.try_join_next().is_some() {}
@@ -125,6 +140,24 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         ended = &mut election => return ended.context("the election ended")?,
         ended = &mut serving => return Ok(ended.context("the webhook ended")??),
     }
+    drain(actions, election, serving).await;
+    Ok(())
+}
+
+/// The core's settings; no deadline for zero.
+fn config(default_active_deadline: Duration) -> Config {
+    Config {
+        default_active_deadline: (!default_active_deadline.is_zero()).then_some(default_active_deadline),
+        ..Config::default()
+    }
+}
+
+/// Lets what is under way come to its end.
+async fn drain(
+    mut actions: JoinSet<()>,
+    election: JoinHandle<anyhow::Result<()>>,
+    serving: JoinHandle<Result<(), rustls::Error>>,
+) {
     info!(under_way = actions.len(), "stops");
     let draining = async {
         while actions.join_next().await.is_some() {}
@@ -134,7 +167,6 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     if tokio::time::timeout(DRAIN, draining).await.is_err() {
         warn!("ends with writes under way; the next leader goes on with them");
     }
-    Ok(())
 }
 
 fn spawn_watches(
@@ -173,18 +205,27 @@ fn spawn_watches(
     ));
 }
 
-/// Tells the core when this process begins or ceases to lead.
+/// Tells the core when this process begins or ceases to lead. Who may not carry out requests never does.
 async fn tell_leader(
     mut leading: signal::Receiver<bool>,
+    mut allowed: signal::Receiver<bool>,
     metrics: ControllerMetrics,
     sender: mpsc::Sender<Event>,
 ) {
     let mut told = false;
-    while leading.changed().await.is_ok() {
-        let now = *leading.borrow_and_update();
+    loop {
+        let changed = tokio::select! {
+            changed = leading.changed() => changed,
+            changed = allowed.changed() => changed,
+        };
+        if changed.is_err() {
+            return;
+        }
+        let leads = *leading.borrow_and_update();
+        metrics.lead(leads);
+        let now = leads && *allowed.borrow_and_update();
         if now != told {
             told = now;
-            metrics.lead(now);
             if sender.send(Event::Leader(now)).await.is_err() {
                 return;
             }

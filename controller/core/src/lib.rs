@@ -6,6 +6,7 @@
 
 pub mod action;
 pub mod certs;
+pub mod coexist;
 pub mod index;
 pub mod key;
 pub mod lease;

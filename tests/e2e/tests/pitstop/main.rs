@@ -9,6 +9,7 @@ mod failover;
 mod gates;
 mod gone;
 mod hooks;
+mod kruise;
 mod mechanism;
 mod queue;
 mod refused;

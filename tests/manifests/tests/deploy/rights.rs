@@ -15,7 +15,7 @@ const DAEMON: [&str; 3] = [
     "cluster watch pitstop.dev/nodeworks",
 ];
 
-const CONTROLLER: [&str; 28] = [
+const CONTROLLER: [&str; 32] = [
     "cluster create events.k8s.io/events",
     "cluster create pitstop.dev/nodeworks",
     "cluster delete apps.kruise.io/containerrecreaterequests",
@@ -24,7 +24,9 @@ const CONTROLLER: [&str; 28] = [
     "cluster list /pods",
     "cluster patch /pods",
     "cluster patch /pods/status",
+    "cluster list admissionregistration.k8s.io/mutatingwebhookconfigurations kruise-mutating-webhook-configuration",
     "cluster list admissionregistration.k8s.io/mutatingwebhookconfigurations pitstop",
+    "cluster list apiextensions.k8s.io/customresourcedefinitions containerrecreaterequests.apps.kruise.io",
     "cluster list apps.kruise.io/containerrecreaterequests",
     "cluster list pitstop.dev/nodeworks",
     "cluster patch admissionregistration.k8s.io/mutatingwebhookconfigurations pitstop",
@@ -33,7 +35,9 @@ const CONTROLLER: [&str; 28] = [
     "cluster patch events.k8s.io/events",
     "cluster patch pitstop.dev/nodeworks",
     "cluster watch /pods",
+    "cluster watch admissionregistration.k8s.io/mutatingwebhookconfigurations kruise-mutating-webhook-configuration",
     "cluster watch admissionregistration.k8s.io/mutatingwebhookconfigurations pitstop",
+    "cluster watch apiextensions.k8s.io/customresourcedefinitions containerrecreaterequests.apps.kruise.io",
     "cluster watch apps.kruise.io/containerrecreaterequests",
     "cluster watch pitstop.dev/nodeworks",
     "pitstop-system create /secrets",
@@ -124,7 +128,13 @@ fn resources_of_ours_are_called_as_the_definitions_call_them() {
     ];
     for right in DAEMON.iter().chain(&CONTROLLER) {
         let (group, resource) = right.split(' ').nth(2).unwrap().split_once('/').unwrap();
-        let known = ["", "events.k8s.io", "coordination.k8s.io", "admissionregistration.k8s.io"];
+        let known = [
+            "",
+            "events.k8s.io",
+            "coordination.k8s.io",
+            "admissionregistration.k8s.io",
+            "apiextensions.k8s.io",
+        ];
         let plural = resource.split('/').next().unwrap();
         assert!(known.contains(&group) || ours.contains(&(group.to_owned(), plural)), "{right}");
     }

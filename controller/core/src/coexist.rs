@@ -1,0 +1,188 @@
+//! Whether `OpenKruise` serves the same kind: two controllers that carry out the same requests would restart
+//! containers twice.
+//!
+//! Any sign of Kruise counts, not only signs of its own controller for `ContainerRecreateRequest`: whether that one
+//! is off is a flag in Kruise's own process, which only people can tell for sure. Facts about Kruise are from its
+//! source at 1.9 (`pkg/webhook`, chart `kruise`).
+
+use std::fmt;
+
+/// The `MutatingWebhookConfiguration` that Kruise's chart makes and its manager cannot run without.
+pub const WEBHOOK_CONFIGURATION: &str = "kruise-mutating-webhook-configuration";
+/// The definition that both would own.
+pub const DEFINITION: &str = "containerrecreaterequests.apps.kruise.io";
+/// The release name that Kruise's installation guide gives its chart.
+pub const HELM_RELEASE: &str = "kruise";
+
+/// One object as far as it is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Seen<T> {
+    /// The first list has not come.
+    #[default]
+    NotYet,
+    /// There is none.
+    Absent,
+    /// It is there.
+    Present(T),
+}
+
+/// Kruise's webhook configuration, reduced to what decisions need.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Configuration {
+    /// One of its webhooks is asked about `ContainerRecreateRequest`s.
+    pub asked_about_requests: bool,
+}
+
+/// The definition of `ContainerRecreateRequest`, reduced to what decisions need. Ours has neither.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Definition {
+    /// Its versions are converted by a webhook.
+    pub converted: bool,
+    /// The Helm release that it belongs to.
+    pub helm_release: Option<String>,
+}
+
+/// What there is to see.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// [`WEBHOOK_CONFIGURATION`].
+    pub configuration: Seen<Configuration>,
+    /// [`DEFINITION`].
+    pub definition: Seen<Definition>,
+}
+
+/// A sign of Kruise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sign {
+    /// Its webhook configuration is there.
+    Installed,
+    /// Its webhook is asked about requests.
+    Asked,
+    /// It converts requests between versions.
+    Converts,
+    /// Its Helm release owns the definition.
+    Owns,
+}
+
+impl fmt::Display for Sign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Installed => write!(f, "there is the MutatingWebhookConfiguration {WEBHOOK_CONFIGURATION}"),
+            Self::Asked => write!(f, "a webhook of {WEBHOOK_CONFIGURATION} is asked about requests"),
+            Self::Converts => write!(f, "a webhook converts the versions of {DEFINITION}"),
+            Self::Owns => write!(f, "the Helm release {HELM_RELEASE} owns {DEFINITION}"),
+        }
+    }
+}
+
+/// What follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Not everything was looked at yet: nothing is done.
+    Unknown,
+    /// Requests are carried out.
+    Serve,
+    /// Requests are carried out beside a Kruise that is said not to; what still stands in the way.
+    ServeBeside(Vec<Sign>),
+    /// No request is touched: why.
+    Refuse(Vec<Sign>),
+}
+
+impl Verdict {
+    /// Whether requests are carried out.
+    pub fn serves(&self) -> bool {
+        matches!(self, Self::Serve | Self::ServeBeside(_))
+    }
+}
+
+/// Decides. `told_off`: people say that Kruise's own controller for requests is off.
+pub fn judge(surroundings: &Surroundings, told_off: bool) -> Verdict {
+    let signs = signs(surroundings);
+    if told_off {
+        // Only what makes requests fail: with its gate off, Kruise's webhook refuses every one of them.
+        let in_the_way: Vec<Sign> =
+            signs.into_iter().filter(|sign| matches!(sign, Sign::Asked | Sign::Converts)).collect();
+        return if in_the_way.is_empty() { Verdict::Serve } else { Verdict::ServeBeside(in_the_way) };
+    }
+    if !signs.is_empty() {
+        return Verdict::Refuse(signs);
+    }
+    match (&surroundings.configuration, &surroundings.definition) {
+        (Seen::NotYet, _) | (_, Seen::NotYet) => Verdict::Unknown,
+        _ => Verdict::Serve,
+    }
+}
+
+fn signs(surroundings: &Surroundings) -> Vec<Sign> {
+    let mut signs = Vec::new();
+    if let Seen::Present(configuration) = &surroundings.configuration {
+        signs.push(Sign::Installed);
+        signs.extend(configuration.asked_about_requests.then_some(Sign::Asked));
+    }
+    if let Seen::Present(definition) = &surroundings.definition {
+        signs.extend(definition.converted.then_some(Sign::Converts));
+        let owner = definition.helm_release.as_deref();
+        signs.extend((owner == Some(HELM_RELEASE)).then_some(Sign::Owns));
+    }
+    signs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(configuration: Seen<Configuration>, definition: Seen<Definition>) -> Surroundings {
+        Surroundings { configuration, definition }
+    }
+
+    fn ours() -> Seen<Definition> {
+        Seen::Present(Definition::default())
+    }
+
+    fn kruise(asked_about_requests: bool) -> Seen<Configuration> {
+        Seen::Present(Configuration { asked_about_requests })
+    }
+
+    #[test]
+    fn alone_it_serves_once_it_has_looked() {
+        assert_eq!(judge(&seen(Seen::Absent, ours()), false), Verdict::Serve);
+        assert_eq!(judge(&seen(Seen::Absent, Seen::Absent), false), Verdict::Serve);
+        for unknown in [Surroundings::default(), seen(Seen::Absent, Seen::NotYet), seen(Seen::NotYet, ours())]
+        {
+            let verdict = judge(&unknown, false);
+            assert_eq!(verdict, Verdict::Unknown);
+            assert!(!verdict.serves());
+        }
+    }
+
+    #[test]
+    fn any_sign_of_kruise_is_enough_to_refuse() {
+        use Sign::{Asked, Converts, Installed, Owns};
+        let definition = |converted, release: Option<&str>| {
+            Seen::Present(Definition { converted, helm_release: release.map(str::to_owned) })
+        };
+        for (found, signs) in [
+            (seen(kruise(true), ours()), vec![Installed, Asked]),
+            (seen(kruise(false), ours()), vec![Installed]),
+            // What was not looked at yet cannot take a sign back.
+            (seen(kruise(true), Seen::NotYet), vec![Installed, Asked]),
+            (seen(Seen::Absent, definition(true, None)), vec![Converts]),
+            (seen(Seen::NotYet, definition(false, Some("kruise"))), vec![Owns]),
+        ] {
+            let verdict = judge(&found, false);
+            assert!(!verdict.serves());
+            assert_eq!(verdict, Verdict::Refuse(signs));
+        }
+        // A chart of one's own may bring our definition.
+        assert_eq!(judge(&seen(Seen::Absent, definition(false, Some("platform"))), false), Verdict::Serve);
+    }
+
+    #[test]
+    fn who_was_told_serves_at_once_and_says_what_is_in_the_way() {
+        assert_eq!(judge(&Surroundings::default(), true), Verdict::Serve);
+        assert_eq!(judge(&seen(kruise(false), ours()), true), Verdict::Serve);
+        let verdict = judge(&seen(kruise(true), ours()), true);
+        assert_eq!(verdict, Verdict::ServeBeside(vec![Sign::Asked]));
+        assert!(verdict.serves());
+    }
+}

@@ -1,0 +1,268 @@
+//! Looks for `OpenKruise`, and keeps this program from carrying out requests beside it.
+//!
+//! Decided by `pitstop_controller_core::coexist`. Two watches of one object each tell when Kruise comes or goes.
+
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::core::v1::{ObjectReference, Pod};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::runtime::events::{Event as Notice, EventType, Recorder, Reporter};
+use kube::runtime::watcher;
+use kube::{Api, Client, Resource};
+use pitstop_api::recreate::{ContainerRecreateRequest, PLURAL};
+use pitstop_controller_core::coexist::{
+    Configuration, DEFINITION, Definition, Seen, Sign, Surroundings, Verdict, WEBHOOK_CONFIGURATION, judge,
+};
+use pitstop_kit::WatchMetrics;
+use pitstop_kit::health::{Condition, Readiness};
+use pitstop_kit::watch::{self, Source, Watch};
+use prometheus_client::metrics::gauge::Gauge;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, watch as signal};
+use tracing::{debug, error, info, warn};
+
+/// The readiness condition, as `/readyz` shows it while it does not hold.
+pub const CONDITION: &str = "no sign of an OpenKruise that carries out ContainerRecreateRequests (--kruise-crr-off says that it does not)";
+
+/// What looking needs.
+pub struct Coexistence {
+    /// Client.
+    pub client: Client,
+    /// The own namespace.
+    pub namespace: String,
+    /// The own Pod, which a refusal is told about.
+    pub pod_name: String,
+    /// People say that Kruise's own controller for requests is off.
+    pub told_off: bool,
+    /// Holds while requests are carried out.
+    pub clear: Condition,
+    /// 1 while requests are not carried out because of Kruise.
+    pub refusing: Gauge,
+    /// Where the watches are counted.
+    pub watch_metrics: WatchMetrics,
+}
+
+/// The parts of a definition that decisions need; its schemas are large.
+#[derive(Resource, Clone, Debug, Default, Serialize, Deserialize)]
+#[resource(inherit = CustomResourceDefinition)]
+struct SlimDefinition {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: SlimSpec,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct SlimSpec {
+    conversion: SlimConversion,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct SlimConversion {
+    strategy: String,
+}
+
+/// What the watches tell.
+enum Event {
+    Configuration(Watch<Configuration>),
+    Definition(Watch<Definition>),
+}
+
+/// Looks for as long as it is polled, and tells through `serving` whether requests may be carried out.
+pub async fn run(own: Coexistence, serving: signal::Sender<bool>) {
+    let (tx, mut rx) = mpsc::channel(4);
+    let watching = watches(&own, tx);
+    let judging = async {
+        let mut surroundings = Surroundings::default();
+        let mut before = Verdict::Unknown;
+        loop {
+            let verdict = judge(&surroundings, own.told_off);
+            own.clear.set(verdict.serves());
+            own.refusing.set(i64::from(matches!(verdict, Verdict::Refuse(_))));
+            // The receiver is gone only when the process ends.
+            let _ = serving.send(verdict.serves());
+            if verdict != before {
+                own.tell(&before, &verdict).await;
+                before = verdict;
+            }
+            match rx.recv().await {
+                Some(Event::Configuration(watch)) => update(&mut surroundings.configuration, watch),
+                Some(Event::Definition(watch)) => update(&mut surroundings.definition, watch),
+                None => return,
+            }
+        }
+    };
+    tokio::join!(watching, judging);
+}
+
+/// Both watches; ends with the receiver.
+fn watches(own: &Coexistence, tx: mpsc::Sender<Event>) -> impl Future<Output = ()> + use<> {
+    // That both are synced follows from the verdict.
+    let internal = Readiness::new();
+    let source = |name, object: &str| Source {
+        name,
+        config: watcher::Config::default().fields(&format!("metadata.name={object}")),
+        synced: internal.condition(name),
+        metrics: own.watch_metrics.clone(),
+    };
+    let configurations = watch::run(
+        Api::all(own.client.clone()),
+        source("kruise webhook configuration", WEBHOOK_CONFIGURATION),
+        |object: MutatingWebhookConfiguration| Some(configuration(object)),
+        Event::Configuration,
+        tx.clone(),
+    );
+    let definitions = watch::run(
+        Api::all(own.client.clone()),
+        source("definition", DEFINITION),
+        |object: SlimDefinition| Some(definition(object)),
+        Event::Definition,
+        tx,
+    );
+    async move {
+        tokio::join!(configurations, definitions);
+    }
+}
+
+/// Each watch is of one object by name, so a list holds at most that one.
+fn update<T>(seen: &mut Seen<T>, watch: Watch<T>) {
+    *seen = match watch {
+        Watch::Upsert(object) => Seen::Present(object),
+        Watch::Gone(_) => Seen::Absent,
+        Watch::Restart(list) => list.into_iter().next().map_or(Seen::Absent, Seen::Present),
+    };
+}
+
+/// The configuration as the core sees it.
+fn configuration(object: MutatingWebhookConfiguration) -> Configuration {
+    let mut rules =
+        object.webhooks.into_iter().flatten().flat_map(|webhook| webhook.rules.unwrap_or_default());
+    let names = |list: Option<Vec<String>>, name: &str| {
+        list.is_some_and(|list| list.iter().any(|entry| entry == name || entry == "*"))
+    };
+    let group = ContainerRecreateRequest::group(&());
+    let asked = rules.any(|rule| names(rule.api_groups, &group) && names(rule.resources, PLURAL));
+    Configuration { asked_about_requests: asked }
+}
+
+/// The definition as the core sees it.
+fn definition(object: SlimDefinition) -> Definition {
+    let mut annotations = object.metadata.annotations.unwrap_or_default();
+    Definition {
+        converted: object.spec.conversion.strategy == "Webhook",
+        helm_release: annotations.remove("meta.helm.sh/release-name"),
+    }
+}
+
+impl Coexistence {
+    /// Says what has changed, in the log and as an event on the own Pod.
+    async fn tell(&self, before: &Verdict, verdict: &Verdict) {
+        let all = |signs: &[Sign]| signs.iter().map(Sign::to_string).collect::<Vec<_>>().join("; ");
+        match verdict {
+            Verdict::Refuse(signs) => {
+                let signs = all(signs);
+                error!(signs, "OpenKruise is installed: no request is carried out without --kruise-crr-off");
+                let text = "OpenKruise is installed, so no ContainerRecreateRequest is carried out; see docs/install.md";
+                self.record(EventType::Warning, "OpenKruiseFound", format!("{text}: {signs}")).await;
+            }
+            Verdict::ServeBeside(signs) => {
+                warn!(
+                    signs = all(signs),
+                    "carries out requests beside OpenKruise, which is still in the way"
+                );
+            }
+            Verdict::Serve if matches!(before, Verdict::Refuse(_)) => {
+                info!("no sign of OpenKruise is left: requests are carried out");
+                let text = "No sign of OpenKruise is left: requests are carried out".to_owned();
+                self.record(EventType::Normal, "OpenKruiseGone", text).await;
+            }
+            Verdict::Serve if self.told_off => info!("requests are carried out, as --kruise-crr-off says"),
+            Verdict::Serve | Verdict::Unknown => {}
+        }
+    }
+
+    async fn record(&self, type_: EventType, reason: &str, note: String) {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
+        // Without its UID, `kubectl describe pod` does not show the event.
+        let uid = match pods.get_metadata(&self.pod_name).await {
+            Ok(pod) => pod.metadata.uid,
+            Err(error) => {
+                debug!(%error, "cannot read the own Pod");
+                None
+            }
+        };
+        let own = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            namespace: Some(self.namespace.clone()),
+            name: Some(self.pod_name.clone()),
+            uid,
+            ..ObjectReference::default()
+        };
+        let reporter = Reporter { controller: "pitstop".to_owned(), instance: Some(self.pod_name.clone()) };
+        let event = Notice {
+            type_,
+            reason: reason.to_owned(),
+            note: Some(note),
+            action: "Serve".to_owned(),
+            secondary: None,
+        };
+        if let Err(error) = Recorder::new(self.client.clone(), reporter).publish(&event, &own).await {
+            debug!(%error, reason, "an event was not recorded");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn kruise_s_webhook_is_known_by_what_it_is_asked_about() {
+        let read = |rule: serde_json::Value| {
+            let object = json!({
+                "metadata": {"name": WEBHOOK_CONFIGURATION},
+                "webhooks": [
+                    {"name": "mpod.kb.io", "admissionReviewVersions": ["v1"], "sideEffects": "None", "clientConfig": {},
+                     "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}]},
+                    {"name": "mcontainerrecreaterequest.kb.io", "admissionReviewVersions": ["v1"],
+                     "sideEffects": "None", "clientConfig": {}, "rules": [rule]},
+                ],
+            });
+            configuration(serde_json::from_value(object).unwrap()).asked_about_requests
+        };
+        let rule = |group, resource| json!({"apiGroups": [group], "apiVersions": ["v1alpha1"], "resources": [resource], "operations": ["CREATE", "UPDATE"]});
+        assert!(read(rule("apps.kruise.io", "containerrecreaterequests")));
+        assert!(read(rule("apps.kruise.io", "*")));
+        assert!(!read(rule("apps.kruise.io", "clonesets")));
+        assert!(!read(rule("apps", "containerrecreaterequests")));
+    }
+
+    #[test]
+    fn a_definition_tells_its_conversion_and_its_release() {
+        let read = |object| definition(serde_json::from_value(object).unwrap());
+        let ours = json!({"metadata": {"name": DEFINITION}, "spec": {"group": "apps.kruise.io"}});
+        assert_eq!(read(ours), Definition::default());
+        let none = json!({"metadata": {"name": DEFINITION}, "spec": {"conversion": {"strategy": "None"}}});
+        assert_eq!(read(none), Definition::default());
+        let theirs = json!({
+            "metadata": {"name": DEFINITION, "annotations": {"meta.helm.sh/release-name": "kruise"}},
+            "spec": {"conversion": {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"]}}},
+        });
+        assert_eq!(read(theirs), Definition { converted: true, helm_release: Some("kruise".to_owned()) });
+    }
+
+    #[test]
+    fn the_last_word_of_a_watch_counts() {
+        let mut seen = Seen::NotYet;
+        update(&mut seen, Watch::Restart(vec![1]));
+        assert_eq!(seen, Seen::Present(1));
+        update(&mut seen, Watch::Gone(1));
+        assert_eq!(seen, Seen::Absent);
+        update(&mut seen, Watch::Upsert(2));
+        update(&mut seen, Watch::Restart(Vec::new()));
+        assert_eq!(seen, Seen::Absent);
+    }
+}

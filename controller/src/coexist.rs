@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::events::{Event as Notice, EventType, Recorder, Reporter};
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
+use pitstop_api::condition::truncate;
 use pitstop_api::recreate::{ContainerRecreateRequest, PLURAL};
 use pitstop_controller_core::coexist::{
     Configuration, DEFINITION, Definition, Seen, Sign, Surroundings, Verdict, WEBHOOK_CONFIGURATION, judge,
@@ -21,8 +22,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch as signal};
 use tracing::{debug, error, info, warn};
 
-/// The readiness condition, as `/readyz` shows it while it does not hold.
-pub const CONDITION: &str = "no sign of an OpenKruise that carries out ContainerRecreateRequests (--kruise-crr-off says that it does not)";
+use crate::events::MAX_NOTE;
+
+/// The readiness condition.
+pub const CONDITION: &str = "nobody else carries out ContainerRecreateRequests";
 
 /// What looking needs.
 pub struct Coexistence {
@@ -78,7 +81,10 @@ pub async fn run(own: Coexistence, serving: signal::Sender<bool>) {
         let mut before = Verdict::Unknown;
         loop {
             let verdict = judge(&surroundings, own.told_off);
-            own.clear.set(verdict.serves());
+            match &verdict {
+                Verdict::Refuse(signs) => own.clear.lacks(&refusal(signs)),
+                other => own.clear.set(other.serves()),
+            }
             own.refusing.set(i64::from(matches!(verdict, Verdict::Refuse(_))));
             // The receiver is gone only when the process ends.
             let _ = serving.send(verdict.serves());
@@ -155,16 +161,27 @@ fn definition(object: SlimDefinition) -> Definition {
     }
 }
 
+fn all(signs: &[Sign]) -> String {
+    signs.iter().map(Sign::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Why no request is carried out, and what helps.
+fn refusal(signs: &[Sign]) -> String {
+    format!(
+        "OpenKruise is here and --kruise-crr-off does not say that it leaves requests alone: {}",
+        all(signs)
+    )
+}
+
 impl Coexistence {
     /// Says what has changed, in the log and as an event on the own Pod.
     async fn tell(&self, before: &Verdict, verdict: &Verdict) {
-        let all = |signs: &[Sign]| signs.iter().map(Sign::to_string).collect::<Vec<_>>().join("; ");
         match verdict {
             Verdict::Refuse(signs) => {
-                let signs = all(signs);
-                error!(signs, "OpenKruise is installed: no request is carried out without --kruise-crr-off");
-                let text = "OpenKruise is installed, so no ContainerRecreateRequest is carried out; see docs/install.md";
-                self.record(EventType::Warning, "OpenKruiseFound", format!("{text}: {signs}")).await;
+                let text = refusal(signs);
+                error!("no request is carried out: {text}");
+                let note = truncate(&format!("No request is carried out: {text}"), MAX_NOTE);
+                self.record(EventType::Warning, "OpenKruiseFound", note).await;
             }
             Verdict::ServeBeside(signs) => {
                 warn!(

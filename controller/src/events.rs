@@ -13,7 +13,7 @@ use crate::metrics::ControllerMetrics;
 /// Events that may wait to be recorded.
 const QUEUE: usize = 256;
 /// Longest note that the API server takes, in bytes; ours are cut by characters of at most four bytes.
-const MAX_NOTE: usize = 256;
+pub const MAX_NOTE: usize = 256;
 
 /// Where to hand in events.
 #[derive(Clone)]

@@ -50,6 +50,7 @@ impl Executor {
     pub async fn execute(self, action: Action) {
         let Ok(_slot) = self.slots.acquire().await else { return };
         let outcome = match action {
+            Action::Count(measure) => return self.metrics.measure(&measure),
             Action::Emit(note) => {
                 let (request, request_uid) = (note.request.to_string(), &note.request_uid);
                 info!(request, request_uid, reason = note.reason, "{}", note.message);

@@ -1,10 +1,19 @@
-//! What the controller counts.
+//! What the controller counts. Every metric is described in `docs/reference/metrics.md`.
 
+use pitstop_controller_core::measure::{Measure, OrderCounts, Stage};
+use pitstop_controller_core::recreate::REASONS;
 use pitstop_kit::Metrics;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Unit;
+
+/// Upper bounds of the stages' durations, in seconds: from a quick stop to a long grace period.
+const BUCKETS: [f64; 13] = [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0];
+/// The one reason of requests that did what they were asked for.
+const COMPLETE: &str = "AllContainersRestarted";
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct WriteLabels {
@@ -18,22 +27,50 @@ struct AdmissionLabels {
     code: u16,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EndLabels {
+    outcome: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StageLabels {
+    stage: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabels {
+    state: &'static str,
+}
+
 /// The controller's metrics.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ControllerMetrics {
     writes: Family<WriteLabels, Counter>,
     admissions: Family<AdmissionLabels, Counter>,
     lost_events: Counter,
     leading: Gauge,
     refusing: Gauge,
+    ended: Family<EndLabels, Counter>,
+    stages: Family<StageLabels, Histogram, fn() -> Histogram>,
     open_requests: Gauge,
-    open_orders: Gauge,
+    open_orders: Family<StateLabels, Gauge>,
 }
 
 impl ControllerMetrics {
-    /// Registers them all.
+    /// Registers them all. What has few label values is there from the beginning, with zeros.
     pub fn register(metrics: &mut Metrics) -> Self {
-        let own = Self::default();
+        let own = Self {
+            writes: Family::default(),
+            admissions: Family::default(),
+            lost_events: Counter::default(),
+            leading: Gauge::default(),
+            refusing: Gauge::default(),
+            ended: Family::default(),
+            stages: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            open_requests: Gauge::default(),
+            open_orders: Family::default(),
+        };
         let registry = metrics.registry();
         registry.register("writes", "Writes to the API server by action and result", own.writes.clone());
         registry.register("admissions", "Admission reviews by operation and code", own.admissions.clone());
@@ -48,8 +85,26 @@ impl ControllerMetrics {
             "1 while no request is carried out because of OpenKruise",
             own.refusing.clone(),
         );
+        registry.register("requests_ended", "Requests that ended, by outcome and reason", own.ended.clone());
+        registry.register_with_unit(
+            "stage_duration",
+            "How long drains, stops and starts took",
+            Unit::Seconds,
+            own.stages.clone(),
+        );
         registry.register("requests_open", "Requests that have not ended", own.open_requests.clone());
-        registry.register("orders_open", "Orders in all books", own.open_orders.clone());
+        registry.register(
+            "orders_open",
+            "Orders in all books, by the daemon's answer",
+            own.open_orders.clone(),
+        );
+        for reason in REASONS {
+            drop(own.ended.get_or_create(&EndLabels { outcome: outcome(reason == COMPLETE), reason }));
+        }
+        for stage in Stage::ALL {
+            drop(own.stages.get_or_create(&StageLabels { stage: stage.as_str() }));
+        }
+        own.open(0, &OrderCounts::default());
         own
     }
 
@@ -78,9 +133,80 @@ impl ControllerMetrics {
         self.refusing.clone()
     }
 
+    /// What the core found worth a number.
+    pub fn measure(&self, measure: &Measure) {
+        match *measure {
+            Measure::Ended { complete, reason } => {
+                self.ended.get_or_create(&EndLabels { outcome: outcome(complete), reason }).inc();
+            }
+            Measure::Took { stage, duration } => {
+                let labels = StageLabels { stage: stage.as_str() };
+                self.stages.get_or_create(&labels).observe(duration.as_secs_f64());
+            }
+        }
+    }
+
     /// What is open now.
-    pub fn open(&self, requests: usize, orders: usize) {
+    pub fn open(&self, requests: usize, orders: &OrderCounts) {
         self.open_requests.set(i64::try_from(requests).unwrap_or(i64::MAX));
-        self.open_orders.set(i64::try_from(orders).unwrap_or(i64::MAX));
+        for (state, count) in orders.by_state() {
+            let gauge = self.open_orders.get_or_create(&StateLabels { state });
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+    }
+}
+
+fn outcome(complete: bool) -> &'static str {
+    if complete { "complete" } else { "failed" }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use pitstop_kit::WatchMetrics;
+    use pitstop_kit::metrics::documented;
+
+    use super::*;
+    use crate::certs::CertMetrics;
+
+    /// All that the program registers, with something counted in each.
+    fn registered() -> (Metrics, ControllerMetrics) {
+        let mut metrics = Metrics::new("pitstop_controller", "0.0.1");
+        let own = ControllerMetrics::register(&mut metrics);
+        own.count("write_status", "ok");
+        own.admission("CREATE", 200);
+        CertMetrics::register(metrics.registry());
+        WatchMetrics::register(metrics.registry()).announce("pods");
+        (metrics, own)
+    }
+
+    #[test]
+    fn the_reference_names_exactly_these() {
+        let page = include_str!("../../docs/reference/metrics.md");
+        let (metrics, _) = registered();
+        assert_eq!(documented(page, "pitstop_controller_"), metrics.families().unwrap());
+    }
+
+    #[test]
+    fn ends_and_durations_are_counted() {
+        let (metrics, own) = registered();
+        own.measure(&Measure::Ended { complete: false, reason: "PodGone" });
+        own.measure(&Measure::Took { stage: Stage::Stop, duration: Duration::from_millis(300) });
+        own.open(3, &OrderCounts { placed: 2, ..OrderCounts::default() });
+        let text = metrics.encode().unwrap();
+        for line in [
+            "pitstop_controller_requests_ended_total{outcome=\"failed\",reason=\"PodGone\"} 1\n",
+            "pitstop_controller_requests_ended_total{outcome=\"complete\",reason=\"AllContainersRestarted\"} 0\n",
+            "pitstop_controller_stage_duration_seconds_sum{stage=\"stop\"} 0.3\n",
+            "pitstop_controller_stage_duration_seconds_bucket{le=\"0.25\",stage=\"stop\"} 0\n",
+            "pitstop_controller_stage_duration_seconds_bucket{le=\"0.5\",stage=\"stop\"} 1\n",
+            "pitstop_controller_stage_duration_seconds_count{stage=\"drain\"} 0\n",
+            "pitstop_controller_orders_open{state=\"placed\"} 2\n",
+            "pitstop_controller_orders_open{state=\"failed\"} 0\n",
+            "pitstop_controller_requests_open 3\n",
+        ] {
+            assert!(text.contains(line), "{line} not in {text}");
+        }
     }
 }

@@ -133,7 +133,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         while actions.try_join_next().is_some() {}
         actions.spawn(executor.clone().execute(action));
     };
-    let after = |index: &Index| own.open(index.open_requests(), index.open_orders());
+    let after = |index: &Index| own.open(index.open_requests(), &index.open_orders());
     let driving = pitstop_kit::drive(&mut index, &mut inbox, &shutdown, execute, after);
     tokio::select! {
         () = driving => {}

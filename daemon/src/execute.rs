@@ -1,9 +1,12 @@
 //! The one place that carries actions out. Outcomes go back to the core as events.
 
+use std::time::Duration;
+
 use kube::Api;
 use kube::api::PostParams;
 use pitstop_api::nodework::{NodeWork, NodeWorkStatus};
 use pitstop_daemon_core::{Action, Book, CallFailure, Event, Outcome};
+use pitstop_kit::clock::Monotonic;
 use pitstop_kit::{Class, classify, is_gone};
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
@@ -51,8 +54,9 @@ impl Executor {
             Action::RunHook { order_id, container_id, hook, limit_seconds } => {
                 info!(order_id, container_id, limit_seconds, "runs the container's preStop hook");
                 let runtime = self.link.runtime();
+                let kind = hook.kind();
                 let result = hook::run(runtime.as_ref(), &container_id, hook, limit_seconds).await;
-                self.count("hook", result.is_ok());
+                self.metrics.hook(kind, result.is_ok());
                 match &result {
                     Ok(()) => info!(order_id, container_id, "the preStop hook ended"),
                     Err(hook::Failure { told, detail }) => {
@@ -66,11 +70,13 @@ impl Executor {
             }
             Action::Stop { order_id, container_id, grace_seconds } => {
                 info!(order_id, container_id, grace_seconds, "stopping the container");
+                let begun = Monotonic::now();
                 let result = match self.link.runtime() {
                     Ok(runtime) => self.doubting(runtime::stop(&runtime, &container_id, grace_seconds).await),
                     Err(lost) => Err(lost),
                 };
                 self.count("stop", result.is_ok());
+                self.metrics.stopped(Duration::from_millis(Monotonic::now().saturating_sub(begun)));
                 match &result {
                     Ok(()) => info!(order_id, container_id, "the container is stopped"),
                     Err(failure) => {

@@ -2,6 +2,7 @@
 //!
 //! Labels name kinds, never objects: a label per object would grow without bound.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use prometheus_client::collector::Collector;
@@ -44,12 +45,42 @@ impl Metrics {
         self.registry.sub_registry_with_prefix(self.prefix)
     }
 
+    /// Name and type of every metric that has been counted: what a reference page lists.
+    pub fn families(&self) -> Result<BTreeMap<String, String>, fmt::Error> {
+        let text = self.encode()?;
+        let lines = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        let pairs = lines.filter_map(|line| line.split_once(' '));
+        // Samples of these two types have a longer name than their metric.
+        let families = pairs.map(|(name, type_)| {
+            let suffix = match type_ {
+                "counter" => "_total",
+                "info" => "_info",
+                _ => "",
+            };
+            (format!("{name}{suffix}"), type_.to_owned())
+        });
+        Ok(families.collect())
+    }
+
     /// Everything as text.
     pub fn encode(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)
     }
+}
+
+/// Name and type of every metric that a reference page lists for a program: the first two cells of the rows of its
+/// tables whose name begins with `prefix` or `process_`.
+pub fn documented(page: &str, prefix: &str) -> BTreeMap<String, String> {
+    page.lines()
+        .filter_map(|line| {
+            let mut cells = line.strip_prefix('|')?.split('|').map(str::trim);
+            let name = cells.next()?.strip_prefix('`')?.strip_suffix('`')?;
+            let ours = name.starts_with(prefix) || name.starts_with("process_");
+            ours.then(|| Some((name.to_owned(), cells.next()?.to_owned())))?
+        })
+        .collect()
 }
 
 /// What the kernel knows of this process, read when asked.
@@ -124,6 +155,18 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} not in {text}");
         }
+    }
+
+    #[test]
+    fn a_page_is_compared_by_names_and_types() {
+        let mut metrics = Metrics::new("pitstop_test", "0.0.1");
+        metrics.registry().register("things", "Things done", Counter::<u64>::default());
+        let page = "| metric | type |\n|---|---|\n| `pitstop_test_things_total` | counter | x |\n\
+                    | `pitstop_test_build_info` | info | |\n| `process_start_time_seconds` | gauge | |\n\
+                    | `process_cpu_seconds_total` | counter | |\n| `process_resident_memory_bytes` | gauge | |\n\
+                    | `pitstop_other_things_total` | counter | |\n";
+        assert_eq!(documented(page, "pitstop_test_"), metrics.families().unwrap());
+        assert_eq!(documented("| `pitstop_test_x` | gauge |", "pitstop_test_").len(), 1);
     }
 
     #[test]

@@ -57,6 +57,13 @@ impl WatchMetrics {
         registry.register("watch_malformed", "Objects that could not be decoded", metrics.malformed.clone());
         metrics
     }
+
+    /// A watch of that name begins: its counters are there from now on, with zeros.
+    pub fn announce(&self, name: &'static str) {
+        for family in [&self.errors, &self.lists, &self.malformed] {
+            drop(family.get_or_create(&[("watch", name)]));
+        }
+    }
 }
 
 /// Watches until the receiver is dropped; drop the future to end it sooner.
@@ -76,6 +83,7 @@ pub async fn run<K, T, E>(
 {
     let mut strategy = InitialListStrategy::StreamingList;
     let mut reporter = Reporter::new(&source);
+    source.metrics.announce(source.name);
     loop {
         let mut config = source.config.clone().page_size(PAGE_SIZE);
         config.initial_list_strategy = strategy.clone();

@@ -7,6 +7,7 @@ use pitstop_api::nodework::Order;
 use pitstop_api::recreate::ContainerRecreateRequestStatus;
 
 use crate::key::ObjectKey;
+use crate::measure::Measure;
 use crate::nodework::NodeWork;
 use crate::pod::Pod;
 use crate::readiness::GateChange;
@@ -119,6 +120,8 @@ pub enum Action {
     },
     /// Tell people; lost ones are not repeated.
     Emit(Note),
+    /// Count; lost ones are not repeated.
+    Count(Measure),
 }
 
 /// One kind of change to a Pod.

@@ -10,6 +10,7 @@ pub mod coexist;
 pub mod index;
 pub mod key;
 pub mod lease;
+pub mod measure;
 pub mod nodework;
 pub mod pod;
 pub mod readiness;

@@ -35,6 +35,18 @@ pub enum Hook {
     },
 }
 
+impl Hook {
+    /// Its kind, for metrics.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Exec { .. } => "exec",
+            Self::HttpGet(_) => "http_get",
+            Self::Sleep { .. } => "sleep",
+            Self::Unsupported { .. } => "unsupported",
+        }
+    }
+}
+
 /// A GET request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HttpGet {

@@ -10,7 +10,7 @@ use crate::action::ImageChange;
 use crate::key::ObjectKey;
 use crate::nodework::{BookWrite, NodeWork};
 use crate::pod::Pod;
-use crate::recreate::{Memory, Request, Urgency};
+use crate::recreate::{Memory, Request, Stages, Urgency};
 use crate::time::Mono;
 use crate::tracked::{Tracked, Versioned};
 
@@ -70,6 +70,8 @@ pub(super) struct Entry {
     pub(super) chosen: bool,
     /// The status that the write under way replaces.
     pub(super) replaces: Option<Box<ContainerRecreateRequestStatus>>,
+    /// How long its stages take.
+    pub(super) stages: Stages,
 }
 
 impl Entry {
@@ -82,12 +84,14 @@ impl Entry {
             images: Vec::new(),
             chosen: false,
             replaces: None,
+            stages: Stages::default(),
         }
     }
 
     /// What was timed while another process led is timed anew.
     pub(super) fn restart(&mut self, now: Mono) {
         self.memory = Memory::new(now);
+        self.stages = Stages::default();
         self.write = Pacing::default();
         self.request.retry();
     }

@@ -17,9 +17,11 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use pitstop_api::logic::machine::{Machine, Now};
+use pitstop_api::nodework::AnswerState;
 
 use crate::action::{Action, Event};
 use crate::key::ObjectKey;
+use crate::measure::OrderCounts;
 use crate::time::Mono;
 
 use kinds::{Book, Entry, Kind, PodEntry};
@@ -159,8 +161,14 @@ impl Index {
     }
 
     /// Orders in all books.
-    pub fn open_orders(&self) -> usize {
-        self.books.objects.values().filter_map(Book::known).map(|w| w.orders.len()).sum()
+    pub fn open_orders(&self) -> OrderCounts {
+        let mut counts = OrderCounts::default();
+        for work in self.books.objects.values().filter_map(Book::known).filter(|w| !w.orders.is_empty()) {
+            let states: BTreeMap<&str, AnswerState> =
+                work.status.answers.iter().map(|a| (a.order_id.as_str(), a.state)).collect();
+            work.orders.iter().for_each(|order| counts.add(states.get(order.id.as_str()).copied()));
+        }
+        counts
     }
 
     fn lead(&mut self, now: Mono, leading: bool) {

@@ -24,8 +24,10 @@ impl Index {
         let replaced = entry.replaces.take();
         match outcome {
             Outcome::Written(new) => {
+                let measure = replaced.as_ref().and_then(|old| recreate::measure(&new.status, old));
                 let notes = replaced.map(|old| recreate::notes(&new, &old)).unwrap_or_default();
                 actions.extend(notes.into_iter().map(Action::Emit));
+                actions.extend(measure.map(Action::Count));
                 entry.request.written(new);
                 entry.write.succeeded();
             }

@@ -10,6 +10,7 @@ use super::kinds::{Book, Entry, PodEntry};
 use super::{Index, Timer, pacing, remove};
 use crate::action::{Action, ImageChange, PodChange};
 use crate::key::ObjectKey;
+use crate::measure::Measure;
 use crate::nodework::{self, NodeWork};
 use crate::pod::{ContainerState, Pod};
 use crate::readiness;
@@ -48,7 +49,8 @@ impl Index {
         actions: &mut Vec<Action>,
     ) {
         let Some(mut entry) = self.requests.objects.remove(key) else { return };
-        let plan = self.decide(now, wall, &mut entry);
+        let (plan, measures) = self.decide(now, wall, &mut entry);
+        actions.extend(measures.into_iter().map(Action::Count));
         self.want_orders(&mut entry, plan.orders.clone());
         self.want_images(&mut entry, plan.images.clone());
         if entry.write.patience_over(now) {
@@ -88,7 +90,7 @@ impl Index {
         pacing::hold(self.config.progress_after, self.config.progress_spacing, open)
     }
 
-    fn decide(&self, now: Mono, wall: DateTime<Utc>, entry: &mut Entry) -> recreate::Plan {
+    fn decide(&self, now: Mono, wall: DateTime<Utc>, entry: &mut Entry) -> (recreate::Plan, Vec<Measure>) {
         let request = entry.request.get();
         let target = request.status.target.as_ref();
         let known_pod = self.pods.objects.get(&request.pod_key());
@@ -111,7 +113,9 @@ impl Index {
             placing: book.is_some_and(|b| b.placing.contains(&request.uid)),
             memory: &entry.memory,
         };
-        recreate::plan(now, wall, &self.config, &observed)
+        let plan = recreate::plan(now, wall, &self.config, &observed);
+        let places = recreate::places(now, &observed);
+        (plan, entry.stages.update(now, places))
     }
 
     fn want_orders(&mut self, entry: &mut Entry, orders: Vec<Order>) {

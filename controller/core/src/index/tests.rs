@@ -10,6 +10,7 @@ use pitstop_api::recreate::{ContainerRecreateRequestSpec, Phase, RecreateContain
 
 use super::*;
 use crate::action::{Outcome, PodChange, Watch};
+use crate::measure::{Measure, OrderCounts, Stage};
 use crate::nodework::NodeWork;
 use crate::pod::{Container, ContainerState, ContainerStatus, Pod};
 use crate::readiness::GateCondition;
@@ -122,7 +123,9 @@ impl Bench {
                 let outcome = Outcome::Written(stored.clone());
                 Event::PodWritten { key: key.clone(), uid: uid.clone(), outcome }
             }
-            Action::PatchPod { .. } | Action::DeleteRequest { .. } | Action::Emit(_) => panic!("{action:?}"),
+            Action::PatchPod { .. } | Action::DeleteRequest { .. } | Action::Emit(_) | Action::Count(_) => {
+                panic!("{action:?}")
+            }
         }
     }
 
@@ -130,7 +133,7 @@ impl Bench {
     fn all(&mut self, actions: Vec<Action>) {
         let mut todo = VecDeque::from(actions);
         while let Some(action) = todo.pop_front() {
-            if matches!(action, Action::Emit(_)) {
+            if matches!(action, Action::Emit(_) | Action::Count(_)) {
                 continue;
             }
             let answer = self.write(&action);
@@ -178,7 +181,8 @@ impl Bench {
 /// The one write among the actions.
 #[track_caller]
 fn only(actions: Vec<Action>) -> Action {
-    let mut writes: Vec<Action> = actions.into_iter().filter(|a| !matches!(a, Action::Emit(_))).collect();
+    let mut writes: Vec<Action> =
+        actions.into_iter().filter(|a| !matches!(a, Action::Emit(_) | Action::Count(_))).collect();
     assert_eq!(writes.len(), 1, "{writes:?}");
     writes.remove(0)
 }
@@ -352,7 +356,7 @@ fn an_outcome_waits_for_a_write_of_orders_under_way() {
     let writes = bench.step(accepted);
     let (orders, labels): (Vec<_>, Vec<_>) = writes
         .into_iter()
-        .filter(|a| !matches!(a, Action::Emit(_)))
+        .filter(|a| !matches!(a, Action::Emit(_) | Action::Count(_)))
         .partition(|a| matches!(a, Action::WriteOrders { .. }));
     bench.all(labels);
     bench.now = Mono(3000);
@@ -445,4 +449,27 @@ fn many_waits_on_a_node_are_told_later_than_a_few() {
         panic!("a wait was never told");
     };
     assert_eq!([1, 6, 20, 60].map(first_told), [3, 3, 10, 30]);
+}
+
+#[test]
+fn what_a_request_took_is_told_to_be_counted() {
+    let mut bench = Bench::new(vec![pod("web")], vec![request("a", "web", 0)]);
+    let counts = |actions: &[Action]| -> Vec<Measure> {
+        actions.iter().filter_map(|a| if let Action::Count(m) = a { Some(*m) } else { None }).collect()
+    };
+    let took = |stage, millis| Measure::Took { stage, duration: Duration::from_millis(millis) };
+    let book = bench.book.clone().unwrap();
+    bench.step(Event::NodeWorks(Watch::Upsert(book)));
+    assert_eq!(bench.index.open_orders(), OrderCounts { placed: 1, ..OrderCounts::default() });
+    bench.now = Mono(400);
+    bench.acknowledge();
+    assert_eq!(bench.index.open_orders(), OrderCounts { acknowledged: 1, ..OrderCounts::default() });
+    bench.now = Mono(700);
+    let over = bench.restarted("web");
+    assert_eq!(counts(&over), [took(Stage::Stop, 700), took(Stage::Start, 0)]);
+    let end = over.iter().find(|a| matches!(a, Action::WriteStatus { .. })).unwrap();
+    let stored = bench.write(end);
+    let told = bench.step(stored);
+    let ended = Measure::Ended { complete: true, reason: "AllContainersRestarted" };
+    assert_eq!(counts(&told), [ended]);
 }

@@ -2,7 +2,8 @@
 //!
 //! `resolve` finds what a request means on its Pod, `mechanism` by which means its containers can be restarted,
 //! `observe` is what a decision sees, `plan` decides, `judge` how far each container is, `drain` whether the Pod is
-//! out of service, `status` writes it down, `admission` answers the webhook with the same rules.
+//! out of service, `status` writes it down, `stages` measures how long all that takes, `admission` answers the
+//! webhook with the same rules.
 
 pub mod admission;
 mod drain;
@@ -13,6 +14,7 @@ mod observe;
 mod plan;
 mod resolve;
 mod restore;
+mod stages;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -20,4 +22,5 @@ mod tests;
 pub use observe::{Memory, Observed, OrderView, Request};
 pub use plan::{Plan, StatusWrite, Urgency, plan};
 pub use resolve::{Refusal, Tense, resolve};
-pub use status::{completed, notes};
+pub use stages::{Stages, places};
+pub use status::{REASONS, completed, measure, notes};

@@ -12,6 +12,7 @@ use super::hooks;
 use super::judge::replaced;
 use super::observe::{Observed, Request};
 use crate::action::Note;
+use crate::measure::Measure;
 use crate::pod::Pod;
 
 /// Why a request waits; the reason of its condition `Complete=False`.
@@ -108,6 +109,18 @@ pub enum End {
     /// A container could not be restarted.
     ContainerFailed,
 }
+
+/// Every reason of [`End`], and what stands for one that is not known: the values of a label.
+pub const REASONS: [&str; 7] = [
+    "AllContainersRestarted",
+    "Invalid",
+    "PodGone",
+    "DeadlineExceeded",
+    "DaemonNotResponding",
+    "ContainerFailed",
+    UNKNOWN,
+];
+const UNKNOWN: &str = "Unknown";
 
 impl End {
     fn reason(&self) -> &'static str {
@@ -307,6 +320,19 @@ pub fn notes(request: &Request, old: &ContainerRecreateRequestStatus) -> Vec<Not
         });
     }
     notes
+}
+
+/// What to count when a change of status is stored.
+pub fn measure(
+    new: &ContainerRecreateRequestStatus,
+    old: &ContainerRecreateRequestStatus,
+) -> Option<Measure> {
+    if old.completion_time.is_some() || new.completion_time.is_none() {
+        return None;
+    }
+    let last = condition::find(&new.conditions, conditions::COMPLETE)?;
+    let reason = REASONS.into_iter().find(|reason| *reason == last.reason).unwrap_or(UNKNOWN);
+    Some(Measure::Ended { complete: last.status == ConditionStatus::True, reason })
 }
 
 /// ` (app: old -> new)` with shortened IDs.

@@ -64,6 +64,6 @@ pub fn target_of(action: &Action) -> String {
         | Action::DeleteRequest { uid, .. }
         | Action::PatchPod { uid, .. } => uid.clone(),
         Action::WriteOrders { node, .. } => node.clone(),
-        Action::Emit(_) => String::new(),
+        Action::Emit(_) | Action::Count(_) => String::new(),
     }
 }

@@ -164,7 +164,7 @@ impl World {
         let controller = &mut self.controllers[at];
         let actions = controller.index.step(self.now, wall, event);
         for action in actions {
-            if matches!(action, Action::Emit(_)) {
+            if matches!(action, Action::Emit(_) | Action::Count(_)) {
                 continue;
             }
             assert!(controller.leading, "{action:?} without the lead");
@@ -262,7 +262,7 @@ impl World {
                 let outcome = if lost { Outcome::Retry } else { outcome };
                 Event::PodWritten { key: key.clone(), uid: uid.clone(), outcome }
             }
-            Action::Emit(_) => panic!("not kept"),
+            Action::Emit(_) | Action::Count(_) => panic!("not kept"),
         }
     }
 

@@ -20,9 +20,10 @@ use pitstop_api::recreate::{
     RecreateContainer, StatusContext, conditions,
 };
 
-use super::{Memory, Observed, OrderView, Plan, Request, Urgency, plan};
+use super::{Memory, Observed, OrderView, Plan, Request, Urgency, measure, plan};
 use crate::index::Config;
 use crate::key::ObjectKey;
+use crate::measure::Measure;
 use crate::pod::{Container, ContainerKind, ContainerState, ContainerStatus, Pod};
 use crate::time::Mono;
 
@@ -271,4 +272,10 @@ fn outcome(scene: &Scene) -> (Option<Phase>, &str, &str) {
 #[track_caller]
 fn assert_ended(scene: &Scene, why: &str, message: &str) {
     assert_eq!(outcome(scene), (Some(Phase::Completed), why, message));
+    let (new, old) = (&scene.request.status, ContainerRecreateRequestStatus::default());
+    let complete = why == "AllContainersRestarted";
+    assert!(
+        matches!(measure(new, &old), Some(Measure::Ended { complete: c, reason }) if c == complete && reason == why)
+    );
+    assert_eq!(measure(new, new), None, "it is counted once");
 }

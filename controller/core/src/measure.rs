@@ -1,0 +1,89 @@
+//! What is worth a number: decided here, counted by the program around. No label grows with the number of objects.
+
+use std::time::Duration;
+
+use pitstop_api::nodework::AnswerState;
+
+/// One thing to count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// A request ended, and that is stored.
+    Ended {
+        /// Every container was restarted.
+        complete: bool,
+        /// Reason of its last condition; one of [`crate::recreate::REASONS`].
+        reason: &'static str,
+    },
+    /// A stage of a request is over.
+    Took {
+        /// Which one.
+        stage: Stage,
+        /// From when this process saw it begin until it saw it end. Not told when it began before this process led.
+        duration: Duration,
+    },
+}
+
+/// A part of a request's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// Of the request: from its acceptance, with which its Pod is to be not ready, until containers may be stopped.
+    Drain,
+    /// Of a container: from its order standing in the book, or its image being pinned, until it is seen ended.
+    Stop,
+    /// Of a container: from being seen ended until the new one is seen ready.
+    Start,
+}
+
+impl Stage {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Drain, Self::Stop, Self::Start];
+
+    /// Its name in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Drain => "drain",
+            Self::Stop => "stop",
+            Self::Start => "start",
+        }
+    }
+}
+
+/// Orders that stand in books, by the daemon's answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OrderCounts {
+    /// Not answered yet.
+    pub placed: usize,
+    /// The daemon acts on it.
+    pub acknowledged: usize,
+    /// Carried out.
+    pub done: usize,
+    /// Not carried out.
+    pub refused: usize,
+    /// Tried in vain.
+    pub failed: usize,
+}
+
+impl OrderCounts {
+    /// Counts one more.
+    pub(crate) fn add(&mut self, answer: Option<AnswerState>) {
+        let count = match answer {
+            None => &mut self.placed,
+            Some(AnswerState::Acknowledged) => &mut self.acknowledged,
+            Some(AnswerState::Done) => &mut self.done,
+            Some(AnswerState::Refused) => &mut self.refused,
+            Some(AnswerState::Failed) => &mut self.failed,
+        };
+        *count = count.saturating_add(1);
+    }
+
+    /// Each with its name in metrics.
+    pub fn by_state(&self) -> [(&'static str, usize); 5] {
+        [
+            ("placed", self.placed),
+            ("acknowledged", self.acknowledged),
+            ("done", self.done),
+            ("refused", self.refused),
+            ("failed", self.failed),
+        ]
+    }
+}

@@ -9,7 +9,7 @@ use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt};
 use pitstop_api::labels;
 use pitstop_api::nodework::NodeWork;
-use pitstop_api::recreate::ContainerRecreateRequest;
+use pitstop_api::recreate::{ContainerRecreateRequest, Mechanism};
 use pitstop_cri::{ContainerId, Deadlines, split_reference};
 
 use super::load::{Before, Load};
@@ -63,7 +63,7 @@ pub(super) async fn by_request(cluster: &Cluster, yard: &Yard, names: &[String])
 
     let begin = Instant::now();
     try_join_all(fresh.iter().map(async |fresh| {
-        let create = api.create(&PostParams::default(), &restart(&fresh.pod)).await;
+        let create = api.create(&PostParams::default(), &restart(&fresh.pod, Mechanism::Auto)).await;
         create.with_context(|| format!("cannot create the request for Pod {}", fresh.pod))
     }))
     .await?;

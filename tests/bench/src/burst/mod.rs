@@ -13,7 +13,7 @@ use anyhow::Result;
 use self::load::{Load, peak};
 use self::measure::{ByRequest, Way};
 use crate::harness::cluster::Cluster;
-use crate::harness::figures::{Samples, mib, table};
+use crate::harness::figures::{Samples, mib, ratio, table};
 use crate::harness::pods::Yard;
 use crate::harness::programs;
 use crate::harness::{Verdict, say};
@@ -112,11 +112,6 @@ fn report(by_request: &ByRequest, direct: &[Way], leader: &str) -> Verdict {
 fn row(name: &str, samples: &Samples) -> [String; 5] {
     let [median, min, max, count] = samples.cells();
     [name.to_owned(), median, min, max, count]
-}
-
-/// Zero where there is nothing to divide by.
-fn ratio(a: f64, b: f64) -> f64 {
-    if b > 0.0 { a / b } else { 0.0 }
 }
 
 /// Counts here are far below 2^32.

@@ -3,17 +3,19 @@
 use kube::ResourceExt;
 use pitstop_api::condition::{self, ConditionStatus};
 use pitstop_api::recreate::{
-    ContainerRecreateRequest, ContainerRecreateRequestSpec, Phase, RecreateContainer, conditions,
+    ContainerRecreateRequest, ContainerRecreateRequestSpec, Mechanism, Phase, RecreateContainer,
+    RecreateStrategy, conditions,
 };
 
 use super::pods::CONTAINER;
 
-/// A request of the Pod's own name.
-pub(crate) fn restart(pod: &str) -> ContainerRecreateRequest {
+/// A request of the Pod's own name, by that mechanism.
+pub(crate) fn restart(pod: &str, mechanism: Mechanism) -> ContainerRecreateRequest {
     let containers = vec![RecreateContainer { name: CONTAINER.to_owned(), ..RecreateContainer::default() }];
     let spec = ContainerRecreateRequestSpec {
         pod_name: pod.to_owned(),
         containers,
+        strategy: Some(RecreateStrategy { mechanism: Some(mechanism), ..RecreateStrategy::default() }),
         ..ContainerRecreateRequestSpec::default()
     };
     ContainerRecreateRequest::new(pod, spec)

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::PostParams;
 use kube::{Api, ResourceExt};
 use pitstop_api::labels;
-use pitstop_api::recreate::ContainerRecreateRequest;
+use pitstop_api::recreate::{ContainerRecreateRequest, Mechanism};
 use pitstop_cri::{ContainerId, Deadlines, split_reference};
 
 use super::steps::{Step, steps};
@@ -69,11 +69,11 @@ struct Fresh {
 
 impl Bench<'_> {
     /// Restarts a Pod's container by request.
-    pub(super) async fn by_request(&mut self, pod: &str) -> Result<ByRequest> {
+    pub(super) async fn by_request(&mut self, pod: &str, mechanism: Mechanism) -> Result<ByRequest> {
         let fresh = self.fresh(pod).await?;
         let mark = Mark::end_of(&self.audit_log)?;
         let api: Api<ContainerRecreateRequest> = self.yard.api();
-        let request = restart(pod);
+        let request = restart(pod, mechanism);
         let end = End::watch(fresh.pid, PATIENCE)?;
 
         let (start, wall) = (Instant::now(), SystemTime::now());
@@ -104,7 +104,7 @@ impl Bench<'_> {
             gone: milliseconds(gone),
             ready: milliseconds(ready),
             completed: milliseconds(completed),
-            stop_steps: steps(&entries, wall, wall + gone, "daemon: stop, until the process is gone"),
+            stop_steps: steps(&entries, wall, wall + gone, last_step(mechanism)),
             end_steps: steps(&entries, wall + ready, wall + completed, "bench: Completed arrives"),
         })
     }
@@ -149,5 +149,13 @@ impl Bench<'_> {
         let restarted = |seen: &Pod| replaced(seen, pod, old).then_some(());
         let (at, ()) = self.pods.find(since, PATIENCE, "the new container to be ready", restarted).await?;
         Ok(at)
+    }
+}
+
+/// What lies between the last write before the stop and the process's end.
+fn last_step(mechanism: Mechanism) -> &'static str {
+    match mechanism {
+        Mechanism::Kubelet => "kubelet: stop, until the process is gone",
+        Mechanism::Runtime | Mechanism::Auto => "daemon: stop, until the process is gone",
     }
 }

@@ -65,7 +65,7 @@ pub(super) fn rows<'a>(all: impl Iterator<Item = &'a [Step]>) -> Vec<[String; 6]
 fn is_write(entry: &Entry) -> bool {
     entry.program().starts_with("pitstop-")
         && entry.writes()
-        && ["containerrecreaterequests", "nodeworks"].contains(&entry.object_ref.resource.as_str())
+        && ["containerrecreaterequests", "nodeworks", "pods"].contains(&entry.object_ref.resource.as_str())
 }
 
 /// Milliseconds from one moment to another; negative when the other was first.

@@ -93,10 +93,10 @@ impl Daemon {
             Event::StatusWritten(outcome) => self.written(now, outcome),
             Event::Tick => {}
         }
-        if self.write_at.take_if(|at| *at <= now).is_some() {
-            if let Some(book) = &mut self.book {
-                book.retry();
-            }
+        if self.write_at.take_if(|at| *at <= now).is_some()
+            && let Some(book) = &mut self.book
+        {
+            book.retry();
         }
         actions.extend(self.next_steps(now));
         actions.extend(self.write(now));

@@ -298,7 +298,7 @@ impl World {
 
     fn next_wake(&self) -> Option<Mono> {
         let controllers = self.controllers.iter().filter_map(|c| c.index.wake_at());
-        controllers.chain(self.nodes.iter().filter_map(|n| n.wake_at())).min()
+        controllers.chain(self.nodes.iter().filter_map(Node::wake_at)).min()
     }
 
     /// Something goes wrong, or a user does something.

@@ -9,6 +9,11 @@ pub const ACTIVE: &str = "crr.apps.kruise.io/active";
 /// Value of [`ACTIVE`].
 pub const ACTIVE_TRUE: &str = "true";
 
+/// What kind of node the Pod is on; copied from the node's label of that name, as `OpenKruise` does.
+pub const NODE_TYPE: &str = "type";
+/// Value of [`NODE_TYPE`] of a node that is no machine with a container runtime.
+pub const VIRTUAL_KUBELET: &str = "virtual-kubelet";
+
 /// Longest label value that the API server accepts, in bytes.
 const MAX_LABEL_VALUE: usize = 63;
 

@@ -1,10 +1,11 @@
 //! Answers admission reviews of `ContainerRecreateRequest`s with the rules of the core.
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::core::admission::{AdmissionRequest, AdmissionResponse, Operation};
 use kube::core::response::StatusSummary;
 use kube::core::{ApiResource, DynamicObject, Status};
 use kube::{Api, Client};
+use pitstop_api::labels;
 use pitstop_api::recreate::ContainerRecreateRequest;
 use pitstop_controller_core::readiness;
 use pitstop_controller_core::recreate::Request;
@@ -82,8 +83,11 @@ impl Handler {
         let read = pods.get_opt(&request.spec.pod_name).await.map_err(|error| error.to_string());
         let pod = read.and_then(|pod| pod.map(observe::live).transpose().map_err(|error| error.to_string()));
         Ok(match pod {
-            Ok(None) => create(&request, None, &Hooks::new()),
-            Ok(Some((pod, hooks))) => create(&request, Some(&pod), &hooks),
+            Ok(None) => create(&request, None, &Hooks::new(), false),
+            Ok(Some((pod, hooks))) => {
+                let on_virtual_node = self.is_virtual(pod.node.as_deref()).await;
+                create(&request, Some(&pod), &hooks, on_virtual_node)
+            }
             Err(error) => {
                 warn!(%error, pod = request.spec.pod_name, "cannot read the Pod of a request");
                 Verdict::Deny {
@@ -95,6 +99,22 @@ impl Handler {
                 }
             }
         })
+    }
+
+    /// Whether the node says that it is virtual. A node that cannot be read is taken for a machine: the request then
+    /// waits for its daemon, and says so.
+    async fn is_virtual(&self, node: Option<&str>) -> bool {
+        let Some(node) = node else { return false };
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let metadata = match nodes.get_metadata_opt(node).await {
+            Ok(found) => found.map(|n| n.metadata),
+            Err(error) => {
+                warn!(%error, node, "cannot read the node of a request's Pod");
+                None
+            }
+        };
+        let found = metadata.and_then(|m| m.labels).unwrap_or_default();
+        found.get(labels::NODE_TYPE).is_some_and(|value| value == labels::VIRTUAL_KUBELET)
     }
 
     fn updated(&self, review: &AdmissionRequest<DynamicObject>) -> Result<Verdict, String> {

@@ -53,8 +53,9 @@ pub fn precheck(request: &Request) -> Option<Verdict> {
     validate(&request.spec).err().map(|invalid| deny(request, BAD_REQUEST, &invalid))
 }
 
-/// Answers the creation of a request; `pod` and its `hooks` were read from the API server just now.
-pub fn create(request: &Request, pod: Option<&Pod>, hooks: &Hooks) -> Verdict {
+/// Answers the creation of a request; `pod`, its `hooks` and whether its node is virtual were read from the API server
+/// just now.
+pub fn create(request: &Request, pod: Option<&Pod>, hooks: &Hooks, virtual_node: bool) -> Verdict {
     if let Some(refused) = precheck(request) {
         return refused;
     }
@@ -72,6 +73,9 @@ pub fn create(request: &Request, pod: Option<&Pod>, hooks: &Hooks) -> Verdict {
         (labels::POD_UID.to_owned(), target.pod_uid.clone()),
         (labels::NODE_NAME.to_owned(), labels::node_label(&target.node_name)),
     ]);
+    if virtual_node {
+        all_labels.insert(labels::NODE_TYPE.to_owned(), labels::VIRTUAL_KUBELET.to_owned());
+    }
     let mut spec = request.spec.clone();
     apply_defaults(&mut spec, pod.grace_seconds);
     let mut patch = vec![
@@ -100,8 +104,8 @@ pub fn create(request: &Request, pod: Option<&Pod>, hooks: &Hooks) -> Verdict {
     Verdict::Allow(patch)
 }
 
-/// Answers a change of a request. Allowed, the spec is to be [kept](keep) as it is stored. `by_controller`: the change comes from pitstop's own controller, which
-/// adds what an absent webhook did not and removes what is over.
+/// Answers a change of a request. Allowed, the spec is to be [kept](keep) as it is stored. `by_controller`: the change
+/// comes from pitstop's own controller, which adds what an absent webhook did not and removes what is over.
 pub fn update(old: &Request, new: &Request, by_controller: bool) -> Verdict {
     if !says_the_same(&old.spec, &new.spec) {
         let why = Invalid::new("spec", "spec of ContainerRecreateRequest is immutable");

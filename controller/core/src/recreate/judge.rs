@@ -2,11 +2,13 @@
 //!
 //! What counts is the container's ID: the target has been restarted when another instance has taken its place.
 
+use std::time::Duration;
+
 use pitstop_api::condition::{MAX_MESSAGE, truncate};
 use pitstop_api::nodework::{Answer, AnswerReason, AnswerState};
 use pitstop_api::recreate::{ContainerRecreateState, Phase, TargetContainer};
 
-use super::observe::{Observed, OrderView};
+use super::observe::{Observed, OrderView, grace};
 use super::status::Wait;
 use crate::pod::{ContainerKind, ContainerState, ContainerStatus, Pod, RestartPolicy};
 use crate::time::{Mono, seconds};
@@ -45,7 +47,15 @@ impl Judged {
 }
 
 /// Judges one container.
-pub(super) fn judge(now: Mono, observed: &Observed<'_>, target: &TargetContainer, pod: &Pod) -> Judged {
+///
+/// `patience`: how long the daemon may be silent beyond what a stop can take.
+pub(super) fn judge(
+    now: Mono,
+    patience: Duration,
+    observed: &Observed<'_>,
+    target: &TargetContainer,
+    pod: &Pod,
+) -> Judged {
     let name = &target.name;
     let stored = observed.request.status.container_recreate_states.iter().find(|s| s.name == *name);
     if let Some(state) = stored.filter(|s| matches!(s.phase, Phase::Succeeded | Phase::Failed)) {
@@ -97,16 +107,21 @@ pub(super) fn judge(now: Mono, observed: &Observed<'_>, target: &TargetContainer
         let wait = if needs_pin { Wait::Pin(name.clone()) } else { Wait::Pinned(name.clone()) };
         return Judged { needs_pin, ..Judged::waits(so_far, wait) };
     }
+    let overdue_at = order.and_then(|o| observed.memory.overdue_at(o.order, patience));
     let wait = match order {
         Some(OrderView { answer: Some(answer), .. }) if answer.reason == Some(AnswerReason::StopRetried) => {
             Wait::StopRetried(name.clone(), answer.message.clone())
         }
-        Some(o) if o.acting() => Wait::Stopping(name.clone()),
+        Some(o) if o.acting() => match overdue_at.filter(|at| *at <= now) {
+            Some(_) => Wait::StopOverdue(name.clone(), grace(o.order).saturating_add(patience).as_secs()),
+            None => Wait::Stopping(name.clone()),
+        },
         Some(o) if o.answer.is_some() => Wait::Restart(name.clone()),
         _ => Wait::Daemon,
     };
     let runs = status.container_id == target.container_id && status.state == ContainerState::Running;
-    Judged { needs_stop: runs, ..Judged::waits(so_far, wait) }
+    let wake_at = overdue_at.filter(|at| *at > now);
+    Judged { needs_stop: runs, wake_at, ..Judged::waits(so_far, wait) }
 }
 
 /// Why the kubelet does not start an ended container again, if so. A sidecar has a restart policy of its own.

@@ -1,6 +1,7 @@
 //! What a decision about one request sees.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, Order};
 use pitstop_api::recreate::{ContainerRecreateRequestSpec, ContainerRecreateRequestStatus};
@@ -11,7 +12,7 @@ use crate::action::ImageChange;
 use crate::key::ObjectKey;
 use crate::pod::{ContainerState, Pod};
 use crate::readiness::{Hold, RECREATE_AGENT};
-use crate::time::Mono;
+use crate::time::{Mono, seconds};
 use crate::tracked::Versioned;
 
 /// A `ContainerRecreateRequest`, reduced to what decisions need.
@@ -118,6 +119,16 @@ impl OrderView<'_> {
     }
 }
 
+/// How long the stop of an order may take: the grace period, which is at least the runtime's own two seconds.
+pub(super) fn grace(order: &Order) -> Duration {
+    seconds(
+        order.action.recreate.as_ref().and_then(|r| r.grace_period_seconds).unwrap_or(DEFAULT_GRACE).max(2),
+    )
+}
+
+/// Seconds of grace where neither the request nor the Pod says (Kubernetes' default).
+const DEFAULT_GRACE: i64 = 30;
+
 /// What this process remembers of a request; lost when it ends, and then counted anew.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
@@ -129,6 +140,8 @@ pub struct Memory {
     pub unanswered_since: Option<Mono>,
     /// How many of its orders the daemon has answered.
     pub answered: usize,
+    /// Since when the daemon carries an order out, by the order's ID.
+    pub acting: BTreeMap<String, Mono>,
     /// How far the drain is seen to be.
     pub drain: Seen,
     /// Containers that were seen running: name, ID, and since when.
@@ -156,9 +169,16 @@ impl Memory {
             self.unanswered_since = None;
         }
         self.answered = answered;
+        let acting = orders.iter().filter(|o| o.acting()).map(|o| &o.order.id);
+        self.acting = acting.map(|id| (id.clone(), self.acting.get(id).copied().unwrap_or(now))).collect();
         if !busy && answered < orders.len() {
             self.unanswered_since.get_or_insert(now);
         }
+    }
+
+    /// When the daemon has been silent for longer than the stop of that order can take, by `patience`.
+    pub fn overdue_at(&self, order: &Order, patience: Duration) -> Option<Mono> {
+        self.acting.get(&order.id).map(|since| since.after(grace(order)).after(patience))
     }
 
     /// Notes since when the request's containers run, and how far its Pod is out of service.

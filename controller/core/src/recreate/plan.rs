@@ -140,6 +140,11 @@ impl Planner<'_> {
             let status = waits(request.status.clone(), request, &Wait::Queued(ahead.to_string()), self.wall);
             return Plan { wake_at: deadline, ..self.with_status(status, Urgency::Now) };
         }
+        let mechanism = request.spec.strategy.as_ref().and_then(|s| s.mechanism).unwrap_or_default();
+        let node_type = request.labels.get(labels::NODE_TYPE).map(String::as_str);
+        if node_type == Some(labels::VIRTUAL_KUBELET) && mechanism != Mechanism::Kubelet {
+            return self.end(&[], &End::VirtualNode);
+        }
         let admitted_uid = request.labels.get(labels::POD_UID);
         let pod = self.observed.pod.filter(|pod| admitted_uid.is_none_or(|uid| *uid == pod.uid));
         let refused = match pod {
@@ -174,8 +179,11 @@ impl Planner<'_> {
             let orders = self.observed.orders.iter().map(|o| o.order.clone()).collect();
             return Plan { orders, wake_at: Some(at), ..Plan::default() };
         };
-        let judged: Vec<Judged> =
-            target.containers.iter().map(|t| judge(self.now, self.observed, t, pod)).collect();
+        let judged: Vec<Judged> = target
+            .containers
+            .iter()
+            .map(|t| judge(self.now, self.config.daemon_silent_after, self.observed, t, pod))
+            .collect();
         let entries: Vec<ContainerRecreateState> = judged.iter().map(|j| j.state.clone()).collect();
         // A Pod that has finished may have done so because of the restart: that is worth telling.
         let any_failed = entries.iter().any(|s| s.phase == Phase::Failed);

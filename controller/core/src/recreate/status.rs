@@ -36,6 +36,8 @@ pub enum Wait {
     Pinned(String),
     /// The daemon's stops of the container have no effect: its words.
     StopRetried(String, String),
+    /// The daemon took the order up, and has been silent for longer than a stop can take: that many seconds.
+    StopOverdue(String, u64),
     /// The kubelet has not started the container again.
     Restart(String),
     /// The kubelet says why it does not start the container: its reason and message.
@@ -58,6 +60,7 @@ impl Wait {
             Self::Pin(_) => "PinningImage",
             Self::Pinned(_) => "WaitingForKubelet",
             Self::StopRetried(..) => "StopRetried",
+            Self::StopOverdue(..) => "StopOverdue",
             Self::Restart(_) => "WaitingForRestart",
             Self::Kubelet(reason, _) => reason,
             Self::NotReady(_) => "ContainerNotReady",
@@ -82,6 +85,10 @@ impl Wait {
             Self::Pinned(name) => {
                 format!("waits for the kubelet to restart container {name}, whose image is pinned now")
             }
+            Self::StopOverdue(name, seconds) => format!(
+                "the node's daemon has been stopping container {name} for more than {seconds} s, longer than its grace \
+                 period allows, and says nothing: look at the daemon and the runtime of that node"
+            ),
             Self::StopRetried(name, words) => format!("container {name}: {words}"),
             Self::Restart(name) => format!("waits for the kubelet to start container {name} again"),
             Self::Kubelet(_, message) => message.clone(),
@@ -106,17 +113,20 @@ pub enum End {
     DeadlineExceeded,
     /// The node's daemon never answered.
     DaemonSilent,
+    /// The Pod's node is no machine with a container runtime.
+    VirtualNode,
     /// A container could not be restarted.
     ContainerFailed,
 }
 
 /// Every reason of [`End`], and what stands for one that is not known: the values of a label.
-pub const REASONS: [&str; 7] = [
+pub const REASONS: [&str; 8] = [
     "AllContainersRestarted",
     "Invalid",
     "PodGone",
     "DeadlineExceeded",
     "DaemonNotResponding",
+    "VirtualNode",
     "ContainerFailed",
     UNKNOWN,
 ];
@@ -130,6 +140,7 @@ impl End {
             Self::PodGone => "PodGone",
             Self::DeadlineExceeded => "DeadlineExceeded",
             Self::DaemonSilent => "DaemonNotResponding",
+            Self::VirtualNode => "VirtualNode",
             Self::ContainerFailed => "ContainerFailed",
         }
     }
@@ -142,6 +153,9 @@ impl End {
             Self::PodGone => "pod has gone",
             Self::DeadlineExceeded => "recreating has exceeded the activeDeadlineSeconds",
             Self::DaemonSilent => "daemon has not responded for a long time",
+            Self::VirtualNode => {
+                "the Pod is on a virtual-kubelet node, which has no container runtime to restart containers through"
+            }
         }
     }
 }

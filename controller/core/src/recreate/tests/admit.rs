@@ -38,7 +38,7 @@ fn a_new_request_gets_labels_defaults_and_its_instances() {
     let mut request = raw(&["app", "sidecar"]);
     request.labels.insert("team".into(), "a".into());
     request.labels.insert(labels::ACTIVE.into(), "false".into());
-    let patch = allowed(create(&request, Some(&pod()), &Hooks::new()));
+    let patch = allowed(create(&request, Some(&pod()), &Hooks::new(), false));
     let object = patched(&request, &patch);
     assert_eq!(
         object["metadata"]["labels"],
@@ -84,7 +84,7 @@ fn a_new_request_shows_the_hooks_of_its_containers() {
     ] {
         let hooks = Hooks::from([("app".to_owned(), hook(handler.clone(), given))]);
         let request = raw(&["sidecar", "app"]);
-        let object = patched(&request, &allowed(create(&request, Some(&pod()), &hooks)));
+        let object = patched(&request, &allowed(create(&request, Some(&pod()), &hooks, false)));
         assert_eq!(object["spec"]["containers"][1]["preStop"], handler);
         assert_eq!(object["spec"]["containers"][1]["ports"], shown);
         assert_eq!(object["spec"]["containers"][0].get("preStop"), None);
@@ -99,7 +99,7 @@ fn a_spec_that_is_said_again_is_kept_as_it_is() {
     let hooked =
         Hooked { pre_stop: serde_json::from_value(http).unwrap(), ports: vec![ContainerPort::default()] };
     let hooks = Hooks::from([("app".to_owned(), hooked)]);
-    let stored = patched(&written, &allowed(create(&written, Some(&pod()), &hooks)))["spec"].clone();
+    let stored = patched(&written, &allowed(create(&written, Some(&pod()), &hooks, false)))["spec"].clone();
     let old = Request { spec: serde_json::from_value(stored.clone()).unwrap(), ..written.clone() };
     let mut forms = vec![json!(written.spec), stored.clone()];
     let mut half = stored.clone();
@@ -152,7 +152,7 @@ fn a_given_strategy_stays() {
     let mut request = raw(&["app"]);
     request.spec.strategy =
         Some(RecreateStrategy { termination_grace_period_seconds: Some(3), ..Default::default() });
-    let object = patched(&request, &allowed(create(&request, Some(&pod()), &Hooks::new())));
+    let object = patched(&request, &allowed(create(&request, Some(&pod()), &Hooks::new(), false)));
     assert_eq!(
         object["spec"]["strategy"],
         json!({"failurePolicy": "Fail", "terminationGracePeriodSeconds": 3})
@@ -164,16 +164,16 @@ fn refusals_name_the_object_and_the_field() {
     let prefix = "ContainerRecreateRequest shop/crr: ";
     let mut empty = raw(&["app"]);
     empty.spec.pod_name.clear();
-    let (code, message) = denied(create(&empty, None, &Hooks::new()));
+    let (code, message) = denied(create(&empty, None, &Hooks::new(), false));
     assert_eq!((code, message), (400, format!("{prefix}spec.podName: podName can not be empty")));
-    let (code, message) = denied(create(&raw(&[]), Some(&pod()), &Hooks::new()));
+    let (code, message) = denied(create(&raw(&[]), Some(&pod()), &Hooks::new(), false));
     assert_eq!((code, message), (400, format!("{prefix}spec.containers: containers list can not be null")));
-    let (code, message) = denied(create(&raw(&["app"]), None, &Hooks::new()));
+    let (code, message) = denied(create(&raw(&["app"]), None, &Hooks::new(), false));
     assert_eq!((code, message), (400, format!("{prefix}spec.podName: no found Pod named web")));
-    let (code, message) = denied(create(&raw(&["app", "app"]), Some(&pod()), &Hooks::new()));
+    let (code, message) = denied(create(&raw(&["app", "app"]), Some(&pod()), &Hooks::new(), false));
     let text = "spec.containers[1].name: can not recreate app multi times";
     assert_eq!((code, message), (400, format!("{prefix}{text}")));
-    let (code, message) = denied(create(&raw(&["nope"]), Some(&pod()), &Hooks::new()));
+    let (code, message) = denied(create(&raw(&["nope"]), Some(&pod()), &Hooks::new(), false));
     let text = "spec.containers[0].name: container nope not found in Pod: Pod shop/web";
     assert_eq!((code, message), (400, format!("{prefix}{text}")));
 }
@@ -229,4 +229,15 @@ fn active_stays_until_the_request_is_over() {
     assert_eq!(update(&old, &new, true), Verdict::Allow(Vec::new()));
     old.status.completion_time = Some(wall(Mono(0)));
     assert_eq!(update(&old, &new, false), Verdict::Allow(Vec::new()));
+}
+
+/// D29: the label is copied from the node, as `OpenKruise` does.
+#[test]
+fn d29_a_virtual_node_is_told_by_its_label() {
+    let request = raw(&["app"]);
+    let label = |patch: &[Value]| patched(&request, patch)["metadata"]["labels"]["type"].clone();
+    let virtual_ = allowed(create(&request, Some(&pod()), &Hooks::new(), true));
+    assert_eq!(label(&virtual_), "virtual-kubelet");
+    let real = allowed(create(&request, Some(&pod()), &Hooks::new(), false));
+    assert_eq!(label(&real), Value::Null);
 }

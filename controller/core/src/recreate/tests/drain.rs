@@ -383,12 +383,12 @@ fn a_pod_that_goes_in_its_restart_was_drained_all_the_same() {
 #[test]
 fn admission_drops_what_users_write_into_the_controllers_annotations() {
     let mut request = raw(&["app"]);
-    let plain = create(&request, Some(&pod()), &Hooks::default());
+    let plain = create(&request, Some(&pod()), &Hooks::default(), false);
     for key in annotations::INTERNAL {
         request.annotations.insert(key.into(), "2000-01-01T00:00:00Z".into());
     }
     let (Verdict::Allow(plain), Verdict::Allow(patch)) =
-        (plain, create(&request, Some(&pod()), &Hooks::default()))
+        (plain, create(&request, Some(&pod()), &Hooks::default(), false))
     else {
         panic!("refused")
     };

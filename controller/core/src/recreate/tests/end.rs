@@ -36,6 +36,7 @@ fn an_order_that_may_just_be_placed_delays_the_outcome() {
 fn a_request_without_a_deadline_gets_the_default_one() {
     let mut scene = Scene::ordered(&["app"]);
     scene.acknowledge("app");
+    scene.restarts("app", false);
     assert_eq!(scene.plan().wake_at, Some(Mono(3600 * S)));
     scene.at(3600 * S).settle();
     assert_ended(&scene, "DeadlineExceeded", DEADLINE);
@@ -43,6 +44,7 @@ fn a_request_without_a_deadline_gets_the_default_one() {
     let mut scene = Scene::ordered(&["app"]);
     scene.config.default_active_deadline = None;
     scene.acknowledge("app");
+    scene.restarts("app", false);
     assert_eq!(scene.plan().wake_at, None);
     scene.at(1_000_000 * S).settle();
     assert!(!scene.request.completed());
@@ -159,4 +161,34 @@ fn planning_again_after_the_end_plans_nothing() {
     assert_eq!(scene.plan(), Plan::default());
     scene.pod = None;
     assert_eq!(scene.plan(), Plan::default());
+}
+
+/// D29: a request for a Pod on a virtual node ends at once, and not after a minute without a word.
+#[test]
+fn d29_a_virtual_node_ends_early() {
+    let mut scene = Scene::admitted(&["app"]);
+    scene.request.labels.insert(labels::NODE_TYPE.into(), labels::VIRTUAL_KUBELET.into());
+    scene.settle();
+    assert_eq!(outcome(&scene).1, "VirtualNode");
+    assert!(scene.request.status.message.contains("no container runtime"));
+    assert!(scene.orders.is_empty());
+}
+
+/// D6: a daemon that took an order up and then says nothing is told, and the request goes on until its deadline.
+#[test]
+fn d6_a_daemon_that_falls_silent_after_its_acknowledgement_is_told() {
+    let mut scene = Scene::ordered(&["app"]);
+    scene.acknowledge("app");
+    scene.settle();
+    // Grace 30 s, and a minute of patience.
+    let wake = scene.plan().wake_at.unwrap();
+    assert_eq!(wake, Mono(90 * S));
+    scene.at(90 * S - 1);
+    assert_eq!(waits_for(&scene.plan()), "Stopping");
+    scene.at(90 * S);
+    assert_eq!(waits_for(&scene.plan()), "StopOverdue");
+    assert!(!scene.settle().orders.is_empty(), "the order stands");
+    scene.restarts("app", true);
+    scene.settle();
+    assert_ended(&scene, "AllContainersRestarted", "");
 }

@@ -67,7 +67,9 @@ fn a_request_ends_when_the_daemon_is_away() -> Result<()> {
             Ok(daemon_sets.get_opt(DAEMON).await?.is_none().then_some(()))
         })
         .await?;
-        let created = ns.create(requests::recreate("alone", "web", &["app"])).await?;
+        let mut spec = requests::plain("web", &["app"]);
+        spec["strategy"] = json!({"mechanism": "Runtime"});
+        let created = ns.create(requests::with_spec("alone", &spec)).await?;
         ns.ordered(&created).await?;
         let since = Instant::now();
         let over = ns.over_within("alone", LONG).await?;

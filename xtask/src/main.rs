@@ -66,7 +66,7 @@ enum Command {
     Demo,
     /// Take the demo's cluster down.
     DemoDown,
-    /// Measure on the running cluster: idle, latency, ...
+    /// Measure on the running cluster: burst, idle, latency.
     Bench {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "NAME")]
         args: Vec<String>,

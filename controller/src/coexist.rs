@@ -26,6 +26,10 @@ use crate::events::MAX_NOTE;
 
 /// The readiness condition.
 pub const CONDITION: &str = "nobody else carries out ContainerRecreateRequests";
+/// Reason of the event on the own Pod when requests are not carried out because of Kruise.
+pub const FOUND: &str = "OpenKruiseFound";
+/// Reason of the event on the own Pod when they are carried out again.
+pub const GONE: &str = "OpenKruiseGone";
 
 /// What looking needs.
 pub struct Coexistence {
@@ -181,7 +185,7 @@ impl Coexistence {
                 let text = refusal(signs);
                 error!("no request is carried out: {text}");
                 let note = truncate(&format!("No request is carried out: {text}"), MAX_NOTE);
-                self.record(EventType::Warning, "OpenKruiseFound", note).await;
+                self.record(EventType::Warning, FOUND, note).await;
             }
             Verdict::ServeBeside(signs) => {
                 warn!(
@@ -192,7 +196,7 @@ impl Coexistence {
             Verdict::Serve if matches!(before, Verdict::Refuse(_)) => {
                 info!("no sign of OpenKruise is left: requests are carried out");
                 let text = "No sign of OpenKruise is left: requests are carried out".to_owned();
-                self.record(EventType::Normal, "OpenKruiseGone", text).await;
+                self.record(EventType::Normal, GONE, text).await;
             }
             Verdict::Serve if self.told_off => info!("requests are carried out, as --kruise-crr-off says"),
             Verdict::Serve | Verdict::Unknown => {}

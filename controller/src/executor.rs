@@ -186,3 +186,7 @@ impl Executor {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "executor_tests.rs"]
+mod tests;

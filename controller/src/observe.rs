@@ -331,4 +331,24 @@ mod tests {
         assert_eq!(hooks["app"].ports[0].container_port, 8080);
         assert_eq!(hooks["proxy"].pre_stop.sleep.as_ref().unwrap().seconds, 3);
     }
+
+    /// Nodes with wrong clocks: when a container started is read by nobody.
+    #[test]
+    fn k1_no_decision_sees_when_a_container_started_or_ended() {
+        let seen = |year: u16| {
+            let text = format!(
+                r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"web","creationTimestamp":"{year}-01-01T00:00:00Z"}},
+                "spec":{{"containers":[{{"name":"app"}},{{"name":"sidecar"}}]}},
+                "status":{{"startTime":"{year}-01-01T00:00:00Z","containerStatuses":[
+                 {{"name":"app","containerID":"containerd://1","restartCount":2,"ready":true,"image":"a","imageID":"b",
+                  "state":{{"running":{{"startedAt":"{year}-01-01T00:00:00Z"}}}},
+                  "lastState":{{"terminated":{{"exitCode":1,"finishedAt":"{year}-01-01T00:00:00Z"}}}}}},
+                 {{"name":"sidecar","containerID":"containerd://2","restartCount":1,"ready":false,"image":"a","imageID":"b",
+                  "state":{{"terminated":{{"exitCode":1,"finishedAt":"{year}-01-01T00:00:00Z"}}}}}}]}}}}"#
+            );
+            pod(serde_json::from_str(&text).unwrap())
+        };
+        assert_eq!(seen(2026), seen(1970));
+        assert_eq!(seen(2026), seen(2038));
+    }
 }

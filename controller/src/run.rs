@@ -8,7 +8,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client};
 use pitstop_api::recreate::ContainerRecreateRequest;
 use pitstop_controller_core::{Action, Config, Event, Index};
-use pitstop_kit::health::{self, Readiness};
+use pitstop_kit::health::{self, Condition, Readiness};
 use pitstop_kit::watch::{self, Source};
 use pitstop_kit::{CommonArgs, Metrics, Shutdown, WatchMetrics, clock};
 use tokio::sync::{mpsc, watch as signal};
@@ -40,6 +40,38 @@ const SECRET: &str = "pitstop-webhook-cert";
 /// The `MutatingWebhookConfiguration` that names the webhook.
 const WEBHOOK_CONFIGURATION: &str = "pitstop";
 
+/// What must be true before the controller is ready.
+struct Needs {
+    lease: Condition,
+    certificate: Condition,
+    /// No `OpenKruise` carries out the same requests.
+    alone: Condition,
+    watches: Watches,
+}
+
+/// The watches that must have delivered their first list.
+struct Watches {
+    pods: Condition,
+    requests: Condition,
+    books: Condition,
+}
+
+impl Needs {
+    /// Every name that `/readyz` can show; `docs/troubleshooting.md` explains them.
+    fn named(readiness: &Readiness) -> Self {
+        Self {
+            lease: readiness.condition("lease synced"),
+            certificate: readiness.condition("webhook certificate loaded"),
+            alone: readiness.condition(coexist::CONDITION),
+            watches: Watches {
+                pods: readiness.condition("Pods synced"),
+                requests: readiness.condition("ContainerRecreateRequests synced"),
+                books: readiness.condition("NodeWorks synced"),
+            },
+        }
+    }
+}
+
 /// Runs until the process is asked to stop, or the lead is lost.
 pub async fn run(args: Args) -> anyhow::Result<()> {
     let Args {
@@ -62,20 +94,19 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let cert_metrics = CertMetrics::register(metrics.registry());
     let watch_metrics = WatchMetrics::register(metrics.registry());
     let readiness = Readiness::new();
-    let lease_synced = readiness.condition("lease synced");
-    let certificate_ready = readiness.condition("webhook certificate loaded");
+    let needs = Needs::named(&readiness);
     let coexistence = Coexistence {
         client: client.clone(),
         namespace: namespace.clone(),
         pod_name: pod_name.clone(),
         told_off: kruise_crr_off,
-        clear: readiness.condition(coexist::CONDITION),
+        clear: needs.alone,
         refusing: own.refusing(),
         watch_metrics: watch_metrics.clone(),
     };
     let (sender, mut inbox) = mpsc::channel(QUEUE);
     let mut tasks = JoinSet::new();
-    spawn_watches(&mut tasks, &client, &readiness, &watch_metrics, &sender);
+    spawn_watches(&mut tasks, &client, needs.watches, &watch_metrics, &sender);
 
     let listener =
         health::bind(metrics_address).await.with_context(|| format!("cannot listen on {metrics_address}"))?;
@@ -94,7 +125,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         secret: SECRET.to_owned(),
         webhook_configuration: WEBHOOK_CONFIGURATION.to_owned(),
         config: certs::config_for(SERVICE, &namespace),
-        loaded: certificate_ready,
+        loaded: needs.certificate,
         watch_metrics: watch_metrics.clone(),
         metrics: cert_metrics,
     };
@@ -121,7 +152,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         client: client.clone(),
         namespace,
         identity,
-        synced: lease_synced,
+        synced: needs.lease,
         metrics: watch_metrics,
     };
     let mut election = tokio::spawn(election::run(candidate, leading, shutdown.clone()));
@@ -172,33 +203,29 @@ async fn drain(
 fn spawn_watches(
     tasks: &mut JoinSet<()>,
     client: &Client,
-    readiness: &Readiness,
+    needs: Watches,
     metrics: &WatchMetrics,
     sender: &mpsc::Sender<Event>,
 ) {
-    let source = |name, condition| Source {
-        name,
-        config: watcher::Config::default(),
-        synced: readiness.condition(condition),
-        metrics: metrics.clone(),
-    };
+    let source =
+        |name, synced| Source { name, config: watcher::Config::default(), synced, metrics: metrics.clone() };
     tasks.spawn(watch::run(
         Api::all(client.clone()),
-        source("pods", "Pods synced"),
+        source("pods", needs.pods),
         |pod: SlimPod| Some(observe::pod(pod)),
         Event::Pods,
         sender.clone(),
     ));
     tasks.spawn(watch::run(
         Api::all(client.clone()),
-        source("requests", "ContainerRecreateRequests synced"),
+        source("requests", needs.requests),
         |request: ContainerRecreateRequest| Some(observe::request(request)),
         Event::Requests,
         sender.clone(),
     ));
     tasks.spawn(watch::run(
         Api::all(client.clone()),
-        source("nodeworks", "NodeWorks synced"),
+        source("nodeworks", needs.books),
         |work| Some(observe::nodework(work)),
         Event::NodeWorks,
         sender.clone(),
@@ -229,6 +256,26 @@ async fn tell_leader(
             if sender.send(Event::Leader(now)).await.is_err() {
                 return;
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_that_can_be_missing_is_explained() {
+        let page = include_str!("../../docs/troubleshooting.md");
+        let readiness = Readiness::new();
+        Needs::named(&readiness);
+        let missing = readiness.missing();
+        assert!(!missing.is_empty());
+        let unexplained: Vec<&String> =
+            missing.iter().filter(|name| !page.contains(&format!("\n| `{name}` | "))).collect();
+        assert!(unexplained.is_empty(), "{unexplained:?}");
+        for event in [coexist::FOUND, coexist::GONE] {
+            assert!(page.contains(&format!("\n| `{event}` | ")), "{event}");
         }
     }
 }

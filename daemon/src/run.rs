@@ -8,6 +8,7 @@ use kube::Api;
 use kube::runtime::watcher;
 use pitstop_api::nodework::NodeWork;
 use pitstop_daemon_core::{Daemon, Event, Identity, Search};
+use pitstop_kit::health::Condition;
 use pitstop_kit::watch::Source;
 use pitstop_kit::{CommonArgs, Metrics, Readiness, Shutdown, WatchMetrics, clock, health, watch};
 use tokio::sync::mpsc;
@@ -27,6 +28,23 @@ const QUEUE: usize = 256;
 /// How long a hook or a stop under way may hold up the end of the process. What is cut goes on in the next daemon.
 const DRAIN: Duration = Duration::from_secs(10);
 
+/// What must be true before the daemon is ready.
+struct Needs {
+    /// The watch of the own book has delivered its first list.
+    book: Condition,
+    runtime: Condition,
+}
+
+impl Needs {
+    /// Every name that `/readyz` can show; `docs/troubleshooting.md` explains them.
+    fn named(readiness: &Readiness) -> Self {
+        Self {
+            book: readiness.condition("NodeWork synced"),
+            runtime: readiness.condition("container runtime reachable"),
+        }
+    }
+}
+
 /// Runs until the process is asked to stop.
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let Args { node_name, runtime_endpoint, host_root, state_dir, common } = args;
@@ -42,8 +60,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let own_metrics = DaemonMetrics::register(&mut metrics);
     let watch_metrics = WatchMetrics::register(metrics.registry());
     let readiness = Readiness::new();
-    let synced = readiness.condition("NodeWork synced");
-    let runtime_ready = readiness.condition("container runtime reachable");
+    let needs = Needs::named(&readiness);
     let serving = shutdown.clone();
     let listener =
         health::bind(metrics_address).await.with_context(|| format!("cannot listen on {metrics_address}"))?;
@@ -54,16 +71,12 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     tasks.spawn(async move {
         health::serve(listener, readiness, Arc::new(metrics), serving).await;
     });
-    let source = Source {
-        name: "nodework",
-        config: watcher::Config::default().fields(&format!("metadata.name={node_name}")),
-        synced,
-        metrics: watch_metrics,
-    };
+    let source =
+        Source { name: "nodework", config: own_book(&node_name), synced: needs.book, metrics: watch_metrics };
     tasks.spawn(watch::run(Api::all(client), source, |o| Some(book(o)), Event::Book, events.clone()));
     let (finder, link) = search::link();
     let runtimes = Search::new(&host_root, runtime_endpoint);
-    tasks.spawn(search::run(runtimes, finder, runtime_ready, own_metrics.clone(), events.clone()));
+    tasks.spawn(search::run(runtimes, finder, needs.runtime, own_metrics.clone(), events.clone()));
 
     let record = Record::open(&state_dir);
     let mut daemon = Daemon::new(Identity { instance, boot_id }).with_ended_hooks(record.ended());
@@ -86,4 +99,34 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         warn!("ends with a stop under way; the next daemon goes on with it");
     }
     Ok(())
+}
+
+/// What the daemon watches: the one book of its node.
+fn own_book(node_name: &str) -> watcher::Config {
+    watcher::Config::default().fields(&format!("metadata.name={node_name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The API server hands the change of an object to the watches of its name and tests no other against it.
+    #[test]
+    fn d25_the_daemon_watches_one_object_by_its_name() {
+        let config = own_book("node1");
+        assert_eq!(config.field_selector.as_deref(), Some("metadata.name=node1"));
+        assert_eq!(config.label_selector, None);
+    }
+
+    #[test]
+    fn everything_that_can_be_missing_is_explained() {
+        let page = include_str!("../../docs/troubleshooting.md");
+        let readiness = Readiness::new();
+        Needs::named(&readiness);
+        let missing = readiness.missing();
+        assert!(!missing.is_empty());
+        let unexplained: Vec<&String> =
+            missing.iter().filter(|name| !page.contains(&format!("\n| `{name}` | "))).collect();
+        assert!(unexplained.is_empty(), "{unexplained:?}");
+    }
 }

@@ -63,7 +63,9 @@ pub mod conditions {
     printcolumn = r#"{"name":"Node","type":"string","jsonPath":".metadata.labels.crr\\.apps\\.kruise\\.io/node-name","description":"The Pod's node"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
     printcolumn = r#"{"name":"Complete","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Complete\")].reason","description":"What the request waits for, or how it went"}"#,
-    printcolumn = r#"{"name":"Failed","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Failed\")].reason","description":"Why the request failed"}"#
+    printcolumn = r#"{"name":"Failed","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Failed\")].reason","description":"Why the request failed"}"#,
+    printcolumn = r#"{"name":"Drained","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Drained\")].reason","description":"How far the Pod is out of service, where that was asked for"}"#,
+    printcolumn = r#"{"name":"Message","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Complete\")].message","description":"The same in a sentence: what it waits for, or how it went"}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self == oldSelf").message("spec of ContainerRecreateRequest is immutable"))]

@@ -174,6 +174,10 @@ fn refuse(response: AdmissionResponse, code: u16, message: &str) -> AdmissionRes
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -195,5 +199,46 @@ mod tests {
         let allowed = allow(base, vec![op]);
         let wire = serde_json::to_value(&allowed).unwrap();
         assert_eq!(wire["patchType"], "JSONPatch");
+    }
+
+    /// A cache may show a container that has been restarted since; the API server's own store shows the newest it has.
+    #[tokio::test]
+    async fn d9_admission_reads_the_pod_itself() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let service = tower::service_fn({
+            let asked = Arc::clone(&asked);
+            move |request: hyper::Request<kube::client::Body>| {
+                asked.lock().unwrap().push(format!("{} {}", request.method(), request.uri()));
+                async {
+                    let id = format!("containerd://{:064x}", 7);
+                    let pod = json!({"apiVersion": "v1", "kind": "Pod",
+                        "metadata": {"name": "web", "namespace": "shop", "uid": "u"},
+                        "spec": {"nodeName": "node1", "containers": [{"name": "app"}]},
+                        "status": {"containerStatuses": [{"name": "app", "containerID": id, "restartCount": 4}]}});
+                    let body = http_body_util::Full::new(hyper::body::Bytes::from(pod.to_string()));
+                    Ok::<_, std::convert::Infallible>(hyper::Response::new(body))
+                }
+            }
+        });
+        let metrics =
+            ControllerMetrics::register(&mut pitstop_kit::Metrics::new("pitstop_controller", "0.0.1"));
+        let handler = Handler { client: Client::new(service, "ns"), metrics, own_user: String::new() };
+        let resource = json!({"group": "apps.kruise.io", "version": "v1alpha1", "resource": "containerrecreaterequests"});
+        let kind =
+            json!({"group": "apps.kruise.io", "version": "v1alpha1", "kind": "ContainerRecreateRequest"});
+        let review: AdmissionRequest<DynamicObject> = serde_json::from_value(json!({
+            "uid": "r", "kind": kind, "resource": resource, "operation": "CREATE", "userInfo": {},
+            "name": "crr", "namespace": "shop", "options": null,
+            "object": {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "ContainerRecreateRequest",
+                "metadata": {"name": "crr"}, "spec": {"podName": "web", "containers": [{"name": "app"}]}}
+        }))
+        .unwrap();
+        let answer = handler.review(review).await;
+        let patch: serde_json::Value = serde_json::from_slice(&answer.patch.unwrap()).unwrap();
+        let context =
+            patch.as_array().unwrap().iter().find(|op| op["path"] == "/spec/containers/0/statusContext");
+        assert_eq!(context.unwrap()["value"]["restartCount"], 4);
+        // Without a resourceVersion, which would allow an answer from a cache.
+        assert_eq!(asked.lock().unwrap()[0], "GET /api/v1/namespaces/shop/pods/web");
     }
 }

@@ -1,5 +1,6 @@
 //! What the index does with single events. Schedules of many are in `tests/world`.
 
+mod defects;
 mod holds;
 
 use std::collections::VecDeque;

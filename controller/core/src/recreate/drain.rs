@@ -155,7 +155,7 @@ pub(super) fn conclude(
     proceed(status, request, drain, now);
     if lasts(status) {
         let text = "the request ended before the Pod was drained";
-        set(status, request, conditions::DRAINED, ConditionStatus::False, "NotDrained", text, now);
+        set(status, request, conditions::DRAINED, ConditionStatus::False, NOT_DRAINED, text, now);
     }
 }
 
@@ -176,10 +176,14 @@ pub(super) fn began(status: &ContainerRecreateRequestStatus) -> Option<DateTime<
     begun.filter(|c| c.status == ConditionStatus::True).map(|c| c.last_transition_time)
 }
 
-/// Reason of `Drained` while the Pod is being taken out of service.
-const DRAINING: &str = "Draining";
+/// Every reason of the condition `Drained`.
+pub(super) const REASONS: [&str; 4] = [DRAINING, conditions::DRAINED, NO_GATE, NOT_DRAINED];
+/// Reason of `Drained` while the Pod is being taken out of service, and of the wait for it.
+pub(super) const DRAINING: &str = "Draining";
 /// Reason of `Drained` when the Pod cannot be taken out of service.
 const NO_GATE: &str = "NoReadinessGate";
+/// Reason of `Drained` when the request ended before; and of the event that tells of a Pod without a gate.
+pub(super) const NOT_DRAINED: &str = "NotDrained";
 
 /// The seconds for which the request wants its Pod not ready; absent when it asks for no drain.
 fn grace(request: &Request) -> Option<i64> {

@@ -48,13 +48,30 @@ pub enum Wait {
     MinStarted(String, i32),
 }
 
+/// Every reason of [`Wait`] but the kubelet's own.
+pub(super) const WAITS: [&str; 13] = [
+    "Queued",
+    "WaitingForNotReady",
+    "ReadinessGateInUse",
+    drain::DRAINING,
+    "WaitingForDaemon",
+    "Stopping",
+    "PinningImage",
+    "WaitingForKubelet",
+    "StopRetried",
+    "StopOverdue",
+    "WaitingForRestart",
+    "ContainerNotReady",
+    "WaitingForMinStarted",
+];
+
 impl Wait {
-    fn reason(&self) -> &str {
+    pub(super) fn reason(&self) -> &str {
         match self {
             Self::Queued(_) => "Queued",
             Self::NotReadyPod => "WaitingForNotReady",
             Self::ForeignGate(_) => "ReadinessGateInUse",
-            Self::Draining(_) => "Draining",
+            Self::Draining(_) => drain::DRAINING,
             Self::Daemon => "WaitingForDaemon",
             Self::Stopping(_) => "Stopping",
             Self::Pin(_) => "PinningImage",
@@ -133,7 +150,7 @@ pub const REASONS: [&str; 8] = [
 const UNKNOWN: &str = "Unknown";
 
 impl End {
-    fn reason(&self) -> &'static str {
+    pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Complete => "AllContainersRestarted",
             Self::Invalid(_) => "Invalid",
@@ -160,6 +177,23 @@ impl End {
     }
 }
 
+/// Reason of `Accepted` once the containers were found.
+const RESOLVED: &str = "Resolved";
+
+/// Reasons of the events on a request and its Pod: its beginning, a drain that cannot be, a hook that failed, its ends.
+const EVENTS: [&str; 5] = [STARTED, drain::NOT_DRAINED, hooks::FAILED, FAILED, COMPLETED];
+const STARTED: &str = "RecreateStarted";
+const COMPLETED: &str = "RecreateCompleted";
+const FAILED: &str = "RecreateFailed";
+
+/// Every reason that a condition of a request, or an event on it and its Pod, can have by pitstop's own doing, with
+/// repetitions. The kubelet's reasons for a container that waits come to them.
+pub fn all_reasons() -> impl Iterator<Item = &'static str> {
+    let ends = REASONS.into_iter().filter(|reason| *reason != UNKNOWN);
+    let grace = [RESOLVED, conditions::PRE_RECREATE_GRACE];
+    WAITS.into_iter().chain(ends).chain(EVENTS).chain(drain::REASONS).chain(grace)
+}
+
 /// The status of a request that has just been accepted.
 pub(super) fn accepted(
     request: &Request,
@@ -181,7 +215,7 @@ pub(super) fn accepted(
         .collect();
     let text = format!("Pod {} on node {}", target.pod_uid, target.node_name);
     status.target = Some(target);
-    set(&mut status, request, conditions::ACCEPTED, ConditionStatus::True, "Resolved", &text, now);
+    set(&mut status, request, conditions::ACCEPTED, ConditionStatus::True, RESOLVED, &text, now);
     drain::begin(&mut status, request, pod, now);
     let wait = drain::first_wait(request, pod).unwrap_or(Wait::Daemon);
     waits(status, request, &wait, now)
@@ -310,14 +344,14 @@ pub fn notes(request: &Request, old: &ContainerRecreateRequestStatus) -> Vec<Not
             )
         };
         let text = format!("Request {} restarts container(s) {}{how}", request.key, names());
-        notes.push(note(false, "RecreateStarted", text));
+        notes.push(note(false, STARTED, text));
     }
     if drain::impossible(new) && !drain::impossible(old) {
         let text = format!(
             "Request {} restarts containers without draining the Pod: it has no readiness gate",
             request.key
         );
-        notes.push(note(true, "NotDrained", text));
+        notes.push(note(true, drain::NOT_DRAINED, text));
     }
     if let Some(news) = hooks::news(old, new) {
         notes.push(note(true, hooks::FAILED, format!("Request {}: {news}", request.key)));
@@ -327,10 +361,10 @@ pub fn notes(request: &Request, old: &ContainerRecreateRequestStatus) -> Vec<Not
             .filter(|c| c.status == ConditionStatus::True);
         notes.push(if let Some(c) = failed {
             let text = format!("Request {} failed ({}): {}", request.key, c.reason, c.message);
-            note(true, "RecreateFailed", text)
+            note(true, FAILED, text)
         } else {
             let text = format!("Request {} restarted container(s) {}{}", request.key, names(), ids(new));
-            note(false, "RecreateCompleted", text)
+            note(false, COMPLETED, text)
         });
     }
     notes

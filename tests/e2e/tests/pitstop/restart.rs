@@ -99,8 +99,11 @@ fn people_see_what_happens() -> Result<()> {
 
         let plain = ["NAME PHASE POD NODE AGE", "again Completed web node1 *"];
         assert_eq!(columns(ns, &[])?, plain);
-        let wide =
-            ["NAME PHASE POD NODE AGE COMPLETE FAILED", "again Completed web node1 * AllContainersRestarted"];
+        // Neither failed nor drained.
+        let wide = [
+            "NAME PHASE POD NODE AGE COMPLETE FAILED DRAINED MESSAGE",
+            "again Completed web node1 * AllContainersRestarted restarted 1 container(s)",
+        ];
         assert_eq!(columns(ns, &["-o", "wide"])?, wide);
 
         let events: Api<Event> = Api::namespaced(ns.cluster.client.clone(), &ns.name);

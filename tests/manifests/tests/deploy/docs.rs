@@ -91,3 +91,17 @@ fn every_request_that_is_shown_is_one_that_is_accepted() {
     }
     assert!(shown >= 2, "{shown}");
 }
+
+/// Those of the programs' own readiness are checked where they are named, in `run.rs` of each.
+#[test]
+fn every_reason_is_explained() {
+    let page = fs::read_to_string(root().join("docs/troubleshooting.md")).unwrap();
+    let explained = |reason: &str| {
+        let rows = page.lines().filter(|line| line.starts_with("| ")).map(|line| line.split(" | ").take(2));
+        rows.flatten().any(|cell| cell.trim_start_matches("| ") == format!("`{reason}`"))
+    };
+    let missing: Vec<&str> =
+        pitstop_controller_core::recreate::all_reasons().filter(|reason| !explained(reason)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    assert!(!explained("Whatever"));
+}

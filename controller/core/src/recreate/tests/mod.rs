@@ -3,16 +3,18 @@
 
 mod accept;
 mod admit;
+mod defects;
 mod drain;
 mod end;
 mod hooks;
 mod late;
 mod mechanism;
+mod reasons;
 mod resolving;
 mod restart;
 mod strategy;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use pitstop_api::labels;
 use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, Order, request_uid};
 use pitstop_api::recreate::{
@@ -91,6 +93,8 @@ struct Scene {
     answers: Vec<Answer>,
     placing: bool,
     memory: Memory,
+    /// By how many seconds the wall clock is wrong.
+    wrong_by: i64,
 }
 
 impl Scene {
@@ -118,6 +122,7 @@ impl Scene {
             answers: Vec::new(),
             placing: false,
             memory: Memory::new(Mono(0)),
+            wrong_by: 0,
         }
     }
 
@@ -149,7 +154,8 @@ impl Scene {
             pinning: &[],
             memory: &self.memory,
         };
-        plan(self.now, wall(self.now), &self.config, &observed)
+        let clock = wall(self.now) + TimeDelta::seconds(self.wrong_by);
+        plan(self.now, clock, &self.config, &observed)
     }
 
     /// Plans, and lets everything take effect that is due at once.

@@ -7,12 +7,15 @@
 mod defaults;
 mod validate;
 
+use std::borrow::Cow;
+
 use chrono::{DateTime, Utc};
 pub use k8s_openapi::api::core::v1::ContainerPort;
 use k8s_openapi::api::core::v1::{ExecAction, HTTPGetAction, SleepAction, TCPSocketAction};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::IntoDeserializer as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 pub use defaults::apply_defaults;
 pub use validate::{Invalid, validate};
@@ -212,7 +215,7 @@ pub enum Phase {
 #[serde(rename_all = "camelCase")]
 pub struct ContainerRecreateRequestStatus {
     /// `Pending`, `Recreating` or `Completed`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "phase")]
     pub phase: Option<Phase>,
     /// When the request ended; set together with `Completed` and never changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -320,6 +323,12 @@ pub struct Pin {
     pub image: String,
 }
 
+/// A phase. `OpenKruise` writes an empty one where there is none, in its clients and, converting, into storage.
+fn phase<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Phase>, D::Error> {
+    let text = Option::<Cow<'de, str>>::deserialize(deserializer)?;
+    text.filter(|text| !text.is_empty()).map(|text| Phase::deserialize(text.into_deserializer())).transpose()
+}
+
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes a reference")]
 fn is_false(value: &bool) -> bool {
     !value
@@ -353,6 +362,16 @@ mod tests {
             serde_json::to_string(&state).unwrap(),
             r#"{"name":"app","phase":"Succeeded","isKilled":true}"#
         );
+    }
+
+    #[test]
+    fn an_empty_phase_is_none() {
+        for text in [r#"{"phase":""}"#, r#"{"phase":null}"#, "{}"] {
+            let status: ContainerRecreateRequestStatus = serde_json::from_str(text).unwrap();
+            assert_eq!(status, ContainerRecreateRequestStatus::default());
+        }
+        let text = r#"{"phase":"Gone"}"#;
+        assert!(serde_json::from_str::<ContainerRecreateRequestStatus>(text).is_err());
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl Handler {
     }
 
     async fn created(&self, review: &AdmissionRequest<DynamicObject>) -> Result<Verdict, String> {
-        let request = decode(review, review.object.as_ref())?;
+        let request = decode(review, sent(review.object.as_ref()))?;
         if let Some(refused) = precheck(&request) {
             return Ok(refused);
         }
@@ -118,8 +118,8 @@ impl Handler {
     }
 
     fn updated(&self, review: &AdmissionRequest<DynamicObject>) -> Result<Verdict, String> {
-        let old = decode(review, review.old_object.as_ref())?;
-        let new = decode(review, review.object.as_ref())?;
+        let old = decode(review, review.old_object.clone())?;
+        let new = decode(review, sent(review.object.as_ref()))?;
         let by_controller = review.user_info.username.as_deref() == Some(self.own_user.as_str());
         Ok(match update(&old, &new, by_controller) {
             Verdict::Allow(mut patch) => {
@@ -132,15 +132,24 @@ impl Handler {
     }
 }
 
+/// What a client sent, without the status: the API server stores none from there, and typed clients always send one.
+fn sent(object: Option<&DynamicObject>) -> Option<DynamicObject> {
+    let mut object = object?.clone();
+    if let Some(data) = object.data.as_object_mut() {
+        data.remove("status");
+    }
+    Some(object)
+}
+
 fn decode(
     review: &AdmissionRequest<DynamicObject>,
-    object: Option<&DynamicObject>,
+    object: Option<DynamicObject>,
 ) -> Result<Request, String> {
     let name = format!("{}/{}", review.namespace.as_deref().unwrap_or_default(), review.name);
     let object =
         object.ok_or_else(|| format!("ContainerRecreateRequest {name}: the review carries no object"))?;
     let mut parsed: ContainerRecreateRequest =
-        object.clone().try_parse().map_err(|error| format!("ContainerRecreateRequest {name}: {error}"))?;
+        object.try_parse().map_err(|error| format!("ContainerRecreateRequest {name}: {error}"))?;
     parsed.metadata.namespace.get_or_insert_with(|| review.namespace.clone().unwrap_or_default());
     Ok(observe::request(parsed))
 }
@@ -179,6 +188,26 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_status_that_a_client_sends_is_not_looked_at() {
+        let object = serde_json::json!({
+            "apiVersion": "apps.kruise.io/v1alpha1", "kind": "ContainerRecreateRequest",
+            "metadata": {"name": "again", "namespace": "ns", "creationTimestamp": null},
+            "spec": {"podName": "web", "containers": [{"name": "app"}]},
+            "status": {"phase": "Unheard"},
+        });
+        let review = serde_json::json!({
+            "uid": "u", "name": "again", "namespace": "ns", "operation": "CREATE", "userInfo": {},
+            "kind": {"group": "apps.kruise.io", "version": "v1alpha1", "kind": "ContainerRecreateRequest"},
+            "resource": {"group": "apps.kruise.io", "version": "v1alpha1", "resource": "containerrecreaterequests"},
+            "object": object,
+        });
+        let review: AdmissionRequest<DynamicObject> = serde_json::from_value(review).unwrap();
+        assert!(decode(&review, review.object.clone()).is_err());
+        let request = decode(&review, sent(review.object.as_ref())).unwrap();
+        assert_eq!((request.spec.pod_name.as_str(), request.status.phase), ("web", None));
+    }
 
     #[test]
     fn the_patch_of_a_new_pod_is_one_that_the_api_server_takes() {

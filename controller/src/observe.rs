@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1 as core;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::Resource;
 use kube::core::DynamicObject;
 use pitstop_api::annotations;
@@ -253,6 +253,7 @@ pub fn request(object: ContainerRecreateRequest) -> Request {
         generation: metadata.generation,
         created: metadata.creation_timestamp.map_or(0, |t| t.0.as_second()),
         deleting: metadata.deletion_timestamp.is_some(),
+        in_v1beta1: metadata.managed_fields.iter().flatten().any(wrote_spec_in_v1beta1),
         labels: metadata.labels.unwrap_or_default(),
         annotations: metadata
             .annotations
@@ -263,6 +264,11 @@ pub fn request(object: ContainerRecreateRequest) -> Request {
         spec,
         status: status.unwrap_or_default(),
     }
+}
+
+fn wrote_spec_in_v1beta1(entry: &ManagedFieldsEntry) -> bool {
+    let spec = entry.fields_v1.as_ref().is_some_and(|fields| fields.0.get("f:spec").is_some());
+    spec && entry.api_version.as_deref() == Some("apps.kruise.io/v1beta1")
 }
 
 /// The order book as the core sees it.
@@ -315,6 +321,30 @@ mod tests {
         let condition = GateCondition { open: false, message: "[]".into() };
         assert!(pod.ready);
         assert_eq!(pod.gates, [Gate { type_: "KruisePodReady".into(), condition: Some(condition) }]);
+    }
+
+    #[test]
+    fn the_version_of_a_request_is_that_which_its_spec_was_written_in() {
+        let made = |spec: &str, status: &str| {
+            let entry = |version: &str, fields: &str| {
+                format!(
+                    r#"{{"manager":"x","operation":"Update","apiVersion":"apps.kruise.io/{version}","fieldsType":"FieldsV1","fieldsV1":{fields}}}"#
+                )
+            };
+            let entries = [
+                entry(status, r#"{"f:metadata":{"f:labels":{}}}"#),
+                entry(spec, r#"{"f:spec":{".":{},"f:podName":{}}}"#),
+            ];
+            let text = format!(
+                r#"{{"apiVersion":"apps.kruise.io/v1alpha1","kind":"ContainerRecreateRequest",
+                    "metadata":{{"name":"a","namespace":"ns","managedFields":[{}]}},
+                    "spec":{{"podName":"web","containers":[{{"name":"app"}}]}}}}"#,
+                entries.join(",")
+            );
+            request(serde_json::from_str(&text).unwrap()).in_v1beta1
+        };
+        assert!(made("v1beta1", "v1alpha1"));
+        assert!(!made("v1alpha1", "v1beta1"));
     }
 
     #[test]

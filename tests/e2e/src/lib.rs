@@ -7,6 +7,7 @@
 pub mod audit;
 pub mod cluster;
 mod harness;
+pub mod kruise;
 pub mod ns;
 pub mod pods;
 pub mod process;

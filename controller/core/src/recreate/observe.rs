@@ -34,6 +34,8 @@ pub struct Request {
     pub labels: BTreeMap<String, String>,
     /// Those of `metadata.annotations` that [`pitstop_api::annotations`] names.
     pub annotations: BTreeMap<String, String>,
+    /// It was written through `v1beta1`, not `v1alpha1`.
+    pub in_v1beta1: bool,
     /// `spec`.
     pub spec: ContainerRecreateRequestSpec,
     /// `status`.

@@ -286,10 +286,12 @@ impl Planner<'_> {
             orders,
             images: Vec::new(),
             labels: remove(request.labels.contains_key(labels::ACTIVE), labels::ACTIVE),
-            annotations: remove(
-                request.annotations.contains_key(annotations::UNREADY_ACQUIRED),
-                annotations::UNREADY_ACQUIRED,
-            ),
+            annotations: if request.in_v1beta1 {
+                self.drain_annotation()
+            } else {
+                let key = annotations::UNREADY_ACQUIRED;
+                remove(request.annotations.contains_key(key), key)
+            },
             delete: !request.deleting && expiry.is_some_and(|at| at <= self.now),
             wake_at: expiry.filter(|at| *at > self.now),
         }
@@ -412,8 +414,9 @@ impl Planner<'_> {
         .collect()
     }
 
-    /// When the drain began, for clients of `v1alpha1`. It goes with the label `active`: both versions have one schema,
-    /// and clients of `v1beta1` expect no such annotation on what is over.
+    /// When the drain began, for clients of `v1alpha1`. Both versions have one schema: on what was made in `v1alpha1`,
+    /// it goes with the label `active`, since clients of `v1beta1` expect no such annotation on what is over; on what
+    /// was made in `v1beta1` it stays, since there clients of `v1alpha1` expect it.
     fn drain_annotation(&self) -> BTreeMap<String, Option<String>> {
         let request = self.observed.request;
         let key = annotations::UNREADY_ACQUIRED;

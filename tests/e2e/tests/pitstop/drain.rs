@@ -5,17 +5,14 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams};
-use pitstop_api::annotations::UNREADY_ACQUIRED;
 use pitstop_api::recreate::ContainerRecreateRequest;
 use pitstop_e2e::system::{self, CONTROLLER, NAMESPACE};
 use pitstop_e2e::{Cluster, Context, LONG, Ns, Result, SHORT, ensure, on_cluster, pods, requests, until};
 use serde_json::{Value, json};
 
 const GATE: &str = "KruisePodReady";
-/// OpenKruise's bounds: from the creation to the hold, from the end to its release, and to the Pod's being ready.
-const HELD_WITHIN: Duration = Duration::from_secs(2);
+/// From the end to the release of the hold: OpenKruise's bound.
 const FREE_WITHIN: Duration = Duration::from_secs(3);
-const READY_WITHIN: Duration = Duration::from_secs(10);
 
 fn drained(containers: &[&str], strategy: Value) -> Value {
     let mut spec = requests::plain("web", containers);
@@ -55,52 +52,6 @@ async fn in_drain(ns: &Ns) -> Result<(Pod, ContainerRecreateRequest)> {
     })
     .await?;
     Ok((before, request))
-}
-
-/// OpenKruise's case 3c, with its bounds: a hook that would take 8 seconds is cut by the grace period of 3.
-#[test]
-fn kruises_case_3c() -> Result<()> {
-    on_cluster(async |ns| {
-        let mut app = pods::idle("app");
-        app["lifecycle"] = json!({"preStop": {"exec": {"command": ["sleep", "8"]}}});
-        let pod = pods::pod("web", &[app, pods::idle("sidecar")]);
-        let before = ns.start_pod(pods::gated(pod, &[GATE])).await?;
-        assert_eq!(gate(&before, GATE), ("True", "[]"));
-        let strategy = json!({"terminationGracePeriodSeconds": 3, "unreadyGracePeriodSeconds": 1});
-        let created = ns.create(drained(&["app", "sidecar"], strategy)).await?;
-        assert_eq!(gate_is(ns, "False", HELD_WITHIN).await?, ours(&ns.name));
-        let began = ns.request("drain").await?;
-        let time = requests::condition(&began, "PreRecreateGrace").context("no drain")?.last_transition_time;
-        let told = until("the annotation", SHORT, async || {
-            let annotations = ns.request("drain").await?.metadata.annotations.unwrap_or_default();
-            Ok(annotations.get(UNREADY_ACQUIRED).cloned())
-        })
-        .await?;
-        assert_eq!(told, time.format("%Y-%m-%dT%H:%M:%SZ").to_string());
-
-        let over = ns.over("drain").await?;
-        assert_eq!(gate_is(ns, "True", FREE_WITHIN).await?, "[]");
-        until("the Pod to be ready", READY_WITHIN, async || {
-            Ok(pods::is_ready(&ns.pod("web").await?).then_some(()))
-        })
-        .await?;
-        assert_eq!(requests::states(&over), [requests::succeeded("app"), requests::succeeded("sidecar")]);
-        let conditions = requests::conditions(&over);
-        assert_eq!(conditions["PreRecreateGrace"], "True/PreRecreateGrace");
-        assert_eq!(conditions["Drained"], "True/Drained");
-        let kept = requests::condition(&over, "PreRecreateGrace").map(|c| c.last_transition_time);
-        assert_eq!(kept, Some(time), "the drain began once");
-        let after = ns.pod("web").await?;
-        for name in ["app", "sidecar"] {
-            pods::assert_restarted_once(&before, &after, name)?;
-        }
-        let made = created.metadata.creation_timestamp.context("no creationTimestamp")?.0.as_second();
-        let ended = pods::last_end(&after, "app")?.finished_at.context("no end")?.0.as_second() - made;
-        ensure!(ended < 8, "app ended {ended} s after the creation");
-        let settled = ns.settled(&over).await?;
-        assert_eq!(settled.metadata.annotations.unwrap_or_default().get(UNREADY_ACQUIRED), None);
-        Ok(())
-    })
 }
 
 /// K5 on the real kubelet: both times are the node's.

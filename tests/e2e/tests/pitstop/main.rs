@@ -14,6 +14,5 @@ mod mechanism;
 mod queue;
 mod refused;
 mod restart;
-mod strategy;
 mod unasked;
 mod writes;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use kube::Api;
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams};
+use kube::api::ListParams;
 use pitstop_api::labels;
 use pitstop_api::recreate::{ContainerRecreateRequest, FailurePolicy, Phase};
 use pitstop_e2e::ns::NODE;
@@ -72,22 +72,6 @@ fn assert_defaults(created: &ContainerRecreateRequest, pod: &Pod, containers: &[
     Ok(())
 }
 
-#[test]
-fn both_containers_restart() -> Result<()> {
-    on_cluster(async |ns| {
-        let before = ns.start_pod(pods::app("web")).await?;
-        let created = ns.create(requests::recreate("both", "web", &["app", "sidecar"])).await?;
-        assert_defaults(&created, &before, &["app", "sidecar"])?;
-        let over = ns.over("both").await?;
-        assert_eq!(requests::states(&over), [requests::succeeded("app"), requests::succeeded("sidecar")]);
-        let after = ns.pod("web").await?;
-        pods::assert_restarted_once(&before, &after, "app")?;
-        pods::assert_restarted_once(&before, &after, "sidecar")?;
-        ns.settled(&over).await?;
-        Ok(())
-    })
-}
-
 /// As a user: a file, `kubectl apply`, `kubectl get`, `kubectl get events`.
 #[test]
 fn people_see_what_happens() -> Result<()> {
@@ -136,59 +120,6 @@ fn columns(ns: &Ns, options: &[&str]) -> Result<Vec<String>> {
         line[AGE] = "*";
     }
     Ok(lines.into_iter().map(|line| line.join(" ")).collect())
-}
-
-#[test]
-fn v1beta1_is_the_same() -> Result<()> {
-    on_cluster(async |ns| {
-        let before = ns.start_pod(pods::app("web")).await?;
-        let kind = GroupVersionKind::gvk("apps.kruise.io", "v1beta1", "ContainerRecreateRequest");
-        let api: Api<DynamicObject> =
-            Api::namespaced_with(ns.cluster.client.clone(), &ns.name, &ApiResource::from_gvk(&kind));
-        let mut request = requests::recreate("beta", "web", &["app"]);
-        request["apiVersion"] = json!("apps.kruise.io/v1beta1");
-        let created = api.create(&PostParams::default(), &serde_json::from_value(request)?).await?;
-        assert_eq!(created.types.clone().unwrap_or_default().api_version, "apps.kruise.io/v1beta1");
-        assert_defaults(&created.try_parse()?, &before, &["app"])?;
-        let over = until("the request to be over", SHORT, async || {
-            let request = api.get("beta").await?;
-            Ok(Some(request).filter(|r| r.data.pointer("/status/completionTime").is_some()))
-        })
-        .await?;
-        let status = &over.data["status"];
-        assert_eq!(status["phase"], "Completed");
-        assert_eq!(
-            status["containerRecreateStates"],
-            json!([{"name": "app", "phase": "Succeeded", "isKilled": true}])
-        );
-        let after = ns.pod("web").await?;
-        assert_eq!(status["containerStatusSnapshot"][0]["containerID"], pods::id(&after, "app")?);
-        pods::assert_restarted_once(&before, &after, "app")?;
-        assert_eq!(requests::states(&ns.request("beta").await?), [requests::succeeded("app")]);
-        Ok(())
-    })
-}
-
-#[test]
-fn a_request_is_deleted_when_its_time_is_over() -> Result<()> {
-    on_cluster(async |ns| {
-        ns.start_pod(pods::app("web")).await?;
-        let mut spec = requests::plain("web", &["app"]);
-        spec["ttlSecondsAfterFinished"] = json!(3);
-        let created = ns.create(requests::with_spec("brief", &spec)).await?;
-        ns.over("brief").await?;
-        until("the label active to be removed", Duration::from_secs(5), async || {
-            let request = ns.requests().get_opt("brief").await?;
-            Ok(request.is_none_or(|r| requests::label(&r, labels::ACTIVE).is_none()).then_some(()))
-        })
-        .await?;
-        // 6 s is what OpenKruise's clients allow.
-        until("the request to be deleted", Duration::from_secs(6), async || {
-            Ok(ns.requests().get_opt("brief").await?.is_none().then_some(()))
-        })
-        .await?;
-        ns.no_orders(&created).await
-    })
 }
 
 /// The Pod's own grace period is 30 s, and the container does not end when asked to.

@@ -327,6 +327,24 @@ fn what_a_user_wrote_into_the_annotation_is_replaced() {
     assert!(scene.orders.is_empty(), "and starts nothing");
 }
 
+/// `OpenKruise`'s cases 8 and 9: a request is made in one version and, when it is over, read in the other.
+#[test]
+fn the_annotation_stays_on_what_was_made_in_v1beta1_and_goes_from_what_was_made_in_v1alpha1() {
+    for in_v1beta1 in [false, true] {
+        let mut scene = gated(0);
+        scene.request.in_v1beta1 = in_v1beta1;
+        scene.request.spec.active_deadline_seconds = Some(30);
+        scene.at(7 * S).settle();
+        assert!(scene.request.annotations.contains_key(UNREADY_ACQUIRED));
+        scene.at(37 * S).settle();
+        assert!(scene.request.completed());
+        let told = scene.request.annotations.remove(UNREADY_ACQUIRED);
+        assert_eq!(told.as_deref(), in_v1beta1.then_some("2027-01-15T08:00:07Z"));
+        scene.settle();
+        assert_eq!(scene.request.annotations.contains_key(UNREADY_ACQUIRED), in_v1beta1, "it was lost");
+    }
+}
+
 /// D23: the deletion of a request ends its drain, and releases its hold.
 #[test]
 fn d23_a_request_that_is_deleted_in_its_drain_stops_nothing_and_holds_nothing() {

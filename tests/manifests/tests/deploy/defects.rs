@@ -20,7 +20,7 @@ fn cells(line: &str) -> Option<Vec<&str>> {
     Some(inner.split(" | ").collect())
 }
 
-/// `[file]: `a`, `b`; [other]: `c``.
+/// The last cell: files in brackets, each followed by a colon and its tests.
 fn tests(cell: &str) -> Vec<(String, String)> {
     let of = |group: &str| {
         let file = group.strip_prefix('[').and_then(|rest| rest.split_once("]: "));

@@ -36,9 +36,10 @@ async fn refused(action: Action) -> ((Method, String, Value), Event) {
     let (events, _) = Events::new(client.clone(), "test".to_owned(), metrics.clone());
     let (outcomes, mut told) = mpsc::channel(1);
     Executor::new(client, events, metrics, outcomes).execute(action).await;
+    let outcome = told.recv().await.unwrap();
     let mut sent = sent.lock().unwrap();
     assert_eq!(sent.len(), 1, "once: whether to write again is decided anew");
-    (sent.remove(0), told.recv().await.unwrap())
+    (sent.remove(0), outcome)
 }
 
 const KEY: &str = "/apis/apps.kruise.io/v1alpha1/namespaces/shop/containerrecreaterequests/crr";
@@ -50,16 +51,16 @@ async fn d3_every_write_of_a_request_names_the_version_that_it_rests_on() {
     let status = Box::new(ContainerRecreateRequestStatus::default());
     let write =
         Action::WriteStatus { key: key.clone(), uid: "u".into(), resource_version: "7".into(), status };
-    let ((method, path, body), outcome) = refused(write).await;
-    assert_eq!((method, path), (Method::PUT, format!("{KEY}/status")));
+    let ((method, url, body), outcome) = refused(write).await;
+    assert_eq!((method, url), (Method::PUT, format!("{KEY}/status")));
     assert_eq!((&body["metadata"]["resourceVersion"], &body["metadata"]["uid"]), (&json!("7"), &json!("u")));
     assert!(matches!(outcome, Event::RequestWritten { outcome: Outcome::Conflict, .. }), "{outcome:?}");
 
     let (labels, annotations) = ([("a".to_owned(), None)].into(), [].into());
     let patch =
         Action::PatchMetadata { key, uid: "u".into(), resource_version: "7".into(), labels, annotations };
-    let ((method, path, body), outcome) = refused(patch).await;
-    assert_eq!((method, path), (Method::PATCH, KEY.to_owned()));
+    let ((method, url, body), outcome) = refused(patch).await;
+    assert_eq!((method, url), (Method::PATCH, KEY.to_owned()));
     assert_eq!(body["metadata"]["resourceVersion"], "7");
     assert!(matches!(outcome, Event::RequestWritten { outcome: Outcome::Conflict, .. }), "{outcome:?}");
 }

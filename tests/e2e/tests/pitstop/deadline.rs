@@ -8,6 +8,7 @@ use kube::api::DeleteParams;
 use pitstop_api::recreate::Phase;
 use pitstop_e2e::system::{self, DAEMON, NAMESPACE};
 use pitstop_e2e::{LONG, Result, SHORT, on_cluster, pods, requests, until};
+use serde_json::json;
 
 #[test]
 fn a_request_ends_when_the_daemon_is_away() -> Result<()> {

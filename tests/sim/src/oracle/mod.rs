@@ -9,6 +9,7 @@ mod end;
 mod orders;
 mod pods;
 mod requests;
+mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,6 +19,9 @@ use serde_json::Value;
 
 use crate::server::Server;
 use crate::world::plan::{Fault, Schedule};
+
+/// The number of a controller's watch of requests.
+const REQUESTS: usize = 1;
 
 /// More requests of pitstop in a second than any of the small worlds can need.
 const MOST_A_SECOND: usize = 120;
@@ -103,11 +107,17 @@ pub struct Oracle {
     /// Containers that a kubelet stops, for its own reasons.
     kubelet_stops: BTreeSet<String>,
     /// Lists may be older than what was seen before, which the API server never does to who asks as pitstop does.
+    ///
+    /// A watch of requests that lags for long is counted here too: a process that begins to lead with it takes holds of
+    /// requests that it does not know yet for left behind (docs/design/simulator.md, known gaps).
     stale: bool,
+    /// A runtime lies for so long that an order is not over when the rest is.
+    lying: bool,
     /// Hooks that were begun, by order.
     hooks: BTreeMap<String, usize>,
     /// Every instance that ever ran: Pod UID, name, ID and when it began.
     ran: Vec<(String, String, String, u64)>,
+    rules: rules::Rules,
     /// When the lead last changed, or a controller began.
     led_since: u64,
     leaders: usize,
@@ -138,9 +148,14 @@ impl Oracle {
             pinned: BTreeMap::new(),
             stops: BTreeMap::new(),
             kubelet_stops: BTreeSet::new(),
-            stale: schedule.faults.iter().any(|f| matches!(f.what, Fault::StaleLists(..))),
+            stale: schedule
+                .faults
+                .iter()
+                .any(|f| matches!(f.what, Fault::StaleLists(..) | Fault::HoldWatch(_, REQUESTS, _))),
+            lying: schedule.faults.iter().any(|f| matches!(f.what, Fault::RuntimeLies(_, 6..))),
             hooks: BTreeMap::new(),
             ran: Vec::new(),
+            rules: rules::Rules::new(schedule),
             led_since: 0,
             leaders: 0,
         }
@@ -157,6 +172,22 @@ impl Oracle {
         if !holds {
             self.broken(invariant, what());
         }
+    }
+
+    fn all(&mut self, found: rules::Found) {
+        for (invariant, what) in found {
+            self.broken(invariant, what);
+        }
+    }
+
+    /// What was begun must have come to an end.
+    pub fn at_the_end<'a>(
+        &mut self,
+        now: u64,
+        runtimes: impl Iterator<Item = &'a crate::node::runtime::Runtime>,
+    ) {
+        let found = self.rules.at_the_end(now, runtimes);
+        self.all(found);
     }
 
     /// Nothing is broken so far.
@@ -190,6 +221,9 @@ impl Oracle {
         if writer.ours() {
             self.writes += 1;
         }
+        let mut found = self.rules.wrote(now, writer, kind, before, after, server);
+        found.extend(self.rules.one_leads(leaders));
+        self.all(found);
         match kind {
             "ContainerRecreateRequest" => {
                 let read = |o: &Value| ContainerRecreateRequest::deserialize(o).unwrap();
@@ -208,6 +242,7 @@ impl Oracle {
     pub fn restored(&mut self, now: u64, server: &Server) {
         self.now = now;
         self.restored = true;
+        self.rules.restored();
         self.many_leaders = true;
         let stored: BTreeMap<String, ContainerRecreateRequest> = server
             .objects("ContainerRecreateRequest")
@@ -217,7 +252,7 @@ impl Oracle {
         for (uid, known) in &mut self.requests {
             match stored.get(uid) {
                 Some(request) => {
-                    known.deleted = None;
+                    known.deleted = request.metadata.deletion_timestamp.is_some().then_some(now);
                     if request.status.as_ref().is_none_or(|s| s.completion_time.is_none()) {
                         known.ended = None;
                         known.created = now;

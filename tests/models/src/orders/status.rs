@@ -9,6 +9,10 @@ use super::{Bounds, promise};
 impl World {
     /// A write of a request has taken effect.
     pub fn check_request(&mut self, old: &Request, new: &Request, bounds: &Bounds) {
+        // A leader that has just begun confirms what it knows by a write that changes nothing.
+        if old.resource_version == new.resource_version {
+            return;
+        }
         self.check(
             (&old.status, &old.labels, &old.annotations) != (&new.status, &new.labels, &new.annotations),
             promise::NEEDED,

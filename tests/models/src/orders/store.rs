@@ -128,6 +128,8 @@ impl Store {
             return Outcome::Conflict;
         }
         match action {
+            // A write that changes nothing makes no new version: it confirms the one that it names.
+            Action::WriteStatus { status, .. } if stored.status == **status => Outcome::Written(stored),
             Action::WriteStatus { status, .. } => {
                 Outcome::Written(self.put_request(Request { status: (**status).clone(), ..stored }))
             }

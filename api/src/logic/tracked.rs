@@ -272,6 +272,7 @@ mod tests {
         t.observed(Obj("u", "4"));
         assert_eq!(t.get().1, "4");
     }
+
     /// The API server makes no new version of what stays the same, and the watch shows none.
     #[test]
     fn a_write_that_changed_nothing_is_not_waited_for() {

@@ -10,10 +10,10 @@ use pitstop_api::recreate::ContainerRecreateRequest;
 use pitstop_controller_core::readiness;
 use pitstop_controller_core::recreate::Request;
 use pitstop_controller_core::recreate::admission::{Hooks, Verdict, create, keep, precheck, update};
+use pitstop_controller_core::wire::observe;
 use tracing::{info, warn};
 
 use crate::metrics::ControllerMetrics;
-use pitstop_controller_core::wire::observe;
 
 /// The resource of reviews that are about Pods.
 const PODS: &str = "pods";

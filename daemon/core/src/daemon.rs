@@ -326,8 +326,6 @@ impl Daemon {
             let before = stored.answer(&order.id);
             let progress = self.orders.get(&order.id);
             let mut wanted = match progress.map(|p| &p.step) {
-                // What is over stays as it is, also where another process of this node has written it.
-                _ if before.is_some_and(|b| b.state != AnswerState::Acknowledged) => before.cloned(),
                 Some(Step::Over(over)) => Some(over.clone()),
                 Some(Step::Ready) if !before.is_some_and(|a| self.identity.acknowledged(a)) => {
                     let uptime = before

@@ -47,8 +47,8 @@ enum Awaits {
     Deleted,
     /// The Pod as it would be stored; when these images are as asked, the change is sent for good.
     DryRun(Box<HttpRequest>, Vec<ImageChange>),
-    /// The node's metadata, for the owner of a new book with these orders.
-    Owner(Vec<Order>),
+    /// The node's metadata, for the owner of its new book with these orders.
+    Owner(String, Vec<Order>),
 }
 
 /// What to do next.
@@ -106,15 +106,11 @@ impl Exchange {
                     PodChange::Images(images) => {
                         let real = pods::patch_images(&key, version, &images, false);
                         let dry_run = pods::patch_images(&key, version, &images, true);
-                        let object = Object::Pod(key, uid);
-                        let exchange = Self::new("patch_pod_images", object, Awaits::Stored);
-                        match real {
-                            Ok(real) => {
-                                let awaits = Awaits::DryRun(Box::new(real), images);
-                                (Self { awaits, ..exchange }, dry_run)
-                            }
-                            Err(error) => (exchange, Err(error)),
-                        }
+                        let (awaits, request) = match real {
+                            Ok(real) => (Awaits::DryRun(Box::new(real), images), dry_run),
+                            Err(error) => (Awaits::Stored, Err(error)),
+                        };
+                        (Self::new("patch_pod_images", Object::Pod(key, uid), awaits), request)
                     }
                 }
             }
@@ -129,7 +125,7 @@ impl Exchange {
                 } else {
                     let request =
                         Builder::new(Node::url_path(&(), None)).get_metadata(&node, &GetParams::default());
-                    (Self::new("write_orders", object, Awaits::Owner(orders)), request)
+                    (Self::new("write_orders", object, Awaits::Owner(node, orders)), request)
                 }
             }
         };
@@ -154,13 +150,9 @@ impl Exchange {
                     Err(failure) => self.end(Err(failure)),
                 }
             }
-            (Awaits::Owner(orders), answer) => match (owner(answer), &self.object) {
-                (Ok(owner), Object::Book(node)) => {
-                    let request = create_book(node, owner, orders);
-                    self.send(request)
-                }
-                (Ok(_), _) => self.end(Ok(None)),
-                (Err(failure), _) => self.end(Err(failure)),
+            (Awaits::Owner(node, orders), answer) => match owner(answer) {
+                Ok(owner) => self.send(create_book(&node, owner, orders)),
+                Err(failure) => self.end(Err(failure)),
             },
             (_, Answer::Failed(failure)) => self.end(Err(failure)),
         }
@@ -217,10 +209,11 @@ fn outcome<K: DeserializeOwned, T>(
     (outcome, Some(failure))
 }
 
+/// What cannot be read is the answer to a success: the write has perhaps taken effect.
 fn parse<K: DeserializeOwned>(text: &str) -> Result<K, Failure> {
     serde_json::from_str(text).map_err(|error| Failure {
         gone: false,
-        class: Class::Invalid,
+        class: Class::Retry,
         message: format!("the API server's answer cannot be read: {error}"),
     })
 }
@@ -272,3 +265,7 @@ fn create_book(node: &str, owner: Option<String>, orders: Vec<Order>) -> Result<
     let body = serde_json::to_vec(&object).map_err(request::Error::SerializeBody)?;
     books().create(&PostParams::default(), body)
 }
+
+#[cfg(test)]
+#[path = "exchange_tests.rs"]
+mod tests;

@@ -1,0 +1,91 @@
+//! What is sent one after another, and what the answers mean.
+
+use serde_json::Value;
+
+use super::*;
+
+fn begin(action: Action) -> (HttpRequest, Exchange) {
+    sent(Exchange::begin(action, DateTime::UNIX_EPOCH).unwrap())
+}
+
+fn sent(step: Step) -> (HttpRequest, Exchange) {
+    match step {
+        Step::Send(request, exchange) => (*request, *exchange),
+        Step::Over(over) => panic!("{over:?}"),
+    }
+}
+
+fn over(step: Step) -> Over {
+    match step {
+        Step::Over(over) => *over,
+        Step::Send(request, _) => panic!("{request:?}"),
+    }
+}
+
+fn body(request: &HttpRequest) -> Value {
+    serde_json::from_slice(request.body()).unwrap()
+}
+
+fn pin() -> Action {
+    let images = vec![ImageChange { container: "app".into(), init: false, image: "app@sha256:1".into() }];
+    Action::PatchPod {
+        key: ObjectKey::new("shop", "web"),
+        uid: "u".into(),
+        resource_version: "7".into(),
+        change: PodChange::Images(images),
+    }
+}
+
+fn pod(image: &str) -> Answer {
+    let pod = json!({"metadata": {"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "8"},
+        "spec": {"containers": [{"name": "app", "image": image}]}});
+    Answer::Body(pod.to_string())
+}
+
+#[test]
+fn images_are_written_after_a_dry_run_that_stores_just_them() {
+    let (dry, exchange) = begin(pin());
+    assert!(dry.uri().query().unwrap().contains("dryRun=All"), "{dry:?}");
+    let (real, exchange) = sent(exchange.answered(pod("app@sha256:1")));
+    assert_eq!(real.uri().query().unwrap_or_default(), "");
+    assert_eq!(body(&real), body(&dry));
+    assert_eq!(body(&real)["metadata"], json!({"uid": "u", "resourceVersion": "7"}));
+    let over = over(exchange.answered(pod("app@sha256:1")));
+    assert!(matches!(over.event, Event::PodWritten { outcome: Outcome::Written(_), .. }), "{over:?}");
+}
+
+#[test]
+fn images_that_admission_alters_are_not_written() {
+    let (_, exchange) = begin(pin());
+    let over = over(exchange.answered(pod("mirror/app@sha256:1")));
+    let Event::PodWritten { outcome: Outcome::Refused(why), .. } = over.event else { panic!("{over:?}") };
+    assert!(why.contains("container app"), "{why}");
+}
+
+#[test]
+fn a_new_book_belongs_to_its_node_if_there_is_one() {
+    let create = || Action::WriteOrders { node: "n1".into(), resource_version: None, orders: Vec::new() };
+    let (read, exchange) = begin(create());
+    assert_eq!((read.method().as_str(), read.uri().path()), ("GET", "/api/v1/nodes/n1"));
+    let node = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+        "metadata": {"name": "n1", "uid": "node-uid"}});
+    let (made, _) = sent(exchange.answered(Answer::Body(node.to_string())));
+    assert_eq!(body(&made)["metadata"]["ownerReferences"][0]["uid"], "node-uid");
+    let (_, exchange) = begin(create());
+    let (made, _) = sent(exchange.answered(Answer::Failed(Failure::of_code(404, "no such node"))));
+    assert_eq!(body(&made)["metadata"].get("ownerReferences"), None);
+    let (_, exchange) = begin(create());
+    let over = over(exchange.answered(Answer::Failed(Failure::of_code(503, "away"))));
+    assert!(matches!(over.event, Event::NodeWorkWritten(_, Outcome::Retry)), "{over:?}");
+}
+
+/// The write took effect; only its answer is lost on us.
+#[test]
+fn a_success_that_cannot_be_read_is_no_refusal() {
+    let key = ObjectKey::new("shop", "crr");
+    let status = Box::new(ContainerRecreateRequestStatus::default());
+    let write = Action::WriteStatus { key, uid: "u".into(), resource_version: "7".into(), status };
+    let (_, exchange) = begin(write);
+    let over = over(exchange.answered(Answer::Body("<html>".into())));
+    assert!(matches!(over.event, Event::RequestWritten { outcome: Outcome::Retry, .. }), "{over:?}");
+}

@@ -1,0 +1,13 @@
+//! The world in one thread: the production cores of controller and daemon among models of all else, in virtual
+//! time, with one seed that decides everything.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test program: what cannot be is a failure of the model"
+)]
+
+pub mod node;
+pub mod rng;
+pub mod server;

@@ -1,0 +1,1 @@
+//! The model of a node: container runtime and kubelet.

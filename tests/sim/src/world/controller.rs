@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::clock::Clock;
+use super::effect::{Effect, Out, Sent};
 use super::story::told;
 use super::watcher::{Watcher, convert};
 
@@ -37,26 +38,6 @@ pub struct Controller {
     under_way: BTreeMap<u64, Option<Exchange>>,
     waiting: VecDeque<Action>,
     serial: u64,
-}
-
-/// What a process sends to the API server.
-#[derive(Debug)]
-pub struct Sent {
-    /// By which it knows the answer.
-    pub token: u64,
-    /// The request.
-    pub request: HttpRequest,
-    /// It is part of the election.
-    pub election: bool,
-}
-
-/// What a step brought about.
-#[derive(Debug, Default)]
-pub struct Out {
-    /// Requests to send.
-    pub sent: Vec<Sent>,
-    /// Decisions as text without times, for the trace.
-    pub told: Vec<String>,
 }
 
 /// What happens to the process.
@@ -174,7 +155,11 @@ impl Controller {
             Step::Send(request, exchange) => {
                 self.serial += 1;
                 self.under_way.insert(self.serial, Some(*exchange));
-                out.sent.push(Sent { token: self.serial, request: *request, election: false });
+                out.effects.push(Effect::Send(Sent {
+                    token: self.serial,
+                    request: *request,
+                    election: false,
+                }));
             }
             Step::Over(over) => {
                 self.core(now, over.event, out);
@@ -187,7 +172,8 @@ impl Controller {
         if let Some(write) = self.elector.step(mono, event) {
             self.serial += 1;
             self.under_way.insert(self.serial, None);
-            out.sent.push(Sent { token: self.serial, request: lease_request(&write), election: true });
+            let request = lease_request(&write);
+            out.effects.push(Effect::Send(Sent { token: self.serial, request, election: true }));
         }
         let leads = self.elector.leads(mono);
         if leads != self.leading {

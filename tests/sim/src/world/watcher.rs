@@ -138,7 +138,11 @@ impl Watcher {
                     state => {
                         *state = State::Following(version(&object));
                         self.failures = 0;
-                        events.push(if kind == "DELETED" { Watch::Gone(object) } else { Watch::Upsert(object) });
+                        events.push(if kind == "DELETED" {
+                            Watch::Gone(object)
+                        } else {
+                            Watch::Upsert(object)
+                        });
                     }
                 },
             }
@@ -160,5 +164,13 @@ pub fn convert<T>(event: Watch<Value>, read: impl Fn(&Value) -> T) -> Watch<T> {
         Watch::Restart(list) => Watch::Restart(list.iter().map(read).collect()),
         Watch::Upsert(object) => Watch::Upsert(read(&object)),
         Watch::Gone(object) => Watch::Gone(read(&object)),
+    }
+}
+
+impl Watcher {
+    /// What it knew is forgotten: it lists anew.
+    pub fn forget(&mut self) {
+        self.stream = None;
+        self.state = State::Empty;
     }
 }

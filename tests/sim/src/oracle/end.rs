@@ -13,7 +13,7 @@ const SLACK: u64 = 150_000;
 
 impl Oracle {
     /// Everything is over, in time; `calm` is when the last fault was.
-    pub fn converged<T>(&mut self, now: u64, calm: u64, server: &Server, _: &[T]) {
+    pub fn converged(&mut self, now: u64, calm: u64, server: &Server) {
         self.now = now;
         if !self.intact() {
             return;
@@ -76,7 +76,7 @@ impl Oracle {
     }
 
     /// A world at rest costs no write.
-    pub fn silent(&mut self, now: u64, writes: usize, _: &Server) {
+    pub fn silent(&mut self, now: u64, writes: usize) {
         self.now = now;
         let more = self.writes - writes;
         self.check(more == 0, "L3", || format!("{more} writes in ten minutes of silence"));

@@ -148,7 +148,7 @@ impl Oracle {
             .object("Pod", &namespace, &request.spec.pod_name)
             .is_some_and(|pod| pod["metadata"]["uid"] == *target.pod_uid);
         let min_started =
-            u64::try_from(request.spec.strategy.clone().unwrap_or_default().min_started_seconds.unwrap_or(0))
+            u64::try_from(request.spec.strategy.clone().unwrap_or_default().min_started_seconds)
                 .unwrap_or_default();
         let began: BTreeMap<&str, u64> = self
             .ran

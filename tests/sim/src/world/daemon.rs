@@ -209,7 +209,7 @@ impl DaemonProcess {
                             }));
                         }
                         Hook::Sleep { seconds } => {
-                            let until = now + millis(seconds).min(limit);
+                            let until = now + (seconds * 1000).min(limit);
                             self.sleeping.push((until, order_id));
                         }
                         other => {

@@ -156,7 +156,7 @@ impl World {
             crashed: BTreeMap::new(),
             kinds: Vec::new(),
             oracle: Oracle::new(&schedule),
-            story: Story { telling, ..Story::default() },
+            story: Story::new(telling),
             schedule,
         };
         world.furnish();
@@ -211,14 +211,14 @@ impl World {
         let longest = longest.max().unwrap_or(0).max(self.schedule.default_deadline);
         let bound = calm + (longest * 1000 + 120_000) * 2;
         while !self.run_until(bound, true) && self.oracle.intact() && self.now < bound {}
-        self.oracle.converged(self.now, calm, &self.server, &self.nodes_of_pods());
+        self.oracle.converged(self.now, calm, &self.server);
         // Silence: what a world at rest costs is nothing.
         if self.oracle.intact() {
             let writes = self.oracle.writes;
             self.story.tell(self.now, "world", || "all is over; listens for ten minutes".to_owned());
             let until = self.now + 600_000;
             self.run_until(until, false);
-            self.oracle.silent(self.now, writes, &self.server);
+            self.oracle.silent(self.now, writes);
         }
     }
 
@@ -277,10 +277,5 @@ impl World {
             self.snapshots.push((self.now, self.server.snapshot()));
         }
         self.plan_watches();
-    }
-
-    /// The UIDs of Pods with the numbers of their nodes, for the oracle.
-    fn nodes_of_pods(&self) -> Vec<&Node> {
-        self.nodes.iter().collect()
     }
 }

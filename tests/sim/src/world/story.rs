@@ -17,6 +17,11 @@ pub struct Story {
 }
 
 impl Story {
+    /// Nothing yet; lines are kept only when `telling`.
+    pub fn new(telling: bool) -> Self {
+        Self { telling, ..Self::default() }
+    }
+
     /// A decision of production code: part of the hash.
     pub fn decides(&mut self, now: u64, who: &str, what: &str) {
         (now, who, what).hash(&mut self.hash);

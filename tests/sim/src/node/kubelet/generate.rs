@@ -2,7 +2,7 @@
 
 use super::pod::{Kind, Pod, PodContainer, Policy};
 use super::status::{Condition, ContainerState, ContainerStatus, PodStatus, Running, Terminated, rfc3339};
-use super::view::{Seen, View};
+use super::view::Seen;
 use super::worker::Worker;
 use crate::node::runtime::State;
 
@@ -170,9 +170,7 @@ impl Worker {
                 Some(false) => {
                     Some(format!("the status of pod readiness gate \"{gate}\" is not \"True\", but False"))
                 }
-                None => {
-                    Some(format!("corresponding condition of pod readiness gate \"{gate}\" does not exist."))
-                }
+                None => Some(format!("corresponding condition of pod readiness gate \"{gate}\" does not exist.")),
             })
             .collect();
         let ready = if containers.0 == "True" && !closed.is_empty() {

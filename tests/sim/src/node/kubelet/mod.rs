@@ -36,8 +36,7 @@ use serde_json::{Value, json};
 
 pub use self::pod::Pod;
 pub use self::status::{
-    Condition, ContainerState, ContainerStatus, OWN_CONDITIONS, PodStatus, Running, StatusWrite, Terminated,
-    Waiting,
+    Condition, ContainerState, ContainerStatus, OWN_CONDITIONS, PodStatus, Running, StatusWrite, Terminated, Waiting,
 };
 
 use self::backoff::BackOff;
@@ -115,7 +114,8 @@ pub struct Kubelet {
     logs: BTreeMap<(String, String), u32>,
     /// The runtime's changes at the last look.
     seen: Option<u64>,
-    looked_at: u64,
+    /// Absent until it looked for the first time.
+    looked_at: Option<u64>,
     /// When in the second it looks.
     phase: u64,
     mirror_at: Option<u64>,
@@ -135,7 +135,7 @@ impl Kubelet {
             backoff: BackOff::default(),
             logs: BTreeMap::new(),
             seen: None,
-            looked_at: 0,
+            looked_at: None,
             phase,
             mirror_at: None,
         }
@@ -162,7 +162,7 @@ impl Kubelet {
         self.workers.clear();
         self.backoff.clear();
         self.seen = None;
-        self.looked_at = now;
+        self.looked_at = None;
         for manifest in self.statics.clone() {
             let worker = static_worker(&self.node, manifest, now);
             self.workers.insert(worker.pod.uid.clone(), worker);
@@ -197,8 +197,7 @@ impl Kubelet {
         if let Some(worker) = self.workers.get_mut(uid) {
             worker.vanished(now);
         }
-        let mirrored =
-            self.workers.values_mut().find(|w| w.manifest.is_some() && w.shown_as.as_deref() == Some(uid));
+        let mirrored = self.workers.values_mut().find(|w| w.manifest.is_some() && w.shown_as.as_deref() == Some(uid));
         if let Some(worker) = mirrored {
             worker.shown_as = None;
             worker.stored = None;
@@ -250,7 +249,8 @@ impl Kubelet {
             return writes;
         }
         let replies = runtime.take_replies();
-        let looks = self.look_at(runtime).is_some_and(|at| at <= now) && runtime.answers(now);
+        let due = self.look_at(runtime).is_some_and(|at| at <= now);
+        let looks = due && runtime.answers(now);
         if looks {
             self.adopt(now, runtime);
             self.seen = Some(runtime.changes());
@@ -285,8 +285,8 @@ impl Kubelet {
             worker.advance(&mut cx);
             worker.publish(&mut cx);
         }
-        if looks {
-            self.looked_at = now;
+        if due {
+            self.looked_at = Some(now);
         }
         self.bury(now, runtime);
         writes
@@ -306,12 +306,10 @@ impl Kubelet {
         if self.seen == Some(runtime.changes()) || !runtime.is_up() {
             return None;
         }
-        if self.seen.is_none() {
-            return Some(self.looked_at);
-        }
+        let Some(looked_at) = self.looked_at else { return Some(0) };
         let period = self.options.relist_ms;
-        let since = (self.looked_at + period - self.phase % period) / period;
-        Some(since * period + self.phase % period)
+        let after = (looked_at + 1).max(runtime.changed_at());
+        Some((after + period - 1 - self.phase) / period * period + self.phase)
     }
 
     fn add(&mut self, now: u64, pod: Pod) {
@@ -374,9 +372,7 @@ impl Kubelet {
 /// A static Pod: its UID is the hash of its file, its name ends in the node's, and a mirror shows it.
 fn static_worker(node: &str, mut manifest: Value, now: u64) -> Worker {
     let text = format!("{node}{manifest}");
-    let hash = text
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
     let uid = format!("{hash:016x}{:016x}", hash.rotate_left(29));
     let name = format!("{}-{node}", manifest["metadata"]["name"].as_str().expect("a name"));
     manifest["metadata"]["name"] = json!(name);

@@ -91,7 +91,7 @@ impl Worker {
     }
 
     fn take(&mut self, cx: &mut Cx<'_>, pass: &mut Pass, step: Step) {
-        let mut call = |cx: &mut Cx<'_>, call| cx.runtime.call(cx.now, Client::KUBELET, call);
+        let call = |cx: &mut Cx<'_>, call| cx.runtime.call(cx.now, Client::KUBELET, call);
         match step {
             Step::Kill(ids) => {
                 let grace = match self.life {
@@ -99,8 +99,7 @@ impl Worker {
                     _ => self.pod.grace,
                 };
                 let mut begin = |id: String| {
-                    let name =
-                        self.view.containers.iter().find(|c| c.info.id == id).map(|c| c.info.name.clone());
+                    let name = self.view.containers.iter().find(|c| c.info.id == id).map(|c| c.info.name.clone());
                     let spec = name.and_then(|name| self.pod.container(&name));
                     Kill::begin(cx.now, id, spec, grace, cx.runtime)
                 };

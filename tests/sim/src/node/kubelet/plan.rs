@@ -52,11 +52,11 @@ impl Worker {
     }
 
     fn plan_containers(&self, sandbox: &str) -> Vec<Step> {
-        let here = |name: &str| self.view.of_name(name).find(|c| c.info.sandbox == sandbox);
+        let here = |name| self.view.containers.iter().find(|c| c.info.name == name && c.info.sandbox == sandbox);
         let (mut kill, mut start) = (Vec::new(), Vec::new());
-        let begun = self.pod.of_kind(Kind::Main).any(|c| here(&c.name).is_some());
+        let begun = self.pod.of_kind(Kind::Main).any(|c| here(c.name.as_str()).is_some());
         for spec in self.pod.containers.iter().filter(|c| c.kind != Kind::Main) {
-            match (spec.kind, here(&spec.name)) {
+            match (spec.kind, here(spec.name.as_str())) {
                 // Init containers never run again once the Pod is initialized.
                 (Kind::Init, _) if begun => {}
                 (Kind::Init, Some(seen)) if seen.info.state == State::Running => return Vec::new(),

@@ -51,7 +51,7 @@ impl View {
     }
 
     pub(super) fn newest(&self, name: &str) -> Option<&Seen> {
-        self.of_name(name).next()
+        self.containers.iter().find(|c| c.info.name == name)
     }
 
     /// Containers whose process may live.

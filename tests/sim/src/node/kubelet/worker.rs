@@ -164,6 +164,9 @@ impl Worker {
             }
             _ => false,
         };
+        if self.life == Life::Terminated && pod.deleting.is_some() && self.stored == self.status {
+            self.delete_at = self.delete_at.or(Some(now));
+        }
         self.pod = pod;
         if wakes {
             self.sync_at = Some(now);
@@ -201,11 +204,9 @@ impl Worker {
     /// What the API has is not what was stored there.
     fn differs(&self) -> bool {
         let Some(ours) = &self.stored else { return true };
-        let ApiStatus { phase, conditions, container_statuses, init_container_statuses, .. } =
-            &self.pod.status;
+        let ApiStatus { phase, conditions, container_statuses, init_container_statuses, .. } = &self.pod.status;
         let own = conditions.iter().filter(|c| OWN_CONDITIONS.contains(&c.type_.as_str()));
-        let same =
-            own.clone().count() == ours.conditions.len() && own.clone().all(|c| ours.conditions.contains(c));
+        let same = own.clone().count() == ours.conditions.len() && own.clone().all(|c| ours.conditions.contains(c));
         !same
             || phase != &ours.phase
             || container_statuses != &ours.container_statuses

@@ -55,7 +55,7 @@ impl Runtime {
             && until <= at
         {
             self.mode = Mode::Up;
-            self.changes += 1;
+            self.touch(at);
         }
         for (call, client, request) in std::mem::take(&mut self.queued) {
             self.take_up(at, call, client, request);
@@ -74,6 +74,7 @@ impl Runtime {
         let wall_offset = self.wall_offset;
         let wall = |at: u64| (at.cast_signed() + wall_offset) * 1_000_000;
         let mut began = Vec::new();
+        let mut any = false;
         for container in self.containers.values_mut() {
             let Some(starts) = container.starting.filter(|starts| *starts <= at) else { continue };
             container.starting = None;
@@ -86,7 +87,10 @@ impl Runtime {
                 container.end = container.process.runs.map(|(ms, code)| (starts + ms, code));
                 began.push((starts, container.info.id.clone()));
             }
-            self.changes += 1;
+            any = true;
+        }
+        if any {
+            self.touch(at);
         }
         for (starts, id) in began {
             self.deed(starts, &id, What::Started);
@@ -120,7 +124,9 @@ impl Runtime {
             let reason = if code == 0 { "Completed" } else { "Error" };
             container.exited((end.cast_signed() + wall_offset) * 1_000_000, code, reason);
             ended.push((end, container.info.id.clone(), code));
-            self.changes += 1;
+        }
+        if !ended.is_empty() {
+            self.touch(at);
         }
         for (end, id, code) in ended {
             self.deed(end, &id, What::Ended(code));
@@ -141,8 +147,8 @@ impl Runtime {
         self.waits = waits;
         for (call, client, what, mut reply) in done {
             match what {
-                Waiting::Remove { id } => self.forget(&id),
-                Waiting::StopSandbox { id, remove } => self.end_sandbox(&id, remove),
+                Waiting::Remove { id } => self.forget(at, &id),
+                Waiting::StopSandbox { id, remove } => self.end_sandbox(at, &id, remove),
                 Waiting::Sandbox { config, .. } => reply = Ok(Answer::Created(self.make_sandbox(at, config))),
                 _ => {}
             }
@@ -186,8 +192,8 @@ impl Runtime {
         !self.containers.values().any(|c| c.info.sandbox == *id && runs(c.info.state))
     }
 
-    fn end_sandbox(&mut self, id: &str, remove: bool) {
-        self.changes += 1;
+    fn end_sandbox(&mut self, at: u64, id: &str, remove: bool) {
+        self.touch(at);
         if remove {
             self.containers.retain(|_, c| c.info.sandbox != *id);
             self.sandboxes.remove(id);
@@ -207,7 +213,7 @@ impl Runtime {
             ip: format!("10.244.{}.{host}", self.made / 250 % 250),
         };
         self.sandboxes.insert(id.clone(), info);
-        self.changes += 1;
+        self.touch(at);
         id
     }
 

@@ -25,13 +25,7 @@ pub struct Container {
 }
 
 impl Container {
-    pub(super) fn new(
-        id: String,
-        sandbox: String,
-        image_ref: String,
-        now: i64,
-        config: ContainerConfig,
-    ) -> Self {
+    pub(super) fn new(id: String, sandbox: String, image_ref: String, now: i64, config: ContainerConfig) -> Self {
         let ContainerConfig { name, attempt, image, labels, annotations, process } = config;
         let info = ContainerInfo {
             id,

@@ -72,19 +72,19 @@ impl Runtime {
     pub fn break_sandbox(&mut self, now: u64, id: &str) {
         let Some(sandbox) = self.sandboxes.get_mut(id) else { return };
         sandbox.ready = false;
-        self.changes += 1;
         for container in self.containers.values_mut().filter(|c| c.info.sandbox == id) {
             if container.alive(now) {
                 container.end = Some((now, super::KILLED));
             }
         }
+        self.touch(now);
     }
 
     /// The runtime loses track of a container: its state is `Unknown` although its process lives.
-    pub fn lose_track(&mut self, id: &str) {
+    pub fn lose_track(&mut self, now: u64, id: &str) {
         if let Some(container) = self.containers.get_mut(id).filter(|c| c.info.state == State::Running) {
             container.info.state = State::Unknown;
-            self.changes += 1;
+            self.touch(now);
         }
     }
 
@@ -95,7 +95,7 @@ impl Runtime {
         // Nobody hears of a broken connection: the callers died as well.
         self.replies.clear();
         self.boot_id = uuid(&mut self.rng);
-        self.changes += 1;
+        self.touch(now);
         let alive: Vec<String> =
             self.containers.values().filter(|c| c.alive(now)).map(|c| c.info.id.clone()).collect();
         for id in &alive {

@@ -36,8 +36,8 @@ pub use container::Container;
 pub use options::{Flavor, Options};
 pub use process::{KILLED, Process};
 pub use types::{
-    Answer, Call, CallId, Client, Code, ContainerConfig, ContainerInfo, Deed, Failure, Filter, Map, Method,
-    Reply, SandboxConfig, SandboxInfo, State, What,
+    Answer, Call, CallId, Client, Code, ContainerConfig, ContainerInfo, Deed, Failure, Filter, Map, Method, Reply,
+    SandboxConfig, SandboxInfo, State, What,
 };
 
 use crate::rng::Rng;
@@ -67,6 +67,7 @@ pub struct Runtime {
     planned: Vec<(Method, Code, bool)>,
     lies: u32,
     changes: u64,
+    changed_at: u64,
     deeds: Vec<Deed>,
 }
 
@@ -127,6 +128,7 @@ impl Runtime {
             planned: Vec::new(),
             lies: 0,
             changes: 0,
+            changed_at: 0,
             deeds: Vec::new(),
         }
     }
@@ -220,9 +222,19 @@ impl Runtime {
         self.changes
     }
 
+    /// When the last of them was.
+    pub fn changed_at(&self) -> u64 {
+        self.changed_at
+    }
+
     /// What happened since it was last asked, for oracles.
     pub fn take_deeds(&mut self) -> Vec<Deed> {
         std::mem::take(&mut self.deeds)
+    }
+
+    fn touch(&mut self, at: u64) {
+        self.changes += 1;
+        self.changed_at = self.changed_at.max(at);
     }
 
     fn hangs(&self, now: u64) -> bool {

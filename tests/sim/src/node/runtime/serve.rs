@@ -101,10 +101,8 @@ impl Runtime {
 
     fn list(&self, filter: &Filter) -> Answer {
         // An ID that no container has is compared as it is, so nothing fits.
-        let full =
-            |given: &str| resolve(&self.containers, given, "container").unwrap_or_else(|_| given.to_owned());
-        let sandbox =
-            |given: &str| resolve(&self.sandboxes, given, "sandbox").unwrap_or_else(|_| given.to_owned());
+        let full = |given: &str| resolve(&self.containers, given, "container").unwrap_or_else(|_| given.to_owned());
+        let sandbox = |given: &str| resolve(&self.sandboxes, given, "sandbox").unwrap_or_else(|_| given.to_owned());
         let (id, pod) = (full(&filter.id), sandbox(&filter.sandbox));
         let fits = |c: &&Container| {
             (filter.id.is_empty() || c.info.id == id)
@@ -134,8 +132,8 @@ impl Runtime {
         if !matches!(container.info.state, State::Running | State::Unknown) {
             return Ok(None);
         }
-        let signal = timeout_s > 0
-            && !std::mem::replace(&mut container.signalled, timeout_s > 0 || container.signalled);
+        let signal = timeout_s > 0 && !container.signalled;
+        container.signalled |= signal;
         if signal && let Some((ms, code)) = container.process.term {
             container.end_by(now + ms, code);
         }
@@ -163,17 +161,19 @@ impl Runtime {
         }
     }
 
-    fn create(&mut self, now: u64, sandbox: &str, config: super::ContainerConfig) -> Result<String, Failure> {
+    fn create(
+        &mut self,
+        now: u64,
+        sandbox: &str,
+        config: super::ContainerConfig,
+    ) -> Result<String, Failure> {
         let sandbox = resolve(&self.sandboxes, sandbox, "sandbox")?;
-        let taken = self
-            .containers
-            .values()
-            .map(|c| &c.info)
-            .find(|c| c.sandbox == sandbox && (&c.name, c.attempt) == (&config.name, config.attempt));
+        let taken = self.containers.values().map(|c| &c.info).find(|c| {
+            c.sandbox == sandbox && (&c.name, c.attempt) == (&config.name, config.attempt)
+        });
         if let Some(other) = taken {
             let name = format!("{}_{}", config.name, config.attempt);
-            let text =
-                format!("failed to reserve container name \"{name}\": name is reserved for \"{}\"", other.id);
+            let text = format!("failed to reserve container name \"{name}\": name is reserved for \"{}\"", other.id);
             return Err(unknown(text));
         }
         let Some(image_ref) = image::image_ref(&config.image) else {
@@ -182,7 +182,7 @@ impl Runtime {
         let id = self.new_id();
         let container = Container::new(id.clone(), sandbox, image_ref, self.wall(now), config);
         self.containers.insert(id.clone(), container);
-        self.changes += 1;
+        self.touch(now);
         Ok(id)
     }
 
@@ -222,13 +222,13 @@ impl Runtime {
             self.kill(now, &id);
             return Ok(Some(Waiting::Remove { id }));
         }
-        self.forget(&id);
+        self.forget(now, &id);
         Ok(None)
     }
 
-    pub(super) fn forget(&mut self, id: &str) {
+    pub(super) fn forget(&mut self, at: u64, id: &str) {
         self.containers.remove(id);
-        self.changes += 1;
+        self.touch(at);
     }
 
     fn exec(

@@ -1,0 +1,392 @@
+//! The model of the kubelet of one node: Kubernetes 1.36, as read in `pkg/kubelet` and seen in
+//! `reference/kubelet-restart.md` and `reference/real-cluster.md`.
+//!
+//! - A container that ended is noticed at the next look at the runtime, once a second ([`Options::relist_ms`]); what the
+//!   kubelet did itself it looks at once.
+//! - The first restart is immediate; each further one waits 10 s from the end of the instance before, doubled up to
+//!   5 min, by image string. 10 min without an end forget it.
+//! - Status: `Terminated` first; `CrashLoopBackOff` is shown by the pass after the one that ran into it, which from 1.33
+//!   on is the one that starts the container ([`Requeue`]).
+//! - Another image string: the kubelet runs the hook, ends the container with the Pod's grace and starts it in the same
+//!   pass, whatever the restart policy.
+//! - A Pod that is deleted: hooks and stops side by side, sidecars after the others, then the status, then the deletion
+//!   of the object with its UID as precondition.
+//! - What is only in memory (back-off, reasons, probes, an end under way) is lost when it restarts.
+//! - The times of conditions and containers are the node's wall clock; nothing is decided by it. (The real one reckons
+//!   the back-off by it, from an end and a now of the same clock.)
+//!
+//! Left out: images' pulls take no time, probes pass once or never ([`Kubelet::probed`] fails them), ephemeral
+//! containers, resizes, evictions, the regular pass of each minute.
+
+mod backoff;
+mod generate;
+mod kill;
+mod pass;
+mod plan;
+mod pod;
+mod status;
+#[cfg(test)]
+mod tests;
+mod view;
+mod worker;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use self::pod::Pod;
+pub use self::status::{
+    Condition, ContainerState, ContainerStatus, OWN_CONDITIONS, PodStatus, Running, StatusWrite, Terminated, Waiting,
+};
+
+use self::backoff::BackOff;
+use self::worker::{Cx, Life, Worker};
+use super::keys;
+use super::runtime::{Call, Client, Runtime};
+use crate::rng::Rng;
+
+/// The status manager's round over all Pods, and the wait after a failed pass.
+const ROUND_MS: u64 = 10_000;
+/// Longest wait for a back-off to end.
+const RESYNC_MS: u64 = 60_000;
+/// Between two collections of ended containers.
+const COLLECT_MS: u64 = 60_000;
+
+/// When a Pod whose container waits in its back-off is looked at again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requeue {
+    /// When the back-off ends, or up to half as long later.
+    AtExpiry,
+    /// After 10 to 15 s, as older kubelets do.
+    Round,
+}
+
+/// How a kubelet behaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Between two looks at the runtime.
+    pub relist_ms: u64,
+    /// First and longest back-off.
+    pub backoff_ms: (u64, u64),
+    /// When it looks again after a back-off.
+    pub requeue: Requeue,
+    /// How much later than it is made a status is written: least and most.
+    pub lag_ms: (u64, u64),
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { relist_ms: 1000, backoff_ms: (10_000, 300_000), requeue: Requeue::AtExpiry, lag_ms: (2, 30) }
+    }
+}
+
+/// A write to the API server.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Write {
+    /// Of a Pod's status. Its outcome is told by [`Kubelet::written`].
+    Status(StatusWrite),
+    /// The end of a Pod's object, with grace 0 and the UID as its precondition. Repeated until
+    /// [`Kubelet::pod_gone`].
+    Delete {
+        /// Namespace of the Pod.
+        namespace: String,
+        /// Name of the Pod.
+        name: String,
+        /// UID of the Pod.
+        uid: String,
+    },
+    /// A mirror Pod, to be created. Its object comes back by [`Kubelet::pod_changed`].
+    CreateMirror(Value),
+}
+
+/// A kubelet.
+#[derive(Clone, Debug)]
+pub struct Kubelet {
+    node: String,
+    host_ip: String,
+    options: Options,
+    up: bool,
+    /// By UID; a static Pod by the hash of its file.
+    workers: BTreeMap<String, Worker>,
+    statics: Vec<Value>,
+    backoff: BackOff,
+    /// On disk.
+    logs: BTreeMap<(String, String), u32>,
+    /// The runtime's changes at the last look.
+    seen: Option<u64>,
+    /// Absent until it looked for the first time.
+    looked_at: Option<u64>,
+    /// When in the second it looks.
+    phase: u64,
+    mirror_at: Option<u64>,
+}
+
+impl Kubelet {
+    /// A kubelet that is down.
+    pub fn new(node: &str, options: Options, rng: &mut Rng) -> Self {
+        let phase = rng.below(options.relist_ms);
+        Self {
+            node: node.to_owned(),
+            host_ip: "10.90.0.11".to_owned(),
+            options,
+            up: false,
+            workers: BTreeMap::new(),
+            statics: Vec::new(),
+            backoff: BackOff::default(),
+            logs: BTreeMap::new(),
+            seen: None,
+            looked_at: None,
+            phase,
+            mirror_at: None,
+        }
+    }
+
+    /// The node's name.
+    pub fn node(&self) -> &str {
+        &self.node
+    }
+
+    /// Whether its process runs.
+    pub fn is_up(&self) -> bool {
+        self.up
+    }
+
+    /// A static Pod on the node's disk, in API form without a UID; from the next start on.
+    pub fn add_static(&mut self, manifest: Value) {
+        self.statics.push(manifest);
+    }
+
+    /// Its process starts, and has read all Pods that are bound to its node.
+    pub fn start(&mut self, now: u64, pods: &[Value]) {
+        self.up = true;
+        self.workers.clear();
+        self.backoff.clear();
+        self.seen = None;
+        self.looked_at = None;
+        for manifest in self.statics.clone() {
+            let worker = static_worker(&self.node, manifest, now);
+            self.workers.insert(worker.pod.uid.clone(), worker);
+        }
+        self.mirror_at = (!self.statics.is_empty()).then_some(now + ROUND_MS / 10);
+        for value in pods {
+            self.add(now, Pod::read(value));
+        }
+    }
+
+    /// Its process dies; hooks and stops under way are cut.
+    pub fn down(&mut self, runtime: &mut Runtime) {
+        self.up = false;
+        self.workers.clear();
+        runtime.cancel_all(Client::KUBELET);
+    }
+
+    /// A Pod bound to this node was added or changed.
+    pub fn pod_changed(&mut self, now: u64, value: &Value, runtime: &mut Runtime) {
+        if !self.up {
+            return;
+        }
+        let pod = Pod::read(value);
+        match self.workers.get_mut(&pod.uid) {
+            Some(worker) => worker.changed(now, pod, runtime),
+            None => self.add(now, pod),
+        }
+    }
+
+    /// A Pod's object is gone.
+    pub fn pod_gone(&mut self, now: u64, uid: &str) {
+        if let Some(worker) = self.workers.get_mut(uid) {
+            worker.vanished(now);
+        }
+        let mirrored = self.workers.values_mut().find(|w| w.manifest.is_some() && w.shown_as.as_deref() == Some(uid));
+        if let Some(worker) = mirrored {
+            worker.shown_as = None;
+            worker.stored = None;
+            self.mirror_at = Some(now);
+        }
+    }
+
+    /// All Pods bound to this node, after the watch had to begin anew.
+    pub fn pods_listed(&mut self, now: u64, pods: &[Value], runtime: &mut Runtime) {
+        for value in pods {
+            self.pod_changed(now, value, runtime);
+        }
+        let uid = |v: &Value| v["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        let listed: Vec<String> = pods.iter().map(uid).collect();
+        let shown = self.workers.values().filter(|w| !w.gone).filter_map(|w| w.shown_as.clone());
+        let missing: Vec<String> = shown.filter(|uid| !listed.contains(uid)).collect();
+        for uid in missing {
+            self.pod_gone(now, &uid);
+        }
+    }
+
+    /// A write of the status of the Pod with that UID came back: stored, or failed (refused, no answer).
+    pub fn written(&mut self, now: u64, uid: &str, stored: bool) {
+        let worker = self.workers.values_mut().find(|w| w.shown_as.as_deref() == Some(uid));
+        if let Some(worker) = worker {
+            worker.written(now, stored);
+        }
+    }
+
+    /// A container's readiness probe passes or fails from now on.
+    pub fn probed(&mut self, now: u64, container_id: &str, passes: bool) {
+        let has = |w: &&mut Worker| w.view.containers.iter().any(|c| c.info.id == container_id);
+        if let Some(worker) = self.workers.values_mut().find(has) {
+            worker.probes.retain(|p| p.1 != container_id);
+            if passes {
+                worker.probes.push((now, container_id.to_owned()));
+            } else {
+                worker.ready.insert(container_id.to_owned(), false);
+                worker.sync_at = Some(now);
+            }
+        }
+    }
+
+    /// Lets everything happen that is due; what it writes. The wall clock is in milliseconds.
+    pub fn advance(&mut self, now: u64, wall: i64, runtime: &mut Runtime, rng: &mut Rng) -> Vec<Write> {
+        runtime.set_wall(now, wall);
+        let mut writes = Vec::new();
+        if !self.up {
+            return writes;
+        }
+        let replies = runtime.take_replies();
+        let due = self.look_at(runtime).is_some_and(|at| at <= now);
+        let looks = due && runtime.answers(now);
+        if looks {
+            self.adopt(now, runtime);
+            self.seen = Some(runtime.changes());
+        }
+        if self.mirror_at.is_some_and(|at| at <= now) {
+            self.mirror_at = None;
+            let bare = self.workers.values().filter(|w| w.shown_as.is_none());
+            writes.extend(bare.filter_map(|w| w.manifest.clone()).map(Write::CreateMirror));
+        }
+        let mut cx = Cx {
+            now,
+            wall: wall.saturating_mul(1_000_000),
+            runtime,
+            rng,
+            options: &self.options,
+            host_ip: &self.host_ip,
+            backoff: &mut self.backoff,
+            logs: &mut self.logs,
+            writes: &mut writes,
+        };
+        for (call, reply) in replies {
+            for worker in self.workers.values_mut() {
+                if worker.reply(&mut cx, call, &reply) {
+                    break;
+                }
+            }
+        }
+        for worker in self.workers.values_mut() {
+            if looks {
+                worker.look(&mut cx);
+            }
+            worker.advance(&mut cx);
+            worker.publish(&mut cx);
+        }
+        if due {
+            self.looked_at = Some(now);
+        }
+        self.bury(now, runtime);
+        writes
+    }
+
+    /// When [`advance`](Self::advance) has something to do next.
+    pub fn wake_at(&self, runtime: &Runtime) -> Option<u64> {
+        if !self.up {
+            return None;
+        }
+        let workers = self.workers.values().filter_map(Worker::wake_at);
+        workers.chain(self.look_at(runtime)).chain(self.mirror_at).min()
+    }
+
+    /// The next look at the runtime that would show something.
+    fn look_at(&self, runtime: &Runtime) -> Option<u64> {
+        if self.seen == Some(runtime.changes()) || !runtime.is_up() {
+            return None;
+        }
+        let Some(looked_at) = self.looked_at else { return Some(0) };
+        let period = self.options.relist_ms;
+        let after = (looked_at + 1).max(runtime.changed_at());
+        Some((after + period - 1 - self.phase) / period * period + self.phase)
+    }
+
+    fn add(&mut self, now: u64, pod: Pod) {
+        let Some(original) = &pod.mirrors else {
+            let worker = Worker::new(pod, now);
+            self.workers.insert(worker.pod.uid.clone(), worker);
+            return;
+        };
+        if let Some(worker) = self.workers.get_mut(original).filter(|w| w.manifest.is_some()) {
+            let new = worker.shown_as.as_ref() != Some(&pod.uid);
+            worker.shown_as = Some(pod.uid.clone());
+            worker.pod.status = pod.status;
+            worker.pod.generation = pod.generation;
+            if new {
+                worker.stored = None;
+                worker.writing = None;
+                worker.publish_at = Some(now);
+            }
+        }
+    }
+
+    /// Containers of Pods that are not there any more are ended.
+    fn adopt(&mut self, now: u64, runtime: &Runtime) {
+        for container in runtime.containers().values().filter(|c| c.alive(now)) {
+            let info = &container.info;
+            let label = |key| info.labels.get(key).cloned().unwrap_or_default();
+            let uid = label(keys::POD_UID);
+            if uid.is_empty() || self.workers.contains_key(&uid) {
+                continue;
+            }
+            let grace = info.annotations.get(keys::TERMINATION_GRACE_PERIOD).and_then(|s| s.parse().ok());
+            let pod = Pod {
+                namespace: label(keys::POD_NAMESPACE),
+                name: label(keys::POD_NAME),
+                uid,
+                grace: grace.unwrap_or(30),
+                ..Pod::default()
+            };
+            let mut worker = Worker::new(pod, now);
+            worker.vanished(now);
+            self.workers.insert(worker.pod.uid.clone(), worker);
+        }
+    }
+
+    /// What is left of Pods that are over and gone is removed.
+    fn bury(&mut self, now: u64, runtime: &mut Runtime) {
+        let over = |w: &&Worker| w.gone && w.life == Life::Terminated;
+        let over: Vec<String> = self.workers.values().filter(over).map(|w| w.pod.uid.clone()).collect();
+        for uid in over {
+            let worker = self.workers.remove(&uid).unwrap();
+            self.backoff.forget(&uid);
+            self.logs.retain(|key, _| key.0 != uid);
+            for sandbox in worker.view.sandboxes {
+                runtime.call(now, Client::KUBELET, Call::RemovePodSandbox { id: sandbox.id });
+            }
+        }
+    }
+}
+
+/// A static Pod: its UID is the hash of its file, its name ends in the node's, and a mirror shows it.
+fn static_worker(node: &str, mut manifest: Value, now: u64) -> Worker {
+    let text = format!("{node}{manifest}");
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    let uid = format!("{hash:016x}{:016x}", hash.rotate_left(29));
+    let name = format!("{}-{node}", manifest["metadata"]["name"].as_str().expect("a name"));
+    manifest["metadata"]["name"] = json!(name);
+    if manifest["metadata"]["namespace"].is_null() {
+        manifest["metadata"]["namespace"] = json!("default");
+    }
+    manifest["spec"]["nodeName"] = json!(node);
+    let mut pod = Pod::read(&manifest);
+    pod.uid.clone_from(&uid);
+    for key in [keys::CONFIG_MIRROR, keys::CONFIG_HASH] {
+        manifest["metadata"]["annotations"][key] = json!(uid);
+    }
+    let mut worker = Worker::new(pod, now);
+    worker.shown_as = None;
+    worker.manifest = Some(manifest);
+    worker
+}

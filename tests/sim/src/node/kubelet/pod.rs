@@ -1,0 +1,193 @@
+//! A Pod as the kubelet reads it.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::status::{Condition, ContainerStatus};
+use crate::node::behaviour::{self, Behaviour};
+use crate::node::keys;
+
+/// A Pod.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pod {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    pub generation: i64,
+    /// `deletionGracePeriodSeconds`, once it is being deleted.
+    pub deleting: Option<i64>,
+    pub policy: Policy,
+    pub grace: i64,
+    /// `spec.readinessGates`.
+    pub gates: Vec<String>,
+    /// In the order in which they start: init containers and sidecars, then the others.
+    pub containers: Vec<PodContainer>,
+    /// The UID of the static Pod that it mirrors.
+    pub mirrors: Option<String>,
+    /// The status in the API.
+    pub status: ApiStatus,
+}
+
+/// The status in the API, as far as the kubelet looks into it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ApiStatus {
+    pub phase: String,
+    pub conditions: Vec<Condition>,
+    pub container_statuses: Vec<ContainerStatus>,
+    pub init_container_statuses: Vec<ContainerStatus>,
+    pub start_time: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum Policy {
+    #[default]
+    Always,
+    OnFailure,
+    Never,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Init,
+    Sidecar,
+    Main,
+}
+
+/// One container of the spec.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodContainer {
+    pub name: String,
+    pub image: String,
+    pub kind: Kind,
+    /// `lifecycle.preStop`, raw.
+    pub pre_stop: Option<Value>,
+    /// `ports`, raw.
+    pub ports: Option<Value>,
+    pub behaviour: Behaviour,
+}
+
+impl PodContainer {
+    /// What decides whether the kubelet replaces a container: since 1.31 name and image.
+    pub fn hash(&self) -> String {
+        let text = self.name.bytes().chain([0]).chain(self.image.bytes());
+        let hash = text.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        format!("{hash:x}")
+    }
+
+    /// The command of an exec hook.
+    pub fn hook_command(&self) -> Option<Vec<String>> {
+        let command = self.pre_stop.as_ref()?.pointer("/exec/command")?;
+        Vec::<String>::deserialize(command).ok()
+    }
+}
+
+impl Pod {
+    /// Reads a Pod in API form.
+    pub fn read(value: &Value) -> Self {
+        let Object { metadata, spec, status } = Object::deserialize(value).expect("a Pod in API form");
+        let Meta { name, namespace, uid, generation, deletion_timestamp, deletion_grace_period_seconds, annotations } =
+            metadata;
+        let behaviour = |name: &str| {
+            annotations
+                .get(&format!("{}{name}", behaviour::PREFIX))
+                .map_or_else(Behaviour::default, |text| Behaviour::parse(text))
+        };
+        let inits = spec.init_containers.into_iter().map(|c| {
+            let sidecar = c.restart_policy.as_deref() == Some("Always");
+            (if sidecar { Kind::Sidecar } else { Kind::Init }, c)
+        });
+        let containers = inits
+            .chain(spec.containers.into_iter().map(|c| (Kind::Main, c)))
+            .map(|(kind, c)| PodContainer {
+                behaviour: behaviour(&c.name),
+                pre_stop: c.lifecycle.and_then(|l| l.pre_stop),
+                ports: c.ports,
+                name: c.name,
+                image: c.image,
+                kind,
+            })
+            .collect();
+        let grace = spec.termination_grace_period_seconds.unwrap_or(30);
+        Self {
+            namespace,
+            name,
+            uid,
+            generation,
+            deleting: deletion_timestamp.map(|_| deletion_grace_period_seconds.unwrap_or(grace)),
+            policy: spec.restart_policy,
+            grace,
+            gates: spec.readiness_gates.into_iter().map(|g| g.condition_type).collect(),
+            containers,
+            mirrors: annotations.get(keys::CONFIG_MIRROR).cloned(),
+            status,
+        }
+    }
+
+    pub fn container(&self, name: &str) -> Option<&PodContainer> {
+        self.containers.iter().find(|c| c.name == name)
+    }
+
+    pub fn of_kind(&self, kind: Kind) -> impl Iterator<Item = &PodContainer> {
+        self.containers.iter().filter(move |c| c.kind == kind)
+    }
+
+    /// Condition of that type in the API, where it is not the kubelet's own.
+    pub fn gate_open(&self, type_: &str) -> Option<bool> {
+        self.status.conditions.iter().find(|c| c.type_ == type_).map(|c| c.status == "True")
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Object {
+    metadata: Meta,
+    spec: Spec,
+    status: ApiStatus,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Meta {
+    name: String,
+    namespace: String,
+    uid: String,
+    generation: i64,
+    deletion_timestamp: Option<String>,
+    deletion_grace_period_seconds: Option<i64>,
+    annotations: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    init_containers: Vec<Container>,
+    containers: Vec<Container>,
+    restart_policy: Policy,
+    termination_grace_period_seconds: Option<i64>,
+    readiness_gates: Vec<Gate>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Container {
+    name: String,
+    image: String,
+    restart_policy: Option<String>,
+    lifecycle: Option<Lifecycle>,
+    ports: Option<Value>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Lifecycle {
+    pre_stop: Option<Value>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Gate {
+    condition_type: String,
+}

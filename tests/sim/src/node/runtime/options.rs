@@ -1,0 +1,48 @@
+//! Which runtime is modelled.
+
+/// A runtime and its line of versions, where they differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Flavor {
+    /// containerd 1.6: a stop of an unknown container is `NotFound`.
+    Containerd16,
+    /// containerd 1.7 and 2: such a stop is a success.
+    Containerd17,
+    /// CRI-O.
+    Crio,
+}
+
+/// How a runtime behaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Which one.
+    pub flavor: Flavor,
+    /// From a call to its reply, beside what the call itself takes; at least 1 ms.
+    pub call_ms: u64,
+    /// What `CreateContainer` takes.
+    pub create_ms: u64,
+    /// What `RunPodSandbox` takes.
+    pub sandbox_ms: u64,
+    /// From SIGKILL to the end of the process.
+    pub kill_ms: u64,
+}
+
+impl Options {
+    /// A runtime that is not under load.
+    pub fn of(flavor: Flavor) -> Self {
+        Self { flavor, call_ms: 2, create_ms: 10, sandbox_ms: 60, kill_ms: 5 }
+    }
+
+    /// What `Version` says.
+    pub(super) fn version(&self) -> (&'static str, &'static str) {
+        match self.flavor {
+            Flavor::Containerd16 => ("containerd", "1.6.20"),
+            Flavor::Containerd17 => ("containerd", "v2.0.5"),
+            Flavor::Crio => ("cri-o", "1.33.0"),
+        }
+    }
+
+    /// The prefix of container IDs in a Pod's status.
+    pub fn name(&self) -> &'static str {
+        self.version().0
+    }
+}

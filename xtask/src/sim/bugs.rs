@@ -92,7 +92,9 @@ fn check(bugs: &[Bug]) -> Result<()> {
             bail!("planted bug {id} must violate a law and edit a source");
         }
         if let Some(law) = bug.violates.iter().find(|law| !is_law(law)) {
-            bail!("planted bug {id}: {law} is no law; there are I1 to I16, L1 to L7, and `{RULE}` with a rule");
+            bail!(
+                "planted bug {id}: {law} is no law; there are I1 to I16, L1 to L7, and `{RULE}` with a rule"
+            );
         }
     }
     Ok(())

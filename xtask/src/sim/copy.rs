@@ -57,7 +57,8 @@ pub(super) fn write(root: &Path, out: &Path, bugs: &[Bug]) -> Result<()> {
 /// The sources that are other ones than in the checkout.
 pub(super) fn planted(root: &Path, bugs: &[Bug]) -> Result<BTreeMap<String, String>> {
     let mut sources = plant(bugs, |file| {
-        let served = CRATES.iter().any(|of| file.strip_prefix(of).is_some_and(|rest| rest.starts_with("/src/")));
+        let served =
+            CRATES.iter().any(|of| file.strip_prefix(of).is_some_and(|rest| rest.starts_with("/src/")));
         if !served {
             bail!("a bug can be planted in the sources of {}, not in {file}", CRATES.join(", "));
         }

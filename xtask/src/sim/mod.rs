@@ -20,13 +20,13 @@ pub(crate) struct Args {
     #[command(flatten)]
     what: What,
     /// How many threads run schedules side by side.
-    #[arg(long, value_name = "N", requires = "seeds")]
+    #[arg(long, value_name = "N", requires = "seeds", conflicts_with_all = ["seed", "crash_points", "regressions", "planted"])]
     jobs: Option<u32>,
     /// Tell what happens, step by step.
-    #[arg(long, requires = "seed")]
+    #[arg(long, requires = "seed", conflicts_with_all = ["seeds", "crash_points", "regressions", "planted"])]
     trace: bool,
     /// Only this planted bug; may be given several times.
-    #[arg(long = "bug", value_name = "NAME", requires = "planted")]
+    #[arg(long = "bug", value_name = "NAME", requires = "planted", conflicts_with_all = ["seed", "seeds", "crash_points", "regressions"])]
     bugs: Vec<String>,
     /// Schedules within which a planted bug must be found.
     #[arg(long, value_name = "N", requires = "planted", default_value_t = 5_000)]

@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use anyhow::{Result, bail};
 
 use super::bugs::{self, Bug};
-use super::watch::{self, Verdict};
 use super::copy;
+use super::watch::{self, Verdict};
 use crate::progress::{Step, note};
 use crate::sh::Cmd;
 

@@ -136,11 +136,9 @@ mod tests {
              (if crate::planted::on(0) { a } else { a + 1 })\n}\n"
         );
         let further = [bug("off", "x.rs", "a + 1", "a"), bug("two", "x.rs", "a + 1", "2")];
-        assert!(
-            planted(&further, source)
-                .unwrap()
-                .contains("(if pitstop_api::planted::on(0) { a } else if pitstop_api::planted::on(1) { 2 } else { a + 1 })")
-        );
+        assert!(planted(&further, source).unwrap().contains(
+            "(if pitstop_api::planted::on(0) { a } else if pitstop_api::planted::on(1) { 2 } else { a + 1 })"
+        ));
         let elsewhere = planted(&[bug("off", "daemon/core/src/x.rs", "a + 1", "a")], source).unwrap();
         assert!(elsewhere.contains("pitstop_api::planted::on(0)"), "{elsewhere}");
     }

@@ -156,9 +156,8 @@ pub fn skews(range: Range<u64>, jobs: u64) -> Vec<u64> {
         });
         hashes.iter().all(|hash| *hash == hashes[0])
     };
-    let part = |job: u64| -> Vec<u64> {
-        range.clone().filter(|seed| seed % jobs == job && !same(*seed)).collect()
-    };
+    let part =
+        |job: u64| -> Vec<u64> { range.clone().filter(|seed| seed % jobs == job && !same(*seed)).collect() };
     let mut all: Vec<u64> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..jobs).map(|job| scope.spawn(move || part(job))).collect();
         threads.into_iter().flat_map(|t| t.join().unwrap()).collect()

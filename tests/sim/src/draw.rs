@@ -74,7 +74,10 @@ fn pod(rng: &mut Rng, name: &str, nodes: usize) -> PodPlan {
         name: name.to_owned(),
         node: usize::try_from(rng.below(nodes as u64)).unwrap(),
         containers: names.iter().map(|(name, sidecar)| container(rng, name, *sidecar)).collect(),
-        restart_policy: rng.pick(&["Always", "Always", "Always", "Always", "OnFailure", "Never"]).unwrap().into(),
+        restart_policy: rng
+            .pick(&["Always", "Always", "Always", "Always", "OnFailure", "Never"])
+            .unwrap()
+            .into(),
         grace: rng.pick(&[30, 10, 5, 2]).unwrap(),
         gates: rng.pick(gates).unwrap().iter().map(|g| (*g).into()).collect(),
         controlled: !rng.one_in(4),
@@ -170,7 +173,10 @@ fn request(rng: &mut Rng, pod: &PodPlan, n: u64) -> RequestPlan {
         containers,
         deadline: rng.one_in(3).then(|| 1 + i64::try_from(rng.below(40)).unwrap()),
         ttl: rng.one_in(4).then(|| i32::try_from(rng.below(20)).unwrap()),
-        mechanism: rng.pick(&[None, None, None, Some("Runtime"), Some("Kubelet"), Some("Auto")]).unwrap().map(Word::from),
+        mechanism: rng
+            .pick(&[None, None, None, Some("Runtime"), Some("Kubelet"), Some("Auto")])
+            .unwrap()
+            .map(Word::from),
         failure_policy: rng.pick(&[None, Some("Fail"), Some("Ignore")]).unwrap().map(Word::from),
         ordered: rng.one_in(3),
         force: rng.one_in(3),

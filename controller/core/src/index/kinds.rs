@@ -70,6 +70,8 @@ pub(super) struct Entry {
     pub(super) chosen: bool,
     /// The status that the write under way replaces.
     pub(super) replaces: Option<Box<ContainerRecreateRequestStatus>>,
+    /// This process has written the request since it leads: it knows every end that another leader wrote.
+    pub(super) confirmed: bool,
     /// How long its stages take.
     pub(super) stages: Stages,
 }
@@ -84,6 +86,7 @@ impl Entry {
             images: Vec::new(),
             chosen: false,
             replaces: None,
+            confirmed: false,
             stages: Stages::default(),
         }
     }
@@ -92,6 +95,7 @@ impl Entry {
     pub(super) fn restart(&mut self, now: Mono) {
         self.memory = Memory::new(now);
         self.stages = Stages::default();
+        self.confirmed = false;
         self.write = Pacing::default();
         self.request.retry();
     }

@@ -76,7 +76,8 @@ impl Oracle {
             }
             Happened::Kill => {
                 let Some((begun, grace)) = self.stops.get(&deed.id).copied() else { return };
-                let least = u64::try_from(grace).unwrap_or_default() * 1000;
+                // What is left of a grace is reckoned in whole seconds.
+                let least = (u64::try_from(grace).unwrap_or_default() * 1000).saturating_sub(1000);
                 self.check(deed.at >= begun + least, "I9", || {
                     format!(
                         "{} is killed {} ms after its stop, with {grace} s of grace",

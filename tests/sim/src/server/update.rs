@@ -104,11 +104,7 @@ impl Server {
         meta::validate(new, &mut errors);
         meta::validate_update(new, old, &mut errors);
         core::validate(kind, new, Some(old), &mut errors);
-        if errors.is_empty() {
-            Ok(())
-        } else {
-            Err(Failure::invalid(kind, meta::text(new, "name"), &errors))
-        }
+        if errors.is_empty() { Ok(()) } else { Err(Failure::invalid(kind, meta::text(new, "name"), &errors)) }
     }
 }
 

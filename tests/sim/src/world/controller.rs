@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use chrono::{DateTime, SecondsFormat, Utc};
 use http::Request;
 use pitstop_api::logic::answer::{Answer, Failure};
 use pitstop_api::logic::watch::Watch;
 use pitstop_controller_core::lease::{self, Elector, Record};
 use pitstop_controller_core::wire::{Exchange, HttpRequest, Step, observe};
 use pitstop_controller_core::{Action, Config, Event, Index};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -172,7 +172,7 @@ impl Controller {
         if let Some(write) = self.elector.step(mono, event) {
             self.serial += 1;
             self.under_way.insert(self.serial, None);
-            let request = lease_request(&write);
+            let request = lease_request(&write, self.clock.wall(now));
             out.effects.push(Effect::Send(Sent { token: self.serial, request, election: true }));
         }
         let leads = self.elector.leads(mono);
@@ -202,11 +202,14 @@ fn record(object: &Value) -> Record {
     }
 }
 
-fn lease_request(write: &lease::Write) -> HttpRequest {
+fn lease_request(write: &lease::Write, wall: DateTime<Utc>) -> HttpRequest {
+    // Each renewal changes the record: that is how others see that the holder lives.
+    let renewed = wall.to_rfc3339_opts(SecondsFormat::Micros, true);
     let body = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"name": LEASE, "namespace": "pitstop-system", "resourceVersion": write.resource_version},
-        "spec": {"holderIdentity": write.holder, "leaseTransitions": write.transitions, "leaseDurationSeconds": 15},
+        "spec": {"holderIdentity": write.holder, "leaseTransitions": write.transitions, "leaseDurationSeconds": 15,
+            "renewTime": renewed},
     });
     let request = match write.resource_version {
         None => Request::post(LEASES),

@@ -32,7 +32,7 @@ pub struct Schedule {
     pub faults: Vec<Timed<Fault>>,
     /// A process that is killed at one of its effects.
     pub crash: Option<Crash>,
-    }
+}
 
 /// Something at a time, in milliseconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]

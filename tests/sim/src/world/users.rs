@@ -47,7 +47,9 @@ impl World {
                 let image = json!(format!("registry.example/{container}:{}", self.now));
                 self.change(Writer::Other, "Pod", objects::NAMESPACE, &pod, |object| {
                     for field in ["containers", "initContainers"] {
-                        for one in object["spec"][field].as_array_mut().into_iter().flatten() {
+                        let list =
+                            object.pointer_mut(&format!("/spec/{field}")).and_then(Value::as_array_mut);
+                        for one in list.into_iter().flatten() {
                             if one["name"] == *container {
                                 one["image"] = image.clone();
                             }
@@ -76,7 +78,8 @@ impl World {
 
 /// Takes or gives up a hold on every gate of the kinds that writers share.
 fn meddle(pod: &mut Value) {
-    for condition in pod["status"]["conditions"].as_array_mut().into_iter().flatten() {
+    let conditions = pod.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
         if !["KruisePodReady", "pitstop.dev/ready"].contains(&condition["type"].as_str().unwrap_or_default())
         {
             continue;

@@ -20,11 +20,16 @@ pub(super) struct Kill {
 #[derive(Clone, Debug)]
 enum Phase {
     /// The hook runs: its call, or when it is over by itself.
-    Hook { call: Option<CallId>, over: u64 },
+    Hook {
+        call: Option<CallId>,
+        over: u64,
+    },
     /// It waits for the containers that have to end before it.
     Turn,
     Stop(CallId),
-    Done { good: bool },
+    Done {
+        good: bool,
+    },
 }
 
 impl Kill {

@@ -99,7 +99,8 @@ impl Worker {
                     _ => self.pod.grace,
                 };
                 let mut begin = |id: String| {
-                    let name = self.view.containers.iter().find(|c| c.info.id == id).map(|c| c.info.name.clone());
+                    let name =
+                        self.view.containers.iter().find(|c| c.info.id == id).map(|c| c.info.name.clone());
                     let spec = name.and_then(|name| self.pod.container(&name));
                     Kill::begin(cx.now, id, spec, grace, cx.runtime)
                 };

@@ -59,7 +59,9 @@ impl Bench {
         let status = &self.pod()["status"];
         let lists = ["containerStatuses", "initContainerStatuses"].map(|l| status[l].as_array().cloned());
         let all = lists.into_iter().flatten().flatten();
-        all.map(|v| serde_json::from_value::<ContainerStatus>(v).unwrap()).find(|s| s.name == container).unwrap()
+        all.map(|v| serde_json::from_value::<ContainerStatus>(v).unwrap())
+            .find(|s| s.name == container)
+            .unwrap()
     }
 
     fn condition(&self, type_: &str) -> Value {
@@ -95,7 +97,11 @@ impl Bench {
     /// Lets time pass until that holds, which takes at most that long. How long it took.
     fn until(&mut self, limit_ms: u64, holds: impl Fn(&Self) -> bool) -> u64 {
         let begin = self.now;
-        assert!(self.until_time(begin + limit_ms, holds), "not within {limit_ms} ms; {:#}", self.pods.get("u").unwrap_or(&Value::Null)["status"]);
+        assert!(
+            self.until_time(begin + limit_ms, holds),
+            "not within {limit_ms} ms; {:#}",
+            self.pods.get("u").unwrap_or(&Value::Null)["status"]
+        );
         self.now - begin
     }
 
@@ -153,11 +159,10 @@ impl Bench {
 
 /// A Pod with those containers (name and behaviour).
 fn pod(containers: &[(&str, &str)]) -> Value {
-    let list: Vec<Value> = containers.iter().map(|(n, _)| json!({"name": n, "image": format!("{n}:1")})).collect();
-    let behaviours: serde_json::Map<_, _> = containers
-        .iter()
-        .map(|(n, b)| (format!("sim.pitstop.dev/{n}"), json!(b)))
-        .collect();
+    let list: Vec<Value> =
+        containers.iter().map(|(n, _)| json!({"name": n, "image": format!("{n}:1")})).collect();
+    let behaviours: serde_json::Map<_, _> =
+        containers.iter().map(|(n, b)| (format!("sim.pitstop.dev/{n}"), json!(b))).collect();
     json!({
         "metadata": {"name": "web", "namespace": "default", "uid": "u", "generation": 1, "annotations": behaviours},
         "spec": {"containers": list, "nodeName": "node1", "terminationGracePeriodSeconds": 30, "restartPolicy": "Always"},

@@ -36,8 +36,8 @@ pub use container::Container;
 pub use options::{Flavor, Options};
 pub use process::{KILLED, Process};
 pub use types::{
-    Answer, Call, CallId, Client, Code, ContainerConfig, ContainerInfo, Deed, Failure, Filter, Map, Method, Reply,
-    SandboxConfig, SandboxInfo, State, What,
+    Answer, Call, CallId, Client, Code, ContainerConfig, ContainerInfo, Deed, Failure, Filter, Map, Method,
+    Reply, SandboxConfig, SandboxInfo, State, What,
 };
 
 use crate::rng::Rng;

@@ -101,8 +101,10 @@ impl Runtime {
 
     fn list(&self, filter: &Filter) -> Answer {
         // An ID that no container has is compared as it is, so nothing fits.
-        let full = |given: &str| resolve(&self.containers, given, "container").unwrap_or_else(|_| given.to_owned());
-        let sandbox = |given: &str| resolve(&self.sandboxes, given, "sandbox").unwrap_or_else(|_| given.to_owned());
+        let full =
+            |given: &str| resolve(&self.containers, given, "container").unwrap_or_else(|_| given.to_owned());
+        let sandbox =
+            |given: &str| resolve(&self.sandboxes, given, "sandbox").unwrap_or_else(|_| given.to_owned());
         let (id, pod) = (full(&filter.id), sandbox(&filter.sandbox));
         let fits = |c: &&Container| {
             (filter.id.is_empty() || c.info.id == id)
@@ -165,19 +167,17 @@ impl Runtime {
         }
     }
 
-    fn create(
-        &mut self,
-        now: u64,
-        sandbox: &str,
-        config: super::ContainerConfig,
-    ) -> Result<String, Failure> {
+    fn create(&mut self, now: u64, sandbox: &str, config: super::ContainerConfig) -> Result<String, Failure> {
         let sandbox = resolve(&self.sandboxes, sandbox, "sandbox")?;
-        let taken = self.containers.values().map(|c| &c.info).find(|c| {
-            c.sandbox == sandbox && (&c.name, c.attempt) == (&config.name, config.attempt)
-        });
+        let taken = self
+            .containers
+            .values()
+            .map(|c| &c.info)
+            .find(|c| c.sandbox == sandbox && (&c.name, c.attempt) == (&config.name, config.attempt));
         if let Some(other) = taken {
             let name = format!("{}_{}", config.name, config.attempt);
-            let text = format!("failed to reserve container name \"{name}\": name is reserved for \"{}\"", other.id);
+            let text =
+                format!("failed to reserve container name \"{name}\": name is reserved for \"{}\"", other.id);
             return Err(unknown(text));
         }
         let Some(image_ref) = image::image_ref(&config.image) else {

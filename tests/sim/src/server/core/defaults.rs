@@ -49,7 +49,9 @@ fn pod(object: &mut Value) {
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         let list = tolerations.as_array_mut().unwrap();
         if !list.iter().any(|one| one["key"] == key) {
-            list.push(json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300 }));
+            list.push(
+                json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300 }),
+            );
         }
     }
     for list in ["containers", "initContainers"] {

@@ -17,7 +17,8 @@ impl Server {
                 let patch = json_patch(call)?;
                 self.write(call, "", false, Tracking::Update, |_, old| {
                     patched(call, old, |object| {
-                        json_patch::patch(object, &patch).map_err(|error| Failure::unprocessable(error.to_string()))
+                        json_patch::patch(object, &patch)
+                            .map_err(|error| Failure::unprocessable(error.to_string()))
                     })
                 })
             }
@@ -44,7 +45,11 @@ impl Server {
 }
 
 /// What a patch makes of the stored object, read like a body.
-fn patched(call: &Call<'_>, old: Option<&Value>, patch: impl FnOnce(&mut Value) -> Checked<()>) -> Checked<Value> {
+fn patched(
+    call: &Call<'_>,
+    old: Option<&Value>,
+    patch: impl FnOnce(&mut Value) -> Checked<()>,
+) -> Checked<Value> {
     // Patches never make an object, so there is one. It is patched in the version that the client speaks.
     let mut object = old.unwrap().clone();
     object["apiVersion"] = call.api_version().into();

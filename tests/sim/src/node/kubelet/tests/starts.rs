@@ -183,7 +183,12 @@ fn gates_hold_ready_back() {
     b.put(pod);
     b.until(1000, |b| b.condition("ContainersReady")["status"] == "True");
     assert_eq!(b.condition("Ready")["reason"], "ReadinessGatesNotReady");
-    b.edit(|p| p["status"]["conditions"].as_array_mut().unwrap().push(json!({"type": "KruisePodReady", "status": "True"})));
+    b.edit(|p| {
+        p["status"]["conditions"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({"type": "KruisePodReady", "status": "True"}))
+    });
     b.until(100, Bench::ready);
     assert_eq!(b.condition("KruisePodReady")["status"], "True", "conditions of others stay");
     b.edit(|p| {

@@ -2,6 +2,7 @@
 #![allow(clippy::unnecessary_wraps, reason = "what the runtime tells of a container may be absent")]
 
 mod hooks;
+mod others;
 
 use pitstop_api::logic::time::Mono;
 use pitstop_api::nodework::{

@@ -57,7 +57,7 @@ pub enum Step {
     /// Send this, and hand the answer in.
     Send(Box<HttpRequest>, Box<Exchange>),
     /// Tell the core.
-    Over(Over),
+    Over(Box<Over>),
 }
 
 /// The end of a write.
@@ -195,7 +195,7 @@ impl Exchange {
                 (Event::NodeWorkWritten(node, outcome), failure)
             }
         };
-        Step::Over(Over { event, name: self.name, object, failure })
+        Step::Over(Box::new(Over { event, name: self.name, object, failure }))
     }
 }
 

@@ -62,6 +62,7 @@ impl Oracle {
         match &deed.what {
             Happened::Started => self.ran.push((pod, name, deed.id.clone(), deed.at)),
             Happened::StopAsked(Client::KUBELET, _) => {
+                self.kubelet_stops.insert(deed.id.clone());
                 // The kubelet does what a pin asks for once.
                 let Some(uid) = self.pinned.remove(&(pod, name.clone())) else { return };
                 let all = self.stopped.entry((uid.clone(), name.clone())).or_default();
@@ -76,6 +77,9 @@ impl Oracle {
             }
             Happened::Kill => {
                 let Some((begun, grace)) = self.stops.get(&deed.id).copied() else { return };
+                if self.kubelet_stops.contains(&deed.id) {
+                    return;
+                }
                 // What is left of a grace is reckoned in whole seconds.
                 let least = (u64::try_from(grace).unwrap_or_default() * 1000).saturating_sub(1000);
                 self.check(deed.at >= begun + least, "I9", || {

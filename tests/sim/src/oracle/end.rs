@@ -51,7 +51,9 @@ impl Oracle {
             }
         }
         for pod in server.objects("Pod") {
-            if !pod["metadata"]["deletionTimestamp"].is_null() {
+            // A Pod that is over comes back into no service.
+            let over = ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or_default());
+            if over || !pod["metadata"]["deletionTimestamp"].is_null() {
                 continue;
             }
             for condition in pod["status"]["conditions"].as_array().into_iter().flatten() {

@@ -19,6 +19,9 @@ use serde_json::Value;
 use crate::server::Server;
 use crate::world::plan::{Fault, Schedule};
 
+/// More requests of pitstop in a second than any of the small worlds can need.
+const MOST_A_SECOND: usize = 120;
+
 /// Something that must not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
@@ -73,7 +76,10 @@ pub struct Oracle {
     broken: Option<Violation>,
     /// Writes of pitstop but those of the election.
     pub writes: usize,
-    last_write: u64,
+    /// When pitstop last sent a request but those of the election.
+    last_sent: u64,
+    /// How many it sent in the second that began then.
+    second: (u64, usize),
     /// More than one process may have led at once.
     many_leaders: bool,
     /// etcd was restored: what was seen before may be told again.
@@ -94,6 +100,10 @@ pub struct Oracle {
     pinned: BTreeMap<(String, String), String>,
     /// Stops that a daemon began: container, and when with how many seconds of grace.
     stops: BTreeMap<String, (u64, i64)>,
+    /// Containers that a kubelet stops, for its own reasons.
+    kubelet_stops: BTreeSet<String>,
+    /// Lists may be older than what was seen before, which the API server never does to who asks as pitstop does.
+    stale: bool,
     /// Hooks that were begun, by order.
     hooks: BTreeMap<String, usize>,
     /// Every instance that ever ran: Pod UID, name, ID and when it began.
@@ -113,7 +123,8 @@ impl Oracle {
             now: 0,
             broken: None,
             writes: 0,
-            last_write: 0,
+            last_sent: 0,
+            second: (0, 0),
             many_leaders: many,
             restored: false,
             fastest,
@@ -126,6 +137,8 @@ impl Oracle {
             stopped: BTreeMap::new(),
             pinned: BTreeMap::new(),
             stops: BTreeMap::new(),
+            kubelet_stops: BTreeSet::new(),
+            stale: schedule.faults.iter().any(|f| matches!(f.what, Fault::StaleLists(..))),
             hooks: BTreeMap::new(),
             ran: Vec::new(),
             led_since: 0,
@@ -176,7 +189,6 @@ impl Oracle {
         self.many_leaders |= leaders > 1;
         if writer.ours() {
             self.writes += 1;
-            self.last_write = now;
         }
         match kind {
             "ContainerRecreateRequest" => {
@@ -216,13 +228,25 @@ impl Oracle {
         }
     }
 
-    /// All requests are over, and for half a minute pitstop wrote nothing.
+    /// A process of pitstop sends a request.
+    pub fn sends(&mut self, now: u64) {
+        self.now = now;
+        self.last_sent = now;
+        if now >= self.second.0 + 1000 {
+            self.second = (now, 0);
+        }
+        self.second.1 += 1;
+        let sent = self.second.1;
+        self.check(sent <= MOST_A_SECOND, "I12", || format!("{sent} requests in a second"));
+    }
+
+    /// All requests are over, and pitstop sent nothing for longer than its longest back-off.
     pub fn at_rest(&self, now: u64) -> bool {
         let over = |known: &Known| match (known.deleted, known.ended, known.ttl) {
             (Some(_), ..) => true,
             (None, Some(ended), Some(ttl)) => now > ended + ttl + 60_000,
             (None, ended, _) => ended.is_some(),
         };
-        self.requests.values().all(over) && now > self.last_write + 30_000
+        self.requests.values().all(over) && now > self.last_sent + 75_000
     }
 }

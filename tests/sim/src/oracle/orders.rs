@@ -62,7 +62,8 @@ impl Oracle {
             target.as_ref().and_then(|t| t.containers.iter().find(|c| c.name == order.container.name));
         let right = named.is_some_and(|c| c.container_id.ends_with(&order.container.id))
             && target.as_ref().is_some_and(|t| t.pod_uid == order.pod.uid && t.node_name == node);
-        let ended = known.is_none_or(|k| k.ended.is_some() || k.deleted.is_some());
+        // Nobody can know of a deletion that the watch has not shown.
+        let ended = known.is_some_and(|k| k.ended.is_some());
         let (split, restored) = (self.many_leaders, self.restored);
         self.check(right || restored, "I3", || format!("order {} names {:?}", order.id, order.container));
         self.check(!ended || split || restored, "I4", || {

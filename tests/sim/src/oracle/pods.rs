@@ -60,7 +60,7 @@ impl Oracle {
 
     /// A hold was given up: its containers must be back, or its request over.
     fn released(&mut self, pod: &str, hold: Hold, working: bool) {
-        if !working || self.restored || self.many_leaders {
+        if !working || self.restored || self.many_leaders || self.stale {
             return;
         }
         let back = self.requests.values().filter(|k| k.key == hold.key && k.ended.is_none()).all(|k| {

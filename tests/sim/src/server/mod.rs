@@ -126,9 +126,11 @@ impl Server {
         self.store.snapshot()
     }
 
-    /// Restores etcd from a snapshot: versions go back, objects vanish or reappear, and all watches are closed.
-    pub fn restore(&mut self, snapshot: &Snapshot) {
-        self.store.restore(snapshot);
+    /// Restores etcd from a snapshot: objects vanish or reappear, and all watches are closed. Versions go back, or with
+    /// a `bump` (`etcdutl snapshot restore --bump-revision --mark-compacted`) on from the present one: then whoever
+    /// names an older one gets 410.
+    pub fn restore(&mut self, snapshot: &Snapshot, bump: u64) {
+        self.store.restore(snapshot, bump);
     }
 
     fn answer(&mut self, call: &Call<'_>) -> Answer {

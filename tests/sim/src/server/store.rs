@@ -142,9 +142,9 @@ impl Store {
         }
     }
 
-    pub(super) fn restore(&mut self, snapshot: &Snapshot) {
-        self.version = snapshot.version;
-        self.floor = snapshot.version;
+    pub(super) fn restore(&mut self, snapshot: &Snapshot, bump: u64) {
+        self.version = if bump > 0 { self.version + bump } else { snapshot.version };
+        self.floor = self.version;
         self.epoch += 1;
         for (table, objects) in self.tables.iter_mut().zip(&snapshot.objects) {
             *table = Table { objects: objects.clone(), ..Table::default() };

@@ -29,6 +29,8 @@ pub struct DaemonProcess {
     pub client: runtime::Client,
     /// Its watch of the node's book.
     pub watcher: Watcher,
+    /// The number of its Pod's state directory.
+    pub record: usize,
     node: String,
     core: Daemon,
     /// By call: what for, until when, and the effect's number.
@@ -51,12 +53,19 @@ pub struct Machine<'a> {
 
 impl DaemonProcess {
     /// A new process; `instance` is its own alone.
-    pub fn new(node: &str, instance: String, client: runtime::Client, machine: &Machine<'_>) -> Self {
+    pub fn new(
+        node: &str,
+        instance: String,
+        client: runtime::Client,
+        record: usize,
+        machine: &Machine<'_>,
+    ) -> Self {
         let boot_id = machine.runtime.boot_id().to_owned();
         let core = Daemon::new(Identity { instance, boot_id }).with_ended_hooks(machine.ended_hooks.clone());
         Self {
             client,
             watcher: Watcher::new("/apis/pitstop.dev/v1alpha1/nodeworks", format!("metadata.name={node}")),
+            record,
             node: node.to_owned(),
             core,
             calls: BTreeMap::new(),

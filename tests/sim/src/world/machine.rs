@@ -23,8 +23,8 @@ pub struct Node {
     pub kubelet: Kubelet,
     /// The kubelet's watch of its Pods.
     pub pods: Watcher,
-    /// The daemon's state directory.
-    pub ended_hooks: EndedHooks,
+    /// The state directories of the daemon's Pods, the newest last.
+    pub records: Vec<EndedHooks>,
     /// The next time at which something is planned here.
     pub planned: Option<u64>,
     /// The kubelet's process is away.
@@ -44,7 +44,7 @@ impl Node {
             runtime: Runtime::new(options, rng.next()),
             kubelet: Kubelet::new(&name, KubeletOptions::default(), rng),
             pods: Watcher::new("/api/v1/pods", selector),
-            ended_hooks: EndedHooks::new(),
+            records: vec![EndedHooks::new()],
             planned: None,
             kubelet_down: false,
             removed: false,
@@ -53,9 +53,10 @@ impl Node {
         }
     }
 
-    /// What a daemon's process finds here.
-    pub fn machine(&mut self) -> Machine<'_> {
-        Machine { clock: &self.clock, runtime: &mut self.runtime, ended_hooks: &mut self.ended_hooks }
+    /// What a daemon's process finds here, with the state directory of that Pod.
+    pub fn machine(&mut self, record: usize) -> Machine<'_> {
+        let ended_hooks = &mut self.records[record];
+        Machine { clock: &self.clock, runtime: &mut self.runtime, ended_hooks }
     }
 
     /// The kubelet's watch delivered.

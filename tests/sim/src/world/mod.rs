@@ -178,8 +178,8 @@ impl World {
         for at in 0..self.schedule.replicas {
             self.queue.push(10 + 40 * at as u64, Happening::Begin(processes::Role::Controller(at)));
         }
-        for plan in &self.schedule.pods {
-            self.server.insert(wall, "Pod", objects::pod(plan));
+        for at in 0..self.schedule.pods.len() {
+            self.make_pod(at);
         }
         for (at, step) in self.schedule.steps.iter().enumerate() {
             self.queue.push(step.at, Happening::Step(at));
@@ -229,7 +229,7 @@ impl World {
         faults.chain(steps).max().unwrap_or(0)
     }
 
-    /// Lets things happen until a time; with `over`, also until all requests are over and half a minute was quiet.
+    /// Lets things happen until a time; with `over`, also until all requests are over and all is quiet.
     fn run_until(&mut self, until: u64, over: bool) -> bool {
         let calm = self.calm_at();
         while let Some(at) = self.queue.next_at().filter(|at| *at <= until) {

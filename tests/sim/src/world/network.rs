@@ -24,6 +24,9 @@ impl World {
     }
 
     pub(super) fn send(&mut self, from: Pid, sent: Sent, effect: Option<usize>) {
+        if !sent.election {
+            self.oracle.sends(self.now);
+        }
         let mut request = sent.request;
         if matches!(self.processes.get(&from), Some(p) if matches!(p.role, Role::Controller(_))) {
             request.headers_mut().insert(FROM, HeaderValue::from_static("controller"));
@@ -74,7 +77,7 @@ impl World {
         let out = match (&mut process.kind, process.role) {
             (Kind::Controller(controller), _) => controller.step(self.now, Input::Answered(token, answer)),
             (Kind::Daemon(daemon), Role::Daemon(at)) => {
-                daemon.answered(self.now, token, &answer, &mut self.nodes[at].machine())
+                daemon.answered(self.now, token, &answer, &mut self.nodes[at].machine(daemon.record))
             }
             _ => return,
         };
@@ -226,7 +229,7 @@ impl World {
             let out = match (&mut process.kind, process.role) {
                 (Kind::Controller(controller), _) => controller.step(self.now, Input::Delivered(kind, event)),
                 (Kind::Daemon(daemon), Role::Daemon(at)) => {
-                    daemon.delivered(self.now, event, &mut self.nodes[at].machine())
+                    daemon.delivered(self.now, event, &mut self.nodes[at].machine(daemon.record))
                 }
                 _ => return,
             };

@@ -14,8 +14,14 @@ pub const REQUESTS: &str = "/apis/apps.kruise.io/v1alpha1/namespaces/shop/contai
 /// The hook of every container that has a command for one.
 pub const HOOK: &str = "/bye";
 
-/// The Pod, bound to its node.
-pub fn pod(plan: &PodPlan) -> Value {
+/// The creation of a Pod, bound to its node.
+pub fn create_pod(plan: &PodPlan) -> HttpRequest {
+    let request = Request::post(format!("/api/v1/namespaces/{NAMESPACE}/pods"))
+        .header(http::header::CONTENT_TYPE, "application/json");
+    request.body(serde_json::to_vec(&pod(plan)).unwrap()).unwrap()
+}
+
+fn pod(plan: &PodPlan) -> Value {
     let of = |sidecar: bool| -> Vec<Value> {
         plan.containers.iter().filter(|c| c.sidecar == sidecar).map(container).collect()
     };
@@ -26,12 +32,12 @@ pub fn pod(plan: &PodPlan) -> Value {
         .collect();
     let gates: Vec<Value> = plan.gates.iter().map(|g| json!({"conditionType": g})).collect();
     let mut pod = json!({
-        "metadata": {"name": plan.name, "namespace": NAMESPACE, "annotations": annotations, "generation": 1},
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": plan.name, "namespace": NAMESPACE, "annotations": annotations},
         "spec": {
             "nodeName": format!("node{}", plan.node), "restartPolicy": plan.restart_policy,
             "terminationGracePeriodSeconds": plan.grace, "containers": of(false), "readinessGates": gates,
         },
-        "status": {"phase": "Pending"},
     });
     let sidecars = of(true);
     if !sidecars.is_empty() {

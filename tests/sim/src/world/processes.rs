@@ -47,7 +47,14 @@ impl Process {
 const RESTART: u64 = 1_000;
 
 impl World {
+    /// A process begins, unless one of its role runs.
     pub(super) fn begin(&mut self, role: Role) {
+        if self.pids(role).is_empty() {
+            self.begin_another(role);
+        }
+    }
+
+    pub(super) fn begin_another(&mut self, role: Role) {
         self.made += 1;
         let pid = self.made;
         let (name, kind) = match role {
@@ -63,9 +70,10 @@ impl World {
                 }
                 let name = format!("daemon{at}");
                 let node = self.nodes[at].name.clone();
-                let machine = self.nodes[at].machine();
+                let record = self.nodes[at].records.len() - 1;
+                let machine = self.nodes[at].machine(record);
                 let client = runtime::Client(pid);
-                let daemon = DaemonProcess::new(&node, format!("{name}-{pid}"), client, &machine);
+                let daemon = DaemonProcess::new(&node, format!("{name}-{pid}"), client, record, &machine);
                 self.queue.push(self.now + 30, Happening::RuntimeFound(at));
                 (name, Kind::Daemon(Box::new(daemon)))
             }
@@ -167,7 +175,7 @@ impl World {
             return;
         };
         let node = &mut self.nodes[*at];
-        self.oracle.calls(self.now, &asked, &node.runtime, &node.ended_hooks);
+        self.oracle.calls(self.now, &asked, &node.runtime, &node.records[daemon.record]);
         let id = node.runtime.call(self.now, daemon.client, asked.call.clone());
         daemon.called(self.now, id, asked, effect);
         let at = *at;
@@ -209,7 +217,9 @@ impl World {
         }
         let out = match (&mut process.kind, process.role) {
             (Kind::Controller(controller), _) => controller.step(self.now, Input::Tick),
-            (Kind::Daemon(daemon), Role::Daemon(at)) => daemon.tick(self.now, &mut self.nodes[at].machine()),
+            (Kind::Daemon(daemon), Role::Daemon(at)) => {
+                daemon.tick(self.now, &mut self.nodes[at].machine(daemon.record))
+            }
             _ => return,
         };
         self.carry_out(pid, out);
@@ -223,7 +233,7 @@ impl World {
             let Some(Process { kind: Kind::Daemon(daemon), .. }) = self.processes.get_mut(&pid) else {
                 continue;
             };
-            let out = daemon.runtime_found(self.now, &mut self.nodes[at].machine());
+            let out = daemon.runtime_found(self.now, &mut self.nodes[at].machine(daemon.record));
             self.carry_out(pid, out);
         }
     }
@@ -254,7 +264,7 @@ impl World {
             let happening = Happening::Reply(pid, at, call, reply.clone());
             return self.queue.push(process.paused_until, happening);
         }
-        let out = daemon.replied(self.now, call, reply, &mut self.nodes[at].machine());
+        let out = daemon.replied(self.now, call, reply, &mut self.nodes[at].machine(daemon.record));
         self.carry_out_known(pid, out, effect);
     }
 

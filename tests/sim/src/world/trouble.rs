@@ -86,7 +86,9 @@ impl World {
                 for pid in self.pids(Role::Daemon(at)) {
                     self.queue.push(after, Happening::Heal(Heal::End(pid)));
                 }
-                self.begin(Role::Daemon(at));
+                // Another Pod, with a state directory of its own.
+                self.nodes[at].records.push(pitstop_daemon_core::EndedHooks::new());
+                self.begin_another(Role::Daemon(at));
             }
             Fault::Reboot(at, _, wiped) => {
                 self.kill_all(Role::Daemon(at));
@@ -159,8 +161,12 @@ impl World {
             Fault::Compact => self.server.compact(0),
             Fault::Restore(age) => {
                 let then = self.now.saturating_sub(age);
-                if let Some((_, snapshot)) = self.snapshots.iter().rev().find(|(at, _)| *at <= then) {
-                    self.server.restore(snapshot);
+                let snapshot =
+                    self.snapshots.iter().rev().find(|(at, _)| *at <= then).map(|(_, s)| s.clone());
+                if let Some(snapshot) = &snapshot {
+                    // As Kubernetes' documentation asks for: without the bump, nobody's caches would notice.
+                    self.server.restore(snapshot, 1_000_000);
+                    self.cut_all();
                     self.oracle.restored(self.now, &self.server);
                 }
             }

@@ -61,17 +61,23 @@ impl World {
         }
     }
 
+    /// A Pod is created, and bound to its node.
+    pub(super) fn make_pod(&mut self, at: usize) {
+        let request = objects::create_pod(&self.schedule.pods[at]);
+        let response = self.handle(Writer::Other, &request);
+        assert!(response.status().is_success(), "{}", response.body());
+    }
+
     /// A controlled Pod is made anew under its name.
     pub(super) fn replace(&mut self, at: usize) {
         let plan = &self.schedule.pods[at];
-        let wall = self.schedule.clocks.server.wall(self.now);
         if self.nodes[plan.node].removed
             || self.server.object("Pod", objects::NAMESPACE, &plan.name).is_some()
         {
             return;
         }
         let name = plan.name.clone();
-        self.server.insert(wall, "Pod", objects::pod(plan));
+        self.make_pod(at);
         self.story.tell(self.now, "user", || format!("Pod {name} is made anew"));
     }
 }

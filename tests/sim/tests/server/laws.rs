@@ -95,7 +95,7 @@ fn an_older_etcd_brings_back_what_was_and_forgets_the_rest() {
     assert_eq!(send(&mut server, "DELETE", &format!("{MAPS}/x"), &Value::Null).status(), 200);
     let mut watch = open(&mut server, &format!("{MAPS}?watch=true&resourceVersion={}", version(&y)));
     let before = server.version();
-    server.restore(&snapshot);
+    server.restore(&snapshot, 0);
     assert!(server.version() < before);
     assert_eq!(server.poll(&mut watch), Vec::<Value>::new());
     assert!(watch.is_closed());

@@ -10,7 +10,9 @@ use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use pitstop_e2e::{Cluster, Context as _, Result, bail, on_bare_cluster, runtime};
-use pitstop_sim::conform::api::{Model, Place, Script, Target, differences, expected, run, scripts};
+use pitstop_sim::conform::api::{
+    Model, Place, Script, Target, differences, expected, is_idle, run, scripts,
+};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
@@ -104,6 +106,7 @@ impl Target for Real<'_> {
             loop {
                 let patience = if events.len() < expected { PATIENCE } else { SILENCE };
                 match stream.next(patience).await {
+                    Some(event) if is_idle(&event) => {}
                     Some(event) => events.push(event),
                     None => return events,
                 }

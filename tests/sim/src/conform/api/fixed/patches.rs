@@ -31,7 +31,14 @@ pub(super) fn scripts() -> Vec<Script> {
             .merge("cm/a", json!({})).raw("text/plain", "{}"),
         Script::new("custom resources have no strategic merge")
             .post("crr", crr("a"))
-            .strategic("crr/a", json!({ "metadata": { "labels": { "a": "b" } } })),
+            .strategic("crr/a", json!({ "metadata": { "labels": { "a": "b" } } }))
+            .merge("crr/a", json!({ "kind": "Pod" }))
+            .merge("crr/a", json!({ "apiVersion": "apps.kruise.io/v1beta1" }))
+            .merge("crr/a", json!({ "apiVersion": "v1" }))
+            .merge("crr/a", json!({ "metadata": { "labels": 5 } }))
+            .json("crr/a", json!([{ "op": "test", "path": "/status", "value": null },
+                                  { "op": "replace", "path": "/metadata/annotations", "value": { "a": "b" } }]))
+            .json("crr/a", json!([{ "op": "replace", "path": "/spec/containers/7", "value": {} }])),
         Script::new("conditions of a Pod merge by type, new ones first")
             .post("pod", bound("a"))
             .strategic("pod/a/status", json!({ "status": { "conditions": conditions } }))

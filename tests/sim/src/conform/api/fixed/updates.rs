@@ -5,7 +5,7 @@ use crate::conform::api::Script;
 
 pub(super) fn scripts() -> Vec<Script> {
     let lease = json!({ "metadata": { "name": "a" }, "spec": { "holderIdentity": "x", "leaseDurationSeconds": 15,
-                        "renewTime": "2027-01-15T08:00:00.5Z" } });
+                        "renewTime": "2027-01-15T08:00:00.500000Z" } });
     vec![
         Script::new("what was made cannot be made again")
             .post("cm", map("a"))
@@ -47,6 +47,8 @@ pub(super) fn scripts() -> Vec<Script> {
             .put("lease/d", json!({ "metadata": { "name": "d" }, "spec": { "leaseDurationSeconds": 0 } }))
             .put("lease/d", json!({ "metadata": { "name": "d" }, "spec": { "leaseTransitions": -1 } }))
             .put("lease/d", json!({ "metadata": { "name": "d" }, "spec": { "renewTime": "yesterday" } }))
+            .put("lease/d", json!({ "metadata": { "name": "d" }, "spec": { "renewTime": "2027-01-15T08:00:00.5Z" } }))
+            .put("lease/d", json!({ "metadata": { "name": "d" }, "spec": { "renewTime": "2027-01-15T08:00:00Z" } }))
             .put("lease/d", json!({ "metadata": { "name": "d" }, "spec": { "leaseDurationSeconds": "x" } })),
         Script::new("a write that changes nothing is none")
             .post("crr", crr("a"))

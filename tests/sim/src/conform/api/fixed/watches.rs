@@ -73,7 +73,8 @@ pub(super) fn scripts() -> Vec<Script> {
             .watch("crr", "resourceVersion={0:/metadata/resourceVersion+1000000}")
             .watch("crr", &format!("{streamed}&resourceVersion={{0:/metadata/resourceVersion+1000000}}"))
             .merge("crr/a", json!({ "metadata": { "labels": { "x": "1" } } }))
-            .events(0),
+            .events(0)
+            .events(1),
         Script::new("a watch from before all history is expired")
             .post("crr", crr("a"))
             .watch("crr", "resourceVersion=1")

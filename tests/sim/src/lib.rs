@@ -9,6 +9,7 @@
 )]
 
 pub mod commands;
+pub mod conform;
 pub mod draw;
 pub mod node;
 pub mod oracle;

@@ -44,7 +44,7 @@ impl Server {
         self.approve(call, &name, None, &object)?;
         let key = call.key_of(&name);
         if call.method == http::Method::POST && !meta::version(&object).is_empty() && !call.dry_run {
-            return Err(Failure::internal("resourceVersion should not be set on objects to be created"));
+            return Err(Failure::unforeseen("resourceVersion should not be set on objects to be created"));
         }
         if self.store.get(kind.index, &key).is_some() {
             return Err(Failure::already_exists(kind, &name));
@@ -58,7 +58,8 @@ impl Server {
     }
 }
 
-/// Takes the namespace from the path, or refuses another one.
+/// Takes the namespace from the path, or refuses another one. Of a kind without namespaces one that is given is
+/// forgotten.
 pub(super) fn same_namespace(call: &Call<'_>, object: &mut Value) -> Checked<()> {
     let given = meta::text(object, "namespace");
     match call.namespace {
@@ -67,10 +68,12 @@ pub(super) fn same_namespace(call: &Call<'_>, object: &mut Value) -> Checked<()>
             Ok(())
         }
         Some(namespace) if given == namespace => Ok(()),
-        None if given.is_empty() => Ok(()),
-        _ => {
-            let message =
-                "the namespace of the provided object does not match the namespace sent on the request";
+        None => {
+            meta::set(object, "namespace", None);
+            Ok(())
+        }
+        Some(_) => {
+            let message = "the namespace of the provided object does not match the namespace sent on the request";
             Err(Failure::bad_request(message))
         }
     }

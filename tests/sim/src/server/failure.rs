@@ -194,10 +194,9 @@ impl Failure {
         Self::new(504, "Timeout", message).causes(vec![cause]).retry_after(1)
     }
 
-    pub(super) fn internal(message: impl Into<String>) -> Self {
-        let message = message.into();
-        let cause = json!({ "message": message });
-        Self::new(500, "InternalError", format!("Internal error occurred: {message}")).causes(vec![cause])
+    /// An error that the API server did not foresee; it has no reason.
+    pub(super) fn unforeseen(message: impl Into<String>) -> Self {
+        Self::new(500, "", message)
     }
 }
 

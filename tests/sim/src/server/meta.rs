@@ -82,8 +82,9 @@ pub(super) fn bump_generation(object: &mut Value) {
 pub(super) fn normalize(object: &mut Value) {
     let metadata = of(object);
     metadata.retain(|field, value| {
-        (FIELDS.contains(&field.as_str()) || field == "managedFields")
-            && match value {
+        // An empty list of managers is an order to forget them.
+        field == "managedFields"
+            || FIELDS.contains(&field.as_str()) && match value {
                 Value::Null => false,
                 Value::String(text) => !text.is_empty(),
                 Value::Array(list) => !list.is_empty(),
@@ -122,7 +123,7 @@ pub(super) fn type_error(object: &Value) -> Option<String> {
 /// Fills what only the server may say of a new object.
 pub(super) fn fill_new(object: &mut Value, wall: DateTime<Utc>, uid: String) {
     let metadata = of(object);
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"] {
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         metadata.remove(field);
     }
     metadata.insert("creationTimestamp".to_owned(), seconds(wall).into());

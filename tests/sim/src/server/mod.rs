@@ -39,7 +39,7 @@ mod store;
 mod update;
 mod watch;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use http::{Method, Request, Response, StatusCode};
@@ -54,7 +54,7 @@ use self::store::Store;
 pub use self::watch::Watch;
 
 /// The API server with its storage.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Server {
     kinds: Arc<Kinds>,
     store: Store,
@@ -74,9 +74,11 @@ impl Default for Server {
 impl Server {
     /// An empty server that does all that the real one does. Namespaces must be created before objects in them.
     pub fn new() -> Self {
-        let kinds = Kinds::all();
+        // The same for all, and not quickly made.
+        static KINDS: OnceLock<Arc<Kinds>> = OnceLock::new();
+        let kinds = KINDS.get_or_init(|| Arc::new(Kinds::all())).clone();
         let store = Store::new(kinds.len());
-        Self { kinds: Arc::new(kinds), store, admission: Vec::new(), managed: true, serial: 0 }
+        Self { kinds, store, admission: Vec::new(), managed: true, serial: 0 }
     }
 
     /// One without `metadata.managedFields`, twice as fast; server-side apply panics.

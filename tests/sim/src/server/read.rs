@@ -54,7 +54,7 @@ impl Server {
     pub(super) fn read(&self, call: &Call<'_>) -> Answer {
         match call.name {
             Some(name) => {
-                self.reached(Asked::parse(call.query("resourceVersion"))?)?;
+                self.reached(Asked::parse(call.query("resourceVersion")).map_err(unforeseen)?)?;
                 let object = self.store.get(call.kind.index, &call.key());
                 object
                     .map(|object| (200, call.shown(object)))
@@ -99,6 +99,8 @@ impl Server {
             text => text.parse().map_err(|_| Failure::bad_request(format!("invalid limit {text:?}")))?,
         };
         let asked = Asked::parse(call.query("resourceVersion"))?;
+        // Whatever the cache has, it has whole.
+        let limit = if asked == Asked::Any && call.query("continue").is_empty() { 0 } else { limit };
         let (version, start) = match call.query("continue") {
             "" => (self.wanted(call, asked, limit)?, String::new()),
             token => {
@@ -140,6 +142,11 @@ impl Server {
             _ => self.store.version,
         })
     }
+}
+
+/// A version that is no number is a bad request of a list only.
+pub(super) fn unforeseen(_: Failure) -> Failure {
+    Failure::unforeseen("strconv.ParseUint: invalid syntax")
 }
 
 /// Objects that are selected, in etcd's order, after `start`.

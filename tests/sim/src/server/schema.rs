@@ -15,7 +15,7 @@ pub(super) struct Schema {
     format: String,
     nullable: bool,
     int_or_string: bool,
-    preserve: bool,
+    pub preserve: bool,
     pub properties: BTreeMap<String, Schema>,
     pub additional: Option<Box<Schema>>,
     pub items: Option<Box<Schema>>,
@@ -187,15 +187,17 @@ impl Schema {
     }
 
     fn check(&self, path: &str, new: &Value, old: Option<&Value>, errors: &mut Vec<Invalid>) {
-        if old == Some(new) || (new.is_null() && self.nullable) {
+        let allowed = self.choices.is_empty() || self.choices.contains(new);
+        // Null is no member of an enum, whatever `nullable` says.
+        if old == Some(new) || (new.is_null() && self.nullable && allowed) {
             return;
         }
         let mut refuse = |reason: &'static str, why: String| errors.push(Invalid::new(reason, path, why));
-        if !self.is_of_type(new) {
+        if !self.is_of_type(new) && !(new.is_null() && self.nullable) {
             refuse("FieldValueTypeInvalid", format!("Invalid value: {new}: must be of type {}", self.kind));
             return;
         }
-        if !self.choices.is_empty() && !self.choices.contains(new) {
+        if !allowed {
             refuse("FieldValueNotSupported", format!("Unsupported value: {new}"));
         }
         let invalid = "FieldValueInvalid";
@@ -318,7 +320,7 @@ impl Schema {
         }
     }
 
-    fn is_of_type(&self, value: &Value) -> bool {
+    pub(super) fn is_of_type(&self, value: &Value) -> bool {
         if self.int_or_string {
             return value.is_string() || value.is_i64() || value.is_u64();
         }

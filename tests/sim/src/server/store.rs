@@ -81,7 +81,8 @@ pub(super) struct Store {
 
 impl Store {
     pub(super) fn new(kinds: usize) -> Self {
-        Self { version: 1, floor: 1, epoch: 0, tables: vec![Table::default(); kinds] }
+        // There was something before, and it is forgotten.
+        Self { version: 100, floor: 100, epoch: 0, tables: vec![Table::default(); kinds] }
     }
 
     pub(super) fn table(&self, kind: usize) -> &Table {

@@ -53,6 +53,7 @@ impl Server {
                 return Err(Failure::conflict(kind, name, &wrong_uid(uid, "")));
             }
             let mut new = make(self, None)?;
+            same_namespace(call, &mut new)?;
             if tracking == Tracking::Update {
                 self.track(call, None, &mut new);
             }
@@ -72,6 +73,7 @@ impl Server {
         match meta::version(&new) {
             "" | "0" if kind.unconditional_update => meta::set(&mut new, "resourceVersion", version_of(&old)),
             "" | "0" => return Err(Failure::no_version(kind, name)),
+            version if version.parse::<u64>().is_err() => return Err(Failure::unforeseen("strconv.ParseUint")),
             version if version != meta::version(&old) => return Err(Failure::modified(kind, name)),
             _ => {}
         }

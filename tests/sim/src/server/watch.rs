@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::failure::{Checked, Failure, Invalid};
 use super::kinds::Kind;
-use super::read::{Asked, chosen};
+use super::read::{Asked, chosen, unforeseen};
 use super::request::{Call, parse, partial};
 use super::select::Selector;
 use super::store::Change;
@@ -30,6 +30,8 @@ pub struct Watch {
     closed: bool,
     /// The state that the watch begins with.
     pending: VecDeque<Value>,
+    /// The version from which on the state is told to be complete, until that was told.
+    complete: Option<u64>,
 }
 
 impl Watch {
@@ -70,7 +72,7 @@ impl Server {
     fn open(&self, call: &Call<'_>, present: u64) -> Checked<Watch> {
         let initial = validate(call)?;
         let selector = Selector::of(call)?;
-        let asked = Asked::parse(call.query("resourceVersion"))?;
+        let asked = Asked::parse(call.query("resourceVersion")).map_err(unforeseen)?;
         let mut watch = Watch {
             kind: call.kind.index,
             api_version: call.api_version(),
@@ -82,22 +84,21 @@ impl Server {
             epoch: self.store.epoch,
             closed: false,
             pending: VecDeque::new(),
+            complete: None,
         };
         let state = match initial {
             Some(wanted) => wanted,
             None => !matches!(asked, Asked::At(_)),
         };
         if state {
-            if initial.is_some() {
-                self.reached(asked)?;
-            }
             let objects = self.store.at(watch.kind, present).unwrap();
             for (_, object) in chosen(&objects, &watch.selector, "") {
                 watch.pending.push_back(watch.event(call.kind, "ADDED", object));
             }
             if initial.is_some() && watch.bookmarks {
-                let end = json!({ "k8s.io/initial-events-end": "true" });
-                watch.pending.push_back(watch.bookmark(call.kind, present, Some(end)));
+                // One that asks for the future is told so when that has come.
+                watch.complete = Some(if let Asked::At(version) = asked { version } else { 0 });
+                watch.tell_complete(call.kind, present);
             }
         }
         watch.after = match asked {
@@ -134,12 +135,16 @@ impl Server {
                 events.extend(watch.seen(kind, change));
             }
         }
+        watch.tell_complete(kind, self.store.version);
+        events.extend(watch.pending.drain(..));
         events
     }
 
     /// Whether [`Server::poll`] has something to give.
     pub fn is_ready(&self, watch: &Watch) -> bool {
         !watch.pending.is_empty()
+            || (!watch.closed
+                && watch.complete.is_some_and(|wanted| wanted <= self.store.version))
             || (!watch.closed
                 && watch.epoch == self.store.epoch
                 && (self.store.table(watch.kind).change(watch.position).is_some()
@@ -201,6 +206,15 @@ impl Watch {
             (kind.kind.as_str(), self.api_version.as_str())
         };
         json!({ "type": "BOOKMARK", "object": { "kind": kind, "apiVersion": api_version, "metadata": metadata } })
+    }
+
+    /// The bookmark after the state, once the server has got as far as the client asked.
+    fn tell_complete(&mut self, kind: &Kind, version: u64) {
+        if self.complete.is_some_and(|wanted| wanted <= version) {
+            self.complete = None;
+            let end = json!({ "k8s.io/initial-events-end": "true" });
+            self.pending.push_back(self.bookmark(kind, version, Some(end)));
+        }
     }
 
     /// The stream ends with an ERROR event.

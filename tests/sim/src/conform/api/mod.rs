@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use self::normal::Normal;
 pub use self::model::Model;
+pub use self::normal::is_idle;
 pub use self::script::{Script, Step};
 
 /// How many scripts are generated, from the seeds 0, 1, 2 ...

@@ -28,8 +28,10 @@ impl Normal {
         if object["items"].is_array() {
             let metadata = object["metadata"].as_object_mut().unwrap();
             metadata.insert("resourceVersion".to_owned(), "list".into());
-            if metadata.contains_key("continue") {
-                metadata.insert("continue".to_owned(), "more".into());
+            match metadata.get("continue").and_then(Value::as_str) {
+                Some("") => drop(metadata.remove("continue")),
+                Some(_) => drop(metadata.insert("continue".to_owned(), "more".into())),
+                None => {}
             }
             metadata.remove("selfLink");
             for item in object["items"].as_array_mut().unwrap() {
@@ -43,7 +45,7 @@ impl Normal {
 
     /// The events of a watch.
     pub(super) fn events(&mut self, events: &[Value]) -> Value {
-        let seen = events.iter().map(|event| {
+        let seen = events.iter().filter(|event| !is_idle(event)).map(|event| {
             let what = event["type"].as_str().unwrap_or_default();
             let object = &event["object"];
             match what {
@@ -131,9 +133,21 @@ impl Normal {
         }
     }
 
+    /// Without the place, and without the UIDs that are known.
     fn place(&self, text: &str) -> String {
-        text.replace(&self.place.namespace, "{ns}").replace(&self.place.id, "{id}")
+        let mut text = text.replace(&self.place.id, "{id}").replace(&self.place.namespace, "{ns}");
+        for (key, token) in &self.tokens {
+            if let Some(uid) = key.strip_prefix("uid ").filter(|uid| text.contains(uid)) {
+                text = text.replace(uid, token);
+            }
+        }
+        text
     }
+}
+
+/// Whether an event is a bookmark of a quiet moment, which comes when it comes.
+pub fn is_idle(event: &Value) -> bool {
+    event["type"] == "BOOKMARK" && event["object"]["metadata"]["annotations"].is_null()
 }
 
 /// Managers in an order that does not depend on when they wrote.

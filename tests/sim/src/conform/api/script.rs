@@ -34,7 +34,8 @@ pub enum Step {
 pub struct Draft {
     /// The verb.
     pub method: &'static str,
-    /// `pod/a/status`: a short name of a kind, and a name and subresource where there are some.
+    /// `pod/a/status`: a short name of a kind, and a name and subresource where there are some. After `all:` in no
+    /// namespace, after `none:` in one that is not there.
     pub target: String,
     /// What comes after the question mark.
     pub query: String,
@@ -76,16 +77,21 @@ const KINDS: [(&str, &str, &str, bool); 10] = [
 impl Draft {
     /// The short name of its kind.
     pub fn kind(&self) -> &str {
-        self.target.trim_start_matches("all:").split('/').next().unwrap()
+        let target = self.target.split_once(':').map_or(self.target.as_str(), |(_, target)| target);
+        target.split('/').next().unwrap()
     }
 
     fn path(&self) -> String {
-        let all = self.target.starts_with("all:");
-        let mut parts = self.target.trim_start_matches("all:").splitn(2, '/');
+        let (place, target) = self.target.split_once(':').unwrap_or(("", &self.target));
+        let mut parts = target.splitn(2, '/');
         let short = parts.next().unwrap();
         let (_, group, plural, namespaced) = KINDS.iter().find(|(name, ..)| *name == short).unwrap();
         let rest = parts.next().map(|rest| format!("/{rest}")).unwrap_or_default();
-        let namespace = if *namespaced && !all { "/namespaces/{ns}" } else { "" };
+        let namespace = match (namespaced, place) {
+            (true, "") => "/namespaces/{ns}",
+            (true, "none") => "/namespaces/{id}none",
+            _ => "",
+        };
         format!("/{group}{namespace}/{plural}{rest}")
     }
 

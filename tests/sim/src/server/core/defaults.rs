@@ -65,6 +65,12 @@ fn pod(object: &mut Value) {
 
 fn fill_container(container: &mut Map<String, Value>) {
     default(container, "resources", json!({}));
+    if let Some(limits) = container["resources"].get("limits").and_then(Value::as_object).cloned() {
+        let requests = container["resources"].as_object_mut().unwrap().entry("requests").or_insert_with(|| json!({}));
+        for (resource, limit) in limits {
+            default(requests.as_object_mut().unwrap(), &resource, limit);
+        }
+    }
     default(container, "terminationMessagePath", "/dev/termination-log".into());
     default(container, "terminationMessagePolicy", "File".into());
     let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
@@ -109,10 +115,14 @@ fn lease(object: &mut Value) -> Checked<()> {
     Ok(())
 }
 
-/// Times with microseconds always have six digits.
+/// Times with microseconds always have six digits; others are not read.
 fn micro_time(object: &mut Value, field: &str) -> Checked<()> {
     let Some(value) = object.get_mut(field) else { return Ok(()) };
-    let parsed = value.as_str().and_then(|text| text.parse::<DateTime<Utc>>().ok());
+    let six = |text: &&str| {
+        let digits = text.split_once('.').map_or("", |(_, rest)| rest);
+        digits.bytes().take_while(u8::is_ascii_digit).count() == 6
+    };
+    let parsed = value.as_str().filter(six).and_then(|text| text.parse::<DateTime<Utc>>().ok());
     let time = parsed.ok_or_else(|| Failure::bad_request(format!("cannot decode {field}")))?;
     *value = time.to_rfc3339_opts(SecondsFormat::Micros, true).into();
     Ok(())

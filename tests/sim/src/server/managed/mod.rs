@@ -171,10 +171,19 @@ impl Server {
     /// Makes the writer the owner of what a create or an update changes.
     pub(super) fn track(&self, call: &Call<'_>, old: Option<&Value>, new: &mut Value) {
         if !self.managed {
+            meta::set(new, "managedFields", None);
             return;
         }
-        let mut managers = old.map(parse).unwrap_or_default();
+        let given = meta::get(new, "managedFields").and_then(Value::as_array).map(Vec::len);
+        let mut managers = match (old, given) {
+            (None, _) => Managers::new(),
+            (Some(_), Some(0)) if call.subresource.is_empty() => Managers::new(),
+            (Some(_), Some(_)) if call.subresource.is_empty() => parse(new),
+            (Some(old), _) => parse(old),
+        };
+        // Whoever forgot the managers has none until somebody applies.
         if old.is_some() && managers.is_empty() {
+            meta::set(new, "managedFields", None);
             return;
         }
         let name = if call.manager().is_empty() { "unknown" } else { call.manager() };
@@ -207,6 +216,9 @@ impl Server {
             return Err(Failure::bad_request("metadata.managedFields must be nil"));
         }
         patch["apiVersion"] = call.stored_version().into();
+        if !typed::fits(&Type::of(call.kind), &patch) {
+            return Err(Failure::unforeseen("failed to create typed patch object"));
+        }
         let missing = call.subresource.is_empty();
         self.write(call, "", missing, Tracking::Done, |_, old| {
             let new = applied(call, old, &patch)?;

@@ -141,6 +141,23 @@ fn compare_at(
     }
 }
 
+/// Whether an object has no field that its type does not name, and no value of another type, as far as the types here
+/// say so.
+pub(super) fn fits(ty: &Type<'_>, value: &Value) -> bool {
+    match (ty, value) {
+        (_, Value::Null) => true,
+        (Type::Schema(schema), value) if !schema.is_of_type(value) => false,
+        (Type::Path(_, path), value) if path == "data" || path == "metadata.labels" => {
+            value.as_object().is_some_and(|map| map.values().all(Value::is_string))
+        }
+        (Type::Root(_) | Type::Schema(_) | Type::Path(..), Value::Object(map)) => {
+            map.iter().all(|(name, value)| ty.knows(name) && fits(&ty.field(name), value))
+        }
+        (_, Value::Array(list)) => list.iter().all(|item| fits(&ty.item(), item)),
+        _ => true,
+    }
+}
+
 /// The fields of an object, as an apply owns them.
 pub(super) fn fields(ty: &Type<'_>, value: &Value) -> Set {
     let mut set = Set::default();

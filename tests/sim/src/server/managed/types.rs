@@ -62,6 +62,28 @@ impl<'a> Type<'a> {
         }
     }
 
+    /// Whether a field may be there at all. Of built-in kinds only the uppermost fields are known.
+    pub(super) fn knows(&self, name: &str) -> bool {
+        match self {
+            Self::Root(schema) => {
+                schema.properties.contains_key(name) || matches!(name, "apiVersion" | "kind" | "metadata")
+            }
+            Self::Schema(schema) => {
+                schema.properties.contains_key(name) || schema.additional.is_some() || schema.preserve
+            }
+            Self::Path(family, path) if path.is_empty() => {
+                let own: &[&str] = match family {
+                    Family::ConfigMap => &["data", "binaryData", "immutable"],
+                    Family::Pod | Family::Node | Family::Namespace => &["spec", "status"],
+                    Family::Lease => &["spec"],
+                    Family::Event | Family::Custom => return true,
+                };
+                own.contains(&name) || matches!(name, "apiVersion" | "kind" | "metadata")
+            }
+            Self::Path(..) | Self::Unknown => true,
+        }
+    }
+
     /// Whether an object is merged as one.
     pub(super) fn is_atomic(&self) -> bool {
         match self {

@@ -2,24 +2,26 @@
 
 mod strategic;
 
+use json_patch::{AddOperation, PatchOperation};
 use serde_json::Value;
 
 use super::Server;
-use super::failure::{Answer, Checked, Failure};
+use super::failure::{Answer, Checked, Failure, Invalid};
 use super::request::Call;
 use super::update::Tracking;
 use super::{core, meta};
 
 impl Server {
     pub(super) fn patch(&mut self, call: &Call<'_>) -> Answer {
+        if call.has("force") && call.content_type() != "application/apply-patch+yaml" {
+            let error = Invalid::new("FieldValueForbidden", "force", "may not be specified for non-apply patch");
+            return Err(Failure::invalid_as("meta.k8s.io", "PatchOptions", "", &[error]));
+        }
         match call.content_type() {
             "application/json-patch+json" => {
                 let patch = json_patch(call)?;
                 self.write(call, "", false, Tracking::Update, |_, old| {
-                    patched(call, old, |object| {
-                        json_patch::patch(object, &patch)
-                            .map_err(|error| Failure::unprocessable(error.to_string()))
-                    })
+                    patched(call, old, |object| operate(object, &patch))
                 })
             }
             "application/merge-patch+json" => {
@@ -45,11 +47,7 @@ impl Server {
 }
 
 /// What a patch makes of the stored object, read like a body.
-fn patched(
-    call: &Call<'_>,
-    old: Option<&Value>,
-    patch: impl FnOnce(&mut Value) -> Checked<()>,
-) -> Checked<Value> {
+fn patched(call: &Call<'_>, old: Option<&Value>, patch: impl FnOnce(&mut Value) -> Checked<()>) -> Checked<Value> {
     // Patches never make an object, so there is one. It is patched in the version that the client speaks.
     let mut object = old.unwrap().clone();
     object["apiVersion"] = call.api_version().into();
@@ -58,7 +56,7 @@ fn patched(
         return Err(Failure::invalid_patch("the result is no object"));
     }
     if object["kind"] != call.kind.kind.as_str() || object["apiVersion"] != call.api_version() {
-        return Err(Failure::bad_request("the object provided is unrecognized"));
+        return Err(Failure::invalid_patch("the object provided is unrecognized"));
     }
     object["apiVersion"] = call.stored_version().into();
     core::decode(call.kind, &mut object).map_err(|_| Failure::invalid_patch("cannot decode the result"))?;
@@ -80,6 +78,29 @@ pub(super) fn same_name(call: &Call<'_>, object: &Value) -> Checked<()> {
 fn document(call: &Call<'_>) -> Checked<Value> {
     let patch = call.json()?;
     if patch.is_object() { Ok(patch) } else { Err(Failure::bad_request("the patch is no object")) }
+}
+
+/// Carries out the operations of a JSON patch, as Kubernetes' library does: `replace` of a field that is not there adds
+/// it, and a `test` of one for null holds.
+fn operate(object: &mut Value, patch: &json_patch::Patch) -> Checked<()> {
+    for operation in patch.iter() {
+        let path = operation.path();
+        let lacks = path.split_back().is_some_and(|(parent, last)| {
+            let parent = object.pointer(parent.as_str()).and_then(Value::as_object);
+            parent.is_some_and(|parent| !parent.contains_key(last.decoded().as_ref()))
+        });
+        let operation = match operation {
+            PatchOperation::Replace(replace) if lacks => PatchOperation::Add(AddOperation {
+                path: replace.path.clone(),
+                value: replace.value.clone(),
+            }),
+            PatchOperation::Test(test) if lacks && test.value.is_null() => continue,
+            other => other.clone(),
+        };
+        let refuse = |error: json_patch::PatchError| Failure::unprocessable(error.to_string());
+        json_patch::patch(object, &[operation]).map_err(refuse)?;
+    }
+    Ok(())
 }
 
 fn json_patch(call: &Call<'_>) -> Checked<json_patch::Patch> {

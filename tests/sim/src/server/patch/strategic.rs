@@ -167,10 +167,11 @@ fn interleave(kept: Vec<Value>, patched: Vec<Value>, place: impl Fn(&Value) -> O
     }
 }
 
-/// A new value, without directives and nulls.
+/// A new value, without nulls and without most directives: `$retainKeys` stays, as a field.
 fn plain(map: &Map<String, Value>) -> Map<String, Value> {
+    let directive = |field: &str| field.starts_with('$') && field != "$retainKeys";
     map.iter()
-        .filter(|(field, value)| !field.starts_with('$') && !value.is_null())
+        .filter(|(field, value)| !directive(field) && !value.is_null())
         .map(|(field, value)| (field.clone(), plain_value(value)))
         .collect()
 }

@@ -59,12 +59,13 @@ impl Bench {
         let status = &self.pod()["status"];
         let lists = ["containerStatuses", "initContainerStatuses"].map(|l| status[l].as_array().cloned());
         let all = lists.into_iter().flatten().flatten();
-        all.map(|v| serde_json::from_value::<ContainerStatus>(v).unwrap()).find(|s| s.name == container).unwrap()
+        let mut all = all.map(|v| serde_json::from_value::<ContainerStatus>(v).unwrap());
+        all.find(|s| s.name == container).unwrap_or_default()
     }
 
     fn condition(&self, type_: &str) -> Value {
-        let conditions = self.pod()["status"]["conditions"].as_array().unwrap();
-        conditions.iter().find(|c| c["type"] == type_).cloned().unwrap_or_default()
+        let conditions = self.pod()["status"]["conditions"].as_array();
+        conditions.into_iter().flatten().find(|c| c["type"] == type_).cloned().unwrap_or_default()
     }
 
     fn ready(&self) -> bool {
@@ -82,6 +83,15 @@ impl Bench {
 
     fn id(&self, name: &str) -> String {
         self.running(name).unwrap().info.id.clone()
+    }
+
+    fn kubelet_dies(&mut self) {
+        self.node.kubelet.down(&mut self.node.runtime);
+    }
+
+    fn kubelet_starts(&mut self) {
+        let pods: Vec<Value> = self.pods.values().cloned().collect();
+        self.node.kubelet.start(self.now, &pods);
     }
 
     /// Lets that much time pass.

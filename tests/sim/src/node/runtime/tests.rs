@@ -9,11 +9,13 @@ struct Bench {
     runtime: Runtime,
     now: u64,
     sandbox: String,
+    /// Replies that nobody waited for yet.
+    came: Vec<(CallId, Reply)>,
 }
 
 impl Bench {
     fn new(flavor: Flavor) -> Self {
-        let mut bench = Self { runtime: Runtime::new(Options::of(flavor), 7), now: 1000, sandbox: String::new() };
+        let mut bench = Self { runtime: Runtime::new(Options::of(flavor), 7), now: 1000, sandbox: String::new(), came: Vec::new() };
         bench.runtime.set_wall(1000, 1_700_000_000_000);
         let config = SandboxConfig { name: "web".into(), uid: "u".into(), ..SandboxConfig::default() };
         let Ok(Answer::Created(id)) = bench.call(Call::RunPodSandbox(config)) else { panic!() };
@@ -28,9 +30,10 @@ impl Bench {
     /// Goes from event to event until that call is answered.
     fn end(&mut self, call: CallId) -> Reply {
         loop {
-            let mut replies = self.runtime.advance(self.now);
-            if let Some(at) = replies.iter().position(|r| r.0 == call) {
-                return replies.remove(at).1;
+            let replies = self.runtime.advance(self.now);
+            self.came.extend(replies);
+            if let Some(at) = self.came.iter().position(|r| r.0 == call) {
+                return self.came.remove(at).1;
             }
             self.now = self.runtime.wake_at().expect("an answer is to come").max(self.now + 1);
         }

@@ -54,8 +54,8 @@ impl Worker {
             && let Some(old) = old
         {
             // Whatever removed the former instance: its end was told already.
-            let told = if old.container_id == reference { &old.last_state } else { &old.state };
-            last = ContainerState { terminated: told.terminated.clone(), ..ContainerState::default() };
+            let other = old.state.terminated.as_ref().filter(|_| old.container_id != reference);
+            last.terminated = other.or(old.last_state.terminated.as_ref()).cloned();
         }
         let restart = !over && self.wants_start(spec, newest);
         if restart && let Some((reason, message)) = self.reasons.get(&spec.name) {

@@ -59,14 +59,13 @@ impl Bench {
         let status = &self.pod()["status"];
         let lists = ["containerStatuses", "initContainerStatuses"].map(|l| status[l].as_array().cloned());
         let all = lists.into_iter().flatten().flatten();
-        all.map(|v| serde_json::from_value::<ContainerStatus>(v).unwrap())
-            .find(|s| s.name == container)
-            .unwrap()
+        let mut all = all.map(|v| serde_json::from_value::<ContainerStatus>(v).unwrap());
+        all.find(|s| s.name == container).unwrap_or_default()
     }
 
     fn condition(&self, type_: &str) -> Value {
-        let conditions = self.pod()["status"]["conditions"].as_array().unwrap();
-        conditions.iter().find(|c| c["type"] == type_).cloned().unwrap_or_default()
+        let conditions = self.pod()["status"]["conditions"].as_array();
+        conditions.into_iter().flatten().find(|c| c["type"] == type_).cloned().unwrap_or_default()
     }
 
     fn ready(&self) -> bool {
@@ -86,6 +85,15 @@ impl Bench {
         self.running(name).unwrap().info.id.clone()
     }
 
+    fn kubelet_dies(&mut self) {
+        self.node.kubelet.down(&mut self.node.runtime);
+    }
+
+    fn kubelet_starts(&mut self) {
+        let pods: Vec<Value> = self.pods.values().cloned().collect();
+        self.node.kubelet.start(self.now, &pods);
+    }
+
     /// Lets that much time pass.
     fn pass(&mut self, ms: u64) {
         let end = self.now + ms;
@@ -97,11 +105,7 @@ impl Bench {
     /// Lets time pass until that holds, which takes at most that long. How long it took.
     fn until(&mut self, limit_ms: u64, holds: impl Fn(&Self) -> bool) -> u64 {
         let begin = self.now;
-        assert!(
-            self.until_time(begin + limit_ms, holds),
-            "not within {limit_ms} ms; {:#}",
-            self.pods.get("u").unwrap_or(&Value::Null)["status"]
-        );
+        assert!(self.until_time(begin + limit_ms, holds), "not within {limit_ms} ms; {:#}", self.pods.get("u").unwrap_or(&Value::Null)["status"]);
         self.now - begin
     }
 
@@ -159,10 +163,11 @@ impl Bench {
 
 /// A Pod with those containers (name and behaviour).
 fn pod(containers: &[(&str, &str)]) -> Value {
-    let list: Vec<Value> =
-        containers.iter().map(|(n, _)| json!({"name": n, "image": format!("{n}:1")})).collect();
-    let behaviours: serde_json::Map<_, _> =
-        containers.iter().map(|(n, b)| (format!("sim.pitstop.dev/{n}"), json!(b))).collect();
+    let list: Vec<Value> = containers.iter().map(|(n, _)| json!({"name": n, "image": format!("{n}:1")})).collect();
+    let behaviours: serde_json::Map<_, _> = containers
+        .iter()
+        .map(|(n, b)| (format!("sim.pitstop.dev/{n}"), json!(b)))
+        .collect();
     json!({
         "metadata": {"name": "web", "namespace": "default", "uid": "u", "generation": 1, "annotations": behaviours},
         "spec": {"containers": list, "nodeName": "node1", "terminationGracePeriodSeconds": 30, "restartPolicy": "Always"},

@@ -173,18 +173,14 @@ fn a_killed_kubelet_leaves_containers_and_forgets_the_back_off() {
     b.put(app(r#"{"runs":[[100,1],[100,1],[100,1]]}"#));
     b.until(60_000, |b| b.running("app").is_some_and(|c| c.info.attempt == 2));
     b.pass(1500);
-    let Bench { node, now, pods, .. } = &mut b;
-    node.kubelet.down(&mut node.runtime);
-    let pods: Vec<Value> = pods.values().cloned().collect();
-    node.kubelet.start(*now, &pods);
+    b.kubelet_dies();
+    b.kubelet_starts();
     let took = b.until(1000, |b| b.running("app").is_some());
     assert!(took < 200, "no back-off: {took}");
     b.until(1000, Bench::ready);
     let (id, writes) = (b.id("app"), b.writes.len());
-    let Bench { node, now, pods, .. } = &mut b;
-    node.kubelet.down(&mut node.runtime);
-    let pods: Vec<Value> = pods.values().cloned().collect();
-    node.kubelet.start(*now, &pods);
+    b.kubelet_dies();
+    b.kubelet_starts();
     b.pass(10_000);
     assert_eq!((b.id("app"), b.ready()), (id, true));
     let ready: Vec<_> =
@@ -199,15 +195,12 @@ fn a_stop_that_the_kubelets_death_cut_is_begun_anew() {
     b.until(1000, Bench::ready);
     b.edit(pin);
     b.pass(10_000);
-    let Bench { node, now, pods, .. } = &mut b;
-    node.kubelet.down(&mut node.runtime);
-    let pods: Vec<Value> = pods.values().cloned().collect();
+    b.kubelet_dies();
     b.pass(60_000);
     assert!(b.running("app").is_some(), "nobody kills");
-    b.node.kubelet.start(b.now, &pods);
+    b.kubelet_starts();
     let took = b.until(40_000, |b| b.status("app").restart_count == 1);
     assert!(took >= 30_000, "the whole grace once more: {took}");
-    let _ = now;
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::*;
 fn a_pod_starts_and_becomes_ready() {
     let mut b = Bench::new();
     b.put(app("{}"));
-    b.until(5, |b| b.phase() == "Pending");
+    b.until(50, |b| b.phase() == "Pending");
     b.until(500, Bench::ready);
     let status = b.status("app");
     assert_eq!((status.restart_count, status.container_id), (0, format!("containerd://{}", b.id("app"))));

@@ -46,7 +46,7 @@ pub struct Identity {
 }
 
 /// Everything known. Times are milliseconds since the node's boot.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Daemon {
     identity: Identity,
     runtime: Option<RuntimeInfo>,

@@ -13,4 +13,6 @@
 
 pub mod canon;
 pub mod check;
+pub mod graph;
 pub mod lease;
+pub mod orders;

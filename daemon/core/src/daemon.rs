@@ -284,6 +284,9 @@ impl Daemon {
             let stored = book.answer(&order.id);
             let hook = self.ended_hooks.get(&order.id);
             let progress = self.orders.entry(order.id.clone()).or_insert_with(|| start(order, stored, hook));
+            if let Some(stored) = stored {
+                progress.heed(stored);
+            }
             if matches!(progress.step, Step::Over(_)) || !busy_pods.insert(order.pod.uid.clone()) {
                 continue;
             }

@@ -46,7 +46,7 @@ pub struct Identity {
 }
 
 /// Everything known. Times are milliseconds since the node's boot.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Daemon {
     identity: Identity,
     runtime: Option<RuntimeInfo>,
@@ -284,9 +284,8 @@ impl Daemon {
             let stored = book.answer(&order.id);
             let hook = self.ended_hooks.get(&order.id);
             let progress = self.orders.entry(order.id.clone()).or_insert_with(|| start(order, stored, hook));
-            // Another process of this node may have brought it to its end.
-            if let Some(over) = stored.filter(|a| a.state != AnswerState::Acknowledged && progress.idle()) {
-                progress.step = Step::Over(over.clone());
+            if let Some(stored) = stored {
+                progress.heed(stored);
             }
             if matches!(progress.step, Step::Over(_)) || !busy_pods.insert(order.pod.uid.clone()) {
                 continue;

@@ -15,7 +15,7 @@ use crate::time::Mono;
 use crate::tracked::{Tracked, Versioned};
 
 /// Objects of one kind, and whether the first list has come.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Kind<T> {
     pub(super) synced: bool,
     pub(super) objects: BTreeMap<ObjectKey, T>,
@@ -28,7 +28,7 @@ impl<T> Default for Kind<T> {
 }
 
 /// A Pod.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct PodEntry {
     pub(super) pod: Tracked<Pod>,
     pub(super) write: Pacing,
@@ -57,7 +57,7 @@ impl PodEntry {
 }
 
 /// A request.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) request: Tracked<Request>,
     pub(super) memory: Memory,
@@ -102,7 +102,7 @@ impl Entry {
 }
 
 /// A node's order book.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Book {
     /// Absent while the object does not exist.
     pub(super) work: Option<Tracked<NodeWork>>,

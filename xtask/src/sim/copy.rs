@@ -10,10 +10,11 @@ use anyhow::{Context as _, Result, bail};
 use super::bugs::Bug;
 use super::schemata::{plant, switches};
 
-/// What is copied: crates, and what they read when they are built.
-const FOLDERS: [&str; 4] = ["api", "controller/core", "daemon/core", "tests/sim"];
-/// The crates among them.
-const CRATES: [&str; 4] = FOLDERS;
+/// The crates that are copied.
+const CRATES: [&str; 4] = ["api", "controller/core", "daemon/core", "tests/sim"];
+/// The simulator in the copy; under its own name, since both are built into one folder.
+pub(super) const PROGRAM: &str = "pitstop-sim-planted";
+const SIMULATOR: &str = "tests/sim/Cargo.toml";
 /// Where the switches go, and what makes them a part of their crate.
 const SWITCHES: &str = "api/src/planted.rs";
 const SWITCHES_HOME: &str = "api/src/lib.rs";
@@ -22,7 +23,7 @@ const SWITCHES_MODULE: &str = "pub mod planted;";
 /// Writes the copy into `out`.
 pub(super) fn write(root: &Path, out: &Path, bugs: &[Bug]) -> Result<()> {
     let mut files = BTreeMap::new();
-    for folder in FOLDERS {
+    for folder in CRATES {
         for path in files_below(root, &root.join(folder))? {
             let name = path.strip_prefix(root).unwrap_or(&path).to_path_buf();
             files.insert(name, fs::read(&path).with_context(|| cannot_read(&path))?);
@@ -37,7 +38,10 @@ pub(super) fn write(root: &Path, out: &Path, bugs: &[Bug]) -> Result<()> {
         let text = if name == "Cargo.toml" { manifest(&text)? } else { text };
         files.insert(name.into(), text.into_bytes());
     }
-    for folder in FOLDERS {
+    if let Some(manifest) = files.get_mut(Path::new(SIMULATOR)) {
+        *manifest = renamed(&String::from_utf8_lossy(manifest)).into_bytes();
+    }
+    for folder in CRATES {
         let folder = out.join(folder);
         if !folder.exists() {
             continue;
@@ -99,6 +103,12 @@ fn manifest(text: &str) -> Result<String> {
     Ok(lines.join("\n"))
 }
 
+/// The simulator's manifest with the program's own name.
+fn renamed(manifest: &str) -> String {
+    let package = manifest.replacen("[package]\n", "[package]\nautobins = false\n", 1);
+    format!("{package}\n[[bin]]\nname = {PROGRAM:?}\npath = \"src/main.rs\"\n")
+}
+
 /// Writes a file unless it is so already.
 fn put(path: &Path, content: &[u8]) -> Result<()> {
     if fs::read(path).is_ok_and(|there| there == content) {
@@ -110,7 +120,7 @@ fn put(path: &Path, content: &[u8]) -> Result<()> {
     fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Every file below a folder but those of the crates within it, which are crates of their own.
+/// Every file below a folder.
 fn files_below(root: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -161,6 +171,13 @@ mod tests {
         assert!(copy.contains("[profile.sim]"), "{copy}");
         assert!(!copy.contains("clippy") && copy.contains("warnings = \"allow\""), "{copy}");
         assert!(manifest("[workspace]\n").is_err());
+    }
+
+    #[test]
+    fn the_copys_simulator_has_its_own_name() {
+        let own = renamed("[package]\nname = \"pitstop-sim\"\n[dependencies]\n");
+        assert!(own.starts_with("[package]\nautobins = false\nname"), "{own}");
+        assert!(own.ends_with("[[bin]]\nname = \"pitstop-sim-planted\"\npath = \"src/main.rs\"\n"), "{own}");
     }
 
     #[test]

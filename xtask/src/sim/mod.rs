@@ -20,13 +20,13 @@ pub(crate) struct Args {
     #[command(flatten)]
     what: What,
     /// How many threads run schedules side by side.
-    #[arg(long, value_name = "N", requires = "seeds", conflicts_with_all = ["seed", "crash_points", "regressions", "planted"])]
+    #[arg(long, value_name = "N", requires = "seeds", conflicts_with_all = ["seed", "skews", "crash_points", "regressions", "planted"])]
     jobs: Option<u32>,
     /// Tell what happens, step by step.
-    #[arg(long, requires = "seed", conflicts_with_all = ["seeds", "crash_points", "regressions", "planted"])]
+    #[arg(long, requires = "seed", conflicts_with_all = ["seeds", "skews", "crash_points", "regressions", "planted"])]
     trace: bool,
     /// Only this planted bug; may be given several times.
-    #[arg(long = "bug", value_name = "NAME", requires = "planted", conflicts_with_all = ["seed", "seeds", "crash_points", "regressions"])]
+    #[arg(long = "bug", value_name = "NAME", requires = "planted", conflicts_with_all = ["seed", "seeds", "skews", "crash_points", "regressions"])]
     bugs: Vec<String>,
     /// Schedules within which a planted bug must be found.
     #[arg(long, value_name = "N", requires = "planted", default_value_t = 5_000)]
@@ -43,6 +43,9 @@ struct What {
     /// Run the schedule of one seed.
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
+    /// Run the schedules of the seeds under several sets of wrong clocks: all must decide the same.
+    #[arg(long, value_name = "A..B")]
+    skews: Option<String>,
     /// Crash at every effect of every scenario.
     #[arg(long)]
     crash_points: bool,
@@ -70,6 +73,9 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
 /// The simulator's own arguments.
 fn words(args: &Args) -> Vec<String> {
     let what = &args.what;
+    if let Some(seeds) = &what.skews {
+        return vec!["skews".to_owned(), seeds.clone()];
+    }
     match (&what.seeds, what.seed) {
         (Some(seeds), _) => {
             let jobs = args.jobs.into_iter().flat_map(|n| ["--jobs".to_owned(), n.to_string()]);
@@ -105,6 +111,7 @@ mod tests {
             ("--seeds 5..9 --jobs 2", "seeds 5..9 --jobs 2"),
             ("--seed 7", "seeds 7..8"),
             ("--seed 7 --trace", "trace 7"),
+            ("--skews 0..9", "skews 0..9"),
             ("--crash-points", "crash-points"),
             ("--regressions", "regressions"),
         ] {

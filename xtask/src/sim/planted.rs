@@ -4,15 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 use super::bugs::{self, Bug};
 use super::copy;
 use super::watch::{self, Verdict};
+use crate::image::executables;
 use crate::progress::{Step, note};
 use crate::sh::Cmd;
 
-/// The copy with the bugs, and what is built of it.
+/// The copy with the bugs.
 const OUT: &str = "target/planted";
 /// How many bugs run side by side.
 const SIDE_BY_SIDE: usize = 2;
@@ -53,16 +54,17 @@ fn build(root: &Path, bugs: &[Bug]) -> Result<PathBuf> {
     let step = Step::begin("building the simulator with the planted bugs");
     let out = root.join(OUT);
     copy::write(root, &out, bugs)?;
-    let target = out.join("target");
-    // Not locked: the lock of the whole workspace names crates that the copy does not have.
-    Cmd::cargo()
+    let mut cargo = Cmd::cargo()
         .args(["build", "--quiet", "--profile", "sim", "-p", "pitstop-sim", "--features", "planted"])
-        .arg("--target-dir")
-        .arg(&target)
-        .dir(&out)
-        .run()?;
+        .arg("--message-format=json-render-diagnostics");
+    // What comes from elsewhere is built once, for the checkout and for the copy. Not locked: the lock names crates
+    // that the copy does not have.
+    if std::env::var_os("CARGO_TARGET_DIR").is_none() {
+        cargo = cargo.arg("--target-dir").arg(root.join("target"));
+    }
+    let mut programs = executables(&cargo.dir(&out).read_loud()?)?;
     step.done();
-    Ok(target.join("sim/pitstop-sim"))
+    programs.remove(copy::PROGRAM).with_context(|| format!("cargo built no program named {}", copy::PROGRAM))
 }
 
 /// Runs each, some side by side, and gives the results in their order.

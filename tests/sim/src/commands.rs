@@ -6,6 +6,8 @@ use std::hash::{Hash as _, Hasher as _};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use serde::{Deserialize, Serialize};
+
 use crate::oracle::Violation;
 use crate::shrink::shrink;
 use crate::world::plan::{Crash, Position, Schedule};
@@ -26,6 +28,7 @@ pub fn guarded(schedule: &Schedule, telling: bool) -> Ran {
             hash: 0,
             ends: BTreeMap::new(),
             effects: Vec::new(),
+            writes: 0,
             crashed: BTreeMap::new(),
             story: Vec::new(),
         }
@@ -76,16 +79,12 @@ pub fn trace(schedule: &Schedule) -> Ran {
 }
 
 /// The smallest schedule that fails as this one does, as text.
-pub fn smallest(schedule: &Schedule) -> String {
+pub fn smallest(schedule: &Schedule) -> (Schedule, String) {
     let small = shrink(schedule);
-    let mut text = String::new();
-    for step in &small.steps {
-        text.push_str(&format!("  {:>8} ms  {:?}\n", step.at, step.what));
-    }
-    for fault in &small.faults {
-        text.push_str(&format!("  {:>8} ms  {:?}\n", fault.at, fault.what));
-    }
-    text
+    let steps = small.steps.iter().map(|s| format!("  {:>8} ms  {:?}\n", s.at, s.what));
+    let faults = small.faults.iter().map(|f| format!("  {:>8} ms  {:?}\n", f.at, f.what));
+    let text = steps.chain(faults).collect();
+    (small, text)
 }
 
 /// Crash at every effect.
@@ -164,4 +163,31 @@ pub fn skews(range: Range<u64>, jobs: u64) -> Vec<u64> {
     });
     all.sort_unstable();
     all
+}
+
+/// A schedule that broke something once.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Regression {
+    /// What it broke, and by what mistake.
+    pub why: String,
+    /// The schedule.
+    pub schedule: Schedule,
+}
+
+/// Runs what broke something once; gives back names and what is broken again.
+///
+/// # Panics
+/// When a file cannot be read.
+pub fn regressions() -> Vec<(String, Option<Violation>)> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/regressions");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let run = |file: std::path::PathBuf| {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let regression: Regression =
+            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        (name, guarded(&regression.schedule, false).violation)
+    };
+    files.into_iter().map(run).collect()
 }

@@ -37,6 +37,8 @@ enum Command {
     },
     /// Kills a process at every effect of every scenario.
     CrashPoints,
+    /// Runs again what broke something once.
+    Regressions,
     /// Runs schedules until the planted bug is found.
     #[cfg(feature = "planted")]
     Planted {
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         Command::Seeds { range: text } => range(&text).is_some_and(|range| seeds(range, args.jobs)),
         Command::Skews { range: text } => range(&text).is_some_and(|range| skews(range, args.jobs)),
         Command::Trace { seed } => trace(seed),
+        Command::Regressions => regressions(),
         Command::CrashPoints => crash_points(usize::try_from(args.jobs).unwrap()),
         #[cfg(feature = "planted")]
         Command::Planted { name, at_most } => planted(&name, at_most),
@@ -104,9 +107,22 @@ fn trace(seed: u64) -> bool {
         println!("seed {seed}: nothing is broken, trace={:016x}", ran.hash);
         return true;
     };
-    println!("the smallest schedule that breaks the same:\n{}", commands::smallest(&schedule));
+    let (small, text) = commands::smallest(&schedule);
+    println!("the smallest schedule that breaks the same:\n{text}");
+    let regression = commands::Regression { why: violation.what.clone(), schedule: small };
+    println!("for tests/sim/regressions:\n{}", serde_json::to_string(&regression).unwrap());
     println!("seed {seed}: {} at {} ms: {}", violation.invariant, violation.at, violation.what);
     false
+}
+
+fn regressions() -> bool {
+    let all = commands::regressions();
+    let broken: Vec<_> = all.iter().filter_map(|(name, v)| Some((name, v.as_ref()?))).collect();
+    for (name, violation) in &broken {
+        println!("{name}: {} at {} ms: {}", violation.invariant, violation.at, violation.what);
+    }
+    println!("regressions={} violations={}", all.len(), broken.len());
+    broken.is_empty()
 }
 
 fn crash_points(jobs: usize) -> bool {

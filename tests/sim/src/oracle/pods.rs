@@ -1,9 +1,10 @@
 //! Writes of Pods: holds and pins.
 
+use pitstop_api::recreate::TargetContainer;
 use pitstop_controller_core::readiness::{Hold, RECREATE_AGENT, SERVED};
 use serde_json::Value;
 
-use super::{Oracle, Writer};
+use super::{Known, Oracle, Writer};
 use crate::server::Server;
 
 fn gates(pod: &Value) -> Vec<(&str, bool, Option<Vec<Hold>>)> {
@@ -77,22 +78,30 @@ impl Oracle {
 
     /// The controller changes an image: only to the pin that a request at work names.
     fn pins(&mut self, pod: &str, name: &str, image: &str) {
-        let whose = self.requests.iter().find(|(_, known)| {
-            let Some(target) = &known.target else { return false };
-            known.ended.is_none()
-                && target.pod_uid == pod
-                && target
-                    .containers
-                    .iter()
-                    .any(|c| c.name == name && c.pin.as_ref().is_some_and(|p| p.image == image))
-        });
-        let whose = whose.map(|(uid, _)| uid.clone());
+        let asks = |known: &Known| {
+            let target = known.target.as_ref().filter(|t| known.ended.is_none() && t.pod_uid == pod);
+            let named =
+                |c: &TargetContainer| c.name == name && c.pin.as_ref().is_some_and(|p| p.image == image);
+            target.is_some_and(|t| t.containers.iter().any(named))
+        };
+        let asking: Vec<(String, bool)> = self
+            .requests
+            .iter()
+            .filter(|(_, known)| asks(known))
+            .map(|(uid, known)| (uid.clone(), known.deleted.is_some()))
+            .collect();
+        // Nobody can know of a deletion that the watch has not shown: then it was this request's.
+        let whose =
+            asking.iter().find(|(_, deleted)| !deleted).or(asking.first()).map(|(uid, _)| uid.clone());
+        let certain = asking.len() == 1;
         let (split, restored) = (self.many_leaders, self.restored);
         self.check(whose.is_some() || split || restored, "I15", || {
             format!("the image of {name} becomes {image}, and no request asks for it")
         });
         if let Some(uid) = whose {
-            self.check_drained_pin(&uid, name);
+            if certain {
+                self.check_drained_pin(&uid, name);
+            }
             self.pinned.insert((pod.to_owned(), name.to_owned()), uid);
         }
     }

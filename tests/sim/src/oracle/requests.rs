@@ -123,7 +123,8 @@ impl Oracle {
         });
         if old.completion_time.is_none() {
             let back = pairs.iter().find(|(a, b)| a.phase > b.phase || (a.is_killed && !b.is_killed));
-            self.check(back.is_none(), "I5", || format!("{id} goes back: {back:?}"));
+            let restored = self.restored;
+            self.check(back.is_none() || restored, "I5", || format!("{id} goes back: {back:?}"));
             return;
         }
         // What is over changes in one way: a stop that was recorded after the end.

@@ -84,13 +84,14 @@ pub(super) fn normalize(object: &mut Value) {
     metadata.retain(|field, value| {
         // An empty list of managers is an order to forget them.
         field == "managedFields"
-            || FIELDS.contains(&field.as_str()) && match value {
-                Value::Null => false,
-                Value::String(text) => !text.is_empty(),
-                Value::Array(list) => !list.is_empty(),
-                Value::Object(map) => !map.is_empty(),
-                Value::Bool(_) | Value::Number(_) => true,
-            }
+            || FIELDS.contains(&field.as_str())
+                && match value {
+                    Value::Null => false,
+                    Value::String(text) => !text.is_empty(),
+                    Value::Array(list) => !list.is_empty(),
+                    Value::Object(map) => !map.is_empty(),
+                    Value::Bool(_) | Value::Number(_) => true,
+                }
     });
 }
 

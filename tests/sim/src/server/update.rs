@@ -73,7 +73,9 @@ impl Server {
         match meta::version(&new) {
             "" | "0" if kind.unconditional_update => meta::set(&mut new, "resourceVersion", version_of(&old)),
             "" | "0" => return Err(Failure::no_version(kind, name)),
-            version if version.parse::<u64>().is_err() => return Err(Failure::unforeseen("strconv.ParseUint")),
+            version if version.parse::<u64>().is_err() => {
+                return Err(Failure::unforeseen("strconv.ParseUint"));
+            }
             version if version != meta::version(&old) => return Err(Failure::modified(kind, name)),
             _ => {}
         }

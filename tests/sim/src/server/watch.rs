@@ -143,8 +143,7 @@ impl Server {
     /// Whether [`Server::poll`] has something to give.
     pub fn is_ready(&self, watch: &Watch) -> bool {
         !watch.pending.is_empty()
-            || (!watch.closed
-                && watch.complete.is_some_and(|wanted| wanted <= self.store.version))
+            || (!watch.closed && watch.complete.is_some_and(|wanted| wanted <= self.store.version))
             || (!watch.closed
                 && watch.epoch == self.store.epoch
                 && (self.store.table(watch.kind).change(watch.position).is_some()

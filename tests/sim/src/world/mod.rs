@@ -113,6 +113,8 @@ pub struct Ran {
     pub ends: BTreeMap<String, usize>,
     /// Each effect's kind.
     pub effects: Vec<String>,
+    /// Writes of pitstop that took effect, but those of the election.
+    pub writes: usize,
     /// The effect at which a process was killed.
     pub crashed: BTreeMap<(String, Position), usize>,
     /// Lines to read.
@@ -124,8 +126,9 @@ pub fn run(schedule: &Schedule, telling: bool) -> Ran {
     let mut world = World::new(schedule.clone(), telling);
     world.play();
     let World { oracle, story, kinds, crashed, .. } = world;
+    let writes = oracle.writes;
     let (violation, ends) = oracle.finish();
-    Ran { violation, hash: story.hash(), ends, effects: kinds, crashed, story: story.lines }
+    Ran { violation, hash: story.hash(), ends, effects: kinds, writes, crashed, story: story.lines }
 }
 
 impl World {

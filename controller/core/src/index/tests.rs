@@ -1,4 +1,4 @@
-//! What the index does with single events. Schedules of many are in `tests/world`.
+//! What the index does with single events. Schedules of many are in `tests/sim`.
 
 mod defects;
 mod holds;

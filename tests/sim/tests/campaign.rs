@@ -1,0 +1,47 @@
+//! The long runs of continuous integration: `cargo xtask test` runs them in the profile `sim`.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::collections::BTreeSet;
+
+use pitstop_sim::commands;
+use pitstop_sim::world::plan::Position;
+
+/// Threads; each schedule runs in one.
+const JOBS: u64 = 2;
+
+#[test]
+fn twenty_thousand_schedules_break_nothing() {
+    let sum = commands::seeds(0..20_000, JOBS);
+    println!("schedules={} trace={:016x} ends={:?}", sum.schedules, sum.trace, sum.ends);
+    assert_eq!(sum.violations, [], "replay with `cargo xtask sim --seed S --trace`");
+    for end in ["AllContainersRestarted", "DeadlineExceeded", "DaemonNotResponding", "PodGone", "Invalid"] {
+        assert!(sum.ends.get(end).is_some_and(|n| *n > 50), "{end} is too rare: {:?}", sum.ends);
+    }
+}
+
+#[test]
+fn a_crash_at_any_effect_breaks_nothing() {
+    let sum = commands::crash_points(usize::try_from(JOBS).unwrap());
+    assert!(sum.violations.is_empty(), "{:?}", sum.violations);
+    assert!(sum.runs > 2_500, "{}", sum.runs);
+    let kinds: BTreeSet<&String> = sum.coverage.keys().map(|(kind, _)| kind).collect();
+    for kind in kinds {
+        for position in [Position::Before, Position::Begun, Position::Known] {
+            assert!(
+                sum.coverage.contains_key(&(kind.clone(), position)),
+                "{kind} {position:?} is not covered"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_thousand_seeds_give_the_same_trace_twice() {
+    let trace = commands::seeds(50_000..51_000, JOBS).trace;
+    assert_eq!(commands::seeds(50_000..51_000, 1).trace, trace);
+}
+
+#[test]
+fn no_decision_of_two_thousand_schedules_depends_on_a_wall_clock() {
+    assert_eq!(commands::skews(60_000..62_000, JOBS), Vec::<u64>::new());
+}

@@ -8,6 +8,7 @@
     reason = "a test program: what cannot be is a failure of the model"
 )]
 
+pub mod conform;
 pub mod node;
 pub mod rng;
 pub mod server;

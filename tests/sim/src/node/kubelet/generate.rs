@@ -170,7 +170,9 @@ impl Worker {
                 Some(false) => {
                     Some(format!("the status of pod readiness gate \"{gate}\" is not \"True\", but False"))
                 }
-                None => Some(format!("corresponding condition of pod readiness gate \"{gate}\" does not exist.")),
+                None => {
+                    Some(format!("corresponding condition of pod readiness gate \"{gate}\" does not exist."))
+                }
             })
             .collect();
         let ready = if containers.0 == "True" && !closed.is_empty() {

@@ -36,7 +36,8 @@ use serde_json::{Value, json};
 
 use self::pod::Pod;
 pub use self::status::{
-    Condition, ContainerState, ContainerStatus, OWN_CONDITIONS, PodStatus, Running, StatusWrite, Terminated, Waiting,
+    Condition, ContainerState, ContainerStatus, OWN_CONDITIONS, PodStatus, Running, StatusWrite, Terminated,
+    Waiting,
 };
 
 use self::backoff::BackOff;
@@ -197,7 +198,8 @@ impl Kubelet {
         if let Some(worker) = self.workers.get_mut(uid) {
             worker.vanished(now);
         }
-        let mirrored = self.workers.values_mut().find(|w| w.manifest.is_some() && w.shown_as.as_deref() == Some(uid));
+        let mirrored =
+            self.workers.values_mut().find(|w| w.manifest.is_some() && w.shown_as.as_deref() == Some(uid));
         if let Some(worker) = mirrored {
             worker.shown_as = None;
             worker.stored = None;
@@ -372,7 +374,9 @@ impl Kubelet {
 /// A static Pod: its UID is the hash of its file, its name ends in the node's, and a mirror shows it.
 fn static_worker(node: &str, mut manifest: Value, now: u64) -> Worker {
     let text = format!("{node}{manifest}");
-    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    let hash = text
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
     let uid = format!("{hash:016x}{:016x}", hash.rotate_left(29));
     let name = format!("{}-{node}", manifest["metadata"]["name"].as_str().expect("a name"));
     manifest["metadata"]["name"] = json!(name);

@@ -52,7 +52,8 @@ impl Worker {
     }
 
     fn plan_containers(&self, sandbox: &str) -> Vec<Step> {
-        let here = |name| self.view.containers.iter().find(|c| c.info.name == name && c.info.sandbox == sandbox);
+        let here =
+            |name| self.view.containers.iter().find(|c| c.info.name == name && c.info.sandbox == sandbox);
         let (mut kill, mut start) = (Vec::new(), Vec::new());
         let begun = self.pod.of_kind(Kind::Main).any(|c| here(c.name.as_str()).is_some());
         for spec in self.pod.containers.iter().filter(|c| c.kind != Kind::Main) {

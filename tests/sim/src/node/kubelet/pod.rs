@@ -73,7 +73,8 @@ impl PodContainer {
     /// What decides whether the kubelet replaces a container: since 1.31 name and image.
     pub fn hash(&self) -> String {
         let text = self.name.bytes().chain([0]).chain(self.image.bytes());
-        let hash = text.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        let hash =
+            text.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
         format!("{hash:x}")
     }
 
@@ -88,8 +89,15 @@ impl Pod {
     /// Reads a Pod in API form.
     pub fn read(value: &Value) -> Self {
         let Object { metadata, spec, status } = Object::deserialize(value).expect("a Pod in API form");
-        let Meta { name, namespace, uid, generation, deletion_timestamp, deletion_grace_period_seconds, annotations } =
-            metadata;
+        let Meta {
+            name,
+            namespace,
+            uid,
+            generation,
+            deletion_timestamp,
+            deletion_grace_period_seconds,
+            annotations,
+        } = metadata;
         let behaviour = |name: &str| {
             annotations
                 .get(&format!("{}{name}", behaviour::PREFIX))

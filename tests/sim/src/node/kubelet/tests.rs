@@ -105,7 +105,11 @@ impl Bench {
     /// Lets time pass until that holds, which takes at most that long. How long it took.
     fn until(&mut self, limit_ms: u64, holds: impl Fn(&Self) -> bool) -> u64 {
         let begin = self.now;
-        assert!(self.until_time(begin + limit_ms, holds), "not within {limit_ms} ms; {:#}", self.pods.get("u").unwrap_or(&Value::Null)["status"]);
+        assert!(
+            self.until_time(begin + limit_ms, holds),
+            "not within {limit_ms} ms; {:#}",
+            self.pods.get("u").unwrap_or(&Value::Null)["status"]
+        );
         self.now - begin
     }
 
@@ -163,11 +167,10 @@ impl Bench {
 
 /// A Pod with those containers (name and behaviour).
 fn pod(containers: &[(&str, &str)]) -> Value {
-    let list: Vec<Value> = containers.iter().map(|(n, _)| json!({"name": n, "image": format!("{n}:1")})).collect();
-    let behaviours: serde_json::Map<_, _> = containers
-        .iter()
-        .map(|(n, b)| (format!("sim.pitstop.dev/{n}"), json!(b)))
-        .collect();
+    let list: Vec<Value> =
+        containers.iter().map(|(n, _)| json!({"name": n, "image": format!("{n}:1")})).collect();
+    let behaviours: serde_json::Map<_, _> =
+        containers.iter().map(|(n, b)| (format!("sim.pitstop.dev/{n}"), json!(b))).collect();
     json!({
         "metadata": {"name": "web", "namespace": "default", "uid": "u", "generation": 1, "annotations": behaviours},
         "spec": {"containers": list, "nodeName": "node1", "terminationGracePeriodSeconds": 30, "restartPolicy": "Always"},

@@ -204,9 +204,11 @@ impl Worker {
     /// What the API has is not what was stored there.
     fn differs(&self) -> bool {
         let Some(ours) = &self.stored else { return true };
-        let ApiStatus { phase, conditions, container_statuses, init_container_statuses, .. } = &self.pod.status;
+        let ApiStatus { phase, conditions, container_statuses, init_container_statuses, .. } =
+            &self.pod.status;
         let own = conditions.iter().filter(|c| OWN_CONDITIONS.contains(&c.type_.as_str()));
-        let same = own.clone().count() == ours.conditions.len() && own.clone().all(|c| ours.conditions.contains(c));
+        let same =
+            own.clone().count() == ours.conditions.len() && own.clone().all(|c| ours.conditions.contains(c));
         !same
             || phase != &ours.phase
             || container_statuses != &ours.container_statuses

@@ -27,7 +27,13 @@ pub struct Container {
 }
 
 impl Container {
-    pub(super) fn new(id: String, sandbox: String, image_ref: String, now: i64, config: ContainerConfig) -> Self {
+    pub(super) fn new(
+        id: String,
+        sandbox: String,
+        image_ref: String,
+        now: i64,
+        config: ContainerConfig,
+    ) -> Self {
         let ContainerConfig { name, attempt, image, labels, annotations, process } = config;
         let info = ContainerInfo {
             id,
@@ -45,7 +51,16 @@ impl Container {
             exit_code: 0,
             reason: String::new(),
         };
-        Self { info, process, starting: None, began: None, end: None, signalled: false, signals: 0, undying: 0 }
+        Self {
+            info,
+            process,
+            starting: None,
+            began: None,
+            end: None,
+            signalled: false,
+            signals: 0,
+            undying: 0,
+        }
     }
 
     /// Whether its process lives at that time, whatever the runtime believes.

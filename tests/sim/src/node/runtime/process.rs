@@ -91,7 +91,11 @@ fn script(text: &str) -> (u64, i32) {
     (ms, code)
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small positive numbers of scripts")]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "small positive numbers of scripts"
+)]
 fn millis(seconds: &str) -> Option<u64> {
     seconds.trim().parse::<f64>().ok().map(|s| (s * 1000.0) as u64)
 }

@@ -15,7 +15,12 @@ struct Bench {
 
 impl Bench {
     fn new(flavor: Flavor) -> Self {
-        let mut bench = Self { runtime: Runtime::new(Options::of(flavor), 7), now: 1000, sandbox: String::new(), came: Vec::new() };
+        let mut bench = Self {
+            runtime: Runtime::new(Options::of(flavor), 7),
+            now: 1000,
+            sandbox: String::new(),
+            came: Vec::new(),
+        };
         bench.runtime.set_wall(1000, 1_700_000_000_000);
         let config = SandboxConfig { name: "web".into(), uid: "u".into(), ..SandboxConfig::default() };
         let Ok(Answer::Created(id)) = bench.call(Call::RunPodSandbox(config)) else { panic!() };
@@ -50,7 +55,8 @@ impl Bench {
     }
 
     fn start(&mut self, name: &str, process: Process) -> String {
-        let config = ContainerConfig { name: name.into(), image: "app:1".into(), process, ..Default::default() };
+        let config =
+            ContainerConfig { name: name.into(), image: "app:1".into(), process, ..Default::default() };
         let sandbox = self.sandbox.clone();
         let Ok(Answer::Created(id)) = self.call(Call::CreateContainer { sandbox, config }) else { panic!() };
         let _ = self.call(Call::StartContainer { id: id.clone() });
@@ -62,7 +68,9 @@ impl Bench {
     }
 
     fn info(&mut self, id: &str) -> ContainerInfo {
-        let Ok(Answer::Container(info)) = self.call(Call::ContainerStatus { id: id.into() }) else { panic!() };
+        let Ok(Answer::Container(info)) = self.call(Call::ContainerStatus { id: id.into() }) else {
+            panic!()
+        };
         *info
     }
 
@@ -128,7 +136,10 @@ fn a_restarted_runtime_has_forgotten_the_signal() {
     b.runtime.restart(b.now, 300);
     assert_eq!(code(&b.end(stop)), Code::Unavailable, "cut");
     let early = b.call(Call::Version);
-    assert_eq!((code(&early), early.unwrap_err().message.as_str()), (Code::Unknown, "server is not initialized yet"));
+    assert_eq!(
+        (code(&early), early.unwrap_err().message.as_str()),
+        (Code::Unknown, "server is not initialized yet")
+    );
     b.pass(60_000);
     assert_eq!(b.state(&id).0, State::Running, "the cut stop never kills");
     b.stop(&id, 1).unwrap();
@@ -253,7 +264,8 @@ fn a_sandbox_takes_its_containers_with_it() {
     b.pass(1);
     assert_eq!(b.state(&id), (State::Exited, KILLED));
     let other = ContainerConfig { name: "b".into(), image: "app:1".into(), ..Default::default() };
-    let Ok(Answer::Created(late)) = b.call(Call::CreateContainer { sandbox: sandbox.clone(), config: other }) else {
+    let Ok(Answer::Created(late)) = b.call(Call::CreateContainer { sandbox: sandbox.clone(), config: other })
+    else {
         panic!()
     };
     assert_eq!(code(&b.call(Call::StartContainer { id: late })), Code::Unknown);

@@ -183,7 +183,8 @@ fn a_killed_kubelet_leaves_containers_and_forgets_the_back_off() {
     b.kubelet_starts();
     b.pass(10_000);
     assert_eq!((b.id("app"), b.ready()), (id, true));
-    let ready: Vec<_> = b.writes[writes..].iter().map(|w| w.1.status["containerStatuses"][0]["ready"].clone()).collect();
+    let ready: Vec<_> =
+        b.writes[writes..].iter().map(|w| w.1.status["containerStatuses"][0]["ready"].clone()).collect();
     assert!(ready.iter().all(|r| *r == json!(true)), "it was ready all the time: {ready:?}");
 }
 

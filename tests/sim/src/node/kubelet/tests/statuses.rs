@@ -15,7 +15,11 @@ fn times_are_the_nodes_own() {
     b.pass(5000);
     b.edit(|p| p["spec"]["terminationGracePeriodSeconds"] = json!(7));
     b.pass(100);
-    assert_eq!(b.condition("ContainersReady")["lastTransitionTime"], before["lastTransitionTime"], "nothing changed");
+    assert_eq!(
+        b.condition("ContainersReady")["lastTransitionTime"],
+        before["lastTransitionTime"],
+        "nothing changed"
+    );
     assert_eq!(b.pod()["status"]["observedGeneration"], 2);
 }
 
@@ -104,7 +108,10 @@ fn a_merged_status_keeps_what_others_wrote() {
     let stored = json!({"phase": "Pending", "resize": "x", "conditions": [
         {"type": "KruisePodReady", "status": "False"}, {"type": "Ready", "status": "False"}]});
     let merged = write.merged(&stored);
-    assert_eq!(merged["conditions"], json!([
-        {"type": "KruisePodReady", "status": "False"}, {"type": "Ready", "status": "True"}]));
+    assert_eq!(
+        merged["conditions"],
+        json!([
+        {"type": "KruisePodReady", "status": "False"}, {"type": "Ready", "status": "True"}])
+    );
     assert_eq!((&merged["phase"], &merged["resize"]), (&json!("Running"), &json!("x")));
 }

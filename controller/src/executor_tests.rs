@@ -7,8 +7,10 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use hyper::{Method, Request, Response};
 use kube::client::Body;
+use pitstop_api::recreate::ContainerRecreateRequestStatus;
+use pitstop_controller_core::{ObjectKey, Outcome};
 use pitstop_kit::Metrics;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::*;
 

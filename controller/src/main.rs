@@ -8,8 +8,6 @@ mod election;
 mod events;
 mod executor;
 mod metrics;
-mod observe;
-mod pods;
 mod run;
 
 use clap::Parser as _;

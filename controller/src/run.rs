@@ -24,7 +24,7 @@ use crate::election::{self, Candidate};
 use crate::events::Events;
 use crate::executor::Executor;
 use crate::metrics::ControllerMetrics;
-use crate::observe::{self, SlimPod};
+use pitstop_controller_core::wire::observe::{self, SlimPod};
 
 const NAME: &str = "pitstop-controller";
 const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use kube::Api;
-use kube::api::PostParams;
-use pitstop_api::nodework::{NodeWork, NodeWorkStatus};
-use pitstop_daemon_core::{Action, Book, CallFailure, Event, Outcome};
+use kube::Client;
+use pitstop_api::logic::answer::{Answer, Failure};
+use pitstop_api::nodework::NodeWorkStatus;
+use pitstop_daemon_core::{Action, CallFailure, Event, Outcome, wire};
+use pitstop_kit::client;
 use pitstop_kit::clock::Monotonic;
-use pitstop_kit::{Class, classify, is_gone};
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
@@ -21,7 +21,7 @@ use crate::search::Link;
 #[derive(Clone)]
 pub(crate) struct Executor {
     pub(crate) node: String,
-    pub(crate) api: Api<NodeWork>,
+    pub(crate) client: Client,
     pub(crate) link: Link,
     pub(crate) record: Record,
     pub(crate) metrics: DaemonMetrics,
@@ -97,24 +97,21 @@ impl Executor {
         for answer in &status.answers {
             info!(order_id = answer.order_id, state = ?answer.state, reason = ?answer.reason, "answers");
         }
-        let mut object = NodeWork::new(&self.node, pitstop_api::nodework::NodeWorkSpec::default());
-        object.metadata.resource_version = Some(resource_version);
-        object.status = Some(status);
-        match self.api.replace_status(&self.node, &PostParams::default(), &object).await {
-            Ok(stored) => {
-                self.metrics.count("write_status", "ok");
-                Outcome::Written(book(stored))
-            }
-            Err(error) => {
-                let conflict = classify(&error) == Class::Conflict || is_gone(&error);
-                self.metrics.count("write_status", if conflict { "conflict" } else { "error" });
-                if conflict {
-                    return Outcome::Conflict;
-                }
-                warn!(%error, "cannot write the answers");
-                Outcome::Retry
-            }
+        let answer = match wire::write_status(&self.node, resource_version, status) {
+            Ok(request) => client::send(&self.client, request).await,
+            Err(error) => Answer::Failed(Failure::of_code(400, error.to_string())),
+        };
+        let outcome = wire::written(&answer);
+        let label = match outcome {
+            Outcome::Written(_) => "ok",
+            Outcome::Conflict => "conflict",
+            Outcome::Retry => "error",
+        };
+        self.metrics.count("write_status", label);
+        if let (Outcome::Retry, Answer::Failed(failure)) = (&outcome, &answer) {
+            warn!(error = failure.message, "cannot write the answers");
         }
+        outcome
     }
 
     /// Passes the result of a call on. A failure that may pass may also mean that the runtime is gone.
@@ -127,17 +124,5 @@ impl Executor {
 
     fn count(&self, action: &'static str, ok: bool) {
         self.metrics.count(action, if ok { "ok" } else { "error" });
-    }
-}
-
-/// The `NodeWork` as the core sees it.
-pub(crate) fn book(object: NodeWork) -> Book {
-    let NodeWork { metadata, spec, status } = object;
-    Book {
-        uid: metadata.uid.unwrap_or_default(),
-        resource_version: metadata.resource_version.unwrap_or_default(),
-        generation: metadata.generation,
-        orders: spec.orders,
-        status: status.unwrap_or_default(),
     }
 }

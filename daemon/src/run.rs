@@ -6,8 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use kube::Api;
 use kube::runtime::watcher;
-use pitstop_api::nodework::NodeWork;
-use pitstop_daemon_core::{Daemon, Event, Identity, Search};
+use pitstop_daemon_core::{Daemon, Event, Identity, Search, wire};
 use pitstop_kit::health::Condition;
 use pitstop_kit::watch::Source;
 use pitstop_kit::{CommonArgs, Metrics, Readiness, Shutdown, WatchMetrics, clock, health, watch};
@@ -16,7 +15,7 @@ use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use crate::args::Args;
-use crate::execute::{Executor, book};
+use crate::execute::Executor;
 use crate::metrics::DaemonMetrics;
 use crate::record::Record;
 use crate::search;
@@ -66,21 +65,26 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         health::bind(metrics_address).await.with_context(|| format!("cannot listen on {metrics_address}"))?;
 
     let (events, mut inbox) = mpsc::channel(QUEUE);
-    let api: Api<NodeWork> = Api::all(client.clone());
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
         health::serve(listener, readiness, Arc::new(metrics), serving).await;
     });
     let source =
         Source { name: "nodework", config: own_book(&node_name), synced: needs.book, metrics: watch_metrics };
-    tasks.spawn(watch::run(Api::all(client), source, |o| Some(book(o)), Event::Book, events.clone()));
+    tasks.spawn(watch::run(
+        Api::all(client.clone()),
+        source,
+        |o| Some(wire::book(o)),
+        Event::Book,
+        events.clone(),
+    ));
     let (finder, link) = search::link();
     let runtimes = Search::new(&host_root, runtime_endpoint);
     tasks.spawn(search::run(runtimes, finder, needs.runtime, own_metrics.clone(), events.clone()));
 
     let record = Record::open(&state_dir);
     let mut daemon = Daemon::new(Identity { instance, boot_id }).with_ended_hooks(record.ended());
-    let executor = Executor { node: node_name, api, link, record, metrics: own_metrics.clone(), events };
+    let executor = Executor { node: node_name, client, link, record, metrics: own_metrics.clone(), events };
     let mut actions = JoinSet::new();
     pitstop_kit::drive(
         &mut daemon,

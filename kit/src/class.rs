@@ -1,38 +1,15 @@
 //! What to do about an error: the one question that callers ask of it.
 
 use kube::Error;
-
-/// What a caller should do about an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Class {
-    /// Nobody's fault: try the same thing again after a back-off.
-    Retry,
-    /// The world moved on: read again, then decide again.
-    Conflict,
-    /// The request itself is wrong: repeating it cannot help until an input changes.
-    Invalid,
-    /// The process cannot work at all: say why and exit.
-    Fatal,
-}
-
-impl Class {
-    /// Name for a metric label or a log field.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Retry => "retry",
-            Self::Conflict => "conflict",
-            Self::Invalid => "invalid",
-            Self::Fatal => "fatal",
-        }
-    }
-}
+pub use pitstop_api::logic::answer::Class;
+use pitstop_api::logic::answer::Failure;
 
 /// The class of an error from the Kubernetes client.
 ///
-/// `404` is [`Class::Invalid`]: callers for whom a missing object is an answer ask [`is_gone`] first.
+/// `404` is [`Class::Invalid`]: callers for whom a missing object is an answer ask for it first.
 pub fn classify(error: &Error) -> Class {
     match error {
-        Error::Api(status) => classify_code(status.code),
+        Error::Api(status) => Class::of_code(status.code),
         Error::FromUtf8(_)
         | Error::HttpError(_)
         | Error::SerdeError(_)
@@ -50,19 +27,10 @@ pub fn classify(error: &Error) -> Class {
     }
 }
 
-/// The class of an HTTP status code of the API server.
-pub fn classify_code(code: u16) -> Class {
-    match code {
-        409 | 412 => Class::Conflict,
-        // 401: a projected token is renewed on disk and read again; 410: the version asked for has been compacted.
-        401 | 408 | 410 | 429 | 500.. => Class::Retry,
-        _ => Class::Invalid,
-    }
-}
-
-/// Whether the API server says that the object (or its kind) does not exist.
-pub fn is_gone(error: &Error) -> bool {
-    matches!(error, Error::Api(status) if status.code == 404)
+/// The error as the cores see it.
+pub fn failure(error: &Error) -> Failure {
+    let gone = matches!(error, Error::Api(status) if status.code == 404);
+    Failure { gone, class: classify(error), message: error.to_string() }
 }
 
 #[cfg(test)]
@@ -105,8 +73,8 @@ mod tests {
 
     #[test]
     fn only_not_found_is_gone() {
-        assert!(is_gone(&api(404)));
-        assert!(!is_gone(&api(410)));
-        assert!(!is_gone(&Error::TlsRequired));
+        assert!(failure(&api(404)).gone);
+        assert!(!failure(&api(410)).gone);
+        assert!(!failure(&Error::TlsRequired).gone);
     }
 }

@@ -6,9 +6,10 @@ use hyper::header::{HeaderValue, USER_AGENT};
 use kube::client::ClientBuilder;
 use kube::config::{InClusterError, KubeConfigOptions, KubeconfigError};
 use kube::{Client, Config};
+use pitstop_api::logic::answer::Answer;
 use tower::timeout::TimeoutLayer;
 
-use crate::class::Class;
+use crate::class::{Class, failure};
 
 /// Longest wait for a connection to the API server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -86,6 +87,14 @@ fn tune(config: &mut Config, program: &str, version: &str) -> Result<(), ClientE
 fn build(config: Config) -> Result<Client, ClientError> {
     let builder = ClientBuilder::try_from(config).map_err(ClientError::Build)?;
     Ok(builder.with_layer(&TimeoutLayer::new(ANSWER_TIMEOUT)).build())
+}
+
+/// Sends a request that a core made.
+pub async fn send(client: &Client, request: hyper::Request<Vec<u8>>) -> Answer {
+    match client.request_text(request).await {
+        Ok(body) => Answer::Body(body),
+        Err(error) => Answer::Failed(failure(&error)),
+    }
 }
 
 #[cfg(test)]

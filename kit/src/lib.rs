@@ -19,7 +19,7 @@ pub mod time;
 pub mod watch;
 
 pub use args::CommonArgs;
-pub use class::{Class, classify, is_gone};
+pub use class::{Class, classify, failure};
 pub use drive::drive;
 pub use health::Readiness;
 pub use metrics::Metrics;

@@ -14,6 +14,7 @@ mod progress;
 mod protos;
 mod reference;
 mod sh;
+mod sim;
 mod test;
 mod workspace;
 
@@ -66,6 +67,8 @@ enum Command {
     Demo,
     /// Take the demo's cluster down.
     DemoDown,
+    /// The world in one thread: schedules by their seeds, crashes at every effect, and planted bugs.
+    Sim(sim::Args),
     /// Measure on the running cluster: burst, idle, latency.
     Bench {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "NAME")]
@@ -94,6 +97,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Test => return Ok(test::run(&root)),
         Command::Demo => demo::run(&root)?,
         Command::DemoDown => demo::down(&root)?,
+        Command::Sim(args) => return sim::run(&root, &args),
         Command::Bench { args } => return bench::run(&root, &args),
     }
     Ok(ExitCode::SUCCESS)

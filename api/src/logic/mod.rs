@@ -1,6 +1,7 @@
-//! What the pure cores of both programs share: time as data, back-off as data, watches and the
-//! objects tracked from them.
+//! What the pure cores of both programs share: time as data, back-off as data, the API server's answers, watches and
+//! the objects tracked from them.
 
+pub mod answer;
 pub mod backoff;
 pub mod machine;
 pub mod time;

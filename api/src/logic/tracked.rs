@@ -28,6 +28,8 @@ pub struct Tracked<T> {
 /// What the watch told while a write was under way.
 #[derive(Clone, Debug, Default)]
 struct InFlight {
+    /// The version that the write rests on; empty for a create.
+    base: String,
     /// The versions that it delivered.
     seen: BTreeSet<String>,
     /// The known state is another one than the write was based on.
@@ -45,7 +47,7 @@ impl<T: Versioned> Tracked<T> {
 
     /// First seen by the watch, while our own write that creates it is under way: the answer can only be older.
     pub fn appeared(object: T) -> Self {
-        let in_flight = InFlight { seen: BTreeSet::new(), moved: true, listed: true };
+        let in_flight = InFlight { moved: true, listed: true, ..InFlight::default() };
         Self { in_flight: Some(in_flight), ..Self::new(object) }
     }
 
@@ -98,14 +100,17 @@ impl<T: Versioned> Tracked<T> {
 
     /// A write starts.
     pub fn write_started(&mut self) {
-        self.in_flight = Some(InFlight::default());
+        let base = self.object.resource_version().to_owned();
+        self.in_flight = Some(InFlight { base, ..InFlight::default() });
     }
 
     /// The write came back with the object as stored.
     pub fn written(&mut self, object: T) {
         let Some(write) = self.in_flight.take() else { return };
-        // The watch will not deliver a version again that it has passed, so that one must not be waited for.
-        let passed = write.listed || write.seen.contains(object.resource_version());
+        // The watch will not deliver a version again that it has passed, so that one must not be waited for. A write
+        // that changes nothing makes no new version.
+        let version = object.resource_version();
+        let passed = write.listed || version == write.base || write.seen.contains(version);
         if passed || object.uid() != self.object.uid() {
             return;
         }
@@ -267,6 +272,22 @@ mod tests {
         t.observed(Obj("u", "4"));
         assert_eq!(t.get().1, "4");
     }
+    /// The API server makes no new version of what stays the same, and the watch shows none.
+    #[test]
+    fn a_write_that_changed_nothing_is_not_waited_for() {
+        let mut t = Tracked::new(Obj("u", "1"));
+        t.write_started();
+        t.written(Obj("u", "1"));
+        t.observed(Obj("u", "2"));
+        assert_eq!(t.get().1, "2", "the change of another writer was passed over");
+        t.write_started();
+        t.observed(Obj("u", "3"));
+        t.written(Obj("u", "2"));
+        assert_eq!(t.get().1, "3", "the answer is older than what the watch has shown");
+        t.observed(Obj("u", "4"));
+        assert_eq!(t.get().1, "4");
+    }
+
     /// Kubernetes calls them opaque: neither larger nor longer ones are newer.
     #[test]
     fn d2_versions_are_compared_for_equality_only() {

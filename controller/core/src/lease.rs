@@ -72,7 +72,7 @@ pub struct Write {
 }
 
 /// One process's part in the election.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Elector {
     me: String,
     config: Config,
@@ -120,14 +120,18 @@ impl Elector {
             Event::Written(record) => {
                 let started = self.in_flight.take();
                 self.held_since = started.filter(|_| record.holder == self.me);
-                self.try_at = started.unwrap_or(now).after(self.config.renew_every);
+                self.try_at =
+                    if self.releasing { now } else { started.unwrap_or(now).after(self.config.renew_every) };
                 self.saw(now, Some(record));
             }
             Event::NotWritten => {
                 self.in_flight = None;
                 self.try_at = now.after(self.config.retry_after);
             }
-            Event::Release => self.releasing = true,
+            Event::Release => {
+                self.releasing = true;
+                self.try_at = now;
+            }
             Event::Tick => {}
         }
         if self.in_flight.is_some() || self.due().is_none_or(|at| at > now) {
@@ -159,7 +163,7 @@ impl Elector {
     fn due(&self) -> Option<Mono> {
         let (record, changed_at) = self.seen.as_ref()?;
         match record {
-            Some(r) if r.holder == self.me => Some(if self.releasing { Mono(0) } else { self.try_at }),
+            Some(r) if r.holder == self.me => Some(self.try_at),
             _ if self.releasing => None,
             Some(r) if !r.holder.is_empty() => Some(changed_at.after(self.config.term).max(self.try_at)),
             _ => Some(self.try_at),
@@ -227,6 +231,29 @@ mod tests {
         assert_eq!(a.step(Mono(99_000), Event::Tick), None, "a process that ends does not come back");
         let mut b = elector("b");
         assert!(b.step(Mono(5), Event::Observed(Some(record("", 2)))).is_some());
+    }
+
+    #[test]
+    fn giving_the_lease_back_waits_after_a_failed_write_too() {
+        let mut a = elector("a");
+        a.step(Mono(0), Event::Observed(None)).unwrap();
+        a.step(Mono(0), Event::Written(record("a", 1)));
+        assert!(a.step(Mono(1_000), Event::Release).is_some(), "at once, not when the renewal is due");
+        assert_eq!(a.step(Mono(1_001), Event::NotWritten), None);
+        assert_eq!(a.wake_at(Mono(1_001)), Some(Mono(2_001)));
+        assert_eq!(a.step(Mono(2_000), Event::Tick), None);
+        assert!(a.step(Mono(2_001), Event::Tick).is_some());
+    }
+
+    #[test]
+    fn a_renewal_under_way_does_not_hold_up_giving_back() {
+        let mut a = elector("a");
+        a.step(Mono(0), Event::Observed(None)).unwrap();
+        a.step(Mono(0), Event::Written(record("a", 1)));
+        assert!(a.step(Mono(5_000), Event::Tick).is_some());
+        assert_eq!(a.step(Mono(5_001), Event::Release), None, "one write at a time");
+        let write = a.step(Mono(5_002), Event::Written(record("a", 2))).unwrap();
+        assert_eq!((write.holder.as_str(), write.resource_version.as_deref()), ("", Some("2")));
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub mod nodework;
 pub mod pod;
 pub mod readiness;
 pub mod recreate;
+pub mod wire;
 
 pub use pitstop_api::logic::{backoff, time, tracked};
 

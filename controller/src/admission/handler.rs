@@ -13,7 +13,7 @@ use pitstop_controller_core::recreate::admission::{Hooks, Verdict, create, keep,
 use tracing::{info, warn};
 
 use crate::metrics::ControllerMetrics;
-use crate::observe;
+use pitstop_controller_core::wire::observe;
 
 /// The resource of reviews that are about Pods.
 const PODS: &str = "pods";

@@ -46,7 +46,7 @@ pub struct Identity {
 }
 
 /// Everything known. Times are milliseconds since the node's boot.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Daemon {
     identity: Identity,
     runtime: Option<RuntimeInfo>,
@@ -284,6 +284,9 @@ impl Daemon {
             let stored = book.answer(&order.id);
             let hook = self.ended_hooks.get(&order.id);
             let progress = self.orders.entry(order.id.clone()).or_insert_with(|| start(order, stored, hook));
+            if let Some(stored) = stored {
+                progress.heed(stored);
+            }
             if matches!(progress.step, Step::Over(_)) || !busy_pods.insert(order.pod.uid.clone()) {
                 continue;
             }
@@ -323,6 +326,8 @@ impl Daemon {
             let before = stored.answer(&order.id);
             let progress = self.orders.get(&order.id);
             let mut wanted = match progress.map(|p| &p.step) {
+                // What is over stays as it is, also where another process of this node has written it.
+                _ if before.is_some_and(|b| b.state != AnswerState::Acknowledged) => before.cloned(),
                 Some(Step::Over(over)) => Some(over.clone()),
                 Some(Step::Ready) if !before.is_some_and(|a| self.identity.acknowledged(a)) => {
                     let uptime = before

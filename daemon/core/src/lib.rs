@@ -11,6 +11,7 @@ pub mod search;
 #[cfg(test)]
 mod tests;
 mod verdict;
+pub mod wire;
 
 pub use action::{Action, Book, CallFailure, ContainerState, Event, Facts, Outcome, Watch};
 pub use daemon::{Daemon, EndedHooks, Identity, MAX_ENDED_HOOKS};

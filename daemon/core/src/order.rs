@@ -74,6 +74,21 @@ impl Progress {
         Self { step, pod_uid, container_id, hook, ..Self::default() }
     }
 
+    /// Heeds the stored answer, which may be another daemon's on this node: a final one stands. What was found ended
+    /// before the acknowledgement was seen is asked about again, since a stop may have ended it meanwhile.
+    pub(crate) fn heed(&mut self, stored: &Answer) {
+        let acknowledged = stored.state == AnswerState::Acknowledged;
+        match &self.step {
+            Step::Over(own) if acknowledged && own.reason == Some(AnswerReason::NotRunning) => {
+                self.step = Step::Ask;
+            }
+            Step::Ask | Step::Ready | Step::Over(_) if !acknowledged => {
+                self.step = Step::Over(stored.clone());
+            }
+            _ => {}
+        }
+    }
+
     /// Nothing is under way in the runtime.
     pub(crate) fn idle(&self) -> bool {
         !matches!(self.step, Step::Asking | Step::Hooking | Step::Stopping)

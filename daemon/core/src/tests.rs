@@ -2,10 +2,11 @@
 #![allow(clippy::unnecessary_wraps, reason = "what the runtime tells of a container may be absent")]
 
 mod hooks;
+mod rivals;
 
 use pitstop_api::logic::time::Mono;
 use pitstop_api::nodework::{
-    AnswerReason, AnswerState, NodeWorkStatus, Order, OrderAction, OrderContainer, OrderPod, Recreate,
+    Answer, AnswerReason, AnswerState, NodeWorkStatus, Order, OrderAction, OrderContainer, OrderPod, Recreate,
     RuntimeInfo,
 };
 

@@ -8,7 +8,13 @@
     reason = "a test program: what cannot be is a failure of the model"
 )]
 
+pub mod commands;
 pub mod conform;
+pub mod draw;
 pub mod node;
+pub mod oracle;
 pub mod rng;
+pub mod scenarios;
 pub mod server;
+pub mod shrink;
+pub mod world;

@@ -77,7 +77,7 @@ struct Target {
 }
 
 /// The programs that cargo's messages tell of.
-fn executables(messages: &str) -> Result<BTreeMap<String, PathBuf>> {
+pub(crate) fn executables(messages: &str) -> Result<BTreeMap<String, PathBuf>> {
     let mut found = BTreeMap::new();
     for line in messages.lines().filter(|line| line.starts_with('{')) {
         let message: Message = serde_json::from_str(line)

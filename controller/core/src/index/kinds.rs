@@ -15,7 +15,7 @@ use crate::time::Mono;
 use crate::tracked::{Tracked, Versioned};
 
 /// Objects of one kind, and whether the first list has come.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Kind<T> {
     pub(super) synced: bool,
     pub(super) objects: BTreeMap<ObjectKey, T>,
@@ -28,7 +28,7 @@ impl<T> Default for Kind<T> {
 }
 
 /// A Pod.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct PodEntry {
     pub(super) pod: Tracked<Pod>,
     pub(super) write: Pacing,
@@ -57,7 +57,7 @@ impl PodEntry {
 }
 
 /// A request.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) request: Tracked<Request>,
     pub(super) memory: Memory,
@@ -70,6 +70,8 @@ pub(super) struct Entry {
     pub(super) chosen: bool,
     /// The status that the write under way replaces.
     pub(super) replaces: Option<Box<ContainerRecreateRequestStatus>>,
+    /// This process has written the request since it leads: it knows every end that another leader wrote.
+    pub(super) confirmed: bool,
     /// How long its stages take.
     pub(super) stages: Stages,
 }
@@ -84,6 +86,7 @@ impl Entry {
             images: Vec::new(),
             chosen: false,
             replaces: None,
+            confirmed: false,
             stages: Stages::default(),
         }
     }
@@ -92,13 +95,14 @@ impl Entry {
     pub(super) fn restart(&mut self, now: Mono) {
         self.memory = Memory::new(now);
         self.stages = Stages::default();
+        self.confirmed = false;
         self.write = Pacing::default();
         self.request.retry();
     }
 }
 
 /// A node's order book.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Book {
     /// Absent while the object does not exist.
     pub(super) work: Option<Tracked<NodeWork>>,

@@ -64,7 +64,7 @@ impl Default for Config {
 }
 
 /// Everything known.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Index {
     config: Config,
     leading: bool,

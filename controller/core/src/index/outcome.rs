@@ -30,6 +30,7 @@ impl Index {
                 actions.extend(measure.map(Action::Count));
                 entry.request.written(new);
                 entry.write.succeeded();
+                entry.confirmed = self.leading;
             }
             Outcome::Conflict | Outcome::Gone => {
                 entry.request.conflicted();

@@ -14,7 +14,7 @@ pub(super) fn hold(least: Duration, spacing: Duration, open: usize) -> Duration 
 }
 
 /// When the next write of one object may happen.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Pacing {
     backoff: Backoff,
     /// Since when a write that can wait has been wanted.
@@ -66,7 +66,7 @@ impl Pacing {
 }
 
 /// The next moment at which to look at each thing; at most one each.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Timers<K> {
     by_time: BTreeSet<(Mono, K)>,
     by_key: BTreeMap<K, Mono>,

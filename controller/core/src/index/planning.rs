@@ -49,7 +49,8 @@ impl Index {
         actions: &mut Vec<Action>,
     ) {
         let Some(mut entry) = self.requests.objects.remove(key) else { return };
-        let (plan, measures) = self.decide(now, wall, &mut entry);
+        let (mut plan, measures) = self.decide(now, wall, &mut entry);
+        self.confirm_first(&entry, &mut plan);
         actions.extend(measures.into_iter().map(Action::Count));
         self.want_orders(&mut entry, plan.orders.clone());
         self.want_images(&mut entry, plan.images.clone());
@@ -81,6 +82,25 @@ impl Index {
         };
         self.timers.set(Timer::Request(key.clone()), earliest(plan.wake_at, wait));
         self.requests.objects.insert(key.clone(), entry);
+    }
+
+    /// Holds back what is not begun yet until this process has written the request once since it leads.
+    ///
+    /// Its watch may lag behind, and the leader before it may have ended the request. The status is written as it is,
+    /// at the version that is known: it fails where there is a newer one.
+    fn confirm_first(&self, entry: &Entry, plan: &mut recreate::Plan) {
+        let request = entry.request.get();
+        let target = request.status.target.as_ref().filter(|_| !entry.confirmed);
+        let Some(target) = target else { return };
+        let book = self.books.objects.get(&ObjectKey::new("", &target.node_name)).and_then(Book::known);
+        let stands = |order: &Order| views(book).any(|view| view.order.id == order.id);
+        if plan.images.is_empty() && plan.orders.iter().all(stands) {
+            return;
+        }
+        plan.images.clear();
+        plan.orders.retain(stands);
+        let status = plan.status.take().map_or_else(|| request.status.clone(), |write| write.status);
+        plan.status = Some(StatusWrite { status, urgency: Urgency::Now });
     }
 
     /// How long a wait of the request lasts before it is written down.

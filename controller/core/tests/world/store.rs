@@ -165,6 +165,10 @@ impl Store {
                 if stored.resource_version != *resource_version || stored.uid != *uid {
                     return Outcome::Conflict;
                 }
+                // A write that changes nothing makes no new version.
+                if stored.status == **status {
+                    return Outcome::Written(stored);
+                }
                 self.check_status(&stored, status);
                 self.writes.status += 1;
                 Outcome::Written(self.put_request(Request { status: (**status).clone(), ..stored }))
@@ -286,6 +290,9 @@ impl Store {
                 for order in orders {
                     let before = stored.orders.iter().find(|o| o.id == order.id);
                     assert!(before.is_none_or(|b| b == order), "an order never changes");
+                }
+                if stored.orders == *orders {
+                    return Outcome::Written(stored);
                 }
                 NodeWork { orders: orders.clone(), ..stored }
             }

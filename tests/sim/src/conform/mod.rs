@@ -1,3 +1,5 @@
-//! What keeps the models honest: the same scripts against a model and against what it models.
+//! Scripts of requests and calls that keep the models honest: they run against a model and against the real thing, and
+//! the results must be equal.
 
+pub mod api;
 pub mod runtime;

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
 /// Each crate of the workspace and the others that it may use, tests aside: `api` <- `*/core` <- programs.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("pitstop-api", &[]),
     ("pitstop-cri", &[]),
     ("pitstop-kit", &["pitstop-api"]),
@@ -15,6 +15,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("pitstop-controller", &["pitstop-api", "pitstop-controller-core", "pitstop-kit"]),
     ("pitstop-daemon", &["pitstop-api", "pitstop-cri", "pitstop-daemon-core", "pitstop-kit"]),
     ("pitstop-sim", &["pitstop-api", "pitstop-controller-core", "pitstop-daemon-core"]),
+    ("pitstop-models", &["pitstop-api", "pitstop-controller-core", "pitstop-daemon-core"]),
     ("pitstop-e2e", &["pitstop-api", "pitstop-cri", "pitstop-kit", "pitstop-sim"]),
     ("pitstop-bench", &["pitstop-api", "pitstop-cri", "pitstop-kit"]),
     ("pitstop-manifests-test", &[]),

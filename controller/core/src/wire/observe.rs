@@ -5,6 +5,12 @@
 
 use std::collections::BTreeMap;
 
+use crate::ObjectKey;
+use crate::nodework::NodeWork;
+use crate::pod::{Container, ContainerKind, ContainerState, ContainerStatus, Pod, RestartPolicy};
+use crate::readiness::{self, Gate, GateCondition};
+use crate::recreate::Request;
+use crate::recreate::admission::{Hooked, Hooks};
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::Resource;
@@ -12,14 +18,6 @@ use kube::core::DynamicObject;
 use pitstop_api::annotations;
 use pitstop_api::nodework::NodeWork as NodeWorkObject;
 use pitstop_api::recreate::{ContainerRecreateRequest, PreStopHandler};
-use pitstop_controller_core::ObjectKey;
-use pitstop_controller_core::nodework::NodeWork;
-use pitstop_controller_core::pod::{
-    Container, ContainerKind, ContainerState, ContainerStatus, Pod, RestartPolicy,
-};
-use pitstop_controller_core::readiness::{self, Gate, GateCondition};
-use pitstop_controller_core::recreate::Request;
-use pitstop_controller_core::recreate::admission::{Hooked, Hooks};
 use serde::{Deserialize, Serialize};
 
 /// Annotation of a Pod that mirrors a static one.

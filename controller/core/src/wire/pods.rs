@@ -1,76 +1,69 @@
 //! Changes of Pods: readiness conditions and image strings.
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use kube::api::{Patch, PatchParams};
-use kube::core::Status;
-use kube::{Api, Client, Error};
-use pitstop_controller_core::ObjectKey;
-use pitstop_controller_core::action::{ImageChange, PodChange};
-use pitstop_controller_core::readiness::GateChange;
-use pitstop_kit::clock;
+use kube::Resource;
+use kube::core::params::{Patch, PatchParams};
+use kube::core::{Request as Builder, request};
 use serde_json::{Value, json};
 
-use crate::observe::{self, SlimPod};
+use super::exchange::HttpRequest;
+use super::observe::SlimPod;
+use crate::action::ImageChange;
+use crate::key::ObjectKey;
+use crate::pod::Pod;
+use crate::readiness::GateChange;
 
-/// Changes Pods.
-#[derive(Clone)]
-pub struct Pods {
-    client: Client,
+/// The version of a Pod that a change relies on.
+#[derive(Clone, Copy)]
+pub(super) struct Version<'a> {
+    pub(super) uid: &'a str,
+    pub(super) resource_version: &'a str,
 }
 
-/// The change's name in metrics.
-pub fn name(change: &PodChange) -> &'static str {
-    match change {
-        PodChange::Gates(_) => "patch_pod_conditions",
-        PodChange::Images(_) => "patch_pod_images",
-    }
-}
-
-impl Pods {
-    /// Changes Pods through `client`.
-    pub fn new(client: Client) -> Self {
-        Self { client }
-    }
-
-    /// Carries out one change, if the Pod is still that version.
-    pub async fn patch(
-        &self,
-        key: &ObjectKey,
-        uid: &str,
-        resource_version: &str,
-        change: &PodChange,
-    ) -> kube::Result<SlimPod> {
-        let api: Api<SlimPod> = Api::namespaced(self.client.clone(), &key.namespace);
-        let mut body = match change {
-            PodChange::Gates(gates) => gates_patch(gates, clock::wall()),
-            PodChange::Images(images) => images_patch(images),
-        };
-        if let Some(fields) = body.as_object_mut() {
-            let version = json!({"uid": uid, "resourceVersion": resource_version});
+impl Version<'_> {
+    fn guard(self, mut patch: Value) -> Patch<Value> {
+        if let Some(fields) = patch.as_object_mut() {
+            let version = json!({"uid": self.uid, "resourceVersion": self.resource_version});
             fields.insert("metadata".to_owned(), version);
         }
-        let patch = Patch::Strategic(body);
-        let params = PatchParams::default();
-        match change {
-            PodChange::Gates(_) => api.patch_status(&key.name, &params, &patch).await,
-            PodChange::Images(images) => {
-                // Admission of others may refuse the change or store something else: found out before anything ends.
-                let admitted = api.patch(&key.name, &params.clone().dry_run(), &patch).await?;
-                if let Some(other) = images.iter().find(|i| !stored(&observe::pod(admitted.clone()), i)) {
-                    let text = format!(
-                        "admission changes the image of container {} to another one than {}",
-                        other.container, other.image
-                    );
-                    return Err(Error::Api(Status::failure(&text, "Invalid").with_code(422).boxed()));
-                }
-                api.patch(&key.name, &params, &patch).await
-            }
-        }
+        Patch::Strategic(patch)
     }
 }
 
-fn stored(pod: &pitstop_controller_core::pod::Pod, change: &ImageChange) -> bool {
-    pod.container(&change.container).is_some_and(|c| c.image == change.image)
+fn at(key: &ObjectKey) -> Builder {
+    Builder::new(SlimPod::url_path(&(), Some(&key.namespace)))
+}
+
+/// Sets conditions; `wall` is when those that change do.
+pub(super) fn patch_gates(
+    key: &ObjectKey,
+    version: Version<'_>,
+    gates: &[GateChange],
+    wall: DateTime<Utc>,
+) -> Result<HttpRequest, request::Error> {
+    let patch = version.guard(gates_patch(gates, wall));
+    at(key).patch_subresource("status", &key.name, &PatchParams::default(), &patch)
+}
+
+/// Sets image strings, or finds out what would be stored.
+pub(super) fn patch_images(
+    key: &ObjectKey,
+    version: Version<'_>,
+    images: &[ImageChange],
+    dry_run: bool,
+) -> Result<HttpRequest, request::Error> {
+    let params = PatchParams { dry_run, ..PatchParams::default() };
+    at(key).patch(&key.name, &params, &version.guard(images_patch(images)))
+}
+
+/// What admission made of a dry run that is not what was asked for, as a sentence.
+pub(super) fn altered(admitted: &Pod, images: &[ImageChange]) -> Option<String> {
+    let stored = |i: &&ImageChange| admitted.container(&i.container).is_some_and(|c| c.image == i.image);
+    let other = images.iter().find(|i| !stored(i))?;
+    Some(format!(
+        "admission changes the image of container {} to another one than {}",
+        other.container, other.image
+    ))
 }
 
 /// A strategic merge patch: conditions merge by their type, so all others stay as they are.

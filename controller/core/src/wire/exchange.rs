@@ -1,0 +1,274 @@
+//! A write as requests to the API server.
+
+use chrono::{DateTime, Utc};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::Resource;
+use kube::core::params::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::{PartialObjectMeta, Request as Builder, request};
+use pitstop_api::logic::answer::{Answer, Class, Failure};
+use pitstop_api::nodework::{NodeWork as NodeWorkObject, NodeWorkSpec, Order};
+use pitstop_api::recreate::{
+    ContainerRecreateRequest, ContainerRecreateRequestSpec, ContainerRecreateRequestStatus,
+};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use super::observe;
+use super::pods::{self, Version};
+use crate::action::{Action, Event, ImageChange, Outcome, PodChange};
+use crate::key::ObjectKey;
+
+/// A request without the server's address.
+pub type HttpRequest = http::Request<Vec<u8>>;
+
+/// A write under way: which answer it waits for and what that will mean.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    name: &'static str,
+    object: Object,
+    awaits: Awaits,
+}
+
+/// What is written.
+#[derive(Clone, Debug)]
+enum Object {
+    Request(ObjectKey, String),
+    Pod(ObjectKey, String),
+    Book(String),
+}
+
+/// The answer that comes next.
+#[derive(Clone, Debug)]
+enum Awaits {
+    /// The stored object.
+    Stored,
+    /// That the object is deleted.
+    Deleted,
+    /// The Pod as it would be stored; when these images are as asked, the change is sent for good.
+    DryRun(Box<HttpRequest>, Vec<ImageChange>),
+    /// The node's metadata, for the owner of a new book with these orders.
+    Owner(Vec<Order>),
+}
+
+/// What to do next.
+#[derive(Debug)]
+pub enum Step {
+    /// Send this, and hand the answer in.
+    Send(Box<HttpRequest>, Box<Exchange>),
+    /// Tell the core.
+    Over(Box<Over>),
+}
+
+/// The end of a write.
+#[derive(Debug)]
+pub struct Over {
+    /// For the core.
+    pub event: Event,
+    /// The write's name in metrics.
+    pub name: &'static str,
+    /// What was written, for logs: namespace and name, or the node.
+    pub object: String,
+    /// Why it had no success.
+    pub failure: Option<Failure>,
+}
+
+impl Exchange {
+    /// Begins a write; nothing for an action that writes no object. `wall` is written into conditions.
+    pub fn begin(action: Action, wall: DateTime<Utc>) -> Option<Step> {
+        let (exchange, request) = match action {
+            Action::Emit(_) | Action::Count(_) => return None,
+            Action::WriteStatus { key, uid, resource_version, status } => {
+                let request = write_status(&key, uid.clone(), resource_version, *status);
+                (Self::new("write_status", Object::Request(key, uid), Awaits::Stored), request)
+            }
+            Action::PatchMetadata { key, uid, resource_version, labels, annotations } => {
+                let body = Patch::Merge(json!({"metadata":
+                    {"resourceVersion": resource_version, "labels": labels, "annotations": annotations}}));
+                let request = requests(&key).patch(&key.name, &PatchParams::default(), &body);
+                (Self::new("patch_metadata", Object::Request(key, uid), Awaits::Stored), request)
+            }
+            Action::DeleteRequest { key, uid } => {
+                let params = DeleteParams {
+                    preconditions: Some(Preconditions { uid: Some(uid.clone()), resource_version: None }),
+                    ..DeleteParams::default()
+                };
+                let request = requests(&key).delete(&key.name, &params);
+                (Self::new("delete_request", Object::Request(key, uid), Awaits::Deleted), request)
+            }
+            Action::PatchPod { key, uid, resource_version, change } => {
+                let version = Version { uid: &uid, resource_version: &resource_version };
+                match change {
+                    PodChange::Gates(gates) => {
+                        let request = pods::patch_gates(&key, version, &gates, wall);
+                        (Self::new("patch_pod_conditions", Object::Pod(key, uid), Awaits::Stored), request)
+                    }
+                    PodChange::Images(images) => {
+                        let real = pods::patch_images(&key, version, &images, false);
+                        let dry_run = pods::patch_images(&key, version, &images, true);
+                        let object = Object::Pod(key, uid);
+                        let exchange = Self::new("patch_pod_images", object, Awaits::Stored);
+                        match real {
+                            Ok(real) => {
+                                let awaits = Awaits::DryRun(Box::new(real), images);
+                                (Self { awaits, ..exchange }, dry_run)
+                            }
+                            Err(error) => (exchange, Err(error)),
+                        }
+                    }
+                }
+            }
+            Action::WriteOrders { node, resource_version, orders } => {
+                let object = Object::Book(node.clone());
+                if let Some(version) = resource_version {
+                    let body = Patch::Merge(
+                        json!({"metadata": {"resourceVersion": version}, "spec": {"orders": orders}}),
+                    );
+                    let request = books().patch(&node, &PatchParams::default(), &body);
+                    (Self::new("write_orders", object, Awaits::Stored), request)
+                } else {
+                    let request =
+                        Builder::new(Node::url_path(&(), None)).get_metadata(&node, &GetParams::default());
+                    (Self::new("write_orders", object, Awaits::Owner(orders)), request)
+                }
+            }
+        };
+        Some(exchange.send(request))
+    }
+
+    fn new(name: &'static str, object: Object, awaits: Awaits) -> Self {
+        Self { name, object, awaits }
+    }
+
+    /// Takes the answer in.
+    pub fn answered(mut self, answer: Answer) -> Step {
+        match (std::mem::replace(&mut self.awaits, Awaits::Stored), answer) {
+            (Awaits::Stored, Answer::Body(text)) => self.end(Ok(Some(&text))),
+            (Awaits::Deleted, Answer::Body(_)) => self.end(Ok(None)),
+            (Awaits::DryRun(request, images), Answer::Body(text)) => {
+                // Admission of others may refuse the change or store something else: found out before anything ends.
+                let altered = parse(&text).map(|admitted| pods::altered(&observe::pod(admitted), &images));
+                match altered {
+                    Ok(None) => self.send(Ok(*request)),
+                    Ok(Some(text)) => self.end(Err(Failure::of_code(422, text))),
+                    Err(failure) => self.end(Err(failure)),
+                }
+            }
+            (Awaits::Owner(orders), answer) => match (owner(answer), &self.object) {
+                (Ok(owner), Object::Book(node)) => {
+                    let request = create_book(node, owner, orders);
+                    self.send(request)
+                }
+                (Ok(_), _) => self.end(Ok(None)),
+                (Err(failure), _) => self.end(Err(failure)),
+            },
+            (_, Answer::Failed(failure)) => self.end(Err(failure)),
+        }
+    }
+
+    fn send(self, request: Result<HttpRequest, request::Error>) -> Step {
+        match request {
+            Ok(request) => Step::Send(Box::new(request), Box::new(self)),
+            Err(error) => {
+                self.end(Err(Failure { gone: false, class: Class::Invalid, message: error.to_string() }))
+            }
+        }
+    }
+
+    /// It is stored, with this text; or deleted; or failed.
+    fn end(self, result: Result<Option<&str>, Failure>) -> Step {
+        let object = match &self.object {
+            Object::Request(key, _) | Object::Pod(key, _) => key.to_string(),
+            Object::Book(node) => node.clone(),
+        };
+        let (event, failure) = match self.object {
+            Object::Request(key, uid) => {
+                let (outcome, failure) = outcome(result, observe::request);
+                (Event::RequestWritten { key, uid, outcome }, failure)
+            }
+            Object::Pod(key, uid) => {
+                let (outcome, failure) = outcome(result, observe::pod);
+                (Event::PodWritten { key, uid, outcome }, failure)
+            }
+            Object::Book(node) => {
+                let (outcome, failure) = outcome(result, observe::nodework);
+                (Event::NodeWorkWritten(node, outcome), failure)
+            }
+        };
+        Step::Over(Box::new(Over { event, name: self.name, object, failure }))
+    }
+}
+
+fn outcome<K: DeserializeOwned, T>(
+    result: Result<Option<&str>, Failure>,
+    convert: impl Fn(K) -> T,
+) -> (Outcome<T>, Option<Failure>) {
+    let failure = match result.and_then(|text| text.map(parse).transpose()) {
+        Ok(Some(object)) => return (Outcome::Written(convert(object)), None),
+        Ok(None) => return (Outcome::Gone, None),
+        Err(failure) => failure,
+    };
+    let outcome = match failure.class {
+        _ if failure.gone => Outcome::Gone,
+        Class::Conflict => Outcome::Conflict,
+        Class::Retry => Outcome::Retry,
+        Class::Invalid | Class::Fatal => Outcome::Refused(failure.message.clone()),
+    };
+    (outcome, Some(failure))
+}
+
+fn parse<K: DeserializeOwned>(text: &str) -> Result<K, Failure> {
+    serde_json::from_str(text).map_err(|error| Failure {
+        gone: false,
+        class: Class::Invalid,
+        message: format!("the API server's answer cannot be read: {error}"),
+    })
+}
+
+fn requests(key: &ObjectKey) -> Builder {
+    Builder::new(ContainerRecreateRequest::url_path(&(), Some(&key.namespace)))
+}
+
+fn books() -> Builder {
+    Builder::new(NodeWorkObject::url_path(&(), None))
+}
+
+fn write_status(
+    key: &ObjectKey,
+    uid: String,
+    resource_version: String,
+    status: ContainerRecreateRequestStatus,
+) -> Result<HttpRequest, request::Error> {
+    // The API server takes the spec of a status write from the stored object.
+    let mut object = ContainerRecreateRequest::new(&key.name, ContainerRecreateRequestSpec::default());
+    object.metadata.namespace = Some(key.namespace.clone());
+    object.metadata.uid = Some(uid);
+    object.metadata.resource_version = Some(resource_version);
+    object.status = Some(status);
+    let body = serde_json::to_vec(&object).map_err(request::Error::SerializeBody)?;
+    requests(key).replace_subresource("status", &key.name, &PostParams::default(), body)
+}
+
+/// The owner of a new book, so that it goes when its node goes; nobody when there is no such node.
+fn owner(answer: Answer) -> Result<Option<String>, Failure> {
+    match answer {
+        Answer::Body(text) => parse::<PartialObjectMeta<Node>>(&text).map(|node| node.metadata.uid),
+        Answer::Failed(failure) if failure.gone => Ok(None),
+        Answer::Failed(failure) => Err(failure),
+    }
+}
+
+fn create_book(node: &str, owner: Option<String>, orders: Vec<Order>) -> Result<HttpRequest, request::Error> {
+    let mut object = NodeWorkObject::new(node, NodeWorkSpec { orders });
+    object.metadata.owner_references = owner.map(|uid| {
+        vec![OwnerReference {
+            api_version: Node::api_version(&()).into_owned(),
+            kind: Node::kind(&()).into_owned(),
+            name: node.to_owned(),
+            uid,
+            ..OwnerReference::default()
+        }]
+    });
+    let body = serde_json::to_vec(&object).map_err(request::Error::SerializeBody)?;
+    books().create(&PostParams::default(), body)
+}

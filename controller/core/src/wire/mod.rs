@@ -1,0 +1,10 @@
+//! Between API objects and decisions: what the API server sends becomes what the core decides on ([`observe`]), and
+//! actions become requests whose answers become events ([`Exchange`]).
+//!
+//! Pure, so that the simulator sends and reads what the program does.
+
+mod exchange;
+pub mod observe;
+mod pods;
+
+pub use exchange::{Exchange, HttpRequest, Over, Step};

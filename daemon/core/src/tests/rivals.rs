@@ -1,0 +1,51 @@
+//! Two daemons on one node, as during an update: what the other one has answered is heeded.
+
+use super::*;
+
+fn answer_of_the_other(b: &mut Book, state: AnswerState, reason: Option<AnswerReason>) {
+    b.status.answers = vec![Answer {
+        order_id: "req/c1/1".into(),
+        state,
+        reason,
+        message: String::new(),
+        acknowledged_uptime_seconds: Some(90),
+        acknowledged_by: "other".into(),
+    }];
+}
+
+/// It looked after the other one's stop, and before it saw the acknowledgement.
+#[test]
+fn what_the_other_ended_is_not_refused() {
+    let mut node = Node::new(vec![order(1, "web", None)]);
+    node.inspect(1, exited(1, "web"));
+    node.quiet_but_write();
+    // The write was refused as stale; the watch shows why.
+    node.todo.clear();
+    node.send(Event::StatusWritten(Outcome::Conflict));
+    node.change(|b| answer_of_the_other(b, AnswerState::Acknowledged, None));
+    node.inspect(1, exited(1, "web"));
+    node.quiet();
+    // The success rides on the next write.
+    node.change(|b| b.orders.push(order(2, "db", None)));
+    node.inspect(2, running(2, "db"));
+    let status = node.stored();
+    assert_eq!((status.answers[0].state, status.answers[0].reason), (AnswerState::Done, None));
+}
+
+#[test]
+fn what_the_other_brought_to_its_end_stands() {
+    let mut node = Node::new(vec![order(1, "web", None)]);
+    node.inspect(1, running(1, "web"));
+    node.quiet_but_write();
+    node.todo.clear();
+    node.send(Event::StatusWritten(Outcome::Conflict));
+    let by_itself = Some(AnswerReason::EndedByItself);
+    node.change(|b| answer_of_the_other(b, AnswerState::Done, by_itself));
+    node.quiet();
+    node.change(|b| b.orders.push(order(2, "db", None)));
+    node.inspect(2, running(2, "db"));
+    let status = node.stored();
+    assert_eq!((status.answers[0].state, status.answers[0].reason), (AnswerState::Done, by_itself));
+    node.stop(2);
+    node.quiet();
+}

@@ -1,0 +1,126 @@
+//! Runs a model over all its states, and tells what was found.
+
+use std::fmt::Write as _;
+use std::hash::Hash;
+
+use stateright::{Checker as _, Expectation, HasDiscoveries, Model};
+
+/// A model that can tell what happens in it.
+pub trait Story: Model {
+    /// Its name and bounds, in one line.
+    fn title(&self) -> String;
+
+    /// What an action does, for people.
+    fn tell(&self, state: &Self::State, action: &Self::Action) -> String;
+
+    /// The state, for people; shown at the end of a story.
+    fn show(&self, state: &Self::State) -> String;
+}
+
+/// How to explore.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Threads.
+    pub threads: usize,
+    /// Longest path; absent for all.
+    pub depth: Option<usize>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { threads: 2, depth: None }
+    }
+}
+
+/// A promise that does not hold, or something that should happen and never does.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// The promise.
+    pub property: &'static str,
+    /// How to get there.
+    pub story: String,
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The model and its bounds.
+    pub title: String,
+    /// Transitions taken, and one for each initial state.
+    pub states: usize,
+    /// Distinct states.
+    pub unique: usize,
+    /// Longest path explored.
+    pub depth: usize,
+    /// What does not hold.
+    pub violations: Vec<Violation>,
+}
+
+impl Report {
+    /// The line that programs read.
+    pub fn line(&self) -> String {
+        let Self { title, states, unique, depth, violations } = self;
+        format!("model={title} states={states} unique={unique} depth={depth} violations={}", violations.len())
+    }
+
+    /// Whether that promise was found broken.
+    pub fn breaks(&self, property: &str) -> bool {
+        self.violations.iter().any(|v| v.property == property)
+    }
+
+    /// Fails with the stories when something does not hold.
+    #[track_caller]
+    pub fn assert_holds(&self) {
+        let stories: Vec<String> =
+            self.violations.iter().map(|v| format!("{}\n{}", v.property, v.story)).collect();
+        assert!(stories.is_empty(), "{}\n{}", self.line(), stories.join("\n"));
+    }
+}
+
+/// Visits every state that can be reached, in the order of how far it is away, until a promise is broken.
+pub fn run<M>(model: M, options: Options) -> Report
+where
+    M: Story + Send + Sync + 'static,
+    M::State: Clone + Hash + PartialEq + Send + Sync + 'static,
+    M::Action: Clone + PartialEq + Send + Sync + 'static,
+{
+    let title = model.title();
+    let mut builder = model.checker().threads(options.threads).finish_when(HasDiscoveries::AnyFailures);
+    if let Some(depth) = options.depth {
+        builder = builder.target_max_depth(depth);
+    }
+    let checker = builder.spawn_bfs().join();
+    let model = checker.model();
+    let found = checker.discoveries();
+    let mut violations = Vec::new();
+    for property in model.properties() {
+        let story = match (&property.expectation, found.get(property.name)) {
+            (Expectation::Always | Expectation::Eventually, Some(path)) => {
+                let path = path.clone().into_vec();
+                let mut story = String::new();
+                for (at, (state, action)) in path.iter().enumerate() {
+                    match action {
+                        Some(action) => writeln!(story, "{:4}. {}", at + 1, model.tell(state, action)),
+                        None => writeln!(story, "then: {}", model.show(state)),
+                    }
+                    .unwrap();
+                }
+                story
+            }
+            (Expectation::Sometimes, None) => "never happens within the bounds".to_owned(),
+            _ => continue,
+        };
+        violations.push(Violation { property: property.name, story });
+    }
+    // What should happen may have been missed because the search ended early.
+    if violations.iter().any(|v| found.contains_key(v.property)) {
+        violations.retain(|v| found.contains_key(v.property));
+    }
+    Report {
+        title,
+        states: checker.state_count(),
+        unique: checker.unique_state_count(),
+        depth: checker.max_depth(),
+        violations,
+    }
+}

@@ -1,0 +1,207 @@
+//! A process of the controller: the production index, its watches and its writes under way.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+
+use chrono::DateTime;
+use pitstop_controller_core::{Action, Config, Event, Index, Mono, Watch};
+
+use super::part::{Memo, Part};
+use super::store::{Change, Store};
+
+/// A write on its way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Call {
+    /// The server has not seen it.
+    Sent(Part<Action>),
+    /// The answer is on its way back.
+    Answered(Part<Event>),
+}
+
+/// A process of the controller; it leads.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Controller {
+    pub index: Part<Index>,
+    /// Undelivered changes of Pods, requests and books; absent until listed.
+    pub watches: [Option<VecDeque<Change>>; 3],
+    /// Writes on their way, by the object.
+    pub calls: BTreeMap<String, Call>,
+}
+
+/// The names of the three watches.
+pub const KINDS: [&str; 3] = ["Pods", "requests", "the order book"];
+
+impl Controller {
+    /// A process that has just begun to lead.
+    pub fn new(now: Mono, config: Config) -> Self {
+        let mut index = Index::new(config);
+        assert!(index.step(now, DateTime::UNIX_EPOCH, Event::Leader(true)).is_empty());
+        Self { index: Part::new(index), watches: [None, None, None], calls: BTreeMap::new() }
+    }
+
+    /// Tells its watches of a change.
+    pub fn tell(&mut self, change: &Change) {
+        let kind = match change {
+            Change::Pod(_) | Change::PodGone(_) => 0,
+            Change::Request(_) | Change::RequestGone(_) => 1,
+            Change::Book(_) => 2,
+        };
+        if let Some(watch) = &mut self.watches[kind] {
+            watch.push_back(change.clone());
+        }
+    }
+
+    /// The next event of a watch: a change, or the list that it begins with.
+    pub fn next(&mut self, kind: usize, store: &Store) -> Option<Part<Event>> {
+        let Some(watch) = &mut self.watches[kind] else {
+            self.watches[kind] = Some(VecDeque::new());
+            return Some(match kind {
+                0 => {
+                    let all: Vec<_> = store.pods.values().cloned().collect();
+                    let list = all.iter().map(|p| (**p).clone()).collect();
+                    Part::of(Event::Pods(Watch::Restart(list)), (kind, all))
+                }
+                1 => {
+                    let all: Vec<_> = store.requests.values().cloned().collect();
+                    let list = all.iter().map(|r| (**r).clone()).collect();
+                    Part::of(Event::Requests(Watch::Restart(list)), (kind, all))
+                }
+                _ => {
+                    let list = store.book.iter().map(|b| (**b).clone()).collect();
+                    Part::of(Event::NodeWorks(Watch::Restart(list)), (kind, &store.book))
+                }
+            });
+        };
+        let change = watch.pop_front()?;
+        let event = match &change {
+            Change::Pod(pod) => Event::Pods(Watch::Upsert((**pod).clone())),
+            Change::PodGone(pod) => Event::Pods(Watch::Gone((**pod).clone())),
+            Change::Request(request) => Event::Requests(Watch::Upsert((**request).clone())),
+            Change::RequestGone(request) => Event::Requests(Watch::Gone((**request).clone())),
+            Change::Book(book) => Event::NodeWorks(Watch::Upsert((**book).clone())),
+        };
+        Some(Part::of(event, ("change", change)))
+    }
+
+    /// Takes in an event; whether no write was under way for an object that it writes.
+    pub fn step(&mut self, now: Mono, event: &Part<Event>) -> bool {
+        thread_local! {
+            static MEMO: RefCell<Memo<Index, Action>> = RefCell::default();
+        }
+        let step = || {
+            let mut index = (*self.index).clone();
+            // The wall clock is only written down: one moment stands for all.
+            let actions = index.step(now, DateTime::UNIX_EPOCH, (**event).clone());
+            let writes = actions.into_iter().filter(|a| !matches!(a, Action::Emit(_) | Action::Count(_)));
+            (Part::new(index), writes.map(Part::new).collect())
+        };
+        let (index, actions) =
+            MEMO.with_borrow_mut(|memo| memo.step(&self.index, now.0, event.digest(), step));
+        self.index = index;
+        let mut single = true;
+        for action in actions {
+            single &= self.calls.insert(target_of(&action), Call::Sent(action)).is_none();
+        }
+        single
+    }
+}
+
+/// The object that an action writes.
+fn target_of(action: &Action) -> String {
+    match action {
+        Action::WriteStatus { uid, .. }
+        | Action::PatchMetadata { uid, .. }
+        | Action::DeleteRequest { uid, .. }
+        | Action::PatchPod { uid, .. } => uid.clone(),
+        Action::WriteOrders { node, .. } => node.clone(),
+        Action::Emit(_) | Action::Count(_) => String::new(),
+    }
+}
+
+/// What a write is about, in a few words.
+pub fn brief(action: &Action) -> String {
+    match action {
+        Action::WriteStatus { key, resource_version, status, .. } => {
+            let last = status.conditions.iter().rfind(|c| c.type_ == "Complete");
+            let states: Vec<String> = status
+                .container_recreate_states
+                .iter()
+                .map(|s| format!("{} {:?}", s.name, s.phase))
+                .collect();
+            format!(
+                "status of {} at {resource_version}: {:?}, {}, {states:?}",
+                key.name,
+                status.phase,
+                last.map_or("", |c| c.reason.as_str())
+            )
+        }
+        Action::PatchMetadata { key, labels, annotations, resource_version, .. } => {
+            format!("metadata of {} at {resource_version}: {labels:?} {annotations:?}", key.name)
+        }
+        Action::DeleteRequest { key, .. } => format!("deletion of {}", key.name),
+        Action::WriteOrders { resource_version, orders, .. } => {
+            let orders: Vec<&str> = orders.iter().map(|o| o.id.as_str()).collect();
+            format!("orders at {resource_version:?}: {orders:?}")
+        }
+        Action::PatchPod { key, change, resource_version, .. } => {
+            format!("Pod {} at {resource_version}: {change:?}", key.name)
+        }
+        Action::Emit(_) | Action::Count(_) => String::new(),
+    }
+}
+
+/// What an answer says, in a few words.
+pub fn answer(event: &Event) -> String {
+    fn of<T>(outcome: &pitstop_controller_core::Outcome<T>, version: impl Fn(&T) -> String) -> String {
+        use pitstop_controller_core::Outcome::{Conflict, Gone, Refused, Retry, Written};
+        match outcome {
+            Written(object) => format!("stored as {}", version(object)),
+            Gone => "gone".to_owned(),
+            Conflict => "conflict".to_owned(),
+            Retry => "no answer".to_owned(),
+            Refused(text) => format!("refused: {text}"),
+        }
+    }
+    match event {
+        Event::RequestWritten { key, outcome, .. } => {
+            format!("{}: {}", key.name, of(outcome, |r| r.resource_version.clone()))
+        }
+        Event::PodWritten { key, outcome, .. } => {
+            format!("Pod {}: {}", key.name, of(outcome, |p| p.resource_version.clone()))
+        }
+        Event::NodeWorkWritten(_, outcome) => {
+            format!("orders: {}", of(outcome, |b| b.resource_version.clone()))
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+/// What a watch tells, in a few words.
+pub fn told(event: &Event) -> String {
+    fn of<T>(watch: &Watch<T>, brief: impl Fn(&T) -> String) -> String {
+        match watch {
+            Watch::Upsert(object) => brief(object),
+            Watch::Gone(object) => format!("gone: {}", brief(object)),
+            Watch::Restart(all) => format!("list: {:?}", all.iter().map(brief).collect::<Vec<_>>()),
+        }
+    }
+    match event {
+        Event::Pods(watch) => of(watch, |pod| {
+            let ids = pod.containers.iter().filter_map(|c| c.status.as_ref());
+            let ids: Vec<String> = ids
+                .map(|s| {
+                    format!("..{} {:?}", &s.container_id[s.container_id.len().saturating_sub(4)..], s.state)
+                })
+                .collect();
+            format!("{} {ids:?} ready {}", pod.resource_version, pod.ready)
+        }),
+        Event::Requests(watch) => of(watch, |r| format!("{} {:?}", r.resource_version, r.status.phase)),
+        Event::NodeWorks(watch) => of(watch, |b| {
+            let orders: Vec<&str> = b.orders.iter().map(|o| o.id.as_str()).collect();
+            let answers: Vec<String> =
+                b.status.answers.iter().map(|a| format!("{} {:?}", a.order_id, a.state)).collect();
+            format!("{} orders {orders:?} answers {answers:?}", b.resource_version)
+        }),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,281 @@
+//! One node: production daemons, a runtime and a kubelet.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use pitstop_api::nodework::RuntimeInfo;
+use pitstop_controller_core::nodework::NodeWork;
+use pitstop_controller_core::pod::{Container, ContainerState, ContainerStatus, Pod};
+use pitstop_controller_core::{Mono, Watch};
+use pitstop_daemon_core::{
+    self as daemon, Action, Book, CallFailure, Daemon, EndedHooks, Event, Facts, Identity,
+};
+
+use super::part::{Memo, Part};
+use super::store::count;
+
+/// A container in the runtime.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Instance {
+    pub id: String,
+    pub pod: String,
+    pub pod_uid: String,
+    pub name: String,
+    pub image: String,
+    pub restarts: i32,
+    pub running: bool,
+    pub ready: bool,
+}
+
+/// A daemon's action on its way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Call {
+    /// Nobody has seen it.
+    Sent(Part<Action>),
+    /// The answer is on its way back.
+    Answered(Part<Event>),
+}
+
+/// A process of the daemon.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Process {
+    pub daemon: Part<Daemon>,
+    pub instance: String,
+    /// Undelivered changes of the book; absent until listed.
+    pub watch: Option<VecDeque<Part<NodeWork>>>,
+    /// Its actions on their way, by the order; the write of the status has no order.
+    pub calls: BTreeMap<String, Call>,
+    /// The newest version of the book that it was told of, and the orders in it.
+    pub newest: (u64, BTreeSet<String>),
+    /// Orders of which it ran the hook.
+    pub hooked: BTreeSet<String>,
+}
+
+/// What is on the node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Node {
+    pub instances: Vec<Instance>,
+    /// What the daemons wrote down of hooks.
+    pub ended_hooks: EndedHooks,
+    /// Containers have a hook.
+    pub hook: bool,
+    made: u32,
+}
+
+/// The digest that every container runs.
+pub const DIGEST: &str = "sha256:00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+
+impl Process {
+    /// The `life`th daemon in that place.
+    pub fn new(slot: usize, life: u8, now: Mono, ended: EndedHooks) -> Self {
+        let instance = format!("daemon-{slot}-{life}");
+        let identity = Identity { instance: instance.clone(), boot_id: "boot".into() };
+        let mut daemon = Daemon::new(identity).with_ended_hooks(ended);
+        let runtime = RuntimeInfo { name: "containerd".into(), version: "1".into() };
+        assert!(daemon.step(now, Event::Runtime(runtime)).is_empty());
+        Self {
+            daemon: Part::new(daemon),
+            instance,
+            watch: None,
+            calls: BTreeMap::new(),
+            newest: (0, BTreeSet::new()),
+            hooked: BTreeSet::new(),
+        }
+    }
+
+    /// The next event of its watch.
+    pub fn next(&mut self, stored: Option<&Part<NodeWork>>) -> Option<Part<Event>> {
+        let Some(watch) = &mut self.watch else {
+            self.watch = Some(VecDeque::new());
+            let list = stored.map(|b| book(b)).into_iter().collect();
+            return Some(Part::of(Event::Book(Watch::Restart(list)), ("list", stored)));
+        };
+        let change = watch.pop_front()?;
+        Some(Part::of(Event::Book(Watch::Upsert(book(&change))), ("change", &change)))
+    }
+
+    /// It is about to be told of a book.
+    fn learns(&mut self, event: &Event) {
+        let told = match event {
+            Event::Book(Watch::Upsert(book)) | Event::StatusWritten(daemon::Outcome::Written(book)) => book,
+            Event::Book(Watch::Restart(list)) if !list.is_empty() => &list[0],
+            _ => return,
+        };
+        let version = count(&told.resource_version);
+        if version > self.newest.0 {
+            self.newest = (version, told.orders.iter().map(|o| o.id.clone()).collect());
+        }
+    }
+
+    /// Takes in an event; gives back what it wants done.
+    pub fn step(&mut self, now: Mono, event: &Part<Event>) -> Vec<Part<Action>> {
+        thread_local! {
+            static MEMO: RefCell<Memo<Daemon, Action>> = RefCell::default();
+        }
+        self.learns(event);
+        let step = || {
+            let mut daemon = (*self.daemon).clone();
+            let actions = daemon.step(now, (**event).clone());
+            (Part::new(daemon), actions.into_iter().map(Part::new).collect())
+        };
+        let (daemon, actions) =
+            MEMO.with_borrow_mut(|memo| memo.step(&self.daemon, now.0, event.digest(), step));
+        self.daemon = daemon;
+        for action in &actions {
+            let before = self.calls.insert(order_of(action), Call::Sent(action.clone()));
+            assert_eq!(before, None, "two calls for one order");
+        }
+        actions
+    }
+}
+
+/// The order that an action is for; empty for the write of the status.
+fn order_of(action: &Action) -> String {
+    match action {
+        Action::Inspect { order_id, .. }
+        | Action::RunHook { order_id, .. }
+        | Action::Stop { order_id, .. } => order_id.clone(),
+        Action::WriteStatus { .. } => String::new(),
+    }
+}
+
+/// What a call is about, in a few words.
+pub fn brief(action: &Action) -> String {
+    match action {
+        Action::Inspect { order_id, .. } => format!("what of order {order_id}?"),
+        Action::RunHook { order_id, .. } => format!("hook of order {order_id}"),
+        Action::Stop { order_id, container_id, .. } => {
+            format!("stop of container ..{} for order {order_id}", &container_id[60..])
+        }
+        Action::WriteStatus { resource_version, status } => {
+            let answers: Vec<String> = status
+                .answers
+                .iter()
+                .map(|a| format!("{} {:?} {:?} by {}", a.order_id, a.state, a.reason, a.acknowledged_by))
+                .collect();
+            format!("answers at {resource_version}: {answers:?}")
+        }
+    }
+}
+
+/// What an answer says, in a few words.
+pub fn answer(event: &Event) -> String {
+    match event {
+        Event::Inspected(id, Ok(facts)) => format!("{id}: {:?}", facts.as_ref().map(|f| f.state)),
+        Event::StatusWritten(daemon::Outcome::Written(book)) => {
+            format!("stored as {}", book.resource_version)
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+impl Node {
+    pub fn new(hook: bool) -> Self {
+        Self { instances: Vec::new(), ended_hooks: EndedHooks::new(), hook, made: 0 }
+    }
+
+    /// A container starts.
+    pub fn start(&mut self, pod: &Pod, name: &str, restarts: i32, ready: bool) {
+        self.made += 1;
+        self.instances.push(Instance {
+            id: format!("{:064x}", self.made),
+            pod: pod.key.name.clone(),
+            pod_uid: pod.uid.clone(),
+            name: name.to_owned(),
+            image: pod.container(name).map(|c| c.image.clone()).unwrap_or_default(),
+            restarts,
+            running: true,
+            ready,
+        });
+    }
+
+    /// The last instance of every container, with its place.
+    pub fn newest(&self) -> impl Iterator<Item = (usize, &Instance)> {
+        self.instances.iter().enumerate().filter(|(at, i)| {
+            self.instances[at + 1..].iter().all(|j| (&j.pod_uid, &j.name) != (&i.pod_uid, &i.name))
+        })
+    }
+
+    /// The running container of that ID.
+    pub fn running(&mut self, id: &str) -> Option<&mut Instance> {
+        self.instances.iter_mut().find(|i| i.id == id && i.running)
+    }
+
+    /// The Pod's status as the kubelet sees it; `digest`: the runtime knows the image's repository digest.
+    pub fn status(&self, pod: &Pod, digest: bool) -> Vec<Container> {
+        let mut containers = pod.containers.clone();
+        for container in &mut containers {
+            let of = |(_, i): &(usize, &Instance)| i.pod_uid == pod.uid && i.name == container.name;
+            let Some((_, instance)) = self.newest().find(of) else { continue };
+            container.status = Some(ContainerStatus {
+                container_id: format!("containerd://{}", instance.id),
+                image_id: if digest { format!("registry/app@{DIGEST}") } else { String::new() },
+                restart_count: instance.restarts,
+                ready: instance.ready,
+                state: if instance.running {
+                    ContainerState::Running
+                } else {
+                    ContainerState::Terminated { exit_code: 1 }
+                },
+            });
+        }
+        containers
+    }
+
+    /// Whether the kubelet calls the Pod ready.
+    pub fn ready(&self, pod: &Pod) -> bool {
+        let of = |name: &str| self.newest().find(|(_, i)| i.pod_uid == pod.uid && i.name == name);
+        pod.containers.iter().all(|c| of(&c.name).is_some_and(|(_, i)| i.running && i.ready))
+            && pod.gates.iter().all(|g| g.condition.as_ref().is_some_and(|c| c.open))
+    }
+
+    /// What the runtime tells of a container.
+    pub fn inspect(&self, id: &str) -> Option<Facts> {
+        let instance = self.instances.iter().find(|i| i.id == id)?;
+        Some(Facts {
+            namespace: super::NAMESPACE.into(),
+            pod: instance.pod.clone(),
+            pod_uid: instance.pod_uid.clone(),
+            container: instance.name.clone(),
+            state: if instance.running {
+                daemon::ContainerState::Running
+            } else {
+                daemon::ContainerState::Exited
+            },
+            pre_stop: self.hook.then(|| r#"{"exec":{"command":["/bye"]}}"#.to_owned()),
+            ports: None,
+            grace_seconds: Some(30),
+        })
+    }
+}
+
+/// A call that did not work, and may work later.
+pub fn failure() -> CallFailure {
+    CallFailure { retry: true, message: "no answer".into() }
+}
+
+/// The book as the daemon sees it.
+pub fn book(work: &NodeWork) -> Book {
+    Book {
+        uid: work.uid.clone(),
+        resource_version: work.resource_version.clone(),
+        generation: None,
+        orders: work.orders.clone(),
+        status: work.status.clone(),
+    }
+}
+
+/// What a watch tells, in a few words.
+pub fn told(event: &Event) -> String {
+    let brief = |book: &Book| {
+        let orders: Vec<&str> = book.orders.iter().map(|o| o.id.as_str()).collect();
+        format!("{} {orders:?}", book.resource_version)
+    };
+    match event {
+        Event::Book(Watch::Upsert(book)) => brief(book),
+        Event::Book(Watch::Restart(list)) => {
+            format!("list: {:?}", list.iter().map(brief).collect::<Vec<_>>())
+        }
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,206 @@
+//! The API server in small: objects with versions, writes with preconditions, and what watches are to be told.
+//!
+//! A version is unique to its object: its UID and how often it was written. The cores compare versions for equality
+//! only, so that is as good as one counter for all.
+
+use std::collections::BTreeMap;
+
+use pitstop_api::MAX_ORDERS;
+use pitstop_api::nodework::NodeWorkStatus;
+use pitstop_controller_core::action::PodChange;
+use pitstop_controller_core::nodework::NodeWork;
+use pitstop_controller_core::pod::Pod;
+use pitstop_controller_core::readiness::GateCondition;
+use pitstop_controller_core::recreate::Request;
+use pitstop_controller_core::{Action, Outcome};
+
+use super::part::Part;
+
+/// What watches deliver.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Change {
+    Pod(Part<Pod>),
+    PodGone(Part<Pod>),
+    Request(Part<Request>),
+    RequestGone(Part<Request>),
+    Book(Part<NodeWork>),
+}
+
+/// What is stored, by name: everything is in one namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Store {
+    pub pods: BTreeMap<String, Part<Pod>>,
+    pub requests: BTreeMap<String, Part<Request>>,
+    pub book: Option<Part<NodeWork>>,
+    /// Changes that no watch has been told of yet; empty between steps.
+    pub changes: Vec<Change>,
+    /// Writes carry no precondition; a planted fault.
+    pub unguarded: bool,
+}
+
+/// How often an object was written.
+pub fn count(version: &str) -> u64 {
+    version.rsplit('.').next().and_then(|n| n.parse().ok()).unwrap_or_default()
+}
+
+fn next(uid: &str, version: &str) -> String {
+    format!("{uid}.{}", count(version) + 1)
+}
+
+impl Store {
+    pub fn put_pod(&mut self, mut pod: Pod) -> Pod {
+        pod.resource_version = next(&pod.uid, &pod.resource_version);
+        let part = Part::new(pod.clone());
+        self.pods.insert(pod.key.name.clone(), part.clone());
+        self.changes.push(Change::Pod(part));
+        pod
+    }
+
+    pub fn remove_pod(&mut self, name: &str) {
+        if let Some(pod) = self.pods.remove(name) {
+            self.changes.push(Change::PodGone(pod));
+        }
+    }
+
+    pub fn put_request(&mut self, mut request: Request) -> Request {
+        request.resource_version = next(&request.uid, &request.resource_version);
+        let part = Part::new(request.clone());
+        self.requests.insert(request.key.name.clone(), part.clone());
+        self.changes.push(Change::Request(part));
+        request
+    }
+
+    pub fn remove_request(&mut self, name: &str) {
+        if let Some(request) = self.requests.remove(name) {
+            let mut last = (*request).clone();
+            last.resource_version = next(&last.uid, &last.resource_version);
+            self.changes.push(Change::RequestGone(Part::new(last)));
+        }
+    }
+
+    fn put_book(&mut self, mut book: NodeWork) -> NodeWork {
+        book.resource_version = next(&book.uid, &book.resource_version);
+        let part = Part::new(book.clone());
+        self.book = Some(part.clone());
+        self.changes.push(Change::Book(part));
+        book
+    }
+
+    /// The request of that UID.
+    pub fn request(&self, uid: &str) -> Option<&Request> {
+        self.requests.values().map(|r| &**r).find(|r| r.uid == uid)
+    }
+
+    fn same(&self, stored: &str, expected: &str) -> bool {
+        self.unguarded || stored == expected
+    }
+
+    /// Whether a write could still take effect.
+    pub fn may_apply(&self, action: &Action) -> bool {
+        match action {
+            Action::WriteStatus { key, resource_version, .. }
+            | Action::PatchMetadata { key, resource_version, .. } => {
+                self.requests.get(&key.name).is_some_and(|r| self.same(&r.resource_version, resource_version))
+            }
+            Action::DeleteRequest { key, uid } => self.requests.get(&key.name).is_some_and(|r| r.uid == *uid),
+            Action::PatchPod { key, resource_version, .. } => {
+                self.pods.get(&key.name).is_some_and(|p| self.same(&p.resource_version, resource_version))
+            }
+            Action::WriteOrders { resource_version, .. } => match (&self.book, resource_version) {
+                (None, None) => true,
+                (Some(book), Some(version)) => self.same(&book.resource_version, version),
+                _ => false,
+            },
+            Action::Emit(_) | Action::Count(_) => false,
+        }
+    }
+
+    /// Carries out a write of a request.
+    pub fn write_request(&mut self, action: &Action) -> Outcome<Request> {
+        let (Action::WriteStatus { key, .. }
+        | Action::PatchMetadata { key, .. }
+        | Action::DeleteRequest { key, .. }) = action
+        else {
+            panic!("{action:?} is no write of a request")
+        };
+        let Some(stored) = self.requests.get(&key.name).map(|r| (**r).clone()) else { return Outcome::Gone };
+        if !self.may_apply(action) {
+            return Outcome::Conflict;
+        }
+        match action {
+            Action::WriteStatus { status, .. } => {
+                Outcome::Written(self.put_request(Request { status: (**status).clone(), ..stored }))
+            }
+            Action::PatchMetadata { labels, annotations, .. } => {
+                let mut new = stored;
+                for (kept, changes) in [(&mut new.labels, labels), (&mut new.annotations, annotations)] {
+                    for (key, value) in changes {
+                        match value {
+                            Some(value) => kept.insert(key.clone(), value.clone()),
+                            None => kept.remove(key),
+                        };
+                    }
+                }
+                Outcome::Written(self.put_request(new))
+            }
+            _ => {
+                self.remove_request(&key.name);
+                Outcome::Gone
+            }
+        }
+    }
+
+    /// Carries out a write of the node's orders.
+    pub fn write_orders(&mut self, action: &Action) -> Outcome<NodeWork> {
+        let Action::WriteOrders { node, orders, resource_version } = action else {
+            panic!("{action:?} is no write of orders")
+        };
+        assert!(orders.len() <= MAX_ORDERS);
+        let new = match &self.book {
+            None if resource_version.is_some() => return Outcome::Gone,
+            _ if !self.may_apply(action) => return Outcome::Conflict,
+            None => NodeWork {
+                node: node.clone(),
+                uid: "book".into(),
+                orders: orders.clone(),
+                ..NodeWork::default()
+            },
+            Some(stored) => NodeWork { orders: orders.clone(), ..(**stored).clone() },
+        };
+        Outcome::Written(self.put_book(new))
+    }
+
+    /// Carries out a daemon's write.
+    pub fn write_answers(&mut self, version: &str, status: NodeWorkStatus) -> Option<NodeWork> {
+        let stored = self.book.as_ref().filter(|b| self.same(&b.resource_version, version))?;
+        let new = NodeWork { status, ..(**stored).clone() };
+        Some(self.put_book(new))
+    }
+
+    /// Carries out a change of a Pod.
+    pub fn write_pod(&mut self, action: &Action) -> Outcome<Pod> {
+        let Action::PatchPod { key, uid, change, .. } = action else {
+            panic!("{action:?} is no write of a Pod")
+        };
+        let Some(mut pod) = self.pods.get(&key.name).map(|p| (**p).clone()) else { return Outcome::Gone };
+        if pod.uid != *uid || !self.may_apply(action) {
+            return Outcome::Conflict;
+        }
+        match change {
+            PodChange::Gates(changes) => {
+                for change in changes {
+                    let gate = pod.gates.iter_mut().find(|g| g.type_ == change.type_).unwrap();
+                    let new = GateCondition { open: change.open, message: change.message.clone() };
+                    gate.condition = Some(new);
+                }
+            }
+            PodChange::Images(changes) => {
+                for change in changes {
+                    let container = pod.containers.iter_mut().find(|c| c.name == change.container).unwrap();
+                    container.image.clone_from(&change.image);
+                }
+            }
+        }
+        Outcome::Written(self.put_pod(pod))
+    }
+}

@@ -1,0 +1,435 @@
+//! Everything in one state: the store, the processes, the node, and what was seen so far that promises speak of.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
+
+use pitstop_api::labels;
+use pitstop_api::nodework::{AnswerState, NodeWorkStatus, request_uid};
+use pitstop_controller_core::pod::{Container, Pod};
+use pitstop_controller_core::readiness::{Gate, GateCondition, KRUISE_POD_READY, RECREATE_AGENT};
+use pitstop_controller_core::{Action, Event, Mono, ObjectKey, Outcome};
+use pitstop_daemon_core as daemon;
+
+use super::control::Controller;
+use super::node::{self, Node, Process};
+use super::part::Part;
+use super::store::{Change, Store, count};
+use super::{Bounds, Bug, Faults, NAMESPACE, NODE, promise};
+
+/// When the world begins, in milliseconds.
+const START: Mono = Mono(1_000_000);
+
+/// A write or a stop that nobody waits for any more, and that may still take effect.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Late {
+    /// Of the controller in that place.
+    Write(usize, Part<Action>),
+    /// Of the daemon in that place, and of which process there.
+    Call(String, Part<daemon::Action>),
+}
+
+/// What was seen so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Seen {
+    /// Stored acknowledgements: order, container ID, daemon.
+    pub acknowledged: BTreeSet<(String, String, String)>,
+    /// Containers that stops ended, by request and container name.
+    pub stopped: BTreeMap<(String, String), BTreeSet<String>>,
+    /// How often pitstop ended a running container, by request and container name.
+    pub restarts: BTreeMap<(String, String), u8>,
+    /// The instances that requests were accepted for: request and container name to container ID.
+    pub targets: BTreeMap<(String, String), String>,
+}
+
+/// Everything.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    pub now: u64,
+    pub store: Store,
+    pub controllers: Vec<Controller>,
+    pub daemons: Vec<Process>,
+    pub lives: u8,
+    pub node: Node,
+    pub late: Vec<Late>,
+    pub left: Faults,
+    /// Requests that were made.
+    pub requested: u8,
+    pub seen: Seen,
+    /// The first promise that was broken.
+    pub broken: Option<&'static str>,
+}
+
+impl World {
+    pub fn new(bounds: &Bounds) -> Self {
+        let mut world = Self {
+            now: START.0,
+            store: Store { unguarded: bounds.bug == Some(Bug::NoPrecondition), ..Store::default() },
+            controllers: Vec::new(),
+            daemons: Vec::new(),
+            lives: 0,
+            node: Node::new(bounds.hook),
+            late: Vec::new(),
+            left: bounds.faults,
+            requested: 1,
+            seen: Seen::default(),
+            broken: None,
+        };
+        world.add_pod(bounds, "pod-1");
+        world.add_request(bounds, 0);
+        world.store.changes.clear();
+        for _ in 0..bounds.controllers {
+            world.controllers.push(Controller::new(START, bounds.config()));
+        }
+        for slot in 0..bounds.daemons {
+            world.lives += 1;
+            world.daemons.push(Process::new(slot, world.lives, START, daemon::EndedHooks::new()));
+        }
+        // Everybody has listed: what can go wrong before that is in the crashes.
+        for at in 0..bounds.controllers {
+            for kind in 0..3 {
+                world.take(&super::Action::Watch(at, kind), bounds).unwrap();
+            }
+        }
+        for at in 0..bounds.daemons {
+            world.take(&super::Action::DaemonWatch(at), bounds).unwrap();
+        }
+        world
+    }
+
+    pub fn mono(&self) -> Mono {
+        Mono(self.now)
+    }
+
+    /// A number that tells states apart.
+    pub fn key(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// The Pod with its containers, running and ready.
+    pub fn add_pod(&mut self, bounds: &Bounds, uid: &str) {
+        let mut pod = Pod {
+            key: ObjectKey::new(NAMESPACE, "web"),
+            uid: uid.to_owned(),
+            node: Some(NODE.to_owned()),
+            grace_seconds: Some(30),
+            containers: super::CONTAINERS[..bounds.containers]
+                .iter()
+                .map(|name| Container {
+                    name: (*name).to_owned(),
+                    image: "registry/app:1".to_owned(),
+                    ..Container::default()
+                })
+                .collect(),
+            ..Pod::default()
+        };
+        if bounds.drain.is_some() {
+            let open = GateCondition { open: true, message: "[]".into() };
+            pod.gates = vec![Gate { type_: KRUISE_POD_READY.into(), condition: Some(open) }];
+        }
+        for name in &super::CONTAINERS[..bounds.containers] {
+            self.node.start(&pod, name, 0, true);
+        }
+        pod.containers = self.node.status(&pod, bounds.kubelet);
+        pod.ready = self.node.ready(&pod);
+        self.store.put_pod(pod);
+    }
+
+    /// A user's request, as admission lets it in.
+    pub fn add_request(&mut self, bounds: &Bounds, at: usize) {
+        let request = bounds.request(at, self.store.pods.get("web"));
+        self.store.put_request(request);
+    }
+
+    /// Remembers the first promise that is broken.
+    pub fn check(&mut self, holds: bool, promise: &'static str) {
+        if !holds {
+            self.broken.get_or_insert(promise);
+        }
+    }
+
+    /// Hands what was stored to the watches, and forgets late writes that can no longer take effect.
+    pub fn settle(&mut self) {
+        for change in std::mem::take(&mut self.store.changes) {
+            self.controllers.iter_mut().for_each(|c| c.tell(&change));
+            if let Change::Book(book) = &change {
+                self.daemons
+                    .iter_mut()
+                    .filter_map(|d| d.watch.as_mut())
+                    .for_each(|w| w.push_back(book.clone()));
+            }
+        }
+        let Self { store, node, late, .. } = self;
+        late.retain(|late| match late {
+            Late::Write(_, action) => store.may_apply(action),
+            Late::Call(_, call) => match &**call {
+                daemon::Action::WriteStatus { resource_version, .. } => store
+                    .book
+                    .as_ref()
+                    .is_some_and(|b| store.unguarded || b.resource_version == *resource_version),
+                daemon::Action::Stop { container_id, .. } => node.running(container_id).is_some(),
+                daemon::Action::Inspect { .. } | daemon::Action::RunHook { .. } => false,
+            },
+        });
+        late.sort_by_key(|late| {
+            let mut hasher = DefaultHasher::new();
+            late.hash(&mut hasher);
+            hasher.finish()
+        });
+    }
+
+    /// The server carries out a write of a controller.
+    pub fn carry_out(&mut self, action: &Action, bounds: &Bounds) -> Event {
+        match action {
+            Action::WriteOrders { node, .. } => {
+                Event::NodeWorkWritten(node.clone(), self.store.write_orders(action))
+            }
+            Action::WriteStatus { key, uid, .. }
+            | Action::PatchMetadata { key, uid, .. }
+            | Action::DeleteRequest { key, uid } => {
+                let before = self.store.requests.get(&key.name).cloned();
+                let outcome = self.store.write_request(action);
+                if let (Some(before), Outcome::Written(after)) = (before, &outcome) {
+                    self.check_request(&before, after, bounds);
+                }
+                Event::RequestWritten { key: key.clone(), uid: uid.clone(), outcome }
+            }
+            Action::PatchPod { key, uid, .. } => {
+                let before = self.store.pods.get(&key.name).cloned();
+                let outcome = self.store.write_pod(action);
+                if let (Some(before), Outcome::Written(after)) = (before, &outcome) {
+                    let same = (&before.gates, &before.containers) == (&after.gates, &after.containers);
+                    self.check(!same, promise::NEEDED);
+                }
+                Event::PodWritten { key: key.clone(), uid: uid.clone(), outcome }
+            }
+            Action::Emit(_) | Action::Count(_) => panic!("not kept"),
+        }
+    }
+
+    /// What a controller is told of a write that gets no answer.
+    pub fn unheard(action: &Action, bounds: &Bounds) -> Event {
+        // A planted fault: what may still take effect is told to have had none.
+        let refused = bounds.bug == Some(Bug::LostIsRefused);
+        ends(action, refused)
+    }
+
+    /// What a controller is told of a write that is refused.
+    pub fn refused(action: &Action) -> Event {
+        ends(action, true)
+    }
+
+    /// A daemon takes in an event, and begins what it wants done.
+    pub fn step_daemon(&mut self, at: usize, event: &Part<daemon::Event>, bounds: &Bounds) {
+        let now = self.mono();
+        let process = &mut self.daemons[at];
+        let instance = process.instance.clone();
+        let actions = process.step(now, event);
+        for action in actions {
+            let (daemon::Action::RunHook { order_id, container_id, .. }
+            | daemon::Action::Stop { order_id, container_id, .. }) = &*action
+            else {
+                continue;
+            };
+            let hooks = matches!(*action, daemon::Action::RunHook { .. });
+            let process = &mut self.daemons[at];
+            let hooked = process.hooked.contains(order_id);
+            let goes_on = hooked && !hooks;
+            let stands = process.newest.1.contains(order_id);
+            if hooks {
+                process.hooked.insert(order_id.clone());
+            }
+            self.check(goes_on || stands, promise::NOT_WITHDRAWN);
+            let named = (order_id.clone(), container_id.clone(), instance.clone());
+            self.check(self.seen.acknowledged.contains(&named), promise::ACKNOWLEDGED);
+            if hooks {
+                self.check(!self.node.ended_hooks.contains_key(order_id), promise::HOOK_ONCE);
+            }
+        }
+        if bounds.bug == Some(Bug::ActsUnacknowledged) {
+            self.act_at_once(at);
+        }
+    }
+
+    /// A planted fault: the stored acknowledgement is not waited for.
+    fn act_at_once(&mut self, at: usize) {
+        let process = &mut self.daemons[at];
+        let Some(node::Call::Sent(action)) = process.calls.get("").cloned() else { return };
+        let daemon::Action::WriteStatus { resource_version, status } = &*action else { return };
+        let Some(known) = self.store.book.as_ref().filter(|b| b.resource_version == *resource_version) else {
+            return;
+        };
+        let mut stored = node::book(known);
+        stored.status = (**status).clone();
+        stored.resource_version = format!("{resource_version}?");
+        process.calls.remove("");
+        self.late.push(Late::Call(process.instance.clone(), action));
+        let written = daemon::Event::StatusWritten(daemon::Outcome::Written(stored));
+        process.calls.insert(String::new(), node::Call::Answered(Part::new(written)));
+    }
+
+    /// Carries out an action of a daemon's process.
+    pub fn carry_out_call(
+        &mut self,
+        instance: &str,
+        action: &daemon::Action,
+        bounds: &Bounds,
+    ) -> daemon::Event {
+        match action {
+            daemon::Action::Inspect { order_id, container_id } => {
+                daemon::Event::Inspected(order_id.clone(), Ok(self.node.inspect(container_id)))
+            }
+            daemon::Action::RunHook { order_id, .. } => {
+                self.node.ended_hooks.insert(order_id.clone(), None);
+                daemon::Event::HookDone(order_id.clone(), Ok(()))
+            }
+            daemon::Action::Stop { order_id, container_id, .. } => {
+                match bounds.bug {
+                    Some(Bug::StopsByName) => self.stop_by_name(order_id, container_id),
+                    _ => self.stop(order_id, container_id),
+                }
+                daemon::Event::Stopped(order_id.clone(), Ok(()))
+            }
+            daemon::Action::WriteStatus { resource_version, status } => {
+                let outcome = match self.write_answers(instance, resource_version, status, bounds) {
+                    Some(stored) => daemon::Outcome::Written(stored),
+                    None => daemon::Outcome::Conflict,
+                };
+                daemon::Event::StatusWritten(outcome)
+            }
+        }
+    }
+
+    /// A planted fault.
+    fn stop_by_name(&mut self, order_id: &str, container_id: &str) {
+        let Some(named) = self.node.instances.iter().find(|i| i.id == container_id).cloned() else { return };
+        let newest = self.node.newest().find(|(_, i)| (&i.pod_uid, &i.name) == (&named.pod_uid, &named.name));
+        if let Some(id) = newest.map(|(_, i)| i.id.clone()) {
+            self.stop(order_id, &id);
+        }
+    }
+
+    fn stop(&mut self, order_id: &str, container_id: &str) {
+        let Some(instance) = self.node.running(container_id) else { return };
+        instance.running = false;
+        instance.ready = false;
+        let key = (request_uid(order_id).to_owned(), instance.name.clone());
+        let meant = self.seen.targets.get(&key).is_some_and(|id| id.ends_with(container_id));
+        self.check(meant, promise::TARGET);
+        let stopped = self.seen.stopped.entry(key.clone()).or_default();
+        stopped.insert(container_id.to_owned());
+        let one = stopped.len() == 1;
+        self.check(one, promise::ONE_INSTANCE);
+        self.restarted(key);
+    }
+
+    /// Pitstop ended a running container.
+    fn restarted(&mut self, key: (String, String)) {
+        let times = self.seen.restarts.entry(key).or_default();
+        *times += 1;
+        let once = *times == 1;
+        self.check(once, promise::ONCE);
+    }
+
+    /// The kubelet ends a container whose image is another one now.
+    pub fn end_for_image(&mut self, at: usize) {
+        let instance = &mut self.node.instances[at];
+        instance.running = false;
+        instance.ready = false;
+        let (name, pod_uid) = (instance.name.clone(), instance.pod_uid.clone());
+        let image = self.store.pods["web"].container(&name).map(|c| c.image.clone());
+        let pinned = |r: &&Part<pitstop_controller_core::recreate::Request>| {
+            let target = r.status.target.as_ref().filter(|t| t.pod_uid == pod_uid);
+            target.is_some_and(|t| {
+                t.containers
+                    .iter()
+                    .any(|c| c.name == name && c.pin.as_ref().map(|p| &p.image) == image.as_ref())
+            })
+        };
+        if let Some(uid) = self.store.requests.values().find(pinned).map(|r| r.uid.clone()) {
+            self.restarted((uid, name));
+        }
+    }
+
+    fn write_answers(
+        &mut self,
+        instance: &str,
+        version: &str,
+        status: &NodeWorkStatus,
+        bounds: &Bounds,
+    ) -> Option<daemon::Book> {
+        let stored = self.store.write_answers(version, status.clone())?;
+        for answer in status.answers.iter().filter(|a| a.state == AnswerState::Acknowledged) {
+            let Some(order) = stored.orders.iter().find(|o| o.id == answer.order_id) else { continue };
+            let fresh = !self.seen.acknowledged.iter().any(|(id, ..)| *id == order.id);
+            if answer.acknowledged_by == instance {
+                let named = (order.id.clone(), order.container.id.clone(), instance.to_owned());
+                self.seen.acknowledged.insert(named);
+            }
+            let request = self.store.request(request_uid(&order.id)).cloned();
+            if let Some(request) = request.filter(|_| fresh && bounds.controllers == 1) {
+                self.check(!request.completed(), promise::NOT_AFTER_END);
+                let out = self.store.pods.get("web").is_none_or(|pod| {
+                    let held =
+                        request.hold().is_none_or(|h| pod.gates.iter().all(|g| g.held_by(&h)) && !pod.ready);
+                    pod.uid != order.pod.uid || held
+                });
+                self.check(out, promise::DRAINED);
+            }
+        }
+        Some(node::book(&stored))
+    }
+
+    /// Whether every stop that ended a container is told by its request, if there still is that Pod.
+    pub fn told(&self) -> bool {
+        self.seen.stopped.keys().all(|(uid, name)| {
+            let Some(request) = self.store.request(uid) else { return true };
+            let target = request.status.target.as_ref();
+            let there = self.store.pods.values().any(|p| target.is_some_and(|t| t.pod_uid == p.uid));
+            !there || request.status.container_recreate_states.iter().any(|s| s.name == *name && s.is_killed)
+        })
+    }
+
+    /// The most writes that any one object has seen.
+    pub fn writes(&self) -> u64 {
+        let Store { pods, requests, book, .. } = &self.store;
+        let versions = pods.values().map(|p| &p.resource_version);
+        let versions = versions.chain(requests.values().map(|r| &r.resource_version));
+        versions.chain(book.iter().map(|b| &b.resource_version)).map(|v| count(v)).max().unwrap_or_default()
+    }
+
+    /// Whether requests are over and released, and the book is empty.
+    pub fn over(&self) -> bool {
+        let requests = self.store.requests.values();
+        let told = |r: &Part<pitstop_controller_core::recreate::Request>| {
+            r.completed() && !r.labels.contains_key(labels::ACTIVE) && r.annotations.is_empty()
+        };
+        let released = |pod: &Part<Pod>| {
+            let ours = |c: &GateCondition| !c.open || c.message.contains(RECREATE_AGENT);
+            !pod.gates.iter().filter_map(|g| g.condition.as_ref()).any(ours) && pod.ready
+        };
+        requests.into_iter().all(told)
+            && self.store.book.as_ref().is_none_or(|b| b.orders.is_empty())
+            && self.store.pods.values().all(released)
+    }
+}
+
+/// The answer to a write that failed: refused, or nobody knows.
+fn ends(action: &Action, refused: bool) -> Event {
+    fn outcome<T>(refused: bool) -> Outcome<T> {
+        if refused { Outcome::Refused("no".into()) } else { Outcome::Retry }
+    }
+    match action {
+        Action::WriteOrders { node, .. } => Event::NodeWorkWritten(node.clone(), outcome(refused)),
+        Action::WriteStatus { key, uid, .. }
+        | Action::PatchMetadata { key, uid, .. }
+        | Action::DeleteRequest { key, uid } => {
+            Event::RequestWritten { key: key.clone(), uid: uid.clone(), outcome: outcome(refused) }
+        }
+        Action::PatchPod { key, uid, .. } => {
+            Event::PodWritten { key: key.clone(), uid: uid.clone(), outcome: outcome(refused) }
+        }
+        Action::Emit(_) | Action::Count(_) => panic!("not kept"),
+    }
+}

@@ -1,0 +1,237 @@
+//! From a seed to a schedule.
+//!
+//! Most schedules are small: two Pods, a few requests close together, a few faults close to them. Much of what goes
+//! wrong in such systems takes two or three events at the right time, not many.
+
+use crate::rng::Rng;
+use crate::world::clock::Clock;
+use crate::world::plan::{
+    Clocks, ContainerPlan, Fault, HookPlan, PodPlan, RequestPlan, Schedule, Step, Timed, Word,
+};
+
+/// When things begin to happen: processes and Pods have come up by then.
+const BEGIN: u64 = 8_000;
+const HOUR: i64 = 3_600_000;
+
+/// The schedule of a seed.
+pub fn schedule(seed: u64) -> Schedule {
+    let mut rng = Rng::new(seed ^ 0x7069_7473_746f_7000);
+    let nodes = 2;
+    let pods = vec![pod(&mut rng, "web", nodes), pod(&mut rng, "db", nodes)];
+    let mut schedule = Schedule {
+        seed,
+        name: format!("seed {seed}"),
+        nodes,
+        replicas: 2,
+        default_deadline: 60 + rng.below(120),
+        clocks: clocks(&mut rng),
+        pods,
+        steps: Vec::new(),
+        faults: Vec::new(),
+        crash: None,
+    };
+    steps(&mut rng, &mut schedule);
+    // One in six shows what the world is like when nothing goes wrong.
+    if !rng.one_in(6) {
+        faults(&mut rng, &mut schedule);
+    }
+    schedule
+}
+
+fn clocks(rng: &mut Rng) -> Clocks {
+    let mut clock = |boot: u64, rates: bool| {
+        let wrong_by = match rng.below(5) {
+            0 => 12 * HOUR,
+            1 => -12 * HOUR,
+            2 => i64::try_from(rng.below(4000)).unwrap() - 2000,
+            _ => 0,
+        };
+        let percent = if rates { rng.pick(&[100, 100, 100, 100, 100, 99, 101]).unwrap() } else { 100 };
+        Clock { boot, epoch: 0, percent, wrong_by }
+    };
+    Clocks {
+        server: clock(0, false),
+        controllers: vec![clock(5_000_000, true), clock(77_000, true)],
+        nodes: vec![clock(777_000, true), clock(1_000, true)],
+    }
+}
+
+fn pod(rng: &mut Rng, name: &str, nodes: usize) -> PodPlan {
+    let gates: &[&[&'static str]] = &[
+        &[],
+        &[],
+        &["KruisePodReady"],
+        &["KruisePodReady"],
+        &["pitstop.dev/ready"],
+        &["KruisePodReady", "pitstop.dev/ready"],
+    ];
+    let names: &[(&'static str, bool)] = match rng.below(3) {
+        0 => &[("app", false)],
+        1 => &[("app", false), ("sidecar", false)],
+        _ => &[("proxy", true), ("app", false)],
+    };
+    PodPlan {
+        name: name.to_owned(),
+        node: usize::try_from(rng.below(nodes as u64)).unwrap(),
+        containers: names.iter().map(|(name, sidecar)| container(rng, name, *sidecar)).collect(),
+        restart_policy: rng
+            .pick(&["Always", "Always", "Always", "Always", "OnFailure", "Never"])
+            .unwrap()
+            .into(),
+        grace: rng.pick(&[30, 10, 5, 2]).unwrap(),
+        gates: rng.pick(gates).unwrap().iter().map(|g| (*g).into()).collect(),
+        controlled: !rng.one_in(4),
+    }
+}
+
+fn container(rng: &mut Rng, name: &'static str, sidecar: bool) -> ContainerPlan {
+    let term = match rng.below(6) {
+        0 => "null".to_owned(),
+        1 => "[3000,0]".to_owned(),
+        n => format!("[{},{}]", 50 * n, 143),
+    };
+    let ready = rng.pick(&[0, 200, 1500, 4000]).unwrap();
+    let start = rng.pick(&[20, 200, 900]).unwrap();
+    let runs = match rng.below(8) {
+        // The second instance crashes, so that the new one is not the last one.
+        0 => format!(r#","runs":[null,[{},1]]"#, 300 + rng.below(4000)),
+        // It always crashes.
+        1 if rng.one_in(3) => format!(r#","runs":[[{},1]],"repeat":true"#, 2000 + rng.below(9000)),
+        _ => String::new(),
+    };
+    let took = rng.pick(&[100, 900, 2500, 8000]).unwrap();
+    let code = u8::from(rng.one_in(4));
+    let hook = match rng.below(5) {
+        0 | 1 => Some(HookPlan::Exec),
+        2 => Some(HookPlan::Sleep(1)),
+        _ => None,
+    };
+    let behaviour =
+        format!(r#"{{"start":{start},"term":{term},"ready":{ready},"hook":[{took},{code}]{runs}}}"#);
+    ContainerPlan { name: name.into(), sidecar, hook, behaviour }
+}
+
+fn steps(rng: &mut Rng, schedule: &mut Schedule) {
+    let mut at = BEGIN;
+    let requests = 1 + rng.below(4);
+    for n in 0..requests {
+        at += if rng.one_in(3) { 0 } else { rng.below(9000) };
+        let pod = if rng.one_in(4) { 1 } else { 0 };
+        let what = Step::Create(Box::new(request(rng, &schedule.pods[pod], n)));
+        schedule.steps.push(Timed { at, what });
+        if rng.one_in(5) {
+            let name = format!("crr-{}", rng.below(n + 1));
+            let what = if rng.one_in(3) { Step::Touch(name) } else { Step::Delete(name) };
+            schedule.steps.push(Timed { at: at + near(rng), what });
+        }
+    }
+    // Names come again.
+    if rng.one_in(6) {
+        let again = request(rng, &schedule.pods[0], 0);
+        schedule.steps.push(Timed { at: at + 2000 + rng.below(40_000), what: Step::Create(Box::new(again)) });
+    }
+    let others = rng.below(4).saturating_sub(1);
+    for _ in 0..others {
+        let pod = schedule.pods[usize::from(rng.one_in(3))].clone();
+        let container = rng.pick(&pod.containers).unwrap().name;
+        let what = match rng.below(8) {
+            0 => Step::DeletePod(pod.name),
+            1 if rng.one_in(2) => Step::ForceDeletePod(pod.name),
+            2 | 3 => Step::Meddle(pod.name),
+            4 => Step::SetImage(pod.name, container),
+            _ => Step::Crash(pod.name, container, i32::from(!rng.one_in(4))),
+        };
+        schedule.steps.push(Timed { at: BEGIN + rng.below(15_000), what });
+    }
+}
+
+/// A time close to something that has just begun.
+fn near(rng: &mut Rng) -> u64 {
+    match rng.below(4) {
+        0 => rng.below(60),
+        1 => rng.below(600),
+        2 => rng.below(4000),
+        _ => rng.below(30_000),
+    }
+}
+
+fn request(rng: &mut Rng, pod: &PodPlan, n: u64) -> RequestPlan {
+    let mut containers: Vec<Word> = pod.containers.iter().map(|c| c.name.clone()).collect();
+    if containers.len() > 1 {
+        match rng.below(3) {
+            0 => containers.truncate(1),
+            1 => containers.reverse(),
+            _ => {}
+        }
+    }
+    if rng.one_in(40) {
+        containers = vec!["nope".into()];
+    }
+    RequestPlan {
+        name: format!("crr-{n}"),
+        pod: pod.name.clone(),
+        containers,
+        deadline: rng.one_in(3).then(|| 1 + i64::try_from(rng.below(40)).unwrap()),
+        ttl: rng.one_in(4).then(|| i32::try_from(rng.below(20)).unwrap()),
+        mechanism: rng
+            .pick(&[None, None, None, Some("Runtime"), Some("Kubelet"), Some("Auto")])
+            .unwrap()
+            .map(Word::from),
+        failure_policy: rng.pick(&[None, Some("Fail"), Some("Ignore")]).unwrap().map(Word::from),
+        ordered: rng.one_in(3),
+        force: rng.one_in(3),
+        grace: rng.pick(&[None, None, Some(0), Some(3), Some(8)]).unwrap(),
+        unready_grace: rng.pick(&[None, None, Some(0), Some(1), Some(4)]).unwrap(),
+        min_started: rng.pick(&[0, 0, 0, 2, 6]).unwrap(),
+        unasked: rng.one_in(8),
+    }
+}
+
+fn faults(rng: &mut Rng, schedule: &mut Schedule) {
+    let many = 1 + rng.below(3) + if rng.one_in(5) { 4 } else { 0 };
+    for _ in 0..many {
+        let after = rng.pick(&schedule.steps).map_or(BEGIN, |s| s.at);
+        let at = (after + near(rng)).saturating_sub(300);
+        let what = fault(rng, schedule);
+        schedule.faults.push(Timed { at, what });
+    }
+}
+
+fn fault(rng: &mut Rng, schedule: &Schedule) -> Fault {
+    let node = schedule.pods[usize::from(rng.one_in(4))].node;
+    let controller = usize::from(rng.one_in(2));
+    let short = 100 + rng.below(3000);
+    let long = rng.pick(&[2000, 8000, 25_000, 70_000]).unwrap() + rng.below(3000);
+    let any = if rng.one_in(2) { short } else { long };
+    match rng.below(34) {
+        0 | 1 => Fault::KillController(controller, any),
+        2 | 3 => Fault::PauseController(controller, long),
+        4..=6 => Fault::KillDaemon(node, any),
+        7 => Fault::PauseDaemon(node, long),
+        8 => Fault::TwoDaemons(node, long),
+        9 => Fault::Reboot(node, any + 1000, rng.one_in(3)),
+        10 if rng.one_in(3) => Fault::RemoveNode(node),
+        10 | 11 => Fault::KubeletDown(node, any),
+        12 => Fault::RuntimeDown(node, any),
+        13 => Fault::RuntimeHangs(node, any),
+        14 | 15 => Fault::RuntimeFails(node, rng.one_in(2), rng.one_in(2)),
+        16 => Fault::RuntimeLies(node, 1 + u32::try_from(rng.below(5)).unwrap()),
+        17 => Fault::BreakSandbox(schedule.pods[0].name.clone()),
+        18 | 19 => Fault::ApiDown(any),
+        20 => Fault::ApiSlow(long),
+        21 | 22 => Fault::LoseAnswers(20 + rng.below(60), long),
+        23 => Fault::Refuse(rng.pick(&[403, 409, 429, 500, 503]).unwrap(), any),
+        24 => Fault::BreakWatches(controller),
+        25 | 26 => Fault::HoldWatch(controller, usize::try_from(rng.below(3)).unwrap(), long),
+        27 => Fault::HoldBook(node, long),
+        28 => Fault::StaleLists(controller, 1 + rng.below(40)),
+        29 => Fault::Compact,
+        30 if rng.one_in(2) => Fault::Restore(10_000 + rng.below(20_000)),
+        30 => Fault::DeleteBook(node),
+        31 => Fault::Storm(1 + u32::try_from(rng.below(20)).unwrap()),
+        _ => {
+            let machine = rng.pick(&[-1, 0, 1, 100, 101]).unwrap();
+            Fault::JumpClock(machine, if rng.one_in(2) { HOUR } else { -HOUR })
+        }
+    }
+}

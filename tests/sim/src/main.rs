@@ -1,0 +1,139 @@
+//! The simulator. `cargo xtask sim` builds and runs it.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test program")]
+
+use std::ops::Range;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use pitstop_sim::commands;
+use pitstop_sim::draw;
+
+/// Runs the production cores of controller and daemon through schedules of faults.
+#[derive(Parser)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+    /// Threads; each schedule runs in one.
+    #[arg(long, global = true, default_value_t = 2)]
+    jobs: u64,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs the schedules of seeds.
+    Seeds {
+        /// `A..B`, without B.
+        range: String,
+    },
+    /// Tells the story of a seed's schedule; if it breaks something, also of the smallest one that does.
+    Trace {
+        /// The seed.
+        seed: u64,
+    },
+    /// Runs the schedules of seeds under several sets of wrong clocks: all must decide the same.
+    Skews {
+        /// `A..B`, without B.
+        range: String,
+    },
+    /// Kills a process at every effect of every scenario.
+    CrashPoints,
+    /// Runs schedules until the planted bug is found.
+    #[cfg(feature = "planted")]
+    Planted {
+        /// The bug.
+        name: String,
+        /// How many schedules it may take.
+        #[arg(long, default_value_t = 5000)]
+        at_most: u64,
+    },
+}
+
+fn range(text: &str) -> Option<Range<u64>> {
+    let parsed = text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
+    if parsed.is_none() {
+        println!("{text} is no range of seeds; for example 0..1000");
+    }
+    parsed
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    // A panic is told as a violation.
+    std::panic::set_hook(Box::new(|_| ()));
+    let good = match args.command {
+        Command::Seeds { range: text } => range(&text).is_some_and(|range| seeds(range, args.jobs)),
+        Command::Skews { range: text } => range(&text).is_some_and(|range| skews(range, args.jobs)),
+        Command::Trace { seed } => trace(seed),
+        Command::CrashPoints => crash_points(usize::try_from(args.jobs).unwrap()),
+        #[cfg(feature = "planted")]
+        Command::Planted { name, at_most } => planted(&name, at_most),
+    };
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn seeds(range: Range<u64>, jobs: u64) -> bool {
+    let sum = commands::seeds(range, jobs);
+    for (end, n) in &sum.ends {
+        println!("{n:>9} requests ended with {end}");
+    }
+    for (seed, violation) in sum.violations.iter().take(20) {
+        println!("seed {seed}: {} at {} ms: {}", violation.invariant, violation.at, violation.what);
+    }
+    println!("schedules={} violations={} trace={:016x}", sum.schedules, sum.violations.len(), sum.trace);
+    sum.violations.is_empty()
+}
+
+fn skews(range: Range<u64>, jobs: u64) -> bool {
+    let count = range.end.saturating_sub(range.start);
+    let other = commands::skews(range, jobs);
+    for seed in other.iter().take(20) {
+        println!("seed {seed}: decisions depend on a wall clock");
+    }
+    println!("schedules={count} differing={}", other.len());
+    other.is_empty()
+}
+
+fn trace(seed: u64) -> bool {
+    let schedule = draw::schedule(seed);
+    println!("{schedule:#?}");
+    let ran = commands::trace(&schedule);
+    for line in &ran.story {
+        println!("{line}");
+    }
+    let Some(violation) = ran.violation else {
+        println!("seed {seed}: nothing is broken, trace={:016x}", ran.hash);
+        return true;
+    };
+    println!("the smallest schedule that breaks the same:\n{}", commands::smallest(&schedule));
+    println!("seed {seed}: {} at {} ms: {}", violation.invariant, violation.at, violation.what);
+    false
+}
+
+fn crash_points(jobs: usize) -> bool {
+    let sum = commands::crash_points(jobs);
+    let mut kinds: Vec<&String> = sum.coverage.keys().map(|(kind, _)| kind).collect();
+    kinds.dedup();
+    for kind in kinds {
+        let of = |position| sum.coverage.get(&(kind.clone(), position)).copied().unwrap_or_default();
+        use pitstop_sim::world::plan::Position::{Before, Begun, Known};
+        println!("{kind:<42} before {:>5}  begun {:>5}  known {:>5}", of(Before), of(Begun), of(Known));
+    }
+    for (scenario, crash, violation) in sum.violations.iter().take(20) {
+        println!("{scenario}, {crash:?}: {} at {} ms: {}", violation.invariant, violation.at, violation.what);
+    }
+    println!("crash-points={} violations={}", sum.runs, sum.violations.len());
+    sum.violations.is_empty()
+}
+
+#[cfg(feature = "planted")]
+fn planted(name: &str, at_most: u64) -> bool {
+    pitstop_api::planted::set(name);
+    for seed in 0..at_most {
+        if let Some(violation) = commands::guarded(&draw::schedule(seed), false).violation {
+            println!("planted {name} found after {} schedules: {}", seed + 1, violation.invariant);
+            return true;
+        }
+    }
+    println!("planted {name} not found in {at_most} schedules");
+    false
+}

@@ -1,0 +1,96 @@
+//! What is done to containers: only what was ordered and acknowledged, only to the one that was named.
+
+use pitstop_api::nodework::request_uid;
+use pitstop_daemon_core::EndedHooks;
+
+use super::Oracle;
+use crate::node::keys;
+use crate::node::runtime::{Client, Deed, Runtime, What as Happened};
+use crate::world::effect::{Asked, What};
+
+impl Oracle {
+    /// A daemon is about to call its runtime for an order.
+    pub fn calls(&mut self, now: u64, asked: &Asked, runtime: &Runtime, ended_hooks: &EndedHooks) {
+        self.now = now;
+        let Asked { order_id, container_id, what, .. } = asked;
+        if *what == What::Inspect {
+            return;
+        }
+        let acknowledged = self.acknowledged.contains_key(&(order_id.clone(), container_id.clone()));
+        self.check(acknowledged || self.restored, "I2", || {
+            format!("{what:?} of {container_id} for {order_id} without an acknowledgement")
+        });
+        let whole = container_id.len() == 64;
+        self.check(whole, "I3", || format!("{container_id} is no whole ID"));
+        let container = runtime.containers().get(container_id);
+        if let (Some(container), Some((pod, name, id))) = (container, self.orders.get(order_id).cloned()) {
+            let label = |key| container.info.labels.get(key).cloned().unwrap_or_default();
+            let same =
+                label(keys::POD_UID) == pod && label(keys::CONTAINER_NAME) == name && *container_id == id;
+            self.check(same, "I3", || format!("{what:?} for {order_id} of a container of {pod} {name}"));
+        }
+        match what {
+            What::Stop => {
+                if container.is_some_and(|c| c.alive(now)) {
+                    self.stops_container(order_id, container_id);
+                }
+            }
+            What::Hook => {
+                let again = ended_hooks.contains_key(order_id);
+                self.check(!again, "I16", || format!("the hook of {order_id} ended before, and runs again"));
+                *self.hooks.entry(order_id.clone()).or_default() += 1;
+            }
+            What::Inspect => {}
+        }
+    }
+
+    fn stops_container(&mut self, order_id: &str, container_id: &str) {
+        let uid = request_uid(order_id).to_owned();
+        let Some((_, name, _)) = self.orders.get(order_id).cloned() else { return };
+        let all = self.stopped.entry((uid, name)).or_default();
+        all.insert(container_id.to_owned());
+        let all = all.clone();
+        self.check(all.len() <= 1, "I1", || format!("{order_id} stops a second container: {all:?}"));
+    }
+
+    /// Something really happened on a node.
+    pub fn deed(&mut self, deed: &Deed, runtime: &Runtime) {
+        self.now = self.now.max(deed.at);
+        let Some(container) = runtime.containers().get(&deed.id) else { return };
+        let label = |key| container.info.labels.get(key).cloned().unwrap_or_default();
+        let (pod, name) = (label(keys::POD_UID), label(keys::CONTAINER_NAME));
+        match &deed.what {
+            Happened::Started => self.ran.push((pod, name, deed.id.clone(), deed.at)),
+            Happened::StopAsked(Client::KUBELET, _) => {
+                self.kubelet_stops.insert(deed.id.clone());
+                // The kubelet does what a pin asks for once.
+                let Some(uid) = self.pinned.remove(&(pod, name.clone())) else { return };
+                let all = self.stopped.entry((uid.clone(), name.clone())).or_default();
+                all.insert(deed.id.clone());
+                let all = all.clone();
+                self.check(all.len() <= 1, "I1", || {
+                    format!("{uid} restarts {name} by order and by pin: {all:?}")
+                });
+            }
+            Happened::StopAsked(_, grace) => {
+                self.stops.entry(deed.id.clone()).or_insert((deed.at, *grace));
+            }
+            Happened::Kill => {
+                let Some((begun, grace)) = self.stops.get(&deed.id).copied() else { return };
+                if self.kubelet_stops.contains(&deed.id) {
+                    return;
+                }
+                // What is left of a grace is reckoned in whole seconds.
+                let least = (u64::try_from(grace).unwrap_or_default() * 1000).saturating_sub(1000);
+                self.check(deed.at >= begun + least, "I9", || {
+                    format!(
+                        "{} is killed {} ms after its stop, with {grace} s of grace",
+                        deed.id,
+                        deed.at - begun
+                    )
+                });
+            }
+            _ => {}
+        }
+    }
+}

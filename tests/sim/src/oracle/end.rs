@@ -1,0 +1,86 @@
+//! What must be true once nothing goes wrong any more.
+
+use pitstop_api::labels;
+use pitstop_api::nodework::NodeWork;
+use pitstop_controller_core::readiness::RECREATE_AGENT;
+use serde::Deserialize;
+
+use super::Oracle;
+use crate::server::Server;
+
+/// After the deadline, or after the last fault: a lease's term, back-offs of a minute, and the daemon's silence.
+const SLACK: u64 = 150_000;
+
+impl Oracle {
+    /// Everything is over, in time; `calm` is when the last fault was.
+    pub fn converged(&mut self, now: u64, calm: u64, server: &Server) {
+        self.now = now;
+        if !self.intact() {
+            return;
+        }
+        let led_since = self.led_since;
+        let slowest = self.slowest;
+        let mut wrong = Vec::new();
+        for (uid, known) in self.requests.iter().filter(|(_, k)| k.deleted.is_none()) {
+            let from = known.created.max(calm).max(led_since);
+            let limit = from + known.deadline * 100 / slowest + SLACK;
+            match known.ended {
+                None => wrong.push(("L1", format!("{uid} ({}) never ends", known.key))),
+                Some(ended) if ended > limit => {
+                    wrong.push(("L1", format!("{uid} ends {} ms late", ended - limit)));
+                }
+                Some(_) => {}
+            }
+            if known.ttl.is_some() {
+                wrong.push(("L4", format!("{uid} is kept beyond its time to live")));
+            }
+        }
+        for object in server.objects("ContainerRecreateRequest") {
+            let name = &object["metadata"]["name"];
+            if object["metadata"]["labels"].get(labels::ACTIVE).is_some() {
+                wrong.push(("L3", format!("{name} is over and has the label active")));
+            }
+            if object["metadata"].get("finalizers").is_some() {
+                wrong.push(("L4", format!("{name} has a finalizer")));
+            }
+        }
+        for object in server.objects("NodeWork") {
+            let work = NodeWork::deserialize(&**object).unwrap();
+            if !work.spec.orders.is_empty() {
+                wrong.push(("L3", format!("orders are left: {:?}", work.spec.orders)));
+            }
+        }
+        for pod in server.objects("Pod") {
+            // A Pod that is over comes back into no service.
+            let over = ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or_default());
+            if over || !pod["metadata"]["deletionTimestamp"].is_null() {
+                continue;
+            }
+            for condition in pod["status"]["conditions"].as_array().into_iter().flatten() {
+                let message = condition["message"].as_str().unwrap_or_default();
+                if message.contains(RECREATE_AGENT) {
+                    wrong.push(("I7", format!("Pod {} is held: {message}", pod["metadata"]["name"])));
+                }
+            }
+            let gated = pod["spec"]["readinessGates"].as_array().is_some_and(|g| !g.is_empty());
+            let phase = pod["status"]["phase"] == "Running";
+            let bare = |g: &serde_json::Value| {
+                let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+                !conditions.into_iter().any(|c| c["type"] == g["conditionType"])
+            };
+            if gated && phase && pod["spec"]["readinessGates"].as_array().unwrap().iter().any(bare) {
+                wrong.push(("L3", format!("a gate of Pod {} has no condition", pod["metadata"]["name"])));
+            }
+        }
+        for (invariant, what) in wrong {
+            self.broken(invariant, what);
+        }
+    }
+
+    /// A world at rest costs no write.
+    pub fn silent(&mut self, now: u64, writes: usize) {
+        self.now = now;
+        let more = self.writes - writes;
+        self.check(more == 0, "L3", || format!("{more} writes in ten minutes of silence"));
+    }
+}

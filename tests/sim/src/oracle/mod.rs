@@ -1,0 +1,252 @@
+//! What no schedule may break, checked after every write and every deed; `reference/reliability.md` 3.2 has the
+//! numbers.
+//!
+//! The oracle believes nobody: what was stopped it learns from the runtimes, what was written from the API server, and
+//! both in true time.
+
+mod containers;
+mod end;
+mod orders;
+mod pods;
+mod requests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pitstop_api::recreate::ContainerRecreateRequest;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::server::Server;
+use crate::world::plan::{Fault, Schedule};
+
+/// More requests of pitstop in a second than any of the small worlds can need.
+const MOST_A_SECOND: usize = 120;
+
+/// Something that must not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Number of the invariant, for example `I1`.
+    pub invariant: &'static str,
+    /// What happened.
+    pub what: String,
+    /// When, in milliseconds.
+    pub at: u64,
+}
+
+/// Who writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writer {
+    /// A process of the controller.
+    Controller,
+    /// A daemon, by its node.
+    Daemon(usize),
+    /// A kubelet.
+    Kubelet,
+    /// A user.
+    User,
+    /// Anybody else.
+    Other,
+}
+
+impl Writer {
+    fn ours(self) -> bool {
+        matches!(self, Self::Controller | Self::Daemon(_))
+    }
+}
+
+/// A request as far as the oracle follows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) key: String,
+    pub(crate) pod: String,
+    pub(crate) created: u64,
+    pub(crate) deadline: u64,
+    pub(crate) ttl: Option<u64>,
+    pub(crate) unready_grace: Option<u64>,
+    pub(crate) ended: Option<u64>,
+    pub(crate) deleted: Option<u64>,
+    pub(crate) target: Option<pitstop_api::recreate::Target>,
+    /// When its Pod was out of service, or accepted where it has no gate.
+    pub(crate) drained_since: Option<u64>,
+}
+
+/// The ledger.
+pub struct Oracle {
+    now: u64,
+    broken: Option<Violation>,
+    /// Writes of pitstop but those of the election.
+    pub writes: usize,
+    /// When pitstop last sent a request but those of the election.
+    last_sent: u64,
+    /// How many it sent in the second that began then.
+    second: (u64, usize),
+    /// More than one process may have led at once.
+    many_leaders: bool,
+    /// etcd was restored: what was seen before may be told again.
+    restored: bool,
+    /// Percent by which the fastest clock that counts graces and deadlines is ahead, and the slowest behind.
+    fastest: u64,
+    slowest: u64,
+    default_deadline: u64,
+    requests: BTreeMap<String, Known>,
+    ends: BTreeMap<String, usize>,
+    /// Orders by ID, with the container that each names.
+    orders: BTreeMap<String, (String, String, String)>,
+    /// Acknowledgements that were stored: order and container, and when first.
+    acknowledged: BTreeMap<(String, String), u64>,
+    /// Containers that we stopped, by request and name.
+    stopped: BTreeMap<(String, String), BTreeSet<String>>,
+    /// Pins that were stored, by Pod UID and container: whose they are.
+    pinned: BTreeMap<(String, String), String>,
+    /// Stops that a daemon began: container, and when with how many seconds of grace.
+    stops: BTreeMap<String, (u64, i64)>,
+    /// Containers that a kubelet stops, for its own reasons.
+    kubelet_stops: BTreeSet<String>,
+    /// Lists may be older than what was seen before, which the API server never does to who asks as pitstop does.
+    stale: bool,
+    /// Hooks that were begun, by order.
+    hooks: BTreeMap<String, usize>,
+    /// Every instance that ever ran: Pod UID, name, ID and when it began.
+    ran: Vec<(String, String, String, u64)>,
+    /// When the lead last changed, or a controller began.
+    led_since: u64,
+    leaders: usize,
+}
+
+impl Oracle {
+    /// Nothing seen yet.
+    pub fn new(schedule: &Schedule) -> Self {
+        let clocks = schedule.clocks.controllers.iter().chain(&schedule.clocks.nodes).map(|c| c.percent);
+        let (fastest, slowest) = clocks.fold((100, 100), |(f, s), p| (f.max(p), s.min(p)));
+        let many = schedule.faults.iter().any(|f| matches!(f.what, Fault::PauseController(..)));
+        Self {
+            now: 0,
+            broken: None,
+            writes: 0,
+            last_sent: 0,
+            second: (0, 0),
+            many_leaders: many,
+            restored: false,
+            fastest,
+            slowest,
+            default_deadline: schedule.default_deadline,
+            requests: BTreeMap::new(),
+            ends: BTreeMap::new(),
+            orders: BTreeMap::new(),
+            acknowledged: BTreeMap::new(),
+            stopped: BTreeMap::new(),
+            pinned: BTreeMap::new(),
+            stops: BTreeMap::new(),
+            kubelet_stops: BTreeSet::new(),
+            stale: schedule.faults.iter().any(|f| matches!(f.what, Fault::StaleLists(..))),
+            hooks: BTreeMap::new(),
+            ran: Vec::new(),
+            led_since: 0,
+            leaders: 0,
+        }
+    }
+
+    /// Something is broken; the first thing counts.
+    pub fn broken(&mut self, invariant: &'static str, what: impl Into<String>) {
+        if self.broken.is_none() {
+            self.broken = Some(Violation { invariant, what: what.into(), at: self.now });
+        }
+    }
+
+    fn check(&mut self, holds: bool, invariant: &'static str, what: impl FnOnce() -> String) {
+        if !holds {
+            self.broken(invariant, what());
+        }
+    }
+
+    /// Nothing is broken so far.
+    pub fn intact(&self) -> bool {
+        self.broken.is_none()
+    }
+
+    /// What was broken, and how requests ended.
+    pub fn finish(self) -> (Option<Violation>, BTreeMap<String, usize>) {
+        (self.broken, self.ends)
+    }
+
+    /// An object was written, or removed.
+    #[allow(clippy::too_many_arguments, reason = "what a write is made of")]
+    pub fn wrote(
+        &mut self,
+        now: u64,
+        writer: Writer,
+        kind: &str,
+        before: Option<&Value>,
+        after: Option<&Value>,
+        leaders: usize,
+        server: &Server,
+    ) {
+        self.now = now;
+        if leaders != self.leaders {
+            self.leaders = leaders;
+            self.led_since = now;
+        }
+        self.many_leaders |= leaders > 1;
+        if writer.ours() {
+            self.writes += 1;
+        }
+        match kind {
+            "ContainerRecreateRequest" => {
+                let read = |o: &Value| ContainerRecreateRequest::deserialize(o).unwrap();
+                self.request_wrote(writer, before.map(read), after.map(read), server);
+            }
+            "NodeWork" => self.book_wrote(writer, before, after, server),
+            "Pod" => self.pod_wrote(writer, before, after),
+            _ => {}
+        }
+        if kind != "NodeWork" {
+            self.see_drains(server);
+        }
+    }
+
+    /// etcd is as it was before.
+    pub fn restored(&mut self, now: u64, server: &Server) {
+        self.now = now;
+        self.restored = true;
+        self.many_leaders = true;
+        let stored: BTreeMap<String, ContainerRecreateRequest> = server
+            .objects("ContainerRecreateRequest")
+            .map(|o| ContainerRecreateRequest::deserialize(&**o).unwrap())
+            .map(|r| (r.metadata.uid.clone().unwrap_or_default(), r))
+            .collect();
+        for (uid, known) in &mut self.requests {
+            match stored.get(uid) {
+                Some(request) => {
+                    known.deleted = None;
+                    if request.status.as_ref().is_none_or(|s| s.completion_time.is_none()) {
+                        known.ended = None;
+                        known.created = now;
+                    }
+                }
+                None => known.deleted = Some(now),
+            }
+        }
+    }
+
+    /// A process of pitstop sends a request.
+    pub fn sends(&mut self, now: u64) {
+        self.now = now;
+        self.last_sent = now;
+        if now >= self.second.0 + 1000 {
+            self.second = (now, 0);
+        }
+        self.second.1 += 1;
+        let sent = self.second.1;
+        self.check(sent <= MOST_A_SECOND, "I12", || format!("{sent} requests in a second"));
+    }
+
+    /// All requests are over, and pitstop sent nothing for longer than its longest back-off.
+    pub fn at_rest(&self, now: u64) -> bool {
+        let over = |known: &Known| match (known.deleted, known.ended, known.ttl) {
+            (Some(_), ..) => true,
+            (None, Some(ended), Some(ttl)) => now > ended + ttl + 60_000,
+            (None, ended, _) => ended.is_some(),
+        };
+        self.requests.values().all(over) && now > self.last_sent + 75_000
+    }
+}

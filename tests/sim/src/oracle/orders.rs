@@ -1,0 +1,101 @@
+//! Writes of order books: orders never change, and what is acknowledged may be done.
+
+use pitstop_api::nodework::{AnswerState, NodeWork, Order, request_uid};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Oracle, Writer};
+use crate::server::Server;
+
+impl Oracle {
+    pub(super) fn book_wrote(
+        &mut self,
+        writer: Writer,
+        before: Option<&Value>,
+        after: Option<&Value>,
+        server: &Server,
+    ) {
+        let read = |o: &Value| NodeWork::deserialize(o).unwrap();
+        let Some(new) = after.map(read) else { return };
+        let old = before.map(read).filter(|old| old.metadata.uid == new.metadata.uid);
+        let old_orders: &[Order] = old.as_ref().map_or(&[], |o| &o.spec.orders);
+        let node = new.metadata.name.clone().unwrap_or_default();
+        if new.spec.orders != old_orders {
+            self.check(writer == Writer::Controller, "I11", || format!("{writer:?} writes orders of {node}"));
+            self.check(new.spec.orders.len() <= pitstop_api::MAX_ORDERS, "I12", || {
+                format!("{node} is too long")
+            });
+            for order in &new.spec.orders {
+                self.placed(order, old_orders, &node);
+            }
+        }
+        let answers = new.status.unwrap_or_default().answers;
+        let old_answers = old.as_ref().and_then(|o| o.status.clone()).unwrap_or_default().answers;
+        if answers != old_answers {
+            let own = matches!(writer, Writer::Daemon(at) if at == usize::MAX || node == format!("node{at}"));
+            self.check(own, "I11", || format!("{writer:?} writes answers of {node}"));
+        }
+        for answer in &answers {
+            let earlier = old_answers.iter().find(|a| a.order_id == answer.order_id);
+            let over = |state| state != AnswerState::Acknowledged;
+            if let Some(earlier) = earlier.filter(|e| over(e.state)) {
+                self.check(earlier.state == answer.state, "I5", || {
+                    format!("the answer to {} changes from {earlier:?} to {answer:?}", answer.order_id)
+                });
+            }
+            if answer.state == AnswerState::Acknowledged {
+                let order = new.spec.orders.iter().find(|o| o.id == answer.order_id);
+                self.acknowledges(&answer.order_id, order, server);
+            }
+        }
+    }
+
+    fn placed(&mut self, order: &Order, before: &[Order], node: &str) {
+        if let Some(old) = before.iter().find(|o| o.id == order.id) {
+            self.check(old == order, "I1", || format!("order {} changes", order.id));
+            return;
+        }
+        let uid = request_uid(&order.id).to_owned();
+        let known = self.requests.get(&uid);
+        let target = known.and_then(|k| k.target.clone());
+        let named =
+            target.as_ref().and_then(|t| t.containers.iter().find(|c| c.name == order.container.name));
+        let right = named.is_some_and(|c| c.container_id.ends_with(&order.container.id))
+            && target.as_ref().is_some_and(|t| t.pod_uid == order.pod.uid && t.node_name == node);
+        // Nobody can know of a deletion that the watch has not shown.
+        let ended = known.is_some_and(|k| k.ended.is_some());
+        let (split, restored) = (self.many_leaders, self.restored);
+        self.check(right || restored, "I3", || format!("order {} names {:?}", order.id, order.container));
+        self.check(!ended || split || restored, "I4", || {
+            format!("order {} is placed after its request is over", order.id)
+        });
+        let value = (order.pod.uid.clone(), order.container.name.clone(), order.container.id.clone());
+        let same = self.orders.get(&order.id).is_none_or(|old| *old == value);
+        self.check(same || restored, "I1", || format!("order {} names another container now", order.id));
+        self.orders.insert(order.id.clone(), value);
+    }
+
+    fn acknowledges(&mut self, id: &str, order: Option<&Order>, server: &Server) {
+        let Some(order) = order else { return };
+        let key = (id.to_owned(), order.container.id.clone());
+        if self.acknowledged.contains_key(&key) {
+            return;
+        }
+        self.acknowledged.insert(key, self.now);
+        let uid = request_uid(id).to_owned();
+        let over = self.requests.get(&uid).is_none_or(|k| k.ended.is_some());
+        let (split, restored) = (self.many_leaders, self.restored);
+        self.check(!over || split || restored, "I4", || format!("{id} begins after the end of its request"));
+        self.check_drained(&uid, id, server);
+    }
+
+    /// A container of a Pod that is to be drained is touched only after the drain.
+    pub(super) fn check_drained(&mut self, uid: &str, what: &str, _: &Server) {
+        let Some(known) = self.requests.get(uid) else { return };
+        let Some(grace) = known.unready_grace else { return };
+        let waited = known.drained_since.map(|since| self.now - since);
+        let least = grace * 100 / self.fastest;
+        let enough = waited.is_some_and(|waited| waited >= least) || self.restored;
+        self.check(enough, "I7", || format!("{what} is not drained: {waited:?} of {grace} ms"));
+    }
+}

@@ -1,0 +1,134 @@
+//! Writes of Pods: holds and pins.
+
+use pitstop_controller_core::readiness::{Hold, RECREATE_AGENT, SERVED};
+use serde_json::Value;
+
+use super::{Oracle, Writer};
+use crate::server::Server;
+
+fn gates(pod: &Value) -> Vec<(&str, bool, Option<Vec<Hold>>)> {
+    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    let ours = conditions.filter(|c| SERVED.contains(&c["type"].as_str().unwrap_or_default()));
+    ours.map(|c| {
+        let message = c["message"].as_str().unwrap_or_default();
+        let holds = if message.is_empty() { Some(Vec::new()) } else { serde_json::from_str(message).ok() };
+        (c["type"].as_str().unwrap_or_default(), c["status"] == "True", holds)
+    })
+    .collect()
+}
+
+fn images(pod: &Value) -> Vec<(&str, &str)> {
+    ["containers", "initContainers"]
+        .iter()
+        .flat_map(|field| pod["spec"][*field].as_array().into_iter().flatten())
+        .map(|c| (c["name"].as_str().unwrap_or_default(), c["image"].as_str().unwrap_or_default()))
+        .collect()
+}
+
+impl Oracle {
+    pub(super) fn pod_wrote(&mut self, writer: Writer, before: Option<&Value>, after: Option<&Value>) {
+        let (Some(old), Some(new)) = (before, after) else { return };
+        if writer != Writer::Controller {
+            return;
+        }
+        for (type_, open, holds) in gates(new) {
+            let Some(holds) = holds else { continue };
+            self.check(open == holds.is_empty(), "I8", || format!("{type_} is {open} with holds {holds:?}"));
+            let earlier = gates(old).into_iter().find(|g| g.0 == type_).and_then(|g| g.2).unwrap_or_default();
+            for hold in earlier.iter().filter(|h| !holds.contains(h)) {
+                let others = hold.user_agent != RECREATE_AGENT;
+                self.check(!others, "I8", || format!("the hold {hold:?} of another writer is dropped"));
+                // A hold goes when its request is over or gone; the end and the release are two writes in this order
+                // or the other, so that a request which the same plan ends counts as over.
+                let working = self.requests.values().any(|k| {
+                    k.key == hold.key && k.ended.is_none() && k.deleted.is_none() && k.target.is_some()
+                });
+                let pod = new["metadata"]["uid"].as_str().unwrap_or_default();
+                self.released(pod, hold.clone(), working);
+            }
+        }
+        let changed: Vec<(String, String)> = images(new)
+            .into_iter()
+            .filter(|(name, image)| images(old).iter().any(|(n, i)| n == name && i != image))
+            .map(|(name, image)| (name.to_owned(), image.to_owned()))
+            .collect();
+        let uid = new["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        for (name, image) in changed {
+            self.pins(&uid, &name, &image);
+        }
+    }
+
+    /// A hold was given up: its containers must be back, or its request over.
+    fn released(&mut self, pod: &str, hold: Hold, working: bool) {
+        if !working || self.restored || self.many_leaders || self.stale {
+            return;
+        }
+        let back = self.requests.values().filter(|k| k.key == hold.key && k.ended.is_none()).all(|k| {
+            k.target.as_ref().is_some_and(|t| {
+                t.pod_uid != pod
+                    || t.containers.iter().all(|c| {
+                        let old = c.container_id.rsplit('/').next().unwrap_or_default();
+                        self.ran.iter().any(|(p, n, id, _)| *p == t.pod_uid && *n == c.name && id != old)
+                    })
+            })
+        });
+        self.check(back, "I8", || format!("{hold:?} is released while its request is at work"));
+    }
+
+    /// The controller changes an image: only to the pin that a request at work names.
+    fn pins(&mut self, pod: &str, name: &str, image: &str) {
+        let whose = self.requests.iter().find(|(_, known)| {
+            let Some(target) = &known.target else { return false };
+            known.ended.is_none()
+                && target.pod_uid == pod
+                && target
+                    .containers
+                    .iter()
+                    .any(|c| c.name == name && c.pin.as_ref().is_some_and(|p| p.image == image))
+        });
+        let whose = whose.map(|(uid, _)| uid.clone());
+        let (split, restored) = (self.many_leaders, self.restored);
+        self.check(whose.is_some() || split || restored, "I15", || {
+            format!("the image of {name} becomes {image}, and no request asks for it")
+        });
+        if let Some(uid) = whose {
+            self.check_drained_pin(&uid, name);
+            self.pinned.insert((pod.to_owned(), name.to_owned()), uid);
+        }
+    }
+
+    fn check_drained_pin(&mut self, uid: &str, name: &str) {
+        let Some(known) = self.requests.get(uid) else { return };
+        let Some(grace) = known.unready_grace else { return };
+        let waited = known.drained_since.map(|since| self.now - since);
+        let enough = waited.is_some_and(|waited| waited >= grace * 100 / self.fastest) || self.restored;
+        self.check(enough, "I7", || format!("the pin of {name} is not drained: {waited:?} of {grace} ms"));
+    }
+
+    /// From when on Pods are out of service for the requests that asked for it.
+    pub(super) fn see_drains(&mut self, server: &Server) {
+        let now = self.now;
+        for known in self.requests.values_mut() {
+            if known.unready_grace.is_none() || known.drained_since.is_some() || known.ended.is_some() {
+                continue;
+            }
+            let Some(target) = &known.target else { continue };
+            let namespace = known.key.split('/').next().unwrap_or_default();
+            let Some(pod) = server.object("Pod", namespace, &known.pod) else { continue };
+            if pod["metadata"]["uid"] != *target.pod_uid {
+                continue;
+            }
+            let gated = pod["spec"]["readinessGates"].as_array().is_some_and(|g| !g.is_empty());
+            let conditions = pod["status"]["conditions"].as_array();
+            let ready =
+                conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True");
+            let hold = Hold { user_agent: RECREATE_AGENT.into(), key: known.key.clone() };
+            let held = gates(pod)
+                .iter()
+                .all(|(_, open, holds)| !open && holds.as_ref().is_some_and(|holds| holds.contains(&hold)));
+            if !gated || (held && !ready && !gates(pod).is_empty()) {
+                known.drained_since = Some(now);
+            }
+        }
+    }
+}

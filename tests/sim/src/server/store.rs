@@ -1,0 +1,154 @@
+//! What etcd holds: objects, one version for all of them, and the history that watches and old lists read.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::meta;
+
+/// Objects of one kind by `namespace/name`, or by `name` where there are no namespaces: etcd's order.
+pub(super) type Objects = BTreeMap<Arc<str>, Arc<Value>>;
+
+/// One write.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    pub version: u64,
+    pub key: Arc<str>,
+    /// What was stored before.
+    pub old: Option<Arc<Value>>,
+    /// What is stored since.
+    pub new: Option<Arc<Value>>,
+}
+
+/// One kind's objects and their history.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Table {
+    pub objects: Objects,
+    log: VecDeque<Change>,
+    /// How many changes were dropped from the front of the log.
+    dropped: u64,
+}
+
+impl Table {
+    /// The place in the history after everything up to `version`.
+    pub(super) fn position(&self, version: u64) -> u64 {
+        let index = self.log.partition_point(|change| change.version <= version);
+        self.dropped + u64::try_from(index).unwrap()
+    }
+
+    /// The change at a place; nothing at the end.
+    pub(super) fn change(&self, position: u64) -> Option<&Change> {
+        self.log.get(usize::try_from(position.checked_sub(self.dropped)?).unwrap())
+    }
+
+    /// Whether changes from that place on are still there.
+    pub(super) fn reaches(&self, position: u64) -> bool {
+        position >= self.dropped
+    }
+
+    /// The objects as they were.
+    fn at(&self, version: u64) -> Objects {
+        let mut objects = self.objects.clone();
+        for change in self.log.iter().rev().take_while(|change| change.version > version) {
+            match &change.old {
+                Some(old) => objects.insert(change.key.clone(), old.clone()),
+                None => objects.remove(&change.key),
+            };
+        }
+        objects
+    }
+}
+
+/// A copy of etcd. Cheap: the objects are shared.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    version: u64,
+    objects: Vec<Objects>,
+}
+
+/// The storage.
+#[derive(Clone, Debug)]
+pub(super) struct Store {
+    /// Version of the latest write.
+    pub version: u64,
+    /// History up to and with this version is gone.
+    pub floor: u64,
+    /// Counts restores: watches of an older one are closed.
+    pub epoch: u64,
+    tables: Vec<Table>,
+}
+
+impl Store {
+    pub(super) fn new(kinds: usize) -> Self {
+        // There was something before, and it is forgotten.
+        Self { version: 100, floor: 100, epoch: 0, tables: vec![Table::default(); kinds] }
+    }
+
+    pub(super) fn table(&self, kind: usize) -> &Table {
+        &self.tables[kind]
+    }
+
+    pub(super) fn get(&self, kind: usize, key: &str) -> Option<&Arc<Value>> {
+        self.tables[kind].objects.get(key)
+    }
+
+    /// Stores an object under the next version, which it gets to know, too.
+    pub(super) fn put(&mut self, kind: usize, key: &str, mut object: Value) -> Arc<Value> {
+        self.version += 1;
+        meta::set_version(&mut object, self.version);
+        let new = Arc::new(object);
+        let table = &mut self.tables[kind];
+        let (key, old) = match table.objects.get_key_value(key) {
+            Some((key, _)) => (key.clone(), table.objects.insert(key.clone(), new.clone())),
+            None => {
+                let key: Arc<str> = key.into();
+                (key.clone(), table.objects.insert(key, new.clone()))
+            }
+        };
+        table.log.push_back(Change { version: self.version, key, old, new: Some(new.clone()) });
+        new
+    }
+
+    /// Removes an object; gives it back under the version of its removal, as events and answers show it.
+    pub(super) fn remove(&mut self, kind: usize, key: &str) -> Option<Value> {
+        let table = &mut self.tables[kind];
+        let (key, old) = table.objects.remove_entry(key)?;
+        self.version += 1;
+        let mut gone = (*old).clone();
+        meta::set_version(&mut gone, self.version);
+        table.log.push_back(Change { version: self.version, key, old: Some(old), new: None });
+        Some(gone)
+    }
+
+    /// Objects of a kind as they were at a version, while that is in the history.
+    pub(super) fn at(&self, kind: usize, version: u64) -> Option<Objects> {
+        (version >= self.floor).then(|| self.tables[kind].at(version))
+    }
+
+    pub(super) fn compact(&mut self, keep: u64) {
+        self.floor = self.floor.max(self.version.saturating_sub(keep));
+        for table in &mut self.tables {
+            while table.log.front().is_some_and(|change| change.version <= self.floor) {
+                table.log.pop_front();
+                table.dropped += 1;
+            }
+        }
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            version: self.version,
+            objects: self.tables.iter().map(|table| table.objects.clone()).collect(),
+        }
+    }
+
+    pub(super) fn restore(&mut self, snapshot: &Snapshot, bump: u64) {
+        self.version = if bump > 0 { self.version + bump } else { snapshot.version };
+        self.floor = self.version;
+        self.epoch += 1;
+        for (table, objects) in self.tables.iter_mut().zip(&snapshot.objects) {
+            *table = Table { objects: objects.clone(), ..Table::default() };
+        }
+    }
+}

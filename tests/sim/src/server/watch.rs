@@ -1,0 +1,247 @@
+//! Watches: a place in the history, and what a request selects.
+
+use std::collections::VecDeque;
+
+use chrono::{DateTime, Utc};
+use http::{Request, Response};
+use serde_json::{Value, json};
+
+use super::failure::{Checked, Failure, Invalid};
+use super::kinds::Kind;
+use super::read::{Asked, chosen, unforeseen};
+use super::request::{Call, parse, partial};
+use super::select::Selector;
+use super::store::Change;
+use super::{Server, meta, respond};
+
+/// An open watch. Dropping it closes it.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    kind: usize,
+    /// `apiVersion` of what is sent.
+    api_version: String,
+    selector: Selector,
+    metadata_only: bool,
+    bookmarks: bool,
+    /// Events up to this version are not sent, even when they come later (a client from before a restore).
+    after: u64,
+    position: u64,
+    epoch: u64,
+    closed: bool,
+    /// The state that the watch begins with.
+    pending: VecDeque<Value>,
+    /// The version from which on the state is told to be complete, until that was told.
+    complete: Option<u64>,
+}
+
+impl Watch {
+    /// Whether no more events can come: after an ERROR event, or since an older etcd was restored.
+    pub fn is_closed(&self) -> bool {
+        self.closed && self.pending.is_empty()
+    }
+}
+
+impl Server {
+    /// Opens the watch that a request asks for (GET with `watch=true`).
+    pub fn watch(
+        &mut self,
+        wall: DateTime<Utc>,
+        request: &Request<Vec<u8>>,
+    ) -> Result<Watch, Response<Value>> {
+        let kinds = self.kinds.clone();
+        parse(&kinds, wall, request)
+            .and_then(|call| self.open(&call, self.store.version))
+            .map_err(|failure| respond(Err(failure)))
+    }
+
+    /// Opens it at a server whose cache is behind, at `version`: a watch that does not name a version begins there, and
+    /// sees from there on everything in order.
+    pub fn watch_stale(
+        &mut self,
+        version: u64,
+        wall: DateTime<Utc>,
+        request: &Request<Vec<u8>>,
+    ) -> Result<Watch, Response<Value>> {
+        let kinds = self.kinds.clone();
+        let version = version.clamp(self.store.floor, self.store.version);
+        parse(&kinds, wall, request)
+            .and_then(|call| self.open(&call, version))
+            .map_err(|failure| respond(Err(failure)))
+    }
+
+    fn open(&self, call: &Call<'_>, present: u64) -> Checked<Watch> {
+        let initial = validate(call)?;
+        let selector = Selector::of(call)?;
+        let asked = Asked::parse(call.query("resourceVersion")).map_err(unforeseen)?;
+        let mut watch = Watch {
+            kind: call.kind.index,
+            api_version: call.api_version(),
+            selector,
+            metadata_only: call.metadata_only(),
+            bookmarks: call.flag("allowWatchBookmarks"),
+            after: 0,
+            position: 0,
+            epoch: self.store.epoch,
+            closed: false,
+            pending: VecDeque::new(),
+            complete: None,
+        };
+        let state = match initial {
+            Some(wanted) => wanted,
+            None => !matches!(asked, Asked::At(_)),
+        };
+        if state {
+            let objects = self.store.at(watch.kind, present).unwrap();
+            for (_, object) in chosen(&objects, &watch.selector, "") {
+                watch.pending.push_back(watch.event(call.kind, "ADDED", object));
+            }
+            if initial.is_some() && watch.bookmarks {
+                // One that asks for the future is told so when that has come.
+                watch.complete = Some(if let Asked::At(version) = asked { version } else { 0 });
+                watch.tell_complete(call.kind, present);
+            }
+        }
+        watch.after = match asked {
+            Asked::At(version) if !state => version,
+            _ => present,
+        };
+        if watch.after < self.store.floor {
+            let message = format!("too old resource version: {} ({})", watch.after, self.store.floor);
+            watch.fail(Failure::expired(message));
+        }
+        watch.position = self.store.table(watch.kind).position(watch.after);
+        Ok(watch)
+    }
+
+    /// What happened since the last call, as the wire has it: objects with `type` and `object`.
+    pub fn poll(&self, watch: &mut Watch) -> Vec<Value> {
+        let mut events: Vec<Value> = watch.pending.drain(..).collect();
+        if watch.epoch != self.store.epoch {
+            watch.closed = true;
+        }
+        if watch.closed {
+            return events;
+        }
+        let kind = self.kinds.at(watch.kind);
+        let table = self.store.table(watch.kind);
+        if !table.reaches(watch.position) {
+            watch.fail(Failure::expired("The resourceVersion for the provided watch is too old."));
+            events.extend(watch.pending.drain(..));
+            return events;
+        }
+        while let Some(change) = table.change(watch.position) {
+            watch.position += 1;
+            if change.version > watch.after {
+                events.extend(watch.seen(kind, change));
+            }
+        }
+        watch.tell_complete(kind, self.store.version);
+        events.extend(watch.pending.drain(..));
+        events
+    }
+
+    /// Whether [`Server::poll`] has something to give.
+    pub fn is_ready(&self, watch: &Watch) -> bool {
+        !watch.pending.is_empty()
+            || (!watch.closed
+                && watch.complete.is_some_and(|wanted| wanted <= self.store.version))
+            || (!watch.closed
+                && watch.epoch == self.store.epoch
+                && (self.store.table(watch.kind).change(watch.position).is_some()
+                    || !self.store.table(watch.kind).reaches(watch.position)))
+    }
+
+    /// The bookmark that the server sends about every minute to a watch that asked for bookmarks and has read
+    /// everything.
+    pub fn bookmark(&self, watch: &Watch) -> Option<Value> {
+        let idle =
+            watch.bookmarks && !watch.closed && watch.epoch == self.store.epoch && !self.is_ready(watch);
+        idle.then(|| watch.bookmark(self.kinds.at(watch.kind), self.store.version.max(watch.after), None))
+    }
+}
+
+impl Watch {
+    /// What a change is for this watch. An object that leaves the selection is deleted, as it was, under the new
+    /// version.
+    fn seen(&self, kind: &Kind, change: &Change) -> Option<Value> {
+        let fits = |object: &Value| self.selector.matches(&change.key, object);
+        let before = change.old.as_deref().filter(|old| fits(old));
+        let after = change.new.as_deref().filter(|new| fits(new));
+        match (before, after) {
+            (None, Some(new)) => Some(self.event(kind, "ADDED", new)),
+            (Some(_), Some(new)) => Some(self.event(kind, "MODIFIED", new)),
+            (Some(old), None) => {
+                let mut gone = old.clone();
+                meta::set_version(&mut gone, change.version);
+                Some(self.event(kind, "DELETED", &gone))
+            }
+            (None, None) => None,
+        }
+    }
+
+    fn event(&self, kind: &Kind, what: &str, object: &Value) -> Value {
+        let object = if self.metadata_only {
+            partial(object, "PartialObjectMetadata")
+        } else {
+            let mut object = object.clone();
+            if kind.versions.len() > 1 {
+                object["apiVersion"] = self.api_version.clone().into();
+            }
+            object
+        };
+        let mut event = serde_json::Map::new();
+        event.insert("type".to_owned(), what.into());
+        event.insert("object".to_owned(), object);
+        Value::Object(event)
+    }
+
+    fn bookmark(&self, kind: &Kind, version: u64, annotations: Option<Value>) -> Value {
+        let mut metadata = json!({ "resourceVersion": version.to_string(), "creationTimestamp": null });
+        if let Some(annotations) = annotations {
+            metadata["annotations"] = annotations;
+        }
+        let (kind, api_version) = if self.metadata_only {
+            ("PartialObjectMetadata", "meta.k8s.io/v1")
+        } else {
+            (kind.kind.as_str(), self.api_version.as_str())
+        };
+        json!({ "type": "BOOKMARK", "object": { "kind": kind, "apiVersion": api_version, "metadata": metadata } })
+    }
+
+    /// The bookmark after the state, once the server has got as far as the client asked.
+    fn tell_complete(&mut self, kind: &Kind, version: u64) {
+        if self.complete.is_some_and(|wanted| wanted <= version) {
+            self.complete = None;
+            let end = json!({ "k8s.io/initial-events-end": "true" });
+            self.pending.push_back(self.bookmark(kind, version, Some(end)));
+        }
+    }
+
+    /// The stream ends with an ERROR event.
+    fn fail(&mut self, failure: Failure) {
+        self.closed = true;
+        self.pending.clear();
+        self.pending.push_back(json!({ "type": "ERROR", "object": failure.body() }));
+    }
+}
+
+/// Whether the watch asks for the state first (nothing when it does not say).
+fn validate(call: &Call<'_>) -> Checked<Option<bool>> {
+    let refuse = |reason, field: &str, message: &str| {
+        Err(Failure::invalid_as("meta.k8s.io", "ListOptions", "", &[Invalid::new(reason, field, message)]))
+    };
+    let matching = call.query("resourceVersionMatch");
+    if !call.has("sendInitialEvents") {
+        if !matching.is_empty() {
+            let message = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            return refuse("FieldValueForbidden", "resourceVersionMatch", message);
+        }
+        return Ok(None);
+    }
+    if matching != "NotOlderThan" {
+        let message = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+        return refuse("FieldValueForbidden", "resourceVersionMatch", message);
+    }
+    let initial = call.flag("sendInitialEvents");
+    Ok(Some(initial))
+}

@@ -1,0 +1,229 @@
+//! One process of the controller: the production index, elector and wire around it, as `controller/src` puts them
+//! together.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use http::Request;
+use pitstop_api::logic::answer::{Answer, Failure};
+use pitstop_api::logic::watch::Watch;
+use pitstop_controller_core::lease::{self, Elector, Record};
+use pitstop_controller_core::wire::{Exchange, HttpRequest, Step, observe};
+use pitstop_controller_core::{Action, Config, Event, Index};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::clock::Clock;
+use super::effect::{Effect, Out, Sent};
+use super::story::told;
+use super::watcher::{Watcher, convert};
+
+/// As in `controller/src/executor.rs`.
+const MAX_WRITES: usize = 16;
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/pitstop-system/leases";
+const LEASE: &str = "pitstop-controller";
+
+/// A process.
+pub struct Controller {
+    /// Its clocks, those of its machine.
+    pub clock: Clock,
+    /// Watches of Pods, requests, order books and the lease, in this order.
+    pub watchers: Vec<Watcher>,
+    /// The core.
+    pub index: Index,
+    elector: Elector,
+    leading: bool,
+    /// It led and no longer does: the process ends.
+    pub lost_lead: bool,
+    under_way: BTreeMap<u64, Option<Exchange>>,
+    waiting: VecDeque<Action>,
+    serial: u64,
+}
+
+/// What happens to the process.
+#[derive(Debug)]
+pub enum Input {
+    /// A watch delivered.
+    Delivered(usize, Watch<Value>),
+    /// A request was answered.
+    Answered(u64, Answer),
+    /// Time passed.
+    Tick,
+}
+
+impl Controller {
+    /// A new process; `identity` is its own alone.
+    pub fn new(identity: String, config: Config, clock: Clock) -> Self {
+        let watchers = vec![
+            Watcher::new("/api/v1/pods", ""),
+            Watcher::new("/apis/apps.kruise.io/v1alpha1/containerrecreaterequests", ""),
+            Watcher::new("/apis/pitstop.dev/v1alpha1/nodeworks", ""),
+            Watcher::new(LEASES, format!("metadata.name={LEASE}")),
+        ];
+        Self {
+            clock,
+            watchers,
+            index: Index::new(config),
+            elector: Elector::new(identity, lease::Config::default()),
+            leading: false,
+            lost_lead: false,
+            under_way: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            serial: 0,
+        }
+    }
+
+    /// Whether it believes that it leads.
+    pub fn leads(&self) -> bool {
+        self.leading
+    }
+
+    /// When it wants a tick, in true time.
+    pub fn wake_at(&self, now: u64) -> Option<u64> {
+        let mono = self.clock.mono(now);
+        let index = self.index.wake_at();
+        let elector = self.elector.wake_at(mono);
+        index.into_iter().chain(elector).min().map(|at| self.clock.when(at))
+    }
+
+    /// One event.
+    pub fn step(&mut self, now: u64, input: Input) -> Out {
+        let mut out = Out::default();
+        match input {
+            Input::Delivered(0, event) => self.core(now, Event::Pods(convert(event, pod)), &mut out),
+            Input::Delivered(1, event) => {
+                self.core(now, Event::Requests(convert(event, |o| observe::request(read(o)))), &mut out);
+            }
+            Input::Delivered(2, event) => {
+                self.core(now, Event::NodeWorks(convert(event, |o| observe::nodework(read(o)))), &mut out);
+            }
+            Input::Delivered(_, event) => {
+                let observed = match convert(event, record) {
+                    Watch::Upsert(record) => Some(record),
+                    Watch::Gone(_) => None,
+                    Watch::Restart(list) => list.into_iter().next(),
+                };
+                self.elect(now, lease::Event::Observed(observed), &mut out);
+            }
+            Input::Answered(token, answer) => match self.under_way.remove(&token) {
+                Some(Some(exchange)) => {
+                    let step = exchange.answered(answer);
+                    self.go_on(now, step, &mut out);
+                }
+                Some(None) => {
+                    let event = match answer {
+                        Answer::Body(text) => {
+                            lease::Event::Written(record(&serde_json::from_str(&text).unwrap()))
+                        }
+                        Answer::Failed(_) => lease::Event::NotWritten,
+                    };
+                    self.elect(now, event, &mut out);
+                }
+                None => {}
+            },
+            Input::Tick => {
+                self.elect(now, lease::Event::Tick, &mut out);
+                self.core(now, Event::Tick, &mut out);
+            }
+        }
+        out
+    }
+
+    fn core(&mut self, now: u64, event: Event, out: &mut Out) {
+        let actions = self.index.step(self.clock.mono(now), self.clock.wall(now), event);
+        for action in actions {
+            if matches!(action, Action::Emit(_) | Action::Count(_)) {
+                continue;
+            }
+            out.told.push(told(&action));
+            self.waiting.push_back(action);
+        }
+        self.send_waiting(now, out);
+    }
+
+    fn send_waiting(&mut self, now: u64, out: &mut Out) {
+        while self.under_way.values().flatten().count() < MAX_WRITES {
+            let Some(action) = self.waiting.pop_front() else { return };
+            if let Some(step) = Exchange::begin(action, self.clock.wall(now)) {
+                self.go_on(now, step, out);
+            }
+        }
+    }
+
+    fn go_on(&mut self, now: u64, step: Step, out: &mut Out) {
+        match step {
+            Step::Send(request, exchange) => {
+                self.serial += 1;
+                self.under_way.insert(self.serial, Some(*exchange));
+                out.effects.push(Effect::Send(Sent {
+                    token: self.serial,
+                    request: *request,
+                    election: false,
+                }));
+            }
+            Step::Over(over) => {
+                self.core(now, over.event, out);
+            }
+        }
+    }
+
+    fn elect(&mut self, now: u64, event: lease::Event, out: &mut Out) {
+        let mono = self.clock.mono(now);
+        if let Some(write) = self.elector.step(mono, event) {
+            self.serial += 1;
+            self.under_way.insert(self.serial, None);
+            let request = lease_request(&write, self.clock.wall(now));
+            out.effects.push(Effect::Send(Sent { token: self.serial, request, election: true }));
+        }
+        let leads = self.elector.leads(mono);
+        if leads != self.leading {
+            self.leading = leads;
+            self.lost_lead = !leads;
+            out.told.push(format!("leads: {leads}"));
+            self.core(now, Event::Leader(leads), out);
+        }
+    }
+}
+
+fn read<T: DeserializeOwned>(object: &Value) -> T {
+    T::deserialize(object).expect("the server stores what production can read")
+}
+
+fn pod(object: &Value) -> pitstop_controller_core::pod::Pod {
+    observe::pod(read(object))
+}
+
+fn record(object: &Value) -> Record {
+    let spec = &object["spec"];
+    Record {
+        holder: spec["holderIdentity"].as_str().unwrap_or_default().to_owned(),
+        transitions: spec["leaseTransitions"].as_i64().unwrap_or_default().try_into().unwrap(),
+        resource_version: object["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned(),
+    }
+}
+
+fn lease_request(write: &lease::Write, wall: DateTime<Utc>) -> HttpRequest {
+    // Each renewal changes the record: that is how others see that the holder lives.
+    let renewed = wall.to_rfc3339_opts(SecondsFormat::Micros, true);
+    let body = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": LEASE, "namespace": "pitstop-system", "resourceVersion": write.resource_version},
+        "spec": {"holderIdentity": write.holder, "leaseTransitions": write.transitions, "leaseDurationSeconds": 15,
+            "renewTime": renewed},
+    });
+    let request = match write.resource_version {
+        None => Request::post(LEASES),
+        Some(_) => Request::put(format!("{LEASES}/{LEASE}")),
+    };
+    let request = request.header(http::header::CONTENT_TYPE, "application/json");
+    request.body(serde_json::to_vec(&body).unwrap()).unwrap()
+}
+
+/// The answer that a process sees of a response of the model server.
+pub fn answer(response: &http::Response<Value>) -> Answer {
+    if response.status().is_success() {
+        return Answer::Body(response.body().to_string());
+    }
+    let message = response.body()["message"].as_str().unwrap_or_default();
+    Answer::Failed(Failure::of_code(response.status().as_u16(), message))
+}

@@ -1,0 +1,92 @@
+//! What a process wants done, in order, as data: the world carries it out, or kills the process in between.
+
+use pitstop_controller_core::wire::HttpRequest;
+
+use crate::node::runtime::Call;
+
+/// What a step brought about.
+#[derive(Debug, Default)]
+pub struct Out {
+    /// What to do.
+    pub effects: Vec<Effect>,
+    /// Decisions as text without times, for the trace.
+    pub told: Vec<String>,
+}
+
+impl Out {
+    /// What another step brought about comes after it.
+    pub fn add(&mut self, more: Self) {
+        self.effects.extend(more.effects);
+        self.told.extend(more.told);
+    }
+}
+
+/// One thing to do.
+#[derive(Debug)]
+pub enum Effect {
+    /// Send a request to the API server.
+    Send(Sent),
+    /// Call the runtime.
+    Call(Asked),
+}
+
+/// A request to the API server.
+#[derive(Debug)]
+pub struct Sent {
+    /// By which the process knows the answer.
+    pub token: u64,
+    /// The request.
+    pub request: HttpRequest,
+    /// It is part of the election.
+    pub election: bool,
+}
+
+/// A call of the runtime for an order.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The order.
+    pub order_id: String,
+    /// The container that it names.
+    pub container_id: String,
+    /// What is done to it.
+    pub what: What,
+    /// The call.
+    pub call: Call,
+    /// Milliseconds until the process gives the call up.
+    pub limit: u64,
+}
+
+/// What is done to a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// It is asked about.
+    Inspect,
+    /// Its hook is run.
+    Hook,
+    /// It is stopped.
+    Stop,
+}
+
+impl Effect {
+    /// Its kind, for coverage: method and resource of a request, or the call.
+    pub fn kind(&self) -> String {
+        match self {
+            Self::Send(sent) if sent.election => "lease".to_owned(),
+            Self::Send(sent) => {
+                let path = sent.request.uri().path();
+                let parts: Vec<&str> = path.split('/').collect();
+                let plural = parts
+                    .iter()
+                    .find(|p| ["pods", "nodes", "nodeworks", "containerrecreaterequests"].contains(*p));
+                let status = if path.ends_with("/status") { "/status" } else { "" };
+                let dry = if sent.request.uri().query().is_some_and(|q| q.contains("dryRun")) {
+                    " dry run"
+                } else {
+                    ""
+                };
+                format!("{} {}{status}{dry}", sent.request.method(), plural.unwrap_or(&"?"))
+            }
+            Self::Call(asked) => format!("{:?}", asked.what),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! A node: its clocks, runtime, kubelet and what the daemon leaves on its disk.
+
+use pitstop_api::logic::watch::Watch;
+use pitstop_daemon_core::EndedHooks;
+use serde_json::{Value, json};
+
+use super::clock::Clock;
+use super::daemon::Machine;
+use super::watcher::Watcher;
+use crate::node::kubelet::{Kubelet, Options as KubeletOptions};
+use crate::node::runtime::{Flavor, Options, Runtime};
+use crate::rng::Rng;
+
+/// A node.
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Its clocks.
+    pub clock: Clock,
+    /// Its runtime.
+    pub runtime: Runtime,
+    /// Its kubelet.
+    pub kubelet: Kubelet,
+    /// The kubelet's watch of its Pods.
+    pub pods: Watcher,
+    /// The state directories of the daemon's Pods, the newest last.
+    pub records: Vec<EndedHooks>,
+    /// The next time at which something is planned here.
+    pub planned: Option<u64>,
+    /// The kubelet's process is away.
+    pub kubelet_down: bool,
+    /// It is gone for good.
+    pub removed: bool,
+}
+
+impl Node {
+    /// A node that has just booted.
+    pub fn new(at: usize, clock: Clock, rng: &mut Rng) -> Self {
+        let name = format!("node{at}");
+        let flavor = [Flavor::Containerd16, Flavor::Containerd17, Flavor::Crio];
+        let options = Options::of(rng.pick(&flavor).unwrap());
+        let selector = format!("spec.nodeName={name}");
+        Self {
+            runtime: Runtime::new(options, rng.next()),
+            kubelet: Kubelet::new(&name, KubeletOptions::default(), rng),
+            pods: Watcher::new("/api/v1/pods", selector),
+            records: vec![EndedHooks::new()],
+            planned: None,
+            kubelet_down: false,
+            removed: false,
+            clock,
+            name,
+        }
+    }
+
+    /// What a daemon's process finds here, with the state directory of that Pod.
+    pub fn machine(&mut self, record: usize) -> Machine<'_> {
+        let ended_hooks = &mut self.records[record];
+        Machine { clock: &self.clock, runtime: &mut self.runtime, ended_hooks }
+    }
+
+    /// The kubelet's watch delivered.
+    pub fn pods_changed(&mut self, now: u64, event: Watch<Value>) {
+        match event {
+            Watch::Restart(pods) if self.kubelet.is_up() => {
+                self.kubelet.pods_listed(now, &pods, &mut self.runtime);
+            }
+            Watch::Restart(pods) => self.kubelet.start(now, &pods),
+            Watch::Upsert(pod) => self.kubelet.pod_changed(now, &pod, &mut self.runtime),
+            Watch::Gone(pod) => {
+                let uid = pod.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
+                self.kubelet.pod_gone(now, uid);
+            }
+        }
+    }
+
+    /// When something happens here by itself.
+    pub fn wake_at(&self) -> Option<u64> {
+        self.runtime.wake_at().into_iter().chain(self.kubelet.wake_at(&self.runtime)).min()
+    }
+
+    /// The node's object.
+    pub fn object(&self) -> Value {
+        json!({"metadata": {"name": self.name}, "spec": {}, "status": {}})
+    }
+}

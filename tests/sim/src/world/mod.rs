@@ -1,0 +1,281 @@
+//! Everything together: processes, network, machines and users in virtual time.
+
+pub mod clock;
+pub mod controller;
+pub mod daemon;
+pub mod effect;
+mod machine;
+mod network;
+mod objects;
+pub mod plan;
+mod processes;
+pub mod queue;
+pub mod story;
+mod trouble;
+mod users;
+pub mod watcher;
+pub mod webhook;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pitstop_api::logic::answer::Answer;
+use pitstop_controller_core::Config;
+use pitstop_controller_core::wire::HttpRequest;
+
+use self::clock::Clock;
+use self::machine::Node;
+use self::plan::{Position, Schedule};
+use self::processes::{Pid, Process};
+use self::queue::Queue;
+use self::story::Story;
+use self::trouble::{Heal, Trouble};
+use crate::node::kubelet;
+use crate::node::runtime::{self, CallId};
+use crate::oracle::{Oracle, Violation};
+use crate::rng::Rng;
+use crate::server::{Server, Snapshot};
+
+/// More happenings in one run mean that something never rests.
+const MOST: u64 = 600_000;
+
+/// Something that happens.
+#[derive(Debug)]
+enum Happening {
+    /// A process begins.
+    Begin(processes::Role),
+    /// A process's watch has something, or wants a connection.
+    Watch(Pid, usize),
+    /// The kubelet's watch of a node has something, or wants a connection.
+    Pods(usize),
+    /// A request arrives at the API server.
+    Arrive { from: Pid, token: u64, request: Box<HttpRequest>, effect: Option<usize> },
+    /// An answer arrives at the process.
+    Answer { to: Pid, token: u64, answer: Answer, effect: Option<usize> },
+    /// A process wants to go on.
+    Wake(Pid),
+    /// A reply of the runtime of a node comes to a process late, since it was paused.
+    Reply(Pid, usize, CallId, runtime::Reply),
+    /// Something happens on a node by itself.
+    Node(usize),
+    /// The daemon finds its node's runtime again.
+    RuntimeFound(usize),
+    /// A write of a kubelet arrives at the API server.
+    Kubelet(usize, kubelet::Write),
+    /// The kubelet learns how its write of the status of a Pod went.
+    Published(usize, String, bool),
+    /// A user does something.
+    Step(usize),
+    /// Something goes wrong.
+    Fault(usize),
+    /// It is over.
+    Heal(Heal),
+    /// A Pod is made anew.
+    Replace(usize),
+}
+
+/// The world.
+pub struct World {
+    schedule: Schedule,
+    rng: Rng,
+    now: u64,
+    queue: Queue<Happening>,
+    happened: u64,
+    server: Server,
+    nodes: Vec<Node>,
+    processes: BTreeMap<Pid, Process>,
+    /// When the next wake of a process is planned.
+    wakes: BTreeMap<Pid, u64>,
+    made: u32,
+    trouble: Trouble,
+    /// etcd as it was every ten seconds.
+    snapshots: Vec<(u64, Snapshot)>,
+    /// Effects of production processes so far.
+    effects: usize,
+    /// The effect whose outcome is the end of its process.
+    doomed: Option<usize>,
+    /// Effects by kind and position at which a process was killed.
+    crashed: BTreeMap<(String, Position), usize>,
+    /// Each effect's kind, in order.
+    kinds: Vec<String>,
+    oracle: Oracle,
+    story: Story,
+}
+
+/// How a run went.
+#[derive(Debug)]
+pub struct Ran {
+    /// What was broken first.
+    pub violation: Option<Violation>,
+    /// Of all decisions.
+    pub hash: u64,
+    /// How requests ended, and how often.
+    pub ends: BTreeMap<String, usize>,
+    /// Each effect's kind.
+    pub effects: Vec<String>,
+    /// The effect at which a process was killed.
+    pub crashed: BTreeMap<(String, Position), usize>,
+    /// Lines to read.
+    pub story: Vec<String>,
+}
+
+/// Runs a schedule to its end.
+pub fn run(schedule: &Schedule, telling: bool) -> Ran {
+    let mut world = World::new(schedule.clone(), telling);
+    world.play();
+    let World { oracle, story, kinds, crashed, .. } = world;
+    let (violation, ends) = oracle.finish();
+    Ran { violation, hash: story.hash(), ends, effects: kinds, crashed, story: story.lines }
+}
+
+impl World {
+    fn new(schedule: Schedule, telling: bool) -> Self {
+        let mut rng = Rng::new(schedule.seed);
+        let clock = |clocks: &[Clock], at: usize| -> Clock {
+            clocks.get(at).or(clocks.last()).cloned().unwrap_or_default()
+        };
+        let nodes = (0..schedule.nodes)
+            .map(|at| Node::new(at, clock(&schedule.clocks.nodes, at), &mut rng))
+            .collect();
+        let mut server = Server::without_managed_fields();
+        server.admit(Arc::new(webhook::Webhook));
+        let mut world = Self {
+            rng,
+            now: 0,
+            queue: Queue::default(),
+            happened: 0,
+            server,
+            nodes,
+            processes: BTreeMap::new(),
+            wakes: BTreeMap::new(),
+            made: 0,
+            trouble: Trouble::default(),
+            snapshots: Vec::new(),
+            effects: 0,
+            doomed: None,
+            crashed: BTreeMap::new(),
+            kinds: Vec::new(),
+            oracle: Oracle::new(&schedule),
+            story: Story::new(telling),
+            schedule,
+        };
+        world.furnish();
+        world
+    }
+
+    /// The beginning: objects, machines, processes, and all that is planned.
+    fn furnish(&mut self) {
+        let wall = self.server_wall();
+        for namespace in ["pitstop-system", objects::NAMESPACE] {
+            self.server.insert_namespace(wall, namespace);
+        }
+        for at in 0..self.nodes.len() {
+            let object = self.nodes[at].object();
+            self.server.insert(wall, "Node", object);
+            self.queue.push(5, Happening::Pods(at));
+            self.queue.push(20, Happening::Begin(processes::Role::Daemon(at)));
+        }
+        for at in 0..self.schedule.replicas {
+            self.queue.push(10 + 40 * at as u64, Happening::Begin(processes::Role::Controller(at)));
+        }
+        for at in 0..self.schedule.pods.len() {
+            self.make_pod(at);
+        }
+        for (at, step) in self.schedule.steps.iter().enumerate() {
+            self.queue.push(step.at, Happening::Step(at));
+        }
+        for (at, fault) in self.schedule.faults.iter().enumerate() {
+            self.queue.push(fault.at, Happening::Fault(at));
+        }
+    }
+
+    fn server_wall(&self) -> chrono::DateTime<chrono::Utc> {
+        self.schedule.clocks.server.wall(self.now)
+    }
+
+    fn config(&self) -> Config {
+        Config {
+            default_active_deadline: Some(std::time::Duration::from_secs(self.schedule.default_deadline)),
+            ..Config::default()
+        }
+    }
+
+    /// Runs until all is over, or something is broken.
+    fn play(&mut self) {
+        let calm = self.calm_at();
+        // Everything must be over by then: the last deadline, the longest back-offs, and some.
+        let longest = self.schedule.steps.iter().filter_map(|s| match &s.what {
+            plan::Step::Create(r) => Some(r.deadline.unwrap_or(0).unsigned_abs()),
+            _ => None,
+        });
+        let longest = longest.max().unwrap_or(0).max(self.schedule.default_deadline);
+        let bound = calm + (longest * 1000 + 120_000) * 2;
+        while !self.run_until(bound, true) && self.oracle.intact() && self.now < bound {}
+        self.oracle.converged(self.now, calm, &self.server);
+        // Silence: what a world at rest costs is nothing.
+        if self.oracle.intact() {
+            let writes = self.oracle.writes;
+            self.story.tell(self.now, "world", || "all is over; listens for ten minutes".to_owned());
+            let until = self.now + 600_000;
+            self.run_until(until, false);
+            self.oracle.silent(self.now, writes);
+        }
+    }
+
+    /// When the last fault is over.
+    fn calm_at(&self) -> u64 {
+        let faults = self.schedule.faults.iter().map(|f| f.at + trouble::lasts(&f.what));
+        let steps = self.schedule.steps.iter().map(|s| s.at);
+        faults.chain(steps).max().unwrap_or(0)
+    }
+
+    /// Lets things happen until a time; with `over`, also until all requests are over and all is quiet.
+    fn run_until(&mut self, until: u64, over: bool) -> bool {
+        let calm = self.calm_at();
+        while let Some(at) = self.queue.next_at().filter(|at| *at <= until) {
+            let (_, happening) = self.queue.pop().unwrap();
+            self.now = self.now.max(at);
+            self.happened += 1;
+            if self.happened > MOST {
+                self.oracle.broken("L3", format!("never rests: {happening:?}"));
+                return true;
+            }
+            self.happens(happening);
+            if !self.oracle.intact() {
+                return true;
+            }
+            if over && self.now > calm + 40_000 && self.oracle.at_rest(self.now) {
+                return true;
+            }
+        }
+        self.now = until;
+        false
+    }
+
+    fn happens(&mut self, happening: Happening) {
+        match happening {
+            Happening::Begin(role) => self.begin(role),
+            Happening::Watch(pid, kind) => self.watch(pid, kind),
+            Happening::Pods(at) => self.watch_pods(at),
+            Happening::Arrive { from, token, request, effect } => self.arrive(from, token, &request, effect),
+            Happening::Answer { to, token, answer, effect } => self.answer(to, token, answer, effect),
+            Happening::Wake(pid) => self.wake(pid),
+            Happening::Reply(pid, at, call, reply) => self.late_reply(pid, at, call, &reply),
+            Happening::Node(at) => self.node(at),
+            Happening::RuntimeFound(at) => self.runtime_found(at),
+            Happening::Kubelet(at, write) => self.kubelet_writes(at, write),
+            Happening::Published(at, uid, stored) => {
+                self.nodes[at].kubelet.written(self.now, &uid, stored);
+                self.plan_node(at);
+            }
+            Happening::Step(at) => self.step(at),
+            Happening::Fault(at) => self.fault(at),
+            Happening::Heal(heal) => self.heal(heal),
+            Happening::Replace(at) => self.replace(at),
+        }
+        if self.snapshots.last().is_none_or(|(at, _)| self.now >= at + 10_000) {
+            self.snapshots.push((self.now, self.server.snapshot()));
+        }
+        self.plan_watches();
+    }
+}

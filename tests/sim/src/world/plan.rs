@@ -1,0 +1,225 @@
+//! A schedule as data: what the world is made of, what users do, and what goes wrong.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use super::clock::Clock;
+
+/// A word of a plan.
+pub type Word = Cow<'static, str>;
+
+/// Everything that a run is made of. Two runs of one schedule are the same, bit for bit.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Schedule {
+    /// Decides latencies, jitter and the like.
+    pub seed: u64,
+    /// A name for people.
+    pub name: String,
+    /// How many nodes.
+    pub nodes: usize,
+    /// Controller processes.
+    pub replicas: usize,
+    /// Seconds after which a request without a deadline ends.
+    pub default_deadline: u64,
+    /// Clocks: API server, controllers, nodes.
+    pub clocks: Clocks,
+    /// The Pods at the beginning.
+    pub pods: Vec<PodPlan>,
+    /// What users do.
+    pub steps: Vec<Timed<Step>>,
+    /// What goes wrong.
+    pub faults: Vec<Timed<Fault>>,
+    /// A process that is killed at one of its effects.
+    pub crash: Option<Crash>,
+}
+
+/// Something at a time, in milliseconds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Timed<T> {
+    /// When.
+    pub at: u64,
+    /// What.
+    pub what: T,
+}
+
+/// The clocks of all machines.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Clocks {
+    /// The API server's.
+    pub server: Clock,
+    /// Each controller's; the last one goes for all further ones.
+    pub controllers: Vec<Clock>,
+    /// Each node's; the last one goes for all further ones.
+    pub nodes: Vec<Clock>,
+}
+
+/// A Pod.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PodPlan {
+    /// Its name.
+    pub name: String,
+    /// Its node, by number.
+    pub node: usize,
+    /// Its containers.
+    pub containers: Vec<ContainerPlan>,
+    /// `restartPolicy`.
+    pub restart_policy: Word,
+    /// `terminationGracePeriodSeconds`.
+    pub grace: i64,
+    /// Its readiness gates.
+    pub gates: Vec<Word>,
+    /// Somebody makes it anew, with the same name, when it is gone.
+    pub controlled: bool,
+}
+
+/// A container.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ContainerPlan {
+    /// Its name.
+    pub name: Word,
+    /// It is a native sidecar.
+    pub sidecar: bool,
+    /// Its preStop hook.
+    pub hook: Option<HookPlan>,
+    /// How it behaves, see [`crate::node::behaviour`].
+    pub behaviour: String,
+}
+
+/// A preStop hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HookPlan {
+    /// A command; the behaviour says how long it takes.
+    Exec,
+    /// Sleeps for that many seconds.
+    Sleep(i64),
+}
+
+/// What a user does.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Step {
+    /// Makes a request.
+    Create(Box<RequestPlan>),
+    /// Deletes a request, if it is there.
+    Delete(String),
+    /// Writes a label on a request, so that its version moves on.
+    Touch(String),
+    /// Deletes a Pod with its own grace.
+    DeletePod(String),
+    /// Deletes a Pod at once.
+    ForceDeletePod(String),
+    /// Another writer of a Pod's readiness conditions takes its hold, or gives it up.
+    Meddle(String),
+    /// Another image for a container, from somebody else.
+    SetImage(String, Word),
+    /// A container's process ends by itself, with that exit code.
+    Crash(String, Word, i32),
+}
+
+/// A `ContainerRecreateRequest`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RequestPlan {
+    /// Its name.
+    pub name: String,
+    /// `spec.podName`.
+    pub pod: String,
+    /// `spec.containers`.
+    pub containers: Vec<Word>,
+    /// `spec.activeDeadlineSeconds`.
+    pub deadline: Option<i64>,
+    /// `spec.ttlSecondsAfterFinished`.
+    pub ttl: Option<i32>,
+    /// `spec.strategy.mechanism`.
+    pub mechanism: Option<Word>,
+    /// `spec.strategy.failurePolicy`.
+    pub failure_policy: Option<Word>,
+    /// `spec.strategy.orderedRecreate`.
+    pub ordered: bool,
+    /// `spec.strategy.forceRecreate`.
+    pub force: bool,
+    /// `spec.strategy.terminationGracePeriodSeconds`.
+    pub grace: Option<i64>,
+    /// `spec.strategy.unreadyGracePeriodSeconds`.
+    pub unready_grace: Option<i64>,
+    /// `spec.strategy.minStartedSeconds`.
+    pub min_started: i32,
+    /// The webhook does not answer.
+    pub unasked: bool,
+}
+
+/// What goes wrong. Times are milliseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fault {
+    /// A controller's process is killed and comes back.
+    KillController(usize, u64),
+    /// A controller is asked to end, and comes back.
+    PauseController(usize, u64),
+    /// The daemon of a node is killed and comes back.
+    KillDaemon(usize, u64),
+    /// A daemon does nothing for a while.
+    PauseDaemon(usize, u64),
+    /// A second daemon runs on a node for a while; the older one ends after that.
+    TwoDaemons(usize, u64),
+    /// A node dies and boots; its runtime remembers its containers, or not.
+    Reboot(usize, u64, bool),
+    /// A node is gone for good: its object and its Pods are deleted.
+    RemoveNode(usize),
+    /// A kubelet's process is away.
+    KubeletDown(usize, u64),
+    /// A runtime's process is away.
+    RuntimeDown(usize, u64),
+    /// A runtime does not answer.
+    RuntimeHangs(usize, u64),
+    /// The next calls of a runtime fail: stops or reads; after they took effect or before.
+    RuntimeFails(usize, bool, bool),
+    /// So many stops say that they worked and did nothing.
+    RuntimeLies(usize, u32),
+    /// A Pod's sandbox dies with all its containers.
+    BreakSandbox(String),
+    /// The API server answers nobody.
+    ApiDown(u64),
+    /// It takes seconds to answer.
+    ApiSlow(u64),
+    /// Of so many requests in a hundred the answer is lost, with or without effect.
+    LoseAnswers(u64, u64),
+    /// pitstop's requests are refused with this code: 403 for a lost right, 409, 429, 500, 503.
+    Refuse(u16, u64),
+    /// All watches of a controller break.
+    BreakWatches(usize),
+    /// A kind's watch of a controller delivers nothing for a while.
+    HoldWatch(usize, usize, u64),
+    /// The daemon's watch of a node delivers nothing for a while.
+    HoldBook(usize, u64),
+    /// All watches of a controller begin anew at a server that is behind.
+    StaleLists(usize, u64),
+    /// The history is compacted: who asks for older versions gets 410.
+    Compact,
+    /// etcd is restored as it was so long ago.
+    Restore(u64),
+    /// A node's book is deleted.
+    DeleteBook(usize),
+    /// Somebody touches all requests, books and Pods so often, half a second apart.
+    Storm(u32),
+    /// The wall clock of a machine jumps: -1 the API server, controllers from 0, nodes from 100.
+    JumpClock(i32, i64),
+}
+
+/// Where in an effect a process is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Position {
+    /// It was decided and not begun.
+    Before,
+    /// It was begun; its outcome is not known to the process.
+    Begun,
+    /// The outcome was taken in; nothing that follows from it was begun.
+    Known,
+}
+
+/// A process is killed at its nth effect, counted over all processes in the order in which they happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Crash {
+    /// Which one, from 0.
+    pub effect: usize,
+    /// Where in it.
+    pub position: Position,
+}

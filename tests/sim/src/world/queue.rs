@@ -1,0 +1,62 @@
+//! What will happen, by time. What happens at the same time happens in the order in which it was planned.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// A queue of things to happen.
+#[derive(Debug)]
+pub struct Queue<T> {
+    heap: BinaryHeap<Reverse<Planned<T>>>,
+    serial: u64,
+}
+
+#[derive(Debug)]
+struct Planned<T> {
+    at: u64,
+    serial: u64,
+    what: T,
+}
+
+impl<T> PartialEq for Planned<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl<T> Eq for Planned<T> {}
+
+impl<T> PartialOrd for Planned<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Planned<T> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.serial).cmp(&(other.at, other.serial))
+    }
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self { heap: BinaryHeap::new(), serial: 0 }
+    }
+}
+
+impl<T> Queue<T> {
+    /// Plans something for a time, in milliseconds.
+    pub fn push(&mut self, at: u64, what: T) {
+        self.serial += 1;
+        self.heap.push(Reverse(Planned { at, serial: self.serial, what }));
+    }
+
+    /// When the next thing happens.
+    pub fn next_at(&self) -> Option<u64> {
+        self.heap.peek().map(|Reverse(planned)| planned.at)
+    }
+
+    /// The next thing, and when.
+    pub fn pop(&mut self) -> Option<(u64, T)> {
+        self.heap.pop().map(|Reverse(planned)| (planned.at, planned.what))
+    }
+}

@@ -1,0 +1,64 @@
+//! What a schedule did: a hash of all decisions, and lines to read when somebody wants them.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash as _, Hasher as _};
+
+use chrono::DateTime;
+use pitstop_controller_core::Action;
+
+/// The record of one schedule.
+#[derive(Default)]
+pub struct Story {
+    hash: DefaultHasher,
+    /// Lines are kept.
+    pub telling: bool,
+    /// The lines.
+    pub lines: Vec<String>,
+}
+
+impl Story {
+    /// Nothing yet; lines are kept only when `telling`.
+    pub fn new(telling: bool) -> Self {
+        Self { telling, ..Self::default() }
+    }
+
+    /// A decision of production code: part of the hash.
+    pub fn decides(&mut self, now: u64, who: &str, what: &str) {
+        (now, who, what).hash(&mut self.hash);
+        self.line(now, who, what);
+    }
+
+    /// Something else worth reading.
+    pub fn tell(&mut self, now: u64, who: &str, what: impl FnOnce() -> String) {
+        if self.telling {
+            self.line(now, who, &what());
+        }
+    }
+
+    fn line(&mut self, now: u64, who: &str, what: &str) {
+        if self.telling {
+            self.lines.push(format!("{:>9}.{:03} {who:<14} {what}", now / 1000, now % 1000));
+        }
+    }
+
+    /// The hash so far.
+    pub fn hash(&self) -> u64 {
+        self.hash.finish()
+    }
+}
+
+/// An action as text, without the wall times in it: clocks of machines may be wrong, decisions may not depend on them.
+pub fn told(action: &Action) -> String {
+    let mut action = action.clone();
+    match &mut action {
+        Action::WriteStatus { status, .. } => {
+            status.completion_time = status.completion_time.map(|_| DateTime::UNIX_EPOCH);
+            status.conditions.iter_mut().for_each(|c| c.last_transition_time = DateTime::UNIX_EPOCH);
+        }
+        Action::PatchMetadata { annotations, .. } => {
+            annotations.values_mut().flatten().for_each(String::clear)
+        }
+        _ => {}
+    }
+    format!("{action:?}")
+}

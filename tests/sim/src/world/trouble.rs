@@ -1,0 +1,315 @@
+//! What goes wrong, and how it passes.
+
+use serde_json::Value;
+
+use super::plan::Fault;
+use super::processes::{Kind, Pid, Role};
+use super::{Happening, World, objects};
+use crate::node::keys;
+use crate::node::runtime::{Code, Method};
+use crate::oracle::Writer;
+
+/// Troubles of the API server and the network that last.
+#[derive(Debug, Default)]
+pub(super) struct Trouble {
+    /// The API server answers nobody until then.
+    pub(super) down_until: u64,
+    /// It answers slowly until then.
+    pub(super) slow_until: u64,
+    /// Of so many in a hundred requests the answer is lost.
+    pub(super) losing_percent: u64,
+    /// Until then.
+    pub(super) losing_until: u64,
+    /// pitstop's requests are refused with this code.
+    pub(super) refusing: u16,
+    /// Until then.
+    pub(super) refusing_until: u64,
+}
+
+/// Something gets well again.
+#[derive(Clone, Debug)]
+pub(super) enum Heal {
+    /// A process that is one too many ends.
+    End(Pid),
+    /// A node boots.
+    Boot(usize),
+    /// A kubelet's process begins.
+    Kubelet(usize),
+    /// A runtime's process begins.
+    Runtime(usize),
+    /// What belonged to a node is collected.
+    Collect(usize),
+    /// Everything is touched once.
+    Touch,
+}
+
+/// How long a fault lasts.
+pub(super) fn lasts(fault: &Fault) -> u64 {
+    match fault {
+        Fault::KillController(_, ms)
+        | Fault::PauseController(_, ms)
+        | Fault::KillDaemon(_, ms)
+        | Fault::PauseDaemon(_, ms)
+        | Fault::TwoDaemons(_, ms)
+        | Fault::Reboot(_, ms, _)
+        | Fault::KubeletDown(_, ms)
+        | Fault::RuntimeDown(_, ms)
+        | Fault::RuntimeHangs(_, ms)
+        | Fault::ApiDown(ms)
+        | Fault::ApiSlow(ms)
+        | Fault::LoseAnswers(_, ms)
+        | Fault::Refuse(_, ms)
+        | Fault::HoldWatch(_, _, ms)
+        | Fault::HoldBook(_, ms) => *ms,
+        Fault::Storm(times) => u64::from(*times) * 500,
+        _ => 0,
+    }
+}
+
+impl World {
+    pub(super) fn fault(&mut self, at: usize) {
+        let fault = self.schedule.faults[at].what.clone();
+        self.story.tell(self.now, "fault", || format!("{fault:?}"));
+        let after = self.now + lasts(&fault);
+        match fault {
+            Fault::KillController(at, _) => {
+                self.kill_all(Role::Controller(at));
+                self.queue.push(after, Happening::Begin(Role::Controller(at)));
+            }
+            Fault::KillDaemon(at, _) => {
+                self.kill_all(Role::Daemon(at));
+                self.queue.push(after, Happening::Begin(Role::Daemon(at)));
+            }
+            Fault::PauseController(at, _) => self.pause(Role::Controller(at), after),
+            Fault::PauseDaemon(at, _) => self.pause(Role::Daemon(at), after),
+            Fault::TwoDaemons(at, _) => {
+                for pid in self.pids(Role::Daemon(at)) {
+                    self.queue.push(after, Happening::Heal(Heal::End(pid)));
+                }
+                // Another Pod, with a state directory of its own.
+                self.nodes[at].records.push(pitstop_daemon_core::EndedHooks::new());
+                self.begin_another(Role::Daemon(at));
+            }
+            Fault::Reboot(at, _, wiped) => {
+                self.kill_all(Role::Daemon(at));
+                let now = self.now;
+                let node = &mut self.nodes[at];
+                node.kubelet.down(&mut node.runtime);
+                node.kubelet_down = true;
+                node.pods =
+                    super::watcher::Watcher::new("/api/v1/pods", format!("spec.nodeName={}", node.name));
+                node.runtime.reboot(now, wiped);
+                self.after_node(at);
+                self.queue.push(after, Happening::Heal(Heal::Boot(at)));
+            }
+            Fault::RemoveNode(at) => {
+                self.kill_all(Role::Daemon(at));
+                let node = &mut self.nodes[at];
+                node.kubelet.down(&mut node.runtime);
+                node.removed = true;
+                let name = node.name.clone();
+                self.remove("Node", "", &name);
+                self.queue.push(self.now + 5000, Happening::Heal(Heal::Collect(at)));
+            }
+            Fault::KubeletDown(at, _) => {
+                let node = &mut self.nodes[at];
+                node.kubelet.down(&mut node.runtime);
+                node.kubelet_down = true;
+                node.pods =
+                    super::watcher::Watcher::new("/api/v1/pods", format!("spec.nodeName={}", node.name));
+                self.after_node(at);
+                self.queue.push(after, Happening::Heal(Heal::Kubelet(at)));
+            }
+            Fault::RuntimeDown(at, _) => {
+                self.nodes[at].runtime.down(self.now);
+                self.after_node(at);
+                self.queue.push(after, Happening::Heal(Heal::Runtime(at)));
+            }
+            Fault::RuntimeHangs(at, _) => self.nodes[at].runtime.hang(after),
+            Fault::RuntimeFails(at, stop, applied) => {
+                let method = if stop { Method::StopContainer } else { Method::ContainerStatus };
+                let code =
+                    self.rng.pick(&[Code::Unknown, Code::Unavailable, Code::DeadlineExceeded]).unwrap();
+                self.nodes[at].runtime.fail_next(method, code, applied);
+            }
+            Fault::RuntimeLies(at, times) => self.nodes[at].runtime.lie_next_stops(times),
+            Fault::BreakSandbox(pod) => self.break_sandbox(&pod),
+            Fault::ApiDown(_) => {
+                self.trouble.down_until = after;
+                if self.rng.one_in(2) {
+                    self.cut_all();
+                }
+            }
+            Fault::ApiSlow(_) => self.trouble.slow_until = after,
+            Fault::LoseAnswers(percent, _) => {
+                (self.trouble.losing_percent, self.trouble.losing_until) = (percent, after);
+            }
+            Fault::Refuse(code, _) => (self.trouble.refusing, self.trouble.refusing_until) = (code, after),
+            Fault::BreakWatches(at) => self.watchers_of(Role::Controller(at), |_, w| w.cut()),
+            Fault::HoldWatch(at, kind, _) => {
+                self.watchers_of(Role::Controller(at), |k, w| {
+                    if k == kind {
+                        w.held_until = after;
+                    }
+                });
+            }
+            Fault::HoldBook(at, _) => self.watchers_of(Role::Daemon(at), |_, w| w.held_until = after),
+            Fault::StaleLists(at, behind) => self.watchers_of(Role::Controller(at), |_, w| {
+                w.forget();
+                w.stale_by = behind;
+            }),
+            Fault::Compact => self.server.compact(0),
+            Fault::Restore(age) => {
+                let then = self.now.saturating_sub(age);
+                let snapshot =
+                    self.snapshots.iter().rev().find(|(at, _)| *at <= then).map(|(_, s)| s.clone());
+                if let Some(snapshot) = &snapshot {
+                    // As Kubernetes' documentation asks for: without the bump, nobody's caches would notice.
+                    self.server.restore(snapshot, 1_000_000);
+                    self.cut_all();
+                    self.oracle.restored(self.now, &self.server);
+                }
+            }
+            Fault::DeleteBook(at) => {
+                let name = self.nodes[at].name.clone();
+                self.remove("NodeWork", "", &name);
+            }
+            Fault::Storm(times) => {
+                for n in 0..u64::from(times) {
+                    self.queue.push(self.now + n * 500, Happening::Heal(Heal::Touch));
+                }
+            }
+            Fault::JumpClock(machine, delta) => self.jump(machine, delta),
+        }
+    }
+
+    pub(super) fn heal(&mut self, heal: Heal) {
+        self.story.tell(self.now, "fault", || format!("over: {heal:?}"));
+        match heal {
+            Heal::End(pid) => self.kill(pid),
+            Heal::Boot(at) => {
+                let now = self.now;
+                let node = &mut self.nodes[at];
+                node.clock.reboot(now);
+                node.kubelet_down = false;
+                node.runtime.up(now, 300);
+                self.queue.push(now + 400, Happening::Pods(at));
+                self.queue.push(now + 700, Happening::Begin(Role::Daemon(at)));
+                self.after_node(at);
+            }
+            Heal::Kubelet(at) => {
+                self.nodes[at].kubelet_down = false;
+                self.queue.push(self.now, Happening::Pods(at));
+            }
+            Heal::Runtime(at) => {
+                self.nodes[at].runtime.up(self.now, 300);
+                let later = self.now + 300 + self.rng.below(1500);
+                self.queue.push(later, Happening::RuntimeFound(at));
+                self.after_node(at);
+            }
+            Heal::Collect(at) => {
+                let name = self.nodes[at].name.clone();
+                self.remove("NodeWork", "", &name);
+                let pods: Vec<String> = self
+                    .server
+                    .objects("Pod")
+                    .filter(|p| p["spec"]["nodeName"] == *name)
+                    .map(|p| p["metadata"]["name"].as_str().unwrap().to_owned())
+                    .collect();
+                for pod in pods {
+                    self.remove("Pod", objects::NAMESPACE, &pod);
+                }
+            }
+            Heal::Touch => self.touch_all(),
+        }
+    }
+
+    fn pause(&mut self, role: Role, until: u64) {
+        for process in self.processes.values_mut().filter(|p| p.role == role) {
+            process.paused_until = until;
+        }
+    }
+
+    fn watchers_of(&mut self, role: Role, mut change: impl FnMut(usize, &mut super::watcher::Watcher)) {
+        for process in self.processes.values_mut().filter(|p| p.role == role) {
+            for (kind, watcher) in process.watchers().iter_mut().enumerate() {
+                change(kind, watcher);
+            }
+        }
+    }
+
+    fn cut_all(&mut self) {
+        for process in self.processes.values_mut() {
+            process.watchers().iter_mut().for_each(super::watcher::Watcher::cut);
+        }
+        self.nodes.iter_mut().for_each(|n| n.pods.cut());
+    }
+
+    fn break_sandbox(&mut self, pod: &str) {
+        let (now, nodes) = (self.now, self.nodes.len());
+        for at in 0..nodes {
+            let runtime = &mut self.nodes[at].runtime;
+            let of = |s: &&crate::node::runtime::SandboxInfo| s.ready && s.config.name == pod;
+            let Some(id) = runtime.sandboxes().values().find(of).map(|s| s.id.clone()) else { continue };
+            runtime.break_sandbox(now, &id);
+            self.after_node(at);
+        }
+    }
+
+    /// A container's process ends by itself.
+    pub(super) fn crash_container(&mut self, pod: &str, name: &str, code: i32) {
+        for at in 0..self.nodes.len() {
+            let runtime = &mut self.nodes[at].runtime;
+            let now = self.now;
+            let of = |c: &&crate::node::runtime::Container| {
+                let label = |key| c.info.labels.get(key).map(String::as_str);
+                c.alive(now)
+                    && label(keys::POD_NAME) == Some(pod)
+                    && label(keys::CONTAINER_NAME) == Some(name)
+            };
+            let Some(id) = runtime.containers().values().find(of).map(|c| c.info.id.clone()) else {
+                continue;
+            };
+            runtime.crash(now, &id, code);
+            self.after_node(at);
+        }
+    }
+
+    fn touch_all(&mut self) {
+        let stamp = Value::from(self.now.to_string());
+        for kind in ["ContainerRecreateRequest", "NodeWork", "Pod"] {
+            let keys: Vec<(String, String)> = self
+                .server
+                .objects(kind)
+                .map(|o| {
+                    let field = |name: &str| o["metadata"][name].as_str().unwrap_or_default().to_owned();
+                    (field("namespace"), field("name"))
+                })
+                .collect();
+            for (namespace, name) in keys {
+                self.change(Writer::Other, kind, &namespace, &name, |object| {
+                    object["metadata"]["annotations"]["example.com/touched"] = stamp.clone();
+                });
+            }
+        }
+    }
+
+    fn jump(&mut self, machine: i32, delta: i64) {
+        let at = usize::try_from(machine).unwrap_or_default();
+        match machine {
+            -1 => self.schedule.clocks.server.wrong_by += delta,
+            100.. => {
+                if let Some(node) = self.nodes.get_mut(at - 100) {
+                    node.clock.wrong_by += delta;
+                }
+            }
+            _ => {
+                for process in self.processes.values_mut().filter(|p| p.role == Role::Controller(at)) {
+                    if let Kind::Controller(controller) = &mut process.kind {
+                        controller.clock.wrong_by += delta;
+                    }
+                }
+            }
+        }
+    }
+}

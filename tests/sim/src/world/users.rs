@@ -1,0 +1,103 @@
+//! What users and other programs of the cluster do.
+
+use serde_json::{Value, json};
+
+use super::plan::Step;
+use super::{World, objects};
+use crate::oracle::Writer;
+
+/// Key of another writer's hold, in the list that all writers of a readiness condition share.
+const OTHER: &str = "other";
+
+impl World {
+    pub(super) fn step(&mut self, at: usize) {
+        let step = self.schedule.steps[at].what.clone();
+        self.story.tell(self.now, "user", || format!("{step:?}"));
+        match step {
+            Step::Create(plan) => {
+                let request = objects::create(&plan);
+                let response = self.handle(Writer::User, &request);
+                if !response.status().is_success() {
+                    self.story.tell(self.now, "user", || format!("refused: {}", response.body()["message"]));
+                }
+            }
+            Step::Delete(name) => {
+                let request = objects::delete(&format!("{}/{name}", objects::REQUESTS), None, None);
+                self.handle(Writer::User, &request);
+            }
+            Step::Touch(name) => {
+                let stamp = json!(self.now.to_string());
+                self.change(Writer::User, "ContainerRecreateRequest", objects::NAMESPACE, &name, |object| {
+                    object["metadata"]["labels"]["example.com/touched"] = stamp;
+                });
+            }
+            Step::DeletePod(name) => {
+                let request = objects::delete(&objects::pod_path(&name), None, None);
+                self.handle(Writer::User, &request);
+            }
+            Step::ForceDeletePod(name) => {
+                let request = objects::delete(&objects::pod_path(&name), Some(0), None);
+                self.handle(Writer::User, &request);
+                self.remove("Pod", objects::NAMESPACE, &name);
+            }
+            Step::Meddle(name) => {
+                self.change(Writer::Other, "Pod", objects::NAMESPACE, &name, meddle);
+            }
+            Step::SetImage(pod, container) => {
+                let image = json!(format!("registry.example/{container}:{}", self.now));
+                self.change(Writer::Other, "Pod", objects::NAMESPACE, &pod, |object| {
+                    for field in ["containers", "initContainers"] {
+                        let list =
+                            object.pointer_mut(&format!("/spec/{field}")).and_then(Value::as_array_mut);
+                        for one in list.into_iter().flatten() {
+                            if one["name"] == *container {
+                                one["image"] = image.clone();
+                            }
+                        }
+                    }
+                });
+            }
+            Step::Crash(pod, container, code) => self.crash_container(&pod, &container, code),
+        }
+    }
+
+    /// A Pod is created, and bound to its node.
+    pub(super) fn make_pod(&mut self, at: usize) {
+        let request = objects::create_pod(&self.schedule.pods[at]);
+        let response = self.handle(Writer::Other, &request);
+        assert!(response.status().is_success(), "{}", response.body());
+    }
+
+    /// A controlled Pod is made anew under its name.
+    pub(super) fn replace(&mut self, at: usize) {
+        let plan = &self.schedule.pods[at];
+        if self.nodes[plan.node].removed
+            || self.server.object("Pod", objects::NAMESPACE, &plan.name).is_some()
+        {
+            return;
+        }
+        let name = plan.name.clone();
+        self.make_pod(at);
+        self.story.tell(self.now, "user", || format!("Pod {name} is made anew"));
+    }
+}
+
+/// Takes or gives up a hold on every gate of the kinds that writers share.
+fn meddle(pod: &mut Value) {
+    let conditions = pod.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
+        if !["KruisePodReady", "pitstop.dev/ready"].contains(&condition["type"].as_str().unwrap_or_default())
+        {
+            continue;
+        }
+        let message = condition["message"].as_str().unwrap_or_default();
+        let mut holds: Vec<Value> = serde_json::from_str(message).unwrap_or_default();
+        let before = holds.len();
+        holds.retain(|h| h["userAgent"] != OTHER);
+        if holds.len() == before {
+            holds.push(json!({"userAgent": OTHER, "key": "x"}));
+        }
+        condition["status"] = if holds.is_empty() { "True".into() } else { "False".into() };
+        condition["message"] = Value::String(Value::Array(holds).to_string());
+    }
+}

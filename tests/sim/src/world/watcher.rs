@@ -1,0 +1,176 @@
+//! The watch of one process on one kind, as `kube::runtime::watcher` does it: a streaming list, then changes; after a
+//! break it goes on from the last version, after 410 it lists anew. What it hands on is what [`pitstop_kit`'s] watch
+//! hands on: a list is told as a whole.
+//!
+//! [`pitstop_kit`'s]: https://docs.rs/kube/latest/kube/runtime/fn.watcher.html
+
+use http::Request;
+use pitstop_api::logic::watch::Watch;
+use serde_json::Value;
+
+use crate::server::{self, Server};
+
+/// Where a watch stands.
+#[derive(Debug, Default)]
+enum State {
+    /// No connection; lists when it gets one.
+    #[default]
+    Empty,
+    /// No connection; goes on from that version when it gets one.
+    Resume(String),
+    /// The list comes in.
+    Listing(Vec<Value>),
+    /// Changes come in; the last version seen.
+    Following(String),
+}
+
+/// One watch.
+#[derive(Debug)]
+pub struct Watcher {
+    path: &'static str,
+    selector: String,
+    state: State,
+    stream: Option<server::Watch>,
+    failures: u32,
+    /// A delivery or a connection is planned.
+    pub planned: bool,
+    /// Nothing is delivered before that time.
+    pub held_until: u64,
+    /// The next list or connection is served by a server whose cache is so many versions behind.
+    pub stale_by: u64,
+}
+
+impl Watcher {
+    /// One for all objects of a path, or those that a field selector names.
+    pub fn new(path: &'static str, selector: impl Into<String>) -> Self {
+        Self {
+            path,
+            selector: selector.into(),
+            state: State::Empty,
+            stream: None,
+            failures: 0,
+            planned: false,
+            held_until: 0,
+            stale_by: 0,
+        }
+    }
+
+    /// Whether it has a connection.
+    pub fn connected(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// Whether there is something to deliver.
+    pub fn ready(&self, server: &Server) -> bool {
+        self.stream.as_ref().is_some_and(|s| server.is_ready(s) || s.is_closed())
+    }
+
+    /// The connection breaks.
+    pub fn cut(&mut self) {
+        self.stream = None;
+        self.state = match std::mem::take(&mut self.state) {
+            State::Following(version) | State::Resume(version) => State::Resume(version),
+            State::Listing(_) | State::Empty => State::Empty,
+        };
+    }
+
+    /// Milliseconds until the next try to connect. kube's back-off is random as well; here the caller jitters.
+    pub fn backoff(&mut self) -> u64 {
+        self.failures = (self.failures + 1).min(6);
+        800 << (self.failures - 1)
+    }
+
+    /// Connects.
+    pub fn connect(&mut self, server: &mut Server, wall: chrono::DateTime<chrono::Utc>) {
+        let mut uri = format!("{}?watch=true&allowWatchBookmarks=true", self.path);
+        if !self.selector.is_empty() {
+            uri.push_str("&fieldSelector=");
+            uri.push_str(&self.selector.replace('=', "%3D"));
+        }
+        match std::mem::take(&mut self.state) {
+            State::Resume(version) => {
+                uri.push_str("&resourceVersion=");
+                uri.push_str(&version);
+                self.state = State::Following(version);
+            }
+            _ => {
+                uri.push_str("&sendInitialEvents=true&resourceVersionMatch=NotOlderThan");
+                self.state = State::Listing(Vec::new());
+            }
+        }
+        let request = Request::get(uri).body(Vec::new()).unwrap();
+        let behind = std::mem::take(&mut self.stale_by);
+        let opened = if behind > 0 {
+            server.watch_stale(server.version().saturating_sub(behind), wall, &request)
+        } else {
+            server.watch(wall, &request)
+        };
+        self.stream = Some(opened.expect("a watch that production asks for is served"));
+    }
+
+    /// What has come, in order; empties the stream. A broken stream is dropped: [`Watcher::connected`] tells.
+    pub fn deliver(&mut self, server: &Server) -> Vec<Watch<Value>> {
+        let Some(stream) = &mut self.stream else { return Vec::new() };
+        let mut events = Vec::new();
+        for mut event in server.poll(stream) {
+            let object = event["object"].take();
+            match event["type"].as_str().unwrap() {
+                "ERROR" => {
+                    // kube lists anew after 410, whatever came before.
+                    self.state = State::Empty;
+                    self.stream = None;
+                    return events;
+                }
+                "BOOKMARK" => {
+                    let version = version(&object);
+                    if let State::Listing(listed) = &mut self.state {
+                        if object.pointer("/metadata/annotations/k8s.io~1initial-events-end").is_some() {
+                            events.push(Watch::Restart(std::mem::take(listed)));
+                            self.state = State::Following(version);
+                            self.failures = 0;
+                        }
+                    } else {
+                        self.state = State::Following(version);
+                    }
+                }
+                kind => match &mut self.state {
+                    State::Listing(listed) => listed.push(object),
+                    state => {
+                        *state = State::Following(version(&object));
+                        self.failures = 0;
+                        events.push(if kind == "DELETED" {
+                            Watch::Gone(object)
+                        } else {
+                            Watch::Upsert(object)
+                        });
+                    }
+                },
+            }
+        }
+        if stream.is_closed() {
+            self.cut();
+        }
+        events
+    }
+}
+
+fn version(object: &Value) -> String {
+    object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// The same for what a process makes of the objects; what cannot be read is left out.
+pub fn convert<T>(event: Watch<Value>, read: impl Fn(&Value) -> T) -> Watch<T> {
+    match event {
+        Watch::Restart(list) => Watch::Restart(list.iter().map(read).collect()),
+        Watch::Upsert(object) => Watch::Upsert(read(&object)),
+        Watch::Gone(object) => Watch::Gone(read(&object)),
+    }
+}
+
+impl Watcher {
+    /// What it knew is forgotten: it lists anew.
+    pub fn forget(&mut self) {
+        self.stream = None;
+        self.state = State::Empty;
+    }
+}

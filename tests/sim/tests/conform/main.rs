@@ -1,0 +1,3 @@
+//! What the models alone can say about the conformance scripts; the real ones answer in `tests/e2e`.
+
+mod api;

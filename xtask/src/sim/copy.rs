@@ -1,0 +1,194 @@
+//! The copy of the sources that has the planted bugs: a workspace of its own under `target/planted`, with the same
+//! versions of all dependencies. Files that stay the same are not touched, so that little is built again.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::bugs::Bug;
+use super::schemata::{plant, switches};
+
+/// The crates that are copied.
+const CRATES: [&str; 4] = ["api", "controller/core", "daemon/core", "tests/sim"];
+/// The simulator in the copy; under its own name, since both are built into one folder.
+pub(super) const PROGRAM: &str = "pitstop-sim-planted";
+const SIMULATOR: &str = "tests/sim/Cargo.toml";
+/// Where the switches go, and what makes them a part of their crate.
+const SWITCHES: &str = "api/src/planted.rs";
+const SWITCHES_HOME: &str = "api/src/lib.rs";
+const SWITCHES_MODULE: &str = "pub mod planted;";
+
+/// Writes the copy into `out`.
+pub(super) fn write(root: &Path, out: &Path, bugs: &[Bug]) -> Result<()> {
+    let mut files = BTreeMap::new();
+    for folder in CRATES {
+        for path in files_below(root, &root.join(folder))? {
+            let name = path.strip_prefix(root).unwrap_or(&path).to_path_buf();
+            files.insert(name, fs::read(&path).with_context(|| cannot_read(&path))?);
+        }
+    }
+    for (file, text) in planted(root, bugs)? {
+        files.insert(file.into(), text.into_bytes());
+    }
+    for name in ["Cargo.toml", "Cargo.lock"] {
+        let path = root.join(name);
+        let text = fs::read_to_string(&path).with_context(|| cannot_read(&path))?;
+        let text = if name == "Cargo.toml" { manifest(&text)? } else { text };
+        files.insert(name.into(), text.into_bytes());
+    }
+    if let Some(manifest) = files.get_mut(Path::new(SIMULATOR)) {
+        *manifest = renamed(&String::from_utf8_lossy(manifest)).into_bytes();
+    }
+    for folder in CRATES {
+        let folder = out.join(folder);
+        if !folder.exists() {
+            continue;
+        }
+        for path in files_below(out, &folder)? {
+            if !files.contains_key(path.strip_prefix(out).unwrap_or(&path)) {
+                fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+            }
+        }
+    }
+    for (name, content) in files {
+        put(&out.join(name), &content)?;
+    }
+    Ok(())
+}
+
+/// The sources that are other ones than in the checkout.
+pub(super) fn planted(root: &Path, bugs: &[Bug]) -> Result<BTreeMap<String, String>> {
+    let mut sources = plant(bugs, |file| {
+        let served =
+            CRATES.iter().any(|of| file.strip_prefix(of).is_some_and(|rest| rest.starts_with("/src/")));
+        if !served {
+            bail!("a bug can be planted in the sources of {}, not in {file}", CRATES.join(", "));
+        }
+        let path = root.join(file);
+        fs::read_to_string(&path).with_context(|| cannot_read(&path))
+    })?;
+    let home = match sources.remove(SWITCHES_HOME) {
+        Some(text) => text,
+        None => {
+            let path = root.join(SWITCHES_HOME);
+            fs::read_to_string(&path).with_context(|| cannot_read(&path))?
+        }
+    };
+    sources.insert(SWITCHES_HOME.to_owned(), format!("{home}\n{SWITCHES_MODULE}\n"));
+    sources.insert(SWITCHES.to_owned(), switches(bugs));
+    Ok(sources)
+}
+
+/// The workspace's manifest for the crates that are copied. What warns of the checkout's style has no say in the copy.
+fn manifest(text: &str) -> Result<String> {
+    let members = CRATES.map(|of| format!("{of:?}")).join(", ");
+    let (mut lines, mut named, mut lints) = (Vec::new(), false, false);
+    for line in text.lines() {
+        if line.starts_with('[') {
+            lints = line.starts_with("[workspace.lints");
+        }
+        if line.starts_with("members = [") && line.ends_with(']') {
+            lines.push(format!("members = [{members}]"));
+            named = true;
+        } else if !lints {
+            lines.push(line.to_owned());
+        }
+    }
+    if !named {
+        bail!("Cargo.toml has no line `members = [...]`");
+    }
+    lines.push("[workspace.lints.rust]\nwarnings = \"allow\"\n".to_owned());
+    Ok(lines.join("\n"))
+}
+
+/// The simulator's manifest with the program's own name.
+fn renamed(manifest: &str) -> String {
+    let package = manifest.replacen("[package]\n", "[package]\nautobins = false\n", 1);
+    format!("{package}\n[[bin]]\nname = {PROGRAM:?}\npath = \"src/main.rs\"\n")
+}
+
+/// Writes a file unless it is so already.
+fn put(path: &Path, content: &[u8]) -> Result<()> {
+    if fs::read(path).is_ok_and(|there| there == content) {
+        return Ok(());
+    }
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Every file below a folder.
+fn files_below(root: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).with_context(|| cannot_read(&folder))? {
+            let entry = entry.with_context(|| cannot_read(&folder))?;
+            let kind = entry.file_type().with_context(|| cannot_read(&folder))?;
+            if kind.is_dir() {
+                folders.push(entry.path());
+            } else if kind.is_file() {
+                files.push(entry.path());
+            }
+        }
+    }
+    if files.is_empty() {
+        bail!("{} has no files", folder.strip_prefix(root).unwrap_or(folder).display());
+    }
+    Ok(files)
+}
+
+fn cannot_read(path: &Path) -> String {
+    format!("cannot read {}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `cargo xtask sim --planted` would fail on, without building anything.
+    #[test]
+    fn every_planted_bug_fits_the_sources() {
+        let root = crate::workspace::root();
+        let bugs = super::super::bugs::load(&root).unwrap();
+        let sources = planted(&root, &bugs).unwrap();
+        assert!(sources[SWITCHES].contains(&bugs[0].id));
+        for bug in &bugs {
+            for edit in &bug.edit {
+                assert_ne!(edit.find, edit.replace, "{}", bug.id);
+                assert!(sources.contains_key(&edit.file));
+            }
+        }
+    }
+
+    #[test]
+    fn the_copy_has_the_profile_and_no_lints() {
+        let text = fs::read_to_string(crate::workspace::root().join("Cargo.toml")).unwrap();
+        let copy = manifest(&text).unwrap();
+        assert!(copy.contains("[profile.sim]"), "{copy}");
+        assert!(!copy.contains("clippy") && copy.contains("warnings = \"allow\""), "{copy}");
+        assert!(manifest("[workspace]\n").is_err());
+    }
+
+    #[test]
+    fn the_copys_simulator_has_its_own_name() {
+        let own = renamed("[package]\nname = \"pitstop-sim\"\n[dependencies]\n");
+        assert!(own.starts_with("[package]\nautobins = false\nname"), "{own}");
+        assert!(own.ends_with("[[bin]]\nname = \"pitstop-sim-planted\"\npath = \"src/main.rs\"\n"), "{own}");
+    }
+
+    #[test]
+    fn what_stays_the_same_is_not_written_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b");
+        put(&path, b"1").unwrap();
+        let before = fs::metadata(&path).unwrap().modified().unwrap();
+        put(&path, b"1").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), before);
+        put(&path, b"2").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"2");
+    }
+}

@@ -1,0 +1,127 @@
+//! `cargo xtask sim --planted`: does the simulator find every bug that was planted?
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Mutex;
+
+use anyhow::{Context as _, Result, bail};
+
+use super::bugs::{self, Bug};
+use super::copy;
+use super::watch::{self, Verdict};
+use crate::image::executables;
+use crate::progress::{Step, note};
+use crate::sh::Cmd;
+
+/// The copy with the bugs.
+const OUT: &str = "target/planted";
+/// How many bugs run side by side.
+const SIDE_BY_SIDE: usize = 2;
+
+/// The command. `names`: only these bugs; all when there are none.
+pub(super) fn run(root: &Path, names: &[String], at_most: u64) -> Result<ExitCode> {
+    let all = bugs::load(root)?;
+    let chosen = choose(&all, names)?;
+    let simulator = build(root, &all)?;
+    let step = Step::begin(format!("looking for {} planted bugs", chosen.len()));
+    let verdicts = each(&chosen, |bug| {
+        let verdict = watch::run(&simulator, &bug.id, at_most)?;
+        note(line(bug, &verdict));
+        Ok(verdict)
+    })?;
+    step.done();
+    for (bug, verdict) in chosen.iter().zip(&verdicts) {
+        println!("{}", line(bug, verdict));
+        if !matches!(verdict, Verdict::Found(..)) {
+            println!("    {} ({}; should break {})", bug.title, bug.origin, bug.violates.join(", "));
+            println!("    shows: {}", bug.shows);
+        }
+    }
+    let found = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Found(..))).count();
+    println!("planted={} found={found}", chosen.len());
+    Ok(if found == chosen.len() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn choose<'a>(all: &'a [Bug], names: &[String]) -> Result<Vec<&'a Bug>> {
+    if let Some(unknown) = names.iter().find(|name| all.iter().all(|bug| bug.id != **name)) {
+        bail!("no planted bug is called {unknown}");
+    }
+    Ok(all.iter().filter(|bug| names.is_empty() || names.contains(&bug.id)).collect())
+}
+
+/// Builds the simulator with every bug in it.
+fn build(root: &Path, bugs: &[Bug]) -> Result<PathBuf> {
+    let step = Step::begin("building the simulator with the planted bugs");
+    let out = root.join(OUT);
+    copy::write(root, &out, bugs)?;
+    let mut cargo = Cmd::cargo()
+        .args(["build", "--quiet", "--profile", "sim", "-p", "pitstop-sim", "--features", "planted"])
+        .arg("--message-format=json-render-diagnostics");
+    // What comes from elsewhere is built once, for the checkout and for the copy. Not locked: the lock names crates
+    // that the copy does not have.
+    if std::env::var_os("CARGO_TARGET_DIR").is_none() {
+        cargo = cargo.arg("--target-dir").arg(root.join("target"));
+    }
+    let mut programs = executables(&cargo.dir(&out).read_loud()?)?;
+    step.done();
+    programs.remove(copy::PROGRAM).with_context(|| format!("cargo built no program named {}", copy::PROGRAM))
+}
+
+/// Runs each, some side by side, and gives the results in their order.
+fn each<T, R: Send>(all: &[T], run: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>>
+where
+    T: Sync,
+{
+    let queue = Mutex::new(all.iter().enumerate());
+    let done = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..SIDE_BY_SIDE {
+            scope.spawn(|| {
+                loop {
+                    let Some((i, one)) = queue.lock().ok().and_then(|mut queue| queue.next()) else { return };
+                    let result = run(one);
+                    if let Ok(mut done) = done.lock() {
+                        done.push((i, result));
+                    }
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_default();
+    done.sort_by_key(|(i, _)| *i);
+    if done.len() < all.len() {
+        bail!("a thread broke off");
+    }
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+fn line(bug: &Bug, verdict: &Verdict) -> String {
+    let (number, words) = match verdict {
+        Verdict::Found(number, law) => (number.to_string(), law.clone()),
+        Verdict::NotFound(number) => (number.to_string(), "NOT FOUND".to_owned()),
+        Verdict::Broke(words) => ("-".to_owned(), format!("BROKE: {words}")),
+    };
+    format!("{:<44} {number:>6}  {words}", bug.id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_one_is_run_and_keeps_its_place() {
+        let all: Vec<u32> = (0..50).collect();
+        assert_eq!(each(&all, |n| Ok(n * 2)).unwrap(), all.iter().map(|n| n * 2).collect::<Vec<_>>());
+        let failed = each(&all, |n| if *n == 7 { bail!("seven") } else { Ok(()) });
+        assert_eq!(failed.unwrap_err().to_string(), "seven");
+    }
+
+    #[test]
+    fn bugs_are_chosen_by_name() {
+        let bug = |id: &str| Bug { id: id.into(), ..Bug::default() };
+        let all = [bug("a"), bug("b")];
+        assert_eq!(choose(&all, &[]).unwrap().len(), 2);
+        assert_eq!(choose(&all, &["b".into()]).unwrap()[0].id, "b");
+        assert!(choose(&all, &["c".into()]).is_err());
+    }
+}

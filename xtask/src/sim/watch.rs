@@ -1,0 +1,95 @@
+//! One run of the simulator with one planted bug.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+/// How long the schedules of one bug may take; one that makes the simulator itself hang must not hang us.
+const PATIENCE: Duration = Duration::from_mins(15);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What came of a bug.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It was found: after so many schedules, by that law.
+    Found(u64, String),
+    /// So many schedules did not show it.
+    NotFound(u64),
+    /// The simulator did not say: its last words.
+    Broke(String),
+}
+
+/// Runs the simulator with the bug switched on.
+pub(super) fn run(simulator: &Path, bug: &str, at_most: u64) -> Result<Verdict> {
+    let said = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
+    let output = || said.reopen().context("cannot open a temporary file");
+    let mut child = Command::new(simulator)
+        .args(["planted", bug, "--at-most", &at_most.to_string()])
+        .stdin(Stdio::null())
+        .stdout(output()?)
+        .stderr(output()?)
+        .spawn()
+        .with_context(|| format!("cannot run {}", simulator.display()))?;
+    let start = Instant::now();
+    while child.try_wait().context("cannot wait for the simulator")?.is_none() {
+        if start.elapsed() > PATIENCE {
+            child.kill().context("cannot end the simulator")?;
+            child.wait().context("cannot wait for the simulator")?;
+            return Ok(Verdict::Broke(format!("it ran for more than {} s", PATIENCE.as_secs())));
+        }
+        std::thread::sleep(LOOK);
+    }
+    let text = fs::read(said.path()).context("cannot read a temporary file")?;
+    Ok(read(bug, &String::from_utf8_lossy(&text)))
+}
+
+/// Reads the simulator's words.
+fn read(bug: &str, text: &str) -> Verdict {
+    let prefix = format!("planted {bug} ");
+    let told = text.lines().filter_map(|line| line.strip_prefix(&prefix)).find_map(|line| verdict(line).ok());
+    told.unwrap_or_else(|| {
+        let last = text.lines().rev().find(|line| !line.trim().is_empty());
+        Verdict::Broke(last.unwrap_or("it said nothing").to_owned())
+    })
+}
+
+/// `found after N schedules: LAW` or `not found in N schedules`.
+fn verdict(line: &str) -> Result<Verdict> {
+    if let Some(rest) = line.strip_prefix("found after ") {
+        let (number, law) = rest.split_once(" schedules: ").context("no law")?;
+        return Ok(Verdict::Found(number.parse().context("no number")?, law.trim().to_owned()));
+    }
+    if let Some(rest) = line.strip_prefix("not found in ") {
+        let number = rest.trim_end().strip_suffix(" schedules").context("no schedules")?;
+        return Ok(Verdict::NotFound(number.parse().context("no number")?));
+    }
+    bail!("neither found nor not")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_simulators_words_are_read() {
+        let text = "seed 12\nplanted a-b found after 12 schedules: I2 no stop without an intent\n";
+        assert_eq!(read("a-b", text), Verdict::Found(12, "I2 no stop without an intent".into()));
+        assert_eq!(read("a", "planted a not found in 5000 schedules\n"), Verdict::NotFound(5000));
+        let text = "thread 'main' panicked\nplanted a found after x schedules: I1\n\n";
+        assert_eq!(read("a", text), Verdict::Broke("planted a found after x schedules: I1".into()));
+        assert_eq!(read("a", ""), Verdict::Broke("it said nothing".into()));
+    }
+
+    #[test]
+    fn a_simulator_is_asked_for_one_bug() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sim");
+        fs::write(&path, "#!/bin/sh\necho \"$1 $2 found after $4 schedules: I1\"\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(run(&path, "x", 7).unwrap(), Verdict::Found(7, "I1".into()));
+    }
+}

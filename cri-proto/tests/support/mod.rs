@@ -7,7 +7,7 @@
 
 mod containerd;
 mod images;
-mod pods;
+pub(crate) mod pods;
 mod registry;
 
 pub(crate) use containerd::Containerd;

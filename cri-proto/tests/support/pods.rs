@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use pitstop_cri::{ContainerId, SandboxId, keys, v1};
 use tonic::{
+    Status,
     client::Grpc,
     codegen::http::uri::PathAndQuery,
     transport::{Channel, Endpoint},
@@ -107,11 +108,19 @@ where
     Q: prost::Message + Send + Sync + 'static,
     A: prost::Message + Default + Send + Sync + 'static,
 {
-    calls.ready().await.unwrap();
+    try_call(calls, name, request).await.unwrap_or_else(|status| panic!("{name}: {status}"))
+}
+
+/// One call, with what the runtime says when it fails.
+pub(crate) async fn try_call<Q, A>(calls: &mut Grpc<Channel>, name: &str, request: Q) -> Result<A, Status>
+where
+    Q: prost::Message + Send + Sync + 'static,
+    A: prost::Message + Default + Send + Sync + 'static,
+{
+    calls.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
     let path = PathAndQuery::try_from(format!("/runtime.v1.RuntimeService/{name}")).unwrap();
     let codec = tonic_prost::ProstCodec::<Q, A>::default();
-    let answer = calls.unary(tonic::Request::new(request), path, codec).await;
-    answer.unwrap_or_else(|status| panic!("{name}: {status}")).into_inner()
+    Ok(calls.unary(tonic::Request::new(request), path, codec).await?.into_inner())
 }
 
 /// An ordered map of texts.
@@ -122,94 +131,94 @@ fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 // === messages of CRI v1
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct RunPodSandboxRequest {
+pub(crate) struct RunPodSandboxRequest {
     #[prost(message, optional, tag = "1")]
-    config: Option<PodSandboxConfig>,
+    pub(crate) config: Option<PodSandboxConfig>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct RunPodSandboxResponse {
+pub(crate) struct RunPodSandboxResponse {
     #[prost(string, tag = "1")]
-    pod_sandbox_id: String,
+    pub(crate) pod_sandbox_id: String,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct PodSandboxConfig {
+pub(crate) struct PodSandboxConfig {
     #[prost(message, optional, tag = "1")]
-    metadata: Option<v1::PodSandboxMetadata>,
+    pub(crate) metadata: Option<v1::PodSandboxMetadata>,
     #[prost(btree_map = "string, string", tag = "6")]
-    labels: BTreeMap<String, String>,
+    pub(crate) labels: BTreeMap<String, String>,
     #[prost(btree_map = "string, string", tag = "7")]
-    annotations: BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
     #[prost(message, optional, tag = "8")]
-    linux: Option<LinuxPodSandboxConfig>,
+    pub(crate) linux: Option<LinuxPodSandboxConfig>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct LinuxPodSandboxConfig {
+pub(crate) struct LinuxPodSandboxConfig {
     #[prost(string, tag = "1")]
-    cgroup_parent: String,
+    pub(crate) cgroup_parent: String,
     #[prost(message, optional, tag = "2")]
-    security_context: Option<LinuxSandboxSecurityContext>,
+    pub(crate) security_context: Option<LinuxSandboxSecurityContext>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct LinuxSandboxSecurityContext {
+pub(crate) struct LinuxSandboxSecurityContext {
     #[prost(message, optional, tag = "1")]
-    namespace_options: Option<v1::NamespaceOption>,
+    pub(crate) namespace_options: Option<v1::NamespaceOption>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct CreateContainerRequest {
+pub(crate) struct CreateContainerRequest {
     #[prost(string, tag = "1")]
-    pod_sandbox_id: String,
+    pub(crate) pod_sandbox_id: String,
     #[prost(message, optional, tag = "2")]
-    config: Option<ContainerConfig>,
+    pub(crate) config: Option<ContainerConfig>,
     #[prost(message, optional, tag = "3")]
-    sandbox_config: Option<PodSandboxConfig>,
+    pub(crate) sandbox_config: Option<PodSandboxConfig>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct CreateContainerResponse {
+pub(crate) struct CreateContainerResponse {
     #[prost(string, tag = "1")]
-    container_id: String,
+    pub(crate) container_id: String,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct ContainerConfig {
+pub(crate) struct ContainerConfig {
     #[prost(message, optional, tag = "1")]
-    metadata: Option<v1::ContainerMetadata>,
+    pub(crate) metadata: Option<v1::ContainerMetadata>,
     #[prost(message, optional, tag = "2")]
-    image: Option<v1::ImageSpec>,
+    pub(crate) image: Option<v1::ImageSpec>,
     #[prost(string, repeated, tag = "3")]
-    command: Vec<String>,
+    pub(crate) command: Vec<String>,
     #[prost(btree_map = "string, string", tag = "9")]
-    labels: BTreeMap<String, String>,
+    pub(crate) labels: BTreeMap<String, String>,
     #[prost(btree_map = "string, string", tag = "10")]
-    annotations: BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
     #[prost(message, optional, tag = "15")]
-    linux: Option<LinuxContainerConfig>,
+    pub(crate) linux: Option<LinuxContainerConfig>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct LinuxContainerConfig {
+pub(crate) struct LinuxContainerConfig {
     #[prost(message, optional, tag = "1")]
-    resources: Option<v1::LinuxContainerResources>,
+    pub(crate) resources: Option<v1::LinuxContainerResources>,
     #[prost(message, optional, tag = "2")]
-    security_context: Option<LinuxContainerSecurityContext>,
+    pub(crate) security_context: Option<LinuxContainerSecurityContext>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct LinuxContainerSecurityContext {
+pub(crate) struct LinuxContainerSecurityContext {
     #[prost(message, optional, tag = "3")]
-    namespace_options: Option<v1::NamespaceOption>,
+    pub(crate) namespace_options: Option<v1::NamespaceOption>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct StartContainerRequest {
+pub(crate) struct StartContainerRequest {
     #[prost(string, tag = "1")]
-    container_id: String,
+    pub(crate) container_id: String,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct Empty {}
+pub(crate) struct Empty {}

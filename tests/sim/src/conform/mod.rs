@@ -1,4 +1,5 @@
-//! Request scripts that keep the models honest: they run against a model and against the real thing, and the results
-//! must be equal.
+//! Scripts of requests and calls that keep the models honest: they run against a model and against the real thing, and
+//! the results must be equal.
 
 pub mod api;
+pub mod runtime;

@@ -63,6 +63,9 @@ impl Behaviour {
     }
 
     /// The process of an instance.
+    ///
+    /// # Panics
+    /// Never: a restart count fits.
     pub fn process(&self, restart_count: u32, hook_command: Option<&[String]>) -> Process {
         let at = usize::try_from(restart_count).unwrap();
         let beyond = if self.repeat { self.runs.last().copied() } else { None };

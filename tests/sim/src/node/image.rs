@@ -1,5 +1,7 @@
 //! What a registry would say about image names.
 
+use std::fmt::Write as _;
+
 /// What the runtime calls an image that it pulled: `<repository>@sha256:<digest>`. Nothing when there is no such image:
 /// the tag `missing`. An image of a repository that begins with `local/` was loaded and not pulled, and has no
 /// repository digest.
@@ -27,7 +29,7 @@ fn digest_of(name: &str) -> String {
         for byte in name.bytes().chain([round]) {
             state = (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
-        text.push_str(&format!("{state:016x}"));
+        let _ = write!(text, "{state:016x}");
     }
     text
 }

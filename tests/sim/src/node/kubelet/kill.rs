@@ -42,20 +42,19 @@ impl Kill {
         runtime: &mut Runtime,
     ) -> Self {
         let hook = spec.and_then(|s| s.pre_stop.as_ref().map(|hook| (s, hook))).filter(|_| grace > 0);
-        let phase = match hook {
-            None => Phase::Turn,
-            Some((spec, hook)) => match spec.hook_command() {
-                // The kubelet gives the command no timeout; it stops waiting for it.
-                Some(cmd) => {
-                    let call = Call::ExecSync { id: id.clone(), cmd, timeout_s: 0 };
-                    Phase::Hook { call: Some(runtime.call(now, Client::KUBELET, call)), over: u64::MAX }
-                }
-                None => {
-                    let seconds = hook.pointer("/sleep/seconds").and_then(serde_json::Value::as_u64);
-                    let ms = seconds.map_or(spec.behaviour.hook.0, |s| s * 1000);
-                    Phase::Hook { call: None, over: now + ms }
-                }
-            },
+        let command = hook.and_then(|(spec, _)| spec.hook_command());
+        let phase = match (hook, command) {
+            (None, _) => Phase::Turn,
+            // The kubelet gives the command no timeout; it stops waiting for it.
+            (Some(_), Some(cmd)) => {
+                let call = Call::ExecSync { id: id.clone(), cmd, timeout_s: 0 };
+                Phase::Hook { call: Some(runtime.call(now, Client::KUBELET, call)), over: u64::MAX }
+            }
+            (Some((spec, hook)), None) => {
+                let seconds = hook.pointer("/sleep/seconds").and_then(serde_json::Value::as_u64);
+                let ms = seconds.map_or(spec.behaviour.hook.0, |s| s * 1000);
+                Phase::Hook { call: None, over: now + ms }
+            }
         };
         let sidecar = spec.is_some_and(|s| s.kind == Kind::Sidecar);
         Self { id, sidecar, grace, begun: now, phase }

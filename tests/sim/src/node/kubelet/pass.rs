@@ -8,7 +8,9 @@ use super::kill::Kill;
 use super::pod::PodContainer;
 use super::view::View;
 use super::worker::{Cx, Doing, Life, Pass, Step, Worker};
-use crate::node::runtime::{Answer, Call, CallId, Client, ContainerConfig, Reply, SandboxConfig, State};
+use crate::node::runtime::{
+    Answer, Call, CallId, Client, ContainerConfig, Reply, SandboxConfig, State, gone,
+};
 use crate::node::{image, keys};
 
 impl Worker {
@@ -40,13 +42,11 @@ impl Worker {
                 }
             }
             if pass.doing.is_none() {
-                match pass.steps.pop_front() {
-                    Some(step) => self.take(cx, &mut pass, step),
-                    None => {
-                        self.finish(cx, &pass);
-                        continue;
-                    }
-                }
+                let Some(step) = pass.steps.pop_front() else {
+                    self.finish(cx, &pass);
+                    continue;
+                };
+                self.take(cx, &mut pass, step);
             }
             let waits = pass.doing.is_some();
             self.pass = Some(pass);
@@ -219,34 +219,32 @@ impl Worker {
             }
             Some(Doing::StopSandbox(own)) if own == call => {
                 pass.did = true;
-                if reply.is_err() {
+                if reply.is_err() && !gone(reply) {
                     pass.failed = true;
                     pass.steps.clear();
                 }
             }
-            Some(Doing::RunSandbox(own)) if own == call => match reply {
-                Ok(Answer::Created(id)) => {
+            Some(Doing::RunSandbox(own)) if own == call => {
+                if let Ok(Answer::Created(id)) = reply {
                     pass.did = true;
                     pass.sandbox = Some(id.clone());
-                }
-                _ => {
+                } else {
                     pass.failed = true;
                     pass.steps.clear();
                 }
-            },
-            Some(Doing::Create { call: own, name, attempt }) if own == call => match reply {
-                Ok(Answer::Created(id)) => {
+            }
+            Some(Doing::Create { call: own, name, attempt }) if own == call => {
+                if let Ok(Answer::Created(id)) = reply {
                     cx.logs.insert((self.pod.uid.clone(), name.clone()), attempt);
                     let start = Call::StartContainer { id: id.clone() };
                     let call = cx.runtime.call(cx.now, Client::KUBELET, start);
                     pass.doing = Some(Doing::Start { call, name });
-                }
-                _ => {
+                } else {
                     let message = failed(reply).unwrap_or_default();
                     self.reasons.insert(name, ("CreateContainerError".to_owned(), message));
                     pass.failed = true;
                 }
-            },
+            }
             Some(Doing::Start { call: own, name }) if own == call => {
                 if let Some(message) = failed(reply) {
                     self.reasons.insert(name, ("RunContainerError".to_owned(), message));

@@ -2,7 +2,7 @@
 //! `pkg/kubelet/kubelet_pods.go`, `pkg/kubelet/status/generate.go`, Kubernetes 1.36.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// `status.containerStatuses[]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -158,7 +158,7 @@ pub struct StatusWrite {
 impl StatusWrite {
     /// The status after this write: lists of containers are replaced, conditions of others stay.
     pub fn merged(&self, stored: &Value) -> Value {
-        let mut status = stored.as_object().cloned().unwrap_or_else(Map::new);
+        let mut status = stored.as_object().cloned().unwrap_or_default();
         let own = |c: &&Value| OWN_CONDITIONS.iter().any(|t| c["type"] == *t);
         let theirs = stored["conditions"].as_array().into_iter().flatten().filter(|c| !own(c));
         let ours = self.status["conditions"].as_array().into_iter().flatten();

@@ -7,8 +7,8 @@
 //! `pkg/cri/server` and CRI-O's `server` as published; for containerd 1.6 each of these is compared with the real one
 //! (`conform::runtime`). CRI-O was read and not run.
 //!
-//! - An ID may be a prefix of the container's; an unknown one is `NotFound`, except in a stop from containerd 1.7 on and
-//!   in CRI-O (success).
+//! - An ID may be a prefix of the container's; an unknown one is `NotFound`, except in a removal, and in a stop from
+//!   containerd 1.7 on and in CRI-O (success).
 //! - A stop of a container that does not run is a success without effect, also of one that was never started. A timeout
 //!   of 0 kills at once. The stop signal is sent once in the life of a container, however many stops there are, as long
 //!   as the runtime lives: it remembers that in memory only. Every stop kills when its own timeout is over.

@@ -3,7 +3,7 @@
 /// A runtime and its line of versions, where they differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Flavor {
-    /// containerd 1.6: a stop of an unknown container is `NotFound`.
+    /// containerd 1.6: a stop of an unknown container or sandbox is `NotFound`.
     Containerd16,
     /// containerd 1.7 and 2: such a stop is a success.
     Containerd17,
@@ -24,6 +24,17 @@ pub struct Options {
     pub sandbox_ms: u64,
     /// From SIGKILL to the end of the process.
     pub kill_ms: u64,
+}
+
+impl Flavor {
+    /// That of a containerd of this version.
+    pub fn of_containerd(version: &str) -> Self {
+        if version.trim_start_matches('v').starts_with("1.6.") {
+            Self::Containerd16
+        } else {
+            Self::Containerd17
+        }
+    }
 }
 
 impl Options {

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::types::{Answer, Call, CallId, Client, Code, Failure, Filter, Method, Reply, State, What};
+use super::types::{
+    Answer, Call, CallId, Client, Code, Failure, Filter, Method, Reply, SandboxConfig, State, What,
+};
 use super::{Container, Flavor, Mode, Runtime, Wait, Waiting, process};
 use crate::node::image;
 
@@ -69,21 +71,22 @@ impl Runtime {
                 Ok(what) => return self.wait(call, client, what),
                 Err(failure) => Err(failure),
             },
+            Call::RunPodSandbox(config) if self.taken(&config) => {
+                let text = format!("failed to reserve sandbox name \"{}\": name is reserved", config.name);
+                Err(unknown(text))
+            }
             Call::RunPodSandbox(config) => {
                 let what = Waiting::Sandbox { at: now + self.options.sandbox_ms, config };
                 return self.wait(call, client, what);
             }
-            Call::StopPodSandbox { id } | Call::RemovePodSandbox { id }
-                if resolve(&self.sandboxes, &id, "sandbox").is_err_and(|f| f.code == Code::NotFound) =>
-            {
-                Ok(Answer::Done)
-            }
             Call::StopPodSandbox { id } => match self.stop_sandbox(now, &id, false) {
                 Ok(what) => return self.wait(call, client, what),
+                Err(failure) if self.forgives(&failure) => Ok(Answer::Done),
                 Err(failure) => Err(failure),
             },
             Call::RemovePodSandbox { id } => match self.stop_sandbox(now, &id, true) {
                 Ok(what) => return self.wait(call, client, what),
+                Err(failure) if failure.code == Code::NotFound => Ok(Answer::Done),
                 Err(failure) => Err(failure),
             },
         };
@@ -115,6 +118,22 @@ impl Runtime {
         Answer::Containers(self.containers.values().filter(fits).map(|c| c.info.clone()).collect())
     }
 
+    /// A stop of what is not there is a success.
+    fn forgives(&self, failure: &Failure) -> bool {
+        failure.code == Code::NotFound && self.options.flavor != Flavor::Containerd16
+    }
+
+    /// A sandbox of the same Pod and attempt is there or being made.
+    fn taken(&self, config: &SandboxConfig) -> bool {
+        let same = |c: &SandboxConfig| {
+            (&c.name, &c.namespace, &c.uid, c.attempt)
+                == (&config.name, &config.namespace, &config.uid, config.attempt)
+        };
+        let waits =
+            self.waits.iter().any(|w| matches!(&w.what, Waiting::Sandbox { config, .. } if same(config)));
+        waits || self.sandboxes.values().any(|s| same(&s.config))
+    }
+
     /// A stop; what to wait for, if anything.
     fn stop(
         &mut self,
@@ -125,9 +144,7 @@ impl Runtime {
     ) -> Result<Option<Waiting>, Failure> {
         let id = match resolve(&self.containers, id, "container") {
             Ok(id) => id,
-            Err(failure) if failure.code == Code::NotFound && self.options.flavor != Flavor::Containerd16 => {
-                return Ok(None);
-            }
+            Err(failure) if self.forgives(&failure) => return Ok(None),
             Err(failure) => return Err(failure),
         };
         let container = self.containers.get_mut(&id).unwrap();
@@ -203,10 +220,16 @@ impl Runtime {
             return Err(unknown("container is already in starting state".to_owned()));
         }
         let id = container.info.id.clone();
-        if !self.sandboxes.get(&container.info.sandbox).is_some_and(|s| s.ready) {
-            return Err(unknown(format!("sandbox container \"{}\" is not running", container.info.sandbox)));
-        }
+        let sandbox = container.info.sandbox.clone();
+        let wall = self.wall(now);
+        let ready = self.sandboxes.get(&sandbox).is_some_and(|s| s.ready);
         let container = self.containers.get_mut(&id).unwrap();
+        if !ready {
+            // Whatever fails in a start, the container has ended by it.
+            container.exited(wall, 128, "StartError");
+            self.touch(now);
+            return Err(unknown(format!("sandbox container \"{sandbox}\" is not running")));
+        }
         container.starting = Some(now + container.process.start_ms);
         Ok(id)
     }

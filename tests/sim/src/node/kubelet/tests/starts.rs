@@ -187,7 +187,7 @@ fn gates_hold_ready_back() {
         p["status"]["conditions"]
             .as_array_mut()
             .unwrap()
-            .push(json!({"type": "KruisePodReady", "status": "True"}))
+            .push(json!({"type": "KruisePodReady", "status": "True"}));
     });
     b.until(100, Bench::ready);
     assert_eq!(b.condition("KruisePodReady")["status"], "True", "conditions of others stay");
@@ -217,4 +217,13 @@ fn a_container_that_cannot_start_is_told() {
     b.put(app(r#"{"startFails":true}"#));
     b.until(20_000, |b| b.status("app").state.waiting.is_some_and(|w| w.reason == "RunContainerError"));
     assert!(!b.ready());
+}
+
+#[test]
+fn a_quiet_pod_wakes_nobody() {
+    let mut b = Bench::new();
+    b.put(app("{}"));
+    b.until(1000, Bench::ready);
+    b.pass(15_000);
+    assert_eq!(b.node.wake_at(), None);
 }

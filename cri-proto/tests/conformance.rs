@@ -1,0 +1,97 @@
+//! The simulator's model of a runtime against the real containerd: the same scripts must come to the same, line by
+//! line. The scripts and what they taught are in `pitstop_sim::conform::runtime`.
+//!
+//! Needs what `containerd.rs` needs.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test; clippy.toml excepts only functions marked as tests, not their helpers"
+)]
+
+mod real;
+#[allow(dead_code, unused_imports, reason = "the other tests need more of it")]
+mod support;
+
+use std::fmt::Write as _;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use pitstop_cri::keys;
+use pitstop_sim::conform::runtime::{Model, Script, run, scripts};
+use pitstop_sim::node::keys as model_keys;
+use pitstop_sim::node::runtime::Flavor;
+use real::Real;
+use support::Containerd;
+use tokio::runtime::Runtime;
+
+/// Scripts that run side by side: they mostly wait.
+const WORKERS: usize = 4;
+
+#[test]
+fn the_model_is_as_containerd() {
+    let tokio = Runtime::new().unwrap();
+    let Some(containerd) = tokio.block_on(Containerd::start()) else { return };
+    let version = tokio.block_on(async { containerd.client().version().await }).unwrap();
+    let flavor = Flavor::of_containerd(&version.runtime_version);
+    let all: Vec<(usize, Script)> = scripts().into_iter().enumerate().collect();
+    let (alone, together): (Vec<_>, Vec<_>) = all.iter().partition(|(_, script)| script.alone);
+
+    let differences = Mutex::new(Vec::new());
+    let compare = |(at, script): &(usize, Script)| {
+        let uid = format!("uid-{at}");
+        let real = run(script, &uid, &mut Real::new(&containerd, tokio.handle().clone()));
+        let model = run(script, &uid, &mut Model::new(flavor, 1));
+        if real != model {
+            differences.lock().unwrap().push(difference(script, &real, &model));
+        }
+    };
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| {
+                while let Some(one) = together.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    compare(one);
+                }
+            });
+        }
+    });
+    alone.into_iter().for_each(compare);
+
+    let differences = differences.into_inner().unwrap();
+    println!("{} scripts, {} differ", all.len(), differences.len());
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+#[test]
+fn the_model_has_the_same_keys() {
+    let pairs = [
+        (keys::POD_NAME, model_keys::POD_NAME),
+        (keys::POD_NAMESPACE, model_keys::POD_NAMESPACE),
+        (keys::POD_UID, model_keys::POD_UID),
+        (keys::CONTAINER_NAME, model_keys::CONTAINER_NAME),
+        (keys::RESTART_COUNT, model_keys::RESTART_COUNT),
+        (keys::HASH, model_keys::HASH),
+        (keys::PRE_STOP_HANDLER, model_keys::PRE_STOP_HANDLER),
+        (keys::PORTS, model_keys::PORTS),
+        (keys::TERMINATION_GRACE_PERIOD, model_keys::TERMINATION_GRACE_PERIOD),
+    ];
+    for (real, model) in pairs {
+        assert_eq!(real, model);
+    }
+}
+
+fn difference(script: &Script, real: &[String], model: &[String]) -> String {
+    let mut text = format!("=== {}\n", script.name);
+    for (real, model) in real.iter().zip(model) {
+        let _ = if real == model {
+            writeln!(text, "    {real}")
+        } else {
+            writeln!(text, "  real:  {real}\n  model: {model}")
+        };
+    }
+    text
+}

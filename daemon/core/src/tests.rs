@@ -6,8 +6,8 @@ mod rivals;
 
 use pitstop_api::logic::time::Mono;
 use pitstop_api::nodework::{
-    Answer, AnswerReason, AnswerState, NodeWorkStatus, Order, OrderAction, OrderContainer, OrderPod, Recreate,
-    RuntimeInfo,
+    Answer, AnswerReason, AnswerState, NodeWorkStatus, Order, OrderAction, OrderContainer, OrderPod,
+    Recreate, RuntimeInfo,
 };
 
 use crate::*;

@@ -93,7 +93,9 @@ mod tests {
     fn shape(edges: &[(u64, u64)]) -> Shape {
         let graph = Graph::default();
         graph.begin(1);
-        edges.iter().for_each(|(from, to)| graph.edge(*from, *to));
+        for (from, to) in edges {
+            graph.edge(*from, *to);
+        }
         graph.shape()
     }
 

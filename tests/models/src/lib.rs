@@ -8,6 +8,8 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    clippy::struct_excessive_bools,
     reason = "a test program: what cannot be is a failure of the model"
 )]
 

@@ -49,6 +49,7 @@ struct LeaseArgs {
 }
 
 #[derive(Args)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of the command")]
 struct OrdersArgs {
     /// Requests.
     #[arg(long, default_value_t = 1)]

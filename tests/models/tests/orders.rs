@@ -44,7 +44,7 @@ fn every_way() {
     explore(Bounds { drain: Some(1), ..coarse("drain") });
     explore(Bounds { hook: true, slow: true, ..coarse("hook") });
     explore(Bounds { containers: 2, ordered: true, ..coarse("ordered") });
-    let late = Faults { total: 3, late: 3, ..NONE };
+    let late = Faults { total: 2, late: 2, ..NONE };
     explore(Bounds { kubelet: true, faults: late, ..coarse("kubelet") });
     explore(Bounds { deadline: Some(3), faults: late, ..coarse("deadline") });
 }

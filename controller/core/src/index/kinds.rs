@@ -111,6 +111,8 @@ pub(super) struct Book {
     pub(super) write: Pacing,
     /// Requests of which a write places orders: one under way, or one that ended unknown.
     pub(super) placing: BTreeSet<String>,
+    /// Those of them whose write ended unknown: that a later one was refused says nothing of it.
+    unknown: BTreeSet<String>,
 }
 
 impl Book {
@@ -133,14 +135,30 @@ impl Book {
         }
         if self.version() != before {
             // Whatever was written on the version before has taken effect by now, or never will.
-            self.placing.clear();
+            self.placed();
         }
     }
 
     /// The book does not exist any more.
     pub(super) fn gone(&mut self) {
         self.work = None;
+        self.placed();
+    }
+
+    /// It is known how every write ended.
+    pub(super) fn placed(&mut self) {
         self.placing.clear();
+        self.unknown.clear();
+    }
+
+    /// Nobody knows how the write under way ended.
+    pub(super) fn write_unknown(&mut self) {
+        self.unknown.clone_from(&self.placing);
+    }
+
+    /// The write under way had no effect.
+    pub(super) fn write_refused(&mut self) {
+        self.placing.clone_from(&self.unknown);
     }
 
     fn version(&self) -> Option<(String, String)> {
@@ -170,5 +188,23 @@ impl Book {
         if let Some(work) = &mut self.work {
             work.retry();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_nothing_of_the_write_before_it() {
+        let mut book = Book::default();
+        book.write_started(&[Order { id: "a/app/1".into(), ..Order::default() }]);
+        book.write_unknown();
+        assert!(book.probe().is_some());
+        book.write_started(&[Order { id: "b/app/1".into(), ..Order::default() }]);
+        book.write_refused();
+        assert_eq!(book.placing, BTreeSet::from(["a".to_owned()]));
+        book.observed(NodeWork { resource_version: "1".into(), ..NodeWork::default() }, false);
+        assert!(book.probe().is_none());
     }
 }

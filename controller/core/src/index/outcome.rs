@@ -89,7 +89,7 @@ impl Index {
                     // Deleted meanwhile, as the watch has shown.
                     None => {}
                 }
-                book.placing.clear();
+                book.placed();
                 book.write.succeeded();
             }
             (Outcome::Conflict | Outcome::Gone, Some(known)) => {
@@ -100,11 +100,12 @@ impl Index {
             (Outcome::Conflict | Outcome::Gone, None) => book.write.failed(now),
             (Outcome::Retry, known) => {
                 known.iter_mut().for_each(Tracked::failed);
+                book.write_unknown();
                 book.write.failed(now);
             }
             (Outcome::Refused(_), known) => {
                 known.iter_mut().for_each(Tracked::failed);
-                book.placing.clear();
+                book.write_refused();
                 book.write.failed(now);
             }
         }

@@ -266,12 +266,11 @@ impl Model for Lease {
             Action::Deliver(at) => {
                 let listed = world.stored.clone();
                 let process = &mut world.processes[at];
-                let record = match &mut process.watch {
-                    Some(watch) => watch.pop_front(),
-                    None => {
-                        process.watch = Some([].into());
-                        listed
-                    }
+                let record = if let Some(watch) = &mut process.watch {
+                    watch.pop_front()
+                } else {
+                    process.watch = Some([].into());
+                    listed
                 };
                 world.step(at, bounds, Event::Observed(record));
             }

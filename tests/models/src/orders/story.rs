@@ -73,9 +73,10 @@ impl Story for Orders {
             (drain.is_some(), "drain"),
             (deadline.is_some(), "deadline"),
         ];
-        let ways: String = ways.iter().filter(|(is, _)| *is).map(|(_, way)| format!(", {way}")).collect();
+        let ways: Vec<&str> = ways.iter().filter(|(is, _)| *is).map(|(_, way)| *way).collect();
+        let ways = ways.join(" ");
         format!(
-            "orders-{name}({requests} requests, {containers} containers, {controllers} controllers, {daemons} daemons{ways}, \
+            "orders-{name}({requests} requests, {containers} containers, {controllers} controllers, {daemons} daemons, [{ways}], \
              {} faults)",
             faults.total
         )

@@ -5,6 +5,17 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::similar_names,
+    clippy::missing_panics_doc,
+    clippy::too_many_lines,
+    clippy::needless_pass_by_value,
+    clippy::match_same_arms,
+    clippy::result_large_err,
+    clippy::single_match_else,
+    clippy::struct_excessive_bools,
+    clippy::should_implement_trait,
+    clippy::struct_field_names,
+    clippy::unused_self,
     reason = "a test program: what cannot be is a failure of the model"
 )]
 

@@ -109,7 +109,6 @@ mod tests {
         for (given, expected) in [
             ("--seeds 5..9", "seeds 5..9"),
             ("--seeds 5..9 --jobs 2", "seeds 5..9 --jobs 2"),
-            ("--skews 5..9", "skews 5..9"),
             ("--seed 7", "seeds 7..8"),
             ("--seed 7 --trace", "trace 7"),
             ("--skews 0..9", "skews 0..9"),

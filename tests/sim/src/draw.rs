@@ -116,7 +116,7 @@ fn steps(rng: &mut Rng, schedule: &mut Schedule) {
     let requests = 1 + rng.below(4);
     for n in 0..requests {
         at += if rng.one_in(3) { 0 } else { rng.below(9000) };
-        let pod = if rng.one_in(4) { 1 } else { 0 };
+        let pod = usize::from(rng.one_in(4));
         let what = Step::Create(Box::new(request(rng, &schedule.pods[pod], n)));
         schedule.steps.push(Timed { at, what });
         if rng.one_in(5) {

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use pitstop_sim::commands;
 use pitstop_sim::draw;
+use pitstop_sim::world::plan::Position::{Before, Begun, Known};
 
 /// Runs the production cores of controller and daemon through schedules of faults.
 #[derive(Parser)]
@@ -131,7 +132,6 @@ fn crash_points(jobs: usize) -> bool {
     kinds.dedup();
     for kind in kinds {
         let of = |position| sum.coverage.get(&(kind.clone(), position)).copied().unwrap_or_default();
-        use pitstop_sim::world::plan::Position::{Before, Begun, Known};
         println!("{kind:<42} before {:>5}  begun {:>5}  known {:>5}", of(Before), of(Begun), of(Known));
     }
     for (scenario, crash, violation) in sum.violations.iter().take(20) {

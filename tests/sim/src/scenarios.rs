@@ -122,7 +122,7 @@ pub fn all() -> Vec<Schedule> {
         steps.push((
             10,
             create(|r| {
-                r.name = "second".to_owned();
+                "second".clone_into(&mut r.name);
                 r.mechanism = Some(mechanism.into());
             }),
         ));

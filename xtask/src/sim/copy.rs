@@ -69,12 +69,11 @@ pub(super) fn planted(root: &Path, bugs: &[Bug]) -> Result<BTreeMap<String, Stri
         let path = root.join(file);
         fs::read_to_string(&path).with_context(|| cannot_read(&path))
     })?;
-    let home = match sources.remove(SWITCHES_HOME) {
-        Some(text) => text,
-        None => {
-            let path = root.join(SWITCHES_HOME);
-            fs::read_to_string(&path).with_context(|| cannot_read(&path))?
-        }
+    let home = if let Some(text) = sources.remove(SWITCHES_HOME) {
+        text
+    } else {
+        let path = root.join(SWITCHES_HOME);
+        fs::read_to_string(&path).with_context(|| cannot_read(&path))?
     };
     sources.insert(SWITCHES_HOME.to_owned(), format!("{home}\n{SWITCHES_MODULE}\n"));
     sources.insert(SWITCHES.to_owned(), switches(bugs));
@@ -84,23 +83,23 @@ pub(super) fn planted(root: &Path, bugs: &[Bug]) -> Result<BTreeMap<String, Stri
 /// The workspace's manifest for the crates that are copied. What warns of the checkout's style has no say in the copy.
 fn manifest(text: &str) -> Result<String> {
     let members = CRATES.map(|of| format!("{of:?}")).join(", ");
-    let (mut lines, mut named, mut lints) = (Vec::new(), false, false);
+    let (mut kept, mut named, mut lints) = (Vec::new(), false, false);
     for line in text.lines() {
         if line.starts_with('[') {
             lints = line.starts_with("[workspace.lints");
         }
         if line.starts_with("members = [") && line.ends_with(']') {
-            lines.push(format!("members = [{members}]"));
+            kept.push(format!("members = [{members}]"));
             named = true;
         } else if !lints {
-            lines.push(line.to_owned());
+            kept.push(line.to_owned());
         }
     }
     if !named {
         bail!("Cargo.toml has no line `members = [...]`");
     }
-    lines.push("[workspace.lints.rust]\nwarnings = \"allow\"\n".to_owned());
-    Ok(lines.join("\n"))
+    kept.push("[workspace.lints.rust]\nwarnings = \"allow\"\n".to_owned());
+    Ok(kept.join("\n"))
 }
 
 /// The simulator's manifest with the program's own name.

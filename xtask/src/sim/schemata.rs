@@ -84,8 +84,9 @@ fn switched(first: &Place<'_>, same: &[Place<'_>]) -> Result<String> {
         return Ok(own.edit.replace.replace(SWITCH, &own.switch));
     }
     let is = &first.edit.find;
-    let bugs: String =
+    let bugs: Vec<String> =
         same.iter().map(|place| format!("if {} {{ {} }} else ", place.switch, place.edit.replace)).collect();
+    let bugs = bugs.concat();
     let both = format!("{bugs}{{ {is} }}");
     Ok(if is.trim_end().ends_with(';') { both } else { format!("({both})") })
 }

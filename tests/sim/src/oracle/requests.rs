@@ -176,7 +176,7 @@ impl Oracle {
                     .acknowledged
                     .keys()
                     .any(|(order, _)| order.starts_with(&format!("{id}/{}/", state.name)));
-                if !(ours || pinned || acknowledged) && !self.restored {
+                if !(ours || pinned || acknowledged || self.restored) {
                     wrong.push(("I6", format!("{id} says that {} was killed, and nobody did", state.name)));
                 }
             }

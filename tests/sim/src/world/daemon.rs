@@ -98,7 +98,7 @@ impl DaemonProcess {
     /// The API server answered.
     pub fn answered(&mut self, now: u64, token: u64, answer: &Answer, machine: &mut Machine<'_>) -> Out {
         if self.under_way.take_if(|t| *t == token).is_none() {
-            return Default::default();
+            return Out::default();
         }
         self.core(now, Event::StatusWritten(wire::written(answer)), machine)
     }
@@ -111,7 +111,7 @@ impl DaemonProcess {
         reply: &runtime::Reply,
         machine: &mut Machine<'_>,
     ) -> Out {
-        let Some((asked, ..)) = self.calls.remove(&call) else { return Default::default() };
+        let Some((asked, ..)) = self.calls.remove(&call) else { return Out::default() };
         self.ended(now, asked, reply, machine)
     }
 

@@ -56,7 +56,7 @@ pub fn told(action: &Action) -> String {
             status.conditions.iter_mut().for_each(|c| c.last_transition_time = DateTime::UNIX_EPOCH);
         }
         Action::PatchMetadata { annotations, .. } => {
-            annotations.values_mut().flatten().for_each(String::clear)
+            annotations.values_mut().flatten().for_each(String::clear);
         }
         _ => {}
     }

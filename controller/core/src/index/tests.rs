@@ -2,6 +2,7 @@
 
 mod defects;
 mod holds;
+mod lead;
 
 use std::collections::VecDeque;
 

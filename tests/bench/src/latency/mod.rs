@@ -25,6 +25,9 @@ const ADDED: f64 = 36.0;
 /// Most that a whole restart through the kubelet may take, as a part of one by a bare runtime stop.
 const KUBELET: f64 = 0.5;
 
+/// Pods of each set that run at a time.
+const ROUND: usize = 5;
+
 /// What was measured, each over a set of Pods of its own.
 #[derive(Default)]
 struct Measured {
@@ -47,8 +50,7 @@ pub(crate) async fn run(pods: usize) -> Result<Verdict> {
 async fn measure(cluster: &Cluster, yard: &Yard, pods: usize) -> Result<Measured> {
     let names: Vec<[String; 3]> =
         (0..pods).map(|i| ["runtime", "kubelet", "direct"].map(|set| format!("{set}-{i}"))).collect();
-    say(format!("starting {} Pods in namespace {}", 3 * pods, yard.namespace));
-    yard.start(&names.concat()).await?;
+    say(format!("restarting {pods} Pods of each set in namespace {}", yard.namespace));
     let mut bench = Bench {
         yard,
         pods: Tape::<Pod>::start(yard.api()).await?,
@@ -57,15 +59,20 @@ async fn measure(cluster: &Cluster, yard: &Yard, pods: usize) -> Result<Measured
         done: 0,
     };
     let mut measured = Measured::default();
-    for [runtime, kubelet, direct] in &names {
+    for (at, [runtime, kubelet, direct]) in names.iter().enumerate() {
+        // Few at a time, so that the machine does little else.
+        if at % ROUND == 0 {
+            yard.clear().await?;
+            yard.start(&names.iter().skip(at).take(ROUND).cloned().collect::<Vec<_>>().concat()).await?;
+        }
         let of = |pod: &str| format!("Pod {pod}");
         let by_request = bench.by_request(runtime, Mechanism::Runtime).await;
         measured.runtime.push(by_request.with_context(|| of(runtime))?);
         let by_request = bench.by_request(kubelet, Mechanism::Kubelet).await;
         measured.kubelet.push(by_request.with_context(|| of(kubelet))?);
         measured.direct.push(bench.direct(cluster, direct).await.with_context(|| of(direct))?);
-        if measured.direct.len() % 5 == 0 {
-            say(format!("{} of {pods} Pods of each set are done", measured.direct.len()));
+        if measured.direct.len() % ROUND == 0 {
+            say(format!("{} of {pods} are done", measured.direct.len()));
         }
     }
     Ok(measured)

@@ -138,6 +138,10 @@ impl World {
             if let (Some(Position::Before), Some(effect)) = (crash, number) {
                 return self.crash(pid, effect, Position::Before);
             }
+            let idle = matches!(&self.processes[&pid].kind, Kind::Controller(c) if !c.leads());
+            if idle && number.is_some() {
+                self.oracle.broken("I13", format!("{name} writes though it does not lead"));
+            }
             match effect {
                 Effect::Send(sent) => self.send(pid, sent, number),
                 Effect::Call(asked) => self.call(pid, asked, number),

@@ -214,7 +214,7 @@ impl Rules {
             self.ready.get(&key).copied().unwrap_or(self.now)
         });
         let Some(since) = since.max() else { return };
-        let limit = since + self.most(millis(least.into())) + 1_500;
+        let limit = since.max(request.accepted.unwrap_or(0)) + self.most(millis(least.into())) + 1_500;
         if self.now > limit {
             found.push(("L2", format!("{id} is told complete {} ms late", self.now - limit)));
         }

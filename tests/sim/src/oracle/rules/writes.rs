@@ -118,6 +118,12 @@ impl Rules {
         let Some(request) = self.requests.get(uid) else { return };
         let status = request.object.status.clone().unwrap_or_default();
         let Some(target) = &status.target else { return };
+        // A failure that is ignored is written down beside the next step.
+        let plan = self.schedule.pods.iter().find(|p| p.name == request.object.spec.pod_name);
+        let policy = request.object.spec.strategy.clone().unwrap_or_default().failure_policy;
+        if policy == Some(FailurePolicy::Ignore) && plan.is_none_or(|p| &*p.restart_policy != "Always") {
+            return;
+        }
         for earlier in target.containers.iter().take_while(|c| c.name != name) {
             let state = status.container_recreate_states.iter().find(|s| s.name == earlier.name);
             let failed = state.is_some_and(|s| s.phase == Phase::Failed);
@@ -158,6 +164,9 @@ impl Rules {
 
     /// Nothing is held half a minute after the request has gone or ended.
     fn holds_end(&self, pod: &Value, found: &mut Found) {
+        if !pod["metadata"]["deletionTimestamp"].is_null() {
+            return;
+        }
         let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
         let ours = conditions.filter(|c| SERVED.contains(&c["type"].as_str().unwrap_or_default()));
         let holds = ours.flat_map(|c| {

@@ -150,6 +150,7 @@ fn steps(rng: &mut Rng, schedule: &mut Schedule) {
 fn others(rng: &mut Rng, schedule: &mut Schedule) {
     let first = schedule.steps.first().map_or(BEGIN, |s| s.at);
     let pod = schedule.pods[usize::from(rng.one_in(4))].name.clone();
+    let node = schedule.pods[0].node;
     let soon = first + near(rng);
     match rng.below(24) {
         0 | 1 => {
@@ -157,7 +158,10 @@ fn others(rng: &mut Rng, schedule: &mut Schedule) {
             schedule.steps.push(Timed { at: soon + 300, what: Step::Forge(pod, forgery) });
         }
         2 => schedule.steps.push(Timed { at: soon.saturating_sub(2000), what: Step::Occupy(pod) }),
-        3 => schedule.steps.push(Timed { at: soon, what: Step::Open(pod) }),
+        3 => {
+            let at = first + rng.below(1200);
+            schedule.steps.push(Timed { at, what: Step::Open(pod) });
+        }
         4 | 5 => {
             let Some(Timed { at, what: Step::Create(plan) }) = schedule.steps.first_mut() else { return };
             plan.kept = true;
@@ -166,6 +170,11 @@ fn others(rng: &mut Rng, schedule: &mut Schedule) {
             schedule.steps.push(Timed { at: deleted, what: Step::Delete(name.clone()) });
             schedule.steps.push(Timed { at: deleted + 40_000, what: Step::Free(name) });
         }
+        // A container that no stop ends, and a daemon that is away for longer than anybody waits for it.
+        6 => schedule.faults.push(Timed { at: first, what: Fault::RuntimeLies(node, 60) }),
+        7 => schedule
+            .faults
+            .push(Timed { at: first.saturating_sub(500), what: Fault::PauseDaemon(node, 110_000) }),
         _ => {}
     }
 }

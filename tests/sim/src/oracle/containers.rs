@@ -10,9 +10,9 @@ use crate::world::effect::{Asked, What};
 
 impl Oracle {
     /// A daemon is about to call its runtime for an order.
-    pub fn calls(&mut self, now: u64, asked: &Asked, runtime: &Runtime, ended_hooks: &EndedHooks) {
+    pub fn calls(&mut self, now: u64, by: &str, asked: &Asked, runtime: &Runtime, ended_hooks: &EndedHooks) {
         self.now = now;
-        let found = self.rules.calls(now, asked, runtime);
+        let found = self.rules.calls(now, by, asked, runtime);
         self.all(found);
         let Asked { order_id, container_id, what, .. } = asked;
         if *what == What::Inspect {

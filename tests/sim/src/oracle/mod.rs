@@ -169,7 +169,11 @@ impl Oracle {
     }
 
     /// What was begun must have come to an end.
-    pub fn at_the_end<'a>(&mut self, now: u64, runtimes: impl Iterator<Item = &'a crate::node::runtime::Runtime>) {
+    pub fn at_the_end<'a>(
+        &mut self,
+        now: u64,
+        runtimes: impl Iterator<Item = &'a crate::node::runtime::Runtime>,
+    ) {
         let found = self.rules.at_the_end(now, runtimes);
         self.all(found);
     }

@@ -30,6 +30,7 @@ use self::plan::{Position, Schedule};
 use self::processes::{Pid, Process};
 use self::queue::Queue;
 use self::story::Story;
+pub(crate) use self::trouble::lasts;
 use self::trouble::{Heal, Trouble};
 use crate::node::kubelet;
 use crate::node::runtime::{self, CallId};

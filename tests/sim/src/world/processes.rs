@@ -173,13 +173,19 @@ impl World {
     }
 
     fn call(&mut self, pid: Pid, asked: Asked, effect: Option<usize>) {
-        let Some(Process { role: Role::Daemon(at), kind: Kind::Daemon(daemon), .. }) =
+        let Some(Process { role: Role::Daemon(at), kind: Kind::Daemon(daemon), name, .. }) =
             self.processes.get_mut(&pid)
         else {
             return;
         };
         let node = &mut self.nodes[*at];
-        self.oracle.calls(self.now, &asked, &node.runtime, &node.records[daemon.record]);
+        self.oracle.calls(
+            self.now,
+            &format!("{name}-{pid}"),
+            &asked,
+            &node.runtime,
+            &node.records[daemon.record],
+        );
         let id = node.runtime.call(self.now, daemon.client, asked.call.clone());
         daemon.called(self.now, id, asked, effect);
         let at = *at;

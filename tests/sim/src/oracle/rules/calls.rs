@@ -3,23 +3,37 @@
 use pitstop_api::nodework::request_uid;
 
 use super::{Found, Rules, bare, millis};
-use crate::node::runtime::{Call, Deed, Runtime, What as Happened};
 use crate::node::keys;
+use crate::node::runtime::{Call, Deed, Runtime, What as Happened};
 use crate::world::effect::{Asked, What};
 
 /// Least seconds between signal and kill.
 const LEAST_GRACE: i64 = 2;
+/// More calls for orders in a second than any of the small worlds can need.
+const MOST_A_SECOND: usize = 60;
 /// Whole seconds and the way to the API server and back, in seconds.
 const ROUNDING: i64 = 2;
 
 impl Rules {
     /// A daemon is about to call its runtime for an order.
-    pub fn calls(&mut self, now: u64, asked: &Asked, runtime: &Runtime) -> Found {
+    pub fn calls(&mut self, now: u64, by: &str, asked: &Asked, runtime: &Runtime) -> Found {
         self.now = now;
         let mut found = Found::new();
+        if now >= self.second.0 + 1000 {
+            self.second = (now, 0);
+        }
+        self.second.1 += 1;
+        if self.second.1 > MOST_A_SECOND {
+            found.push(("I12", format!("{} calls of runtimes in a second", self.second.1)));
+        }
         if self.off || asked.what == What::Inspect {
             return found;
         }
+        let own = (asked.order_id.clone(), by.to_owned());
+        if !self.acknowledged_by.contains(&own) {
+            found.push(("I2", format!("{by} acts on {}, which it has not acknowledged", asked.order_id)));
+        }
+        self.begins(asked, &mut found);
         self.in_turn(asked, runtime, &mut found);
         self.within_grace(asked, &mut found);
         self.comes_back(asked, &mut found);
@@ -28,6 +42,16 @@ impl Rules {
             first.get_or_insert(now);
         }
         found
+    }
+
+    /// Nothing begins once the request has ended.
+    fn begins(&self, asked: &Asked, found: &mut Found) {
+        let Some(placed) = self.orders.get(&asked.order_id) else { return };
+        let first = placed.hooked.is_none() && placed.stopped.is_none() && !placed.standing;
+        let Some(request) = self.requests.get(request_uid(&asked.order_id)) else { return };
+        if first && request.ended.is_some() && request.reason() == "DeadlineExceeded" {
+            found.push(("I4", format!("{} begins after its request has ended", asked.order_id)));
+        }
     }
 
     /// Orders of one Pod go one after another, and those of one write in the order of the request's containers.
@@ -47,8 +71,11 @@ impl Rules {
         let Some(request) = self.requests.get(uid) else { return };
         let names = request.object.spec.containers.iter().map(|c| c.name.as_str());
         for name in names.take_while(|name| *name != placed.order.container.name) {
-            let earlier = self.orders.iter().find(|(id, o)| request_uid(id) == uid && o.order.container.name == name);
-            let Some((id, earlier)) = earlier.filter(|(_, o)| o.standing && o.write == placed.write) else { continue };
+            let earlier =
+                self.orders.iter().find(|(id, o)| request_uid(id) == uid && o.order.container.name == name);
+            let Some((id, earlier)) = earlier.filter(|(_, o)| o.standing && o.write == placed.write) else {
+                continue;
+            };
             let begun = earlier.hooked.is_some() || earlier.stopped.is_some() || earlier.answer.is_some();
             if !begun && alive(&earlier.order.container.id) {
                 found.push(("rule", format!("{} is carried out before {id}", asked.order_id)));
@@ -74,7 +101,8 @@ impl Rules {
                 }
             }
             Call::ExecSync { timeout_s, .. } if *timeout_s > left.max(0) => {
-                let text = format!("the hook of {} may take {timeout_s} s, {left} s are left", asked.order_id);
+                let text =
+                    format!("the hook of {} may take {timeout_s} s, {left} s are left", asked.order_id);
                 found.push(("I9", text));
             }
             _ => {}
@@ -93,7 +121,8 @@ impl Rules {
 
     /// Something really happened on a node.
     pub fn deed(&mut self, deed: &Deed, runtime: &Runtime) {
-        let Some(container) = runtime.containers().get(&deed.id).filter(|_| deed.what == Happened::Started) else {
+        let Some(container) = runtime.containers().get(&deed.id).filter(|_| deed.what == Happened::Started)
+        else {
             return;
         };
         let label = |key| container.info.labels.get(key).cloned().unwrap_or_default();
@@ -113,13 +142,15 @@ impl Rules {
             return found;
         }
         let runtimes: Vec<&Runtime> = runtimes.collect();
-        let alive = |id: &str| {
-            runtimes.iter().any(|r| r.containers().get(id).is_some_and(|c| c.alive(now)))
-        };
+        let alive = |id: &str| runtimes.iter().any(|r| r.containers().get(id).is_some_and(|c| c.alive(now)));
         if self.sound_daemons() {
-            for (id, placed) in self.orders.iter().filter(|(_, o)| o.hooked.is_some() && o.stopped.is_none()) {
+            for (id, placed) in self.orders.iter().filter(|(_, o)| o.hooked.is_some() && o.stopped.is_none())
+            {
                 if alive(&placed.order.container.id) {
-                    found.push(("rule", format!("{id}: the hook has run, and the container was never stopped")));
+                    found.push((
+                        "rule",
+                        format!("{id}: the hook has run, and the container was never stopped"),
+                    ));
                 }
             }
         }
@@ -132,7 +163,9 @@ impl Rules {
     /// A stop that outlived its request is recorded.
     fn late_stops(&self, alive: &dyn Fn(&str) -> bool, found: &mut Found) {
         for (id, placed) in &self.orders {
-            let Some(request) = self.requests.get(request_uid(id)).filter(|r| r.deleted.is_none()) else { continue };
+            let Some(request) = self.requests.get(request_uid(id)).filter(|r| r.deleted.is_none()) else {
+                continue;
+            };
             let status = request.object.status.clone().unwrap_or_default();
             let name = &placed.order.container.name;
             let pending = status.container_recreate_states.iter().find(|s| s.name == *name);

@@ -65,8 +65,14 @@ pub struct Rules {
     ran: BTreeSet<(String, String, String)>,
     /// Since when an instance is shown running and ready: Pod UID and ID.
     ready: BTreeMap<(String, String), u64>,
-    /// When a Pod of that UID was first seen.
-    pods: BTreeMap<String, u64>,
+    /// When a Pod of that UID was first seen, and since when it is gone.
+    pods: BTreeMap<String, (u64, Option<u64>)>,
+    /// Instances that were ever shown ready: Pod UID and ID.
+    were_ready: BTreeSet<(String, String)>,
+    /// Orders with the processes that acknowledged them.
+    acknowledged_by: BTreeSet<(String, String)>,
+    /// Calls in the second that began then.
+    second: (u64, usize),
 }
 
 impl Rules {
@@ -86,6 +92,9 @@ impl Rules {
             ran: BTreeSet::new(),
             ready: BTreeMap::new(),
             pods: BTreeMap::new(),
+            were_ready: BTreeSet::new(),
+            acknowledged_by: BTreeSet::new(),
+            second: (0, 0),
         }
     }
 
@@ -139,7 +148,16 @@ impl Rules {
     /// Nobody leads beside another, unless a process stood still or etcd was restored.
     pub fn one_leads(&self, leaders: usize) -> Found {
         let excused = self.off || !self.only(|f| !matches!(f, Fault::PauseController(..)));
-        if leaders > 1 && !excused { vec![("I13", format!("{leaders} processes lead"))] } else { Found::new() }
+        if leaders > 1 && !excused {
+            vec![("I13", format!("{leaders} processes lead"))]
+        } else {
+            Found::new()
+        }
+    }
+
+    /// When the last fault is over.
+    fn last_fault(&self) -> u64 {
+        self.schedule.faults.iter().map(|f| f.at + crate::world::lasts(&f.what)).max().unwrap_or(0)
     }
 
     /// At least how long a wait of so many milliseconds takes by true time.

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::{Found, Placed, Rules, bare, millis};
 use crate::oracle::Writer;
 use crate::server::Server;
+use crate::world::plan::Fault;
 
 /// How long a change may take to be known, in milliseconds, where nothing holds it up.
 const KNOWN: u64 = 1_500;
@@ -40,12 +41,16 @@ impl Rules {
         if kind != "NodeWork" {
             self.see_service(server);
         }
+        if self.calm() {
+            server.objects("Pod").for_each(|pod| self.holds_end(pod, &mut found));
+        }
         found
     }
 
     fn book_wrote(&mut self, before: Option<&Value>, after: Option<&Value>, found: &mut Found) {
         let read = |o: &Value| NodeWork::deserialize(o).unwrap();
-        let node = after.or(before).and_then(|o| o["metadata"]["name"].as_str()).unwrap_or_default().to_owned();
+        let node =
+            after.or(before).and_then(|o| o["metadata"]["name"].as_str()).unwrap_or_default().to_owned();
         let book = after.map(read).unwrap_or_default();
         self.writes += 1;
         for placed in self.orders.values_mut().filter(|p| p.node == node) {
@@ -71,6 +76,14 @@ impl Rules {
         }
         let answers = book.status.unwrap_or_default().answers;
         let now = self.now;
+        for answer in answers.iter().filter(|a| a.state == AnswerState::Acknowledged) {
+            self.acknowledged_by.insert((answer.order_id.clone(), answer.acknowledged_by.clone()));
+        }
+        // The runtime is found again within two seconds.
+        let back = self.only(|f| matches!(f, Fault::RuntimeDown(..))).then(|| self.last_fault() + 2_000);
+        let of = |pod: &str| self.orders.values().filter(|o| o.order.pod.uid == pod).count();
+        let alone: Vec<String> =
+            self.orders.iter().filter(|(_, o)| of(&o.order.pod.uid) == 1).map(|(id, _)| id.clone()).collect();
         let (daemons, controllers, calm) = (self.sound_daemons(), self.sound_controllers(), self.calm());
         for (id, placed) in self.orders.iter_mut().filter(|(_, p)| p.node == node) {
             let answer = answers.iter().find(|a| a.order_id == *id);
@@ -81,11 +94,22 @@ impl Rules {
             // The grace counts from the first acknowledgement.
             placed.answer = state.map(|state| (state, placed.answer.map_or(now, |(_, since)| since)));
             let (Some(answer), Some(state)) = (answer, state) else { continue };
+            let first = placed.answer.is_some_and(|(_, since)| since == now);
+            if first && alone.contains(id) && back.is_some_and(|up| placed.at < up && now > up + 8_000) {
+                found.push((
+                    "L5",
+                    format!("{id} is answered {} ms after its runtime is back", now - back.unwrap()),
+                ));
+            }
             let never = placed.stopped.is_none();
             if state == AnswerState::Failed {
                 found.push(("L5", format!("{id} has failed, and no error was final: {}", answer.message)));
             }
-            if state == AnswerState::Done && answer.reason != Some(AnswerReason::EndedByItself) && never && daemons {
+            if state == AnswerState::Done
+                && answer.reason != Some(AnswerReason::EndedByItself)
+                && never
+                && daemons
+            {
                 found.push(("I6", format!("{id} is done, and nobody stopped its container")));
             }
             let gone = self.requests.get(request_uid(id)).and_then(|r| r.deleted);
@@ -134,22 +158,34 @@ impl Rules {
         }
     }
 
-    fn pod_wrote(&mut self, writer: Writer, before: Option<&Value>, after: Option<&Value>, found: &mut Found) {
+    fn pod_wrote(
+        &mut self,
+        writer: Writer,
+        before: Option<&Value>,
+        after: Option<&Value>,
+        found: &mut Found,
+    ) {
+        if let Some(gone) =
+            before.filter(|old| after.is_none_or(|new| new["metadata"]["uid"] != old["metadata"]["uid"]))
+        {
+            let uid = gone["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+            self.pods.entry(uid).or_insert((self.now, None)).1 = Some(self.now);
+        }
         let Some(new) = after else { return };
         let uid = new["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-        self.pods.entry(uid.clone()).or_insert(self.now);
+        self.pods.entry(uid.clone()).or_insert((self.now, None));
         for field in ["containerStatuses", "initContainerStatuses"] {
             for status in new["status"][field].as_array().into_iter().flatten() {
                 let id = bare(status["containerID"].as_str().unwrap_or_default()).to_owned();
                 let key = (uid.clone(), id);
                 if status["ready"] == true && status["state"]["running"].is_object() {
+                    self.were_ready.insert(key.clone());
                     self.ready.entry(key).or_insert(self.now);
                 } else {
                     self.ready.remove(&key);
                 }
             }
         }
-        self.holds_end(new, found);
         let Some(old) = before.filter(|_| writer == Writer::Controller) else { return };
         for (type_, message) in foreign(old) {
             if !foreign(new).contains(&(type_, message)) {
@@ -157,7 +193,9 @@ impl Rules {
             }
         }
         for (name, image) in images(new) {
-            let Some((_, from)) = images(old).into_iter().find(|(n, i)| *n == name && *i != image) else { continue };
+            let Some((_, from)) = images(old).into_iter().find(|(n, i)| *n == name && *i != image) else {
+                continue;
+            };
             self.pinned(&uid, name, from, image, found);
         }
     }
@@ -172,14 +210,19 @@ impl Rules {
         let holds = ours.flat_map(|c| {
             serde_json::from_str::<Vec<Hold>>(c["message"].as_str().unwrap_or_default()).unwrap_or_default()
         });
-        for hold in holds.filter(|h| h.user_agent == RECREATE_AGENT && self.calm()) {
+        for hold in holds.filter(|h| h.user_agent == RECREATE_AGENT) {
             let name = |r: &super::Followed| r.object.metadata.name.clone().unwrap_or_default();
             let its = || self.requests.values().filter(|r| hold.key.ends_with(&format!("/{}", name(r))));
             let over = its().map(|r| r.ended.into_iter().chain(r.deleted).min());
             // Absent: one of that name is at work.
-            let Some(over) = over.collect::<Option<Vec<u64>>>().and_then(|all| all.into_iter().max()) else { continue };
+            let Some(over) = over.collect::<Option<Vec<u64>>>().and_then(|all| all.into_iter().max()) else {
+                continue;
+            };
             if self.now > over + 30_000 {
-                found.push(("I7", format!("{} holds a Pod {} ms after it has gone", hold.key, self.now - over)));
+                found.push((
+                    "I7",
+                    format!("{} holds a Pod {} ms after it has gone", hold.key, self.now - over),
+                ));
             }
         }
     }
@@ -246,7 +289,9 @@ impl Rules {
         let over = states.iter().all(|s| matches!(s.phase, Phase::Succeeded | Phase::Failed));
         match ended {
             None if failed && !ignore => Some("goes on after a failure".to_owned()),
-            Some("ContainerFailed") if ignore && !over => Some("ends with a failure that is ignored".to_owned()),
+            Some("ContainerFailed") if ignore && !over => {
+                Some("ends with a failure that is ignored".to_owned())
+            }
             _ => None,
         }
     }
@@ -255,9 +300,8 @@ impl Rules {
 /// Conditions behind gates whose message is no list.
 fn foreign(pod: &Value) -> Vec<(&str, &str)> {
     let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-    let ours = conditions.map(|c| {
-        (c["type"].as_str().unwrap_or_default(), c["message"].as_str().unwrap_or_default())
-    });
+    let ours = conditions
+        .map(|c| (c["type"].as_str().unwrap_or_default(), c["message"].as_str().unwrap_or_default()));
     ours.filter(|(type_, message)| {
         SERVED.contains(type_) && !message.is_empty() && serde_json::from_str::<Vec<Hold>>(message).is_err()
     })

@@ -6,7 +6,7 @@
 use crate::rng::Rng;
 use crate::world::clock::Clock;
 use crate::world::plan::{
-    Clocks, ContainerPlan, Fault, HookPlan, PodPlan, RequestPlan, Schedule, Step, Timed, Word,
+    Clocks, ContainerPlan, Fault, Forgery, HookPlan, PodPlan, RequestPlan, Schedule, Step, Timed, Word,
 };
 
 /// When things begin to happen: processes and Pods have come up by then.
@@ -31,6 +31,7 @@ pub fn schedule(seed: u64) -> Schedule {
         crash: None,
     };
     steps(&mut rng, &mut schedule);
+    others(&mut Rng::new(seed ^ 0x6f74_6865_7273), &mut schedule);
     // One in six shows what the world is like when nothing goes wrong.
     if !rng.one_in(6) {
         faults(&mut rng, &mut schedule);
@@ -145,6 +146,39 @@ fn steps(rng: &mut Rng, schedule: &mut Schedule) {
     }
 }
 
+/// What others do who should not, in some schedules.
+fn others(rng: &mut Rng, schedule: &mut Schedule) {
+    let first = schedule.steps.first().map_or(BEGIN, |s| s.at);
+    let pod = schedule.pods[usize::from(rng.one_in(4))].name.clone();
+    let node = schedule.pods[0].node;
+    let soon = first + near(rng);
+    match rng.below(24) {
+        0 | 1 => {
+            let forgery = rng.pick(&[Forgery::Pod, Forgery::Namespace, Forgery::Prefix]).unwrap();
+            schedule.steps.push(Timed { at: soon + 300, what: Step::Forge(pod, forgery) });
+        }
+        2 => schedule.steps.push(Timed { at: soon.saturating_sub(2000), what: Step::Occupy(pod) }),
+        3 => {
+            let at = first + rng.below(1200);
+            schedule.steps.push(Timed { at, what: Step::Open(pod) });
+        }
+        4 | 5 => {
+            let Some(Timed { at, what: Step::Create(plan) }) = schedule.steps.first_mut() else { return };
+            plan.kept = true;
+            let (at, name) = (*at, plan.name.clone());
+            let deleted = at + near(rng);
+            schedule.steps.push(Timed { at: deleted, what: Step::Delete(name.clone()) });
+            schedule.steps.push(Timed { at: deleted + 40_000, what: Step::Free(name) });
+        }
+        // A container that no stop ends, and a daemon that is away for longer than anybody waits for it.
+        6 => schedule.faults.push(Timed { at: first, what: Fault::RuntimeLies(node, 60) }),
+        7 => schedule
+            .faults
+            .push(Timed { at: first.saturating_sub(500), what: Fault::PauseDaemon(node, 110_000) }),
+        _ => {}
+    }
+}
+
 /// A time close to something that has just begun.
 fn near(rng: &mut Rng) -> u64 {
     match rng.below(4) {
@@ -184,6 +218,7 @@ fn request(rng: &mut Rng, pod: &PodPlan, n: u64) -> RequestPlan {
         unready_grace: rng.pick(&[None, None, Some(0), Some(1), Some(4)]).unwrap(),
         min_started: rng.pick(&[0, 0, 0, 2, 6]).unwrap(),
         unasked: rng.one_in(8),
+        kept: false,
     }
 }
 

@@ -10,8 +10,10 @@ use crate::world::effect::{Asked, What};
 
 impl Oracle {
     /// A daemon is about to call its runtime for an order.
-    pub fn calls(&mut self, now: u64, asked: &Asked, runtime: &Runtime, ended_hooks: &EndedHooks) {
+    pub fn calls(&mut self, now: u64, by: &str, asked: &Asked, runtime: &Runtime, ended_hooks: &EndedHooks) {
         self.now = now;
+        let found = self.rules.calls(now, by, asked, runtime);
+        self.all(found);
         let Asked { order_id, container_id, what, .. } = asked;
         if *what == What::Inspect {
             return;
@@ -56,6 +58,7 @@ impl Oracle {
     /// Something really happened on a node.
     pub fn deed(&mut self, deed: &Deed, runtime: &Runtime) {
         self.now = self.now.max(deed.at);
+        self.rules.deed(deed, runtime);
         let Some(container) = runtime.containers().get(&deed.id) else { return };
         let label = |key| container.info.labels.get(key).cloned().unwrap_or_default();
         let (pod, name) = (label(keys::POD_UID), label(keys::CONTAINER_NAME));

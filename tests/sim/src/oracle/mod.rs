@@ -9,6 +9,7 @@ mod end;
 mod orders;
 mod pods;
 mod requests;
+mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -108,6 +109,7 @@ pub struct Oracle {
     hooks: BTreeMap<String, usize>,
     /// Every instance that ever ran: Pod UID, name, ID and when it began.
     ran: Vec<(String, String, String, u64)>,
+    rules: rules::Rules,
     /// When the lead last changed, or a controller began.
     led_since: u64,
     leaders: usize,
@@ -141,6 +143,7 @@ impl Oracle {
             stale: schedule.faults.iter().any(|f| matches!(f.what, Fault::StaleLists(..))),
             hooks: BTreeMap::new(),
             ran: Vec::new(),
+            rules: rules::Rules::new(schedule),
             led_since: 0,
             leaders: 0,
         }
@@ -157,6 +160,22 @@ impl Oracle {
         if !holds {
             self.broken(invariant, what());
         }
+    }
+
+    fn all(&mut self, found: rules::Found) {
+        for (invariant, what) in found {
+            self.broken(invariant, what);
+        }
+    }
+
+    /// What was begun must have come to an end.
+    pub fn at_the_end<'a>(
+        &mut self,
+        now: u64,
+        runtimes: impl Iterator<Item = &'a crate::node::runtime::Runtime>,
+    ) {
+        let found = self.rules.at_the_end(now, runtimes);
+        self.all(found);
     }
 
     /// Nothing is broken so far.
@@ -190,6 +209,9 @@ impl Oracle {
         if writer.ours() {
             self.writes += 1;
         }
+        let mut found = self.rules.wrote(now, writer, kind, before, after, server);
+        found.extend(self.rules.one_leads(leaders));
+        self.all(found);
         match kind {
             "ContainerRecreateRequest" => {
                 let read = |o: &Value| ContainerRecreateRequest::deserialize(o).unwrap();
@@ -208,6 +230,7 @@ impl Oracle {
     pub fn restored(&mut self, now: u64, server: &Server) {
         self.now = now;
         self.restored = true;
+        self.rules.restored();
         self.many_leaders = true;
         let stored: BTreeMap<String, ContainerRecreateRequest> = server
             .objects("ContainerRecreateRequest")

@@ -20,7 +20,13 @@ impl Oracle {
         let old = before.map(read).filter(|old| old.metadata.uid == new.metadata.uid);
         let old_orders: &[Order] = old.as_ref().map_or(&[], |o| &o.spec.orders);
         let node = new.metadata.name.clone().unwrap_or_default();
-        if new.spec.orders != old_orders {
+        if writer == Writer::Other {
+            // A forger's: they may be refused, and never carried out.
+            for order in &new.spec.orders {
+                let names = (order.pod.uid.clone(), order.container.name.clone(), order.container.id.clone());
+                self.orders.entry(order.id.clone()).or_insert(names);
+            }
+        } else if new.spec.orders != old_orders {
             self.check(writer == Writer::Controller, "I11", || format!("{writer:?} writes orders of {node}"));
             self.check(new.spec.orders.len() <= pitstop_api::MAX_ORDERS, "I12", || {
                 format!("{node} is too long")

@@ -32,7 +32,11 @@ impl Oracle {
         let id = uid(&new);
         let now = self.now;
         let known = self.known(&new);
-        self.requests.entry(id.clone()).or_insert(known);
+        let known = self.requests.entry(id.clone()).or_insert(known);
+        if new.metadata.deletion_timestamp.is_some() {
+            // Somebody's finalizer may keep it; for pitstop it is gone.
+            known.deleted.get_or_insert(now);
+        }
         let old_status = before.filter(|old| uid(old) == id).and_then(|old| old.status).unwrap_or_default();
         let new_status = new.status.clone().unwrap_or_default();
         if old_status == new_status {

@@ -7,6 +7,7 @@ pub mod effect;
 mod machine;
 mod network;
 mod objects;
+mod others;
 pub mod plan;
 mod processes;
 pub mod queue;
@@ -29,6 +30,7 @@ use self::plan::{Position, Schedule};
 use self::processes::{Pid, Process};
 use self::queue::Queue;
 use self::story::Story;
+pub(crate) use self::trouble::lasts;
 use self::trouble::{Heal, Trouble};
 use crate::node::kubelet;
 use crate::node::runtime::{self, CallId};
@@ -215,6 +217,7 @@ impl World {
         let bound = calm + (longest * 1000 + 120_000) * 2;
         while !self.run_until(bound, true) && self.oracle.intact() && self.now < bound {}
         self.oracle.converged(self.now, calm, &self.server);
+        self.oracle.at_the_end(self.now, self.nodes.iter().map(|n| &n.runtime));
         // Silence: what a world at rest costs is nothing.
         if self.oracle.intact() {
             let writes = self.oracle.writes;

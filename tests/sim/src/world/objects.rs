@@ -87,8 +87,11 @@ pub fn create(plan: &RequestPlan) -> HttpRequest {
     if let Some(ttl) = plan.ttl {
         spec["ttlSecondsAfterFinished"] = ttl.into();
     }
-    let body = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "ContainerRecreateRequest",
+    let mut body = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "ContainerRecreateRequest",
         "metadata": {"name": plan.name, "namespace": NAMESPACE}, "spec": spec});
+    if plan.kept {
+        body["metadata"]["finalizers"] = json!(["example.com/keep"]);
+    }
     let mut request = Request::post(REQUESTS).header(http::header::CONTENT_TYPE, "application/json");
     if plan.unasked {
         request = request.header(super::webhook::UNASKED, "1");
@@ -112,4 +115,11 @@ pub fn delete(path: &str, grace: Option<i64>, uid: Option<&str>) -> HttpRequest 
 /// The path of a Pod.
 pub fn pod_path(name: &str) -> String {
     format!("/api/v1/namespaces/{NAMESPACE}/pods/{name}")
+}
+
+/// Takes a request's finalizers off.
+pub fn free(name: &str) -> HttpRequest {
+    let request = Request::patch(format!("{REQUESTS}/{name}"))
+        .header(http::header::CONTENT_TYPE, "application/merge-patch+json");
+    request.body(br#"{"metadata":{"finalizers":null}}"#.to_vec()).unwrap()
 }

@@ -110,10 +110,29 @@ pub enum Step {
     ForceDeletePod(String),
     /// Another writer of a Pod's readiness conditions takes its hold, or gives it up.
     Meddle(String),
+    /// Somebody else writes a text into a Pod's readiness conditions, and makes them False.
+    Occupy(String),
+    /// Somebody else makes a Pod's readiness conditions True, and leaves who holds them.
+    Open(String),
+    /// Somebody else puts an order for a Pod's container into its node's book.
+    Forge(String, Forgery),
+    /// The finalizers of a request are taken off.
+    Free(String),
     /// Another image for a container, from somebody else.
     SetImage(String, Word),
     /// A container's process ends by itself, with that exit code.
     Crash(String, Word, i32),
+}
+
+/// What is wrong with an order that pitstop did not write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Forgery {
+    /// It names another Pod than the container's.
+    Pod,
+    /// It names another namespace.
+    Namespace,
+    /// It names the beginning of the container's ID.
+    Prefix,
 }
 
 /// A `ContainerRecreateRequest`.
@@ -145,6 +164,9 @@ pub struct RequestPlan {
     pub min_started: i32,
     /// The webhook does not answer.
     pub unasked: bool,
+    /// Somebody's finalizer keeps it.
+    #[serde(default)]
+    pub kept: bool,
 }
 
 /// What goes wrong. Times are milliseconds.

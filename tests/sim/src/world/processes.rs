@@ -138,6 +138,10 @@ impl World {
             if let (Some(Position::Before), Some(effect)) = (crash, number) {
                 return self.crash(pid, effect, Position::Before);
             }
+            let idle = matches!(&self.processes[&pid].kind, Kind::Controller(c) if !c.leads());
+            if idle && number.is_some() {
+                self.oracle.broken("I13", format!("{name} writes though it does not lead"));
+            }
             match effect {
                 Effect::Send(sent) => self.send(pid, sent, number),
                 Effect::Call(asked) => self.call(pid, asked, number),
@@ -169,13 +173,19 @@ impl World {
     }
 
     fn call(&mut self, pid: Pid, asked: Asked, effect: Option<usize>) {
-        let Some(Process { role: Role::Daemon(at), kind: Kind::Daemon(daemon), .. }) =
+        let Some(Process { role: Role::Daemon(at), kind: Kind::Daemon(daemon), name, .. }) =
             self.processes.get_mut(&pid)
         else {
             return;
         };
         let node = &mut self.nodes[*at];
-        self.oracle.calls(self.now, &asked, &node.runtime, &node.records[daemon.record]);
+        self.oracle.calls(
+            self.now,
+            &format!("{name}-{pid}"),
+            &asked,
+            &node.runtime,
+            &node.records[daemon.record],
+        );
         let id = node.runtime.call(self.now, daemon.client, asked.call.clone());
         daemon.called(self.now, id, asked, effect);
         let at = *at;

@@ -44,7 +44,7 @@ pub(super) enum Heal {
 }
 
 /// How long a fault lasts.
-pub(super) fn lasts(fault: &Fault) -> u64 {
+pub(crate) fn lasts(fault: &Fault) -> u64 {
     match fault {
         Fault::KillController(_, ms)
         | Fault::PauseController(_, ms)

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::plan::Step;
-use super::{World, objects};
+use super::{World, objects, others};
 use crate::oracle::Writer;
 
 /// Key of another writer's hold, in the list that all writers of a readiness condition share.
@@ -42,6 +42,20 @@ impl World {
             }
             Step::Meddle(name) => {
                 self.change(Writer::Other, "Pod", objects::NAMESPACE, &name, meddle);
+            }
+            Step::Occupy(name) => {
+                self.change(Writer::Other, "Pod", objects::NAMESPACE, &name, |pod| {
+                    others::write_gates(pod, "False", Some("maintenance"));
+                });
+            }
+            Step::Open(name) => {
+                self.change(Writer::Other, "Pod", objects::NAMESPACE, &name, |pod| {
+                    others::write_gates(pod, "True", None);
+                });
+            }
+            Step::Forge(pod, forgery) => self.forge(&pod, forgery),
+            Step::Free(name) => {
+                self.handle(Writer::User, &objects::free(&name));
             }
             Step::SetImage(pod, container) => {
                 let image = json!(format!("registry.example/{container}:{}", self.now));

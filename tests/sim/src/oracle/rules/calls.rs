@@ -1,0 +1,186 @@
+//! What daemons do to containers: in turn, in order, within the grace.
+
+use pitstop_api::nodework::request_uid;
+
+use super::{Found, Rules, bare, millis};
+use crate::node::keys;
+use crate::node::runtime::{Call, Deed, Runtime, What as Happened};
+use crate::world::effect::{Asked, What};
+
+/// Least seconds between signal and kill.
+const LEAST_GRACE: i64 = 2;
+/// More calls for orders in a second than any of the small worlds can need.
+const MOST_A_SECOND: usize = 60;
+/// Whole seconds and the way to the API server and back, in seconds.
+const ROUNDING: i64 = 2;
+
+impl Rules {
+    /// A daemon is about to call its runtime for an order.
+    pub fn calls(&mut self, now: u64, by: &str, asked: &Asked, runtime: &Runtime) -> Found {
+        self.now = now;
+        let mut found = Found::new();
+        if now >= self.second.0 + 1000 {
+            self.second = (now, 0);
+        }
+        self.second.1 += 1;
+        if self.second.1 > MOST_A_SECOND {
+            found.push(("I12", format!("{} calls of runtimes in a second", self.second.1)));
+        }
+        if self.off || asked.what == What::Inspect {
+            return found;
+        }
+        let own = (asked.order_id.clone(), by.to_owned());
+        if !self.acknowledged_by.contains(&own) {
+            found.push(("I2", format!("{by} acts on {}, which it has not acknowledged", asked.order_id)));
+        }
+        self.begins(asked, &mut found);
+        self.in_turn(asked, runtime, &mut found);
+        self.within_grace(asked, &mut found);
+        self.comes_back(asked, &mut found);
+        if let Some(placed) = self.orders.get_mut(&asked.order_id) {
+            let first = if asked.what == What::Hook { &mut placed.hooked } else { &mut placed.stopped };
+            first.get_or_insert(now);
+        }
+        found
+    }
+
+    /// Nothing begins once the request has ended.
+    fn begins(&self, asked: &Asked, found: &mut Found) {
+        let Some(placed) = self.orders.get(&asked.order_id) else { return };
+        let first = placed.hooked.is_none() && placed.stopped.is_none() && !placed.standing;
+        let Some(request) = self.requests.get(request_uid(&asked.order_id)) else { return };
+        if first && request.ended.is_some() && request.reason() == "DeadlineExceeded" {
+            found.push(("I4", format!("{} begins after its request has ended", asked.order_id)));
+        }
+    }
+
+    /// Orders of one Pod go one after another, and those of one write in the order of the request's containers.
+    fn in_turn(&self, asked: &Asked, runtime: &Runtime, found: &mut Found) {
+        let Some(placed) = self.orders.get(&asked.order_id) else { return };
+        let alive = |id: &str| runtime.containers().get(id).is_some_and(|c| c.alive(self.now));
+        let others = self.orders.iter().filter(|(id, other)| {
+            **id != asked.order_id && other.standing && other.order.pod.uid == placed.order.pod.uid
+        });
+        for (id, other) in others {
+            let begun = other.hooked.is_some() || other.stopped.is_some();
+            if begun && alive(&other.order.container.id) && other.node == placed.node {
+                found.push(("rule", format!("{} begins while {id} is under way", asked.order_id)));
+            }
+        }
+        let uid = request_uid(&asked.order_id);
+        let Some(request) = self.requests.get(uid) else { return };
+        let names = request.object.spec.containers.iter().map(|c| c.name.as_str());
+        for name in names.take_while(|name| *name != placed.order.container.name) {
+            let earlier =
+                self.orders.iter().find(|(id, o)| request_uid(id) == uid && o.order.container.name == name);
+            let Some((id, earlier)) = earlier.filter(|(_, o)| o.standing && o.write == placed.write) else {
+                continue;
+            };
+            let begun = earlier.hooked.is_some() || earlier.stopped.is_some() || earlier.answer.is_some();
+            if !begun && alive(&earlier.order.container.id) {
+                found.push(("rule", format!("{} is carried out before {id}", asked.order_id)));
+            }
+        }
+    }
+
+    /// The grace counts from the acknowledgement, hook and crashes included, and is never less than two seconds.
+    fn within_grace(&self, asked: &Asked, found: &mut Found) {
+        let Some(placed) = self.orders.get(&asked.order_id) else { return };
+        let grace = placed.order.action.recreate.as_ref().and_then(|r| r.grace_period_seconds);
+        let (Some(grace), Some((_, since))) = (grace, placed.answer) else { return };
+        let gone = i64::try_from((self.now - since) * self.slowest / 100 / 1000).unwrap();
+        let left = (grace - gone + ROUNDING).min(grace);
+        match &asked.call {
+            Call::StopContainer { timeout_s, .. } => {
+                if *timeout_s < LEAST_GRACE {
+                    found.push(("I9", format!("{} is stopped with {timeout_s} s of grace", asked.order_id)));
+                }
+                if *timeout_s > left.max(LEAST_GRACE) {
+                    let text = format!("{} is stopped with {timeout_s} s, {left} s are left", asked.order_id);
+                    found.push(("I9", text));
+                }
+            }
+            Call::ExecSync { timeout_s, .. } if *timeout_s > left.max(0) => {
+                let text =
+                    format!("the hook of {} may take {timeout_s} s, {left} s are left", asked.order_id);
+                found.push(("I9", text));
+            }
+            _ => {}
+        }
+    }
+
+    /// Nothing is stopped that the kubelet does not start again.
+    fn comes_back(&self, asked: &Asked, found: &mut Found) {
+        let Some(placed) = self.orders.get(&asked.order_id) else { return };
+        let plan = self.schedule.pods.iter().find(|p| p.name == placed.order.pod.name);
+        let Some(plan) = plan.filter(|p| &*p.restart_policy == "Never") else { return };
+        if plan.containers.iter().any(|c| *c.name == *placed.order.container.name && !c.sidecar) {
+            found.push(("rule", format!("{} stops what does not come back", asked.order_id)));
+        }
+    }
+
+    /// Something really happened on a node.
+    pub fn deed(&mut self, deed: &Deed, runtime: &Runtime) {
+        let Some(container) = runtime.containers().get(&deed.id).filter(|_| deed.what == Happened::Started)
+        else {
+            return;
+        };
+        let label = |key| container.info.labels.get(key).cloned().unwrap_or_default();
+        self.ran.insert((label(keys::POD_UID), label(keys::CONTAINER_NAME), deed.id.clone()));
+    }
+
+    /// Another instance than that one ran under the name.
+    pub(super) fn came_back(&self, pod: &str, name: &str, id: &str) -> bool {
+        self.ran.iter().any(|(p, n, i)| p == pod && n == name && i != bare(id))
+    }
+
+    /// What every order that was begun came to, once nothing happens any more.
+    pub fn at_the_end<'a>(&mut self, now: u64, runtimes: impl Iterator<Item = &'a Runtime>) -> Found {
+        self.now = now;
+        let mut found = Found::new();
+        if self.off {
+            return found;
+        }
+        let runtimes: Vec<&Runtime> = runtimes.collect();
+        let alive = |id: &str| runtimes.iter().any(|r| r.containers().get(id).is_some_and(|c| c.alive(now)));
+        if self.sound_daemons() {
+            for (id, placed) in self.orders.iter().filter(|(_, o)| o.hooked.is_some() && o.stopped.is_none())
+            {
+                if alive(&placed.order.container.id) {
+                    found.push((
+                        "rule",
+                        format!("{id}: the hook has run, and the container was never stopped"),
+                    ));
+                }
+            }
+        }
+        if self.calm() {
+            self.late_stops(&alive, &mut found);
+        }
+        found
+    }
+
+    /// A stop that outlived its request is recorded.
+    fn late_stops(&self, alive: &dyn Fn(&str) -> bool, found: &mut Found) {
+        for (id, placed) in &self.orders {
+            let Some(request) = self.requests.get(request_uid(id)).filter(|r| r.deleted.is_none()) else {
+                continue;
+            };
+            let status = request.object.status.clone().unwrap_or_default();
+            let name = &placed.order.container.name;
+            let pending = status.container_recreate_states.iter().find(|s| s.name == *name);
+            let pending = pending.is_some_and(|s| s.phase == pitstop_api::recreate::Phase::Pending);
+            let outlived = placed.stopped.is_some_and(|at| request.ended.is_some_and(|end| at <= end));
+            let reason = request.reason();
+            if pending && outlived && reason == "DeadlineExceeded" && !alive(&placed.order.container.id) {
+                found.push(("rule", format!("{id} outlived its request, and how it ended is not told")));
+            }
+        }
+    }
+
+    /// Milliseconds that a container's grace may take.
+    pub(super) fn grace(order: &pitstop_api::nodework::Order) -> u64 {
+        let seconds = order.action.recreate.as_ref().and_then(|r| r.grace_period_seconds);
+        millis(seconds.unwrap_or(30).max(LEAST_GRACE))
+    }
+}

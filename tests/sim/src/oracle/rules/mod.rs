@@ -1,0 +1,181 @@
+//! Rules of the design beside the numbered invariants: turn, order, grace, truth, and no haste.
+//!
+//! Some of them can only be told where nothing else goes wrong; each says in which schedules it looks.
+
+mod calls;
+mod requests;
+mod writes;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pitstop_api::nodework::{AnswerState, Order};
+use pitstop_api::recreate::ContainerRecreateRequest;
+
+use crate::world::plan::{Fault, Schedule};
+
+/// What was broken: its number, or `rule`, and what happened.
+pub type Found = Vec<(&'static str, String)>;
+
+/// An order that stood in a book.
+struct Placed {
+    order: Order,
+    node: String,
+    /// When, in milliseconds.
+    at: u64,
+    /// By which write; orders of one write stand as they were wished.
+    write: usize,
+    /// It stands there still.
+    standing: bool,
+    /// The stored answer, and since when there is one in this state.
+    answer: Option<(AnswerState, u64)>,
+    /// When a daemon first ran its hook.
+    hooked: Option<u64>,
+    /// When a daemon first stopped its container.
+    stopped: Option<u64>,
+}
+
+/// A request.
+struct Followed {
+    object: ContainerRecreateRequest,
+    created: u64,
+    accepted: Option<u64>,
+    ended: Option<u64>,
+    deleted: Option<u64>,
+    /// What it waits for, and since when.
+    waits: (String, u64),
+    /// Since when its Pod is out of service without a break.
+    out_since: Option<u64>,
+    /// When its Pod was last seen in service.
+    in_service: u64,
+}
+
+/// The ledger.
+pub struct Rules {
+    schedule: Schedule,
+    /// Clocks go that many percent of true time, at most and at least.
+    fastest: u64,
+    slowest: u64,
+    now: u64,
+    /// etcd was restored: nothing that was seen before need be true.
+    off: bool,
+    writes: usize,
+    orders: BTreeMap<String, Placed>,
+    requests: BTreeMap<String, Followed>,
+    /// Instances that ran: Pod UID, name and ID.
+    ran: BTreeSet<(String, String, String)>,
+    /// Since when an instance is shown running and ready: Pod UID and ID.
+    ready: BTreeMap<(String, String), u64>,
+    /// When a Pod of that UID was first seen, and since when it is gone.
+    pods: BTreeMap<String, (u64, Option<u64>)>,
+    /// Instances that were ever shown ready: Pod UID and ID.
+    were_ready: BTreeSet<(String, String)>,
+    /// Orders with the processes that acknowledged them.
+    acknowledged_by: BTreeSet<(String, String)>,
+    /// Calls in the second that began then.
+    second: (u64, usize),
+}
+
+impl Rules {
+    /// Nothing seen yet.
+    pub fn new(schedule: &Schedule) -> Self {
+        let clocks = schedule.clocks.controllers.iter().chain(&schedule.clocks.nodes).map(|c| c.percent);
+        let (fastest, slowest) = clocks.fold((100, 100), |(f, s), p| (f.max(p), s.min(p)));
+        Self {
+            schedule: schedule.clone(),
+            fastest,
+            slowest,
+            now: 0,
+            off: false,
+            writes: 0,
+            orders: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            ran: BTreeSet::new(),
+            ready: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            were_ready: BTreeSet::new(),
+            acknowledged_by: BTreeSet::new(),
+            second: (0, 0),
+        }
+    }
+
+    /// etcd is as it was before.
+    pub fn restored(&mut self) {
+        self.off = true;
+    }
+
+    /// Only faults of this kind are in the schedule.
+    fn only(&self, kind: impl Fn(&Fault) -> bool) -> bool {
+        self.schedule.crash.is_none() && self.schedule.faults.iter().all(|f| kind(&f.what))
+    }
+
+    /// Nothing goes wrong but what users do.
+    fn calm(&self) -> bool {
+        self.only(|_| false)
+    }
+
+    /// What goes wrong leaves the way between API server and controllers alone.
+    fn sound_controllers(&self) -> bool {
+        self.only(|f| {
+            matches!(
+                f,
+                Fault::KillDaemon(..)
+                    | Fault::PauseDaemon(..)
+                    | Fault::HoldBook(..)
+                    | Fault::KubeletDown(..)
+                    | Fault::RuntimeDown(..)
+                    | Fault::RuntimeHangs(..)
+                    | Fault::RuntimeFails(..)
+                    | Fault::RuntimeLies(..)
+                    | Fault::JumpClock(..)
+            )
+        })
+    }
+
+    /// Every daemon's process goes on.
+    fn sound_daemons(&self) -> bool {
+        self.only(|f| {
+            !matches!(
+                f,
+                Fault::KillDaemon(..)
+                    | Fault::TwoDaemons(..)
+                    | Fault::Reboot(..)
+                    | Fault::RemoveNode(..)
+                    | Fault::DeleteBook(..)
+            )
+        })
+    }
+
+    /// Nobody leads beside another, unless a process stood still or etcd was restored.
+    pub fn one_leads(&self, leaders: usize) -> Found {
+        let excused = self.off || !self.only(|f| !matches!(f, Fault::PauseController(..)));
+        if leaders > 1 && !excused {
+            vec![("I13", format!("{leaders} processes lead"))]
+        } else {
+            Found::new()
+        }
+    }
+
+    /// When the last fault is over.
+    fn last_fault(&self) -> u64 {
+        self.schedule.faults.iter().map(|f| f.at + crate::world::lasts(&f.what)).max().unwrap_or(0)
+    }
+
+    /// At least how long a wait of so many milliseconds takes by true time.
+    fn least(&self, wait: u64) -> u64 {
+        wait * 100 / self.fastest
+    }
+
+    /// At most how long it takes.
+    fn most(&self, wait: u64) -> u64 {
+        wait * 100 / self.slowest
+    }
+}
+
+/// The ID without the runtime's name.
+fn bare(id: &str) -> &str {
+    id.rsplit('/').next().unwrap_or_default()
+}
+
+fn millis(seconds: i64) -> u64 {
+    u64::try_from(seconds).unwrap_or_default() * 1000
+}

@@ -1,0 +1,294 @@
+//! Requests: whom they mean, that nobody waits in vain, and that nothing ends before its time.
+
+use pitstop_api::nodework::request_uid;
+use pitstop_api::recreate::{
+    ContainerRecreateRequest, ContainerRecreateRequestStatus, Phase, Target, conditions,
+};
+use pitstop_api::{labels, nodework::AnswerState};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Followed, Found, Rules, bare, millis};
+use crate::oracle::Writer;
+use crate::server::Server;
+use crate::world::plan::Fault;
+
+/// How long a daemon may be silent.
+const SILENCE: u64 = 60_000;
+/// What comes to a wait by the way of things: watches, writes, the kubelet's own pace.
+const SLACK: u64 = 8_000;
+
+impl Followed {
+    /// Why it ended, or waits.
+    pub(super) fn reason(&self) -> String {
+        reason(&self.object.status.clone().unwrap_or_default())
+    }
+}
+
+/// What it waited for so far, and since when; from now on for this.
+fn followed_waits(followed: &mut Followed, why: &str, now: u64) -> (String, u64) {
+    if followed.waits.0 == why {
+        return followed.waits.clone();
+    }
+    std::mem::replace(&mut followed.waits, (why.to_owned(), now))
+}
+
+fn reason(status: &ContainerRecreateRequestStatus) -> String {
+    let last = status.conditions.iter().find(|c| c.type_ == conditions::COMPLETE);
+    last.map_or_else(String::new, |c| c.reason.clone())
+}
+
+impl Rules {
+    pub(super) fn request_wrote(
+        &mut self,
+        writer: Writer,
+        before: Option<&Value>,
+        after: Option<&Value>,
+        server: &Server,
+        found: &mut Found,
+    ) {
+        let read = |o: &Value| ContainerRecreateRequest::deserialize(o).unwrap();
+        let uid = |r: &ContainerRecreateRequest| r.metadata.uid.clone().unwrap_or_default();
+        let Some(new) = after.map(read) else {
+            let Some(old) = before.map(read) else { return };
+            self.deleted(&uid(&old), writer, found);
+            return;
+        };
+        let (id, now) = (uid(&new), self.now);
+        let followed = self.requests.entry(id.clone()).or_insert_with(|| Followed {
+            object: new.clone(),
+            created: now,
+            accepted: None,
+            ended: None,
+            deleted: None,
+            waits: (String::new(), now),
+            out_since: None,
+            in_service: now,
+        });
+        if new.metadata.deletion_timestamp.is_some() {
+            // Somebody's finalizer may keep it; for pitstop it is gone.
+            followed.deleted.get_or_insert(now);
+        }
+        let old = std::mem::replace(&mut followed.object, new.clone()).status.unwrap_or_default();
+        let status = new.status.clone().unwrap_or_default();
+        let why = reason(&status);
+        let waited = followed_waits(followed, &why, now);
+        if let (None, Some(target)) = (&old.target, &status.target) {
+            followed.accepted = Some(now);
+            self.accepted(&id, &new, target, found);
+        }
+        let strategy = new.spec.strategy.clone().unwrap_or_default();
+        let ended = status.completion_time.is_some();
+        let wrong = Self::policy(&strategy, &status.container_recreate_states, ended.then_some(&*why));
+        found.extend(wrong.map(|what| ("rule", format!("{id} {what}"))));
+        self.states(&id, &old, &status, found);
+        if old.completion_time.is_none() && ended {
+            let long = now > waited.1 + 20_000 && self.calm() && why == "DeadlineExceeded";
+            if long && waited.0 == "WaitingForNotReady" {
+                found.push(("rule", format!("{id} waited in vain for its Pod to be taken out of service")));
+            }
+            let plan = self.schedule.pods.iter().find(|p| p.name == new.spec.pod_name);
+            let ends = plan.is_some_and(|p| &*p.restart_policy != "Always");
+            if long && waited.0 == "WaitingForRestart" && ends {
+                found.push(("rule", format!("{id} waited in vain for what does not come back")));
+            }
+            self.ended(&id, &why, server, found);
+            if let Some(followed) = self.requests.get_mut(&id) {
+                followed.ended = Some(now);
+            }
+        }
+    }
+
+    /// What has succeeded was ready; and no runtime of these worlds says a final no.
+    fn states(
+        &self,
+        id: &str,
+        old: &ContainerRecreateRequestStatus,
+        new: &ContainerRecreateRequestStatus,
+        found: &mut Found,
+    ) {
+        let Some(target) = &new.target else { return };
+        for state in
+            new.container_recreate_states.iter().filter(|s| !old.container_recreate_states.contains(s))
+        {
+            if state.message.starts_with("kill container error: ")
+                && !state.message.contains("cannot be pinned")
+            {
+                found.push((
+                    "L5",
+                    format!("{id}: {} has failed, and no error was final: {}", state.name, state.message),
+                ));
+            }
+            let named = target.containers.iter().find(|c| c.name == state.name);
+            let Some(named) = named.filter(|_| state.phase == Phase::Succeeded) else { continue };
+            let mut ran = self.ran.iter().filter(|(p, n, i)| {
+                *p == target.pod_uid && *n == state.name && i != bare(&named.container_id)
+            });
+            if !ran.any(|(p, _, i)| self.were_ready.contains(&(p.clone(), i.clone()))) {
+                found.push(("I6", format!("{id} says that {} came back, and none was ready", state.name)));
+            }
+        }
+    }
+
+    /// The instance that admission recorded is meant, on the Pod that it saw; and nobody waits for what is over.
+    fn accepted(&self, id: &str, request: &ContainerRecreateRequest, target: &Target, found: &mut Found) {
+        let admitted = request.metadata.labels.as_ref().and_then(|l| l.get(labels::POD_UID));
+        if admitted.is_some_and(|uid| *uid != target.pod_uid) {
+            found.push(("I3", format!("{id} was admitted for {admitted:?}, and is for {}", target.pod_uid)));
+        }
+        if !request.spec.strategy.clone().unwrap_or_default().force_recreate {
+            for container in &request.spec.containers {
+                let Some(context) = &container.status_context else { continue };
+                let named = target.containers.iter().find(|c| c.name == container.name);
+                if named.is_some_and(|c| c.container_id != context.container_id) {
+                    found
+                        .push(("I1", format!("{id} means another {} than the one admitted", container.name)));
+                }
+            }
+        }
+        if self.calm() {
+            let free = self
+                .requests
+                .iter()
+                .filter(|(uid, r)| **uid != id && r.object.spec.pod_name == request.spec.pod_name);
+            let free =
+                free.filter_map(|(_, r)| r.accepted.and(r.ended.into_iter().chain(r.deleted).min())).max();
+            let since = self.requests.get(id).map_or(0, |r| r.created).max(free.unwrap_or(0));
+            if self.now > since + 5_000 {
+                found.push(("L2", format!("{id} begins {} ms after it could", self.now - since)));
+            }
+        }
+    }
+
+    fn deleted(&mut self, id: &str, writer: Writer, found: &mut Found) {
+        let now = self.now;
+        let fastest = self.fastest;
+        let Some(followed) = self.requests.get_mut(id) else { return };
+        followed.deleted.get_or_insert(now);
+        let ttl = followed.object.spec.ttl_seconds_after_finished.map(|s| millis(s.into()) * 100 / fastest);
+        if let (Writer::Controller, Some(ttl), Some(ended)) = (writer, ttl, followed.ended)
+            && now < ended + ttl
+        {
+            found.push(("L4", format!("{id} is deleted {} ms after its end", now - ended)));
+        }
+    }
+
+    /// A request ends: not before its time, not without a reason that is true.
+    fn ended(&self, id: &str, why: &str, server: &Server, found: &mut Found) {
+        let Some(request) = self.requests.get(id) else { return };
+        let spec = &request.object.spec;
+        let own = spec.active_deadline_seconds.map(millis);
+        let deadline = own.unwrap_or(self.schedule.default_deadline * 1000);
+        let age = self.now - request.created;
+        match why {
+            "DeadlineExceeded" if age < self.least(deadline) => {
+                found.push(("I10", format!("{id} ends after {age} ms with a deadline of {deadline} ms")));
+            }
+            "DeadlineExceeded" => self.waited(id, found),
+            "DaemonNotResponding" => self.silent(id, found),
+            "PodGone" => self.gone(id, server, found),
+            "AllContainersRestarted" if self.calm() => self.in_time(id, found),
+            _ => {}
+        }
+        if self.calm() && age > self.most(deadline) + SLACK {
+            found.push((
+                "L1",
+                format!("{id} ends {age} ms after its creation, with a deadline of {deadline} ms"),
+            ));
+        }
+    }
+
+    /// A deadline ends what nobody else had to end before.
+    fn waited(&self, id: &str, found: &mut Found) {
+        let request = self.requests.get(id);
+        let pod = request.and_then(|r| r.object.status.clone()).and_then(|s| s.target).map(|t| t.pod_uid);
+        let gone = pod.and_then(|pod| self.pods.get(&pod)).and_then(|(_, gone)| *gone);
+        let patience = if self.calm() { 20_000 } else { 100_000 };
+        if gone.is_some_and(|gone| self.now > gone.max(self.last_fault()) + patience) {
+            found.push(("L1", format!("{id} was waited for, and its Pod is gone since {gone:?}")));
+        }
+        if !self.sound_controllers() {
+            return;
+        }
+        for (order, placed) in self.orders.iter().filter(|(order, _)| request_uid(order) == id) {
+            let silent = placed.answer.is_none() && self.now > placed.at + self.most(SILENCE) + 4 * SLACK;
+            let pod = &placed.order.pod.uid;
+            let busy = self.orders.iter().any(|(other, o)| other != order && o.order.pod.uid == *pod);
+            if silent && !busy {
+                found.push(("L7", format!("{order} was waited for though the daemon was silent")));
+            }
+        }
+    }
+
+    /// The daemon has had its minute, in which it had nothing else to do for the Pod.
+    fn silent(&self, id: &str, found: &mut Found) {
+        let Some(placed) =
+            self.orders.iter().filter(|(order, _)| request_uid(order) == id).map(|(_, p)| p.at).min()
+        else {
+            return;
+        };
+        if self.now < placed + self.least(SILENCE) {
+            found.push(("I10", format!("{id} gives its daemon up after {} ms", self.now - placed)));
+        }
+        let short: u64 = self.schedule.faults.iter().map(|f| crate::world::lasts(&f.what)).sum();
+        let server =
+            self.only(|f| matches!(f, Fault::ApiDown(..) | Fault::LoseAnswers(..) | Fault::Refuse(..)));
+        if server && short <= 12_000 && self.now > self.last_fault() + 40_000 {
+            found.push(("L5", format!("{id} gives its daemon up long after the API server was back")));
+        }
+        let of = |order: &str| self.orders.get(order).map(|p| p.order.pod.uid.clone());
+        let pod = self.orders.keys().find(|order| request_uid(order) == id).and_then(|order| of(order));
+        for (order, other) in &self.orders {
+            let acting = other.answer.is_some_and(|(state, _)| state == AnswerState::Acknowledged);
+            let stops = other.stopped.or(other.hooked);
+            let busy = stops.is_some_and(|at| self.now < at + self.least(Self::grace(&other.order)));
+            if acting
+                && other.standing
+                && Some(&other.order.pod.uid) == pod.as_ref()
+                && busy
+                && self.sound_daemons()
+            {
+                found.push(("rule", format!("{id} gives its daemon up while it is busy with {order}")));
+            }
+        }
+    }
+
+    /// Its Pod is not there.
+    fn gone(&self, id: &str, server: &Server, found: &mut Found) {
+        let Some(request) = self.requests.get(id) else { return };
+        let namespace = request.object.metadata.namespace.clone().unwrap_or_default();
+        let Some(pod) = server.object("Pod", &namespace, &request.object.spec.pod_name) else { return };
+        let uid = pod["metadata"]["uid"].as_str().unwrap_or_default();
+        let admitted = request.object.metadata.labels.as_ref().and_then(|l| l.get(labels::POD_UID));
+        let target = request.object.status.clone().unwrap_or_default().target.map(|t| t.pod_uid);
+        let meant = target.or(admitted.cloned()).is_none_or(|meant| meant == uid);
+        let there = pod["metadata"]["deletionTimestamp"].is_null() && pod["status"]["phase"] == "Running";
+        let long = self.pods.get(uid).is_some_and(|(since, _)| self.now > since + 20_000);
+        let plain = self.only(|f| {
+            matches!(
+                f,
+                Fault::KillController(..) | Fault::KillDaemon(..) | Fault::ApiSlow(..) | Fault::JumpClock(..)
+            )
+        });
+        if meant && there && long && plain {
+            found.push(("I6", format!("{id} says that Pod {uid} is gone, and it runs")));
+        }
+    }
+
+    /// It is complete as soon as its containers are ready and old enough.
+    fn in_time(&self, id: &str, found: &mut Found) {
+        let Some(request) = self.requests.get(id) else { return };
+        let status = request.object.status.clone().unwrap_or_default();
+        let least = request.object.spec.strategy.clone().unwrap_or_default().min_started_seconds;
+        let Some(target) = status.target else { return };
+        let since = status.container_status_snapshot.iter().map(|s| {
+            let key = (target.pod_uid.clone(), bare(&s.container_id).to_owned());
+            self.ready.get(&key).copied().unwrap_or(self.now)
+        });
+        let Some(since) = since.max() else { return };
+        let limit = since.max(request.accepted.unwrap_or(0)) + self.most(millis(least.into())) + 1_500;
+        if self.now > limit {
+            found.push(("L2", format!("{id} is told complete {} ms late", self.now - limit)));
+        }
+    }
+}

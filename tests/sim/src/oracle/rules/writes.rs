@@ -1,0 +1,317 @@
+//! Writes of books and Pods: who is drained, whose turn it is, what answers may say.
+
+use pitstop_api::nodework::{AnswerReason, AnswerState, NodeWork, request_uid};
+use pitstop_api::recreate::{FailurePolicy, Phase};
+use pitstop_controller_core::readiness::{Hold, RECREATE_AGENT, SERVED};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Found, Placed, Rules, bare, millis};
+use crate::oracle::Writer;
+use crate::server::Server;
+use crate::world::plan::Fault;
+
+/// How long a change may take to be known, in milliseconds, where nothing holds it up.
+const KNOWN: u64 = 1_500;
+/// How long the order of a request that is gone may still be taken up.
+const WITHDRAWN: u64 = 10_000;
+
+impl Rules {
+    /// An object was written, or removed.
+    pub fn wrote(
+        &mut self,
+        now: u64,
+        writer: Writer,
+        kind: &str,
+        before: Option<&Value>,
+        after: Option<&Value>,
+        server: &Server,
+    ) -> Found {
+        self.now = now;
+        let mut found = Found::new();
+        if self.off {
+            return found;
+        }
+        match kind {
+            "ContainerRecreateRequest" => self.request_wrote(writer, before, after, server, &mut found),
+            "NodeWork" => self.book_wrote(before, after, &mut found),
+            "Pod" => self.pod_wrote(writer, before, after, &mut found),
+            _ => {}
+        }
+        if kind != "NodeWork" {
+            self.see_service(server);
+        }
+        if self.calm() {
+            server.objects("Pod").for_each(|pod| self.holds_end(pod, &mut found));
+        }
+        found
+    }
+
+    fn book_wrote(&mut self, before: Option<&Value>, after: Option<&Value>, found: &mut Found) {
+        let read = |o: &Value| NodeWork::deserialize(o).unwrap();
+        let node =
+            after.or(before).and_then(|o| o["metadata"]["name"].as_str()).unwrap_or_default().to_owned();
+        let book = after.map(read).unwrap_or_default();
+        self.writes += 1;
+        for placed in self.orders.values_mut().filter(|p| p.node == node) {
+            placed.standing = book.spec.orders.iter().any(|o| o.id == placed.order.id);
+        }
+        for order in &book.spec.orders {
+            if self.orders.get(&order.id).is_some_and(|p| p.node == node && p.order == *order) {
+                continue;
+            }
+            let (at, write) = (self.now, self.writes);
+            let placed = Placed {
+                order: order.clone(),
+                node: node.clone(),
+                at,
+                write,
+                standing: true,
+                answer: None,
+                hooked: None,
+                stopped: None,
+            };
+            self.orders.insert(order.id.clone(), placed);
+            self.may_begin(&order.id, found);
+        }
+        let answers = book.status.unwrap_or_default().answers;
+        let now = self.now;
+        for answer in answers.iter().filter(|a| a.state == AnswerState::Acknowledged) {
+            self.acknowledged_by.insert((answer.order_id.clone(), answer.acknowledged_by.clone()));
+        }
+        // The runtime is found again within two seconds.
+        let back = self.only(|f| matches!(f, Fault::RuntimeDown(..))).then(|| self.last_fault() + 2_000);
+        let of = |pod: &str| self.orders.values().filter(|o| o.order.pod.uid == pod).count();
+        let alone: Vec<String> =
+            self.orders.iter().filter(|(_, o)| of(&o.order.pod.uid) == 1).map(|(id, _)| id.clone()).collect();
+        let (daemons, controllers, calm) = (self.sound_daemons(), self.sound_controllers(), self.calm());
+        for (id, placed) in self.orders.iter_mut().filter(|(_, p)| p.node == node) {
+            let answer = answers.iter().find(|a| a.order_id == *id);
+            let state = answer.map(|a| a.state);
+            if placed.answer.map(|(state, _)| state) == state {
+                continue;
+            }
+            // The grace counts from the first acknowledgement.
+            placed.answer = state.map(|state| (state, placed.answer.map_or(now, |(_, since)| since)));
+            let (Some(answer), Some(state)) = (answer, state) else { continue };
+            let first = placed.answer.is_some_and(|(_, since)| since == now);
+            if first && alone.contains(id) && back.is_some_and(|up| placed.at < up && now > up + 8_000) {
+                found.push((
+                    "L5",
+                    format!("{id} is answered {} ms after its runtime is back", now - back.unwrap()),
+                ));
+            }
+            let never = placed.stopped.is_none();
+            if state == AnswerState::Failed {
+                found.push(("L5", format!("{id} has failed, and no error was final: {}", answer.message)));
+            }
+            if state == AnswerState::Done
+                && answer.reason != Some(AnswerReason::EndedByItself)
+                && never
+                && daemons
+            {
+                found.push(("I6", format!("{id} is done, and nobody stopped its container")));
+            }
+            let gone = self.requests.get(request_uid(id)).and_then(|r| r.deleted);
+            let late = gone.is_some_and(|gone| now > gone + if calm { KNOWN } else { WITHDRAWN });
+            if state == AnswerState::Acknowledged && late && controllers {
+                found.push(("I4", format!("{id} is taken up {gone:?}, long after its request was deleted")));
+            }
+        }
+    }
+
+    /// An order is placed: its Pod has been out of service for long enough, and the container before has come back.
+    fn may_begin(&self, id: &str, found: &mut Found) {
+        let Some(placed) = self.orders.get(id) else { return };
+        let Some(request) = self.requests.get(request_uid(id)) else { return };
+        let strategy = request.object.spec.strategy.clone().unwrap_or_default();
+        if let Some(grace) = strategy.unready_grace_period_seconds.map(millis) {
+            let shortly = self.now < request.in_service + KNOWN;
+            let enough = request.out_since.is_some_and(|since| self.now >= since + self.least(grace));
+            if !enough && !shortly && self.sound_controllers() {
+                found.push(("rule", format!("{id} is placed before its drain is over")));
+            }
+        }
+        if strategy.ordered_recreate {
+            self.ordered(request_uid(id), &placed.order.container.name, found);
+        }
+    }
+
+    /// Of an ordered request, every container before that one has come back, or failed where failures are ignored.
+    fn ordered(&self, uid: &str, name: &str, found: &mut Found) {
+        let Some(request) = self.requests.get(uid) else { return };
+        let status = request.object.status.clone().unwrap_or_default();
+        let Some(target) = &status.target else { return };
+        // A failure that is ignored is written down beside the next step.
+        let plan = self.schedule.pods.iter().find(|p| p.name == request.object.spec.pod_name);
+        let policy = request.object.spec.strategy.clone().unwrap_or_default().failure_policy;
+        if policy == Some(FailurePolicy::Ignore) && plan.is_none_or(|p| &*p.restart_policy != "Always") {
+            return;
+        }
+        for earlier in target.containers.iter().take_while(|c| c.name != name) {
+            let state = status.container_recreate_states.iter().find(|s| s.name == earlier.name);
+            let failed = state.is_some_and(|s| s.phase == Phase::Failed);
+            if !failed && !self.came_back(&target.pod_uid, &earlier.name, &earlier.container_id) {
+                let text = format!("{uid} goes on to {name} before {} has come back", earlier.name);
+                found.push(("rule", text));
+            }
+        }
+    }
+
+    fn pod_wrote(
+        &mut self,
+        writer: Writer,
+        before: Option<&Value>,
+        after: Option<&Value>,
+        found: &mut Found,
+    ) {
+        if let Some(gone) =
+            before.filter(|old| after.is_none_or(|new| new["metadata"]["uid"] != old["metadata"]["uid"]))
+        {
+            let uid = gone["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+            self.pods.entry(uid).or_insert((self.now, None)).1 = Some(self.now);
+        }
+        let Some(new) = after else { return };
+        let uid = new["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        self.pods.entry(uid.clone()).or_insert((self.now, None));
+        for field in ["containerStatuses", "initContainerStatuses"] {
+            for status in new["status"][field].as_array().into_iter().flatten() {
+                let id = bare(status["containerID"].as_str().unwrap_or_default()).to_owned();
+                let key = (uid.clone(), id);
+                if status["ready"] == true && status["state"]["running"].is_object() {
+                    self.were_ready.insert(key.clone());
+                    self.ready.entry(key).or_insert(self.now);
+                } else {
+                    self.ready.remove(&key);
+                }
+            }
+        }
+        let Some(old) = before.filter(|_| writer == Writer::Controller) else { return };
+        for (type_, message) in foreign(old) {
+            if !foreign(new).contains(&(type_, message)) {
+                found.push(("I8", format!("the condition {type_} said {message:?}, and was taken over")));
+            }
+        }
+        for (name, image) in images(new) {
+            let Some((_, from)) = images(old).into_iter().find(|(n, i)| *n == name && *i != image) else {
+                continue;
+            };
+            self.pinned(&uid, name, from, image, found);
+        }
+    }
+
+    /// Nothing is held half a minute after the request has gone or ended.
+    fn holds_end(&self, pod: &Value, found: &mut Found) {
+        if !pod["metadata"]["deletionTimestamp"].is_null() {
+            return;
+        }
+        let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+        let ours = conditions.filter(|c| SERVED.contains(&c["type"].as_str().unwrap_or_default()));
+        let holds = ours.flat_map(|c| {
+            serde_json::from_str::<Vec<Hold>>(c["message"].as_str().unwrap_or_default()).unwrap_or_default()
+        });
+        for hold in holds.filter(|h| h.user_agent == RECREATE_AGENT) {
+            let name = |r: &super::Followed| r.object.metadata.name.clone().unwrap_or_default();
+            let its = || self.requests.values().filter(|r| hold.key.ends_with(&format!("/{}", name(r))));
+            let over = its().map(|r| r.ended.into_iter().chain(r.deleted).min());
+            // Absent: one of that name is at work.
+            let Some(over) = over.collect::<Option<Vec<u64>>>().and_then(|all| all.into_iter().max()) else {
+                continue;
+            };
+            if self.now > over + 30_000 {
+                found.push((
+                    "I7",
+                    format!("{} holds a Pod {} ms after it has gone", hold.key, self.now - over),
+                ));
+            }
+        }
+    }
+
+    /// A pin is written: over the image that it was made for, and in turn.
+    fn pinned(&self, pod: &str, name: &str, from: &str, image: &str, found: &mut Found) {
+        for (uid, request) in self.requests.iter().filter(|(_, r)| r.ended.is_none() && r.deleted.is_none()) {
+            let status = request.object.status.clone().unwrap_or_default();
+            let Some(target) = status.target.filter(|t| t.pod_uid == pod) else { continue };
+            let pin = target.containers.iter().find(|c| c.name == name).and_then(|c| c.pin.clone());
+            let Some(pin) = pin.filter(|pin| pin.image == image) else { continue };
+            if pin.from != from {
+                found.push(("I15", format!("{uid} pins {image} over {from}, which it does not know")));
+            }
+            if request.object.spec.strategy.clone().unwrap_or_default().ordered_recreate {
+                self.ordered(uid, name, found);
+            }
+        }
+    }
+
+    /// From when on Pods are out of service for the requests that asked for it.
+    fn see_service(&mut self, server: &Server) {
+        let now = self.now;
+        for request in self.requests.values_mut().filter(|r| r.ended.is_none() && r.deleted.is_none()) {
+            let status = request.object.status.clone().unwrap_or_default();
+            let Some(target) = status.target else { continue };
+            let namespace = request.object.metadata.namespace.clone().unwrap_or_default();
+            let Some(pod) = server.object("Pod", &namespace, &request.object.spec.pod_name) else { continue };
+            if pod["metadata"]["uid"] != *target.pod_uid {
+                continue;
+            }
+            let name = request.object.metadata.name.clone().unwrap_or_default();
+            let hold = Hold { user_agent: RECREATE_AGENT.into(), key: format!("{namespace}/{name}") };
+            let conditions = || pod["status"]["conditions"].as_array().into_iter().flatten();
+            let ready = conditions().any(|c| c["type"] == "Ready" && c["status"] == "True");
+            let gates = pod["spec"]["readinessGates"].as_array().into_iter().flatten();
+            let types: Vec<&str> = gates.filter_map(|g| g["conditionType"].as_str()).collect();
+            let held = |gate: &&str| {
+                conditions().any(|c| {
+                    let holds: Vec<Hold> =
+                        serde_json::from_str(c["message"].as_str().unwrap_or_default()).unwrap_or_default();
+                    c["type"] == **gate && c["status"] == "False" && holds.contains(&hold)
+                })
+            };
+            let served: Vec<&str> = types.into_iter().filter(|t| SERVED.contains(t)).collect();
+            let out = served.is_empty() || (!ready && served.iter().all(held));
+            if out {
+                request.out_since.get_or_insert(now);
+            } else {
+                request.out_since = None;
+                request.in_service = now;
+            }
+        }
+    }
+
+    /// A failure ends a request at once, unless it is to be ignored.
+    pub(super) fn policy(
+        strategy: &pitstop_api::recreate::RecreateStrategy,
+        states: &[pitstop_api::recreate::ContainerRecreateState],
+        ended: Option<&str>,
+    ) -> Option<String> {
+        let ignore = strategy.failure_policy == Some(FailurePolicy::Ignore);
+        let failed = states.iter().any(|s| s.phase == Phase::Failed);
+        let over = states.iter().all(|s| matches!(s.phase, Phase::Succeeded | Phase::Failed));
+        match ended {
+            None if failed && !ignore => Some("goes on after a failure".to_owned()),
+            Some("ContainerFailed") if ignore && !over => {
+                Some("ends with a failure that is ignored".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Conditions behind gates whose message is no list.
+fn foreign(pod: &Value) -> Vec<(&str, &str)> {
+    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    let ours = conditions
+        .map(|c| (c["type"].as_str().unwrap_or_default(), c["message"].as_str().unwrap_or_default()));
+    ours.filter(|(type_, message)| {
+        SERVED.contains(type_) && !message.is_empty() && serde_json::from_str::<Vec<Hold>>(message).is_err()
+    })
+    .collect()
+}
+
+fn images(pod: &Value) -> Vec<(&str, &str)> {
+    ["containers", "initContainers"]
+        .iter()
+        .flat_map(|field| pod["spec"][*field].as_array().into_iter().flatten())
+        .map(|c| (c["name"].as_str().unwrap_or_default(), c["image"].as_str().unwrap_or_default()))
+        .collect()
+}

@@ -1,0 +1,63 @@
+//! What somebody does who should not: orders that pitstop did not write, texts in conditions that are lists.
+
+use pitstop_api::nodework::{Order, OrderAction, OrderContainer, OrderPod, Recreate};
+use serde_json::{Value, json};
+
+use super::World;
+use super::plan::Forgery;
+use crate::node::keys;
+use crate::oracle::Writer;
+
+/// The types of conditions that pitstop serves.
+const GATES: [&str; 2] = ["KruisePodReady", "pitstop.dev/ready"];
+
+/// Writes the conditions behind a Pod's gates.
+pub(super) fn write_gates(pod: &mut Value, status: &str, message: Option<&str>) {
+    let conditions = pod.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
+        if GATES.contains(&condition["type"].as_str().unwrap_or_default()) {
+            condition["status"] = status.into();
+            if let Some(message) = message {
+                condition["message"] = message.into();
+            }
+        }
+    }
+}
+
+impl World {
+    /// Puts an order for a running container of that Pod into its node's book, if there is one.
+    pub(super) fn forge(&mut self, pod: &str, forgery: Forgery) {
+        for at in 0..self.nodes.len() {
+            let now = self.now;
+            let found = self.nodes[at].runtime.containers().values().find_map(|c| {
+                let label = |key| c.info.labels.get(key).cloned();
+                let own = c.alive(now) && label(keys::POD_NAME).as_deref() == Some(pod);
+                own.then(|| (label(keys::POD_UID), label(keys::CONTAINER_NAME), c.info.id.clone()))
+            });
+            let Some((uid, name, id)) = found else { continue };
+            let (mut of, mut container) = (
+                OrderPod {
+                    namespace: super::objects::NAMESPACE.to_owned(),
+                    name: pod.to_owned(),
+                    uid: uid.unwrap_or_default(),
+                },
+                OrderContainer { name: name.unwrap_or_default(), id },
+            );
+            match forgery {
+                Forgery::Pod => "forged".clone_into(&mut of.uid),
+                Forgery::Namespace => "elsewhere".clone_into(&mut of.namespace),
+                Forgery::Prefix => container.id.truncate(12),
+            }
+            let action = OrderAction { recreate: Some(Recreate { grace_period_seconds: Some(2) }) };
+            let id = format!("forged/{}/{}", container.name, self.now);
+            let order = json!(Order { id, pod: of, container, action });
+            let node = self.nodes[at].name.clone();
+            self.change(Writer::Other, "NodeWork", "", &node, |book| {
+                match book["spec"]["orders"].as_array_mut() {
+                    Some(orders) => orders.push(order),
+                    None => book["spec"]["orders"] = json!([order]),
+                }
+            });
+        }
+    }
+}

@@ -41,6 +41,7 @@ pub(super) fn scripts() -> Vec<Script> {
             .list("crr", "limit=2&continue={3:/metadata/continue}")
             .list("crr", "limit=3")
             .list("crr", "limit=1&labelSelector=x")
+            .list("crr", "limit=2&labelSelector=x")
             .list("crr", "limit=1&continue=nonsense")
             .list("crr", "limit=1&continue={3:/metadata/continue}&resourceVersion=5")
             .list("crr", "limit=nonsense"),
@@ -51,6 +52,7 @@ pub(super) fn scripts() -> Vec<Script> {
             .list("crr", "limit=10&continue={3:/metadata/continue}")
             .list("crr", ""),
         three("versions of lists")
+            .list("crr", "")
             .list("crr", "resourceVersion=0")
             .list("crr", "resourceVersion=0&limit=1")
             .list("crr", "resourceVersion={1:/metadata/resourceVersion}&resourceVersionMatch=Exact")
@@ -60,6 +62,7 @@ pub(super) fn scripts() -> Vec<Script> {
             .list("crr", "resourceVersion=nonsense")
             .list("crr", "resourceVersion={2:/metadata/resourceVersion+1000000}"),
         three("wrong ways of matching versions")
+            .list("crr", "")
             .list("crr", "resourceVersionMatch=Exact")
             .list("crr", "resourceVersion=0&resourceVersionMatch=Exact")
             .list("crr", "resourceVersion=5&resourceVersionMatch=Nonsense")
@@ -67,6 +70,7 @@ pub(super) fn scripts() -> Vec<Script> {
             .list("crr", "resourceVersion=0&resourceVersionMatch=NotOlderThan&limit=1"),
         Script::new("reads of one")
             .post("cm", map("a"))
+            .list("cm", "fieldSelector=metadata.name%3Da")
             .get("cm/a").query("resourceVersion=0")
             .get("cm/a").query("resourceVersion={0:/metadata/resourceVersion}")
             .get("cm/a").query("resourceVersion={0:/metadata/resourceVersion+1000000}")
@@ -79,6 +83,7 @@ pub(super) fn scripts() -> Vec<Script> {
             .get("cm/a").metadata()
             .list("cm", "fieldSelector=metadata.name%3Da").metadata()
             .merge("cm/a", json!({ "data": { "k": "x" } })).metadata()
+            .list("cm", "fieldSelector=metadata.name%3Da")
             .watch("cm", "fieldSelector=metadata.name%3Da").metadata()
             .events(0),
         Script::new("kinds without a namespace")

@@ -192,6 +192,8 @@ fn options(call: &Call<'_>) -> Checked<Options> {
         options.propagation = Some(call.query("propagationPolicy").to_owned()).filter(|p| !p.is_empty());
         return Ok(options);
     }
+    // Whoever sends a body is not asked for a query.
+    options.dry_run = false;
     let body = call.json()?;
     let text = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     options.grace = body["gracePeriodSeconds"].as_i64();

@@ -16,6 +16,18 @@
 //! - A DELETED event of a watch with a selector carries the object as it was before, under the new resourceVersion.
 //! - An update of a custom resource needs a resourceVersion (422 without), an update of a Pod does not.
 //! - PUT creates a Lease or an Event that is missing; of other kinds it is a 404.
+//! - DELETE with a body does not look at its query: `?dryRun=All` with the body `{}` deletes.
+//! - JSON patch: `replace` of a field that is not there adds it; `test` of one for null holds.
+//! - Strategic merge: elements that a patch adds to a list stand before those that it does not name.
+//!   `containerStatuses` is replaced, conditions are merged by type.
+//! - Null is no member of an enum, whatever `nullable` says: `"phase": null` is 422.
+//! - Lists with `resourceVersion=0` ignore `limit`, and may lack what was just written, even by the same client.
+//! - A page has a `continue` when more objects follow, even when none of them is selected.
+//! - A version that is no number: 400 of a list, else 500 without a reason; so is a resourceVersion in a POST.
+//! - A streamed list (`sendInitialEvents`) of a version of the future opens and then ends with an ERROR event of 504;
+//!   a plain watch is open and silent until then.
+//! - Times with microseconds (Leases) must have exactly six digits: `08:00:00Z` is 400.
+//! - Apply refuses unknown fields and wrong types with 500 without a reason, where all else drops them or says 400.
 //! - The status endpoint of a Pod or Node takes labels, annotations and finalizers too; that of a custom resource
 //!   nothing but the status.
 

@@ -127,8 +127,13 @@ impl Server {
             items.push(object);
             last = key;
         }
-        let remaining = rest.count();
-        let more = (remaining > 0)
+        drop(rest);
+        // There is another page when there are more objects, whether they are selected or not.
+        let remaining = match items.len() {
+            0 => 0,
+            _ => chosen(view.objects(), &selector.everything(), last).count(),
+        };
+        let more = (remaining > 0 && items.len() == limit)
             .then(|| (format!("{version}.{last}"), selector.is_everything().then_some(remaining)));
         Ok((200, listed(call, items.into_iter(), version, more)))
     }

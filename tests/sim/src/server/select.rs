@@ -47,6 +47,11 @@ impl Selector {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
+    /// The same namespace without any choice.
+    pub(super) fn everything(&self) -> Self {
+        Self { namespace: self.namespace.clone(), ..Self::default() }
+    }
+
     /// What keys begin with.
     pub(super) fn prefix(&self) -> &str {
         self.namespace.as_deref().unwrap_or_default()

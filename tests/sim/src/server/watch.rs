@@ -30,8 +30,6 @@ pub struct Watch {
     closed: bool,
     /// The state that the watch begins with.
     pending: VecDeque<Value>,
-    /// The version from which on the state is told to be complete, until that was told.
-    complete: Option<u64>,
 }
 
 impl Watch {
@@ -84,7 +82,6 @@ impl Server {
             epoch: self.store.epoch,
             closed: false,
             pending: VecDeque::new(),
-            complete: None,
         };
         let state = match initial {
             Some(wanted) => wanted,
@@ -96,9 +93,8 @@ impl Server {
                 watch.pending.push_back(watch.event(call.kind, "ADDED", object));
             }
             if initial.is_some() && watch.bookmarks {
-                // One that asks for the future is told so when that has come.
-                watch.complete = Some(if let Asked::At(version) = asked { version } else { 0 });
-                watch.tell_complete(call.kind, present);
+                let end = json!({ "k8s.io/initial-events-end": "true" });
+                watch.pending.push_back(watch.bookmark(call.kind, present, Some(end)));
             }
         }
         watch.after = match asked {
@@ -108,6 +104,12 @@ impl Server {
         if watch.after < self.store.floor {
             let message = format!("too old resource version: {} ({})", watch.after, self.store.floor);
             watch.fail(Failure::expired(message));
+        }
+        if initial == Some(true)
+            && let Err(failure) = self.reached(asked)
+        {
+            // The real one says so after three seconds.
+            watch.fail(failure);
         }
         watch.position = self.store.table(watch.kind).position(watch.after);
         Ok(watch)
@@ -135,15 +137,12 @@ impl Server {
                 events.extend(watch.seen(kind, change));
             }
         }
-        watch.tell_complete(kind, self.store.version);
-        events.extend(watch.pending.drain(..));
         events
     }
 
     /// Whether [`Server::poll`] has something to give.
     pub fn is_ready(&self, watch: &Watch) -> bool {
         !watch.pending.is_empty()
-            || (!watch.closed && watch.complete.is_some_and(|wanted| wanted <= self.store.version))
             || (!watch.closed
                 && watch.epoch == self.store.epoch
                 && (self.store.table(watch.kind).change(watch.position).is_some()
@@ -153,8 +152,7 @@ impl Server {
     /// The bookmark that the server sends about every minute to a watch that asked for bookmarks and has read
     /// everything.
     pub fn bookmark(&self, watch: &Watch) -> Option<Value> {
-        let idle =
-            watch.bookmarks && !watch.closed && watch.epoch == self.store.epoch && !self.is_ready(watch);
+        let idle = watch.bookmarks && !watch.closed && watch.epoch == self.store.epoch && !self.is_ready(watch);
         idle.then(|| watch.bookmark(self.kinds.at(watch.kind), self.store.version.max(watch.after), None))
     }
 }
@@ -205,15 +203,6 @@ impl Watch {
             (kind.kind.as_str(), self.api_version.as_str())
         };
         json!({ "type": "BOOKMARK", "object": { "kind": kind, "apiVersion": api_version, "metadata": metadata } })
-    }
-
-    /// The bookmark after the state, once the server has got as far as the client asked.
-    fn tell_complete(&mut self, kind: &Kind, version: u64) {
-        if self.complete.is_some_and(|wanted| wanted <= version) {
-            self.complete = None;
-            let end = json!({ "k8s.io/initial-events-end": "true" });
-            self.pending.push_back(self.bookmark(kind, version, Some(end)));
-        }
     }
 
     /// The stream ends with an ERROR event.

@@ -21,7 +21,10 @@ pub(super) fn decode(kind: &Kind, object: &mut Value) -> Checked<()> {
     if let Some(schema) = &kind.schema {
         schema.coerce(object);
     } else {
+        // An empty list of managers says something.
+        let managers = meta::of(object).remove("managedFields");
         without_nulls(object);
+        meta::set(object, "managedFields", managers);
         defaults::fill(kind.family, object)?;
     }
     Ok(())

@@ -61,7 +61,14 @@ fn patched(
         return Err(Failure::invalid_patch("the result is no object"));
     }
     if object["kind"] != call.kind.kind.as_str() || object["apiVersion"] != call.api_version() {
-        return Err(Failure::invalid_patch("the object provided is unrecognized"));
+        let text = |field: &str| object[field].as_str().unwrap_or_default();
+        let group = text("apiVersion").split_once('/').map_or("", |(group, _)| group);
+        let errors = [Invalid::new("FieldValueInvalid", "patch", "the object provided is unrecognized")];
+        return Err(if call.kind.is_custom() {
+            Failure::invalid_as(group, text("kind"), call.name.unwrap_or_default(), &errors)
+        } else {
+            Failure::invalid_as("", "", "", &errors)
+        });
     }
     object["apiVersion"] = call.stored_version().into();
     core::decode(call.kind, &mut object).map_err(|_| Failure::invalid_patch("cannot decode the result"))?;

@@ -101,7 +101,10 @@ pub(super) fn scripts() -> Vec<Script> {
             .post("cm", map("a"))
             .delete("cm/a", json!({ "propagationPolicy": "Nonsense" }))
             .delete("cm/a", json!({ "propagationPolicy": "Background" }))
-            .delete("cm/none", json!({ "dryRun": ["All"] })),
+            .delete("cm/none", json!({ "dryRun": ["All"] }))
+            .post("cm", map("b"))
+            .delete("cm/b", json!({})).query("dryRun=All")
+            .get("cm/b"),
         Script::new("a namespace ends")
             .post("ns", json!({ "metadata": { "name": "{id}x", "finalizers": ["a.io/b"] } }))
             .delete("ns/{id}x", json!({ "preconditions": { "uid": WRONG } }))

@@ -18,15 +18,11 @@ fn three(name: &str) -> Script {
 
 pub(super) fn scripts() -> Vec<Script> {
     let mut selectors = three("label selectors");
-    for selector in
-        ["x%3D1", "x!%3D1", "x", "!x", "x+in+(1,2),y", "x+notin+(1)", "x%3D%3D2,!y", "x+in+(", "%3D"]
-    {
+    for selector in ["x%3D1", "x!%3D1", "x", "!x", "x+in+(1,2),y", "x+notin+(1)", "x%3D%3D2,!y", "x+in+(", "%3D"] {
         selectors = selectors.list("crr", &format!("labelSelector={selector}"));
     }
     let mut fields = three("field selectors");
-    for selector in
-        ["metadata.name%3Db", "metadata.name!%3Db", "metadata.namespace%3D{ns}", "spec.podName%3Dp", "x"]
-    {
+    for selector in ["metadata.name%3Db", "metadata.name!%3Db", "metadata.namespace%3D{ns}", "spec.podName%3Dp", "x"] {
         fields = fields.list("crr", &format!("fieldSelector={selector}"));
     }
     vec![
@@ -45,6 +41,7 @@ pub(super) fn scripts() -> Vec<Script> {
             .list("crr", "limit=2&continue={3:/metadata/continue}")
             .list("crr", "limit=3")
             .list("crr", "limit=1&labelSelector=x")
+            .list("crr", "limit=2&labelSelector=x")
             .list("crr", "limit=1&continue=nonsense")
             .list("crr", "limit=1&continue={3:/metadata/continue}&resourceVersion=5")
             .list("crr", "limit=nonsense"),
@@ -55,6 +52,7 @@ pub(super) fn scripts() -> Vec<Script> {
             .list("crr", "limit=10&continue={3:/metadata/continue}")
             .list("crr", ""),
         three("versions of lists")
+            .list("crr", "")
             .list("crr", "resourceVersion=0")
             .list("crr", "resourceVersion=0&limit=1")
             .list("crr", "resourceVersion={1:/metadata/resourceVersion}&resourceVersionMatch=Exact")
@@ -64,6 +62,7 @@ pub(super) fn scripts() -> Vec<Script> {
             .list("crr", "resourceVersion=nonsense")
             .list("crr", "resourceVersion={2:/metadata/resourceVersion+1000000}"),
         three("wrong ways of matching versions")
+            .list("crr", "")
             .list("crr", "resourceVersionMatch=Exact")
             .list("crr", "resourceVersion=0&resourceVersionMatch=Exact")
             .list("crr", "resourceVersion=5&resourceVersionMatch=Nonsense")
@@ -71,27 +70,21 @@ pub(super) fn scripts() -> Vec<Script> {
             .list("crr", "resourceVersion=0&resourceVersionMatch=NotOlderThan&limit=1"),
         Script::new("reads of one")
             .post("cm", map("a"))
-            .get("cm/a")
-            .query("resourceVersion=0")
-            .get("cm/a")
-            .query("resourceVersion={0:/metadata/resourceVersion}")
-            .get("cm/a")
-            .query("resourceVersion={0:/metadata/resourceVersion+1000000}")
-            .get("cm/a")
-            .query("resourceVersion=nonsense")
+            .list("cm", "fieldSelector=metadata.name%3Da")
+            .get("cm/a").query("resourceVersion=0")
+            .get("cm/a").query("resourceVersion={0:/metadata/resourceVersion}")
+            .get("cm/a").query("resourceVersion={0:/metadata/resourceVersion+1000000}")
+            .get("cm/a").query("resourceVersion=nonsense")
             .get("cm/none")
             .get("wrong/a")
             .get("wrong"),
         Script::new("only the metadata")
             .post("cm", map("a"))
-            .get("cm/a")
-            .metadata()
+            .get("cm/a").metadata()
+            .list("cm", "fieldSelector=metadata.name%3Da").metadata()
+            .merge("cm/a", json!({ "data": { "k": "x" } })).metadata()
             .list("cm", "fieldSelector=metadata.name%3Da")
-            .metadata()
-            .merge("cm/a", json!({ "data": { "k": "x" } }))
-            .metadata()
-            .watch("cm", "fieldSelector=metadata.name%3Da")
-            .metadata()
+            .watch("cm", "fieldSelector=metadata.name%3Da").metadata()
             .events(0),
         Script::new("kinds without a namespace")
             .post("nw", book("{id}a"))
@@ -109,10 +102,8 @@ pub(super) fn scripts() -> Vec<Script> {
             .delete("cm/a/status", json!(null))
             .get("cm/a/status")
             .put("lease/a/status", json!({}))
-            .post("cm", json!({}))
-            .raw("application/json", "nonsense")
-            .post("cm", json!({}))
-            .raw("application/json", "[]")
+            .post("cm", json!({})).raw("application/json", "nonsense")
+            .post("cm", json!({})).raw("application/json", "[]")
             .post("crr", json!({ "metadata": { "name": "a" } })),
     ]
 }

@@ -15,6 +15,7 @@ pub(super) fn scripts() -> Vec<Script> {
         Script::new("a watch begins with what is there")
             .post("crr", crr("b"))
             .post("crr", crr("a"))
+            .list("crr", "")
             .watch("crr", "")
             .watch("crr", "resourceVersion=0")
             .watch("crr", "resourceVersion={0:/metadata/resourceVersion}")
@@ -36,6 +37,7 @@ pub(super) fn scripts() -> Vec<Script> {
             .events(1),
         Script::new("objects come into a selection and leave it")
             .post("crr", labelled("a", "1"))
+            .list("crr", "")
             .watch("crr", "labelSelector=x%3D2&resourceVersion={0:/metadata/resourceVersion}")
             .watch("crr", "labelSelector=x%3D1")
             .merge("crr/a", json!({ "metadata": { "labels": { "x": "2" } } }))

@@ -73,13 +73,20 @@ pub(super) fn judge(
     let Some(status) = status_of(pod, name) else {
         return Judged::waits(so_far, Wait::Restart(name.clone()));
     };
+    let for_good = || {
+        let why = ended_for_good(pod, name, &status.state)?;
+        let message = format!("container {name} {why}: the kubelet will not start it again");
+        let phase = Phase::Failed;
+        Some(Judged::ends(ContainerRecreateState { phase, message, ..recreating(name, killed) }))
+    };
     if replaced(target, status) {
         return match &status.state {
             ContainerState::Running if status.ready => {
                 started(now, observed, target, recreating(name, killed))
             }
             ContainerState::Running => Judged::waits(recreating(name, killed), Wait::NotReady(name.clone())),
-            other => Judged::waits(recreating(name, killed), not_running(name, other)),
+            other => for_good()
+                .unwrap_or_else(|| Judged::waits(recreating(name, killed), not_running(name, other))),
         };
     }
     if let Some(answer) = order.and_then(|o| o.answer).filter(|a| hopeless(a)) {
@@ -94,10 +101,8 @@ pub(super) fn judge(
         return Judged::ends(ContainerRecreateState { phase: Phase::Failed, message, ..pending(name) });
     }
     if over(target, status) {
-        if let Some(why) = ended_for_good(pod, name, &status.state) {
-            let message = format!("container {name} {why}: the kubelet will not start it again");
-            let phase = Phase::Failed;
-            return Judged::ends(ContainerRecreateState { phase, message, ..recreating(name, killed) });
+        if let Some(failed) = for_good() {
+            return failed;
         }
         // In back-off the kubelet starts it at once when its image string changes.
         let waits = Judged::waits(recreating(name, killed), not_running(name, &status.state));

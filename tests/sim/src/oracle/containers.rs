@@ -52,7 +52,10 @@ impl Oracle {
         let all = self.stopped.entry((uid, name)).or_default();
         all.insert(container_id.to_owned());
         let all = all.clone();
-        self.check(all.len() <= 1, "I1", || format!("{order_id} stops a second container: {all:?}"));
+        let restored = self.restored;
+        self.check(all.len() <= 1 || restored, "I1", || {
+            format!("{order_id} stops a second container: {all:?}")
+        });
     }
 
     /// Something really happened on a node.

@@ -116,6 +116,22 @@ fn d14_never_and_ended_fails_at_once() {
     assert!(scene.states()[0].message.contains("restartPolicy is Never"), "{:?}", scene.states());
 }
 
+/// D14: the same for the new container, which ended by itself before it had run for long enough.
+#[test]
+fn d14_never_and_the_new_one_ended_fails_at_once() {
+    let mut scene = with(Mechanism::Kubelet, &["app"]);
+    scene.pod.as_mut().unwrap().restart_policy = RestartPolicy::Never;
+    scene.request.spec.strategy.get_or_insert_default().min_started_seconds = 5;
+    scene.settle();
+    scene.restarts("app", true);
+    scene.settle();
+    assert!(!scene.request.completed(), "it has not run for 5 s");
+    scene.ends("app", 1);
+    scene.settle();
+    assert_eq!(outcome(&scene).1, "ContainerFailed");
+    assert!(scene.states()[0].message.contains("restartPolicy is Never"), "{:?}", scene.states());
+}
+
 /// D10: a container in back-off is restarted by the pin, and nobody claims to have killed it.
 #[test]
 fn d10_back_off_ends_with_the_pin() {

@@ -88,7 +88,7 @@ impl Rules {
                 found.push(("rule", format!("{id} waited in vain for its Pod to be taken out of service")));
             }
             let plan = self.schedule.pods.iter().find(|p| p.name == new.spec.pod_name);
-            let ends = plan.is_some_and(|p| &*p.restart_policy != "Always");
+            let ends = plan.is_some_and(|p| &*p.restart_policy == "Never");
             if long && waited.0 == "WaitingForRestart" && ends {
                 found.push(("rule", format!("{id} waited in vain for what does not come back")));
             }

@@ -40,7 +40,8 @@ impl Oracle {
             if object["metadata"]["labels"].get(labels::ACTIVE).is_some() {
                 wrong.push(("L3", format!("{name} is over and has the label active")));
             }
-            if object["metadata"].get("finalizers").is_some() {
+            let finalizers = object["metadata"]["finalizers"].as_array().into_iter().flatten();
+            if finalizers.filter_map(|f| f.as_str()).any(|f| f.contains("pitstop") || f.contains("kruise")) {
                 wrong.push(("L4", format!("{name} has a finalizer")));
             }
         }

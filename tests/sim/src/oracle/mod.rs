@@ -252,7 +252,7 @@ impl Oracle {
         for (uid, known) in &mut self.requests {
             match stored.get(uid) {
                 Some(request) => {
-                    known.deleted = None;
+                    known.deleted = request.metadata.deletion_timestamp.is_some().then_some(now);
                     if request.status.as_ref().is_none_or(|s| s.completion_time.is_none()) {
                         known.ended = None;
                         known.created = now;

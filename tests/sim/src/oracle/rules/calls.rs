@@ -6,6 +6,7 @@ use super::{Found, Rules, bare, millis};
 use crate::node::keys;
 use crate::node::runtime::{Call, Deed, Runtime, What as Happened};
 use crate::world::effect::{Asked, What};
+use crate::world::plan::Fault;
 
 /// Least seconds between signal and kill.
 const LEAST_GRACE: i64 = 2;
@@ -56,7 +57,9 @@ impl Rules {
 
     /// Orders of one Pod go one after another, and those of one write in the order of the request's containers.
     fn in_turn(&self, asked: &Asked, runtime: &Runtime, found: &mut Found) {
-        let Some(placed) = self.orders.get(&asked.order_id) else { return };
+        // Two daemons of one node do not know what the other one has begun.
+        let rivals = self.schedule.faults.iter().any(|f| matches!(f.what, Fault::TwoDaemons(..)));
+        let Some(placed) = self.orders.get(&asked.order_id).filter(|_| !rivals) else { return };
         let alive = |id: &str| runtime.containers().get(id).is_some_and(|c| c.alive(self.now));
         let others = self.orders.iter().filter(|(id, other)| {
             **id != asked.order_id && other.standing && other.order.pod.uid == placed.order.pod.uid

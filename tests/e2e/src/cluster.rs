@@ -65,7 +65,8 @@ impl Cluster {
         let folder = root().join("deploy/crds");
         self.kubectl(&["apply", "-k", &folder.to_string_lossy()])?;
         // An established definition may still be unknown to the handlers for a moment.
-        let served = ["get", "containerrecreaterequests.v1beta1.apps.kruise.io,nodeworks", "--all-namespaces"];
+        let served =
+            ["get", "containerrecreaterequests.v1beta1.apps.kruise.io,nodeworks", "--all-namespaces"];
         until("the kinds are served", SHORT, async || Ok(self.kubectl(&served).map(Some)?)).await?;
         Ok(())
     }

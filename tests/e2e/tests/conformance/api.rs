@@ -10,9 +10,7 @@ use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use pitstop_e2e::{Cluster, Context as _, Result, bail, on_bare_cluster, runtime};
-use pitstop_sim::conform::api::{
-    Model, Place, Script, Target, differences, expected, is_idle, run, scripts,
-};
+use pitstop_sim::conform::api::{Model, Place, Script, Target, differences, expected, is_idle, run, scripts};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
@@ -55,7 +53,10 @@ impl Real<'_> {
     fn ask(&self, request: Request<Vec<u8>>) -> Result<Response<Body>> {
         let request = request.map(Body::from);
         self.runtime.block_on(async {
-            timeout(Duration::from_secs(60), self.cluster.client.send(request)).await.context("no answer")?.context("cannot ask")
+            timeout(Duration::from_secs(60), self.cluster.client.send(request))
+                .await
+                .context("no answer")?
+                .context("cannot ask")
         })
     }
 
@@ -118,7 +119,8 @@ impl Target for Real<'_> {
 /// Runs one script on both sides; what differs.
 fn compare(script: &Script, number: usize, runtime: &Runtime, cluster: &Cluster) -> Result<Vec<String>> {
     let stamp = std::process::id();
-    let place = Place { namespace: format!("conform-{stamp}-{number}"), id: format!("conform-{stamp}-{number}-id-") };
+    let place =
+        Place { namespace: format!("conform-{stamp}-{number}"), id: format!("conform-{stamp}-{number}-id-") };
     let ours = run(script, &place, &mut Model::new(&place), &[]);
     let mut real = Real { runtime, cluster, watches: Vec::new() };
     let namespace = json!({ "metadata": { "name": place.namespace } });
@@ -145,7 +147,8 @@ fn clean_up(real: &mut Real<'_>, namespace: &str) -> Result<()> {
         for item in list.body()["items"].as_array().into_iter().flatten() {
             let one = format!("{path}/{}", item["metadata"]["name"].as_str().unwrap_or_default());
             if item["metadata"]["finalizers"].is_array() {
-                let patch = Request::patch(one.as_str()).header("content-type", "application/merge-patch+json");
+                let patch =
+                    Request::patch(one.as_str()).header("content-type", "application/merge-patch+json");
                 real.send(patch.body(br#"{"metadata":{"finalizers":null}}"#.to_vec())?);
             }
             if path.ends_with("pods") {

@@ -73,7 +73,8 @@ pub(super) fn same_namespace(call: &Call<'_>, object: &mut Value) -> Checked<()>
             Ok(())
         }
         Some(_) => {
-            let message = "the namespace of the provided object does not match the namespace sent on the request";
+            let message =
+                "the namespace of the provided object does not match the namespace sent on the request";
             Err(Failure::bad_request(message))
         }
     }

@@ -36,7 +36,9 @@ impl Server {
         let Some(old) = self.store.get(kind.index, &key).cloned() else {
             return Err(Failure::not_found(kind, name));
         };
-        if kind.family == Family::Namespace && !(meta::is_terminating(&old) && super::core::may_vanish(kind, &old)) {
+        if kind.family == Family::Namespace
+            && !(meta::is_terminating(&old) && super::core::may_vanish(kind, &old))
+        {
             preconditions(call, &options, &old, Failure::conflict)?;
             self.approve_delete(call, &old)?;
             return Ok((200, self.terminate_namespace(call, &old, options.dry_run)));
@@ -57,7 +59,8 @@ impl Server {
             Step::Nothing => Ok((200, success(call, &last))),
             Step::Mark => Ok((200, call.shown(&last))),
             Step::Remove | Step::MarkAndRemove => {
-                let gone = if stores { self.store.remove(kind.index, &key).unwrap() } else { (*last).clone() };
+                let gone =
+                    if stores { self.store.remove(kind.index, &key).unwrap() } else { (*last).clone() };
                 let shows = kind.returns_deleted || (!stores && matches!(step, Step::MarkAndRemove));
                 Ok((200, if shows { call.shown(&gone) } else { success(call, &gone) }))
             }
@@ -179,7 +182,8 @@ fn propagate(object: &mut Value, options: &Options) {
 }
 
 fn options(call: &Call<'_>) -> Checked<Options> {
-    let number = |text: &str| text.parse().map_err(|_| Failure::bad_request(format!("invalid number {text:?}")));
+    let number =
+        |text: &str| text.parse().map_err(|_| Failure::bad_request(format!("invalid number {text:?}")));
     let mut options = Options { dry_run: call.dry_run, ..Options::default() };
     if call.body.is_empty() {
         if call.has("gracePeriodSeconds") {
@@ -206,7 +210,8 @@ fn options(call: &Call<'_>) -> Checked<Options> {
     if let Some(policy) = &options.propagation
         && !matches!(policy.as_str(), "Foreground" | "Background" | "Orphan")
     {
-        let error = Invalid::new("FieldValueNotSupported", "propagationPolicy", format!("Unsupported: {policy:?}"));
+        let error =
+            Invalid::new("FieldValueNotSupported", "propagationPolicy", format!("Unsupported: {policy:?}"));
         return Err(Failure::invalid_as("meta.k8s.io", "DeleteOptions", "", &[error]));
     }
     Ok(options)

@@ -47,7 +47,13 @@ impl Server {
     }
 
     /// Changes an object in place; one that comes out the same is not written. Says whether the object is there.
-    pub fn update(&mut self, kind: &str, namespace: &str, name: &str, change: impl FnOnce(&mut Value)) -> bool {
+    pub fn update(
+        &mut self,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+        change: impl FnOnce(&mut Value),
+    ) -> bool {
         let (kind, key) = (self.kinds.named(kind).index, key(namespace, name));
         let Some(old) = self.store.get(kind, &key) else { return false };
         let mut new = (**old).clone();

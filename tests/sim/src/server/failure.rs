@@ -82,24 +82,30 @@ impl Failure {
     }
 
     pub(super) fn not_found(kind: &Kind, name: &str) -> Self {
-        Self::new(404, "NotFound", format!("{} \"{name}\" not found", kind.qualified()))
-            .about(name, &kind.group, &kind.plural)
+        Self::new(404, "NotFound", format!("{} \"{name}\" not found", kind.qualified())).about(
+            name,
+            &kind.group,
+            &kind.plural,
+        )
     }
 
     pub(super) fn already_exists(kind: &Kind, name: &str) -> Self {
-        Self::new(409, "AlreadyExists", format!("{} \"{name}\" already exists", kind.qualified()))
-            .about(name, &kind.group, &kind.plural)
+        Self::new(409, "AlreadyExists", format!("{} \"{name}\" already exists", kind.qualified())).about(
+            name,
+            &kind.group,
+            &kind.plural,
+        )
     }
 
     /// A write that relies on another version.
     pub(super) fn modified(kind: &Kind, name: &str) -> Self {
-        let why = "the object has been modified; please apply your changes to the latest version and try again";
+        let why =
+            "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(kind, name, why)
     }
 
     pub(super) fn conflict(kind: &Kind, name: &str, why: &str) -> Self {
-        let message =
-            format!("Operation cannot be fulfilled on {} \"{name}\": {why}", kind.qualified());
+        let message = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", kind.qualified());
         Self::new(409, "Conflict", message).about(name, &kind.group, &kind.plural)
     }
 
@@ -132,7 +138,8 @@ impl Failure {
 
     /// An update without a version, of a kind that needs one. Its details name the resource instead of the kind.
     pub(super) fn no_version(kind: &Kind, name: &str) -> Self {
-        let error = Invalid::new("FieldValueInvalid", "metadata.resourceVersion", "must be specified for an update");
+        let error =
+            Invalid::new("FieldValueInvalid", "metadata.resourceVersion", "must be specified for an update");
         Self::invalid_as(&kind.group, &kind.plural, name, &[error])
     }
 
@@ -143,7 +150,8 @@ impl Failure {
     }
 
     pub(super) fn invalid_as(group: &str, kind: &str, name: &str, errors: &[Invalid]) -> Self {
-        let list = errors.iter().map(|e| format!("{}: {}", e.field, e.message)).collect::<Vec<_>>().join(", ");
+        let list =
+            errors.iter().map(|e| format!("{}: {}", e.field, e.message)).collect::<Vec<_>>().join(", ");
         let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
         let causes = errors
             .iter()
@@ -166,7 +174,8 @@ impl Failure {
 
     /// A create in a namespace on its way out.
     pub(super) fn terminating(kind: &Kind, name: &str, namespace: &str) -> Self {
-        let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let why =
+            format!("unable to create new content in namespace {namespace} because it is being terminated");
         let cause = json!({ "reason": "NamespaceTerminating",
                             "message": format!("namespace {namespace} is being terminated"),
                             "field": "metadata.namespace" });

@@ -84,13 +84,14 @@ pub(super) fn normalize(object: &mut Value) {
     metadata.retain(|field, value| {
         // An empty list of managers is an order to forget them.
         field == "managedFields"
-            || FIELDS.contains(&field.as_str()) && match value {
-                Value::Null => false,
-                Value::String(text) => !text.is_empty(),
-                Value::Array(list) => !list.is_empty(),
-                Value::Object(map) => !map.is_empty(),
-                Value::Bool(_) | Value::Number(_) => true,
-            }
+            || FIELDS.contains(&field.as_str())
+                && match value {
+                    Value::Null => false,
+                    Value::String(text) => !text.is_empty(),
+                    Value::Array(list) => !list.is_empty(),
+                    Value::Object(map) => !map.is_empty(),
+                    Value::Bool(_) | Value::Number(_) => true,
+                }
     });
 }
 
@@ -101,7 +102,8 @@ pub(super) fn type_error(object: &Value) -> Option<String> {
         Some(Value::Object(metadata)) => metadata,
         Some(_) => return Some("metadata".to_owned()),
     };
-    let texts = |value: &Value| value.as_object().is_some_and(|m| m.values().all(|v| v.is_string() || v.is_null()));
+    let texts =
+        |value: &Value| value.as_object().is_some_and(|m| m.values().all(|v| v.is_string() || v.is_null()));
     for (field, value) in metadata {
         let fine = match field.as_str() {
             _ if value.is_null() => true,
@@ -157,22 +159,38 @@ pub(super) fn validate(object: &Value, errors: &mut Vec<Invalid>) {
         errors.push(Invalid::new("FieldValueInvalid", "metadata.name", format!("Invalid value: {name:?}")));
     }
     if !prefix.is_empty() && !is_dns_subdomain(&format!("{prefix}x")) {
-        errors.push(Invalid::new("FieldValueInvalid", "metadata.generateName", format!("Invalid value: {prefix:?}")));
+        errors.push(Invalid::new(
+            "FieldValueInvalid",
+            "metadata.generateName",
+            format!("Invalid value: {prefix:?}"),
+        ));
     }
     for (key, value) in get(object, "labels").and_then(Value::as_object).into_iter().flatten() {
         if !is_qualified_name(key) || !is_label_value(value.as_str().unwrap_or_default()) {
-            errors.push(Invalid::new("FieldValueInvalid", "metadata.labels", format!("Invalid value: {value}")));
+            errors.push(Invalid::new(
+                "FieldValueInvalid",
+                "metadata.labels",
+                format!("Invalid value: {value}"),
+            ));
         }
     }
     for key in get(object, "annotations").and_then(Value::as_object).into_iter().flat_map(Map::keys) {
         if !is_qualified_name(&key.to_lowercase()) {
-            errors.push(Invalid::new("FieldValueInvalid", "metadata.annotations", format!("Invalid value: {key:?}")));
+            errors.push(Invalid::new(
+                "FieldValueInvalid",
+                "metadata.annotations",
+                format!("Invalid value: {key:?}"),
+            ));
         }
     }
     for finalizer in finalizers(object) {
         let name = finalizer.as_str().unwrap_or_default();
         if !is_qualified_name(name) {
-            errors.push(Invalid::new("FieldValueInvalid", "metadata.finalizers", format!("Invalid value: {name:?}")));
+            errors.push(Invalid::new(
+                "FieldValueInvalid",
+                "metadata.finalizers",
+                format!("Invalid value: {name:?}"),
+            ));
         }
     }
     validate_owners(object, errors);
@@ -184,7 +202,11 @@ fn validate_owners(object: &Value, errors: &mut Vec<Invalid>) {
         for field in ["apiVersion", "kind", "name", "uid"] {
             if owner[field].as_str().unwrap_or_default().is_empty() {
                 let path = format!("metadata.ownerReferences[{index}].{field}");
-                errors.push(Invalid::new("FieldValueInvalid", path, "Invalid value: \"\": must not be empty"));
+                errors.push(Invalid::new(
+                    "FieldValueInvalid",
+                    path,
+                    "Invalid value: \"\": must not be empty",
+                ));
             }
         }
     }
@@ -196,7 +218,8 @@ fn validate_owners(object: &Value, errors: &mut Vec<Invalid>) {
 
 /// Checks of the metadata against what is stored.
 pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut Vec<Invalid>) {
-    let invalid = |field: &str, why: &str| Invalid::new("FieldValueInvalid", format!("metadata.{field}"), why);
+    let invalid =
+        |field: &str, why: &str| Invalid::new("FieldValueInvalid", format!("metadata.{field}"), why);
     if is_terminating(old) && finalizers(new).iter().any(|f| !finalizers(old).contains(f)) {
         let why = "Forbidden: no new finalizers can be added if the object is being deleted";
         errors.push(Invalid::new("FieldValueForbidden", "metadata.finalizers", why));
@@ -204,7 +227,9 @@ pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut Vec<Invalid
     if version(new).is_empty() {
         errors.push(invalid("resourceVersion", "Invalid value: \"\": must be specified for an update"));
     }
-    for field in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+    for field in
+        ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"]
+    {
         if get(new, field) != get(old, field) {
             errors.push(invalid(field, "Invalid value: field is immutable"));
         }

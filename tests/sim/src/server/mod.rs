@@ -61,8 +61,8 @@ use self::admission::Admission;
 use self::failure::{Answer, Failure};
 use self::kinds::Kinds;
 use self::request::{Call, parse};
-use self::store::Store;
 pub use self::store::Snapshot;
+use self::store::Store;
 pub use self::watch::Watch;
 
 /// The API server with its storage.

@@ -50,11 +50,16 @@ impl Server {
         for kind in kinds.namespaced() {
             let prefix = format!("{name}/");
             let objects = &self.store.table(kind.index).objects;
-            let keys: Vec<Arc<str>> = objects.keys().filter(|key| key.starts_with(&prefix)).cloned().collect();
+            let keys: Vec<Arc<str>> =
+                objects.keys().filter(|key| key.starts_with(&prefix)).cloned().collect();
             for key in keys {
                 let path = format!(
                     "/{}/namespaces/{name}/{}/{}",
-                    if kind.group.is_empty() { "api/v1".to_owned() } else { format!("apis/{}/{}", kind.group, kind.versions[0]) },
+                    if kind.group.is_empty() {
+                        "api/v1".to_owned()
+                    } else {
+                        format!("apis/{}/{}", kind.group, kind.versions[0])
+                    },
                     kind.plural,
                     &key[prefix.len()..]
                 );

@@ -56,7 +56,9 @@ impl Server {
             Some(name) => {
                 self.reached(Asked::parse(call.query("resourceVersion")).map_err(unforeseen)?)?;
                 let object = self.store.get(call.kind.index, &call.key());
-                object.map(|object| (200, call.shown(object))).ok_or_else(|| Failure::not_found(call.kind, name))
+                object
+                    .map(|object| (200, call.shown(object)))
+                    .ok_or_else(|| Failure::not_found(call.kind, name))
             }
             None => self.list(call),
         }
@@ -106,7 +108,8 @@ impl Server {
                     let message = "specifying resource version is not allowed when using continue";
                     return Err(Failure::bad_request(message));
                 }
-                let parsed = token.split_once('.').and_then(|(v, key)| Some((v.parse().ok()?, key.to_owned())));
+                let parsed =
+                    token.split_once('.').and_then(|(v, key)| Some((v.parse().ok()?, key.to_owned())));
                 parsed.ok_or_else(|| Failure::bad_request("continue key is not valid"))?
             }
         };
@@ -221,7 +224,11 @@ fn validate(call: &Call<'_>) -> Checked<()> {
         return refuse("FieldValueForbidden", field, "forbidden when continue is provided");
     }
     if !matches!(matching, "Exact" | "NotOlderThan") {
-        return refuse("FieldValueNotSupported", field, "supported values: \"Exact\", \"NotOlderThan\", \"\"");
+        return refuse(
+            "FieldValueNotSupported",
+            field,
+            "supported values: \"Exact\", \"NotOlderThan\", \"\"",
+        );
     }
     if matching == "Exact" && call.query("resourceVersion") == "0" {
         return refuse("FieldValueForbidden", field, "\"exact\" is forbidden for resourceVersion \"0\"");

@@ -78,7 +78,8 @@ impl<'a> Call<'a> {
 
     /// The body as JSON.
     pub(super) fn json(&self) -> Checked<Value> {
-        serde_json::from_slice(self.body).map_err(|error| Failure::bad_request(format!("cannot decode: {error}")))
+        serde_json::from_slice(self.body)
+            .map_err(|error| Failure::bad_request(format!("cannot decode: {error}")))
     }
 
     /// The body as an object of the kind that the path names.

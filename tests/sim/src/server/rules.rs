@@ -16,16 +16,15 @@ const RULES: [(Rule, &str); 4] = [
     (Rule::Immutable, "self == oldSelf"),
     (Rule::UniqueNames, "self.all(c, self.exists_one(o, o.name == c.name))"),
     (Rule::HasRecreate, "has(self.recreate)"),
-    (
-        Rule::OrdersNeverChange,
-        "self.all(o, !oldSelf.exists(p, p.id == o.id) || oldSelf.exists(p, p == o))",
-    ),
+    (Rule::OrdersNeverChange, "self.all(o, !oldSelf.exists(p, p.id == o.id) || oldSelf.exists(p, p == o))"),
 ];
 
 impl Rule {
     pub(super) fn known(text: &str) -> Self {
         let found = RULES.iter().find(|(_, known)| *known == text);
-        found.unwrap_or_else(|| panic!("the model does not know the rule {text:?}: add it to server/rules.rs")).0
+        found
+            .unwrap_or_else(|| panic!("the model does not know the rule {text:?}: add it to server/rules.rs"))
+            .0
     }
 
     pub(super) fn text(self) -> &'static str {

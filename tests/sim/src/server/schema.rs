@@ -46,10 +46,28 @@ impl Schema {
     pub(super) fn parse(value: &Value) -> Self {
         for (key, setting) in value.as_object().unwrap() {
             let known = match key.as_str() {
-                "description" | "title" | "type" | "format" | "nullable" | "properties" | "items" | "required"
-                | "enum" | "default" | "minimum" | "maximum" | "minLength" | "maxLength" | "minItems" | "maxItems"
-                | "pattern" | "x-kubernetes-validations" | "x-kubernetes-list-type" | "x-kubernetes-list-map-keys"
-                | "x-kubernetes-int-or-string" | "x-kubernetes-preserve-unknown-fields" => true,
+                "description"
+                | "title"
+                | "type"
+                | "format"
+                | "nullable"
+                | "properties"
+                | "items"
+                | "required"
+                | "enum"
+                | "default"
+                | "minimum"
+                | "maximum"
+                | "minLength"
+                | "maxLength"
+                | "minItems"
+                | "maxItems"
+                | "pattern"
+                | "x-kubernetes-validations"
+                | "x-kubernetes-list-type"
+                | "x-kubernetes-list-map-keys"
+                | "x-kubernetes-int-or-string"
+                | "x-kubernetes-preserve-unknown-fields" => true,
                 "additionalProperties" => setting.is_object(),
                 _ => false,
             };
@@ -105,7 +123,8 @@ impl Schema {
     pub(super) fn coerce(&self, object: &mut Value) {
         let map = object.as_object_mut().unwrap();
         map.retain(|field, _| {
-            matches!(field.as_str(), "apiVersion" | "kind" | "metadata") || self.properties.contains_key(field)
+            matches!(field.as_str(), "apiVersion" | "kind" | "metadata")
+                || self.properties.contains_key(field)
         });
         for (field, schema) in &self.properties {
             if !matches!(field.as_str(), "apiVersion" | "kind" | "metadata") {
@@ -185,7 +204,9 @@ impl Schema {
         match new {
             Value::Number(number) => {
                 let number = number.as_f64().unwrap();
-                if self.minimum.is_some_and(|min| number < min) || self.maximum.is_some_and(|max| number > max) {
+                if self.minimum.is_some_and(|min| number < min)
+                    || self.maximum.is_some_and(|max| number > max)
+                {
                     refuse(invalid, format!("Invalid value: {new}: out of bounds"));
                 }
             }
@@ -219,7 +240,13 @@ impl Schema {
         }
     }
 
-    fn check_fields(&self, path: &str, map: &Map<String, Value>, old: Option<&Value>, errors: &mut Vec<Invalid>) {
+    fn check_fields(
+        &self,
+        path: &str,
+        map: &Map<String, Value>,
+        old: Option<&Value>,
+        errors: &mut Vec<Invalid>,
+    ) {
         let below = |field: &str| if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") };
         for field in self.required.iter().filter(|field| !map.contains_key(*field)) {
             errors.push(Invalid::new("FieldValueRequired", below(field), "Required value"));
@@ -266,7 +293,11 @@ impl Schema {
         }
         for rule in &self.rules {
             if !new.is_null() && !rule.holds(new, old.filter(|old| !old.is_null())) {
-                errors.push(Invalid::new("FieldValueInvalid", path, format!("Invalid value: {}", rule.text())));
+                errors.push(Invalid::new(
+                    "FieldValueInvalid",
+                    path,
+                    format!("Invalid value: {}", rule.text()),
+                ));
             }
         }
         match new {

@@ -33,7 +33,8 @@ enum Test {
 impl Selector {
     /// What a request selects. Fields that cannot be selected by are 400.
     pub(super) fn of(call: &Call<'_>) -> Checked<Self> {
-        let namespace = call.namespace.filter(|_| call.kind.namespaced).map(|namespace| format!("{namespace}/"));
+        let namespace =
+            call.namespace.filter(|_| call.kind.namespaced).map(|namespace| format!("{namespace}/"));
         let mut fields = fields(call.kind, call.query("fieldSelector"))?;
         if let Some(name) = call.name {
             fields.push((vec!["metadata".to_owned(), "name".to_owned()], name.to_owned(), true));
@@ -65,7 +66,8 @@ impl Selector {
 
 impl Requirement {
     fn holds(&self, object: &Value) -> bool {
-        let value = meta::get(object, "labels").and_then(|labels| labels.get(&self.key)).and_then(Value::as_str);
+        let value =
+            meta::get(object, "labels").and_then(|labels| labels.get(&self.key)).and_then(Value::as_str);
         let among = |list: &[String]| value.is_some_and(|value| list.iter().any(|one| one == value));
         match &self.test {
             Test::Exists => value.is_some(),

@@ -73,7 +73,9 @@ impl Server {
         match meta::version(&new) {
             "" | "0" if kind.unconditional_update => meta::set(&mut new, "resourceVersion", version_of(&old)),
             "" | "0" => return Err(Failure::no_version(kind, name)),
-            version if version.parse::<u64>().is_err() => return Err(Failure::unforeseen("strconv.ParseUint")),
+            version if version.parse::<u64>().is_err() => {
+                return Err(Failure::unforeseen("strconv.ParseUint"));
+            }
             version if version != meta::version(&old) => return Err(Failure::modified(kind, name)),
             _ => {}
         }
@@ -106,11 +108,7 @@ impl Server {
         meta::validate(new, &mut errors);
         meta::validate_update(new, old, &mut errors);
         core::validate(kind, new, Some(old), &mut errors);
-        if errors.is_empty() {
-            Ok(())
-        } else {
-            Err(Failure::invalid(kind, meta::text(new, "name"), &errors))
-        }
+        if errors.is_empty() { Ok(()) } else { Err(Failure::invalid(kind, meta::text(new, "name"), &errors)) }
     }
 }
 

@@ -152,7 +152,8 @@ impl Server {
     /// The bookmark that the server sends about every minute to a watch that asked for bookmarks and has read
     /// everything.
     pub fn bookmark(&self, watch: &Watch) -> Option<Value> {
-        let idle = watch.bookmarks && !watch.closed && watch.epoch == self.store.epoch && !self.is_ready(watch);
+        let idle =
+            watch.bookmarks && !watch.closed && watch.epoch == self.store.epoch && !self.is_ready(watch);
         idle.then(|| watch.bookmark(self.kinds.at(watch.kind), self.store.version.max(watch.after), None))
     }
 }

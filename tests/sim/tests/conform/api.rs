@@ -49,9 +49,33 @@ fn there_are_enough_scripts_and_they_meet_every_kind_of_answer() {
     }
     assert!(refused * 4 > requests && refused * 4 < requests * 3, "{refused} of {requests} are refused");
     for wanted in [
-        "POST 201", "POST 400", "POST 404", "POST 405", "POST 409", "POST 422", "PUT 200", "PUT 201", "PUT 400", "PUT 404",
-        "PUT 409", "PUT 422", "PATCH 200", "PATCH 201", "PATCH 400", "PATCH 404", "PATCH 409", "PATCH 415", "PATCH 422",
-        "DELETE 200", "DELETE 404", "DELETE 409", "DELETE 422", "GET 200", "GET 400", "GET 404", "GET 504",
+        "POST 201",
+        "POST 400",
+        "POST 404",
+        "POST 405",
+        "POST 409",
+        "POST 422",
+        "PUT 200",
+        "PUT 201",
+        "PUT 400",
+        "PUT 404",
+        "PUT 409",
+        "PUT 422",
+        "PATCH 200",
+        "PATCH 201",
+        "PATCH 400",
+        "PATCH 404",
+        "PATCH 409",
+        "PATCH 415",
+        "PATCH 422",
+        "DELETE 200",
+        "DELETE 404",
+        "DELETE 409",
+        "DELETE 422",
+        "GET 200",
+        "GET 400",
+        "GET 404",
+        "GET 504",
     ] {
         assert!(seen.contains(wanted), "no script is answered {wanted}: {seen:?}");
     }

@@ -99,7 +99,10 @@ fn an_older_etcd_brings_back_what_was_and_forgets_the_rest() {
     assert!(server.version() < before);
     assert_eq!(server.poll(&mut watch), Vec::<Value>::new());
     assert!(watch.is_closed());
-    assert_eq!(server.object("ConfigMap", "a", "x").map(|o| o["metadata"]["uid"].clone()), Some(x["metadata"]["uid"].clone()));
+    assert_eq!(
+        server.object("ConfigMap", "a", "x").map(|o| o["metadata"]["uid"].clone()),
+        Some(x["metadata"]["uid"].clone())
+    );
     assert!(server.object("ConfigMap", "a", "y").is_none());
     let again = map(&mut server, "y");
     assert_eq!(version(&again), version(&y), "versions repeat");
@@ -215,7 +218,10 @@ fn a_grace_that_is_over_cannot_be_prolonged() {
     };
     assert_eq!(server.handle(wall(), &grace(300)).body()["metadata"]["deletionGracePeriodSeconds"], 300);
     let shortened = server.handle(later, &grace(200)).into_body();
-    assert_eq!(shortened["metadata"]["deletionGracePeriodSeconds"], 1, "its time is over, and the kubelet removes it");
+    assert_eq!(
+        shortened["metadata"]["deletionGracePeriodSeconds"], 1,
+        "its time is over, and the kubelet removes it"
+    );
     assert_eq!(server.handle(later, &grace(200)).body()["metadata"]["deletionGracePeriodSeconds"], 1);
     server.handle(later, &grace(0));
     assert!(server.object("Pod", "a", "p").is_none());

@@ -81,7 +81,8 @@ impl Maker {
     }
 
     fn known(&mut self, name: &str) -> Option<usize> {
-        let steps: Vec<usize> = self.made.iter().filter(|(_, of)| *of == name).map(|(step, _)| *step).collect();
+        let steps: Vec<usize> =
+            self.made.iter().filter(|(_, of)| *of == name).map(|(step, _)| *step).collect();
         // Mostly the latest.
         if self.rng.one_in(3) { self.rng.pick(&steps) } else { steps.last().copied() }
     }
@@ -132,7 +133,9 @@ impl Maker {
     /// A whole object, now and then a wrong one.
     fn object(&mut self, name: &str) -> Value {
         let mut object = match self.kind {
-            "cm" => json!({ "apiVersion": "v1", "kind": "ConfigMap", "data": { "k": self.word(), "l": self.word() } }),
+            "cm" => {
+                json!({ "apiVersion": "v1", "kind": "ConfigMap", "data": { "k": self.word(), "l": self.word() } })
+            }
             "lease" => json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
                                "spec": { "holderIdentity": self.word(), "leaseTransitions": self.rng.below(3) } }),
             "pod" => {
@@ -143,11 +146,14 @@ impl Maker {
                     "containers": [{ "name": "c", "image": image }, { "name": "d", "image": "example.com/i:1" }] } })
             }
             "crr" => {
-                let containers = self.rng.pick(&[json!([{ "name": "c" }]), json!([{ "name": "d" }, { "name": "c" }])]);
+                let containers =
+                    self.rng.pick(&[json!([{ "name": "c" }]), json!([{ "name": "d" }, { "name": "c" }])]);
                 json!({ "apiVersion": "apps.kruise.io/v1alpha1", "kind": "ContainerRecreateRequest",
                         "spec": { "podName": "p", "containers": containers } })
             }
-            _ => json!({ "apiVersion": "pitstop.dev/v1alpha1", "kind": "NodeWork", "spec": { "orders": self.orders() } }),
+            _ => {
+                json!({ "apiVersion": "pitstop.dev/v1alpha1", "kind": "NodeWork", "spec": { "orders": self.orders() } })
+            }
         };
         object["metadata"] = self.metadata();
         object["metadata"]["name"] = self.full(name).into();
@@ -161,7 +167,8 @@ impl Maker {
         let mut orders = Vec::new();
         for id in ["1", "2", "3"] {
             if self.rng.one_in(2) {
-                let recreate = if self.rng.one_in(8) { json!({ "gracePeriodSeconds": 3 }) } else { json!({}) };
+                let recreate =
+                    if self.rng.one_in(8) { json!({ "gracePeriodSeconds": 3 }) } else { json!({}) };
                 orders.push(json!({
                     "id": id, "pod": { "namespace": "n", "name": "p", "uid": "u" },
                     "container": { "name": "c", "id": "0123456789abcdef".repeat(4) },
@@ -195,7 +202,9 @@ impl Maker {
             },
             "crr" => match self.rng.below(3) {
                 0 => json!({ "spec": { "podName": self.rng.pick(&["p", "q"]) } }),
-                1 => json!({ "spec": { "strategy": { "failurePolicy": self.rng.pick(&["Fail", "Ignore"]) } } }),
+                1 => {
+                    json!({ "spec": { "strategy": { "failurePolicy": self.rng.pick(&["Fail", "Ignore"]) } } })
+                }
                 _ => json!({ "spec": { "nonsense": self.word() } }),
             },
             _ => json!({ "spec": { "orders": self.orders() } }),
@@ -207,13 +216,17 @@ impl Maker {
         match self.kind {
             "pod" => match self.rng.below(3) {
                 0 => json!({ "phase": self.rng.pick(&["Pending", "Running", "Succeeded"]) }),
-                1 => json!({ "conditions": [{ "type": "Ready", "status": self.rng.pick(&["True", "False"]) }] }),
+                1 => {
+                    json!({ "conditions": [{ "type": "Ready", "status": self.rng.pick(&["True", "False"]) }] })
+                }
                 _ => json!({ "conditions": [{ "type": "KruisePodReady", "status": "True", "reason": "R" },
                                             { "type": "Ready", "status": "True" }], "phase": "Running" }),
             },
             "crr" => match self.rng.below(3) {
                 0 => json!({ "phase": self.rng.pick(&["Pending", "Recreating", "Completed", "Nonsense"]) }),
-                1 => json!({ "phase": "Pending", "containerRecreateStates": [{ "name": "c", "phase": "Pending" }] }),
+                1 => {
+                    json!({ "phase": "Pending", "containerRecreateStates": [{ "name": "c", "phase": "Pending" }] })
+                }
                 _ => json!({ "phase": "Completed", "message": self.word(), "nonsense": 5 }),
             },
             _ => json!({ "observedGeneration": self.rng.below(4), "answers": [
@@ -242,7 +255,8 @@ impl Maker {
     fn edit(&mut self) {
         let name = self.name();
         let target = self.target(name);
-        let mut change = if self.rng.one_in(2) { self.change() } else { json!({ "metadata": self.metadata() }) };
+        let mut change =
+            if self.rng.one_in(2) { self.change() } else { json!({ "metadata": self.metadata() }) };
         match self.rng.below(8) {
             0 => change["metadata"]["resourceVersion"] = Value::Null,
             1 => change["metadata"]["uid"] = WRONG.into(),
@@ -420,7 +434,9 @@ impl Maker {
             for name in ["a", "b", "c"] {
                 let target = self.target(name);
                 self.step(|script| {
-                    script.merge(&target, json!({ "metadata": { "finalizers": null } })).delete(&target, Value::Null)
+                    script
+                        .merge(&target, json!({ "metadata": { "finalizers": null } }))
+                        .delete(&target, Value::Null)
                 });
             }
         }

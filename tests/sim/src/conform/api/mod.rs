@@ -13,8 +13,8 @@ mod script;
 use http::{Request, Response};
 use serde_json::{Value, json};
 
-use self::normal::Normal;
 pub use self::model::Model;
+use self::normal::Normal;
 pub use self::normal::is_idle;
 pub use self::script::{Script, Step};
 

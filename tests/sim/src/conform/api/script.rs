@@ -100,7 +100,8 @@ impl Draft {
         let fill = |text: &str| fill(text, place, answers);
         let mut uri = fill(&self.path());
         let writes = !matches!(self.method, "GET" | "DELETE");
-        let manager = if writes && !self.query.contains("fieldManager") { "fieldManager=conformance" } else { "" };
+        let manager =
+            if writes && !self.query.contains("fieldManager") { "fieldManager=conformance" } else { "" };
         let query: Vec<&str> = [self.query.as_str(), manager].into_iter().filter(|q| !q.is_empty()).collect();
         if !query.is_empty() {
             uri = format!("{uri}?{}", fill(&query.join("&")));

@@ -49,7 +49,9 @@ fn pod(object: &mut Value) {
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         let list = tolerations.as_array_mut().unwrap();
         if !list.iter().any(|one| one["key"] == key) {
-            list.push(json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300 }));
+            list.push(
+                json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300 }),
+            );
         }
     }
     for list in ["containers", "initContainers"] {
@@ -64,7 +66,8 @@ fn pod(object: &mut Value) {
 fn fill_container(container: &mut Map<String, Value>) {
     default(container, "resources", json!({}));
     if let Some(limits) = container["resources"].get("limits").and_then(Value::as_object).cloned() {
-        let requests = container["resources"].as_object_mut().unwrap().entry("requests").or_insert_with(|| json!({}));
+        let requests =
+            container["resources"].as_object_mut().unwrap().entry("requests").or_insert_with(|| json!({}));
         for (resource, limit) in limits {
             default(requests.as_object_mut().unwrap(), &resource, limit);
         }

@@ -59,7 +59,8 @@ pub(super) fn prepare_create(kind: &Kind, object: &mut Value) {
         Family::Namespace => {
             object["status"] = json!({ "phase": "Active" });
             let spec = part(object, "spec");
-            let mut finalizers = spec.get("finalizers").and_then(Value::as_array).cloned().unwrap_or_default();
+            let mut finalizers =
+                spec.get("finalizers").and_then(Value::as_array).cloned().unwrap_or_default();
             if !finalizers.iter().any(|f| f == "kubernetes") {
                 finalizers.push("kubernetes".into());
             }

@@ -54,17 +54,29 @@ fn pod(new: &Value, old: Option<&Value>, errors: &mut Vec<Invalid>) {
     if let Some(old) = old {
         let deadline = |pod: &Value| pod["spec"]["activeDeadlineSeconds"].as_i64();
         if deadline(old).is_some_and(|before| deadline(new).is_none_or(|now| now > before)) {
-            errors.push(Invalid::new("FieldValueInvalid", "spec.activeDeadlineSeconds", "must not grow or vanish"));
+            errors.push(Invalid::new(
+                "FieldValueInvalid",
+                "spec.activeDeadlineSeconds",
+                "must not grow or vanish",
+            ));
         }
         let gates = |pod: &Value| pod["spec"]["schedulingGates"].as_array().cloned().unwrap_or_default();
         let before = gates(old);
         if gates(new).iter().any(|gate| !before.contains(gate)) {
-            errors.push(Invalid::new("FieldValueForbidden", "spec.schedulingGates", "only deletion is allowed"));
+            errors.push(Invalid::new(
+                "FieldValueForbidden",
+                "spec.schedulingGates",
+                "only deletion is allowed",
+            ));
         }
         let tolerations = |pod: &Value| pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
         let now = tolerations(new);
         if tolerations(old).iter().any(|one| !now.contains(one)) {
-            errors.push(Invalid::new("FieldValueForbidden", "spec.tolerations", "only additions are allowed"));
+            errors.push(Invalid::new(
+                "FieldValueForbidden",
+                "spec.tolerations",
+                "only additions are allowed",
+            ));
         }
     }
 }

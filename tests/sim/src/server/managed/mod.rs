@@ -80,7 +80,8 @@ fn write(object: &mut Value, managers: &Managers) {
 /// Whether two objects differ in nothing but when their managers wrote.
 pub(super) fn same_but_times(new: &Value, old: &Value) -> bool {
     let timeless = |object: &Value| {
-        let mut entries = meta::get(object, "managedFields").and_then(Value::as_array).cloned().unwrap_or_default();
+        let mut entries =
+            meta::get(object, "managedFields").and_then(Value::as_array).cloned().unwrap_or_default();
         for entry in &mut entries {
             entry["time"] = Value::Null;
         }
@@ -116,7 +117,9 @@ fn written(kind: &Kind, subresource: &str, set: Set) -> Set {
     let reset: &[&[&str]] = match (kind.family, subresource) {
         (Family::Custom, "status") => &[&["metadata"], &["spec"]],
         (Family::Custom, _) if !kind.status => &[],
-        (Family::Pod, "status") => &[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]],
+        (Family::Pod, "status") => {
+            &[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]]
+        }
         (Family::Node | Family::Namespace, "status") => &[&["spec"]],
         (Family::Pod | Family::Node | Family::Custom | Family::Namespace, _) => &[&["status"]],
         _ => &[],
@@ -143,7 +146,11 @@ fn nothing(call: &Call<'_>) -> Value {
 }
 
 /// Takes from the other managers what a write changed. Gives back what they would lose by it when it is not forced.
-fn take(managers: &mut Managers, own: Option<&Manager>, changed: &typed::Comparison) -> Vec<(String, String)> {
+fn take(
+    managers: &mut Managers,
+    own: Option<&Manager>,
+    changed: &typed::Comparison,
+) -> Vec<(String, String)> {
     let set = changed.modified.clone().union(&changed.added);
     let mut conflicts = Vec::new();
     for (manager, owned) in managers.iter_mut().filter(|(manager, _)| Some(*manager) != own) {
@@ -199,7 +206,9 @@ impl Server {
             return Err(Failure::invalid_as("meta.k8s.io", "PatchOptions", "", &[error]));
         }
         let mut patch = call.json()?;
-        if !patch.is_object() || patch["kind"] != call.kind.kind.as_str() || patch["apiVersion"] != call.api_version()
+        if !patch.is_object()
+            || patch["kind"] != call.kind.kind.as_str()
+            || patch["apiVersion"] != call.api_version()
         {
             return Err(Failure::bad_request("Incorrect version specified in apply patch"));
         }
@@ -215,7 +224,9 @@ impl Server {
             let new = applied(call, old, &patch)?;
             let uid = meta::text(&new, "uid");
             if old.is_none() && !uid.is_empty() {
-                let why = format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+                let why = format!(
+                    "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                );
                 return Err(Failure::conflict(call.kind, call.name.unwrap_or_default(), &why));
             }
             Ok(new)
@@ -304,7 +315,8 @@ fn prune(ty: &Type<'_>, merged: Value, managers: &Managers, last: Option<Set>) -
     let declared = |path: &[String]| is_declared(ty, path);
     let last = last.with_named(&declared);
     let pruned = typed::remove(ty, &merged, &last);
-    let owned = managers.values().fold(Set::default(), |all, owned| all.union(&owned.set)).with_named(&declared);
+    let owned =
+        managers.values().fold(Set::default(), |all, owned| all.union(&owned.set)).with_named(&declared);
     let all = typed::fields(ty, &merged).with_named(&declared);
     let left = typed::fields(ty, &pruned).with_named(&declared);
     let pruned = typed::remove(ty, &merged, &all.without(&left.union(&owned)));

@@ -60,7 +60,8 @@ impl Set {
     pub(super) fn union(mut self, other: &Self) -> Self {
         for (element, theirs) in &other.0 {
             let ours = self.0.remove(element).unwrap_or_default();
-            let entry = Entry { member: ours.member || theirs.member, below: ours.below.union(&theirs.below) };
+            let entry =
+                Entry { member: ours.member || theirs.member, below: ours.below.union(&theirs.below) };
             self.0.insert(element.clone(), entry);
         }
         self
@@ -145,7 +146,9 @@ impl Set {
 
     pub(super) fn parse(fields: &Value) -> Self {
         let mut set = BTreeMap::new();
-        for (element, below) in fields.as_object().into_iter().flatten().filter(|(element, _)| *element != ".") {
+        for (element, below) in
+            fields.as_object().into_iter().flatten().filter(|(element, _)| *element != ".")
+        {
             let map = below.as_object();
             let member = map.is_none_or(|map| map.is_empty() || map.contains_key("."));
             set.insert(element.clone(), Entry { member, below: Self::parse(below) });

@@ -106,7 +106,8 @@ fn compare_at(
         Walk::Leaf => {}
         Walk::List(l, r) => {
             let item_type = ty.item();
-            let find = |list: &[Value], wanted: &str| list.iter().position(|item| element(ty, item) == wanted);
+            let find =
+                |list: &[Value], wanted: &str| list.iter().position(|item| element(ty, item) == wanted);
             for item in l {
                 let name = element(ty, item);
                 let other = find(r, &name).map(|index| &r[index]);

@@ -88,8 +88,10 @@ impl<'a> Type<'a> {
     pub(super) fn is_atomic(&self) -> bool {
         match self {
             Self::Path(_, path) => {
-                matches!(path.as_str(), "metadata.ownerReferences" | "spec.nodeSelector" | "spec.imagePullSecrets")
-                    || path.ends_with("KeyRef")
+                matches!(
+                    path.as_str(),
+                    "metadata.ownerReferences" | "spec.nodeSelector" | "spec.imagePullSecrets"
+                ) || path.ends_with("KeyRef")
                     || path.ends_with("fieldRef")
             }
             Self::Unknown => true,
@@ -111,12 +113,16 @@ impl<'a> Type<'a> {
             (Family::Pod | Family::Node | Family::Namespace, "status.conditions")
             | (Family::Node, "status.addresses") => by(&["type"]),
             (Family::Pod, "spec.containers" | "spec.initContainers" | "spec.ephemeralContainers")
-            | (Family::Pod, "spec.volumes" | "spec.imagePullSecrets" | "spec.schedulingGates") => by(&["name"]),
+            | (Family::Pod, "spec.volumes" | "spec.imagePullSecrets" | "spec.schedulingGates") => {
+                by(&["name"])
+            }
             (Family::Pod, "spec.containers.env" | "spec.initContainers.env") => by(&["name"]),
             (Family::Pod, "spec.containers.ports" | "spec.initContainers.ports") => {
                 by(&["containerPort", "protocol"])
             }
-            (Family::Pod, "spec.containers.volumeMounts" | "spec.initContainers.volumeMounts") => by(&["mountPath"]),
+            (Family::Pod, "spec.containers.volumeMounts" | "spec.initContainers.volumeMounts") => {
+                by(&["mountPath"])
+            }
             (Family::Pod, "spec.hostAliases" | "status.podIPs") => by(&["ip"]),
             (Family::Pod, "spec.topologySpreadConstraints") => by(&["topologyKey", "whenUnsatisfiable"]),
             _ => List::Atomic,

@@ -14,7 +14,8 @@ use super::{core, meta};
 impl Server {
     pub(super) fn patch(&mut self, call: &Call<'_>) -> Answer {
         if call.has("force") && call.content_type() != "application/apply-patch+yaml" {
-            let error = Invalid::new("FieldValueForbidden", "force", "may not be specified for non-apply patch");
+            let error =
+                Invalid::new("FieldValueForbidden", "force", "may not be specified for non-apply patch");
             return Err(Failure::invalid_as("meta.k8s.io", "PatchOptions", "", &[error]));
         }
         match call.content_type() {
@@ -47,7 +48,11 @@ impl Server {
 }
 
 /// What a patch makes of the stored object, read like a body.
-fn patched(call: &Call<'_>, old: Option<&Value>, patch: impl FnOnce(&mut Value) -> Checked<()>) -> Checked<Value> {
+fn patched(
+    call: &Call<'_>,
+    old: Option<&Value>,
+    patch: impl FnOnce(&mut Value) -> Checked<()>,
+) -> Checked<Value> {
     // Patches never make an object, so there is one. It is patched in the version that the client speaks.
     let mut object = old.unwrap().clone();
     object["apiVersion"] = call.api_version().into();
@@ -97,10 +102,9 @@ fn operate(object: &mut Value, patch: &json_patch::Patch) -> Checked<()> {
             parent.is_some_and(|parent| !parent.contains_key(last.decoded().as_ref()))
         });
         let operation = match operation {
-            PatchOperation::Replace(replace) if lacks => PatchOperation::Add(AddOperation {
-                path: replace.path.clone(),
-                value: replace.value.clone(),
-            }),
+            PatchOperation::Replace(replace) if lacks => {
+                PatchOperation::Add(AddOperation { path: replace.path.clone(), value: replace.value.clone() })
+            }
             PatchOperation::Test(test) if lacks && test.value.is_null() => continue,
             other => other.clone(),
         };

@@ -25,8 +25,13 @@ fn strategy(path: &str) -> Merge {
         "metadata.finalizers" | "spec.podCIDRs" => Merge::Set,
         "metadata.ownerReferences" => Merge::ByKey("uid"),
         "status.conditions" | "status.addresses" => Merge::ByKey("type"),
-        "spec.containers" | "spec.initContainers" | "spec.volumes" | "spec.imagePullSecrets"
-        | "spec.schedulingGates" | "status.resourceClaimStatuses" | "spec.resourceClaims" => Merge::ByKey("name"),
+        "spec.containers"
+        | "spec.initContainers"
+        | "spec.volumes"
+        | "spec.imagePullSecrets"
+        | "spec.schedulingGates"
+        | "status.resourceClaimStatuses"
+        | "spec.resourceClaims" => Merge::ByKey("name"),
         "spec.hostAliases" | "status.podIPs" | "status.hostIPs" => Merge::ByKey("ip"),
         "spec.topologySpreadConstraints" => Merge::ByKey("topologyKey"),
         "spec.containers.env" | "spec.initContainers.env" => Merge::ByKey("name"),
@@ -95,7 +100,12 @@ fn merge_map(path: &str, object: &mut Map<String, Value>, patch: &Map<String, Va
     Ok(())
 }
 
-fn merge_list(path: &str, object: &mut Vec<Value>, patch: &[Value], order: Option<&Vec<Value>>) -> Checked<()> {
+fn merge_list(
+    path: &str,
+    object: &mut Vec<Value>,
+    patch: &[Value],
+    order: Option<&Vec<Value>>,
+) -> Checked<()> {
     let key = match strategy(path) {
         Merge::Replace => {
             *object = patch.iter().map(plain_value).collect();

@@ -28,7 +28,8 @@ pub(super) fn scripts() -> Vec<Script> {
             .apply("cm/a", "n", map(json!({ "z": "1" })))
             .apply("cm/a", "n", map(json!({ "x": "2" })))
             .apply("cm/a", "n", map(json!({ "x": "1" })))
-            .apply("cm/a", "n", map(json!({ "x": "2" }))).query("force=true")
+            .apply("cm/a", "n", map(json!({ "x": "2" })))
+            .query("force=true")
             .apply("cm/a", "m", map(json!({ "y": "1" })))
             .apply("cm/a", "m", map(json!({})))
             .get("cm/a"),
@@ -38,20 +39,27 @@ pub(super) fn scripts() -> Vec<Script> {
             .apply("cm/a", "m", map(json!({ "y": "2" })))
             .apply("cm/a", "m", labelled(json!({ "a": "b" })))
             .apply("cm/a", "m", labelled(json!({})))
-            .apply("cm/a", "n", json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a" } })),
+            .apply(
+                "cm/a",
+                "n",
+                json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a" } }),
+            ),
         Script::new("updates take fields")
             .apply("cm/a", "m", map(json!({ "x": "1", "y": "1" })))
             .merge("cm/a", json!({ "data": { "x": "2" } }))
             .apply("cm/a", "m", map(json!({ "x": "1", "y": "1" })))
             .merge("cm/a", json!({ "data": { "x": null } }))
             .apply("cm/a", "m", map(json!({ "x": "1", "y": "1" })))
-            .merge("cm/a", json!({ "data": { "x": "1", "z": "1" } })).query("fieldManager=other")
+            .merge("cm/a", json!({ "data": { "x": "1", "z": "1" } }))
+            .query("fieldManager=other")
             .apply("cm/a", "m", map(json!({ "z": "2" })))
-            .apply("cm/a", "m", map(json!({ "z": "2" }))).query("force=true"),
+            .apply("cm/a", "m", map(json!({ "z": "2" })))
+            .query("force=true"),
         Script::new("an apply that changes nothing is no write")
             .apply("cm/a", "m", map(json!({ "x": "1" })))
             .apply("cm/a", "m", map(json!({ "x": "1" })))
-            .apply("cm/a", "m", map(json!({ "x": "1" }))).query("force=true")
+            .apply("cm/a", "m", map(json!({ "x": "1" })))
+            .query("force=true")
             .watch("cm", "fieldSelector=metadata.name%3Da&resourceVersion={0:/metadata/resourceVersion}")
             .events(0),
         Script::new("apply to what others made")
@@ -62,19 +70,33 @@ pub(super) fn scripts() -> Vec<Script> {
             .merge("cm/a", json!({ "metadata": { "managedFields": [] } }))
             .merge("cm/a", json!({ "data": { "v": "w" } }))
             .apply("cm/a", "m", map(json!({ "x": "3" })))
-            .apply("cm/a", "m", map(json!({ "x": "3" }))).query("force=true"),
+            .apply("cm/a", "m", map(json!({ "x": "3" })))
+            .query("force=true"),
         Script::new("wrong applies")
             .apply("cm/a", "", map(json!({})))
             .apply("cm/a", "m", json!({ "metadata": { "name": "a" } }))
             .apply("cm/a", "m", json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "a" } }))
             .apply("cm/b", "m", map(json!({})))
-            .apply("cm/a", "m", json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": {}, "data": { "x": "y" } }))
-            .apply("cm/a", "m", json!({ "apiVersion": "v1", "kind": "ConfigMap",
-                                        "metadata": { "name": "a", "managedFields": [] } }))
+            .apply(
+                "cm/a",
+                "m",
+                json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": {}, "data": { "x": "y" } }),
+            )
+            .apply(
+                "cm/a",
+                "m",
+                json!({ "apiVersion": "v1", "kind": "ConfigMap",
+                                        "metadata": { "name": "a", "managedFields": [] } }),
+            )
             .apply("cm/a", "m", map(json!({ "x": 5 })))
-            .apply("cm/a", "m", json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a" },
-                                        "nonsense": 5 }))
-            .merge("cm/a", json!({})).query("force=true"),
+            .apply(
+                "cm/a",
+                "m",
+                json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a" },
+                                        "nonsense": 5 }),
+            )
+            .merge("cm/a", json!({}))
+            .query("force=true"),
         Script::new("apply with a version")
             .apply("cm/a", "m", map(json!({ "x": "1" })))
             .apply("cm/a", "m", map(json!({ "x": "2" })))
@@ -95,8 +117,12 @@ pub(super) fn scripts() -> Vec<Script> {
             .apply("nw/{id}a", "m", book(json!([])))
             .apply("nw/{id}a/status", "d", answers(json!([{ "orderID": "3", "state": "Acknowledged" }])))
             .apply("nw/{id}a/status", "e", answers(json!([{ "orderID": "3", "state": "Done" }])))
-            .apply("nw/{id}a/status", "d", answers(json!([{ "orderID": "3", "state": "Done" },
-                                                          { "orderID": "1", "state": "Done" }])))
+            .apply(
+                "nw/{id}a/status",
+                "d",
+                answers(json!([{ "orderID": "3", "state": "Done" },
+                                                          { "orderID": "1", "state": "Done" }])),
+            )
             .apply("nw/{id}a/status", "d", answers(json!([])))
             .delete("nw/{id}a", json!(null)),
         Script::new("apply of a request and its status")
@@ -131,29 +157,62 @@ pub(super) fn scripts() -> Vec<Script> {
             })
             .get("crr/a"),
         Script::new("finalizers of two appliers")
-            .apply("cm/a", "m", json!({ "apiVersion": "v1", "kind": "ConfigMap",
-                                        "metadata": { "name": "a", "finalizers": ["a.io/x", "a.io/y"] } }))
-            .apply("cm/a", "n", json!({ "apiVersion": "v1", "kind": "ConfigMap",
-                                        "metadata": { "name": "a", "finalizers": ["a.io/y", "a.io/z"] } }))
-            .apply("cm/a", "m", json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a" } }))
+            .apply(
+                "cm/a",
+                "m",
+                json!({ "apiVersion": "v1", "kind": "ConfigMap",
+                                        "metadata": { "name": "a", "finalizers": ["a.io/x", "a.io/y"] } }),
+            )
+            .apply(
+                "cm/a",
+                "n",
+                json!({ "apiVersion": "v1", "kind": "ConfigMap",
+                                        "metadata": { "name": "a", "finalizers": ["a.io/y", "a.io/z"] } }),
+            )
+            .apply(
+                "cm/a",
+                "m",
+                json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a" } }),
+            )
             .delete("cm/a", json!(null))
-            .apply("cm/a", "n", json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a" } }))
+            .apply(
+                "cm/a",
+                "n",
+                json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a" } }),
+            )
             .get("cm/a"),
         Script::new("apply of a Pod's condition")
             .post("pod", bound("a"))
-            .apply("pod/a/status", "m", json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "a" },
-                "status": { "conditions": [{ "type": "KruisePodReady", "status": "False" }] } }))
-            .strategic("pod/a/status", json!({ "status": { "conditions": [{ "type": "Ready", "status": "True" }] } }))
-            .apply("pod/a/status", "m", json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "a" },
-                "status": { "conditions": [{ "type": "KruisePodReady", "status": "True" }] } }))
-            .apply("pod/a/status", "m", json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "a" },
-                "status": {} }))
+            .apply(
+                "pod/a/status",
+                "m",
+                json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "a" },
+                "status": { "conditions": [{ "type": "KruisePodReady", "status": "False" }] } }),
+            )
+            .strategic(
+                "pod/a/status",
+                json!({ "status": { "conditions": [{ "type": "Ready", "status": "True" }] } }),
+            )
+            .apply(
+                "pod/a/status",
+                "m",
+                json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "a" },
+                "status": { "conditions": [{ "type": "KruisePodReady", "status": "True" }] } }),
+            )
+            .apply(
+                "pod/a/status",
+                "m",
+                json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "a" },
+                "status": {} }),
+            )
             .delete("pod/a", json!({ "gracePeriodSeconds": 0 })),
         Script::new("dry run of an apply")
-            .apply("cm/a", "m", map(json!({ "x": "1" }))).query("dryRun=All")
+            .apply("cm/a", "m", map(json!({ "x": "1" })))
+            .query("dryRun=All")
             .get("cm/a")
             .apply("cm/a", "m", map(json!({ "x": "1" })))
-            .apply("cm/a", "m", map(json!({ "x": "2" }))).query("dryRun=All")
+            .apply("cm/a", "m", map(json!({ "x": "2" })))
+            .query("dryRun=All")
             .get("cm/a"),
     ]
 }

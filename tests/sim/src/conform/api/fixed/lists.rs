@@ -18,11 +18,15 @@ fn three(name: &str) -> Script {
 
 pub(super) fn scripts() -> Vec<Script> {
     let mut selectors = three("label selectors");
-    for selector in ["x%3D1", "x!%3D1", "x", "!x", "x+in+(1,2),y", "x+notin+(1)", "x%3D%3D2,!y", "x+in+(", "%3D"] {
+    for selector in
+        ["x%3D1", "x!%3D1", "x", "!x", "x+in+(1,2),y", "x+notin+(1)", "x%3D%3D2,!y", "x+in+(", "%3D"]
+    {
         selectors = selectors.list("crr", &format!("labelSelector={selector}"));
     }
     let mut fields = three("field selectors");
-    for selector in ["metadata.name%3Db", "metadata.name!%3Db", "metadata.namespace%3D{ns}", "spec.podName%3Dp", "x"] {
+    for selector in
+        ["metadata.name%3Db", "metadata.name!%3Db", "metadata.namespace%3D{ns}", "spec.podName%3Dp", "x"]
+    {
         fields = fields.list("crr", &format!("fieldSelector={selector}"));
     }
     vec![
@@ -71,20 +75,28 @@ pub(super) fn scripts() -> Vec<Script> {
         Script::new("reads of one")
             .post("cm", map("a"))
             .list("cm", "fieldSelector=metadata.name%3Da")
-            .get("cm/a").query("resourceVersion=0")
-            .get("cm/a").query("resourceVersion={0:/metadata/resourceVersion}")
-            .get("cm/a").query("resourceVersion={0:/metadata/resourceVersion+1000000}")
-            .get("cm/a").query("resourceVersion=nonsense")
+            .get("cm/a")
+            .query("resourceVersion=0")
+            .get("cm/a")
+            .query("resourceVersion={0:/metadata/resourceVersion}")
+            .get("cm/a")
+            .query("resourceVersion={0:/metadata/resourceVersion+1000000}")
+            .get("cm/a")
+            .query("resourceVersion=nonsense")
             .get("cm/none")
             .get("wrong/a")
             .get("wrong"),
         Script::new("only the metadata")
             .post("cm", map("a"))
-            .get("cm/a").metadata()
-            .list("cm", "fieldSelector=metadata.name%3Da").metadata()
-            .merge("cm/a", json!({ "data": { "k": "x" } })).metadata()
+            .get("cm/a")
+            .metadata()
             .list("cm", "fieldSelector=metadata.name%3Da")
-            .watch("cm", "fieldSelector=metadata.name%3Da").metadata()
+            .metadata()
+            .merge("cm/a", json!({ "data": { "k": "x" } }))
+            .metadata()
+            .list("cm", "fieldSelector=metadata.name%3Da")
+            .watch("cm", "fieldSelector=metadata.name%3Da")
+            .metadata()
             .events(0),
         Script::new("kinds without a namespace")
             .post("nw", book("{id}a"))
@@ -102,8 +114,10 @@ pub(super) fn scripts() -> Vec<Script> {
             .delete("cm/a/status", json!(null))
             .get("cm/a/status")
             .put("lease/a/status", json!({}))
-            .post("cm", json!({})).raw("application/json", "nonsense")
-            .post("cm", json!({})).raw("application/json", "[]")
+            .post("cm", json!({}))
+            .raw("application/json", "nonsense")
+            .post("cm", json!({}))
+            .raw("application/json", "[]")
             .post("crr", json!({ "metadata": { "name": "a" } })),
     ]
 }

@@ -4,7 +4,8 @@ use super::{bound, crr, map, pod};
 use crate::conform::api::Script;
 
 pub(super) fn scripts() -> Vec<Script> {
-    let conditions = json!([{ "type": "Ready", "status": "False" }, { "type": "Initialized", "status": "True" }]);
+    let conditions =
+        json!([{ "type": "Ready", "status": "False" }, { "type": "Initialized", "status": "True" }]);
     vec![
         Script::new("JSON patches that cannot be done")
             .post("cm", map("a"))

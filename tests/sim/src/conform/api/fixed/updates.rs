@@ -15,8 +15,11 @@ pub(super) fn scripts() -> Vec<Script> {
             .post("cm", json!({ "metadata": { "generateName": "g-" } }))
             .post("cm", json!({ "metadata": { "name": "b", "namespace": "other" } }))
             .post("cm", json!({ "metadata": { "name": "b", "resourceVersion": "5" } }))
-            .post("cm", json!({ "metadata": { "name": "b", "uid": WRONG, "generation": 7,
-                                              "creationTimestamp": "2020-01-01T00:00:00Z" } }))
+            .post(
+                "cm",
+                json!({ "metadata": { "name": "b", "uid": WRONG, "generation": 7,
+                                              "creationTimestamp": "2020-01-01T00:00:00Z" } }),
+            )
             .post("cm", json!({ "kind": "Pod", "apiVersion": "v1", "metadata": { "name": "c" } }))
             .post("cm", json!({ "kind": "ConfigMap", "apiVersion": "v2", "metadata": { "name": "c" } })),
         Script::new("PUT of a custom resource needs a version")
@@ -36,7 +39,10 @@ pub(super) fn scripts() -> Vec<Script> {
             .put("cm/a", json!({ "metadata": {} }))
             .put("cm/a", json!({ "metadata": { "name": "a", "namespace": "other" } }))
             .put("cm/b", map("b"))
-            .put("cm/a", json!({ "metadata": { "name": "a", "resourceVersion": "0" }, "data": { "z": "z" } })),
+            .put(
+                "cm/a",
+                json!({ "metadata": { "name": "a", "resourceVersion": "0" }, "data": { "z": "z" } }),
+            ),
         Script::new("PUT makes a Lease that is missing")
             .put("lease/a", lease.clone())
             .put("lease/a", lease.clone())
@@ -47,8 +53,14 @@ pub(super) fn scripts() -> Vec<Script> {
             .put("lease/d", json!({ "metadata": { "name": "d" }, "spec": { "leaseDurationSeconds": 0 } }))
             .put("lease/d", json!({ "metadata": { "name": "d" }, "spec": { "leaseTransitions": -1 } }))
             .put("lease/d", json!({ "metadata": { "name": "d" }, "spec": { "renewTime": "yesterday" } }))
-            .put("lease/d", json!({ "metadata": { "name": "d" }, "spec": { "renewTime": "2027-01-15T08:00:00.5Z" } }))
-            .put("lease/d", json!({ "metadata": { "name": "d" }, "spec": { "renewTime": "2027-01-15T08:00:00Z" } }))
+            .put(
+                "lease/d",
+                json!({ "metadata": { "name": "d" }, "spec": { "renewTime": "2027-01-15T08:00:00.5Z" } }),
+            )
+            .put(
+                "lease/d",
+                json!({ "metadata": { "name": "d" }, "spec": { "renewTime": "2027-01-15T08:00:00Z" } }),
+            )
             .put("lease/d", json!({ "metadata": { "name": "d" }, "spec": { "leaseDurationSeconds": "x" } })),
         Script::new("a write that changes nothing is none")
             .post("crr", crr("a"))
@@ -85,8 +97,14 @@ pub(super) fn scripts() -> Vec<Script> {
         Script::new("what a Pod's spec may become")
             .post("pod", bound("a"))
             .merge("pod/a", json!({ "spec": { "nodeName": "other" } }))
-            .strategic("pod/a", json!({ "spec": { "containers": [{ "name": "c", "image": "example.com/i:2" }] } }))
-            .strategic("pod/a", json!({ "spec": { "containers": [{ "name": "d", "image": "example.com/i:2" }] } }))
+            .strategic(
+                "pod/a",
+                json!({ "spec": { "containers": [{ "name": "c", "image": "example.com/i:2" }] } }),
+            )
+            .strategic(
+                "pod/a",
+                json!({ "spec": { "containers": [{ "name": "d", "image": "example.com/i:2" }] } }),
+            )
             .strategic("pod/a", json!({ "spec": { "containers": [{ "name": "c", "command": ["x"] }] } }))
             .merge("pod/a", json!({ "spec": { "activeDeadlineSeconds": 100 } }))
             .merge("pod/a", json!({ "spec": { "activeDeadlineSeconds": 200 } }))
@@ -95,23 +113,34 @@ pub(super) fn scripts() -> Vec<Script> {
             .merge("pod/a", json!({ "spec": { "restartPolicy": "Never" } })),
         Script::new("the status endpoint of a Pod takes metadata, too")
             .post("pod", pod("a"))
-            .merge("pod/a/status", json!({ "metadata": { "labels": { "a": "b" }, "finalizers": ["a.io/b"],
+            .merge(
+                "pod/a/status",
+                json!({ "metadata": { "labels": { "a": "b" }, "finalizers": ["a.io/b"],
                 "ownerReferences": [{ "apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u" }] },
-                "spec": { "nodeName": "x" }, "status": { "phase": "Running", "qosClass": "" } }))
-            .merge("pod/a", json!({ "status": { "phase": "Failed" }, "metadata": { "annotations": { "c": "d" } } }))
+                "spec": { "nodeName": "x" }, "status": { "phase": "Running", "qosClass": "" } }),
+            )
+            .merge(
+                "pod/a",
+                json!({ "status": { "phase": "Failed" }, "metadata": { "annotations": { "c": "d" } } }),
+            )
             .edit("pod/a/status", 0, json!({ "status": { "phase": "Failed" } }))
             .edit("pod/a/status", 2, json!({ "status": { "phase": "Failed" } }))
             .merge("pod/a/status", json!({ "metadata": { "finalizers": null } })),
         Script::new("dry runs store nothing")
-            .post("crr", crr("a")).query("dryRun=All")
+            .post("crr", crr("a"))
+            .query("dryRun=All")
             .get("crr/a")
             .post("crr", crr("a"))
-            .merge("crr/a", json!({ "metadata": { "labels": { "a": "b" } } })).query("dryRun=All")
-            .edit("crr/a", 2, json!({ "metadata": { "finalizers": ["a.io/b"] } })).query("dryRun=All")
+            .merge("crr/a", json!({ "metadata": { "labels": { "a": "b" } } }))
+            .query("dryRun=All")
+            .edit("crr/a", 2, json!({ "metadata": { "finalizers": ["a.io/b"] } }))
+            .query("dryRun=All")
             .delete("crr/a", json!({ "dryRun": ["All"] }))
-            .delete("crr/a", json!(null)).query("dryRun=All")
+            .delete("crr/a", json!(null))
+            .query("dryRun=All")
             .delete("crr/a", json!({ "dryRun": ["Some"] }))
-            .post("cm", map("x")).query("dryRun=Some")
+            .post("cm", map("x"))
+            .query("dryRun=Some")
             .get("crr/a"),
         Script::new("a namespace that is not there")
             .post("none:cm", map("a"))

@@ -116,7 +116,7 @@ fn is_selectable(kind: &Kind, path: &str) -> bool {
 fn fields(kind: &Kind, text: &str) -> Checked<Vec<(Vec<String>, String, bool)>> {
     let mut all = Vec::new();
     for term in text.split(',').filter(|term| !term.is_empty()) {
-        let (path, value, equal) = match (term.split_once("!="), term.split_once("=")) {
+        let (path, value, equal) = match (term.split_once("!="), term.split_once('=')) {
             (Some((path, value)), _) => (path, value, false),
             (None, Some((path, value))) => (path, value.strip_prefix('=').unwrap_or(value), true),
             (None, None) => {

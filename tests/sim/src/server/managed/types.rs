@@ -112,11 +112,17 @@ impl<'a> Type<'a> {
             (_, "metadata.ownerReferences") => by(&["uid"]),
             (Family::Pod | Family::Node | Family::Namespace, "status.conditions")
             | (Family::Node, "status.addresses") => by(&["type"]),
-            (Family::Pod, "spec.containers" | "spec.initContainers" | "spec.ephemeralContainers")
-            | (Family::Pod, "spec.volumes" | "spec.imagePullSecrets" | "spec.schedulingGates") => {
-                by(&["name"])
-            }
-            (Family::Pod, "spec.containers.env" | "spec.initContainers.env") => by(&["name"]),
+            (
+                Family::Pod,
+                "spec.containers"
+                | "spec.initContainers"
+                | "spec.ephemeralContainers"
+                | "spec.volumes"
+                | "spec.imagePullSecrets"
+                | "spec.schedulingGates"
+                | "spec.containers.env"
+                | "spec.initContainers.env",
+            ) => by(&["name"]),
             (Family::Pod, "spec.containers.ports" | "spec.initContainers.ports") => {
                 by(&["containerPort", "protocol"])
             }

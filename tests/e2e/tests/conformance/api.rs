@@ -53,7 +53,7 @@ impl Real<'_> {
     fn ask(&self, request: Request<Vec<u8>>) -> Result<Response<Body>> {
         let request = request.map(Body::from);
         self.runtime.block_on(async {
-            timeout(Duration::from_secs(60), self.cluster.client.send(request))
+            timeout(Duration::from_mins(1), self.cluster.client.send(request))
                 .await
                 .context("no answer")?
                 .context("cannot ask")
@@ -147,9 +147,9 @@ fn clean_up(real: &mut Real<'_>, namespace: &str) -> Result<()> {
         for item in list.body()["items"].as_array().into_iter().flatten() {
             let one = format!("{path}/{}", item["metadata"]["name"].as_str().unwrap_or_default());
             if item["metadata"]["finalizers"].is_array() {
-                let patch =
+                let release =
                     Request::patch(one.as_str()).header("content-type", "application/merge-patch+json");
-                real.send(patch.body(br#"{"metadata":{"finalizers":null}}"#.to_vec())?);
+                real.send(release.body(br#"{"metadata":{"finalizers":null}}"#.to_vec())?);
             }
             if path.ends_with("pods") {
                 real.send(Request::delete(format!("{one}?gracePeriodSeconds=0")).body(Vec::new())?);

@@ -147,9 +147,9 @@ fn clean_up(real: &mut Real<'_>, namespace: &str) -> Result<()> {
         for item in list.body()["items"].as_array().into_iter().flatten() {
             let one = format!("{path}/{}", item["metadata"]["name"].as_str().unwrap_or_default());
             if item["metadata"]["finalizers"].is_array() {
-                let change =
+                let release =
                     Request::patch(one.as_str()).header("content-type", "application/merge-patch+json");
-                real.send(change.body(br#"{"metadata":{"finalizers":null}}"#.to_vec())?);
+                real.send(release.body(br#"{"metadata":{"finalizers":null}}"#.to_vec())?);
             }
             if path.ends_with("pods") {
                 real.send(Request::delete(format!("{one}?gracePeriodSeconds=0")).body(Vec::new())?);

@@ -384,11 +384,13 @@ fn start(order: &Order, stored: Option<&Answer>, hook: Option<&Option<String>>) 
             None => Step::Ask,
         },
     };
-    let told = stored.filter(|a| a.reason == Some(AnswerReason::PreStopHookFailed));
+    let told = stored.and_then(|a| Some((a.reason?, a.message.as_str())));
     let hook = match (hook, told) {
         (Some(failure), _) => ended(failure.as_deref()),
-        (None, Some(answer)) => ended(Some(&answer.message)),
-        (None, None) => HookStep::None,
+        (None, Some((AnswerReason::PreStopHookFailed, message))) => ended(Some(message)),
+        // It was stopped, so its hook had ended.
+        (None, Some((AnswerReason::StopRetried, _))) => ended(None),
+        (None, _) => HookStep::None,
     };
     Progress::new(order, step, hook)
 }

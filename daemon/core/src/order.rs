@@ -104,8 +104,9 @@ impl Progress {
 
     /// What to say of an order that is being carried out.
     pub(crate) fn trouble(&self) -> Option<(AnswerReason, &str)> {
-        let hook = self.hook_failure().map(|failure| (AnswerReason::PreStopHookFailed, failure));
-        hook.or_else(|| Some((AnswerReason::StopRetried, self.retried.as_deref()?)))
+        // The controller must know of stops without effect to withdraw the order; a hook that failed was told before.
+        let retried = self.retried.as_deref().map(|text| (AnswerReason::StopRetried, text));
+        retried.or_else(|| Some((AnswerReason::PreStopHookFailed, self.hook_failure()?)))
     }
 
     /// A hook ended.

@@ -9,6 +9,8 @@ use anyhow::{Context as _, Result, bail};
 use kube::Client;
 use serde::de::DeserializeOwned;
 
+use crate::wait::{SHORT, until};
+
 /// The running cluster.
 pub struct Cluster {
     /// The administrator's client.
@@ -52,6 +54,21 @@ impl Cluster {
     pub fn install(&self) -> Result<()> {
         let folder = root().join("deploy/default");
         self.kubectl(&["apply", "-k", &folder.to_string_lossy()]).map(drop)
+    }
+
+    /// Installs the definitions of pitstop's kinds, and removes pitstop where it is deployed.
+    pub async fn install_definitions(&self) -> Result<()> {
+        if !self.kubectl(&["get", "namespace", "pitstop-system", "--ignore-not-found"])?.is_empty() {
+            let folder = root().join("deploy/default");
+            self.kubectl(&["delete", "-k", &folder.to_string_lossy(), "--ignore-not-found"])?;
+        }
+        let folder = root().join("deploy/crds");
+        self.kubectl(&["apply", "-k", &folder.to_string_lossy()])?;
+        // An established definition may still be unknown to the handlers for a moment.
+        let served =
+            ["get", "containerrecreaterequests.v1beta1.apps.kruise.io,nodeworks", "--all-namespaces"];
+        until("the kinds are served", SHORT, async || Ok(self.kubectl(&served).map(Some)?)).await?;
+        Ok(())
     }
 
     /// Kills a component (`apiserver`, `containerd@node1`, ...), which then starts again.

@@ -17,14 +17,38 @@ static DEPLOYED: OnceLock<Result<(), String>> = OnceLock::new();
 ///
 /// Without a `KUBECONFIG` it is skipped, but in continuous integration it fails.
 pub fn on_cluster(test: impl AsyncFnOnce(&Ns) -> Result<()>) -> Result<()> {
+    if !has_cluster()? {
+        return Ok(());
+    }
+    runtime()?.block_on(run(test))
+}
+
+/// Runs a test on the cluster with the definitions of pitstop's kinds and without pitstop itself, which would answer
+/// requests. Skipped and failed as [`on_cluster`]; pitstop is deployed again by the next test that needs it.
+pub fn on_bare_cluster(test: impl AsyncFnOnce(&Cluster) -> Result<()>) -> Result<()> {
+    if !has_cluster()? {
+        return Ok(());
+    }
+    runtime()?.block_on(async {
+        let cluster = Cluster::connect().await?;
+        cluster.install_definitions().await?;
+        test(&cluster).await
+    })
+}
+
+fn has_cluster() -> Result<bool> {
     if std::env::var_os("KUBECONFIG").is_none() {
         let ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
         ensure!(!ci, "KUBECONFIG is not set; run `cargo xtask test`");
         println!("skipped: KUBECONFIG is not set; run `cargo xtask test`");
-        return Ok(());
+        return Ok(false);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(run(test))
+    Ok(true)
+}
+
+/// The runtime of one test, or of one thread of it.
+pub fn runtime() -> Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }
 
 async fn run(test: impl AsyncFnOnce(&Ns) -> Result<()>) -> Result<()> {

@@ -17,6 +17,6 @@ pub mod wait;
 
 pub use anyhow::{Context, Result, bail, ensure};
 pub use cluster::Cluster;
-pub use harness::on_cluster;
+pub use harness::{on_bare_cluster, on_cluster, runtime};
 pub use ns::Ns;
 pub use wait::{LONG, SHORT, until};

@@ -22,6 +22,7 @@ pub(crate) fn run(root: &Path) -> ExitCode {
         note(format!("{error:#}"));
     }
     suite(&mut total, "tests of the crates", || crates(root));
+    suite(&mut total, "campaign of the simulator", || campaign(root));
     suite(&mut total, "tests of the cluster's own code", || module(root));
     suite(&mut total, "tests on a real cluster", || end_to_end(root));
     for broken in &total.broken {
@@ -51,6 +52,22 @@ fn crates(root: &Path) -> Result<Tally> {
     let without = ["--exclude", "pitstop-e2e", "--exclude", "pitstop-bench"];
     counted(
         cargo_test(root).args(["test", "--locked", "--no-fail-fast", "--workspace"]).args(without),
+        CargoCount::default(),
+    )
+}
+
+fn campaign(root: &Path) -> Result<Tally> {
+    let profile = ["test", "--locked", "--no-fail-fast", "--profile", "sim", "-p", "pitstop-sim"];
+    counted(
+        cargo_test(root).args(profile).args([
+            "--features",
+            "campaign",
+            "--test",
+            "campaign",
+            "--",
+            "--test-threads=1",
+            "--nocapture",
+        ]),
         CargoCount::default(),
     )
 }

@@ -256,6 +256,31 @@ fn a_stop_that_is_tried_again_runs_no_hook_again() {
     node.quiet();
 }
 
+/// The controller withdraws an order whose stops have no effect, and must learn of it also after a failed hook.
+#[test]
+fn stops_without_effect_are_told_also_where_the_hook_failed() {
+    let mut node = hooking(30);
+    node.hook_done(1, Err("exit code 3"));
+    for n in 1..=3 {
+        node.stop(1);
+        if n == 1 {
+            node.stored();
+        }
+        node.stopped(1);
+        if let Some(at) = node.daemon.wake_at() {
+            node.now = at.0;
+            node.send(Event::Tick);
+        }
+        node.inspect(1, hooked(1, "web"));
+    }
+    let answer = node.stored().answers.remove(0);
+    assert_eq!(answer.reason, Some(AnswerReason::StopRetried));
+    node.restart_knowing("two", &[]);
+    node.inspect(1, hooked(1, "web"));
+    node.stored();
+    node.stop(1);
+}
+
 #[test]
 fn a_book_that_goes_and_comes_back_runs_no_hook_again() {
     let mut node = hooking(30);

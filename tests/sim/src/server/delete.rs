@@ -49,10 +49,9 @@ impl Server {
         let step = plan(kind.family, &mut marked, &options, call.wall);
         let stores = !options.dry_run;
         let last = match step {
-            Step::Nothing => old,
+            Step::Nothing | Step::Remove => old,
             Step::Mark | Step::MarkAndRemove if marked == *old || !stores => marked.into(),
             Step::Mark | Step::MarkAndRemove => self.store.put(kind.index, &key, marked),
-            Step::Remove => old,
         };
         match step {
             Step::Nothing if kind.returns_deleted => Ok((200, call.shown(&last))),

@@ -20,6 +20,11 @@ pub(super) enum Family {
 
 /// One kind with what the API server's strategies say about it.
 #[derive(Debug)]
+#[allow(
+    clippy::struct_excessive_bools,
+    clippy::struct_field_names,
+    reason = "independent answers of Kubernetes' strategies"
+)]
 pub(super) struct Kind {
     /// Its place in [`Kinds`] and in the store.
     pub index: usize,

@@ -31,6 +31,12 @@
 //! - The status endpoint of a Pod or Node takes labels, annotations and finalizers too; that of a custom resource
 //!   nothing but the status.
 
+#![allow(
+    clippy::missing_panics_doc,
+    clippy::result_large_err,
+    reason = "a test program: what cannot be is a failure of the model; answers are HTTP responses"
+)]
+
 pub mod admission;
 mod core;
 mod create;

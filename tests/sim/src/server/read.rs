@@ -68,17 +68,15 @@ impl Server {
     pub(super) fn read_at(&self, call: &Call<'_>, version: u64) -> Answer {
         let version = version.clamp(self.store.floor, self.store.version);
         let objects = self.store.at(call.kind.index, version).unwrap();
-        match call.name {
-            Some(name) => objects
-                .get(call.key().as_str())
+        if let Some(name) = call.name {
+            let object = objects.get(call.key().as_str());
+            return object
                 .map(|object| (200, call.shown(object)))
-                .ok_or_else(|| Failure::not_found(call.kind, name)),
-            None => {
-                let selector = Selector::of(call)?;
-                let chosen = chosen(&objects, &selector, "");
-                Ok((200, listed(call, chosen.map(|(_, object)| object), version, None)))
-            }
+                .ok_or_else(|| Failure::not_found(call.kind, name));
         }
+        let selector = Selector::of(call)?;
+        let chosen = chosen(&objects, &selector, "");
+        Ok((200, listed(call, chosen.map(|(_, object)| object), version, None)))
     }
 
     /// Refuses a version of the future.

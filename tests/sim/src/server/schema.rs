@@ -193,11 +193,12 @@ impl Schema {
     fn check(&self, path: &str, new: &Value, old: Option<&Value>, errors: &mut Vec<Invalid>) {
         let allowed = self.choices.is_empty() || self.choices.contains(new);
         // Null is no member of an enum, whatever `nullable` says.
-        if old == Some(new) || (new.is_null() && self.nullable && allowed) {
+        let null = new.is_null() && self.nullable;
+        if old == Some(new) || (null && allowed) {
             return;
         }
         let mut refuse = |reason: &'static str, why: String| errors.push(Invalid::new(reason, path, why));
-        if !(self.is_of_type(new) || new.is_null() && self.nullable) {
+        if !null && !self.is_of_type(new) {
             refuse("FieldValueTypeInvalid", format!("Invalid value: {new}: must be of type {}", self.kind));
             return;
         }

@@ -99,13 +99,9 @@ impl Store {
         meta::set_version(&mut object, self.version);
         let new = Arc::new(object);
         let table = &mut self.tables[kind];
-        let (key, old) = match table.objects.get_key_value(key) {
-            Some((key, _)) => (key.clone(), table.objects.insert(key.clone(), new.clone())),
-            None => {
-                let key: Arc<str> = key.into();
-                (key.clone(), table.objects.insert(key, new.clone()))
-            }
-        };
+        let key: Arc<str> =
+            table.objects.get_key_value(key).map_or_else(|| key.into(), |(key, _)| key.clone());
+        let old = table.objects.insert(key.clone(), new.clone());
         table.log.push_back(Change { version: self.version, key, old, new: Some(new.clone()) });
         new
     }

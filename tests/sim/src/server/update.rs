@@ -79,7 +79,7 @@ impl Server {
             version if version != meta::version(&old) => return Err(Failure::modified(kind, name)),
             _ => {}
         }
-        self.settle(call, &old, &mut new)?;
+        Self::settle(call, &old, &mut new)?;
         if self.managed && new != *old && managed::same_but_times(&new, &old) {
             new = (*old).clone();
         }
@@ -99,7 +99,7 @@ impl Server {
     }
 
     /// Carries over what the endpoint does not write, and validates.
-    fn settle(&self, call: &Call<'_>, old: &Value, new: &mut Value) -> Checked<()> {
+    fn settle(call: &Call<'_>, old: &Value, new: &mut Value) -> Checked<()> {
         let kind = call.kind;
         meta::set(new, "generation", meta::get(old, "generation").cloned());
         core::prepare_update(kind, call.subresource, new, old);

@@ -1,5 +1,5 @@
 //! What the models alone can say about the conformance scripts; the real ones answer in `tests/e2e`.
-
+#![cfg(test)]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,5 +1,5 @@
 //! The model of the API server: laws that scripts cannot tell.
-
+#![cfg(test)]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -263,12 +263,11 @@ impl Maker {
             2 => change["metadata"]["finalizers"] = Value::Null,
             _ => {}
         }
-        match self.known(name) {
-            Some(step) => self.step(|script| script.edit(&target, step, change)),
-            None => {
-                let object = self.object(name);
-                self.step(|script| script.put(&target, object));
-            }
+        if let Some(step) = self.known(name) {
+            self.step(|script| script.edit(&target, step, change));
+        } else {
+            let object = self.object(name);
+            self.step(|script| script.put(&target, object));
         }
         self.wrote(name);
     }

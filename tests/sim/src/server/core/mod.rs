@@ -127,8 +127,7 @@ pub(super) fn prepare_update(kind: &Kind, subresource: &str, new: &mut Value, ol
             }
         }
         (Family::Node | Family::Namespace, "status") => keep(new, "spec"),
-        (Family::Node | Family::Namespace, "finalize") => keep(new, "status"),
-        (Family::Node, _) => keep(new, "status"),
+        (Family::Namespace, "finalize") | (Family::Node, _) => keep(new, "status"),
         (Family::Namespace, _) => {
             keep(new, "status");
             match old["spec"].get("finalizers") {

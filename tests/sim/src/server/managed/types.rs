@@ -119,9 +119,10 @@ impl<'a> Type<'a> {
                 | "spec.ephemeralContainers"
                 | "spec.volumes"
                 | "spec.imagePullSecrets"
-                | "spec.schedulingGates",
+                | "spec.schedulingGates"
+                | "spec.containers.env"
+                | "spec.initContainers.env",
             ) => by(&["name"]),
-            (Family::Pod, "spec.containers.env" | "spec.initContainers.env") => by(&["name"]),
             (Family::Pod, "spec.containers.ports" | "spec.initContainers.ports") => {
                 by(&["containerPort", "protocol"])
             }

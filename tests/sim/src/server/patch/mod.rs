@@ -96,8 +96,8 @@ fn document(call: &Call<'_>) -> Checked<Value> {
 /// it, and a `test` of one for null holds.
 fn operate(object: &mut Value, patch: &json_patch::Patch) -> Checked<()> {
     for operation in patch.iter() {
-        let path = operation.path();
-        let lacks = path.split_back().is_some_and(|(parent, last)| {
+        let place = operation.path();
+        let lacks = place.split_back().is_some_and(|(parent, last)| {
             let parent = object.pointer(parent.as_str()).and_then(Value::as_object);
             parent.is_some_and(|parent| !parent.contains_key(last.decoded().as_ref()))
         });

@@ -29,12 +29,13 @@ fn strategy(path: &str) -> Merge {
         | "spec.initContainers"
         | "spec.volumes"
         | "spec.imagePullSecrets"
+        | "spec.containers.env"
+        | "spec.initContainers.env"
         | "spec.schedulingGates"
         | "status.resourceClaimStatuses"
         | "spec.resourceClaims" => Merge::ByKey("name"),
         "spec.hostAliases" | "status.podIPs" | "status.hostIPs" => Merge::ByKey("ip"),
         "spec.topologySpreadConstraints" => Merge::ByKey("topologyKey"),
-        "spec.containers.env" | "spec.initContainers.env" => Merge::ByKey("name"),
         "spec.containers.ports" | "spec.initContainers.ports" => Merge::ByKey("containerPort"),
         "spec.containers.volumeMounts" | "spec.initContainers.volumeMounts" => Merge::ByKey("mountPath"),
         "spec.containers.volumeDevices" | "spec.initContainers.volumeDevices" => Merge::ByKey("devicePath"),
@@ -50,7 +51,7 @@ pub(super) fn merge(object: &mut Value, patch: &Value) -> Checked<()> {
     merge_map("", object, patch)
 }
 
-fn merge_map(path: &str, object: &mut Map<String, Value>, patch: &Map<String, Value>) -> Checked<()> {
+fn merge_map(place: &str, object: &mut Map<String, Value>, patch: &Map<String, Value>) -> Checked<()> {
     match patch.get("$patch").and_then(Value::as_str) {
         Some("replace") => {
             *object = plain(patch);
@@ -67,7 +68,7 @@ fn merge_map(path: &str, object: &mut Map<String, Value>, patch: &Map<String, Va
         object.retain(|field, _| keep.iter().any(|k| k == field.as_str()));
     }
     for (field, value) in patch.iter().filter(|(field, _)| !field.starts_with('$')) {
-        let below = if path.is_empty() { field.clone() } else { format!("{path}.{field}") };
+        let below = if place.is_empty() { field.clone() } else { format!("{place}.{field}") };
         match (object.get_mut(field), value) {
             (_, Value::Null) => {
                 object.remove(field);
@@ -101,12 +102,12 @@ fn merge_map(path: &str, object: &mut Map<String, Value>, patch: &Map<String, Va
 }
 
 fn merge_list(
-    path: &str,
+    place: &str,
     object: &mut Vec<Value>,
     patch: &[Value],
     order: Option<&Vec<Value>>,
 ) -> Checked<()> {
-    let key = match strategy(path) {
+    let key = match strategy(place) {
         Merge::Replace => {
             *object = patch.iter().map(plain_value).collect();
             return Ok(());
@@ -134,18 +135,18 @@ fn merge_list(
             continue;
         }
         match merged.iter_mut().find(|other| same(other, item)) {
-            Some(Value::Object(old)) => merge_map(path, old, item.as_object().unwrap())?,
+            Some(Value::Object(old)) => merge_map(place, old, item.as_object().unwrap())?,
             Some(_) => {}
             None => merged.push(plain_value(item)),
         }
         named.push(item.clone());
     }
     let order = order.unwrap_or(&named);
-    let place = |list: &[Value], item: &Value| list.iter().position(|other| same(other, item));
+    let index = |list: &[Value], item: &Value| list.iter().position(|other| same(other, item));
     let (mut patched, kept): (Vec<Value>, Vec<Value>) =
-        merged.into_iter().partition(|item| place(order, item).is_some());
-    patched.sort_by_key(|item| place(order, item));
-    *object = interleave(kept, patched, |item| place(&original, item));
+        merged.into_iter().partition(|item| index(order, item).is_some());
+    patched.sort_by_key(|item| index(order, item));
+    *object = interleave(kept, patched, |item| index(&original, item));
     Ok(())
 }
 

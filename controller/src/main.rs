@@ -7,6 +7,7 @@ mod coexist;
 mod election;
 mod events;
 mod executor;
+mod lead;
 mod metrics;
 mod run;
 

@@ -4,12 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use kube::runtime::watcher;
-use kube::{Api, Client};
-use pitstop_api::recreate::ContainerRecreateRequest;
-use pitstop_controller_core::{Action, Config, Event, Index};
+use pitstop_controller_core::{Action, Config, Index};
 use pitstop_kit::health::{self, Condition, Readiness};
-use pitstop_kit::watch::{self, Source};
 use pitstop_kit::{CommonArgs, Metrics, Shutdown, WatchMetrics, clock};
 use tokio::sync::{mpsc, watch as signal};
 use tokio::task::{JoinHandle, JoinSet};
@@ -23,8 +19,8 @@ use crate::coexist::{self, Coexistence};
 use crate::election::{self, Candidate};
 use crate::events::Events;
 use crate::executor::Executor;
+use crate::lead;
 use crate::metrics::ControllerMetrics;
-use pitstop_controller_core::wire::observe::{self, SlimPod};
 
 const NAME: &str = "pitstop-controller";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -46,14 +42,7 @@ struct Needs {
     certificate: Condition,
     /// No `OpenKruise` carries out the same requests.
     alone: Condition,
-    watches: Watches,
-}
-
-/// The watches that must have delivered their first list.
-struct Watches {
-    pods: Condition,
-    requests: Condition,
-    books: Condition,
+    watches: lead::Synced,
 }
 
 impl Needs {
@@ -63,7 +52,7 @@ impl Needs {
             lease: readiness.condition("lease synced"),
             certificate: readiness.condition("webhook certificate loaded"),
             alone: readiness.condition(coexist::CONDITION),
-            watches: Watches {
+            watches: lead::Synced {
                 pods: readiness.condition("Pods synced"),
                 requests: readiness.condition("ContainerRecreateRequests synced"),
                 books: readiness.condition("NodeWorks synced"),
@@ -106,7 +95,6 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     };
     let (sender, mut inbox) = mpsc::channel(QUEUE);
     let mut tasks = JoinSet::new();
-    spawn_watches(&mut tasks, &client, needs.watches, &watch_metrics, &sender);
 
     let listener =
         health::bind(metrics_address).await.with_context(|| format!("cannot listen on {metrics_address}"))?;
@@ -147,7 +135,8 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     tasks.spawn(recording);
     let (allowed, is_allowed) = signal::channel(false);
     tasks.spawn(coexist::run(coexistence, allowed));
-    tasks.spawn(tell_leader(is_leading, is_allowed, own.clone(), sender.clone()));
+    let watches = lead::Watches::new(client.clone(), needs.watches, watch_metrics.clone(), sender.clone());
+    tasks.spawn(lead::run(watches, is_leading, is_allowed, own.clone()));
     let candidate = Candidate {
         client: client.clone(),
         namespace,
@@ -197,66 +186,6 @@ async fn drain(
     };
     if tokio::time::timeout(DRAIN, draining).await.is_err() {
         warn!("ends with writes under way; the next leader goes on with them");
-    }
-}
-
-fn spawn_watches(
-    tasks: &mut JoinSet<()>,
-    client: &Client,
-    needs: Watches,
-    metrics: &WatchMetrics,
-    sender: &mpsc::Sender<Event>,
-) {
-    let source =
-        |name, synced| Source { name, config: watcher::Config::default(), synced, metrics: metrics.clone() };
-    tasks.spawn(watch::run(
-        Api::all(client.clone()),
-        source("pods", needs.pods),
-        |pod: SlimPod| Some(observe::pod(pod)),
-        Event::Pods,
-        sender.clone(),
-    ));
-    tasks.spawn(watch::run(
-        Api::all(client.clone()),
-        source("requests", needs.requests),
-        |request: ContainerRecreateRequest| Some(observe::request(request)),
-        Event::Requests,
-        sender.clone(),
-    ));
-    tasks.spawn(watch::run(
-        Api::all(client.clone()),
-        source("nodeworks", needs.books),
-        |work| Some(observe::nodework(work)),
-        Event::NodeWorks,
-        sender.clone(),
-    ));
-}
-
-/// Tells the core when this process begins or ceases to lead. Who may not carry out requests never does.
-async fn tell_leader(
-    mut leading: signal::Receiver<bool>,
-    mut allowed: signal::Receiver<bool>,
-    metrics: ControllerMetrics,
-    sender: mpsc::Sender<Event>,
-) {
-    let mut told = false;
-    loop {
-        let changed = tokio::select! {
-            changed = leading.changed() => changed,
-            changed = allowed.changed() => changed,
-        };
-        if changed.is_err() {
-            return;
-        }
-        let leads = *leading.borrow_and_update();
-        metrics.lead(leads);
-        let now = leads && *allowed.borrow_and_update();
-        if now != told {
-            told = now;
-            if sender.send(Event::Leader(now)).await.is_err() {
-                return;
-            }
-        }
     }
 }
 

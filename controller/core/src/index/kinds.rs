@@ -14,7 +14,7 @@ use crate::recreate::{Memory, Request, Stages, Urgency};
 use crate::time::Mono;
 use crate::tracked::{Tracked, Versioned};
 
-/// Objects of one kind, and whether the first list has come.
+/// Objects of one kind, and whether a list has come since the lead began.
 #[derive(Clone, Debug)]
 pub(super) struct Kind<T> {
     pub(super) synced: bool,

@@ -1,8 +1,8 @@
 //! The state of the world as last observed, and what follows from it.
 //!
 //! One owner calls [`Index::step`] with every event. Each event marks what it may concern; at the end of the
-//! step the marked requests, then the marked Pods, then the marked books are planned. Nothing is planned before every watch has
-//! delivered its first list, and nothing is written by a process that does not lead.
+//! step the marked requests, then the marked Pods, then the marked books are planned. Nothing is planned before every
+//! watch has delivered a list since the lead began, and nothing is written by a process that does not lead.
 
 mod kinds;
 mod outcome;
@@ -150,7 +150,7 @@ impl Index {
         self.timers.first()
     }
 
-    /// Whether every watch has delivered its first list.
+    /// Whether every watch has delivered a list since the lead began or ended.
     pub fn synced(&self) -> bool {
         self.pods.synced && self.requests.synced && self.books.synced
     }
@@ -176,6 +176,9 @@ impl Index {
             return;
         }
         self.leading = leading;
+        // What was listed before may lack what the leader before this one wrote, such as the request that a hold
+        // belongs to: each watch begins anew with the lead.
+        (self.pods.synced, self.requests.synced, self.books.synced) = (false, false, false);
         self.requests.objects.values_mut().for_each(|entry| entry.restart(now));
         self.pods.objects.values_mut().for_each(PodEntry::restart);
         self.books.objects.values_mut().for_each(Book::restart);

@@ -52,6 +52,7 @@ impl Index {
             Outcome::Refused(text) => Some(text.clone()),
             _ => None,
         };
+        // A refusal clears too: the write before it was the same one, and is refused as well if it comes at all.
         if !matches!(outcome, Outcome::Retry) {
             entry.pinning = None;
         }

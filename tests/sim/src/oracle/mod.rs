@@ -20,9 +20,6 @@ use serde_json::Value;
 use crate::server::Server;
 use crate::world::plan::{Fault, Schedule};
 
-/// The number of a controller's watch of requests.
-const REQUESTS: usize = 1;
-
 /// More requests of pitstop in a second than any of the small worlds can need.
 const MOST_A_SECOND: usize = 120;
 
@@ -107,9 +104,6 @@ pub struct Oracle {
     /// Containers that a kubelet stops, for its own reasons.
     kubelet_stops: BTreeSet<String>,
     /// Lists may be older than what was seen before, which the API server never does to who asks as pitstop does.
-    ///
-    /// A watch of requests that lags for long is counted here too: a process that begins to lead with it takes holds of
-    /// requests that it does not know yet for left behind (docs/design/simulator.md, known gaps).
     stale: bool,
     /// A runtime lies for so long that an order is not over when the rest is.
     lying: bool,
@@ -148,10 +142,7 @@ impl Oracle {
             pinned: BTreeMap::new(),
             stops: BTreeMap::new(),
             kubelet_stops: BTreeSet::new(),
-            stale: schedule
-                .faults
-                .iter()
-                .any(|f| matches!(f.what, Fault::StaleLists(..) | Fault::HoldWatch(_, REQUESTS, _))),
+            stale: schedule.faults.iter().any(|f| matches!(f.what, Fault::StaleLists(..))),
             lying: schedule.faults.iter().any(|f| matches!(f.what, Fault::RuntimeLies(_, 6..))),
             hooks: BTreeMap::new(),
             ran: Vec::new(),
@@ -282,6 +273,6 @@ impl Oracle {
             (None, Some(ended), Some(ttl)) => now > ended + ttl + 60_000,
             (None, ended, _) => ended.is_some(),
         };
-        self.requests.values().all(over) && now > self.last_sent + 75_000
+        self.requests.values().all(over) && now > self.last_sent.max(self.led_since) + 75_000
     }
 }

@@ -22,6 +22,8 @@ use super::watcher::{Watcher, convert};
 const MAX_WRITES: usize = 16;
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/pitstop-system/leases";
 const LEASE: &str = "pitstop-controller";
+/// Pods, requests and order books; the last watch is the election's.
+const WATCHES_OF_THE_CORE: usize = 3;
 
 /// A process.
 pub struct Controller {
@@ -180,6 +182,8 @@ impl Controller {
             self.leading = leads;
             self.lost_lead = !leads;
             out.told.push(format!("leads: {leads}"));
+            // As `controller/src/lead.rs`: what is decided rests on lists that are no older than the lead.
+            self.watchers.iter_mut().take(WATCHES_OF_THE_CORE).for_each(Watcher::forget);
             self.core(now, Event::Leader(leads), out);
         }
     }

@@ -74,10 +74,12 @@ impl Watcher {
         };
     }
 
-    /// Milliseconds until the next try to connect. kube's back-off is random as well; here the caller jitters.
+    /// Milliseconds until the next try to connect: none for the first list. kube's back-off is random as well; here
+    /// the caller jitters.
     pub fn backoff(&mut self) -> u64 {
+        let first = self.failures == 0 && matches!(self.state, State::Empty);
         self.failures = (self.failures + 1).min(6);
-        800 << (self.failures - 1)
+        if first { 0 } else { 800 << (self.failures - 1) }
     }
 
     /// Connects.
@@ -168,9 +170,11 @@ pub fn convert<T>(event: Watch<Value>, read: impl Fn(&Value) -> T) -> Watch<T> {
 }
 
 impl Watcher {
-    /// What it knew is forgotten: it lists anew.
+    /// What it knew is forgotten: it begins anew, at once.
     pub fn forget(&mut self) {
         self.stream = None;
         self.state = State::Empty;
+        self.failures = 0;
+        self.planned = false;
     }
 }

@@ -97,6 +97,8 @@ pub struct Oracle {
     acknowledged: BTreeMap<(String, String), u64>,
     /// Containers that we stopped, by request and name.
     stopped: BTreeMap<(String, String), BTreeSet<String>>,
+    /// When each hold was written last, by Pod UID and the hold's key.
+    held: BTreeMap<(String, String), u64>,
     /// Pins that were stored, by Pod UID and container: whose they are.
     pinned: BTreeMap<(String, String), String>,
     /// Stops that a daemon began: container, and when with how many seconds of grace.
@@ -139,6 +141,7 @@ impl Oracle {
             orders: BTreeMap::new(),
             acknowledged: BTreeMap::new(),
             stopped: BTreeMap::new(),
+            held: BTreeMap::new(),
             pinned: BTreeMap::new(),
             stops: BTreeMap::new(),
             kubelet_stops: BTreeSet::new(),

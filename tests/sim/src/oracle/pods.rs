@@ -39,13 +39,12 @@ impl Oracle {
             for hold in earlier.iter().filter(|h| !holds.contains(h)) {
                 let others = hold.user_agent != RECREATE_AGENT;
                 self.check(!others, "I8", || format!("the hold {hold:?} of another writer is dropped"));
-                // A hold goes when its request is over or gone; the end and the release are two writes in this order
-                // or the other, so that a request which the same plan ends counts as over.
-                let working = self.requests.values().any(|k| {
-                    k.key == hold.key && k.ended.is_none() && k.deleted.is_none() && k.target.is_some()
-                });
                 let pod = new["metadata"]["uid"].as_str().unwrap_or_default();
-                self.released(pod, hold.clone(), working);
+                self.released(pod, hold);
+            }
+            for hold in holds.iter().filter(|h| !earlier.contains(h)) {
+                let pod = new["metadata"]["uid"].as_str().unwrap_or_default();
+                self.held.insert((pod.to_owned(), hold.key.clone()), self.now);
             }
         }
         let changed: Vec<(String, String)> = images(new)
@@ -59,21 +58,31 @@ impl Oracle {
         }
     }
 
-    /// A hold was given up: its containers must be back, or its request over.
-    fn released(&mut self, pod: &str, hold: Hold, working: bool) {
-        if !working || self.restored || self.many_leaders || self.stale {
+    /// A hold was given up: its containers must be back, or its request over or gone.
+    fn released(&mut self, pod: &str, hold: &Hold) {
+        let since = self.held.get(&(pod.to_owned(), hold.key.clone())).copied().unwrap_or_default();
+        if self.restored || self.many_leaders || self.stale {
             return;
         }
-        let back = self.requests.values().filter(|k| k.key == hold.key && k.ended.is_none()).all(|k| {
+        let here = |k: &&Known| {
+            let at_work = k.ended.is_none() && k.deleted.is_none();
+            at_work && k.key == hold.key && k.target.as_ref().is_some_and(|t| t.pod_uid == pod)
+        };
+        // What was there before the request is the hold of an earlier one of its name.
+        let its = |k: &&Known| here(k) && k.created <= since;
+        let back = |k: &Known| {
             k.target.as_ref().is_some_and(|t| {
-                t.pod_uid != pod
-                    || t.containers.iter().all(|c| {
-                        let old = c.container_id.rsplit('/').next().unwrap_or_default();
-                        self.ran.iter().any(|(p, n, id, _)| *p == t.pod_uid && *n == c.name && id != old)
-                    })
+                t.containers.iter().all(|c| {
+                    let old = c.container_id.rsplit('/').next().unwrap_or_default();
+                    self.ran.iter().any(|(p, n, id, _)| *p == t.pod_uid && *n == c.name && id != old)
+                })
             })
-        });
-        self.check(back, "I8", || format!("{hold:?} is released while its request is at work"));
+        };
+        let all_back = self.requests.values().filter(its).all(back);
+        self.check(all_back, "I8", || format!("{hold:?} is released while its request is at work"));
+        for known in self.requests.values_mut().filter(|k| here(&&**k)) {
+            known.drained_since = None;
+        }
     }
 
     /// The controller changes an image: only to the pin that a request at work names.

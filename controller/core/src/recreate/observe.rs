@@ -251,6 +251,11 @@ impl<'a> Observed<'a> {
         self.orders.iter().copied().find(|o| o.order.container.name == container)
     }
 
+    /// Whether the daemon has answered the order for a container.
+    pub fn taken_up(&self, container: &str) -> bool {
+        self.order(container).is_some_and(|o| o.answer.is_some())
+    }
+
     /// The Pod, if it is still the one that the request was resolved for and has a future.
     pub fn live_pod(&self) -> Option<&'a Pod> {
         let target = self.request.status.target.as_ref()?;

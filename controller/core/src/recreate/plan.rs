@@ -102,8 +102,7 @@ fn kubelet_instead(
 ) -> Option<Target> {
     let mut target = target.clone();
     for container in &mut target.containers {
-        let taken_up = observed.order(&container.name).is_some_and(|o| o.answer.is_some());
-        if container.pin.is_none() && !taken_up {
+        if container.pin.is_none() && !observed.taken_up(&container.name) {
             container.pin = Some(by_kubelet(strategy, pod, pod.container(&container.name)?).ok()?);
         }
     }
@@ -319,7 +318,9 @@ impl Planner<'_> {
     /// Whether the node's daemon has left an order unanswered for too long, and what follows.
     fn silence(&self, target: &Target, pod: &Pod, judged: &[Judged]) -> Silence {
         let Some(since) = self.observed.memory.unanswered_since else { return Silence::None };
-        let waiting = |(t, j): (&TargetContainer, &Judged)| !j.over() && t.pin.is_none();
+        let waiting = |(t, j): (&TargetContainer, &Judged)| {
+            !j.over() && t.pin.is_none() && !self.observed.taken_up(&t.name)
+        };
         if !target.containers.iter().zip(judged).any(waiting) {
             return Silence::None;
         }

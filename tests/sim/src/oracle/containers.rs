@@ -83,7 +83,7 @@ impl Oracle {
             }
             Happened::Kill => {
                 let Some((begun, grace)) = self.stops.get(&deed.id).copied() else { return };
-                if self.kubelet_stops.contains(&deed.id) {
+                if self.lied || self.kubelet_stops.contains(&deed.id) {
                     return;
                 }
                 // What is left of a grace is reckoned in whole seconds.

@@ -109,6 +109,8 @@ pub struct Oracle {
     stale: bool,
     /// A runtime lies for so long that an order is not over when the rest is.
     lying: bool,
+    /// A runtime lies: to the kubelet too, which then takes the sandbox down.
+    lied: bool,
     /// Hooks that were begun, by order.
     hooks: BTreeMap<String, usize>,
     /// Every instance that ever ran: Pod UID, name, ID and when it began.
@@ -147,6 +149,7 @@ impl Oracle {
             kubelet_stops: BTreeSet::new(),
             stale: schedule.faults.iter().any(|f| matches!(f.what, Fault::StaleLists(..))),
             lying: schedule.faults.iter().any(|f| matches!(f.what, Fault::RuntimeLies(_, 6..))),
+            lied: schedule.faults.iter().any(|f| matches!(f.what, Fault::RuntimeLies(..))),
             hooks: BTreeMap::new(),
             ran: Vec::new(),
             rules: rules::Rules::new(schedule),

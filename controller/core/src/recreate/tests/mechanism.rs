@@ -1,5 +1,7 @@
 //! Restarts through the kubelet: the image is pinned, the rest is judged as ever.
 
+use std::time::Duration;
+
 use pitstop_api::recreate::{Mechanism, RecreateStrategy};
 
 use super::*;
@@ -181,6 +183,24 @@ fn what_the_daemon_took_up_stays_with_it() {
     scene.settle();
     scene.at(60 * S).settle();
     assert_eq!(images(&scene)[0], "shop/app:1");
+}
+
+#[test]
+fn what_the_daemon_did_is_followed_after_it_fell_silent_about_the_rest() {
+    let mut scene = with(Mechanism::Auto, &["app", "sidecar"]);
+    scene.request.spec.strategy.as_mut().unwrap().min_started_seconds = 5;
+    scene.settle();
+    scene.answer("app", AnswerState::Done, None);
+    scene.ends("app", 0);
+    scene.settle();
+    scene.at(11 * S).settle();
+    assert_eq!(images(&scene), ["shop/app:1".to_owned(), format!("shop/sidecar:1@{}", digest())]);
+    scene.restarts("app", true);
+    scene.restarts("sidecar", true);
+    let plan = scene.settle();
+    assert_eq!(plan.wake_at, Some(scene.now.after(Duration::from_secs(5))));
+    scene.at(16 * S).settle();
+    assert_ended(&scene, "AllContainersRestarted", "");
 }
 
 #[test]

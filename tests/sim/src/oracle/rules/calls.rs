@@ -175,6 +175,11 @@ impl Rules {
             let pending = pending.is_some_and(|s| s.phase == pitstop_api::recreate::Phase::Pending);
             let outlived = placed.stopped.is_some_and(|at| request.ended.is_some_and(|end| at <= end));
             let reason = request.reason();
+            // The words come from the daemon's answer or from the Pod's status, whichever is first; a Pod that is gone
+            // has none.
+            if self.pods.get(&placed.order.pod.uid).is_none_or(|(_, gone)| gone.is_some()) {
+                continue;
+            }
             if pending && outlived && reason == "DeadlineExceeded" && !alive(&placed.order.container.id) {
                 found.push(("rule", format!("{id} outlived its request, and how it ended is not told")));
             }

@@ -202,7 +202,9 @@ impl Rules {
 
     /// Nothing is held half a minute after the request has gone or ended.
     fn holds_end(&self, pod: &Value, found: &mut Found) {
-        if !pod["metadata"]["deletionTimestamp"].is_null() {
+        // A Pod that is over comes back into no service.
+        let over = ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or_default());
+        if over || !pod["metadata"]["deletionTimestamp"].is_null() {
             return;
         }
         let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();

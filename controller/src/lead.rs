@@ -1,0 +1,110 @@
+//! The core's watches, and whether this process leads.
+//!
+//! A process that does not lead watches too: it is ready to lead, and shows in time where it may not list something.
+//! When it begins to lead, each watch begins anew. What came before may be older than what the leader before wrote,
+//! and who takes a hold of a request that he does not know yet for left behind puts a Pod into service too soon.
+
+use kube::runtime::watcher;
+use kube::{Api, Client};
+use pitstop_api::recreate::ContainerRecreateRequest;
+use pitstop_controller_core::Event;
+use pitstop_controller_core::wire::observe::{self, SlimPod};
+use pitstop_kit::WatchMetrics;
+use pitstop_kit::health::Condition;
+use pitstop_kit::watch::{self, Source};
+use tokio::sync::{mpsc, watch as signal};
+use tokio::task::JoinSet;
+
+use crate::metrics::ControllerMetrics;
+
+/// Hold from the first complete list of their kind on.
+pub struct Synced {
+    /// Of Pods.
+    pub pods: Condition,
+    /// Of requests.
+    pub requests: Condition,
+    /// Of order books.
+    pub books: Condition,
+}
+
+/// The watches of the core.
+pub struct Watches {
+    client: Client,
+    synced: Synced,
+    metrics: WatchMetrics,
+    events: mpsc::Sender<Event>,
+}
+
+impl Watches {
+    /// Of the API server that `client` talks to; `events` is where the core reads.
+    pub fn new(client: Client, synced: Synced, metrics: WatchMetrics, events: mpsc::Sender<Event>) -> Self {
+        Self { client, synced, metrics, events }
+    }
+
+    /// Begins with a list of each kind; they end when the set is dropped or shut down.
+    fn spawn(&self) -> JoinSet<()> {
+        let source = |name, synced: &Condition| Source {
+            name,
+            config: watcher::Config::default(),
+            synced: synced.clone(),
+            metrics: self.metrics.clone(),
+        };
+        let mut tasks = JoinSet::new();
+        tasks.spawn(watch::run(
+            Api::all(self.client.clone()),
+            source("pods", &self.synced.pods),
+            |pod: SlimPod| Some(observe::pod(pod)),
+            Event::Pods,
+            self.events.clone(),
+        ));
+        tasks.spawn(watch::run(
+            Api::all(self.client.clone()),
+            source("requests", &self.synced.requests),
+            |request: ContainerRecreateRequest| Some(observe::request(request)),
+            Event::Requests,
+            self.events.clone(),
+        ));
+        tasks.spawn(watch::run(
+            Api::all(self.client.clone()),
+            source("nodeworks", &self.synced.books),
+            |work| Some(observe::nodework(work)),
+            Event::NodeWorks,
+            self.events.clone(),
+        ));
+        tasks
+    }
+}
+
+/// Watches, and tells the core when this process begins or ceases to lead, until the core is gone. Who may not carry
+/// out requests never leads.
+pub async fn run(
+    watches: Watches,
+    mut leading: signal::Receiver<bool>,
+    mut allowed: signal::Receiver<bool>,
+    metrics: ControllerMetrics,
+) {
+    let mut running = watches.spawn();
+    let mut told = false;
+    loop {
+        let changed = tokio::select! {
+            changed = leading.changed() => changed,
+            changed = allowed.changed() => changed,
+        };
+        if changed.is_err() {
+            return;
+        }
+        let leads = *leading.borrow_and_update();
+        metrics.lead(leads);
+        let now = leads && *allowed.borrow_and_update();
+        if now == told {
+            continue;
+        }
+        told = now;
+        // First the old watches end, so that every list that the core gets after the news was asked for after it.
+        running.shutdown().await;
+        if watches.events.send(Event::Leader(now)).await.is_err() {
+            return;
+        }
+        running = watches.spawn();
+    }
+}

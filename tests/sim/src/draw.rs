@@ -177,11 +177,16 @@ fn others(rng: &mut Rng, schedule: &mut Schedule) {
         }
         // A container that no stop ends, and a daemon that is away for longer than anybody waits for it.
         6 => schedule.faults.push(Timed { at: first, what: Fault::RuntimeLies(node, 60) }),
-        7 => schedule
-            .faults
-            .push(Timed { at: first.saturating_sub(500), what: Fault::PauseDaemon(node, 110_000) }),
-        // A daemon that falls silent between two containers.
+        7 => {
+            // Or until just when the kubelet does it instead.
+            let away = if rng.one_in(2) { 110_000 } else { 10_500 + rng.below(60) };
+            schedule.faults.push(Timed { at: first - 500, what: Fault::PauseDaemon(node, away) });
+        }
+        // A daemon that falls silent between two containers, the first of which has to prove itself for long.
         8 => {
+            if let Some(Timed { what: Step::Create(plan), .. }) = schedule.steps.first_mut() {
+                plan.min_started = 15;
+            }
             let at = first + rng.below(3000);
             schedule.faults.push(Timed { at, what: Fault::PauseDaemon(node, 70_000) });
         }

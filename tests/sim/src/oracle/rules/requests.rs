@@ -8,7 +8,7 @@ use pitstop_api::{labels, nodework::AnswerState};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Followed, Found, Rules, bare, millis};
+use super::{Followed, Found, Placed, Rules, bare, millis};
 use crate::oracle::Writer;
 use crate::server::Server;
 use crate::world::plan::Fault;
@@ -76,6 +76,9 @@ impl Rules {
         if let (None, Some(target)) = (&old.target, &status.target) {
             followed.accepted = Some(now);
             self.accepted(&id, &new, target, found);
+        }
+        if let (Some(before), Some(target)) = (&old.target, &status.target) {
+            self.falls_back(&id, before, target, found);
         }
         let strategy = new.spec.strategy.clone().unwrap_or_default();
         let ended = status.completion_time.is_some();
@@ -236,21 +239,31 @@ impl Rules {
         if server && short <= 12_000 && self.now > self.last_fault() + 40_000 {
             found.push(("L5", format!("{id} gives its daemon up long after the API server was back")));
         }
-        let of = |order: &str| self.orders.get(order).map(|p| p.order.pod.uid.clone());
-        let pod = self.orders.keys().find(|order| request_uid(order) == id).and_then(|order| of(order));
-        for (order, other) in &self.orders {
-            let acting = other.answer.is_some_and(|(state, _)| state == AnswerState::Acknowledged);
-            let stops = other.stopped.or(other.hooked);
-            let busy = stops.is_some_and(|at| self.now < at + self.least(Self::grace(&other.order)));
-            if acting
-                && other.standing
-                && Some(&other.order.pod.uid) == pod.as_ref()
-                && busy
-                && self.sound_daemons()
-            {
-                found.push(("rule", format!("{id} gives its daemon up while it is busy with {order}")));
-            }
+        let pod = self.orders.iter().find(|(order, _)| request_uid(order) == id);
+        if let Some(order) = pod.and_then(|(_, placed)| self.busy_with(&placed.order.pod.uid)) {
+            found.push(("rule", format!("{id} gives its daemon up while it is busy with {order}")));
         }
+    }
+
+    /// The kubelet does it instead of a daemon that had nothing else to do for the Pod.
+    fn falls_back(&self, id: &str, before: &Target, target: &Target, found: &mut Found) {
+        let pins = |target: &Target| target.containers.iter().filter(|c| c.pin.is_some()).count();
+        if pins(target) > pins(before)
+            && let Some(order) = self.busy_with(&target.pod_uid)
+        {
+            found.push(("rule", format!("{id} takes its daemon for silent, which is busy with {order}")));
+        }
+    }
+
+    /// The order for a Pod that a sound daemon is carrying out, within its grace.
+    fn busy_with(&self, pod: &str) -> Option<&String> {
+        let busy = |placed: &Placed| {
+            let acting = placed.answer.is_some_and(|(state, _)| state == AnswerState::Acknowledged);
+            let stops = placed.stopped.or(placed.hooked);
+            let within = stops.is_some_and(|at| self.now < at + self.least(Self::grace(&placed.order)));
+            acting && placed.standing && within && placed.order.pod.uid == pod
+        };
+        self.orders.iter().find(|(_, placed)| busy(placed) && self.sound_daemons()).map(|(order, _)| order)
     }
 
     /// Its Pod is not there.

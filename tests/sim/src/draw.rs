@@ -186,8 +186,10 @@ fn others(rng: &mut Rng, schedule: &mut Schedule) {
         8 => {
             if let Some(Timed { what: Step::Create(plan), .. }) = schedule.steps.first_mut() {
                 plan.min_started = 15;
+                let pods = schedule.pods.iter_mut().filter(|p| p.name == plan.pod);
+                pods.flat_map(|p| &mut p.containers).for_each(|c| c.hook = None);
             }
-            let at = first + rng.below(3000);
+            let at = first + 20 + rng.below(200);
             schedule.faults.push(Timed { at, what: Fault::PauseDaemon(node, 70_000) });
         }
         // A leader that dies soon after it has accepted something that the next one's watch has not shown yet.

@@ -136,6 +136,9 @@ impl Rules {
 
     /// Something really happened on a node.
     pub fn deed(&mut self, deed: &Deed, runtime: &Runtime) {
+        if matches!(deed.what, Happened::Ended(_)) {
+            self.over.insert(deed.id.clone());
+        }
         let Some(container) = runtime.containers().get(&deed.id).filter(|_| deed.what == Happened::Started)
         else {
             return;

@@ -63,6 +63,8 @@ pub struct Rules {
     requests: BTreeMap<String, Followed>,
     /// Instances that ran: Pod UID, name and ID.
     ran: BTreeSet<(String, String, String)>,
+    /// Instances that ended, by ID.
+    over: BTreeSet<String>,
     /// Since when an instance is shown running and ready: Pod UID and ID.
     ready: BTreeMap<(String, String), u64>,
     /// When a Pod of that UID was first seen, and since when it is gone.
@@ -90,6 +92,7 @@ impl Rules {
             orders: BTreeMap::new(),
             requests: BTreeMap::new(),
             ran: BTreeSet::new(),
+            over: BTreeSet::new(),
             ready: BTreeMap::new(),
             pods: BTreeMap::new(),
             were_ready: BTreeSet::new(),

@@ -261,7 +261,10 @@ impl Rules {
             let acting = placed.answer.is_some_and(|(state, _)| state == AnswerState::Acknowledged);
             let stops = placed.stopped.or(placed.hooked);
             let within = stops.is_some_and(|at| self.now < at + self.least(Self::grace(&placed.order)));
-            let runs = !self.over.contains(&placed.order.container.id);
+            let container = &placed.order.container;
+            // A runtime that lies makes the kubelet start the next one beside it.
+            let runs =
+                !self.over.contains(&container.id) && !self.came_back(pod, &container.name, &container.id);
             acting && placed.standing && within && runs && placed.order.pod.uid == pod
         };
         self.orders.iter().find(|(_, placed)| busy(placed) && self.sound_daemons()).map(|(order, _)| order)

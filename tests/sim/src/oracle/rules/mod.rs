@@ -40,6 +40,8 @@ struct Followed {
     created: u64,
     accepted: Option<u64>,
     ended: Option<u64>,
+    /// When the kubelet took over from a silent daemon.
+    falls_back: Option<u64>,
     deleted: Option<u64>,
     /// What it waits for, and since when.
     waits: (String, u64),

@@ -198,6 +198,15 @@ fn others(rng: &mut Rng, schedule: &mut Schedule) {
             let at = first + 20 + rng.below(2000);
             schedule.faults.push(Timed { at, what: Fault::KillController(0, 60_000) });
         }
+        10 => {
+            let kind = usize::try_from(rng.below(3)).unwrap();
+            schedule.faults.push(Timed { at: first - 500, what: Fault::RepeatEvents(0, kind, 20) });
+        }
+        11 | 12 => {
+            let kind = usize::try_from(rng.below(3)).unwrap();
+            let what = Fault::LoseEvents(0, kind, 200 + rng.below(9000));
+            schedule.faults.push(Timed { at: soon.saturating_sub(300), what });
+        }
         _ => {}
     }
 }

@@ -48,6 +48,9 @@ enum Command {
         /// How many schedules it may take.
         #[arg(long, default_value_t = 5000)]
         at_most: u64,
+        /// Tell the story of the schedule that shows it.
+        #[arg(long)]
+        trace: bool,
     },
 }
 
@@ -70,7 +73,7 @@ fn main() -> ExitCode {
         Command::Regressions => regressions(),
         Command::CrashPoints => crash_points(usize::try_from(args.jobs).unwrap()),
         #[cfg(feature = "planted")]
-        Command::Planted { name, at_most } => planted(&name, at_most),
+        Command::Planted { name, at_most, trace } => planted(&name, at_most, trace),
     };
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -142,10 +145,13 @@ fn crash_points(jobs: usize) -> bool {
 }
 
 #[cfg(feature = "planted")]
-fn planted(name: &str, at_most: u64) -> bool {
+fn planted(name: &str, at_most: u64, told: bool) -> bool {
     pitstop_api::planted::set(name);
     for seed in 0..at_most {
         if let Some(violation) = commands::guarded(&draw::schedule(seed), false).violation {
+            if told {
+                trace(seed);
+            }
             println!("planted {name} found after {} schedules: {}", seed + 1, violation.invariant);
             return true;
         }

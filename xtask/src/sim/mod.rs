@@ -9,7 +9,7 @@ mod watch;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::sh::{Cmd, exit_code};
 
@@ -25,8 +25,8 @@ pub(crate) struct Args {
     /// How many threads run schedules side by side.
     #[arg(long, value_name = "N", requires = "seeds", conflicts_with_all = ["seed", "skews", "crash_points", "regressions", "planted"])]
     jobs: Option<u32>,
-    /// Tell what happens, step by step.
-    #[arg(long, requires = "seed", conflicts_with_all = ["seeds", "skews", "crash_points", "regressions", "planted"])]
+    /// Tell what happens, step by step: of one seed, or of the schedule that shows one planted bug.
+    #[arg(long, conflicts_with_all = ["seeds", "skews", "crash_points", "regressions"])]
     trace: bool,
     /// Only this planted bug; may be given several times.
     #[arg(long = "bug", value_name = "NAME", requires = "planted", conflicts_with_all = ["seed", "seeds", "skews", "crash_points", "regressions"])]
@@ -62,7 +62,13 @@ struct What {
 
 /// The command.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
+    if let (true, true, [bug]) = (args.what.planted, args.trace, &args.bugs[..]) {
+        return planted::trace(root, bug, args.schedules_at_most);
+    }
     if args.what.planted {
+        if args.trace {
+            bail!("--trace tells of one planted bug: name it with --bug");
+        }
         return planted::run(root, &args.bugs, args.schedules_at_most);
     }
     let status = Cmd::cargo()

@@ -11,7 +11,7 @@ use super::copy;
 use super::watch::{self, Verdict};
 use crate::image::executables;
 use crate::progress::{Step, note};
-use crate::sh::Cmd;
+use crate::sh::{Cmd, exit_code};
 
 /// The copy with the bugs.
 const OUT: &str = "target/planted";
@@ -30,6 +30,17 @@ pub(super) fn run(root: &Path, names: &[String], at_most: u64) -> Result<ExitCod
     let Count { planted, found } = look(root, names, at_most)?;
     println!("planted={planted} found={found}");
     Ok(if found == planted { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Tells the story of the schedule that shows a bug, and of the smallest one.
+pub(super) fn trace(root: &Path, bug: &str, at_most: u64) -> Result<ExitCode> {
+    let all = bugs::load(root)?;
+    choose(&all, &[bug.to_owned()])?;
+    let simulator = build(root, &all)?;
+    let status = Cmd::new(simulator.as_os_str())
+        .args(["planted", bug, "--trace", "--at-most", &at_most.to_string()])
+        .status()?;
+    Ok(exit_code(status))
 }
 
 /// Looks for them, and tells of each.

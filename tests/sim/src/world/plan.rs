@@ -222,6 +222,10 @@ pub enum Fault {
     BreakWatches(usize),
     /// A kind's watch of a controller delivers nothing for a while.
     HoldWatch(usize, usize, u64),
+    /// So many events of a kind's watch of a controller come twice, as after a connection that broke.
+    RepeatEvents(usize, usize, u32),
+    /// What a kind's watch of a controller would deliver meanwhile is lost; then it is told so (410) and lists anew.
+    LoseEvents(usize, usize, u64),
     /// The daemon's watch of a node delivers nothing for a while.
     HoldBook(usize, u64),
     /// All watches of a controller begin anew at a server that is behind.

@@ -37,6 +37,8 @@ pub(super) enum Heal {
     Kubelet(usize),
     /// A runtime's process begins.
     Runtime(usize),
+    /// A controller's watches that lost events learn of it.
+    Watches(usize),
     /// What belonged to a node is collected.
     Collect(usize),
     /// Everything is touched once.
@@ -60,6 +62,7 @@ pub(crate) fn lasts(fault: &Fault) -> u64 {
         | Fault::LoseAnswers(_, ms)
         | Fault::Refuse(_, ms)
         | Fault::HoldWatch(_, _, ms)
+        | Fault::LoseEvents(_, _, ms)
         | Fault::HoldBook(_, ms) => *ms,
         Fault::Storm(times) => u64::from(*times) * 500,
         _ => 0,
@@ -154,6 +157,17 @@ impl World {
                     }
                 });
             }
+            Fault::RepeatEvents(at, kind, events) => {
+                self.watchers_of(Role::Controller(at), |k, w| {
+                    if k == kind {
+                        w.repeats = events;
+                    }
+                });
+            }
+            Fault::LoseEvents(at, kind, _) => {
+                self.watchers_of(Role::Controller(at), |k, w| w.losing |= k == kind);
+                self.queue.push(after, Happening::Heal(Heal::Watches(at)));
+            }
             Fault::HoldBook(at, _) => self.watchers_of(Role::Daemon(at), |_, w| w.held_until = after),
             Fault::StaleLists(at, behind) => self.watchers_of(Role::Controller(at), |_, w| {
                 w.forget();
@@ -202,6 +216,11 @@ impl World {
                 self.queue.push(now + 700, Happening::Begin(Role::Daemon(at)));
                 self.after_node(at);
             }
+            Heal::Watches(at) => self.watchers_of(Role::Controller(at), |_, w| {
+                if w.losing {
+                    w.forget();
+                }
+            }),
             Heal::Kubelet(at) => {
                 self.nodes[at].kubelet_down = false;
                 self.queue.push(self.now, Happening::Pods(at));

@@ -38,6 +38,10 @@ pub struct Watcher {
     pub held_until: u64,
     /// The next list or connection is served by a server whose cache is so many versions behind.
     pub stale_by: u64,
+    /// So many changes are told twice.
+    pub repeats: u32,
+    /// Changes are lost, until it begins anew.
+    pub losing: bool,
 }
 
 impl Watcher {
@@ -52,6 +56,8 @@ impl Watcher {
             planned: false,
             held_until: 0,
             stale_by: 0,
+            repeats: 0,
+            losing: false,
         }
     }
 
@@ -140,11 +146,16 @@ impl Watcher {
                     state => {
                         *state = State::Following(version(&object));
                         self.failures = 0;
-                        events.push(if kind == "DELETED" {
-                            Watch::Gone(object)
-                        } else {
-                            Watch::Upsert(object)
-                        });
+                        if self.losing {
+                            continue;
+                        }
+                        let event =
+                            if kind == "DELETED" { Watch::Gone(object) } else { Watch::Upsert(object) };
+                        if self.repeats > 0 {
+                            self.repeats -= 1;
+                            events.push(event.clone());
+                        }
+                        events.push(event);
                     }
                 },
             }
@@ -176,5 +187,6 @@ impl Watcher {
         self.state = State::Empty;
         self.failures = 0;
         self.planned = false;
+        self.losing = false;
     }
 }

@@ -81,6 +81,11 @@ impl Draft {
         target.split('/').next().unwrap()
     }
 
+    /// Whether it is a server-side apply.
+    pub fn applies(&self) -> bool {
+        self.content_type.starts_with("application/apply-patch")
+    }
+
     fn path(&self) -> String {
         let (place, target) = self.target.split_once(':').unwrap_or(("", &self.target));
         let mut parts = target.splitn(2, '/');

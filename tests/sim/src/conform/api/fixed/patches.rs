@@ -74,10 +74,11 @@ pub(super) fn scripts() -> Vec<Script> {
             .strategic("cm/a", json!({ "metadata": { "finalizers": null } })),
         Script::new("strategic merges of owners")
             .post("cm", map("a"))
+            // Of a kind that nobody serves: whose owner is not there the garbage collector takes away.
             .strategic("cm/a", json!({ "metadata": { "ownerReferences": [
-                { "apiVersion": "v1", "kind": "Node", "name": "n", "uid": "{0:/metadata/uid}" }] } }))
+                { "apiVersion": "example.com/v1", "kind": "Thing", "name": "n", "uid": "{0:/metadata/uid}" }] } }))
             .strategic("cm/a", json!({ "metadata": { "ownerReferences": [
-                { "apiVersion": "v1", "kind": "Node", "name": "n", "uid": "{0:/metadata/uid}", "controller": true }] } }))
+                { "apiVersion": "example.com/v1", "kind": "Thing", "name": "n", "uid": "{0:/metadata/uid}", "controller": true }] } }))
             .strategic("cm/a", json!({ "metadata": { "ownerReferences": [{ "$patch": "delete",
                 "uid": "{0:/metadata/uid}" }] } })),
         Script::new("defaults of a Pod").post("pod", {

@@ -116,7 +116,7 @@ pub(super) fn scripts() -> Vec<Script> {
             .merge(
                 "pod/a/status",
                 json!({ "metadata": { "labels": { "a": "b" }, "finalizers": ["a.io/b"],
-                "ownerReferences": [{ "apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u" }] },
+                "ownerReferences": [{ "apiVersion": "example.com/v1", "kind": "Thing", "name": "n", "uid": "u" }] },
                 "spec": { "nodeName": "x" }, "status": { "phase": "Running", "qosClass": "" } }),
             )
             .merge(

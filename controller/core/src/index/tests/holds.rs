@@ -61,7 +61,7 @@ fn a_pod_is_held_from_the_acceptance_to_the_end() {
     assert_eq!(bench.orders(), 0);
     let out = not_ready(&mut bench);
     bench.all(out);
-    assert_eq!((bench.orders(), bench.index.wake_at()), (0, Some(Mono(2000))));
+    assert_eq!((bench.orders(), bench.wake_at()), (0, Some(Mono(2000))));
     bench.now = Mono(2000);
     let drained = bench.step(Event::Tick);
     bench.all(drained);

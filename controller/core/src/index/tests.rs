@@ -6,6 +6,7 @@ mod holds;
 mod kept;
 mod lead;
 mod pins;
+mod requests;
 mod silence;
 
 use std::collections::VecDeque;

@@ -49,6 +49,20 @@ fn a_list_counts_though_the_own_write_has_not_come_by() {
 }
 
 #[test]
+fn a_list_that_comes_while_a_write_is_under_way_starts_no_other() {
+    let mut bench = Bench::empty();
+    bench.step(Event::Leader(true));
+    bench.step(Event::Pods(Watch::Restart(vec![pod("web")])));
+    bench.step(Event::NodeWorks(Watch::Restart(vec![book("50")])));
+    bench.requests.insert(ObjectKey::new("shop", "a"), request("a", "web", 0));
+    let accepts = only(bench.step(Event::Requests(Watch::Restart(vec![request("a", "web", 0)]))));
+    let accepted = bench.write(&accepts);
+    assert_eq!(writes(&bench.step(accepted)), [(Some("50"), 1)]);
+    let list = bench.step(Event::NodeWorks(Watch::Restart(vec![book("50")])));
+    assert_eq!(writes(&list), []);
+}
+
+#[test]
 fn a_book_that_another_of_its_name_replaced_is_forgotten_though_the_own_write_has_not_come_by() {
     let mut bench = ordered();
     let other = NodeWork { uid: "other".into(), ..book("70") };

@@ -27,6 +27,31 @@ fn a_request_is_open_until_it_has_ended() {
     assert_eq!((bench.phase("a"), bench.index.open_requests()), (Some(Phase::Completed), 2));
 }
 
+#[test]
+fn a_stop_lasts_until_the_container_has_ended_and_a_start_until_the_new_one_is_ready() {
+    let mut bench = Bench::new(vec![pod("web")], vec![request("a", "web", 0)]);
+    let book = bench.book.clone().unwrap();
+    bench.step(Event::NodeWorks(Watch::Upsert(book)));
+    bench.acknowledge();
+    let mut web = pod("web");
+    let mut shows = |at, id: u8, ready, state| {
+        let status = web.containers[0].status.as_mut().unwrap();
+        (status.container_id, status.restart_count) = (format!("containerd://{id:064x}"), i32::from(id) - 1);
+        (status.ready, status.state) = (ready, state);
+        (bench.now, web.resource_version) = (Mono(at), format!("at-{at}"));
+        let actions = bench.step(Event::Pods(Watch::Upsert(web.clone())));
+        let took = |action| match action {
+            Action::Count(Measure::Took { stage, duration }) => Some((stage, duration.as_millis())),
+            _ => None,
+        };
+        actions.into_iter().filter_map(took).collect::<Vec<_>>()
+    };
+    let ended = ContainerState::Terminated { exit_code: 143 };
+    assert_eq!(shows(700, 1, false, ended), [(Stage::Stop, 700)]);
+    assert_eq!(shows(900, 2, false, ContainerState::Running), []);
+    assert_eq!(shows(1500, 2, true, ContainerState::Running), [(Stage::Start, 800)]);
+}
+
 /// Else the controller would grow for as long as it runs.
 #[test]
 fn nothing_is_kept_of_what_is_gone() {

@@ -85,6 +85,7 @@ fn a_daemon_at_work_is_not_silent() {
 #[test]
 fn a_silence_counts_from_the_last_answer() {
     let mut scene = Scene::ordered(&["app", "sidecar"]);
+    assert_eq!(scene.settle().wake_at, Some(Mono(60 * S)));
     scene.at(50 * S).answer("app", AnswerState::Refused, Some(AnswerReason::NotRunning));
     scene.settle();
     scene.at(109 * S).settle();

@@ -3,15 +3,22 @@
 //! The controller writes `spec.orders`, the node's daemon writes `status.answers`. The protocol is in
 //! `docs/design/order-protocol.md`.
 
+use std::collections::BTreeMap;
+
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Plural name, as in URLs and RBAC.
 pub const PLURAL: &str = "nodeworks";
 
 /// Longest answer message, in characters.
 pub const MAX_MESSAGE: usize = 512;
+
+/// Members that this version does not know, since a newer one wrote them. They are kept: an order never changes, so a
+/// book that were written back without them would be refused.
+pub type Unknown = BTreeMap<String, Value>;
 
 /// What the controller asks of one node's daemon.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +59,10 @@ pub struct Order {
     pub container: OrderContainer,
     /// What to do to it.
     pub action: OrderAction,
+    /// What a newer version adds; no daemon has to heed it.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown: Unknown,
 }
 
 /// A Pod as the runtime's labels name it.
@@ -89,6 +100,10 @@ pub struct OrderAction {
     /// Stop the container, so that the kubelet starts it anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recreate: Option<Recreate>,
+    /// An action of a newer version. A daemon that knows none of the members refuses the order.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown: Unknown,
 }
 
 /// Stop a container.
@@ -99,6 +114,23 @@ pub struct Recreate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub grace_period_seconds: Option<i64>,
+    /// What a newer version adds; no daemon has to heed it.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown: Unknown,
+}
+
+impl Recreate {
+    /// With that grace; absent for the Pod's own.
+    pub fn with_grace(seconds: Option<i64>) -> Self {
+        Self { grace_period_seconds: seconds, ..Self::default() }
+    }
+}
+
+impl From<Recreate> for OrderAction {
+    fn from(recreate: Recreate) -> Self {
+        Self { recreate: Some(recreate), ..Self::default() }
+    }
 }
 
 /// What the node's daemon answers.
@@ -140,7 +172,7 @@ pub struct RuntimeInfo {
     pub version: String,
 }
 
-/// How far an order is.
+/// How far an order is. No version adds a state: a reason says more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum AnswerState {
     /// Checked against the runtime; the daemon may act from now on.
@@ -170,6 +202,10 @@ pub enum AnswerReason {
     EndedByItself,
     /// `Failed`: the runtime would not stop it.
     StopFailed,
+    /// A reason of a newer version; never written.
+    #[serde(other)]
+    #[schemars(skip)]
+    Unknown,
 }
 
 /// The daemon's answer to one order.
@@ -183,7 +219,7 @@ pub struct Answer {
     /// How far it is.
     pub state: AnswerState,
     /// Why, where there is something to say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "is_unsaid")]
     pub reason: Option<AnswerReason>,
     /// For people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -199,6 +235,12 @@ pub struct Answer {
     pub acknowledged_by: String,
 }
 
+/// There is no reason that this version could write.
+#[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref, reason = "serde passes the field")]
+fn is_unsaid(reason: &Option<AnswerReason>) -> bool {
+    reason.is_none_or(|reason| reason == AnswerReason::Unknown)
+}
+
 /// The ID of a request's order for a container.
 pub fn order_id(request_uid: &str, container: &str, attempt: u32) -> String {
     format!("{request_uid}/{container}/{attempt}")
@@ -211,7 +253,27 @@ pub fn request_uid(order_id: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn what_a_newer_version_wrote_into_an_order_stays_in_it() {
+        let book = json!({"orders": [{
+            "id": "5f0c/app/1", "pod": {"namespace": "shop", "name": "web", "uid": "1"}, "later": {"a": [1]},
+            "container": {"name": "app", "id": "0"}, "action": {"recreate": {"later": 1}, "other": {}},
+        }]});
+        let spec: NodeWorkSpec = serde_json::from_value(book.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&spec).unwrap(), book);
+    }
+
+    #[test]
+    fn a_reason_of_a_newer_version_is_read_and_not_written() {
+        let told = json!({"orderID": "5f0c/app/1", "state": "Done", "reason": "Later", "later": 1});
+        let answer: Answer = serde_json::from_value(told).unwrap();
+        assert_eq!((answer.state, answer.reason), (AnswerState::Done, Some(AnswerReason::Unknown)));
+        assert_eq!(serde_json::to_value(&answer).unwrap(), json!({"orderID": "5f0c/app/1", "state": "Done"}));
+    }
 
     #[test]
     fn an_order_id_names_its_request() {

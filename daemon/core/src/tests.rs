@@ -8,8 +8,7 @@ mod rivals;
 use pitstop_api::logic::machine::{Machine, Now};
 use pitstop_api::logic::time::Mono;
 use pitstop_api::nodework::{
-    Answer, AnswerReason, AnswerState, NodeWorkStatus, Order, OrderAction, OrderContainer, OrderPod,
-    Recreate, RuntimeInfo,
+    Answer, AnswerReason, AnswerState, NodeWorkStatus, Order, OrderContainer, OrderPod, Recreate, RuntimeInfo,
 };
 
 use crate::*;
@@ -23,7 +22,8 @@ fn order(n: u8, pod: &str, grace: Option<i64>) -> Order {
         id: format!("req/c{n}/1"),
         pod: OrderPod { namespace: "ns".into(), name: pod.into(), uid: format!("uid-{pod}") },
         container: OrderContainer { name: format!("c{n}"), id: id(n) },
-        action: OrderAction { recreate: Some(Recreate { grace_period_seconds: grace }) },
+        action: Recreate::with_grace(grace).into(),
+        ..Order::default()
     }
 }
 
@@ -275,7 +275,7 @@ fn malformed_orders_never_reach_the_runtime() {
         |o: &mut Order| o.container.id.clear(),
         |o: &mut Order| o.container.id = "Z".repeat(64),
         |o: &mut Order| o.action.recreate = None,
-        |o: &mut Order| o.action.recreate = Some(Recreate { grace_period_seconds: Some(-1) }),
+        |o: &mut Order| o.action.recreate = Some(Recreate::with_grace(Some(-1))),
     ] {
         let mut bad = order(1, "web", None);
         spoil(&mut bad);

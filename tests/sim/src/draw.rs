@@ -6,7 +6,7 @@
 use crate::rng::Rng;
 use crate::world::clock::Clock;
 use crate::world::plan::{
-    Clocks, ContainerPlan, Fault, Forgery, HookPlan, PodPlan, RequestPlan, Schedule, Step, Timed, Word,
+    Clocks, ContainerPlan, Fault, Forgery, HookPlan, PodPlan, RequestPlan, Schedule, Skew, Step, Timed, Word,
 };
 
 /// When things begin to happen: processes and Pods have come up by then.
@@ -26,6 +26,7 @@ pub fn schedule(seed: u64) -> Schedule {
         default_deadline: 60 + rng.below(120),
         clocks: clocks(&mut rng),
         pods,
+        skew: skew(&mut Rng::new(seed ^ 0x0073_6b65_7773)),
         steps: Vec::new(),
         faults: Vec::new(),
         crash: None,
@@ -37,6 +38,10 @@ pub fn schedule(seed: u64) -> Schedule {
         faults(&mut rng, &mut schedule);
     }
     schedule
+}
+
+fn skew(rng: &mut Rng) -> Skew {
+    Skew { controllers: rng.one_in(4), daemons: rng.one_in(4) }
 }
 
 fn clocks(rng: &mut Rng) -> Clocks {
@@ -172,9 +177,27 @@ fn others(rng: &mut Rng, schedule: &mut Schedule) {
         }
         // A container that no stop ends, and a daemon that is away for longer than anybody waits for it.
         6 => schedule.faults.push(Timed { at: first, what: Fault::RuntimeLies(node, 60) }),
-        7 => schedule
-            .faults
-            .push(Timed { at: first.saturating_sub(500), what: Fault::PauseDaemon(node, 110_000) }),
+        7 => {
+            // Or until just when the kubelet does it instead.
+            let away = if rng.one_in(2) { 110_000 } else { 10_500 + rng.below(60) };
+            schedule.faults.push(Timed { at: first - 500, what: Fault::PauseDaemon(node, away) });
+        }
+        // A daemon that falls silent between two containers, the first of which has to prove itself for long.
+        8 => {
+            if let Some(Timed { what: Step::Create(plan), .. }) = schedule.steps.first_mut() {
+                plan.min_started = 15;
+                let pods = schedule.pods.iter_mut().filter(|p| p.name == plan.pod);
+                pods.flat_map(|p| &mut p.containers).for_each(|c| c.hook = None);
+            }
+            let at = first + 20 + rng.below(200);
+            schedule.faults.push(Timed { at, what: Fault::PauseDaemon(node, 70_000) });
+        }
+        // A leader that dies soon after it has accepted something that the next one's watch has not shown yet.
+        9 => {
+            schedule.faults.push(Timed { at: first - 1000, what: Fault::HoldWatch(1, 1, 60_000) });
+            let at = first + 20 + rng.below(2000);
+            schedule.faults.push(Timed { at, what: Fault::KillController(0, 60_000) });
+        }
         _ => {}
     }
 }

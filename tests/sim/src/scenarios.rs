@@ -1,7 +1,9 @@
 //! Named schedules without faults: what the enumeration of crash points goes through.
 
 use crate::world::clock::Clock;
-use crate::world::plan::{Clocks, ContainerPlan, HookPlan, PodPlan, RequestPlan, Schedule, Step, Timed};
+use crate::world::plan::{
+    Clocks, ContainerPlan, HookPlan, PodPlan, RequestPlan, Schedule, Skew, Step, Timed,
+};
 
 fn container(name: &'static str) -> ContainerPlan {
     let behaviour = r#"{"start":20,"term":[100,143],"ready":500,"hook":[400,0]}"#.to_owned();
@@ -38,6 +40,7 @@ fn scenario(name: &str, pods: Vec<PodPlan>, steps: Vec<(u64, Step)>) -> Schedule
         default_deadline: 120,
         clocks: Clocks { nodes: vec![Clock { boot: 500_000, ..Clock::default() }], ..Clocks::default() },
         pods,
+        skew: Skew::default(),
         steps: steps.into_iter().map(|(at, what)| Timed { at: 20_000 + at, what }).collect(),
         faults: Vec::new(),
         crash: None,

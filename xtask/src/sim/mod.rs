@@ -13,6 +13,9 @@ use anyhow::Result;
 
 use crate::sh::{Cmd, exit_code};
 
+/// Schedules within which a planted bug must be found.
+const FOUND_WITHIN: u64 = 5_000;
+
 /// What to simulate.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
@@ -29,7 +32,7 @@ pub(crate) struct Args {
     #[arg(long = "bug", value_name = "NAME", requires = "planted", conflicts_with_all = ["seed", "seeds", "skews", "crash_points", "regressions"])]
     bugs: Vec<String>,
     /// Schedules within which a planted bug must be found.
-    #[arg(long, value_name = "N", requires = "planted", default_value_t = 5_000)]
+    #[arg(long, value_name = "N", requires = "planted", default_value_t = FOUND_WITHIN)]
     schedules_at_most: u64,
 }
 
@@ -68,6 +71,11 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
         .dir(root)
         .status()?;
     Ok(exit_code(status))
+}
+
+/// Looks for every planted bug, as the tests do.
+pub(crate) fn look_for_planted(root: &Path) -> Result<planted::Count> {
+    planted::look(root, &[], FOUND_WITHIN)
 }
 
 /// The simulator's own arguments.

@@ -12,7 +12,7 @@ use self::tally::{CargoCount, Count, GoCount, Tally};
 use crate::progress::{Step, note};
 use crate::sh::Cmd;
 use crate::workspace::{is_ci, shown};
-use crate::{cluster, debian, image};
+use crate::{cluster, debian, image, sim};
 
 /// The command. Whatever happens, all suites that can run do, and the last line is the count.
 pub(crate) fn run(root: &Path) -> ExitCode {
@@ -23,6 +23,7 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     }
     suite(&mut total, "tests of the crates", || crates(root));
     suite(&mut total, "campaign of the simulator", || campaign(root));
+    suite(&mut total, "planted bugs", || planted(root));
     suite(&mut total, "tests of the cluster's own code", || module(root));
     suite(&mut total, "tests on a real cluster", || end_to_end(root));
     for broken in &total.broken {
@@ -70,6 +71,13 @@ fn campaign(root: &Path) -> Result<Tally> {
         ]),
         CargoCount::default(),
     )
+}
+
+/// Each planted bug is a test: does the simulator find it?
+fn planted(root: &Path) -> Result<Tally> {
+    let count = sim::look_for_planted(root)?;
+    let failed = count.planted.saturating_sub(count.found);
+    Ok(Tally { passed: count.found, failed, ..Tally::default() })
 }
 
 fn module(root: &Path) -> Result<Tally> {

@@ -182,7 +182,6 @@ impl Index {
         self.requests.objects.values_mut().for_each(|entry| entry.restart(now));
         self.pods.objects.values_mut().for_each(PodEntry::restart);
         self.books.objects.values_mut().for_each(Book::restart);
-        self.all_dirty();
     }
 
     fn all_dirty(&mut self) {

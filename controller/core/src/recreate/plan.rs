@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use pitstop_api::nodework::{AnswerState, Order, OrderAction, OrderContainer, OrderPod, Recreate, order_id};
+use pitstop_api::nodework::{AnswerState, Order, OrderContainer, OrderPod, Recreate, order_id};
 use pitstop_api::recreate::{
     ContainerRecreateRequestStatus, ContainerRecreateState, FailurePolicy, Mechanism, Phase,
     RecreateStrategy, Target, TargetContainer, validate,
@@ -395,9 +395,8 @@ impl Planner<'_> {
                 uid: target.pod_uid.clone(),
             },
             container: OrderContainer { name: container.name.clone(), id: id.to_owned() },
-            action: OrderAction {
-                recreate: Some(Recreate { grace_period_seconds: grace.or(pod.grace_seconds) }),
-            },
+            action: Recreate::with_grace(grace.or(pod.grace_seconds)).into(),
+            ..Order::default()
         })
     }
 

@@ -74,7 +74,7 @@ impl Oracle {
                 let all = self.stopped.entry((uid.clone(), name.clone())).or_default();
                 all.insert(deed.id.clone());
                 let all = all.clone();
-                self.check(all.len() <= 1, "I1", || {
+                self.check(all.len() <= 1 || self.restored, "I1", || {
                     format!("{uid} restarts {name} by order and by pin: {all:?}")
                 });
             }

@@ -18,7 +18,8 @@ fn gates(pod: &Value) -> Vec<(&str, bool, Option<Vec<Hold>>)> {
     .collect()
 }
 
-fn images(pod: &Value) -> Vec<(&str, &str)> {
+/// Each container's name and image.
+pub(super) fn images(pod: &Value) -> Vec<(&str, &str)> {
     ["containers", "initContainers"]
         .iter()
         .flat_map(|field| pod["spec"][*field].as_array().into_iter().flatten())

@@ -68,8 +68,8 @@ impl Kind {
 pub(super) struct Kinds(Vec<Kind>);
 
 impl Kinds {
-    /// The built-in ones and those of `pitstop_api`.
-    pub(super) fn all() -> Self {
+    /// The built-in ones and those of `pitstop_api`, with a change of the latter.
+    pub(super) fn all(change: impl Fn(&mut Value)) -> Self {
         let mut all = vec![
             built_in(Family::Pod, "", "Pod", "pods", true),
             built_in(Family::Node, "", "Node", "nodes", true),
@@ -79,7 +79,8 @@ impl Kinds {
             built_in(Family::Lease, "coordination.k8s.io", "Lease", "leases", false),
         ];
         for crd in pitstop_api::crds::crds() {
-            let crd = serde_json::to_value(&crd).unwrap();
+            let mut crd = serde_json::to_value(&crd).unwrap();
+            change(&mut crd["spec"]);
             all.push(custom(&crd["spec"]));
         }
         for (index, kind) in all.iter_mut().enumerate() {

@@ -70,6 +70,7 @@ use self::request::{Call, parse};
 pub use self::store::Snapshot;
 use self::store::Store;
 pub use self::watch::Watch;
+use crate::world::skew::next_crd;
 
 /// The API server with its storage.
 #[derive(Clone, Debug)]
@@ -94,14 +95,21 @@ impl Server {
     pub fn new() -> Self {
         // The same for all, and not quickly made.
         static KINDS: OnceLock<Arc<Kinds>> = OnceLock::new();
-        let kinds = KINDS.get_or_init(|| Arc::new(Kinds::all())).clone();
+        let kinds = KINDS.get_or_init(|| Arc::new(Kinds::all(|_| ()))).clone();
         let store = Store::new(kinds.len());
         Self { kinds, store, admission: Vec::new(), managed: true, serial: 0 }
     }
 
-    /// One without `metadata.managedFields`, twice as fast; server-side apply panics.
-    pub fn without_managed_fields() -> Self {
-        Self { managed: false, ..Self::new() }
+    /// One without `metadata.managedFields`, twice as fast; server-side apply panics. Its CRDs are of the next version.
+    pub fn for_worlds() -> Self {
+        static KINDS: OnceLock<Arc<Kinds>> = OnceLock::new();
+        let next = |crd: &mut Value| {
+            if crd["names"]["kind"] == "NodeWork" {
+                next_crd(crd);
+            }
+        };
+        let kinds = KINDS.get_or_init(|| Arc::new(Kinds::all(next))).clone();
+        Self { managed: false, kinds, ..Self::new() }
     }
 
     /// Adds an admission hook; hooks are asked in the order in which they were added.

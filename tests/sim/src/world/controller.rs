@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::clock::Clock;
 use super::effect::{Effect, Out, Sent};
+use super::skew::NextController;
 use super::story::told;
 use super::watcher::{Watcher, convert};
 
@@ -40,6 +41,8 @@ pub struct Controller {
     under_way: BTreeMap<u64, Option<Exchange>>,
     waiting: VecDeque<Action>,
     serial: u64,
+    /// It is of the next version.
+    next: Option<NextController>,
 }
 
 /// What happens to the process.
@@ -55,7 +58,7 @@ pub enum Input {
 
 impl Controller {
     /// A new process; `identity` is its own alone.
-    pub fn new(identity: String, config: Config, clock: Clock) -> Self {
+    pub fn new(identity: String, config: Config, clock: Clock, next: bool) -> Self {
         let watchers = vec![
             Watcher::new("/api/v1/pods", ""),
             Watcher::new("/apis/apps.kruise.io/v1alpha1/containerrecreaterequests", ""),
@@ -72,6 +75,7 @@ impl Controller {
             under_way: BTreeMap::new(),
             waiting: VecDeque::new(),
             serial: 0,
+            next: next.then(NextController::default),
         }
     }
 
@@ -97,6 +101,9 @@ impl Controller {
                 self.core(now, Event::Requests(convert(event, |o| observe::request(read(o)))), &mut out);
             }
             Input::Delivered(2, event) => {
+                if let Some(next) = &mut self.next {
+                    objects(&event).for_each(|book| next.sees(book));
+                }
                 self.core(now, Event::NodeWorks(convert(event, |o| observe::nodework(read(o)))), &mut out);
             }
             Input::Delivered(_, event) => {
@@ -154,7 +161,10 @@ impl Controller {
 
     fn go_on(&mut self, now: u64, step: Step, out: &mut Out) {
         match step {
-            Step::Send(request, exchange) => {
+            Step::Send(mut request, exchange) => {
+                if let Some(next) = &self.next {
+                    next.sends(&mut request);
+                }
                 self.serial += 1;
                 self.under_way.insert(self.serial, Some(*exchange));
                 out.effects.push(Effect::Send(Sent {
@@ -187,6 +197,15 @@ impl Controller {
             self.core(now, Event::Leader(leads), out);
         }
     }
+}
+
+/// What it tells of.
+fn objects(event: &Watch<Value>) -> impl Iterator<Item = &Value> {
+    match event {
+        Watch::Restart(all) => all.as_slice(),
+        Watch::Upsert(one) | Watch::Gone(one) => std::slice::from_ref(one),
+    }
+    .iter()
 }
 
 fn read<T: DeserializeOwned>(object: &Value) -> T {

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::clock::Clock;
 use super::effect::{Asked, Effect, Out, Sent, What};
+use super::skew;
 use super::watcher::{Watcher, convert};
 use crate::node::keys;
 use crate::node::runtime::{self, Call, CallId, Code, ContainerInfo, Runtime, State};
@@ -39,6 +40,8 @@ pub struct DaemonProcess {
     sleeping: Vec<(u64, String)>,
     writes: u64,
     under_way: Option<u64>,
+    /// It is of the next version.
+    next: bool,
 }
 
 /// The node as the process finds it.
@@ -59,6 +62,7 @@ impl DaemonProcess {
         client: runtime::Client,
         record: usize,
         machine: &Machine<'_>,
+        next: bool,
     ) -> Self {
         let boot_id = machine.runtime.boot_id().to_owned();
         let core = Daemon::new(Identity { instance, boot_id }).with_ended_hooks(machine.ended_hooks.clone());
@@ -72,6 +76,7 @@ impl DaemonProcess {
             sleeping: Vec::new(),
             writes: 0,
             under_way: None,
+            next,
         }
     }
 
@@ -91,7 +96,13 @@ impl DaemonProcess {
 
     /// The watch delivered.
     pub fn delivered(&mut self, now: u64, watch: Watch<Value>, machine: &mut Machine<'_>) -> Out {
-        let watch = convert(watch, |o| wire::book(NodeWork::deserialize(o).unwrap()));
+        let watch = convert(watch, |o| {
+            let mut book = o.clone();
+            if self.next {
+                skew::daemon_reads(&mut book);
+            }
+            wire::book(NodeWork::deserialize(book).unwrap())
+        });
         self.core(now, Event::Book(watch), machine)
     }
 
@@ -100,6 +111,14 @@ impl DaemonProcess {
         if self.under_way.take_if(|t| *t == token).is_none() {
             return Out::default();
         }
+        let answer = match answer {
+            Answer::Body(text) if self.next => {
+                let mut book = serde_json::from_str(text).unwrap();
+                skew::daemon_reads(&mut book);
+                &Answer::Body(book.to_string())
+            }
+            answer => answer,
+        };
         self.core(now, Event::StatusWritten(wire::written(answer)), machine)
     }
 
@@ -230,7 +249,10 @@ impl DaemonProcess {
                 Action::WriteStatus { resource_version, status } => {
                     self.writes += 1;
                     self.under_way = Some(self.writes);
-                    let request = wire::write_status(&self.node, resource_version, *status).unwrap();
+                    let mut request = wire::write_status(&self.node, resource_version, *status).unwrap();
+                    if self.next {
+                        skew::daemon_sends(&mut request);
+                    }
                     out.effects.push(Effect::Send(Sent { token: self.writes, request, election: false }));
                 }
             }

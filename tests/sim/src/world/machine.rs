@@ -29,6 +29,8 @@ pub struct Node {
     pub planned: Option<u64>,
     /// The kubelet's process is away.
     pub kubelet_down: bool,
+    /// It boots, and is up then.
+    pub up_at: Option<u64>,
     /// It is gone for good.
     pub removed: bool,
 }
@@ -47,6 +49,7 @@ impl Node {
             records: vec![EndedHooks::new()],
             planned: None,
             kubelet_down: false,
+            up_at: None,
             removed: false,
             clock,
             name,

@@ -11,6 +11,7 @@ mod others;
 pub mod plan;
 mod processes;
 pub mod queue;
+pub mod skew;
 pub mod story;
 mod trouble;
 mod users;
@@ -142,7 +143,7 @@ impl World {
         let nodes = (0..schedule.nodes)
             .map(|at| Node::new(at, clock(&schedule.clocks.nodes, at), &mut rng))
             .collect();
-        let mut server = Server::without_managed_fields();
+        let mut server = Server::for_worlds();
         server.admit(Arc::new(webhook::Webhook));
         let mut world = Self {
             rng,

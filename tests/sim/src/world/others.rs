@@ -1,6 +1,6 @@
 //! What somebody does who should not: orders that pitstop did not write, texts in conditions that are lists.
 
-use pitstop_api::nodework::{Order, OrderAction, OrderContainer, OrderPod, Recreate};
+use pitstop_api::nodework::{Order, OrderContainer, OrderPod, Recreate};
 use serde_json::{Value, json};
 
 use super::World;
@@ -48,9 +48,9 @@ impl World {
                 Forgery::Namespace => "elsewhere".clone_into(&mut of.namespace),
                 Forgery::Prefix => container.id.truncate(12),
             }
-            let action = OrderAction { recreate: Some(Recreate { grace_period_seconds: Some(2) }) };
             let id = format!("forged/{}/{}", container.name, self.now);
-            let order = json!(Order { id, pod: of, container, action });
+            let action = Recreate::with_grace(Some(2)).into();
+            let order = json!(Order { id, pod: of, container, action, ..Order::default() });
             let node = self.nodes[at].name.clone();
             self.change(Writer::Other, "NodeWork", "", &node, |book| {
                 match book["spec"]["orders"].as_array_mut() {

@@ -26,6 +26,9 @@ pub struct Schedule {
     pub clocks: Clocks,
     /// The Pods at the beginning.
     pub pods: Vec<PodPlan>,
+    /// Which sides run in two versions.
+    #[serde(default)]
+    pub skew: Skew,
     /// What users do.
     pub steps: Vec<Timed<Step>>,
     /// What goes wrong.
@@ -41,6 +44,15 @@ pub struct Timed<T> {
     pub at: u64,
     /// What.
     pub what: T,
+}
+
+/// Versions side by side, as during an update or a way back: see [`super::skew`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skew {
+    /// Every second controller is of the next version.
+    pub controllers: bool,
+    /// Every second daemon is.
+    pub daemons: bool,
 }
 
 /// The clocks of all machines.

@@ -57,11 +57,17 @@ impl World {
     pub(super) fn begin_another(&mut self, role: Role) {
         self.made += 1;
         let pid = self.made;
+        let (skew, second) = (self.schedule.skew, pid.is_multiple_of(2));
         let (name, kind) = match role {
             Role::Controller(at) => {
                 let clock = clock_of(&self.schedule, at);
                 let name = format!("controller{at}");
-                let controller = Controller::new(format!("{name}-{pid}"), self.config(), clock);
+                let controller = Controller::new(
+                    format!("{name}-{pid}"),
+                    self.config(),
+                    clock,
+                    skew.controllers && second,
+                );
                 (name, Kind::Controller(Box::new(controller)))
             }
             Role::Daemon(at) => {
@@ -73,7 +79,14 @@ impl World {
                 let record = self.nodes[at].records.len() - 1;
                 let machine = self.nodes[at].machine(record);
                 let client = runtime::Client(pid);
-                let daemon = DaemonProcess::new(&node, format!("{name}-{pid}"), client, record, &machine);
+                let daemon = DaemonProcess::new(
+                    &node,
+                    format!("{name}-{pid}"),
+                    client,
+                    record,
+                    &machine,
+                    skew.daemons && second,
+                );
                 self.queue.push(self.now + 30, Happening::RuntimeFound(at));
                 (name, Kind::Daemon(Box::new(daemon)))
             }

@@ -99,6 +99,7 @@ impl World {
                 node.pods =
                     super::watcher::Watcher::new("/api/v1/pods", format!("spec.nodeName={}", node.name));
                 node.runtime.reboot(now, wiped);
+                node.up_at = Some(after);
                 self.after_node(at);
                 self.queue.push(after, Happening::Heal(Heal::Boot(at)));
             }
@@ -190,6 +191,10 @@ impl World {
             Heal::Boot(at) => {
                 let now = self.now;
                 let node = &mut self.nodes[at];
+                // Of reboots that overlap the last one counts.
+                if node.up_at.take_if(|up| *up == now).is_none() {
+                    return;
+                }
                 node.clock.reboot(now);
                 node.kubelet_down = false;
                 node.runtime.up(now, 300);

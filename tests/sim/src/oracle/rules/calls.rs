@@ -1,12 +1,12 @@
 //! What daemons do to containers: in turn, in order, within the grace.
 
-use pitstop_api::nodework::request_uid;
+use pitstop_api::nodework::{AnswerState, request_uid};
 
-use super::{Found, Rules, bare, millis};
+use super::{Found, Placed, Rules, bare, millis};
 use crate::node::keys;
 use crate::node::runtime::{Call, Deed, Runtime, What as Happened};
 use crate::world::effect::{Asked, What};
-use crate::world::plan::Fault;
+use crate::world::plan::{ContainerPlan, Fault, HookPlan};
 
 /// Least seconds between signal and kill.
 const LEAST_GRACE: i64 = 2;
@@ -50,9 +50,21 @@ impl Rules {
         let Some(placed) = self.orders.get(&asked.order_id) else { return };
         let first = placed.hooked.is_none() && placed.stopped.is_none() && !placed.standing;
         let Some(request) = self.requests.get(request_uid(&asked.order_id)) else { return };
+        // A hook that sleeps calls no runtime: the stop that follows it was begun with the acknowledgement.
+        let began = |since: u64| self.sleeps_first(placed) && request.ended.is_some_and(|end| since <= end);
+        if placed.answer.is_some_and(|(state, since)| state == AnswerState::Acknowledged && began(since)) {
+            return;
+        }
         if first && request.ended.is_some() && request.reason() == "DeadlineExceeded" {
             found.push(("I4", format!("{} begins after its request has ended", asked.order_id)));
         }
+    }
+
+    /// The container's hook is a sleep.
+    fn sleeps_first(&self, placed: &Placed) -> bool {
+        let mut pods = self.schedule.pods.iter().filter(|pod| pod.name == placed.order.pod.name);
+        let sleeps = |c: &ContainerPlan| matches!(c.hook, Some(HookPlan::Sleep(_)));
+        pods.any(|pod| pod.containers.iter().any(|c| *c.name == *placed.order.container.name && sleeps(c)))
     }
 
     /// Orders of one Pod go one after another, and those of one write in the order of the request's containers.
@@ -124,6 +136,9 @@ impl Rules {
 
     /// Something really happened on a node.
     pub fn deed(&mut self, deed: &Deed, runtime: &Runtime) {
+        if matches!(deed.what, Happened::Ended(_)) {
+            self.over.insert(deed.id.clone());
+        }
         let Some(container) = runtime.containers().get(&deed.id).filter(|_| deed.what == Happened::Started)
         else {
             return;

@@ -40,6 +40,8 @@ struct Followed {
     created: u64,
     accepted: Option<u64>,
     ended: Option<u64>,
+    /// When the kubelet took over from a silent daemon.
+    falls_back: Option<u64>,
     deleted: Option<u64>,
     /// What it waits for, and since when.
     waits: (String, u64),
@@ -63,6 +65,8 @@ pub struct Rules {
     requests: BTreeMap<String, Followed>,
     /// Instances that ran: Pod UID, name and ID.
     ran: BTreeSet<(String, String, String)>,
+    /// Instances that ended, by ID.
+    over: BTreeSet<String>,
     /// Since when an instance is shown running and ready: Pod UID and ID.
     ready: BTreeMap<(String, String), u64>,
     /// When a Pod of that UID was first seen, and since when it is gone.
@@ -90,6 +94,7 @@ impl Rules {
             orders: BTreeMap::new(),
             requests: BTreeMap::new(),
             ran: BTreeSet::new(),
+            over: BTreeSet::new(),
             ready: BTreeMap::new(),
             pods: BTreeMap::new(),
             were_ready: BTreeSet::new(),

@@ -8,8 +8,9 @@ use pitstop_api::{labels, nodework::AnswerState};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Followed, Found, Rules, bare, millis};
+use super::{Followed, Found, Placed, Rules, bare, millis};
 use crate::oracle::Writer;
+use crate::oracle::pods::images;
 use crate::server::Server;
 use crate::world::plan::Fault;
 
@@ -23,6 +24,11 @@ impl Followed {
     pub(super) fn reason(&self) -> String {
         reason(&self.object.status.clone().unwrap_or_default())
     }
+}
+
+/// How many containers go through the kubelet.
+fn pins(target: &Target) -> usize {
+    target.containers.iter().filter(|c| c.pin.is_some()).count()
 }
 
 /// What it waited for so far, and since when; from now on for this.
@@ -64,6 +70,7 @@ impl Rules {
             waits: (String::new(), now),
             out_since: None,
             in_service: now,
+            falls_back: None,
         });
         if new.metadata.deletion_timestamp.is_some() {
             // Somebody's finalizer may keep it; for pitstop it is gone.
@@ -76,6 +83,11 @@ impl Rules {
         if let (None, Some(target)) = (&old.target, &status.target) {
             followed.accepted = Some(now);
             self.accepted(&id, &new, target, found);
+        }
+        if let (Some(before), Some(target)) = (&old.target, &status.target)
+            && pins(target) > pins(before)
+        {
+            self.falls_back(&id, target, found);
         }
         let strategy = new.spec.strategy.clone().unwrap_or_default();
         let ended = status.completion_time.is_some();
@@ -184,7 +196,10 @@ impl Rules {
             "DeadlineExceeded" if age < self.least(deadline) => {
                 found.push(("I10", format!("{id} ends after {age} ms with a deadline of {deadline} ms")));
             }
-            "DeadlineExceeded" => self.waited(id, found),
+            "DeadlineExceeded" => {
+                self.waited(id, found);
+                self.never_pinned(request, server, found);
+            }
             "DaemonNotResponding" => self.silent(id, found),
             "PodGone" => self.gone(id, server, found),
             "AllContainersRestarted" if self.calm() => self.in_time(id, found),
@@ -236,21 +251,56 @@ impl Rules {
         if server && short <= 12_000 && self.now > self.last_fault() + 40_000 {
             found.push(("L5", format!("{id} gives its daemon up long after the API server was back")));
         }
-        let of = |order: &str| self.orders.get(order).map(|p| p.order.pod.uid.clone());
-        let pod = self.orders.keys().find(|order| request_uid(order) == id).and_then(|order| of(order));
-        for (order, other) in &self.orders {
-            let acting = other.answer.is_some_and(|(state, _)| state == AnswerState::Acknowledged);
-            let stops = other.stopped.or(other.hooked);
-            let busy = stops.is_some_and(|at| self.now < at + self.least(Self::grace(&other.order)));
-            if acting
-                && other.standing
-                && Some(&other.order.pod.uid) == pod.as_ref()
-                && busy
-                && self.sound_daemons()
-            {
-                found.push(("rule", format!("{id} gives its daemon up while it is busy with {order}")));
+        let pod = self.orders.iter().find(|(order, _)| request_uid(order) == id);
+        if let Some(order) = pod.and_then(|(_, placed)| self.busy_with(&placed.order.pod.uid)) {
+            found.push(("rule", format!("{id} gives its daemon up while it is busy with {order}")));
+        }
+    }
+
+    /// What the kubelet is to restart is pinned at once where nothing else has to happen before.
+    fn never_pinned(&self, request: &Followed, server: &Server, found: &mut Found) {
+        let strategy = request.object.spec.strategy.clone().unwrap_or_default();
+        let waits = strategy.ordered_recreate || strategy.unready_grace_period_seconds.is_some();
+        let fresh = request.falls_back.is_none_or(|since| self.now < since + SLACK);
+        if waits || fresh || !self.sound_controllers() {
+            return;
+        }
+        let Some(target) = request.object.status.as_ref().and_then(|s| s.target.as_ref()) else { return };
+        let namespace = request.object.metadata.namespace.clone().unwrap_or_default();
+        let Some(pod) = server.object("Pod", &namespace, &request.object.spec.pod_name) else { return };
+        for container in &target.containers {
+            let Some(pin) = &container.pin else { continue };
+            let image = images(pod).into_iter().find(|(name, _)| *name == container.name).map(|(_, i)| i);
+            let old = !self.came_back(&target.pod_uid, &container.name, &container.container_id);
+            if old && image == Some(&*pin.from) && pod["metadata"]["uid"] == *target.pod_uid {
+                found.push(("L1", format!("{} of {} was never pinned", container.name, target.pod_uid)));
             }
         }
+    }
+
+    /// The kubelet does it instead of a daemon that had nothing else to do for the Pod.
+    fn falls_back(&mut self, id: &str, target: &Target, found: &mut Found) {
+        if let Some(followed) = self.requests.get_mut(id) {
+            followed.falls_back = Some(self.now);
+        }
+        if let Some(order) = self.busy_with(&target.pod_uid) {
+            found.push(("rule", format!("{id} takes its daemon for silent, which is busy with {order}")));
+        }
+    }
+
+    /// The order for a Pod that a sound daemon is carrying out, within its grace.
+    fn busy_with(&self, pod: &str) -> Option<&String> {
+        let busy = |placed: &Placed| {
+            let acting = placed.answer.is_some_and(|(state, _)| state == AnswerState::Acknowledged);
+            let stops = placed.stopped.or(placed.hooked);
+            let within = stops.is_some_and(|at| self.now < at + self.least(Self::grace(&placed.order)));
+            let container = &placed.order.container;
+            // A runtime that lies makes the kubelet start the next one beside it.
+            let runs =
+                !self.over.contains(&container.id) && !self.came_back(pod, &container.name, &container.id);
+            acting && placed.standing && within && runs && placed.order.pod.uid == pod
+        };
+        self.orders.iter().find(|(_, placed)| busy(placed) && self.sound_daemons()).map(|(order, _)| order)
     }
 
     /// Its Pod is not there.

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{Found, Placed, Rules, bare, millis};
 use crate::oracle::Writer;
+use crate::oracle::pods::images;
 use crate::server::Server;
 use crate::world::plan::Fault;
 
@@ -308,12 +309,4 @@ fn foreign(pod: &Value) -> Vec<(&str, &str)> {
         SERVED.contains(type_) && !message.is_empty() && serde_json::from_str::<Vec<Hold>>(message).is_err()
     })
     .collect()
-}
-
-fn images(pod: &Value) -> Vec<(&str, &str)> {
-    ["containers", "initContainers"]
-        .iter()
-        .flat_map(|field| pod["spec"][*field].as_array().into_iter().flatten())
-        .map(|c| (c["name"].as_str().unwrap_or_default(), c["image"].as_str().unwrap_or_default()))
-        .collect()
 }

@@ -1,0 +1,88 @@
+//! Versions side by side: what the next version of a side might add to what it writes, made of this one.
+//!
+//! Where a side is mixed, every second of its processes is of the next version. The next version of the CRD is there
+//! before both: it lets `later` be a member of orders and answers, and [`LATER`] be a reason.
+
+use std::collections::BTreeSet;
+
+use pitstop_controller_core::wire::HttpRequest;
+use serde_json::{Value, json};
+
+/// A reason that this version does not know.
+pub const LATER: &str = "Later";
+
+/// A controller of the next version.
+#[derive(Debug, Default)]
+pub struct NextController {
+    /// Orders that stood in a book: no version changes them.
+    seen: BTreeSet<String>,
+}
+
+impl NextController {
+    /// A watch delivered a book.
+    pub fn sees(&mut self, book: &Value) {
+        let orders = book["spec"]["orders"].as_array().into_iter().flatten();
+        self.seen.extend(orders.filter_map(|order| order["id"].as_str()).map(str::to_owned));
+    }
+
+    /// New orders say more than this version knows.
+    pub fn sends(&self, request: &mut HttpRequest) {
+        if !request.uri().path().contains("/nodeworks") {
+            return;
+        }
+        change(request, |body| {
+            for order in body.pointer_mut("/spec/orders").and_then(Value::as_array_mut).into_iter().flatten()
+            {
+                if self.seen.contains(order["id"].as_str().unwrap_or_default()) {
+                    continue;
+                }
+                order["later"] = json!({"a": [1]});
+                if let Some(recreate) = order.pointer_mut("/action/recreate") {
+                    recreate["later"] = json!({"b": 2});
+                }
+            }
+        });
+    }
+}
+
+/// What a daemon of the next version writes: answers say more, and a plain `Done` has a reason.
+pub fn daemon_sends(request: &mut HttpRequest) {
+    change(request, |body| {
+        for answer in body.pointer_mut("/status/answers").and_then(Value::as_array_mut).into_iter().flatten()
+        {
+            answer["later"] = json!({"c": [3]});
+            if answer["state"] == "Done" && answer["reason"].is_null() {
+                answer["reason"] = LATER.into();
+            }
+        }
+    });
+}
+
+/// What it makes of that when it reads it again.
+pub fn daemon_reads(book: &mut Value) {
+    for answer in book.pointer_mut("/status/answers").and_then(Value::as_array_mut).into_iter().flatten() {
+        if answer["reason"] == LATER {
+            answer.as_object_mut().unwrap().remove("reason");
+        }
+    }
+}
+
+/// The CRD of `NodeWork` in the next version.
+pub fn next_crd(spec: &mut Value) {
+    for version in spec["versions"].as_array_mut().unwrap() {
+        let schema = &mut version["schema"]["openAPIV3Schema"]["properties"];
+        let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let order = &mut schema["spec"]["properties"]["orders"]["items"]["properties"];
+        order["later"] = any.clone();
+        order["action"]["properties"]["recreate"]["properties"]["later"] = any.clone();
+        let answer = &mut schema["status"]["properties"]["answers"]["items"]["properties"];
+        answer["later"] = any;
+        answer["reason"]["enum"].as_array_mut().unwrap().push(LATER.into());
+    }
+}
+
+fn change(request: &mut HttpRequest, change: impl FnOnce(&mut Value)) {
+    let Ok(mut body) = serde_json::from_slice(request.body()) else { return };
+    change(&mut body);
+    *request.body_mut() = serde_json::to_vec(&body).unwrap();
+}

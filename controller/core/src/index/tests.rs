@@ -143,7 +143,7 @@ impl Bench {
     /// Carries out these writes and all that follow.
     fn all(&mut self, actions: Vec<Action>) {
         let mut todo = VecDeque::from(actions);
-        let mut left = 2000;
+        let mut left = 500;
         while let Some(action) = todo.pop_front() {
             left -= 1;
             assert!(left > 0, "writes without an end, the last one {action:?}");

@@ -94,7 +94,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
             while actions.try_join_next().is_some() {}
             actions.spawn(executor.clone().execute(action));
         },
-        |daemon| own_metrics.orders(daemon.order_counts().0),
+        |daemon| own_metrics.orders(daemon.open_orders().len()),
     )
     .await;
 

@@ -217,6 +217,16 @@ mod tests {
         assert_eq!((write.resource_version.as_deref(), write.transitions), (Some("2"), 1));
     }
 
+    /// A watch that begins anew shows what has long been known.
+    #[test]
+    fn a_record_that_is_shown_again_does_not_prolong_the_term() {
+        let mut b = elector("b");
+        b.step(Mono(0), Event::Observed(Some(record("a", 1))));
+        assert_eq!(b.step(Mono(14_000), Event::Observed(Some(record("a", 1)))), None);
+        assert_eq!(b.wake_at(Mono(14_000)), Some(Mono(15_000)));
+        assert!(b.step(Mono(15_000), Event::Tick).is_some());
+    }
+
     #[test]
     fn a_released_lease_is_taken_at_once() {
         let mut a = elector("a");
@@ -263,6 +273,29 @@ mod tests {
         a.step(Mono(0), Event::Written(record("a", 1)));
         a.step(Mono(100), Event::Observed(Some(record("b", 2))));
         assert!(!a.leads(Mono(100)));
+    }
+
+    /// A process that ends gives back what it holds, and what it may come to hold by a write that is under way.
+    #[test]
+    fn who_is_named_or_may_soon_be_named_holds() {
+        let mut a = elector("a");
+        assert!(!a.holds());
+        a.step(Mono(0), Event::Observed(None)).unwrap();
+        assert!(a.holds(), "the write may have taken effect");
+        a.step(Mono(1), Event::Written(record("a", 1)));
+        assert!(a.holds());
+        a.step(Mono(2), Event::Observed(Some(record("b", 2))));
+        assert!(!a.holds());
+    }
+
+    #[test]
+    fn who_leads_wakes_at_the_end_of_the_lead_though_a_renewal_is_under_way() {
+        let mut a = elector("a");
+        a.step(Mono(0), Event::Observed(None)).unwrap();
+        a.step(Mono(400), Event::Written(record("a", 1)));
+        a.step(Mono(5_000), Event::Tick).unwrap();
+        assert_eq!(a.wake_at(Mono(5_000)), Some(Mono(10_000)));
+        assert_eq!(a.wake_at(Mono(10_000)), None, "it is over: nothing is to be done before the answer");
     }
 
     #[test]

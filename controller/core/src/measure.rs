@@ -87,3 +87,40 @@ impl OrderCounts {
         ]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The values of the one label of a metric, as the reference lists them.
+    fn listed(metric: &str) -> Vec<&'static str> {
+        let reference = include_str!("../../../docs/reference/metrics.md");
+        let row = reference.lines().find(|row| row.starts_with(&format!("| `{metric}`"))).unwrap();
+        let values = row.split_once("`: ").and_then(|(_, rest)| rest.split_once(" |")).unwrap().0;
+        values.split(", ").map(|value| value.trim_matches('`')).collect()
+    }
+
+    #[test]
+    fn stages_and_states_go_by_the_names_that_the_reference_lists() {
+        let names = Stage::ALL.map(Stage::as_str);
+        assert_eq!(names.to_vec(), listed("pitstop_controller_stage_duration_seconds"));
+        let names = OrderCounts::default().by_state().map(|(name, _)| name);
+        assert_eq!(names.to_vec(), listed("pitstop_controller_orders_open"));
+    }
+
+    #[test]
+    fn every_order_counts_once_under_the_answer_that_it_has() {
+        let answers = [
+            None,
+            Some(AnswerState::Acknowledged),
+            Some(AnswerState::Done),
+            Some(AnswerState::Refused),
+            Some(AnswerState::Failed),
+        ];
+        let mut counts = OrderCounts::default();
+        for (times, answer) in (1..).zip(answers) {
+            (0..times).for_each(|_| counts.add(answer));
+        }
+        assert_eq!(counts.by_state().map(|(_, count)| count), [1, 2, 3, 4, 5]);
+    }
+}

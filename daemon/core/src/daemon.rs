@@ -21,7 +21,7 @@ use pitstop_api::nodework::{
 };
 
 use crate::DEFAULT_GRACE_SECONDS;
-use crate::action::{Action, Book, CallFailure, ContainerState, Event, Facts, Outcome, Watch};
+use crate::action::{Action, Book, CallFailure, Event, Facts, Outcome, Watch};
 use crate::order::{HookStep, Progress, Step, TOLD_STOPS, answer, ended, uptime_seconds};
 use crate::verdict::{Verdict, malformed, verdict};
 
@@ -50,7 +50,6 @@ pub struct Identity {
 pub struct Daemon {
     identity: Identity,
     runtime: Option<RuntimeInfo>,
-    synced: bool,
     book: Option<Tracked<Book>>,
     orders: BTreeMap<String, Progress>,
     ended_hooks: EndedHooks,
@@ -65,7 +64,6 @@ impl Daemon {
         Self {
             identity,
             runtime: None,
-            synced: false,
             book: None,
             orders: BTreeMap::new(),
             ended_hooks: EndedHooks::new(),
@@ -109,18 +107,8 @@ impl Daemon {
         earliest(asks, self.write_at)
     }
 
-    /// Whether the first list has come.
-    pub fn synced(&self) -> bool {
-        self.synced
-    }
-
-    /// Orders in the book, and how many of them are over.
-    pub fn order_counts(&self) -> (usize, usize) {
-        let over = self.orders.values().filter(|p| matches!(p.step, Step::Over(_))).count();
-        (self.open_orders().len(), over)
-    }
-
-    fn open_orders(&self) -> &[Order] {
+    /// The orders in the book.
+    pub fn open_orders(&self) -> &[Order] {
         self.book.as_ref().map_or(&[], |b| &b.get().orders)
     }
 
@@ -132,13 +120,10 @@ impl Daemon {
                 None => self.book = Some(Tracked::new(book)),
             },
             Watch::Gone(_) => self.book = None,
-            Watch::Restart(list) => {
-                self.synced = true;
-                match (list.into_iter().next(), &mut self.book) {
-                    (Some(book), Some(known)) => known.listed(book),
-                    (book, _) => self.book = book.map(Tracked::new),
-                }
-            }
+            Watch::Restart(list) => match (list.into_iter().next(), &mut self.book) {
+                (Some(book), Some(known)) => known.listed(book),
+                (book, _) => self.book = book.map(Tracked::new),
+            },
         }
     }
 
@@ -191,10 +176,9 @@ impl Daemon {
         }
         progress.ask_at = None;
         let acknowledged = stored.filter(|a| a.state == AnswerState::Acknowledged);
-        let ended = facts.as_ref().is_none_or(|f| f.state == ContainerState::Exited);
         match (verdict(&order, facts.as_ref(), DEFAULT_GRACE_SECONDS), acknowledged) {
             // It was there when it was acknowledged, by this process or the one before it.
-            (Verdict::Refuse(AnswerReason::NotRunning, _), Some(before)) if ended => {
+            (Verdict::Refuse(AnswerReason::NotRunning, _), Some(before)) => {
                 let by_itself = progress.stops == 0 && before.acknowledged_by == self.identity.instance;
                 let (reason, message) = match progress.hook_failure() {
                     _ if by_itself => (Some(AnswerReason::EndedByItself), String::new()),
@@ -370,19 +354,17 @@ impl Identity {
     }
 }
 
-/// An order seen for the first time by this process; `hook`: how its hook ended, if it did.
+/// An order seen for the first time by this process; `hook`: how its hook ended, if it did. A final answer in the book
+/// is yet to be heeded.
 fn start(order: &Order, stored: Option<&Answer>, hook: Option<&Option<String>>) -> Progress {
-    let step = match stored {
-        Some(final_) if final_.state != AnswerState::Acknowledged => Step::Over(final_.clone()),
-        _ => match malformed(order) {
-            Some(why) => Step::Over(answer(
-                &order.id,
-                AnswerState::Refused,
-                Some(AnswerReason::InvalidOrder),
-                truncate(&why, MAX_MESSAGE),
-            )),
-            None => Step::Ask,
-        },
+    let step = match malformed(order) {
+        Some(why) => Step::Over(answer(
+            &order.id,
+            AnswerState::Refused,
+            Some(AnswerReason::InvalidOrder),
+            truncate(&why, MAX_MESSAGE),
+        )),
+        None => Step::Ask,
     };
     let told = stored.and_then(|a| Some((a.reason?, a.message.as_str())));
     let hook = match (hook, told) {

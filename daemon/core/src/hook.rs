@@ -270,8 +270,25 @@ mod tests {
         }
         let deep = "[".repeat(MAX_ANNOTATION);
         assert!(matches!(parse(&deep, None), Hook::Unsupported { .. }));
-        let long = format!(r#"{{"exec":{{"command":["{}"]}}}}"#, "x".repeat(MAX_ANNOTATION));
-        assert!(why(&long).contains("longer than"));
+    }
+
+    #[test]
+    fn a_handler_may_be_as_long_as_an_argument_of_a_program_on_linux() {
+        let handler = |length: usize| {
+            let text = "x".repeat(length - r#"{"exec":{"command":[""]}}"#.len());
+            format!(r#"{{"exec":{{"command":["{text}"]}}}}"#)
+        };
+        assert!(matches!(parse(&handler(131_072), None), Hook::Exec { .. }));
+        assert!(why(&handler(131_073)).contains("longer than 131072 bytes"));
+    }
+
+    #[test]
+    fn every_kind_is_told_by_the_name_that_the_reference_of_the_metrics_lists() {
+        let reference = include_str!("../../../docs/reference/metrics.md");
+        let row = reference.lines().find(|row| row.contains("`pitstop_daemon_hooks_total`")).unwrap();
+        let listed = row.split_once("`kind`: ").and_then(|(_, rest)| rest.split_once(';')).unwrap().0;
+        let handlers = [r#"{"exec":{"command":["a"]}}"#, r#"{"httpGet":{}}"#, r#"{"sleep":{}}"#, "{}"];
+        assert_eq!(handlers.map(|h| format!("`{}`", parse(h, None).kind())).join(", "), listed);
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! The daemon's decisions, step by step.
 #![allow(clippy::unnecessary_wraps, reason = "what the runtime tells of a container may be absent")]
 
+mod book;
 mod hooks;
 mod rivals;
 
+use pitstop_api::logic::machine::{Machine, Now};
 use pitstop_api::logic::time::Mono;
 use pitstop_api::nodework::{
     Answer, AnswerReason, AnswerState, NodeWorkStatus, Order, OrderContainer, OrderPod, Recreate, RuntimeInfo,
@@ -54,8 +56,13 @@ impl Node {
     }
 
     fn send(&mut self, event: Event) {
-        let actions = self.daemon.step(Mono(self.now), event);
+        let now = Now { mono: Mono(self.now), wall: "2026-01-01T00:00:00Z".parse().unwrap() };
+        let actions = self.daemon.handle(now, event);
         self.todo.extend(actions);
+    }
+
+    fn wake_at(&self) -> Option<Mono> {
+        self.daemon.next_wake(Mono(self.now))
     }
 
     fn restart(&mut self, instance: &str) {
@@ -197,9 +204,9 @@ fn a_moment_that_passed_unseen_is_still_a_reason_to_wake() {
     node.todo.clear();
     node.send(Event::StatusWritten(Outcome::Retry));
     node.now += 10_000;
-    assert!(node.daemon.wake_at().is_some_and(|at| at.0 <= node.now), "or the driver would sleep for ever");
+    assert!(node.wake_at().is_some_and(|at| at.0 <= node.now), "or the driver would sleep for ever");
     node.send(Event::Tick);
-    assert_eq!(node.daemon.wake_at(), None, "and it would not sleep at all");
+    assert_eq!(node.wake_at(), None, "and it would not sleep at all");
     assert!(node.todo.iter().any(|action| matches!(action, Action::WriteStatus { .. })));
 }
 
@@ -210,7 +217,7 @@ fn a_write_that_was_refused_is_tried_again_soon() {
     node.todo.clear();
     node.send(Event::StatusWritten(Outcome::Retry));
     node.quiet();
-    assert_eq!(node.daemon.wake_at(), Some(Mono(node.now + 500)));
+    assert_eq!(node.wake_at(), Some(Mono(node.now + 500)));
     node.now += 500;
     node.send(Event::Tick);
     node.stored();
@@ -295,7 +302,7 @@ fn d13_a_container_that_was_only_made_is_waited_for() {
     let mut node = Node::new(vec![order(1, "web", None)]);
     node.inspect(1, Some(facts(1, "web", ContainerState::Created)));
     node.quiet();
-    assert_eq!(node.daemon.wake_at(), Some(Mono(node.now + 1_000)));
+    assert_eq!(node.wake_at(), Some(Mono(node.now + 1_000)));
     node.now += 1_000;
     node.send(Event::Tick);
     node.inspect(1, running(1, "web"));
@@ -379,7 +386,7 @@ fn a_stop_without_effect_is_retried_until_the_order_is_withdrawn() {
         node.stop(1);
         let busy = CallFailure { retry: true, message: "busy".into() };
         node.send(Event::Stopped("req/c1/1".into(), if n % 2 == 0 { Ok(()) } else { Err(busy) }));
-        let at = node.daemon.wake_at().unwrap();
+        let at = node.wake_at().unwrap();
         waits.push(at.since(Mono(node.now)).as_millis());
         node.now = at.0;
         node.send(Event::Tick);
@@ -425,7 +432,7 @@ fn d12_a_stop_that_fails_while_the_container_ends_is_done() {
     node.stop(1);
     let late = CallFailure { retry: true, message: "no answer within 150 s".into() };
     node.send(Event::Stopped("req/c1/1".into(), Err(late)));
-    node.now = node.daemon.wake_at().unwrap().0;
+    node.now = node.wake_at().unwrap().0;
     node.send(Event::Tick);
     node.inspect(1, exited(1, "web"));
     node.inspect(2, running(2, "db"));
@@ -440,7 +447,7 @@ fn a_runtime_that_is_back_is_asked_at_once() {
         node.expect(|a| matches!(a, Action::Inspect { .. }));
         let down = CallFailure { retry: true, message: "no container runtime answers".into() };
         node.send(Event::Inspected("req/c1/1".into(), Err(down)));
-        node.now = node.daemon.wake_at().unwrap().0;
+        node.now = node.wake_at().unwrap().0;
         node.send(Event::Tick);
     }
     node.expect(|a| matches!(a, Action::Inspect { .. }));
@@ -460,7 +467,7 @@ fn a_runtime_that_does_not_answer_is_asked_again_and_nothing_fails() {
         let down = CallFailure { retry: true, message: "connection refused".into() };
         node.send(Event::Inspected("req/c1/1".into(), Err(down)));
         node.quiet();
-        node.now = node.daemon.wake_at().unwrap().0;
+        node.now = node.wake_at().unwrap().0;
         node.send(Event::Tick);
     }
     node.inspect(1, running(1, "web"));

@@ -207,4 +207,15 @@ mod tests {
         book.observed(NodeWork { resource_version: "1".into(), ..NodeWork::default() }, false);
         assert!(book.probe().is_none());
     }
+
+    #[test]
+    fn a_write_places_what_the_book_does_not_have_yet() {
+        let order = |id: &str| Order { id: id.into(), ..Order::default() };
+        let mut book = Book::default();
+        let orders = vec![order("a/app/1"), order("a/proxy/1")];
+        book.observed(NodeWork { orders: orders.clone(), ..NodeWork::default() }, true);
+        let [app, proxy] = &orders[..] else { panic!() };
+        book.write_started(&[app.clone(), proxy.clone(), order("b/app/1")]);
+        assert_eq!(book.placing, BTreeSet::from(["b".to_owned()]));
+    }
 }

@@ -147,6 +147,23 @@ mod tests {
     }
 
     #[test]
+    fn a_success_ends_every_wait() {
+        let mut pacing = Pacing::default();
+        pacing.failed(Mono(0));
+        pacing.failed(Mono(500));
+        pacing.conflicted(Mono(9_000));
+        pacing.succeeded();
+        assert_eq!(pacing.due(Mono(600), Urgency::Now, Duration::ZERO), Ok(()));
+        assert_eq!(pacing.retry_at(), None);
+        pacing.failed(Mono(600));
+        assert_eq!(
+            pacing.due(Mono(600), Urgency::Now, Duration::ZERO),
+            Err(Mono(1_100)),
+            "the first failure anew"
+        );
+    }
+
+    #[test]
     fn patience_after_a_conflict_ends_once() {
         let mut pacing = Pacing::default();
         pacing.conflicted(Mono(5));

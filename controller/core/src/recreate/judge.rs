@@ -23,7 +23,7 @@ pub(super) struct Judged {
     pub(super) state: ContainerRecreateState,
     /// What it waits for; absent once it has succeeded or failed.
     pub(super) wait: Option<Wait>,
-    /// The target runs, and nobody has been told to stop it.
+    /// The target runs, and it is for the daemon to stop it: its image is not pinned.
     pub(super) needs_stop: bool,
     /// The target is still there, and its image is not pinned yet.
     pub(super) needs_pin: bool,

@@ -127,6 +127,8 @@ mod tests {
             (format!("nginx:pinned@{d}"), format!("nginx@{d}")),
             ("localhost:5000/app".to_owned(), format!("localhost:5000/app@{d}")),
             ("localhost:5000/app:2".to_owned(), format!("localhost:5000/app:2@{d}")),
+            (format!("localhost:5000/app@{d}"), format!("localhost:5000/app:pinned@{d}")),
+            (format!("localhost:5000/app:2@{d}"), format!("localhost:5000/app@{d}")),
         ] {
             let got = pinned(&image, &format!("docker.io/library/nginx@{d}")).unwrap();
             assert_eq!(got, expected);
@@ -150,6 +152,10 @@ mod tests {
             let error = pinned(image, &id).unwrap_err();
             assert!(error.contains(why), "{error}");
         }
+        // As long as the field of the request that keeps it.
+        let longest = "a".repeat(512 - "@".len() - d.len());
+        assert_eq!(pinned(&longest, &format!("a@{d}")).unwrap().len(), 512);
+        assert!(pinned(&format!("{longest}a"), &format!("a@{d}")).is_err());
     }
 
     fn case(policy: RestartPolicy, kind: ContainerKind, image_id: &str) -> (Pod, Container) {

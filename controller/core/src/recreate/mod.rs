@@ -23,4 +23,4 @@ pub use observe::{Memory, Observed, OrderView, Request};
 pub use plan::{Plan, StatusWrite, Urgency, plan};
 pub use resolve::{Refusal, Tense, resolve};
 pub use stages::{Stages, places};
-pub use status::{REASONS, all_reasons, completed, measure, notes};
+pub use status::{REASONS, all_reasons, measure, notes};

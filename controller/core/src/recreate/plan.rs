@@ -234,7 +234,6 @@ impl Planner<'_> {
             .enumerate()
             .filter_map(|(i, (t, j))| match self.observed.order(&t.name) {
                 Some(order) => Some(order.order.clone()),
-                None if t.pin.is_some() => None,
                 None => (j.needs_stop && i < in_turn && drain.drained())
                     .then(|| self.order(target, t, pod))
                     .flatten(),

@@ -397,8 +397,3 @@ fn ids(status: &ContainerRecreateRequestStatus) -> String {
         .collect();
     if changes.is_empty() { String::new() } else { format!(" ({})", changes.join(", ")) }
 }
-
-/// Whether the status is terminal.
-pub fn completed(status: &ContainerRecreateRequestStatus) -> bool {
-    status.completion_time.is_some()
-}

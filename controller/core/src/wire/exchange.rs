@@ -269,3 +269,7 @@ fn create_book(node: &str, owner: Option<String>, orders: Vec<Order>) -> Result<
 #[cfg(test)]
 #[path = "exchange_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "requests_tests.rs"]
+mod requests_tests;

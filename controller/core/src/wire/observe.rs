@@ -283,6 +283,8 @@ pub fn nodework(object: NodeWorkObject) -> NodeWork {
 
 #[cfg(test)]
 mod tests {
+    use pitstop_api::recreate::Phase;
+
     use super::*;
 
     #[test]
@@ -319,6 +321,53 @@ mod tests {
         let condition = GateCondition { open: false, message: "[]".into() };
         assert!(pod.ready);
         assert_eq!(pod.gates, [Gate { type_: "KruisePodReady".into(), condition: Some(condition) }]);
+    }
+
+    #[test]
+    fn a_pod_is_ready_by_its_condition_ready_alone() {
+        let ready = |ready: &str, other: &str| {
+            let text = format!(
+                r#"{{"metadata":{{"name":"web"}},"status":{{"conditions":[{{"type":"Ready","status":"{ready}"}},
+                    {{"type":"PodScheduled","status":"{other}"}}]}}}}"#
+            );
+            pod(serde_json::from_str(&text).unwrap()).ready
+        };
+        assert!(ready("True", "False"));
+        assert!(!ready("False", "True") && !ready("Unknown", "True"));
+    }
+
+    #[test]
+    fn what_a_pod_leaves_out_is_what_kubernetes_takes_it_for() {
+        let pod = |spec: &str| {
+            pod(serde_json::from_str(&format!(r#"{{"metadata":{{"name":"web"}},"spec":{spec}}}"#)).unwrap())
+        };
+        for (written, policy) in [
+            ("Always", RestartPolicy::Always),
+            ("", RestartPolicy::Always),
+            ("OnFailure", RestartPolicy::OnFailure),
+            ("Never", RestartPolicy::Never),
+        ] {
+            assert_eq!(pod(&format!(r#"{{"restartPolicy":"{written}"}}"#)).restart_policy, policy);
+        }
+        assert_eq!(pod("{}").restart_policy, RestartPolicy::Always);
+        assert_eq!((pod("{}").node, pod(r#"{"nodeName":""}"#).node), (None, None), "not scheduled yet");
+        assert_eq!(pod(r#"{"nodeName":"n1"}"#).node.as_deref(), Some("n1"));
+    }
+
+    #[test]
+    fn a_request_keeps_all_that_decisions_rest_on() {
+        let text = r#"{"apiVersion":"apps.kruise.io/v1alpha1","kind":"ContainerRecreateRequest",
+          "metadata":{"name":"crr","namespace":"shop","uid":"u","resourceVersion":"7","generation":2,
+            "creationTimestamp":"1970-01-01T00:01:05Z","deletionTimestamp":"1970-01-01T00:02:00Z",
+            "labels":{"a":"b"},"annotations":{"example.com/own":"x"}},
+          "spec":{"podName":"web","containers":[{"name":"app"}]},"status":{"phase":"Recreating"}}"#;
+        let request = request(serde_json::from_str(text).unwrap());
+        assert_eq!((request.key.to_string().as_str(), request.uid.as_str()), ("shop/crr", "u"));
+        assert_eq!((request.resource_version.as_str(), request.generation), ("7", Some(2)));
+        assert_eq!((request.created, request.deleting), (65, true));
+        assert_eq!(request.labels.get("a").map(String::as_str), Some("b"));
+        assert!(request.annotations.is_empty(), "those of others are none of its business");
+        assert_eq!((request.spec.pod_name.as_str(), request.status.phase), ("web", Some(Phase::Recreating)));
     }
 
     #[test]

@@ -4,24 +4,24 @@ use super::*;
 
 const EXEC: &str = r#"{"exec":{"command":["/bye"]}}"#;
 
-fn exec() -> Hook {
+pub(super) fn exec() -> Hook {
     Hook::Exec { command: vec!["/bye".into()] }
 }
 
-fn hooked(n: u8, pod: &str) -> Facts {
+pub(super) fn hooked(n: u8, pod: &str) -> Facts {
     Facts { pre_stop: Some(EXEC.into()), ..facts(n, pod, ContainerState::Running) }
 }
 
 impl Node {
     /// The hook that is to run now, and for how long.
-    fn hook(&mut self, n: u8) -> (Hook, i64) {
+    pub(super) fn hook(&mut self, n: u8) -> (Hook, i64) {
         match self.expect(|a| matches!(a, Action::RunHook { container_id, .. } if *container_id == id(n))) {
             Action::RunHook { hook, limit_seconds, .. } => (hook, limit_seconds),
             other => panic!("{other:?}"),
         }
     }
 
-    fn hook_done(&mut self, n: u8, result: Result<(), &str>) {
+    pub(super) fn hook_done(&mut self, n: u8, result: Result<(), &str>) {
         self.send(Event::HookDone(format!("req/c{n}/1"), result.map_err(str::to_owned)));
     }
 
@@ -34,7 +34,7 @@ impl Node {
 }
 
 /// Its order is acknowledged and its hook runs.
-fn hooking(grace: i64) -> Node {
+pub(super) fn hooking(grace: i64) -> Node {
     let mut node = Node::new(vec![order(1, "web", Some(grace))]);
     node.inspect(1, hooked(1, "web"));
     node.quiet_but_write();
@@ -267,7 +267,7 @@ fn stops_without_effect_are_told_also_where_the_hook_failed() {
             node.stored();
         }
         node.stopped(1);
-        if let Some(at) = node.daemon.wake_at() {
+        if let Some(at) = node.wake_at() {
             node.now = at.0;
             node.send(Event::Tick);
         }

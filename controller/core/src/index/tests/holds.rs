@@ -53,6 +53,18 @@ fn a_gate_that_nobody_has_written_opens() {
     assert_eq!(condition(&bench), (true, "[]"));
 }
 
+/// A `StatefulSet` makes its Pods anew under their names.
+#[test]
+fn a_pod_made_anew_is_served_though_the_own_write_has_not_come_by() {
+    let mut new = gated("[]");
+    new.gates[0].condition = None;
+    let mut bench = Bench::new(vec![new.clone()], Vec::new());
+    let other = Pod { uid: "other".into(), resource_version: "7".into(), ..new };
+    let opens = only(bench.step(Event::Pods(Watch::Upsert(other))));
+    let Action::PatchPod { uid, resource_version, .. } = opens else { panic!("{opens:?}") };
+    assert_eq!((uid.as_str(), resource_version.as_str()), ("other", "7"));
+}
+
 #[test]
 fn a_pod_is_held_from_the_acceptance_to_the_end() {
     let web = Pod { ready: true, ..gated("[]") };
@@ -61,7 +73,7 @@ fn a_pod_is_held_from_the_acceptance_to_the_end() {
     assert_eq!(bench.orders(), 0);
     let out = not_ready(&mut bench);
     bench.all(out);
-    assert_eq!((bench.orders(), bench.index.wake_at()), (0, Some(Mono(2000))));
+    assert_eq!((bench.orders(), bench.wake_at()), (0, Some(Mono(2000))));
     bench.now = Mono(2000);
     let drained = bench.step(Event::Tick);
     bench.all(drained);

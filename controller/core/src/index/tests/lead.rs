@@ -46,3 +46,53 @@ fn nothing_is_ordered_for_a_request_that_another_leader_has_ended() {
     let later = bench.step(Event::Tick);
     assert_eq!(orders(&later), 0, "{later:?}");
 }
+
+/// The process leads again, and the lists show this.
+fn leads_again(bench: &mut Bench, pods: Vec<Pod>, books: Vec<NodeWork>) -> Vec<Action> {
+    bench.step(Event::Leader(false));
+    bench.step(Event::Leader(true));
+    let mut actions = bench.step(Event::Pods(Watch::Restart(pods)));
+    actions.extend(bench.step(Event::NodeWorks(Watch::Restart(books))));
+    let requests = bench.requests.values().cloned().collect();
+    actions.extend(bench.step(Event::Requests(Watch::Restart(requests))));
+    actions
+}
+
+#[test]
+fn what_was_confirmed_in_an_earlier_lead_is_confirmed_anew() {
+    let mut bench = Bench::new(vec![pod("web")], vec![request("a", "web", 0)]);
+    assert_eq!(bench.orders(), 1);
+    let first = leads_again(&mut bench, vec![pod("web")], Vec::new());
+    assert_eq!(orders(&first), 0, "{first:?}");
+    assert!(matches!(only(first), Action::WriteStatus { .. }));
+}
+
+#[test]
+fn a_new_lead_waits_for_no_back_off_of_an_earlier_one() {
+    let gate = crate::readiness::Gate { type_: crate::readiness::PITSTOP_READY.into(), condition: None };
+    let web = Pod { gates: vec![gate], ..pod("web") };
+    let mut bench = Bench::empty();
+    bench.step(Event::Leader(true));
+    bench.step(Event::Pods(Watch::Restart(vec![web.clone()])));
+    bench.step(Event::NodeWorks(Watch::Restart(Vec::new())));
+    let opens = only(bench.step(Event::Requests(Watch::Restart(Vec::new()))));
+    let Action::PatchPod { key, uid, .. } = opens else { panic!("{opens:?}") };
+    assert!(bench.step(Event::PodWritten { key, uid, outcome: Outcome::Retry }).is_empty());
+    let again = leads_again(&mut bench, vec![web], Vec::new());
+    assert!(matches!(only(again), Action::PatchPod { .. }));
+
+    let mut bench = Bench::new(vec![pod("web")], Vec::new());
+    bench.requests.insert(ObjectKey::new("shop", "a"), request("a", "web", 0));
+    let accepts = only(bench.step(Event::Requests(Watch::Upsert(request("a", "web", 0)))));
+    let accepted = bench.write(&accepts);
+    let next = bench.step(accepted);
+    let labels = next.iter().find(|a| matches!(a, Action::PatchMetadata { .. })).unwrap();
+    let labelled = bench.write(labels);
+    bench.step(labelled);
+    bench.step(Event::NodeWorkWritten("node1".into(), Outcome::Retry));
+    let first = leads_again(&mut bench, vec![pod("web")], Vec::new());
+    let confirms = first.iter().find(|a| matches!(a, Action::WriteStatus { .. })).unwrap();
+    let confirmed = bench.write(confirms);
+    let next = bench.step(confirmed);
+    assert_eq!(orders(&first) + orders(&next), 1, "{first:?} {next:?}");
+}

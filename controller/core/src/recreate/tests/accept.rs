@@ -11,6 +11,7 @@ fn acceptance_makes_the_target_durable_and_orders_come_after() {
     let mut scene = Scene::admitted(&["app", "sidecar"]);
     let plan = scene.act();
     assert!(plan.orders.is_empty(), "no order rests on anything that is not stored");
+    assert_eq!(plan.wake_at, Some(Mono(3600 * S)), "the deadline holds also if no answer ever comes");
     let status = &scene.request.status;
     assert_eq!(status.phase, Some(Phase::Recreating));
     assert_eq!(

@@ -232,7 +232,9 @@ fn containers_that_others_restarted_need_no_drain() {
     let mut scene = gated(5);
     scene.settle();
     open(&mut scene);
-    scene.restarts("app", true);
+    scene.restarts("app", false);
+    assert_eq!(waits_for(&scene.plan()), "ContainerNotReady", "there is nothing to drain the Pod for");
+    scene.status("app", |s| s.ready = true);
     scene.settle();
     assert_ended(&scene, "AllContainersRestarted", "");
     assert_eq!(drained(&scene), (ConditionStatus::False, "NotDrained"));

@@ -83,6 +83,18 @@ fn a_daemon_at_work_is_not_silent() {
 }
 
 #[test]
+fn a_silence_counts_from_the_last_answer() {
+    let mut scene = Scene::ordered(&["app", "sidecar"]);
+    assert_eq!(scene.settle().wake_at, Some(Mono(60 * S)));
+    scene.at(50 * S).answer("app", AnswerState::Refused, Some(AnswerReason::NotRunning));
+    scene.settle();
+    scene.at(109 * S).settle();
+    assert!(!scene.request.completed(), "it answered 59 s ago");
+    scene.at(110 * S).settle();
+    assert_ended(&scene, "DaemonNotResponding", "daemon has not responded for a long time");
+}
+
+#[test]
 fn a_pod_that_goes_ends_the_request() {
     type Change = fn(&mut Scene);
     let cases: [Change; 4] = [
@@ -186,7 +198,9 @@ fn d6_a_daemon_that_falls_silent_after_its_acknowledgement_is_told() {
     scene.at(90 * S - 1);
     assert_eq!(waits_for(&scene.plan()), "Stopping");
     scene.at(90 * S);
-    assert_eq!(waits_for(&scene.plan()), "StopOverdue");
+    let plan = scene.plan();
+    assert_eq!(waits_for(&plan), "StopOverdue");
+    assert_eq!(plan.wake_at, Some(Mono(3600 * S)), "nothing is to be looked at before the deadline");
     assert!(!scene.settle().orders.is_empty(), "the order stands");
     scene.restarts("app", true);
     scene.settle();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::status::{End, REASONS, WAITS, Wait};
+use super::super::status::{End, REASONS, WAITS, Wait, all_reasons};
 
 /// One wait of each kind. The match names them all, so that a new one is not forgotten here.
 fn waits() -> Vec<Wait> {
@@ -77,4 +77,18 @@ fn every_end_is_in_the_list() {
     let said: BTreeSet<&str> = all.iter().map(End::reason).collect();
     let listed: BTreeSet<&str> = REASONS.into_iter().filter(|reason| *reason != "Unknown").collect();
     assert_eq!((said.len(), said), (all.len(), listed));
+}
+
+/// `tests/manifests` looks each of them up in `docs/troubleshooting.md`: what is left out here may go unexplained.
+#[test]
+fn whatever_is_said_is_among_the_reasons_to_explain() {
+    let told: BTreeSet<&str> = all_reasons().collect();
+    let waits = waits();
+    let said = waits.iter().map(Wait::reason).chain(REASONS);
+    let events =
+        ["RecreateStarted", "RecreateCompleted", "RecreateFailed", "FailedPreStopHook", "NotDrained"];
+    let others = ["Resolved", "PreRecreateGrace", "Draining", "Drained", "NoReadinessGate"];
+    let missing: Vec<&str> =
+        said.chain(events).chain(others).filter(|reason| !told.contains(reason)).collect();
+    assert_eq!(missing, ["Unknown"], "a label's value for what is not known is never said to people");
 }

@@ -67,6 +67,8 @@ fn an_old_status_of_the_pod_is_no_restart() {
     let waiting = ContainerState::Waiting { reason: "CrashLoopBackOff".into(), message: String::new() };
     scene.status("app", |s| s.state = waiting);
     assert_eq!(scene.plan().status, None, "the wait is that of an older instance");
+    scene.status("app", |s| s.container_id.clear());
+    assert_eq!(scene.plan().status, None, "it is that of the very first one");
     scene.orders.clear();
     assert!(scene.plan().orders.is_empty(), "an instance that is not there yet is not ordered");
 }
@@ -145,6 +147,37 @@ fn a_container_that_the_runtime_forgot_has_ended() {
     });
     let status = scene.plan().status.unwrap().status;
     assert_eq!(status.container_recreate_states, [state("app", Phase::Recreating, false)]);
+}
+
+#[test]
+fn a_kubelet_that_gives_no_reason_is_waited_for_with_our_own() {
+    let mut scene = Scene::ordered(&["app"]);
+    let state = ContainerState::Waiting { reason: String::new(), message: String::new() };
+    scene.status("app", |s| s.state = state);
+    assert_eq!(waits_for(&scene.plan()), "WaitingForRestart", "a condition must have a reason");
+}
+
+/// As `docs/design/order-protocol.md` has them.
+#[test]
+fn each_answer_says_whether_the_container_has_ended_and_whether_our_stop_ends_it() {
+    use AnswerState::{Acknowledged, Done, Failed, Refused};
+    for (answer, why, ended, kills) in [
+        (Acknowledged, None, false, true),
+        (Acknowledged, Some(AnswerReason::PreStopHookFailed), false, true),
+        (Acknowledged, Some(AnswerReason::StopRetried), false, true),
+        (Done, None, true, true),
+        (Done, Some(AnswerReason::PreStopHookFailed), true, true),
+        (Done, Some(AnswerReason::EndedByItself), true, false),
+        (Refused, Some(AnswerReason::NotRunning), true, false),
+        (Refused, Some(AnswerReason::WrongContainer), false, false),
+        (Refused, Some(AnswerReason::InvalidOrder), false, false),
+        (Failed, Some(AnswerReason::StopFailed), false, false),
+    ] {
+        let mut scene = Scene::ordered(&["app"]);
+        scene.answer("app", answer, why);
+        let view = OrderView { order: &scene.orders[0], answer: scene.answers.first() };
+        assert_eq!((view.ended(), view.kills()), (ended, kills), "{answer:?} {why:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,98 @@
+//! Order books, as the watch and own writes show them in turn.
+
+use super::*;
+
+fn book(version: &str) -> NodeWork {
+    let (node, uid) = ("node1".into(), "book".into());
+    NodeWork { node, uid, resource_version: version.into(), ..NodeWork::default() }
+}
+
+/// The writes of books among the actions: the version that each rests on, and how many orders it leaves.
+fn writes(actions: &[Action]) -> Vec<(Option<&str>, usize)> {
+    actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::WriteOrders { resource_version, orders, .. } => {
+                Some((resource_version.as_deref(), orders.len()))
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+/// A request has its order in a book that was there before.
+fn ordered() -> Bench {
+    let mut bench = Bench::empty();
+    bench.book = Some(book("50"));
+    bench.requests.insert(ObjectKey::new("shop", "a"), request("a", "web", 0));
+    bench.step(Event::Leader(true));
+    bench.step(Event::Pods(Watch::Restart(vec![pod("web")])));
+    bench.step(Event::NodeWorks(Watch::Restart(vec![book("50")])));
+    let first = bench.step(Event::Requests(Watch::Restart(vec![request("a", "web", 0)])));
+    bench.all(first);
+    assert_eq!(bench.orders(), 1);
+    bench
+}
+
+#[test]
+fn a_version_from_before_the_own_write_changes_nothing() {
+    let mut bench = ordered();
+    let late = bench.step(Event::NodeWorks(Watch::Upsert(book("60"))));
+    assert_eq!(writes(&late), []);
+}
+
+#[test]
+fn a_list_counts_though_the_own_write_has_not_come_by() {
+    let mut bench = ordered();
+    let list = bench.step(Event::NodeWorks(Watch::Restart(vec![book("60")])));
+    assert_eq!(writes(&list), [(Some("60"), 1)]);
+}
+
+#[test]
+fn a_list_that_comes_while_a_write_is_under_way_starts_no_other() {
+    let mut bench = Bench::empty();
+    bench.step(Event::Leader(true));
+    bench.step(Event::Pods(Watch::Restart(vec![pod("web")])));
+    bench.step(Event::NodeWorks(Watch::Restart(vec![book("50")])));
+    bench.requests.insert(ObjectKey::new("shop", "a"), request("a", "web", 0));
+    let accepts = only(bench.step(Event::Requests(Watch::Restart(vec![request("a", "web", 0)]))));
+    let accepted = bench.write(&accepts);
+    assert_eq!(writes(&bench.step(accepted)), [(Some("50"), 1)]);
+    let list = bench.step(Event::NodeWorks(Watch::Restart(vec![book("50")])));
+    assert_eq!(writes(&list), []);
+}
+
+#[test]
+fn a_book_that_another_of_its_name_replaced_is_forgotten_though_the_own_write_has_not_come_by() {
+    let mut bench = ordered();
+    let other = NodeWork { uid: "other".into(), ..book("70") };
+    let anew = bench.step(Event::NodeWorks(Watch::Upsert(other)));
+    assert_eq!(writes(&anew), [(Some("70"), 1)]);
+}
+
+#[test]
+fn an_end_of_another_book_of_that_name_says_nothing() {
+    let mut bench = ordered();
+    let other = NodeWork { uid: "other".into(), ..book("70") };
+    assert_eq!(writes(&bench.step(Event::NodeWorks(Watch::Gone(other)))), []);
+    let own = bench.book.clone().unwrap();
+    assert_eq!(writes(&bench.step(Event::NodeWorks(Watch::Gone(own)))), [(None, 1)]);
+}
+
+/// The answer to its creation is all that would ever speak of it again.
+#[test]
+fn a_book_that_was_deleted_before_the_answer_to_its_creation_is_not_written_to() {
+    let mut bench = Bench::new(vec![pod("web")], Vec::new());
+    bench.requests.insert(ObjectKey::new("shop", "a"), request("a", "web", 0));
+    let accepts = only(bench.step(Event::Requests(Watch::Upsert(request("a", "web", 0)))));
+    let accepted = bench.write(&accepts);
+    let next = bench.step(accepted);
+    let create = next.iter().find(|a| matches!(a, Action::WriteOrders { .. })).unwrap();
+    let created = bench.write(create);
+    let made = bench.book.clone().unwrap();
+    bench.step(Event::NodeWorks(Watch::Upsert(made.clone())));
+    let request = bench.requests[&ObjectKey::new("shop", "a")].clone();
+    bench.step(Event::Requests(Watch::Gone(request)));
+    bench.step(Event::NodeWorks(Watch::Gone(made)));
+    assert!(bench.step(created).is_empty());
+}

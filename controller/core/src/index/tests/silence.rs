@@ -1,0 +1,60 @@
+//! Whose silence the daemon's is: orders of one Pod go one after another, those of two side by side.
+
+use super::*;
+
+const SILENT: &str = "daemon has not responded for a long time";
+
+/// The daemon acknowledges the order of that request alone, and the watch shows it.
+fn takes_up(bench: &mut Bench, request: &str) {
+    let own = bench.book.clone().unwrap();
+    bench.step(Event::NodeWorks(Watch::Upsert(own)));
+    bench.acknowledge();
+    let book = bench.book.as_mut().unwrap();
+    book.status.answers.retain(|a| a.order_id == format!("uid-{request}/app/1"));
+    bench.version += 1;
+    book.resource_version = bench.version.to_string();
+    let book = book.clone();
+    bench.step(Event::NodeWorks(Watch::Upsert(book)));
+}
+
+fn passes(bench: &mut Bench, seconds: u64) {
+    bench.now = bench.now.after(Duration::from_secs(seconds));
+    let actions = bench.step(Event::Tick);
+    bench.all(actions);
+}
+
+fn message<'a>(bench: &'a Bench, request: &str) -> &'a str {
+    &bench.requests[&ObjectKey::new("shop", request)].status.message
+}
+
+#[test]
+fn a_daemon_at_work_on_one_pod_is_silent_about_another() {
+    let mut bench = Bench::new(vec![pod("web"), pod("db")], vec![request("a", "web", 0)]);
+    bench.requests.insert(ObjectKey::new("shop", "b"), request("b", "db", 1));
+    let actions = bench.step(Event::Requests(Watch::Upsert(request("b", "db", 1))));
+    bench.all(actions);
+    takes_up(&mut bench, "a");
+    assert_eq!(bench.orders(), 2);
+    passes(&mut bench, 61);
+    assert_eq!((message(&bench, "b"), bench.phase("a")), (SILENT, Some(Phase::Recreating)));
+}
+
+#[test]
+fn a_daemon_that_still_stops_a_container_of_the_pod_is_not_silent_about_the_next() {
+    let mut first = request("a", "web", 0);
+    first.spec.active_deadline_seconds = Some(3);
+    let mut bench = Bench::new(vec![pod("web")], vec![first, request("b", "web", 1)]);
+    takes_up(&mut bench, "a");
+    passes(&mut bench, 3);
+    assert_eq!((bench.phase("a"), bench.phase("b")), (Some(Phase::Completed), Some(Phase::Recreating)));
+    assert_eq!(bench.orders(), 2, "the stop under way may finish");
+    passes(&mut bench, 70);
+    assert_eq!((bench.phase("b"), bench.orders()), (Some(Phase::Recreating), 2));
+    // Once the container is seen ended, it is the next order's turn.
+    let mut ended = Pod { resource_version: "2".into(), ..pod("web") };
+    ended.containers[0].status.as_mut().unwrap().state = ContainerState::Terminated { exit_code: 143 };
+    let actions = bench.step(Event::Pods(Watch::Upsert(ended)));
+    bench.all(actions);
+    passes(&mut bench, 61);
+    assert_eq!(message(&bench, "b"), SILENT);
+}

@@ -1,0 +1,182 @@
+//! What goes over the wire: each write names what it relies on, and each answer has one meaning.
+
+use std::collections::BTreeMap;
+
+use pitstop_api::nodework::OrderPod;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::readiness::GateChange;
+
+const CRR: &str = "/apis/apps.kruise.io/v1alpha1/namespaces/shop/containerrecreaterequests/crr";
+
+fn crr() -> (ObjectKey, String) {
+    (ObjectKey::new("shop", "crr"), "u-crr".to_owned())
+}
+
+fn begin(action: Action) -> (HttpRequest, Exchange) {
+    sent(Exchange::begin(action, DateTime::UNIX_EPOCH).unwrap())
+}
+
+fn sent(step: Step) -> (HttpRequest, Exchange) {
+    match step {
+        Step::Send(request, exchange) => (*request, *exchange),
+        Step::Over(over) => panic!("{over:?}"),
+    }
+}
+
+fn over(step: Step) -> Over {
+    match step {
+        Step::Over(over) => *over,
+        Step::Send(request, _) => panic!("{request:?}"),
+    }
+}
+
+/// Method, path, and body of what an action sends first.
+fn wire(action: Action) -> (String, String, Value) {
+    let (request, _) = begin(action);
+    let body = serde_json::from_slice(request.body()).unwrap();
+    (request.method().to_string(), request.uri().path().to_owned(), body)
+}
+
+fn order() -> Order {
+    let pod = OrderPod { namespace: "shop".into(), name: "web".into(), uid: "u-web".into() };
+    Order { id: "u-crr/app/1".into(), pod, ..Order::default() }
+}
+
+fn write_status() -> Action {
+    let ((key, uid), status) = (crr(), Box::default());
+    Action::WriteStatus { key, uid, resource_version: "7".into(), status }
+}
+
+fn write_orders() -> Action {
+    Action::WriteOrders { node: "n1".into(), resource_version: Some("7".into()), orders: vec![order()] }
+}
+
+#[test]
+fn a_status_replaces_only_the_version_that_it_was_computed_from() {
+    let (method, path, body) = wire(write_status());
+    assert_eq!((method.as_str(), path), ("PUT", format!("{CRR}/status")));
+    let named = json!({"name": "crr", "namespace": "shop", "uid": "u-crr", "resourceVersion": "7"});
+    assert_eq!(body["metadata"], named);
+}
+
+#[test]
+fn labels_and_annotations_change_only_the_version_that_was_looked_at() {
+    let ((key, uid), resource_version) = (crr(), "7".to_owned());
+    let labels = BTreeMap::from([("active".to_owned(), None)]);
+    let annotations = BTreeMap::from([("since".to_owned(), Some("now".to_owned()))]);
+    let action = Action::PatchMetadata { key, uid, resource_version, labels, annotations };
+    let merged = json!({"metadata":
+        {"resourceVersion": "7", "labels": {"active": null}, "annotations": {"since": "now"}}});
+    assert_eq!(wire(action), ("PATCH".to_owned(), CRR.to_owned(), merged));
+}
+
+/// Another request of that name may have been made meanwhile.
+#[test]
+fn a_request_is_deleted_only_by_its_uid() {
+    let (key, uid) = crr();
+    let (method, path, body) = wire(Action::DeleteRequest { key, uid });
+    assert_eq!((method.as_str(), path.as_str()), ("DELETE", CRR));
+    assert_eq!(body["preconditions"], json!({"uid": "u-crr"}));
+}
+
+#[test]
+fn conditions_of_a_pod_are_set_in_the_status_of_that_very_version() {
+    let gate = GateChange { type_: "g".into(), open: true, message: "[]".into(), transition: false };
+    let action = Action::PatchPod {
+        key: ObjectKey::new("shop", "web"),
+        uid: "u-web".into(),
+        resource_version: "7".into(),
+        change: PodChange::Gates(vec![gate]),
+    };
+    let merged = json!({"metadata": {"uid": "u-web", "resourceVersion": "7"},
+        "status": {"conditions": [{"type": "g", "status": "True", "message": "[]"}]}});
+    let path = "/api/v1/namespaces/shop/pods/web/status";
+    assert_eq!(wire(action), ("PATCH".to_owned(), path.to_owned(), merged));
+}
+
+#[test]
+fn orders_go_into_the_version_of_the_book_that_was_looked_at() {
+    let (method, path, body) = wire(write_orders());
+    assert_eq!((method.as_str(), path.as_str()), ("PATCH", "/apis/pitstop.dev/v1alpha1/nodeworks/n1"));
+    assert_eq!(body, json!({"metadata": {"resourceVersion": "7"}, "spec": {"orders": [order()]}}));
+}
+
+#[test]
+fn a_new_book_is_created_under_the_name_of_its_node_with_its_orders() {
+    let action = Action::WriteOrders { node: "n1".into(), resource_version: None, orders: vec![order()] };
+    let (_, exchange) = begin(action);
+    let node = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+        "metadata": {"name": "n1", "uid": "u-node"}});
+    let (request, exchange) = sent(exchange.answered(Answer::Body(node.to_string())));
+    assert_eq!(
+        (request.method().as_str(), request.uri().path()),
+        ("POST", "/apis/pitstop.dev/v1alpha1/nodeworks")
+    );
+    let body: Value = serde_json::from_slice(request.body()).unwrap();
+    let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u-node"}]);
+    assert_eq!(body["metadata"], json!({"name": "n1", "ownerReferences": owner}));
+    assert_eq!(body["spec"], json!({"orders": [order()]}));
+    let over = over(exchange.answered(Answer::Body(body.to_string())));
+    let Event::NodeWorkWritten(node, Outcome::Written(book)) = over.event else { panic!("{over:?}") };
+    assert_eq!((node.as_str(), book.node.as_str(), book.orders), ("n1", "n1", vec![order()]));
+}
+
+/// What is told for people and for the metrics.
+#[test]
+fn the_end_of_a_write_names_the_write_and_its_object() {
+    for (action, name, object) in
+        [(write_status(), "write_status", "shop/crr"), (write_orders(), "write_orders", "n1")]
+    {
+        let (_, exchange) = begin(action);
+        let over = over(exchange.answered(Answer::Failed(Failure::of_code(503, "away"))));
+        assert_eq!((over.name, over.object.as_str()), (name, object));
+        assert_eq!(over.failure.map(|f| f.message).as_deref(), Some("away"));
+    }
+}
+
+#[test]
+fn each_failure_of_a_write_has_one_meaning() {
+    let meaning = |code: u16| {
+        let (_, exchange) = begin(write_status());
+        let over = over(exchange.answered(Answer::Failed(Failure::of_code(code, "why"))));
+        let Event::RequestWritten { key, uid, outcome } = over.event else { panic!("{code}") };
+        assert_eq!((key, uid), crr());
+        match outcome {
+            Outcome::Written(_) => "written".to_owned(),
+            Outcome::Gone => "gone".to_owned(),
+            Outcome::Conflict => "conflict".to_owned(),
+            Outcome::Retry => "retry".to_owned(),
+            Outcome::Refused(why) => format!("refused: {why}"),
+        }
+    };
+    for (codes, expected) in [
+        (vec![404], "gone"),
+        (vec![409, 412], "conflict"),
+        (vec![401, 408, 429, 500, 503], "retry"),
+        (vec![400, 403, 413, 422], "refused: why"),
+    ] {
+        for code in codes {
+            assert_eq!(meaning(code), expected, "{code}");
+        }
+    }
+}
+
+#[test]
+fn a_request_that_was_deleted_is_gone_and_that_is_no_failure() {
+    let (key, uid) = crr();
+    let (_, exchange) = begin(Action::DeleteRequest { key, uid });
+    let over = over(exchange.answered(Answer::Body(r#"{"kind":"Status","status":"Success"}"#.into())));
+    assert!(matches!(over.event, Event::RequestWritten { outcome: Outcome::Gone, .. }), "{over:?}");
+    assert_eq!(over.failure, None);
+}
+
+#[test]
+fn what_only_tells_or_counts_is_no_write() {
+    let took = crate::measure::Measure::Took {
+        stage: crate::measure::Stage::Stop,
+        duration: std::time::Duration::ZERO,
+    };
+    assert!(Exchange::begin(Action::Count(took), DateTime::UNIX_EPOCH).is_none());
+}

@@ -1,0 +1,120 @@
+//! The book: what it holds, what is remembered of it, and what happens when it moves or goes.
+
+use super::hooks::{exec, hooked, hooking};
+use super::*;
+
+impl Node {
+    /// The watch delivers another state of the book than the API server has now.
+    fn shown(&mut self, version: &str, change: impl FnOnce(&mut Book)) {
+        let mut book = self.book.clone();
+        book.resource_version = version.into();
+        change(&mut book);
+        self.send(Event::Book(Watch::Upsert(book)));
+    }
+}
+
+#[test]
+fn the_orders_of_the_book_are_open_until_they_are_withdrawn() {
+    let mut node = Node::new(vec![order(1, "web", None), order(2, "db", None)]);
+    assert_eq!(node.daemon.open_orders().len(), 2);
+    node.change(|b| b.orders.truncate(1));
+    assert_eq!(node.daemon.open_orders().len(), 1);
+    node.send(Event::Book(Watch::Gone(node.book.clone())));
+    assert_eq!(node.daemon.open_orders().len(), 0);
+}
+
+/// A node that comes back under its name has a new book; the write into the old one never comes by.
+#[test]
+fn a_book_made_anew_is_heeded_though_an_own_write_has_not_come_by() {
+    let mut node = Node::new(vec![order(1, "web", None)]);
+    node.inspect(1, running(1, "web"));
+    let action = node.expect(|a| matches!(a, Action::WriteStatus { .. }));
+    let Action::WriteStatus { status, .. } = action else { panic!() };
+    let written = Book { resource_version: "9".into(), status: *status, ..node.book.clone() };
+    node.send(Event::StatusWritten(Outcome::Written(written)));
+    node.stop(1);
+    node.shown("2", |b| b.generation = Some(7));
+    assert_eq!(node.daemon.open_orders().len(), 1, "that was before the write");
+    node.shown("3", |b| {
+        b.uid = "new".into();
+        b.orders.clear();
+    });
+    assert_eq!(node.daemon.open_orders().len(), 0);
+}
+
+#[test]
+fn an_order_withdrawn_before_anything_began_holds_up_no_other_of_its_pod() {
+    let mut node = Node::new(vec![order(1, "web", None)]);
+    node.inspect(1, running(1, "web"));
+    node.todo.clear();
+    node.send(Event::StatusWritten(Outcome::Conflict));
+    node.change(|b| b.orders = vec![order(2, "web", None)]);
+    node.inspect(2, running(2, "web"));
+    node.stored();
+    node.stop(2);
+}
+
+/// A container that was told to shut down must not stay behind.
+#[test]
+fn a_hook_whose_book_goes_while_it_runs_is_followed_by_the_stop() {
+    let mut node = hooking(30);
+    node.send(Event::Book(Watch::Gone(node.book.clone())));
+    node.quiet();
+    node.hook_done(1, Ok(()));
+    assert_eq!(node.stop(1), 30);
+}
+
+/// A list may be older than what the watch has shown.
+#[test]
+fn the_hook_of_an_order_that_a_stale_list_brings_back_is_not_run_again() {
+    let mut node = hooking(30);
+    let before = node.book.clone();
+    node.hook_done(1, Ok(()));
+    node.stop(1);
+    node.change(|b| b.orders = vec![order(2, "db", Some(30))]);
+    node.stopped(1);
+    node.inspect(2, hooked(2, "db"));
+    node.stored();
+    assert_eq!(node.hook(2).0, exec());
+    node.hook_done(2, Ok(()));
+    node.stop(2);
+    node.send(Event::Book(Watch::Restart(vec![before])));
+    node.inspect(1, hooked(1, "web"));
+    node.stop(1);
+    node.quiet();
+}
+
+#[test]
+fn of_hooks_that_ended_those_of_withdrawn_orders_are_forgotten_when_there_are_too_many() {
+    let mut node = hooking(30);
+    let many = (0..MAX_ENDED_HOOKS).map(|n| (format!("old/c{n}/1"), None));
+    node.daemon = daemon("two").with_ended_hooks(many.collect());
+    node.send(Event::Book(Watch::Restart(vec![node.book.clone()])));
+    node.inspect(1, hooked(1, "web"));
+    node.stored();
+    node.hook(1);
+    node.hook_done(1, Ok(()));
+    node.stop(1);
+    // An order by the name of one that is forgotten: its hook counts as not run.
+    let again = Order { id: "old/c7/1".into(), ..order(7, "db", Some(30)) };
+    node.change(|b| b.orders.push(again));
+    node.expect(|a| matches!(a, Action::Inspect { container_id, .. } if *container_id == id(7)));
+    node.send(Event::Inspected("old/c7/1".into(), Ok(Some(hooked(7, "db")))));
+    node.stored();
+    assert_eq!(node.hook(7).0, exec());
+}
+
+/// An order placed ahead of one that was asked about; what this process told of the latter stands meanwhile.
+#[test]
+fn an_acknowledgement_of_this_process_is_not_written_again_while_another_order_goes_ahead() {
+    let mut node = Node::new(vec![order(1, "web", Some(30))]);
+    node.inspect(1, running(1, "web"));
+    node.stored();
+    node.stop(1);
+    node.book.status.answers[0].reason = Some(AnswerReason::StopRetried);
+    node.restart("one");
+    node.change(|b| b.orders.insert(0, order(2, "web", Some(30))));
+    node.expect(|a| matches!(a, Action::Inspect { container_id, .. } if *container_id == id(2)));
+    node.inspect(1, running(1, "web"));
+    node.quiet();
+}

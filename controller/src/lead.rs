@@ -1,8 +1,9 @@
 //! The core's watches, and whether this process leads.
 //!
 //! A process that does not lead watches too: it is ready to lead, and shows in time where it may not list something.
-//! When it begins to lead, each watch begins anew. What came before may be older than what the leader before wrote,
-//! and who takes a hold of a request that he does not know yet for left behind puts a Pod into service too soon.
+//! When it begins to lead, each watch begins anew with a list of the present. What came before may be older than what the
+//! leader before wrote, and who takes a hold of a request that he does not know yet for left behind puts a Pod into
+//! service too soon.
 
 use kube::runtime::watcher;
 use kube::{Api, Client};
@@ -100,11 +101,15 @@ pub async fn run(
             continue;
         }
         told = now;
-        // First the old watches end, so that every list that the core gets after the news was asked for after it.
-        running.shutdown().await;
+        if now {
+            // First, so that every list that the core gets after the news was asked for after it.
+            running.shutdown().await;
+        }
         if watches.events.send(Event::Leader(now)).await.is_err() {
             return;
         }
-        running = watches.spawn();
+        if now {
+            running = watches.spawn();
+        }
     }
 }

@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use hyper::header::{HeaderValue, USER_AGENT};
+use hyper::http::uri::PathAndQuery;
+use hyper::{Request, Uri};
 use kube::client::ClientBuilder;
 use kube::config::{InClusterError, KubeConfigOptions, KubeconfigError};
 use kube::{Client, Config};
 use pitstop_api::logic::answer::Answer;
 use tower::timeout::TimeoutLayer;
+use tower::util::MapRequestLayer;
 
 use crate::class::{Class, failure};
 
@@ -83,10 +86,30 @@ fn tune(config: &mut Config, program: &str, version: &str) -> Result<(), ClientE
     Ok(())
 }
 
-/// A client with a bound on the wait for each answer.
+/// A client with a bound on the wait for each answer, whose lists are of the present.
 fn build(config: Config) -> Result<Client, ClientError> {
     let builder = ClientBuilder::try_from(config).map_err(ClientError::Build)?;
+    let builder = builder.with_layer(&MapRequestLayer::new(list_the_present));
     Ok(builder.with_layer(&TimeoutLayer::new(ANSWER_TIMEOUT)).build())
+}
+
+/// Makes a streamed list a consistent one.
+///
+/// kube asks for it from version 0, which any API server may answer from a cache that is behind, even behind what the
+/// same process saw before. Without a version, what was stored when it was asked is in the list (KEP-3157).
+fn list_the_present<B>(mut request: Request<B>) -> Request<B> {
+    let streamed = |query: &&str| query.split('&').any(|pair| pair == "sendInitialEvents=true");
+    if let Some(query) = request.uri().query().filter(streamed) {
+        let kept: Vec<&str> = query.split('&').filter(|pair| *pair != "resourceVersion=0").collect();
+        let target = format!("{}?{}", request.uri().path(), kept.join("&"));
+        let mut parts = request.uri().clone().into_parts();
+        // A part of what was a target is one too; were it not, the request stays as it is.
+        parts.path_and_query = PathAndQuery::try_from(target).ok().or(parts.path_and_query);
+        if let Ok(uri) = Uri::from_parts(parts) {
+            *request.uri_mut() = uri;
+        }
+    }
+    request
 }
 
 /// Sends a request that a core made.
@@ -101,7 +124,7 @@ pub async fn send(client: &Client, request: hyper::Request<Vec<u8>>) -> Answer {
 mod tests {
     use super::*;
     use crate::class::classify;
-    use kube::api::Api;
+    use kube::api::{Api, WatchParams};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
@@ -139,6 +162,49 @@ mod tests {
         let heads = server.await.unwrap();
         assert_eq!(heads.len(), 1);
         assert!(heads[0].to_lowercase().contains("user-agent: pitstop-test/1.2.3"), "{}", heads[0]);
+    }
+
+    #[test]
+    fn only_streamed_lists_lose_their_version() {
+        for (asked, sent) in [
+            (
+                "/api/v1/pods?watch=true&sendInitialEvents=true&a=b&resourceVersion=0",
+                "/api/v1/pods?watch=true&sendInitialEvents=true&a=b",
+            ),
+            (
+                "http://x/pods?resourceVersion=0&sendInitialEvents=true",
+                "http://x/pods?sendInitialEvents=true",
+            ),
+            (
+                "/pods?sendInitialEvents=true&resourceVersion=07",
+                "/pods?sendInitialEvents=true&resourceVersion=07",
+            ),
+            ("/pods?watch=true&resourceVersion=0", "/pods?watch=true&resourceVersion=0"),
+            ("/pods", "/pods"),
+        ] {
+            let request = list_the_present(Request::get(asked).body(()).unwrap());
+            assert_eq!(request.uri().to_string(), sent);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_list_that_kube_streams_is_of_the_present() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = client_of(&listener);
+        let server = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = [0_u8; 4096];
+            let read = stream.read(&mut head).await.unwrap();
+            String::from_utf8_lossy(&head[..read]).into_owned()
+        });
+        let api: Api<k8s_openapi::api::core::v1::ConfigMap> = Api::namespaced(client, "default");
+        assert!(api.watch(&WatchParams::default().initial_events(), "0").await.is_err());
+        let head = server.await.unwrap();
+        let target = head.lines().next().unwrap();
+        assert!(
+            target.contains("sendInitialEvents=true") && !target.contains("resourceVersion=0"),
+            "{target}"
+        );
     }
 
     #[tokio::test]

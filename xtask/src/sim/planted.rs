@@ -62,8 +62,8 @@ pub(super) fn look(root: &Path, names: &[String], at_most: u64) -> Result<Count>
             println!("    shows: {}", bug.shows);
         }
     }
-    let found = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Found(..))).map(|_| 1).sum();
-    Ok(Count { planted: verdicts.iter().map(|_| 1).sum(), found })
+    let found = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Found(..))).count();
+    Ok(Count { planted: chosen.len().try_into()?, found: found.try_into()? })
 }
 
 fn choose<'a>(all: &'a [Bug], names: &[String]) -> Result<Vec<&'a Bug>> {

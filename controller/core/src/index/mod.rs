@@ -150,7 +150,7 @@ impl Index {
         self.timers.first()
     }
 
-    /// Whether every watch has delivered a list since the lead began or ended.
+    /// Whether every watch has delivered a list since the lead began.
     pub fn synced(&self) -> bool {
         self.pods.synced && self.requests.synced && self.books.synced
     }
@@ -176,9 +176,11 @@ impl Index {
             return;
         }
         self.leading = leading;
-        // What was listed before may lack what the leader before this one wrote, such as the request that a hold
-        // belongs to: each watch begins anew with the lead.
-        (self.pods.synced, self.requests.synced, self.books.synced) = (false, false, false);
+        if leading {
+            // What was listed before may lack what the leader before this one wrote, such as the request that a hold
+            // belongs to: each watch begins anew with the lead.
+            (self.pods.synced, self.requests.synced, self.books.synced) = (false, false, false);
+        }
         self.requests.objects.values_mut().for_each(|entry| entry.restart(now));
         self.pods.objects.values_mut().for_each(PodEntry::restart);
         self.books.objects.values_mut().for_each(Book::restart);

@@ -52,7 +52,8 @@ impl Index {
             Outcome::Refused(text) => Some(text.clone()),
             _ => None,
         };
-        // A refusal clears too: the write before it was the same one, and is refused as well if it comes at all.
+        // A refusal clears too, though a write before it may have ended unknown: an image that is refused for ever would
+        // else keep its request open for ever.
         if !matches!(outcome, Outcome::Retry) {
             entry.pinning = None;
         }

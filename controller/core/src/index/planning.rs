@@ -86,8 +86,8 @@ impl Index {
 
     /// Holds back what is not begun yet until this process has written the request once since it leads.
     ///
-    /// Its watch may lag behind, and the leader before it may have ended the request. The status is written as it is,
-    /// at the version that is known: it fails where there is a newer one.
+    /// An end that the leader before it sent may arrive after the lists that this one decides on. The status is written as
+    /// it is, at the version that is known: it fails where there is a newer one.
     fn confirm_first(&self, entry: &Entry, plan: &mut recreate::Plan) {
         let request = entry.request.get();
         let target = request.status.target.as_ref().filter(|_| !entry.confirmed);

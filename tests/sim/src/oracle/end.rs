@@ -37,9 +37,10 @@ impl Oracle {
         }
         for object in server.objects("ContainerRecreateRequest") {
             let name = &object["metadata"]["name"];
-            // What is being deleted counts as gone, however long somebody else's finalizer keeps it.
-            let deleted = !object["metadata"]["deletionTimestamp"].is_null();
-            if !deleted && object["metadata"]["labels"].get(labels::ACTIVE).is_some() {
+            // What was deleted while it was open counts as gone, however long somebody else's finalizer keeps it.
+            let gone = !object["metadata"]["deletionTimestamp"].is_null()
+                && object["status"]["completionTime"].is_null();
+            if !gone && object["metadata"]["labels"].get(labels::ACTIVE).is_some() {
                 wrong.push(("L3", format!("{name} is over and has the label active")));
             }
             let finalizers = object["metadata"]["finalizers"].as_array().into_iter().flatten();

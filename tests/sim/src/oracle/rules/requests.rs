@@ -257,7 +257,8 @@ impl Rules {
         }
     }
 
-    /// What the kubelet is to restart is pinned at once where nothing else has to happen before.
+    /// What the kubelet is to restart instead of a silent daemon is pinned at once where nothing else has to happen
+    /// before.
     fn never_pinned(&self, request: &Followed, server: &Server, found: &mut Found) {
         let strategy = request.object.spec.strategy.clone().unwrap_or_default();
         let waits = strategy.ordered_recreate || strategy.unready_grace_period_seconds.is_some();

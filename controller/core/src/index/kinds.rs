@@ -70,7 +70,7 @@ pub(super) struct Entry {
     pub(super) chosen: bool,
     /// The status that the write under way replaces.
     pub(super) replaces: Option<Box<ContainerRecreateRequestStatus>>,
-    /// This process has written the request since it leads: it knows every end that another leader wrote.
+    /// This process has written the request since it leads, and not its end: it knows of every end that was stored.
     pub(super) confirmed: bool,
     /// How long its stages take.
     pub(super) stages: Stages,

@@ -69,6 +69,8 @@ impl Index {
                         if let Action::WriteStatus { status, .. } = &action {
                             let before = &entry.request.get().status;
                             entry.chosen |= before.target.is_none() && status.target.is_some();
+                            // Nothing begins any more unless a later write shows that the end was not stored.
+                            entry.confirmed &= status.completion_time.is_none();
                             entry.replaces = Some(Box::new(before.clone()));
                         }
                         actions.push(action);

@@ -1,5 +1,7 @@
 //! What is done to containers: only what was ordered and acknowledged, only to the one that was named.
 
+use std::collections::BTreeSet;
+
 use pitstop_api::nodework::request_uid;
 use pitstop_daemon_core::EndedHooks;
 
@@ -38,7 +40,8 @@ impl Oracle {
                 }
             }
             What::Hook => {
-                let again = ended_hooks.contains_key(order_id);
+                // With its book somebody takes an order away; what is placed anew is carried out anew.
+                let again = ended_hooks.contains_key(order_id) && !self.rules.loses_books();
                 self.check(!again, "I16", || format!("the hook of {order_id} ended before, and runs again"));
                 *self.hooks.entry(order_id.clone()).or_default() += 1;
             }
@@ -83,7 +86,10 @@ impl Oracle {
             }
             Happened::Kill => {
                 let Some((begun, grace)) = self.stops.get(&deed.id).copied() else { return };
-                if self.lied || self.kubelet_stops.contains(&deed.id) {
+                // Another request for the same instance may leave it less time.
+                let named = self.orders.iter().filter(|(_, (.., id))| *id == deed.id);
+                let requests: BTreeSet<&str> = named.map(|(order, _)| request_uid(order)).collect();
+                if self.lied || requests.len() > 1 || self.kubelet_stops.contains(&deed.id) {
                     return;
                 }
                 // What is left of a grace is reckoned in whole seconds.

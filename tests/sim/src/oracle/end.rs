@@ -84,7 +84,8 @@ impl Oracle {
     /// A world at rest costs no write.
     pub fn silent(&mut self, now: u64, writes: usize) {
         self.now = now;
-        let more = self.writes - writes;
+        // What no stop ends is tried ever more rarely, and told after a while.
+        let more = if self.lying { 0 } else { self.writes - writes };
         self.check(more == 0, "L3", || format!("{more} writes in ten minutes of silence"));
     }
 }

@@ -1,5 +1,7 @@
 //! Whose silence the daemon's is: orders of one Pod go one after another, those of two side by side.
 
+use pitstop_api::recreate::{Mechanism, RecreateStrategy};
+
 use super::*;
 
 const SILENT: &str = "daemon has not responded for a long time";
@@ -57,4 +59,49 @@ fn a_daemon_that_still_stops_a_container_of_the_pod_is_not_silent_about_the_next
     bench.all(actions);
     passes(&mut bench, 61);
     assert_eq!(message(&bench, "b"), SILENT);
+}
+
+/// What the book shows while the end is being written may call for the next order: nothing begins any more.
+#[test]
+fn nothing_is_ordered_while_the_end_is_being_written() {
+    let mut pod = pod("web");
+    let mut second = pod.containers[0].clone();
+    second.name = "sidecar".into();
+    second.status.as_mut().unwrap().container_id = format!("containerd://{:064x}", 7);
+    pod.containers.push(second);
+    let mut asked = request("a", "web", 0);
+    asked.spec.containers.push(RecreateContainer { name: "sidecar".into(), ..Default::default() });
+    asked.spec.strategy = Some(RecreateStrategy {
+        mechanism: Some(Mechanism::Runtime),
+        ordered_recreate: true,
+        ..RecreateStrategy::default()
+    });
+    let mut bench = Bench::new(vec![pod.clone()], vec![asked]);
+    let placed = bench.book.clone().unwrap();
+    assert_eq!(placed.orders.len(), 1);
+    bench.now = bench.now.after(Duration::from_secs(61));
+    let actions = bench.step(Event::Tick);
+    let told = bench.write(actions.iter().find(|a| matches!(a, Action::WriteOrders { .. })).unwrap());
+    let ends = bench.step(told);
+    assert!(ends.iter().any(|a| matches!(a, Action::WriteStatus { status, .. } if status.message == SILENT)));
+    let empty = bench.book.clone().unwrap();
+    bench.step(Event::NodeWorks(Watch::Upsert(empty)));
+    // Of an etcd that was restored: the daemon had carried out the first order.
+    let status = pod.containers[0].status.as_mut().unwrap();
+    (status.container_id, status.restart_count) = (format!("containerd://{:064x}", 2), 1);
+    pod.resource_version = "2".into();
+    bench.step(Event::Pods(Watch::Upsert(pod)));
+    let mut late = placed;
+    late.resource_version = "900".into();
+    late.status.answers = vec![Answer {
+        order_id: late.orders[0].id.clone(),
+        state: AnswerState::Done,
+        reason: None,
+        message: String::new(),
+        acknowledged_uptime_seconds: None,
+        acknowledged_by: String::new(),
+    }];
+    let next = bench.step(Event::NodeWorks(Watch::Upsert(late)));
+    let more = |a: &Action| matches!(a, Action::WriteOrders { orders, .. } if orders.len() > 1);
+    assert!(!next.iter().any(more), "{next:?}");
 }

@@ -2,11 +2,11 @@
 
 use pitstop_api::nodework::{AnswerState, request_uid};
 
-use super::{Found, Placed, Rules, bare, millis};
+use super::{Found, Rules, bare, millis};
 use crate::node::keys;
 use crate::node::runtime::{Call, Deed, Runtime, What as Happened};
 use crate::world::effect::{Asked, What};
-use crate::world::plan::{ContainerPlan, Fault, HookPlan};
+use crate::world::plan::Fault;
 
 /// Least seconds between signal and kill.
 const LEAST_GRACE: i64 = 2;
@@ -34,7 +34,7 @@ impl Rules {
         if !self.acknowledged_by.contains(&own) {
             found.push(("I2", format!("{by} acts on {}, which it has not acknowledged", asked.order_id)));
         }
-        self.begins(asked, &mut found);
+        self.begins(asked, runtime, &mut found);
         self.in_turn(asked, runtime, &mut found);
         self.within_grace(asked, &mut found);
         self.comes_back(asked, &mut found);
@@ -46,12 +46,17 @@ impl Rules {
     }
 
     /// Nothing begins once the request has ended.
-    fn begins(&self, asked: &Asked, found: &mut Found) {
+    fn begins(&self, asked: &Asked, runtime: &Runtime, found: &mut Found) {
         let Some(placed) = self.orders.get(&asked.order_id) else { return };
+        // A stop of what has ended begins nothing; and with its book somebody takes away what was acknowledged in it.
+        let alive = runtime.containers().get(&asked.container_id).is_some_and(|c| c.alive(self.now));
+        if !alive || self.loses_books() {
+            return;
+        }
         let first = placed.hooked.is_none() && placed.stopped.is_none() && !placed.standing;
         let Some(request) = self.requests.get(request_uid(&asked.order_id)) else { return };
-        // A hook that sleeps calls no runtime: the stop that follows it was begun with the acknowledgement.
-        let began = |since: u64| self.sleeps_first(placed) && request.ended.is_some_and(|end| since <= end);
+        // What was acknowledged before the end may be carried out after it.
+        let began = |since: u64| request.ended.is_some_and(|end| since <= end);
         if placed.answer.is_some_and(|(state, since)| state == AnswerState::Acknowledged && began(since)) {
             return;
         }
@@ -60,11 +65,9 @@ impl Rules {
         }
     }
 
-    /// The container's hook is a sleep.
-    fn sleeps_first(&self, placed: &Placed) -> bool {
-        let mut pods = self.schedule.pods.iter().filter(|pod| pod.name == placed.order.pod.name);
-        let sleeps = |c: &ContainerPlan| matches!(c.hook, Some(HookPlan::Sleep(_)));
-        pods.any(|pod| pod.containers.iter().any(|c| *c.name == *placed.order.container.name && sleeps(c)))
+    /// Somebody deletes a book.
+    pub(in crate::oracle) fn loses_books(&self) -> bool {
+        self.schedule.faults.iter().any(|f| matches!(f.what, Fault::DeleteBook(_)))
     }
 
     /// Orders of one Pod go one after another, and those of one write in the order of the request's containers.
@@ -191,8 +194,10 @@ impl Rules {
             let outlived = placed.stopped.is_some_and(|at| request.ended.is_some_and(|end| at <= end));
             let reason = request.reason();
             // The words come from the daemon's answer or from the Pod's status, whichever is first; a Pod that is gone
-            // has none.
-            if self.pods.get(&placed.order.pod.uid).is_none_or(|(_, gone)| gone.is_some()) {
+            // or over has none.
+            let plan = self.schedule.pods.iter().find(|p| p.name == placed.order.pod.name);
+            let stays = plan.is_some_and(|p| &*p.restart_policy == "Always");
+            if !stays || self.pods.get(&placed.order.pod.uid).is_none_or(|(_, gone)| gone.is_some()) {
                 continue;
             }
             if pending && outlived && reason == "DeadlineExceeded" && !alive(&placed.order.container.id) {

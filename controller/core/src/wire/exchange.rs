@@ -269,7 +269,3 @@ fn create_book(node: &str, owner: Option<String>, orders: Vec<Order>) -> Result<
 #[cfg(test)]
 #[path = "exchange_tests.rs"]
 mod tests;
-
-#[cfg(test)]
-#[path = "requests_tests.rs"]
-mod requests_tests;

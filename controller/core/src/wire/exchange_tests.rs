@@ -1,5 +1,8 @@
 //! What is sent one after another, and what the answers mean.
 
+#[path = "preconditions_tests.rs"]
+mod preconditions;
+
 use serde_json::Value;
 
 use super::*;

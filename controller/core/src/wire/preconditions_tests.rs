@@ -14,24 +14,6 @@ fn crr() -> (ObjectKey, String) {
     (ObjectKey::new("shop", "crr"), "u-crr".to_owned())
 }
 
-fn begin(action: Action) -> (HttpRequest, Exchange) {
-    sent(Exchange::begin(action, DateTime::UNIX_EPOCH).unwrap())
-}
-
-fn sent(step: Step) -> (HttpRequest, Exchange) {
-    match step {
-        Step::Send(request, exchange) => (*request, *exchange),
-        Step::Over(over) => panic!("{over:?}"),
-    }
-}
-
-fn over(step: Step) -> Over {
-    match step {
-        Step::Over(over) => *over,
-        Step::Send(request, _) => panic!("{request:?}"),
-    }
-}
-
 /// Method, path, and body of what an action sends first.
 fn wire(action: Action) -> (String, String, Value) {
     let (request, _) = begin(action);

@@ -139,6 +139,10 @@ impl Planner<'_> {
             let status = waits(request.status.clone(), request, &Wait::Queued(ahead.to_string()), self.wall);
             return Plan { wake_at: deadline, ..self.with_status(status, Urgency::Now) };
         }
+        // The images that are named here would be others than the ones that stand when it is written.
+        if self.observed.pinned_now {
+            return Plan { wake_at: deadline, ..Plan::default() };
+        }
         let mechanism = request.spec.strategy.as_ref().and_then(|s| s.mechanism).unwrap_or_default();
         let node_type = request.labels.get(labels::NODE_TYPE).map(String::as_str);
         if node_type == Some(labels::VIRTUAL_KUBELET) && mechanism != Mechanism::Kubelet {

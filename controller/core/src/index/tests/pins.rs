@@ -91,3 +91,16 @@ fn a_pin_that_is_refused_again_and_again_ends_the_request_with_the_words_of_the_
     assert_eq!(entry.phase, Phase::Failed);
     assert!(entry.message.ends_with("cannot be pinned: no such right"), "{}", entry.message);
 }
+
+/// Else it would take the other's pin for its own, and its Pod for drained (seed 324475).
+#[test]
+fn the_next_request_is_accepted_for_the_pod_that_the_pin_makes() {
+    let mut bench = pinning(60);
+    let gone = bench.requests.remove(&ObjectKey::new("shop", "a")).unwrap();
+    bench.step(Event::Requests(Watch::Gone(gone)));
+    let next = bench.step(Event::Requests(Watch::Upsert(request("b", "web", 1))));
+    assert!(!next.iter().any(|a| matches!(a, Action::WriteStatus { .. })), "{next:?}");
+    let pinned = Pod { resource_version: "2".into(), ..pinnable() };
+    let next = written(&mut bench, Outcome::Written(pinned));
+    assert!(next.iter().any(|a| matches!(a, Action::WriteStatus { .. })), "{next:?}");
+}

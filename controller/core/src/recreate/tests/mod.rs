@@ -151,6 +151,7 @@ impl Scene {
             ahead: self.ahead.as_ref(),
             orders,
             placing: self.placing,
+            pinned_now: false,
             pinning: &[],
             memory: &self.memory,
         };

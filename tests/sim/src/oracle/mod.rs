@@ -197,8 +197,15 @@ impl Oracle {
         (self.broken, self.ends)
     }
 
+    /// So many processes believe that they lead.
+    pub fn led(&mut self, now: u64, leaders: usize) {
+        if leaders != self.leaders {
+            self.leaders = leaders;
+            self.led_since = now;
+        }
+    }
+
     /// An object was written, or removed.
-    #[allow(clippy::too_many_arguments, reason = "what a write is made of")]
     pub fn wrote(
         &mut self,
         now: u64,
@@ -206,20 +213,15 @@ impl Oracle {
         kind: &str,
         before: Option<&Value>,
         after: Option<&Value>,
-        leaders: usize,
         server: &Server,
     ) {
         self.now = now;
-        if leaders != self.leaders {
-            self.leaders = leaders;
-            self.led_since = now;
-        }
-        self.many_leaders |= leaders > 1;
+        self.many_leaders |= self.leaders > 1;
         if writer.ours() {
             self.writes += 1;
         }
         let mut found = self.rules.wrote(now, writer, kind, before, after, server);
-        found.extend(self.rules.one_leads(leaders));
+        found.extend(self.rules.one_leads(self.leaders));
         self.all(found);
         match kind {
             "ContainerRecreateRequest" => {
@@ -276,7 +278,7 @@ impl Oracle {
     pub fn at_rest(&self, now: u64) -> bool {
         let over = |known: &Known| match (known.deleted, known.ended, known.ttl) {
             (Some(_), ..) => true,
-            (None, Some(ended), Some(ttl)) => now > ended + ttl + 60_000,
+            (None, Some(ended), Some(ttl)) => now > ended.max(self.led_since) + ttl + 60_000,
             (None, ended, _) => ended.is_some(),
         };
         self.requests.values().all(over) && now > self.last_sent.max(self.led_since) + 75_000

@@ -248,6 +248,7 @@ impl World {
                 return true;
             }
             self.happens(happening);
+            self.oracle.led(self.now, self.leaders());
             if !self.oracle.intact() {
                 return true;
             }

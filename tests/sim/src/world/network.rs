@@ -113,8 +113,7 @@ impl World {
         {
             return;
         }
-        let leaders = self.leaders();
-        self.oracle.wrote(self.now, writer, kind, before.as_deref(), after.as_deref(), leaders, &self.server);
+        self.oracle.wrote(self.now, writer, kind, before.as_deref(), after.as_deref(), &self.server);
         if kind == "Pod" && after.is_none() {
             let name = before.as_ref().and_then(|b| b["metadata"]["name"].as_str()).unwrap_or_default();
             let plan = self.schedule.pods.iter().position(|p| p.name == name && p.controlled);
@@ -125,7 +124,7 @@ impl World {
     }
 
     /// How many processes believe that they lead.
-    fn leaders(&self) -> usize {
+    pub(super) fn leaders(&self) -> usize {
         self.processes.values().filter(|p| matches!(&p.kind, Kind::Controller(c) if c.leads())).count()
     }
 

@@ -217,7 +217,9 @@ impl Index {
                 return Some(PodChange::Gates(gates));
             }
         }
-        let images: Vec<ImageChange> = requests().flat_map(|e| e.images.iter().cloned()).collect();
+        let mut images: Vec<ImageChange> = requests().flat_map(|e| e.images.iter().cloned()).collect();
+        // A strategic merge patch brings the containers that it names into its own order, and a Pod's order cannot change.
+        images.sort_by_key(|image| pod.containers.iter().position(|c| c.name == image.container));
         (!images.is_empty()).then_some(PodChange::Images(images))
     }
 

@@ -63,9 +63,10 @@ fn both_containers_are_pinned_with_one_change() -> Result<()> {
         let before = ns.start_pod(pods::app("web")).await?;
         let generation = before.metadata.generation;
         let strategy = json!({"mechanism": "Kubelet"});
-        ns.create(with_strategy("pin", &["app", "sidecar"], strategy)).await?;
+        // In another order than the Pod's own.
+        ns.create(with_strategy("pin", &["sidecar", "app"], strategy)).await?;
         let over = ns.over("pin").await?;
-        assert_eq!(requests::states(&over), [requests::succeeded("app"), requests::succeeded("sidecar")]);
+        assert_eq!(requests::states(&over), [requests::succeeded("sidecar"), requests::succeeded("app")]);
         let after = ns.pod("web").await?;
         pods::assert_restarted_once(&before, &after, "app")?;
         pods::assert_restarted_once(&before, &after, "sidecar")?;

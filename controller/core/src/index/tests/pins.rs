@@ -104,3 +104,30 @@ fn the_next_request_is_accepted_for_the_pod_that_the_pin_makes() {
     let next = written(&mut bench, Outcome::Written(pinned));
     assert!(next.iter().any(|a| matches!(a, Action::WriteStatus { .. })), "{next:?}");
 }
+
+/// The API server would refuse it: a strategic merge patch reorders what it names (seed 216346).
+#[test]
+fn images_are_changed_in_the_order_of_the_pods_containers() {
+    let mut pod = pinnable();
+    let mut log = pod.containers[0].clone();
+    log.name = "log".into();
+    log.status.as_mut().unwrap().container_id = format!("containerd://{:064x}", 9);
+    pod.containers.push(log);
+    let mut wants = request("a", "web", 0);
+    wants.spec.containers = ["log", "app"]
+        .map(|name| RecreateContainer { name: name.into(), ..RecreateContainer::default() })
+        .to_vec();
+    wants.spec.strategy =
+        Some(RecreateStrategy { mechanism: Some(Mechanism::Kubelet), ..RecreateStrategy::default() });
+    let mut bench = Bench::new(vec![pod], Vec::new());
+    bench.requests.insert(wants.key.clone(), wants.clone());
+    let accepts = only(bench.step(Event::Requests(Watch::Upsert(wants))));
+    let accepted = bench.write(&accepts);
+    let next = bench.step(accepted);
+    let images = next.iter().find_map(|action| match action {
+        Action::PatchPod { change: PodChange::Images(images), .. } => Some(images),
+        _ => None,
+    });
+    let names: Vec<&str> = images.unwrap().iter().map(|i| i.container.as_str()).collect();
+    assert_eq!(names, ["app", "log"]);
+}

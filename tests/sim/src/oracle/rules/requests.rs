@@ -246,8 +246,11 @@ impl Rules {
         else {
             return;
         };
-        // A book that is made anew has its orders anew; and a write may be known before it is told.
-        if self.now + 100 < placed + self.least(SILENCE) && !self.loses_books() {
+        // A book that is made anew has its orders anew, as has one that an old list did not show; and a write may be
+        // known before it is told.
+        let anew = self.loses_books()
+            || self.schedule.faults.iter().any(|f| matches!(f.what, Fault::StaleLists(..)));
+        if self.now + 100 < placed + self.least(SILENCE) && !anew {
             found.push(("I10", format!("{id} gives its daemon up after {} ms", self.now - placed)));
         }
         let short: u64 = self.schedule.faults.iter().map(|f| crate::world::lasts(&f.what)).sum();

@@ -3,13 +3,11 @@
 //! Decided by `pitstop_controller_core::coexist`. Two watches of one object each tell when Kruise comes or goes.
 
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
-use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::runtime::events::{Event as Notice, EventType, Recorder, Reporter};
+use kube::runtime::events::EventType;
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
-use pitstop_api::condition::truncate;
 use pitstop_api::recreate::{ContainerRecreateRequest, PLURAL};
 use pitstop_controller_core::coexist::{
     Configuration, DEFINITION, Definition, Seen, Sign, Surroundings, Verdict, WEBHOOK_CONFIGURATION, judge,
@@ -20,9 +18,9 @@ use pitstop_kit::watch::{self, Source, Watch};
 use prometheus_client::metrics::gauge::Gauge;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch as signal};
-use tracing::{debug, error, info, warn};
+use tracing::{error, info, warn};
 
-use crate::events::MAX_NOTE;
+use crate::own_pod::OwnPod;
 
 /// The readiness condition.
 pub const CONDITION: &str = "nobody else carries out ContainerRecreateRequests";
@@ -30,15 +28,15 @@ pub const CONDITION: &str = "nobody else carries out ContainerRecreateRequests";
 pub const FOUND: &str = "OpenKruiseFound";
 /// Reason of the event on the own Pod when they are carried out again.
 pub const GONE: &str = "OpenKruiseGone";
+/// What those events are about.
+const ACTION: &str = "Serve";
 
 /// What looking needs.
 pub struct Coexistence {
     /// Client.
     pub client: Client,
-    /// The own namespace.
-    pub namespace: String,
-    /// The own Pod, which a refusal is told about.
-    pub pod_name: String,
+    /// Told of a refusal.
+    pub own_pod: OwnPod,
     /// People say that Kruise's own controller for requests is off.
     pub told_off: bool,
     /// Holds while requests are carried out.
@@ -184,8 +182,8 @@ impl Coexistence {
             Verdict::Refuse(signs) => {
                 let text = refusal(signs);
                 error!("no request is carried out: {text}");
-                let note = truncate(&format!("No request is carried out: {text}"), MAX_NOTE);
-                self.record(EventType::Warning, FOUND, note).await;
+                let note = format!("No request is carried out: {text}");
+                self.own_pod.tell(EventType::Warning, FOUND, ACTION, &note).await;
             }
             Verdict::ServeBeside(signs) => {
                 warn!(
@@ -195,42 +193,11 @@ impl Coexistence {
             }
             Verdict::Serve if matches!(before, Verdict::Refuse(_)) => {
                 info!("no sign of OpenKruise is left: requests are carried out");
-                let text = "No sign of OpenKruise is left: requests are carried out".to_owned();
-                self.record(EventType::Normal, GONE, text).await;
+                let text = "No sign of OpenKruise is left: requests are carried out";
+                self.own_pod.tell(EventType::Normal, GONE, ACTION, text).await;
             }
             Verdict::Serve if self.told_off => info!("requests are carried out, as --kruise-crr-off says"),
             Verdict::Serve | Verdict::Unknown => {}
-        }
-    }
-
-    async fn record(&self, type_: EventType, reason: &str, note: String) {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
-        // Without its UID, `kubectl describe pod` does not show the event.
-        let uid = match pods.get_metadata(&self.pod_name).await {
-            Ok(pod) => pod.metadata.uid,
-            Err(error) => {
-                debug!(%error, "cannot read the own Pod");
-                None
-            }
-        };
-        let own = ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Pod".to_owned()),
-            namespace: Some(self.namespace.clone()),
-            name: Some(self.pod_name.clone()),
-            uid,
-            ..ObjectReference::default()
-        };
-        let reporter = Reporter { controller: "pitstop".to_owned(), instance: Some(self.pod_name.clone()) };
-        let event = Notice {
-            type_,
-            reason: reason.to_owned(),
-            note: Some(note),
-            action: "Serve".to_owned(),
-            secondary: None,
-        };
-        if let Err(error) = Recorder::new(self.client.clone(), reporter).publish(&event, &own).await {
-            debug!(%error, reason, "an event was not recorded");
         }
     }
 }

@@ -7,8 +7,10 @@ mod coexist;
 mod election;
 mod events;
 mod executor;
+mod guard;
 mod lead;
 mod metrics;
+mod own_pod;
 mod run;
 
 use clap::Parser as _;

@@ -51,6 +51,7 @@ pub struct ControllerMetrics {
     lost_events: Counter,
     leading: Gauge,
     refusing: Gauge,
+    policy_in_force: Gauge,
     ended: Family<EndLabels, Counter>,
     stages: Family<StageLabels, Histogram, fn() -> Histogram>,
     open_requests: Gauge,
@@ -66,6 +67,7 @@ impl ControllerMetrics {
             lost_events: Counter::default(),
             leading: Gauge::default(),
             refusing: Gauge::default(),
+            policy_in_force: Gauge::default(),
             ended: Family::default(),
             stages: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             open_requests: Gauge::default(),
@@ -84,6 +86,11 @@ impl ControllerMetrics {
             "refuses_beside_kruise",
             "1 while no request is carried out because of OpenKruise",
             own.refusing.clone(),
+        );
+        registry.register(
+            "daemon_policy_in_force",
+            "1 while the API server is seen to keep each daemon to its own node",
+            own.policy_in_force.clone(),
         );
         registry.register("requests_ended", "Requests that ended, by outcome and reason", own.ended.clone());
         registry.register_with_unit(
@@ -131,6 +138,11 @@ impl ControllerMetrics {
     /// 1 while no request is carried out because of `OpenKruise`.
     pub fn refusing(&self) -> Gauge {
         self.refusing.clone()
+    }
+
+    /// 1 while the API server is seen to keep each daemon to its own node.
+    pub fn policy_in_force(&self) -> Gauge {
+        self.policy_in_force.clone()
     }
 
     /// What the core found worth a number.

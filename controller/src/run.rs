@@ -19,8 +19,10 @@ use crate::coexist::{self, Coexistence};
 use crate::election::{self, Candidate};
 use crate::events::Events;
 use crate::executor::Executor;
+use crate::guard::Guard;
 use crate::lead;
 use crate::metrics::ControllerMetrics;
+use crate::own_pod::OwnPod;
 
 const NAME: &str = "pitstop-controller";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -84,10 +86,10 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let watch_metrics = WatchMetrics::register(metrics.registry());
     let readiness = Readiness::new();
     let needs = Needs::named(&readiness);
+    let own_pod = OwnPod { client: client.clone(), namespace: namespace.clone(), name: pod_name.clone() };
     let coexistence = Coexistence {
         client: client.clone(),
-        namespace: namespace.clone(),
-        pod_name: pod_name.clone(),
+        own_pod: own_pod.clone(),
         told_off: kruise_crr_off,
         clear: needs.alone,
         refusing: own.refusing(),
@@ -133,6 +135,9 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 
     let (events, recording) = Events::new(client.clone(), pod_name, own.clone());
     tasks.spawn(recording);
+    let guard =
+        Guard { client: client.clone(), own_pod, in_force: own.policy_in_force(), events: sender.clone() };
+    tasks.spawn(guard.run());
     let (allowed, is_allowed) = signal::channel(false);
     tasks.spawn(coexist::run(coexistence, allowed));
     let watches = lead::Watches::new(client.clone(), needs.watches, watch_metrics.clone(), sender.clone());
@@ -203,7 +208,7 @@ mod tests {
         let unexplained: Vec<&String> =
             missing.iter().filter(|name| !page.contains(&format!("\n| `{name}` | "))).collect();
         assert!(unexplained.is_empty(), "{unexplained:?}");
-        for event in [coexist::FOUND, coexist::GONE] {
+        for event in [coexist::FOUND, coexist::GONE, crate::guard::MISSING, crate::guard::IN_FORCE] {
             assert!(page.contains(&format!("\n| `{event}` | ")), "{event}");
         }
     }

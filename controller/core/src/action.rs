@@ -24,6 +24,8 @@ pub enum Event {
     NodeWorks(Watch<NodeWork>),
     /// This process began or ceased to lead.
     Leader(bool),
+    /// The API server keeps each daemon to its own node, or does not ([`crate::guard`]).
+    Guarded(bool),
     /// A write of a request came back.
     RequestWritten {
         /// The request.

@@ -7,6 +7,7 @@
 pub mod action;
 pub mod certs;
 pub mod coexist;
+pub mod guard;
 pub mod index;
 pub mod key;
 pub mod lease;

@@ -55,6 +55,11 @@ impl Entry {
         if subresource.is_empty() { resource.clone() } else { format!("{resource}/{subresource}") }
     }
 
+    /// The controller sees that the daemons' admission policy denies.
+    pub fn self_check(&self) -> bool {
+        self.verb == "create" && self.resource() == "nodeworks" && self.uri.contains("dryRun=All")
+    }
+
     /// It would change something.
     pub fn writes(&self) -> bool {
         matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")

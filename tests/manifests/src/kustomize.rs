@@ -17,9 +17,26 @@ struct Kustomization {
     _api_version: String,
     #[serde(rename = "kind")]
     _kind: String,
+    /// The order of application; only what is applied itself needs to say it.
+    #[serde(default, rename = "sortOptions")]
+    _sort_options: Option<SortOptions>,
     resources: Vec<String>,
     #[serde(default)]
     patches: Vec<Patch>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SortOptions {
+    #[serde(rename = "order")]
+    _order: Order,
+}
+
+/// Only the order in which resources are listed: [`load`] gives them back so.
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Order {
+    Fifo,
 }
 
 #[derive(Deserialize)]
@@ -54,7 +71,7 @@ enum Operation {
     },
 }
 
-/// Every object that `kubectl apply -k FOLDER` applies.
+/// Every object that `kubectl apply -k FOLDER` applies, in that order.
 pub fn load(folder: &Path) -> Result<Vec<Object>> {
     let path = folder.join("kustomization.yaml");
     let kustomization: Kustomization = serde_saphyr::from_str(&read(&path)?)

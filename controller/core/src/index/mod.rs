@@ -68,6 +68,8 @@ impl Default for Config {
 pub struct Index {
     config: Config,
     leading: bool,
+    /// No order is placed before the API server has been seen to keep daemons apart.
+    guarded: bool,
     pods: Kind<PodEntry>,
     requests: Kind<Entry>,
     books: Kind<Book>,
@@ -94,6 +96,7 @@ impl Index {
         Self {
             config,
             leading: false,
+            guarded: false,
             pods: Kind::default(),
             requests: Kind::default(),
             books: Kind::default(),
@@ -114,6 +117,11 @@ impl Index {
             Event::Requests(watch) => self.requests_changed(now, watch),
             Event::NodeWorks(watch) => self.books_changed(watch),
             Event::Leader(leading) => self.lead(now, leading),
+            Event::Guarded(guarded) => {
+                if std::mem::replace(&mut self.guarded, guarded) != guarded {
+                    self.all_dirty();
+                }
+            }
             Event::RequestWritten { key, uid, outcome } => {
                 self.request_written(now, &key, &uid, outcome, &mut actions);
             }

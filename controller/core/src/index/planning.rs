@@ -133,6 +133,7 @@ impl Index {
             orders,
             pinning: if known_pod.is_some_and(|e| e.pinning.is_some()) { &entry.images } else { &[] },
             pinned_now: known_pod.is_some_and(|e| e.pinning.is_some() && e.pod.in_flight()),
+            guarded: self.guarded,
             placing: book.is_some_and(|b| b.placing.contains(&request.uid)),
             memory: &entry.memory,
         };

@@ -2,6 +2,7 @@
 
 mod books;
 mod defects;
+mod guard;
 mod holds;
 mod kept;
 mod lead;
@@ -78,7 +79,8 @@ impl Bench {
     }
 
     fn empty() -> Self {
-        let index = Index::new(Config::default());
+        let mut index = Index::new(Config::default());
+        index.step(Mono(0), DateTime::UNIX_EPOCH, Event::Guarded(true));
         let (requests, pods) = (BTreeMap::new(), BTreeMap::new());
         Self { index, now: Mono(0), version: 100, requests, pods, book: None }
     }

@@ -122,6 +122,7 @@ pub(super) fn judge(
             None => Wait::Stopping(name.clone()),
         },
         Some(o) if o.answer.is_some() => Wait::Restart(name.clone()),
+        None if !observed.guarded => Wait::Policy,
         _ => Wait::Daemon,
     };
     let runs = status.container_id == target.container_id && status.state == ContainerState::Running;

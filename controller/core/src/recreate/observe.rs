@@ -239,6 +239,8 @@ pub struct Observed<'a> {
     pub orders: Vec<OrderView<'a>>,
     /// A write of images of the Pod is under way, for this request or for one before it.
     pub pinned_now: bool,
+    /// The API server is known to keep each daemon to its own node, so that orders may be placed.
+    pub guarded: bool,
     /// A write that places orders of the request is under way, or nobody knows yet how it ended.
     pub placing: bool,
     /// Images of the request in a write of the Pod that is under way, or of which nobody knows yet how it ended.

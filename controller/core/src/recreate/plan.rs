@@ -238,7 +238,7 @@ impl Planner<'_> {
             .enumerate()
             .filter_map(|(i, (t, j))| match self.observed.order(&t.name) {
                 Some(order) => Some(order.order.clone()),
-                None => (j.needs_stop && i < in_turn && drain.drained())
+                None => (j.needs_stop && i < in_turn && drain.drained() && self.observed.guarded)
                     .then(|| self.order(target, t, pod))
                     .flatten(),
             })

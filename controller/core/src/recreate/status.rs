@@ -12,6 +12,7 @@ use super::hooks;
 use super::judge::replaced;
 use super::observe::{Observed, Request};
 use crate::action::Note;
+use crate::guard::POLICY;
 use crate::measure::Measure;
 use crate::pod::Pod;
 
@@ -26,6 +27,8 @@ pub enum Wait {
     ForeignGate(String),
     /// The Pod is out of service, and is kept so for that many seconds before the first stop.
     Draining(i64),
+    /// The API server is not known to keep each daemon to its own node, so no order is placed.
+    Policy,
     /// The node's daemon has not answered yet.
     Daemon,
     /// The daemon stops the container.
@@ -49,11 +52,12 @@ pub enum Wait {
 }
 
 /// Every reason of [`Wait`] but the kubelet's own.
-pub(super) const WAITS: [&str; 13] = [
+pub(super) const WAITS: [&str; 14] = [
     "Queued",
     "WaitingForNotReady",
     "ReadinessGateInUse",
     drain::DRAINING,
+    "WaitingForPolicy",
     "WaitingForDaemon",
     "Stopping",
     "PinningImage",
@@ -72,6 +76,7 @@ impl Wait {
             Self::NotReadyPod => "WaitingForNotReady",
             Self::ForeignGate(_) => "ReadinessGateInUse",
             Self::Draining(_) => drain::DRAINING,
+            Self::Policy => "WaitingForPolicy",
             Self::Daemon => "WaitingForDaemon",
             Self::Stopping(_) => "Stopping",
             Self::Pin(_) => "PinningImage",
@@ -96,6 +101,10 @@ impl Wait {
             Self::Draining(seconds) => {
                 format!("stops nothing before {seconds} s have passed (unreadyGracePeriodSeconds)")
             }
+            Self::Policy => format!(
+                "places no order while the API server does not keep each daemon to its own node: apply the \
+                 ValidatingAdmissionPolicy {POLICY} and its binding"
+            ),
             Self::Daemon => "waits for the node's daemon to take up the order".to_owned(),
             Self::Stopping(name) => format!("the node's daemon stops container {name}"),
             Self::Pin(name) => format!("pins the image of container {name} to the digest that it runs"),

@@ -8,6 +8,7 @@ mod drain;
 mod failover;
 mod gates;
 mod gone;
+mod guard;
 mod hooks;
 mod kruise;
 mod mechanism;

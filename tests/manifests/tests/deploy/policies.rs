@@ -1,7 +1,11 @@
-//! The admission policies that narrow what the controller's rights are good for.
+//! The admission policies that narrow what the programs' rights are good for. What they say to real writes,
+//! `tests/e2e` and `tests/attacks` show.
 
 use std::collections::BTreeSet;
 
+use pitstop_api::GROUP;
+use pitstop_api::nodework::PLURAL;
+use pitstop_controller_core::guard::{POLICY, PROBE};
 use pitstop_controller_core::readiness::SERVED;
 use pitstop_manifests_test::Object;
 use pitstop_manifests_test::object::{list, text};
@@ -31,14 +35,55 @@ fn every_policy_is_bound_and_denies() {
 }
 
 #[test]
-fn policies_concern_the_controller_alone_and_fail_closed() {
-    let user = format!("'system:serviceaccount:{NAMESPACE}:pitstop-controller'");
+fn policies_concern_pitstop_alone_and_fail_closed() {
     for policy in of_kind(&default(), "ValidatingAdmissionPolicy") {
         assert_eq!(text(&policy.0, "/spec/failurePolicy"), "Fail", "{}", policy.name());
         let conditions: Vec<&str> =
             list(&policy.0, "/spec/matchConditions").iter().map(|c| text(c, "/expression")).collect();
-        assert_eq!(conditions, [format!("request.userInfo.username == {user}")], "{}", policy.name());
+        let by = |program: &str| {
+            format!("request.userInfo.username == 'system:serviceaccount:{NAMESPACE}:pitstop-{program}'")
+        };
+        let expected = match policy.name() {
+            POLICY => format!(
+                "{} || (request.resource.group == '{GROUP}' && request.resource.resource == '{PLURAL}' && \
+                 request.operation == 'CREATE' && request.name == '{PROBE}')",
+                by("daemon")
+            ),
+            _ => by("controller"),
+        };
+        assert_eq!(conditions, [expected], "{}", policy.name());
     }
+}
+
+/// Between a right and the policy that comes after it, the right is worth all that it says.
+#[test]
+fn policies_are_applied_before_the_rights_that_they_narrow() {
+    for objects in every_install() {
+        let at = |kind: &str, name: &str| {
+            objects
+                .iter()
+                .position(|o| o.kind() == kind && o.name() == name)
+                .unwrap_or_else(|| panic!("{name}"))
+        };
+        for policy in of_kind(&objects, "ValidatingAdmissionPolicy").map(Object::name) {
+            let program = if policy == POLICY { "pitstop-daemon" } else { "pitstop-controller" };
+            let right = at("ClusterRoleBinding", program);
+            assert!(at("ValidatingAdmissionPolicy", policy) < right, "{policy}");
+            assert!(at("ValidatingAdmissionPolicyBinding", policy) < right, "{policy}");
+        }
+    }
+}
+
+/// Also rights that somebody adds: everything that can be written is looked at.
+#[test]
+fn the_daemons_policy_looks_at_every_write() {
+    let objects = default();
+    let policy = pitstop_manifests_test::find(&objects, "ValidatingAdmissionPolicy", POLICY).unwrap();
+    assert_eq!(
+        policy.0.pointer("/spec/matchConstraints"),
+        Some(&serde_json::json!({"resourceRules":
+            [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}]}))
+    );
 }
 
 /// A right to change Pods goes with a policy for that very resource.

@@ -35,7 +35,9 @@ impl Controller {
     /// A process that has just begun to lead.
     pub fn new(now: Mono, config: Config) -> Self {
         let mut index = Index::new(config);
-        assert!(index.step(now, DateTime::UNIX_EPOCH, Event::Leader(true)).is_empty());
+        for event in [Event::Guarded(true), Event::Leader(true)] {
+            assert!(index.step(now, DateTime::UNIX_EPOCH, event).is_empty());
+        }
         Self { index: Part::new(index), watches: [None, None, None], calls: BTreeMap::new() }
     }
 

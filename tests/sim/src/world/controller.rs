@@ -65,10 +65,13 @@ impl Controller {
             Watcher::new("/apis/pitstop.dev/v1alpha1/nodeworks", ""),
             Watcher::new(LEASES, format!("metadata.name={LEASE}")),
         ];
+        let mut index = Index::new(config);
+        // The policy is there from the beginning; what its absence does is a rule of the core.
+        index.step(clock.mono(0), DateTime::UNIX_EPOCH, Event::Guarded(true));
         Self {
             clock,
             watchers,
-            index: Index::new(config),
+            index,
             elector: Elector::new(identity, lease::Config::default()),
             leading: false,
             lost_lead: false,

@@ -152,6 +152,7 @@ impl Scene {
             orders,
             placing: self.placing,
             pinned_now: false,
+            guarded: true,
             pinning: &[],
             memory: &self.memory,
         };

@@ -12,6 +12,7 @@ fn waits() -> Vec<Wait> {
         Wait::NotReadyPod,
         Wait::ForeignGate(name()),
         Wait::Draining(0),
+        Wait::Policy,
         Wait::Daemon,
         Wait::Stopping(name()),
         Wait::Pin(name()),
@@ -28,6 +29,7 @@ fn waits() -> Vec<Wait> {
             | Wait::NotReadyPod
             | Wait::ForeignGate(_)
             | Wait::Draining(_)
+            | Wait::Policy
             | Wait::Daemon
             | Wait::Stopping(_)
             | Wait::Pin(_)

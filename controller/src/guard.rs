@@ -1,0 +1,85 @@
+//! Sees again and again that the API server keeps each daemon to its own node, and tells the core.
+//!
+//! Decided by `pitstop_controller_core::guard`.
+
+use kube::Client;
+use kube::runtime::events::EventType;
+use pitstop_controller_core::Event;
+use pitstop_controller_core::guard::{POLICY, Verdict, judge, probe};
+use pitstop_kit::client;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::sync::mpsc;
+use tracing::{error, info, warn};
+
+use crate::own_pod::OwnPod;
+
+/// Reason of the event on the own Pod when no order is placed because the policy is missing.
+pub const MISSING: &str = "DaemonPolicyMissing";
+/// Reason of the event on the own Pod when orders are placed again.
+pub const IN_FORCE: &str = "DaemonPolicyInForce";
+/// What those events are about.
+const ACTION: &str = "PlaceOrders";
+
+/// What looking needs.
+pub struct Guard {
+    /// Client.
+    pub client: Client,
+    /// Told when the policy is missing, and when it is there again.
+    pub own_pod: OwnPod,
+    /// 1 while the policy is in force.
+    pub in_force: Gauge,
+    /// Where the core reads.
+    pub events: mpsc::Sender<Event>,
+}
+
+impl Guard {
+    /// Looks until the core is gone.
+    pub async fn run(self) {
+        // What was seen last, but for answers that show nothing.
+        let mut before: Option<bool> = None;
+        loop {
+            let verdict = match probe() {
+                Ok(request) => judge(&client::send(&self.client, request).await),
+                Err(error) => Verdict::Unknown(error.to_string()),
+            };
+            let now = match &verdict {
+                Verdict::InForce => Some(true),
+                Verdict::Missing(_) => Some(false),
+                Verdict::Unknown(why) => {
+                    warn!(policy = POLICY, why, "cannot see whether the policy is in force");
+                    before
+                }
+            };
+            if let Some(in_force) = now.filter(|_| now != before) {
+                self.in_force.set(i64::from(in_force));
+                if self.events.send(Event::Guarded(in_force)).await.is_err() {
+                    return;
+                }
+                self.tell(&verdict, before).await;
+                before = now;
+            }
+            tokio::time::sleep(verdict.look_again()).await;
+        }
+    }
+
+    /// Says what has changed, in the log and as an event on the own Pod.
+    async fn tell(&self, verdict: &Verdict, before: Option<bool>) {
+        match verdict {
+            Verdict::Missing(why) => {
+                error!(policy = POLICY, why, "no order is placed: nothing keeps daemons to their own nodes");
+                let note = format!(
+                    "No order is placed: the ValidatingAdmissionPolicy {POLICY}, which keeps each daemon to its own \
+                     node, is not in force ({why}). Apply it and its binding."
+                );
+                self.own_pod.tell(EventType::Warning, MISSING, ACTION, &note).await;
+            }
+            Verdict::InForce if before == Some(false) => {
+                info!(policy = POLICY, "orders are placed: the policy is in force");
+                let note = format!("Orders are placed: the ValidatingAdmissionPolicy {POLICY} is in force");
+                self.own_pod.tell(EventType::Normal, IN_FORCE, ACTION, &note).await;
+            }
+            Verdict::InForce => info!(policy = POLICY, "the policy is in force"),
+            Verdict::Unknown(_) => {}
+        }
+    }
+}

@@ -19,11 +19,11 @@ impl Oracle {
             return;
         }
         let led_since = self.led_since;
-        let slowest = self.slowest;
+        let clocks = self.clocks;
         let mut wrong = Vec::new();
         for (uid, known) in self.requests.iter().filter(|(_, k)| k.deleted.is_none()) {
             let from = known.created.max(calm).max(led_since);
-            let limit = from + known.deadline * 100 / slowest + SLACK;
+            let limit = from + clocks.most(known.deadline) + SLACK;
             match known.ended {
                 None => wrong.push(("L1", format!("{uid} ({}) never ends", known.key))),
                 Some(ended) if ended > limit => {

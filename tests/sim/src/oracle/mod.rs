@@ -7,6 +7,7 @@
 mod containers;
 mod end;
 mod orders;
+mod pace;
 mod pods;
 mod requests;
 mod rules;
@@ -79,15 +80,12 @@ pub struct Oracle {
     pub writes: usize,
     /// When pitstop last sent a request but those of the election.
     last_sent: u64,
-    /// How many it sent in the second that began then.
-    second: (u64, usize),
+    sending: pace::Rate,
     /// More than one process may have led at once.
     many_leaders: bool,
     /// etcd was restored: what was seen before may be told again.
     restored: bool,
-    /// Percent by which the fastest clock that counts graces and deadlines is ahead, and the slowest behind.
-    fastest: u64,
-    slowest: u64,
+    clocks: pace::Clocks,
     default_deadline: u64,
     requests: BTreeMap<String, Known>,
     ends: BTreeMap<String, usize>,
@@ -124,19 +122,16 @@ pub struct Oracle {
 impl Oracle {
     /// Nothing seen yet.
     pub fn new(schedule: &Schedule) -> Self {
-        let clocks = schedule.clocks.controllers.iter().chain(&schedule.clocks.nodes).map(|c| c.percent);
-        let (fastest, slowest) = clocks.fold((100, 100), |(f, s), p| (f.max(p), s.min(p)));
         let many = schedule.faults.iter().any(|f| matches!(f.what, Fault::PauseController(..)));
         Self {
             now: 0,
             broken: None,
             writes: 0,
             last_sent: 0,
-            second: (0, 0),
+            sending: pace::Rate::default(),
             many_leaders: many,
             restored: false,
-            fastest,
-            slowest,
+            clocks: pace::Clocks::of(schedule),
             default_deadline: schedule.default_deadline,
             requests: BTreeMap::new(),
             ends: BTreeMap::new(),
@@ -266,11 +261,7 @@ impl Oracle {
     pub fn sends(&mut self, now: u64) {
         self.now = now;
         self.last_sent = now;
-        if now >= self.second.0 + 1000 {
-            self.second = (now, 0);
-        }
-        self.second.1 += 1;
-        let sent = self.second.1;
+        let sent = self.sending.count(now);
         self.check(sent <= MOST_A_SECOND, "I12", || format!("{sent} requests in a second"));
     }
 

@@ -100,7 +100,7 @@ impl Oracle {
         let Some(known) = self.requests.get(uid) else { return };
         let Some(grace) = known.unready_grace else { return };
         let waited = known.drained_since.map(|since| self.now - since);
-        let least = grace * 100 / self.fastest;
+        let least = self.clocks.least(grace);
         let enough = waited.is_some_and(|waited| waited >= least) || self.restored;
         self.check(enough, "I7", || format!("{what} is not drained: {waited:?} of {grace} ms"));
     }

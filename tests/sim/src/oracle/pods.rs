@@ -120,7 +120,7 @@ impl Oracle {
         let Some(known) = self.requests.get(uid) else { return };
         let Some(grace) = known.unready_grace else { return };
         let waited = known.drained_since.map(|since| self.now - since);
-        let enough = waited.is_some_and(|waited| waited >= grace * 100 / self.fastest) || self.restored;
+        let enough = waited.is_some_and(|waited| waited >= self.clocks.least(grace)) || self.restored;
         self.check(enough, "I7", || format!("the pin of {name} is not drained: {waited:?} of {grace} ms"));
     }
 

@@ -201,7 +201,7 @@ impl Oracle {
                     wrong.push(("I6", format!("{id} counts the old {} as new", state.name)));
                 }
                 let oldest = newer.iter().filter_map(|id| began.get(id)).min();
-                let least = min_started * 1000 * 100 / self.fastest;
+                let least = self.clocks.least(min_started * 1000);
                 if oldest.is_some_and(|at| self.now < at + least) {
                     wrong.push(("I6", format!("{id} says that {} ran for {min_started} s", state.name)));
                 }

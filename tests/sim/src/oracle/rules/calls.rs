@@ -20,12 +20,9 @@ impl Rules {
     pub fn calls(&mut self, now: u64, by: &str, asked: &Asked, runtime: &Runtime) -> Found {
         self.now = now;
         let mut found = Found::new();
-        if now >= self.second.0 + 1000 {
-            self.second = (now, 0);
-        }
-        self.second.1 += 1;
-        if self.second.1 > MOST_A_SECOND {
-            found.push(("I12", format!("{} calls of runtimes in a second", self.second.1)));
+        let called = self.calling.count(now);
+        if called > MOST_A_SECOND {
+            found.push(("I12", format!("{called} calls of runtimes in a second")));
         }
         if self.off || asked.what == What::Inspect {
             return found;
@@ -106,7 +103,7 @@ impl Rules {
         let Some(placed) = self.orders.get(&asked.order_id) else { return };
         let grace = placed.order.action.recreate.as_ref().and_then(|r| r.grace_period_seconds);
         let (Some(grace), Some((_, since))) = (grace, placed.answer) else { return };
-        let gone = i64::try_from((self.now - since) * self.slowest / 100 / 1000).unwrap();
+        let gone = i64::try_from(self.clocks.at_least_seen(self.now - since) / 1000).unwrap();
         let left = (grace - gone + ROUNDING).min(grace);
         match &asked.call {
             Call::StopContainer { timeout_s, .. } => {

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pitstop_api::nodework::{AnswerState, Order};
 use pitstop_api::recreate::ContainerRecreateRequest;
 
+use super::pace::{Clocks, Rate};
 use crate::world::plan::{Fault, Schedule};
 
 /// What was broken: its number, or `rule`, and what happened.
@@ -54,9 +55,7 @@ struct Followed {
 /// The ledger.
 pub struct Rules {
     schedule: Schedule,
-    /// Clocks go that many percent of true time, at most and at least.
-    fastest: u64,
-    slowest: u64,
+    clocks: Clocks,
     now: u64,
     /// etcd was restored: nothing that was seen before need be true.
     off: bool,
@@ -75,19 +74,15 @@ pub struct Rules {
     were_ready: BTreeSet<(String, String)>,
     /// Orders with the processes that acknowledged them.
     acknowledged_by: BTreeSet<(String, String)>,
-    /// Calls in the second that began then.
-    second: (u64, usize),
+    calling: Rate,
 }
 
 impl Rules {
     /// Nothing seen yet.
     pub fn new(schedule: &Schedule) -> Self {
-        let clocks = schedule.clocks.controllers.iter().chain(&schedule.clocks.nodes).map(|c| c.percent);
-        let (fastest, slowest) = clocks.fold((100, 100), |(f, s), p| (f.max(p), s.min(p)));
         Self {
             schedule: schedule.clone(),
-            fastest,
-            slowest,
+            clocks: Clocks::of(schedule),
             now: 0,
             off: false,
             writes: 0,
@@ -99,7 +94,7 @@ impl Rules {
             pods: BTreeMap::new(),
             were_ready: BTreeSet::new(),
             acknowledged_by: BTreeSet::new(),
-            second: (0, 0),
+            calling: Rate::default(),
         }
     }
 
@@ -163,16 +158,6 @@ impl Rules {
     /// When the last fault is over.
     fn last_fault(&self) -> u64 {
         self.schedule.faults.iter().map(|f| f.at + crate::world::lasts(&f.what)).max().unwrap_or(0)
-    }
-
-    /// At least how long a wait of so many milliseconds takes by true time.
-    fn least(&self, wait: u64) -> u64 {
-        wait * 100 / self.fastest
-    }
-
-    /// At most how long it takes.
-    fn most(&self, wait: u64) -> u64 {
-        wait * 100 / self.slowest
     }
 }
 

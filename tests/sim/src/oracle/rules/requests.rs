@@ -176,10 +176,10 @@ impl Rules {
 
     fn deleted(&mut self, id: &str, writer: Writer, found: &mut Found) {
         let now = self.now;
-        let fastest = self.fastest;
+        let clocks = self.clocks;
         let Some(followed) = self.requests.get_mut(id) else { return };
         followed.deleted.get_or_insert(now);
-        let ttl = followed.object.spec.ttl_seconds_after_finished.map(|s| millis(s.into()) * 100 / fastest);
+        let ttl = followed.object.spec.ttl_seconds_after_finished.map(|s| clocks.least(millis(s.into())));
         if let (Writer::Controller, Some(ttl), Some(ended)) = (writer, ttl, followed.ended)
             && now < ended + ttl
         {
@@ -195,7 +195,7 @@ impl Rules {
         let deadline = own.unwrap_or(self.schedule.default_deadline * 1000);
         let age = self.now - request.created;
         match why {
-            "DeadlineExceeded" if age < self.least(deadline) => {
+            "DeadlineExceeded" if age < self.clocks.least(deadline) => {
                 found.push(("I10", format!("{id} ends after {age} ms with a deadline of {deadline} ms")));
             }
             "DeadlineExceeded" => {
@@ -207,7 +207,7 @@ impl Rules {
             "AllContainersRestarted" if self.calm() => self.in_time(id, found),
             _ => {}
         }
-        if self.calm() && age > self.most(deadline) + SLACK {
+        if self.calm() && age > self.clocks.most(deadline) + SLACK {
             found.push((
                 "L1",
                 format!("{id} ends {age} ms after its creation, with a deadline of {deadline} ms"),
@@ -230,7 +230,7 @@ impl Rules {
         for (order, placed) in self.orders.iter().filter(|(order, _)| request_uid(order) == id) {
             let silent = placed.standing
                 && placed.answer.is_none()
-                && self.now > placed.at + self.most(SILENCE) + 4 * SLACK;
+                && self.now > placed.at + self.clocks.most(SILENCE) + 4 * SLACK;
             let pod = &placed.order.pod.uid;
             let busy = self.orders.iter().any(|(other, o)| other != order && o.order.pod.uid == *pod);
             if silent && !busy {
@@ -250,7 +250,7 @@ impl Rules {
         // known before it is told.
         let anew = self.loses_books()
             || self.schedule.faults.iter().any(|f| matches!(f.what, Fault::StaleLists(..)));
-        if self.now + 100 < placed + self.least(SILENCE) && !anew {
+        if self.now + 100 < placed + self.clocks.least(SILENCE) && !anew {
             found.push(("I10", format!("{id} gives its daemon up after {} ms", self.now - placed)));
         }
         let short: u64 = self.schedule.faults.iter().map(|f| crate::world::lasts(&f.what)).sum();
@@ -302,7 +302,8 @@ impl Rules {
         let busy = |placed: &Placed| {
             let acting = placed.answer.is_some_and(|(state, _)| state == AnswerState::Acknowledged);
             let stops = placed.stopped.or(placed.hooked);
-            let within = stops.is_some_and(|at| self.now < at + self.least(Self::grace(&placed.order)));
+            let within =
+                stops.is_some_and(|at| self.now < at + self.clocks.least(Self::grace(&placed.order)));
             let container = &placed.order.container;
             // A runtime that lies makes the kubelet start the next one beside it.
             let runs =
@@ -345,7 +346,7 @@ impl Rules {
             self.ready.get(&key).copied().unwrap_or(self.now)
         });
         let Some(since) = since.max() else { return };
-        let limit = since.max(request.accepted.unwrap_or(0)) + self.most(millis(least.into())) + 1_500;
+        let limit = since.max(request.accepted.unwrap_or(0)) + self.clocks.most(millis(least.into())) + 1_500;
         if self.now > limit {
             found.push(("L2", format!("{id} is told complete {} ms late", self.now - limit)));
         }

@@ -128,7 +128,7 @@ impl Rules {
         let strategy = request.object.spec.strategy.clone().unwrap_or_default();
         if let Some(grace) = strategy.unready_grace_period_seconds.map(millis) {
             let shortly = self.now < request.in_service + KNOWN;
-            let enough = request.out_since.is_some_and(|since| self.now >= since + self.least(grace));
+            let enough = request.out_since.is_some_and(|since| self.now >= since + self.clocks.least(grace));
             if !enough && !shortly && self.sound_controllers() {
                 found.push(("rule", format!("{id} is placed before its drain is over")));
             }

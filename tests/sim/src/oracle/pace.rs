@@ -1,0 +1,53 @@
+//! How long waits take by clocks that are fast or slow, and how much happens in a second.
+
+use crate::world::plan::Schedule;
+
+/// How far the clocks that count graces and deadlines are from true time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clocks {
+    /// Percent of true time at which the fastest goes, and the slowest.
+    fastest: u64,
+    slowest: u64,
+}
+
+impl Clocks {
+    pub(super) fn of(schedule: &Schedule) -> Self {
+        let clocks = schedule.clocks.controllers.iter().chain(&schedule.clocks.nodes).map(|c| c.percent);
+        let (fastest, slowest) = clocks.fold((100, 100), |(f, s), p| (f.max(p), s.min(p)));
+        Self { fastest, slowest }
+    }
+
+    /// At least how long a wait of so many milliseconds takes by true time.
+    pub(super) fn least(self, wait: u64) -> u64 {
+        wait * 100 / self.fastest
+    }
+
+    /// At most how long it takes.
+    pub(super) fn most(self, wait: u64) -> u64 {
+        wait * 100 / self.slowest
+    }
+
+    /// How far the slowest clock gets in so many milliseconds of true time.
+    pub(super) fn at_least_seen(self, passed: u64) -> u64 {
+        passed * self.slowest / 100
+    }
+}
+
+/// Counts what happens in each second.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rate {
+    /// When the second began.
+    since: u64,
+    count: usize,
+}
+
+impl Rate {
+    /// Once more: how often in this second.
+    pub(super) fn count(&mut self, now: u64) -> usize {
+        if now >= self.since + 1000 {
+            *self = Self { since: now, count: 0 };
+        }
+        self.count += 1;
+        self.count
+    }
+}

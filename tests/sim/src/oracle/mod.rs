@@ -250,6 +250,9 @@ impl Oracle {
                     if request.status.as_ref().is_none_or(|s| s.completion_time.is_none()) {
                         known.ended = None;
                         known.created = now;
+                    } else {
+                        // An end that an earlier restore had taken back may be there again.
+                        known.ended.get_or_insert(now);
                     }
                 }
                 None => known.deleted = Some(now),

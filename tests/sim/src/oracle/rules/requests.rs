@@ -12,7 +12,7 @@ use super::{Followed, Found, Placed, Rules, bare, millis};
 use crate::oracle::Writer;
 use crate::oracle::pods::images;
 use crate::server::Server;
-use crate::world::plan::Fault;
+use crate::world::plan::{Fault, Step};
 
 /// How long a daemon may be silent.
 const SILENCE: u64 = 60_000;
@@ -96,7 +96,9 @@ impl Rules {
         self.states(&id, &old, &status, found);
         if old.completion_time.is_none() && ended {
             let long = now > waited.1 + 20_000 && self.calm() && why == "DeadlineExceeded";
-            if long && waited.0 == "WaitingForNotReady" {
+            // While a kubelet stops a container it tells nothing of the Pod.
+            let stops = self.schedule.steps.iter().any(|s| matches!(s.what, Step::SetImage(..)));
+            if long && !stops && waited.0 == "WaitingForNotReady" {
                 found.push(("rule", format!("{id} waited in vain for its Pod to be taken out of service")));
             }
             let plan = self.schedule.pods.iter().find(|p| p.name == new.spec.pod_name);

@@ -10,7 +10,7 @@ use super::{Found, Placed, Rules, bare, millis};
 use crate::oracle::Writer;
 use crate::oracle::pods::images;
 use crate::server::Server;
-use crate::world::plan::Fault;
+use crate::world::plan::{Fault, Step};
 
 /// How long a change may take to be known, in milliseconds, where nothing holds it up.
 const KNOWN: u64 = 1_500;
@@ -129,7 +129,10 @@ impl Rules {
         if let Some(grace) = strategy.unready_grace_period_seconds.map(millis) {
             let shortly = self.now < request.in_service + KNOWN;
             let enough = request.out_since.is_some_and(|since| self.now >= since + self.clocks.least(grace));
-            if !enough && !shortly && self.sound_controllers() {
+            // Once something was ordered, it is not asked again whether the Pod is out of service.
+            let begun = self.orders.keys().any(|other| other != id && request_uid(other) == request_uid(id));
+            let occupied = self.schedule.steps.iter().any(|s| matches!(s.what, Step::Occupy(_)));
+            if !enough && !shortly && self.sound_controllers() && !(begun && occupied) {
                 found.push(("rule", format!("{id} is placed before its drain is over")));
             }
         }

@@ -85,7 +85,9 @@ impl Oracle {
                 self.stops.entry(deed.id.clone()).or_insert((deed.at, *grace));
             }
             Happened::Kill => {
-                let Some((begun, grace)) = self.stops.get(&deed.id).copied() else { return };
+                let Some((taken, grace)) = self.stops.get(&deed.id).copied() else { return };
+                // Crashes and waits included, a stop takes no longer than its grace.
+                let begun = self.rules.asked_to_stop(&deed.id).map_or(taken, |asked| asked.min(taken));
                 // Another request for the same instance may leave it less time.
                 let named = self.orders.iter().filter(|(_, (.., id))| *id == deed.id);
                 let requests: BTreeSet<&str> = named.map(|(order, _)| request_uid(order)).collect();

@@ -42,6 +42,11 @@ impl Rules {
         found
     }
 
+    /// When a daemon first asked for the stop of that container: a runtime that hangs begins it later.
+    pub(in crate::oracle) fn asked_to_stop(&self, id: &str) -> Option<u64> {
+        self.orders.values().filter(|p| p.order.container.id == id).filter_map(|p| p.stopped).min()
+    }
+
     /// Nothing begins once the request has ended.
     fn begins(&self, asked: &Asked, runtime: &Runtime, found: &mut Found) {
         let Some(placed) = self.orders.get(&asked.order_id) else { return };

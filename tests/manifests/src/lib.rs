@@ -1,9 +1,11 @@
 //! Reads `deploy/` as kubectl would and says what it grants and how it confines.
 //!
-//! `kustomize` loads a folder into [`Object`]s, `rbac` unfolds what a `ServiceAccount` may do, `security` names
-//! what a Pod does beyond the Pod Security level `restricted`. The tests compare that with committed tables.
+//! `kustomize` loads a folder into [`Object`]s, `rbac` unfolds what a `ServiceAccount` may do, `network` says which
+//! connections get through, `security` names what a Pod does beyond the Pod Security level `restricted`. The tests
+//! compare that with committed tables.
 
 pub mod kustomize;
+pub mod network;
 pub mod object;
 pub mod rbac;
 pub mod security;

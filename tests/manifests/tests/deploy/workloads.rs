@@ -34,11 +34,14 @@ fn these_kinds_of_objects_and_no_others_are_installed() {
         "CustomResourceDefinition",
         "DaemonSet",
         "Deployment",
+        "FlowSchema",
         "MutatingAdmissionPolicy",
         "MutatingAdmissionPolicyBinding",
         "MutatingWebhookConfiguration",
         "Namespace",
+        "NetworkPolicy",
         "PodDisruptionBudget",
+        "PriorityLevelConfiguration",
         "Role",
         "RoleBinding",
         "Service",
@@ -54,9 +57,18 @@ fn these_kinds_of_objects_and_no_others_are_installed() {
 
 #[test]
 fn everything_with_a_namespace_is_in_ours() {
-    let within = ["ServiceAccount", "Role", "RoleBinding", "Service", "Deployment", "DaemonSet"];
+    let within = [
+        "ServiceAccount",
+        "Role",
+        "RoleBinding",
+        "Service",
+        "Deployment",
+        "DaemonSet",
+        "PodDisruptionBudget",
+        "NetworkPolicy",
+    ];
     for object in default() {
-        let namespaced = within.contains(&object.kind()) || object.kind() == "PodDisruptionBudget";
+        let namespaced = within.contains(&object.kind());
         assert_eq!(object.namespace(), if namespaced { NAMESPACE } else { "" }, "{}", object.name());
     }
 }
@@ -121,20 +133,25 @@ fn both_run_as_nobody_on_a_root_that_they_cannot_write() {
     }
 }
 
+/// A token that a Pod has unasked lasts for a year: `--service-account-extend-token-expiration` of kube-apiserver.
 #[test]
-fn the_daemons_token_is_short_lived_and_its_only_credential() {
+fn the_tokens_of_both_are_short_lived_and_their_only_credential() {
     let objects = default();
-    let pod = pod(&objects, "pitstop-daemon");
-    assert_eq!(pod["spec"]["automountServiceAccountToken"], false);
-    let volumes = list(pod, "/spec/volumes");
-    let projected: Vec<&Value> = volumes.iter().filter(|v| v.get("projected").is_some()).collect();
-    assert_eq!((volumes.len(), projected.len()), (3, 1));
-    let sources = list(projected[0], "/projected/sources");
-    let kinds: Vec<&String> = sources.iter().flat_map(|s| s.as_object().unwrap().keys()).collect();
-    assert_eq!(kinds, ["serviceAccountToken", "configMap", "downwardAPI"]);
-    assert_eq!(sources[0]["serviceAccountToken"], json!({"path": "token", "expirationSeconds": 3600}));
-    let mount = list(container(pod), "/volumeMounts").iter().find(|m| m["name"] == "token").unwrap();
-    assert_eq!(mount["mountPath"], "/var/run/secrets/kubernetes.io/serviceaccount");
+    for (name, count) in [("pitstop-controller", 1), ("pitstop-daemon", 3)] {
+        let pod = pod(&objects, name);
+        assert_eq!(pod["spec"]["automountServiceAccountToken"], false, "{name}");
+        let volumes = list(pod, "/spec/volumes");
+        let projected: Vec<&Value> = volumes.iter().filter(|v| v.get("projected").is_some()).collect();
+        assert_eq!((volumes.len(), projected.len()), (count, 1), "{name}");
+        let sources = list(projected[0], "/projected/sources");
+        let kinds: Vec<&String> = sources.iter().flat_map(|s| s.as_object().unwrap().keys()).collect();
+        assert_eq!(kinds, ["serviceAccountToken", "configMap", "downwardAPI"], "{name}");
+        let token = &sources[0]["serviceAccountToken"];
+        assert_eq!(*token, json!({"path": "token", "expirationSeconds": 3600}), "{name}");
+        let mount = list(container(pod), "/volumeMounts").iter().find(|m| m["name"] == "token").unwrap();
+        assert_eq!(mount["mountPath"], "/var/run/secrets/kubernetes.io/serviceaccount", "{name}");
+        assert_eq!(mount["readOnly"], true, "{name}");
+    }
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! The rights of both programs and of users: exactly these, so that any widening is a change of this file.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use pitstop_manifests_test::Object;
 use pitstop_manifests_test::object::{list, text};
-use pitstop_manifests_test::rbac::rights;
+use pitstop_manifests_test::rbac::{Ask, Asker, allows, rights};
 use serde_json::Value;
 
 use super::folders::{NAMESPACE, default, every_install};
@@ -66,6 +67,116 @@ fn the_controller_has_exactly_these_rights() {
     for objects in every_install() {
         assert_eq!(rights(&objects, NAMESPACE, "pitstop-controller").unwrap(), table(&CONTROLLER));
     }
+}
+
+/// Every resource of Kubernetes 1.36.3 with pitstop installed, from its discovery, as `GROUP/RESOURCE[/SUBRESOURCE]`.
+const RESOURCES: &str = include_str!("resources.txt");
+
+const VERBS: [&str; 14] = [
+    "get",
+    "list",
+    "watch",
+    "create",
+    "update",
+    "patch",
+    "delete",
+    "deletecollection",
+    "use",
+    "bind",
+    "escalate",
+    "impersonate",
+    "approve",
+    "sign",
+];
+
+/// What is allowed over every resource and verb, everywhere, in pitstop's namespace and in another one, with and without
+/// a name: as lines of the tables above, without what a wider line says already.
+fn matrix(objects: &[Object], asker: Asker<'_>) -> BTreeSet<String> {
+    // Of a kind and of names that nobody has heard of: only a wildcard grants these.
+    let resources =
+        RESOURCES.lines().chain(["unknown.example.com/things", "unknown.example.com/things/status"]);
+    let known = CONTROLLER.iter().filter_map(|line| line.split(' ').nth(3));
+    let names: BTreeSet<&str> = known.chain(["unknown"]).collect();
+    let mut found = BTreeSet::new();
+    for resource in resources {
+        for verb in VERBS {
+            let ask =
+                |namespace, name| allows(objects, asker, Ask { verb, resource, namespace, name }).unwrap();
+            let (mut everywhere, mut named_everywhere) = (false, BTreeSet::new());
+            for (scope, namespace) in
+                [("cluster", None), (NAMESPACE, Some(NAMESPACE)), ("elsewhere", Some("elsewhere"))]
+            {
+                let all = ask(namespace, None);
+                if all && !everywhere {
+                    found.insert(format!("{scope} {verb} {resource}"));
+                }
+                everywhere |= all && namespace.is_none();
+                for name in names.iter().filter(|name| !all && ask(namespace, Some(name))) {
+                    if !named_everywhere.contains(name) {
+                        found.insert(format!("{scope} {verb} {resource} {name}"));
+                    }
+                    if namespace.is_none() {
+                        named_everywhere.insert(name);
+                    }
+                }
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn over_every_resource_and_verb_each_may_do_what_the_tables_say_and_others_nothing() {
+    assert!(RESOURCES.lines().count() > 100);
+    let objects: Vec<Object> = default().into_iter().filter(is_about_rights).collect();
+    let groups = ["system:serviceaccounts", "system:serviceaccounts:pitstop-system", "system:authenticated"];
+    for (account, expected) in [
+        ("pitstop-daemon", table(&DAEMON)),
+        ("pitstop-controller", table(&CONTROLLER)),
+        ("default", BTreeSet::new()),
+    ] {
+        let user = format!("system:serviceaccount:{NAMESPACE}:{account}");
+        assert_eq!(matrix(&objects, Asker { user: &user, groups: &groups }), expected, "{account}");
+    }
+    let anonymous = Asker { user: "system:anonymous", groups: &["system:unauthenticated"] };
+    assert_eq!(matrix(&objects, anonymous), BTreeSet::new());
+    let namesake = Asker { user: "system:serviceaccount:elsewhere:pitstop-controller", groups: &groups };
+    assert_eq!(matrix(&objects, namesake), BTreeSet::new());
+}
+
+fn is_about_rights(object: &Object) -> bool {
+    matches!(object.kind(), "Role" | "ClusterRole" | "RoleBinding" | "ClusterRoleBinding" | "ServiceAccount")
+}
+
+#[test]
+fn every_install_grants_the_same() {
+    let of = |objects: Vec<Object>| -> Vec<Object> { objects.into_iter().filter(is_about_rights).collect() };
+    let expected = of(default());
+    for objects in every_install() {
+        assert!(of(objects) == expected);
+    }
+}
+
+/// Also those files that no install of ours names, which somebody may apply by hand.
+#[test]
+fn no_file_under_deploy_grants_more() {
+    fn visit(folder: &Path, found: &mut Vec<Object>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                visit(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "yaml") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+                found.extend(documents.into_iter().map(Object).filter(is_about_rights));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    visit(&pitstop_manifests_test::root().join("deploy"), &mut found);
+    let known: Vec<Object> = default().into_iter().filter(is_about_rights).collect();
+    assert_eq!(found.len(), known.len());
+    assert!(found.iter().all(|object| known.contains(object)));
 }
 
 #[test]

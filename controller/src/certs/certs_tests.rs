@@ -199,3 +199,90 @@ async fn a_race_is_lost_in_peace_and_leadership_comes_later() {
     let mut pair = running.pair.clone();
     tokio::time::timeout(Duration::from_secs(20), pair.wait_for(Option::is_some)).await.unwrap().unwrap();
 }
+
+/// The Secret, as somebody put it there.
+fn put_secret(api: &FakeApi, material: &Material) {
+    let data = [
+        ("ca.crt", &material.ca_crt),
+        ("ca.key", &material.ca_key),
+        ("tls.crt", &material.tls_crt),
+        ("tls.key", &material.tls_key),
+    ];
+    let data: serde_json::Value =
+        data.map(|(key, bytes)| (key, STANDARD.encode(bytes))).into_iter().collect();
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "cert", "namespace": "ns"}, "data": data});
+    api.put("secrets", secret);
+}
+
+/// Whether an API server that trusts what is published accepts what is stored.
+fn works(api: &FakeApi) -> bool {
+    let read = |key| stored(api, key);
+    let material = Material {
+        ca_crt: published(api),
+        ca_key: read("ca.key"),
+        tls_crt: read("tls.crt"),
+        tls_key: read("tls.key"),
+    };
+    let now = pitstop_kit::clock::wall();
+    let in_date =
+        |cert: &pitstop_controller_core::certs::CertFacts| cert.not_before <= now && now < cert.not_after;
+    let Stored { bundle, leaf, .. } = Reading::new(&material).stored;
+    leaf.is_some_and(|leaf| {
+        let issuer = bundle.iter().find(|ca| leaf.issuer.as_ref() == Some(&ca.fingerprint));
+        in_date(&leaf.cert) && issuer.is_some_and(in_date) && config().names == leaf.names
+    })
+}
+
+#[tokio::test]
+async fn expired_and_foreign_certificates_are_replaced_without_a_person() {
+    let now = pitstop_kit::clock::wall();
+    let (good, other) = (first_start(now, &config()), first_start(now, &config()));
+    // All of it, of long ago; a leaf of long ago under a CA of today; parts of another installation; other names.
+    let long_ago = first_start(now - TimeDelta::days(1000), &config());
+    let ended = first_start(now - TimeDelta::days(100), &config());
+    let foreign_ca = Material { ca_crt: other.ca_crt.clone(), ..good.clone() };
+    let foreign_leaf = Material { tls_crt: other.tls_crt.clone(), tls_key: other.tls_key, ..good.clone() };
+    let foreign_names = first_start(now, &config_for("webhook", "elsewhere"));
+    for (what, material) in [
+        ("long ago", long_ago),
+        ("ended", ended),
+        ("foreign CA", foreign_ca),
+        ("foreign leaf", foreign_leaf),
+        ("foreign names", foreign_names),
+    ] {
+        let api = with_webhook();
+        put_secret(&api, &material);
+        assert!(!works(&api), "{what}");
+        let running = start(api, true);
+        eventually(|| works(&running.api)).await;
+        let new = stored(&running.api, "tls.crt");
+        assert_ne!(new, material.tls_crt, "{what}");
+        eventually(|| {
+            let served = running.pair.borrow();
+            let served = served.as_ref().and_then(|pair| pair.cert.first().map(facts::fingerprint));
+            let stored = Reading::new(&Material {
+                tls_crt: new.clone(),
+                tls_key: stored(&running.api, "tls.key"),
+                ..Material::default()
+            });
+            served.is_some() && served == stored.stored.leaf.map(|leaf| leaf.cert.fingerprint)
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_foreign_ca_in_the_webhooks_configuration_is_replaced() {
+    let running = start(with_webhook(), true);
+    let mut pair = running.pair.clone();
+    pair.wait_for(Option::is_some).await.unwrap();
+    let api = &running.api;
+    eventually(|| works(api)).await;
+    let foreign = first_start(pitstop_kit::clock::wall(), &config()).ca_crt;
+    let mut webhook = api.get("webhooks").unwrap();
+    webhook["webhooks"][0]["clientConfig"]["caBundle"] = json!(STANDARD.encode(foreign));
+    let leaf = stored(api, "tls.crt");
+    api.put("webhooks", webhook);
+    eventually(|| works(api)).await;
+    assert_eq!(stored(api, "tls.crt"), leaf, "what is served was right all the time");
+}

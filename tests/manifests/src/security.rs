@@ -56,7 +56,10 @@ fn container_breaches(container: &Value, pod: &Value) -> Vec<String> {
         ("capabilities", capabilities("drop") != [Value::from("ALL")] || !capabilities("add").is_empty()),
         ("runAsNonRoot", *effective("runAsNonRoot") != Value::Bool(true)),
         ("runAsUser", *effective("runAsUser") == 0),
-        ("seccompProfile", profile("seccompProfile").as_deref() != Some("RuntimeDefault")),
+        (
+            "seccompProfile",
+            !matches!(profile("seccompProfile").as_deref(), Some("RuntimeDefault" | "Localhost")),
+        ),
         ("appArmorProfile", profile("appArmorProfile").is_some_and(|kind| kind == "Unconfined")),
         ("seLinuxOptions", !effective("seLinuxOptions").is_null()),
         ("procMount", own.get("procMount").is_some_and(|mount| *mount != "Default")),

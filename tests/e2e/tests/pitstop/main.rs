@@ -9,6 +9,7 @@ mod failover;
 mod gates;
 mod gone;
 mod guard;
+mod hardened;
 mod hooks;
 mod kruise;
 mod mechanism;

@@ -15,11 +15,13 @@ pub(crate) fn overlay(name: &str) -> Vec<Object> {
 }
 
 /// The overlays, and where the runtime that each is for has its socket.
-pub(crate) const OVERLAYS: [(&str, &str); 4] = [
+pub(crate) const OVERLAYS: [(&str, &str); 6] = [
     ("crio", "/run/crio/crio.sock"),
     ("k0s", "/run/k0s/containerd.sock"),
     ("k3s", "/run/k3s/containerd/containerd.sock"),
+    ("locked-namespace", "/run/containerd/containerd.sock"),
     ("microk8s", "/var/snap/microk8s/common/run/containerd.sock"),
+    ("seccomp", "/run/containerd/containerd.sock"),
 ];
 
 /// All of `deploy/overlays/gate-webhook`.

@@ -18,6 +18,8 @@ mod policies;
 #[cfg(test)]
 mod rights;
 #[cfg(test)]
+mod seccomp;
+#[cfg(test)]
 mod webhook;
 #[cfg(test)]
 mod workloads;

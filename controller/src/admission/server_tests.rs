@@ -253,3 +253,18 @@ async fn silent_clients_are_closed() {
     let _ = shy.read_to_end(&mut rest).await;
     assert!(rest.is_empty() && begun.elapsed() <= HANDSHAKE_TIMEOUT + Duration::from_secs(1));
 }
+
+#[tokio::test]
+async fn silent_clients_in_every_place_hold_a_call_up_and_do_not_keep_it_out() {
+    let material = first_start(now(), &config());
+    let server = start(pair(&material)).await;
+    let mut mute = Vec::new();
+    for _ in 0..MAX_CONNECTIONS {
+        mute.push(TcpStream::connect(server.address).await.unwrap());
+    }
+    // On real time: a paused clock jumps over the handshake.
+    let mut stream = connect(server.address, &connector(&bundle(&material))).await.unwrap();
+    let (head, _) = ask(&mut stream, &post(&review("a"))).await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    drop(mute);
+}

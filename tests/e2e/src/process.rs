@@ -29,5 +29,10 @@ pub fn field(pid: i32, name: &str) -> Result<String> {
 
 /// `kill -9`.
 pub fn kill_9(pid: i32) -> Result<()> {
-    kill(Pid::from_raw(pid), Signal::SIGKILL).with_context(|| format!("kill -9 {pid}"))
+    signal(pid, Signal::SIGKILL)
+}
+
+/// Sends a signal.
+pub fn signal(pid: i32, signal: Signal) -> Result<()> {
+    kill(Pid::from_raw(pid), signal).with_context(|| format!("kill -{signal} {pid}"))
 }

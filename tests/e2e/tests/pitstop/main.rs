@@ -1,6 +1,7 @@
 //! pitstop on a real Kubernetes: API server, kubelet and containerd.
 #![cfg(test)]
 
+mod certificates;
 mod crash;
 mod deadline;
 mod deployed;

@@ -7,9 +7,9 @@ use pitstop_api::recreate::{ContainerRecreateRequest, validate};
 use pitstop_manifests_test::root;
 use serde_json::Value;
 
-/// `README.md` and every page under `docs/`.
+/// The pages at the top and every page under `docs/`.
 fn pages() -> Vec<PathBuf> {
-    let mut pages = vec![root().join("README.md")];
+    let mut pages = ["README.md", "SECURITY.md"].map(|name| root().join(name)).to_vec();
     let mut folders = vec![root().join("docs")];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {

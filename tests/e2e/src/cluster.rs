@@ -86,12 +86,22 @@ impl Cluster {
         self.lab(&["start", component]).map(drop)
     }
 
+    /// Runs a command on a node, as its root, and gives back what it prints.
+    pub fn exec(&self, node: &str, command: &[&str]) -> Result<String> {
+        self.lab(&[&["exec", node, "--"], command].concat())
+    }
+
     /// A value of `pitstop-cluster status --json`, by its JSON pointer.
     pub fn status<T: DeserializeOwned>(&self, pointer: &str) -> Result<T> {
         let text = self.lab(&["status", "--json"])?;
         let all: serde_json::Value = serde_json::from_str(&text)?;
         let value = all.pointer(pointer).with_context(|| format!("the cluster's status has no {pointer}"))?;
         Ok(serde_json::from_value(value.clone())?)
+    }
+
+    /// A configuration file of a node's component.
+    pub fn config(&self, node: &str, file: &str) -> PathBuf {
+        self.dir.join("boxes").join(node).join("config").join(file)
     }
 
     fn lab(&self, args: &[&str]) -> Result<String> {

@@ -6,6 +6,7 @@
 
 pub mod audit;
 pub mod cluster;
+pub mod discovery;
 mod harness;
 pub mod kruise;
 pub mod ns;

@@ -31,7 +31,7 @@ pub struct Ns {
 
 impl Ns {
     /// Makes one in which Pods can be created.
-    pub(crate) async fn open(cluster: Cluster) -> Result<Self> {
+    pub async fn open(cluster: Cluster) -> Result<Self> {
         let all: Api<Namespace> = Api::all(cluster.client.clone());
         let metadata = ObjectMeta { generate_name: Some(PREFIX.to_owned()), ..ObjectMeta::default() };
         let made =
@@ -43,7 +43,7 @@ impl Ns {
     }
 
     /// Removes it in the background.
-    pub(crate) async fn close(&self) -> Result<()> {
+    pub async fn close(&self) -> Result<()> {
         // At once, or slow containers and Pods of nodes that do not exist would keep it for long.
         let at_once = DeleteParams::default().grace_period(0);
         self.pods().delete_collection(&at_once, &ListParams::default()).await?;

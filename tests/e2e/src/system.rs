@@ -91,12 +91,12 @@ pub async fn healthy(cluster: &Cluster) -> Result<()> {
     until("pitstop to be ready", LONG, async || {
         let controllers = pods_of(cluster, CONTROLLER).await?;
         let daemons = pods_of(cluster, DAEMON).await?;
-        let counts = controllers.len() == REPLICAS && daemons.len() == 1;
+        let counts = controllers.len() == REPLICAS && !daemons.is_empty();
         let all = controllers.iter().chain(&daemons);
         Ok((counts
             && all.clone().count() > 0
             && all.clone().all(pods::is_ready)
-            && rolled_out(cluster).await?)
+            && rolled_out(cluster, daemons.len()).await?)
             .then_some(()))
     })
     .await?;
@@ -104,8 +104,8 @@ pub async fn healthy(cluster: &Cluster) -> Result<()> {
     until("the webhook", SHORT, async || Ok(webhook_answers(cluster).await?.then_some(()))).await
 }
 
-/// Whether the newest templates are what runs.
-async fn rolled_out(cluster: &Cluster) -> Result<bool> {
+/// Whether the newest templates are what runs, and those daemons are all that there must be.
+async fn rolled_out(cluster: &Cluster, daemons: usize) -> Result<bool> {
     let deployments: Api<Deployment> = Api::namespaced(cluster.client.clone(), NAMESPACE);
     let daemon_sets: Api<DaemonSet> = Api::namespaced(cluster.client.clone(), NAMESPACE);
     let (deployment, daemon_set) = (deployments.get(CONTROLLER).await?, daemon_sets.get(DAEMON).await?);
@@ -114,6 +114,7 @@ async fn rolled_out(cluster: &Cluster) -> Result<bool> {
     Ok(deployed.observed_generation == deployment.metadata.generation
         && deployed.updated_replicas == i32::try_from(REPLICAS).ok()
         && spread.observed_generation == daemon_set.metadata.generation
+        && usize::try_from(spread.desired_number_scheduled).ok() == Some(daemons)
         && spread.updated_number_scheduled == Some(spread.desired_number_scheduled))
 }
 

@@ -8,9 +8,9 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
 use kube::Api;
 use kube::api::PostParams;
+use pitstop_e2e::discovery::{self, Found};
 use pitstop_e2e::system::{self, CONTROLLER, DAEMON, NAMESPACE};
 use pitstop_e2e::{Cluster, Context, Result, on_cluster, pods, process};
 
@@ -166,19 +166,9 @@ async fn questions(cluster: &Cluster) -> Result<Vec<SubjectAccessReviewSpec>> {
         "impersonate",
         "approve",
     ];
-    let client = &cluster.client;
-    let mut resources: Vec<(String, APIResource)> = Vec::new();
-    let core = client.list_core_api_resources("v1").await?;
-    resources.extend(core.resources.into_iter().map(|resource| (String::new(), resource)));
-    for group in client.list_api_groups().await?.groups {
-        for version in &group.versions {
-            let list = client.list_api_group_resources(&version.group_version).await?;
-            resources.extend(list.resources.into_iter().map(|resource| (group.name.clone(), resource)));
-        }
-    }
     let mut asked = BTreeSet::new();
     let mut questions = Vec::new();
-    for (group, resource) in resources {
+    for Found { group, resource, .. } in discovery::resources(&cluster.client).await? {
         if !asked.insert((group.clone(), resource.name.clone())) {
             continue;
         }

@@ -1,0 +1,38 @@
+//! `cargo xtask attacks`: `tests/attacks` on a fresh cluster of two nodes. Its last line is the count.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::image::{self, Built};
+use crate::lab::{self, told, with_cluster};
+use crate::sh::Cmd;
+
+/// The one whose tokens were stolen, and the other one.
+const NODES: usize = 2;
+
+/// What is attacked.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Run images that are built faster and are larger.
+    #[arg(long)]
+    dev: bool,
+}
+
+/// The command.
+pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
+    lab::require()?;
+    let images = image::build(root, args.dev)?;
+    let good = on_cluster(root, &images)?;
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether each probe was answered as expected, on a cluster of its own.
+pub(crate) fn on_cluster(root: &Path, images: &[Built]) -> Result<bool> {
+    let program = Cmd::cargo().args(["run", "--locked", "--quiet", "-p", "pitstop-attacks"]).dir(root);
+    let run = || Ok(told(root, program).status()?.success());
+    let outcome = with_cluster(root, NODES, images, run, |good| *good)?;
+    outcome.down?;
+    Ok(outcome.value)
+}

@@ -1,15 +1,17 @@
 //! pitstop's developer commands: `cargo xtask <command>`.
 //!
-//! Each command is one module; what they share is `sh` (running other programs), `progress` (saying what
-//! takes long), `debian` (packages of the machine) and `workspace` (where things are).
+//! Each command is one module; what they share is `sh` (running other programs), `lab` (a cluster for one
+//! command), `progress` (saying what takes long), `debian` (packages of the machine) and `workspace` (where things are).
 
 mod bench;
+mod chaos;
 mod check;
 mod cluster;
 mod crds;
 mod debian;
 mod demo;
 mod image;
+mod lab;
 mod progress;
 mod protos;
 mod reference;
@@ -69,6 +71,8 @@ enum Command {
     DemoDown,
     /// The world in one thread: schedules by their seeds, crashes at every effect, and planted bugs.
     Sim(sim::Args),
+    /// Kill at random during a stream of requests, on a cluster of its own; the last line is the verdict.
+    Chaos(chaos::Args),
     /// Measure on the running cluster: burst, idle, latency.
     Bench {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "NAME")]
@@ -98,6 +102,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Demo => demo::run(&root)?,
         Command::DemoDown => demo::down(&root)?,
         Command::Sim(args) => return sim::run(&root, &args),
+        Command::Chaos(args) => return chaos::run(&root, &args),
         Command::Bench { args } => return bench::run(&root, &args),
     }
     Ok(ExitCode::SUCCESS)

@@ -94,6 +94,16 @@ impl Cluster {
         Ok(serde_json::from_value(value.clone())?)
     }
 
+    /// What a node sees as `/var`, at a path of this machine.
+    pub fn var(&self, node: &str) -> PathBuf {
+        self.dir.join("boxes").join(node).join("var")
+    }
+
+    /// A configuration file of a node's component.
+    pub fn config(&self, node: &str, file: &str) -> PathBuf {
+        self.dir.join("boxes").join(node).join("config").join(file)
+    }
+
     fn lab(&self, args: &[&str]) -> Result<String> {
         printed(args, Command::new(&self.program).arg("--dir").arg(&self.dir).args(args).output()?)
     }

@@ -31,7 +31,7 @@ pub struct Ns {
 
 impl Ns {
     /// Makes one in which Pods can be created.
-    pub(crate) async fn open(cluster: Cluster) -> Result<Self> {
+    pub async fn open(cluster: Cluster) -> Result<Self> {
         let all: Api<Namespace> = Api::all(cluster.client.clone());
         let metadata = ObjectMeta { generate_name: Some(PREFIX.to_owned()), ..ObjectMeta::default() };
         let made =

@@ -7,7 +7,7 @@ use futures::future::try_join_all;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use pitstop_api::recreate::ContainerRecreateRequest;
@@ -88,10 +88,12 @@ pub async fn healthy(cluster: &Cluster) -> Result<()> {
         )
         .await?;
     }
+    let nodes: Api<Node> = Api::all(cluster.client.clone());
     until("pitstop to be ready", LONG, async || {
+        let nodes = nodes.list_metadata(&ListParams::default()).await?.items.len();
         let controllers = pods_of(cluster, CONTROLLER).await?;
         let daemons = pods_of(cluster, DAEMON).await?;
-        let counts = controllers.len() == REPLICAS && daemons.len() == 1;
+        let counts = controllers.len() == REPLICAS && daemons.len() == nodes;
         let all = controllers.iter().chain(&daemons);
         Ok((counts
             && all.clone().count() > 0

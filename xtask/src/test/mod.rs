@@ -6,13 +6,17 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
 use self::tally::{CargoCount, Count, GoCount, Tally};
 use crate::progress::{Step, note};
 use crate::sh::Cmd;
-use crate::workspace::{is_ci, shown};
-use crate::{cluster, debian, image, sim};
+use crate::workspace::is_ci;
+use crate::{chaos, cluster, image, lab, sim};
+
+/// The run of `cargo xtask chaos` that every test run has.
+const CHAOS_MINUTES: u64 = 3;
+const CHAOS_SEED: u64 = 6;
 
 /// The command. Whatever happens, all suites that can run do, and the last line is the count.
 pub(crate) fn run(root: &Path) -> ExitCode {
@@ -26,6 +30,7 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     suite(&mut total, "planted bugs", || planted(root));
     suite(&mut total, "tests of the cluster's own code", || module(root));
     suite(&mut total, "tests on a real cluster", || end_to_end(root));
+    suite(&mut total, "kills during a stream of requests", || kills(root));
     for broken in &total.broken {
         note(format!("failed: {broken}"));
     }
@@ -88,57 +93,42 @@ fn module(root: &Path) -> Result<Tally> {
 }
 
 fn end_to_end(root: &Path) -> Result<Tally> {
-    if let Some(skipped) = skipped(require_cluster())? {
+    if let Some(skipped) = skipped(lab::require())? {
         return Ok(skipped);
     }
     let images = image::build(root, false)?;
-    if cluster::kubeconfig(root).exists() {
-        note("a cluster is there from before; it is taken down, since the tests start with a fresh one");
+    let run = || {
+        counted(
+            lab::told(root, cargo_test(root)).args([
+                "test",
+                "--locked",
+                "--no-fail-fast",
+                "-p",
+                "pitstop-e2e",
+                "--",
+                "--test-threads=1",
+            ]),
+            CargoCount::default(),
+        )
+    };
+    let outcome = lab::with_cluster(root, 1, &images, run, |tally: &Tally| tally.failed == 0)?;
+    let mut tally = outcome.value;
+    // A cluster that cannot be taken down is worth knowing, but says less than a suite that could not run.
+    if let Err(error) = outcome.down {
+        note(format!("{error:#}"));
+        tally.broke("taking the cluster down");
     }
-    cluster::down(root, false)?;
-    let result = on_cluster(root, &images);
-    let failed = !matches!(&result, Ok(tally) if tally.failed == 0);
-    if failed {
-        note(format!("logs of the cluster: {}", shown(root, &cluster::dir(root).join("logs"))));
-    }
-    // A cluster that cannot be taken down is worth knowing, but says less than the tests that failed.
-    match (cluster::down(root, failed), result) {
-        (Err(error), Ok(mut tally)) => {
-            note(format!("{error:#}"));
-            tally.broke("taking the cluster down");
-            Ok(tally)
-        }
-        (_, result) => result,
-    }
+    Ok(tally)
 }
 
-/// Starts a cluster and runs the tests on it.
-fn on_cluster(root: &Path, images: &[image::Built]) -> Result<Tally> {
-    let step = Step::begin("starting a cluster");
-    let status = cluster::up(root, &[])?;
-    if !status.success() {
-        bail!("the cluster did not start: {status}");
+/// A run of a few minutes is one test: its verdict.
+fn kills(root: &Path) -> Result<Tally> {
+    if let Some(skipped) = skipped(lab::require())? {
+        return Ok(skipped);
     }
-    for image in images {
-        cluster::push(root, &image.path, &image.reference)?;
-    }
-    step.done();
-    counted(
-        cargo_test(root)
-            .args(["test", "--locked", "--no-fail-fast", "-p", "pitstop-e2e", "--", "--test-threads=1"])
-            .env("KUBECONFIG", cluster::kubeconfig(root))
-            .env("PITSTOP_CLUSTER_DIR", cluster::dir(root))
-            .env("PITSTOP_CLUSTER_BIN", cluster::program(root)),
-        CargoCount::default(),
-    )
-}
-
-fn require_cluster() -> Result<()> {
-    cluster::require_go()?;
-    if !debian::is_root() {
-        bail!("a cluster needs root: `sudo -E env PATH=\"$PATH\" make test`");
-    }
-    Ok(())
+    let images = image::build(root, false)?;
+    let good = chaos::on_cluster(root, &images, CHAOS_MINUTES, CHAOS_SEED)?;
+    Ok(Tally { passed: u64::from(good), failed: u64::from(!good), ..Tally::default() })
 }
 
 /// Where something is missing: one skipped test, but in continuous integration an error.

@@ -1,0 +1,70 @@
+//! A cluster for the time of one command: started fresh, with images in its registry, and taken down at the end.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+
+use crate::image::Built;
+use crate::progress::{Step, note};
+use crate::sh::Cmd;
+use crate::workspace::shown;
+use crate::{cluster, debian};
+
+/// What came of the time with a cluster.
+pub(crate) struct Outcome<T> {
+    pub(crate) value: T,
+    /// Whether the cluster could be taken down.
+    pub(crate) down: Result<()>,
+}
+
+/// Fails with the cure where no cluster can be started.
+pub(crate) fn require() -> Result<()> {
+    cluster::require_go()?;
+    if !debian::is_root() {
+        bail!("a cluster needs root: `sudo -E env PATH=\"$PATH\" make test`");
+    }
+    Ok(())
+}
+
+/// Runs with a fresh cluster of so many nodes, in whose registry the images are. Where that fails, or what it gives is
+/// not `good`, the cluster's logs are kept.
+pub(crate) fn with_cluster<T>(
+    root: &Path,
+    nodes: usize,
+    images: &[Built],
+    run: impl FnOnce() -> Result<T>,
+    good: impl FnOnce(&T) -> bool,
+) -> Result<Outcome<T>> {
+    if cluster::kubeconfig(root).exists() {
+        note("a cluster is there from before; it is taken down, since a fresh one is needed");
+    }
+    cluster::down(root, false)?;
+    let result = up(root, nodes, images).and_then(|()| run());
+    let failed = !result.as_ref().is_ok_and(good);
+    if failed {
+        note(format!("logs of the cluster: {}", shown(root, &cluster::dir(root).join("logs"))));
+    }
+    let down = cluster::down(root, failed);
+    result.map(|value| Outcome { value, down })
+}
+
+/// Tells a program of the tests where the cluster is.
+pub(crate) fn told(root: &Path, command: Cmd) -> Cmd {
+    command
+        .env("KUBECONFIG", cluster::kubeconfig(root))
+        .env("PITSTOP_CLUSTER_DIR", cluster::dir(root))
+        .env("PITSTOP_CLUSTER_BIN", cluster::program(root))
+}
+
+fn up(root: &Path, nodes: usize, images: &[Built]) -> Result<()> {
+    let step = Step::begin(format!("starting a cluster, nodes: {nodes}"));
+    let status = cluster::up(root, &["--nodes".to_owned(), nodes.to_string()])?;
+    if !status.success() {
+        bail!("the cluster did not start: {status}");
+    }
+    for image in images {
+        cluster::push(root, &image.path, &image.reference)?;
+    }
+    step.done();
+    Ok(())
+}

@@ -7,7 +7,7 @@ use futures::future::try_join_all;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use pitstop_api::recreate::ContainerRecreateRequest;
@@ -88,17 +88,15 @@ pub async fn healthy(cluster: &Cluster) -> Result<()> {
         )
         .await?;
     }
-    let nodes: Api<Node> = Api::all(cluster.client.clone());
     until("pitstop to be ready", LONG, async || {
-        let nodes = nodes.list_metadata(&ListParams::default()).await?.items.len();
         let controllers = pods_of(cluster, CONTROLLER).await?;
         let daemons = pods_of(cluster, DAEMON).await?;
-        let counts = controllers.len() == REPLICAS && daemons.len() == nodes;
+        let counts = controllers.len() == REPLICAS && !daemons.is_empty();
         let all = controllers.iter().chain(&daemons);
         Ok((counts
             && all.clone().count() > 0
             && all.clone().all(pods::is_ready)
-            && rolled_out(cluster).await?)
+            && rolled_out(cluster, daemons.len()).await?)
             .then_some(()))
     })
     .await?;
@@ -106,8 +104,8 @@ pub async fn healthy(cluster: &Cluster) -> Result<()> {
     until("the webhook", SHORT, async || Ok(webhook_answers(cluster).await?.then_some(()))).await
 }
 
-/// Whether the newest templates are what runs.
-async fn rolled_out(cluster: &Cluster) -> Result<bool> {
+/// Whether the newest templates are what runs, and those daemons are all that there must be.
+async fn rolled_out(cluster: &Cluster, daemons: usize) -> Result<bool> {
     let deployments: Api<Deployment> = Api::namespaced(cluster.client.clone(), NAMESPACE);
     let daemon_sets: Api<DaemonSet> = Api::namespaced(cluster.client.clone(), NAMESPACE);
     let (deployment, daemon_set) = (deployments.get(CONTROLLER).await?, daemon_sets.get(DAEMON).await?);
@@ -116,6 +114,7 @@ async fn rolled_out(cluster: &Cluster) -> Result<bool> {
     Ok(deployed.observed_generation == deployment.metadata.generation
         && deployed.updated_replicas == i32::try_from(REPLICAS).ok()
         && spread.observed_generation == daemon_set.metadata.generation
+        && usize::try_from(spread.desired_number_scheduled).ok() == Some(daemons)
         && spread.updated_number_scheduled == Some(spread.desired_number_scheduled))
 }
 

@@ -29,6 +29,12 @@ impl Keeper {
         Ok(Self { folder })
     }
 
+    /// Writes a file.
+    pub(crate) fn write(&self, name: &str, text: &str) -> Result<()> {
+        let path = self.folder.join(name);
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    }
+
     /// Looks for new logs, for ever.
     pub(crate) async fn keep(&self, cluster: &Cluster) {
         loop {

@@ -11,12 +11,13 @@ use pitstop_api::nodework::request_uid;
 use pitstop_e2e::{Ns, requests};
 use tokio::time::{Instant, sleep};
 
-use crate::facts::{Facts, Outcome, Request, Uptime};
+use crate::facts::{Facts, Outcome, Pod, Request, Uptime};
 use crate::judge::{Breach, Verdict};
 use crate::logs::Keeper;
 use crate::plan::counts;
 use crate::run::say;
 use crate::stream::uid;
+use crate::trace::Entry;
 use crate::watch::Seen;
 
 const PERIOD: Duration = Duration::from_secs(15);
@@ -37,6 +38,11 @@ pub(crate) async fn progress(seen: &RefCell<Seen>, start: Instant, length: Durat
 /// Prints the counts and, of all that was wrong, what is known about it.
 pub(crate) async fn tell(ns: &Ns, facts: &Facts, verdict: &Verdict, seen: &RefCell<Seen>, keeper: &Keeper) {
     println!("kills: {}", counts(facts.kills.iter().map(|kill| kill.victim)));
+    for (name, pod) in &facts.pods {
+        if let Err(error) = keeper.write(&format!("{name}.trace"), &lines(pod).join("\n")) {
+            println!("{error:#}");
+        }
+    }
     let starts = facts.pods.values().flat_map(|pod| &pod.trace);
     println!("written down by the containers: {}", counts(starts.map(|entry| format!("{:?}", entry.event))));
     let failed = |reason: &str| verdict.failed.get(reason).copied().unwrap_or_default();
@@ -60,7 +66,7 @@ pub(crate) async fn tell(ns: &Ns, facts: &Facts, verdict: &Verdict, seen: &RefCe
         println!("no request completed, so nothing was shown");
     }
     if !verdict.is_good() {
-        println!("\nlogs of controllers and daemons: {}", keeper.folder.display());
+        println!("\nlogs of controllers and daemons, lines of the containers: {}", keeper.folder.display());
     }
 }
 
@@ -84,12 +90,18 @@ async fn evidence(ns: &Ns, facts: &Facts, breach: &Breach, seen: &RefCell<Seen>)
         println!("{name} {}", short(request));
     }
     println!("--- what the containers of Pod {name} on {} wrote down", pod.node);
-    for entry in &pod.trace {
-        println!("{} {:?} {} {}", time(entry.at), entry.event, entry.container, head(&entry.id));
-    }
+    println!("{}", lines(pod).join("\n"));
     println!("--- kills");
     let kills = facts.kills.iter().map(|kill| format!("{} {}", time(kill.at), kill.victim));
     println!("{}", kills.collect::<Vec<_>>().join("; "));
+}
+
+/// What the containers of a Pod wrote down.
+fn lines(pod: &Pod) -> Vec<String> {
+    let line = |entry: &Entry| {
+        format!("{} {:?} {} {}", time(entry.at), entry.event, entry.container, head(&entry.id))
+    };
+    pod.trace.iter().map(line).collect()
 }
 
 /// Every version of a request, and of its orders with their answers.

@@ -5,6 +5,7 @@
 
 mod attacks;
 mod bench;
+mod chaos;
 mod check;
 mod cluster;
 mod crds;
@@ -73,6 +74,8 @@ enum Command {
     Sim(sim::Args),
     /// Probe a cluster of its own with the tokens of real daemons; the last line counts what was not as expected.
     Attacks(attacks::Args),
+    /// Kill at random during a stream of requests, on a cluster of its own; the last line is the verdict.
+    Chaos(chaos::Args),
     /// Measure on the running cluster: burst, idle, latency.
     Bench {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "NAME")]
@@ -103,6 +106,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::DemoDown => demo::down(&root)?,
         Command::Sim(args) => return sim::run(&root, &args),
         Command::Attacks(args) => return attacks::run(&root, &args),
+        Command::Chaos(args) => return chaos::run(&root, &args),
         Command::Bench { args } => return bench::run(&root, &args),
     }
     Ok(ExitCode::SUCCESS)

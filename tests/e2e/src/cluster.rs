@@ -99,6 +99,11 @@ impl Cluster {
         Ok(serde_json::from_value(value.clone())?)
     }
 
+    /// What a node sees as `/var`, at a path of this machine.
+    pub fn var(&self, node: &str) -> PathBuf {
+        self.dir.join("boxes").join(node).join("var")
+    }
+
     /// A configuration file of a node's component.
     pub fn config(&self, node: &str, file: &str) -> PathBuf {
         self.dir.join("boxes").join(node).join("config").join(file)

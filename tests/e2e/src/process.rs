@@ -9,15 +9,32 @@ use nix::unistd::Pid;
 /// The machine's process ID of a container's process 1; `id` is as in the Pod's status.
 pub fn of_container(id: &str) -> Result<i32> {
     let id = id.rsplit('/').next().unwrap_or(id);
+    let found = first_in(|pid, group| group.contains(id).then_some(pid))?;
+    found.first().copied().with_context(|| format!("no process of container {id}"))
+}
+
+/// The machine's process IDs of the containers on a node whose process 1 is that program.
+pub fn of_program(node: &str, program: &str) -> Result<Vec<i32>> {
+    // What tests/cluster calls the group that holds a node's Pods.
+    let pods = format!("/pitstop-lab/{node}/");
+    first_in(|pid, group| {
+        let runs = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+        (group.contains(&pods) && runs.file_name()? == program).then_some(pid)
+    })
+}
+
+/// Of processes 1 of containers, those that are `wanted`, going by process ID and control groups.
+fn first_in(wanted: impl Fn(i32, &str) -> Option<i32>) -> Result<Vec<i32>> {
+    let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         // Processes come and go while the list is walked.
-        let in_group = fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|text| text.contains(id));
-        if in_group && field(pid, "NSpid").is_ok_and(|text| text.split_whitespace().last() == Some("1")) {
-            return Ok(pid);
-        }
+        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        let is_first =
+            |pid| field(pid, "NSpid").is_ok_and(|text| text.split_whitespace().last() == Some("1"));
+        found.extend(wanted(pid, &groups).filter(|pid| is_first(*pid)));
     }
-    anyhow::bail!("no process of container {id}")
+    Ok(found)
 }
 
 /// A line of `/proc/PID/status`.

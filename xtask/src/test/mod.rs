@@ -12,7 +12,11 @@ use self::tally::{CargoCount, Count, GoCount, Tally};
 use crate::progress::{Step, note};
 use crate::sh::Cmd;
 use crate::workspace::is_ci;
-use crate::{attacks, cluster, image, lab, sim};
+use crate::{attacks, chaos, cluster, image, lab, sim};
+
+/// The run of `cargo xtask chaos` that every test run has.
+const CHAOS_MINUTES: u64 = 3;
+const CHAOS_SEED: u64 = 6;
 
 /// The command. Whatever happens, all suites that can run do, and the last line is the count.
 pub(crate) fn run(root: &Path) -> ExitCode {
@@ -26,7 +30,10 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     suite(&mut total, "planted bugs", || planted(root));
     suite(&mut total, "tests of the cluster's own code", || module(root));
     suite(&mut total, "tests on a real cluster", || end_to_end(root));
-    suite(&mut total, "attacks on a real cluster", || attacked(root));
+    suite(&mut total, "attacks on a real cluster", || verdict(root, attacks::on_cluster));
+    suite(&mut total, "kills during a stream of requests", || {
+        verdict(root, |root, images| chaos::on_cluster(root, images, CHAOS_MINUTES, CHAOS_SEED))
+    });
     for broken in &total.broken {
         note(format!("failed: {broken}"));
     }
@@ -117,13 +124,13 @@ fn end_to_end(root: &Path) -> Result<Tally> {
     Ok(tally)
 }
 
-/// All probes together are one test: whether each was answered as expected.
-fn attacked(root: &Path) -> Result<Tally> {
+/// What has one verdict is one test: whether it is good.
+fn verdict(root: &Path, run: impl FnOnce(&Path, &[image::Built]) -> Result<bool>) -> Result<Tally> {
     if let Some(skipped) = skipped(lab::require())? {
         return Ok(skipped);
     }
     let images = image::build(root, false)?;
-    let good = attacks::on_cluster(root, &images)?;
+    let good = run(root, &images)?;
     Ok(Tally { passed: u64::from(good), failed: u64::from(!good), ..Tally::default() })
 }
 

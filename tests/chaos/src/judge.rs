@@ -1,0 +1,214 @@
+//! What is wrong about a run, judged from facts alone.
+//!
+//! A container was restarted when another instance than the one that the request was resolved to runs, by the IDs that
+//! the containers wrote down. Nothing that pitstop says about its own work is taken as evidence for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::facts::{Facts, Outcome, Pod, Request, Uptime};
+use crate::plan::Victim;
+use crate::trace::{Entry, Event};
+
+/// Ends of a request without all of its restarts that are right while parts are away.
+const LEGAL_FAILURES: [&str; 2] = ["DeadlineExceeded", "DaemonNotResponding"];
+/// A hook that ended less than this before its caller was killed may not be on record yet: hooks run at least once.
+const RECORD: Uptime = 100;
+
+/// The judgement.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) requests: usize,
+    /// Requests that restarted all their containers.
+    pub(crate) completed: usize,
+    /// Requests that failed, by reason.
+    pub(crate) failed: BTreeMap<String, usize>,
+    pub(crate) lost: Vec<Breach>,
+    pub(crate) doubled: Vec<Breach>,
+    pub(crate) stuck: Vec<Breach>,
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Breach {
+    /// The Pod that it is about, where it is about one.
+    pub(crate) pod: Option<String>,
+    /// The request that it is about, where it is about one.
+    pub(crate) request: Option<String>,
+    pub(crate) what: String,
+}
+
+impl Verdict {
+    /// The last line of the run.
+    pub(crate) fn line(&self) -> String {
+        let Self { requests, lost, doubled, stuck, .. } = self;
+        format!("requests={requests} lost={} doubled={} stuck={}", lost.len(), doubled.len(), stuck.len())
+    }
+
+    /// Nothing is wrong, and something was shown.
+    pub(crate) fn is_good(&self) -> bool {
+        self.lost.is_empty() && self.doubled.is_empty() && self.stuck.is_empty() && self.completed > 0
+    }
+}
+
+/// Judges a run that has come to rest.
+pub(crate) fn judge(facts: &Facts) -> Verdict {
+    let mut verdict = Verdict { requests: facts.requests.len(), stuck: stuck(facts), ..Verdict::default() };
+    for (name, request) in &facts.requests {
+        match &request.outcome {
+            Outcome::Open => {}
+            Outcome::Complete => verdict.completed += 1,
+            Outcome::Failed(reason) => *verdict.failed.entry(reason.clone()).or_default() += 1,
+        }
+        let breach = |what| Breach { pod: Some(request.pod.clone()), request: Some(name.clone()), what };
+        verdict.lost.extend(lost(facts, request).into_iter().map(breach));
+    }
+    for (name, pod) in &facts.pods {
+        let breach = |what| Breach { pod: Some(name.clone()), request: None, what };
+        let about: Vec<&Request> = facts.requests.values().filter(|request| request.pod == *name).collect();
+        verdict.doubled.extend(restarts(pod, &about).into_iter().map(breach));
+        verdict.doubled.extend(hooks(facts, pod, &about).into_iter().map(breach));
+    }
+    verdict
+}
+
+/// What has not come to its end.
+pub(crate) fn stuck(facts: &Facts) -> Vec<Breach> {
+    let mut stuck = Vec::new();
+    for (name, request) in facts.requests.iter().filter(|(_, request)| !request.is_gone) {
+        let breach = |what: &str| Breach {
+            pod: Some(request.pod.clone()),
+            request: Some(name.clone()),
+            what: what.into(),
+        };
+        if request.outcome == Outcome::Open {
+            stuck.push(breach("has not ended"));
+        } else if request.is_active {
+            stuck.push(breach("has ended and has the label active"));
+        }
+    }
+    for (name, pod) in &facts.pods {
+        let breach = |what: String| Breach { pod: Some(name.clone()), request: None, what };
+        if !pod.is_ready {
+            stuck.push(breach("is not ready".to_owned()));
+        }
+        stuck.extend(pod.holds.iter().map(|hold| breach(format!("is held not ready by {hold}"))));
+    }
+    let order = |order: &String| Breach { pod: None, request: None, what: format!("order {order} is left") };
+    stuck.extend(facts.orders.iter().map(order));
+    stuck
+}
+
+/// Why the request did not do what it says that it did.
+fn lost(facts: &Facts, request: &Request) -> Vec<String> {
+    if request.is_gone && (!request.expires || request.outcome == Outcome::Open) {
+        return vec!["vanished".to_owned()];
+    }
+    if let Outcome::Failed(reason) = &request.outcome
+        && !LEGAL_FAILURES.contains(&reason.as_str())
+    {
+        return vec![format!("failed with {reason}, which no crash is a reason for")];
+    }
+    let said =
+        |container: &&String| request.outcome == Outcome::Complete || request.succeeded.contains(*container);
+    let pod = facts.pods.get(&request.pod);
+    let wrong = request.containers.iter().filter(said).filter_map(|container| {
+        let ids = pod.map(|pod| instances(pod, container)).unwrap_or_default();
+        not_restarted(request, container, &ids).map(|why| format!("container {container}: {why}"))
+    });
+    wrong.collect()
+}
+
+/// Why the container, which the request says it restarted, was not: `ids` are its instances in order.
+fn not_restarted(request: &Request, container: &str, ids: &[&str]) -> Option<String> {
+    let Some(target) = request.target.get(container) else {
+        return Some("reported as restarted, and no instance was resolved".to_owned());
+    };
+    let place = |id: &str| ids.iter().position(|known| *known == id);
+    if ids.last() == Some(&target.id.as_str()) {
+        return Some(format!("reported as restarted, and {} is still the last instance", target.id));
+    }
+    let before = request.before.get(container)?;
+    if place(&target.id)? < place(before)? {
+        return Some(format!("was resolved to {}, which had been replaced by {before} before", target.id));
+    }
+    None
+}
+
+/// The instances of a container that were started, in order.
+fn instances<'a>(pod: &'a Pod, container: &str) -> Vec<&'a str> {
+    let started = |entry: &&Entry| entry.event == Event::Started && entry.container == container;
+    pod.trace.iter().filter(started).map(|entry| entry.id.as_str()).collect()
+}
+
+/// Instances that ended though no request was resolved to them. A container of these Pods never ends by itself, and
+/// no kill of ours ends one.
+fn restarts(pod: &Pod, requests: &[&Request]) -> Vec<String> {
+    let names: BTreeSet<&str> = pod.trace.iter().map(|entry| entry.container.as_str()).collect();
+    let mut wrong = Vec::new();
+    for name in names {
+        let ids = instances(pod, name);
+        let Some((_, earlier)) = ids.split_last() else { continue };
+        for id in earlier {
+            let mut targets = requests.iter().filter_map(|request| request.target.get(name));
+            if !targets.any(|target| target.id == *id) {
+                wrong.push(format!("container {name}: {id} ended, and no request was resolved to it"));
+            }
+        }
+    }
+    wrong
+}
+
+/// preStop hooks that ran more often for an instance than there is a reason for.
+fn hooks(facts: &Facts, pod: &Pod, requests: &[&Request]) -> Vec<String> {
+    let mut runs: BTreeMap<(&str, &str), Vec<Run>> = BTreeMap::new();
+    for entry in &pod.trace {
+        let runs = runs.entry((&entry.container, &entry.id));
+        match entry.event {
+            Event::HookBegan => runs.or_default().push(Run { began: entry.at, ended: None }),
+            Event::HookEnded => {
+                if let Some(run) = runs.or_default().iter_mut().rev().find(|run| run.ended.is_none()) {
+                    run.ended = Some(entry.at);
+                }
+            }
+            Event::Started | Event::Asked => {}
+        }
+    }
+    let mut wrong = Vec::new();
+    for ((container, id), runs) in runs {
+        let about = requests.iter().filter_map(|request| request.target.get(container));
+        let about: Vec<_> = about.filter(|target| target.id == id).collect();
+        let is_pinned = about.iter().any(|target| target.is_pinned);
+        let pairs = runs.iter().zip(runs.iter().skip(1));
+        let excused = pairs.filter(|(run, next)| is_cut(facts, &pod.node, run, next, is_pinned)).count();
+        let most = about.len().max(1) + excused;
+        if runs.len() > most {
+            wrong.push(format!("container {container}: the hook of {id} ran {} times: {runs:?}", runs.len()));
+        }
+    }
+    wrong
+}
+
+/// One run of a hook.
+#[derive(Debug)]
+struct Run {
+    began: Uptime,
+    ended: Option<Uptime>,
+}
+
+/// Whether who ran the hook was killed before its end was on record, so that it had to run again: the daemon or the
+/// runtime; or the kubelet, which keeps no record and so may run it again until the container is gone.
+fn is_cut(facts: &Facts, node: &str, run: &Run, next: &Run, is_pinned: bool) -> bool {
+    let recorded = run.ended.map_or(next.began, |ended| ended + RECORD);
+    facts.kills.iter().any(|kill| {
+        let until = match kill.victim {
+            Victim::Daemon(of) | Victim::Containerd(of) if of == node => recorded,
+            Victim::Kubelet(of) if of == node && is_pinned => next.began,
+            _ => return false,
+        };
+        (run.began..=until.min(next.began)).contains(&kill.at)
+    })
+}
+
+#[cfg(test)]
+#[path = "judge_tests.rs"]
+mod tests;

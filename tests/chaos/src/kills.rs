@@ -1,0 +1,60 @@
+//! Kills.
+
+use std::cell::RefCell;
+
+use anyhow::Result;
+use pitstop_e2e::{Cluster, process};
+use tokio::time::{Instant, sleep_until};
+
+use crate::facts::Killed;
+use crate::plan::{NODES, Plan, Victim};
+use crate::watch::{Seen, now};
+
+/// Carries out the kills of the plan. One that finds nothing to kill, since it was killed just before, is left out.
+pub(crate) async fn carry_out(
+    cluster: &Cluster,
+    plan: &Plan,
+    seen: &RefCell<Seen>,
+    start: Instant,
+) -> Result<()> {
+    for kill in &plan.kills {
+        sleep_until(start + kill.at).await;
+        if hit(cluster, kill.victim)? {
+            seen.borrow_mut().kills.push(Killed { at: now()?, victim: kill.victim });
+        }
+    }
+    Ok(())
+}
+
+/// Whether there was something to kill.
+fn hit(cluster: &Cluster, victim: Victim) -> Result<bool> {
+    match victim {
+        Victim::Etcd | Victim::ApiServer | Victim::Kubelet(_) | Victim::Containerd(_) => {
+            match cluster.kill(&victim.to_string()) {
+                Ok(()) => Ok(true),
+                Err(error) if format!("{error:#}").contains("is not running") => Ok(false),
+                Err(error) => Err(error),
+            }
+        }
+        Victim::Daemon(node) => all(&process::of_program(node, "pitstop-daemon")?),
+        Victim::Controllers => all(&controllers()?),
+        Victim::Controller(which) => {
+            let running = controllers()?;
+            let one = which.checked_rem(running.len()).and_then(|i| running.get(i)).copied();
+            all(one.as_slice())
+        }
+    }
+}
+
+fn controllers() -> Result<Vec<i32>> {
+    let mut running = Vec::new();
+    for node in NODES {
+        running.extend(process::of_program(node, "pitstop-controller")?);
+    }
+    Ok(running)
+}
+
+fn all(running: &[i32]) -> Result<bool> {
+    running.iter().try_for_each(|pid| process::kill_9(*pid))?;
+    Ok(!running.is_empty())
+}

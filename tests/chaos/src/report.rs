@@ -1,0 +1,187 @@
+//! Prints how a run goes, and what is known about what was wrong.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Event;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt as _};
+use pitstop_api::nodework::request_uid;
+use pitstop_e2e::{Ns, requests};
+use tokio::time::{Instant, sleep};
+
+use crate::facts::{Facts, Outcome, Pod, Request, Uptime};
+use crate::judge::{Breach, Verdict};
+use crate::logs::Keeper;
+use crate::plan::counts;
+use crate::run::say;
+use crate::stream::uid;
+use crate::trace::Entry;
+use crate::watch::Seen;
+
+const PERIOD: Duration = Duration::from_secs(15);
+/// Of each kind, so many are told in full.
+const IN_FULL: usize = 5;
+
+/// Says now and then how far the run is, until its time is over.
+pub(crate) async fn progress(seen: &RefCell<Seen>, start: Instant, length: Duration) {
+    while start.elapsed() < length {
+        sleep(PERIOD.min(length.saturating_sub(start.elapsed()))).await;
+        let seen = seen.borrow();
+        let (made, open) = (seen.requests.len(), seen.open().count());
+        let (hits, after) = (seen.kills.len(), start.elapsed().as_secs());
+        say(format!("{after} s: {made} requests, {open} of them open, {hits} kills"));
+    }
+}
+
+/// Prints the counts and, of all that was wrong, what is known about it.
+pub(crate) async fn tell(ns: &Ns, facts: &Facts, verdict: &Verdict, seen: &RefCell<Seen>, keeper: &Keeper) {
+    println!("kills: {}", counts(facts.kills.iter().map(|kill| kill.victim)));
+    for (name, pod) in &facts.pods {
+        if let Err(error) = keeper.write(&format!("{name}.trace"), &lines(pod).join("\n")) {
+            println!("{error:#}");
+        }
+    }
+    let starts = facts.pods.values().flat_map(|pod| &pod.trace);
+    println!("written down by the containers: {}", counts(starts.map(|entry| format!("{:?}", entry.event))));
+    let failed = |reason: &str| verdict.failed.get(reason).copied().unwrap_or_default();
+    println!(
+        "requests: completed={}, failed by deadline={}, failed by the daemon's silence={}",
+        verdict.completed,
+        failed("DeadlineExceeded"),
+        failed("DaemonNotResponding")
+    );
+    for (kind, breaches) in
+        [("lost", &verdict.lost), ("doubled", &verdict.doubled), ("stuck", &verdict.stuck)]
+    {
+        for (breach, n) in breaches.iter().zip(1..) {
+            println!("\n=== {kind}: {}", text(breach));
+            if n <= IN_FULL {
+                evidence(ns, facts, breach, seen).await;
+            }
+        }
+    }
+    if verdict.completed == 0 {
+        println!("no request completed, so nothing was shown");
+    }
+    if !verdict.is_good() {
+        println!("\nlogs of controllers and daemons, lines of the containers: {}", keeper.folder.display());
+    }
+}
+
+fn text(breach: &Breach) -> String {
+    let request = breach.request.iter().map(|name| format!("request {name}: "));
+    let pod = breach.pod.iter().map(|name| format!("Pod {name}: "));
+    request.chain(pod).chain([breach.what.clone()]).collect()
+}
+
+async fn evidence(ns: &Ns, facts: &Facts, breach: &Breach, seen: &RefCell<Seen>) {
+    if let Some(name) = &breach.request {
+        let lines = history(&seen.borrow(), name);
+        println!("{}", lines.join("\n"));
+        events(ns, name).await;
+    }
+    let Some((name, pod)) = breach.pod.as_ref().and_then(|name| facts.pods.get_key_value(name)) else {
+        return;
+    };
+    println!("--- requests about Pod {name}");
+    for (name, request) in facts.requests.iter().filter(|(_, request)| request.pod == *name) {
+        println!("{name} {}", short(request));
+    }
+    println!("--- what the containers of Pod {name} on {} wrote down", pod.node);
+    println!("{}", lines(pod).join("\n"));
+    println!("--- kills");
+    let kills = facts.kills.iter().map(|kill| format!("{} {}", time(kill.at), kill.victim));
+    println!("{}", kills.collect::<Vec<_>>().join("; "));
+}
+
+/// What the containers of a Pod wrote down.
+fn lines(pod: &Pod) -> Vec<String> {
+    let line = |entry: &Entry| {
+        format!("{} {:?} {} {}", time(entry.at), entry.event, entry.container, head(&entry.id))
+    };
+    pod.trace.iter().map(line).collect()
+}
+
+/// Every version of a request, and of its orders with their answers.
+fn history(seen: &Seen, name: &str) -> Vec<String> {
+    let versions = seen.requests.get(name).map(Vec::as_slice).unwrap_or_default();
+    let mut lines: Vec<(Uptime, String)> = Vec::new();
+    for version in versions {
+        let object = &version.object;
+        let states = requests::states(object).iter();
+        let states =
+            states.map(|s| format!("{}={:?}{}", s.name, s.phase, if s.is_killed { "*" } else { "" }));
+        let (phase, conditions) = (requests::phase(object), requests::conditions(object));
+        let states: Vec<_> = states.collect();
+        lines
+            .push((version.at, format!("{phase:?} {conditions:?} {states:?} {}", requests::message(object))));
+    }
+    let uid = versions.first().and_then(|version| uid(&version.object).ok()).unwrap_or_default();
+    let mut last = BTreeMap::new();
+    for version in &seen.books {
+        let (book, node) = (&version.object, version.object.name_any());
+        let orders = book.spec.orders.iter().filter(|order| request_uid(&order.id) == uid);
+        let answers = book.status.iter().flat_map(|status| &status.answers);
+        let now: Vec<String> = orders
+            .map(|order| {
+                let answer = answers.clone().find(|answer| answer.order_id == order.id);
+                let said = answer.map(|a| format!("{:?} {:?} {}", a.state, a.reason, a.message));
+                format!("{} of {}: {said:?}", order.id, head(&order.container.id))
+            })
+            .collect();
+        let before: Option<Vec<String>> = last.insert(node.clone(), now.clone());
+        if before.unwrap_or_default() != now {
+            lines.push((version.at, format!("book {node}: {now:?}")));
+        }
+    }
+    lines.sort_by_key(|(at, _)| *at);
+    let mut text = vec![format!("--- history of request {name}")];
+    text.extend(lines.into_iter().map(|(at, line)| format!("{} {line}", time(at))));
+    if let Some(version) = versions.last() {
+        text.push("--- its last version".to_owned());
+        text.push(serde_json::to_string(&version.object).unwrap_or_default());
+    }
+    text
+}
+
+/// Events on the request, and those on its Pod that name it.
+async fn events(ns: &Ns, name: &str) {
+    println!("--- its events");
+    let api: Api<Event> = Api::namespaced(ns.cluster.client.clone(), &ns.name);
+    match api.list(&ListParams::default()).await {
+        Ok(list) => {
+            for event in list {
+                let message = event.message.unwrap_or_default();
+                if event.involved_object.name.as_deref() == Some(name) || message.contains(name) {
+                    println!("{} {message}", event.reason.unwrap_or_default());
+                }
+            }
+        }
+        Err(error) => println!("{error}"),
+    }
+}
+
+fn short(request: &Request) -> String {
+    let target = request.target.iter().map(|(name, target)| {
+        format!("{name} {}{}", head(&target.id), if target.is_pinned { " by the kubelet" } else { "" })
+    });
+    let before = request.before.iter().map(|(name, id)| format!("{name} {}", head(id)));
+    let outcome = match &request.outcome {
+        Outcome::Open => "open",
+        Outcome::Complete => "complete",
+        Outcome::Failed(reason) => reason,
+    };
+    let (target, before) = (target.collect::<Vec<_>>(), before.collect::<Vec<_>>());
+    format!("{outcome}: resolved to {}; before it {}", target.join(", "), before.join(", "))
+}
+
+fn head(id: &str) -> &str {
+    id.get(..12).unwrap_or(id)
+}
+
+/// In seconds.
+fn time(at: Uptime) -> String {
+    format!("{}.{:02}", at / 100, at % 100)
+}

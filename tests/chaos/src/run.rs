@@ -1,0 +1,72 @@
+//! A run from beginning to end.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use futures::future::{Either, select};
+use pitstop_e2e::{Cluster, Ns, system};
+use tokio::time::{Instant, timeout};
+
+use crate::logs::Keeper;
+use crate::plan::{Plan, counts};
+use crate::watch::Seen;
+use crate::{calm, judge, kills, report, setup, stream, watch};
+
+/// A request that could not be made while parts were killed is made within that time of the last kill.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Runs; true when nothing was lost, doubled or stuck.
+pub(crate) async fn run(minutes: u64, seed: u64) -> Result<bool> {
+    let length = Duration::from_mins(minutes);
+    let plan = Plan::draw(seed, length);
+    say(format!(
+        "seed {seed}, {minutes} min: {} Pods, up to {} requests, {} kills ({})",
+        plan.pods.len(),
+        plan.requests.len(),
+        plan.kills.len(),
+        counts(plan.kills.iter().map(|kill| kill.victim))
+    ));
+    let cluster = Cluster::connect().await?;
+    setup::shorten_back_off(&cluster).await?;
+    cluster.install().context("cannot install pitstop")?;
+    system::healthy(&cluster).await?;
+    let ns = Ns::open(cluster).await?;
+    let pods = setup::start(&ns, &plan).await?;
+
+    let keeper = Keeper::new(seed)?;
+    let shown = RefCell::new(Seen::default());
+    let watched = async {
+        tokio::join!(watch::requests(&ns, &shown), watch::books(&ns, &shown), keeper.keep(&ns.cluster));
+    };
+    let flow = async {
+        let start = Instant::now();
+        let busy = async {
+            tokio::join!(
+                stream::send(&ns, &plan, &shown, start, length),
+                kills::carry_out(&ns.cluster, &plan, &shown, start),
+                report::progress(&shown, start, length),
+            )
+        };
+        let (sent, killed, ()) =
+            timeout(length + PATIENCE, busy).await.context("requests could not be made")?;
+        sent?;
+        killed?;
+        say(format!("calm after {} kills that hit", shown.borrow().kills.len()));
+        calm::settle(&ns, &plan, &pods, &shown).await
+    };
+    let facts = match select(Box::pin(flow), Box::pin(watched)).await {
+        Either::Left((facts, _)) => facts?,
+        Either::Right(_) => anyhow::bail!("the watches ended"),
+    };
+
+    let verdict = judge::judge(&facts);
+    report::tell(&ns, &facts, &verdict, &shown, &keeper).await;
+    println!("{}", verdict.line());
+    Ok(verdict.is_good())
+}
+
+/// Says on standard error what is being done.
+pub(crate) fn say(text: impl AsRef<str>) {
+    eprintln!("    {}", text.as_ref());
+}

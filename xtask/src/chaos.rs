@@ -1,0 +1,47 @@
+//! `cargo xtask chaos`: `tests/chaos` on a fresh cluster of two nodes. Its last line is the verdict.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::image::{self, Built};
+use crate::lab::{self, told, with_cluster};
+use crate::sh::Cmd;
+
+const NODES: usize = 2;
+
+/// What is run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Length of the stream of requests.
+    #[arg(long, default_value_t = 3)]
+    minutes: u64,
+    /// Decides what happens: the same seed, the same Pods, requests and kills.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Run images that are built faster and are larger.
+    #[arg(long)]
+    dev: bool,
+}
+
+/// The command.
+pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
+    lab::require()?;
+    let images = image::build(root, args.dev)?;
+    let good = on_cluster(root, &images, args.minutes, args.seed)?;
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether a run on a cluster of its own lost, doubled and left stuck nothing.
+pub(crate) fn on_cluster(root: &Path, images: &[Built], minutes: u64, seed: u64) -> Result<bool> {
+    let (minutes, seed) = (minutes.to_string(), seed.to_string());
+    let program = Cmd::cargo()
+        .args(["run", "--locked", "--quiet", "-p", "pitstop-chaos", "--"])
+        .args(["--minutes", &minutes, "--seed", &seed])
+        .dir(root);
+    let run = || Ok(told(root, program).status()?.success());
+    let outcome = with_cluster(root, NODES, images, run, |good| *good)?;
+    outcome.down?;
+    Ok(outcome.value)
+}

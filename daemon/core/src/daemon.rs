@@ -273,7 +273,7 @@ impl Daemon {
             let hook = self.ended_hooks.get(&order.id);
             let progress = self.orders.entry(order.id.clone()).or_insert_with(|| start(order, stored, hook));
             if let Some(stored) = stored {
-                progress.heed(stored);
+                progress.heed(order, stored);
             }
             if !progress.is_of(order) {
                 if progress.idle() {

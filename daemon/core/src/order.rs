@@ -10,6 +10,7 @@ use pitstop_api::nodework::{
 use crate::MIN_GRACE_SECONDS;
 use crate::action::Action;
 use crate::hook::Hook;
+use crate::verdict::malformed;
 
 /// Stops without effect after which the daemon says so. It goes on: the controller withdraws the order in time.
 pub(crate) const TOLD_STOPS: u32 = 3;
@@ -84,10 +85,12 @@ impl Progress {
 
     /// Heeds the stored answer, which may be another daemon's on this node: a final one stands. What was found ended
     /// before the acknowledgement was seen is asked about again, since a stop may have ended it meanwhile.
-    pub(crate) fn heed(&mut self, stored: &Answer) {
+    /// An order that makes no sense is never asked about.
+    pub(crate) fn heed(&mut self, order: &Order, stored: &Answer) {
         let acknowledged = stored.state == AnswerState::Acknowledged;
+        let asked = || malformed(order).is_none();
         match &self.step {
-            Step::Over(own) if acknowledged && own.reason == Some(AnswerReason::NotRunning) => {
+            Step::Over(own) if acknowledged && own.reason == Some(AnswerReason::NotRunning) && asked() => {
                 self.step = Step::Ask;
             }
             Step::Ask | Step::Ready | Step::Over(_) if !acknowledged => {

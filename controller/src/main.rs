@@ -1,22 +1,5 @@
-//! The controller: reads Pods and requests, places orders in the nodes' books, writes outcomes.
-
-mod admission;
-mod args;
-mod certs;
-mod coexist;
-mod election;
-mod events;
-mod executor;
-mod guard;
-mod lead;
-mod metrics;
-mod own_pod;
-mod run;
-
-use clap::Parser as _;
+//! The program of the controller.
 
 fn main() {
-    let args = args::Args::parse();
-    let common = args.common.clone();
-    pitstop_kit::program::run(&common, run::run(args));
+    pitstop_controller::main();
 }

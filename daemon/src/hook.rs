@@ -6,7 +6,7 @@
 //! became of it, where the kubelet's event says no more than that there was one. What a command printed, what a server
 //! or the runtime said goes into the node's log and no further: it may be secret.
 
-mod http;
+pub mod http;
 mod tls;
 
 use std::net::IpAddr;
@@ -26,11 +26,11 @@ const MAX_QUOTE: usize = 256;
 
 /// Why a hook failed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub struct Failure {
     /// For everyone: goes into the order's answer, and from there into conditions and events.
-    pub(crate) told: String,
+    pub told: String,
     /// For the node's log: in the words of the command, the server or the runtime. May be empty.
-    pub(crate) detail: String,
+    pub detail: String,
 }
 
 impl Failure {
@@ -88,7 +88,7 @@ async fn run_on(
 }
 
 /// How a command ended; nothing when it ran into its timeout.
-fn judge(answer: Result<v1::ExecSyncResponse, Error>) -> Option<Result<(), Failure>> {
+pub fn judge(answer: Result<v1::ExecSyncResponse, Error>) -> Option<Result<(), Failure>> {
     Some(match answer {
         Ok(answer) if answer.exit_code == 0 => Ok(()),
         Ok(answer) => {
@@ -138,18 +138,23 @@ async fn pod_address(runtime: Result<&Runtime, &CallFailure>, container_id: &str
     let runtime = runtime.map_err(|lost| none(&lost.message))?;
     let filter = v1::ContainerFilter { id: container_id.to_owned(), ..Default::default() };
     let containers = runtime.list_containers(filter).await.map_err(|error| none(&error))?;
-    let container = containers.iter().find(|c| c.id == container_id);
-    let sandbox = container.ok_or_else(|| none(&"the container is gone"))?.pod_sandbox_id.as_str();
-    let sandbox = SandboxId::parse(sandbox).map_err(|error| none(&error))?;
+    let sandbox = sandbox_of(&containers, container_id).map_err(|why| none(&why))?;
     let status = runtime.pod_sandbox_status(&sandbox).await.map_err(|error| none(&error))?;
     address(&status).ok_or_else(|| none(&"its sandbox has none"))
+}
+
+/// The sandbox of the container of exactly that ID, in an answer that may list others.
+pub fn sandbox_of(containers: &[v1::Container], container_id: &str) -> Result<SandboxId, String> {
+    let container = containers.iter().find(|c| c.id == container_id);
+    let sandbox = container.ok_or("the container is gone")?.pod_sandbox_id.as_str();
+    SandboxId::parse(sandbox).map_err(|error| error.to_string())
 }
 
 /// The first address of a sandbox, as the kubelet takes it: only while the sandbox is ready, since the address of
 /// another one may be somebody else's by now.
 ///
 /// A Pod on the node's network has none there. The kubelet's hooks fail then, too.
-fn address(sandbox: &v1::PodSandboxStatus) -> Option<IpAddr> {
+pub fn address(sandbox: &v1::PodSandboxStatus) -> Option<IpAddr> {
     let ready = sandbox.state == i32::from(v1::PodSandboxState::SandboxReady);
     sandbox.ips().next().filter(|_| ready)?.parse().ok()
 }

@@ -9,7 +9,16 @@ use pitstop_daemon_core::{CallFailure, ContainerState, Facts};
 /// Asks about a container; absent when the runtime knows none of that ID.
 pub(crate) async fn inspect(runtime: &Runtime, id: &str) -> Result<Option<Facts>, CallFailure> {
     let id = parse(id)?;
-    match runtime.container_status(&id).await {
+    let answer = runtime.container_status(&id).await;
+    told(&id, answer)
+}
+
+/// What an answer says of the container that was asked about; absent when the runtime knows none of that ID.
+pub fn told(
+    id: &ContainerId,
+    answer: Result<v1::ContainerStatus, Error>,
+) -> Result<Option<Facts>, CallFailure> {
+    match answer {
         Ok(status) if status.id == id.as_str() => Ok(Some(facts(&status))),
         // Runtimes resolve ID prefixes; whatever they found, it is not the container that was named.
         Ok(_) | Err(Error::NotFound { .. }) => Ok(None),

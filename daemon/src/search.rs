@@ -12,7 +12,7 @@ use std::sync::Arc;
 use pitstop_api::condition::truncate;
 use pitstop_api::logic::time::Mono;
 use pitstop_api::nodework::RuntimeInfo;
-use pitstop_cri::{Deadlines, Runtime};
+use pitstop_cri::{Deadlines, Runtime, v1};
 use pitstop_daemon_core::{CallFailure, Event, Search, SocketId};
 use pitstop_kit::clock::Monotonic;
 use pitstop_kit::health::Condition;
@@ -140,12 +140,16 @@ fn look(search: &Search) -> (Vec<Option<SocketId>>, Vec<String>) {
 /// A client of the runtime behind a socket, if it speaks CRI v1.
 async fn meet(path: &Path) -> Result<(Runtime, RuntimeInfo), pitstop_cri::Error> {
     let runtime = pitstop_cri::connect(path, Deadlines::default())?;
-    let version = runtime.version().await?;
-    let info = RuntimeInfo {
+    let info = named(&runtime.version().await?);
+    Ok((runtime, info))
+}
+
+/// The runtime's name and version, within the bounds of the `NodeWork`'s schema.
+pub fn named(version: &v1::VersionResponse) -> RuntimeInfo {
+    RuntimeInfo {
         name: truncate(&version.runtime_name, 64),
         version: truncate(&version.runtime_version, 128),
-    };
-    Ok((runtime, info))
+    }
 }
 
 /// Why there is no runtime.

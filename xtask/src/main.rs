@@ -11,6 +11,7 @@ mod cluster;
 mod crds;
 mod debian;
 mod demo;
+mod fuzz;
 mod image;
 mod lab;
 mod progress;
@@ -76,6 +77,8 @@ enum Command {
     Attacks(attacks::Args),
     /// Kill at random during a stream of requests, on a cluster of its own; the last line is the verdict.
     Chaos(chaos::Args),
+    /// Look for inputs that break a property of what reads them; the last line counts.
+    Fuzz(fuzz::Args),
     /// Measure on the running cluster: burst, idle, latency.
     Bench {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "NAME")]
@@ -107,6 +110,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Sim(args) => return sim::run(&root, &args),
         Command::Attacks(args) => return attacks::run(&root, &args),
         Command::Chaos(args) => return chaos::run(&root, &args),
+        Command::Fuzz(args) => return fuzz::run(&root, &args),
         Command::Bench { args } => return bench::run(&root, &args),
     }
     Ok(ExitCode::SUCCESS)

@@ -28,6 +28,9 @@ pub const PLURAL: &str = "containerrecreaterequests";
 /// Most containers that one request may name.
 pub const MAX_CONTAINERS: usize = 64;
 
+/// Longest container ID that a request names, `<runtime>://` included, in characters.
+pub const MAX_CONTAINER_ID: usize = 128;
+
 /// Most ports of a container that a request shows.
 pub const MAX_PORTS: usize = 256;
 

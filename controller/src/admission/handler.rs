@@ -5,6 +5,7 @@ use kube::core::admission::{AdmissionRequest, AdmissionResponse, Operation};
 use kube::core::response::StatusSummary;
 use kube::core::{ApiResource, DynamicObject, Status};
 use kube::{Api, Client};
+use pitstop_api::condition::truncate;
 use pitstop_api::labels;
 use pitstop_api::recreate::ContainerRecreateRequest;
 use pitstop_controller_core::readiness;
@@ -17,6 +18,10 @@ use crate::metrics::ControllerMetrics;
 
 /// The resource of reviews that are about Pods.
 const PODS: &str = "pods";
+/// Longest text of a refusal, in characters: it may repeat what a user wrote before any schema has bounded it.
+const MAX_REFUSAL: usize = 1024;
+/// Longest name of a Pod, a namespace or a node, in bytes.
+const MAX_NAME: usize = 253;
 
 /// What reviews are answered with.
 #[derive(Clone)]
@@ -53,6 +58,7 @@ impl Handler {
                 allow(response, patch)
             }
             Verdict::Deny { code, message } => {
+                let message = truncate(&message, MAX_REFUSAL);
                 self.metrics.admission(operation, code);
                 info!(operation, code, message, user = review.user_info.username, "refuses a request");
                 refuse(response, code, &message)
@@ -80,7 +86,12 @@ impl Handler {
         let kind = ApiResource::erase::<Pod>(&());
         let pods: Api<DynamicObject> =
             Api::namespaced_with(self.client.clone(), &request.key.namespace, &kind);
-        let read = pods.get_opt(&request.spec.pod_name).await.map_err(|error| error.to_string());
+        // There is no Pod of a name that cannot be one. In the path of a URL it could mean something else.
+        let read = if is_name(&request.key.namespace) && is_name(&request.spec.pod_name) {
+            pods.get_opt(&request.spec.pod_name).await.map_err(|error| error.to_string())
+        } else {
+            Ok(None)
+        };
         let pod = read.and_then(|pod| pod.map(observe::live).transpose().map_err(|error| error.to_string()));
         Ok(match pod {
             Ok(None) => create(&request, None, &Hooks::new(), false),
@@ -104,7 +115,7 @@ impl Handler {
     /// Whether the node says that it is virtual. A node that cannot be read is taken for a machine: the request then
     /// waits for its daemon, and says so.
     async fn is_virtual(&self, node: Option<&str>) -> bool {
-        let Some(node) = node else { return false };
+        let Some(node) = node.filter(|node| is_name(node)) else { return false };
         let nodes: Api<Node> = Api::all(self.client.clone());
         let metadata = match nodes.get_metadata_opt(node).await {
             Ok(found) => found.map(|n| n.metadata),
@@ -130,6 +141,12 @@ impl Handler {
             refused @ Verdict::Deny { .. } => refused,
         })
     }
+}
+
+/// Whether a text can be the name of a Pod, a namespace or a node: a DNS subdomain, as far as matters in a URL.
+fn is_name(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
+    !text.is_empty() && text.len() <= MAX_NAME && !text.starts_with('.') && text.bytes().all(plain)
 }
 
 /// What a client sent, without the status: the API server stores none from there, and typed clients always send one.
@@ -230,9 +247,8 @@ mod tests {
         assert_eq!(wire["patchType"], "JSONPatch");
     }
 
-    /// A cache may show a container that has been restarted since; the API server's own store shows the newest it has.
-    #[tokio::test]
-    async fn d9_admission_reads_the_pod_itself() {
+    /// A webhook whose API server has a Pod `web`, and what that was asked for.
+    fn webhook() -> (Handler, Arc<Mutex<Vec<String>>>) {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let service = tower::service_fn({
             let asked = Arc::clone(&asked);
@@ -251,23 +267,51 @@ mod tests {
         });
         let metrics =
             ControllerMetrics::register(&mut pitstop_kit::Metrics::new("pitstop_controller", "0.0.1"));
-        let handler = Handler { client: Client::new(service, "ns"), metrics, own_user: String::new() };
+        (Handler { client: Client::new(service, "ns"), metrics, own_user: String::new() }, asked)
+    }
+
+    fn creation(pod_name: &str, container: &str) -> AdmissionRequest<DynamicObject> {
         let resource = json!({"group": "apps.kruise.io", "version": "v1alpha1", "resource": "containerrecreaterequests"});
         let kind =
             json!({"group": "apps.kruise.io", "version": "v1alpha1", "kind": "ContainerRecreateRequest"});
-        let review: AdmissionRequest<DynamicObject> = serde_json::from_value(json!({
+        serde_json::from_value(json!({
             "uid": "r", "kind": kind, "resource": resource, "operation": "CREATE", "userInfo": {},
             "name": "crr", "namespace": "shop", "options": null,
             "object": {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "ContainerRecreateRequest",
-                "metadata": {"name": "crr"}, "spec": {"podName": "web", "containers": [{"name": "app"}]}}
+                "metadata": {"name": "crr"}, "spec": {"podName": pod_name, "containers": [{"name": container}]}}
         }))
-        .unwrap();
-        let answer = handler.review(review).await;
+        .unwrap()
+    }
+
+    /// A cache may show a container that has been restarted since; the API server's own store shows the newest it has.
+    #[tokio::test]
+    async fn d9_admission_reads_the_pod_itself() {
+        let (handler, asked) = webhook();
+        let answer = handler.review(creation("web", "app")).await;
         let patch: serde_json::Value = serde_json::from_slice(&answer.patch.unwrap()).unwrap();
         let context =
             patch.as_array().unwrap().iter().find(|op| op["path"] == "/spec/containers/0/statusContext");
         assert_eq!(context.unwrap()["value"]["restartCount"], 4);
         // Without a resourceVersion, which would allow an answer from a cache.
         assert_eq!(asked.lock().unwrap()[0], "GET /api/v1/namespaces/shop/pods/web");
+    }
+
+    /// Admission comes before the schema, and the client writes names into URLs as they are.
+    #[tokio::test]
+    async fn what_no_schema_has_bounded_yet_gets_into_no_url_and_no_long_answer() {
+        let (handler, asked) = webhook();
+        let long = "x".repeat(1_000_000);
+        for name in
+            ["../../bank/pods/web", "web?resourceVersion=0", "web/log", "web#", "Web", "..", "é", &long]
+        {
+            let answer = handler.review(creation(name, "app")).await;
+            let text = answer.result.message;
+            assert!(text.contains("spec.podName: no found Pod named") && text.len() <= 1024, "{text}");
+        }
+        assert!(asked.lock().unwrap().is_empty());
+        let answer = handler.review(creation("web", &long)).await;
+        let text = answer.result.message;
+        assert!(text.starts_with("ContainerRecreateRequest shop/crr: spec.containers[0].name: "), "{text}");
+        assert_eq!(text.len(), 1024);
     }
 }

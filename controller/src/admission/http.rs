@@ -8,6 +8,7 @@ use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionRequest, AdmissionResponse, AdmissionReview};
+use pitstop_api::condition::truncate;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
@@ -19,6 +20,8 @@ pub const MAX_BODY: usize = 3 * 1024 * 1024;
 const SMALL_BODY: u64 = 64 * 1024;
 /// Most large bodies in memory at a time.
 const LARGE_BODIES: usize = 4;
+/// Longest text of a refusal, in characters.
+const MAX_TEXT: usize = 1024;
 /// Longest time that a body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest time that an answer may take; the API server waits for three seconds.
@@ -43,23 +46,32 @@ impl Bodies {
 
 /// A request that is not answered with a review.
 #[derive(Debug, thiserror::Error)]
-enum Refused {
+pub enum Refused {
+    /// Of the path.
     #[error("not found: there is {}", PATHS.join(" and "))]
     Path,
+    /// Of the method.
     #[error("only POST")]
     Method,
+    /// Of the kind of body.
     #[error("only application/json")]
     ContentType,
+    /// Of a body above [`MAX_BODY`].
     #[error("the body has more than {MAX_BODY} bytes")]
     TooLarge,
+    /// Of a body that takes too long.
     #[error("the body did not arrive in time")]
     TooSlow,
+    /// Of a connection that ended within the body.
     #[error("the body broke off: {0}")]
     Broken(String),
+    /// Of a body of another shape.
     #[error("the body is no AdmissionReview: {0}")]
     NoReview(#[from] serde_json::Error),
+    /// Of an answer where a question belongs.
     #[error("the AdmissionReview has no request")]
     NoRequest,
+    /// Of an answer that takes too long.
     #[error("the review took too long")]
     Stuck,
 }
@@ -95,7 +107,8 @@ where
         Ok(json) => response(StatusCode::OK, "application/json", json.into()),
         Err(refused) => {
             tracing::debug!(%refused, "webhook request refused");
-            let text = format!("{refused}\n");
+            // It may repeat a part of the body.
+            let text = format!("{}\n", truncate(&refused.to_string(), MAX_TEXT));
             let mut response = response(refused.code(), "text/plain; charset=utf-8", text.into());
             if matches!(refused, Refused::Method) {
                 response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
@@ -135,7 +148,12 @@ async fn review(
         Ok::<_, Refused>((body.to_bytes(), place))
     };
     let (bytes, _place) = timeout(BODY_TIMEOUT, reading).await.map_err(|_| Refused::TooSlow)??;
-    let review: AdmissionReview<DynamicObject> = serde_json::from_slice(&bytes)?;
+    parse(&bytes)
+}
+
+/// Reads the review in a body.
+pub fn parse(body: &[u8]) -> Result<AdmissionRequest<DynamicObject>, Refused> {
+    let review: AdmissionReview<DynamicObject> = serde_json::from_slice(body)?;
     review.try_into().map_err(|_| Refused::NoRequest)
 }
 

@@ -3,3 +3,5 @@
 pub mod handler;
 mod http;
 pub mod server;
+
+pub use http::{Refused, parse};

@@ -153,6 +153,12 @@ async fn wrong_requests_are_refused_with_a_reason() {
         assert!(head.starts_with(&format!("HTTP/1.1 {code}")), "{head}");
         assert!(body.contains(reason), "{body}");
     }
+    // What a refusal repeats of a body is short.
+    let wordy = review("a").replace("CREATE", &"x".repeat(100_000));
+    let mut stream = connect(server.address, &connector).await.unwrap();
+    let (head, body) = ask(&mut stream, &post(&wordy)).await;
+    assert!(head.starts_with("HTTP/1.1 400") && body.contains("unknown variant"), "{head}");
+    assert!(body.len() <= 1025, "{}", body.len());
     // A body that does not say how long it is.
     let mut stream = connect(server.address, &connector).await.unwrap();
     let chunked =

@@ -22,7 +22,7 @@ use pitstop_api::nodework::{
 
 use crate::DEFAULT_GRACE_SECONDS;
 use crate::action::{Action, Book, CallFailure, Event, Facts, Outcome, Watch};
-use crate::order::{HookStep, Progress, Step, TOLD_STOPS, answer, ended, uptime_seconds};
+use crate::order::{HookStep, Progress, Step, TOLD_STOPS, answer, ended, reused, uptime_seconds};
 use crate::verdict::{Verdict, malformed, verdict};
 
 /// How long to wait before a container that was made but not started is asked about again.
@@ -166,6 +166,9 @@ impl Daemon {
             return;
         };
         progress.step = Step::Ask;
+        if !progress.is_of(&order) {
+            return;
+        }
         let Ok(facts) = result else {
             progress.backoff.failed(now);
             progress.ask_at = progress.backoff.waits_until(now);
@@ -211,11 +214,12 @@ impl Daemon {
     /// stay behind.
     fn hook_done(&mut self, now: Mono, id: &str, result: Result<(), String>) -> Option<Action> {
         let open: BTreeSet<String> = self.open_orders().iter().map(|o| o.id.clone()).collect();
+        let named = self.open_orders().iter().find(|o| o.id == id).cloned();
         let progress = self.orders.get_mut(id).filter(|p| matches!(p.step, Step::Hooking))?;
         let failure = result.err();
         progress.hook_ended(failure.as_deref());
         progress.step = Step::Ready;
-        if !open.contains(id) {
+        if !named.is_some_and(|order| progress.is_of(&order)) {
             return Some(progress.act(id, now));
         }
         if self.ended_hooks.len() >= MAX_ENDED_HOOKS {
@@ -262,14 +266,22 @@ impl Daemon {
         let open: BTreeSet<&str> = book.orders.iter().map(|o| o.id.as_str()).collect();
         self.orders.retain(|id, p| open.contains(id.as_str()) || !p.idle());
         let withdrawn = self.orders.iter().filter(|(id, _)| !open.contains(id.as_str()));
-        let mut busy_pods: BTreeSet<String> = withdrawn.map(|(_, p)| p.pod_uid.clone()).collect();
+        let mut busy_pods: BTreeSet<String> = withdrawn.map(|(_, p)| p.pod.uid.clone()).collect();
         let mut actions = Vec::new();
         for order in &book.orders {
             let stored = book.answer(&order.id);
             let hook = self.ended_hooks.get(&order.id);
             let progress = self.orders.entry(order.id.clone()).or_insert_with(|| start(order, stored, hook));
             if let Some(stored) = stored {
-                progress.heed(stored);
+                progress.heed(order, stored);
+            }
+            if !progress.is_of(order) {
+                if progress.idle() {
+                    progress.step = Step::Over(reused(&order.id));
+                } else {
+                    busy_pods.insert(progress.pod.uid.clone());
+                }
+                continue;
             }
             if matches!(progress.step, Step::Over(_)) || !busy_pods.insert(order.pod.uid.clone()) {
                 continue;

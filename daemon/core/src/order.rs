@@ -3,11 +3,14 @@
 use pitstop_api::condition::truncate;
 use pitstop_api::logic::backoff::Backoff;
 use pitstop_api::logic::time::Mono;
-use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, MAX_MESSAGE, Order};
+use pitstop_api::nodework::{
+    Answer, AnswerReason, AnswerState, MAX_MESSAGE, Order, OrderContainer, OrderPod,
+};
 
 use crate::MIN_GRACE_SECONDS;
 use crate::action::Action;
 use crate::hook::Hook;
+use crate::verdict::malformed;
 
 /// Stops without effect after which the daemon says so. It goes on: the controller withdraws the order in time.
 pub(crate) const TOLD_STOPS: u32 = 3;
@@ -47,10 +50,10 @@ pub(crate) enum HookStep {
 pub(crate) struct Progress {
     /// What is being done.
     pub(crate) step: Step,
-    /// UID of the Pod.
-    pub(crate) pod_uid: String,
-    /// The container.
-    pub(crate) container_id: String,
+    /// The Pod that the order names.
+    pub(crate) pod: OrderPod,
+    /// The container that it names.
+    pub(crate) container: OrderContainer,
     /// The hook.
     pub(crate) hook: HookStep,
     /// A stop was sent by this process.
@@ -70,16 +73,24 @@ pub(crate) struct Progress {
 impl Progress {
     /// Nothing done yet about the order.
     pub(crate) fn new(order: &Order, step: Step, hook: HookStep) -> Self {
-        let (pod_uid, container_id) = (order.pod.uid.clone(), order.container.id.clone());
-        Self { step, pod_uid, container_id, hook, ..Self::default() }
+        let (pod, container) = (order.pod.clone(), order.container.clone());
+        Self { step, pod, container, hook, ..Self::default() }
+    }
+
+    /// The order names what it named when it was first seen. An order never changes, so another one of its ID is none
+    /// that may be carried out: the container that is known to be the Pod's would not be the one that is named.
+    pub(crate) fn is_of(&self, order: &Order) -> bool {
+        self.pod == order.pod && self.container == order.container
     }
 
     /// Heeds the stored answer, which may be another daemon's on this node: a final one stands. What was found ended
     /// before the acknowledgement was seen is asked about again, since a stop may have ended it meanwhile.
-    pub(crate) fn heed(&mut self, stored: &Answer) {
+    /// An order that makes no sense is never asked about.
+    pub(crate) fn heed(&mut self, order: &Order, stored: &Answer) {
         let acknowledged = stored.state == AnswerState::Acknowledged;
+        let asked = || malformed(order).is_none();
         match &self.step {
-            Step::Over(own) if acknowledged && own.reason == Some(AnswerReason::NotRunning) => {
+            Step::Over(own) if acknowledged && own.reason == Some(AnswerReason::NotRunning) && asked() => {
                 self.step = Step::Ask;
             }
             Step::Ask | Step::Ready | Step::Over(_) if !acknowledged => {
@@ -118,7 +129,7 @@ impl Progress {
     pub(crate) fn act(&mut self, order_id: &str, now: Mono) -> Action {
         let elapsed = uptime_seconds(now).saturating_sub(self.grace_since).max(0);
         let left = self.grace_seconds.saturating_sub(elapsed);
-        let (order_id, container_id) = (order_id.to_owned(), self.container_id.clone());
+        let (order_id, container_id) = (order_id.to_owned(), self.container.id.clone());
         match std::mem::take(&mut self.hook) {
             HookStep::Waits(hook) if left > 0 => {
                 self.step = Step::Hooking;
@@ -142,6 +153,13 @@ pub(crate) fn ended(failure: Option<&str>) -> HookStep {
 /// Whole seconds since the node's boot.
 pub(crate) fn uptime_seconds(now: Mono) -> i64 {
     i64::try_from(now.0 / 1000).unwrap_or(i64::MAX)
+}
+
+/// The answer to an order whose ID was another order's.
+pub(crate) fn reused(order_id: &str) -> Answer {
+    let text =
+        "an order never changes, and this one has the ID of another: withdraw it and place one with a new ID";
+    answer(order_id, AnswerState::Refused, Some(AnswerReason::InvalidOrder), text.to_owned())
 }
 
 /// An answer without times.

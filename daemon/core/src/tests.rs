@@ -274,6 +274,10 @@ fn malformed_orders_never_reach_the_runtime() {
         |o: &mut Order| o.container.id.truncate(12),
         |o: &mut Order| o.container.id.clear(),
         |o: &mut Order| o.container.id = "Z".repeat(64),
+        |o: &mut Order| o.pod.namespace.clear(),
+        |o: &mut Order| o.pod.name.clear(),
+        |o: &mut Order| o.pod.uid.clear(),
+        |o: &mut Order| o.container.name.clear(),
         |o: &mut Order| o.action.recreate = None,
         |o: &mut Order| o.action.recreate = Some(Recreate::with_grace(Some(-1))),
     ] {

@@ -31,6 +31,16 @@ pub(crate) fn malformed(order: &Order) -> Option<String> {
     if id.len() != 64 || !id.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)) {
         return Some(format!("container.id must be 64 hex digits, not {:?}", truncate(id, 80)));
     }
+    // What is empty would match a container without that label, such as one that is not the kubelet's.
+    let named = [
+        ("pod.namespace", &order.pod.namespace),
+        ("pod.name", &order.pod.name),
+        ("pod.uid", &order.pod.uid),
+        ("container.name", &order.container.name),
+    ];
+    if let Some((field, _)) = named.into_iter().find(|(_, text)| text.is_empty()) {
+        return Some(format!("{field} must not be empty"));
+    }
     let Some(recreate) = &order.action.recreate else {
         return Some("action names nothing that this daemon knows".to_owned());
     };

@@ -58,12 +58,15 @@ impl From<String> for Failure {
 
 /// Where a request goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Target {
-    https: bool,
+pub struct Target {
+    /// Over TLS.
+    pub https: bool,
     /// Name or address, without brackets.
-    host: String,
-    port: u16,
-    path: PathAndQuery,
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// Path and query.
+    pub path: PathAndQuery,
 }
 
 /// Sends the request of a hook to a host.
@@ -108,7 +111,7 @@ async fn follow(
 
 impl Target {
     /// What a `Location` names, and whether it names no host of its own.
-    fn at(&self, location: &str) -> Result<(Self, bool), String> {
+    pub fn at(&self, location: &str) -> Result<(Self, bool), String> {
         let invalid = || "the server redirects to what is no URL".to_owned();
         let location = location.split('#').next().unwrap_or_default();
         if location.contains("://") {
@@ -239,7 +242,7 @@ async fn discard(mut body: Incoming) {
 }
 
 /// The headers of the request, and the `Host` that the hook asks for.
-fn headers(get: &HttpGet) -> Result<(HeaderMap, Option<HeaderValue>), String> {
+pub fn headers(get: &HttpGet) -> Result<(HeaderMap, Option<HeaderValue>), String> {
     let mut headers = HeaderMap::new();
     for (name, value) in &get.headers {
         let invalid = || "a header is invalid".to_owned();
@@ -264,7 +267,7 @@ fn headers(get: &HttpGet) -> Result<(HeaderMap, Option<HeaderValue>), String> {
 }
 
 /// Path and query of a URL: without the fragment, from the root on, what must not be in it escaped.
-fn path(text: &str) -> Result<PathAndQuery, String> {
+pub fn path(text: &str) -> Result<PathAndQuery, String> {
     use std::fmt::Write as _;
 
     let text = text.split('#').next().unwrap_or_default();

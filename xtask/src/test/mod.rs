@@ -12,7 +12,7 @@ use self::tally::{CargoCount, Count, GoCount, Tally};
 use crate::progress::{Step, note};
 use crate::sh::Cmd;
 use crate::workspace::is_ci;
-use crate::{attacks, chaos, cluster, image, lab, sim};
+use crate::{attacks, chaos, cluster, fuzz, image, lab, sim};
 
 /// The run of `cargo xtask chaos` that every test run has.
 const CHAOS_MINUTES: u64 = 3;
@@ -28,6 +28,7 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     suite(&mut total, "tests of the crates", || crates(root));
     suite(&mut total, "campaign of the simulator", || campaign(root));
     suite(&mut total, "planted bugs", || planted(root));
+    suite(&mut total, "fuzz targets", || fuzzed(root));
     suite(&mut total, "tests of the cluster's own code", || module(root));
     suite(&mut total, "tests on a real cluster", || end_to_end(root));
     suite(&mut total, "attacks on a real cluster", || verdict(root, attacks::on_cluster));
@@ -86,6 +87,16 @@ fn planted(root: &Path) -> Result<Tally> {
     let count = sim::look_for_planted(root)?;
     let failed = count.planted.saturating_sub(count.found);
     Ok(Tally { passed: count.found, failed, ..Tally::default() })
+}
+
+/// Each fuzz target is a test: does it run for its time without a crash?
+fn fuzzed(root: &Path) -> Result<Tally> {
+    if let Some(skipped) = skipped(fuzz::require())? {
+        return Ok(skipped);
+    }
+    let count = fuzz::look_for_crashes(root)?;
+    let passed = count.targets.saturating_sub(count.crashes);
+    Ok(Tally { passed, failed: count.crashes, ..Tally::default() })
 }
 
 fn module(root: &Path) -> Result<Tally> {

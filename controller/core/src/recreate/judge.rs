@@ -222,6 +222,6 @@ pub(super) fn recreating(name: &str, is_killed: bool) -> ContainerRecreateState 
 }
 
 pub(super) fn failed(name: &str, answer: &Answer) -> ContainerRecreateState {
-    let message = format!("kill container error: {}", answer.message);
+    let message = truncate(&format!("kill container error: {}", answer.message), MAX_MESSAGE);
     ContainerRecreateState { phase: Phase::Failed, message, ..pending(name) }
 }

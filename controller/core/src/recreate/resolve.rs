@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use pitstop_api::recreate::{ContainerRecreateRequestSpec, Invalid, StatusContext, Target, TargetContainer};
+use pitstop_api::recreate::{
+    ContainerRecreateRequestSpec, Invalid, MAX_CONTAINER_ID, StatusContext, Target, TargetContainer,
+};
 
 use super::mechanism::choose;
 use crate::pod::{Container, ContainerKind, Pod, parse_container_id};
@@ -79,6 +81,10 @@ pub fn resolve(spec: &ContainerRecreateRequestSpec, pod: &Pod, tense: Tense) -> 
             return refuse(format!(
                 "no containerID in {name} containerStatus, maybe the container has not been initialized"
             ));
+        }
+        // What does not fit the request's status could not be written down.
+        if id.len() > MAX_CONTAINER_ID {
+            return refuse(format!("containerID of {name} is longer than {MAX_CONTAINER_ID} bytes"));
         }
         if parse_container_id(id).is_none() {
             return refuse(format!(

@@ -3,8 +3,8 @@
 use chrono::{DateTime, Utc};
 use pitstop_api::condition::{self, Condition, ConditionStatus};
 use pitstop_api::recreate::{
-    ContainerRecreateRequestStatus, ContainerRecreateState, ContainerStatusSnapshot, Phase, Target,
-    conditions,
+    ContainerRecreateRequestStatus, ContainerRecreateState, ContainerStatusSnapshot, MAX_CONTAINER_ID, Phase,
+    Target, conditions,
 };
 
 use super::drain;
@@ -302,7 +302,7 @@ fn snapshot(status: &ContainerRecreateRequestStatus, pod: &Pod) -> Vec<Container
                 name: t.name.clone(),
                 ready: now.ready,
                 restart_count: now.restart_count,
-                container_id: now.container_id.clone(),
+                container_id: condition::truncate(&now.container_id, MAX_CONTAINER_ID),
             })
         })
         .collect()

@@ -118,3 +118,64 @@ fn an_acknowledgement_of_this_process_is_not_written_again_while_another_order_g
     node.inspect(1, running(1, "web"));
     node.quiet();
 }
+
+/// The `n`th container in the place of the one that the order named.
+fn renamed(node: &mut Node, n: u8) {
+    node.change(|b| b.orders[0].container.id = id(n));
+}
+
+fn refused_as_reused(node: &mut Node) {
+    let answer = node.stored().answers.remove(0);
+    assert_eq!((answer.state, answer.reason), (AnswerState::Refused, Some(AnswerReason::InvalidOrder)));
+    assert!(answer.message.contains("never changes"), "{}", answer.message);
+    node.quiet();
+}
+
+/// That a container is the Pod's was found out for another one than the order names now.
+#[test]
+fn an_order_that_names_another_container_than_at_first_is_refused() {
+    let mut node = Node::new(vec![order(1, "web", None)]);
+    node.inspect(1, running(1, "web"));
+    node.todo.clear();
+    node.send(Event::StatusWritten(Outcome::Conflict));
+    renamed(&mut node, 2);
+    refused_as_reused(&mut node);
+
+    let mut node = Node::new(vec![order(1, "web", None)]);
+    renamed(&mut node, 2);
+    node.inspect(1, running(1, "web"));
+    refused_as_reused(&mut node);
+
+    let mut node = Node::new(vec![order(1, "web", None)]);
+    node.expect(|a| matches!(a, Action::Inspect { .. }));
+    node.send(Event::Inspected("req/c1/1".into(), Err(CallFailure { retry: true, message: "away".into() })));
+    renamed(&mut node, 2);
+    node.now += 60_000;
+    node.send(Event::Tick);
+    refused_as_reused(&mut node);
+}
+
+/// Two orders of one ID are no order, whichever comes first.
+#[test]
+fn two_orders_of_one_id_are_refused() {
+    let other = Order { id: "req/c1/1".into(), ..order(2, "bank", None) };
+    let mut node = Node::new(vec![order(1, "web", None), other]);
+    node.inspect(1, running(1, "web"));
+    node.expect(|a| {
+        matches!(a, Action::WriteStatus { status, .. } if status.answers.iter().all(|a| {
+            (a.state, a.reason) == (AnswerState::Refused, Some(AnswerReason::InvalidOrder))
+        }))
+    });
+    node.quiet();
+}
+
+/// A container that was told to shut down must not stay behind; the other one is not touched.
+#[test]
+fn a_hook_whose_order_names_another_container_meanwhile_is_followed_by_the_stop_of_its_own() {
+    let mut node = hooking(30);
+    renamed(&mut node, 2);
+    node.send(Event::HookDone("req/c1/1".into(), Ok(())));
+    node.stop(1);
+    node.stopped(1);
+    refused_as_reused(&mut node);
+}

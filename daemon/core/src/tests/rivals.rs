@@ -49,3 +49,20 @@ fn what_the_other_brought_to_its_end_stands() {
     node.stop(2);
     node.quiet();
 }
+
+/// Found by fuzzing: a final answer was left from another order of that ID, and the other daemon took it back.
+#[test]
+fn what_makes_no_sense_is_not_asked_about_whatever_the_other_says() {
+    let mut bad = order(1, "web", None);
+    bad.container.id.truncate(12);
+    let mut node = Node::new(Vec::new());
+    node.change(|b| {
+        answer_of_the_other(b, AnswerState::Refused, Some(AnswerReason::NotRunning));
+        b.orders = vec![bad];
+    });
+    node.quiet();
+    node.change(|b| answer_of_the_other(b, AnswerState::Acknowledged, None));
+    let answer = node.stored().answers.remove(0);
+    assert_eq!(answer.state, AnswerState::Refused);
+    node.quiet();
+}

@@ -90,6 +90,15 @@ impl Default for Server {
     }
 }
 
+/// What the schema of a custom kind refuses of an object, which is not looked at any further.
+pub fn refusals(kind: &str, object: &Value) -> Vec<String> {
+    let kinds = Server::new().kinds;
+    let schema = kinds.named(kind).schema.clone().unwrap_or_else(|| panic!("{kind} has no schema"));
+    let mut errors = Vec::new();
+    schema.validate(object, None, &mut errors);
+    errors.into_iter().map(|error| format!("{}: {}", error.field, error.message)).collect()
+}
+
 impl Server {
     /// An empty server that does all that the real one does. Namespaces must be created before objects in them.
     pub fn new() -> Self {

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
 /// Each crate of the workspace and the others that it may use, tests aside: `api` <- `*/core` <- programs.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("pitstop-api", &[]),
     ("pitstop-cri", &[]),
     ("pitstop-kit", &["pitstop-api"]),
@@ -20,6 +20,19 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("pitstop-bench", &["pitstop-api", "pitstop-cri", "pitstop-kit"]),
     ("pitstop-attacks", &["pitstop-e2e"]),
     ("pitstop-chaos", &["pitstop-api", "pitstop-e2e", "pitstop-sim"]),
+    (
+        "pitstop-fuzz",
+        &[
+            "pitstop-api",
+            "pitstop-controller",
+            "pitstop-controller-core",
+            "pitstop-cri",
+            "pitstop-daemon",
+            "pitstop-daemon-core",
+            "pitstop-kit",
+            "pitstop-sim",
+        ],
+    ),
     ("pitstop-manifests-test", &[]),
     ("xtask", &["pitstop-api"]),
 ];

@@ -36,6 +36,20 @@ fn the_running_instances_are_found_in_the_order_of_the_request() {
     assert_eq!(found, [("sidecar", id("sidecar", 0), 0), ("app", id("app", 1), 1)]);
 }
 
+/// The status of the request could not be written, and the request would hang.
+#[test]
+fn an_id_that_does_not_fit_the_status_is_refused() {
+    let runtime = |length| format!("{}://{}", "r".repeat(length), "a".repeat(64));
+    let with = |id: String, pod: &mut Pod| {
+        set_status(pod, "app", Some(ContainerStatus { container_id: id, ..ContainerStatus::default() }));
+    };
+    let found = refusal(&["app"], |_, pod| with(runtime(62), pod));
+    assert_refusal(found, "spec.containers[0].name", "containerID of app is longer than 128 bytes");
+    let mut pod = pod();
+    with(runtime(61), &mut pod);
+    assert!(resolve(&raw(&["app"]).spec, &pod, Tense::Admission).is_ok());
+}
+
 #[test]
 fn pods_that_cannot_be_served_are_refused() {
     type Change = fn(&mut Pod);

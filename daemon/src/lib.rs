@@ -1,0 +1,35 @@
+//! The node daemon: carries out the orders in its node's `NodeWork` over the CRI socket.
+//!
+//! It knows two things, that one object and the container runtime, and reads nothing else of the cluster.
+//!
+//! A library beside its program, so that the fuzz targets in `tests/fuzz` call what reads the runtime's answers.
+
+mod args;
+mod execute;
+pub mod hook;
+mod metrics;
+mod record;
+mod run;
+pub mod runtime;
+pub mod search;
+#[cfg(test)]
+#[path = "../../cri-proto/tests/support/mod.rs"]
+#[allow(
+    dead_code,
+    unused_imports,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "what the tests share with those of the CRI client"
+)]
+mod support;
+
+use clap::Parser as _;
+
+/// The program.
+pub fn main() {
+    let args = args::Args::parse();
+    let common = args.common.clone();
+    pitstop_kit::program::run(&common, run::run(args));
+}

@@ -1,0 +1,74 @@
+//! What hostile input must not do: one function per edge at which bytes come in, which panics when a property breaks.
+//!
+//! libFuzzer calls them with inputs of its own making (`cargo xtask fuzz`), a test with the corpora in `corpus/`. Each
+//! calls what the programs call. Where bytes alone would rarely get far, they are a script: what happens in which order
+//! among a few names, IDs and texts.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    reason = "a test program: a property that breaks is a panic"
+)]
+
+mod admission_review;
+mod cluster;
+mod container_ids;
+mod cri_answers;
+mod node;
+mod nodework_spec;
+mod nodework_status;
+mod prestop_handler;
+mod readiness_keys;
+mod recreate_request;
+
+use std::fmt::Debug;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use admission_review::admission_review;
+pub use container_ids::container_ids;
+pub use cri_answers::cri_answers;
+pub use nodework_spec::nodework_spec;
+pub use nodework_status::nodework_status;
+pub use prestop_handler::prestop_handler;
+pub use readiness_keys::readiness_keys;
+pub use recreate_request::recreate_request;
+
+/// A target: looks at an input, and panics when a property breaks.
+pub type Target = fn(&[u8]);
+
+/// Every target by its name, which is that of its program and of the folder of its corpus.
+pub const TARGETS: [(&str, Target); 8] = [
+    ("admission_review", admission_review),
+    ("container_ids", container_ids),
+    ("cri_answers", cri_answers),
+    ("nodework_spec", nodework_spec),
+    ("nodework_status", nodework_status),
+    ("prestop_handler", prestop_handler),
+    ("readiness_keys", readiness_keys),
+    ("recreate_request", recreate_request),
+];
+
+/// The texts of an input, with a zero byte between them; empty where there are fewer.
+fn texts<const N: usize>(input: &[u8]) -> Option<[&str; N]> {
+    let mut parts = std::str::from_utf8(input).ok()?.splitn(N, '\0');
+    Some([(); N].map(|()| parts.next().unwrap_or_default()))
+}
+
+/// What was read, once it is seen that writing and reading it again gives the same.
+fn read<T: DeserializeOwned + Serialize + PartialEq + Debug>(text: &str) -> Option<T> {
+    let first: T = serde_json::from_str(text).ok()?;
+    let written = serde_json::to_string(&first).expect("what was read can be written");
+    let second: T = serde_json::from_str(&written).expect("what was written can be read");
+    let again = serde_json::to_string(&second).expect("what was read can be written");
+    assert_eq!(written, again, "writing and reading again changes nothing");
+    Some(second)
+}
+
+/// What the schema of a kind refuses of an object.
+fn refusals(kind: &str, object: &impl Serialize) -> Vec<String> {
+    pitstop_sim::server::refusals(kind, &serde_json::to_value(object).expect("an object can be written"))
+}

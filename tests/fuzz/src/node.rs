@@ -1,0 +1,231 @@
+//! One node: the production decisions of the daemon, an honest runtime, and a book that anybody may have written.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pitstop_api::logic::time::Mono;
+use pitstop_api::nodework::{Answer, AnswerState, Order, RuntimeInfo};
+use pitstop_daemon_core::{
+    Action, Book, CallFailure, Daemon, EndedHooks, Event, Facts, Identity, MIN_GRACE_SECONDS, Outcome, Watch,
+    hook,
+};
+use serde_json::json;
+
+use crate::refusals;
+
+/// How something that the daemon asked for ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It takes effect.
+    Well,
+    /// It fails, without effect, and may work later.
+    Fails,
+    /// It fails for good; for a write: its precondition does not hold.
+    Refused,
+}
+
+/// The node. Every action of the daemon is looked at when it is asked for.
+pub(crate) struct Node {
+    daemon: Daemon,
+    process: u32,
+    now: u64,
+    /// Containers by their full IDs.
+    pub(crate) runtime: BTreeMap<String, Facts>,
+    /// The book as it is stored.
+    pub(crate) book: Book,
+    version: u64,
+    /// What was ever in the book fits its schema.
+    bounded: bool,
+    pub(crate) pending: Vec<Action>,
+    /// Every order that the book ever had.
+    placed: BTreeSet<(String, String)>,
+    orders: Vec<Order>,
+    /// Orders of which the acknowledgement by the running process is stored.
+    acknowledged: BTreeSet<String>,
+    ended_hooks: EndedHooks,
+}
+
+impl Node {
+    /// A daemon that has just started, and has seen no book yet.
+    pub(crate) fn new(runtime: BTreeMap<String, Facts>) -> Self {
+        let mut node = Self {
+            daemon: Daemon::new(Identity::default()),
+            process: 0,
+            now: 100_000,
+            runtime,
+            book: Book { uid: "book".to_owned(), ..Book::default() },
+            version: 0,
+            bounded: true,
+            pending: Vec::new(),
+            placed: BTreeSet::new(),
+            orders: Vec::new(),
+            acknowledged: BTreeSet::new(),
+            ended_hooks: EndedHooks::new(),
+        };
+        node.restart();
+        node
+    }
+
+    /// Another process takes the daemon's place.
+    pub(crate) fn restart(&mut self) {
+        self.process += 1;
+        let identity = Identity { instance: format!("process-{}", self.process), boot_id: "boot".to_owned() };
+        self.daemon = Daemon::new(identity).with_ended_hooks(self.ended_hooks.clone());
+        self.pending.clear();
+        self.acknowledged.clear();
+        self.send(Event::Runtime(RuntimeInfo { name: "containerd".to_owned(), version: "1".to_owned() }));
+    }
+
+    /// The book has other orders, or another status, from now on; nobody is told.
+    pub(crate) fn store(&mut self, change: impl FnOnce(&mut Book)) {
+        change(&mut self.book);
+        self.version += 1;
+        self.book.resource_version = self.version.to_string();
+        let object = json!({"spec": {"orders": self.book.orders}, "status": self.book.status});
+        self.bounded = self.bounded && refusals("NodeWork", &object).is_empty();
+        for order in &self.book.orders {
+            if self.placed.insert((order.id.clone(), format!("{order:?}"))) {
+                self.orders.push(order.clone());
+            }
+        }
+    }
+
+    /// The watch shows the book: as a change, or as a list.
+    pub(crate) fn deliver(&mut self, listed: bool) {
+        let book = self.book.clone();
+        self.send(Event::Book(if listed { Watch::Restart(vec![book]) } else { Watch::Upsert(book) }));
+    }
+
+    /// The watch shows that there is no book.
+    pub(crate) fn vanish(&mut self) {
+        self.send(Event::Book(Watch::Gone(self.book.clone())));
+    }
+
+    /// Time passes.
+    pub(crate) fn wait(&mut self, milliseconds: u64) {
+        self.now += milliseconds;
+        self.send(Event::Tick);
+    }
+
+    /// Time passes until the daemon wants to look again; false when it does not.
+    pub(crate) fn wait_for_daemon(&mut self) -> bool {
+        let Some(Mono(at)) = self.daemon.wake_at() else { return false };
+        self.wait(at.saturating_sub(self.now));
+        true
+    }
+
+    fn send(&mut self, event: Event) {
+        let actions = self.daemon.step(Mono(self.now), event);
+        for action in &actions {
+            self.check(action);
+        }
+        self.pending.extend(actions);
+    }
+
+    /// Carries a pending action out.
+    pub(crate) fn carry_out(&mut self, index: usize, end: End) {
+        let failed = CallFailure { retry: end == End::Fails, message: "no".to_owned() };
+        let event = match self.pending.remove(index) {
+            Action::Inspect { order_id, container_id } => {
+                let facts = self.runtime.get(&container_id).cloned();
+                Event::Inspected(order_id, if end == End::Well { Ok(facts) } else { Err(failed) })
+            }
+            Action::RunHook { order_id, .. } => {
+                let failure = (end != End::Well).then(|| "x".repeat(9_000));
+                self.ended_hooks.insert(order_id.clone(), failure.clone());
+                Event::HookDone(order_id, failure.map_or(Ok(()), Err))
+            }
+            Action::Stop { order_id, container_id, .. } => {
+                if end == End::Well
+                    && let Some(facts) = self.runtime.get_mut(&container_id)
+                {
+                    facts.state = pitstop_daemon_core::ContainerState::Exited;
+                }
+                Event::Stopped(order_id, if end == End::Well { Ok(()) } else { Err(failed) })
+            }
+            Action::WriteStatus { resource_version, status } => {
+                let current = resource_version == self.book.resource_version;
+                match end {
+                    End::Fails => Event::StatusWritten(Outcome::Retry),
+                    End::Well if current => {
+                        let ours = |a: &&Answer| {
+                            a.state == AnswerState::Acknowledged
+                                && a.acknowledged_by == format!("process-{}", self.process)
+                        };
+                        self.acknowledged
+                            .extend(status.answers.iter().filter(ours).map(|a| a.order_id.clone()));
+                        self.store(|book| book.status = *status);
+                        Event::StatusWritten(Outcome::Written(self.book.clone()))
+                    }
+                    End::Well | End::Refused => Event::StatusWritten(Outcome::Conflict),
+                }
+            }
+        };
+        self.send(event);
+    }
+
+    /// Lets everything go well until nothing is left to do.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..2_000 {
+            if !self.pending.is_empty() {
+                self.carry_out(0, End::Well);
+                self.deliver(false);
+            } else if !self.wait_for_daemon() {
+                return;
+            } else if self.now > 700_000 {
+                // A container that never starts is asked about for as long as its order stands.
+                return;
+            }
+        }
+        panic!("the daemon does not come to rest");
+    }
+
+    fn check(&self, action: &Action) {
+        match action {
+            Action::Inspect { order_id, container_id } => {
+                assert!(is_full(container_id), "asks about {container_id:?}");
+                let named = |o: &&Order| o.id == *order_id && o.container.id == *container_id;
+                assert!(self.orders.iter().any(|o| named(&o)), "asks about what no order names");
+            }
+            Action::RunHook { order_id, container_id, hook, limit_seconds } => {
+                let facts = self.may_touch(order_id, container_id);
+                assert!(*limit_seconds > 0, "a hook without time");
+                let own = hook::parse(facts.pre_stop.as_deref().expect("a hook"), facts.ports.as_deref());
+                assert_eq!(*hook, own, "the hook is the container's own");
+            }
+            Action::Stop { order_id, container_id, grace_seconds } => {
+                self.may_touch(order_id, container_id);
+                assert!(*grace_seconds >= MIN_GRACE_SECONDS, "a stop with {grace_seconds} s of grace");
+            }
+            Action::WriteStatus { status, .. } => {
+                let ordered = |a: &Answer| self.orders.iter().any(|o| o.id == a.order_id);
+                assert!(status.answers.iter().all(ordered), "answers what nobody ordered: {status:?}");
+                if self.bounded {
+                    let refused = refusals("NodeWork", &json!({"spec": {}, "status": status}));
+                    assert!(refused.is_empty(), "the API server would refuse the status: {refused:?}");
+                }
+            }
+        }
+    }
+
+    /// The container is the one that an order of that ID names, in full and by all its labels, and the acknowledgement
+    /// of that order is stored.
+    fn may_touch(&self, order_id: &str, container_id: &str) -> &Facts {
+        assert!(is_full(container_id), "acts on {container_id:?}");
+        let facts = self.runtime.get(container_id).expect("acts on what the runtime does not have");
+        let named = self.orders.iter().any(|o| {
+            let asked = [&o.pod.namespace, &o.pod.name, &o.pod.uid, &o.container.name];
+            let found = [&facts.namespace, &facts.pod, &facts.pod_uid, &facts.container];
+            o.id == order_id
+                && o.container.id == container_id
+                && asked == found
+                && asked.iter().all(|text| !text.is_empty())
+        });
+        assert!(named, "acts on container {container_id} of {facts:?}, which no order {order_id:?} names");
+        assert!(self.acknowledged.contains(order_id), "acts on {order_id:?}, which is not acknowledged");
+        facts
+    }
+}
+
+fn is_full(id: &str) -> bool {
+    id.len() == 64 && id.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+}

@@ -1,0 +1,88 @@
+//! What a request, and the Pod that it names, make a controller do.
+
+use pitstop_api::recreate::{ContainerRecreateRequest, ContainerRecreateRequestSpec, validate};
+use pitstop_controller_core::pod::{Pod, parse_container_id};
+use pitstop_controller_core::recreate::{Request, Tense, resolve};
+use pitstop_controller_core::wire::observe;
+use serde_json::{Value, json};
+
+use crate::cluster::Cluster;
+use crate::{read, refusals, texts};
+
+/// A `ContainerRecreateRequest` as JSON, then its Pod; without one, a Pod that has every container of the request.
+pub fn recreate_request(input: &[u8]) {
+    let Some([text, pod]) = texts(input) else { return };
+    let Some(mut object) = read::<ContainerRecreateRequest>(text) else { return };
+    // A user cannot write the status.
+    object.status = None;
+    let stored = json!({"spec": object.spec});
+    let bounded = refusals("ContainerRecreateRequest", &stored).is_empty();
+    let mut request = observe::request(object);
+    let pod = if pod.is_empty() { Ok(usual(&request.spec)) } else { serde_json::from_str(pod) };
+    let Ok(slim) = pod.and_then(serde_json::from_value::<observe::SlimPod>) else { return };
+    let mut pod = observe::pod(slim);
+    judged(&request, &pod);
+    // What the API server itself makes or checks.
+    "shop".clone_into(&mut request.key.namespace);
+    "crr".clone_into(&mut request.key.name);
+    "uid-1".clone_into(&mut request.uid);
+    (request.deleting, request.generation) = (false, Some(1));
+    (pod.key, pod.uid) = (request.pod_key(), "pod-1".to_owned());
+    let named = |name: &String| name.len() <= 253 && name.bytes().all(|b| b.is_ascii_lowercase());
+    if !bounded || pod.node.as_ref().is_some_and(|node| !named(node)) {
+        return;
+    }
+    let endless = request.spec.active_deadline_seconds.is_some_and(|seconds| seconds > 3_600);
+    let kept = request.spec.ttl_seconds_after_finished.is_none();
+    let mut cluster = Cluster::new(vec![pod], vec![request]);
+    cluster.settle();
+    assert!(endless || cluster.requests.values().all(Request::completed), "a request that does not end");
+    assert_eq!(
+        cluster.requests.is_empty(),
+        !kept,
+        "a request is deleted when it asks for that, and then only"
+    );
+}
+
+/// What is refused says which field is wrong; what is taken is within the bounds.
+fn judged(request: &Request, pod: &Pod) {
+    let refused = match validate(&request.spec) {
+        Ok(()) => resolve(&request.spec, pod, Tense::Accepted),
+        Err(invalid) => Err(invalid),
+    };
+    match refused {
+        Err(invalid) => {
+            assert!(invalid.field.starts_with("spec."), "{invalid} names no field");
+            assert!(!invalid.message.is_empty());
+        }
+        Ok(target) => {
+            let names = |containers: &[&str]| containers.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
+            let asked: Vec<&str> = request.spec.containers.iter().map(|c| c.name.as_str()).collect();
+            let found: Vec<&str> = target.containers.iter().map(|c| c.name.as_str()).collect();
+            assert_eq!(names(&asked), names(&found), "other containers than those that were named");
+            assert!((1..=64).contains(&found.len()));
+            for container in &target.containers {
+                assert!(parse_container_id(&container.container_id).is_some(), "{container:?}");
+            }
+        }
+    }
+}
+
+/// A Pod in which every container of a request runs.
+fn usual(spec: &ContainerRecreateRequestSpec) -> Value {
+    let names = || spec.containers.iter().map(|c| c.name.as_str()).enumerate();
+    let containers: Vec<Value> =
+        names().map(|(_, name)| json!({"name": name, "image": "registry.example/app:1"})).collect();
+    let statuses: Vec<Value> = names()
+        .map(|(n, name)| {
+            json!({"name": name, "containerID": format!("containerd://{n:064x}"), "ready": true,
+                "imageID": format!("registry.example/app@sha256:{n:064x}"), "state": {"running": {}}})
+        })
+        .collect();
+    json!({
+        "metadata": {"name": spec.pod_name, "namespace": "shop", "uid": "pod-1"},
+        "spec": {"nodeName": "node", "containers": containers, "terminationGracePeriodSeconds": 30,
+            "readinessGates": [{"conditionType": "KruisePodReady"}]},
+        "status": {"phase": "Running", "containerStatuses": statuses},
+    })
+}

@@ -1,0 +1,68 @@
+//! Every input that was ever worth keeping, once more.
+#![allow(clippy::unwrap_used, reason = "a test program")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pitstop_fuzz::TARGETS;
+
+/// Most inputs of one target.
+const MOST_FILES: usize = 64;
+/// Most bytes of all corpora together.
+const MOST_BYTES: u64 = 200_000;
+
+fn corpus(target: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target)
+}
+
+fn inputs(target: &str) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(corpus(target)).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+/// A panic names the property; the line before it, the input.
+fn replay(name: &str) {
+    let (_, target) = TARGETS.into_iter().find(|(known, _)| *known == name).unwrap();
+    let inputs = inputs(name);
+    assert!(!inputs.is_empty(), "there is no corpus of {name}");
+    target(b"");
+    for input in inputs {
+        println!("{}", input.display());
+        target(&fs::read(&input).unwrap());
+    }
+}
+
+macro_rules! replayed {
+    ($($name:ident)*) => {
+        $(
+            #[test]
+            fn $name() {
+                replay(stringify!($name));
+            }
+        )*
+
+        #[test]
+        fn every_target_is_replayed() {
+            let names = [$(stringify!($name)),*];
+            assert_eq!(TARGETS.map(|(name, _)| name).as_slice(), names.as_slice());
+        }
+    };
+}
+
+replayed! {
+    admission_review container_ids cri_answers nodework_spec nodework_status prestop_handler readiness_keys
+    recreate_request
+}
+
+#[test]
+fn the_corpora_are_small() {
+    let mut bytes = 0;
+    for (name, _) in TARGETS {
+        let inputs = inputs(name);
+        assert!(inputs.len() <= MOST_FILES, "{name} has {} inputs: minimise them", inputs.len());
+        bytes += inputs.iter().map(|input| fs::metadata(input).unwrap().len()).sum::<u64>();
+    }
+    assert!(bytes <= MOST_BYTES, "the corpora have {bytes} bytes");
+}

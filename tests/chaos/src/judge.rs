@@ -13,6 +13,8 @@ use crate::trace::{Entry, Event};
 const LEGAL_FAILURES: [&str; 2] = ["DeadlineExceeded", "DaemonNotResponding"];
 /// A hook that ended less than this before its caller was killed may not be on record yet: hooks run at least once.
 const RECORD: Uptime = 100;
+/// A container's first line and a kill that broke its start off are no further apart than this.
+const START: Uptime = 100;
 
 /// The judgement.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -65,7 +67,7 @@ pub(crate) fn judge(facts: &Facts) -> Verdict {
     for (name, pod) in &facts.pods {
         let breach = |what| Breach { pod: Some(name.clone()), request: None, what };
         let about: Vec<&Request> = facts.requests.values().filter(|request| request.pod == *name).collect();
-        verdict.doubled.extend(restarts(pod, &about).into_iter().map(breach));
+        verdict.doubled.extend(restarts(facts, pod, &about).into_iter().map(breach));
         verdict.doubled.extend(hooks(facts, pod, &about).into_iter().map(breach));
     }
     verdict
@@ -141,8 +143,8 @@ fn instances<'a>(pod: &'a Pod, container: &str) -> Vec<&'a str> {
 }
 
 /// Instances that ended though no request was resolved to them. A container of these Pods never ends by itself, and
-/// no kill of ours ends one.
-fn restarts(pod: &Pod, requests: &[&Request]) -> Vec<String> {
+/// a kill ends one only in its start.
+fn restarts(facts: &Facts, pod: &Pod, requests: &[&Request]) -> Vec<String> {
     let names: BTreeSet<&str> = pod.trace.iter().map(|entry| entry.container.as_str()).collect();
     let mut wrong = Vec::new();
     for name in names {
@@ -150,12 +152,26 @@ fn restarts(pod: &Pod, requests: &[&Request]) -> Vec<String> {
         let Some((_, earlier)) = ids.split_last() else { continue };
         for id in earlier {
             let mut targets = requests.iter().filter_map(|request| request.target.get(name));
-            if !targets.any(|target| target.id == *id) {
+            if !targets.any(|target| target.id == *id) && !is_broken_off(facts, pod, id) {
                 wrong.push(format!("container {name}: {id} ended, and no request was resolved to it"));
             }
         }
     }
     wrong
+}
+
+/// Whether the instance's start was broken off: the runtime kills a container when who called for its start is gone
+/// before the call returns (containerd: `failed to start containerd task: context canceled`). It gets no stop signal.
+fn is_broken_off(facts: &Facts, pod: &Pod, id: &str) -> bool {
+    let lines = || pod.trace.iter().filter(|entry| entry.id == id);
+    let Some(start) = lines().find(|entry| entry.event == Event::Started) else { return false };
+    lines().all(|entry| entry.event == Event::Started)
+        && facts.kills.iter().any(|kill| match kill.victim {
+            Victim::Kubelet(node) | Victim::Containerd(node) => {
+                node == pod.node && kill.at.abs_diff(start.at) <= START
+            }
+            _ => false,
+        })
 }
 
 /// preStop hooks that ran more often for an instance than there is a reason for.

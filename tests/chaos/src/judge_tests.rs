@@ -121,6 +121,26 @@ fn an_instance_that_no_request_named_is_doubled() {
     assert_eq!(judge(&facts(starts(&["a", "b", "c"]), &[request("a"), late])).doubled, []);
 }
 
+/// `b` was started at 20 s and is not the last instance, and no request was resolved to it.
+#[test]
+fn a_start_that_a_kill_broke_off_is_explained() {
+    let doubled = |victim, at, more: &[Entry]| {
+        let mut trace = starts(&["a", "b", "c"]);
+        trace.extend_from_slice(more);
+        let mut facts = facts(trace, &[request("a")]);
+        facts.kills = vec![Killed { at, victim }];
+        judge(&facts).doubled.len()
+    };
+    assert_eq!(doubled(Victim::Kubelet("node1"), 1995, &[]), 0);
+    assert_eq!(doubled(Victim::Containerd("node1"), 2095, &[]), 0);
+    // Too late, elsewhere, or nobody who starts containers.
+    assert_eq!(doubled(Victim::Kubelet("node1"), 2150, &[]), 1);
+    assert_eq!(doubled(Victim::Kubelet("node2"), 1995, &[]), 1);
+    assert_eq!(doubled(Victim::Daemon("node1"), 1995, &[]), 1);
+    // Somebody asked it to end.
+    assert_eq!(doubled(Victim::Kubelet("node1"), 1995, &[entry(Event::Asked, "b", 2050)]), 1);
+}
+
 /// The hook of `a` ran from 11 to 12 s and began again at 15 s.
 fn twice(requests: &[Request], kills: &[(Victim, Uptime)]) -> Vec<Breach> {
     let mut trace = starts(&["a"]);

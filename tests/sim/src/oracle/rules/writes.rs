@@ -132,7 +132,8 @@ impl Rules {
             // Once something was ordered, it is not asked again whether the Pod is out of service.
             let begun = self.orders.keys().any(|other| other != id && request_uid(other) == request_uid(id));
             let occupied = self.schedule.steps.iter().any(|s| matches!(s.what, Step::Occupy(_)));
-            if !enough && !shortly && self.sound_controllers() && !(begun && occupied) {
+            let excused = enough || shortly || (begun && occupied);
+            if !excused && self.sound_controllers() {
                 found.push(("rule", format!("{id} is placed before its drain is over")));
             }
         }

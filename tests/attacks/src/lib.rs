@@ -8,7 +8,13 @@
 //! - [`stage`]: the cluster with pitstop in it, as all probes find it
 //! - [`families`]: the probes
 //! - [`report`]: the table
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::missing_panics_doc,
+    clippy::indexing_slicing,
+    reason = "test code"
+)]
 
 pub mod ask;
 pub mod families;

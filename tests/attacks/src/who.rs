@@ -37,11 +37,13 @@ impl Who {
     }
 
     /// Somebody else with a token, at the same server. The client must have no credentials of its own.
+    #[must_use]
     pub fn with_token(&self, name: &str, token: &str) -> Self {
         Self { name: name.to_owned(), client: self.client.clone(), token: Some(token.to_owned()) }
     }
 
     /// The same under another name.
+    #[must_use]
     pub fn called(&self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self.clone() }
     }

@@ -18,11 +18,10 @@ pub(super) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
         spec["audiences"] = json!([audience]);
         spec
     };
-    // Whether the controller's Pod runs on A or B, the other one's kubelet asks.
+    // The controller's Pod runs on A or B.
     let of_controller = of_pod(&stage.controller);
-    let controllers_node = stage.controller.pod.spec.as_ref().and_then(|s| s.node_name.clone());
-    let stranger = stage.nodes.iter().find(|node| Some(&node.name) != controllers_node.as_ref());
-    let stranger = &stranger.context("no node without that controller")?.kubelet;
+    let place = stage.controller.pod.spec.as_ref().and_then(|s| s.node_name.as_deref());
+    let (home, stranger) = if place == Some(a.name.as_str()) { (a, b) } else { (b, a) };
 
     let mint = |account: &str, spec: &Value| token_request(NAMESPACE, account, spec);
     let cases = [
@@ -37,9 +36,9 @@ pub(super) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
             refused(403, "does not match the UID in record"),
         ),
         (
-            &b.kubelet,
-            "the controller's account for daemon B's Pod",
-            mint(CONTROLLER, &of_pod(&b.daemon)),
+            &home.kubelet,
+            "the account of the controller on its node for the daemon's Pod",
+            mint(CONTROLLER, &of_pod(&home.daemon)),
             refused(400, "cannot bind token"),
         ),
         (
@@ -49,7 +48,7 @@ pub(super) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
             refused(403, "is not authorized to request tokens for this audience"),
         ),
         (
-            stranger,
+            &stranger.kubelet,
             "a token of a controller's Pod on the other node",
             mint(CONTROLLER, &of_controller),
             rights(),

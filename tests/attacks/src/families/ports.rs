@@ -124,7 +124,7 @@ fn kubelet(stage: &Stage, node: &crate::stage::Node, knocks: &mut Vec<Knock>) {
     }
 }
 
-/// What pitstop itself listens on. Both ports answer whoever reaches them; the NetworkPolicies of `deploy/` say who
+/// What pitstop itself listens on. Both ports answer whoever reaches them; the `NetworkPolicies` of `deploy/` say who
 /// does, and this cluster's network does not know them.
 fn controller(stage: &Stage, address: &str, knocks: &mut Vec<Knock>) {
     health("controller", address, knocks);

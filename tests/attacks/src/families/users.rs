@@ -62,17 +62,17 @@ fn requests_in(version: &str, namespace: &str) -> String {
 /// What no request of the user may change: how often orders were placed, and which containers the others' Pods run.
 /// Without an order no daemon calls its runtime.
 async fn state(stage: &Stage) -> Result<Vec<Value>> {
-    let mut state = Vec::new();
+    let mut seen = Vec::new();
     for node in &stage.nodes {
         let book = stage.stored(&format!("{BOOKS}/{}", node.name)).await?;
-        state.push(book["metadata"]["generation"].clone());
+        seen.push(book["metadata"]["generation"].clone());
         let path = format!("/api/v1/namespaces/{}/pods/{}-{POD}", stage.others.name, node.name);
         let pod = stage.stored(&path).await?;
         let containers = pod["status"]["containerStatuses"].as_array().context("a Pod without containers")?;
         ensure!(!containers.is_empty(), "a Pod without containers");
-        state.extend(containers.iter().flat_map(|c| [c["containerID"].clone(), c["restartCount"].clone()]));
+        seen.extend(containers.iter().flat_map(|c| [c["containerID"].clone(), c["restartCount"].clone()]));
     }
-    Ok(state)
+    Ok(seen)
 }
 
 /// Requests that mean Pods of others.

@@ -104,7 +104,7 @@ fn powers() -> Vec<Try> {
     let ours = format!("/api/v1/namespaces/{NAMESPACE}");
     let rbac = "rbac.authorization.k8s.io/v1";
     let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
-    let rules = json!({"rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]});
+    let everything = json!({"rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]});
     let grant = json!({"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
         "subjects": [{"kind": "ServiceAccount", "namespace": NAMESPACE, "name": DAEMON}]});
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -116,7 +116,7 @@ fn powers() -> Vec<Try> {
         ("create a namespace", make("/api/v1/namespaces", "v1", "Namespace", &empty)),
         ("mint an unbound token of its account", token_request(NAMESPACE, DAEMON, &empty)),
         ("mint a token of the controller's account", token_request(NAMESPACE, CONTROLLER, &empty)),
-        ("create a ClusterRole", make(roles, rbac, "ClusterRole", &rules)),
+        ("create a ClusterRole", make(roles, rbac, "ClusterRole", &everything)),
         ("create a ClusterRoleBinding", make(BINDINGS, rbac, "ClusterRoleBinding", &grant)),
         ("delete the definition of NodeWork", delete(&format!("{definitions}/nodeworks.pitstop.dev"))),
         ("delete the webhook's configuration", delete(&format!("{webhooks}/{WEBHOOK}"))),

@@ -22,9 +22,9 @@ fn main() -> ExitCode {
 
 fn run() -> Result<Report> {
     pitstop_e2e::runtime()?.block_on(async {
-        let mut stage = Stage::set_up().await?;
+        let mut stage = Box::pin(Stage::set_up()).await?;
         let mut report = Report::new();
-        families::run(&mut stage, &mut report).await;
+        Box::pin(families::run(&mut stage, &mut report)).await;
         stage.clear().await?;
         Ok(report)
     })

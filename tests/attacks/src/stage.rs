@@ -203,7 +203,7 @@ async fn nodes(cluster: &Cluster, door: &Door, nobody: &Who) -> Result<[Node; 2]
             address: node["address"].as_str().context("a node without an address")?.to_owned(),
             pid: i32::try_from(node["pid"].as_i64().context("a node without a process")?)?,
             kubelet: door.holder_of(&format!("kubelet {letter}"), &kubeconfig).await?,
-            daemon: holder(cluster, nobody, &format!("daemon {letter}"), pod.clone(), "token")?,
+            daemon: holder(cluster, nobody, &format!("daemon {letter}"), pod.clone())?,
         });
     }
     nodes
@@ -214,16 +214,16 @@ async fn nodes(cluster: &Cluster, door: &Door, nobody: &Who) -> Result<[Node; 2]
 
 async fn controller(cluster: &Cluster, nobody: &Who) -> Result<Holder> {
     let pod = system::pods_of(cluster, CONTROLLER).await?.pop().context("no controller")?;
-    let volumes = pod.spec.iter().filter_map(|s| s.volumes.as_ref()).flatten();
-    let volume = volumes.map(|v| v.name.clone()).find(|name| name.starts_with("kube-api-access-"));
-    holder(cluster, nobody, "controller", pod, &volume.context("the controller's Pod has no token")?)
+    holder(cluster, nobody, "controller", pod)
 }
 
 /// Takes the token of a Pod from its node.
-fn holder(cluster: &Cluster, nobody: &Who, name: &str, pod: Pod, volume: &str) -> Result<Holder> {
+fn holder(cluster: &Cluster, nobody: &Who, name: &str, pod: Pod) -> Result<Holder> {
+    /// What `deploy/` calls the volume in both programs' Pods.
+    const VOLUME: &str = "token";
     let uid = pod.metadata.uid.as_deref().context("a Pod without a UID")?;
     let node = pod.spec.as_ref().and_then(|s| s.node_name.as_deref()).context("a Pod without a node")?;
-    let path = format!("/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~projected/{volume}/token");
+    let path = format!("/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~projected/{VOLUME}/token");
     let token = cluster.exec(node, &["cat", &path])?.trim().to_owned();
     Ok(Holder { who: nobody.with_token(name, &token), pod, token })
 }

@@ -109,6 +109,8 @@ pub struct Oracle {
     lying: bool,
     /// A runtime lies: to the kubelet too, which then takes the sandbox down.
     lied: bool,
+    /// A node goes away for good.
+    lost_node: bool,
     /// Hooks that were begun, by order.
     hooks: BTreeMap<String, usize>,
     /// Every instance that ever ran: Pod UID, name, ID and when it began.
@@ -145,6 +147,7 @@ impl Oracle {
             stale: schedule.faults.iter().any(|f| matches!(f.what, Fault::StaleLists(..))),
             lying: schedule.faults.iter().any(|f| matches!(f.what, Fault::RuntimeLies(_, 6..))),
             lied: schedule.faults.iter().any(|f| matches!(f.what, Fault::RuntimeLies(..))),
+            lost_node: schedule.faults.iter().any(|f| matches!(f.what, Fault::RemoveNode(..))),
             hooks: BTreeMap::new(),
             ran: Vec::new(),
             rules: rules::Rules::new(schedule),

@@ -22,24 +22,44 @@ const CHAOS_SEED: u64 = 6;
 pub(crate) fn run(root: &Path) -> ExitCode {
     let mut total = Tally::default();
     // Tests of the crates use the container runtime too. Those that miss something say so themselves.
-    if let Err(error) = cluster::install_packages() {
-        note(format!("{error:#}"));
+    // Now, since no two suites may install at a time.
+    for installed in [cluster::install_packages(), fuzz::require()] {
+        if let Err(error) = installed {
+            note(format!("{error:#}"));
+        }
     }
     suite(&mut total, "tests of the crates", || crates(root));
-    suite(&mut total, "campaign of the simulator", || campaign(root));
-    suite(&mut total, "planted bugs", || planted(root));
-    suite(&mut total, "fuzz targets", || fuzzed(root));
-    suite(&mut total, "tests of the cluster's own code", || module(root));
-    suite(&mut total, "tests on a real cluster", || end_to_end(root));
-    suite(&mut total, "attacks on a real cluster", || verdict(root, attacks::on_cluster));
-    suite(&mut total, "kills during a stream of requests", || {
-        verdict(root, |root, images| chaos::on_cluster(root, images, CHAOS_MINUTES, CHAOS_SEED))
+    // What computes goes beside what mostly waits: a cluster leaves the processors idle.
+    std::thread::scope(|scope| {
+        let computing = scope.spawn(|| computing(root));
+        on_clusters(root, &mut total);
+        match computing.join() {
+            Ok(tally) => total.add(tally),
+            Err(_) => total.broke("what computes"),
+        }
     });
     for broken in &total.broken {
         note(format!("failed: {broken}"));
     }
     println!("{total}");
     if total.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn computing(root: &Path) -> Tally {
+    let mut total = Tally::default();
+    suite(&mut total, "campaign of the simulator", || campaign(root));
+    suite(&mut total, "planted bugs", || planted(root));
+    suite(&mut total, "fuzz targets", || fuzzed(root));
+    total
+}
+
+fn on_clusters(root: &Path, total: &mut Tally) {
+    suite(total, "tests of the cluster's own code", || module(root));
+    suite(total, "tests on a real cluster", || end_to_end(root));
+    suite(total, "attacks on a real cluster", || verdict(root, attacks::on_cluster));
+    suite(total, "kills during a stream of requests", || {
+        verdict(root, |root, images| chaos::on_cluster(root, images, CHAOS_MINUTES, CHAOS_SEED))
+    });
 }
 
 /// Runs one suite; what keeps it from running is one failure with the suite's name.
@@ -164,12 +184,14 @@ fn cargo_test(root: &Path) -> Cmd {
 
 /// Runs a test runner, passes its lines through and counts.
 fn counted(command: Cmd, mut count: impl Count) -> Result<Tally> {
-    let mut stdout = std::io::stdout().lock();
+    // Locked for a line at a time: another suite may run beside this one.
+    let stdout = std::io::stdout();
     let mut written = Ok(());
     let status = command.each_line(|line| {
         let Some(line) = line else { return };
         count.line(String::from_utf8_lossy(line).trim_end());
         if written.is_ok() {
+            let mut stdout = stdout.lock();
             written = stdout.write_all(line).and_then(|()| stdout.flush());
         }
     })?;

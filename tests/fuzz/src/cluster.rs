@@ -63,6 +63,8 @@ impl Cluster {
     pub(crate) fn lead(&mut self) {
         self.index = Index::new(Config::default());
         self.pending.clear();
+        // Else it would place no order, and there were none to answer.
+        self.send(Event::Guarded(true));
         self.send(Event::Leader(true));
         self.send(Event::Pods(Watch::Restart(self.pods.values().cloned().collect())));
         self.send(Event::NodeWorks(Watch::Restart(self.books.values().cloned().collect())));

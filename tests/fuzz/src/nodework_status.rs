@@ -243,3 +243,18 @@ fn script(u: &mut Unstructured<'_>) -> Result<()> {
     assert!(cluster.requests.values().all(Request::completed), "a request that does not end");
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_controller_has_placed_orders_that_a_daemon_can_answer() {
+        let mut cluster = Cluster::new(vec![pod()], vec![request(1, &["app", "proxy"], None)]);
+        while !cluster.pending.is_empty() {
+            cluster.carry_out(0, End::Stored);
+        }
+        let orders: Vec<&str> = cluster.books[NODE].orders.iter().map(|order| order.id.as_str()).collect();
+        assert_eq!(orders, ["uid-1/app/1", "uid-1/proxy/1"]);
+    }
+}

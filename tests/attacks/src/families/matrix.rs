@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use pitstop_e2e::discovery;
+use pitstop_e2e::discovery::{self, VERBS};
 use pitstop_e2e::system::NAMESPACE;
 use serde_json::{Value, json};
 
@@ -12,21 +12,6 @@ use super::resources::full_name;
 use crate::ask;
 use crate::report::Report;
 use crate::stage::Stage;
-
-const VERBS: [&str; 12] = [
-    "get",
-    "list",
-    "watch",
-    "create",
-    "update",
-    "patch",
-    "delete",
-    "deletecollection",
-    "bind",
-    "escalate",
-    "impersonate",
-    "approve",
-];
 
 /// Everything that a daemon's token may do to resources.
 const RIGHTS: [(&str, &str); 5] = [

@@ -10,7 +10,7 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::Api;
 use kube::api::PostParams;
-use pitstop_e2e::discovery::{self, Found};
+use pitstop_e2e::discovery::{self, Found, VERBS};
 use pitstop_e2e::system::{self, CONTROLLER, DAEMON, NAMESPACE};
 use pitstop_e2e::{Cluster, Context, Result, on_cluster, pods, process};
 
@@ -152,20 +152,6 @@ async fn own_rights(cluster: &Cluster, account: &str) -> Result<Rights> {
 
 /// Every verb on every resource that the API server knows, in all namespaces and in pitstop's.
 async fn questions(cluster: &Cluster) -> Result<Vec<SubjectAccessReviewSpec>> {
-    const VERBS: [&str; 12] = [
-        "get",
-        "list",
-        "watch",
-        "create",
-        "update",
-        "patch",
-        "delete",
-        "deletecollection",
-        "bind",
-        "escalate",
-        "impersonate",
-        "approve",
-    ];
     let mut asked = BTreeSet::new();
     let mut questions = Vec::new();
     for Found { group, resource, .. } in discovery::resources(&cluster.client).await? {

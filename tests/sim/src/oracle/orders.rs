@@ -96,17 +96,22 @@ impl Oracle {
     }
 
     /// A container of a Pod that is to be drained is touched only after the drain.
-    pub(super) fn check_drained(&mut self, uid: &str, what: &str, server: &Server) {
+    fn check_drained(&mut self, uid: &str, what: &str, server: &Server) {
         let Some(known) = self.requests.get(uid) else { return };
-        let Some(grace) = known.unready_grace else { return };
         // A Pod that is gone from the API server is in nobody's service.
         let namespace = known.key.split('/').next().unwrap_or_default();
         let there = server.object("Pod", namespace, &known.pod).is_some_and(|pod| {
             known.target.as_ref().is_none_or(|target| pod["metadata"]["uid"] == *target.pod_uid)
         });
-        if !there {
-            return;
+        if there {
+            self.check_waited(uid, what);
         }
+    }
+
+    /// What a request asks for comes when its Pod has been out of service for the grace.
+    pub(super) fn check_waited(&mut self, uid: &str, what: &str) {
+        let Some(known) = self.requests.get(uid) else { return };
+        let Some(grace) = known.unready_grace else { return };
         let waited = known.drained_since.map(|since| self.now - since);
         let least = self.clocks.least(grace);
         let enough = waited.is_some_and(|waited| waited >= least) || self.restored;

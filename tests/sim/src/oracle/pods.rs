@@ -110,18 +110,10 @@ impl Oracle {
         });
         if let Some(uid) = whose {
             if certain {
-                self.check_drained_pin(&uid, name);
+                self.check_waited(&uid, &format!("the pin of {name}"));
             }
             self.pinned.insert((pod.to_owned(), name.to_owned()), uid);
         }
-    }
-
-    fn check_drained_pin(&mut self, uid: &str, name: &str) {
-        let Some(known) = self.requests.get(uid) else { return };
-        let Some(grace) = known.unready_grace else { return };
-        let waited = known.drained_since.map(|since| self.now - since);
-        let enough = waited.is_some_and(|waited| waited >= self.clocks.least(grace)) || self.restored;
-        self.check(enough, "I7", || format!("the pin of {name} is not drained: {waited:?} of {grace} ms"));
     }
 
     /// From when on Pods are out of service for the requests that asked for it.

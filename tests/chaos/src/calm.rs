@@ -74,7 +74,7 @@ async fn look(ns: &Ns, plan: &Plan, uids: &BTreeMap<String, String>, seen: &RefC
     )?;
     let names: BTreeSet<String> = requests.items.iter().map(kube::ResourceExt::name_any).collect();
     let mut seen = seen.borrow_mut();
-    requests.items.into_iter().for_each(|object| seen.request(object));
+    requests.items.into_iter().for_each(|object| seen.shown(object));
     seen.listed(&names);
 
     let mut facts = Facts { kills: seen.kills.clone(), ..Facts::default() };

@@ -13,6 +13,8 @@ use crate::trace::{Entry, Event};
 const LEGAL_FAILURES: [&str; 2] = ["DeadlineExceeded", "DaemonNotResponding"];
 /// A hook that ended less than this before its caller was killed may not be on record yet: hooks run at least once.
 const RECORD: Uptime = 100;
+/// A hook's first line and a kill of who had asked for it are no further apart than this.
+const ASKED: Uptime = 20;
 /// A container's first line and a kill that broke its start off are no further apart than this.
 const START: Uptime = 100;
 
@@ -102,7 +104,16 @@ pub(crate) fn stuck(facts: &Facts) -> Vec<Breach> {
 
 /// Why the request did not do what it says that it did.
 fn lost(facts: &Facts, request: &Request) -> Vec<String> {
-    if request.is_gone && (!request.expires || request.outcome == Outcome::Open) {
+    let pod = facts.pods.get(&request.pod);
+    let why_not = |container: &String| {
+        let ids = pod.map(|pod| instances(pod, container)).unwrap_or_default();
+        not_restarted(request, container, &ids)
+    };
+    // The end of one whose time to live is over may have come and gone while the watch was away: the lines tell.
+    let end_missed = request.expires && request.outcome == Outcome::Open;
+    let vanished =
+        !request.expires || (end_missed && request.containers.iter().any(|c| why_not(c).is_some()));
+    if request.is_gone && vanished {
         return vec!["vanished".to_owned()];
     }
     if let Outcome::Failed(reason) = &request.outcome
@@ -112,12 +123,8 @@ fn lost(facts: &Facts, request: &Request) -> Vec<String> {
     }
     let said =
         |container: &&String| request.outcome == Outcome::Complete || request.succeeded.contains(*container);
-    let pod = facts.pods.get(&request.pod);
-    let wrong = request.containers.iter().filter(said).filter_map(|container| {
-        let ids = pod.map(|pod| instances(pod, container)).unwrap_or_default();
-        not_restarted(request, container, &ids).map(|why| format!("container {container}: {why}"))
-    });
-    wrong.collect()
+    let wrong = request.containers.iter().filter(said);
+    wrong.filter_map(|container| Some(format!("container {container}: {}", why_not(container)?))).collect()
 }
 
 /// Why the container, which the request says it restarted, was not: `ids` are its instances in order.
@@ -211,7 +218,7 @@ struct Run {
     ended: Option<Uptime>,
 }
 
-/// Whether who ran the hook was killed before its end was on record, so that it had to run again: the daemon or the
+/// Whether who ran the hook was killed after it was asked for and before its end was on record, so that it had to run again: the daemon or the
 /// runtime; or the kubelet, which keeps no record and so may run it again until the container is gone.
 fn is_cut(facts: &Facts, node: &str, run: &Run, next: &Run, is_pinned: bool) -> bool {
     let recorded = run.ended.map_or(next.began, |ended| ended + RECORD);
@@ -221,7 +228,7 @@ fn is_cut(facts: &Facts, node: &str, run: &Run, next: &Run, is_pinned: bool) -> 
             Victim::Kubelet(of) if of == node && is_pinned => next.began,
             _ => return false,
         };
-        (run.began..=until.min(next.began)).contains(&kill.at)
+        (run.began.saturating_sub(ASKED)..=until.min(next.began)).contains(&kill.at)
     })
 }
 

@@ -94,8 +94,12 @@ fn a_vanished_request_is_lost() {
     assert_eq!(texts(&judge(&facts(starts(&["a", "b"]), std::slice::from_ref(&gone))).lost), ["vanished"]);
     let expired = Request { expires: true, ..gone };
     assert!(judge(&facts(starts(&["a", "b"]), std::slice::from_ref(&expired))).is_good());
+    // Its end came and went while the watch was away.
     let open = Request { outcome: Outcome::Open, ..expired };
-    assert_eq!(texts(&judge(&facts(starts(&["a", "b"]), &[open])).lost), ["vanished"]);
+    assert_eq!(judge(&facts(starts(&["a", "b"]), std::slice::from_ref(&open))).lost, []);
+    assert_eq!(texts(&judge(&facts(starts(&["a"]), std::slice::from_ref(&open))).lost), ["vanished"]);
+    let lasting = Request { expires: false, ..open };
+    assert_eq!(texts(&judge(&facts(starts(&["a", "b"]), &[lasting])).lost), ["vanished"]);
 }
 
 #[test]
@@ -169,6 +173,8 @@ fn a_hook_whose_caller_was_killed_may_run_again() {
         (Victim::Daemon("node1"), 1150, true),
         (Victim::Daemon("node1"), 1290, true),
         (Victim::Containerd("node1"), 1150, true),
+        // The hook was on its way into the container.
+        (Victim::Containerd("node1"), 1090, true),
         // On record by then.
         (Victim::Daemon("node1"), 1350, false),
         (Victim::Daemon("node1"), 1050, false),

@@ -46,6 +46,13 @@ impl<K> Version<K> {
 }
 
 impl Seen {
+    /// Takes a version of a request that the API server has. A list that was begun before the request was made may have
+    /// made it look gone.
+    pub(crate) fn shown(&mut self, object: ContainerRecreateRequest) {
+        self.gone.remove(&object.name_any());
+        self.request(object);
+    }
+
     /// Takes a version of a request.
     pub(crate) fn request(&mut self, object: ContainerRecreateRequest) {
         let name = object.name_any();
@@ -86,7 +93,7 @@ pub(crate) async fn requests(ns: &Ns, seen: &RefCell<Seen>) {
     watch(ns.requests(), |event| {
         let mut seen = seen.borrow_mut();
         match event {
-            Event::Apply(object) => seen.request(object),
+            Event::Apply(object) => seen.shown(object),
             Event::Delete(object) => {
                 seen.gone.insert(object.name_any());
                 seen.request(object);
@@ -94,7 +101,7 @@ pub(crate) async fn requests(ns: &Ns, seen: &RefCell<Seen>) {
             Event::Init => names.clear(),
             Event::InitApply(object) => {
                 names.insert(object.name_any());
-                seen.request(object);
+                seen.shown(object);
             }
             Event::InitDone => seen.listed(&names),
         }
@@ -122,5 +129,23 @@ where
         if let Ok(event) = event {
             take(event);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pitstop_api::recreate::ContainerRecreateRequestSpec;
+
+    use super::*;
+
+    #[test]
+    fn what_an_old_list_lacks_is_there_when_it_is_shown_again() {
+        let mut seen = Seen::default();
+        let request = ContainerRecreateRequest::new("r1", ContainerRecreateRequestSpec::default());
+        seen.request(request.clone());
+        seen.listed(&BTreeSet::new());
+        assert!(seen.gone.contains("r1"));
+        seen.shown(request);
+        assert!(seen.gone.is_empty());
     }
 }

@@ -3,7 +3,7 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
 
-use crate::{nodework::NodeWork, recreate::ContainerRecreateRequest};
+use crate::{nodework::NodeWork, recreate::ContainerRecreateRequest, resize::PodResize};
 
 /// Every `CustomResourceDefinition`, sorted by name.
 ///
@@ -19,7 +19,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         };
         recreate.spec.versions.push(beta);
     }
-    vec![recreate, NodeWork::crd()]
+    vec![recreate, NodeWork::crd(), PodResize::crd()]
 }
 
 #[cfg(test)]

@@ -6,17 +6,25 @@
 pub mod annotations;
 pub mod condition;
 pub mod crds;
+mod invalid;
 pub mod labels;
 pub mod logic;
 pub mod nodework;
 pub mod quantity;
 pub mod recreate;
+pub mod resize;
 
 pub use condition::{Condition, ConditionStatus};
 pub use crds::crds;
+pub use invalid::Invalid;
 
 /// API group of pitstop's own kinds.
 pub const GROUP: &str = "pitstop.dev";
 
 /// Most orders that one node's [`nodework::NodeWork`] may hold; the controller queues the rest.
 pub const MAX_ORDERS: usize = 64;
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
+}

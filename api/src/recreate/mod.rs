@@ -18,9 +18,9 @@ use serde::de::IntoDeserializer as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use defaults::apply_defaults;
-pub use validate::{Invalid, validate};
+pub use validate::validate;
 
-use crate::Condition;
+use crate::{Condition, is_false};
 
 /// Plural name, as in URLs and RBAC.
 pub const PLURAL: &str = "containerrecreaterequests";
@@ -330,11 +330,6 @@ pub struct Pin {
 fn phase<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Phase>, D::Error> {
     let text = Option::<Cow<'de, str>>::deserialize(deserializer)?;
     text.filter(|text| !text.is_empty()).map(|text| Phase::deserialize(text.into_deserializer())).transpose()
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes a reference")]
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes a reference")]

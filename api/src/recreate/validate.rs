@@ -5,33 +5,9 @@
 //! slipped past an absent webhook is judged alike.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use super::{ContainerRecreateRequestSpec, MAX_CONTAINERS};
-
-/// One reason to refuse a request: the field, what is wrong with it and what would be right.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Invalid {
-    /// Path of the field, for example `spec.containers[1].name`.
-    pub field: String,
-    /// What is wrong.
-    pub message: String,
-}
-
-impl Invalid {
-    /// Refuses `field` because of `message`.
-    pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { field: field.into(), message: message.into() }
-    }
-}
-
-impl fmt::Display for Invalid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.field, self.message)
-    }
-}
-
-impl std::error::Error for Invalid {}
+use crate::Invalid;
 
 /// The first reason to refuse the request, judged without the Pod.
 pub fn validate(spec: &ContainerRecreateRequestSpec) -> Result<(), Invalid> {

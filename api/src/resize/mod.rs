@@ -1,0 +1,351 @@
+//! `PodResize`: change CPU and memory of containers of one running Pod, in place.
+
+mod amount;
+mod validate;
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use amount::Amount;
+pub use validate::validate;
+
+use crate::quantity::{Resource, Resources};
+use crate::{Condition, is_false};
+
+/// Plural name, as in URLs and RBAC.
+pub const PLURAL: &str = "podresizes";
+
+/// Most containers that one request may name.
+pub const MAX_CONTAINERS: usize = 64;
+
+/// Condition types of a `PodResize`.
+pub mod conditions {
+    /// True once the request was found valid and what it means was resolved; False with the reason when not.
+    pub const ACCEPTED: &str = "Accepted";
+    /// True once the Pod has the resources; while False, the reason says what the request waits for.
+    pub const COMPLETE: &str = "Complete";
+    /// True when the request ended without giving the Pod the resources; the reason says why.
+    pub const FAILED: &str = "Failed";
+}
+
+/// What to change, and what to do when that cannot be.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "pitstop.dev",
+    version = "v1alpha1",
+    kind = "PodResize",
+    plural = "podresizes",
+    singular = "podresize",
+    shortname = "prs",
+    namespaced,
+    status = "PodResizeStatus",
+    derive = "PartialEq",
+    derive = "Default",
+    doc = "Changes CPU and memory of chosen containers of one running Pod, in place, and follows that to its end.",
+    printcolumn = r#"{"name":"Pod","type":"string","jsonPath":".spec.podRef.name","description":"The Pod that is resized"}"#,
+    printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase","description":"How far it is, or how it ended"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type==\"Complete\")].reason","description":"What it waits for, or why it ended so"}"#,
+    printcolumn = r#"{"name":"Mechanism","type":"string","priority":1,"jsonPath":".status.mechanism","description":"By which means the Pod is resized"}"#,
+    printcolumn = r#"{"name":"Node","type":"string","priority":1,"jsonPath":".status.target.nodeName","description":"The Pod's node"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name":"Message","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Complete\")].message","description":"The same in a sentence"}"#
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("self.podRef == oldSelf.podRef && self.containers == oldSelf.containers").message("podRef and containers of PodResize are immutable: make another one"))]
+#[x_kube(validation = Rule::new("has(self.mechanism) == has(oldSelf.mechanism) && (!has(self.mechanism) || self.mechanism == oldSelf.mechanism) && has(self.restart) == has(oldSelf.restart) && (!has(self.restart) || self.restart == oldSelf.restart) && has(self.onDeferred) == has(oldSelf.onDeferred) && (!has(self.onDeferred) || self.onDeferred == oldSelf.onDeferred) && has(self.rollbackOnFailure) == has(oldSelf.rollbackOnFailure) && (!has(self.rollbackOnFailure) || self.rollbackOnFailure == oldSelf.rollbackOnFailure) && has(self.activeDeadlineSeconds) == has(oldSelf.activeDeadlineSeconds) && (!has(self.activeDeadlineSeconds) || self.activeDeadlineSeconds == oldSelf.activeDeadlineSeconds) && has(self.dryRun) == has(oldSelf.dryRun) && (!has(self.dryRun) || self.dryRun == oldSelf.dryRun)").message("only cancel and ttlSecondsAfterFinished of a PodResize can be changed: make another one"))]
+#[x_kube(validation = Rule::new("!has(oldSelf.cancel) || !oldSelf.cancel || (has(self.cancel) && self.cancel)").message("what is cancelled stays so: make another PodResize"))]
+pub struct PodResizeSpec {
+    /// The Pod, in the namespace of the request.
+    pub pod_ref: PodRef,
+    /// The containers to resize; sidecars too. Names are unique.
+    #[schemars(length(min = 1, max = 64))]
+    #[x_kube(validation = Rule::new("self.all(c, self.exists_one(o, o.name == c.name))").message("containers must be unique by name"))]
+    pub containers: Vec<ContainerResize>,
+    /// By which means. Default `Auto`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mechanism: Option<Mechanism>,
+    /// Whether containers may be restarted for it. Default `IfPolicyRequires`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart: Option<Restart>,
+    /// What to do while the node has no room. Absent: wait until the deadline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_deferred: Option<OnDeferred>,
+    /// Put the original resources back when the Pod does badly with the new ones. Absent: not watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollback_on_failure: Option<RollbackOnFailure>,
+    /// Seconds after which the request ends whatever happened; what the Pod has not got by then is taken back. At least
+    /// 3. Absent: the controller's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 3))]
+    pub active_deadline_seconds: Option<i64>,
+    /// Change nothing: the status says what would happen, and why not.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub dry_run: bool,
+    /// End the request, and take back what the Pod has got by then.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub cancel: bool,
+    /// Seconds after the end at which the request is deleted. Absent: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub ttl_seconds_after_finished: Option<i32>,
+}
+
+/// A Pod, which may be pinned.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PodRef {
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Its UID: another Pod of that name is left alone. Absent: the Pod that is there when the request is accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128))]
+    pub uid: Option<String>,
+}
+
+/// The new resources of one container; what is not named stays.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("(has(self.requests) && size(self.requests) > 0) || (has(self.limits) && size(self.limits) > 0)").message("name at least one of requests and limits"))]
+pub struct ContainerResize {
+    /// Name of the container in the Pod.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+    /// Requests: `cpu`, `memory`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 8))]
+    #[x_kube(validation = Rule::new("self.all(r, r == 'cpu' || r == 'memory')").message("only cpu and memory can be resized in place"))]
+    pub requests: BTreeMap<String, Amount>,
+    /// Limits: `cpu`, `memory`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 8))]
+    #[x_kube(validation = Rule::new("self.all(r, r == 'cpu' || r == 'memory')").message("only cpu and memory can be resized in place"))]
+    pub limits: BTreeMap<String, Amount>,
+}
+
+/// By which means a Pod is resized.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Mechanism {
+    /// The best that there is for the Pod's node.
+    #[default]
+    Auto,
+    /// The subresource `pods/resize` of the API server (Kubernetes 1.33 and later).
+    #[serde(rename = "API")]
+    Api,
+}
+
+/// Whether containers may be restarted for a resize.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Restart {
+    /// Not at all: where the container's `resizePolicy` asks for a restart, the request fails.
+    Never,
+    /// Where the container's `resizePolicy` asks for it.
+    #[default]
+    IfPolicyRequires,
+}
+
+/// What to do while the node has no room for the Pod's new size.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OnDeferred {
+    /// Seconds to wait for room, from when the request is seen deferred.
+    #[schemars(range(min = 0))]
+    pub wait_seconds: i64,
+}
+
+/// When the original resources are put back.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RollbackOnFailure {
+    /// Seconds for which the Pod is watched once it has the new resources.
+    #[schemars(range(min = 1, max = 86400))]
+    pub observe_seconds: i64,
+    /// A container ends because it has used up its memory. Default true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oom_kill: Option<bool>,
+    /// A container restarts that should not. Default true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restarts: Option<bool>,
+    /// The Pod, which was ready, is not ready at the end of that time. Default true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_ready: Option<bool>,
+}
+
+/// How far a request is. A phase that tells of an end is never left again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum Phase {
+    /// What to do is resolved; the Pod is not changed yet, or its kubelet has not said a word.
+    Proposed,
+    /// The node has no room now; the kubelet tries again.
+    Deferred,
+    /// The kubelet changes the containers.
+    InProgress,
+    /// The Pod has the resources; the kernel's word for it is awaited, or the Pod is watched with them.
+    Verifying,
+    /// Over: the Pod has the resources.
+    Succeeded,
+    /// Over: the node can never give them.
+    Infeasible,
+    /// Over: refused, or not done in time.
+    Failed,
+    /// Over: the Pod did badly with the new resources, and has the original ones again.
+    RolledBack,
+    /// Over: by the user's wish.
+    Cancelled,
+}
+
+impl Phase {
+    /// Nothing follows.
+    pub fn is_end(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Infeasible | Self::Failed | Self::RolledBack | Self::Cancelled)
+    }
+}
+
+/// How far a request is, and what was there before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PodResizeStatus {
+    /// How far it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+    /// `metadata.generation` that this status speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// When it ended; never changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_time: Option<DateTime<Utc>>,
+    /// How it ended, in a sentence.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 1024))]
+    pub message: String,
+    /// By which means the Pod is resized.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mechanism: Option<Mechanism>,
+    /// The Pod that the request was resolved to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<Target>,
+    /// Every container of the spec, in its order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub containers: Vec<ContainerStatus>,
+    /// The original resources are put back; this is how the request will end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restoring: Option<Restoring>,
+    /// What holds of the request: `Accepted`, `Complete`, `Failed`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// The Pod that a request was resolved to when it was accepted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Target {
+    /// Its UID.
+    #[serde(rename = "podUID")]
+    #[schemars(length(max = 128))]
+    pub pod_uid: String,
+    /// Its node.
+    #[schemars(length(max = 253))]
+    pub node_name: String,
+    /// It was ready.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub ready: bool,
+}
+
+/// One container's part of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ContainerStatus {
+    /// Name of the container.
+    #[schemars(length(max = 63))]
+    pub name: String,
+    /// `<runtime>://<id>` of the instance that ran when the request was accepted; empty when none did.
+    #[serde(rename = "containerID", default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 128))]
+    pub container_id: String,
+    /// Its restart count.
+    pub restart_count: i32,
+    /// Its `resizePolicy` asks for a restart.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub restarts: bool,
+    /// The resources of the Pod's spec before the request.
+    pub original: Values,
+    /// Those that the request means.
+    pub desired: Values,
+    /// Requests that the kubelet has admitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocated: Option<Amounts>,
+    /// What the kubelet says that the container runs with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actual: Option<Values>,
+}
+
+/// Requests and limits, as quantities.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Values {
+    /// What is asked for.
+    #[serde(default)]
+    pub requests: Amounts,
+    /// What may be used; absent: without limit.
+    #[serde(default)]
+    pub limits: Amounts,
+}
+
+/// An amount of each resource, as quantities.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Amounts {
+    /// CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub cpu: Option<String>,
+    /// Memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub memory: Option<String>,
+}
+
+/// An end that comes once the original resources are back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Restoring {
+    /// The phase that follows.
+    pub phase: Phase,
+    /// Its reason.
+    #[schemars(length(max = 128))]
+    pub reason: String,
+    /// The same in a sentence.
+    #[schemars(length(max = 1024))]
+    pub message: String,
+}
+
+impl From<&Resources> for Values {
+    fn from(resources: &Resources) -> Self {
+        let show = |resource: Resource, amount: Option<i64>| amount.map(|amount| resource.show(amount));
+        let amounts =
+            |cpu, memory| Amounts { cpu: show(Resource::Cpu, cpu), memory: show(Resource::Memory, memory) };
+        Self {
+            requests: amounts(resources.cpu_request, resources.memory_request),
+            limits: amounts(resources.cpu_limit, resources.memory_limit),
+        }
+    }
+}
+
+impl From<&Values> for Resources {
+    fn from(values: &Values) -> Self {
+        let read =
+            |resource: Resource, text: &Option<String>| text.as_deref().and_then(|text| resource.parse(text));
+        Self {
+            cpu_request: read(Resource::Cpu, &values.requests.cpu),
+            cpu_limit: read(Resource::Cpu, &values.limits.cpu),
+            memory_request: read(Resource::Memory, &values.requests.memory),
+            memory_limit: read(Resource::Memory, &values.limits.memory),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What can be refused from the request alone. The API server's schema says the same; a request that slipped past an
+//! older schema is judged alike.
+
+use std::collections::BTreeSet;
+
+use super::{Amount, MAX_CONTAINERS, PodResizeSpec};
+use crate::Invalid;
+use crate::quantity::Resource;
+
+/// The first reason to refuse the request, judged without the Pod.
+pub fn validate(spec: &PodResizeSpec) -> Result<(), Invalid> {
+    if spec.pod_ref.name.is_empty() {
+        return Err(Invalid::new("spec.podRef.name", "must name a Pod of the namespace"));
+    }
+    if spec.containers.is_empty() || spec.containers.len() > MAX_CONTAINERS {
+        let text = format!("must name 1 to {MAX_CONTAINERS} containers, not {}", spec.containers.len());
+        return Err(Invalid::new("spec.containers", text));
+    }
+    let bounds = [
+        ("spec.activeDeadlineSeconds", spec.active_deadline_seconds, 3),
+        ("spec.ttlSecondsAfterFinished", spec.ttl_seconds_after_finished.map(i64::from), 0),
+        ("spec.onDeferred.waitSeconds", spec.on_deferred.as_ref().map(|d| d.wait_seconds), 0),
+        (
+            "spec.rollbackOnFailure.observeSeconds",
+            spec.rollback_on_failure.as_ref().map(|r| r.observe_seconds),
+            1,
+        ),
+    ];
+    for (field, value, least) in bounds {
+        if let Some(value) = value.filter(|value| *value < least) {
+            return Err(Invalid::new(field, format!("must be at least {least}, not {value}")));
+        }
+    }
+    let mut seen = BTreeSet::new();
+    for (i, container) in spec.containers.iter().enumerate() {
+        let at = format!("spec.containers[{i}]");
+        if !seen.insert(container.name.as_str()) {
+            let text = format!("{:?} is named twice", container.name);
+            return Err(Invalid::new(format!("{at}.name"), text));
+        }
+        if container.requests.is_empty() && container.limits.is_empty() {
+            return Err(Invalid::new(at, "must name at least one of requests and limits"));
+        }
+        for (list, amounts) in [("requests", &container.requests), ("limits", &container.limits)] {
+            for (resource, amount) in amounts {
+                amount_of(resource, amount)
+                    .map_err(|message| Invalid::new(format!("{at}.{list}.{resource}"), message))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Refuses what is no amount, whatever it changes.
+fn amount_of(resource: &str, amount: &Amount) -> Result<(), String> {
+    let known = Resource::ALL.into_iter().find(|known| known.as_str() == resource);
+    let known = known.ok_or_else(|| "only cpu and memory can be resized in place".to_owned())?;
+    amount.resolve(known, Some(1)).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn judged(spec: Value) -> Result<(), String> {
+        let spec: PodResizeSpec = serde_json::from_value(spec).unwrap();
+        validate(&spec).map_err(|invalid| invalid.to_string())
+    }
+
+    #[test]
+    fn what_is_meant_is_taken() {
+        for containers in [
+            json!([{"name": "app", "requests": {"cpu": "+20%", "memory": "1Gi"}, "limits": {"cpu": 2}}]),
+            json!([{"name": "app", "limits": {"memory": "x1.5"}}, {"name": "proxy", "requests": {"cpu": "10m"}}]),
+        ] {
+            assert_eq!(judged(json!({"podRef": {"name": "web"}, "containers": containers})), Ok(()));
+        }
+    }
+
+    #[test]
+    fn each_refusal_names_the_field_and_what_would_be_right() {
+        let app = json!([{"name": "app", "limits": {"cpu": "1"}}]);
+        let many: Vec<Value> =
+            (0..65).map(|i| json!({"name": format!("c{i}"), "limits": {"cpu": "1"}})).collect();
+        for (spec, why) in [
+            (json!({"podRef": {"name": ""}, "containers": app}), "spec.podRef.name: must name a Pod"),
+            (
+                json!({"podRef": {"name": "web"}, "containers": []}),
+                "spec.containers: must name 1 to 64 containers, not 0",
+            ),
+            (json!({"podRef": {"name": "web"}, "containers": many}), "not 65"),
+            (
+                json!({"podRef": {"name": "web"}, "containers": [app[0], app[0]]}),
+                "spec.containers[1].name: \"app\" is named twice",
+            ),
+            (
+                json!({"podRef": {"name": "web"}, "containers": [{"name": "app"}]}),
+                "spec.containers[0]: must name at least one",
+            ),
+            (
+                json!({"podRef": {"name": "web"}, "containers": [{"name": "app", "requests": {"nvidia.com/gpu": 1}}]}),
+                "spec.containers[0].requests.nvidia.com/gpu: only cpu and memory",
+            ),
+            (
+                json!({"podRef": {"name": "web"}, "containers": [{"name": "app", "limits": {"memory": "lots"}}]}),
+                "spec.containers[0].limits.memory: \"lots\" is no amount of memory: write a quantity such as 256Mi",
+            ),
+            (
+                json!({"podRef": {"name": "web"}, "containers": app, "activeDeadlineSeconds": 2}),
+                "spec.activeDeadlineSeconds: must be at least 3, not 2",
+            ),
+            (
+                json!({"podRef": {"name": "web"}, "containers": app, "rollbackOnFailure": {"observeSeconds": 0}}),
+                "spec.rollbackOnFailure.observeSeconds: must be at least 1, not 0",
+            ),
+        ] {
+            let error = judged(spec).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

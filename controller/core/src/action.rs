@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 pub use pitstop_api::logic::watch::Watch;
 use pitstop_api::nodework::Order;
+use pitstop_api::quantity::Resources;
 use pitstop_api::recreate::ContainerRecreateRequestStatus;
+use pitstop_api::resize::PodResizeStatus;
 
 use crate::key::ObjectKey;
 use crate::measure::Measure;
@@ -12,6 +14,7 @@ use crate::nodework::NodeWork;
 use crate::pod::Pod;
 use crate::readiness::GateChange;
 use crate::recreate::Request;
+use crate::resize::Resize;
 
 /// Something happened.
 #[derive(Clone, Debug)]
@@ -20,6 +23,8 @@ pub enum Event {
     Pods(Watch<Pod>),
     /// Requests changed.
     Requests(Watch<Request>),
+    /// Resizes changed.
+    Resizes(Watch<Resize>),
     /// Order books changed.
     NodeWorks(Watch<NodeWork>),
     /// This process began or ceased to lead.
@@ -43,6 +48,24 @@ pub enum Event {
         uid: String,
         /// How it ended.
         outcome: Outcome<Pod>,
+    },
+    /// A dry run of a Pod's change came back.
+    PodTried {
+        /// The Pod.
+        key: ObjectKey,
+        /// Its UID, as the action named it.
+        uid: String,
+        /// How it ended.
+        outcome: Outcome<()>,
+    },
+    /// A write of a resize came back.
+    ResizeWritten {
+        /// The resize.
+        key: ObjectKey,
+        /// Its UID, as the action named it.
+        uid: String,
+        /// How it ended.
+        outcome: Outcome<Resize>,
     },
     /// A write of an order book came back.
     NodeWorkWritten(String, Outcome<NodeWork>),
@@ -79,6 +102,24 @@ pub enum Action {
         resource_version: String,
         /// The whole status.
         status: Box<ContainerRecreateRequestStatus>,
+    },
+    /// Replace a resize's status, if it is still that version.
+    WriteResizeStatus {
+        /// The resize.
+        key: ObjectKey,
+        /// Its UID, for the logs.
+        uid: String,
+        /// The version that the status was computed from.
+        resource_version: String,
+        /// The whole status.
+        status: Box<PodResizeStatus>,
+    },
+    /// Delete a resize, if it still has that UID.
+    DeleteResize {
+        /// The resize.
+        key: ObjectKey,
+        /// Its UID.
+        uid: String,
     },
     /// Set or remove labels and annotations of a request, if it is still that version.
     PatchMetadata {
@@ -133,6 +174,28 @@ pub enum PodChange {
     Gates(Vec<GateChange>),
     /// Set these containers' images, after a dry run has shown that just this would be stored.
     Images(Vec<ImageChange>),
+    /// Set these containers' resources, after a dry run has shown that just this would be stored.
+    Resources(Sizing),
+}
+
+/// Resources to set in a Pod through its subresource `resize`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sizing {
+    /// The containers; all others stay as they are.
+    pub containers: Vec<ResourceChange>,
+    /// Only find out whether it would be stored.
+    pub dry_run: bool,
+}
+
+/// Other resources for one container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceChange {
+    /// The container.
+    pub container: String,
+    /// It is one of `spec.initContainers`.
+    pub init: bool,
+    /// What to set; what is absent stays as it is.
+    pub resources: Resources,
 }
 
 /// Another image string for one container.
@@ -146,9 +209,20 @@ pub struct ImageChange {
     pub image: String,
 }
 
+/// A kind of what users ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestKind {
+    /// `ContainerRecreateRequest`.
+    Recreate,
+    /// `PodResize`.
+    Resize,
+}
+
 /// A Kubernetes event to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
+    /// The request's kind.
+    pub kind: RequestKind,
     /// The request.
     pub request: ObjectKey,
     /// The request's UID.

@@ -13,9 +13,11 @@ pub mod key;
 pub mod lease;
 pub mod measure;
 pub mod nodework;
+pub mod plan;
 pub mod pod;
 pub mod readiness;
 pub mod recreate;
+pub mod resize;
 pub mod wire;
 
 pub use pitstop_api::logic::{backoff, time, tracked};

@@ -14,6 +14,13 @@ pub enum Measure {
         /// Reason of its last condition; one of [`crate::recreate::REASONS`].
         reason: &'static str,
     },
+    /// A resize ended, and that is stored.
+    Resized {
+        /// The Pod has the resources.
+        complete: bool,
+        /// Reason of its last condition; one of [`crate::resize::REASONS`].
+        reason: &'static str,
+    },
     /// A stage of a request is over.
     Took {
         /// Which one.

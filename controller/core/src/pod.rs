@@ -1,5 +1,7 @@
 //! A Pod, reduced to what decisions need.
 
+use pitstop_api::quantity::Resources;
+
 use crate::key::ObjectKey;
 use crate::readiness::Gate;
 use crate::tracked::Versioned;
@@ -14,6 +16,10 @@ pub struct Pod {
     pub uid: String,
     /// `metadata.resourceVersion`.
     pub resource_version: String,
+    /// `metadata.generation`, which a change of the spec raises.
+    pub generation: Option<i64>,
+    /// `status.observedGeneration`: what the kubelet has seen of the spec (Kubernetes 1.34 and later).
+    pub observed_generation: Option<i64>,
     /// `spec.nodeName`; absent while unscheduled.
     pub node: Option<String>,
     /// `metadata.deletionTimestamp` is set.
@@ -30,8 +36,28 @@ pub struct Pod {
     pub gates: Vec<Gate>,
     /// Condition `Ready` is True.
     pub ready: bool,
+    /// What the kubelet says of a resize.
+    pub resize: Resize,
     /// Containers of every kind.
     pub containers: Vec<Container>,
+}
+
+/// The conditions of a Pod that tell of a resize (KEP-1287). A condition that is there is True.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resize {
+    /// `PodResizePending`: the new size is not admitted.
+    pub pending: Option<Told>,
+    /// `PodResizeInProgress`: it is admitted, and the containers do not have it yet.
+    pub in_progress: Option<Told>,
+}
+
+/// Reason and message of a condition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// One word.
+    pub reason: String,
+    /// A sentence.
+    pub message: String,
 }
 
 /// When the kubelet restarts an ended container.
@@ -69,8 +95,21 @@ pub struct Container {
     pub kind: ContainerKind,
     /// `image` of its spec.
     pub image: String,
+    /// `resources` of its spec.
+    pub resources: Resources,
+    /// What of it asks for a restart when it changes.
+    pub restart_for: RestartFor,
     /// The Pod's status of it, if there is any.
     pub status: Option<ContainerStatus>,
+}
+
+/// `resizePolicy`: the resources whose change restarts the container (`RestartContainer`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RestartFor {
+    /// CPU.
+    pub cpu: bool,
+    /// Memory.
+    pub memory: bool,
 }
 
 /// `status.containerStatuses[]`.
@@ -86,6 +125,12 @@ pub struct ContainerStatus {
     pub ready: bool,
     /// What it does.
     pub state: ContainerState,
+    /// `allocatedResources`: the requests that the kubelet has admitted.
+    pub allocated: Option<Resources>,
+    /// `resources`: what the container runs with. Absent where the kubelet knows nothing of resizing.
+    pub actual: Option<Resources>,
+    /// The last instance that was killed for lack of memory: its `containerID`; empty for none.
+    pub oom_killed: String,
 }
 
 /// What a container does.

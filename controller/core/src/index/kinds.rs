@@ -3,15 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pitstop_api::nodework::{Order, request_uid};
-use pitstop_api::recreate::ContainerRecreateRequestStatus;
 
 use super::pacing::Pacing;
-use crate::action::ImageChange;
+use crate::action::PodChange;
 use crate::key::ObjectKey;
 use crate::nodework::{BookWrite, NodeWork};
+use crate::plan::Urgency;
 use crate::pod::Pod;
-use crate::recreate::{Memory, Request, Stages, Urgency};
-use crate::time::Mono;
 use crate::tracked::{Tracked, Versioned};
 
 /// Objects of one kind, and whether a list has come since the lead began.
@@ -34,70 +32,70 @@ pub(super) struct PodEntry {
     pub(super) write: Pacing,
     /// The version that a write of images rests on which is under way, or of which nobody knows how it ended.
     pub(super) pinning: Option<String>,
+    /// The same of a write of resources.
+    pub(super) sizing: Option<String>,
+    /// What is being written now.
+    pub(super) writes: Option<Wrote>,
+}
+
+/// What a write of a Pod changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wrote {
+    Gates,
+    Images,
+    Resources,
+}
+
+impl From<&PodChange> for Wrote {
+    fn from(change: &PodChange) -> Self {
+        match change {
+            PodChange::Gates(_) => Self::Gates,
+            PodChange::Images(_) => Self::Images,
+            PodChange::Resources(_) => Self::Resources,
+        }
+    }
 }
 
 impl PodEntry {
     pub(super) fn new(pod: Pod) -> Self {
-        Self { pod: Tracked::new(pod), write: Pacing::default(), pinning: None }
+        Self { pod: Tracked::new(pod), write: Pacing::default(), pinning: None, sizing: None, writes: None }
     }
 
     /// What was timed while another process led is timed anew.
     pub(super) fn restart(&mut self) {
         self.write = Pacing::default();
-        self.pinning = None;
+        (self.pinning, self.sizing) = (None, None);
         self.pod.retry();
     }
 
-    /// A write of images can no longer take effect once the Pod is another version than it rests on.
+    /// A write begins.
+    pub(super) fn write_started(&mut self, change: &PodChange) {
+        let version = self.pod.get().resource_version.clone();
+        self.writes = Some(change.into());
+        match change {
+            PodChange::Images(_) => self.pinning = Some(version),
+            PodChange::Resources(sizing) if !sizing.dry_run => self.sizing = Some(version),
+            PodChange::Gates(_) | PodChange::Resources(_) => {}
+        }
+        self.pod.write_started();
+    }
+
+    /// A write came back; it is known how it ended.
+    pub(super) fn known(&mut self, wrote: Option<Wrote>) {
+        match wrote {
+            Some(Wrote::Images) => self.pinning = None,
+            Some(Wrote::Resources) => self.sizing = None,
+            Some(Wrote::Gates) | None => {}
+        }
+    }
+
+    /// A write can no longer take effect once the Pod is another version than it rests on.
     pub(super) fn settle(&mut self) {
         if !self.pod.in_flight() {
-            self.pinning.take_if(|version| *version != self.pod.get().resource_version);
+            for unsure in [&mut self.pinning, &mut self.sizing] {
+                unsure.take_if(|version| *version != self.pod.get().resource_version);
+            }
         }
-    }
-}
-
-/// A request.
-#[derive(Clone, Debug)]
-pub(super) struct Entry {
-    pub(super) request: Tracked<Request>,
-    pub(super) memory: Memory,
-    pub(super) write: Pacing,
-    /// What the request wants in its node's book.
-    pub(super) orders: Vec<Order>,
-    /// The images that it wants in its Pod.
-    pub(super) images: Vec<ImageChange>,
-    /// Its acceptance was sent once, whatever came of it: no other request for the Pod overtakes it.
-    pub(super) chosen: bool,
-    /// The status that the write under way replaces.
-    pub(super) replaces: Option<Box<ContainerRecreateRequestStatus>>,
-    /// This process has written the request since it leads, and not its end: it knows of every end that was stored.
-    pub(super) confirmed: bool,
-    /// How long its stages take.
-    pub(super) stages: Stages,
-}
-
-impl Entry {
-    pub(super) fn new(now: Mono, request: Request) -> Self {
-        Self {
-            request: Tracked::new(request),
-            memory: Memory::new(now),
-            write: Pacing::default(),
-            orders: Vec::new(),
-            images: Vec::new(),
-            chosen: false,
-            replaces: None,
-            confirmed: false,
-            stages: Stages::default(),
-        }
-    }
-
-    /// What was timed while another process led is timed anew.
-    pub(super) fn restart(&mut self, now: Mono) {
-        self.memory = Memory::new(now);
-        self.stages = Stages::default();
-        self.confirmed = false;
-        self.write = Pacing::default();
-        self.request.retry();
     }
 }
 

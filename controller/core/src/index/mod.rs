@@ -4,10 +4,13 @@
 //! step the marked requests, then the marked Pods, then the marked books are planned. Nothing is planned before every
 //! watch has delivered a list since the lead began, and nothing is written by a process that does not lead.
 
+mod asked;
 mod kinds;
 mod outcome;
 mod pacing;
 mod planning;
+mod recreates;
+mod resizes;
 #[cfg(test)]
 mod tests;
 mod watched;
@@ -22,9 +25,12 @@ use pitstop_api::nodework::AnswerState;
 use crate::action::{Action, Event};
 use crate::key::ObjectKey;
 use crate::measure::OrderCounts;
+use crate::recreate::Request;
+use crate::resize::Resize;
 use crate::time::Mono;
 
-use kinds::{Book, Entry, Kind, PodEntry};
+use asked::Asked;
+use kinds::{Book, Kind, PodEntry};
 use pacing::Timers;
 
 /// Tunable times.
@@ -46,6 +52,8 @@ pub struct Config {
     pub watch_lag: Duration,
     /// How long the watch may take to show what a conflict was about before the write is tried again.
     pub conflict_patience: Duration,
+    /// How long the end of a resize waits for the original resources to be back.
+    pub restore_patience: Duration,
 }
 
 impl Default for Config {
@@ -59,6 +67,7 @@ impl Default for Config {
             tidy_after: Duration::from_secs(1),
             watch_lag: Duration::from_secs(2),
             conflict_patience: Duration::from_secs(5),
+            restore_patience: Duration::from_mins(1),
         }
     }
 }
@@ -71,13 +80,9 @@ pub struct Index {
     /// No order is placed before the API server has been seen to keep daemons apart.
     guarded: bool,
     pods: Kind<PodEntry>,
-    requests: Kind<Entry>,
+    requests: Asked<Request>,
+    resizes: Asked<Resize>,
     books: Kind<Book>,
-    /// Requests by the Pod that they name.
-    by_pod: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
-    /// Requests by their target's node: those that are open or want orders.
-    by_node: BTreeMap<String, BTreeSet<ObjectKey>>,
-    dirty_requests: BTreeSet<ObjectKey>,
     dirty_pods: BTreeSet<ObjectKey>,
     dirty_nodes: BTreeSet<String>,
     timers: Timers<Timer>,
@@ -86,6 +91,7 @@ pub struct Index {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
     Request(ObjectKey),
+    Resize(ObjectKey),
     Pod(ObjectKey),
     Node(String),
 }
@@ -98,11 +104,9 @@ impl Index {
             leading: false,
             guarded: false,
             pods: Kind::default(),
-            requests: Kind::default(),
+            requests: Asked::default(),
+            resizes: Asked::default(),
             books: Kind::default(),
-            by_pod: BTreeMap::new(),
-            by_node: BTreeMap::new(),
-            dirty_requests: BTreeSet::new(),
             dirty_pods: BTreeSet::new(),
             dirty_nodes: BTreeSet::new(),
             timers: Timers::default(),
@@ -115,6 +119,7 @@ impl Index {
         match event {
             Event::Pods(watch) => self.pods_changed(watch),
             Event::Requests(watch) => self.requests_changed(now, watch),
+            Event::Resizes(watch) => self.requests_changed(now, watch),
             Event::NodeWorks(watch) => self.books_changed(watch),
             Event::Leader(leading) => self.lead(now, leading),
             Event::Guarded(guarded) => {
@@ -125,6 +130,10 @@ impl Index {
             Event::RequestWritten { key, uid, outcome } => {
                 self.request_written(now, &key, &uid, outcome, &mut actions);
             }
+            Event::ResizeWritten { key, uid, outcome } => {
+                self.request_written(now, &key, &uid, outcome, &mut actions);
+            }
+            Event::PodTried { key, uid, outcome } => self.pod_tried(now, &key, &uid, &outcome),
             Event::PodWritten { key, uid, outcome } => self.pod_written(now, &key, &uid, outcome),
             Event::NodeWorkWritten(node, outcome) => self.book_written(now, &node, outcome),
             Event::Tick => {}
@@ -132,14 +141,18 @@ impl Index {
         self.due_timers(now);
         if !self.leading {
             // Whoever begins to lead looks at everything.
-            self.dirty_requests.clear();
+            self.requests.dirty.clear();
+            self.resizes.dirty.clear();
             self.dirty_pods.clear();
             self.dirty_nodes.clear();
             self.timers.clear();
         } else if self.synced() {
             let mut requests = Vec::new();
-            for key in std::mem::take(&mut self.dirty_requests) {
-                self.plan_request(now, wall, &key, &mut requests);
+            for key in std::mem::take(&mut self.requests.dirty) {
+                self.plan_request::<Request>(now, wall, &key, &mut requests);
+            }
+            for key in std::mem::take(&mut self.resizes.dirty) {
+                self.plan_request::<Resize>(now, wall, &key, &mut requests);
             }
             // Before the tidying up of requests: what takes a Pod out of service or brings it back.
             for key in std::mem::take(&mut self.dirty_pods) {
@@ -160,12 +173,17 @@ impl Index {
 
     /// Whether every watch has delivered a list since the lead began.
     pub fn synced(&self) -> bool {
-        self.pods.synced && self.requests.synced && self.books.synced
+        self.pods.synced && self.requests.synced && self.resizes.synced && self.books.synced
     }
 
-    /// Requests that have not ended.
+    /// Recreate requests that have not ended.
     pub fn open_requests(&self) -> usize {
-        self.requests.objects.values().filter(|e| !e.request.get().completed()).count()
+        self.requests.open()
+    }
+
+    /// Resizes that have not ended.
+    pub fn open_resizes(&self) -> usize {
+        self.resizes.open()
     }
 
     /// Orders in all books.
@@ -187,15 +205,17 @@ impl Index {
         if leading {
             // What was listed before may lack what the leader before this one wrote, such as the request that a hold
             // belongs to: each watch begins anew with the lead.
-            (self.pods.synced, self.requests.synced, self.books.synced) = (false, false, false);
+            (self.pods.synced, self.books.synced) = (false, false);
         }
-        self.requests.objects.values_mut().for_each(|entry| entry.restart(now));
+        self.requests.lead(now, leading);
+        self.resizes.lead(now, leading);
         self.pods.objects.values_mut().for_each(PodEntry::restart);
         self.books.objects.values_mut().for_each(Book::restart);
     }
 
     fn all_dirty(&mut self) {
-        self.dirty_requests.extend(self.requests.objects.keys().cloned());
+        self.requests.all_dirty();
+        self.resizes.all_dirty();
         self.dirty_pods.extend(self.pods.objects.keys().cloned());
         self.dirty_nodes.extend(self.books.objects.keys().map(|k| k.name.clone()));
     }

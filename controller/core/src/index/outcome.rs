@@ -1,61 +1,60 @@
 //! How writes end.
 
+use super::asked::UserRequest;
+use super::kinds::Wrote;
 use super::{Index, Timer};
 use crate::action::{Action, Outcome};
 use crate::key::ObjectKey;
 use crate::nodework::NodeWork;
 use crate::pod::Pod;
-use crate::recreate::{self, Request};
 use crate::time::Mono;
 use crate::tracked::Tracked;
 
 impl Index {
-    pub(super) fn request_written(
+    pub(super) fn request_written<R: UserRequest>(
         &mut self,
         now: Mono,
         key: &ObjectKey,
         uid: &str,
-        outcome: Outcome<Request>,
+        outcome: Outcome<R>,
         actions: &mut Vec<Action>,
     ) {
         // An answer about a request that was deleted says nothing about another one of that name.
-        let entry = self.requests.objects.get_mut(key).filter(|e| e.request.get().uid == uid);
+        let (leading, patience) = (self.leading, self.config.conflict_patience);
+        let entry = R::asked_mut(self).objects.get_mut(key).filter(|e| e.request.get().uid() == uid);
         let Some(entry) = entry else { return };
         let replaced = entry.replaces.take();
         match outcome {
             Outcome::Written(new) => {
-                let measure = replaced.as_ref().and_then(|old| recreate::measure(&new.status, old));
-                let notes = replaced.map(|old| recreate::notes(&new, &old)).unwrap_or_default();
+                let measure = replaced.as_ref().and_then(|old| new.measure(old));
+                let notes = replaced.map(|old| new.notes(&old)).unwrap_or_default();
                 actions.extend(notes.into_iter().map(Action::Emit));
                 actions.extend(measure.map(Action::Count));
                 entry.request.written(new);
                 entry.write.succeeded();
-                entry.confirmed = self.leading;
+                entry.confirmed = leading;
             }
             Outcome::Conflict | Outcome::Gone => {
                 entry.request.conflicted();
-                entry.write.conflicted(now.after(self.config.conflict_patience));
+                entry.write.conflicted(now.after(patience));
             }
             Outcome::Retry | Outcome::Refused(_) => {
                 entry.request.failed();
                 entry.write.failed(now);
             }
         }
-        self.request_changed(key);
+        self.request_changed::<R>(key);
     }
 
     pub(super) fn pod_written(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: Outcome<Pod>) {
         // An answer about a Pod that is gone says nothing about another one of that name.
         let Some(entry) = self.pods.objects.get_mut(key).filter(|e| e.pod.get().uid == uid) else { return };
-        let pinning = entry.pinning.is_some();
-        let refused = match &outcome {
-            Outcome::Refused(text) => Some(text.clone()),
-            _ => None,
-        };
-        // A refusal clears too, though a write before it may have ended unknown: an image that is refused for ever would
-        // else keep its request open for ever.
+        let wrote = entry.writes.take();
+        let refused = refusal(&outcome);
+        // A refusal makes known too, though a write before it may have ended unknown: what is refused for ever would else
+        // keep its request open for ever.
         if !matches!(outcome, Outcome::Retry) {
-            entry.pinning = None;
+            entry.known(wrote);
         }
         match outcome {
             Outcome::Written(new) => {
@@ -72,12 +71,52 @@ impl Index {
             }
         }
         entry.settle();
-        for request in self.by_pod.get(key).into_iter().flatten().filter(|_| pinning) {
-            if let Some(entry) = self.requests.objects.get_mut(request).filter(|e| !e.images.is_empty()) {
-                entry.memory.pin_written(refused.clone());
-            }
+        match wrote {
+            Some(Wrote::Images) => self.pin_written(key, refused.as_ref()),
+            Some(Wrote::Resources) => self.sizing_written(key, false, refused.as_ref()),
+            Some(Wrote::Gates) | None => {}
         }
         self.pod_changed(key);
+    }
+
+    /// A dry run tells nothing of the Pod but whether it would take the change.
+    pub(super) fn pod_tried(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: &Outcome<()>) {
+        let Some(entry) = self.pods.objects.get_mut(key).filter(|e| e.pod.get().uid == uid) else { return };
+        entry.writes = None;
+        match outcome {
+            Outcome::Written(()) => {
+                entry.pod.failed();
+                entry.write.succeeded();
+            }
+            Outcome::Conflict | Outcome::Gone => {
+                entry.pod.conflicted();
+                entry.write.conflicted(now.after(self.config.conflict_patience));
+            }
+            Outcome::Retry | Outcome::Refused(_) => {
+                entry.pod.failed();
+                entry.write.failed(now);
+            }
+        }
+        let tried = matches!(outcome, Outcome::Written(()));
+        self.sizing_written(key, tried, refusal(outcome).as_ref());
+        self.pod_changed(key);
+    }
+
+    fn pin_written(&mut self, pod: &ObjectKey, refused: Option<&String>) {
+        for request in self.requests.by_pod.get(pod).into_iter().flatten() {
+            if let Some(entry) = self.requests.objects.get_mut(request).filter(|e| !e.images.is_empty()) {
+                entry.memory.pin_written(refused.cloned());
+            }
+        }
+    }
+
+    /// Of the resizes that want something of the Pod, that which was written is the first.
+    fn sizing_written(&mut self, pod: &ObjectKey, tried: bool, refused: Option<&String>) {
+        let wrote =
+            self.resizes.of_pod(pod).find(|e| e.sizing.is_some()).map(|e| e.request.get().key.clone());
+        if let Some(entry) = wrote.and_then(|key| self.resizes.objects.get_mut(&key)) {
+            entry.memory.sizing_written(tried, refused.cloned());
+        }
     }
 
     pub(super) fn book_written(&mut self, now: Mono, node: &str, outcome: Outcome<NodeWork>) {
@@ -117,10 +156,18 @@ impl Index {
     pub(super) fn due_timers(&mut self, now: Mono) {
         while let Some(timer) = self.timers.pop_due(now) {
             match timer {
-                Timer::Request(key) => self.dirty_requests.insert(key),
+                Timer::Request(key) => self.requests.dirty.insert(key),
+                Timer::Resize(key) => self.resizes.dirty.insert(key),
                 Timer::Pod(key) => self.dirty_pods.insert(key),
                 Timer::Node(node) => self.dirty_nodes.insert(node),
             };
         }
+    }
+}
+
+fn refusal<T>(outcome: &Outcome<T>) -> Option<String> {
+    match outcome {
+        Outcome::Refused(text) => Some(text.clone()),
+        Outcome::Written(_) | Outcome::Gone | Outcome::Conflict | Outcome::Retry => None,
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::backoff::Backoff;
-use crate::recreate::Urgency;
+use crate::plan::Urgency;
 use crate::time::Mono;
 
 /// How long a write that only tells of a wait is held back while so many requests may want one: their restarts come

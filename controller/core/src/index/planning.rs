@@ -4,76 +4,56 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use pitstop_api::nodework::{Order, request_uid};
+use pitstop_api::nodework::Order;
 
-use super::kinds::{Book, Entry, PodEntry};
+use super::asked::{Asked, Entry, UserRequest};
+use super::kinds::{Book, PodEntry};
 use super::{Index, Timer, pacing, remove};
-use crate::action::{Action, ImageChange, PodChange};
+use crate::action::{Action, ImageChange, PodChange, Sizing};
 use crate::key::ObjectKey;
-use crate::measure::Measure;
 use crate::nodework::{self, NodeWork};
+use crate::plan::{Plan, StatusWrite, Urgency};
 use crate::pod::{ContainerState, Pod};
 use crate::readiness;
-use crate::recreate::{self, Observed, OrderView, Request, StatusWrite, Urgency};
+use crate::recreate::OrderView;
 use crate::time::{Mono, earliest};
 use crate::tracked::Versioned as _;
 
 impl Index {
-    /// The request for the same Pod that goes before this one: one that has started, else the oldest.
-    fn ahead(&self, own: &Entry) -> Option<&ObjectKey> {
-        let rank = |e: &Entry| {
-            let request = e.request.get();
-            (!(request.started() || e.chosen), request.created, request.key.clone())
-        };
-        let own_rank = rank(own);
-        self.by_pod
-            .get(&own.request.get().pod_key())
-            .into_iter()
-            .flatten()
-            .filter_map(|key| self.requests.objects.get(key))
-            .filter(|e| {
-                let request = e.request.get();
-                request.key != own.request.get().key && !request.completed() && !request.deleting
-            })
-            .map(|e| (rank(e), e))
-            .filter(|(rank, _)| *rank < own_rank)
-            .min_by(|(a, _), (b, _)| a.cmp(b))
-            .map(|(_, e)| &e.request.get().key)
-    }
-
-    pub(super) fn plan_request(
+    pub(super) fn plan_request<R: UserRequest>(
         &mut self,
         now: Mono,
         wall: DateTime<Utc>,
         key: &ObjectKey,
         actions: &mut Vec<Action>,
     ) {
-        let Some(mut entry) = self.requests.objects.remove(key) else { return };
-        let (mut plan, measures) = self.decide(now, wall, &mut entry);
+        let Some(mut entry) = R::asked_mut(self).objects.remove(key) else { return };
+        let (mut plan, measures) = R::decide(self, now, wall, &mut entry);
         self.confirm_first(&entry, &mut plan);
         actions.extend(measures.into_iter().map(Action::Count));
         self.want_orders(&mut entry, plan.orders.clone());
-        self.want_images(&mut entry, plan.images.clone());
+        self.want_change(&mut entry, plan.images.clone(), plan.sizing.clone());
         if entry.write.patience_over(now) {
             entry.request.retry();
         }
+        let wake_at = plan.wake_at;
         let wait = if entry.request.writable() {
-            match write_of(&plan, entry.request.get()) {
+            match write_of(plan, entry.request.get()) {
                 None => {
                     entry.write.satisfied();
                     None
                 }
-                Some((action, urgency)) => match entry.write.due(now, urgency, self.progress_hold(&entry)) {
+                Some(write) => match entry.write.due(now, write.urgency, self.progress_hold(&entry)) {
                     Ok(()) => {
                         entry.request.write_started();
-                        if let Action::WriteStatus { status, .. } = &action {
-                            let before = &entry.request.get().status;
-                            entry.chosen |= before.target.is_none() && status.target.is_some();
+                        if let Some(status) = &write.status {
+                            let before = entry.request.get().status();
+                            entry.chosen |= !R::accepted(before) && R::accepted(status);
                             // Nothing begins any more unless a later write shows that the end was not stored.
-                            entry.confirmed &= status.completion_time.is_none();
+                            entry.confirmed &= !R::over(status);
                             entry.replaces = Some(Box::new(before.clone()));
                         }
-                        actions.push(action);
+                        actions.push(write.action);
                         None
                     }
                     Err(at) => Some(at),
@@ -82,86 +62,62 @@ impl Index {
         } else {
             entry.write.retry_at()
         };
-        self.timers.set(Timer::Request(key.clone()), earliest(plan.wake_at, wait));
-        self.requests.objects.insert(key.clone(), entry);
+        self.timers.set(R::timer(key.clone()), earliest(wake_at, wait));
+        R::asked_mut(self).objects.insert(key.clone(), entry);
     }
 
     /// Holds back what is not begun yet until this process has written the request once since it leads.
     ///
     /// An end that the leader before it sent may arrive after the lists that this one decides on. The status is written as
     /// it is, at the version that is known: it fails where there is a newer one.
-    fn confirm_first(&self, entry: &Entry, plan: &mut recreate::Plan) {
+    fn confirm_first<R: UserRequest>(&self, entry: &Entry<R>, plan: &mut Plan<R::Status>) {
         let request = entry.request.get();
-        let target = request.status.target.as_ref().filter(|_| !entry.confirmed);
-        let Some(target) = target else { return };
-        let book = self.books.objects.get(&ObjectKey::new("", &target.node_name)).and_then(Book::known);
+        let Some(node) = request.node().filter(|_| !entry.confirmed) else { return };
+        let book = self.books.objects.get(&ObjectKey::new("", node)).and_then(Book::known);
         let stands = |order: &Order| views(book).any(|view| view.order.id == order.id);
-        if plan.images.is_empty() && plan.orders.iter().all(stands) {
+        if plan.images.is_empty() && plan.sizing.is_none() && plan.orders.iter().all(stands) {
             return;
         }
         plan.images.clear();
+        plan.sizing = None;
         plan.orders.retain(stands);
-        let status = plan.status.take().map_or_else(|| request.status.clone(), |write| write.status);
+        let status = plan.status.take().map_or_else(|| request.status().clone(), |write| write.status);
         plan.status = Some(StatusWrite { status, urgency: Urgency::Now });
     }
 
     /// How long a wait of the request lasts before it is written down.
-    fn progress_hold(&self, entry: &Entry) -> Duration {
-        let target = entry.request.get().status.target.as_ref();
-        let open = target.and_then(|t| self.by_node.get(&t.node_name)).map_or(0, BTreeSet::len);
+    fn progress_hold<R: UserRequest>(&self, entry: &Entry<R>) -> Duration {
+        let node = entry.request.get().node();
+        let open = node.and_then(|node| R::asked(self).by_node.get(node)).map_or(0, BTreeSet::len);
         pacing::hold(self.config.progress_after, self.config.progress_spacing, open)
     }
 
-    fn decide(&self, now: Mono, wall: DateTime<Utc>, entry: &mut Entry) -> (recreate::Plan, Vec<Measure>) {
+    fn want_orders<R: UserRequest>(&mut self, entry: &mut Entry<R>, orders: Vec<Order>) {
         let request = entry.request.get();
-        let target = request.status.target.as_ref();
-        let known_pod = self.pods.objects.get(&request.pod_key());
-        let pod = known_pod.map(|e| e.pod.get());
-        let book = target.and_then(|t| self.books.objects.get(&ObjectKey::new("", &t.node_name)));
-        let known = book.and_then(Book::known);
-        let orders: Vec<OrderView<'_>> =
-            views(known).filter(|o| request_uid(&o.order.id) == request.uid).collect();
-        let busy = views(known)
-            .filter(|o| target.is_some_and(|t| t.pod_uid == o.order.pod.uid))
-            .any(|o| o.acting() && may_run(o.order, pod));
-        entry.memory.update(now, request.completed(), busy, &orders);
-        entry.memory.see(now, request, pod);
-        let observed = Observed {
-            request,
-            pod,
-            ahead: self.ahead(entry),
-            orders,
-            pinning: if known_pod.is_some_and(|e| e.pinning.is_some()) { &entry.images } else { &[] },
-            pinned_now: known_pod.is_some_and(|e| e.pinning.is_some() && e.pod.in_flight()),
-            guarded: self.guarded,
-            placing: book.is_some_and(|b| b.placing.contains(&request.uid)),
-            memory: &entry.memory,
-        };
-        let plan = recreate::plan(now, wall, &self.config, &observed);
-        let places = recreate::places(now, &observed);
-        (plan, entry.stages.update(now, places))
-    }
-
-    fn want_orders(&mut self, entry: &mut Entry, orders: Vec<Order>) {
-        let request = entry.request.get();
-        let Some(target) = &request.status.target else {
+        let Some(node) = request.node() else {
             entry.orders.clear();
             return;
         };
+        let by_node = &mut R::asked_mut(self).by_node;
         if request.completed() && orders.is_empty() {
-            remove(&mut self.by_node, &target.node_name, &request.key);
+            remove(by_node, &node.to_owned(), request.key());
         } else {
-            self.by_node.entry(target.node_name.clone()).or_default().insert(request.key.clone());
+            by_node.entry(node.to_owned()).or_default().insert(request.key().clone());
         }
         if entry.orders != orders {
+            self.dirty_nodes.insert(node.to_owned());
             entry.orders = orders;
-            self.dirty_nodes.insert(target.node_name.clone());
         }
     }
 
-    fn want_images(&mut self, entry: &mut Entry, images: Vec<ImageChange>) {
-        if entry.images != images {
-            entry.images = images;
+    fn want_change<R: UserRequest>(
+        &mut self,
+        entry: &mut Entry<R>,
+        images: Vec<ImageChange>,
+        sizing: Option<Sizing>,
+    ) {
+        if entry.images != images || entry.sizing != sizing {
+            (entry.images, entry.sizing) = (images, sizing);
             self.dirty_pods.insert(entry.request.get().pod_key());
         }
     }
@@ -190,11 +146,8 @@ impl Index {
             return Some(at);
         }
         let (key, uid, resource_version) = (pod.key.clone(), pod.uid.clone(), pod.resource_version.clone());
-        if matches!(change, PodChange::Images(_)) {
-            entry.pinning = Some(resource_version.clone());
-        }
+        entry.write_started(&change);
         actions.push(Action::PatchPod { key, uid, resource_version, change });
-        entry.pod.write_started();
         None
     }
 
@@ -203,14 +156,7 @@ impl Index {
         if pod.gone() {
             return None;
         }
-        let requests = || {
-            self.by_pod
-                .get(&pod.key)
-                .into_iter()
-                .flatten()
-                .filter_map(|key| self.requests.objects.get(key))
-                .filter(|e| e.request.get().started_for(pod))
-        };
+        let requests = || self.requests.of_pod(&pod.key).filter(|e| e.request.get().started_for(pod));
         if !pod.gates.is_empty() {
             let holds = requests().filter_map(|e| e.request.get().hold()).collect();
             let gates = readiness::plan(&pod.gates, &holds);
@@ -221,20 +167,23 @@ impl Index {
         let mut images: Vec<ImageChange> = requests().flat_map(|e| e.images.iter().cloned()).collect();
         // A strategic merge patch brings the containers that it names into its own order, and a Pod's order cannot change.
         images.sort_by_key(|image| pod.containers.iter().position(|c| c.name == image.container));
-        (!images.is_empty()).then_some(PodChange::Images(images))
+        if !images.is_empty() {
+            return Some(PodChange::Images(images));
+        }
+        let mut resizes = self.resizes.of_pod(&pod.key).filter(|e| e.request.get().started_for(pod));
+        let mut sizing = resizes.find_map(|e| e.sizing.clone())?;
+        sizing
+            .containers
+            .sort_by_key(|change| pod.containers.iter().position(|c| c.name == change.container));
+        Some(PodChange::Resources(sizing))
     }
 
     pub(super) fn plan_book(&mut self, now: Mono, node: &str, actions: &mut Vec<Action>) {
-        let mut wanting: Vec<&Entry> = self
-            .by_node
-            .get(node)
-            .into_iter()
-            .flatten()
-            .filter_map(|key| self.requests.objects.get(key))
-            .filter(|e| e.request.get().status.target.as_ref().is_some_and(|t| t.node_name == node))
-            .collect();
-        wanting.sort_by_key(|e| (e.request.get().created, &e.request.get().key));
-        let wanted: Vec<Order> = wanting.iter().flat_map(|e| e.orders.iter().cloned()).collect();
+        let mut wanting = Vec::new();
+        wanted_at(&self.requests, node, &mut wanting);
+        wanted_at(&self.resizes, node, &mut wanting);
+        wanting.sort_by_key(|(rank, _)| *rank);
+        let wanted: Vec<Order> = wanting.into_iter().flat_map(|(_, orders)| orders).cloned().collect();
         let book = self.books.objects.entry(ObjectKey::new("", node)).or_default();
         if book.write.patience_over(now)
             && let Some(work) = &mut book.work
@@ -265,13 +214,13 @@ impl Index {
     }
 }
 
-fn views(book: Option<&NodeWork>) -> impl Iterator<Item = OrderView<'_>> {
+pub(super) fn views(book: Option<&NodeWork>) -> impl Iterator<Item = OrderView<'_>> {
     book.into_iter()
         .flat_map(|b| b.orders.iter().map(|order| OrderView { order, answer: b.answer(&order.id) }))
 }
 
 /// As far as the Pod's status tells, the daemon still has that container to stop.
-fn may_run(order: &Order, pod: Option<&Pod>) -> bool {
+pub(super) fn may_run(order: &Order, pod: Option<&Pod>) -> bool {
     let status = pod
         .filter(|p| p.uid == order.pod.uid)
         .and_then(|p| p.container(&order.container.name))
@@ -280,27 +229,43 @@ fn may_run(order: &Order, pod: Option<&Pod>) -> bool {
         .is_some_and(|s| s.state == ContainerState::Running && s.container_id.ends_with(&order.container.id))
 }
 
+/// A write of a request object.
+struct Write<S> {
+    action: Action,
+    urgency: Urgency,
+    /// The status that it stores.
+    status: Option<S>,
+}
+
 /// The one write of the request object that its plan needs next.
-fn write_of(plan: &recreate::Plan, request: &Request) -> Option<(Action, Urgency)> {
-    let (key, uid) = (request.key.clone(), request.uid.clone());
-    let resource_version = request.resource_version.clone();
+fn write_of<R: UserRequest>(plan: Plan<R::Status>, request: &R) -> Option<Write<R::Status>> {
     if plan.delete {
-        return Some((Action::DeleteRequest { key, uid }, Urgency::Now));
+        return Some(Write { action: request.delete(), urgency: Urgency::Now, status: None });
     }
-    match &plan.status {
-        Some(StatusWrite { status, urgency: Urgency::Now }) => {
-            let status = Box::new(status.clone());
-            Some((Action::WriteStatus { key, uid, resource_version, status }, Urgency::Now))
+    let metadata = request.patch_metadata(&plan);
+    match (plan.status, metadata) {
+        (Some(StatusWrite { urgency: Urgency::Later, .. }) | None, Some(action)) => {
+            Some(Write { action, urgency: Urgency::Now, status: None })
         }
-        _ if !(plan.labels.is_empty() && plan.annotations.is_empty()) => {
-            let (labels, annotations) = (plan.labels.clone(), plan.annotations.clone());
-            let patch = Action::PatchMetadata { key, uid, resource_version, labels, annotations };
-            Some((patch, Urgency::Now))
+        (Some(StatusWrite { status, urgency }), _) => {
+            let action = request.write_status(status.clone());
+            Some(Write { action, urgency, status: Some(status) })
         }
-        Some(StatusWrite { status, urgency }) => {
-            let status = Box::new(status.clone());
-            Some((Action::WriteStatus { key, uid, resource_version, status }, *urgency))
-        }
-        None => None,
+        (None, None) => None,
     }
+}
+
+/// By what requests go one after another: the oldest first.
+type Rank<'a> = (i64, &'a ObjectKey);
+
+/// What the requests of a kind want in a node's book.
+fn wanted_at<'a, R: UserRequest>(
+    asked: &'a Asked<R>,
+    node: &'a str,
+    wanting: &mut Vec<(Rank<'a>, &'a Vec<Order>)>,
+) {
+    wanting.extend(asked.of_node(node).map(|e| {
+        let request = e.request.get();
+        ((request.created(), request.key()), &e.orders)
+    }));
 }

@@ -85,8 +85,15 @@ impl Bench {
         Self { index, now: Mono(0), version: 100, requests, pods, book: None }
     }
 
+    /// Whoever leads lists the resizes first; there are none unless a test says so.
     fn step(&mut self, event: Event) -> Vec<Action> {
-        self.index.handle(Now { mono: self.now, wall: DateTime::UNIX_EPOCH }, event)
+        let now = Now { mono: self.now, wall: DateTime::UNIX_EPOCH };
+        let leads = matches!(event, Event::Leader(true));
+        let mut actions = self.index.handle(now, event);
+        if leads {
+            actions.extend(self.index.handle(now, Event::Resizes(Watch::Restart(Vec::new()))));
+        }
+        actions
     }
 
     fn wake_at(&self) -> Option<Mono> {
@@ -136,7 +143,12 @@ impl Bench {
                 let outcome = Outcome::Written(stored.clone());
                 Event::PodWritten { key: key.clone(), uid: uid.clone(), outcome }
             }
-            Action::PatchPod { .. } | Action::DeleteRequest { .. } | Action::Emit(_) | Action::Count(_) => {
+            Action::PatchPod { .. }
+            | Action::DeleteRequest { .. }
+            | Action::WriteResizeStatus { .. }
+            | Action::DeleteResize { .. }
+            | Action::Emit(_)
+            | Action::Count(_) => {
                 panic!("{action:?}")
             }
         }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::kinds::{Entry, PodEntry};
+use super::asked::{Entry, UserRequest};
+use super::kinds::PodEntry;
 use super::{Index, Timer, remove};
 use crate::action::Watch;
 use crate::key::ObjectKey;
 use crate::nodework::NodeWork;
 use crate::pod::Pod;
-use crate::recreate::Request;
 use crate::time::Mono;
 
 impl Index {
@@ -62,69 +62,75 @@ impl Index {
 
     /// The plans of the Pod itself and of the requests for it may be different now.
     pub(super) fn pod_changed(&mut self, pod: &ObjectKey) {
-        self.dirty_requests.extend(self.by_pod.get(pod).into_iter().flatten().cloned());
+        self.requests.pod_changed(pod);
+        self.resizes.pod_changed(pod);
         self.dirty_pods.insert(pod.clone());
     }
 
-    pub(super) fn requests_changed(&mut self, now: Mono, watch: Watch<Request>) {
+    pub(super) fn requests_changed<R: UserRequest>(&mut self, now: Mono, watch: Watch<R>) {
+        let known = |index: &mut Self, request: &R| {
+            let entry = R::asked(index).objects.get(request.key());
+            entry.is_some_and(|e| e.request.get().uid() == request.uid())
+        };
         match watch {
             Watch::Upsert(request) => self.upsert_request(now, request, false),
             Watch::Gone(request) => {
-                if self.requests.objects.get(&request.key).is_some_and(|e| e.request.get().uid == request.uid)
-                {
-                    self.forget_request(&request.key);
+                if known(self, &request) {
+                    self.forget_request::<R>(request.key());
                 }
             }
             Watch::Restart(all) => {
-                let listed: BTreeSet<ObjectKey> = all.iter().map(|r| r.key.clone()).collect();
+                let listed: BTreeSet<ObjectKey> = all.iter().map(|r| r.key().clone()).collect();
                 let lost: Vec<ObjectKey> =
-                    self.requests.objects.keys().filter(|k| !listed.contains(*k)).cloned().collect();
+                    R::asked(self).objects.keys().filter(|k| !listed.contains(*k)).cloned().collect();
                 for key in &lost {
-                    self.forget_request(key);
+                    self.forget_request::<R>(key);
                 }
                 for request in all {
                     self.upsert_request(now, request, true);
                 }
-                self.requests.synced = true;
+                R::asked_mut(self).synced = true;
                 self.all_dirty();
             }
         }
     }
 
-    fn upsert_request(&mut self, now: Mono, request: Request, listed: bool) {
-        let key = request.key.clone();
-        if self.requests.objects.get(&key).is_some_and(|e| e.request.get().uid != request.uid) {
-            self.forget_request(&key);
+    fn upsert_request<R: UserRequest>(&mut self, now: Mono, request: R, listed: bool) {
+        let key = request.key().clone();
+        if R::asked(self).objects.get(&key).is_some_and(|e| e.request.get().uid() != request.uid()) {
+            self.forget_request::<R>(&key);
         }
-        self.by_pod.entry(request.pod_key()).or_default().insert(key.clone());
-        match self.requests.objects.get_mut(&key) {
+        let asked = R::asked_mut(self);
+        asked.by_pod.entry(request.pod_key()).or_default().insert(key.clone());
+        match asked.objects.get_mut(&key) {
             Some(entry) if listed => entry.request.listed(request),
             Some(entry) => entry.request.observed(request),
             None => {
-                self.requests.objects.insert(key.clone(), Entry::new(now, request));
+                asked.objects.insert(key.clone(), Entry::new(now, request));
             }
         }
-        self.request_changed(&key);
+        self.request_changed::<R>(&key);
     }
 
     /// Its own plan, and those of the other requests for its Pod, may be different now.
-    pub(super) fn request_changed(&mut self, key: &ObjectKey) {
-        let Some(entry) = self.requests.objects.get(key) else { return };
+    pub(super) fn request_changed<R: UserRequest>(&mut self, key: &ObjectKey) {
+        let Some(entry) = R::asked(self).objects.get(key) else { return };
         let pod = entry.request.get().pod_key();
         self.pod_changed(&pod);
     }
 
-    fn forget_request(&mut self, key: &ObjectKey) {
-        let Some(entry) = self.requests.objects.remove(key) else { return };
-        self.timers.set(Timer::Request(key.clone()), None);
+    fn forget_request<R: UserRequest>(&mut self, key: &ObjectKey) {
+        let asked = R::asked_mut(self);
+        let Some(entry) = asked.objects.remove(key) else { return };
         let request = entry.request.get();
         let pod = request.pod_key();
-        remove(&mut self.by_pod, &pod, key);
-        self.pod_changed(&pod);
-        if let Some(target) = &request.status.target {
-            remove(&mut self.by_node, &target.node_name, key);
-            self.dirty_nodes.insert(target.node_name.clone());
+        remove(&mut asked.by_pod, &pod, key);
+        if let Some(node) = request.node() {
+            remove(&mut asked.by_node, &node.to_owned(), key);
+            self.dirty_nodes.insert(node.to_owned());
         }
+        self.timers.set(R::timer(key.clone()), None);
+        self.pod_changed(&pod);
     }
 
     pub(super) fn books_changed(&mut self, watch: Watch<NodeWork>) {
@@ -164,6 +170,7 @@ impl Index {
     /// The plans of the node's book and of the requests that look at it may be different now.
     pub(super) fn book_changed(&mut self, node: &str) {
         self.dirty_nodes.insert(node.to_owned());
-        self.dirty_requests.extend(self.by_node.get(node).into_iter().flatten().cloned());
+        self.requests.book_changed(node);
+        self.resizes.book_changed(node);
     }
 }

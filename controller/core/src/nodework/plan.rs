@@ -4,7 +4,7 @@ use pitstop_api::MAX_ORDERS;
 use pitstop_api::nodework::Order;
 
 use super::NodeWork;
-use crate::recreate::Urgency;
+use crate::plan::Urgency;
 
 /// A write of a book.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use pitstop_api::recreate::{ContainerPort, Invalid, MAX_PORTS, PreStopHandler, apply_defaults, validate};
+use pitstop_api::Invalid;
+use pitstop_api::recreate::{ContainerPort, MAX_PORTS, PreStopHandler, apply_defaults, validate};
 use pitstop_api::{annotations, labels};
 use serde_json::{Value, json};
 

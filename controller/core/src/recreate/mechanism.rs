@@ -161,7 +161,8 @@ mod tests {
     fn case(policy: RestartPolicy, kind: ContainerKind, image_id: &str) -> (Pod, Container) {
         let status = ContainerStatus { image_id: image_id.into(), ..ContainerStatus::default() };
         let image = "a:1".to_owned();
-        let container = Container { name: "app".into(), kind, image, status: Some(status) };
+        let container =
+            Container { name: "app".into(), kind, image, status: Some(status), ..Container::default() };
         (Pod { restart_policy: policy, grace_seconds: Some(30), ..Pod::default() }, container)
     }
 

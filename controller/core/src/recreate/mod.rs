@@ -20,7 +20,7 @@ mod status;
 mod tests;
 
 pub use observe::{Memory, Observed, OrderView, Request};
-pub use plan::{Plan, StatusWrite, Urgency, plan};
+pub use plan::{Plan, plan};
 pub use resolve::{Refusal, Tense, resolve};
-pub use stages::{Stages, places};
+pub use stages::places;
 pub use status::{REASONS, all_reasons, measure, notes};

@@ -8,6 +8,7 @@ use pitstop_api::recreate::{ContainerRecreateRequestSpec, ContainerRecreateReque
 
 use super::drain::Seen;
 use super::judge::is_pinned;
+use super::stages::Stages;
 use crate::action::ImageChange;
 use crate::key::ObjectKey;
 use crate::pod::{ContainerState, Pod};
@@ -152,6 +153,8 @@ pub struct Memory {
     pub pinned: BTreeSet<String>,
     /// How often in a row the pinning was refused, and what was said last.
     pub pin_refused: Option<(u32, String)>,
+    /// How long its stages take.
+    pub stages: Stages,
 }
 
 impl Memory {

@@ -25,46 +25,12 @@ use super::resolve::{Tense, resolve};
 use super::status::{End, Wait, accepted, ended, waits};
 use crate::action::ImageChange;
 use crate::index::Config;
+use crate::plan::{StatusWrite, Urgency};
 use crate::pod::{ContainerKind, Pod, parse_container_id};
 use crate::time::{Mono, earliest, seconds};
 
-/// How soon a write must happen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Urgency {
-    /// At once.
-    Now,
-    /// When nothing else has been written for a while: it only tells what the request waits for.
-    Later,
-}
-
-/// A status to write.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StatusWrite {
-    /// The whole new status.
-    pub status: ContainerRecreateRequestStatus,
-    /// How soon.
-    pub urgency: Urgency,
-}
-
 /// What one request needs.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[must_use]
-pub struct Plan {
-    /// The status to store.
-    pub status: Option<StatusWrite>,
-    /// The orders that it wants in its node's book; any other of its orders is withdrawn.
-    pub orders: Vec<Order>,
-    /// Images to set in its Pod.
-    pub images: Vec<ImageChange>,
-    /// Labels to set or to remove.
-    pub labels: BTreeMap<String, Option<String>>,
-    /// Annotations to set or to remove.
-    pub annotations: BTreeMap<String, Option<String>>,
-    /// Delete the request.
-    pub delete: bool,
-    /// When to look again though nothing happened.
-    pub wake_at: Option<Mono>,
-}
+pub type Plan = crate::plan::Plan<ContainerRecreateRequestStatus>;
 
 /// Decides.
 pub fn plan(now: Mono, wall: DateTime<Utc>, config: &Config, observed: &Observed<'_>) -> Plan {
@@ -286,7 +252,6 @@ impl Planner<'_> {
         Plan {
             status: (!recorded).then_some(StatusWrite { status, urgency: Urgency::Now }),
             orders,
-            images: Vec::new(),
             labels: remove(request.labels.contains_key(labels::ACTIVE), labels::ACTIVE),
             annotations: if request.in_v1beta1 {
                 self.drain_annotation()
@@ -296,6 +261,7 @@ impl Planner<'_> {
             },
             delete: !request.deleting && expiry.is_some_and(|at| at <= self.now),
             wake_at: expiry.filter(|at| *at > self.now),
+            ..Plan::default()
         }
     }
 

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use pitstop_api::Invalid;
 use pitstop_api::recreate::{
-    ContainerRecreateRequestSpec, Invalid, MAX_CONTAINER_ID, StatusContext, Target, TargetContainer,
+    ContainerRecreateRequestSpec, MAX_CONTAINER_ID, StatusContext, Target, TargetContainer,
 };
 
 use super::mechanism::choose;

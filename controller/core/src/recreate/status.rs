@@ -11,7 +11,7 @@ use super::drain;
 use super::hooks;
 use super::judge::replaced;
 use super::observe::{Observed, Request};
-use crate::action::Note;
+use crate::action::{Note, RequestKind};
 use crate::guard::POLICY;
 use crate::measure::Measure;
 use crate::pod::Pod;
@@ -328,6 +328,7 @@ pub fn notes(request: &Request, old: &ContainerRecreateRequestStatus) -> Vec<Not
     let new = &request.status;
     let target = new.target.as_ref();
     let note = |warning, reason, message: String| Note {
+        kind: RequestKind::Recreate,
         request: request.key.clone(),
         request_uid: request.uid.clone(),
         pod: target.map(|t| (request.pod_key(), t.pod_uid.clone())),

@@ -8,15 +8,15 @@ use kube::core::params::{DeleteParams, GetParams, Patch, PatchParams, PostParams
 use kube::core::{PartialObjectMeta, Request as Builder, request};
 use pitstop_api::logic::answer::{Answer, Class, Failure};
 use pitstop_api::nodework::{NodeWork as NodeWorkObject, NodeWorkSpec, Order};
-use pitstop_api::recreate::{
-    ContainerRecreateRequest, ContainerRecreateRequestSpec, ContainerRecreateRequestStatus,
-};
+use pitstop_api::recreate::{ContainerRecreateRequest, ContainerRecreateRequestSpec};
+use pitstop_api::resize::{PodResize, PodResizeSpec};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::observe;
+use super::observe::{self, SlimPod};
 use super::pods::{self, Version};
-use crate::action::{Action, Event, ImageChange, Outcome, PodChange};
+use crate::action::{Action, Event, Outcome, PodChange};
 use crate::key::ObjectKey;
 
 /// A request without the server's address.
@@ -34,7 +34,11 @@ pub struct Exchange {
 #[derive(Clone, Debug)]
 enum Object {
     Request(ObjectKey, String),
+    Resize(ObjectKey, String),
+    /// The Pod itself.
     Pod(ObjectKey, String),
+    /// What would come of a change of the Pod.
+    Trial(ObjectKey, String),
     Book(String),
 }
 
@@ -45,8 +49,8 @@ enum Awaits {
     Stored,
     /// That the object is deleted.
     Deleted,
-    /// The Pod as it would be stored; when these images are as asked, the change is sent for good.
-    DryRun(Box<HttpRequest>, Vec<ImageChange>),
+    /// The Pod as it would be stored; when what changes is as asked, the change is sent for good, if there is one.
+    DryRun(Option<Box<HttpRequest>>, PodChange),
     /// The node's metadata, for the owner of its new book with these orders.
     Owner(String, Vec<Order>),
 }
@@ -79,40 +83,38 @@ impl Exchange {
         let (exchange, request) = match action {
             Action::Emit(_) | Action::Count(_) => return None,
             Action::WriteStatus { key, uid, resource_version, status } => {
-                let request = write_status(&key, uid.clone(), resource_version, *status);
+                let spec = ContainerRecreateRequestSpec::default();
+                let mut object = ContainerRecreateRequest::new(&key.name, spec);
+                object.status = Some(*status);
+                let request = replace_status(&key, uid.clone(), resource_version, object);
                 (Self::new("write_status", Object::Request(key, uid), Awaits::Stored), request)
             }
             Action::PatchMetadata { key, uid, resource_version, labels, annotations } => {
                 let body = Patch::Merge(json!({"metadata":
                     {"resourceVersion": resource_version, "labels": labels, "annotations": annotations}}));
-                let request = requests(&key).patch(&key.name, &PatchParams::default(), &body);
+                let request = of_kind::<ContainerRecreateRequest>(&key).patch(
+                    &key.name,
+                    &PatchParams::default(),
+                    &body,
+                );
                 (Self::new("patch_metadata", Object::Request(key, uid), Awaits::Stored), request)
             }
             Action::DeleteRequest { key, uid } => {
-                let params = DeleteParams {
-                    preconditions: Some(Preconditions { uid: Some(uid.clone()), resource_version: None }),
-                    ..DeleteParams::default()
-                };
-                let request = requests(&key).delete(&key.name, &params);
+                let request = delete::<ContainerRecreateRequest>(&key, &uid);
                 (Self::new("delete_request", Object::Request(key, uid), Awaits::Deleted), request)
             }
+            Action::WriteResizeStatus { key, uid, resource_version, status } => {
+                let mut object = PodResize::new(&key.name, PodResizeSpec::default());
+                object.status = Some(*status);
+                let request = replace_status(&key, uid.clone(), resource_version, object);
+                (Self::new("write_resize_status", Object::Resize(key, uid), Awaits::Stored), request)
+            }
+            Action::DeleteResize { key, uid } => {
+                let request = delete::<PodResize>(&key, &uid);
+                (Self::new("delete_resize", Object::Resize(key, uid), Awaits::Deleted), request)
+            }
             Action::PatchPod { key, uid, resource_version, change } => {
-                let version = Version { uid: &uid, resource_version: &resource_version };
-                match change {
-                    PodChange::Gates(gates) => {
-                        let request = pods::patch_gates(&key, version, &gates, wall);
-                        (Self::new("patch_pod_conditions", Object::Pod(key, uid), Awaits::Stored), request)
-                    }
-                    PodChange::Images(images) => {
-                        let real = pods::patch_images(&key, version, &images, false);
-                        let dry_run = pods::patch_images(&key, version, &images, true);
-                        let (awaits, request) = match real {
-                            Ok(real) => (Awaits::DryRun(Box::new(real), images), dry_run),
-                            Err(error) => (Awaits::Stored, Err(error)),
-                        };
-                        (Self::new("patch_pod_images", Object::Pod(key, uid), awaits), request)
-                    }
-                }
+                Self::pod_change(key, uid, &resource_version, change, wall)
             }
             Action::WriteOrders { node, resource_version, orders } => {
                 let object = Object::Book(node.clone());
@@ -132,6 +134,35 @@ impl Exchange {
         Some(exchange.send(request))
     }
 
+    fn pod_change(
+        key: ObjectKey,
+        uid: String,
+        resource_version: &str,
+        change: PodChange,
+        wall: DateTime<Utc>,
+    ) -> (Self, Result<HttpRequest, request::Error>) {
+        let version = Version { uid: &uid, resource_version };
+        let (name, real, dry_run) = match &change {
+            PodChange::Gates(gates) => {
+                let request = pods::patch_gates(&key, version, gates, wall);
+                return (Self::new("patch_pod_conditions", Object::Pod(key, uid), Awaits::Stored), request);
+            }
+            PodChange::Images(images) => {
+                let patch = |dry_run| pods::patch_images(&key, version, images, dry_run);
+                ("patch_pod_images", Some(patch(false)), patch(true))
+            }
+            PodChange::Resources(sizing) => {
+                let patch = |dry_run| pods::patch_resources(&key, version, &sizing.containers, dry_run);
+                ("patch_pod_resize", (!sizing.dry_run).then(|| patch(false)), patch(true))
+            }
+        };
+        let object = if real.is_some() { Object::Pod(key, uid) } else { Object::Trial(key, uid) };
+        match real.transpose() {
+            Ok(real) => (Self::new(name, object, Awaits::DryRun(real.map(Box::new), change)), dry_run),
+            Err(error) => (Self::new(name, object, Awaits::Stored), Err(error)),
+        }
+    }
+
     fn new(name: &'static str, object: Object, awaits: Awaits) -> Self {
         Self { name, object, awaits }
     }
@@ -141,13 +172,18 @@ impl Exchange {
         match (std::mem::replace(&mut self.awaits, Awaits::Stored), answer) {
             (Awaits::Stored, Answer::Body(text)) => self.end(Ok(Some(&text))),
             (Awaits::Deleted, Answer::Body(_)) => self.end(Ok(None)),
-            (Awaits::DryRun(request, images), Answer::Body(text)) => {
+            (Awaits::DryRun(request, change), Answer::Body(text)) => {
                 // Admission of others may refuse the change or store something else: found out before anything ends.
-                let altered = parse(&text).map(|admitted| pods::altered(&observe::pod(admitted), &images));
-                match altered {
-                    Ok(None) => self.send(Ok(*request)),
-                    Ok(Some(text)) => self.end(Err(Failure::of_code(422, text))),
-                    Err(failure) => self.end(Err(failure)),
+                let altered = parse(&text).map(observe::pod).map(|admitted| match &change {
+                    PodChange::Gates(_) => None,
+                    PodChange::Images(images) => pods::altered(&admitted, images),
+                    PodChange::Resources(sizing) => pods::resized_otherwise(&admitted, &sizing.containers),
+                });
+                match (altered, request) {
+                    (Ok(None), Some(request)) => self.send(Ok(*request)),
+                    (Ok(None), None) => self.end(Ok(Some(&text))),
+                    (Ok(Some(text)), _) => self.end(Err(Failure::of_code(422, text))),
+                    (Err(failure), _) => self.end(Err(failure)),
                 }
             }
             (Awaits::Owner(node, orders), answer) => match owner(answer) {
@@ -170,13 +206,24 @@ impl Exchange {
     /// It is stored, with this text; or deleted; or failed.
     fn end(self, result: Result<Option<&str>, Failure>) -> Step {
         let object = match &self.object {
-            Object::Request(key, _) | Object::Pod(key, _) => key.to_string(),
+            Object::Request(key, _)
+            | Object::Resize(key, _)
+            | Object::Pod(key, _)
+            | Object::Trial(key, _) => key.to_string(),
             Object::Book(node) => node.clone(),
         };
         let (event, failure) = match self.object {
             Object::Request(key, uid) => {
                 let (outcome, failure) = outcome(result, observe::request);
                 (Event::RequestWritten { key, uid, outcome }, failure)
+            }
+            Object::Resize(key, uid) => {
+                let (outcome, failure) = outcome(result, observe::resize);
+                (Event::ResizeWritten { key, uid, outcome }, failure)
+            }
+            Object::Trial(key, uid) => {
+                let (outcome, failure) = outcome(result, |_: SlimPod| ());
+                (Event::PodTried { key, uid, outcome }, failure)
             }
             Object::Pod(key, uid) => {
                 let (outcome, failure) = outcome(result, observe::pod);
@@ -218,28 +265,36 @@ fn parse<K: DeserializeOwned>(text: &str) -> Result<K, Failure> {
     })
 }
 
-fn requests(key: &ObjectKey) -> Builder {
-    Builder::new(ContainerRecreateRequest::url_path(&(), Some(&key.namespace)))
+fn of_kind<K: Resource<DynamicType = ()>>(key: &ObjectKey) -> Builder {
+    Builder::new(K::url_path(&(), Some(&key.namespace)))
 }
 
 fn books() -> Builder {
     Builder::new(NodeWorkObject::url_path(&(), None))
 }
 
-fn write_status(
+/// Deletes an object, if it still has that UID.
+fn delete<K: Resource<DynamicType = ()>>(key: &ObjectKey, uid: &str) -> Result<HttpRequest, request::Error> {
+    let params = DeleteParams {
+        preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+        ..DeleteParams::default()
+    };
+    of_kind::<K>(key).delete(&key.name, &params)
+}
+
+/// Replaces the status of an object, if it is still that version. The API server takes the spec from the stored one.
+fn replace_status<K: Resource<DynamicType = ()> + Serialize>(
     key: &ObjectKey,
     uid: String,
     resource_version: String,
-    status: ContainerRecreateRequestStatus,
+    mut object: K,
 ) -> Result<HttpRequest, request::Error> {
-    // The API server takes the spec of a status write from the stored object.
-    let mut object = ContainerRecreateRequest::new(&key.name, ContainerRecreateRequestSpec::default());
-    object.metadata.namespace = Some(key.namespace.clone());
-    object.metadata.uid = Some(uid);
-    object.metadata.resource_version = Some(resource_version);
-    object.status = Some(status);
+    let metadata = object.meta_mut();
+    metadata.namespace = Some(key.namespace.clone());
+    metadata.uid = Some(uid);
+    metadata.resource_version = Some(resource_version);
     let body = serde_json::to_vec(&object).map_err(request::Error::SerializeBody)?;
-    requests(key).replace_subresource("status", &key.name, &PostParams::default(), body)
+    of_kind::<K>(key).replace_subresource("status", &key.name, &PostParams::default(), body)
 }
 
 /// The owner of a new book, so that it goes when its node goes; nobody when there is no such node.

@@ -3,9 +3,11 @@
 #[path = "preconditions_tests.rs"]
 mod preconditions;
 
+use pitstop_api::recreate::ContainerRecreateRequestStatus;
 use serde_json::Value;
 
 use super::*;
+use crate::action::ImageChange;
 
 fn begin(action: Action) -> (HttpRequest, Exchange) {
     sent(Exchange::begin(action, DateTime::UNIX_EPOCH).unwrap())

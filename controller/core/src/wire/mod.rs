@@ -6,5 +6,6 @@
 mod exchange;
 pub mod observe;
 mod pods;
+mod slim;
 
 pub use exchange::{Exchange, HttpRequest, Over, Step};

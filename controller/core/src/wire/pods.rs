@@ -1,14 +1,15 @@
-//! Changes of Pods: readiness conditions and image strings.
+//! Changes of Pods: readiness conditions, image strings and resources.
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use kube::Resource;
+use kube::Resource as _;
 use kube::core::params::{Patch, PatchParams};
 use kube::core::{Request as Builder, request};
+use pitstop_api::quantity::{Resource, Resources};
 use serde_json::{Value, json};
 
 use super::exchange::HttpRequest;
 use super::observe::SlimPod;
-use crate::action::ImageChange;
+use crate::action::{ImageChange, ResourceChange};
 use crate::key::ObjectKey;
 use crate::pod::Pod;
 use crate::readiness::GateChange;
@@ -66,6 +67,60 @@ pub(super) fn altered(admitted: &Pod, images: &[ImageChange]) -> Option<String> 
     ))
 }
 
+/// Sets resources through the subresource `resize` (Kubernetes 1.33 and later), or finds out what would be stored.
+pub(super) fn patch_resources(
+    key: &ObjectKey,
+    version: Version<'_>,
+    containers: &[ResourceChange],
+    dry_run: bool,
+) -> Result<HttpRequest, request::Error> {
+    let params = PatchParams { dry_run, ..PatchParams::default() };
+    at(key).patch_subresource("resize", &key.name, &params, &version.guard(resources_patch(containers)))
+}
+
+/// What admission made of a dry run that is not what was asked for, as a sentence.
+pub(super) fn resized_otherwise(admitted: &Pod, containers: &[ResourceChange]) -> Option<String> {
+    let other = containers.iter().find(|change| {
+        let (wanted, stored) =
+            (&change.resources, admitted.container(&change.container).map(|c| c.resources));
+        let kept = |wanted: Option<i64>, of: fn(&Resources) -> Option<i64>| {
+            wanted.is_none() || stored.as_ref().is_some_and(|stored| of(stored) == wanted)
+        };
+        !(kept(wanted.cpu_request, |r| r.cpu_request)
+            && kept(wanted.cpu_limit, |r| r.cpu_limit)
+            && kept(wanted.memory_request, |r| r.memory_request)
+            && kept(wanted.memory_limit, |r| r.memory_limit))
+    })?;
+    Some(format!(
+        "admission changes the resources of container {} to others than were asked for",
+        other.container
+    ))
+}
+
+/// A strategic merge patch: containers merge by their name, and only the amounts that are named change.
+fn resources_patch(containers: &[ResourceChange]) -> Value {
+    let amounts = |cpu: Option<i64>, memory: Option<i64>| -> Value {
+        let named = [(Resource::Cpu, cpu), (Resource::Memory, memory)];
+        named
+            .into_iter()
+            .filter_map(|(resource, amount)| {
+                Some((resource.as_str().to_owned(), resource.show(amount?).into()))
+            })
+            .collect::<serde_json::Map<_, _>>()
+            .into()
+    };
+    by_kind(
+        containers,
+        |change| change.init,
+        |change| {
+            let of = &change.resources;
+            let requests = amounts(of.cpu_request, of.memory_request);
+            let limits = amounts(of.cpu_limit, of.memory_limit);
+            json!({"name": change.container, "resources": {"requests": requests, "limits": limits}})
+        },
+    )
+}
+
 /// A strategic merge patch: conditions merge by their type, so all others stay as they are.
 fn gates_patch(gates: &[GateChange], now: DateTime<Utc>) -> Value {
     let conditions: Vec<Value> = gates
@@ -87,13 +142,14 @@ fn gates_patch(gates: &[GateChange], now: DateTime<Utc>) -> Value {
 
 /// A strategic merge patch: containers merge by their name.
 fn images_patch(images: &[ImageChange]) -> Value {
-    let of = |init: bool| -> Vec<Value> {
-        let chosen = images.iter().filter(|i| i.init == init);
-        chosen.map(|i| json!({"name": i.container, "image": i.image})).collect()
-    };
+    by_kind(images, |i| i.init, |i| json!({"name": i.container, "image": i.image}))
+}
+
+/// The changes where their containers are in a Pod's spec.
+fn by_kind<T>(changes: &[T], init: impl Fn(&T) -> bool, written: impl Fn(&T) -> Value) -> Value {
     let mut spec = serde_json::Map::new();
-    for (field, init) in [("containers", false), ("initContainers", true)] {
-        let list = of(init);
+    for (field, wanted) in [("containers", false), ("initContainers", true)] {
+        let list: Vec<Value> = changes.iter().filter(|c| init(c) == wanted).map(&written).collect();
         if !list.is_empty() {
             spec.insert(field.to_owned(), Value::Array(list));
         }
@@ -133,5 +189,32 @@ mod tests {
                 "initContainers": [{"name": "proxy", "image": "i"}]}})
         );
         assert_eq!(images_patch(&[change("app", false)]).pointer("/spec/initContainers"), None);
+    }
+
+    #[test]
+    fn only_the_amounts_that_change_are_written() {
+        let resources =
+            Resources { cpu_limit: Some(1500), memory_request: Some(64 << 20), ..Resources::default() };
+        let change = |container: &str, init| ResourceChange { container: container.into(), init, resources };
+        let set = json!({"requests": {"memory": "64Mi"}, "limits": {"cpu": "1500m"}});
+        assert_eq!(
+            resources_patch(&[change("app", false), change("proxy", true)]),
+            json!({"spec": {"containers": [{"name": "app", "resources": set}],
+                "initContainers": [{"name": "proxy", "resources": set}]}})
+        );
+    }
+
+    #[test]
+    fn what_admission_changes_is_told() {
+        let stored = |cpu| {
+            let resources = Resources { cpu_limit: Some(cpu), memory_limit: Some(7), ..Resources::default() };
+            let container = crate::pod::Container { name: "app".into(), resources, ..Default::default() };
+            Pod { containers: vec![container], ..Pod::default() }
+        };
+        let resources = Resources { cpu_limit: Some(500), ..Resources::default() };
+        let change = [ResourceChange { container: "app".into(), init: false, resources }];
+        assert_eq!(resized_otherwise(&stored(500), &change), None);
+        assert!(resized_otherwise(&stored(400), &change).unwrap().contains("container app"));
+        assert!(resized_otherwise(&Pod::default(), &change).is_some());
     }
 }

@@ -56,13 +56,13 @@ fn a_stop_lasts_until_the_container_has_ended_and_a_start_until_the_new_one_is_r
 #[test]
 fn nothing_is_kept_of_what_is_gone() {
     let mut bench = done();
-    assert!(bench.index.by_node.is_empty(), "a request that is over asks nothing of its node");
+    assert!(bench.index.requests.by_node.is_empty(), "a request that is over asks nothing of its node");
     let request = bench.requests[&ObjectKey::new("shop", "a")].clone();
     assert!(bench.step(Event::Requests(Watch::Gone(request))).is_empty());
     assert!(bench.step(Event::Pods(Watch::Gone(pod("web")))).is_empty());
     let index = &bench.index;
     assert!(index.requests.objects.is_empty() && index.pods.objects.is_empty());
-    assert!(index.by_pod.is_empty() && index.by_node.is_empty());
+    assert!(index.requests.by_pod.is_empty() && index.requests.by_node.is_empty());
     assert_eq!(bench.wake_at(), None);
 }
 

@@ -1,0 +1,180 @@
+//! What users ask for, whatever its kind: what is kept of each object, and what the index needs to know of a kind.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+
+use chrono::{DateTime, Utc};
+use pitstop_api::nodework::Order;
+
+use super::pacing::Pacing;
+use super::{Index, Timer};
+use crate::action::{Action, ImageChange, Note, Sizing};
+use crate::key::ObjectKey;
+use crate::measure::Measure;
+use crate::plan::Plan;
+use crate::time::Mono;
+use crate::tracked::{Tracked, Versioned};
+
+/// A kind of objects by which users ask for something to be done to one Pod.
+pub(super) trait UserRequest: Versioned + Clone + Debug {
+    /// `status`.
+    type Status: Clone + PartialEq + Debug;
+    /// What this process remembers of one.
+    type Memory: Clone + Debug;
+
+    /// Where the index keeps them.
+    fn asked(index: &Index) -> &Asked<Self>;
+    /// Where the index keeps them.
+    fn asked_mut(index: &mut Index) -> &mut Asked<Self>;
+    /// Its timer.
+    fn timer(key: ObjectKey) -> Timer;
+    /// First seen now.
+    fn remember(now: Mono) -> Self::Memory;
+
+    /// Namespace and name.
+    fn key(&self) -> &ObjectKey;
+    /// The Pod that it names.
+    fn pod_key(&self) -> ObjectKey;
+    /// `metadata.creationTimestamp`.
+    fn created(&self) -> i64;
+    /// It has ended.
+    fn completed(&self) -> bool;
+    /// `status`.
+    fn status(&self) -> &Self::Status;
+    /// The node of the Pod that it was accepted for.
+    fn node(&self) -> Option<&str>;
+
+    /// The status of one that was accepted.
+    fn accepted(status: &Self::Status) -> bool;
+    /// The status of one that has ended.
+    fn over(status: &Self::Status) -> bool;
+
+    /// What it needs, and what is worth a number.
+    fn decide(
+        index: &Index,
+        now: Mono,
+        wall: DateTime<Utc>,
+        entry: &mut Entry<Self>,
+    ) -> (Plan<Self::Status>, Vec<Measure>);
+
+    /// The write of its status.
+    fn write_status(&self, status: Self::Status) -> Action;
+    /// The write that deletes it.
+    fn delete(&self) -> Action;
+    /// The write of its labels and annotations; absent where nobody wants any.
+    fn patch_metadata(&self, plan: &Plan<Self::Status>) -> Option<Action>;
+
+    /// The events that a change of its status is worth.
+    fn notes(&self, old: &Self::Status) -> Vec<Note>;
+    /// What to count when a change of its status is stored.
+    fn measure(&self, old: &Self::Status) -> Option<Measure>;
+}
+
+/// All objects of one kind.
+#[derive(Clone, Debug)]
+pub(super) struct Asked<R: UserRequest> {
+    /// A list has come since the lead began.
+    pub(super) synced: bool,
+    pub(super) objects: BTreeMap<ObjectKey, Entry<R>>,
+    /// By the Pod that they name.
+    pub(super) by_pod: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
+    /// By their target's node: those that are open or want orders.
+    pub(super) by_node: BTreeMap<String, BTreeSet<ObjectKey>>,
+    /// To be planned.
+    pub(super) dirty: BTreeSet<ObjectKey>,
+}
+
+impl<R: UserRequest> Default for Asked<R> {
+    fn default() -> Self {
+        Self {
+            synced: false,
+            objects: BTreeMap::new(),
+            by_pod: BTreeMap::new(),
+            by_node: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+        }
+    }
+}
+
+impl<R: UserRequest> Asked<R> {
+    /// Those that name the Pod.
+    pub(super) fn of_pod<'a>(&'a self, pod: &ObjectKey) -> impl Iterator<Item = &'a Entry<R>> + use<'a, R> {
+        self.by_pod.get(pod).into_iter().flatten().filter_map(|key| self.objects.get(key))
+    }
+
+    /// Those whose orders belong into the node's book.
+    pub(super) fn of_node<'a>(&'a self, node: &'a str) -> impl Iterator<Item = &'a Entry<R>> {
+        let keys = self.by_node.get(node).into_iter().flatten();
+        keys.filter_map(|key| self.objects.get(key)).filter(move |e| e.request.get().node() == Some(node))
+    }
+
+    /// Everything is to be planned.
+    pub(super) fn all_dirty(&mut self) {
+        self.dirty.extend(self.objects.keys().cloned());
+    }
+
+    /// Those that name the Pod are to be planned.
+    pub(super) fn pod_changed(&mut self, pod: &ObjectKey) {
+        self.dirty.extend(self.by_pod.get(pod).into_iter().flatten().cloned());
+    }
+
+    /// Those that look at the node's book are to be planned.
+    pub(super) fn book_changed(&mut self, node: &str) {
+        self.dirty.extend(self.by_node.get(node).into_iter().flatten().cloned());
+    }
+
+    /// How many have not ended.
+    pub(super) fn open(&self) -> usize {
+        self.objects.values().filter(|e| !e.request.get().completed()).count()
+    }
+
+    /// The lead begins or ends.
+    pub(super) fn lead(&mut self, now: Mono, leading: bool) {
+        self.synced &= !leading;
+        self.objects.values_mut().for_each(|entry| entry.restart(now));
+    }
+}
+
+/// One object.
+#[derive(Clone, Debug)]
+pub(super) struct Entry<R: UserRequest> {
+    pub(super) request: Tracked<R>,
+    pub(super) memory: R::Memory,
+    pub(super) write: Pacing,
+    /// What the request wants in its node's book.
+    pub(super) orders: Vec<Order>,
+    /// The images that it wants in its Pod.
+    pub(super) images: Vec<ImageChange>,
+    /// The resources that it wants in its Pod.
+    pub(super) sizing: Option<Sizing>,
+    /// Its acceptance was sent once, whatever came of it: no other request for the Pod overtakes it.
+    pub(super) chosen: bool,
+    /// The status that the write under way replaces.
+    pub(super) replaces: Option<Box<R::Status>>,
+    /// This process has written the request since it leads, and not its end: it knows of every end that was stored.
+    pub(super) confirmed: bool,
+}
+
+impl<R: UserRequest> Entry<R> {
+    pub(super) fn new(now: Mono, request: R) -> Self {
+        Self {
+            request: Tracked::new(request),
+            memory: R::remember(now),
+            write: Pacing::default(),
+            orders: Vec::new(),
+            images: Vec::new(),
+            sizing: None,
+            chosen: false,
+            replaces: None,
+            confirmed: false,
+        }
+    }
+
+    /// What was timed while another process led is timed anew.
+    fn restart(&mut self, now: Mono) {
+        self.memory = R::remember(now);
+        self.confirmed = false;
+        self.write = Pacing::default();
+        self.request.retry();
+    }
+}

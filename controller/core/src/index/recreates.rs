@@ -1,0 +1,140 @@
+//! Recreate requests, as the index deals with them.
+
+use chrono::{DateTime, Utc};
+use pitstop_api::nodework::request_uid;
+use pitstop_api::recreate::ContainerRecreateRequestStatus;
+
+use super::asked::{Asked, Entry, UserRequest};
+use super::kinds::Book;
+use super::planning::{may_run, views};
+use super::{Index, Timer};
+use crate::action::{Action, Note};
+use crate::key::ObjectKey;
+use crate::measure::Measure;
+use crate::recreate::{self, Memory, Observed, OrderView, Plan, Request};
+use crate::time::Mono;
+
+impl UserRequest for Request {
+    type Status = ContainerRecreateRequestStatus;
+    type Memory = Memory;
+
+    fn asked(index: &Index) -> &Asked<Self> {
+        &index.requests
+    }
+    fn asked_mut(index: &mut Index) -> &mut Asked<Self> {
+        &mut index.requests
+    }
+    fn timer(key: ObjectKey) -> Timer {
+        Timer::Request(key)
+    }
+    fn remember(now: Mono) -> Memory {
+        Memory::new(now)
+    }
+
+    fn key(&self) -> &ObjectKey {
+        &self.key
+    }
+    fn pod_key(&self) -> ObjectKey {
+        Self::pod_key(self)
+    }
+    fn created(&self) -> i64 {
+        self.created
+    }
+    fn completed(&self) -> bool {
+        Self::completed(self)
+    }
+    fn status(&self) -> &Self::Status {
+        &self.status
+    }
+    fn node(&self) -> Option<&str> {
+        self.status.target.as_ref().map(|target| target.node_name.as_str())
+    }
+
+    fn accepted(status: &Self::Status) -> bool {
+        status.target.is_some()
+    }
+    fn over(status: &Self::Status) -> bool {
+        status.completion_time.is_some()
+    }
+
+    fn decide(
+        index: &Index,
+        now: Mono,
+        wall: DateTime<Utc>,
+        entry: &mut Entry<Self>,
+    ) -> (Plan, Vec<Measure>) {
+        let request = entry.request.get();
+        let target = request.status.target.as_ref();
+        let known_pod = index.pods.objects.get(&request.pod_key());
+        let pod = known_pod.map(|e| e.pod.get());
+        let book = target.and_then(|t| index.books.objects.get(&ObjectKey::new("", &t.node_name)));
+        let known = book.and_then(Book::known);
+        let orders: Vec<OrderView<'_>> =
+            views(known).filter(|o| request_uid(&o.order.id) == request.uid).collect();
+        let busy = views(known)
+            .filter(|o| target.is_some_and(|t| t.pod_uid == o.order.pod.uid))
+            .any(|o| o.acting() && may_run(o.order, pod));
+        entry.memory.update(now, request.completed(), busy, &orders);
+        entry.memory.see(now, request, pod);
+        let observed = Observed {
+            request,
+            pod,
+            ahead: ahead(index, entry),
+            orders,
+            pinning: if known_pod.is_some_and(|e| e.pinning.is_some()) { &entry.images } else { &[] },
+            pinned_now: known_pod.is_some_and(|e| e.pinning.is_some() && e.pod.in_flight()),
+            guarded: index.guarded,
+            placing: book.is_some_and(|b| b.placing.contains(&request.uid)),
+            memory: &entry.memory,
+        };
+        let plan = recreate::plan(now, wall, &index.config, &observed);
+        let places = recreate::places(now, &observed);
+        (plan, entry.memory.stages.update(now, places))
+    }
+
+    fn write_status(&self, status: Self::Status) -> Action {
+        Action::WriteStatus {
+            key: self.key.clone(),
+            uid: self.uid.clone(),
+            resource_version: self.resource_version.clone(),
+            status: Box::new(status),
+        }
+    }
+    fn delete(&self) -> Action {
+        Action::DeleteRequest { key: self.key.clone(), uid: self.uid.clone() }
+    }
+    fn patch_metadata(&self, plan: &Plan) -> Option<Action> {
+        let (labels, annotations) = (plan.labels.clone(), plan.annotations.clone());
+        let (key, uid) = (self.key.clone(), self.uid.clone());
+        let resource_version = self.resource_version.clone();
+        let wanted = !(labels.is_empty() && annotations.is_empty());
+        wanted.then_some(Action::PatchMetadata { key, uid, resource_version, labels, annotations })
+    }
+
+    fn notes(&self, old: &Self::Status) -> Vec<Note> {
+        recreate::notes(self, old)
+    }
+    fn measure(&self, old: &Self::Status) -> Option<Measure> {
+        recreate::measure(&self.status, old)
+    }
+}
+
+/// The request for the same Pod that goes before this one: one that has started, else the oldest.
+fn ahead<'a>(index: &'a Index, own: &Entry<Request>) -> Option<&'a ObjectKey> {
+    let rank = |e: &Entry<Request>| {
+        let request = e.request.get();
+        (!(request.started() || e.chosen), request.created, request.key.clone())
+    };
+    let own_rank = rank(own);
+    index
+        .requests
+        .of_pod(&own.request.get().pod_key())
+        .filter(|e| {
+            let request = e.request.get();
+            request.key != own.request.get().key && !request.completed() && !request.deleting
+        })
+        .map(|e| (rank(e), e))
+        .filter(|(rank, _)| *rank < own_rank)
+        .min_by(|(a, _), (b, _)| a.cmp(b))
+        .map(|(_, e)| &e.request.get().key)
+}

@@ -1,0 +1,111 @@
+//! Resizes, as the index deals with them.
+
+use chrono::{DateTime, Utc};
+use pitstop_api::resize::PodResizeStatus;
+
+use super::asked::{Asked, Entry, UserRequest};
+use super::{Index, Timer};
+use crate::action::{Action, Note};
+use crate::key::ObjectKey;
+use crate::measure::Measure;
+use crate::resize::{self, Memory, Observed, Plan, Resize};
+use crate::time::Mono;
+
+impl UserRequest for Resize {
+    type Status = PodResizeStatus;
+    type Memory = Memory;
+
+    fn asked(index: &Index) -> &Asked<Self> {
+        &index.resizes
+    }
+    fn asked_mut(index: &mut Index) -> &mut Asked<Self> {
+        &mut index.resizes
+    }
+    fn timer(key: ObjectKey) -> Timer {
+        Timer::Resize(key)
+    }
+    fn remember(now: Mono) -> Memory {
+        Memory::new(now)
+    }
+
+    fn key(&self) -> &ObjectKey {
+        &self.key
+    }
+    fn pod_key(&self) -> ObjectKey {
+        Self::pod_key(self)
+    }
+    fn created(&self) -> i64 {
+        self.created
+    }
+    fn completed(&self) -> bool {
+        Self::completed(self)
+    }
+    fn status(&self) -> &Self::Status {
+        &self.status
+    }
+    fn node(&self) -> Option<&str> {
+        self.status.target.as_ref().map(|target| target.node_name.as_str())
+    }
+
+    fn accepted(status: &Self::Status) -> bool {
+        status.target.is_some()
+    }
+    fn over(status: &Self::Status) -> bool {
+        status.completion_time.is_some()
+    }
+
+    fn decide(
+        index: &Index,
+        now: Mono,
+        wall: DateTime<Utc>,
+        entry: &mut Entry<Self>,
+    ) -> (Plan, Vec<Measure>) {
+        let resize = entry.request.get();
+        let known_pod = index.pods.objects.get(&resize.pod_key());
+        let pod = known_pod.map(|e| e.pod.get());
+        entry.memory.see(now, resize, pod);
+        let observed = Observed {
+            resize,
+            pod,
+            newer: newer(index, resize),
+            sizing_now: known_pod.is_some_and(|e| e.sizing.is_some() && e.pod.in_flight()),
+            sizing: entry.sizing.as_ref().filter(|_| known_pod.is_some_and(|e| e.sizing.is_some())),
+            memory: &entry.memory,
+        };
+        (resize::plan(now, wall, &index.config, &observed), Vec::new())
+    }
+
+    fn write_status(&self, status: Self::Status) -> Action {
+        Action::WriteResizeStatus {
+            key: self.key.clone(),
+            uid: self.uid.clone(),
+            resource_version: self.resource_version.clone(),
+            status: Box::new(status),
+        }
+    }
+    fn delete(&self) -> Action {
+        Action::DeleteResize { key: self.key.clone(), uid: self.uid.clone() }
+    }
+    fn patch_metadata(&self, _: &Plan) -> Option<Action> {
+        None
+    }
+
+    fn notes(&self, old: &Self::Status) -> Vec<Note> {
+        resize::notes(self, old)
+    }
+    fn measure(&self, old: &Self::Status) -> Option<Measure> {
+        resize::measure(&self.status, old)
+    }
+}
+
+/// A later resize of the same Pod that was accepted, and does more than ask what would be.
+fn newer<'a>(index: &'a Index, own: &Resize) -> Option<&'a ObjectKey> {
+    let rank = |resize: &Resize| (resize.created, resize.key.clone());
+    index
+        .resizes
+        .of_pod(&own.pod_key())
+        .map(|e| e.request.get())
+        .filter(|other| other.started() && !other.deleting && !other.spec.dry_run && rank(other) > rank(own))
+        .max_by_key(|other| rank(other))
+        .map(|other| &other.key)
+}

@@ -1,0 +1,48 @@
+//! What one request of a user needs next, whatever its kind.
+
+use std::collections::BTreeMap;
+
+use pitstop_api::nodework::Order;
+
+use crate::action::{ImageChange, Sizing};
+use crate::time::Mono;
+
+/// How soon a write must happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// At once.
+    Now,
+    /// When nothing else has been written for a while: it only tells what the request waits for.
+    Later,
+}
+
+/// A status to write.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StatusWrite<S> {
+    /// The whole new status.
+    pub status: S,
+    /// How soon.
+    pub urgency: Urgency,
+}
+
+/// What one request needs.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[must_use]
+pub struct Plan<S> {
+    /// The status to store.
+    pub status: Option<StatusWrite<S>>,
+    /// The orders that it wants in its node's book; any other of its orders is withdrawn.
+    pub orders: Vec<Order>,
+    /// Images to set in its Pod.
+    pub images: Vec<ImageChange>,
+    /// Resources to set in its Pod.
+    pub sizing: Option<Sizing>,
+    /// Labels to set or to remove.
+    pub labels: BTreeMap<String, Option<String>>,
+    /// Annotations to set or to remove.
+    pub annotations: BTreeMap<String, Option<String>>,
+    /// Delete the request.
+    pub delete: bool,
+    /// When to look again though nothing happened.
+    pub wake_at: Option<Mono>,
+}

@@ -1,0 +1,17 @@
+//! Changing CPU and memory of a running Pod on request: the decisions.
+//!
+//! `resolve` finds what a request means for its Pod, `observe` is what a decision sees, `judge` how far the Pod is,
+//! `refusal` what the API server's no means, `plan` decides, `status` writes it down.
+
+mod judge;
+mod observe;
+mod plan;
+mod refusal;
+mod resolve;
+mod status;
+#[cfg(test)]
+mod tests;
+
+pub use observe::{Memory, Observed, Resize};
+pub use plan::{Plan, plan};
+pub use status::{REASONS, all_reasons, measure, notes};

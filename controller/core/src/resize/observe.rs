@@ -1,0 +1,138 @@
+//! What a decision about one resize sees.
+
+use pitstop_api::resize::{PodResizeSpec, PodResizeStatus};
+
+use super::judge::{Place, Progress, place, progress};
+use crate::action::Sizing;
+use crate::key::ObjectKey;
+use crate::pod::Pod;
+use crate::time::Mono;
+use crate::tracked::Versioned;
+
+/// A `PodResize`, reduced to what decisions need.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Resize {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.resourceVersion`.
+    pub resource_version: String,
+    /// `metadata.generation`.
+    pub generation: Option<i64>,
+    /// `metadata.creationTimestamp`, in seconds; only compared with other objects' of the same API server.
+    pub created: i64,
+    /// `metadata.deletionTimestamp` is set.
+    pub deleting: bool,
+    /// `spec`.
+    pub spec: PodResizeSpec,
+    /// `status`.
+    pub status: PodResizeStatus,
+}
+
+impl Versioned for Resize {
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+    fn resource_version(&self) -> &str {
+        &self.resource_version
+    }
+}
+
+impl Resize {
+    /// The Pod that it names.
+    pub fn pod_key(&self) -> ObjectKey {
+        ObjectKey::new(&self.key.namespace, &self.spec.pod_ref.name)
+    }
+
+    /// It has ended.
+    pub fn completed(&self) -> bool {
+        self.status.completion_time.is_some()
+    }
+
+    /// It was accepted and has not ended.
+    pub fn started(&self) -> bool {
+        !self.completed() && self.status.target.is_some()
+    }
+
+    /// It is at work on that very Pod.
+    pub fn started_for(&self, pod: &Pod) -> bool {
+        !self.deleting && self.started() && self.is_for(pod)
+    }
+
+    /// It was accepted for that very Pod.
+    pub fn is_for(&self, pod: &Pod) -> bool {
+        self.status.target.as_ref().is_some_and(|target| target.pod_uid == pod.uid)
+    }
+}
+
+/// What this process remembers of a resize; lost when it ends, and then counted anew.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// When this process first saw the request.
+    pub first_seen: Mono,
+    /// When it first saw the request completed.
+    pub completed_seen: Option<Mono>,
+    /// The Pod's spec was seen with what the request means.
+    pub applied: bool,
+    /// Since when the node has no room.
+    pub deferred_since: Option<Mono>,
+    /// Since when the Pod has what the request means.
+    pub sized_since: Option<Mono>,
+    /// Since when the original resources are being put back.
+    pub restoring_since: Option<Mono>,
+    /// How often in a row the change was refused, and what was said last.
+    pub refused: Option<(u32, String)>,
+    /// The dry run has shown that the change would be stored.
+    pub tried: bool,
+}
+
+impl Memory {
+    /// First seen now.
+    pub fn new(now: Mono) -> Self {
+        Self { first_seen: now, ..Self::default() }
+    }
+
+    /// Notes since when the Pod is where it is.
+    pub fn see(&mut self, now: Mono, resize: &Resize, pod: Option<&Pod>) {
+        self.completed_seen = resize.completed().then(|| self.completed_seen.unwrap_or(now));
+        let restoring = resize.status.restoring.is_some();
+        self.restoring_since = restoring.then(|| self.restoring_since.unwrap_or(now));
+        let applied = pod
+            .filter(|pod| resize.started_for(pod) && !restoring)
+            .filter(|pod| place(&resize.status.containers, pod) == Place::Desired);
+        self.applied |= applied.is_some();
+        let progress = applied.map(|pod| progress(&resize.status.containers, pod));
+        let deferred = matches!(progress, Some(Progress::Deferred(_)));
+        let sized = matches!(progress, Some(Progress::Sized));
+        self.deferred_since = deferred.then(|| self.deferred_since.unwrap_or(now));
+        self.sized_since = sized.then(|| self.sized_since.unwrap_or(now));
+    }
+
+    /// A write of the Pod's resources, or its dry run, came back: refused with that text, or else. `tried`: it was a dry
+    /// run, and it has shown that the change would be stored.
+    pub fn sizing_written(&mut self, tried: bool, refused: Option<String>) {
+        self.tried |= tried;
+        self.refused = refused.map(|text| {
+            let before = self.refused.as_ref().map_or(0, |(times, _)| *times);
+            (before.saturating_add(1), text)
+        });
+    }
+}
+
+/// All that a decision about one resize sees.
+#[derive(Clone, Copy, Debug)]
+pub struct Observed<'a> {
+    /// The request.
+    pub resize: &'a Resize,
+    /// The Pod under the name that the request gives.
+    pub pod: Option<&'a Pod>,
+    /// A later resize of the same Pod that was accepted.
+    pub newer: Option<&'a ObjectKey>,
+    /// A write of the Pod's resources is under way, for this request or for one before it.
+    pub sizing_now: bool,
+    /// What the request has in a write of the Pod that is under way, or of which nobody knows yet how it ended.
+    pub sizing: Option<&'a Sizing>,
+    /// What this process remembers.
+    pub memory: &'a Memory,
+}

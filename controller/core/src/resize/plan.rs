@@ -1,0 +1,449 @@
+//! What to do about one resize, from what is stored and what is observed.
+//!
+//! Stages, each resting only on what is stored and on what the Pod says: not accepted → accepted (`status.target` and
+//! the original resources are durable) → the Pod's spec changed → the kubelet done → watched, where asked for → the end.
+//! An end without success puts the original resources back first, and `status.restoring` keeps what end that will be.
+
+use chrono::{DateTime, Utc};
+use pitstop_api::quantity::Resources;
+use pitstop_api::resize::{ContainerStatus, Phase, PodResizeStatus, RollbackOnFailure, Values, validate};
+
+use super::judge::{Place, Progress, place, progress, return_progress};
+use super::observe::Observed;
+use super::refusal;
+use super::resolve::{INVALID, resolve};
+use super::status::{self, End, Wait, accepted, changes, difference, ended, told, waits};
+use crate::action::{ResourceChange, Sizing};
+use crate::index::Config;
+use crate::plan::{StatusWrite, Urgency};
+use crate::pod::{ContainerKind, Pod};
+use crate::time::{Mono, earliest, seconds};
+
+/// What one resize needs.
+pub type Plan = crate::plan::Plan<PodResizeStatus>;
+
+/// Decides.
+pub fn plan(now: Mono, wall: DateTime<Utc>, config: &Config, observed: &Observed<'_>) -> Plan {
+    let planner = Planner { now, wall, config, observed };
+    let resize = observed.resize;
+    if resize.completed() {
+        planner.after_end()
+    } else if resize.deleting {
+        Plan::default()
+    } else if resize.status.target.is_none() {
+        planner.accept()
+    } else {
+        planner.follow()
+    }
+}
+
+struct Planner<'a> {
+    now: Mono,
+    wall: DateTime<Utc>,
+    config: &'a Config,
+    observed: &'a Observed<'a>,
+}
+
+impl Planner<'_> {
+    /// Not accepted yet.
+    fn accept(&self) -> Plan {
+        let resize = self.observed.resize;
+        let spec = &resize.spec;
+        if let Err(invalid) = validate(spec) {
+            return self.end(&End::failed(INVALID, invalid.to_string()));
+        }
+        if spec.cancel {
+            return self.end(&End::new(
+                Phase::Cancelled,
+                status::CANCELLED,
+                "cancelled before anything was changed",
+            ));
+        }
+        if let Some(newer) = self.observed.newer {
+            return self.end(&superseded(&newer.to_string()));
+        }
+        let (expired, deadline) = self.deadline();
+        if expired {
+            return self.end(&overdue("its Pod was not there to be resized"));
+        }
+        // What is resolved here would be another one than what stands when it is written.
+        if self.observed.sizing_now {
+            return Plan { wake_at: deadline, ..Plan::default() };
+        }
+        let uid = spec.pod_ref.uid.as_ref();
+        let pod = self.observed.pod.filter(|pod| uid.is_none_or(|uid| *uid == pod.uid));
+        let refused = match pod {
+            None => self.no_pod(),
+            Some(pod) if pod.gone() => self.no_pod(),
+            Some(pod) if pod.node.is_none() => {
+                let text =
+                    format!("Pod {} is not scheduled yet: there is nothing to resize in place", pod.key);
+                End::failed(INVALID, text)
+            }
+            Some(pod) => match resolve(spec, pod) {
+                Err((reason, text)) => End::failed(reason, text),
+                Ok(containers) => {
+                    let status = accepted(resize, pod, containers, self.wall);
+                    return Plan { wake_at: deadline, ..self.with_status(status, Urgency::Now) };
+                }
+            },
+        };
+        // This process's watch of Pods may be a little behind what the user saw.
+        match self.lag_until() {
+            Some(at) => Plan { wake_at: earliest(deadline, Some(at)), ..Plan::default() },
+            None => self.end(&refused),
+        }
+    }
+
+    /// Accepted: change the Pod and follow it.
+    fn follow(&self) -> Plan {
+        let resize = self.observed.resize;
+        let Some(pod) = self.observed.pod.filter(|pod| resize.is_for(pod) && !pod.gone()) else {
+            return match self.lag_until() {
+                Some(at) => Plan { wake_at: Some(at), sizing: self.unsettled(), ..Plan::default() },
+                None => self.end(&self.no_pod()),
+            };
+        };
+        if resize.spec.dry_run {
+            return self.dry_run(pod);
+        }
+        if let Some(restoring) = &resize.status.restoring {
+            let end = End::new(restoring.phase, &restoring.reason, restoring.message.clone());
+            return self.restore(pod, end);
+        }
+        let place = place(&resize.status.containers, pod);
+        if let Place::Other(container) = &place {
+            return self.end(&foreign(container));
+        }
+        if let Some(newer) = self.observed.newer {
+            return self.end(&superseded(&newer.to_string()));
+        }
+        if resize.spec.cancel {
+            return self.give_up(&place, End::new(Phase::Cancelled, status::CANCELLED, "cancelled"));
+        }
+        let (expired, deadline) = self.deadline();
+        if expired {
+            let so_far = self.wait(&place, pod).message;
+            return self.give_up(&place, overdue(&so_far));
+        }
+        if place == Place::Original {
+            // It was there, and somebody has put the original back: there is nothing to fight for.
+            if self.observed.memory.applied || resize.status.phase != Some(Phase::Proposed) {
+                return self.end(&foreign_return());
+            }
+            if let Some(end) = self.refused() {
+                return self.end(&end);
+            }
+            let wait = self.wait(&place, pod);
+            let plan = self.waiting(pod, &wait, deadline);
+            return Plan { sizing: Some(self.sizing(pod, |c| (&c.original, &c.desired))), ..plan };
+        }
+        if let Some(failure) = self.failure(pod) {
+            return self.give_up(&place, failure);
+        }
+        match progress(&resize.status.containers, pod) {
+            Progress::Infeasible(text) => {
+                self.give_up(&place, End::new(Phase::Infeasible, refusal::infeasible(&text), text))
+            }
+            Progress::Sized => self.sized(pod, deadline),
+            Progress::Deferred(text) => {
+                let limit = resize.spec.on_deferred.as_ref().map(|d| seconds(d.wait_seconds));
+                let since = self.observed.memory.deferred_since;
+                let until = limit.and_then(|limit| Some(since?.after(limit)));
+                if until.is_some_and(|at| at <= self.now) {
+                    return self.give_up(&place, End::failed(status::NODE_BUSY, text));
+                }
+                let wait = Wait::new(Phase::Deferred, status::NODE_BUSY, text);
+                self.waiting(pod, &wait, earliest(deadline, until))
+            }
+            Progress::Unseen | Progress::InProgress(_) | Progress::Restarting(_) => {
+                self.waiting(pod, &self.wait(&place, pod), deadline)
+            }
+        }
+    }
+
+    /// Only finds out what would come of it.
+    fn dry_run(&self, pod: &Pod) -> Plan {
+        let resize = self.observed.resize;
+        let containers = &resize.status.containers;
+        let (expired, deadline) = self.deadline();
+        if expired {
+            return self.end(&overdue("the API server has not answered the dry run"));
+        }
+        let nothing = containers.iter().all(|c| c.original == c.desired);
+        if self.observed.memory.tried || nothing {
+            let restarts: Vec<&str> =
+                containers.iter().filter(|c| c.restarts).map(|c| c.name.as_str()).collect();
+            let restarts = if restarts.is_empty() {
+                "no container restarts".to_owned()
+            } else {
+                format!("restarts {}", restarts.join(", "))
+            };
+            let text = format!("dry run: {}; {restarts}", changes(containers));
+            return self.end(&End::new(Phase::Succeeded, status::WOULD_RESIZE, text));
+        }
+        if let Some(end) = self.refused() {
+            return self.end(&End { message: format!("dry run: {}", end.message), ..end });
+        }
+        let sizing = self.sizing(pod, |c| (&c.original, &c.desired));
+        Plan { sizing: Some(Sizing { dry_run: true, ..sizing }), wake_at: deadline, ..Plan::default() }
+    }
+
+    /// The Pod has what it should have: watch it where that is asked for, then end.
+    fn sized(&self, pod: &Pod, deadline: Option<Mono>) -> Plan {
+        let resize = self.observed.resize;
+        let watch = resize.spec.rollback_on_failure.as_ref();
+        let since = self.observed.memory.sized_since.unwrap_or(self.now);
+        let until = watch.map(|w| since.after(seconds(w.observe_seconds)));
+        if let (Some(watch), Some(at)) = (watch, until.filter(|at| *at > self.now)) {
+            let text = format!("watches the Pod with its new resources for {} s", watch.observe_seconds);
+            let wait = Wait::new(Phase::Verifying, status::OBSERVING, text);
+            return self.waiting(pod, &wait, earliest(deadline, Some(at)));
+        }
+        if watch.is_some_and(|w| w.not_ready != Some(false)) && was_ready(&resize.status) && !pod.ready {
+            let end =
+                End::new(Phase::RolledBack, status::NOT_READY, "the Pod was ready before, and is not now");
+            return self.give_up(&Place::Desired, end);
+        }
+        let text = changes(&resize.status.containers);
+        self.end(&End::new(Phase::Succeeded, status::RESIZED, text))
+    }
+
+    /// What went wrong with the Pod since its spec was changed, where that is watched.
+    fn failure(&self, pod: &Pod) -> Option<End> {
+        let resize = self.observed.resize;
+        let watch = resize.spec.rollback_on_failure.as_ref()?;
+        resize.status.containers.iter().find_map(|container| failed(watch, container, pod))
+    }
+
+    /// Puts the original resources back before the request ends; nothing was changed where they are there.
+    fn give_up(&self, place: &Place, end: End) -> Plan {
+        if self.observed.sizing.is_some() {
+            return self.unsure();
+        }
+        if *place == Place::Original {
+            return self.end(&end);
+        }
+        let resize = self.observed.resize;
+        let nothing = resize.status.containers.iter().all(|c| c.original == c.desired);
+        if nothing {
+            return self.end(&end);
+        }
+        let mut status = resize.status.clone();
+        let text = format!("puts the original resources back: {}", end.message);
+        status.restoring = Some(end.into());
+        let wait = Wait::new(Phase::InProgress, status::RESTORING, text);
+        self.with_status(waits(status, resize, &wait, self.wall), Urgency::Now)
+    }
+
+    /// Puts the original resources back.
+    fn restore(&self, pod: &Pod, mut end: End) -> Plan {
+        let resize = self.observed.resize;
+        let containers = &resize.status.containers;
+        let since = self.observed.memory.restoring_since.unwrap_or(self.now);
+        let until = since.after(self.config.restore_patience);
+        let overdue = until <= self.now;
+        let mut close = |text: String| {
+            end.message = format!("{}; {text}", end.message);
+            self.end(&end)
+        };
+        match place(containers, pod) {
+            Place::Other(name) => {
+                close(format!("somebody else has changed container {name} meanwhile, and is left alone"))
+            }
+            Place::Original => match return_progress(containers, pod) {
+                Progress::Sized => close("the original resources are back".to_owned()),
+                other if overdue => close(format!(
+                    "the original resources are asked for, and not there yet: {}",
+                    hindrance(&other)
+                )),
+                _ => Plan { wake_at: Some(until), ..Plan::default() },
+            },
+            Place::Desired => {
+                if let Some((_, text)) = &self.observed.memory.refused
+                    && (overdue || self.refused().is_some())
+                {
+                    return close(format!("the original resources could not be put back: {text}"));
+                }
+                if overdue {
+                    return close("the original resources could not be put back in time".to_owned());
+                }
+                let sizing = self.sizing(pod, |c| (&c.desired, &c.original));
+                Plan { sizing: Some(sizing), wake_at: Some(until), ..Plan::default() }
+            }
+        }
+    }
+
+    /// Over: delete it in time.
+    fn after_end(&self) -> Plan {
+        let resize = self.observed.resize;
+        let ttl = resize.spec.ttl_seconds_after_finished;
+        let expiry =
+            ttl.and_then(|ttl| Some(self.observed.memory.completed_seen?.after(seconds(ttl.into()))));
+        Plan {
+            delete: !resize.deleting && expiry.is_some_and(|at| at <= self.now),
+            wake_at: expiry.filter(|at| *at > self.now),
+            ..Plan::default()
+        }
+    }
+
+    /// Ends the request, once no write of the Pod can take effect any more.
+    fn end(&self, end: &End) -> Plan {
+        if self.observed.sizing.is_some() {
+            return self.unsure();
+        }
+        self.with_status(ended(self.observed, end, self.wall), Urgency::Now)
+    }
+
+    /// Nobody knows yet how a write of the Pod ends: the same one again tells.
+    fn unsure(&self) -> Plan {
+        Plan { sizing: self.unsettled(), ..Plan::default() }
+    }
+
+    fn unsettled(&self) -> Option<Sizing> {
+        self.observed.sizing.cloned()
+    }
+
+    /// How a request ends whose change is refused for good.
+    fn refused(&self) -> Option<End> {
+        let (times, text) = self.observed.memory.refused.as_ref()?;
+        let meaning = refusal::end(*times, text)?;
+        Some(End::new(meaning.phase, meaning.reason, text.clone()))
+    }
+
+    /// What the request waits for.
+    fn wait(&self, place: &Place, pod: &Pod) -> Wait {
+        let containers = &self.observed.resize.status.containers;
+        if *place == Place::Original {
+            let text = match &self.observed.memory.refused {
+                Some((_, text)) => format!("the API server refuses the change, which is tried again: {text}"),
+                None => "sends the change to the API server".to_owned(),
+            };
+            return Wait::new(Phase::Proposed, status::PROPOSING, text);
+        }
+        match progress(containers, pod) {
+            Progress::Unseen | Progress::Sized | Progress::Infeasible(_) => {
+                Wait::new(Phase::Proposed, status::KUBELET, "the kubelet has not taken the change up yet")
+            }
+            Progress::Deferred(text) => Wait::new(Phase::Deferred, status::NODE_BUSY, text),
+            Progress::InProgress(None) => {
+                Wait::new(Phase::InProgress, status::KUBELET, "the kubelet changes the containers")
+            }
+            Progress::InProgress(Some(text)) => {
+                let in_use =
+                    text.contains("cannot decrease memory limits") || text.contains("memory limit less than");
+                let reason = if in_use { status::MEMORY_IN_USE } else { status::RUNTIME_ERROR };
+                Wait::new(Phase::InProgress, reason, text)
+            }
+            Progress::Restarting(name) => {
+                let text = format!("waits for container {name} to run, ready, with its new resources");
+                Wait::new(Phase::InProgress, status::RESTART, text)
+            }
+        }
+    }
+
+    /// The change of the Pod from the one to the other.
+    fn sizing(&self, pod: &Pod, of: impl Fn(&ContainerStatus) -> (&Values, &Values)) -> Sizing {
+        let changes = self.observed.resize.status.containers.iter().filter_map(|container| {
+            let (from, to) = of(container);
+            let resources = difference(from, to);
+            let kind = pod.container(&container.name)?.kind;
+            (resources != Resources::default()).then(|| ResourceChange {
+                container: container.name.clone(),
+                init: kind != ContainerKind::Main,
+                resources,
+            })
+        });
+        Sizing { containers: changes.collect(), dry_run: false }
+    }
+
+    /// Tells what the request waits for.
+    fn waiting(&self, pod: &Pod, wait: &Wait, wake_at: Option<Mono>) -> Plan {
+        let resize = self.observed.resize;
+        let mut status = resize.status.clone();
+        told(&mut status, Some(pod));
+        let plan = self.with_status(waits(status, resize, wait, self.wall), Urgency::Later);
+        Plan { wake_at, ..plan }
+    }
+
+    fn no_pod(&self) -> End {
+        let spec = &self.observed.resize.spec.pod_ref;
+        let uid = spec.uid.as_ref().map_or_else(String::new, |uid| format!(" with UID {uid}"));
+        End::failed(status::POD_GONE, format!("there is no running Pod {}{uid} any more", spec.name))
+    }
+
+    /// Until when what is missing may only be late; absent once that time is over.
+    fn lag_until(&self) -> Option<Mono> {
+        Some(self.observed.memory.first_seen.after(self.config.watch_lag)).filter(|at| *at > self.now)
+    }
+
+    /// Whether the deadline has passed, and when it will.
+    fn deadline(&self) -> (bool, Option<Mono>) {
+        let own = self.observed.resize.spec.active_deadline_seconds.map(seconds);
+        let limit = own.or(self.config.default_active_deadline);
+        let at = limit.map(|limit| self.observed.memory.first_seen.after(limit));
+        (at.is_some_and(|at| at <= self.now), at)
+    }
+
+    fn with_status(&self, status: PodResizeStatus, urgency: Urgency) -> Plan {
+        let changed = status != self.observed.resize.status;
+        Plan { status: changed.then_some(StatusWrite { status, urgency }), ..Plan::default() }
+    }
+}
+
+fn was_ready(status: &PodResizeStatus) -> bool {
+    status.target.as_ref().is_some_and(|target| target.ready)
+}
+
+/// What went wrong with a container since the request was accepted. The instance that ran then is known by its ID; one
+/// restart more is due where the resize restarts it, or where none ran.
+fn failed(watch: &RollbackOnFailure, container: &ContainerStatus, pod: &Pod) -> Option<End> {
+    let name = &container.name;
+    let status = pod.container(name)?.status.as_ref()?;
+    let due = i32::from(container.restarts || container.container_id.is_empty());
+    let too_often = status.restart_count > container.restart_count.saturating_add(due);
+    let was_killed = !container.container_id.is_empty() && status.oom_killed == container.container_id;
+    let killed = was_killed || (too_often && !status.oom_killed.is_empty());
+    if killed && watch.oom_kill != Some(false) {
+        let text = format!("container {name} has used up its memory");
+        return Some(End::new(Phase::RolledBack, status::OOM_KILLED, text));
+    }
+    if too_often && watch.restarts != Some(false) {
+        let text = format!(
+            "container {name} has restarted {} time(s)",
+            status.restart_count.saturating_sub(container.restart_count)
+        );
+        return Some(End::new(Phase::RolledBack, status::RESTARTED, text));
+    }
+    None
+}
+
+/// Why the kubelet has not got there.
+fn hindrance(progress: &Progress) -> String {
+    match progress {
+        Progress::Unseen => "the kubelet has not taken them up".to_owned(),
+        Progress::Deferred(text) | Progress::Infeasible(text) | Progress::InProgress(Some(text)) => {
+            text.clone()
+        }
+        Progress::InProgress(None) | Progress::Sized => "the kubelet changes the containers".to_owned(),
+        Progress::Restarting(name) => format!("container {name} does not run"),
+    }
+}
+
+fn overdue(waited_for: &str) -> End {
+    End::failed(status::DEADLINE, format!("not done within activeDeadlineSeconds: {waited_for}"))
+}
+
+fn superseded(by: &str) -> End {
+    End::failed(status::SUPERSEDED, format!("the later PodResize {by} resizes the same Pod"))
+}
+
+fn foreign(container: &str) -> End {
+    let text = format!("somebody else has changed the resources of container {container}, and is left alone");
+    End::failed(status::SUPERSEDED, text)
+}
+
+fn foreign_return() -> End {
+    let text = "somebody else has put the original resources back, and is left alone";
+    End::failed(status::SUPERSEDED, text)
+}

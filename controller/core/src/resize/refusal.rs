@@ -1,0 +1,125 @@
+//! What the API server's and the kubelet's no means.
+
+use pitstop_api::resize::Phase;
+
+/// Refusals of which none says that the next try is in vain.
+const PATIENCE: u32 = 3;
+
+/// How a request that was refused ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Meaning {
+    pub(super) phase: Phase,
+    pub(super) reason: &'static str,
+}
+
+/// Reasons that refusals end with, beside [`REFUSED`].
+pub(super) const REASONS: [&str; 9] = [
+    "NodeCapacity",
+    "QoSChange",
+    "Quota",
+    "LimitRange",
+    "Unsupported",
+    "UnsupportedContainer",
+    "MemoryInUse",
+    "StaticManager",
+    "Swap",
+];
+/// A refusal in words that are not known.
+pub(super) const REFUSED: &str = "Refused";
+/// An infeasible resize in words that are not known.
+pub(super) const INFEASIBLE: &str = "Infeasible";
+
+/// Words of the API server (Kubernetes 1.32 to 1.36) by what they mean. None of them goes away by itself.
+const WORDS: [(&str, Phase, &str); 13] = [
+    ("node didn't have enough", Phase::Infeasible, "NodeCapacity"),
+    ("Pod QOS Class may not change", Phase::Failed, "QoSChange"),
+    ("Pod QoS is immutable", Phase::Failed, "QoSChange"),
+    ("exceeded quota", Phase::Failed, "Quota"),
+    ("usage per Container is", Phase::Failed, "LimitRange"),
+    ("usage per Pod is", Phase::Failed, "LimitRange"),
+    ("limit to request ratio per", Phase::Failed, "LimitRange"),
+    ("without support for resize", Phase::Failed, "Unsupported"),
+    ("static pods cannot be resized", Phase::Failed, "UnsupportedContainer"),
+    ("windows pods cannot be resized", Phase::Failed, "UnsupportedContainer"),
+    ("pods with pod-level resources cannot be resized", Phase::Failed, "UnsupportedContainer"),
+    ("init containers", Phase::Failed, "UnsupportedContainer"),
+    ("memory limits cannot be decreased", Phase::Failed, "MemoryInUse"),
+];
+
+/// How a request ends whose change was refused that often, last with that text; absent while it is worth another try.
+/// An API server that has just started refuses what it does not know the roles for yet.
+pub(super) fn end(times: u32, text: &str) -> Option<Meaning> {
+    let known = WORDS.into_iter().find(|(words, ..)| text.contains(words));
+    if let Some((_, phase, reason)) = known {
+        return Some(Meaning { phase, reason });
+    }
+    (times >= PATIENCE).then_some(Meaning { phase: Phase::Failed, reason: REFUSED })
+}
+
+/// Why the kubelet calls a resize infeasible.
+pub(super) fn infeasible(text: &str) -> &'static str {
+    let words = [
+        ("enough capacity", "NodeCapacity"),
+        ("swap", "Swap"),
+        ("Manager", "StaticManager"),
+        ("static-pods", "UnsupportedContainer"),
+    ];
+    words.into_iter().find(|(words, _)| text.contains(words)).map_or(INFEASIBLE, |(_, reason)| reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_words_end_a_request_at_once_and_others_when_they_are_said_again() {
+        for (text, phase, reason) in [
+            (
+                "pods \"web\" is forbidden: node didn't have enough allocatable resources: cpu, requested: 9000, allocatable: 2000",
+                Phase::Infeasible,
+                "NodeCapacity",
+            ),
+            (
+                "Pod \"web\" is invalid: spec: Invalid value: \"Guaranteed\": Pod QOS Class may not change as a result of resizing",
+                Phase::Failed,
+                "QoSChange",
+            ),
+            (
+                "pods \"web\" is forbidden: exceeded quota: q, requested: requests.cpu=400m, used: requests.cpu=100m, limited: requests.cpu=300m",
+                Phase::Failed,
+                "Quota",
+            ),
+            (
+                "pods \"web\" is forbidden: [maximum cpu usage per Container is 1, but limit is 2]",
+                Phase::Failed,
+                "LimitRange",
+            ),
+            ("spec: Forbidden: Pod running on node without support for resize", Phase::Failed, "Unsupported"),
+        ] {
+            assert_eq!(end(1, text), Some(Meaning { phase, reason }), "{text}");
+        }
+        let starting = "pods \"web\" is forbidden: User \"x\" cannot patch resource \"pods/resize\"";
+        assert_eq!((end(1, starting), end(2, starting)), (None, None));
+        assert_eq!(end(3, starting).map(|m| m.reason), Some(REFUSED));
+    }
+
+    #[test]
+    fn every_word_has_a_reason_that_is_listed() {
+        for (_, _, reason) in WORDS {
+            assert!(REASONS.contains(&reason), "{reason}");
+        }
+        for (text, reason) in [
+            ("Node didn't have enough capacity: cpu, requested: 9000, capacity: 2000", "NodeCapacity"),
+            ("In-place resize of containers with swap is not supported.", "Swap"),
+            (
+                "Resize is infeasible for Guaranteed Pods alongside CPU Manager policy \"static\"",
+                "StaticManager",
+            ),
+            ("In-place resize of static-pods is not supported", "UnsupportedContainer"),
+            ("what nobody has said yet", INFEASIBLE),
+        ] {
+            assert_eq!(infeasible(text), reason, "{text}");
+            assert!(reason == INFEASIBLE || REASONS.contains(&reason), "{reason}");
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! From a request and its Pod to what each container should have, or to the reason why not.
+
+use std::collections::BTreeMap;
+
+use pitstop_api::condition::truncate;
+use pitstop_api::quantity::{Resource, Resources};
+use pitstop_api::resize::{Amount, ContainerResize, ContainerStatus, PodResizeSpec, Restart, Values};
+
+use super::judge::Changed;
+use crate::pod::{Container, ContainerKind, ContainerState, Pod};
+
+/// Longest container ID that is kept, in characters; as the field's bound in the schema.
+const MAX_CONTAINER_ID: usize = 128;
+
+/// Why a request cannot be carried out on its Pod: a reason of [`super::REASONS`], and a sentence.
+pub(super) type No = (&'static str, String);
+
+/// What the request cannot mean.
+pub(super) const INVALID: &str = "Invalid";
+/// A container would be restarted, and must not.
+pub(super) const WOULD_RESTART: &str = "PolicyWouldRestart";
+/// The Pod's node does not resize.
+pub(super) const UNSUPPORTED: &str = "Unsupported";
+/// Such containers cannot be resized.
+pub(super) const CONTAINER: &str = "UnsupportedContainer";
+
+/// What each container should have, in the order of the spec.
+pub(super) fn resolve(spec: &PodResizeSpec, pod: &Pod) -> Result<Vec<ContainerStatus>, No> {
+    if pod.mirror {
+        return Err((
+            CONTAINER,
+            format!("Pod {} mirrors a static one, which only its file can change", pod.key),
+        ));
+    }
+    let containers = spec
+        .containers
+        .iter()
+        .enumerate()
+        .map(|(i, wanted)| container(&format!("spec.containers[{i}]"), wanted, pod))
+        .collect::<Result<Vec<_>, No>>()?;
+    if spec.restart.unwrap_or_default() == Restart::Never
+        && let Some(restarted) = containers.iter().find(|c| c.restarts)
+    {
+        let text = format!(
+            "the resizePolicy of container {} asks for a restart, and spec.restart is Never; take IfPolicyRequires to \
+             allow it",
+            restarted.name
+        );
+        return Err((WOULD_RESTART, text));
+    }
+    // A kubelet that resizes says what every running container runs with; the API server asks the same.
+    let silent = |c: &&Container| {
+        c.status.as_ref().is_some_and(|s| s.state == ContainerState::Running && s.actual.is_none())
+    };
+    if let Some(silent) = pod.containers.iter().filter(|c| c.kind != ContainerKind::Ephemeral).find(silent) {
+        let text = format!(
+            "the kubelet of the Pod's node does not resize: the Pod's status does not say what container {} runs with \
+             (it takes Kubernetes 1.33 or later on API server and node)",
+            silent.name
+        );
+        return Err((UNSUPPORTED, text));
+    }
+    Ok(containers)
+}
+
+fn container(at: &str, wanted: &ContainerResize, pod: &Pod) -> Result<ContainerStatus, No> {
+    let name = &wanted.name;
+    let found = pod.container(name).ok_or_else(|| {
+        let names: Vec<&str> = pod.containers.iter().map(|c| c.name.as_str()).collect();
+        let text =
+            format!("{at}.name: Pod {} has no container {name:?}; it has {}", pod.key, names.join(", "));
+        (INVALID, truncate(&text, pitstop_api::condition::MAX_MESSAGE))
+    })?;
+    match found.kind {
+        ContainerKind::Main | ContainerKind::Sidecar => {}
+        ContainerKind::Init => {
+            return Err((
+                CONTAINER,
+                format!("{at}.name: init container {name} ends before the Pod begins its work"),
+            ));
+        }
+        ContainerKind::Ephemeral => {
+            return Err((CONTAINER, format!("{at}.name: ephemeral container {name} has no resources")));
+        }
+    }
+    let from = found.resources;
+    let mut to = from;
+    let set = |list: &str, amounts: &BTreeMap<String, Amount>, resource: Resource, slot: &mut Option<i64>| {
+        let Some(amount) = amounts.get(resource.as_str()) else { return Ok(()) };
+        let resolved = amount.resolve(resource, *slot);
+        let resolved = resolved.map_err(|why| (INVALID, format!("{at}.{list}.{resource}: {why}")))?;
+        if list == "limits" && resolved == 0 {
+            return Err((
+                INVALID,
+                format!("{at}.{list}.{resource}: a limit cannot be 0; a limit cannot be removed in place"),
+            ));
+        }
+        *slot = Some(resolved);
+        Ok(())
+    };
+    set("requests", &wanted.requests, Resource::Cpu, &mut to.cpu_request)?;
+    set("requests", &wanted.requests, Resource::Memory, &mut to.memory_request)?;
+    set("limits", &wanted.limits, Resource::Cpu, &mut to.cpu_limit)?;
+    set("limits", &wanted.limits, Resource::Memory, &mut to.memory_limit)?;
+    let pairs = [
+        (Resource::Cpu, to.cpu_request, to.cpu_limit),
+        (Resource::Memory, to.memory_request, to.memory_limit),
+    ];
+    for (resource, request, limit) in pairs {
+        if let (Some(request), Some(limit)) = (request, limit)
+            && request > limit
+        {
+            let text = format!(
+                "{at}: container {name} would ask for {} of {resource} and may use {}; name both requests and limits",
+                resource.show(request),
+                resource.show(limit)
+            );
+            return Err((INVALID, text));
+        }
+    }
+    Ok(resolved(found, &from, &to))
+}
+
+fn resolved(found: &Container, from: &Resources, to: &Resources) -> ContainerStatus {
+    let status = found.status.as_ref();
+    let running = status.filter(|s| s.state == ContainerState::Running);
+    let mut container = ContainerStatus {
+        name: found.name.clone(),
+        container_id: running.map_or_else(String::new, |s| truncate(&s.container_id, MAX_CONTAINER_ID)),
+        restart_count: status.map_or(0, |s| s.restart_count),
+        restarts: false,
+        original: Values::from(from),
+        desired: Values::from(to),
+        allocated: None,
+        actual: None,
+    };
+    let changed = Changed::of(&container);
+    container.restarts =
+        (changed.cpu() && found.restart_for.cpu) || (changed.memory() && found.restart_for.memory);
+    container
+}

@@ -1,0 +1,299 @@
+//! How a resize is written down.
+
+use chrono::{DateTime, Utc};
+use pitstop_api::condition::{self, Condition, ConditionStatus};
+use pitstop_api::quantity::Resources;
+use pitstop_api::resize::{
+    ContainerStatus, Mechanism, Phase, PodResizeStatus, Restoring, Target, Values, conditions,
+};
+
+use super::observe::{Observed, Resize};
+use super::{refusal, resolve};
+use crate::action::{Note, RequestKind};
+use crate::measure::Measure;
+use crate::pod::Pod;
+
+/// What a request waits for: its reason, its phase meanwhile, and a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wait {
+    pub(super) phase: Phase,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+impl Wait {
+    pub(super) fn new(phase: Phase, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { phase, reason, message: message.into() }
+    }
+}
+
+/// The change is sent to the API server.
+pub(super) const PROPOSING: &str = "Proposing";
+/// The kubelet has not said a word.
+pub(super) const KUBELET: &str = "WaitingForKubelet";
+/// The node has no room now.
+pub(super) const NODE_BUSY: &str = "NodeBusy";
+/// The kubelet does not lower a limit below what is in use.
+pub(super) const MEMORY_IN_USE: &str = "MemoryInUse";
+/// The kubelet or the runtime fails, and tries again.
+pub(super) const RUNTIME_ERROR: &str = "RuntimeError";
+/// A container has yet to run anew.
+pub(super) const RESTART: &str = "WaitingForRestart";
+/// The Pod is watched with its new resources.
+pub(super) const OBSERVING: &str = "Observing";
+/// The original resources are put back.
+pub(super) const RESTORING: &str = "Restoring";
+/// Every reason of a wait.
+const WAITS: [&str; 8] =
+    [PROPOSING, KUBELET, NODE_BUSY, MEMORY_IN_USE, RUNTIME_ERROR, RESTART, OBSERVING, RESTORING];
+
+/// The Pod has the resources.
+pub(super) const RESIZED: &str = "Resized";
+/// A dry run: the Pod would get the resources.
+pub(super) const WOULD_RESIZE: &str = "WouldResize";
+/// The Pod is gone.
+pub(super) const POD_GONE: &str = "PodGone";
+/// The deadline has passed.
+pub(super) const DEADLINE: &str = "DeadlineExceeded";
+/// Somebody else has changed the Pod's resources, or a later request does.
+pub(super) const SUPERSEDED: &str = "Superseded";
+/// By the user's wish.
+pub(super) const CANCELLED: &str = "Cancelled";
+/// A container has used up its memory.
+pub(super) const OOM_KILLED: &str = "OOMKilled";
+/// A container has restarted.
+pub(super) const RESTARTED: &str = "Restarted";
+/// The Pod is not ready.
+pub(super) const NOT_READY: &str = "NotReady";
+const UNKNOWN: &str = "Unknown";
+
+/// Every reason of an end, and what stands for one that is not known: the values of a label.
+pub const REASONS: [&str; 24] = [
+    RESIZED,
+    WOULD_RESIZE,
+    resolve::INVALID,
+    resolve::WOULD_RESTART,
+    POD_GONE,
+    DEADLINE,
+    SUPERSEDED,
+    CANCELLED,
+    NODE_BUSY,
+    OOM_KILLED,
+    RESTARTED,
+    NOT_READY,
+    refusal::REASONS[0],
+    refusal::REASONS[1],
+    refusal::REASONS[2],
+    refusal::REASONS[3],
+    refusal::REASONS[4],
+    refusal::REASONS[5],
+    refusal::REASONS[6],
+    refusal::REASONS[7],
+    refusal::REASONS[8],
+    refusal::REFUSED,
+    refusal::INFEASIBLE,
+    UNKNOWN,
+];
+
+/// Reason of `Accepted` once the containers were found.
+const RESOLVED: &str = "Resolved";
+
+/// Reasons of the events on a request and its Pod.
+const EVENTS: [&str; 3] = [STARTED, COMPLETED, FAILED];
+const STARTED: &str = "ResizeStarted";
+const COMPLETED: &str = "ResizeCompleted";
+const FAILED: &str = "ResizeFailed";
+
+/// Every reason that a condition of a request, or an event on it and its Pod, can have, with repetitions.
+pub fn all_reasons() -> impl Iterator<Item = &'static str> {
+    let ends = REASONS.into_iter().filter(|reason| *reason != UNKNOWN);
+    WAITS.into_iter().chain(ends).chain(EVENTS).chain([RESOLVED])
+}
+
+/// How a request ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct End {
+    pub(super) phase: Phase,
+    pub(super) reason: String,
+    pub(super) message: String,
+}
+
+impl End {
+    pub(super) fn new(phase: Phase, reason: &str, message: impl Into<String>) -> Self {
+        Self { phase, reason: reason.to_owned(), message: message.into() }
+    }
+
+    pub(super) fn failed(reason: &str, message: impl Into<String>) -> Self {
+        Self::new(Phase::Failed, reason, message)
+    }
+}
+
+impl From<End> for Restoring {
+    fn from(end: End) -> Self {
+        Self {
+            phase: end.phase,
+            reason: end.reason,
+            message: condition::truncate(&end.message, condition::MAX_MESSAGE),
+        }
+    }
+}
+
+/// The status of a request that has just been accepted.
+pub(super) fn accepted(
+    resize: &Resize,
+    pod: &Pod,
+    containers: Vec<ContainerStatus>,
+    now: DateTime<Utc>,
+) -> PodResizeStatus {
+    let mut status = resize.status.clone();
+    let node_name = pod.node.clone().unwrap_or_default();
+    let text = format!("Pod {} on node {node_name}: {}", pod.uid, changes(&containers));
+    status.target = Some(Target { pod_uid: pod.uid.clone(), node_name, ready: pod.ready });
+    status.mechanism = Some(Mechanism::Api);
+    status.containers = containers;
+    set(&mut status, resize, conditions::ACCEPTED, ConditionStatus::True, RESOLVED, &text, now);
+    waits(status, resize, &Wait::new(Phase::Proposed, PROPOSING, "sends the change to the API server"), now)
+}
+
+/// `status` with the wait written down.
+pub(super) fn waits(
+    mut status: PodResizeStatus,
+    resize: &Resize,
+    wait: &Wait,
+    now: DateTime<Utc>,
+) -> PodResizeStatus {
+    status.phase = Some(wait.phase);
+    status.observed_generation = resize.generation;
+    set(&mut status, resize, conditions::COMPLETE, ConditionStatus::False, wait.reason, &wait.message, now);
+    status
+}
+
+/// The terminal status.
+pub(super) fn ended(observed: &Observed<'_>, end: &End, now: DateTime<Utc>) -> PodResizeStatus {
+    let resize = observed.resize;
+    let mut status = resize.status.clone();
+    told(&mut status, observed.pod.filter(|pod| resize.is_for(pod)));
+    status.restoring = None;
+    status.phase = Some(end.phase);
+    status.observed_generation = resize.generation;
+    status.completion_time = Some(now);
+    status.message = condition::truncate(&end.message, condition::MAX_MESSAGE);
+    if status.target.is_none() {
+        set(
+            &mut status,
+            resize,
+            conditions::ACCEPTED,
+            ConditionStatus::False,
+            &end.reason,
+            &end.message,
+            now,
+        );
+    }
+    let succeeded = end.phase == Phase::Succeeded;
+    let complete = if succeeded { ConditionStatus::True } else { ConditionStatus::False };
+    set(&mut status, resize, conditions::COMPLETE, complete, &end.reason, &end.message, now);
+    if !succeeded {
+        set(&mut status, resize, conditions::FAILED, ConditionStatus::True, &end.reason, &end.message, now);
+    }
+    status
+}
+
+/// Writes down what the kubelet says of each container.
+pub(super) fn told(status: &mut PodResizeStatus, pod: Option<&Pod>) {
+    for container in &mut status.containers {
+        let found = pod.and_then(|pod| pod.container(&container.name)).and_then(|c| c.status.as_ref());
+        let Some(found) = found else { continue };
+        container.allocated = found.allocated.as_ref().map(|allocated| Values::from(allocated).requests);
+        container.actual = found.actual.as_ref().map(Values::from);
+    }
+}
+
+fn set(
+    status: &mut PodResizeStatus,
+    resize: &Resize,
+    type_: &str,
+    value: ConditionStatus,
+    reason: &str,
+    message: &str,
+    now: DateTime<Utc>,
+) {
+    condition::set(
+        &mut status.conditions,
+        Condition::new(type_, value, reason, message, now, resize.generation),
+    );
+}
+
+/// What changes, in one line: `app: requests.cpu 100m -> 200m`.
+pub(super) fn changes(containers: &[ContainerStatus]) -> String {
+    let mut texts = Vec::new();
+    for container in containers {
+        let (from, to) = (&container.original, &container.desired);
+        let amounts = [
+            ("requests.cpu", &from.requests.cpu, &to.requests.cpu),
+            ("requests.memory", &from.requests.memory, &to.requests.memory),
+            ("limits.cpu", &from.limits.cpu, &to.limits.cpu),
+            ("limits.memory", &from.limits.memory, &to.limits.memory),
+        ];
+        let changed: Vec<String> = amounts
+            .into_iter()
+            .filter(|(_, from, to)| from != to)
+            .map(|(what, from, to)| {
+                let shown = |amount: &Option<String>| amount.clone().unwrap_or_else(|| "none".to_owned());
+                format!("{what} {} -> {}", shown(from), shown(to))
+            })
+            .collect();
+        if !changed.is_empty() {
+            texts.push(format!("{}: {}", container.name, changed.join(", ")));
+        }
+    }
+    if texts.is_empty() { "the Pod's spec says so already".to_owned() } else { texts.join("; ") }
+}
+
+/// What a container should be set to, of what differs between the two.
+pub(super) fn difference(from: &Values, to: &Values) -> Resources {
+    let (from, to) = (Resources::from(from), Resources::from(to));
+    let changed = |from: Option<i64>, to: Option<i64>| to.filter(|_| from != to);
+    Resources {
+        cpu_request: changed(from.cpu_request, to.cpu_request),
+        cpu_limit: changed(from.cpu_limit, to.cpu_limit),
+        memory_request: changed(from.memory_request, to.memory_request),
+        memory_limit: changed(from.memory_limit, to.memory_limit),
+    }
+}
+
+/// The events that a change of status is worth, said once the change is stored.
+pub fn notes(resize: &Resize, old: &PodResizeStatus) -> Vec<Note> {
+    let new = &resize.status;
+    let target = new.target.as_ref();
+    let note = |warning, reason, message: String| Note {
+        kind: RequestKind::Resize,
+        request: resize.key.clone(),
+        request_uid: resize.uid.clone(),
+        pod: target.map(|t| (resize.pod_key(), t.pod_uid.clone())),
+        warning,
+        reason,
+        message,
+    };
+    let mut notes = Vec::new();
+    if old.target.is_none() && target.is_some() && !resize.spec.dry_run {
+        let text = format!("Request {} resizes {}", resize.key, changes(&new.containers));
+        notes.push(note(false, STARTED, text));
+    }
+    if old.completion_time.is_none() && new.completion_time.is_some() {
+        let reason = condition::find(&new.conditions, conditions::COMPLETE).map_or("", |c| &c.reason);
+        let text = format!("Request {} ended ({reason}): {}", resize.key, new.message);
+        let succeeded = new.phase == Some(Phase::Succeeded);
+        notes.push(note(!succeeded, if succeeded { COMPLETED } else { FAILED }, text));
+    }
+    notes
+}
+
+/// What to count when a change of status is stored.
+pub fn measure(new: &PodResizeStatus, old: &PodResizeStatus) -> Option<Measure> {
+    if old.completion_time.is_some() || new.completion_time.is_none() {
+        return None;
+    }
+    let last = condition::find(&new.conditions, conditions::COMPLETE)?;
+    let reason = REASONS.into_iter().find(|reason| *reason == last.reason).unwrap_or(UNKNOWN);
+    Some(Measure::Resized { complete: last.status == ConditionStatus::True, reason })
+}

@@ -1,0 +1,208 @@
+//! One resize on one Pod, with a kubelet that does what the test says.
+
+use chrono::DateTime;
+use pitstop_api::condition::{self, ConditionStatus};
+use pitstop_api::quantity::Resources;
+use pitstop_api::resize::{Phase, PodResizeSpec, conditions};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::action::Sizing;
+use crate::index::Config;
+use crate::key::ObjectKey;
+use crate::plan::Urgency;
+use crate::pod::{Container, ContainerKind, ContainerState, ContainerStatus, Pod, Told};
+use crate::time::Mono;
+
+mod ends;
+mod follow;
+mod resolve;
+
+const MI: i64 = 1 << 20;
+
+fn id(n: u32) -> String {
+    format!("containerd://{n:064x}")
+}
+
+/// 100m to 200m of CPU, 64Mi to 128Mi of memory, running.
+fn container(name: &str) -> Container {
+    let resources = Resources {
+        cpu_request: Some(100),
+        cpu_limit: Some(200),
+        memory_request: Some(64 * MI),
+        memory_limit: Some(128 * MI),
+    };
+    let status = ContainerStatus {
+        container_id: id(1),
+        ready: true,
+        state: ContainerState::Running,
+        allocated: Some(Resources { cpu_limit: None, memory_limit: None, ..resources }),
+        actual: Some(resources),
+        ..ContainerStatus::default()
+    };
+    Container { name: name.into(), resources, status: Some(status), ..Container::default() }
+}
+
+fn pod() -> Pod {
+    Pod {
+        key: ObjectKey::new("shop", "web"),
+        uid: "pod-1".into(),
+        resource_version: "1".into(),
+        generation: Some(1),
+        observed_generation: Some(1),
+        node: Some("node1".into()),
+        ready: true,
+        containers: vec![container("app"), container("proxy")],
+        ..Pod::default()
+    }
+}
+
+fn resize(spec: Value) -> Resize {
+    let spec: PodResizeSpec = serde_json::from_value(spec).unwrap();
+    Resize { key: ObjectKey::new("shop", "grow"), uid: "prs-1".into(), spec, ..Resize::default() }
+}
+
+/// `app` to 300m of CPU limit, and whatever else the spec says.
+fn grow(more: &Value) -> Value {
+    let mut spec =
+        json!({"podRef": {"name": "web"}, "containers": [{"name": "app", "limits": {"cpu": "300m"}}]});
+    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    spec
+}
+
+/// The request, its Pod, and what this process remembers.
+struct Scene {
+    now: Mono,
+    resize: Resize,
+    pod: Option<Pod>,
+    memory: Memory,
+    newer: Option<ObjectKey>,
+    sizing: Option<Sizing>,
+    writes: usize,
+}
+
+impl Scene {
+    fn new(spec: Value) -> Self {
+        Self {
+            now: Mono(0),
+            resize: resize(spec),
+            pod: Some(pod()),
+            memory: Memory::new(Mono(0)),
+            newer: None,
+            sizing: None,
+            writes: 0,
+        }
+    }
+
+    fn plan(&mut self) -> Plan {
+        self.memory.see(self.now, &self.resize, self.pod.as_ref());
+        let observed = Observed {
+            resize: &self.resize,
+            pod: self.pod.as_ref(),
+            newer: self.newer.as_ref(),
+            sizing_now: false,
+            sizing: self.sizing.as_ref(),
+            memory: &self.memory,
+        };
+        plan(self.now, DateTime::UNIX_EPOCH, &Config::default(), &observed)
+    }
+
+    /// Carries out what is urgent: the status first, then the Pod.
+    fn act(&mut self) -> Plan {
+        let plan = self.plan();
+        if let Some(write) = plan.status.clone().filter(|w| w.urgency == Urgency::Now) {
+            self.resize.status = write.status;
+            self.writes += 1;
+        } else if let Some(sizing) = plan.sizing.clone() {
+            self.patch(&sizing);
+        }
+        plan
+    }
+
+    fn patch(&mut self, sizing: &Sizing) {
+        self.memory.sizing_written(sizing.dry_run, None);
+        self.writes += 1;
+        if sizing.dry_run {
+            return;
+        }
+        let pod = self.pod.as_mut().unwrap();
+        pod.generation = pod.generation.map(|g| g + 1);
+        for change in &sizing.containers {
+            let container = pod.containers.iter_mut().find(|c| c.name == change.container).unwrap();
+            let (to, set) = (&mut container.resources, change.resources);
+            to.cpu_request = set.cpu_request.or(to.cpu_request);
+            to.cpu_limit = set.cpu_limit.or(to.cpu_limit);
+            to.memory_request = set.memory_request.or(to.memory_request);
+            to.memory_limit = set.memory_limit.or(to.memory_limit);
+        }
+    }
+
+    /// Until nothing urgent is left to do.
+    fn settle(&mut self) -> Plan {
+        for _ in 0..20 {
+            let before = self.writes;
+            let plan = self.act();
+            if self.writes == before {
+                return plan;
+            }
+        }
+        panic!("does not come to rest: {:?}", self.resize.status);
+    }
+
+    /// The kubelet has seen the Pod's spec.
+    fn sees(&mut self) {
+        let pod = self.pod.as_mut().unwrap();
+        pod.observed_generation = pod.generation;
+    }
+
+    /// The kubelet has seen the Pod's spec, and done it.
+    fn done(&mut self) {
+        self.sees();
+        let pod = self.pod.as_mut().unwrap();
+        pod.resize = crate::pod::Resize::default();
+        for container in &mut pod.containers {
+            let spec = container.resources;
+            let status = container.status.as_mut().unwrap();
+            status.allocated = Some(Resources { cpu_limit: None, memory_limit: None, ..spec });
+            status.actual = Some(spec);
+        }
+    }
+
+    /// The kubelet has seen the Pod's spec, and waits for room.
+    fn pending(&mut self, reason: &str, message: &str) {
+        self.sees();
+        self.pod.as_mut().unwrap().resize.pending =
+            Some(Told { reason: reason.into(), message: message.into() });
+    }
+
+    fn later(&mut self, seconds: u64) {
+        self.now = Mono(self.now.0 + seconds * 1000);
+    }
+
+    fn container(&mut self, name: &str) -> &mut Container {
+        self.pod.as_mut().unwrap().containers.iter_mut().find(|c| c.name == name).unwrap()
+    }
+
+    fn status(&mut self, name: &str) -> &mut ContainerStatus {
+        self.container(name).status.as_mut().unwrap()
+    }
+
+    fn cpu_limit(&mut self) -> Option<i64> {
+        self.container("app").resources.cpu_limit
+    }
+
+    /// Phase and reason, as stored.
+    fn stored(&self) -> (Option<Phase>, &str) {
+        let complete = condition::find(&self.resize.status.conditions, conditions::COMPLETE);
+        (self.resize.status.phase, complete.map_or("", |c| c.reason.as_str()))
+    }
+
+    /// Phase and reason of what would be told if it lasted.
+    fn told(&mut self) -> (Phase, String) {
+        let write = self.plan().status.expect("something to tell");
+        assert_eq!(write.urgency, Urgency::Later);
+        let complete = condition::find(&write.status.conditions, conditions::COMPLETE).unwrap();
+        assert_eq!(complete.status, ConditionStatus::False);
+        (write.status.phase.unwrap(), complete.reason.clone())
+    }
+}

@@ -1,0 +1,236 @@
+//! Ends without success: nothing stays behind that the Pod has not got.
+
+use super::*;
+
+/// A request whose change stands in the Pod's spec.
+fn patched(more: &Value) -> Scene {
+    let mut scene = Scene::new(grow(more));
+    scene.settle();
+    assert_eq!(scene.cpu_limit(), Some(300));
+    scene
+}
+
+/// The request is putting the original back: carries that out.
+fn restored(scene: &mut Scene) {
+    scene.settle();
+    assert!(scene.resize.status.restoring.is_some(), "{:?}", scene.resize.status);
+    assert_eq!(scene.stored().1, "Restoring");
+    assert_eq!(scene.cpu_limit(), Some(200), "{:?}", scene.resize.status);
+    scene.done();
+    scene.settle();
+    assert_eq!(scene.resize.status.restoring, None);
+    assert!(
+        scene.resize.status.message.ends_with("the original resources are back"),
+        "{:?}",
+        scene.resize.status
+    );
+}
+
+#[test]
+fn what_the_node_can_never_give_is_taken_back() {
+    let mut scene = patched(&json!({}));
+    scene.pending("Infeasible", "Node didn't have enough capacity: cpu, requested: 9000, capacity: 2000");
+    restored(&mut scene);
+    assert_eq!(scene.stored(), (Some(Phase::Infeasible), "NodeCapacity"));
+}
+
+#[test]
+fn what_the_api_server_knows_to_be_infeasible_is_not_patched() {
+    let mut scene = Scene::new(grow(&json!({})));
+    scene.act();
+    let text = "pods \"web\" is forbidden: node didn't have enough allocatable resources: cpu";
+    scene.memory.sizing_written(false, Some(text.into()));
+    scene.settle();
+    assert_eq!(scene.stored(), (Some(Phase::Infeasible), "NodeCapacity"));
+    assert_eq!((scene.writes, scene.resize.status.message.as_str()), (2, text));
+}
+
+#[test]
+fn an_api_server_that_is_just_starting_is_asked_again() {
+    let mut scene = Scene::new(grow(&json!({})));
+    scene.act();
+    let text = "pods \"web\" is forbidden: User \"pitstop\" cannot patch resource \"pods/resize\"";
+    for _ in 0..2 {
+        scene.memory.sizing_written(false, Some(text.into()));
+        assert!(scene.plan().sizing.is_some());
+    }
+    scene.memory.sizing_written(false, Some(text.into()));
+    scene.settle();
+    assert_eq!(scene.stored(), (Some(Phase::Failed), "Refused"));
+}
+
+#[test]
+fn room_is_waited_for_as_long_as_is_said() {
+    let mut scene = patched(&json!({"onDeferred": {"waitSeconds": 30}, "activeDeadlineSeconds": 60}));
+    scene.later(5);
+    scene.pending("Deferred", "no room");
+    assert_eq!(scene.settle().wake_at, Some(Mono(35_000)));
+    scene.later(30);
+    restored(&mut scene);
+    assert_eq!(scene.stored(), (Some(Phase::Failed), "NodeBusy"));
+
+    let mut scene = patched(&json!({"activeDeadlineSeconds": 60}));
+    scene.pending("Deferred", "no room");
+    assert_eq!(scene.settle().wake_at, Some(Mono(60_000)), "until the deadline");
+    scene.later(60);
+    restored(&mut scene);
+    assert_eq!(scene.stored(), (Some(Phase::Failed), "DeadlineExceeded"));
+    assert!(scene.resize.status.message.contains("activeDeadlineSeconds: no room"));
+}
+
+#[test]
+fn what_is_cancelled_is_taken_back() {
+    let mut scene = patched(&json!({}));
+    scene.resize.spec.cancel = true;
+    restored(&mut scene);
+    assert_eq!(scene.stored(), (Some(Phase::Cancelled), "Cancelled"));
+    let mut scene = Scene::new(grow(&json!({"cancel": true})));
+    scene.settle();
+    assert_eq!((scene.stored().0, scene.writes), (Some(Phase::Cancelled), 1), "nothing was changed");
+}
+
+#[test]
+fn what_somebody_else_changes_is_not_fought_for() {
+    let mut scene = patched(&json!({}));
+    scene.container("app").resources.cpu_limit = Some(777);
+    scene.settle();
+    assert_eq!(scene.stored(), (Some(Phase::Failed), "Superseded"));
+    assert_eq!(scene.cpu_limit(), Some(777));
+    // The original put back is a change too.
+    let mut scene = patched(&json!({}));
+    scene.plan();
+    scene.container("app").resources.cpu_limit = Some(200);
+    scene.settle();
+    assert_eq!(scene.stored().1, "Superseded");
+    assert_eq!(scene.cpu_limit(), Some(200));
+    // And a later resize of pitstop's own.
+    let mut scene = patched(&json!({}));
+    scene.newer = Some(ObjectKey::new("shop", "later"));
+    scene.settle();
+    assert_eq!(scene.stored(), (Some(Phase::Failed), "Superseded"));
+    assert!(scene.resize.status.message.contains("shop/later"));
+}
+
+#[test]
+fn a_pod_that_does_badly_gets_its_resources_back() {
+    let watch = json!({"rollbackOnFailure": {"observeSeconds": 20}});
+    let badly: [(fn(&mut Scene), &str); 3] = [
+        (|scene| scene.status("app").oom_killed = id(1), "OOMKilled"),
+        (|scene| scene.status("app").restart_count = 1, "Restarted"),
+        (|scene| scene.pod.as_mut().unwrap().ready = false, "NotReady"),
+    ];
+    for (change, reason) in badly {
+        let mut scene = patched(&watch);
+        scene.done();
+        assert_eq!(scene.told(), (Phase::Verifying, "Observing".into()));
+        assert_eq!(scene.plan().wake_at, Some(Mono(20_000)));
+        change(&mut scene);
+        scene.later(20);
+        restored(&mut scene);
+        assert_eq!(scene.stored(), (Some(Phase::RolledBack), reason));
+    }
+    let mut scene = patched(&watch);
+    scene.done();
+    scene.settle();
+    scene.later(20);
+    scene.settle();
+    assert_eq!(scene.stored(), (Some(Phase::Succeeded), "Resized"));
+}
+
+#[test]
+fn what_is_not_watched_does_not_roll_back() {
+    let watch = json!({"rollbackOnFailure":
+        {"observeSeconds": 20, "oomKill": false, "restarts": false, "notReady": false}});
+    let mut scene = patched(&watch);
+    scene.done();
+    scene.settle();
+    let status = scene.status("app");
+    (status.oom_killed, status.restart_count) = (id(1), 3);
+    scene.pod.as_mut().unwrap().ready = false;
+    scene.later(20);
+    scene.settle();
+    assert_eq!(scene.stored().0, Some(Phase::Succeeded));
+}
+
+/// What was killed before the request is often the reason for it.
+#[test]
+fn a_kill_before_the_request_is_no_failure_of_it() {
+    let mut scene = Scene::new(grow(&json!({"rollbackOnFailure": {"observeSeconds": 20}})));
+    let waiting = ContainerState::Waiting { reason: "CrashLoopBackOff".into(), message: String::new() };
+    let status = scene.status("app");
+    (status.state, status.oom_killed, status.restart_count) = (waiting, id(1), 4);
+    scene.settle();
+    scene.done();
+    let status = scene.status("app");
+    (status.state, status.container_id, status.restart_count) = (ContainerState::Running, id(2), 5);
+    scene.settle();
+    scene.later(20);
+    scene.settle();
+    assert_eq!(scene.stored().0, Some(Phase::Succeeded), "{:?}", scene.resize.status);
+    let mut scene = patched(&json!({"rollbackOnFailure": {"observeSeconds": 20}}));
+    scene.status("app").oom_killed = id(0);
+    scene.done();
+    scene.settle();
+    assert_eq!(scene.stored().0, Some(Phase::Proposed), "an instance from before");
+}
+
+#[test]
+fn an_original_that_cannot_be_put_back_is_told() {
+    let mut scene = patched(&json!({}));
+    scene.resize.spec.cancel = true;
+    scene.act();
+    assert!(scene.resize.status.restoring.is_some());
+    scene.memory.sizing_written(false, Some("exceeded quota: q".into()));
+    scene.settle();
+    assert_eq!(scene.stored().0, Some(Phase::Cancelled));
+    assert!(scene.resize.status.message.ends_with("could not be put back: exceeded quota: q"));
+    let mut scene = patched(&json!({}));
+    scene.resize.spec.cancel = true;
+    scene.settle();
+    scene.pending("Deferred", "no room");
+    scene.later(60);
+    scene.settle();
+    assert!(scene.resize.status.message.ends_with("not there yet: no room"), "{:?}", scene.resize.status);
+}
+
+#[test]
+fn nothing_ends_while_a_write_may_take_effect() {
+    let mut scene = Scene::new(grow(&json!({})));
+    scene.act();
+    scene.sizing = scene.plan().sizing;
+    assert!(scene.sizing.is_some());
+    scene.resize.spec.cancel = true;
+    let plan = scene.plan();
+    assert_eq!((plan.status, &plan.sizing), (None, &scene.sizing), "the same write again tells");
+    scene.sizing = None;
+    scene.settle();
+    assert_eq!(scene.stored().0, Some(Phase::Cancelled));
+    assert_eq!(scene.cpu_limit(), Some(200));
+}
+
+#[test]
+fn a_pod_that_goes_ends_the_request() {
+    let mut scene = patched(&json!({}));
+    scene.later(10);
+    scene.pod.as_mut().unwrap().deleting = true;
+    scene.settle();
+    assert_eq!(scene.stored(), (Some(Phase::Failed), "PodGone"));
+    let mut scene = patched(&json!({}));
+    scene.later(10);
+    scene.pod.as_mut().unwrap().uid = "pod-2".into();
+    let before = scene.pod.clone();
+    scene.settle();
+    assert_eq!((scene.stored().1, scene.pod == before), ("PodGone", true), "another Pod of that name");
+}
+
+/// A controller that starts anew goes on from what is stored.
+#[test]
+fn every_stage_survives_the_loss_of_the_memory() {
+    let mut scene = patched(&json!({}));
+    scene.memory = Memory::new(scene.now);
+    scene.pending("Infeasible", "swap");
+    scene.act();
+    scene.memory = Memory::new(scene.now);
+    restored(&mut scene);
+    assert_eq!(scene.stored(), (Some(Phase::Infeasible), "Swap"));
+}

@@ -1,0 +1,383 @@
+//! A Pod with the fields that decisions need: a full one costs about ten times as much memory while it is decoded.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use pitstop_api::quantity::{self, Resources};
+use serde::{Deserialize, Serialize};
+
+use super::observe::key;
+use crate::pod::{
+    Container, ContainerKind, ContainerState, ContainerStatus, Pod, Resize, RestartFor, RestartPolicy, Told,
+};
+use crate::readiness::{self, Gate, GateCondition};
+
+/// Annotation of a Pod that mirrors a static one.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// A Pod with the fields that decisions need.
+#[derive(Resource, Clone, Debug, Default, Serialize, Deserialize)]
+#[resource(inherit = core::Pod)]
+#[serde(rename_all = "camelCase")]
+pub struct SlimPod {
+    /// `metadata`.
+    pub metadata: ObjectMeta,
+    /// `spec`.
+    #[serde(default)]
+    spec: SlimSpec,
+    /// `status`.
+    #[serde(default)]
+    status: SlimStatus,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimSpec {
+    node_name: Option<String>,
+    restart_policy: String,
+    readiness_gates: Vec<SlimGate>,
+    termination_grace_period_seconds: Option<i64>,
+    containers: Vec<SlimContainer>,
+    init_containers: Vec<SlimContainer>,
+    ephemeral_containers: Vec<SlimContainer>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimGate {
+    condition_type: String,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimContainer {
+    name: String,
+    image: String,
+    /// Only of init containers, and only `Always`.
+    restart_policy: Option<String>,
+    resources: SlimResources,
+    resize_policy: Vec<SlimResizePolicy>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct SlimResources {
+    requests: BTreeMap<String, String>,
+    limits: BTreeMap<String, String>,
+}
+
+impl SlimResources {
+    fn read(&self) -> Resources {
+        let of = |amounts: &BTreeMap<String, String>, resource: quantity::Resource| {
+            amounts.get(resource.as_str()).and_then(|text| resource.parse(text))
+        };
+        Resources {
+            cpu_request: of(&self.requests, quantity::Resource::Cpu),
+            cpu_limit: of(&self.limits, quantity::Resource::Cpu),
+            memory_request: of(&self.requests, quantity::Resource::Memory),
+            memory_limit: of(&self.limits, quantity::Resource::Memory),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimResizePolicy {
+    resource_name: String,
+    restart_policy: String,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimStatus {
+    phase: String,
+    observed_generation: Option<i64>,
+    conditions: Vec<SlimCondition>,
+    container_statuses: Vec<SlimContainerStatus>,
+    init_container_statuses: Vec<SlimContainerStatus>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct SlimCondition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+    reason: String,
+    message: String,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimContainerStatus {
+    name: String,
+    #[serde(rename = "containerID")]
+    container_id: String,
+    #[serde(rename = "imageID")]
+    image_id: String,
+    restart_count: i32,
+    ready: bool,
+    state: SlimState,
+    last_state: SlimState,
+    allocated_resources: Option<BTreeMap<String, String>>,
+    resources: Option<SlimResources>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimState {
+    waiting: Option<SlimWaiting>,
+    running: Option<SlimRunning>,
+    terminated: Option<SlimTerminated>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct SlimWaiting {
+    reason: String,
+    message: String,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct SlimRunning {}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimTerminated {
+    exit_code: i32,
+    reason: String,
+    #[serde(rename = "containerID")]
+    container_id: String,
+}
+
+/// The Pod as the core sees it.
+pub fn pod(pod: SlimPod) -> Pod {
+    let SlimPod { metadata, spec, status } = pod;
+    let gates = gates(&spec.readiness_gates, &status.conditions);
+    let told = |type_: &str| {
+        let condition = status.conditions.iter().find(|c| c.type_ == type_ && c.status == "True")?;
+        Some(Told { reason: condition.reason.clone(), message: condition.message.clone() })
+    };
+    let resize = Resize { pending: told("PodResizePending"), in_progress: told("PodResizeInProgress") };
+    let ready = status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True");
+    let mut statuses: BTreeMap<String, SlimContainerStatus> = status
+        .container_statuses
+        .into_iter()
+        .chain(status.init_container_statuses)
+        .map(|s| (s.name.clone(), s))
+        .collect();
+    let kinds = [
+        (ContainerKind::Main, spec.containers),
+        (ContainerKind::Init, spec.init_containers),
+        (ContainerKind::Ephemeral, spec.ephemeral_containers),
+    ];
+    let containers = kinds
+        .into_iter()
+        .flat_map(|(kind, list)| list.into_iter().map(move |container| (kind, container)))
+        .map(|(kind, container)| Container {
+            kind: match (kind, container.restart_policy.as_deref()) {
+                (ContainerKind::Init, Some("Always")) => ContainerKind::Sidecar,
+                _ => kind,
+            },
+            image: container.image,
+            resources: container.resources.read(),
+            restart_for: restart_for(&container.resize_policy),
+            status: statuses.remove(&container.name).map(container_status),
+            name: container.name,
+        })
+        .collect();
+    Pod {
+        key: key(&metadata),
+        mirror: metadata.annotations.is_some_and(|a| a.contains_key(MIRROR)),
+        deleting: metadata.deletion_timestamp.is_some(),
+        uid: metadata.uid.unwrap_or_default(),
+        resource_version: metadata.resource_version.unwrap_or_default(),
+        generation: metadata.generation,
+        observed_generation: status.observed_generation,
+        node: spec.node_name.filter(|name| !name.is_empty()),
+        finished: matches!(status.phase.as_str(), "Succeeded" | "Failed"),
+        restart_policy: match spec.restart_policy.as_str() {
+            "Never" => RestartPolicy::Never,
+            "OnFailure" => RestartPolicy::OnFailure,
+            _ => RestartPolicy::Always,
+        },
+        grace_seconds: spec.termination_grace_period_seconds,
+        gates,
+        ready,
+        resize,
+        containers,
+    }
+}
+
+/// The Pod's gates of the types that pitstop serves, each with its condition.
+fn gates(gates: &[SlimGate], conditions: &[SlimCondition]) -> Vec<Gate> {
+    let served = gates.iter().map(|g| &g.condition_type).filter(|t| readiness::SERVED.contains(&t.as_str()));
+    served
+        .map(|type_| {
+            let condition = conditions.iter().find(|c| c.type_ == *type_);
+            let condition =
+                condition.map(|c| GateCondition { open: c.status == "True", message: c.message.clone() });
+            Gate { type_: type_.clone(), condition }
+        })
+        .collect()
+}
+
+fn restart_for(policies: &[SlimResizePolicy]) -> RestartFor {
+    let asks = |resource: quantity::Resource| {
+        policies
+            .iter()
+            .any(|p| p.resource_name == resource.as_str() && p.restart_policy == "RestartContainer")
+    };
+    RestartFor { cpu: asks(quantity::Resource::Cpu), memory: asks(quantity::Resource::Memory) }
+}
+
+fn container_status(status: SlimContainerStatus) -> ContainerStatus {
+    let ends = [&status.state.terminated, &status.last_state.terminated];
+    let oom_killed = ends.into_iter().flatten().find(|ended| ended.reason == "OOMKilled");
+    let oom_killed = oom_killed.map_or_else(String::new, |ended| ended.container_id.clone());
+    let requests = |requests| SlimResources { requests, ..SlimResources::default() }.read();
+    let SlimState { waiting, running, terminated } = status.state;
+    let state = if running.is_some() {
+        ContainerState::Running
+    } else if let Some(terminated) = terminated {
+        ContainerState::Terminated { exit_code: terminated.exit_code }
+    } else if let Some(waiting) = waiting {
+        ContainerState::Waiting { reason: waiting.reason, message: waiting.message }
+    } else {
+        ContainerState::Unknown
+    };
+    ContainerStatus {
+        container_id: status.container_id,
+        image_id: status.image_id,
+        restart_count: status.restart_count,
+        ready: status.ready,
+        state,
+        allocated: status.allocated_resources.map(requests),
+        actual: status.resources.map(|resources| resources.read()),
+        oom_killed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_of_the_api_server_is_understood() {
+        let text = r#"{"apiVersion":"v1","kind":"Pod",
+          "metadata":{"name":"web","namespace":"ns","uid":"u","resourceVersion":"7","managedFields":[{"manager":"x"}]},
+          "spec":{"nodeName":"node1","restartPolicy":"Always","terminationGracePeriodSeconds":30,
+            "volumes":[{"name":"v","emptyDir":{}}],
+            "readinessGates":[{"conditionType":"example.com/other"},{"conditionType":"KruisePodReady"}],
+            "initContainers":[{"name":"init"},{"name":"proxy","image":"p","restartPolicy":"Always"}],
+            "containers":[{"name":"app","image":"a","lifecycle":{"preStop":{"exec":{"command":["x"]}}}},{"name":"sidecar"}]},
+          "status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"},
+            {"type":"KruisePodReady","status":"False","message":"[]","lastTransitionTime":null}],
+           "initContainerStatuses":[{"name":"proxy","containerID":"containerd://3","imageID":"p@sha256:1"}],
+           "containerStatuses":[
+            {"name":"app","containerID":"containerd://1","restartCount":2,"ready":true,"image":"a","imageID":"b",
+             "state":{"running":{"startedAt":"2026-01-01T00:00:00Z"}},"lastState":{}},
+            {"name":"sidecar","restartCount":0,"ready":false,"image":"a","imageID":"",
+             "state":{"waiting":{"reason":"CrashLoopBackOff","message":"back-off 10s"}}}]}}"#;
+        let pod = pod(serde_json::from_str(text).unwrap());
+        assert_eq!((pod.uid.as_str(), pod.node.as_deref(), pod.gone()), ("u", Some("node1"), false));
+        let app = pod.container("app").unwrap();
+        let status = app.status.clone().unwrap();
+        assert_eq!((status.restart_count, status.ready, status.state), (2, true, ContainerState::Running));
+        let sidecar = pod.container("sidecar").unwrap().status.clone().unwrap();
+        assert_eq!(sidecar.container_id, "");
+        assert!(
+            matches!(sidecar.state, ContainerState::Waiting { reason, .. } if reason == "CrashLoopBackOff")
+        );
+        assert_eq!(pod.container("init").unwrap().kind, ContainerKind::Init);
+        let proxy = pod.container("proxy").unwrap();
+        assert_eq!((proxy.kind, proxy.image.as_str()), (ContainerKind::Sidecar, "p"));
+        assert_eq!(proxy.status.as_ref().unwrap().image_id, "p@sha256:1");
+        let condition = GateCondition { open: false, message: "[]".into() };
+        assert!(pod.ready);
+        assert_eq!(pod.gates, [Gate { type_: "KruisePodReady".into(), condition: Some(condition) }]);
+    }
+
+    #[test]
+    fn a_pod_is_ready_by_its_condition_ready_alone() {
+        let ready = |ready: &str, other: &str| {
+            let text = format!(
+                r#"{{"metadata":{{"name":"web"}},"status":{{"conditions":[{{"type":"Ready","status":"{ready}"}},
+                    {{"type":"PodScheduled","status":"{other}"}}]}}}}"#
+            );
+            pod(serde_json::from_str(&text).unwrap()).ready
+        };
+        assert!(ready("True", "False"));
+        assert!(!ready("False", "True") && !ready("Unknown", "True"));
+    }
+
+    #[test]
+    fn what_a_pod_leaves_out_is_what_kubernetes_takes_it_for() {
+        let pod = |spec: &str| {
+            pod(serde_json::from_str(&format!(r#"{{"metadata":{{"name":"web"}},"spec":{spec}}}"#)).unwrap())
+        };
+        for (written, policy) in [
+            ("Always", RestartPolicy::Always),
+            ("", RestartPolicy::Always),
+            ("OnFailure", RestartPolicy::OnFailure),
+            ("Never", RestartPolicy::Never),
+        ] {
+            assert_eq!(pod(&format!(r#"{{"restartPolicy":"{written}"}}"#)).restart_policy, policy);
+        }
+        assert_eq!(pod("{}").restart_policy, RestartPolicy::Always);
+        assert_eq!((pod("{}").node, pod(r#"{"nodeName":""}"#).node), (None, None), "not scheduled yet");
+        assert_eq!(pod(r#"{"nodeName":"n1"}"#).node.as_deref(), Some("n1"));
+    }
+
+    /// Nodes with wrong clocks: when a container started is read by nobody.
+    #[test]
+    fn k1_no_decision_sees_when_a_container_started_or_ended() {
+        let seen = |year: u16| {
+            let text = format!(
+                r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"web","creationTimestamp":"{year}-01-01T00:00:00Z"}},
+                "spec":{{"containers":[{{"name":"app"}},{{"name":"sidecar"}}]}},
+                "status":{{"startTime":"{year}-01-01T00:00:00Z","containerStatuses":[
+                 {{"name":"app","containerID":"containerd://1","restartCount":2,"ready":true,"image":"a","imageID":"b",
+                  "state":{{"running":{{"startedAt":"{year}-01-01T00:00:00Z"}}}},
+                  "lastState":{{"terminated":{{"exitCode":1,"finishedAt":"{year}-01-01T00:00:00Z"}}}}}},
+                 {{"name":"sidecar","containerID":"containerd://2","restartCount":1,"ready":false,"image":"a","imageID":"b",
+                  "state":{{"terminated":{{"exitCode":1,"finishedAt":"{year}-01-01T00:00:00Z"}}}}}}]}}}}"#
+            );
+            pod(serde_json::from_str(&text).unwrap())
+        };
+        assert_eq!(seen(2026), seen(1970));
+        assert_eq!(seen(2026), seen(2038));
+    }
+
+    #[test]
+    fn what_a_kubelet_says_of_a_resize_is_understood() {
+        let text = r#"{"metadata":{"name":"web","generation":4},
+          "spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"100m","memory":"64Mi"},"limits":{"memory":"1Gi"}},
+            "resizePolicy":[{"resourceName":"cpu","restartPolicy":"NotRequired"},
+              {"resourceName":"memory","restartPolicy":"RestartContainer"}]}]},
+          "status":{"observedGeneration":3,"conditions":[
+              {"type":"PodResizePending","status":"True","reason":"Deferred","message":"no room"},
+              {"type":"PodResizeInProgress","status":"False","reason":"Error","message":"old"}],
+            "containerStatuses":[{"name":"app","containerID":"containerd://2","restartCount":1,"ready":true,
+              "state":{"running":{}},"lastState":{"terminated":{"reason":"OOMKilled","exitCode":137,"containerID":"containerd://1"}},
+              "allocatedResources":{"cpu":"50m"},"resources":{"limits":{"memory":"512Mi"}}}]}}"#;
+        let pod = pod(serde_json::from_str(text).unwrap());
+        assert_eq!((pod.generation, pod.observed_generation), (Some(4), Some(3)));
+        let told = Told { reason: "Deferred".into(), message: "no room".into() };
+        assert_eq!(pod.resize, Resize { pending: Some(told), in_progress: None });
+        let app = &pod.containers[0];
+        let wanted = Resources {
+            cpu_request: Some(100),
+            cpu_limit: None,
+            memory_request: Some(64 << 20),
+            memory_limit: Some(1 << 30),
+        };
+        assert_eq!((app.resources, app.restart_for), (wanted, RestartFor { cpu: false, memory: true }));
+        let status = app.status.as_ref().unwrap();
+        assert_eq!(status.oom_killed, "containerd://1");
+        assert_eq!(status.allocated, Some(Resources { cpu_request: Some(50), ..Resources::default() }));
+        assert_eq!(status.actual, Some(Resources { memory_limit: Some(512 << 20), ..Resources::default() }));
+    }
+}

@@ -84,6 +84,12 @@ fn log(action: &Action) {
         Action::WriteStatus { key, uid, status, .. } => {
             debug!(request = %key, request_uid = uid, phase = ?status.phase, "writes the status");
         }
+        Action::WriteResizeStatus { key, uid, status, .. } => {
+            debug!(resize = %key, resize_uid = uid, phase = ?status.phase, "writes the status");
+        }
+        Action::DeleteResize { key, uid } => {
+            info!(resize = %key, resize_uid = uid, "deletes the resize: its time to live is over");
+        }
         Action::PatchMetadata { key, uid, labels, annotations, .. } => {
             debug!(request = %key, request_uid = uid, ?labels, ?annotations, "patches metadata");
         }

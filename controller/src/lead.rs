@@ -8,6 +8,7 @@
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use pitstop_api::recreate::ContainerRecreateRequest;
+use pitstop_api::resize::PodResize;
 use pitstop_controller_core::Event;
 use pitstop_controller_core::wire::observe::{self, SlimPod};
 use pitstop_kit::WatchMetrics;
@@ -24,6 +25,8 @@ pub struct Synced {
     pub pods: Condition,
     /// Of requests.
     pub requests: Condition,
+    /// Of resizes.
+    pub resizes: Condition,
     /// Of order books.
     pub books: Condition,
 }
@@ -63,6 +66,13 @@ impl Watches {
             source("requests", &self.synced.requests),
             |request: ContainerRecreateRequest| Some(observe::request(request)),
             Event::Requests,
+            self.events.clone(),
+        ));
+        tasks.spawn(watch::run(
+            Api::all(self.client.clone()),
+            source("podresizes", &self.synced.resizes),
+            |resize: PodResize| Some(observe::resize(resize)),
+            Event::Resizes,
             self.events.clone(),
         ));
         tasks.spawn(watch::run(

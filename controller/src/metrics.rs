@@ -2,6 +2,7 @@
 
 use pitstop_controller_core::measure::{Measure, OrderCounts, Stage};
 use pitstop_controller_core::recreate::REASONS;
+use pitstop_controller_core::resize;
 use pitstop_kit::Metrics;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -53,8 +54,10 @@ pub struct ControllerMetrics {
     refusing: Gauge,
     policy_in_force: Gauge,
     ended: Family<EndLabels, Counter>,
+    resized: Family<EndLabels, Counter>,
     stages: Family<StageLabels, Histogram, fn() -> Histogram>,
     open_requests: Gauge,
+    open_resizes: Gauge,
     open_orders: Family<StateLabels, Gauge>,
 }
 
@@ -70,7 +73,9 @@ impl ControllerMetrics {
             policy_in_force: Gauge::default(),
             ended: Family::default(),
             stages: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            resized: Family::default(),
             open_requests: Gauge::default(),
+            open_resizes: Gauge::default(),
             open_orders: Family::default(),
         };
         let registry = metrics.registry();
@@ -93,6 +98,7 @@ impl ControllerMetrics {
             own.policy_in_force.clone(),
         );
         registry.register("requests_ended", "Requests that ended, by outcome and reason", own.ended.clone());
+        registry.register("resizes_ended", "Resizes that ended, by outcome and reason", own.resized.clone());
         registry.register_with_unit(
             "stage_duration",
             "How long drains, stops and starts took",
@@ -100,6 +106,7 @@ impl ControllerMetrics {
             own.stages.clone(),
         );
         registry.register("requests_open", "Requests that have not ended", own.open_requests.clone());
+        registry.register("resizes_open", "Resizes that have not ended", own.open_resizes.clone());
         registry.register(
             "orders_open",
             "Orders in all books, by the daemon's answer",
@@ -108,10 +115,14 @@ impl ControllerMetrics {
         for reason in REASONS {
             drop(own.ended.get_or_create(&EndLabels { outcome: outcome(reason == COMPLETE), reason }));
         }
+        for reason in resize::REASONS {
+            let complete = resize::SUCCESSES.contains(&reason);
+            drop(own.resized.get_or_create(&EndLabels { outcome: outcome(complete), reason }));
+        }
         for stage in Stage::ALL {
             drop(own.stages.get_or_create(&StageLabels { stage: stage.as_str() }));
         }
-        own.open(0, &OrderCounts::default());
+        own.open(0, 0, &OrderCounts::default());
         own
     }
 
@@ -151,6 +162,9 @@ impl ControllerMetrics {
             Measure::Ended { complete, reason } => {
                 self.ended.get_or_create(&EndLabels { outcome: outcome(complete), reason }).inc();
             }
+            Measure::Resized { complete, reason } => {
+                self.resized.get_or_create(&EndLabels { outcome: outcome(complete), reason }).inc();
+            }
             Measure::Took { stage, duration } => {
                 let labels = StageLabels { stage: stage.as_str() };
                 self.stages.get_or_create(&labels).observe(duration.as_secs_f64());
@@ -159,8 +173,10 @@ impl ControllerMetrics {
     }
 
     /// What is open now.
-    pub fn open(&self, requests: usize, orders: &OrderCounts) {
-        self.open_requests.set(i64::try_from(requests).unwrap_or(i64::MAX));
+    pub fn open(&self, requests: usize, resizes: usize, orders: &OrderCounts) {
+        for (gauge, count) in [(&self.open_requests, requests), (&self.open_resizes, resizes)] {
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
         for (state, count) in orders.by_state() {
             let gauge = self.open_orders.get_or_create(&StateLabels { state });
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
@@ -205,7 +221,8 @@ mod tests {
         let (metrics, own) = registered();
         own.measure(&Measure::Ended { complete: false, reason: "PodGone" });
         own.measure(&Measure::Took { stage: Stage::Stop, duration: Duration::from_millis(300) });
-        own.open(3, &OrderCounts { placed: 2, ..OrderCounts::default() });
+        own.measure(&Measure::Resized { complete: false, reason: "Quota" });
+        own.open(3, 2, &OrderCounts { placed: 2, ..OrderCounts::default() });
         let text = metrics.encode().unwrap();
         for line in [
             "pitstop_controller_requests_ended_total{outcome=\"failed\",reason=\"PodGone\"} 1\n",
@@ -217,6 +234,9 @@ mod tests {
             "pitstop_controller_orders_open{state=\"placed\"} 2\n",
             "pitstop_controller_orders_open{state=\"failed\"} 0\n",
             "pitstop_controller_requests_open 3\n",
+            "pitstop_controller_resizes_open 2\n",
+            "pitstop_controller_resizes_ended_total{outcome=\"failed\",reason=\"Quota\"} 1\n",
+            "pitstop_controller_resizes_ended_total{outcome=\"complete\",reason=\"Resized\"} 0\n",
         ] {
             assert!(text.contains(line), "{line} not in {text}");
         }

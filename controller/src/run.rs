@@ -57,6 +57,7 @@ impl Needs {
             watches: lead::Synced {
                 pods: readiness.condition("Pods synced"),
                 requests: readiness.condition("ContainerRecreateRequests synced"),
+                resizes: readiness.condition("PodResizes synced"),
                 books: readiness.condition("NodeWorks synced"),
             },
         }
@@ -158,7 +159,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         while actions.try_join_next().is_some() {}
         actions.spawn(executor.clone().execute(action));
     };
-    let after = |index: &Index| own.open(index.open_requests(), &index.open_orders());
+    let after = |index: &Index| own.open(index.open_requests(), index.open_resizes(), &index.open_orders());
     let driving = pitstop_kit::drive(&mut index, &mut inbox, &shutdown, execute, after);
     tokio::select! {
         () = driving => {}

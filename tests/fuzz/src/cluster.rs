@@ -66,6 +66,7 @@ impl Cluster {
         // Else it would place no order, and there were none to answer.
         self.send(Event::Guarded(true));
         self.send(Event::Leader(true));
+        self.send(Event::Resizes(Watch::Restart(Vec::new())));
         self.send(Event::Pods(Watch::Restart(self.pods.values().cloned().collect())));
         self.send(Event::NodeWorks(Watch::Restart(self.books.values().cloned().collect())));
         self.send(Event::Requests(Watch::Restart(self.requests.values().cloned().collect())));
@@ -210,6 +211,9 @@ impl Cluster {
                     self.send(Event::Pods(Watch::Upsert(pod)));
                 }
             }
+            Action::WriteResizeStatus { .. } | Action::DeleteResize { .. } => {
+                panic!("there are no resizes here")
+            }
             Action::Emit(_) | Action::Count(_) => {}
         }
     }
@@ -267,6 +271,9 @@ impl Cluster {
                 }
                 Vec::new()
             }
+            Action::PatchPod { change: PodChange::Resources(_), .. }
+            | Action::WriteResizeStatus { .. }
+            | Action::DeleteResize { .. } => panic!("there are no resizes here: {action:?}"),
             Action::PatchPod { change: PodChange::Gates(gates), .. } => {
                 assert!(gates.iter().all(|gate| SERVED.contains(&gate.type_.as_str())), "{gates:?}");
                 Vec::new()
@@ -327,6 +334,7 @@ fn patch(pod: &mut Pod, change: PodChange) {
                 container.expect("a container").image = image.image;
             }
         }
+        PodChange::Resources(_) => panic!("there are no resizes here"),
     }
 }
 

@@ -46,6 +46,7 @@ fn running(name: &str, restart_count: i32) -> Container {
         restart_count,
         ready: true,
         state: ContainerState::Running,
+        ..ContainerStatus::default()
     };
     let image = format!("registry.example/{name}:1");
     Container { name: name.to_owned(), image, status: Some(status), ..Container::default() }

@@ -14,4 +14,4 @@ mod tests;
 
 pub use observe::{Memory, Observed, Resize};
 pub use plan::{Plan, plan};
-pub use status::{REASONS, all_reasons, measure, notes};
+pub use status::{REASONS, SUCCESSES, all_reasons, measure, notes};

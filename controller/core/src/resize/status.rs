@@ -95,6 +95,9 @@ pub const REASONS: [&str; 24] = [
     UNKNOWN,
 ];
 
+/// Those of them that tell of a success.
+pub const SUCCESSES: [&str; 2] = [RESIZED, WOULD_RESIZE];
+
 /// Reason of `Accepted` once the containers were found.
 const RESOLVED: &str = "Resolved";
 

@@ -35,7 +35,9 @@ impl Controller {
     /// A process that has just begun to lead.
     pub fn new(now: Mono, config: Config) -> Self {
         let mut index = Index::new(config);
-        for event in [Event::Guarded(true), Event::Leader(true)] {
+        // There are no resizes here.
+        let none = Event::Resizes(Watch::Restart(Vec::new()));
+        for event in [Event::Guarded(true), Event::Leader(true), none] {
             assert!(index.step(now, DateTime::UNIX_EPOCH, event).is_empty());
         }
         Self { index: Part::new(index), watches: [None, None, None], calls: BTreeMap::new() }
@@ -114,6 +116,8 @@ fn target_of(action: &Action) -> String {
         Action::WriteStatus { uid, .. }
         | Action::PatchMetadata { uid, .. }
         | Action::DeleteRequest { uid, .. }
+        | Action::WriteResizeStatus { uid, .. }
+        | Action::DeleteResize { uid, .. }
         | Action::PatchPod { uid, .. } => uid.clone(),
         Action::WriteOrders { node, .. } => node.clone(),
         Action::Emit(_) | Action::Count(_) => String::new(),
@@ -140,7 +144,10 @@ pub fn brief(action: &Action) -> String {
         Action::PatchMetadata { key, labels, annotations, resource_version, .. } => {
             format!("metadata of {} at {resource_version}: {labels:?} {annotations:?}", key.name)
         }
-        Action::DeleteRequest { key, .. } => format!("deletion of {}", key.name),
+        Action::DeleteRequest { key, .. } | Action::DeleteResize { key, .. } => {
+            format!("deletion of {}", key.name)
+        }
+        Action::WriteResizeStatus { key, .. } => format!("status of {}", key.name),
         Action::WriteOrders { resource_version, orders, .. } => {
             let orders: Vec<&str> = orders.iter().map(|o| o.id.as_str()).collect();
             format!("orders at {resource_version:?}: {orders:?}")

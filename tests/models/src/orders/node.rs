@@ -217,6 +217,7 @@ impl Node {
                 } else {
                     ContainerState::Terminated { exit_code: 1 }
                 },
+                ..ContainerStatus::default()
             });
         }
         containers

@@ -111,7 +111,10 @@ impl Store {
                 (Some(book), Some(version)) => self.same(&book.resource_version, version),
                 _ => false,
             },
-            Action::Emit(_) | Action::Count(_) => false,
+            Action::WriteResizeStatus { .. }
+            | Action::DeleteResize { .. }
+            | Action::Emit(_)
+            | Action::Count(_) => false,
         }
     }
 
@@ -202,6 +205,7 @@ impl Store {
                     container.image.clone_from(&change.image);
                 }
             }
+            PodChange::Resources(_) => panic!("there are no resizes here"),
         }
         Outcome::Written(self.put_pod(pod))
     }

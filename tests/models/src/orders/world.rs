@@ -204,6 +204,9 @@ impl World {
                 }
                 Event::PodWritten { key: key.clone(), uid: uid.clone(), outcome }
             }
+            Action::WriteResizeStatus { .. } | Action::DeleteResize { .. } => {
+                panic!("there are no resizes here")
+            }
             Action::Emit(_) | Action::Count(_) => panic!("not kept"),
         }
     }
@@ -430,6 +433,7 @@ fn ends(action: &Action, refused: bool) -> Event {
         Action::PatchPod { key, uid, .. } => {
             Event::PodWritten { key: key.clone(), uid: uid.clone(), outcome: outcome(refused) }
         }
+        Action::WriteResizeStatus { .. } | Action::DeleteResize { .. } => panic!("there are no resizes here"),
         Action::Emit(_) | Action::Count(_) => panic!("not kept"),
     }
 }

@@ -198,6 +198,8 @@ impl Controller {
             // As `controller/src/lead.rs`: what is decided rests on lists that are no older than the lead.
             self.watchers.iter_mut().take(WATCHES_OF_THE_CORE).for_each(Watcher::forget);
             self.core(now, Event::Leader(leads), out);
+            // There are no resizes in this world.
+            self.core(now, Event::Resizes(Watch::Restart(Vec::new())), out);
         }
     }
 }

@@ -39,7 +39,7 @@ pub(super) enum Progress {
     /// It will never do it: its words.
     Infeasible(String),
     /// It changes the containers; what hinders it.
-    InProgress(Option<String>),
+    Underway(Option<String>),
     /// It restarts this container for it, or has yet to.
     Restarting(String),
     /// Every container has what the Pod's spec says.
@@ -80,7 +80,7 @@ fn towards(
         };
     }
     if let Some(told) = &pod.resize.in_progress {
-        return Progress::InProgress((told.reason == "Error").then(|| told.message.clone()));
+        return Progress::Underway((told.reason == "Error").then(|| told.message.clone()));
     }
     for container in containers {
         let Some(status) = pod.container(&container.name).and_then(|c| c.status.as_ref()) else {
@@ -101,7 +101,7 @@ fn towards(
             return Progress::Restarting(container.name.clone());
         }
         if !status.actual.as_ref().is_some_and(|actual| changed.matches(&wanted(container), actual)) {
-            return Progress::InProgress(None);
+            return Progress::Underway(None);
         }
     }
     Progress::Sized

@@ -156,7 +156,7 @@ impl Planner<'_> {
                 let wait = Wait::new(Phase::Deferred, status::NODE_BUSY, text);
                 self.waiting(pod, &wait, earliest(deadline, until))
             }
-            Progress::Unseen | Progress::InProgress(_) | Progress::Restarting(_) => {
+            Progress::Unseen | Progress::Underway(_) | Progress::Restarting(_) => {
                 self.waiting(pod, &self.wait(&place, pod), deadline)
             }
         }
@@ -326,10 +326,10 @@ impl Planner<'_> {
                 Wait::new(Phase::Proposed, status::KUBELET, "the kubelet has not taken the change up yet")
             }
             Progress::Deferred(text) => Wait::new(Phase::Deferred, status::NODE_BUSY, text),
-            Progress::InProgress(None) => {
+            Progress::Underway(None) => {
                 Wait::new(Phase::InProgress, status::KUBELET, "the kubelet changes the containers")
             }
-            Progress::InProgress(Some(text)) => {
+            Progress::Underway(Some(text)) => {
                 let in_use =
                     text.contains("cannot decrease memory limits") || text.contains("memory limit less than");
                 let reason = if in_use { status::MEMORY_IN_USE } else { status::RUNTIME_ERROR };
@@ -422,10 +422,10 @@ fn failed(watch: &RollbackOnFailure, container: &ContainerStatus, pod: &Pod) -> 
 fn hindrance(progress: &Progress) -> String {
     match progress {
         Progress::Unseen => "the kubelet has not taken them up".to_owned(),
-        Progress::Deferred(text) | Progress::Infeasible(text) | Progress::InProgress(Some(text)) => {
+        Progress::Deferred(text) | Progress::Infeasible(text) | Progress::Underway(Some(text)) => {
             text.clone()
         }
-        Progress::InProgress(None) | Progress::Sized => "the kubelet changes the containers".to_owned(),
+        Progress::Underway(None) | Progress::Sized => "the kubelet changes the containers".to_owned(),
         Progress::Restarting(name) => format!("container {name} does not run"),
     }
 }

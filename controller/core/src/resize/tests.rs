@@ -20,6 +20,11 @@ mod resolve;
 
 const MI: i64 = 1 << 20;
 
+/// Something else than the rule, done to a Pod before the request is accepted.
+type Change = fn(&mut Pod);
+/// Something that happens.
+type Happens = fn(&mut Scene);
+
 fn id(n: u32) -> String {
     format!("containerd://{n:064x}")
 }
@@ -108,15 +113,14 @@ impl Scene {
     }
 
     /// Carries out what is urgent: the status first, then the Pod.
-    fn act(&mut self) -> Plan {
+    fn act(&mut self) {
         let plan = self.plan();
-        if let Some(write) = plan.status.clone().filter(|w| w.urgency == Urgency::Now) {
+        if let Some(write) = plan.status.filter(|w| w.urgency == Urgency::Now) {
             self.resize.status = write.status;
             self.writes += 1;
-        } else if let Some(sizing) = plan.sizing.clone() {
+        } else if let Some(sizing) = plan.sizing {
             self.patch(&sizing);
         }
-        plan
     }
 
     fn patch(&mut self, sizing: &Sizing) {
@@ -138,12 +142,12 @@ impl Scene {
     }
 
     /// Until nothing urgent is left to do.
-    fn settle(&mut self) -> Plan {
+    fn settle(&mut self) {
         for _ in 0..20 {
             let before = self.writes;
-            let plan = self.act();
+            self.act();
             if self.writes == before {
-                return plan;
+                return;
             }
         }
         panic!("does not come to rest: {:?}", self.resize.status);

@@ -100,8 +100,9 @@ fn every_reason_is_explained() {
         let rows = page.lines().filter(|line| line.starts_with("| ")).map(|line| line.split(" | ").take(2));
         rows.flatten().any(|cell| cell.trim_start_matches("| ") == format!("`{reason}`"))
     };
-    let missing: Vec<&str> =
-        pitstop_controller_core::recreate::all_reasons().filter(|reason| !explained(reason)).collect();
+    let reasons = pitstop_controller_core::recreate::all_reasons()
+        .chain(pitstop_controller_core::resize::all_reasons());
+    let missing: Vec<&str> = reasons.filter(|reason| !explained(reason)).collect();
     assert!(missing.is_empty(), "{missing:?}");
     assert!(!explained("Whatever"));
 }

@@ -16,10 +16,15 @@ const DAEMON: [&str; 3] = [
     "cluster watch pitstop.dev/nodeworks",
 ];
 
-const CONTROLLER: [&str; 32] = [
+const CONTROLLER: [&str; 37] = [
     "cluster create events.k8s.io/events",
     "cluster create pitstop.dev/nodeworks",
     "cluster delete apps.kruise.io/containerrecreaterequests",
+    "cluster delete pitstop.dev/podresizes",
+    "cluster list pitstop.dev/podresizes",
+    "cluster watch pitstop.dev/podresizes",
+    "cluster update pitstop.dev/podresizes/status",
+    "cluster patch /pods/resize",
     "cluster get /nodes",
     "cluster get /pods",
     "cluster list /pods",
@@ -219,15 +224,23 @@ fn users_get_their_rights_by_aggregation_and_never_the_status() {
             continue;
         }
         for rule in list(&role.0, "/rules") {
-            assert_eq!(rule["apiGroups"], serde_json::json!(["apps.kruise.io"]));
-            assert_eq!(rule["resources"], serde_json::json!(["containerrecreaterequests"]));
+            let resource = format!("{}/{}", rule["apiGroups"][0], rule["resources"][0]).replace('"', "");
+            let ours = ["apps.kruise.io/containerrecreaterequests", "pitstop.dev/podresizes"];
+            assert!(ours.contains(&resource.as_str()), "{resource}");
+            assert_eq!((list(rule, "/apiGroups").len(), list(rule, "/resources").len()), (1, 1));
             let verbs: Vec<&str> = list(rule, "/verbs").iter().filter_map(Value::as_str).collect();
-            granted.push(format!("{}: {}", to.join(" "), verbs.join(" ")));
+            granted.push(format!("{}: {} {resource}", to.join(" "), verbs.join(" ")));
         }
     }
+    let all = "create update patch delete deletecollection";
     assert_eq!(
         granted,
-        ["admin edit view: get list watch", "admin edit: create update patch delete deletecollection"]
+        [
+            "admin edit view: get list watch apps.kruise.io/containerrecreaterequests".to_owned(),
+            "admin edit view: get list watch pitstop.dev/podresizes".to_owned(),
+            format!("admin edit: {all} apps.kruise.io/containerrecreaterequests"),
+            format!("admin edit: {all} pitstop.dev/podresizes"),
+        ]
     );
 }
 
@@ -236,6 +249,7 @@ fn resources_of_ours_are_called_as_the_definitions_call_them() {
     let ours = [
         ("apps.kruise.io".to_owned(), pitstop_api::recreate::PLURAL),
         (pitstop_api::GROUP.to_owned(), pitstop_api::nodework::PLURAL),
+        (pitstop_api::GROUP.to_owned(), pitstop_api::resize::PLURAL),
     ];
     for right in DAEMON.iter().chain(&CONTROLLER) {
         let (group, resource) = right.split(' ').nth(2).unwrap().split_once('/').unwrap();

@@ -64,14 +64,16 @@ fn room_is_waited_for_as_long_as_is_said() {
     let mut scene = patched(&json!({"onDeferred": {"waitSeconds": 30}, "activeDeadlineSeconds": 60}));
     scene.later(5);
     scene.pending("Deferred", "no room");
-    assert_eq!(scene.settle().wake_at, Some(Mono(35_000)));
+    scene.settle();
+    assert_eq!(scene.plan().wake_at, Some(Mono(35_000)));
     scene.later(30);
     restored(&mut scene);
     assert_eq!(scene.stored(), (Some(Phase::Failed), "NodeBusy"));
 
     let mut scene = patched(&json!({"activeDeadlineSeconds": 60}));
     scene.pending("Deferred", "no room");
-    assert_eq!(scene.settle().wake_at, Some(Mono(60_000)), "until the deadline");
+    scene.settle();
+    assert_eq!(scene.plan().wake_at, Some(Mono(60_000)), "until the deadline");
     scene.later(60);
     restored(&mut scene);
     assert_eq!(scene.stored(), (Some(Phase::Failed), "DeadlineExceeded"));
@@ -98,7 +100,7 @@ fn what_somebody_else_changes_is_not_fought_for() {
     assert_eq!(scene.cpu_limit(), Some(777));
     // The original put back is a change too.
     let mut scene = patched(&json!({}));
-    scene.plan();
+    assert!(scene.plan().sizing.is_none());
     scene.container("app").resources.cpu_limit = Some(200);
     scene.settle();
     assert_eq!(scene.stored().1, "Superseded");
@@ -114,7 +116,7 @@ fn what_somebody_else_changes_is_not_fought_for() {
 #[test]
 fn a_pod_that_does_badly_gets_its_resources_back() {
     let watch = json!({"rollbackOnFailure": {"observeSeconds": 20}});
-    let badly: [(fn(&mut Scene), &str); 3] = [
+    let badly: [(Happens, &str); 3] = [
         (|scene| scene.status("app").oom_killed = id(1), "OOMKilled"),
         (|scene| scene.status("app").restart_count = 1, "Restarted"),
         (|scene| scene.pod.as_mut().unwrap().ready = false, "NotReady"),

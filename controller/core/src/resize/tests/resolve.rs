@@ -20,7 +20,6 @@ fn refused(spec: Value, change: impl FnOnce(&mut Pod)) -> (Option<Phase>, String
 fn each_refusal_says_why_and_what_would_be_right() {
     let of = |container: Value| json!({"podRef": {"name": "web"}, "containers": [container]});
     let never = grow(&json!({"restart": "Never"}));
-    type Change = fn(&mut Pod);
     let nothing: Change = |_| {};
     let cases: [(Value, Change, &str, &str); 12] = [
         (
@@ -88,7 +87,8 @@ fn the_watch_of_pods_may_be_a_little_behind() {
     let mut scene = Scene::new(grow(&json!({})));
     let pod = scene.pod.take();
     scene.later(1);
-    assert_eq!(scene.settle().status, None);
+    scene.settle();
+    assert_eq!(scene.writes, 0);
     scene.pod = pod;
     scene.settle();
     assert_eq!(scene.stored().0, Some(Phase::Proposed));

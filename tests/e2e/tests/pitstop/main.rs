@@ -16,6 +16,7 @@ mod kruise;
 mod mechanism;
 mod queue;
 mod refused;
+mod resize;
 mod restart;
 mod unasked;
 mod writes;

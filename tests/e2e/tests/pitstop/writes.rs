@@ -9,6 +9,7 @@ use pitstop_api::nodework::NodeWork;
 use pitstop_e2e::audit::{Entry, Mark};
 use pitstop_e2e::ns::{NODE, PREFIX};
 use pitstop_e2e::{LONG, Ns, Result, SHORT, on_cluster, pods, requests, until};
+use serde_json::json;
 
 /// OpenKruise needs 8.
 const MOST_WRITES: usize = 6;
@@ -29,27 +30,46 @@ fn one_request_costs_at_most_six_writes() -> Result<()> {
         let created = ns.create(requests::recreate("again", "web", &["app"])).await?;
         ns.over("again").await?;
         ns.settled(&created).await?;
-        // What comes late comes before the leader has renewed its lease twice.
-        let settled = Mark::now(&ns.cluster)?;
-        until("two renewals of the lease", SHORT, async || {
-            let renewals = settled.entries()?.iter().filter(|e| e.resource() == "leases").count();
-            Ok((renewals >= 2).then_some(()))
-        })
-        .await?;
-        let writes: Vec<Entry> = mark
-            .entries()?
-            .into_iter()
-            .filter(|entry| {
-                entry.writes() && !entry.self_check() && !ASIDE.contains(&entry.resource().as_str())
-            })
-            .collect();
-        println!("{} writes for one request for one container:", writes.len());
-        for entry in &writes {
-            println!("  {entry}");
-        }
-        assert!((1..=MOST_WRITES).contains(&writes.len()), "{} writes, see above", writes.len());
-        Ok(())
+        costs(ns, &mark, "one request for one container").await
     })
+}
+
+#[test]
+fn one_resize_costs_at_most_six_writes() -> Result<()> {
+    on_cluster(async |ns| {
+        let mut pod = pods::app("web");
+        pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "20m"}});
+        ns.start_pod(pod).await?;
+        alone(ns).await?;
+        let mark = Mark::now(&ns.cluster)?;
+        let resize = json!({"apiVersion": "pitstop.dev/v1alpha1", "kind": "PodResize", "metadata": {"name": "grow"},
+            "spec": {"podRef": {"name": "web"}, "containers": [{"name": "app", "requests": {"cpu": "50m"}}]}});
+        ns.cluster.kubectl_with(&["--namespace", &ns.name, "apply", "-f", "-"], &resize.to_string())?;
+        ns.kubectl(&["wait", "--for=condition=Complete", "prs/grow", "--timeout=60s"])?;
+        costs(ns, &mark, "one resize of one container").await
+    })
+}
+
+/// Counts what pitstop has written since, once nothing more comes.
+async fn costs(ns: &Ns, mark: &Mark, what: &str) -> Result<()> {
+    // What comes late comes before the leader has renewed its lease twice.
+    let settled = Mark::now(&ns.cluster)?;
+    until("two renewals of the lease", SHORT, async || {
+        let renewals = settled.entries()?.iter().filter(|e| e.resource() == "leases").count();
+        Ok((renewals >= 2).then_some(()))
+    })
+    .await?;
+    let writes: Vec<Entry> = mark
+        .entries()?
+        .into_iter()
+        .filter(|entry| entry.writes() && !entry.self_check() && !ASIDE.contains(&entry.resource().as_str()))
+        .collect();
+    println!("{} writes for {what}:", writes.len());
+    for entry in &writes {
+        println!("  {entry}");
+    }
+    assert!((1..=MOST_WRITES).contains(&writes.len()), "{} writes, see above", writes.len());
+    Ok(())
 }
 
 #[test]

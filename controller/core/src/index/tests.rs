@@ -8,6 +8,7 @@ mod kept;
 mod lead;
 mod pins;
 mod requests;
+mod resizes;
 mod silence;
 
 use std::collections::VecDeque;
@@ -307,36 +308,6 @@ fn people_are_told_though_the_watch_was_quicker_than_the_answer() {
 }
 
 #[test]
-fn an_answer_about_a_deleted_request_says_nothing_about_the_next_of_its_name() {
-    let mut bench = Bench::new(vec![pod("web")], Vec::new());
-    let first = request("a", "web", 0);
-    let accept = only(bench.step(Event::Requests(Watch::Upsert(first.clone()))));
-    bench.step(Event::Requests(Watch::Gone(first)));
-    let second = Request { uid: "other".into(), ..request("a", "web", 1) };
-    bench.requests.insert(second.key.clone(), second.clone());
-    let again = only(bench.step(Event::Requests(Watch::Upsert(second))));
-    let Action::WriteStatus { key, uid, .. } = accept else { panic!("{accept:?}") };
-    assert!(bench.step(Event::RequestWritten { key, uid, outcome: Outcome::Gone }).is_empty());
-    bench.all(vec![again]);
-    assert_eq!((bench.phase("a"), bench.orders()), (Some(Phase::Recreating), 1));
-}
-
-#[test]
-fn a_conflict_that_the_watch_does_not_explain_is_tried_again() {
-    for outcome in [Outcome::Conflict, Outcome::Gone] {
-        let mut bench = Bench::new(vec![pod("web")], Vec::new());
-        let accept = only(bench.step(Event::Requests(Watch::Upsert(request("a", "web", 0)))));
-        let Action::WriteStatus { key, uid, .. } = accept else { panic!("{accept:?}") };
-        assert!(bench.step(Event::RequestWritten { key, uid, outcome }).is_empty());
-        bench.now = Mono(4999);
-        assert!(bench.step(Event::Tick).is_empty());
-        bench.now = bench.wake_at().unwrap();
-        assert_eq!(bench.now, Mono(5000));
-        only(bench.step(Event::Tick));
-    }
-}
-
-#[test]
 fn the_lead_begins_with_a_clean_slate() {
     let mut bench = Bench::new(vec![pod("web")], Vec::new());
     let accept = only(bench.step(Event::Requests(Watch::Upsert(request("a", "web", 0)))));
@@ -347,38 +318,6 @@ fn the_lead_begins_with_a_clean_slate() {
     bench.step(Event::Pods(Watch::Restart(vec![pod("web")])));
     bench.step(Event::NodeWorks(Watch::Restart(Vec::new())));
     only(bench.step(Event::Requests(Watch::Restart(vec![request("a", "web", 0)]))));
-}
-
-#[test]
-fn one_request_of_a_pod_goes_first_and_is_not_overtaken() {
-    let mut bench = Bench::new(vec![pod("web")], Vec::new());
-    let accept = only(bench.step(Event::Requests(Watch::Upsert(request("b", "web", 5)))));
-    // Of the same second, with a smaller name, and seen before the acceptance is stored.
-    bench.requests.insert(ObjectKey::new("shop", "a"), request("a", "web", 5));
-    bench.requests.insert(ObjectKey::new("shop", "b"), request("b", "web", 5));
-    let queue = bench.step(Event::Requests(Watch::Upsert(request("a", "web", 5))));
-    bench.all(queue);
-    assert_eq!(bench.phase("a"), Some(Phase::Pending));
-    bench.all(vec![accept]);
-    assert_eq!((bench.phase("a"), bench.phase("b")), (Some(Phase::Pending), Some(Phase::Recreating)));
-    let acknowledged = bench.acknowledge();
-    bench.all(acknowledged);
-    let over = bench.restarted("web");
-    bench.all(over);
-    assert_eq!(bench.phase("b"), Some(Phase::Completed));
-    assert_eq!(bench.phase("a"), Some(Phase::Recreating), "the end of one wakes the next at once");
-}
-
-#[test]
-fn the_deletion_of_one_wakes_the_next() {
-    let mut bench = Bench::new(vec![pod("web")], vec![request("a", "web", 0), request("b", "web", 1)]);
-    assert_eq!((bench.phase("a"), bench.phase("b")), (Some(Phase::Recreating), Some(Phase::Pending)));
-    let first = bench.requests[&ObjectKey::new("shop", "a")].clone();
-    let next = bench.step(Event::Requests(Watch::Gone(first)));
-    bench.all(next);
-    assert_eq!(bench.phase("b"), Some(Phase::Recreating));
-    let order = &bench.book.as_ref().unwrap().orders;
-    assert_eq!((order.len(), order[0].id.as_str()), (1, "uid-b/app/1"), "one is withdrawn, the other placed");
 }
 
 #[test]

@@ -154,6 +154,7 @@ pub(super) fn accepted(
     status.target = Some(Target { pod_uid: pod.uid.clone(), node_name, ready: pod.ready });
     status.mechanism = Some(Mechanism::Api);
     status.containers = containers;
+    told(&mut status, Some(pod));
     set(&mut status, resize, conditions::ACCEPTED, ConditionStatus::True, RESOLVED, &text, now);
     waits(status, resize, &Wait::new(Phase::Proposed, PROPOSING, "sends the change to the API server"), now)
 }

@@ -6,6 +6,9 @@ use pitstop_api::nodework::OrderPod;
 use serde_json::{Value, json};
 
 use super::*;
+use pitstop_api::quantity::Resources;
+
+use crate::action::{ResourceChange, Sizing};
 use crate::readiness::GateChange;
 
 const CRR: &str = "/apis/apps.kruise.io/v1alpha1/namespaces/shop/containerrecreaterequests/crr";
@@ -161,4 +164,65 @@ fn what_only_tells_or_counts_is_no_write() {
         duration: std::time::Duration::ZERO,
     };
     assert!(Exchange::begin(Action::Count(took), DateTime::UNIX_EPOCH).is_none());
+}
+
+#[test]
+fn a_resize_is_written_at_its_version_and_deleted_by_its_uid() {
+    const PRS: &str = "/apis/pitstop.dev/v1alpha1/namespaces/shop/podresizes/grow";
+    let (key, uid) = (ObjectKey::new("shop", "grow"), "u-prs".to_owned());
+    let (method, path, body) = wire(Action::WriteResizeStatus {
+        key: key.clone(),
+        uid: uid.clone(),
+        resource_version: "7".into(),
+        status: Box::default(),
+    });
+    assert_eq!((method.as_str(), path), ("PUT", format!("{PRS}/status")));
+    let named = json!({"name": "grow", "namespace": "shop", "uid": "u-prs", "resourceVersion": "7"});
+    assert_eq!(body["metadata"], named);
+    let (method, path, body) = wire(Action::DeleteResize { key, uid });
+    assert_eq!((method.as_str(), path.as_str()), ("DELETE", PRS));
+    assert_eq!(body["preconditions"], json!({"uid": "u-prs"}));
+}
+
+/// What admission would make of it is found out first; a resize that is only tried ends there.
+#[test]
+fn resources_are_patched_at_the_version_that_was_looked_at_after_a_dry_run() {
+    let action = |dry_run| Action::PatchPod {
+        key: ObjectKey::new("shop", "web"),
+        uid: "u-web".into(),
+        resource_version: "7".into(),
+        change: PodChange::Resources(Sizing {
+            containers: vec![ResourceChange {
+                container: "app".into(),
+                init: false,
+                resources: Resources { cpu_limit: Some(300), ..Resources::default() },
+            }],
+            dry_run,
+        }),
+    };
+    let admitted = |cpu: &str| {
+        let spec = json!({"containers": [{"name": "app", "resources": {"limits": {"cpu": cpu}}}]});
+        Answer::Body(json!({"metadata": {"name": "web"}, "spec": spec}).to_string())
+    };
+    let (request, exchange) = begin(action(false));
+    assert_eq!(request.uri(), "/api/v1/namespaces/shop/pods/web/resize?&dryRun=All");
+    let body: Value = serde_json::from_slice(request.body()).unwrap();
+    assert_eq!(body["metadata"], json!({"uid": "u-web", "resourceVersion": "7"}));
+    let (request, exchange) = sent(exchange.answered(admitted("300m")));
+    assert_eq!(request.uri(), "/api/v1/namespaces/shop/pods/web/resize?");
+    assert!(matches!(over(exchange.answered(admitted("300m"))).event, Event::PodWritten { .. }));
+
+    let (_, exchange) = begin(action(true));
+    let Event::PodTried { outcome: Outcome::Written(()), .. } =
+        over(exchange.answered(admitted("300m"))).event
+    else {
+        panic!("it would be stored")
+    };
+    let (_, exchange) = begin(action(true));
+    let Event::PodTried { outcome: Outcome::Refused(why), .. } =
+        over(exchange.answered(admitted("100m"))).event
+    else {
+        panic!("another limit would be stored")
+    };
+    assert!(why.contains("container app"), "{why}");
 }

@@ -1,0 +1,161 @@
+//! Resizes beside requests.
+
+use pitstop_api::quantity::Resources;
+use pitstop_api::resize::{Phase, PodResizeStatus};
+use serde_json::json;
+
+use super::*;
+use crate::resize::Resize;
+
+/// A Pod whose kubelet resizes.
+fn sizable() -> Pod {
+    let resources = Resources { cpu_limit: Some(200), ..Resources::default() };
+    let mut pod = pod("web");
+    pod.containers[0].resources = resources;
+    pod.containers[0].status.as_mut().unwrap().actual = Some(resources);
+    pod
+}
+
+fn resize(name: &str, created: i64, cpu: &str) -> Resize {
+    let spec = json!({"podRef": {"name": "web"}, "containers": [{"name": "app", "limits": {"cpu": cpu}}]});
+    Resize {
+        key: ObjectKey::new("shop", name),
+        uid: format!("uid-{name}"),
+        resource_version: "1".into(),
+        created,
+        spec: serde_json::from_value(spec).unwrap(),
+        ..Resize::default()
+    }
+}
+
+/// A resize that leads to these actions.
+fn begin(bench: &mut Bench, resize: &Resize) -> Vec<Action> {
+    bench.step(Event::Resizes(Watch::Upsert(resize.clone())))
+}
+
+/// The status that is written.
+fn status(action: &Action) -> &PodResizeStatus {
+    let Action::WriteResizeStatus { status, .. } = action else { panic!("{action:?}") };
+    status
+}
+
+/// A write of the resize took effect.
+fn written(bench: &mut Bench, resize: &mut Resize, action: &Action) -> Vec<Action> {
+    bench.version += 1;
+    resize.status = status(action).clone();
+    resize.resource_version = bench.version.to_string();
+    let (key, uid) = (resize.key.clone(), resize.uid.clone());
+    let actions = bench.step(Event::ResizeWritten { key, uid, outcome: Outcome::Written(resize.clone()) });
+    actions.into_iter().filter(|a| !matches!(a, Action::Emit(_) | Action::Count(_))).collect()
+}
+
+/// The patch of the Pod took effect, and the kubelet is done with it.
+fn patched(bench: &mut Bench, cpu: i64) -> Vec<Action> {
+    bench.version += 1;
+    let mut pod = sizable();
+    pod.resource_version = bench.version.to_string();
+    pod.containers[0].resources.cpu_limit = Some(cpu);
+    pod.containers[0].status.as_mut().unwrap().actual = Some(pod.containers[0].resources);
+    let (key, uid) = (pod.key.clone(), pod.uid.clone());
+    let actions = bench.step(Event::PodWritten { key, uid, outcome: Outcome::Written(pod) });
+    actions.into_iter().filter(|a| !matches!(a, Action::Emit(_) | Action::Count(_))).collect()
+}
+
+fn is_patch(action: &Action) -> bool {
+    matches!(action, Action::PatchPod { change: PodChange::Resources(_), .. })
+}
+
+#[test]
+fn a_resize_runs_through() {
+    let mut bench = Bench::new(vec![sizable()], Vec::new());
+    let mut grow = resize("grow", 0, "300m");
+    let accept = only(begin(&mut bench, &grow));
+    assert_eq!(status(&accept).phase, Some(Phase::Proposed));
+    assert_eq!(bench.index.open_resizes(), 1);
+    let patch = only(written(&mut bench, &mut grow, &accept));
+    let Action::PatchPod { resource_version, change: PodChange::Resources(sizing), .. } = &patch else {
+        panic!("{patch:?}")
+    };
+    assert_eq!((resource_version.as_str(), sizing.containers.len(), sizing.dry_run), ("1", 1, false));
+    let end = only(patched(&mut bench, 300));
+    assert_eq!(status(&end).phase, Some(Phase::Succeeded));
+    assert_eq!(written(&mut bench, &mut grow, &end), []);
+    assert_eq!(bench.index.open_resizes(), 0);
+}
+
+/// Whether it was stored, the same write again tells: nothing is taken for undone meanwhile.
+#[test]
+fn a_patch_of_unknown_end_is_sent_again_before_the_request_may_end() {
+    let mut bench = Bench::new(vec![sizable()], Vec::new());
+    let mut grow = resize("grow", 0, "300m");
+    let accept = only(begin(&mut bench, &grow));
+    let patch = only(written(&mut bench, &mut grow, &accept));
+    let Action::PatchPod { key, uid, .. } = &patch else { panic!("{patch:?}") };
+    let unknown = Event::PodWritten { key: key.clone(), uid: uid.clone(), outcome: Outcome::Retry };
+    assert_eq!(bench.step(unknown), []);
+    assert_eq!(begin(&mut bench, &grow), [], "the watch shows the acceptance");
+    grow.spec.cancel = true;
+    grow.resource_version = "900".into();
+    assert_eq!(bench.step(Event::Resizes(Watch::Upsert(grow.clone()))), [], "it may have taken effect");
+    bench.now = bench.wake_at().unwrap();
+    assert!(is_patch(&only(bench.step(Event::Tick))));
+    let back = only(patched(&mut bench, 300));
+    assert!(status(&back).restoring.is_some(), "now that it is known, it is taken back");
+}
+
+#[test]
+fn a_later_resize_takes_the_place_of_an_earlier_one() {
+    let mut bench = Bench::new(vec![sizable()], Vec::new());
+    let (mut early, mut late) = (resize("early", 0, "300m"), resize("late", 1, "400m"));
+    let accept = only(begin(&mut bench, &early));
+    let patch = only(written(&mut bench, &mut early, &accept));
+    assert!(is_patch(&patch));
+    assert_eq!(begin(&mut bench, &late), [], "what stands when it is resolved is not known yet");
+    let mut actions = patched(&mut bench, 300);
+    let accept = actions.remove(
+        actions
+            .iter()
+            .position(|a| status(a).target.is_some() && status(a).completion_time.is_none())
+            .unwrap(),
+    );
+    let original = status(&accept).containers[0].original.limits.cpu.clone();
+    assert_eq!(original.as_deref(), Some("300m"));
+    let next = written(&mut bench, &mut late, &accept);
+    assert!(next.iter().any(is_patch), "{next:?}");
+}
+
+/// Another process may have ended it: what this one knows is confirmed by a write first.
+#[test]
+fn a_new_leader_confirms_a_resize_before_it_changes_the_pod() {
+    let mut bench = Bench::new(vec![sizable()], Vec::new());
+    let mut grow = resize("grow", 0, "300m");
+    let accept = only(begin(&mut bench, &grow));
+    grow.status = status(&accept).clone();
+    let mut next = Bench::empty();
+    next.step(Event::Leader(true));
+    next.step(Event::Pods(Watch::Restart(vec![sizable()])));
+    next.step(Event::NodeWorks(Watch::Restart(Vec::new())));
+    next.step(Event::Resizes(Watch::Restart(vec![grow.clone()])));
+    let confirm = only(next.step(Event::Requests(Watch::Restart(Vec::new()))));
+    assert_eq!(status(&confirm), &grow.status);
+    assert!(is_patch(&only(written(&mut next, &mut grow, &confirm))));
+}
+
+#[test]
+fn a_dry_run_leaves_the_pod_to_the_next_write() {
+    let mut bench = Bench::new(vec![sizable()], Vec::new());
+    let mut dry = resize("dry", 0, "300m");
+    dry.spec.dry_run = true;
+    let accept = only(begin(&mut bench, &dry));
+    let patch = only(written(&mut bench, &mut dry, &accept));
+    let Action::PatchPod { key, uid, change: PodChange::Resources(sizing), .. } = &patch else {
+        panic!("{patch:?}")
+    };
+    assert!(sizing.dry_run);
+    let tried = Event::PodTried { key: key.clone(), uid: uid.clone(), outcome: Outcome::Written(()) };
+    let end = only(bench.step(tried));
+    assert_eq!(status(&end).phase, Some(Phase::Succeeded));
+    assert_eq!(written(&mut bench, &mut dry, &end), []);
+    let accept = only(begin(&mut bench, &resize("real", 1, "300m")));
+    assert!(status(&accept).target.is_some());
+}

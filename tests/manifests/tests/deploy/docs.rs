@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pitstop_api::recreate::{ContainerRecreateRequest, validate};
+use pitstop_api::recreate::{self, ContainerRecreateRequest};
+use pitstop_api::resize::{self, PodResize};
 use pitstop_manifests_test::root;
 use serde_json::Value;
 
@@ -79,17 +80,30 @@ fn every_request_that_is_shown_is_one_that_is_accepted() {
         for block in blocks(&text, "yaml") {
             let objects: Vec<Value> = serde_saphyr::from_multiple(block)
                 .unwrap_or_else(|error| panic!("{}: {error}\n{block}", page.display()));
-            for object in objects.into_iter().filter(|o| o["kind"] == "ContainerRecreateRequest") {
-                let request: ContainerRecreateRequest = serde_json::from_value(object.clone()).unwrap();
-                assert_eq!(validate(&request.spec), Ok(()), "{}", page.display());
+            for object in objects {
                 // A misspelt field would be dropped without a word.
-                let read_back = serde_json::to_value(&request).unwrap();
-                assert_eq!(read_back["spec"], object["spec"], "{}", page.display());
+                let (refused, read_back) = match object["kind"].as_str() {
+                    Some("ContainerRecreateRequest") => {
+                        let request: ContainerRecreateRequest = read(&object);
+                        (recreate::validate(&request.spec).err(), serde_json::to_value(&request.spec))
+                    }
+                    Some("PodResize") => {
+                        let request: PodResize = read(&object);
+                        (resize::validate(&request.spec).err(), serde_json::to_value(&request.spec))
+                    }
+                    _ => continue,
+                };
+                assert_eq!(refused, None, "{}", page.display());
+                assert_eq!(read_back.unwrap(), object["spec"], "{}", page.display());
                 shown += 1;
             }
         }
     }
-    assert!(shown >= 2, "{shown}");
+    assert!(shown >= 3, "{shown}");
+}
+
+fn read<T: serde::de::DeserializeOwned>(object: &Value) -> T {
+    serde_json::from_value(object.clone()).unwrap()
 }
 
 /// Those of the programs' own readiness are checked where they are named, in `run.rs` of each.

@@ -9,6 +9,7 @@ pub mod crds;
 pub mod labels;
 pub mod logic;
 pub mod nodework;
+pub mod quantity;
 pub mod recreate;
 
 pub use condition::{Condition, ConditionStatus};

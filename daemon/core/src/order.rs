@@ -176,5 +176,6 @@ pub(crate) fn answer(
         message,
         acknowledged_uptime_seconds: None,
         acknowledged_by: String::new(),
+        observed: None,
     }
 }

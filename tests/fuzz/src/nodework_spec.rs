@@ -125,6 +125,7 @@ fn answer(u: &mut Unstructured<'_>, order: &Order) -> Result<Answer> {
         message: String::new(),
         acknowledged_uptime_seconds: *u.choose(&[None, Some(0), Some(90), Some(i64::MAX)])?,
         acknowledged_by: "process-0".to_owned(),
+        observed: None,
     })
 }
 

@@ -148,6 +148,7 @@ fn answer(u: &mut Unstructured<'_>, known: &[String]) -> Result<Answer> {
             .repeat(u.int_in_range(0..=MAX_MESSAGE / 20)?),
         acknowledged_uptime_seconds: *u.choose(&[None, Some(0), Some(i64::MAX)])?,
         acknowledged_by: (*u.choose(&["", "p"])?).to_owned(),
+        observed: None,
     })
 }
 

@@ -171,6 +171,7 @@ impl Bench {
                 message: String::new(),
                 acknowledged_uptime_seconds: None,
                 acknowledged_by: String::new(),
+                observed: None,
             })
             .collect();
         let book = book.clone();

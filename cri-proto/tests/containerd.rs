@@ -327,6 +327,14 @@ async fn limits_are_changed() {
     assert_eq!((stored.cpu_quota, stored.cpu_period, stored.cpu_shares), (70_000, 100_000, 256));
     assert_eq!(stored.memory_limit_in_bytes, mebibytes(96));
     assert_eq!(status.known_state(), ContainerRunning, "nothing was restarted");
+    let (told, info) = runtime.container_info(&id).await.unwrap();
+    assert_eq!(told.id, id.as_str());
+    let path = format!(r#""cgroupsPath":"{}/{}""#, containerd.cgroup_parent(), id.as_str());
+    assert!(info["info"].contains(&path), "{info:?}");
+    assert_eq!(
+        failure(runtime.container_info(&nobody()).await, "ContainerStatus"),
+        ("not_found", Class::Conflict)
+    );
 
     let unknown = runtime.update_container_resources(&nobody(), change(10_000, 0)).await;
     assert_eq!(failure(unknown, "UpdateContainerResources"), ("not_found", Class::Conflict));

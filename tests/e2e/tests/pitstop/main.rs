@@ -18,4 +18,5 @@ mod queue;
 mod refused;
 mod restart;
 mod unasked;
+mod verify;
 mod writes;

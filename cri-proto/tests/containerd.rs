@@ -306,8 +306,9 @@ async fn limits_are_changed() {
     };
     let id = pod.start(NewContainer { resources, ..running("app", POLITE) }).await;
     // Only on a machine with cgroup v1; the runtime's own record is compared everywhere.
+    let cgroup = format!("{}/{}", containerd.cgroup_of("uid-of-one"), id.as_str());
     let in_cgroup = |hierarchy, file, wanted: i64| {
-        let found = containerd.cgroup_file(hierarchy, id.as_str(), file);
+        let found = Containerd::cgroup_file(hierarchy, &cgroup, file);
         assert!(found.is_none_or(|found| found == wanted.to_string()), "{file} is not {wanted}");
     };
     in_cgroup("cpu", "cpu.cfs_quota_us", 50_000);
@@ -329,8 +330,7 @@ async fn limits_are_changed() {
     assert_eq!(status.known_state(), ContainerRunning, "nothing was restarted");
     let (told, info) = runtime.container_info(&id).await.unwrap();
     assert_eq!(told.id, id.as_str());
-    let path = format!(r#""cgroupsPath":"{}/{}""#, containerd.cgroup_parent(), id.as_str());
-    assert!(info["info"].contains(&path), "{info:?}");
+    assert!(info["info"].contains(&format!(r#""cgroupsPath":"{cgroup}""#)), "{info:?}");
     assert_eq!(
         failure(runtime.container_info(&nobody()).await, "ContainerStatus"),
         ("not_found", Class::Conflict)

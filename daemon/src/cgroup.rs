@@ -102,6 +102,9 @@ fn text(path: &Path) -> io::Result<String> {
 }
 
 #[cfg(test)]
+mod containerd_tests;
+
+#[cfg(test)]
 mod tests {
     use std::fs;
 

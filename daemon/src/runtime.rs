@@ -30,8 +30,11 @@ pub fn told(
 /// Where a container's cgroup is, as the runtime was told: `linux.cgroupsPath` of its OCI configuration.
 pub(crate) async fn cgroups_path(runtime: &Runtime, id: &str) -> Result<String, CallFailure> {
     let id = parse(id)?;
-    let (status, info) = runtime.container_info(&id).await.map_err(|error| failure(&error))?;
     let never = |message: String| CallFailure { retry: false, message };
+    let (status, info) = runtime.container_info(&id).await.map_err(|error| match error {
+        Error::NotFound { .. } => never(error.to_string()),
+        error => failure(&error),
+    })?;
     // Runtimes resolve ID prefixes.
     if status.id != id.as_str() {
         return Err(never(format!("the runtime tells of container {:?}", truncate(&status.id, 80))));

@@ -51,7 +51,8 @@ pub enum Event {
     HookDone(String, Result<(), String>),
     /// The stop of an order's container returned.
     Stopped(String, Result<(), CallFailure>),
-    /// The cgroups of an order's container and of its Pod were read, or cannot be.
+    /// The cgroups of an order's container and of its Pod were read, or cannot be. What may pass is the runtime's
+    /// trouble; that the container is gone, or its cgroup, is none that passes.
     CgroupsRead(String, Result<Box<Observed>, CallFailure>),
     /// The write of the status came back.
     StatusWritten(Outcome),

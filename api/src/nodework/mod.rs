@@ -296,6 +296,22 @@ mod tests {
     }
 
     #[test]
+    fn an_order_to_verify_and_its_answer_hold_what_is_said_and_no_more() {
+        let action: OrderAction = Verify::default().into();
+        assert_eq!(serde_json::to_value(&action).unwrap(), json!({"verify": {}}));
+        assert_eq!(serde_json::from_value::<OrderAction>(json!({"verify": {}})).unwrap(), action);
+        let told = json!({
+            "orderID": "5f0c/app/1", "state": "Done",
+            "observed": {"container": {"cpuQuota": 50_000, "cpuPeriod": 100_000}, "pod": {}},
+        });
+        let answer: Answer = serde_json::from_value(told.clone()).unwrap();
+        let container = Cgroup { cpu_quota: Some(50_000), cpu_period: Some(100_000), ..Cgroup::default() };
+        let observed = Observed { container, pod: Cgroup::default() };
+        assert_eq!(answer.observed.as_deref(), Some(&observed));
+        assert_eq!(serde_json::to_value(&answer).unwrap(), told);
+    }
+
+    #[test]
     fn a_reason_of_a_newer_version_is_read_and_not_written() {
         let told = json!({"orderID": "5f0c/app/1", "state": "Done", "reason": "Later", "later": 1});
         let answer: Answer = serde_json::from_value(told).unwrap();

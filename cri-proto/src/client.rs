@@ -1,6 +1,6 @@
 //! The connection to one runtime, and one method for each call.
 
-use std::{future::Future, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, future::Future, path::Path, sync::Arc, time::Duration};
 
 use tonic::{
     Response, Status,
@@ -20,6 +20,10 @@ pub const LIST_ANSWER_LIMIT: usize = 16 * 1024 * 1024;
 /// Largest answer of `ExecSync`, in bytes. Far less than the other limit, because what a container prints is in the
 /// hands of the container, and a command may run for each of 64 orders at once in a daemon with little memory.
 pub const EXEC_ANSWER_LIMIT: usize = 256 * 1024;
+
+/// Largest answer of a verbose `ContainerStatus`, in bytes. It holds the environment of the container, which the
+/// kernel bounds to some MiB with all arguments, and which is rarely more than some KiB.
+pub const INFO_ANSWER_LIMIT: usize = 2 * 1024 * 1024;
 
 /// Opens a client for the runtime that listens on the unix socket `path`.
 ///
@@ -105,6 +109,20 @@ impl Runtime {
         let answer =
             self.call("ContainerStatus", self.deadlines.read, client.container_status(request)).await?;
         self.require("ContainerStatus", "status", answer.status)
+    }
+
+    /// `ContainerStatus`, verbose: the same, and the runtime's own record: JSON under `info` with containerd and CRI-O.
+    /// It holds the container's environment, and with it secrets. An answer above [`INFO_ANSWER_LIMIT`] is
+    /// [`Error::TooLarge`].
+    pub async fn container_info(
+        &self,
+        id: &ContainerId,
+    ) -> Result<(v1::ContainerStatus, BTreeMap<String, String>), Error> {
+        let mut client = self.runtime().max_decoding_message_size(INFO_ANSWER_LIMIT);
+        let request = v1::ContainerStatusRequest { container_id: id.to_string(), verbose: true };
+        let answer =
+            self.call("ContainerStatus", self.deadlines.read, client.container_status(request)).await?;
+        Ok((self.require("ContainerStatus", "status", answer.status)?, answer.info))
     }
 
     /// `ListPodSandbox`: sandboxes in any state that match the filter; the default one matches all.

@@ -306,8 +306,9 @@ async fn limits_are_changed() {
     };
     let id = pod.start(NewContainer { resources, ..running("app", POLITE) }).await;
     // Only on a machine with cgroup v1; the runtime's own record is compared everywhere.
+    let cgroup = format!("{}/{}", containerd.cgroup_of("uid-of-one"), id.as_str());
     let in_cgroup = |hierarchy, file, wanted: i64| {
-        let found = containerd.cgroup_file(hierarchy, id.as_str(), file);
+        let found = Containerd::cgroup_file(hierarchy, &cgroup, file);
         assert!(found.is_none_or(|found| found == wanted.to_string()), "{file} is not {wanted}");
     };
     in_cgroup("cpu", "cpu.cfs_quota_us", 50_000);
@@ -327,6 +328,13 @@ async fn limits_are_changed() {
     assert_eq!((stored.cpu_quota, stored.cpu_period, stored.cpu_shares), (70_000, 100_000, 256));
     assert_eq!(stored.memory_limit_in_bytes, mebibytes(96));
     assert_eq!(status.known_state(), ContainerRunning, "nothing was restarted");
+    let (told, info) = runtime.container_info(&id).await.unwrap();
+    assert_eq!(told.id, id.as_str());
+    assert!(info["info"].contains(&format!(r#""cgroupsPath":"{cgroup}""#)), "{info:?}");
+    assert_eq!(
+        failure(runtime.container_info(&nobody()).await, "ContainerStatus"),
+        ("not_found", Class::Conflict)
+    );
 
     let unknown = runtime.update_container_resources(&nobody(), change(10_000, 0)).await;
     assert_eq!(failure(unknown, "UpdateContainerResources"), ("not_found", Class::Conflict));

@@ -16,7 +16,7 @@ pub(crate) struct Args {
     #[arg(long, env = "PITSTOP_RUNTIME_ENDPOINT", value_name = "PATH")]
     pub(crate) runtime_endpoint: Option<PathBuf>,
 
-    /// Folder under which the node's `/run` and `/var` are, as far as they are mounted.
+    /// Folder under which the node's `/run`, `/var` and `/sys/fs/cgroup` are, as far as they are mounted.
     #[arg(long, env = "PITSTOP_HOST_ROOT", default_value = "/", value_name = "PATH")]
     pub(crate) host_root: PathBuf,
 

@@ -11,6 +11,7 @@ use pitstop_kit::clock::Monotonic;
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
+use crate::cgroup::Cgroups;
 use crate::hook;
 use crate::metrics::DaemonMetrics;
 use crate::record::Record;
@@ -24,6 +25,7 @@ pub(crate) struct Executor {
     pub(crate) client: Client,
     pub(crate) link: Link,
     pub(crate) record: Record,
+    pub(crate) cgroups: Cgroups,
     pub(crate) metrics: DaemonMetrics,
     pub(crate) events: mpsc::Sender<Event>,
 }
@@ -84,6 +86,20 @@ impl Executor {
                     }
                 }
                 Event::Stopped(order_id, result)
+            }
+            Action::ReadCgroups { order_id, container_id, pod_uid } => {
+                let result = match self.link.runtime() {
+                    Ok(runtime) => self.doubting(self.cgroups.read(&runtime, &container_id, &pod_uid).await),
+                    Err(lost) => Err(lost),
+                };
+                self.count("read_cgroups", result.is_ok());
+                match &result {
+                    Ok(observed) => debug!(order_id, container_id, ?observed, "read the cgroups"),
+                    Err(failure) => {
+                        warn!(order_id, container_id, error = failure.message, "cannot read the cgroups");
+                    }
+                }
+                Event::CgroupsRead(order_id, result)
             }
             Action::WriteStatus { resource_version, status } => {
                 Event::StatusWritten(self.write(resource_version, *status).await)

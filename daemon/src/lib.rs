@@ -5,6 +5,7 @@
 //! A library beside its program, so that the fuzz targets in `tests/fuzz` call what reads the runtime's answers.
 
 mod args;
+pub mod cgroup;
 mod execute;
 pub mod hook;
 mod metrics;

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use crate::args::Args;
+use crate::cgroup::Cgroups;
 use crate::execute::Executor;
 use crate::metrics::DaemonMetrics;
 use crate::record::Record;
@@ -84,7 +85,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
 
     let record = Record::open(&state_dir);
     let mut daemon = Daemon::new(Identity { instance, boot_id }).with_ended_hooks(record.ended());
-    let executor = Executor { node: node_name, client, link, record, metrics: own_metrics.clone(), events };
+    let cgroups = Cgroups::new(&host_root);
+    let executor =
+        Executor { node: node_name, client, link, record, cgroups, metrics: own_metrics.clone(), events };
     let mut actions = JoinSet::new();
     pitstop_kit::drive(
         &mut daemon,

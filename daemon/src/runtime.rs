@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use pitstop_api::condition::truncate;
 use pitstop_cri::{Class, ContainerId, Error, Runtime, keys, v1};
-use pitstop_daemon_core::{CallFailure, ContainerState, Facts};
+use pitstop_daemon_core::{CallFailure, ContainerState, Facts, cgroup};
 
 /// Asks about a container; absent when the runtime knows none of that ID.
 pub(crate) async fn inspect(runtime: &Runtime, id: &str) -> Result<Option<Facts>, CallFailure> {
@@ -24,6 +25,22 @@ pub fn told(
         Ok(_) | Err(Error::NotFound { .. }) => Ok(None),
         Err(error) => Err(failure(&error)),
     }
+}
+
+/// Where a container's cgroup is, as the runtime was told: `linux.cgroupsPath` of its OCI configuration.
+pub(crate) async fn cgroups_path(runtime: &Runtime, id: &str) -> Result<String, CallFailure> {
+    let id = parse(id)?;
+    let never = |message: String| CallFailure { retry: false, message };
+    let (status, info) = runtime.container_info(&id).await.map_err(|error| match error {
+        Error::NotFound { .. } => never(error.to_string()),
+        error => failure(&error),
+    })?;
+    // Runtimes resolve ID prefixes.
+    if status.id != id.as_str() {
+        return Err(never(format!("the runtime tells of container {:?}", truncate(&status.id, 80))));
+    }
+    let info = info.get("info").map_or("", String::as_str);
+    cgroup::path_in(info).map_err(never)
 }
 
 /// Stops a container; `grace_seconds` lie between the stop signal and the kill.

@@ -3,6 +3,7 @@
 
 pub mod answer;
 pub mod backoff;
+pub mod cgroup;
 pub mod machine;
 pub mod time;
 pub mod tracked;

@@ -10,6 +10,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+mod observed;
+
+pub use observed::{Cgroup, Observed};
+
 /// Plural name, as in URLs and RBAC.
 pub const PLURAL: &str = "nodeworks";
 
@@ -95,11 +99,14 @@ pub struct OrderContainer {
 /// What to do; exactly one member is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("has(self.recreate)").message("exactly one action must be set: recreate"))]
+#[x_kube(validation = Rule::new("has(self.recreate) != has(self.verify)").message("exactly one action must be set: recreate or verify"))]
 pub struct OrderAction {
     /// Stop the container, so that the kubelet starts it anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recreate: Option<Recreate>,
+    /// Tell what the cgroups of the container and of its Pod hold. Changes nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify: Option<Verify>,
     /// An action of a newer version. A daemon that knows none of the members refuses the order.
     #[serde(flatten)]
     #[schemars(skip)]
@@ -130,6 +137,22 @@ impl Recreate {
 impl From<Recreate> for OrderAction {
     fn from(recreate: Recreate) -> Self {
         Self { recreate: Some(recreate), ..Self::default() }
+    }
+}
+
+/// Tell what the cgroups hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Verify {
+    /// What a newer version adds; no daemon has to heed it.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown: Unknown,
+}
+
+impl From<Verify> for OrderAction {
+    fn from(verify: Verify) -> Self {
+        Self { verify: Some(verify), ..Self::default() }
     }
 }
 
@@ -177,11 +200,11 @@ pub struct RuntimeInfo {
 pub enum AnswerState {
     /// Checked against the runtime; the daemon may act from now on.
     Acknowledged,
-    /// Carried out: the named container is gone.
+    /// Carried out: the named container is gone, or what was asked about it is in `observed`.
     Done,
     /// Not carried out, and never will be; the reason says why.
     Refused,
-    /// Tried, and the container still runs.
+    /// Tried in vain, and the container still runs.
     Failed,
 }
 
@@ -202,6 +225,8 @@ pub enum AnswerReason {
     EndedByItself,
     /// `Failed`: the runtime would not stop it.
     StopFailed,
+    /// `Failed`: the daemon cannot read the cgroups; the message says which file and why.
+    CgroupUnreadable,
     /// A reason of a newer version; never written.
     #[serde(other)]
     #[schemars(skip)]
@@ -233,6 +258,9 @@ pub struct Answer {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 64))]
     pub acknowledged_by: String,
+    /// `Done` of a `verify`: what the cgroups held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<Box<Observed>>,
 }
 
 /// There is no reason that this version could write.
@@ -265,6 +293,22 @@ mod tests {
         }]});
         let spec: NodeWorkSpec = serde_json::from_value(book.clone()).unwrap();
         assert_eq!(serde_json::to_value(&spec).unwrap(), book);
+    }
+
+    #[test]
+    fn an_order_to_verify_and_its_answer_hold_what_is_said_and_no_more() {
+        let action: OrderAction = Verify::default().into();
+        assert_eq!(serde_json::to_value(&action).unwrap(), json!({"verify": {}}));
+        assert_eq!(serde_json::from_value::<OrderAction>(json!({"verify": {}})).unwrap(), action);
+        let told = json!({
+            "orderID": "5f0c/app/1", "state": "Done",
+            "observed": {"container": {"cpuQuota": 50_000, "cpuPeriod": 100_000}, "pod": {}},
+        });
+        let answer: Answer = serde_json::from_value(told.clone()).unwrap();
+        let container = Cgroup { cpu_quota: Some(50_000), cpu_period: Some(100_000), ..Cgroup::default() };
+        let observed = Observed { container, pod: Cgroup::default() };
+        assert_eq!(answer.observed.as_deref(), Some(&observed));
+        assert_eq!(serde_json::to_value(&answer).unwrap(), told);
     }
 
     #[test]

@@ -146,7 +146,7 @@ pub struct ContainerStatusRequest {
     /// Runtimes accept a prefix here: send full IDs only.
     #[prost(string, tag = "1")]
     pub container_id: ::prost::alloc::string::String,
-    /// With the runtime's own record as JSON: large, not asked for by pitstop.
+    /// With the runtime's own record as JSON: large.
     #[prost(bool, tag = "2")]
     pub verbose: bool,
 }
@@ -154,6 +154,13 @@ pub struct ContainerStatusRequest {
 pub struct ContainerStatusResponse {
     #[prost(message, optional, tag = "1")]
     pub status: ::core::option::Option<ContainerStatus>,
+    /// Only when asked for, and the runtime's own. containerd and CRI-O have the member "info": JSON, with the
+    /// container's OCI configuration as `runtimeSpec`.
+    #[prost(btree_map = "string, string", tag = "2")]
+    pub info: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ContainerStatus {

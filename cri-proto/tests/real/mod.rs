@@ -47,12 +47,13 @@ impl<'a> Real<'a> {
 
     fn sandbox_config(&self, config: SandboxConfig) -> PodSandboxConfig {
         let SandboxConfig { name, namespace, uid, attempt, labels } = config;
+        let cgroup_parent = self.containerd.cgroup_of(&uid);
         PodSandboxConfig {
             metadata: Some(v1::PodSandboxMetadata { name, uid, namespace, attempt }),
             labels: Arc::unwrap_or_clone(labels),
             annotations: BTreeMap::new(),
             linux: Some(LinuxPodSandboxConfig {
-                cgroup_parent: self.containerd.cgroup_parent(),
+                cgroup_parent,
                 security_context: Some(LinuxSandboxSecurityContext {
                     namespace_options: Some(on_the_node()),
                 }),

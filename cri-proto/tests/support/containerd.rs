@@ -92,15 +92,15 @@ impl Containerd {
         self.folder.path().join("containerd.sock")
     }
 
-    /// The cgroup parent for Pods.
-    pub(crate) fn cgroup_parent(&self) -> String {
-        format!("/{}", self.cgroup)
+    /// The cgroup of a Pod, by the name that the kubelet gives it.
+    pub(crate) fn cgroup_of(&self, pod_uid: &str) -> String {
+        format!("/{}/pod{pod_uid}", self.cgroup)
     }
 
-    /// A file of a container's cgroup v1, for example `("memory", id, "memory.limit_in_bytes")`; nothing on a
-    /// machine with cgroup v2.
-    pub(crate) fn cgroup_file(&self, hierarchy: &str, container: &str, file: &str) -> Option<String> {
-        let path = Path::new("/sys/fs/cgroup").join(hierarchy).join(&self.cgroup).join(container).join(file);
+    /// A file of a cgroup v1, for example `("memory", "/a/b", "memory.limit_in_bytes")`; nothing on a machine with
+    /// cgroup v2.
+    pub(crate) fn cgroup_file(hierarchy: &str, cgroup: &str, file: &str) -> Option<String> {
+        let path = format!("/sys/fs/cgroup/{hierarchy}{cgroup}/{file}");
         fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
     }
 

@@ -53,7 +53,7 @@ impl Pod {
             labels: map(&[(keys::POD_NAME, name), (keys::POD_NAMESPACE, "test"), (keys::POD_UID, &uid)]),
             annotations: map(&[("example.com/team", "crew")]),
             linux: Some(LinuxPodSandboxConfig {
-                cgroup_parent: containerd.cgroup_parent(),
+                cgroup_parent: containerd.cgroup_of(&uid),
                 security_context: Some(LinuxSandboxSecurityContext {
                     namespace_options: Some(v1::NamespaceOption { network: node, ..Default::default() }),
                 }),

@@ -2,7 +2,7 @@
 
 use pitstop_api::logic::tracked::Versioned;
 pub use pitstop_api::logic::watch::Watch;
-use pitstop_api::nodework::{Answer, NodeWorkStatus, Order, RuntimeInfo};
+use pitstop_api::nodework::{Answer, NodeWorkStatus, Observed, Order, RuntimeInfo};
 
 use crate::hook::Hook;
 
@@ -51,6 +51,9 @@ pub enum Event {
     HookDone(String, Result<(), String>),
     /// The stop of an order's container returned.
     Stopped(String, Result<(), CallFailure>),
+    /// The cgroups of an order's container and of its Pod were read, or cannot be. What may pass is the runtime's
+    /// trouble; that the container is gone, or its cgroup, is none that passes.
+    CgroupsRead(String, Result<Box<Observed>, CallFailure>),
     /// The write of the status came back.
     StatusWritten(Outcome),
     /// Time passed.
@@ -69,7 +72,7 @@ pub enum Outcome {
     Retry,
 }
 
-/// Why a call of the runtime failed.
+/// Why a call of the runtime, or a look at its node, failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallFailure {
     /// Whether the same call may work later.
@@ -142,6 +145,15 @@ pub enum Action {
         container_id: String,
         /// Seconds between the stop signal and the kill.
         grace_seconds: i64,
+    },
+    /// Read the cgroups of an order's container and of its Pod.
+    ReadCgroups {
+        /// The order.
+        order_id: String,
+        /// The container, 64 hex digits.
+        container_id: String,
+        /// The Pod that it belongs to, by which the Pod's cgroup is known.
+        pod_uid: String,
     },
     /// Replace the status of the book, if it is still that version.
     WriteStatus {

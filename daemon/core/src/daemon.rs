@@ -5,6 +5,8 @@
 //! daemon that started anew acknowledges again, so no stop ever rests on a stale view. Orders of one Pod go one after
 //! another.
 //!
+//! An order to read cgroups changes nothing, so it is answered without an acknowledgement.
+//!
 //! The hook is a part of the stop, as with the kubelet: its time counts against the grace, its failure holds nothing
 //! up, and an order that is withdrawn while it runs is carried out to its end.
 
@@ -17,12 +19,12 @@ use pitstop_api::logic::machine::{Machine, Now};
 use pitstop_api::logic::time::{Mono, earliest};
 use pitstop_api::logic::tracked::Tracked;
 use pitstop_api::nodework::{
-    Answer, AnswerReason, AnswerState, Boot, MAX_MESSAGE, NodeWorkStatus, Order, RuntimeInfo,
+    Answer, AnswerReason, AnswerState, Boot, MAX_MESSAGE, NodeWorkStatus, Observed, Order, RuntimeInfo,
 };
 
 use crate::DEFAULT_GRACE_SECONDS;
 use crate::action::{Action, Book, CallFailure, Event, Facts, Outcome, Watch};
-use crate::order::{HookStep, Progress, Step, TOLD_STOPS, answer, ended, reused, uptime_seconds};
+use crate::order::{Asks, HookStep, Progress, Step, TOLD_STOPS, answer, ended, reused, uptime_seconds};
 use crate::verdict::{Verdict, malformed, verdict};
 
 /// How long to wait before a container that was made but not started is asked about again.
@@ -88,6 +90,7 @@ impl Daemon {
             Event::Inspected(id, result) => self.inspected(now, &id, result),
             Event::HookDone(id, result) => actions.extend(self.hook_done(now, &id, result)),
             Event::Stopped(id, result) => self.stopped(now, &id, result),
+            Event::CgroupsRead(id, result) => self.cgroups_read(now, &id, result),
             Event::StatusWritten(outcome) => self.written(now, outcome),
             Event::Tick => {}
         }
@@ -178,7 +181,8 @@ impl Daemon {
             progress.backoff.succeeded();
         }
         progress.ask_at = None;
-        let acknowledged = stored.filter(|a| a.state == AnswerState::Acknowledged);
+        let acknowledged =
+            stored.filter(|a| a.state == AnswerState::Acknowledged && progress.asks == Asks::Stop);
         match (verdict(&order, facts.as_ref(), DEFAULT_GRACE_SECONDS), acknowledged) {
             // It was there when it was acknowledged, by this process or the one before it.
             (Verdict::Refuse(AnswerReason::NotRunning, _), Some(before)) => {
@@ -193,6 +197,7 @@ impl Daemon {
             (Verdict::Refuse(reason, message), _) => {
                 progress.step = Step::Over(answer(id, AnswerState::Refused, Some(reason), message));
             }
+            (Verdict::Read, _) => progress.step = Step::Read,
             (Verdict::Wait, _) => progress.ask_at = Some(now.after(CREATED_PATIENCE)),
             (Verdict::Stop { grace_seconds, hook }, _) => {
                 progress.grace_seconds = grace_seconds;
@@ -253,6 +258,18 @@ impl Daemon {
         }
     }
 
+    fn cgroups_read(&mut self, now: Mono, id: &str, result: Result<Box<Observed>, CallFailure>) {
+        let order = self.open_orders().iter().find(|o| o.id == id).cloned();
+        let Some(progress) = self.orders.get_mut(id).filter(|p| matches!(p.step, Step::Reading)) else {
+            return;
+        };
+        match order {
+            None => drop(self.orders.remove(id)),
+            Some(order) if progress.is_of(&order) => progress.was_read(id, now, result),
+            Some(_) => progress.step = Step::Ask,
+        }
+    }
+
     fn stored(&self, order_id: &str) -> Option<&Answer> {
         self.book.as_ref()?.get().answer(order_id)
     }
@@ -302,7 +319,16 @@ impl Daemon {
                     progress.grace_since = since.unwrap_or_else(|| uptime_seconds(now));
                     actions.push(progress.act(&order.id, now));
                 }
-                Step::Ask | Step::Asking | Step::Hooking | Step::Stopping | Step::Over(_) => {}
+                Step::Read if progress.ask_at.is_none_or(|at| at <= now) => {
+                    actions.push(progress.read(&order.id));
+                }
+                Step::Ask
+                | Step::Asking
+                | Step::Hooking
+                | Step::Stopping
+                | Step::Over(_)
+                | Step::Read
+                | Step::Reading => {}
             }
         }
         actions
@@ -389,10 +415,11 @@ fn start(order: &Order, stored: Option<&Answer>, hook: Option<&Option<String>>) 
     Progress::new(order, step, hook)
 }
 
-/// A success that the Pod's own status will show need not be told at once; nor what was told before.
+/// A success that the Pod's own status will show need not be told at once; nor what was told before. What cgroups hold
+/// nobody else shows.
 fn rides(answer: &Answer, before: Option<&Answer>) -> bool {
     let told = answer.reason.is_none() || before.is_some_and(|b| b.reason == answer.reason);
-    answer.state == AnswerState::Done && told
+    answer.state == AnswerState::Done && told && answer.observed.is_none()
 }
 
 fn failed(before: Answer, message: &str) -> Answer {

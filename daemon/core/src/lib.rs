@@ -4,6 +4,7 @@
 //! changes it and gives back [`Action`]s as data. There is no clock, no I/O and no randomness here.
 
 pub mod action;
+pub mod cgroup;
 mod daemon;
 pub mod hook;
 mod order;

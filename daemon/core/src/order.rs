@@ -4,11 +4,11 @@ use pitstop_api::condition::truncate;
 use pitstop_api::logic::backoff::Backoff;
 use pitstop_api::logic::time::Mono;
 use pitstop_api::nodework::{
-    Answer, AnswerReason, AnswerState, MAX_MESSAGE, Order, OrderContainer, OrderPod,
+    Answer, AnswerReason, AnswerState, MAX_MESSAGE, Observed, Order, OrderContainer, OrderPod,
 };
 
 use crate::MIN_GRACE_SECONDS;
-use crate::action::Action;
+use crate::action::{Action, CallFailure};
 use crate::hook::Hook;
 use crate::verdict::malformed;
 
@@ -29,8 +29,34 @@ pub(crate) enum Step {
     Hooking,
     /// The runtime is stopping the container.
     Stopping,
+    /// The cgroups may be read: nothing is changed by it, so no acknowledgement is needed.
+    Read,
+    /// The cgroups are being read.
+    Reading,
     /// Nothing is left to do; the answer.
     Over(Answer),
+}
+
+/// What an order asks for, as it was first seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Asks {
+    /// Nothing that this daemon knows.
+    #[default]
+    Nothing,
+    /// A stop.
+    Stop,
+    /// A look at the cgroups.
+    Read,
+}
+
+impl Asks {
+    fn of(order: &Order) -> Self {
+        match (&order.action.recreate, &order.action.verify) {
+            (Some(_), None) => Self::Stop,
+            (None, Some(_)) => Self::Read,
+            _ => Self::Nothing,
+        }
+    }
 }
 
 /// Where the container's preStop hook stands.
@@ -54,6 +80,8 @@ pub(crate) struct Progress {
     pub(crate) pod: OrderPod,
     /// The container that it names.
     pub(crate) container: OrderContainer,
+    /// What is to be done.
+    pub(crate) asks: Asks,
     /// The hook.
     pub(crate) hook: HookStep,
     /// A stop was sent by this process.
@@ -64,6 +92,8 @@ pub(crate) struct Progress {
     pub(crate) grace_seconds: i64,
     /// When the grace began to count, in seconds since the node's boot; known once this process acts.
     pub(crate) grace_since: i64,
+    /// The cgroups could not be read; whether because the container has ended, the runtime was to tell.
+    pub(crate) unreadable: bool,
     /// Waits between tries.
     pub(crate) backoff: Backoff,
     /// When to ask again.
@@ -74,13 +104,13 @@ impl Progress {
     /// Nothing done yet about the order.
     pub(crate) fn new(order: &Order, step: Step, hook: HookStep) -> Self {
         let (pod, container) = (order.pod.clone(), order.container.clone());
-        Self { step, pod, container, hook, ..Self::default() }
+        Self { step, pod, container, asks: Asks::of(order), hook, ..Self::default() }
     }
 
     /// The order names what it named when it was first seen. An order never changes, so another one of its ID is none
     /// that may be carried out: the container that is known to be the Pod's would not be the one that is named.
     pub(crate) fn is_of(&self, order: &Order) -> bool {
-        self.pod == order.pod && self.container == order.container
+        self.pod == order.pod && self.container == order.container && self.asks == Asks::of(order)
     }
 
     /// Heeds the stored answer, which may be another daemon's on this node: a final one stands. What was found ended
@@ -88,12 +118,12 @@ impl Progress {
     /// An order that makes no sense is never asked about.
     pub(crate) fn heed(&mut self, order: &Order, stored: &Answer) {
         let acknowledged = stored.state == AnswerState::Acknowledged;
-        let asked = || malformed(order).is_none();
+        let asked = || self.asks == Asks::Stop && malformed(order).is_none();
         match &self.step {
             Step::Over(own) if acknowledged && own.reason == Some(AnswerReason::NotRunning) && asked() => {
                 self.step = Step::Ask;
             }
-            Step::Ask | Step::Ready | Step::Over(_) if !acknowledged => {
+            Step::Ask | Step::Ready | Step::Read | Step::Over(_) if !acknowledged => {
                 self.step = Step::Over(stored.clone());
             }
             _ => {}
@@ -102,7 +132,7 @@ impl Progress {
 
     /// Nothing is under way in the runtime.
     pub(crate) fn idle(&self) -> bool {
-        !matches!(self.step, Step::Asking | Step::Hooking | Step::Stopping)
+        !matches!(self.step, Step::Asking | Step::Hooking | Step::Stopping | Step::Reading)
     }
 
     /// What went wrong with the hook.
@@ -143,6 +173,39 @@ impl Progress {
         self.step = Step::Stopping;
         Action::Stop { order_id, container_id, grace_seconds: left.max(MIN_GRACE_SECONDS) }
     }
+
+    /// Begins to read the cgroups.
+    pub(crate) fn read(&mut self, order_id: &str) -> Action {
+        self.ask_at = None;
+        self.step = Step::Reading;
+        let (container_id, pod_uid) = (self.container.id.clone(), self.pod.uid.clone());
+        Action::ReadCgroups { order_id: order_id.to_owned(), container_id, pod_uid }
+    }
+
+    /// The cgroups were read, or not. They go with the container, so the first time that they cannot be read the
+    /// runtime is asked whether it has ended.
+    pub(crate) fn was_read(&mut self, order_id: &str, now: Mono, result: Result<Box<Observed>, CallFailure>) {
+        self.step = match result {
+            Ok(observed) => {
+                let done = answer(order_id, AnswerState::Done, None, String::new());
+                Step::Over(Answer { observed: Some(observed), ..done })
+            }
+            Err(failure) if failure.retry => {
+                self.backoff.failed(now);
+                self.ask_at = self.backoff.waits_until(now);
+                Step::Read
+            }
+            Err(_) if !self.unreadable => {
+                self.unreadable = true;
+                Step::Ask
+            }
+            Err(failure) => {
+                let message = truncate(&failure.message, MAX_MESSAGE);
+                let reason = Some(AnswerReason::CgroupUnreadable);
+                Step::Over(answer(order_id, AnswerState::Failed, reason, message))
+            }
+        };
+    }
 }
 
 /// A hook that ended; `failure` may come from outside.
@@ -176,5 +239,6 @@ pub(crate) fn answer(
         message,
         acknowledged_uptime_seconds: None,
         acknowledged_by: String::new(),
+        observed: None,
     }
 }

@@ -4,11 +4,13 @@
 mod book;
 mod hooks;
 mod rivals;
+mod verify;
 
 use pitstop_api::logic::machine::{Machine, Now};
 use pitstop_api::logic::time::Mono;
 use pitstop_api::nodework::{
-    Answer, AnswerReason, AnswerState, NodeWorkStatus, Order, OrderContainer, OrderPod, Recreate, RuntimeInfo,
+    Answer, AnswerReason, AnswerState, NodeWorkStatus, Order, OrderContainer, OrderPod, Recreate,
+    RuntimeInfo, Verify,
 };
 
 use crate::*;
@@ -280,6 +282,7 @@ fn malformed_orders_never_reach_the_runtime() {
         |o: &mut Order| o.container.name.clear(),
         |o: &mut Order| o.action.recreate = None,
         |o: &mut Order| o.action.recreate = Some(Recreate::with_grace(Some(-1))),
+        |o: &mut Order| o.action.verify = Some(Verify::default()),
     ] {
         let mut bad = order(1, "web", None);
         spoil(&mut bad);

@@ -19,6 +19,8 @@ pub(crate) enum Verdict {
         /// What to run first.
         hook: Option<Hook>,
     },
+    /// Read its cgroups.
+    Read,
     /// It is neither running nor ended: ask again.
     Wait,
     /// Never.
@@ -41,13 +43,15 @@ pub(crate) fn malformed(order: &Order) -> Option<String> {
     if let Some((field, _)) = named.into_iter().find(|(_, text)| text.is_empty()) {
         return Some(format!("{field} must not be empty"));
     }
-    let Some(recreate) = &order.action.recreate else {
-        return Some("action names nothing that this daemon knows".to_owned());
-    };
-    recreate
-        .grace_period_seconds
-        .filter(|seconds| *seconds < 0)
-        .map(|seconds| format!("action.recreate.gracePeriodSeconds must not be negative: {seconds}"))
+    match (&order.action.recreate, &order.action.verify) {
+        (Some(recreate), None) => recreate
+            .grace_period_seconds
+            .filter(|seconds| *seconds < 0)
+            .map(|seconds| format!("action.recreate.gracePeriodSeconds must not be negative: {seconds}")),
+        (None, Some(_)) => None,
+        (Some(_), Some(_)) => Some("action must name one of recreate and verify, not both".to_owned()),
+        (None, None) => Some("action names nothing that this daemon knows".to_owned()),
+    }
 }
 
 /// Judges a well-formed order.
@@ -68,6 +72,7 @@ pub(crate) fn verdict(order: &Order, facts: Option<&Facts>, default_grace: i64) 
     match facts.state {
         ContainerState::Exited => refuse(AnswerReason::NotRunning, "the container has ended"),
         ContainerState::Created => Verdict::Wait,
+        ContainerState::Running | ContainerState::Unknown if order.action.verify.is_some() => Verdict::Read,
         ContainerState::Running | ContainerState::Unknown => {
             let asked = order.action.recreate.as_ref().and_then(|r| r.grace_period_seconds);
             let grace_seconds = asked.or(facts.grace_seconds).unwrap_or(default_grace).max(0);

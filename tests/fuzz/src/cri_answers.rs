@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::net::IpAddr;
+use std::path::{Component, Path};
 
 use pitstop_api::nodework::{MAX_MESSAGE, Order, OrderContainer, OrderPod, Recreate};
 use pitstop_cri::{ContainerId, SandboxId, v1};
 use pitstop_daemon::{hook, runtime, search};
-use pitstop_daemon_core::{ContainerState, Facts};
+use pitstop_daemon_core::{ContainerState, Facts, cgroup};
 use prost::Message;
 use serde_json::json;
 
@@ -41,7 +42,10 @@ fn decode<M: Message + Default + PartialEq + Debug>(bytes: &[u8]) -> Option<M> {
 }
 
 fn container_status(answer: &[u8]) {
-    let Some(v1::ContainerStatusResponse { status: Some(status), .. }) = decode(answer) else { return };
+    let Some(v1::ContainerStatusResponse { status: Some(status), info }) = decode(answer) else { return };
+    for info in info.values() {
+        container_info(info);
+    }
     let asked = ContainerId::parse(&id()).unwrap();
     let is_it = status.id == id();
     let told = runtime::told(&asked, Ok(status.clone())).expect("an answer is no failure");
@@ -56,6 +60,23 @@ fn container_status(answer: &[u8]) {
     };
     carried_out(order("shop", "web", "u", "app"), &facts);
     carried_out(order(&facts.namespace, &facts.pod, &facts.pod_uid, &facts.container), &facts);
+}
+
+/// Whatever a runtime says, no cgroup is above the root or another Pod's.
+fn container_info(info: &str) {
+    let uid = "fb96bcdf-dd4d-408f-ac38-5b135ed1b49f";
+    let place = |path: &str| cgroup::place(path, &id(), uid);
+    // The text as a path too: a fuzzer seldom writes JSON.
+    for place in cgroup::path_in(info).and_then(|path| place(&path)).into_iter().chain(place(info)) {
+        let (above, own) = place.container.rsplit_once('/').expect("a cgroup in the Pod's");
+        assert!(above == place.pod && own.contains(&id()), "{place:?}");
+        let pod = place.pod.rsplit('/').next().unwrap_or_default().replace('_', "-");
+        assert!(pod.contains(uid), "{place:?}");
+        assert!(
+            Path::new(&place.container).components().all(|c| matches!(c, Component::Normal(_))),
+            "{place:?}"
+        );
+    }
 }
 
 /// Carries the only order out; [`Node`] looks at what is done.

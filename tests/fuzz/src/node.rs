@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pitstop_api::logic::time::Mono;
-use pitstop_api::nodework::{Answer, AnswerState, Order, RuntimeInfo};
+use pitstop_api::nodework::{Answer, AnswerState, Observed, Order, RuntimeInfo};
 use pitstop_daemon_core::{
-    Action, Book, CallFailure, Daemon, EndedHooks, Event, Facts, Identity, MIN_GRACE_SECONDS, Outcome, Watch,
-    hook,
+    Action, Book, CallFailure, ContainerState, Daemon, EndedHooks, Event, Facts, Identity, MIN_GRACE_SECONDS,
+    Outcome, Watch, hook,
 };
 use serde_json::json;
 
@@ -138,9 +138,20 @@ impl Node {
                 if end == End::Well
                     && let Some(facts) = self.runtime.get_mut(&container_id)
                 {
-                    facts.state = pitstop_daemon_core::ContainerState::Exited;
+                    facts.state = ContainerState::Exited;
                 }
                 Event::Stopped(order_id, if end == End::Well { Ok(()) } else { Err(failed) })
+            }
+            Action::ReadCgroups { order_id, container_id, .. } => {
+                let runs =
+                    self.runtime.get(&container_id).is_some_and(|c| c.state == ContainerState::Running);
+                let result = match end {
+                    End::Well if runs => Ok(Box::new(Observed::default())),
+                    // Its cgroup went with it.
+                    End::Well => Err(CallFailure { retry: false, message: "x".repeat(9_000) }),
+                    End::Fails | End::Refused => Err(failed),
+                };
+                Event::CgroupsRead(order_id, result)
             }
             Action::WriteStatus { resource_version, status } => {
                 let current = resource_version == self.book.resource_version;
@@ -196,6 +207,10 @@ impl Node {
                 self.may_touch(order_id, container_id);
                 assert!(*grace_seconds >= MIN_GRACE_SECONDS, "a stop with {grace_seconds} s of grace");
             }
+            Action::ReadCgroups { order_id, container_id, pod_uid } => {
+                let facts = self.named(order_id, container_id);
+                assert_eq!(*pod_uid, facts.pod_uid, "the Pod is the container's");
+            }
             Action::WriteStatus { status, .. } => {
                 let ordered = |a: &Answer| self.orders.iter().any(|o| o.id == a.order_id);
                 assert!(status.answers.iter().all(ordered), "answers what nobody ordered: {status:?}");
@@ -207,9 +222,14 @@ impl Node {
         }
     }
 
-    /// The container is the one that an order of that ID names, in full and by all its labels, and the acknowledgement
-    /// of that order is stored.
+    /// The container is [`Node::named`], and the acknowledgement of that order is stored.
     fn may_touch(&self, order_id: &str, container_id: &str) -> &Facts {
+        assert!(self.acknowledged.contains(order_id), "acts on {order_id:?}, which is not acknowledged");
+        self.named(order_id, container_id)
+    }
+
+    /// The container is the one that an order of that ID names, in full and by all its labels.
+    fn named(&self, order_id: &str, container_id: &str) -> &Facts {
         assert!(is_full(container_id), "acts on {container_id:?}");
         let facts = self.runtime.get(container_id).expect("acts on what the runtime does not have");
         let named = self.orders.iter().any(|o| {
@@ -221,7 +241,6 @@ impl Node {
                 && asked.iter().all(|text| !text.is_empty())
         });
         assert!(named, "acts on container {container_id} of {facts:?}, which no order {order_id:?} names");
-        assert!(self.acknowledged.contains(order_id), "acts on {order_id:?}, which is not acknowledged");
         facts
     }
 }

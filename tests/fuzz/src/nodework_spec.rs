@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use arbitrary::{Result, Unstructured};
 use pitstop_api::nodework::{
     Answer, AnswerReason, AnswerState, NodeWork, Order, OrderAction, OrderContainer, OrderPod, Recreate,
+    Verify,
 };
 use pitstop_daemon_core::{ContainerState, Facts, wire};
 
@@ -99,6 +100,12 @@ fn order(u: &mut Unstructured<'_>) -> Result<Order> {
         _ => format!("{}\n", id(1)),
     };
     let recreate = Recreate::with_grace(*u.choose(&[None, Some(0), Some(5), Some(-5), Some(i64::MAX)])?);
+    let action = match u.int_in_range(0..=8)? {
+        0 => OrderAction::default(),
+        1 | 2 => Verify::default().into(),
+        3 => OrderAction { verify: Some(Verify::default()), ..recreate.into() },
+        _ => recreate.into(),
+    };
     Ok(Order {
         id: (*u.choose(&["r/app/1", "r/sidecar/1", "s/app/1", ""])?).to_owned(),
         pod: OrderPod {
@@ -110,7 +117,7 @@ fn order(u: &mut Unstructured<'_>) -> Result<Order> {
             name: (*u.choose(&["app", "app", "sidecar", ""])?).to_owned(),
             id: container,
         },
-        action: if u.ratio(1, 9)? { OrderAction::default() } else { recreate.into() },
+        action,
         ..Order::default()
     })
 }
@@ -125,6 +132,7 @@ fn answer(u: &mut Unstructured<'_>, order: &Order) -> Result<Answer> {
         message: String::new(),
         acknowledged_uptime_seconds: *u.choose(&[None, Some(0), Some(90), Some(i64::MAX)])?,
         acknowledged_by: "process-0".to_owned(),
+        observed: None,
     })
 }
 

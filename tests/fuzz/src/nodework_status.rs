@@ -122,8 +122,8 @@ fn any_request(u: &mut Unstructured<'_>) -> Result<Request> {
 /// An answer to an order of the book, to one of another request, or to none that ever was.
 fn answer(u: &mut Unstructured<'_>, known: &[String]) -> Result<Answer> {
     use AnswerReason::{
-        EndedByItself, InvalidOrder, NotRunning, PreStopHookFailed, StopFailed, StopRetried, Unknown,
-        WrongContainer,
+        CgroupUnreadable, EndedByItself, InvalidOrder, NotRunning, PreStopHookFailed, StopFailed,
+        StopRetried, Unknown, WrongContainer,
     };
     use AnswerState::{Acknowledged, Done, Failed, Refused};
     let reasons = [
@@ -134,6 +134,7 @@ fn answer(u: &mut Unstructured<'_>, known: &[String]) -> Result<Answer> {
         StopRetried,
         EndedByItself,
         StopFailed,
+        CgroupUnreadable,
         Unknown,
     ];
     let order_id = if known.is_empty() || u.ratio(1, 4)? {
@@ -149,6 +150,7 @@ fn answer(u: &mut Unstructured<'_>, known: &[String]) -> Result<Answer> {
             .repeat(u.int_in_range(0..=MAX_MESSAGE / 20)?),
         acknowledged_uptime_seconds: *u.choose(&[None, Some(0), Some(i64::MAX)])?,
         acknowledged_by: (*u.choose(&["", "p"])?).to_owned(),
+        observed: u.ratio(1, 9)?.then(Box::default),
     })
 }
 

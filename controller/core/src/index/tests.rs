@@ -184,6 +184,7 @@ impl Bench {
                 message: String::new(),
                 acknowledged_uptime_seconds: None,
                 acknowledged_by: String::new(),
+                observed: None,
             })
             .collect();
         let book = book.clone();

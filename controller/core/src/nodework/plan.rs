@@ -56,6 +56,7 @@ mod tests {
                 message: String::new(),
                 acknowledged_uptime_seconds: None,
                 acknowledged_by: String::new(),
+                observed: None,
             })
             .collect();
         book

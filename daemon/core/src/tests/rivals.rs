@@ -10,6 +10,7 @@ fn answer_of_the_other(b: &mut Book, state: AnswerState, reason: Option<AnswerRe
         message: String::new(),
         acknowledged_uptime_seconds: Some(90),
         acknowledged_by: "other".into(),
+        observed: None,
     }];
 }
 

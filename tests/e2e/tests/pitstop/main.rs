@@ -19,4 +19,5 @@ mod refused;
 mod resize;
 mod restart;
 mod unasked;
+mod verify;
 mod writes;

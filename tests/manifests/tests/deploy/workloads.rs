@@ -79,7 +79,7 @@ fn the_controller_passes_the_strictest_pod_security_level() {
 }
 
 #[test]
-fn the_folder_of_the_runtimes_socket_is_the_daemons_only_breach() {
+fn the_folders_of_the_runtimes_socket_and_of_cgroups_are_the_daemons_only_breaches() {
     let base = ("default", default(), "/run/containerd/containerd.sock");
     let overlays = OVERLAYS.iter().map(|(name, socket)| (*name, overlay(name), *socket));
     for (name, objects, socket) in std::iter::once(base).chain(overlays) {
@@ -91,11 +91,18 @@ fn the_folder_of_the_runtimes_socket_is_the_daemons_only_breach() {
         } else {
             &[]
         };
-        assert_eq!(breaches(pod), [&["hostPath: volume runtime"], owner].concat(), "{name}");
+        let volumes = ["hostPath: volume cgroup", "hostPath: volume runtime"];
+        let found: BTreeSet<String> = breaches(pod).into_iter().collect();
+        assert_eq!(found, volumes.iter().chain(owner).map(|&breach| breach.to_owned()).collect(), "{name}");
         let volumes = list(pod, "/spec/volumes");
-        let path = volumes.iter().find_map(|v| v.get("hostPath")).unwrap();
-        assert_eq!(*path, json!({"path": folder, "type": "Directory"}), "{name}");
+        let paths: Vec<&Value> = volumes.iter().filter_map(|v| v.get("hostPath")).collect();
+        let directory = |path: &str| json!({"path": path, "type": "Directory"});
+        assert_eq!(paths, [&directory(folder), &directory("/sys/fs/cgroup")], "{name}");
         let mounts = list(container(pod), "/volumeMounts");
+        let cgroups = json!({
+            "name": "cgroup", "mountPath": "/sys/fs/cgroup", "readOnly": true, "recursiveReadOnly": "IfPossible",
+        });
+        assert!(mounts.contains(&cgroups), "{name}: {mounts:?}");
         let mount = mounts.iter().find(|m| m["name"] == "runtime").unwrap();
         // The daemon finds it there by itself.
         assert_eq!((&mount["mountPath"], &mount["readOnly"]), (&json!(folder), &json!(true)), "{name}");
@@ -137,7 +144,7 @@ fn both_run_as_nobody_on_a_root_that_they_cannot_write() {
 #[test]
 fn the_tokens_of_both_are_short_lived_and_their_only_credential() {
     let objects = default();
-    for (name, count) in [("pitstop-controller", 1), ("pitstop-daemon", 3)] {
+    for (name, count) in [("pitstop-controller", 1), ("pitstop-daemon", 4)] {
         let pod = pod(&objects, name);
         assert_eq!(pod["spec"]["automountServiceAccountToken"], false, "{name}");
         let volumes = list(pod, "/spec/volumes");

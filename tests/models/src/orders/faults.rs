@@ -115,6 +115,7 @@ impl World {
             daemon::Action::Stop { order_id, .. } => {
                 daemon::Event::Stopped(order_id.clone(), Err(node::failure()))
             }
+            daemon::Action::ReadCgroups { .. } => unreachable!("no controller of the model orders that"),
             daemon::Action::WriteStatus { .. } => daemon::Event::StatusWritten(daemon::Outcome::Retry),
         };
         self.late.push(Late::Call(process.instance.clone(), call));

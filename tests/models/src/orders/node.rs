@@ -134,7 +134,8 @@ fn order_of(action: &Action) -> String {
     match action {
         Action::Inspect { order_id, .. }
         | Action::RunHook { order_id, .. }
-        | Action::Stop { order_id, .. } => order_id.clone(),
+        | Action::Stop { order_id, .. }
+        | Action::ReadCgroups { order_id, .. } => order_id.clone(),
         Action::WriteStatus { .. } => String::new(),
     }
 }
@@ -147,6 +148,7 @@ pub fn brief(action: &Action) -> String {
         Action::Stop { order_id, container_id, .. } => {
             format!("stop of container ..{} for order {order_id}", &container_id[60..])
         }
+        Action::ReadCgroups { order_id, .. } => format!("cgroups for order {order_id}"),
         Action::WriteStatus { resource_version, status } => {
             let answers: Vec<String> = status
                 .answers

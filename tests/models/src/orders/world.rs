@@ -169,7 +169,9 @@ impl World {
                     .as_ref()
                     .is_some_and(|b| store.unguarded || b.resource_version == *resource_version),
                 daemon::Action::Stop { container_id, .. } => node.running(container_id).is_some(),
-                daemon::Action::Inspect { .. } | daemon::Action::RunHook { .. } => false,
+                daemon::Action::Inspect { .. }
+                | daemon::Action::RunHook { .. }
+                | daemon::Action::ReadCgroups { .. } => false,
             },
         });
         late.sort_by_key(|late| {
@@ -294,6 +296,7 @@ impl World {
                 }
                 daemon::Event::Stopped(order_id.clone(), Ok(()))
             }
+            daemon::Action::ReadCgroups { .. } => unreachable!("no controller of the model orders that"),
             daemon::Action::WriteStatus { resource_version, status } => {
                 let outcome = match self.write_answers(instance, resource_version, status, bounds) {
                     Some(stored) => daemon::Outcome::Written(stored),

@@ -17,7 +17,7 @@ impl Oracle {
         let found = self.rules.calls(now, by, asked, runtime);
         self.all(found);
         let Asked { order_id, container_id, what, .. } = asked;
-        if *what == What::Inspect {
+        if matches!(what, What::Inspect | What::Read) {
             return;
         }
         let acknowledged = self.acknowledged.contains_key(&(order_id.clone(), container_id.clone()));
@@ -45,7 +45,7 @@ impl Oracle {
                 self.check(!again, "I16", || format!("the hook of {order_id} ended before, and runs again"));
                 *self.hooks.entry(order_id.clone()).or_default() += 1;
             }
-            What::Inspect => {}
+            What::Inspect | What::Read => {}
         }
     }
 

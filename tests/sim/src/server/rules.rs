@@ -8,14 +8,14 @@ use serde_json::Value;
 pub(super) enum Rule {
     Immutable,
     UniqueNames,
-    HasRecreate,
+    OneAction,
     OrdersNeverChange,
 }
 
 const RULES: [(Rule, &str); 4] = [
     (Rule::Immutable, "self == oldSelf"),
     (Rule::UniqueNames, "self.all(c, self.exists_one(o, o.name == c.name))"),
-    (Rule::HasRecreate, "has(self.recreate)"),
+    (Rule::OneAction, "has(self.recreate) != has(self.verify)"),
     (Rule::OrdersNeverChange, "self.all(o, !oldSelf.exists(p, p.id == o.id) || oldSelf.exists(p, p == o))"),
 ];
 
@@ -40,7 +40,10 @@ impl Rule {
                 let all = list(new);
                 all.iter().all(|c| all.iter().filter(|o| o["name"] == c["name"]).count() == 1)
             }
-            Self::HasRecreate => new.get("recreate").is_some_and(|recreate| !recreate.is_null()),
+            Self::OneAction => {
+                let has = |member: &str| new.get(member).is_some_and(|value| !value.is_null());
+                has("recreate") != has("verify")
+            }
             Self::OrdersNeverChange => old.is_none_or(|old| {
                 let old = list(old);
                 list(new).iter().all(|o| !old.iter().any(|p| p["id"] == o["id"]) || old.contains(o))

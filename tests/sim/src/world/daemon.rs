@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use pitstop_api::logic::answer::Answer;
+use pitstop_api::logic::cgroup;
 use pitstop_api::logic::watch::Watch;
-use pitstop_api::nodework::{NodeWork, RuntimeInfo};
+use pitstop_api::nodework::{Cgroup, NodeWork, Observed, RuntimeInfo};
 use pitstop_daemon_core::{
     Action, CallFailure, ContainerState, Daemon, EndedHooks, Event, Facts, Hook, Identity, wire,
 };
@@ -146,6 +147,16 @@ impl DaemonProcess {
                     Err(failure) => Err(call_failure(failure)),
                 },
             ),
+            What::Read => Event::CgroupsRead(
+                order_id,
+                match reply {
+                    Ok(runtime::Answer::Container(info)) if info.state == State::Running => {
+                        Ok(Box::new(cgroups_without_resources()))
+                    }
+                    Ok(_) => Err(CallFailure { retry: false, message: "its cgroup is gone".to_owned() }),
+                    Err(failure) => Err(call_failure(failure)),
+                },
+            ),
             What::Stop => Event::Stopped(
                 order_id,
                 match reply {
@@ -208,6 +219,11 @@ impl DaemonProcess {
                 Action::Inspect { order_id, container_id } => {
                     let call = Call::ContainerStatus { id: container_id.clone() };
                     let asked = Asked { order_id, container_id, what: What::Inspect, call, limit: READ };
+                    out.effects.push(Effect::Call(asked));
+                }
+                Action::ReadCgroups { order_id, container_id, .. } => {
+                    let call = Call::ContainerStatus { id: container_id.clone() };
+                    let asked = Asked { order_id, container_id, what: What::Read, call, limit: READ };
                     out.effects.push(Effect::Call(asked));
                 }
                 Action::Stop { order_id, container_id, grace_seconds } => {
@@ -283,6 +299,16 @@ fn call_failure(failure: &runtime::Failure) -> CallFailure {
         Code::InvalidArgument | Code::PermissionDenied | Code::Unimplemented | Code::ResourceExhausted
     );
     CallFailure { retry, message: failure.message.clone() }
+}
+
+/// The containers of the model ask for nothing.
+fn cgroups_without_resources() -> Observed {
+    let cgroup = Cgroup {
+        cpu_period: Some(cgroup::PERIOD),
+        cpu_shares: Some(cgroup::MIN_SHARES),
+        ..Cgroup::default()
+    };
+    Observed { container: cgroup, pod: cgroup }
 }
 
 fn facts(info: &ContainerInfo) -> Facts {

@@ -65,6 +65,8 @@ pub enum What {
     Hook,
     /// It is stopped.
     Stop,
+    /// Its cgroups are read.
+    Read,
 }
 
 impl Effect {

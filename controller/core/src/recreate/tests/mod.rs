@@ -218,6 +218,7 @@ impl Scene {
             message: "told so".into(),
             acknowledged_uptime_seconds: None,
             acknowledged_by: String::new(),
+            observed: None,
         });
     }
 

@@ -1,0 +1,192 @@
+//! Where the cgroups of a container and of its Pod are, and what their files say. Pure: the caller reads the files.
+//!
+//! Neither the runtime nor a file is trusted to be as expected: whatever they say, no place is above the folder of
+//! cgroups, and none is another Pod's.
+
+use std::collections::BTreeMap;
+
+use pitstop_api::condition::truncate;
+use pitstop_api::nodework::Cgroup;
+use serde::Deserialize;
+
+/// Longest path that is taken, in bytes: `PATH_MAX` of Linux.
+const MAX_PATH: usize = 4096;
+/// Longest name in a path, in bytes: `NAME_MAX` of Linux.
+const MAX_NAME: usize = 255;
+/// From here on `memory.limit_in_bytes` means none: the kernel holds the most that whole pages can, whatever their
+/// size (`PAGE_COUNTER_MAX`), up to 64 KiB.
+const UNLIMITED: i64 = i64::MAX & !0xFFFF;
+
+/// Two cgroups, as paths below the root of a hierarchy; without `/` at either end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The Pod's.
+    pub pod: String,
+    /// The container's, which is directly in it.
+    pub container: String,
+}
+
+/// `linux.cgroupsPath` in what a runtime tells under `info` in a verbose `ContainerStatus`. containerd and CRI-O alike
+/// keep the OCI configuration there as `runtimeSpec`. The error is a sentence without anything of the configuration,
+/// which may hold secrets.
+pub fn path_in(info: &str) -> Result<String, String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Info {
+        runtime_spec: Spec,
+    }
+    #[derive(Deserialize)]
+    struct Spec {
+        linux: Linux,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Linux {
+        cgroups_path: String,
+    }
+    let parsed: Result<Info, _> = serde_json::from_str(info);
+    let info = parsed.map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        format!(
+            "the runtime's verbose answer has no info.runtimeSpec.linux.cgroupsPath (line {line}, column {column})"
+        )
+    })?;
+    Ok(info.runtime_spec.linux.cgroups_path)
+}
+
+/// Where the cgroup is that a runtime names: a path, or with the systemd driver `<slice>:<prefix>:<name>`, which stands
+/// for `<prefix>-<name>.scope` in nested slices. It must end in the container's ID and lie in a cgroup named after the
+/// Pod's UID, as the kubelet makes it: `pod<UID>`, with systemd `..-pod<UID>.slice` and `_` for `-`.
+pub fn place(cgroups_path: &str, container_id: &str, pod_uid: &str) -> Result<Place, String> {
+    let refuse = |why: &str| format!("the runtime's cgroupsPath {:?} {why}", truncate(cgroups_path, 256));
+    if cgroups_path.len() > MAX_PATH {
+        return Err(refuse("is too long"));
+    }
+    let names = match cgroups_path.strip_prefix('/') {
+        Some(path) => path.split('/').map(str::to_owned).collect(),
+        None => expanded(cgroups_path)
+            .ok_or_else(|| refuse("is neither a path from the root nor one of systemd"))?,
+    };
+    if let Some(bad) = names.iter().find(|name| !is_name(name)) {
+        return Err(refuse(&format!("has the part {:?}", truncate(bad, 80))));
+    }
+    let [above @ .., pod, container] = names.as_slice() else {
+        return Err(refuse("names no cgroup of a Pod"));
+    };
+    let last = container.strip_suffix(".scope").unwrap_or(container);
+    if container_id.is_empty() || !last.ends_with(container_id) {
+        return Err(refuse("does not end in the container's ID"));
+    }
+    let own = pod.strip_suffix(".slice").unwrap_or(pod);
+    let uids = [pod_uid.to_owned(), pod_uid.replace('-', "_")];
+    if pod_uid.is_empty() || !uids.iter().any(|uid| own.ends_with(&format!("pod{uid}"))) {
+        return Err(refuse(&format!("is not in the cgroup of Pod {:?}", truncate(pod_uid, 80))));
+    }
+    let pod: Vec<&str> = above.iter().chain([pod]).map(String::as_str).collect();
+    let pod = pod.join("/");
+    Ok(Place { container: format!("{pod}/{container}"), pod })
+}
+
+/// `a-b.slice:runtime:id` is `a.slice/a-b.slice/runtime-id.scope` (systemd.slice(5)).
+fn expanded(text: &str) -> Option<Vec<String>> {
+    let parts: Vec<&str> = text.split(':').collect();
+    let [slice, prefix, name] = parts.as_slice() else { return None };
+    let slice = slice.strip_suffix(".slice").filter(|_| !prefix.is_empty() && !name.is_empty())?;
+    let mut names = Vec::new();
+    let mut above = String::new();
+    for part in slice.split('-') {
+        if part.is_empty() {
+            return None;
+        }
+        names.push(format!("{above}{part}.slice"));
+        above = format!("{above}{part}-");
+    }
+    names.push(format!("{prefix}-{name}.scope"));
+    Some(names)
+}
+
+fn is_name(name: &str) -> bool {
+    let plain = |c: char| !c.is_control() && c != '/';
+    !matches!(name, "" | "." | "..") && name.len() <= MAX_NAME && name.chars().all(plain)
+}
+
+/// Which files a cgroup has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// A hierarchy for each controller; also where a v2 hierarchy without controllers is beside them.
+    V1,
+    /// One hierarchy for all.
+    V2,
+}
+
+/// A controller, which has a hierarchy of its own on v1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Controller {
+    /// `cpu`.
+    Cpu,
+    /// `memory`.
+    Memory,
+}
+
+/// Reads a cgroup; `file` gives the text of one of its files. The error names the file and what is wrong with it.
+pub fn read(
+    version: Version,
+    file: impl Fn(Controller, &str) -> Result<String, String>,
+) -> Result<Cgroup, String> {
+    use Controller::{Cpu, Memory};
+    let number = |controller, name: &str| file(controller, name).and_then(|text| number(name, &text));
+    let kills = |name: &str| file(Memory, name).and_then(|text| kills(name, &text));
+    match version {
+        Version::V1 => Ok(Cgroup {
+            cpu_quota: Some(number(Cpu, "cpu.cfs_quota_us")?).filter(|quota| *quota >= 0),
+            cpu_period: Some(natural("cpu.cfs_period_us", number(Cpu, "cpu.cfs_period_us")?)?),
+            cpu_shares: Some(natural("cpu.shares", number(Cpu, "cpu.shares")?)?),
+            cpu_weight: None,
+            memory_limit: Some(natural("memory.limit_in_bytes", number(Memory, "memory.limit_in_bytes")?)?)
+                .filter(|limit| *limit < UNLIMITED),
+            memory_usage: Some(natural("memory.usage_in_bytes", number(Memory, "memory.usage_in_bytes")?)?),
+            oom_kills: kills("memory.oom_control")?,
+        }),
+        Version::V2 => {
+            let max = file(Cpu, "cpu.max")?;
+            let (quota, period) = max.trim_end().split_once(' ').unwrap_or((max.trim_end(), ""));
+            let limit = file(Memory, "memory.max")?;
+            Ok(Cgroup {
+                cpu_quota: or_max("cpu.max", quota)?,
+                cpu_period: Some(natural("cpu.max", self::number("cpu.max", period)?)?),
+                cpu_shares: None,
+                cpu_weight: Some(natural("cpu.weight", number(Cpu, "cpu.weight")?)?),
+                memory_limit: or_max("memory.max", limit.trim_end())?,
+                memory_usage: Some(natural("memory.current", number(Memory, "memory.current")?)?),
+                oom_kills: kills("memory.events")?,
+            })
+        }
+    }
+}
+
+fn number(file: &str, text: &str) -> Result<i64, String> {
+    text.trim_end().parse().map_err(|_| odd(file, text))
+}
+
+fn natural(file: &str, number: i64) -> Result<i64, String> {
+    if number < 0 { Err(odd(file, &number.to_string())) } else { Ok(number) }
+}
+
+/// A number, or `max` for no limit.
+fn or_max(file: &str, text: &str) -> Result<Option<i64>, String> {
+    if text == "max" { Ok(None) } else { Ok(Some(natural(file, number(file, text)?)?)) }
+}
+
+/// The value of `oom_kill` among lines of names and numbers; absent from kernels before 4.13.
+fn kills(file: &str, text: &str) -> Result<Option<i64>, String> {
+    let lines: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once(' ')).collect();
+    lines.get("oom_kill").map(|count| natural(file, number(file, count)?)).transpose()
+}
+
+fn odd(file: &str, text: &str) -> String {
+    format!("{file} holds {:?}, which is not understood", truncate(text.trim_end(), 80))
+}
+
+#[cfg(test)]
+#[path = "cgroup_tests.rs"]
+mod tests;

@@ -1,0 +1,232 @@
+//! Reads the cgroups of containers and Pods, as far as they are mounted. Never writes.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pitstop_api::nodework::Observed;
+use pitstop_cri::Runtime;
+use pitstop_daemon_core::CallFailure;
+use pitstop_daemon_core::cgroup::{self, Controller, Place, Version};
+use tokio::sync::Semaphore;
+
+use crate::runtime;
+
+/// Where a node has its cgroups.
+const ROOT: &str = "sys/fs/cgroup";
+/// Largest file that is read, in bytes; those of a cgroup that are read here have some lines.
+const MAX_FILE: u64 = 4096;
+/// How many reads go on at once: each may hold a verbose answer of `pitstop_cri::INFO_ANSWER_LIMIT`, twice.
+const AT_ONCE: usize = 4;
+
+/// The cgroups of a node. Clones share the bound on reads.
+#[derive(Clone, Debug)]
+pub struct Cgroups {
+    root: PathBuf,
+    turns: Arc<Semaphore>,
+}
+
+impl Cgroups {
+    /// Those of the node whose file system is below `host_root`.
+    pub fn new(host_root: &Path) -> Self {
+        Self { root: host_root.join(ROOT), turns: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
+
+    /// What the cgroups of a container and of its Pod hold. Only the runtime's own trouble may pass.
+    pub(crate) async fn read(
+        &self,
+        runtime: &Runtime,
+        container_id: &str,
+        pod_uid: &str,
+    ) -> Result<Box<Observed>, CallFailure> {
+        // Never closed.
+        let _turn = self.turns.acquire().await;
+        let path = runtime::cgroups_path(runtime, container_id).await?;
+        let read = cgroup::place(&path, container_id, pod_uid).and_then(|place| self.at(&place));
+        read.map(Box::new).map_err(|message| CallFailure { retry: false, message })
+    }
+
+    /// What the cgroups of a place hold. The kernel makes these files up on the spot, so reading them waits for nothing.
+    pub fn at(&self, place: &Place) -> Result<Observed, String> {
+        let version = self.version();
+        let one = |group: &str| {
+            cgroup::read(version, |controller, file| self.file(version, controller, group, file))
+        };
+        Ok(Observed { container: one(&place.container)?, pod: one(&place.pod)? })
+    }
+
+    /// Only the root of a v2 hierarchy has this file, and a hybrid one is mounted further below.
+    fn version(&self) -> Version {
+        match text(&self.root.join("cgroup.controllers")) {
+            Ok(_) => Version::V2,
+            Err(_) => Version::V1,
+        }
+    }
+
+    fn file(
+        &self,
+        version: Version,
+        controller: Controller,
+        group: &str,
+        file: &str,
+    ) -> Result<String, String> {
+        let folders: &[&str] = match (version, controller) {
+            (Version::V2, _) => &["."],
+            // Mounted together with cpuacct as a rule, and then mostly with a link by the short name.
+            (Version::V1, Controller::Cpu) => &["cpu", "cpu,cpuacct"],
+            (Version::V1, Controller::Memory) => &["memory"],
+        };
+        let mut told = String::new();
+        for folder in folders {
+            let path: PathBuf = self.root.join(folder).join(group).join(file).components().collect();
+            match text(&path) {
+                Ok(text) => return Ok(text),
+                Err(error) if told.is_empty() || error.kind() != ErrorKind::NotFound => {
+                    told = format!("cannot read {}: {error}", path.display());
+                }
+                Err(_) => {}
+            }
+        }
+        Err(told)
+    }
+}
+
+fn text(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(MAX_FILE + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_FILE {
+        return Err(io::Error::new(ErrorKind::InvalidData, format!("more than {MAX_FILE} bytes")));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod containerd_tests;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use pitstop_api::nodework::Cgroup;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const UID: &str = "0eb8c2ee-2805-4222-b6b3-e8134389e5f1";
+    const ID: &str = "b7a04dfe7903adf2a6bea06ebdfe81fc59c2b443d9d9330a63ef21ac8e7defde";
+
+    /// A node with these files in `/sys/fs/cgroup`.
+    fn node(files: &[(String, &str)]) -> (TempDir, Cgroups) {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(ROOT).join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let cgroups = Cgroups::new(root.path());
+        (root, cgroups)
+    }
+
+    fn at(cgroups: &Cgroups, path: &str) -> Result<Observed, String> {
+        cgroups.at(&cgroup::place(path, ID, UID)?)
+    }
+
+    /// The daemon of pitstop on a node of this project's own cluster, which has v1 beside a v2 without controllers:
+    /// the files and texts as they were, under the names of the hierarchies.
+    fn v1(cpu: &str) -> Vec<(String, &'static str)> {
+        let pod = format!("pitstop-lab/node1/kubepods/burstable/pod{UID}");
+        let container = format!("{pod}/{ID}");
+        let events = "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n";
+        let mut files = vec![("unified/cgroup.controllers".to_owned(), "\n")];
+        for (group, shares, usage) in [(&pod, "10\n", "5332992\n"), (&container, "10\n", "1433600\n")] {
+            files.extend([
+                (format!("unified/{group}/cgroup.controllers"), "\n"),
+                (format!("{cpu}/{group}/cpu.shares"), shares),
+                (format!("{cpu}/{group}/cpu.cfs_quota_us"), "-1\n"),
+                (format!("{cpu}/{group}/cpu.cfs_period_us"), "100000\n"),
+                (format!("memory/{group}/memory.limit_in_bytes"), "50331648\n"),
+                (format!("memory/{group}/memory.usage_in_bytes"), usage),
+                (format!("memory/{group}/memory.oom_control"), events),
+            ]);
+        }
+        files
+    }
+
+    fn v2(pod: &str, container: &str) -> Vec<(String, &'static str)> {
+        let mut files = vec![("cgroup.controllers".to_owned(), "cpuset cpu io memory hugetlb pids\n")];
+        let container = format!("{pod}/{container}");
+        for (group, max, weight) in
+            [(pod, "max 100000\n", "79\n"), (container.as_str(), "50000 100000\n", "39\n")]
+        {
+            files.extend([
+                (format!("{group}/cpu.max"), max),
+                (format!("{group}/cpu.weight"), weight),
+                (format!("{group}/memory.max"), "max\n"),
+                (format!("{group}/memory.current"), "8192\n"),
+                (format!("{group}/memory.events"), "low 0\nhigh 0\nmax 0\noom 1\noom_kill 1\n"),
+            ]);
+        }
+        files
+    }
+
+    #[test]
+    fn cgroups_of_v1_are_read_wherever_cpu_is_mounted() {
+        let path = format!("/pitstop-lab/node1/kubepods/burstable/pod{UID}/{ID}");
+        for cpu in ["cpu", "cpu,cpuacct"] {
+            let (_root, cgroups) = node(&v1(cpu));
+            let container = Cgroup {
+                cpu_period: Some(100_000),
+                cpu_shares: Some(10),
+                memory_limit: Some(50_331_648),
+                memory_usage: Some(1_433_600),
+                oom_kills: Some(0),
+                ..Cgroup::default()
+            };
+            let pod = Cgroup { memory_usage: Some(5_332_992), ..container };
+            assert_eq!(at(&cgroups, &path), Ok(Observed { container, pod }), "{cpu}");
+        }
+    }
+
+    #[test]
+    fn cgroups_of_v2_are_read_with_either_driver() {
+        let slice = format!("kubepods-pod{}.slice", UID.replace('-', "_"));
+        let scope = format!("cri-containerd-{ID}.scope");
+        for (files, path) in [
+            (v2(&format!("kubepods/pod{UID}"), ID), format!("/kubepods/pod{UID}/{ID}")),
+            (v2(&format!("kubepods.slice/{slice}"), &scope), format!("{slice}:cri-containerd:{ID}")),
+        ] {
+            let (_root, cgroups) = node(&files);
+            let pod = Cgroup {
+                cpu_period: Some(100_000),
+                cpu_weight: Some(79),
+                memory_usage: Some(8192),
+                oom_kills: Some(1),
+                ..Cgroup::default()
+            };
+            let container = Cgroup { cpu_quota: Some(50_000), cpu_weight: Some(39), ..pod };
+            assert_eq!(at(&cgroups, &path), Ok(Observed { container, pod }), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named_with_its_path() {
+        let path = format!("/kubepods/pod{UID}/{ID}");
+        // Nothing is mounted; the first place that was looked in is told.
+        let (root, cgroups) = node(&[]);
+        let told = at(&cgroups, &path).unwrap_err();
+        let file = root.path().join(format!("{ROOT}/cpu{path}/cpu.cfs_quota_us"));
+        assert!(told.starts_with(&format!("cannot read {}: No such file", file.display())), "{told}");
+
+        let huge = "1".repeat(5000);
+        let mut files = v2(&format!("kubepods/pod{UID}"), ID);
+        files.retain(|(file, _)| !file.ends_with(&format!("{ID}/memory.max")));
+        let missing = node(&files);
+        files.push((format!("kubepods/pod{UID}/{ID}/memory.max"), &huge));
+        let large = node(&files);
+        for ((_root, cgroups), why) in [(missing, "No such file"), (large, "more than 4096 bytes")] {
+            let told = at(&cgroups, &path).unwrap_err();
+            assert!(told.contains(&format!("{ID}/memory.max: {why}")), "{told}");
+        }
+    }
+}

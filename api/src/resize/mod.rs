@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use amount::Amount;
 pub use validate::validate;
 
+use crate::nodework::Observed;
 use crate::quantity::{Resource, Resources};
 use crate::{Condition, is_false};
 
@@ -28,6 +29,8 @@ pub mod conditions {
     pub const ACCEPTED: &str = "Accepted";
     /// True once the Pod has the resources; while False, the reason says what the request waits for.
     pub const COMPLETE: &str = "Complete";
+    /// True when the node's daemon has found the resources in the kernel; Unknown, with the reason, when it cannot tell.
+    pub const VERIFIED: &str = "Verified";
     /// True when the request ended without giving the Pod the resources; the reason says why.
     pub const FAILED: &str = "Failed";
 }
@@ -235,7 +238,7 @@ pub struct PodResizeStatus {
     /// The original resources are put back; this is how the request will end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restoring: Option<Restoring>,
-    /// What holds of the request: `Accepted`, `Complete`, `Failed`.
+    /// What holds of the request: `Accepted`, `Complete`, `Verified`, `Failed`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -283,6 +286,9 @@ pub struct ContainerStatus {
     /// What the kubelet says that the container runs with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actual: Option<Values>,
+    /// What the node's daemon has found in the control groups of the container and of its Pod at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<Observed>,
 }
 
 /// Requests and limits, as quantities.

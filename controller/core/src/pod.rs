@@ -38,6 +38,10 @@ pub struct Pod {
     pub ready: bool,
     /// What the kubelet says of a resize.
     pub resize: Resize,
+    /// `spec.overhead`: what the Pod's sandbox takes beside its containers.
+    pub overhead: Resources,
+    /// It has `spec.resources`, which bound all its containers together (KEP-2837).
+    pub pod_level: bool,
     /// Containers of every kind.
     pub containers: Vec<Container>,
 }

@@ -55,9 +55,14 @@ impl Entry {
         if subresource.is_empty() { resource.clone() } else { format!("{resource}/{subresource}") }
     }
 
+    /// It only finds out what would be.
+    pub fn dry_run(&self) -> bool {
+        self.uri.contains("dryRun=All")
+    }
+
     /// The controller sees that the daemons' admission policy denies.
     pub fn self_check(&self) -> bool {
-        self.verb == "create" && self.resource() == "nodeworks" && self.uri.contains("dryRun=All")
+        self.verb == "create" && self.resource() == "nodeworks" && self.dry_run()
     }
 
     /// It would change something.

@@ -11,11 +11,10 @@ use super::kinds::{Book, PodEntry};
 use super::{Index, Timer, pacing, remove};
 use crate::action::{Action, ImageChange, PodChange, Sizing};
 use crate::key::ObjectKey;
-use crate::nodework::{self, NodeWork};
+use crate::nodework::{self, views};
 use crate::plan::{Plan, StatusWrite, Urgency};
 use crate::pod::{ContainerState, Pod};
 use crate::readiness;
-use crate::recreate::OrderView;
 use crate::time::{Mono, earliest};
 use crate::tracked::Versioned as _;
 
@@ -212,11 +211,6 @@ impl Index {
         };
         self.timers.set(Timer::Node(node.to_owned()), wait);
     }
-}
-
-pub(super) fn views(book: Option<&NodeWork>) -> impl Iterator<Item = OrderView<'_>> {
-    book.into_iter()
-        .flat_map(|b| b.orders.iter().map(|order| OrderView { order, answer: b.answer(&order.id) }))
 }
 
 /// As far as the Pod's status tells, the daemon still has that container to stop.

@@ -6,12 +6,13 @@ use pitstop_api::recreate::ContainerRecreateRequestStatus;
 
 use super::asked::{Asked, Entry, UserRequest};
 use super::kinds::Book;
-use super::planning::{may_run, views};
+use super::planning::may_run;
 use super::{Index, Timer};
 use crate::action::{Action, Note};
 use crate::key::ObjectKey;
 use crate::measure::Measure;
-use crate::recreate::{self, Memory, Observed, OrderView, Plan, Request};
+use crate::nodework::{OrderView, views};
+use crate::recreate::{self, Memory, Observed, Plan, Request};
 use crate::time::Mono;
 
 impl UserRequest for Request {

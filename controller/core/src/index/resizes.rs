@@ -1,13 +1,16 @@
 //! Resizes, as the index deals with them.
 
 use chrono::{DateTime, Utc};
+use pitstop_api::nodework::request_uid;
 use pitstop_api::resize::PodResizeStatus;
 
 use super::asked::{Asked, Entry, UserRequest};
+use super::kinds::Book;
 use super::{Index, Timer};
 use crate::action::{Action, Note};
 use crate::key::ObjectKey;
 use crate::measure::Measure;
+use crate::nodework::{OrderView, views};
 use crate::resize::{self, Memory, Observed, Plan, Resize};
 use crate::time::Mono;
 
@@ -63,13 +66,18 @@ impl UserRequest for Resize {
         let resize = entry.request.get();
         let known_pod = index.pods.objects.get(&resize.pod_key());
         let pod = known_pod.map(|e| e.pod.get());
-        entry.memory.see(now, resize, pod);
+        let book = resize.node().and_then(|node| index.books.objects.get(&ObjectKey::new("", node)));
+        let orders: Vec<OrderView<'_>> =
+            views(book.and_then(Book::known)).filter(|o| request_uid(&o.order.id) == resize.uid).collect();
+        entry.memory.see(now, resize, pod, &orders);
         let observed = Observed {
             resize,
             pod,
             newer: newer(index, resize),
             sizing_now: known_pod.is_some_and(|e| e.sizing.is_some() && e.pod.in_flight()),
             sizing: entry.sizing.as_ref().filter(|_| known_pod.is_some_and(|e| e.sizing.is_some())),
+            orders,
+            guarded: index.guarded,
             memory: &entry.memory,
         };
         (resize::plan(now, wall, &index.config, &observed), Vec::new())

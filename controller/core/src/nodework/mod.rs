@@ -1,12 +1,15 @@
 //! The order book of one node: which orders it should hold.
 
 mod plan;
+mod view;
 
 use pitstop_api::nodework::{Answer, NodeWorkStatus, Order};
 
 use crate::tracked::Versioned;
 
 pub use plan::{BookWrite, plan};
+pub use view::OrderView;
+pub(crate) use view::views;
 
 /// A `NodeWork`, reduced to what decisions need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

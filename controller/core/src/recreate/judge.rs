@@ -8,8 +8,9 @@ use pitstop_api::condition::{MAX_MESSAGE, truncate};
 use pitstop_api::nodework::{Answer, AnswerReason, AnswerState};
 use pitstop_api::recreate::{ContainerRecreateState, Phase, TargetContainer};
 
-use super::observe::{Observed, OrderView, grace};
+use super::observe::{Observed, grace};
 use super::status::Wait;
+use crate::nodework::OrderView;
 use crate::pod::{ContainerKind, ContainerState, ContainerStatus, Pod, RestartPolicy};
 use crate::time::{Mono, seconds};
 

@@ -19,7 +19,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use observe::{Memory, Observed, OrderView, Request};
+pub use observe::{Memory, Observed, Request};
 pub use plan::{Plan, plan};
 pub use resolve::{Refusal, Tense, resolve};
 pub use stages::places;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, Order};
+use pitstop_api::nodework::Order;
 use pitstop_api::recreate::{ContainerRecreateRequestSpec, ContainerRecreateRequestStatus};
 
 use super::drain::Seen;
@@ -11,6 +11,7 @@ use super::judge::is_pinned;
 use super::stages::Stages;
 use crate::action::ImageChange;
 use crate::key::ObjectKey;
+use crate::nodework::OrderView;
 use crate::pod::{ContainerState, Pod};
 use crate::readiness::{Hold, RECREATE_AGENT};
 use crate::time::{Mono, seconds};
@@ -79,46 +80,6 @@ impl Request {
     pub fn hold(&self) -> Option<Hold> {
         let drains = self.spec.strategy.as_ref().is_some_and(|s| s.unready_grace_period_seconds.is_some());
         drains.then(|| Hold { user_agent: RECREATE_AGENT.to_owned(), key: self.key.to_string() })
-    }
-}
-
-/// One order of a request as the node's book has it, with the daemon's answer.
-#[derive(Clone, Copy, Debug)]
-pub struct OrderView<'a> {
-    /// The order.
-    pub order: &'a Order,
-    /// The daemon's answer, if there is one.
-    pub answer: Option<&'a Answer>,
-}
-
-impl OrderView<'_> {
-    /// The daemon may be acting on it.
-    pub fn acting(&self) -> bool {
-        self.answer.is_some_and(|a| a.state == AnswerState::Acknowledged)
-    }
-
-    /// The daemon's stop ended the container, or will.
-    pub fn kills(&self) -> bool {
-        self.answer.is_some_and(|a| matches!(a.state, AnswerState::Acknowledged | AnswerState::Done))
-            && !self.spared()
-    }
-
-    /// The container ended before the daemon could stop it.
-    pub fn spared(&self) -> bool {
-        self.answer.is_some_and(|a| a.reason == Some(AnswerReason::EndedByItself))
-    }
-
-    /// The daemon has stopped it several times without effect, and goes on.
-    pub fn retried(&self) -> bool {
-        self.answer.is_some_and(|a| a.reason == Some(AnswerReason::StopRetried))
-    }
-
-    /// The daemon says that the container does not run any more.
-    pub fn ended(&self) -> bool {
-        self.answer.is_some_and(|a| {
-            a.state == AnswerState::Done
-                || (a.state == AnswerState::Refused && a.reason == Some(AnswerReason::NotRunning))
-        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Changing CPU and memory of a running Pod on request: the decisions.
 //!
 //! `resolve` finds what a request means for its Pod, `observe` is what a decision sees, `judge` how far the Pod is,
-//! `refusal` what the API server's no means, `plan` decides, `status` writes it down.
+//! `verify` whether the kernel has it, `refusal` what the API server's no means, `plan` decides, `status` writes it down.
 
 mod judge;
 mod observe;
@@ -11,6 +11,7 @@ mod resolve;
 mod status;
 #[cfg(test)]
 mod tests;
+mod verify;
 
 pub use observe::{Memory, Observed, Resize};
 pub use plan::{Plan, plan};

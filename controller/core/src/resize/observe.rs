@@ -1,10 +1,13 @@
 //! What a decision about one resize sees.
 
+use std::collections::BTreeMap;
+
 use pitstop_api::resize::{PodResizeSpec, PodResizeStatus};
 
 use super::judge::{Place, Progress, place, progress};
 use crate::action::Sizing;
 use crate::key::ObjectKey;
+use crate::nodework::OrderView;
 use crate::pod::Pod;
 use crate::time::Mono;
 use crate::tracked::Versioned;
@@ -85,6 +88,10 @@ pub struct Memory {
     pub refused: Option<(u32, String)>,
     /// The dry run has shown that the change would be stored.
     pub tried: bool,
+    /// Since when the daemon is asked what the kernel has.
+    pub asked_since: Option<Mono>,
+    /// Since when the daemon's answers are known, by the orders' IDs.
+    pub answers: BTreeMap<String, Mono>,
 }
 
 impl Memory {
@@ -94,7 +101,13 @@ impl Memory {
     }
 
     /// Notes since when the Pod is where it is.
-    pub fn see(&mut self, now: Mono, resize: &Resize, pod: Option<&Pod>) {
+    pub fn see(&mut self, now: Mono, resize: &Resize, pod: Option<&Pod>, orders: &[OrderView<'_>]) {
+        let answered = orders.iter().filter(|o| o.answer.is_some()).map(|o| &o.order.id);
+        self.answers =
+            answered.map(|id| (id.clone(), self.answers.get(id).copied().unwrap_or(now))).collect();
+        // A silence lasts until the daemon says something.
+        let silent = orders.iter().any(|o| o.answer.is_none());
+        self.asked_since = silent.then(|| self.asked_since.unwrap_or(now));
         self.completed_seen = resize.completed().then(|| self.completed_seen.unwrap_or(now));
         let restoring = resize.status.restoring.is_some();
         self.restoring_since = restoring.then(|| self.restoring_since.unwrap_or(now));
@@ -109,6 +122,11 @@ impl Memory {
         self.sized_since = sized.then(|| self.sized_since.unwrap_or(now));
     }
 
+    /// Since when the answer to an order is known.
+    pub fn answered_since(&self, order_id: &str) -> Option<Mono> {
+        self.answers.get(order_id).copied()
+    }
+
     /// A write of the Pod's resources, or its dry run, came back: refused with that text, or else. `tried`: it was a dry
     /// run, and it has shown that the change would be stored.
     pub fn sizing_written(&mut self, tried: bool, refused: Option<String>) {
@@ -121,7 +139,7 @@ impl Memory {
 }
 
 /// All that a decision about one resize sees.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Observed<'a> {
     /// The request.
     pub resize: &'a Resize,
@@ -133,6 +151,10 @@ pub struct Observed<'a> {
     pub sizing_now: bool,
     /// What the request has in a write of the Pod that is under way, or of which nobody knows yet how it ended.
     pub sizing: Option<&'a Sizing>,
+    /// The request's orders in the node's book.
+    pub orders: Vec<OrderView<'a>>,
+    /// The API server is known to keep each daemon to its own node, so that orders may be placed.
+    pub guarded: bool,
     /// What this process remembers.
     pub memory: &'a Memory,
 }

@@ -13,7 +13,9 @@ use super::observe::Observed;
 use super::refusal;
 use super::resolve::{INVALID, resolve};
 use super::status::{self, End, Wait, accepted, changes, difference, ended, told, waits};
+use super::verify::{Verdict, Verification, verify};
 use crate::action::{ResourceChange, Sizing};
+use crate::guard::POLICY;
 use crate::index::Config;
 use crate::plan::{StatusWrite, Urgency};
 use crate::pod::{ContainerKind, Pod};
@@ -195,18 +197,37 @@ impl Planner<'_> {
         let watch = resize.spec.rollback_on_failure.as_ref();
         let since = self.observed.memory.sized_since.unwrap_or(self.now);
         let until = watch.map(|w| since.after(seconds(w.observe_seconds)));
+        let Verification { verdict, orders, wake_at } = verify(self.now, self.config, self.observed, pod);
+        let unsettled = match &verdict {
+            Verdict::Waits if !self.observed.guarded => Some((status::POLICY, policy_missing())),
+            Verdict::Waits => {
+                Some((status::VERIFYING, "asks the node's daemon what the kernel has".to_owned()))
+            }
+            Verdict::Differs(text) => Some((status::KERNEL_DIFFERS, text.clone())),
+            Verdict::Matches | Verdict::Unknown(..) => None,
+        };
+        if let Some((reason, text)) = unsettled {
+            let wait = Wait::new(Phase::Verifying, reason, text);
+            let wake_at = [deadline, until.filter(|at| *at > self.now), wake_at].into_iter().flatten().min();
+            return Plan { orders, ..self.waiting(pod, &wait, wake_at) };
+        }
         if let (Some(watch), Some(at)) = (watch, until.filter(|at| *at > self.now)) {
             let text = format!("watches the Pod with its new resources for {} s", watch.observe_seconds);
             let wait = Wait::new(Phase::Verifying, status::OBSERVING, text);
-            return self.waiting(pod, &wait, earliest(deadline, Some(at)));
+            return Plan { orders, ..self.waiting(pod, &wait, earliest(deadline, Some(at))) };
         }
         if watch.is_some_and(|w| w.not_ready != Some(false)) && was_ready(&resize.status) && !pod.ready {
             let end =
                 End::new(Phase::RolledBack, status::NOT_READY, "the Pod was ready before, and is not now");
             return self.give_up(&Place::Desired, end);
         }
-        let text = changes(&resize.status.containers);
-        self.end(&End::new(Phase::Succeeded, status::RESIZED, text))
+        if self.observed.sizing.is_some() {
+            return self.unsure();
+        }
+        let end = End::new(Phase::Succeeded, status::RESIZED, changes(&resize.status.containers));
+        let mut status = ended(self.observed, &end, self.wall);
+        status::verified(&mut status, self.observed, &verdict, self.wall);
+        self.with_status(status, Urgency::Now)
     }
 
     /// What went wrong with the Pod since its spec was changed, where that is watched.
@@ -389,6 +410,12 @@ impl Planner<'_> {
         let changed = status != self.observed.resize.status;
         Plan { status: changed.then_some(StatusWrite { status, urgency }), ..Plan::default() }
     }
+}
+
+fn policy_missing() -> String {
+    format!(
+        "asks no daemon while the API server does not keep each to its own node: apply the ValidatingAdmissionPolicy {POLICY} and its binding"
+    )
 }
 
 fn was_ready(status: &PodResizeStatus) -> bool {

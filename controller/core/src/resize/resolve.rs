@@ -133,6 +133,7 @@ fn resolved(found: &Container, from: &Resources, to: &Resources) -> ContainerSta
         desired: Values::from(to),
         allocated: None,
         actual: None,
+        cgroup: None,
     };
     let changed = Changed::of(&container);
     container.restarts =

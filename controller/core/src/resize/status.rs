@@ -8,6 +8,7 @@ use pitstop_api::resize::{
 };
 
 use super::observe::{Observed, Resize};
+use super::verify::{self, Verdict};
 use super::{refusal, resolve};
 use crate::action::{Note, RequestKind};
 use crate::measure::Measure;
@@ -41,11 +42,28 @@ pub(super) const RUNTIME_ERROR: &str = "RuntimeError";
 pub(super) const RESTART: &str = "WaitingForRestart";
 /// The Pod is watched with its new resources.
 pub(super) const OBSERVING: &str = "Observing";
+/// The daemon is asked what the kernel has.
+pub(super) const VERIFYING: &str = "Verifying";
+/// The kernel has something else.
+pub(super) const KERNEL_DIFFERS: &str = "KernelDiffers";
+/// No daemon is asked without the policy that keeps each to its own node.
+pub(super) const POLICY: &str = "WaitingForPolicy";
 /// The original resources are put back.
 pub(super) const RESTORING: &str = "Restoring";
 /// Every reason of a wait.
-const WAITS: [&str; 8] =
-    [PROPOSING, KUBELET, NODE_BUSY, MEMORY_IN_USE, RUNTIME_ERROR, RESTART, OBSERVING, RESTORING];
+const WAITS: [&str; 11] = [
+    PROPOSING,
+    KUBELET,
+    NODE_BUSY,
+    MEMORY_IN_USE,
+    RUNTIME_ERROR,
+    RESTART,
+    OBSERVING,
+    VERIFYING,
+    KERNEL_DIFFERS,
+    POLICY,
+    RESTORING,
+];
 
 /// The Pod has the resources.
 pub(super) const RESIZED: &str = "Resized";
@@ -110,7 +128,7 @@ const FAILED: &str = "ResizeFailed";
 /// Every reason that a condition of a request, or an event on it and its Pod, can have, with repetitions.
 pub fn all_reasons() -> impl Iterator<Item = &'static str> {
     let ends = REASONS.into_iter().filter(|reason| *reason != UNKNOWN);
-    WAITS.into_iter().chain(ends).chain(EVENTS).chain([RESOLVED])
+    WAITS.into_iter().chain(ends).chain(EVENTS).chain(verify::REASONS).chain([RESOLVED])
 }
 
 /// How a request ends.
@@ -200,6 +218,28 @@ pub(super) fn ended(observed: &Observed<'_>, end: &End, now: DateTime<Utc>) -> P
         set(&mut status, resize, conditions::FAILED, ConditionStatus::True, &end.reason, &end.message, now);
     }
     status
+}
+
+/// Writes down what the daemon has told of the kernel.
+pub(super) fn verified(
+    status: &mut PodResizeStatus,
+    observed: &Observed<'_>,
+    verdict: &Verdict,
+    now: DateTime<Utc>,
+) {
+    for container in &mut status.containers {
+        let answers = observed.orders.iter().filter(|o| o.order.container.name == container.name);
+        container.cgroup = answers.filter_map(|o| o.answer?.observed.as_deref().copied()).next_back();
+    }
+    let (value, reason, text) = match verdict {
+        Verdict::Matches => {
+            let text = "the control groups of the containers and of the Pod hold what they should";
+            (ConditionStatus::True, verify::MATCH, text)
+        }
+        Verdict::Unknown(reason, text) => (ConditionStatus::Unknown, *reason, text.as_str()),
+        Verdict::Waits | Verdict::Differs(_) => return,
+    };
+    set(status, observed.resize, conditions::VERIFIED, value, reason, text, now);
 }
 
 /// Writes down what the kubelet says of each container.

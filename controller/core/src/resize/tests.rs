@@ -2,6 +2,8 @@
 
 use chrono::DateTime;
 use pitstop_api::condition::{self, ConditionStatus};
+use pitstop_api::logic::cgroup::{self, Overhead, Part};
+use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, Cgroup, Observed as Cgroups, Order};
 use pitstop_api::quantity::Resources;
 use pitstop_api::resize::{Phase, PodResizeSpec, conditions};
 use serde_json::{Value, json};
@@ -10,6 +12,7 @@ use super::*;
 use crate::action::Sizing;
 use crate::index::Config;
 use crate::key::ObjectKey;
+use crate::nodework::OrderView;
 use crate::plan::Urgency;
 use crate::pod::{Container, ContainerKind, ContainerState, ContainerStatus, Pod, Told};
 use crate::time::Mono;
@@ -17,6 +20,7 @@ use crate::time::Mono;
 mod ends;
 mod follow;
 mod resolve;
+mod verify;
 
 const MI: i64 = 1 << 20;
 
@@ -75,6 +79,19 @@ fn grow(more: &Value) -> Value {
     spec
 }
 
+/// What the node's daemon does when it is asked what the kernel has.
+#[derive(Clone, Copy, Debug)]
+enum Daemon {
+    /// It tells what the Pod's spec says.
+    Right,
+    /// It tells of twice the CPU.
+    Differs,
+    /// It does not tell.
+    Says(AnswerState, AnswerReason),
+    /// It is away.
+    Silent,
+}
+
 /// The request, its Pod, and what this process remembers.
 struct Scene {
     now: Mono,
@@ -83,6 +100,10 @@ struct Scene {
     memory: Memory,
     newer: Option<ObjectKey>,
     sizing: Option<Sizing>,
+    orders: Vec<Order>,
+    answers: Vec<Answer>,
+    daemon: Daemon,
+    guarded: bool,
     writes: usize,
 }
 
@@ -95,18 +116,27 @@ impl Scene {
             memory: Memory::new(Mono(0)),
             newer: None,
             sizing: None,
+            orders: Vec::new(),
+            answers: Vec::new(),
+            daemon: Daemon::Right,
+            guarded: true,
             writes: 0,
         }
     }
 
     fn plan(&mut self) -> Plan {
-        self.memory.see(self.now, &self.resize, self.pod.as_ref());
+        let answer = |order: &Order| self.answers.iter().find(|a| a.order_id == order.id);
+        let orders: Vec<_> =
+            self.orders.iter().map(|order| OrderView { order, answer: answer(order) }).collect();
+        self.memory.see(self.now, &self.resize, self.pod.as_ref(), &orders);
         let observed = Observed {
             resize: &self.resize,
             pod: self.pod.as_ref(),
             newer: self.newer.as_ref(),
             sizing_now: false,
             sizing: self.sizing.as_ref(),
+            orders,
+            guarded: self.guarded,
             memory: &self.memory,
         };
         plan(self.now, DateTime::UNIX_EPOCH, &Config::default(), &observed)
@@ -115,11 +145,55 @@ impl Scene {
     /// Carries out what is urgent: the status first, then the Pod.
     fn act(&mut self) {
         let plan = self.plan();
+        if self.orders != plan.orders {
+            self.orders.clone_from(&plan.orders);
+            self.writes += 1;
+            self.answer();
+        }
         if let Some(write) = plan.status.filter(|w| w.urgency == Urgency::Now) {
             self.resize.status = write.status;
             self.writes += 1;
         } else if let Some(sizing) = plan.sizing {
             self.patch(&sizing);
+        }
+    }
+
+    /// The daemon answers every order, as it does here.
+    fn answer(&mut self) {
+        let pod = self.pod.clone().unwrap();
+        self.answers.retain(|answer| self.orders.iter().any(|order| order.id == answer.order_id));
+        for order in &self.orders {
+            if self.answers.iter().any(|answer| answer.order_id == order.id) {
+                continue;
+            }
+            let (state, reason, factor) = match self.daemon {
+                Daemon::Right => (AnswerState::Done, None, 1),
+                Daemon::Differs => (AnswerState::Done, None, 2),
+                Daemon::Says(state, reason) => (state, Some(reason), 1),
+                Daemon::Silent => continue,
+            };
+            let holds = |of: Resources| Cgroup {
+                cpu_quota: of.cpu_limit.and_then(|limit| cgroup::quota(limit * factor, cgroup::PERIOD)),
+                cpu_period: Some(cgroup::PERIOD),
+                cpu_shares: Some(cgroup::shares(of.cpu_request.unwrap_or_default())),
+                memory_limit: of.memory_limit,
+                ..Cgroup::default()
+            };
+            let kind = cgroup::Kind::Main;
+            let parts: Vec<Part> =
+                pod.containers.iter().map(|c| Part { kind, resources: c.resources }).collect();
+            let own = pod.container(&order.container.name).unwrap().resources;
+            let pod = holds(cgroup::of_pod(&parts, Overhead::default()));
+            let observed = Cgroups { container: holds(own), pod };
+            self.answers.push(Answer {
+                order_id: order.id.clone(),
+                state,
+                reason,
+                message: String::new(),
+                acknowledged_uptime_seconds: None,
+                acknowledged_by: String::new(),
+                observed: (state == AnswerState::Done).then(|| Box::new(observed)),
+            });
         }
     }
 

@@ -38,6 +38,8 @@ struct SlimSpec {
     node_name: Option<String>,
     restart_policy: String,
     readiness_gates: Vec<SlimGate>,
+    overhead: BTreeMap<String, String>,
+    resources: Option<SlimResources>,
     termination_grace_period_seconds: Option<i64>,
     containers: Vec<SlimContainer>,
     init_containers: Vec<SlimContainer>,
@@ -207,6 +209,8 @@ pub fn pod(pod: SlimPod) -> Pod {
         gates,
         ready,
         resize,
+        overhead: SlimResources { requests: spec.overhead, ..SlimResources::default() }.read(),
+        pod_level: spec.resources.is_some(),
         containers,
     }
 }

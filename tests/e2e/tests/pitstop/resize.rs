@@ -142,6 +142,11 @@ fn a_pod_grows_and_shrinks_in_its_place() -> Result<()> {
         pods::assert_untouched(&before, &after, "proxy")?;
         let [container] = &status.containers[..] else { panic!("{status:?}") };
         assert_eq!(container.actual.as_ref().unwrap().limits.memory.as_deref(), Some("256Mi"));
+        let verified = condition::find(&status.conditions, conditions::VERIFIED).context("not verified")?;
+        assert_eq!(verified.reason, "CgroupsMatch", "{}", verified.message);
+        let cgroup = container.cgroup.context("the daemon has told nothing")?;
+        assert_eq!((cgroup.container.cpu_quota, cgroup.pod.cpu_quota), (Some(40_000), Some(60_000)));
+        assert_eq!(cgroup.container.memory_limit, Some(256 * MI));
         assert_eq!(container.allocated.as_ref().unwrap().cpu.as_deref(), Some("150m"));
         create(ns, resize("shrink", "app", &usual())).await?;
         ends(ns, "shrink", Phase::Succeeded, "Resized").await?;

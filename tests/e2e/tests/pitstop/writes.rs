@@ -62,7 +62,12 @@ async fn costs(ns: &Ns, mark: &Mark, what: &str) -> Result<()> {
     let writes: Vec<Entry> = mark
         .entries()?
         .into_iter()
-        .filter(|entry| entry.writes() && !entry.self_check() && !ASIDE.contains(&entry.resource().as_str()))
+        .filter(|entry| {
+            entry.writes()
+                && !entry.self_check()
+                && !entry.dry_run()
+                && !ASIDE.contains(&entry.resource().as_str())
+        })
         .collect();
     println!("{} writes for {what}:", writes.len());
     for entry in &writes {

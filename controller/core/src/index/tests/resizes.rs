@@ -1,5 +1,6 @@
 //! Resizes beside requests.
 
+use pitstop_api::nodework::{Answer, AnswerState, Cgroup, Observed};
 use pitstop_api::quantity::Resources;
 use pitstop_api::resize::{Phase, PodResizeStatus};
 use serde_json::json;
@@ -77,10 +78,37 @@ fn a_resize_runs_through() {
         panic!("{patch:?}")
     };
     assert_eq!((resource_version.as_str(), sizing.containers.len(), sizing.dry_run), ("1", 1, false));
-    let end = only(patched(&mut bench, 300));
+    let ask = only(patched(&mut bench, 300));
+    let Action::WriteOrders { orders, .. } = &ask else { panic!("{ask:?}") };
+    assert!(orders[0].action.verify.is_some());
+    let placed = bench.write(&ask);
+    assert_eq!(bench.step(placed), []);
+    let mut book = bench.book.clone().unwrap();
+    book.resource_version = "900".into();
+    let cgroup = Cgroup {
+        cpu_quota: Some(30_000),
+        cpu_period: Some(100_000),
+        // Where no request is said, the limit is the request.
+        cpu_shares: Some(307),
+        ..Cgroup::default()
+    };
+    book.status.answers = vec![Answer {
+        order_id: orders[0].id.clone(),
+        state: AnswerState::Done,
+        reason: None,
+        message: String::new(),
+        acknowledged_uptime_seconds: None,
+        acknowledged_by: String::new(),
+        observed: Some(Box::new(Observed { container: cgroup, pod: cgroup })),
+    }];
+    assert_eq!(bench.step(Event::NodeWorks(Watch::Upsert(bench.book.clone().unwrap()))), []);
+    let end = only(bench.step(Event::NodeWorks(Watch::Upsert(book))));
     assert_eq!(status(&end).phase, Some(Phase::Succeeded));
-    assert_eq!(written(&mut bench, &mut grow, &end), []);
+    assert_eq!(written(&mut bench, &mut grow, &end), [], "the order is dropped with company");
     assert_eq!(bench.index.open_resizes(), 0);
+    bench.now = bench.wake_at().unwrap();
+    let tidy = only(bench.step(Event::Tick));
+    assert!(matches!(tidy, Action::WriteOrders { orders, .. } if orders.is_empty()));
 }
 
 /// Whether it was stored, the same write again tells: nothing is taken for undone meanwhile.

@@ -22,10 +22,11 @@ use pitstop_api::recreate::{
     RecreateContainer, StatusContext, conditions,
 };
 
-use super::{Memory, Observed, OrderView, Plan, Request, measure, plan};
+use super::{Memory, Observed, Plan, Request, measure, plan};
 use crate::index::Config;
 use crate::key::ObjectKey;
 use crate::measure::Measure;
+use crate::nodework::OrderView;
 use crate::plan::Urgency;
 use crate::pod::{Container, ContainerKind, ContainerState, ContainerStatus, Pod};
 use crate::time::Mono;

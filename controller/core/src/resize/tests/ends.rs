@@ -124,6 +124,7 @@ fn a_pod_that_does_badly_gets_its_resources_back() {
     for (change, reason) in badly {
         let mut scene = patched(&watch);
         scene.done();
+        scene.settle();
         assert_eq!(scene.told(), (Phase::Verifying, "Observing".into()));
         assert_eq!(scene.plan().wake_at, Some(Mono(20_000)));
         change(&mut scene);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_growth_takes_three_writes() {
+fn a_growth_takes_five_writes() {
     let mut scene = Scene::new(grow(&json!({})));
     scene.settle();
     assert_eq!(scene.stored(), (Some(Phase::Proposed), "Proposing"));
@@ -12,7 +12,7 @@ fn a_growth_takes_three_writes() {
     scene.done();
     scene.settle();
     assert_eq!(scene.stored(), (Some(Phase::Succeeded), "Resized"));
-    assert_eq!(scene.writes, 3, "acceptance, patch, end");
+    assert_eq!(scene.writes, 5, "acceptance, patch, order, end, and the order dropped");
     let container = &scene.resize.status.containers[0];
     assert_eq!(container.original.limits.cpu.as_deref(), Some("200m"));
     assert_eq!(container.actual.as_ref().unwrap().limits.cpu.as_deref(), Some("300m"));

@@ -1,0 +1,51 @@
+//! An order with its answer.
+
+use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, Order};
+
+use super::NodeWork;
+
+/// One order of a request as the node's book has it, with the daemon's answer.
+#[derive(Clone, Copy, Debug)]
+pub struct OrderView<'a> {
+    /// The order.
+    pub order: &'a Order,
+    /// The daemon's answer, if there is one.
+    pub answer: Option<&'a Answer>,
+}
+
+impl OrderView<'_> {
+    /// The daemon may be acting on it.
+    pub fn acting(&self) -> bool {
+        self.answer.is_some_and(|a| a.state == AnswerState::Acknowledged)
+    }
+
+    /// The daemon's stop ended the container, or will.
+    pub fn kills(&self) -> bool {
+        self.answer.is_some_and(|a| matches!(a.state, AnswerState::Acknowledged | AnswerState::Done))
+            && !self.spared()
+    }
+
+    /// The container ended before the daemon could stop it.
+    pub fn spared(&self) -> bool {
+        self.answer.is_some_and(|a| a.reason == Some(AnswerReason::EndedByItself))
+    }
+
+    /// The daemon has stopped it several times without effect, and goes on.
+    pub fn retried(&self) -> bool {
+        self.answer.is_some_and(|a| a.reason == Some(AnswerReason::StopRetried))
+    }
+
+    /// The daemon says that the container does not run any more.
+    pub fn ended(&self) -> bool {
+        self.answer.is_some_and(|a| {
+            a.state == AnswerState::Done
+                || (a.state == AnswerState::Refused && a.reason == Some(AnswerReason::NotRunning))
+        })
+    }
+}
+
+/// Every order of a book.
+pub(crate) fn views(book: Option<&NodeWork>) -> impl Iterator<Item = OrderView<'_>> {
+    book.into_iter()
+        .flat_map(|b| b.orders.iter().map(|order| OrderView { order, answer: b.answer(&order.id) }))
+}

@@ -1,0 +1,208 @@
+//! Whether the kernel has what the kubelet says: asked of the node's daemon, one order for each container.
+//!
+//! The order changes nothing, so it may be placed again at will: under another number, since an order never changes. A
+//! container is asked about as the instance that the Pod shows; when that is another one, it is asked about anew.
+
+use std::time::Duration;
+
+use pitstop_api::logic::cgroup::{self, Kind, Overhead, Part};
+use pitstop_api::nodework::{
+    Answer, AnswerReason, AnswerState, Observed as Cgroups, Order, OrderContainer, OrderPod, Verify, order_id,
+};
+use pitstop_api::quantity::Resources;
+use pitstop_api::resize::ContainerStatus;
+
+use super::observe::Observed;
+use crate::index::Config;
+use crate::nodework::OrderView;
+use crate::pod::{ContainerKind, Pod, parse_container_id};
+use crate::time::{Mono, earliest};
+
+/// How long after an answer that was not the wanted one the daemon is asked again.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The daemon has not answered yet.
+    Waits,
+    /// The kernel has something else: what, and where.
+    Differs(String),
+    /// The kernel has it.
+    Matches,
+    /// Nobody can tell: a reason, and a sentence.
+    Unknown(&'static str, String),
+}
+
+/// The kernel has it.
+pub(super) const MATCH: &str = "CgroupsMatch";
+/// The node's daemon does not answer.
+pub(super) const SILENT: &str = "DaemonNotResponding";
+/// The node's daemon cannot tell.
+pub(super) const UNREADABLE: &str = "CgroupUnreadable";
+/// The node's daemon refuses to tell.
+pub(super) const REFUSED: &str = "VerifyRefused";
+/// Every reason of the condition `Verified`.
+pub(super) const REASONS: [&str; 4] = [MATCH, SILENT, UNREADABLE, REFUSED];
+
+/// How far the verification is.
+#[derive(Clone, Debug)]
+pub(super) struct Verification {
+    pub(super) verdict: Verdict,
+    /// What the request wants in the node's book.
+    pub(super) orders: Vec<Order>,
+    /// When to look again.
+    pub(super) wake_at: Option<Mono>,
+}
+
+/// What one container needs.
+enum Next<'a> {
+    /// Its order stays, or another one follows.
+    Order(Box<Order>, Option<Mono>),
+    /// It was told.
+    Told(&'a Order, &'a Cgroups),
+    /// It cannot be told.
+    Untold(&'static str, String),
+}
+
+/// Asks about every container of the request, and judges the answers.
+pub(super) fn verify(now: Mono, config: &Config, observed: &Observed<'_>, pod: &Pod) -> Verification {
+    let resize = observed.resize;
+    let mut result = Verification { verdict: Verdict::Matches, orders: Vec::new(), wake_at: None };
+    for container in &resize.status.containers {
+        let verdict = match next(now, observed, container, pod) {
+            Next::Untold(reason, text) => Verdict::Unknown(reason, text),
+            Next::Told(order, cgroups) => {
+                let text = differs(container, cgroups, pod);
+                let at = observed.memory.answered_since(&order.id).unwrap_or(now).after(AGAIN);
+                if text.is_some() && at <= now {
+                    result.orders.extend(place(observed, container, pod));
+                } else {
+                    result.wake_at = earliest(result.wake_at, text.as_ref().map(|_| at));
+                    result.orders.push(order.clone());
+                }
+                text.map_or(Verdict::Matches, Verdict::Differs)
+            }
+            Next::Order(order, again) => {
+                result.orders.push(*order);
+                result.wake_at = earliest(result.wake_at, again);
+                Verdict::Waits
+            }
+        };
+        result.verdict = worse(result.verdict, verdict);
+    }
+    if result.verdict == Verdict::Waits {
+        let since = observed.memory.asked_since.or(observed.memory.sized_since).unwrap_or(now);
+        let at = since.after(config.daemon_silent_after);
+        if at <= now {
+            let text = "the node's daemon has not said what the kernel has".to_owned();
+            result.verdict = Verdict::Unknown(SILENT, text);
+        }
+        result.wake_at = earliest(result.wake_at, Some(at));
+    }
+    if !observed.guarded {
+        // No order is placed; those that stand may go.
+        result.orders.clear();
+    }
+    result
+}
+
+/// What counts of two containers' verdicts: what is not known ends the question, what is awaited goes on.
+fn worse(one: Verdict, other: Verdict) -> Verdict {
+    let rank = |verdict: &Verdict| match verdict {
+        Verdict::Matches => 0,
+        Verdict::Unknown(..) => 1,
+        Verdict::Differs(_) => 2,
+        Verdict::Waits => 3,
+    };
+    if rank(&other) > rank(&one) { other } else { one }
+}
+
+fn next<'a>(now: Mono, observed: &Observed<'a>, container: &ContainerStatus, pod: &Pod) -> Next<'a> {
+    let Some(new) = place(observed, container, pod) else {
+        return Next::Untold(
+            REFUSED,
+            format!("container {} has no ID that can be asked about", container.name),
+        );
+    };
+    let Some(view) = newest(observed, &container.name).filter(|view| view.order.container == new.container)
+    else {
+        return Next::Order(Box::new(new), None);
+    };
+    let stays = |again| Next::Order(Box::new(view.order.clone()), again);
+    let Some(answer) = view.answer else { return stays(None) };
+    match (answer.state, answer.observed.as_deref()) {
+        (AnswerState::Acknowledged, _) => stays(None),
+        (AnswerState::Done, Some(cgroups)) => Next::Told(view.order, cgroups),
+        // The Pod's status will show another instance, or that it still runs.
+        (AnswerState::Refused, _) if answer.reason == Some(AnswerReason::NotRunning) => {
+            let at = observed.memory.answered_since(&view.order.id).unwrap_or(now).after(AGAIN);
+            if at <= now { Next::Order(Box::new(new), None) } else { stays(Some(at)) }
+        }
+        _ => untold(container, answer),
+    }
+}
+
+fn untold(container: &ContainerStatus, answer: &Answer) -> Next<'static> {
+    let unreadable = answer.reason == Some(AnswerReason::CgroupUnreadable);
+    let reason = if unreadable { UNREADABLE } else { REFUSED };
+    Next::Untold(reason, format!("container {}: {}", container.name, answer.message))
+}
+
+/// The last order about a container.
+fn newest<'a>(observed: &Observed<'a>, container: &str) -> Option<OrderView<'a>> {
+    let of = observed.orders.iter().filter(|view| view.order.container.name == container);
+    of.max_by_key(|view| attempt(view.order)).copied()
+}
+
+fn attempt(order: &Order) -> u32 {
+    order.id.rsplit('/').next().and_then(|number| number.parse().ok()).unwrap_or_default()
+}
+
+/// The next order about a container.
+fn place(observed: &Observed<'_>, container: &ContainerStatus, pod: &Pod) -> Option<Order> {
+    let status = pod.container(&container.name)?.status.as_ref()?;
+    let (_, id) = parse_container_id(&status.container_id)?;
+    let attempt = newest(observed, &container.name).map_or(0, |view| attempt(view.order)).saturating_add(1);
+    Some(Order {
+        id: order_id(&observed.resize.uid, &container.name, attempt),
+        pod: OrderPod {
+            namespace: pod.key.namespace.clone(),
+            name: pod.key.name.clone(),
+            uid: pod.uid.clone(),
+        },
+        container: OrderContainer { name: container.name.clone(), id: id.to_owned() },
+        action: Verify::default().into(),
+        ..Order::default()
+    })
+}
+
+/// What the kernel has that is not what should be, if anything.
+fn differs(container: &ContainerStatus, cgroups: &Cgroups, pod: &Pod) -> Option<String> {
+    let name = &container.name;
+    let own = cgroup::container_differs(&Resources::from(&container.desired), &cgroups.container);
+    if let Some(text) = own {
+        return Some(format!("container {name}: {text}"));
+    }
+    // What bounds the Pod as a whole is another sum then.
+    if pod.pod_level {
+        return None;
+    }
+    let parts: Vec<Part> = pod.containers.iter().filter_map(part).collect();
+    let overhead = Overhead {
+        cpu: pod.overhead.cpu_request.unwrap_or_default(),
+        memory: pod.overhead.memory_request.unwrap_or_default(),
+    };
+    cgroup::pod_differs(&cgroup::of_pod(&parts, overhead), &cgroups.pod)
+        .map(|text| format!("the Pod: {text}"))
+}
+
+fn part(container: &crate::pod::Container) -> Option<Part> {
+    let kind = match container.kind {
+        ContainerKind::Main => Kind::Main,
+        ContainerKind::Sidecar => Kind::Sidecar,
+        ContainerKind::Init => Kind::Init,
+        ContainerKind::Ephemeral => return None,
+    };
+    Some(Part { kind, resources: container.resources })
+}

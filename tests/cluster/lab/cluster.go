@@ -12,6 +12,7 @@ import (
 	"pitstop.dev/tests/pitstop-cluster/lab/box"
 	"pitstop.dev/tests/pitstop-cluster/lab/cgroup"
 	"pitstop.dev/tests/pitstop-cluster/lab/plan"
+	"pitstop.dev/tests/pitstop-cluster/lab/release"
 	"pitstop.dev/tests/pitstop-cluster/lab/state"
 )
 
@@ -61,6 +62,15 @@ func (c *Cluster) running() (*state.State, error) {
 		return nil, fmt.Errorf("%w; start it with: %s up --dir %s", errDown, c.program, c.layout.Dir)
 	}
 	return st, nil
+}
+
+// sameRelease refuses a cluster of another release than this program's: what
+// this program would start in it does not belong there.
+func sameRelease(st *state.State) error {
+	if st.Kubernetes != release.Built {
+		return fmt.Errorf("the cluster runs Kubernetes %s, not %s", st.Kubernetes, release.Built)
+	}
+	return nil
 }
 
 // boxPID gives process 1 of a running box.

@@ -11,6 +11,7 @@ import (
 
 	"pitstop.dev/tests/pitstop-cluster/lab/plan"
 	"pitstop.dev/tests/pitstop-cluster/lab/preflight"
+	"pitstop.dev/tests/pitstop-cluster/lab/release"
 	"pitstop.dev/tests/pitstop-cluster/lab/state"
 )
 
@@ -86,6 +87,16 @@ func TestWhole(t *testing.T) {
 		if got := whole(one.st); got != one.want {
 			t.Errorf("%s: %v", one.name, got)
 		}
+	}
+}
+
+func TestAnotherReleaseIsRefused(t *testing.T) {
+	if err := sameRelease(&state.State{Kubernetes: release.Built}); err != nil {
+		t.Error(err)
+	}
+	err := sameRelease(&state.State{Kubernetes: "1.2"})
+	if want := "the cluster runs Kubernetes 1.2, not " + release.Built; err == nil || err.Error() != want {
+		t.Errorf("%v, not %s", err, want)
 	}
 }
 

@@ -76,6 +76,9 @@ func (c *Cluster) Boot(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	if err := sameRelease(st); err != nil {
+		return fmt.Errorf("%w; boot it with: %s boot --dir %s %s", err, st.Program, c.layout.Dir, name)
+	}
 	if st.Boxes[name].Alive() {
 		return fmt.Errorf("%s runs already", name)
 	}

@@ -20,6 +20,7 @@ import (
 // Status is what `status --json` prints. Process ids are those of the machine.
 type Status struct {
 	Up           bool               `json:"up"`
+	Kubernetes   string             `json:"kubernetes"` // the release, such as "1.36"
 	Dir          string             `json:"dir"`
 	Kubeconfig   string             `json:"kubeconfig"`
 	Kubectl      string             `json:"kubectl"`
@@ -82,8 +83,9 @@ func (c *Cluster) Status(ctx context.Context) (*Status, error) {
 		}
 	}
 	status.Up = whole(st)
+	status.Kubernetes = st.Kubernetes
 	status.Kubeconfig = c.layout.Kubeconfig()
-	status.Kubectl = kubectlPath(c.program)
+	status.Kubectl = kubectlPath(st.Program)
 	status.ControlPlane = ControlPlaneStatus{
 		PID:        st.Boxes[plan.ControlPlane].PID,
 		Server:     fmt.Sprintf("https://127.0.0.1:%d", st.Port),

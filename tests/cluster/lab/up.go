@@ -19,6 +19,7 @@ import (
 	"pitstop.dev/tests/pitstop-cluster/lab/parts"
 	"pitstop.dev/tests/pitstop-cluster/lab/plan"
 	"pitstop.dev/tests/pitstop-cluster/lab/preflight"
+	"pitstop.dev/tests/pitstop-cluster/lab/release"
 	"pitstop.dev/tests/pitstop-cluster/lab/state"
 )
 
@@ -47,6 +48,9 @@ func (c *Cluster) Up(ctx context.Context, nodes int) error {
 		c.report.step("the record of the last cluster cannot be read: %v", err)
 	}
 	if whole(st) {
+		if err := sameRelease(st); err != nil {
+			return fmt.Errorf("%w; stop it first with: %s down --dir %s", err, c.program, c.layout.Dir)
+		}
 		if nodes != 0 && nodes != st.Nodes {
 			return fmt.Errorf("the cluster runs with %d nodes, not %d; stop it first with: %s down --dir %s", st.Nodes, nodes, c.program, c.layout.Dir)
 		}
@@ -80,10 +84,12 @@ func (c *Cluster) create(ctx context.Context, count, port int) error {
 	}
 	defer listener.Close()
 	st := &state.State{
-		Nodes:   count,
-		Port:    listener.Addr().(*net.TCPAddr).Port,
-		Boxes:   map[string]state.Process{},
-		Sysctls: readSysctls(),
+		Kubernetes: release.Built,
+		Program:    c.program,
+		Nodes:      count,
+		Port:       listener.Addr().(*net.TCPAddr).Port,
+		Boxes:      map[string]state.Process{},
+		Sysctls:    readSysctls(),
 	}
 	if err := os.MkdirAll(c.layout.Dir, 0o755); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 
 	"pitstop.dev/tests/pitstop-cluster/lab/box"
 	"pitstop.dev/tests/pitstop-cluster/lab/plan"
+	"pitstop.dev/tests/pitstop-cluster/lab/release"
 )
 
 // auditPolicy records every request once, when it is answered, without bodies.
@@ -62,16 +63,16 @@ func ControlPlane(layout plan.Layout, program string) (box.Spec, error) {
 		Logs: layout.Logs(plan.ControlPlane),
 		Components: []box.Component{
 			etcd,
-			self("kube-apiserver", apiServerFlags(layout, policy)...),
+			self("kube-apiserver", apiServerFlags(layout, policy, release.Of(release.Built).Gates)...),
 			self("registry", plan.Registry(), layout.Registry()),
 			forwarder, controllerManager, scheduler,
 		},
 	}, nil
 }
 
-func apiServerFlags(layout plan.Layout, auditPolicy string) []string {
+func apiServerFlags(layout plan.Layout, auditPolicy string, gates release.Gates) []string {
 	pki := layout.PKI
-	return []string{
+	return append([]string{
 		"--etcd-servers=http://127.0.0.1:2379",
 		// Becomes the endpoint of the Service kubernetes.
 		"--advertise-address=" + plan.Gateway,
@@ -106,7 +107,7 @@ func apiServerFlags(layout plan.Layout, auditPolicy string) []string {
 		"--audit-log-path=" + layout.AuditLog(),
 		"--audit-log-maxsize=200",
 		"--audit-log-maxbackup=3",
-	}
+	}, gates.Flags()...)
 }
 
 func controllerManagerFlags(layout plan.Layout) []string {

@@ -8,6 +8,7 @@ import (
 	"pitstop.dev/tests/pitstop-cluster/lab/image"
 	"pitstop.dev/tests/pitstop-cluster/lab/plan"
 	"pitstop.dev/tests/pitstop-cluster/lab/preflight"
+	"pitstop.dev/tests/pitstop-cluster/lab/release"
 )
 
 // ContainerdSocket is the runtime's socket, as seen in a node's box.
@@ -20,7 +21,7 @@ type object map[string]any
 func Node(layout plan.Layout, node plan.Node, program string) (box.Spec, error) {
 	config := func(file string) string { return layout.Config(node.Name, file) }
 	files := map[string]any{
-		config("kubelet.json"):      kubeletConfig(layout, node),
+		config("kubelet.json"):      kubeletConfig(layout, node, release.Of(release.Built).Gates),
 		config("proxy.json"):        proxyConfig(layout, node),
 		config("cni/lab.conflist"):  cniConfig(node),
 		config("containerd.toml"):   containerdConfig(config("cni"), config("registries")),
@@ -68,7 +69,7 @@ func writeConfig(path string, content any) error {
 	return writeFile(path, append(text, '\n'))
 }
 
-func kubeletConfig(layout plan.Layout, node plan.Node) object {
+func kubeletConfig(layout plan.Layout, node plan.Node, gates release.Gates) object {
 	return object{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1",
 		"kind":       "KubeletConfiguration",
@@ -96,6 +97,7 @@ func kubeletConfig(layout plan.Layout, node plan.Node) object {
 		"imageGCLowThresholdPercent":  99,
 		"nodeStatusUpdateFrequency":   "5s",
 		"volumePluginDir":             volumePlugins,
+		"featureGates":                gates,
 	}
 }
 

@@ -3,6 +3,7 @@ package parts
 import (
 	"crypto/tls"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"pitstop.dev/tests/pitstop-cluster/lab/box"
 	"pitstop.dev/tests/pitstop-cluster/lab/plan"
+	"pitstop.dev/tests/pitstop-cluster/lab/release"
 )
 
 func written(t *testing.T) (plan.Layout, []plan.Node) {
@@ -136,7 +138,7 @@ func TestEveryNameOfAComponentExists(t *testing.T) {
 	}
 }
 
-func TestNothingAlphaIsEnabled(t *testing.T) {
+func TestNothingIsEnabledThatIsNotByItself(t *testing.T) {
 	layout, nodes := written(t)
 	control, err := ControlPlane(layout, "/p")
 	if err != nil {
@@ -148,9 +150,58 @@ func TestNothingAlphaIsEnabled(t *testing.T) {
 	}
 	for _, component := range append(control.Components, node.Components...) {
 		for _, arg := range component.Args {
-			if strings.Contains(arg, "feature-gates") || strings.Contains(arg, "runtime-config") {
+			on := strings.Contains(arg, "feature-gates") && !strings.HasSuffix(arg, "=false")
+			if on || strings.Contains(arg, "runtime-config") {
 				t.Errorf("%s %s", component.Name, arg)
 			}
 		}
 	}
+	if on := gatesOfKubelet(t, layout, nodes[0]); slices.Contains(slices.Collect(maps.Values(on)), true) {
+		t.Errorf("kubelet: %v", on)
+	}
+}
+
+// What the API server and the kubelets are told must be the same.
+func TestGatesReachApiServerAndKubelets(t *testing.T) {
+	layout, nodes := written(t)
+	some := release.Gates{"Some": false}
+	if flags := apiServerFlags(layout, "/policy", some); !slices.Contains(flags, "--feature-gates=Some=false") {
+		t.Errorf("API server: %v", flags)
+	}
+	if got, ok := kubeletConfig(layout, nodes[0], some)["featureGates"].(release.Gates); !ok || !maps.Equal(got, some) {
+		t.Errorf("kubelet: %v", got)
+	}
+
+	want := release.Of(release.Built).Gates
+	control, err := ControlPlane(layout, "/p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := control.Components[slices.IndexFunc(control.Components, func(one box.Component) bool {
+		return one.Name == "kube-apiserver"
+	})]
+	for _, flag := range want.Flags() {
+		if !slices.Contains(api.Args, flag) {
+			t.Errorf("the API server of %s has no %s", release.Built, flag)
+		}
+	}
+	if _, err := Node(layout, nodes[0], "/p"); err != nil {
+		t.Fatal(err)
+	}
+	if got := gatesOfKubelet(t, layout, nodes[0]); !maps.Equal(got, want) {
+		t.Errorf("kubelet: %v, not %v", got, want)
+	}
+}
+
+func gatesOfKubelet(t *testing.T, layout plan.Layout, node plan.Node) release.Gates {
+	t.Helper()
+	content, err := os.ReadFile(layout.Config(node.Name, "kubelet.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct{ FeatureGates release.Gates }
+	if err := json.Unmarshal(content, &config); err != nil {
+		t.Fatal(err)
+	}
+	return config.FeatureGates
 }

@@ -123,21 +123,7 @@ var workChecks = []check{
 	{"an image that was pushed runs under a foreign registry's name", func(ctx context.Context, l *lab) error {
 		return l.pushAndRun(ctx, "registry.example/team/tool:7", "pushed")
 	}},
-	{"a resize reaches the running container", func(ctx context.Context, l *lab) error {
-		_, err := l.kubectl(ctx, "patch", "pod", "web-node1", "--subresource=resize", "--patch",
-			`{"spec":{"containers":[{"name":"web","resources":{"limits":{"cpu":"300m","memory":"96Mi"}}}]}}`)
-		if err != nil {
-			return err
-		}
-		err = eventually(ctx, 20*time.Second, func() error {
-			pod, err := l.pod(ctx, "web-node1")
-			if err == nil && pod.Status.ContainerStatuses[0].Resources.Limits.Memory().String() != "96Mi" {
-				err = fmt.Errorf("status says %v", pod.Status.ContainerStatuses[0].Resources)
-			}
-			return err
-		})
-		return errors.Join(err, l.sameContainer(ctx, "web-node1"))
-	}},
+	resizeCheck(),
 	{"the audit log names who made a pod", func(ctx context.Context, l *lab) error {
 		status, err := l.status(ctx)
 		if err != nil {
@@ -156,21 +142,7 @@ var workChecks = []check{
 			return errors.New("no such line")
 		})
 	}},
-	{"mutating and validating admission policies are served, nothing alpha is", func(ctx context.Context, l *lab) error {
-		text, err := l.kubectl(ctx, "api-versions")
-		if err == nil && strings.Contains(text, "alpha") {
-			err = fmt.Errorf("alpha versions in %q", text)
-		}
-		if err != nil {
-			return err
-		}
-		for _, kind := range []string{"mutatingadmissionpolicies", "validatingadmissionpolicies"} {
-			if _, err := l.kubectl(ctx, "get", kind+".v1.admissionregistration.k8s.io"); err != nil {
-				return err
-			}
-		}
-		return nil
-	}},
+	policyCheck(),
 	{"a killed kubelet comes back, containers live on", func(ctx context.Context, l *lab) error {
 		return l.survive(ctx, "node1", "kubelet", "kubelet@node1")
 	}},

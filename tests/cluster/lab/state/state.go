@@ -13,6 +13,10 @@ import (
 
 // State is what D/state.json holds.
 type State struct {
+	// Kubernetes is the release that runs, such as "1.36", and Program the file
+	// that holds it. What acts on the cluster looks here for its program.
+	Kubernetes string `json:"kubernetes"`
+	Program    string `json:"program"`
 	// Nodes is how many nodes the cluster was asked to have.
 	Nodes int `json:"nodes"`
 	// Port is the host's port that leads to the API server.

@@ -15,6 +15,7 @@ func TestSaveAndLoad(t *testing.T) {
 		t.Fatalf("a missing file must give nil, got %v, %v", loaded, err)
 	}
 	saved := &State{
+		Kubernetes: "1.36", Program: "/p",
 		Nodes: 2, Port: 1234, Complete: true,
 		Boxes:   map[string]Process{"node1": {PID: 7, Started: 8, Boot: "b"}},
 		Halted:  map[string]bool{"node2": true},

@@ -1,17 +1,18 @@
 //! `cargo xtask cluster`: builds `tests/cluster`, a real Kubernetes in one program, and hands commands on to
 //! it. Its files lie in `target/cluster/default`; one cluster runs on a machine at a time.
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
+use serde::Deserialize;
 
 use crate::debian;
+use crate::kubernetes::{self, Kubernetes};
 use crate::progress::Step;
 use crate::sh::{Cmd, exit_code, is_installed};
-use crate::workspace::shown;
 
 /// What a cluster takes from Debian; the list of tests/cluster/README.md.
 const PACKAGES: [&str; 10] = [
@@ -35,9 +36,22 @@ pub(crate) fn module(root: &Path) -> PathBuf {
     root.join("tests/cluster")
 }
 
-/// The cluster's program.
+/// The program that started the cluster: only that acts on all parts of it. Where none runs, one that is built.
 pub(crate) fn program(root: &Path) -> PathBuf {
-    root.join("target/cluster/bin/pitstop-cluster")
+    let [default, ..] = &kubernetes::ALL;
+    // Any of them takes a cluster down whose record is lost.
+    let mut programs = recorded(root).into_iter().chain(kubernetes::ALL.iter().map(|one| one.program(root)));
+    programs.find(|program| program.is_file()).unwrap_or_else(|| default.program(root))
+}
+
+/// What the cluster's own record says of its program.
+fn recorded(root: &Path) -> Option<PathBuf> {
+    #[derive(Deserialize)]
+    struct Record {
+        program: PathBuf,
+    }
+    let text = fs::read_to_string(dir(root).join("state.json")).ok()?;
+    serde_json::from_str::<Record>(&text).ok().map(|record| record.program)
 }
 
 /// The cluster's own files.
@@ -65,14 +79,15 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
         eprintln!("the cluster is down; start one with `cargo xtask cluster up`");
         return Ok(ExitCode::from(DOWN));
     }
-    Ok(exit_code(call(root, command, rest)?))
+    Ok(exit_code(call(root, &program(root), command, rest)?))
 }
 
-/// Starts the cluster, or makes a running one what the arguments ask for.
+/// Starts the cluster, or makes a running one what the arguments ask for: `--kubernetes` and the program's own.
 pub(crate) fn up(root: &Path, args: &[String]) -> Result<ExitStatus> {
+    let (kubernetes, rest) = Kubernetes::chosen(args)?;
     install_packages()?;
-    build(root)?;
-    call(root, "up", args)
+    build(root, kubernetes)?;
+    call(root, &kubernetes.program(root), "up", &rest)
 }
 
 /// Makes sure of the Debian packages that a cluster needs.
@@ -85,32 +100,24 @@ pub(crate) fn down(root: &Path, keep_logs: bool) -> Result<()> {
     if !program(root).is_file() {
         return Ok(());
     }
-    let args = if keep_logs { vec!["--keep-logs".to_owned()] } else { Vec::new() };
-    require_success("down", call(root, "down", &args)?)
+    let args: &[&str] = if keep_logs { &["--keep-logs"] } else { &[] };
+    require_success("down", call(root, &program(root), "down", args)?)
 }
 
 /// Puts an image archive into the cluster's registry under a name.
 pub(crate) fn push(root: &Path, archive: &Path, reference: &str) -> Result<()> {
     let args = [archive.display().to_string(), reference.to_owned()];
-    require_success("push", call(root, "push", &args)?)
+    require_success("push", call(root, &program(root), "push", &args)?)
 }
 
-/// Builds the cluster's program; a matter of seconds when nothing changed.
-pub(crate) fn build(root: &Path) -> Result<()> {
+/// Builds the cluster's program.
+fn build(root: &Path, kubernetes: &Kubernetes) -> Result<()> {
     require_go()?;
-    let step = Step::begin("building the cluster's program (about 10 minutes when nothing is built yet)");
-    let module = module(root);
-    let manifest = module.join("go.mod");
-    let text =
-        fs::read_to_string(&manifest).with_context(|| format!("cannot read {}", manifest.display()))?;
-    let version = kubernetes_version(&text)
-        .with_context(|| format!("{} names no k8s.io/kubernetes", manifest.display()))?;
-    go(&module)
-        .args(["build", "-v", "-ldflags", &link_flags(version)])
-        // Two programs: the cluster's, and the one that becomes its pause image.
-        .args([OsString::from("-o"), program(root).with_file_name("").into(), ".".into(), "./pause".into()])
-        .run_quiet()
-        .with_context(|| format!("cannot build {}", shown(root, &module)))?;
+    let step = Step::begin(format!(
+        "building Kubernetes {} for the cluster (about 10 minutes when nothing is built yet)",
+        kubernetes.release()
+    ));
+    kubernetes.build(root)?;
     step.done();
     Ok(())
 }
@@ -129,8 +136,8 @@ pub(crate) fn require_go() -> Result<()> {
 }
 
 /// Calls the cluster's program. Its own flags stand before the rest, which may end in a command to run.
-fn call(root: &Path, command: &str, rest: &[String]) -> Result<ExitStatus> {
-    Cmd::new(program(root)).arg(command).arg("--dir").arg(dir(root)).args(rest).status()
+fn call(root: &Path, program: &Path, command: &str, rest: &[impl AsRef<OsStr>]) -> Result<ExitStatus> {
+    Cmd::new(program).arg(command).arg("--dir").arg(dir(root)).args(rest).status()
 }
 
 fn require_success(command: &str, status: ExitStatus) -> Result<()> {
@@ -140,40 +147,29 @@ fn require_success(command: &str, status: ExitStatus) -> Result<()> {
     Ok(())
 }
 
-/// The version of Kubernetes that a go.mod requires, with its `v`.
-fn kubernetes_version(manifest: &str) -> Option<&str> {
-    let required =
-        |line: &'_ str| line.trim_start_matches("require ").trim().starts_with("k8s.io/kubernetes v");
-    let line = manifest.lines().find(|line| required(line))?;
-    line.split_whitespace().find(|word| word.starts_with('v') && word.contains('.'))
-}
-
-/// What the linker is told: no symbols, and which Kubernetes this is, or its parts would not say.
-fn link_flags(version: &str) -> String {
-    let mut numbers = version.trim_start_matches('v').split('.');
-    let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
-    let values =
-        [("gitVersion", version), ("gitMajor", major), ("gitMinor", minor), ("gitTreeState", "clean")];
-    values.iter().fold("-s -w".to_owned(), |flags, (name, value)| {
-        format!("{flags} -X k8s.io/component-base/version.{name}={value}")
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn kubernetes_says_which_version_it_is() {
-        let manifest = "require (\n\tk8s.io/kubectl v0.36.3\n\tk8s.io/kubernetes v1.36.3\n)\n";
-        let version = kubernetes_version(manifest).unwrap();
-        assert_eq!(
-            link_flags(version),
-            "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 \
-             -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36 \
-             -X k8s.io/component-base/version.gitTreeState=clean"
-        );
-        assert_eq!(kubernetes_version("require k8s.io/kubernetes v1.34.4\n"), Some("v1.34.4"));
-        assert_eq!(kubernetes_version("require k8s.io/api v0.36.3\n"), None);
+    fn the_record_names_the_program_while_that_is_there() {
+        let root = tempfile::tempdir().unwrap();
+        let [newest, older] = kubernetes::ALL.each_ref().map(|one| one.program(root.path()));
+        let write = |path: &Path, text: &str| {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let record = dir(root.path()).join("state.json");
+        assert_eq!(program(root.path()), newest, "nothing is built");
+        write(&older, "");
+        assert_eq!(program(root.path()), older, "what is built takes a cluster without a record down");
+        write(&newest, "");
+        assert_eq!(program(root.path()), newest, "no cluster");
+        write(&record, &serde_json::json!({"nodes": 1, "program": &older}).to_string());
+        assert_eq!(program(root.path()), older, "a cluster of the older release");
+        fs::remove_file(&older).unwrap();
+        assert_eq!(program(root.path()), newest, "a program that is gone");
+        write(&record, "{");
+        assert_eq!(program(root.path()), newest, "a broken record");
     }
 }

@@ -13,6 +13,7 @@ mod debian;
 mod demo;
 mod fuzz;
 mod image;
+mod kubernetes;
 mod lab;
 mod progress;
 mod protos;
@@ -56,7 +57,8 @@ enum Command {
     },
     /// Run a real Kubernetes on this machine: up, down, status, push, exec, kill, stop, start, halt, boot, reboot.
     ///
-    /// `up [--nodes N]` builds and starts it, and prints the path of its KUBECONFIG as the last line.
+    /// `up [--kubernetes 1.34] [--nodes N]` builds and starts it, and prints the path of its KUBECONFIG as the last
+    /// line. Without a release it is Kubernetes 1.36; 1.34 runs without the resize API.
     /// `push ARCHIVE NAME` puts an image into its registry. The rest is handed on as it stands;
     /// tests/cluster/README.md has it in full.
     Cluster {

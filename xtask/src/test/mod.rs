@@ -12,7 +12,7 @@ use self::tally::{CargoCount, Count, GoCount, Tally};
 use crate::progress::{Step, note};
 use crate::sh::Cmd;
 use crate::workspace::is_ci;
-use crate::{attacks, chaos, cluster, fuzz, image, lab, sim};
+use crate::{attacks, chaos, cluster, fuzz, image, kubernetes, lab, sim};
 
 /// The run of `cargo xtask chaos` that every test run has.
 const CHAOS_MINUTES: u64 = 3;
@@ -123,7 +123,11 @@ fn module(root: &Path) -> Result<Tally> {
     if let Some(skipped) = skipped(cluster::require_go())? {
         return Ok(skipped);
     }
-    counted(cluster::go(&cluster::module(root)).args(["test", "-v", "./..."]), GoCount::default())
+    let mut total = Tally::default();
+    for kubernetes in &kubernetes::ALL {
+        total.add(counted(kubernetes.go(root, "test").args(["-v", "./..."]), GoCount::default())?);
+    }
+    Ok(total)
 }
 
 fn end_to_end(root: &Path) -> Result<Tally> {

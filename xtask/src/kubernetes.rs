@@ -1,0 +1,177 @@
+//! The releases of Kubernetes that `tests/cluster` is built with: the same sources, one Go module file each.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::cluster;
+use crate::sh::Cmd;
+
+/// One of them.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Kubernetes {
+    release: &'static str,
+    /// The module file, in the folder of the cluster.
+    manifest: &'static str,
+    /// The program, in the checkout. It has a folder of its own, since its kubectl and pause lie beside it.
+    program: &'static str,
+}
+
+/// The first is what runs where none is named.
+pub(crate) const ALL: [Kubernetes; 2] = [
+    Kubernetes { release: "1.36", manifest: "go.mod", program: "target/cluster/bin/pitstop-cluster" },
+    Kubernetes {
+        release: "1.34",
+        manifest: "go-1.34.mod",
+        program: "target/cluster/bin/1.34/pitstop-cluster",
+    },
+];
+
+impl Kubernetes {
+    /// Takes `--kubernetes RELEASE` out of the arguments of `up`, and gives the rest.
+    pub(crate) fn chosen(args: &[String]) -> Result<(&'static Self, Vec<&str>)> {
+        const FLAG: &str = "--kubernetes";
+        let [default, ..] = &ALL;
+        let (mut chosen, mut rest) = (default, Vec::new());
+        let mut args = args.iter().map(String::as_str);
+        while let Some(arg) = args.next() {
+            let release = match arg.split_once('=') {
+                Some((FLAG, release)) => release,
+                None if arg == FLAG => args.next().unwrap_or_default(),
+                _ => {
+                    rest.push(arg);
+                    continue;
+                }
+            };
+            let releases = ALL.map(|one| one.release).join(", ");
+            chosen = ALL.iter().find(|one| one.release == release).with_context(|| {
+                format!("{FLAG} {release}: there is no such release here, only {releases}")
+            })?;
+        }
+        Ok((chosen, rest))
+    }
+
+    /// Its name: `1.36`.
+    pub(crate) fn release(&self) -> &'static str {
+        self.release
+    }
+
+    /// The cluster's program, built or not.
+    pub(crate) fn program(&self, root: &Path) -> PathBuf {
+        root.join(self.program)
+    }
+
+    /// Go with a subcommand, in the cluster's module with this Kubernetes.
+    pub(crate) fn go(&self, root: &Path, subcommand: &str) -> Cmd {
+        cluster::go(&cluster::module(root)).args([subcommand, "-modfile", self.manifest])
+    }
+
+    /// Builds the cluster's program; a matter of seconds when nothing changed.
+    pub(crate) fn build(&self, root: &Path) -> Result<()> {
+        let version = self.version(root)?;
+        self.go(root, "build")
+            .args(["-v", "-ldflags", &link_flags(&version)])
+            // Two programs: the cluster's, and the one that becomes its pause image.
+            .args([
+                OsString::from("-o"),
+                self.program(root).with_file_name("").into(),
+                ".".into(),
+                "./pause".into(),
+            ])
+            .run_quiet()
+            .with_context(|| format!("cannot build tests/cluster with {}", self.manifest))
+    }
+
+    /// The version in full, with its `v`.
+    fn version(&self, root: &Path) -> Result<String> {
+        let manifest = cluster::module(root).join(self.manifest);
+        let text =
+            fs::read_to_string(&manifest).with_context(|| format!("cannot read {}", manifest.display()))?;
+        let Some(version) = required_version(&text) else {
+            bail!("{} names no k8s.io/kubernetes", manifest.display());
+        };
+        Ok(version.to_owned())
+    }
+}
+
+/// The version of Kubernetes that a module file requires, with its `v`.
+fn required_version(manifest: &str) -> Option<&str> {
+    let required =
+        |line: &'_ str| line.trim_start_matches("require ").trim().starts_with("k8s.io/kubernetes v");
+    let line = manifest.lines().find(|line| required(line))?;
+    line.split_whitespace().find(|word| word.starts_with('v') && word.contains('.'))
+}
+
+/// What the linker is told: no symbols, and which Kubernetes this is, or its parts would not say.
+fn link_flags(version: &str) -> String {
+    let mut numbers = version.trim_start_matches('v').split('.');
+    let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    let values =
+        [("gitVersion", version), ("gitMajor", major), ("gitMinor", minor), ("gitTreeState", "clean")];
+    values.iter().fold("-s -w".to_owned(), |flags, (name, value)| {
+        format!("{flags} -X k8s.io/component-base/version.{name}={value}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace;
+
+    fn chosen(line: &str) -> Result<(&'static str, String)> {
+        let args = line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        Kubernetes::chosen(&args).map(|(kubernetes, rest)| (kubernetes.release, rest.join(" ")))
+    }
+
+    #[test]
+    fn a_release_is_chosen_and_the_rest_is_handed_on() {
+        assert_eq!(chosen("").unwrap(), ("1.36", String::new()));
+        assert_eq!(chosen("--nodes 2").unwrap(), ("1.36", "--nodes 2".to_owned()));
+        assert_eq!(chosen("--kubernetes 1.34 --nodes 2").unwrap(), ("1.34", "--nodes 2".to_owned()));
+        assert_eq!(chosen("--nodes 2 --kubernetes=1.34").unwrap(), ("1.34", "--nodes 2".to_owned()));
+        assert_eq!(chosen("--kubernetes-like 1").unwrap(), ("1.36", "--kubernetes-like 1".to_owned()));
+    }
+
+    #[test]
+    fn a_release_that_is_not_there_is_refused_with_those_that_are() {
+        for (line, named) in
+            [("--kubernetes 1.32", "1.32"), ("--kubernetes=v1.34.4", "v1.34.4"), ("--kubernetes", "")]
+        {
+            let error = chosen(line).unwrap_err().to_string();
+            assert_eq!(
+                error,
+                format!("--kubernetes {named}: there is no such release here, only 1.36, 1.34")
+            );
+        }
+    }
+
+    #[test]
+    fn module_files_hold_what_their_release_says() {
+        for kubernetes in &ALL {
+            let version = kubernetes.version(&workspace::root()).unwrap();
+            assert!(version.starts_with(&format!("v{}.", kubernetes.release)), "{kubernetes:?}: {version}");
+        }
+    }
+
+    #[test]
+    fn programs_lie_apart() {
+        let [one, other] = ALL.map(|one| Path::new(one.program).parent());
+        assert_ne!(one, other);
+    }
+
+    #[test]
+    fn kubernetes_says_which_version_it_is() {
+        let manifest = "require (\n\tk8s.io/kubectl v0.36.3\n\tk8s.io/kubernetes v1.36.3\n)\n";
+        let version = required_version(manifest).unwrap();
+        assert_eq!(
+            link_flags(version),
+            "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 \
+             -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36 \
+             -X k8s.io/component-base/version.gitTreeState=clean"
+        );
+        assert_eq!(required_version("require k8s.io/kubernetes v1.34.4\n"), Some("v1.34.4"));
+        assert_eq!(required_version("require k8s.io/api v0.36.3\n"), None);
+    }
+}

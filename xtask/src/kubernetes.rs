@@ -30,11 +30,16 @@ pub(crate) const ALL: [Kubernetes; 2] = [
 ];
 
 impl Kubernetes {
+    /// What runs where none is named; the checks and tests of every run are made with it.
+    pub(crate) fn default() -> &'static Self {
+        let [default, ..] = &ALL;
+        default
+    }
+
     /// Takes `--kubernetes RELEASE` out of the arguments of `up`, and gives the rest.
     pub(crate) fn chosen(args: &[String]) -> Result<(&'static Self, Vec<&str>)> {
         const FLAG: &str = "--kubernetes";
-        let [default, ..] = &ALL;
-        let (mut chosen, mut rest) = (default, Vec::new());
+        let (mut chosen, mut rest) = (Self::default(), Vec::new());
         let mut args = args.iter().map(String::as_str);
         while let Some(arg) = args.next() {
             let release = match arg.split_once('=') {

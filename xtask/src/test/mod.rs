@@ -9,10 +9,11 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 
 use self::tally::{CargoCount, Count, GoCount, Tally};
+use crate::kubernetes::Kubernetes;
 use crate::progress::{Step, note};
 use crate::sh::Cmd;
 use crate::workspace::is_ci;
-use crate::{attacks, chaos, cluster, fuzz, image, kubernetes, lab, sim};
+use crate::{attacks, chaos, cluster, fuzz, image, lab, sim};
 
 /// The run of `cargo xtask chaos` that every test run has.
 const CHAOS_MINUTES: u64 = 3;
@@ -123,11 +124,7 @@ fn module(root: &Path) -> Result<Tally> {
     if let Some(skipped) = skipped(cluster::require_go())? {
         return Ok(skipped);
     }
-    let mut total = Tally::default();
-    for kubernetes in &kubernetes::ALL {
-        total.add(counted(kubernetes.go(root, "test").args(["-v", "./..."]), GoCount::default())?);
-    }
-    Ok(total)
+    counted(Kubernetes::default().go(root, "test").args(["-v", "./..."]), GoCount::default())
 }
 
 fn end_to_end(root: &Path) -> Result<Tally> {

@@ -114,7 +114,7 @@ fn nanos(text: &str) -> Option<i128> {
         "Ei" => (1_i128 << 60, 0),
         scientific => {
             let digits = scientific.strip_prefix(['e', 'E'])?;
-            (1, digits.parse::<i32>().ok().filter(|e| e.abs() <= 30)?)
+            (1, digits.parse::<i32>().ok().filter(|e| e.unsigned_abs() <= 30)?)
         }
     };
     exponent += 9 - decimals;
@@ -176,9 +176,23 @@ mod tests {
     #[test]
     fn what_is_no_quantity_is_not_taken() {
         let long = "1".repeat(65);
-        for bad in
-            ["", "-1", "1.2.3", "1 Gi", "Gi", "1gi", "1K", "e3", "1e", "0x1", "1e99", "9Ei9", "٣", &long]
-        {
+        for bad in [
+            "",
+            "-1",
+            "1.2.3",
+            "1 Gi",
+            "Gi",
+            "1gi",
+            "1K",
+            "e3",
+            "1e",
+            "0x1",
+            "1e99",
+            "1e-2147483648",
+            "9Ei9",
+            "٣",
+            &long,
+        ] {
             assert_eq!(Resource::Memory.parse(bad), None, "{bad}");
         }
         assert_eq!(Resource::Memory.parse("10E"), None, "more than an i64 of bytes");

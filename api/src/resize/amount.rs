@@ -10,7 +10,7 @@ use crate::quantity::{MAX_TEXT, Resource, ceiling, decimal};
 
 /// An amount of a resource: a quantity such as `500m` or `1Gi`, or a change such as `+20%`, `-10%` or `x1.5`.
 ///
-/// A bare number in YAML counts as a quantity, as in a Pod.
+/// A bare whole number in YAML counts as a quantity, as in a Pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Amount(String);
 

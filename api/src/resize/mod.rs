@@ -258,6 +258,10 @@ pub struct Target {
     /// It was ready.
     #[serde(default, skip_serializing_if = "is_false")]
     pub ready: bool,
+    /// What its kubelet said of an earlier resize that waited then; empty for none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 1024))]
+    pub pending_before: String,
 }
 
 /// One container's part of a request.

@@ -196,6 +196,8 @@ pub struct ResourceChange {
     pub init: bool,
     /// What to set; what is absent stays as it is.
     pub resources: Resources,
+    /// All that the container is to have then.
+    pub whole: Resources,
 }
 
 /// Another image string for one container.

@@ -39,21 +39,12 @@ pub(super) struct PodEntry {
 }
 
 /// What a write of a Pod changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wrote {
     Gates,
     Images,
-    Resources,
-}
-
-impl From<&PodChange> for Wrote {
-    fn from(change: &PodChange) -> Self {
-        match change {
-            PodChange::Gates(_) => Self::Gates,
-            PodChange::Images(_) => Self::Images,
-            PodChange::Resources(_) => Self::Resources,
-        }
-    }
+    /// For that resize.
+    Resources(ObjectKey),
 }
 
 impl PodEntry {
@@ -69,9 +60,9 @@ impl PodEntry {
     }
 
     /// A write begins.
-    pub(super) fn write_started(&mut self, change: &PodChange) {
+    pub(super) fn write_started(&mut self, change: &PodChange, wrote: Wrote) {
         let version = self.pod.get().resource_version.clone();
-        self.writes = Some(change.into());
+        self.writes = Some(wrote);
         match change {
             PodChange::Images(_) => self.pinning = Some(version),
             PodChange::Resources(sizing) if !sizing.dry_run => self.sizing = Some(version),
@@ -81,10 +72,10 @@ impl PodEntry {
     }
 
     /// A write came back; it is known how it ended.
-    pub(super) fn known(&mut self, wrote: Option<Wrote>) {
+    pub(super) fn known(&mut self, wrote: Option<&Wrote>) {
         match wrote {
             Some(Wrote::Images) => self.pinning = None,
-            Some(Wrote::Resources) => self.sizing = None,
+            Some(Wrote::Resources(_)) => self.sizing = None,
             Some(Wrote::Gates) | None => {}
         }
     }

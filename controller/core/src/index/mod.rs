@@ -52,6 +52,8 @@ pub struct Config {
     pub watch_lag: Duration,
     /// How long the watch may take to show what a conflict was about before the write is tried again.
     pub conflict_patience: Duration,
+    /// How long a write may be under way, from its decision until nothing can come of it any more, in whatever process.
+    pub write_bound: Duration,
     /// How long the end of a resize waits for the original resources to be back.
     pub restore_patience: Duration,
 }
@@ -67,6 +69,7 @@ impl Default for Config {
             tidy_after: Duration::from_secs(1),
             watch_lag: Duration::from_secs(2),
             conflict_patience: Duration::from_secs(5),
+            write_bound: Duration::from_mins(1),
             restore_patience: Duration::from_mins(1),
         }
     }

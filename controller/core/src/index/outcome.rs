@@ -54,7 +54,7 @@ impl Index {
         // A refusal makes known too, though a write before it may have ended unknown: what is refused for ever would else
         // keep its request open for ever.
         if !matches!(outcome, Outcome::Retry) {
-            entry.known(wrote);
+            entry.known(wrote.as_ref());
         }
         match outcome {
             Outcome::Written(new) => {
@@ -73,7 +73,7 @@ impl Index {
         entry.settle();
         match wrote {
             Some(Wrote::Images) => self.pin_written(key, refused.as_ref()),
-            Some(Wrote::Resources) => self.sizing_written(key, false, refused.as_ref()),
+            Some(Wrote::Resources(resize)) => self.sizing_written(now, &resize, false, refused),
             Some(Wrote::Gates) | None => {}
         }
         self.pod_changed(key);
@@ -82,7 +82,7 @@ impl Index {
     /// A dry run tells nothing of the Pod but whether it would take the change.
     pub(super) fn pod_tried(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: &Outcome<()>) {
         let Some(entry) = self.pods.objects.get_mut(key).filter(|e| e.pod.get().uid == uid) else { return };
-        entry.writes = None;
+        let wrote = entry.writes.take();
         match outcome {
             Outcome::Written(()) => {
                 entry.pod.failed();
@@ -97,8 +97,10 @@ impl Index {
                 entry.write.failed(now);
             }
         }
-        let tried = matches!(outcome, Outcome::Written(()));
-        self.sizing_written(key, tried, refusal(outcome).as_ref());
+        if let Some(Wrote::Resources(resize)) = wrote {
+            let tried = matches!(outcome, Outcome::Written(()));
+            self.sizing_written(now, &resize, tried, refusal(outcome));
+        }
         self.pod_changed(key);
     }
 
@@ -110,12 +112,9 @@ impl Index {
         }
     }
 
-    /// Of the resizes that want something of the Pod, that which was written is the first.
-    fn sizing_written(&mut self, pod: &ObjectKey, tried: bool, refused: Option<&String>) {
-        let wrote =
-            self.resizes.of_pod(pod).find(|e| e.sizing.is_some()).map(|e| e.request.get().key.clone());
-        if let Some(entry) = wrote.and_then(|key| self.resizes.objects.get_mut(&key)) {
-            entry.memory.sizing_written(tried, refused.cloned());
+    fn sizing_written(&mut self, now: Mono, resize: &ObjectKey, tried: bool, refused: Option<String>) {
+        if let Some(entry) = self.resizes.objects.get_mut(resize) {
+            entry.memory.sizing_written(now, tried, refused);
         }
     }
 

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use pitstop_api::nodework::Order;
 
 use super::asked::{Asked, Entry, UserRequest};
-use super::kinds::{Book, PodEntry};
+use super::kinds::{Book, PodEntry, Wrote};
 use super::{Index, Timer, pacing, remove};
 use crate::action::{Action, ImageChange, PodChange, Sizing};
 use crate::key::ObjectKey;
@@ -137,7 +137,7 @@ impl Index {
             return entry.write.retry_at();
         }
         let pod = entry.pod.get();
-        let Some(change) = self.change_of(pod) else {
+        let Some((change, wrote)) = self.change_of(pod) else {
             entry.write.satisfied();
             return None;
         };
@@ -145,13 +145,13 @@ impl Index {
             return Some(at);
         }
         let (key, uid, resource_version) = (pod.key.clone(), pod.uid.clone(), pod.resource_version.clone());
-        entry.write_started(&change);
+        entry.write_started(&change, wrote);
         actions.push(Action::PatchPod { key, uid, resource_version, change });
         None
     }
 
     /// The one change that a Pod needs next: first what keeps it out of service or brings it back.
-    fn change_of(&self, pod: &Pod) -> Option<PodChange> {
+    fn change_of(&self, pod: &Pod) -> Option<(PodChange, Wrote)> {
         if pod.gone() {
             return None;
         }
@@ -160,21 +160,23 @@ impl Index {
             let holds = requests().filter_map(|e| e.request.get().hold()).collect();
             let gates = readiness::plan(&pod.gates, &holds);
             if !gates.is_empty() {
-                return Some(PodChange::Gates(gates));
+                return Some((PodChange::Gates(gates), Wrote::Gates));
             }
         }
         let mut images: Vec<ImageChange> = requests().flat_map(|e| e.images.iter().cloned()).collect();
         // A strategic merge patch brings the containers that it names into its own order, and a Pod's order cannot change.
         images.sort_by_key(|image| pod.containers.iter().position(|c| c.name == image.container));
         if !images.is_empty() {
-            return Some(PodChange::Images(images));
+            return Some((PodChange::Images(images), Wrote::Images));
         }
         let mut resizes = self.resizes.of_pod(&pod.key).filter(|e| e.request.get().started_for(pod));
-        let mut sizing = resizes.find_map(|e| e.sizing.clone())?;
+        let wanted = |sizing: &Sizing| !sizing.containers.is_empty();
+        let (resize, mut sizing) =
+            resizes.find_map(|e| Some((e.request.get().key.clone(), e.sizing.clone().filter(wanted)?)))?;
         sizing
             .containers
             .sort_by_key(|change| pod.containers.iter().position(|c| c.name == change.container));
-        Some(PodChange::Resources(sizing))
+        Some((PodChange::Resources(sizing), Wrote::Resources(resize)))
     }
 
     pub(super) fn plan_book(&mut self, now: Mono, node: &str, actions: &mut Vec<Action>) {

@@ -11,6 +11,7 @@ use crate::action::{Action, Note};
 use crate::key::ObjectKey;
 use crate::measure::Measure;
 use crate::nodework::{OrderView, views};
+use crate::pod::Pod;
 use crate::resize::{self, Memory, Observed, Plan, Resize};
 use crate::time::Mono;
 
@@ -73,8 +74,10 @@ impl UserRequest for Resize {
         let observed = Observed {
             resize,
             pod,
-            newer: newer(index, resize),
-            sizing_now: known_pod.is_some_and(|e| e.sizing.is_some() && e.pod.in_flight()),
+            // What only asks what would be is in nobody's way, and nobody in its.
+            newer: pod.filter(|_| !resize.spec.dry_run).and_then(|pod| newer(index, resize, pod)),
+            at_work: at_work(index, resize).filter(|_| !resize.spec.dry_run),
+            sizing_now: known_pod.is_some_and(|e| e.sizing.is_some()),
             sizing: entry.sizing.as_ref().filter(|_| known_pod.is_some_and(|e| e.sizing.is_some())),
             orders,
             guarded: index.guarded,
@@ -106,14 +109,26 @@ impl UserRequest for Resize {
     }
 }
 
-/// A later resize of the same Pod that was accepted, and does more than ask what would be.
-fn newer<'a>(index: &'a Index, own: &Resize) -> Option<&'a ObjectKey> {
-    let rank = |resize: &Resize| (resize.created, resize.key.clone());
+/// The last later resize of the same Pod that can be carried out there. One that only asks what would be is none.
+fn newer<'a>(index: &'a Index, own: &Resize, pod: &Pod) -> Option<&'a ObjectKey> {
+    // Of one second, who has begun is the earlier one.
+    let rank = |resize: &Resize| (resize.created, !resize.started(), resize.key.clone());
     index
         .resizes
         .of_pod(&own.pod_key())
         .map(|e| e.request.get())
-        .filter(|other| other.started() && !other.deleting && !other.spec.dry_run && rank(other) > rank(own))
+        .filter(|other| !other.completed() && !other.deleting && !other.spec.dry_run && !other.spec.cancel)
+        .filter(|other| rank(other) > rank(own) && resize::can_be(&other.spec, pod))
         .max_by_key(|other| rank(other))
         .map(|other| &other.key)
+}
+
+/// Another resize that has begun on the same Pod, or is about to.
+fn at_work<'a>(index: &'a Index, own: &Resize) -> Option<&'a ObjectKey> {
+    let at_work = |e: &&Entry<Resize>| {
+        let other = e.request.get();
+        let begun = other.started() || (e.chosen && !other.completed());
+        other.key != own.key && begun && !other.deleting && !other.spec.dry_run
+    };
+    index.resizes.of_pod(&own.pod_key()).find(at_work).map(|e| &e.request.get().key)
 }

@@ -18,14 +18,58 @@ pub(super) enum Place {
 
 /// Where the Pod's spec is. Where the request changes nothing, it is where it should be.
 pub(super) fn place(containers: &[ContainerStatus], pod: &Pod) -> Place {
-    let said = |c: &ContainerStatus| pod.container(&c.name).map(|c| c.resources);
-    if containers.iter().all(|c| said(c) == Some(Resources::from(&c.desired))) {
+    if says_otherwise(containers, pod, desired).is_none() {
         return Place::Desired;
     }
     // One patch changes all of them, so there is nothing between.
-    match containers.iter().find(|c| said(c) != Some(Resources::from(&c.original))) {
-        None => Place::Original,
-        Some(other) => Place::Other(other.name.clone()),
+    says_otherwise(containers, pod, original)
+        .map_or(Place::Original, |other| Place::Other(other.name.clone()))
+}
+
+/// A container of which the Pod's spec says something else.
+fn says_otherwise<'a>(
+    containers: &'a [ContainerStatus],
+    pod: &Pod,
+    wanted: impl Fn(&ContainerStatus) -> Resources,
+) -> Option<&'a ContainerStatus> {
+    containers.iter().find(|c| pod.container(&c.name).map(|found| found.resources) != Some(wanted(c)))
+}
+
+/// The Pod's spec says what can be put back.
+pub(super) fn is_back(containers: &[ContainerStatus], pod: &Pod) -> bool {
+    says_otherwise(containers, pod, returned).is_none()
+}
+
+fn original(container: &ContainerStatus) -> Resources {
+    Resources::from(&container.original)
+}
+
+/// What the request means for a container.
+pub(super) fn desired(container: &ContainerStatus) -> Resources {
+    Resources::from(&container.desired)
+}
+
+/// What can be put back: an amount that was not there cannot be removed in place (`ValidatePodResize` of Kubernetes).
+pub(super) fn returned(container: &ContainerStatus) -> Resources {
+    let (from, to) = (original(container), desired(container));
+    Resources {
+        cpu_request: from.cpu_request.or(to.cpu_request),
+        cpu_limit: from.cpu_limit.or(to.cpu_limit),
+        memory_request: from.memory_request.or(to.memory_request),
+        memory_limit: from.memory_limit.or(to.memory_limit),
+    }
+}
+
+/// The container has ended, and its Pod does not start it again.
+pub(super) fn never_again(pod: &Pod, container: &pod::Container) -> bool {
+    let Some(ContainerState::Terminated { exit_code }) = container.status.as_ref().map(|s| &s.state) else {
+        return false;
+    };
+    let main = container.kind == pod::ContainerKind::Main;
+    main && match pod.restart_policy {
+        pod::RestartPolicy::Always => false,
+        pod::RestartPolicy::OnFailure => *exit_code == 0,
+        pod::RestartPolicy::Never => true,
     }
 }
 
@@ -51,15 +95,20 @@ pub(super) enum Progress {
 /// That neither condition is there means nothing by itself: it is so before the kubelet has seen the change (KEP-1287).
 /// Where the kubelet counts what it has seen (1.34 and later), that count must have come; and what each container runs
 /// with must be what is wanted.
-pub(super) fn progress(containers: &[ContainerStatus], pod: &Pod) -> Progress {
-    let desired = |c: &ContainerStatus| Resources::from(&c.desired);
+///
+/// `before`: the kubelet's words on a resize that waited when the request was accepted. Where it counts nothing (1.33),
+/// they are not about this one.
+pub(super) fn progress(containers: &[ContainerStatus], before: &str, pod: &Pod) -> Progress {
+    let stale = |told: &pod::Told| pod.observed_generation.is_none() && told.message == before;
+    if !before.is_empty() && pod.resize.pending.as_ref().is_some_and(stale) {
+        return Progress::Unseen;
+    }
     towards(containers, pod, desired, true)
 }
 
 /// How far the kubelet is with putting the original resources back.
 pub(super) fn return_progress(containers: &[ContainerStatus], pod: &Pod) -> Progress {
-    let original = |c: &ContainerStatus| Resources::from(&c.original);
-    towards(containers, pod, original, false)
+    towards(containers, pod, returned, false)
 }
 
 fn towards(
@@ -124,7 +173,7 @@ pub(super) struct Changed {
 
 impl Changed {
     pub(super) fn of(container: &ContainerStatus) -> Self {
-        let (from, to) = (Resources::from(&container.original), Resources::from(&container.desired));
+        let (from, to) = (original(container), desired(container));
         Self {
             cpu_request: from.cpu_request != to.cpu_request,
             cpu_limit: from.cpu_limit != to.cpu_limit,

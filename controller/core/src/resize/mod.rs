@@ -15,4 +15,5 @@ mod verify;
 
 pub use observe::{Memory, Observed, Resize};
 pub use plan::{Plan, plan};
+pub use resolve::can_be;
 pub use status::{REASONS, SUCCESSES, all_reasons, measure, notes};

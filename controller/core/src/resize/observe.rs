@@ -63,6 +63,11 @@ impl Resize {
         !self.deleting && self.started() && self.is_for(pod)
     }
 
+    /// The kubelet's words on a resize of the Pod that waited when this one was accepted.
+    pub fn pending_before(&self) -> &str {
+        self.status.target.as_ref().map_or("", |target| &target.pending_before)
+    }
+
     /// It was accepted for that very Pod.
     pub fn is_for(&self, pod: &Pod) -> bool {
         self.status.target.as_ref().is_some_and(|target| target.pod_uid == pod.uid)
@@ -84,14 +89,27 @@ pub struct Memory {
     pub sized_since: Option<Mono>,
     /// Since when the original resources are being put back.
     pub restoring_since: Option<Mono>,
-    /// How often in a row the change was refused, and what was said last.
-    pub refused: Option<(u32, String)>,
+    /// The change was refused, and nothing else came since.
+    pub refused: Option<Refused>,
+    /// The request was accepted before this process saw it: a write of another process may still be on its way.
+    pub inherited: Option<bool>,
     /// The dry run has shown that the change would be stored.
     pub tried: bool,
     /// Since when the daemon is asked what the kernel has.
     pub asked_since: Option<Mono>,
     /// Since when the daemon's answers are known, by the orders' IDs.
     pub answers: BTreeMap<String, Mono>,
+}
+
+/// Refusals in a row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// How many.
+    pub times: u32,
+    /// Since when.
+    pub since: Mono,
+    /// What was said last.
+    pub text: String,
 }
 
 impl Memory {
@@ -108,6 +126,7 @@ impl Memory {
         // A silence lasts until the daemon says something.
         let silent = orders.iter().any(|o| o.answer.is_none());
         self.asked_since = silent.then(|| self.asked_since.unwrap_or(now));
+        self.inherited.get_or_insert(resize.started());
         self.completed_seen = resize.completed().then(|| self.completed_seen.unwrap_or(now));
         let restoring = resize.status.restoring.is_some();
         self.restoring_since = restoring.then(|| self.restoring_since.unwrap_or(now));
@@ -115,7 +134,7 @@ impl Memory {
             .filter(|pod| resize.started_for(pod) && !restoring)
             .filter(|pod| place(&resize.status.containers, pod) == Place::Desired);
         self.applied |= applied.is_some();
-        let progress = applied.map(|pod| progress(&resize.status.containers, pod));
+        let progress = applied.map(|pod| progress(&resize.status.containers, resize.pending_before(), pod));
         let deferred = matches!(progress, Some(Progress::Deferred(_)));
         let sized = matches!(progress, Some(Progress::Sized));
         self.deferred_since = deferred.then(|| self.deferred_since.unwrap_or(now));
@@ -129,11 +148,11 @@ impl Memory {
 
     /// A write of the Pod's resources, or its dry run, came back: refused with that text, or else. `tried`: it was a dry
     /// run, and it has shown that the change would be stored.
-    pub fn sizing_written(&mut self, tried: bool, refused: Option<String>) {
+    pub fn sizing_written(&mut self, now: Mono, tried: bool, refused: Option<String>) {
         self.tried |= tried;
         self.refused = refused.map(|text| {
-            let before = self.refused.as_ref().map_or(0, |(times, _)| *times);
-            (before.saturating_add(1), text)
+            let before = self.refused.take().unwrap_or_else(|| Refused { since: now, ..Refused::default() });
+            Refused { times: before.times.saturating_add(1), text, ..before }
         });
     }
 }
@@ -145,9 +164,11 @@ pub struct Observed<'a> {
     pub resize: &'a Resize,
     /// The Pod under the name that the request gives.
     pub pod: Option<&'a Pod>,
-    /// A later resize of the same Pod that was accepted.
+    /// A later resize of the same Pod, which can be carried out.
     pub newer: Option<&'a ObjectKey>,
-    /// A write of the Pod's resources is under way, for this request or for one before it.
+    /// Another resize at work on the same Pod.
+    pub at_work: Option<&'a ObjectKey>,
+    /// A write of the Pod's resources is under way, or nobody knows yet how it ended.
     pub sizing_now: bool,
     /// What the request has in a write of the Pod that is under way, or of which nobody knows yet how it ended.
     pub sizing: Option<&'a Sizing>,

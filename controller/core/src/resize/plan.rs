@@ -6,13 +6,15 @@
 
 use chrono::{DateTime, Utc};
 use pitstop_api::quantity::Resources;
-use pitstop_api::resize::{ContainerStatus, Phase, PodResizeStatus, RollbackOnFailure, Values, validate};
+use pitstop_api::resize::{ContainerStatus, Phase, PodResizeStatus, RollbackOnFailure, validate};
 
-use super::judge::{Place, Progress, place, progress, return_progress};
-use super::observe::Observed;
+use super::judge::{
+    Place, Progress, desired, is_back, never_again, place, progress, return_progress, returned,
+};
+use super::observe::{Observed, Refused};
 use super::refusal;
-use super::resolve::{INVALID, resolve};
-use super::status::{self, End, Wait, accepted, changes, difference, ended, told, waits};
+use super::resolve::{CONTAINER, INVALID, resolve};
+use super::status::{self, End, Wait, accepted, added, changes, difference, ended, told, waits};
 use super::verify::{Verdict, Verification, verify};
 use crate::action::{ResourceChange, Sizing};
 use crate::guard::POLICY;
@@ -69,6 +71,13 @@ impl Planner<'_> {
             return self.end(&overdue("its Pod was not there to be resized"));
         }
         // What is resolved here would be another one than what stands when it is written.
+        if let Some(other) = self.observed.at_work {
+            let text =
+                format!("waits for PodResize {other} of the same Pod, which puts back what it has changed");
+            let wait = Wait::new(Phase::Proposed, status::QUEUED, text);
+            let status = waits(resize.status.clone(), resize, &wait, self.wall);
+            return Plan { wake_at: deadline, ..self.with_status(status, Urgency::Later) };
+        }
         if self.observed.sizing_now {
             return Plan { wake_at: deadline, ..Plan::default() };
         }
@@ -118,36 +127,44 @@ impl Planner<'_> {
             return self.end(&foreign(container));
         }
         if let Some(newer) = self.observed.newer {
-            return self.end(&superseded(&newer.to_string()));
+            return self.give_up(&place, superseded(&newer.to_string()));
         }
         if resize.spec.cancel {
             return self.give_up(&place, End::new(Phase::Cancelled, status::CANCELLED, "cancelled"));
         }
         let (expired, deadline) = self.deadline();
-        if expired {
+        let found = progress(&resize.status.containers, resize.pending_before(), pod);
+        // What the Pod has in time may be watched for longer.
+        let in_time = place == Place::Desired && found == Progress::Sized;
+        if expired && !in_time {
             let so_far = self.wait(&place, pod).message;
             return self.give_up(&place, overdue(&so_far));
         }
         if place == Place::Original {
             // It was there, and somebody has put the original back: there is nothing to fight for.
             if self.observed.memory.applied || resize.status.phase != Some(Phase::Proposed) {
-                return self.end(&foreign_return());
+                return self.end_untouched(&foreign_return());
             }
             if let Some(end) = self.refused() {
                 return self.end(&end);
             }
             let wait = self.wait(&place, pod);
             let plan = self.waiting(pod, &wait, deadline);
-            return Plan { sizing: Some(self.sizing(pod, |c| (&c.original, &c.desired))), ..plan };
+            return Plan { sizing: Some(self.forth(pod)), ..plan };
+        }
+        let ended = resize.status.containers.iter().filter_map(|c| pod.container(&c.name));
+        if let Some(ended) = ended.into_iter().find(|c| never_again(pod, c)) {
+            let text = format!("container {} has ended, and will not run again", ended.name);
+            return self.give_up(&place, End::failed(CONTAINER, text));
         }
         if let Some(failure) = self.failure(pod) {
             return self.give_up(&place, failure);
         }
-        match progress(&resize.status.containers, pod) {
+        match found {
             Progress::Infeasible(text) => {
                 self.give_up(&place, End::new(Phase::Infeasible, refusal::infeasible(&text), text))
             }
-            Progress::Sized => self.sized(pod, deadline),
+            Progress::Sized => self.sized(pod, expired, deadline.filter(|_| !expired)),
             Progress::Deferred(text) => {
                 let limit = resize.spec.on_deferred.as_ref().map(|d| seconds(d.wait_seconds));
                 let since = self.observed.memory.deferred_since;
@@ -168,6 +185,9 @@ impl Planner<'_> {
     fn dry_run(&self, pod: &Pod) -> Plan {
         let resize = self.observed.resize;
         let containers = &resize.status.containers;
+        if resize.spec.cancel {
+            return self.end(&End::new(Phase::Cancelled, status::CANCELLED, "cancelled"));
+        }
         let (expired, deadline) = self.deadline();
         if expired {
             return self.end(&overdue("the API server has not answered the dry run"));
@@ -187,12 +207,12 @@ impl Planner<'_> {
         if let Some(end) = self.refused() {
             return self.end(&End { message: format!("dry run: {}", end.message), ..end });
         }
-        let sizing = self.sizing(pod, |c| (&c.original, &c.desired));
+        let sizing = self.forth(pod);
         Plan { sizing: Some(Sizing { dry_run: true, ..sizing }), wake_at: deadline, ..Plan::default() }
     }
 
     /// The Pod has what it should have: watch it where that is asked for, then end.
-    fn sized(&self, pod: &Pod, deadline: Option<Mono>) -> Plan {
+    fn sized(&self, pod: &Pod, expired: bool, deadline: Option<Mono>) -> Plan {
         let resize = self.observed.resize;
         let watch = resize.spec.rollback_on_failure.as_ref();
         let since = self.observed.memory.sized_since.unwrap_or(self.now);
@@ -207,6 +227,9 @@ impl Planner<'_> {
             Verdict::Matches | Verdict::Unknown(..) => None,
         };
         if let Some((reason, text)) = unsettled {
+            if expired {
+                return self.give_up(&Place::Desired, overdue(&text));
+            }
             let wait = Wait::new(Phase::Verifying, reason, text);
             let wake_at = [deadline, until.filter(|at| *at > self.now), wake_at].into_iter().flatten().min();
             return Plan { orders, ..self.waiting(pod, &wait, wake_at) };
@@ -214,7 +237,7 @@ impl Planner<'_> {
         if let (Some(watch), Some(at)) = (watch, until.filter(|at| *at > self.now)) {
             let text = format!("watches the Pod with its new resources for {} s", watch.observe_seconds);
             let wait = Wait::new(Phase::Verifying, status::OBSERVING, text);
-            return Plan { orders, ..self.waiting(pod, &wait, earliest(deadline, Some(at))) };
+            return Plan { orders, ..self.waiting(pod, &wait, Some(at)) };
         }
         if watch.is_some_and(|w| w.not_ready != Some(false)) && was_ready(&resize.status) && !pod.ready {
             let end =
@@ -242,12 +265,11 @@ impl Planner<'_> {
         if self.observed.sizing.is_some() {
             return self.unsure();
         }
-        if *place == Place::Original {
-            return self.end(&end);
-        }
         let resize = self.observed.resize;
-        let nothing = resize.status.containers.iter().all(|c| c.original == c.desired);
-        if nothing {
+        if *place == Place::Original {
+            return self.end_untouched(&end);
+        }
+        if resize.status.containers.iter().all(|c| c.original == c.desired) {
             return self.end(&end);
         }
         let mut status = resize.status.clone();
@@ -268,31 +290,33 @@ impl Planner<'_> {
             end.message = format!("{}; {text}", end.message);
             self.end(&end)
         };
-        match place(containers, pod) {
-            Place::Other(name) => {
-                close(format!("somebody else has changed container {name} meanwhile, and is left alone"))
-            }
-            Place::Original => match return_progress(containers, pod) {
-                Progress::Sized => close("the original resources are back".to_owned()),
+        if is_back(containers, pod) {
+            let left = added(containers);
+            let back = if left.is_empty() {
+                "the original resources are back".to_owned()
+            } else {
+                format!(
+                    "the original resources are back, but for what cannot be removed in place: {}",
+                    left.join(", ")
+                )
+            };
+            return match return_progress(containers, pod) {
+                Progress::Sized => close(back),
                 other if overdue => close(format!(
                     "the original resources are asked for, and not there yet: {}",
                     hindrance(&other)
                 )),
                 _ => Plan { wake_at: Some(until), ..Plan::default() },
-            },
-            Place::Desired => {
-                if let Some((_, text)) = &self.observed.memory.refused
-                    && (overdue || self.refused().is_some())
-                {
-                    return close(format!("the original resources could not be put back: {text}"));
-                }
-                if overdue {
-                    return close("the original resources could not be put back in time".to_owned());
-                }
-                let sizing = self.sizing(pod, |c| (&c.desired, &c.original));
-                Plan { sizing: Some(sizing), wake_at: Some(until), ..Plan::default() }
-            }
+            };
         }
+        if place(containers, pod) != Place::Desired {
+            return close("somebody else has changed the resources meanwhile, and is left alone".to_owned());
+        }
+        if overdue {
+            let why = self.observed.memory.refused.as_ref().map_or("not in time", |refused| &refused.text);
+            return close(format!("the original resources could not be put back: {why}"));
+        }
+        Plan { sizing: Some(self.back(pod)), wake_at: Some(until), ..Plan::default() }
     }
 
     /// Over: delete it in time.
@@ -316,6 +340,17 @@ impl Planner<'_> {
         self.with_status(ended(self.observed, end, self.wall), Urgency::Now)
     }
 
+    /// Ends a request that has changed nothing, as far as the Pod shows. Another process that led before may have sent the
+    /// change, and it may take effect until that write is given up.
+    fn end_untouched(&self, end: &End) -> Plan {
+        let memory = self.observed.memory;
+        let until = memory.first_seen.after(self.config.write_bound);
+        if memory.inherited == Some(true) && until > self.now {
+            return Plan { wake_at: Some(until), ..Plan::default() };
+        }
+        self.end(end)
+    }
+
     /// Nobody knows yet how a write of the Pod ends: the same one again tells.
     fn unsure(&self) -> Plan {
         Plan { sizing: self.unsettled(), ..Plan::default() }
@@ -327,9 +362,9 @@ impl Planner<'_> {
 
     /// How a request ends whose change is refused for good.
     fn refused(&self) -> Option<End> {
-        let (times, text) = self.observed.memory.refused.as_ref()?;
-        let meaning = refusal::end(*times, text)?;
-        Some(End::new(meaning.phase, meaning.reason, text.clone()))
+        let refused = self.observed.memory.refused.as_ref()?;
+        let meaning = refusal::end(refused, self.now)?;
+        Some(End::new(meaning.phase, meaning.reason, refused.text.clone()))
     }
 
     /// What the request waits for.
@@ -337,12 +372,14 @@ impl Planner<'_> {
         let containers = &self.observed.resize.status.containers;
         if *place == Place::Original {
             let text = match &self.observed.memory.refused {
-                Some((_, text)) => format!("the API server refuses the change, which is tried again: {text}"),
+                Some(Refused { text, .. }) => {
+                    format!("the API server refuses the change, which is tried again: {text}")
+                }
                 None => "sends the change to the API server".to_owned(),
             };
             return Wait::new(Phase::Proposed, status::PROPOSING, text);
         }
-        match progress(containers, pod) {
+        match progress(containers, self.observed.resize.pending_before(), pod) {
             Progress::Unseen | Progress::Sized | Progress::Infeasible(_) => {
                 Wait::new(Phase::Proposed, status::KUBELET, "the kubelet has not taken the change up yet")
             }
@@ -363,16 +400,27 @@ impl Planner<'_> {
         }
     }
 
+    /// The change of the Pod that the request means.
+    fn forth(&self, pod: &Pod) -> Sizing {
+        self.sizing(pod, |c| (Resources::from(&c.original), desired(c)))
+    }
+
+    /// The change that takes it back.
+    fn back(&self, pod: &Pod) -> Sizing {
+        self.sizing(pod, |c| (desired(c), returned(c)))
+    }
+
     /// The change of the Pod from the one to the other.
-    fn sizing(&self, pod: &Pod, of: impl Fn(&ContainerStatus) -> (&Values, &Values)) -> Sizing {
+    fn sizing(&self, pod: &Pod, of: impl Fn(&ContainerStatus) -> (Resources, Resources)) -> Sizing {
         let changes = self.observed.resize.status.containers.iter().filter_map(|container| {
-            let (from, to) = of(container);
-            let resources = difference(from, to);
+            let (from, whole) = of(container);
+            let resources = difference(&from, &whole);
             let kind = pod.container(&container.name)?.kind;
             (resources != Resources::default()).then(|| ResourceChange {
                 container: container.name.clone(),
                 init: kind != ContainerKind::Main,
                 resources,
+                whole,
             })
         });
         Sizing { containers: changes.collect(), dry_run: false }

@@ -1,9 +1,16 @@
 //! What the API server's and the kubelet's no means.
 
+use std::time::Duration;
+
 use pitstop_api::resize::Phase;
 
-/// Refusals of which none says that the next try is in vain.
-const PATIENCE: u32 = 3;
+use super::observe::Refused;
+use crate::time::Mono;
+use crate::wire::NOT_SERVED;
+
+/// Refusals of which none says that the next try is in vain: so many, and for so long.
+const TRIES: u32 = 3;
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How a request that was refused ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,14 +20,13 @@ pub(super) struct Meaning {
 }
 
 /// Reasons that refusals end with, beside [`REFUSED`].
-pub(super) const REASONS: [&str; 9] = [
+pub(super) const REASONS: [&str; 8] = [
     "NodeCapacity",
     "QoSChange",
     "Quota",
     "LimitRange",
     "Unsupported",
     "UnsupportedContainer",
-    "MemoryInUse",
     "StaticManager",
     "Swap",
 ];
@@ -30,7 +36,7 @@ pub(super) const REFUSED: &str = "Refused";
 pub(super) const INFEASIBLE: &str = "Infeasible";
 
 /// Words of the API server (Kubernetes 1.32 to 1.36) by what they mean. None of them goes away by itself.
-const WORDS: [(&str, Phase, &str); 13] = [
+const WORDS: [(&str, Phase, &str); 16] = [
     ("node didn't have enough", Phase::Infeasible, "NodeCapacity"),
     ("Pod QOS Class may not change", Phase::Failed, "QoSChange"),
     ("Pod QoS is immutable", Phase::Failed, "QoSChange"),
@@ -39,21 +45,26 @@ const WORDS: [(&str, Phase, &str); 13] = [
     ("usage per Pod is", Phase::Failed, "LimitRange"),
     ("limit to request ratio per", Phase::Failed, "LimitRange"),
     ("without support for resize", Phase::Failed, "Unsupported"),
+    (NOT_SERVED, Phase::Failed, "Unsupported"),
+    ("memory limits cannot be added", Phase::Failed, "Unsupported"),
+    ("only supported on linux nodes", Phase::Failed, "UnsupportedContainer"),
     ("static pods cannot be resized", Phase::Failed, "UnsupportedContainer"),
     ("windows pods cannot be resized", Phase::Failed, "UnsupportedContainer"),
-    ("pods with pod-level resources cannot be resized", Phase::Failed, "UnsupportedContainer"),
-    ("init containers", Phase::Failed, "UnsupportedContainer"),
-    ("memory limits cannot be decreased", Phase::Failed, "MemoryInUse"),
+    ("pods with pod-level resources", Phase::Failed, "UnsupportedContainer"),
+    ("init containers are immutable", Phase::Failed, "UnsupportedContainer"),
+    ("memory limits cannot be decreased", Phase::Failed, "Unsupported"),
 ];
 
-/// How a request ends whose change was refused that often, last with that text; absent while it is worth another try.
+/// How a request ends whose change was refused so; absent while it is worth another try.
 /// An API server that has just started refuses what it does not know the roles for yet.
-pub(super) fn end(times: u32, text: &str) -> Option<Meaning> {
+pub(super) fn end(refused: &Refused, now: Mono) -> Option<Meaning> {
+    let Refused { times, since, text } = refused;
     let known = WORDS.into_iter().find(|(words, ..)| text.contains(words));
     if let Some((_, phase, reason)) = known {
         return Some(Meaning { phase, reason });
     }
-    (times >= PATIENCE).then_some(Meaning { phase: Phase::Failed, reason: REFUSED })
+    let enough = *times >= TRIES && since.after(PATIENCE) <= now;
+    enough.then_some(Meaning { phase: Phase::Failed, reason: REFUSED })
 }
 
 /// Why the kubelet calls a resize infeasible.
@@ -70,6 +81,10 @@ pub(super) fn infeasible(text: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn refused(times: u32, text: &str) -> Refused {
+        Refused { times, since: Mono(0), text: text.to_owned() }
+    }
 
     #[test]
     fn known_words_end_a_request_at_once_and_others_when_they_are_said_again() {
@@ -96,11 +111,12 @@ mod tests {
             ),
             ("spec: Forbidden: Pod running on node without support for resize", Phase::Failed, "Unsupported"),
         ] {
-            assert_eq!(end(1, text), Some(Meaning { phase, reason }), "{text}");
+            assert_eq!(end(&refused(1, text), Mono(0)), Some(Meaning { phase, reason }), "{text}");
         }
         let starting = "pods \"web\" is forbidden: User \"x\" cannot patch resource \"pods/resize\"";
-        assert_eq!((end(1, starting), end(2, starting)), (None, None));
-        assert_eq!(end(3, starting).map(|m| m.reason), Some(REFUSED));
+        assert_eq!(end(&refused(2, starting), Mono(60_000)), None, "too few");
+        assert_eq!(end(&refused(3, starting), Mono(9_999)), None, "too soon");
+        assert_eq!(end(&refused(3, starting), Mono(10_000)).map(|m| m.reason), Some(REFUSED));
     }
 
     #[test]

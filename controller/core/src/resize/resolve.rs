@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use pitstop_api::condition::truncate;
 use pitstop_api::quantity::{Resource, Resources};
-use pitstop_api::resize::{Amount, ContainerResize, ContainerStatus, PodResizeSpec, Restart, Values};
+use pitstop_api::resize::{
+    Amount, ContainerResize, ContainerStatus, PodResizeSpec, Restart, Values, validate,
+};
 
-use super::judge::Changed;
+use super::judge::{Changed, never_again};
 use crate::pod::{Container, ContainerKind, ContainerState, Pod};
 
 /// Longest container ID that is kept, in characters; as the field's bound in the schema.
@@ -23,6 +25,12 @@ pub(super) const WOULD_RESTART: &str = "PolicyWouldRestart";
 pub(super) const UNSUPPORTED: &str = "Unsupported";
 /// Such containers cannot be resized.
 pub(super) const CONTAINER: &str = "UnsupportedContainer";
+
+/// Whether a request can be accepted for the Pod as it is.
+pub fn can_be(spec: &PodResizeSpec, pod: &Pod) -> bool {
+    let is_pod = spec.pod_ref.uid.as_ref().is_none_or(|uid| *uid == pod.uid);
+    is_pod && validate(spec).is_ok() && resolve(spec, pod).is_ok()
+}
 
 /// What each container should have, in the order of the spec.
 pub(super) fn resolve(spec: &PodResizeSpec, pod: &Pod) -> Result<Vec<ContainerStatus>, No> {
@@ -83,6 +91,10 @@ fn container(at: &str, wanted: &ContainerResize, pod: &Pod) -> Result<ContainerS
             return Err((CONTAINER, format!("{at}.name: ephemeral container {name} has no resources")));
         }
     }
+    if never_again(pod, found) {
+        let text = format!("{at}.name: container {name} has ended, and will not run again");
+        return Err((CONTAINER, text));
+    }
     let from = found.resources;
     let mut to = from;
     let set = |list: &str, amounts: &BTreeMap<String, Amount>, resource: Resource, slot: &mut Option<i64>| {
@@ -102,6 +114,9 @@ fn container(at: &str, wanted: &ContainerResize, pod: &Pod) -> Result<ContainerS
     set("requests", &wanted.requests, Resource::Memory, &mut to.memory_request)?;
     set("limits", &wanted.limits, Resource::Cpu, &mut to.cpu_limit)?;
     set("limits", &wanted.limits, Resource::Memory, &mut to.memory_limit)?;
+    // What the API server does: a limit alone is a request too.
+    to.cpu_request = to.cpu_request.or(to.cpu_limit);
+    to.memory_request = to.memory_request.or(to.memory_limit);
     let pairs = [
         (Resource::Cpu, to.cpu_request, to.cpu_limit),
         (Resource::Memory, to.memory_request, to.memory_limit),

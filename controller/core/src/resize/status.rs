@@ -28,6 +28,8 @@ impl Wait {
     }
 }
 
+/// An earlier resize of the Pod has yet to end.
+pub(super) const QUEUED: &str = "Queued";
 /// The change is sent to the API server.
 pub(super) const PROPOSING: &str = "Proposing";
 /// The kubelet has not said a word.
@@ -51,7 +53,8 @@ pub(super) const POLICY: &str = "WaitingForPolicy";
 /// The original resources are put back.
 pub(super) const RESTORING: &str = "Restoring";
 /// Every reason of a wait.
-const WAITS: [&str; 11] = [
+const WAITS: [&str; 12] = [
+    QUEUED,
     PROPOSING,
     KUBELET,
     NODE_BUSY,
@@ -86,7 +89,7 @@ pub(super) const NOT_READY: &str = "NotReady";
 const UNKNOWN: &str = "Unknown";
 
 /// Every reason of an end, and what stands for one that is not known: the values of a label.
-pub const REASONS: [&str; 24] = [
+pub const REASONS: [&str; 23] = [
     RESIZED,
     WOULD_RESIZE,
     resolve::INVALID,
@@ -107,7 +110,6 @@ pub const REASONS: [&str; 24] = [
     refusal::REASONS[5],
     refusal::REASONS[6],
     refusal::REASONS[7],
-    refusal::REASONS[8],
     refusal::REFUSED,
     refusal::INFEASIBLE,
     UNKNOWN,
@@ -169,7 +171,9 @@ pub(super) fn accepted(
     let mut status = resize.status.clone();
     let node_name = pod.node.clone().unwrap_or_default();
     let text = format!("Pod {} on node {node_name}: {}", pod.uid, changes(&containers));
-    status.target = Some(Target { pod_uid: pod.uid.clone(), node_name, ready: pod.ready });
+    let pending_before = pod.resize.pending.as_ref().map_or("", |told| &told.message);
+    let pending_before = condition::truncate(pending_before, condition::MAX_MESSAGE);
+    status.target = Some(Target { pod_uid: pod.uid.clone(), node_name, ready: pod.ready, pending_before });
     status.mechanism = Some(Mechanism::Api);
     status.containers = containers;
     told(&mut status, Some(pod));
@@ -267,35 +271,44 @@ fn set(
     );
 }
 
+/// Every amount of a container that differs: its name in the spec, before, and after.
+fn differing(
+    container: &ContainerStatus,
+) -> impl Iterator<Item = (&'static str, Option<&str>, Option<&str>)> {
+    let (from, to) = (&container.original, &container.desired);
+    let amounts = [
+        ("requests.cpu", from.requests.cpu.as_deref(), to.requests.cpu.as_deref()),
+        ("requests.memory", from.requests.memory.as_deref(), to.requests.memory.as_deref()),
+        ("limits.cpu", from.limits.cpu.as_deref(), to.limits.cpu.as_deref()),
+        ("limits.memory", from.limits.memory.as_deref(), to.limits.memory.as_deref()),
+    ];
+    amounts.into_iter().filter(|(_, from, to)| from != to)
+}
+
 /// What changes, in one line: `app: requests.cpu 100m -> 200m`.
 pub(super) fn changes(containers: &[ContainerStatus]) -> String {
-    let mut texts = Vec::new();
-    for container in containers {
-        let (from, to) = (&container.original, &container.desired);
-        let amounts = [
-            ("requests.cpu", &from.requests.cpu, &to.requests.cpu),
-            ("requests.memory", &from.requests.memory, &to.requests.memory),
-            ("limits.cpu", &from.limits.cpu, &to.limits.cpu),
-            ("limits.memory", &from.limits.memory, &to.limits.memory),
-        ];
-        let changed: Vec<String> = amounts
-            .into_iter()
-            .filter(|(_, from, to)| from != to)
-            .map(|(what, from, to)| {
-                let shown = |amount: &Option<String>| amount.clone().unwrap_or_else(|| "none".to_owned());
-                format!("{what} {} -> {}", shown(from), shown(to))
-            })
+    let of = |container: &ContainerStatus| {
+        let shown = |amount: Option<&str>| amount.unwrap_or("none").to_owned();
+        let changed: Vec<String> = differing(container)
+            .map(|(what, from, to)| format!("{what} {} -> {}", shown(from), shown(to)))
             .collect();
-        if !changed.is_empty() {
-            texts.push(format!("{}: {}", container.name, changed.join(", ")));
-        }
-    }
+        (!changed.is_empty()).then(|| format!("{}: {}", container.name, changed.join(", ")))
+    };
+    let texts: Vec<String> = containers.iter().filter_map(of).collect();
     if texts.is_empty() { "the Pod's spec says so already".to_owned() } else { texts.join("; ") }
 }
 
+/// What the request has added that was not there, and that cannot be removed in place: `limits.memory of app`.
+pub(super) fn added(containers: &[ContainerStatus]) -> Vec<String> {
+    let of = |c: &ContainerStatus| -> Vec<String> {
+        let new = differing(c).filter(|(_, from, _)| from.is_none());
+        new.map(|(what, ..)| format!("{what} of {}", c.name)).collect()
+    };
+    containers.iter().flat_map(of).collect()
+}
+
 /// What a container should be set to, of what differs between the two.
-pub(super) fn difference(from: &Values, to: &Values) -> Resources {
-    let (from, to) = (Resources::from(from), Resources::from(to));
+pub(super) fn difference(from: &Resources, to: &Resources) -> Resources {
     let changed = |from: Option<i64>, to: Option<i64>| to.filter(|_| from != to);
     Resources {
         cpu_request: changed(from.cpu_request, to.cpu_request),

@@ -99,6 +99,7 @@ struct Scene {
     pod: Option<Pod>,
     memory: Memory,
     newer: Option<ObjectKey>,
+    at_work: Option<ObjectKey>,
     sizing: Option<Sizing>,
     orders: Vec<Order>,
     answers: Vec<Answer>,
@@ -115,6 +116,7 @@ impl Scene {
             pod: Some(pod()),
             memory: Memory::new(Mono(0)),
             newer: None,
+            at_work: None,
             sizing: None,
             orders: Vec::new(),
             answers: Vec::new(),
@@ -133,6 +135,7 @@ impl Scene {
             resize: &self.resize,
             pod: self.pod.as_ref(),
             newer: self.newer.as_ref(),
+            at_work: self.at_work.as_ref(),
             sizing_now: false,
             sizing: self.sizing.as_ref(),
             orders,
@@ -198,7 +201,8 @@ impl Scene {
     }
 
     fn patch(&mut self, sizing: &Sizing) {
-        self.memory.sizing_written(sizing.dry_run, None);
+        assert!(!sizing.containers.is_empty(), "a patch that changes nothing");
+        self.memory.sizing_written(self.now, sizing.dry_run, None);
         self.writes += 1;
         if sizing.dry_run {
             return;
@@ -212,6 +216,10 @@ impl Scene {
             to.cpu_limit = set.cpu_limit.or(to.cpu_limit);
             to.memory_request = set.memory_request.or(to.memory_request);
             to.memory_limit = set.memory_limit.or(to.memory_limit);
+            // As the API server's defaults do.
+            to.cpu_request = to.cpu_request.or(to.cpu_limit);
+            to.memory_request = to.memory_request.or(to.memory_limit);
+            assert_eq!(*to, change.whole);
         }
     }
 
@@ -251,6 +259,11 @@ impl Scene {
         self.sees();
         self.pod.as_mut().unwrap().resize.pending =
             Some(Told { reason: reason.into(), message: message.into() });
+    }
+
+    /// The API server refuses the patch.
+    fn refuse(&mut self, text: &str) {
+        self.memory.sizing_written(self.now, false, Some(text.to_owned()));
     }
 
     fn later(&mut self, seconds: u64) {

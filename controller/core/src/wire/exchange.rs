@@ -22,6 +22,9 @@ use crate::key::ObjectKey;
 /// A request without the server's address.
 pub type HttpRequest = http::Request<Vec<u8>>;
 
+/// The API server's words for a path that it does not serve.
+pub(crate) const NOT_SERVED: &str = "could not find the requested resource";
+
 /// A write under way: which answer it waits for and what that will mean.
 #[derive(Clone, Debug)]
 pub struct Exchange {
@@ -190,6 +193,12 @@ impl Exchange {
                 Ok(owner) => self.send(create_book(&node, owner, orders)),
                 Err(failure) => self.end(Err(failure)),
             },
+            // The API server does not serve the subresource; a Pod that is gone is named.
+            (Awaits::DryRun(_, PodChange::Resources(_)), Answer::Failed(failure))
+                if failure.gone && failure.message.contains(NOT_SERVED) =>
+            {
+                self.end(Err(Failure::of_code(422, failure.message)))
+            }
             (_, Answer::Failed(failure)) => self.end(Err(failure)),
         }
     }

@@ -8,4 +8,5 @@ pub mod observe;
 mod pods;
 mod slim;
 
+pub(crate) use exchange::NOT_SERVED;
 pub use exchange::{Exchange, HttpRequest, Over, Step};

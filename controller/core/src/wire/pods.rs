@@ -4,7 +4,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use kube::Resource as _;
 use kube::core::params::{Patch, PatchParams};
 use kube::core::{Request as Builder, request};
-use pitstop_api::quantity::{Resource, Resources};
+use pitstop_api::quantity::Resource;
 use serde_json::{Value, json};
 
 use super::exchange::HttpRequest;
@@ -80,17 +80,8 @@ pub(super) fn patch_resources(
 
 /// What admission made of a dry run that is not what was asked for, as a sentence.
 pub(super) fn resized_otherwise(admitted: &Pod, containers: &[ResourceChange]) -> Option<String> {
-    let other = containers.iter().find(|change| {
-        let (wanted, stored) =
-            (&change.resources, admitted.container(&change.container).map(|c| c.resources));
-        let kept = |wanted: Option<i64>, of: fn(&Resources) -> Option<i64>| {
-            wanted.is_none() || stored.as_ref().is_some_and(|stored| of(stored) == wanted)
-        };
-        !(kept(wanted.cpu_request, |r| r.cpu_request)
-            && kept(wanted.cpu_limit, |r| r.cpu_limit)
-            && kept(wanted.memory_request, |r| r.memory_request)
-            && kept(wanted.memory_limit, |r| r.memory_limit))
-    })?;
+    let stored = |change: &ResourceChange| admitted.container(&change.container).map(|c| c.resources);
+    let other = containers.iter().find(|change| stored(change) != Some(change.whole))?;
     Some(format!(
         "admission changes the resources of container {} to others than were asked for",
         other.container
@@ -159,6 +150,8 @@ fn by_kind<T>(changes: &[T], init: impl Fn(&T) -> bool, written: impl Fn(&T) -> 
 
 #[cfg(test)]
 mod tests {
+    use pitstop_api::quantity::Resources;
+
     use super::*;
 
     #[test]
@@ -195,7 +188,12 @@ mod tests {
     fn only_the_amounts_that_change_are_written() {
         let resources =
             Resources { cpu_limit: Some(1500), memory_request: Some(64 << 20), ..Resources::default() };
-        let change = |container: &str, init| ResourceChange { container: container.into(), init, resources };
+        let change = |container: &str, init| ResourceChange {
+            container: container.into(),
+            init,
+            resources,
+            whole: resources,
+        };
         let set = json!({"requests": {"memory": "64Mi"}, "limits": {"cpu": "1500m"}});
         assert_eq!(
             resources_patch(&[change("app", false), change("proxy", true)]),
@@ -212,7 +210,8 @@ mod tests {
             Pod { containers: vec![container], ..Pod::default() }
         };
         let resources = Resources { cpu_limit: Some(500), ..Resources::default() };
-        let change = [ResourceChange { container: "app".into(), init: false, resources }];
+        let whole = Resources { memory_limit: Some(7), ..resources };
+        let change = [ResourceChange { container: "app".into(), init: false, resources, whole }];
         assert_eq!(resized_otherwise(&stored(500), &change), None);
         assert!(resized_otherwise(&stored(400), &change).unwrap().contains("container app"));
         assert!(resized_otherwise(&Pod::default(), &change).is_some());

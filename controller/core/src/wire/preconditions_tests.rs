@@ -196,6 +196,7 @@ fn resources_are_patched_at_the_version_that_was_looked_at_after_a_dry_run() {
                 container: "app".into(),
                 init: false,
                 resources: Resources { cpu_limit: Some(300), ..Resources::default() },
+                whole: Resources { cpu_limit: Some(300), ..Resources::default() },
             }],
             dry_run,
         }),
@@ -225,4 +226,26 @@ fn resources_are_patched_at_the_version_that_was_looked_at_after_a_dry_run() {
         panic!("another limit would be stored")
     };
     assert!(why.contains("container app"), "{why}");
+}
+
+/// Where no resize is served, the path is not there; the Pod is.
+#[test]
+fn a_resize_that_is_not_served_is_refused_and_a_pod_that_is_gone_is_gone() {
+    let action = || Action::PatchPod {
+        key: ObjectKey::new("shop", "web"),
+        uid: "u-web".into(),
+        resource_version: "7".into(),
+        change: PodChange::Resources(Sizing::default()),
+    };
+    let ends = |text: &str| {
+        let (_, exchange) = begin(action());
+        let Event::PodWritten { outcome, .. } =
+            over(exchange.answered(Answer::Failed(Failure::of_code(404, text)))).event
+        else {
+            panic!("{text}")
+        };
+        outcome
+    };
+    assert!(matches!(ends("the server could not find the requested resource"), Outcome::Refused(_)));
+    assert!(matches!(ends("pods \"web\" not found"), Outcome::Gone));
 }

@@ -10,7 +10,7 @@ use crate::resize::Resize;
 
 /// A Pod whose kubelet resizes.
 fn sizable() -> Pod {
-    let resources = Resources { cpu_limit: Some(200), ..Resources::default() };
+    let resources = Resources { cpu_request: Some(100), cpu_limit: Some(200), ..Resources::default() };
     let mut pod = pod("web");
     pod.containers[0].resources = resources;
     pod.containers[0].status.as_mut().unwrap().actual = Some(resources);
@@ -88,8 +88,7 @@ fn a_resize_runs_through() {
     let cgroup = Cgroup {
         cpu_quota: Some(30_000),
         cpu_period: Some(100_000),
-        // Where no request is said, the limit is the request.
-        cpu_shares: Some(307),
+        cpu_shares: Some(102),
         ..Cgroup::default()
     };
     book.status.answers = vec![Answer {
@@ -131,6 +130,7 @@ fn a_patch_of_unknown_end_is_sent_again_before_the_request_may_end() {
     assert!(status(&back).restoring.is_some(), "now that it is known, it is taken back");
 }
 
+/// The earlier one puts back what it has changed, and the later one begins from there.
 #[test]
 fn a_later_resize_takes_the_place_of_an_earlier_one() {
     let mut bench = Bench::new(vec![sizable()], Vec::new());
@@ -138,18 +138,51 @@ fn a_later_resize_takes_the_place_of_an_earlier_one() {
     let accept = only(begin(&mut bench, &early));
     let patch = only(written(&mut bench, &mut early, &accept));
     assert!(is_patch(&patch));
-    assert_eq!(begin(&mut bench, &late), [], "what stands when it is resolved is not known yet");
-    let mut actions = patched(&mut bench, 300);
-    let accept = actions.remove(
-        actions
-            .iter()
-            .position(|a| status(a).target.is_some() && status(a).completion_time.is_none())
-            .unwrap(),
-    );
-    let original = status(&accept).containers[0].original.limits.cpu.clone();
-    assert_eq!(original.as_deref(), Some("300m"));
-    let next = written(&mut bench, &mut late, &accept);
-    assert!(next.iter().any(is_patch), "{next:?}");
+    assert_eq!(begin(&mut bench, &late), [], "nothing is known of the patch yet");
+    let restores = only(patched(&mut bench, 300));
+    assert!(status(&restores).restoring.is_some());
+    let back = only(written(&mut bench, &mut early, &restores));
+    assert!(is_patch(&back));
+    let end = only(patched(&mut bench, 200));
+    assert_eq!(status(&end).phase, Some(Phase::Failed));
+    let accept = only(written(&mut bench, &mut early, &end));
+    assert_eq!(status(&accept).containers[0].original.limits.cpu.as_deref(), Some("200m"));
+    assert!(is_patch(&only(written(&mut bench, &mut late, &accept))));
+}
+
+/// One goes ahead, whatever their names are; the other one is not resolved before it has ended.
+#[test]
+fn of_two_that_come_together_the_later_one_stays() {
+    for (first, second) in [("a", "b"), ("b", "a")] {
+        let mut bench = Bench::new(vec![sizable()], Vec::new());
+        let (early, late) = (resize(first, 0, "300m"), resize(second, 1, "400m"));
+        let both = bench.step(Event::Resizes(Watch::Restart(vec![early, late])));
+        let ends: Vec<_> = both.iter().filter(|a| status(a).completion_time.is_some()).collect();
+        assert_eq!(ends.len(), 1, "{both:?}");
+        assert!(status(ends[0]).message.contains(second), "{both:?}");
+        let accepts = both.iter().filter(|a| status(a).target.is_some()).count();
+        assert!(accepts <= 1, "{both:?}");
+    }
+}
+
+/// Of two dry runs, each gets its own answer.
+#[test]
+fn a_dry_run_gets_no_answer_of_another_one() {
+    for (first, second) in [("a", "b"), ("b", "a")] {
+        let mut bench = Bench::new(vec![sizable()], Vec::new());
+        let (mut one, mut other) = (resize(first, 0, "300m"), resize(second, 1, "400m"));
+        (one.spec.dry_run, other.spec.dry_run) = (true, true);
+        let accept = only(begin(&mut bench, &one));
+        let accepts = only(begin(&mut bench, &other));
+        let trial = only(written(&mut bench, &mut one, &accept));
+        let Action::PatchPod { key, uid, .. } = &trial else { panic!("{trial:?}") };
+        assert_eq!(written(&mut bench, &mut other, &accepts), [], "one write of a Pod at a time");
+        let outcome = Outcome::Refused("exceeded quota: q".into());
+        let next = bench.step(Event::PodTried { key: key.clone(), uid: uid.clone(), outcome });
+        let ends: Vec<_> = next.iter().filter(|a| !is_patch(a)).collect();
+        let [Action::WriteResizeStatus { key, .. }] = ends[..] else { panic!("{next:?}") };
+        assert_eq!(key.name, first);
+    }
 }
 
 /// Another process may have ended it: what this one knows is confirmed by a write first.

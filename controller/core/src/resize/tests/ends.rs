@@ -39,7 +39,7 @@ fn what_the_api_server_knows_to_be_infeasible_is_not_patched() {
     let mut scene = Scene::new(grow(&json!({})));
     scene.act();
     let text = "pods \"web\" is forbidden: node didn't have enough allocatable resources: cpu";
-    scene.memory.sizing_written(false, Some(text.into()));
+    scene.refuse(text);
     scene.settle();
     assert_eq!(scene.stored(), (Some(Phase::Infeasible), "NodeCapacity"));
     assert_eq!((scene.writes, scene.resize.status.message.as_str()), (2, text));
@@ -50,12 +50,14 @@ fn an_api_server_that_is_just_starting_is_asked_again() {
     let mut scene = Scene::new(grow(&json!({})));
     scene.act();
     let text = "pods \"web\" is forbidden: User \"pitstop\" cannot patch resource \"pods/resize\"";
-    for _ in 0..2 {
-        scene.memory.sizing_written(false, Some(text.into()));
+    for _ in 0..3 {
+        scene.refuse(text);
         assert!(scene.plan().sizing.is_some());
     }
-    scene.memory.sizing_written(false, Some(text.into()));
-    scene.settle();
+    scene.later(10);
+    scene.act();
+    let end = scene.stored().1.to_owned();
+    assert_eq!(end, "Refused");
     assert_eq!(scene.stored(), (Some(Phase::Failed), "Refused"));
 }
 
@@ -105,12 +107,15 @@ fn what_somebody_else_changes_is_not_fought_for() {
     scene.settle();
     assert_eq!(scene.stored().1, "Superseded");
     assert_eq!(scene.cpu_limit(), Some(200));
-    // And a later resize of pitstop's own.
+    // A later resize of pitstop's own begins where this one did.
     let mut scene = patched(&json!({}));
     scene.newer = Some(ObjectKey::new("shop", "later"));
-    scene.settle();
+    restored(&mut scene);
     assert_eq!(scene.stored(), (Some(Phase::Failed), "Superseded"));
     assert!(scene.resize.status.message.contains("shop/later"));
+    let mut scene = Scene::new(grow(&json!({})));
+    scene.at_work = Some(ObjectKey::new("shop", "earlier"));
+    assert_eq!(scene.told(), (Phase::Proposed, "Queued".into()));
 }
 
 #[test]
@@ -183,7 +188,10 @@ fn an_original_that_cannot_be_put_back_is_told() {
     scene.resize.spec.cancel = true;
     scene.act();
     assert!(scene.resize.status.restoring.is_some());
-    scene.memory.sizing_written(false, Some("exceeded quota: q".into()));
+    // It may be room that is missing for a moment.
+    scene.refuse("exceeded quota: q");
+    assert!(scene.plan().sizing.is_some());
+    scene.later(60);
     scene.settle();
     assert_eq!(scene.stored().0, Some(Phase::Cancelled));
     assert!(scene.resize.status.message.ends_with("could not be put back: exceeded quota: q"));
@@ -236,4 +244,84 @@ fn every_stage_survives_the_loss_of_the_memory() {
     scene.memory = Memory::new(scene.now);
     restored(&mut scene);
     assert_eq!(scene.stored(), (Some(Phase::Infeasible), "Swap"));
+}
+
+/// Kubernetes removes no amount in place: all else is put back, and nothing is tried for ever.
+#[test]
+fn what_was_added_stays_and_is_told() {
+    let containers = json!([{"name": "app", "requests": {"cpu": "150m"}, "limits": {"memory": "32Mi"}}]);
+    let mut scene = Scene::new(json!({"podRef": {"name": "web"}, "containers": containers}));
+    let app = scene.container("app");
+    (app.resources.memory_limit, app.resources.memory_request) = (None, Some(16 * MI));
+    scene.done();
+    scene.settle();
+    scene.resize.spec.cancel = true;
+    scene.settle();
+    assert_eq!(scene.container("app").resources.cpu_request, Some(100));
+    scene.done();
+    scene.settle();
+    assert_eq!(scene.stored().0, Some(Phase::Cancelled));
+    let told = &scene.resize.status.message;
+    assert!(told.ends_with("but for what cannot be removed in place: limits.memory of app"), "{told}");
+    let only_added = json!([{"name": "app", "limits": {"memory": "64Mi"}}]);
+    let mut scene = Scene::new(json!({"podRef": {"name": "web"}, "containers": only_added}));
+    scene.container("app").resources.memory_limit = None;
+    scene.done();
+    scene.settle();
+    scene.resize.spec.cancel = true;
+    scene.done();
+    scene.settle();
+    assert_eq!(scene.stored().0, Some(Phase::Cancelled));
+}
+
+#[test]
+fn a_pod_may_be_watched_for_longer_than_the_deadline() {
+    let spec = json!({"activeDeadlineSeconds": 30, "rollbackOnFailure": {"observeSeconds": 7200}});
+    let mut scene = patched(&spec);
+    scene.done();
+    scene.settle();
+    scene.later(60);
+    assert_eq!(scene.told(), (Phase::Verifying, "Observing".into()));
+    scene.later(7200);
+    scene.settle();
+    assert_eq!(scene.stored().0, Some(Phase::Succeeded));
+}
+
+/// The process that led before may have sent the patch just then.
+#[test]
+fn a_request_that_was_taken_over_does_not_end_before_a_patch_of_before_is_given_up() {
+    let mut scene = Scene::new(grow(&json!({})));
+    scene.act();
+    scene.memory = Memory::new(scene.now);
+    scene.resize.spec.cancel = true;
+    let plan = scene.plan();
+    assert_eq!((plan.status, plan.wake_at), (None, Some(Mono(60_000))));
+    scene.later(60);
+    scene.settle();
+    assert_eq!(scene.stored().0, Some(Phase::Cancelled));
+}
+
+/// Where the kubelet counts nothing (1.33), a verdict on the resize before it still stands for a moment.
+#[test]
+fn a_verdict_of_before_is_not_about_this_resize() {
+    let mut scene = Scene::new(grow(&json!({})));
+    scene.pending("Infeasible", "requested: 9000");
+    scene.pod.as_mut().unwrap().observed_generation = None;
+    scene.settle();
+    assert_eq!(scene.told(), (Phase::Proposed, "WaitingForKubelet".into()));
+    scene.pod.as_mut().unwrap().resize.pending =
+        Some(Told { reason: "Infeasible".into(), message: "requested: 300".into() });
+    scene.settle();
+    assert!(scene.resize.status.restoring.is_some());
+}
+
+#[test]
+fn a_container_that_ends_for_good_ends_the_request() {
+    let mut scene = patched(&json!({}));
+    scene.done();
+    scene.pod.as_mut().unwrap().restart_policy = crate::pod::RestartPolicy::OnFailure;
+    scene.status("app").state = ContainerState::Terminated { exit_code: 0 };
+    scene.settle();
+    assert!(scene.resize.status.restoring.is_some());
+    assert!(scene.resize.status.restoring.as_ref().unwrap().message.contains("will not run again"));
 }

@@ -131,7 +131,7 @@ fn a_dry_run_changes_nothing_and_says_what_would_be() {
     assert_eq!(scene.resize.status.message, "dry run: app: limits.cpu 200m -> 300m; restarts app");
     let mut scene = Scene::new(grow(&json!({"dryRun": true})));
     scene.act();
-    scene.memory.sizing_written(false, Some("exceeded quota: q".into()));
+    scene.refuse("exceeded quota: q");
     scene.settle();
     assert_eq!(scene.stored(), (Some(Phase::Failed), "Quota"));
     assert_eq!(scene.resize.status.message, "dry run: exceeded quota: q");

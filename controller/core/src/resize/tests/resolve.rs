@@ -109,3 +109,26 @@ fn a_bad_spec_that_slipped_past_the_schema_is_refused() {
     assert_eq!((phase, reason.as_str()), (Some(Phase::Failed), "Invalid"));
     assert!(message.starts_with("spec.containers: must name 1 to 64"), "{message}");
 }
+
+/// As the API server's defaults do: else what it stores would be another thing than what was meant.
+#[test]
+fn a_limit_alone_is_a_request_too() {
+    let mut scene = Scene::new(grow(&json!({})));
+    let app = scene.container("app");
+    (app.resources.cpu_limit, app.resources.cpu_request) = (None, None);
+    scene.done();
+    scene.settle();
+    let resources = scene.container("app").resources;
+    assert_eq!((resources.cpu_request, resources.cpu_limit), (Some(300), Some(300)));
+    assert_eq!(scene.stored().0, Some(Phase::Proposed));
+}
+
+#[test]
+fn a_container_that_has_ended_for_good_is_refused() {
+    let (phase, reason, message) = refused(grow(&json!({})), |pod| {
+        pod.restart_policy = crate::pod::RestartPolicy::Never;
+        pod.containers[0].status.as_mut().unwrap().state = ContainerState::Terminated { exit_code: 1 };
+    });
+    assert_eq!((phase, reason.as_str()), (Some(Phase::Failed), "UnsupportedContainer"));
+    assert!(message.contains("will not run again"), "{message}");
+}

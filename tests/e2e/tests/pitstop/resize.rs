@@ -231,6 +231,8 @@ fn what_is_deferred_ends_by_deadline_by_cancel_and_by_another_hand() -> Result<(
         create(ns, resize("later", "proxy", &json!({"limits": {"cpu": "250m"}}))).await?;
         let status = ends(ns, "earlier", Phase::Failed, "Superseded").await?;
         assert!(status.message.contains("/later"), "{}", status.message);
+        ends(ns, "later", Phase::Succeeded, "Resized").await?;
+        assert_eq!(original().await?, "120m", "the earlier one has put back what it had changed");
         Ok(())
     })
 }

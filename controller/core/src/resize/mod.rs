@@ -1,13 +1,14 @@
 //! Changing CPU and memory of a running Pod on request: the decisions.
 //!
 //! `resolve` finds what a request means for its Pod, `observe` is what a decision sees, `judge` how far the Pod is,
-//! `verify` whether the kernel has it, `refusal` what the API server's no means, `plan` decides, `status` writes it down.
+//! `verify` whether the kernel has it, `rollback` whether the Pod does badly, `refusal` what the API server's no means, `plan` decides, `status` writes it down.
 
 mod judge;
 mod observe;
 mod plan;
 mod refusal;
 mod resolve;
+mod rollback;
 mod status;
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@
 
 use chrono::{DateTime, Utc};
 use pitstop_api::quantity::Resources;
-use pitstop_api::resize::{ContainerStatus, Phase, PodResizeStatus, RollbackOnFailure, validate};
+use pitstop_api::resize::{ContainerStatus, Phase, PodResizeStatus, validate};
 
 use super::judge::{
     Place, Progress, desired, is_back, never_again, place, progress, return_progress, returned,
@@ -14,6 +14,7 @@ use super::judge::{
 use super::observe::{Observed, Refused};
 use super::refusal;
 use super::resolve::{CONTAINER, INVALID, resolve};
+use super::rollback::{failed, was_ready};
 use super::status::{self, End, Wait, accepted, added, changes, difference, ended, told, waits};
 use super::verify::{Verdict, Verification, verify};
 use crate::action::{ResourceChange, Sizing};
@@ -464,33 +465,6 @@ fn policy_missing() -> String {
     format!(
         "asks no daemon while the API server does not keep each to its own node: apply the ValidatingAdmissionPolicy {POLICY} and its binding"
     )
-}
-
-fn was_ready(status: &PodResizeStatus) -> bool {
-    status.target.as_ref().is_some_and(|target| target.ready)
-}
-
-/// What went wrong with a container since the request was accepted. The instance that ran then is known by its ID; one
-/// restart more is due where the resize restarts it, or where none ran.
-fn failed(watch: &RollbackOnFailure, container: &ContainerStatus, pod: &Pod) -> Option<End> {
-    let name = &container.name;
-    let status = pod.container(name)?.status.as_ref()?;
-    let due = i32::from(container.restarts || container.container_id.is_empty());
-    let too_often = status.restart_count > container.restart_count.saturating_add(due);
-    let was_killed = !container.container_id.is_empty() && status.oom_killed == container.container_id;
-    let killed = was_killed || (too_often && !status.oom_killed.is_empty());
-    if killed && watch.oom_kill != Some(false) {
-        let text = format!("container {name} has used up its memory");
-        return Some(End::new(Phase::RolledBack, status::OOM_KILLED, text));
-    }
-    if too_often && watch.restarts != Some(false) {
-        let text = format!(
-            "container {name} has restarted {} time(s)",
-            status.restart_count.saturating_sub(container.restart_count)
-        );
-        return Some(End::new(Phase::RolledBack, status::RESTARTED, text));
-    }
-    None
 }
 
 /// Why the kubelet has not got there.

@@ -1,0 +1,34 @@
+//! What a Pod that is watched with its new resources has done badly.
+
+use pitstop_api::resize::{ContainerStatus, Phase, PodResizeStatus, RollbackOnFailure};
+
+use super::status::{self, End};
+use crate::pod::Pod;
+
+/// The Pod was ready when the request was accepted.
+pub(super) fn was_ready(status: &PodResizeStatus) -> bool {
+    status.target.as_ref().is_some_and(|target| target.ready)
+}
+
+/// What went wrong with a container since the request was accepted. The instance that ran then is known by its ID; one
+/// restart more is due where the resize restarts it, or where none ran.
+pub(super) fn failed(watch: &RollbackOnFailure, container: &ContainerStatus, pod: &Pod) -> Option<End> {
+    let name = &container.name;
+    let status = pod.container(name)?.status.as_ref()?;
+    let due = i32::from(container.restarts || container.container_id.is_empty());
+    let too_often = status.restart_count > container.restart_count.saturating_add(due);
+    let was_killed = !container.container_id.is_empty() && status.oom_killed == container.container_id;
+    let killed = was_killed || (too_often && !status.oom_killed.is_empty());
+    if killed && watch.oom_kill != Some(false) {
+        let text = format!("container {name} has used up its memory");
+        return Some(End::new(Phase::RolledBack, status::OOM_KILLED, text));
+    }
+    if too_often && watch.restarts != Some(false) {
+        let text = format!(
+            "container {name} has restarted {} time(s)",
+            status.restart_count.saturating_sub(container.restart_count)
+        );
+        return Some(End::new(Phase::RolledBack, status::RESTARTED, text));
+    }
+    None
+}

@@ -38,10 +38,9 @@ pub(crate) fn module(root: &Path) -> PathBuf {
 
 /// The program that started the cluster: only that acts on all parts of it. Where none runs, one that is built.
 pub(crate) fn program(root: &Path) -> PathBuf {
-    let [default, ..] = &kubernetes::ALL;
     // Any of them takes a cluster down whose record is lost.
     let mut programs = recorded(root).into_iter().chain(kubernetes::ALL.iter().map(|one| one.program(root)));
-    programs.find(|program| program.is_file()).unwrap_or_else(|| default.program(root))
+    programs.find(|program| program.is_file()).unwrap_or_else(|| Kubernetes::default().program(root))
 }
 
 /// What the cluster's own record says of its program.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
 use crate::cluster;
 use crate::sh::Cmd;
@@ -94,10 +94,10 @@ impl Kubernetes {
         let manifest = cluster::module(root).join(self.manifest);
         let text =
             fs::read_to_string(&manifest).with_context(|| format!("cannot read {}", manifest.display()))?;
-        let Some(version) = required_version(&text) else {
-            bail!("{} names no k8s.io/kubernetes", manifest.display());
-        };
-        Ok(version.to_owned())
+        let version = required_version(&text);
+        version
+            .map(str::to_owned)
+            .with_context(|| format!("{} names no k8s.io/kubernetes", manifest.display()))
     }
 }
 

@@ -218,8 +218,9 @@ struct Run {
     ended: Option<Uptime>,
 }
 
-/// Whether who ran the hook was killed after it was asked for and before its end was on record, so that it had to run again: the daemon or the
-/// runtime; or the kubelet, which keeps no record and so may run it again until the container is gone.
+/// Whether who ran the hook was killed after it was asked for and before its end was on record, so that it had to run
+/// again: the daemon or the runtime; or the kubelet, which keeps no record and so may run it again until the container
+/// is gone.
 fn is_cut(facts: &Facts, node: &str, run: &Run, next: &Run, is_pinned: bool) -> bool {
     let recorded = run.ended.map_or(next.began, |ended| ended + RECORD);
     facts.kills.iter().any(|kill| {

@@ -3,24 +3,7 @@
 use anyhow::Result;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
 use kube::Client;
-
-/// Every verb that RBAC knows of: those of requests, and those that only roles name.
-pub const VERBS: [&str; 14] = [
-    "get",
-    "list",
-    "watch",
-    "create",
-    "update",
-    "patch",
-    "delete",
-    "deletecollection",
-    "use",
-    "bind",
-    "escalate",
-    "impersonate",
-    "approve",
-    "sign",
-];
+pub use pitstop_manifests_test::rbac::VERBS;
 
 /// A resource or subresource in one version.
 #[derive(Clone, Debug)]

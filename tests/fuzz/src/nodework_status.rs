@@ -81,12 +81,18 @@ fn request(n: u8, containers: &[&str], strategy: Option<RecreateStrategy>) -> Re
     }
 }
 
-/// The answers of a book as it came over the wire, to orders that may be others.
-fn answered(status: &NodeWorkStatus) {
+/// A cluster whose controller has placed the orders of a request for both containers.
+fn placed() -> Cluster {
     let mut cluster = Cluster::new(vec![pod()], vec![request(1, &["app", "proxy"], None)]);
     while !cluster.pending.is_empty() {
         cluster.carry_out(0, End::Stored);
     }
+    cluster
+}
+
+/// The answers of a book as it came over the wire, to orders that may be others.
+fn answered(status: &NodeWorkStatus) {
+    let mut cluster = placed();
     // What the schema refuses does not come.
     if refusals("NodeWork", &json!({"spec": {}, "status": status})).is_empty() {
         cluster.change_book(NODE, |book| book.status = status.clone());
@@ -253,10 +259,7 @@ mod tests {
 
     #[test]
     fn the_controller_has_placed_orders_that_a_daemon_can_answer() {
-        let mut cluster = Cluster::new(vec![pod()], vec![request(1, &["app", "proxy"], None)]);
-        while !cluster.pending.is_empty() {
-            cluster.carry_out(0, End::Stored);
-        }
+        let cluster = placed();
         let orders: Vec<&str> = cluster.books[NODE].orders.iter().map(|order| order.id.as_str()).collect();
         assert_eq!(orders, ["uid-1/app/1", "uid-1/proxy/1"]);
     }

@@ -8,6 +8,25 @@ use serde_json::Value;
 
 use crate::object::{Object, list, text};
 
+/// Every verb that RBAC knows of: those of requests, and those that only roles name. The tables of rights are made, and
+/// the API server is asked, over these.
+pub const VERBS: [&str; 14] = [
+    "get",
+    "list",
+    "watch",
+    "create",
+    "update",
+    "patch",
+    "delete",
+    "deletecollection",
+    "use",
+    "bind",
+    "escalate",
+    "impersonate",
+    "approve",
+    "sign",
+];
+
 /// Every right of a `ServiceAccount`, one line each: `SCOPE VERB GROUP/RESOURCE[ NAME]`, where the scope is
 /// `cluster` or a namespace and the core group is empty. Two bindings that grant the same give one line.
 ///

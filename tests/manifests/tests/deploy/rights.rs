@@ -5,7 +5,7 @@ use std::path::Path;
 
 use pitstop_manifests_test::Object;
 use pitstop_manifests_test::object::{list, text};
-use pitstop_manifests_test::rbac::{Ask, Asker, allows, rights};
+use pitstop_manifests_test::rbac::{Ask, Asker, VERBS, allows, rights};
 use serde_json::Value;
 
 use super::folders::{NAMESPACE, default, every_install};
@@ -76,23 +76,6 @@ fn the_controller_has_exactly_these_rights() {
 
 /// Every resource of Kubernetes 1.36.3 with pitstop installed, from its discovery, as `GROUP/RESOURCE[/SUBRESOURCE]`.
 const RESOURCES: &str = include_str!("resources.txt");
-
-const VERBS: [&str; 14] = [
-    "get",
-    "list",
-    "watch",
-    "create",
-    "update",
-    "patch",
-    "delete",
-    "deletecollection",
-    "use",
-    "bind",
-    "escalate",
-    "impersonate",
-    "approve",
-    "sign",
-];
 
 /// What is allowed over every resource and verb, everywhere, in pitstop's namespace and in another one, with and without
 /// a name: as lines of the tables above, without what a wider line says already.

@@ -16,7 +16,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("pitstop-daemon", &["pitstop-api", "pitstop-cri", "pitstop-daemon-core", "pitstop-kit"]),
     ("pitstop-sim", &["pitstop-api", "pitstop-controller-core", "pitstop-daemon-core"]),
     ("pitstop-models", &["pitstop-api", "pitstop-controller-core", "pitstop-daemon-core"]),
-    ("pitstop-e2e", &["pitstop-api", "pitstop-cri", "pitstop-kit", "pitstop-sim"]),
+    ("pitstop-e2e", &["pitstop-api", "pitstop-cri", "pitstop-kit", "pitstop-manifests-test", "pitstop-sim"]),
     ("pitstop-bench", &["pitstop-api", "pitstop-cri", "pitstop-kit"]),
     ("pitstop-attacks", &["pitstop-e2e"]),
     ("pitstop-chaos", &["pitstop-api", "pitstop-e2e", "pitstop-sim"]),

@@ -78,7 +78,11 @@ impl UserRequest for Resize {
             newer: pod.filter(|_| !resize.spec.dry_run).and_then(|pod| newer(index, resize, pod)),
             at_work: at_work(index, resize).filter(|_| !resize.spec.dry_run),
             sizing_now: known_pod.is_some_and(|e| e.sizing.is_some()),
-            sizing: entry.sizing.as_ref().filter(|_| known_pod.is_some_and(|e| e.sizing.is_some())),
+            // A dry run has no effect that could be unknown: what is, is another one's.
+            sizing: entry
+                .sizing
+                .as_ref()
+                .filter(|own| !own.dry_run && known_pod.is_some_and(|e| e.sizing.is_some())),
             orders,
             guarded: index.guarded,
             memory: &entry.memory,

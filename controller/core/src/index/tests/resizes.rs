@@ -220,3 +220,32 @@ fn a_dry_run_leaves_the_pod_to_the_next_write() {
     let accept = only(begin(&mut bench, &resize("real", 1, "300m")));
     assert!(status(&accept).target.is_some());
 }
+
+#[test]
+fn a_dry_run_does_not_wait_for_what_is_unknown_of_another_ones_change() {
+    let mut bench = Bench::new(vec![sizable()], Vec::new());
+    let mut dry = resize("z", 0, "400m");
+    dry.spec.dry_run = true;
+    let accept = only(begin(&mut bench, &dry));
+    let trial = only(written(&mut bench, &mut dry, &accept));
+    let Action::PatchPod { key, uid, .. } = &trial else { panic!("{trial:?}") };
+    let tried = |outcome| Event::PodTried { key: key.clone(), uid: uid.clone(), outcome };
+    let mut grow = resize("grow", 1, "300m");
+    let accept = only(begin(&mut bench, &grow));
+    assert_eq!(written(&mut bench, &mut grow, &accept), [], "one write of a Pod at a time");
+    let next = |bench: &mut Bench, event| {
+        let mut actions = bench.step(event);
+        while !actions.iter().any(is_patch) {
+            bench.now = bench.wake_at().unwrap();
+            actions = bench.step(Event::Tick);
+        }
+        let Action::PatchPod { change: PodChange::Resources(sizing), .. } = &actions[0] else { panic!() };
+        sizing.dry_run
+    };
+    assert!(!next(&mut bench, tried(Outcome::Retry)));
+    let unknown = Event::PodWritten { key: key.clone(), uid: uid.clone(), outcome: Outcome::Retry };
+    bench.step(unknown);
+    assert!(next(&mut bench, Event::Resizes(Watch::Gone(grow))));
+    let end = only(bench.step(tried(Outcome::Written(()))));
+    assert_eq!(status(&end).phase, Some(Phase::Succeeded), "it is not tried again");
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use pitstop_api::nodework::Order;
+use pitstop_api::nodework::{Order, request_uid};
 
 use super::asked::{Asked, Entry, UserRequest};
 use super::kinds::{Book, PodEntry, Wrote};
@@ -79,7 +79,11 @@ impl Index {
         }
         plan.images.clear();
         plan.sizing = None;
-        plan.orders.retain(stands);
+        if !plan.orders.iter().all(stands) {
+            // What stands goes only together with what takes its place.
+            let own = views(book).filter(|view| request_uid(&view.order.id) == request.uid());
+            plan.orders = own.map(|view| view.order.clone()).collect();
+        }
         let status = plan.status.take().map_or_else(|| request.status().clone(), |write| write.status);
         plan.status = Some(StatusWrite { status, urgency: Urgency::Now });
     }

@@ -90,6 +90,18 @@ pub(super) enum Progress {
     Sized,
 }
 
+impl Progress {
+    /// Why the kubelet has not got there.
+    pub(super) fn hindrance(&self) -> String {
+        match self {
+            Self::Unseen => "the kubelet has not taken them up".to_owned(),
+            Self::Deferred(text) | Self::Infeasible(text) | Self::Underway(Some(text)) => text.clone(),
+            Self::Underway(None) | Self::Sized => "the kubelet changes the containers".to_owned(),
+            Self::Restarting(name) => format!("container {name} does not run"),
+        }
+    }
+}
+
 /// How far the kubelet is with what the request means, which the Pod's spec says.
 ///
 /// That neither condition is there means nothing by itself: it is so before the kubelet has seen the change (KEP-1287).

@@ -112,7 +112,7 @@ impl Planner<'_> {
         let resize = self.observed.resize;
         let Some(pod) = self.observed.pod.filter(|pod| resize.is_for(pod) && !pod.gone()) else {
             return match self.lag_until() {
-                Some(at) => Plan { wake_at: Some(at), sizing: self.unsettled(), ..Plan::default() },
+                Some(at) => Plan { wake_at: Some(at), ..self.unsure() },
                 None => self.end(&self.no_pod()),
             };
         };
@@ -305,7 +305,7 @@ impl Planner<'_> {
                 Progress::Sized => close(back),
                 other if overdue => close(format!(
                     "the original resources are asked for, and not there yet: {}",
-                    hindrance(&other)
+                    other.hindrance()
                 )),
                 _ => Plan { wake_at: Some(until), ..Plan::default() },
             };
@@ -354,7 +354,7 @@ impl Planner<'_> {
 
     /// Nobody knows yet how a write of the Pod ends: the same one again tells.
     fn unsure(&self) -> Plan {
-        Plan { sizing: self.unsettled(), ..Plan::default() }
+        Plan { sizing: self.unsettled(), ..self.stands() }
     }
 
     fn unsettled(&self) -> Option<Sizing> {
@@ -457,7 +457,13 @@ impl Planner<'_> {
 
     fn with_status(&self, status: PodResizeStatus, urgency: Urgency) -> Plan {
         let changed = status != self.observed.resize.status;
-        Plan { status: changed.then_some(StatusWrite { status, urgency }), ..Plan::default() }
+        Plan { status: changed.then_some(StatusWrite { status, urgency }), ..self.stands() }
+    }
+
+    /// What was asked stands until another question takes its place, or the end is stored: numbers never come again.
+    fn stands(&self) -> Plan {
+        let orders = self.observed.orders.iter().map(|view| view.order.clone()).collect();
+        Plan { orders, ..Plan::default() }
     }
 }
 
@@ -465,18 +471,6 @@ fn policy_missing() -> String {
     format!(
         "asks no daemon while the API server does not keep each to its own node: apply the ValidatingAdmissionPolicy {POLICY} and its binding"
     )
-}
-
-/// Why the kubelet has not got there.
-fn hindrance(progress: &Progress) -> String {
-    match progress {
-        Progress::Unseen => "the kubelet has not taken them up".to_owned(),
-        Progress::Deferred(text) | Progress::Infeasible(text) | Progress::Underway(Some(text)) => {
-            text.clone()
-        }
-        Progress::Underway(None) | Progress::Sized => "the kubelet changes the containers".to_owned(),
-        Progress::Restarting(name) => format!("container {name} does not run"),
-    }
 }
 
 fn overdue(waited_for: &str) -> End {

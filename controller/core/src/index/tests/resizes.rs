@@ -202,6 +202,32 @@ fn a_new_leader_confirms_a_resize_before_it_changes_the_pod() {
     assert!(is_patch(&only(written(&mut next, &mut grow, &confirm))));
 }
 
+/// What it asks next has a number of its own: the answer to the question before may still be there.
+#[test]
+fn a_new_leader_lets_a_question_stand_until_it_asks_another() {
+    let mut bench = Bench::new(vec![sizable()], Vec::new());
+    let mut grow = resize("grow", 0, "300m");
+    let accept = only(begin(&mut bench, &grow));
+    written(&mut bench, &mut grow, &accept);
+    let Action::WriteOrders { orders, .. } = only(patched(&mut bench, 300)) else { panic!() };
+    let work = NodeWork { node: "node1".into(), uid: "b".into(), orders, ..NodeWork::default() };
+    let mut pod = sizable();
+    let app = &mut pod.containers[0];
+    app.resources.cpu_limit = Some(300);
+    let status = app.status.as_mut().unwrap();
+    status.actual = Some(app.resources);
+    status.container_id = format!("containerd://{:064x}", 2);
+    let mut next = Bench::empty();
+    next.step(Event::Leader(true));
+    next.step(Event::Pods(Watch::Restart(vec![pod])));
+    next.step(Event::NodeWorks(Watch::Restart(vec![work])));
+    next.step(Event::Resizes(Watch::Restart(vec![grow.clone()])));
+    let confirm = only(next.step(Event::Requests(Watch::Restart(Vec::new()))));
+    let ask = only(written(&mut next, &mut grow, &confirm));
+    let Action::WriteOrders { orders, .. } = &ask else { panic!("{ask:?}") };
+    assert_eq!(orders.iter().map(|o| o.id.as_str()).collect::<Vec<_>>(), ["uid-grow/app/2"]);
+}
+
 #[test]
 fn a_dry_run_leaves_the_pod_to_the_next_write() {
     let mut bench = Bench::new(vec![sizable()], Vec::new());

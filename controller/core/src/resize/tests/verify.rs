@@ -98,6 +98,28 @@ fn another_instance_is_asked_about_anew() {
 }
 
 #[test]
+fn no_question_has_the_number_of_an_earlier_one() {
+    let mut scene = sized(Daemon::Differs);
+    assert_eq!(scene.orders[0].id, "prs-1/app/1");
+    scene.status("app").state = ContainerState::Unknown;
+    scene.settle();
+    scene.status("app").state = ContainerState::Running;
+    scene.status("app").container_id = id(2);
+    scene.settle();
+    assert_eq!(scene.orders[0].id, "prs-1/app/2", "an answer to the first would else be taken for its own");
+}
+
+#[test]
+fn what_was_asked_stands_until_the_end_is_stored() {
+    let mut scene = sized(Daemon::Silent);
+    scene.daemon = Daemon::Right;
+    scene.answer();
+    let plan = scene.plan();
+    assert_eq!(plan.status.unwrap().status.phase, Some(Phase::Succeeded));
+    assert_eq!(plan.orders, scene.orders, "where that write fails, nothing is asked anew");
+}
+
+#[test]
 fn every_container_of_the_request_is_asked_about() {
     let spec = json!({"podRef": {"name": "web"}, "containers": [
         {"name": "app", "limits": {"cpu": "300m"}}, {"name": "proxy", "limits": {"cpu": "400m"}}]});

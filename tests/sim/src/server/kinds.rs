@@ -78,8 +78,7 @@ impl Kinds {
             built_in(Family::Event, "events.k8s.io", "Event", "events", false),
             built_in(Family::Lease, "coordination.k8s.io", "Lease", "leases", false),
         ];
-        // There are no resizes in this world yet.
-        for crd in pitstop_api::crds::crds().into_iter().filter(|crd| crd.spec.names.kind != "PodResize") {
+        for crd in pitstop_api::crds::crds() {
             let mut crd = serde_json::to_value(&crd).unwrap();
             change(&mut crd["spec"]);
             all.push(custom(&crd["spec"]));

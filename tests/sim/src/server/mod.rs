@@ -28,6 +28,7 @@
 //!   a plain watch is open and silent until then.
 //! - Times with microseconds (Leases) must have exactly six digits: `08:00:00Z` is 400.
 //! - Apply refuses unknown fields and wrong types with 500 without a reason, where all else drops them or says 400.
+//! - The endpoint `resize` of a Pod takes nothing but the resources of its containers.
 //! - The status endpoint of a Pod or Node takes labels, annotations and finalizers too; that of a custom resource
 //!   nothing but the status.
 

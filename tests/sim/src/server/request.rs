@@ -165,6 +165,7 @@ pub(super) fn parse<'a>(
         "" => true,
         "status" => kind.status,
         "finalize" => kind.kind == "Namespace",
+        "resize" => kind.kind == "Pod",
         _ => false,
     };
     // All objects of a kind in all namespaces can only be read.

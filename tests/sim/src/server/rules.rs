@@ -10,13 +10,41 @@ pub(super) enum Rule {
     UniqueNames,
     OneAction,
     OrdersNeverChange,
+    OnlyCpuAndMemory,
+    SomeAmount,
+    PodAndContainersNeverChange,
+    OnlyCancelAndTtlChange,
+    CancelledStaysSo,
 }
 
-const RULES: [(Rule, &str); 4] = [
+/// What of a `PodResize` its creator says once and for all, beside the Pod and the containers.
+const SAID_ONCE: [&str; 6] =
+    ["mechanism", "restart", "onDeferred", "rollbackOnFailure", "activeDeadlineSeconds", "dryRun"];
+
+/// The rule that holds [`SAID_ONCE`] fast.
+const ONLY_CANCEL_AND_TTL_CHANGE: &str = "has(self.mechanism) == has(oldSelf.mechanism) && (!has(self.mechanism) || self.mechanism == oldSelf.mechanism) \
+    && has(self.restart) == has(oldSelf.restart) && (!has(self.restart) || self.restart == oldSelf.restart) \
+    && has(self.onDeferred) == has(oldSelf.onDeferred) && (!has(self.onDeferred) || self.onDeferred == oldSelf.onDeferred) \
+    && has(self.rollbackOnFailure) == has(oldSelf.rollbackOnFailure) && (!has(self.rollbackOnFailure) || self.rollbackOnFailure == oldSelf.rollbackOnFailure) \
+    && has(self.activeDeadlineSeconds) == has(oldSelf.activeDeadlineSeconds) && (!has(self.activeDeadlineSeconds) || self.activeDeadlineSeconds == oldSelf.activeDeadlineSeconds) \
+    && has(self.dryRun) == has(oldSelf.dryRun) && (!has(self.dryRun) || self.dryRun == oldSelf.dryRun)";
+
+const RULES: [(Rule, &str); 9] = [
     (Rule::Immutable, "self == oldSelf"),
     (Rule::UniqueNames, "self.all(c, self.exists_one(o, o.name == c.name))"),
     (Rule::OneAction, "has(self.recreate) != has(self.verify)"),
     (Rule::OrdersNeverChange, "self.all(o, !oldSelf.exists(p, p.id == o.id) || oldSelf.exists(p, p == o))"),
+    (Rule::OnlyCpuAndMemory, "self.all(r, r == 'cpu' || r == 'memory')"),
+    (
+        Rule::SomeAmount,
+        "(has(self.requests) && size(self.requests) > 0) || (has(self.limits) && size(self.limits) > 0)",
+    ),
+    (
+        Rule::PodAndContainersNeverChange,
+        "self.podRef == oldSelf.podRef && self.containers == oldSelf.containers",
+    ),
+    (Rule::OnlyCancelAndTtlChange, ONLY_CANCEL_AND_TTL_CHANGE),
+    (Rule::CancelledStaysSo, "!has(oldSelf.cancel) || !oldSelf.cancel || (has(self.cancel) && self.cancel)"),
 ];
 
 impl Rule {
@@ -48,6 +76,19 @@ impl Rule {
                 let old = list(old);
                 list(new).iter().all(|o| !old.iter().any(|p| p["id"] == o["id"]) || old.contains(o))
             }),
+            Self::OnlyCpuAndMemory => {
+                new.as_object().is_none_or(|all| all.keys().all(|r| r == "cpu" || r == "memory"))
+            }
+            Self::SomeAmount => {
+                ["requests", "limits"].iter().any(|l| new[*l].as_object().is_some_and(|all| !all.is_empty()))
+            }
+            Self::PodAndContainersNeverChange => old.is_none_or(|old| {
+                ["podRef", "containers"].iter().all(|field| new.get(*field) == old.get(*field))
+            }),
+            Self::OnlyCancelAndTtlChange => {
+                old.is_none_or(|old| SAID_ONCE.iter().all(|field| new.get(*field) == old.get(*field)))
+            }
+            Self::CancelledStaysSo => old.is_none_or(|old| old["cancel"] != true || new["cancel"] == true),
         }
     }
 }
@@ -56,12 +97,14 @@ impl Rule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pattern {
     ContainerId,
+    Amount,
 }
 
 impl Pattern {
     pub(super) fn known(text: &str) -> Self {
         match text {
             "^[0-9a-f]{64}$" => Self::ContainerId,
+            r"^([+-][0-9.]+%|x[0-9.]+|[0-9.]+([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?)$" => Self::Amount,
             other => panic!("the model does not know the pattern {other:?}: add it to server/rules.rs"),
         }
     }
@@ -71,6 +114,42 @@ impl Pattern {
             Self::ContainerId => {
                 text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
             }
+            Self::Amount => is_amount(text),
+        }
+    }
+}
+
+fn is_amount(text: &str) -> bool {
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    if let Some(percent) = text.strip_prefix(['+', '-']) {
+        return percent.strip_suffix('%').is_some_and(number);
+    }
+    if let Some(times) = text.strip_prefix('x') {
+        return number(times);
+    }
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (digits, suffix) = text.split_at(end);
+    let exponent = suffix.strip_prefix(['e', 'E']).map(|e| e.strip_prefix(['+', '-']).unwrap_or(e));
+    let exponent = exponent.is_some_and(|e| !e.is_empty() && e.bytes().all(|b| b.is_ascii_digit()));
+    let unit = matches!(
+        suffix.as_bytes(),
+        [] | [b'n' | b'u' | b'm' | b'k' | b'M' | b'G' | b'T' | b'P' | b'E']
+            | [b'K' | b'M' | b'G' | b'T' | b'P' | b'E', b'i']
+    );
+    number(digits) && (unit || exponent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_told_from_other_texts() {
+        for good in ["1", "500m", "1.5Gi", "+20%", "-10%", "x1.5", "1e3", "2E-3", "2E"] {
+            assert!(Pattern::Amount.matches(good), "{good}");
+        }
+        for bad in ["", "m", "+20", "x", "1 Gi", "1gi", "1e", "%", "-", "20%", "1.5Gib"] {
+            assert!(!Pattern::Amount.matches(bad), "{bad}");
         }
     }
 }

@@ -28,6 +28,7 @@ pub(super) struct Schema {
     max_length: Option<u64>,
     min_items: Option<u64>,
     max_items: Option<u64>,
+    max_properties: Option<u64>,
     pattern: Option<Pattern>,
     pub list: List,
     rules: Vec<Rule>,
@@ -62,6 +63,7 @@ impl Schema {
                 | "maxLength"
                 | "minItems"
                 | "maxItems"
+                | "maxProperties"
                 | "pattern"
                 | "x-kubernetes-validations"
                 | "x-kubernetes-list-type"
@@ -69,6 +71,8 @@ impl Schema {
                 | "x-kubernetes-int-or-string"
                 | "x-kubernetes-preserve-unknown-fields" => true,
                 "additionalProperties" => setting.is_object(),
+                // What `x-kubernetes-int-or-string` says already.
+                "anyOf" => value["x-kubernetes-int-or-string"] == true,
                 _ => false,
             };
             assert!(known, "the model does not know {key}: {setting} of a schema");
@@ -103,6 +107,7 @@ impl Schema {
             max_length: value["maxLength"].as_u64(),
             min_items: value["minItems"].as_u64(),
             max_items: value["maxItems"].as_u64(),
+            max_properties: value["maxProperties"].as_u64(),
             pattern: value["pattern"].as_str().map(Pattern::known),
             list: match value["x-kubernetes-list-type"].as_str() {
                 None | Some("atomic") => List::Atomic,
@@ -240,7 +245,12 @@ impl Schema {
                 }
                 self.check_items(path, list, old, errors);
             }
-            Value::Object(map) => self.check_fields(path, map, old, errors),
+            Value::Object(map) => {
+                if self.max_properties.is_some_and(|max| u64::try_from(map.len()).unwrap() > max) {
+                    refuse("FieldValueTooMany", format!("Too many: {}", map.len()));
+                }
+                self.check_fields(path, map, old, errors);
+            }
             Value::Bool(_) | Value::Null => {}
         }
     }

@@ -107,7 +107,11 @@ impl Server {
         let mut errors = Vec::new();
         meta::validate(new, &mut errors);
         meta::validate_update(new, old, &mut errors);
-        core::validate(kind, new, Some(old), &mut errors);
+        if call.subresource == "resize" {
+            core::resize::validate(new, old, &mut errors);
+        } else {
+            core::validate(kind, new, Some(old), &mut errors);
+        }
         if errors.is_empty() { Ok(()) } else { Err(Failure::invalid(kind, meta::text(new, "name"), &errors)) }
     }
 }

@@ -1,6 +1,7 @@
 //! What the API server does with an object by its kind: reading, defaults, what an endpoint does not write, validation.
 
 mod defaults;
+pub(super) mod resize;
 mod validate;
 
 use serde_json::{Map, Value, json};
@@ -120,6 +121,7 @@ pub(super) fn prepare_update(kind: &Kind, subresource: &str, new: &mut Value, ol
                 new["status"]["qosClass"] = class.clone();
             }
         }
+        (Family::Pod, "resize") => resize::take_over(new, old),
         (Family::Pod, _) => {
             keep(new, "status");
             if new["spec"] != old["spec"] {

@@ -34,6 +34,8 @@ pub struct Behaviour {
     pub ready: Option<u64>,
     /// How long its preStop hook takes, and its exit code.
     pub hook: (u64, i32),
+    /// How much memory it uses, in mebibytes.
+    pub uses: i64,
     /// Other commands that can be run in it: duration and exit code.
     pub commands: BTreeMap<String, (u64, i32)>,
 }
@@ -48,6 +50,7 @@ impl Default for Behaviour {
             repeat: false,
             ready: Some(0),
             hook: (200, 0),
+            uses: 0,
             commands: BTreeMap::new(),
         }
     }
@@ -77,6 +80,7 @@ impl Behaviour {
             start_ms: self.start,
             start_fails: self.start_fails,
             runs: self.runs.get(at).copied().or(beyond).flatten(),
+            out_of_memory: false,
             term: self.term,
             needs: 1,
             commands,

@@ -18,6 +18,8 @@ pub const PRE_STOP_HANDLER: &str = "io.kubernetes.container.preStopHandler";
 pub const PORTS: &str = "io.kubernetes.container.ports";
 /// Annotation on containers: the Pod's grace in seconds.
 pub const TERMINATION_GRACE_PERIOD: &str = "io.kubernetes.pod.terminationGracePeriod";
+/// Annotation on containers of the model: what they were made with.
+pub const SIZE: &str = "sim.pitstop.dev/size";
 /// Annotation on mirror Pods: the UID of the static Pod.
 pub const CONFIG_MIRROR: &str = "kubernetes.io/config.mirror";
 /// Annotation on static Pods: the same.

@@ -4,6 +4,7 @@
 //! its kubelet's watch delivers. Pods say themselves how their containers behave ([`behaviour`]).
 
 pub mod behaviour;
+pub mod cgroups;
 pub mod image;
 pub mod keys;
 pub mod kubelet;

@@ -1,9 +1,15 @@
 //! From what the runtime shows to the Pod's status.
 
-use super::pod::{Kind, Pod, PodContainer, Policy};
+use std::collections::BTreeMap;
+
+use pitstop_api::quantity::Resources;
+
+use super::pod::{Amounts, Kind, Pod, PodContainer, Policy};
+use super::sizes::{Sizes, shown};
 use super::status::{Condition, ContainerState, ContainerStatus, PodStatus, Running, Terminated, rfc3339};
 use super::view::Seen;
 use super::worker::Worker;
+use crate::node::cgroups::read_back;
 use crate::node::runtime::State;
 
 /// What a status is made of beside the Pod and the runtime.
@@ -13,6 +19,7 @@ pub(super) struct Here<'a> {
     /// The runtime's name.
     pub(super) runtime: &'a str,
     pub(super) host_ip: &'a str,
+    pub(super) sizes: &'a Sizes,
 }
 
 impl Worker {
@@ -27,7 +34,8 @@ impl Worker {
             Some(last @ ("Succeeded" | "Failed")) => last,
             _ => phase(pod, &inits, &mains, over),
         };
-        let conditions = self.conditions(here, phase, &inits, &mains);
+        let mut conditions = self.conditions(here, phase, &inits, &mains);
+        conditions.extend(self.size_conditions(here));
         PodStatus {
             phase: phase.to_owned(),
             conditions,
@@ -77,7 +85,35 @@ impl Worker {
             image: newest.info.image.clone(),
             image_id: newest.info.image_ref.clone(),
             container_id: reference,
+            allocated_resources: allocated(&here.sizes.allocated(&self.pod.uid, spec)),
+            resources: Some(if running {
+                let given = here.sizes.cgroups.given(&newest.info);
+                resources(given.cpu_request.map(read_back), &given)
+            } else {
+                let admitted = here.sizes.allocated(&self.pod.uid, spec);
+                resources(admitted.cpu_request, &admitted)
+            }),
         }
+    }
+
+    /// The conditions that tell of a new size. One that is there is True.
+    fn size_conditions(&self, here: &Here<'_>) -> Vec<Condition> {
+        let pending = self.pending.clone().map(|(reason, message)| ("PodResizePending", reason, message));
+        let error = self.size_error.clone().map_or(("", String::new()), |message| ("Error", message));
+        let in_progress = self.missized(here.sizes).then_some(("PodResizeInProgress", error.0, error.1));
+        let of = |(type_, reason, message): (&str, &str, String)| {
+            let before = self.old_condition(type_).filter(|c| c.reason == reason);
+            let time = before.and_then(|c| c.last_transition_time.clone());
+            Condition {
+                type_: type_.to_owned(),
+                status: "True".to_owned(),
+                reason: reason.to_owned(),
+                message,
+                last_transition_time: Some(time.unwrap_or_else(|| rfc3339(here.wall))),
+                observed_generation: Some(self.pod.generation),
+            }
+        };
+        pending.into_iter().chain(in_progress).map(of).collect()
     }
 
     /// The runtime knows none of that name.
@@ -208,6 +244,18 @@ impl Worker {
             }
         })
         .collect()
+    }
+}
+
+fn allocated(admitted: &Resources) -> Option<BTreeMap<String, String>> {
+    let requests = shown(admitted.cpu_request, admitted.memory_request);
+    (!requests.is_empty()).then_some(requests)
+}
+
+fn resources(cpu_request: Option<i64>, size: &Resources) -> Amounts {
+    Amounts {
+        requests: shown(cpu_request, size.memory_request),
+        limits: shown(size.cpu_limit, size.memory_limit),
     }
 }
 

@@ -16,7 +16,7 @@
 //!   the back-off by it, from an end and a now of the same clock.)
 //!
 //! Left out: images' pulls take no time, probes pass once or never ([`Kubelet::probed`] fails them), ephemeral
-//! containers, resizes, evictions, the regular pass of each minute.
+//! containers, evictions, the regular pass of each minute. Of new sizes ([`sizes`]) memory always has room.
 
 mod backoff;
 mod generate;
@@ -24,6 +24,7 @@ mod kill;
 mod pass;
 mod plan;
 mod pod;
+mod sizes;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use self::pod::Pod;
+use self::sizes::Sizes;
 pub use self::status::{
     Condition, ContainerState, ContainerStatus, OWN_CONDITIONS, PodStatus, Running, StatusWrite, Terminated,
     Waiting,
@@ -73,11 +75,22 @@ pub struct Options {
     pub requeue: Requeue,
     /// How much later than it is made a status is written: least and most.
     pub lag_ms: (u64, u64),
+    /// Millicores that the node has for Pods.
+    pub millicores: i64,
+    /// It finds out itself that a Pod is larger than the node, as before 1.36; from then on admission does.
+    pub judges_capacity: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { relist_ms: 1000, backoff_ms: (10_000, 300_000), requeue: Requeue::AtExpiry, lag_ms: (2, 30) }
+        Self {
+            relist_ms: 1000,
+            backoff_ms: (10_000, 300_000),
+            requeue: Requeue::AtExpiry,
+            lag_ms: (2, 30),
+            millicores: 16_000,
+            judges_capacity: false,
+        }
     }
 }
 
@@ -111,6 +124,7 @@ pub struct Kubelet {
     workers: BTreeMap<String, Worker>,
     statics: Vec<Value>,
     backoff: BackOff,
+    sizes: Sizes,
     /// On disk.
     logs: BTreeMap<(String, String), u32>,
     /// The runtime's changes at the last look.
@@ -134,6 +148,7 @@ impl Kubelet {
             workers: BTreeMap::new(),
             statics: Vec::new(),
             backoff: BackOff::default(),
+            sizes: Sizes::default(),
             logs: BTreeMap::new(),
             seen: None,
             looked_at: None,
@@ -188,7 +203,11 @@ impl Kubelet {
         }
         let pod = Pod::read(value);
         match self.workers.get_mut(&pod.uid) {
-            Some(worker) => worker.changed(now, pod, runtime),
+            Some(worker) => {
+                let uid = pod.uid.clone();
+                worker.changed(now, pod, runtime);
+                self.judge_size(now, &uid);
+            }
             None => self.add(now, pod),
         }
     }
@@ -250,6 +269,7 @@ impl Kubelet {
         if !self.up {
             return writes;
         }
+        self.retry_sizes(now);
         let replies = runtime.take_replies();
         let due = self.look_at(runtime).is_some_and(|at| at <= now);
         let looks = due && runtime.answers(now);
@@ -270,6 +290,7 @@ impl Kubelet {
             options: &self.options,
             host_ip: &self.host_ip,
             backoff: &mut self.backoff,
+            sizes: &mut self.sizes,
             logs: &mut self.logs,
             writes: &mut writes,
         };
@@ -300,7 +321,7 @@ impl Kubelet {
             return None;
         }
         let workers = self.workers.values().filter_map(Worker::wake_at);
-        workers.chain(self.look_at(runtime)).chain(self.mirror_at).min()
+        workers.chain(self.look_at(runtime)).chain(self.mirror_at).chain(self.sizes.retry_at).min()
     }
 
     /// The next look at the runtime that would show something.
@@ -317,7 +338,10 @@ impl Kubelet {
     fn add(&mut self, now: u64, pod: Pod) {
         let Some(original) = &pod.mirrors else {
             let worker = Worker::new(pod, now);
-            self.workers.insert(worker.pod.uid.clone(), worker);
+            let uid = worker.pod.uid.clone();
+            self.sizes.admit(&uid, &worker.pod.containers);
+            self.workers.insert(uid.clone(), worker);
+            self.judge_size(now, &uid);
             return;
         };
         if let Some(worker) = self.workers.get_mut(original).filter(|w| w.manifest.is_some()) {
@@ -363,6 +387,7 @@ impl Kubelet {
         for uid in over {
             let worker = self.workers.remove(&uid).unwrap();
             self.backoff.forget(&uid);
+            self.sizes.forget(now, &uid);
             self.logs.retain(|key, _| key.0 != uid);
             for sandbox in worker.view.sandboxes {
                 runtime.call(now, Client::KUBELET, Call::RemovePodSandbox { id: sandbox.id });

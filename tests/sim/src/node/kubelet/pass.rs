@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pitstop_api::quantity::Resources;
+
 use super::Requeue;
 use super::kill::Kill;
 use super::pod::PodContainer;
@@ -11,7 +13,7 @@ use super::worker::{Cx, Doing, Life, Pass, Step, Worker};
 use crate::node::runtime::{
     Answer, Call, CallId, Client, ContainerConfig, Reply, SandboxConfig, State, gone,
 };
-use crate::node::{image, keys};
+use crate::node::{cgroups, image, keys};
 
 impl Worker {
     /// Goes on as far as it can.
@@ -40,6 +42,13 @@ impl Worker {
                     }
                     pass.doing = None;
                 }
+            }
+            if let Some(Doing::Resize { names, at }) = &pass.doing
+                && *at <= cx.now
+            {
+                let names = names.clone();
+                pass.doing = None;
+                self.write_sizes(cx, &mut pass, &names);
             }
             if pass.doing.is_none() {
                 let Some(step) = pass.steps.pop_front() else {
@@ -81,7 +90,7 @@ impl Worker {
             self.life = Life::Terminating(self.pod.grace);
         }
         let steps = match self.life {
-            Life::Living => self.plan(),
+            Life::Living => self.plan(cx.sizes),
             _ => self.plan_kill(),
         };
         let ends = self.life != Life::Living;
@@ -127,6 +136,10 @@ impl Worker {
                 pass.doing = Some(Doing::RunSandbox(call(cx, Call::RunPodSandbox(config))));
             }
             Step::Start(name) => self.start(cx, pass, name),
+            Step::Resize(names) => {
+                let at = cx.now + 20 + cx.rng.below(300);
+                pass.doing = Some(Doing::Resize { names, at });
+            }
         }
     }
 
@@ -136,7 +149,7 @@ impl Worker {
         let (initial, max) = cx.options.backoff_ms;
         let ended = self.view.of_name(&name).find(|c| c.info.state == State::Exited);
         if let Some(at) = ended.map(|c| c.ended.unwrap_or(cx.now)) {
-            let key = (self.pod.uid.clone(), name.clone(), spec.image.clone());
+            let key = (self.pod.uid.clone(), name.clone(), spec.backoff_key());
             if let Some((until, wait)) = cx.backoff.until(cx.now, &key, at, max) {
                 let pod = format!("{}_{}({})", self.pod.name, self.pod.namespace, self.pod.uid);
                 let wait = human(wait);
@@ -167,13 +180,15 @@ impl Worker {
         let log = (self.pod.uid.clone(), name.clone());
         let before = self.view.newest(&name).map(|c| c.info.attempt).max(cx.logs.get(&log).copied());
         let attempt = before.map_or(0, |a| a + 1);
+        let size = cx.sizes.allocated(&self.pod.uid, spec);
+        self.size_pod(cx);
         let config = ContainerConfig {
             name: name.clone(),
             attempt,
             image: spec.image.clone(),
             labels: Arc::new(self.labels(Some(&name))),
-            annotations: Arc::new(self.annotations(spec, attempt)),
-            process: spec.behaviour.process(attempt, spec.hook_command().as_deref()),
+            annotations: Arc::new(self.annotations(spec, attempt, &size)),
+            process: spec.process(attempt, &size),
         };
         let call = cx.runtime.call(cx.now, Client::KUBELET, Call::CreateContainer { sandbox, config });
         pass.doing = Some(Doing::Create { call, name, attempt });
@@ -192,12 +207,15 @@ impl Worker {
         labels
     }
 
-    fn annotations(&self, spec: &PodContainer, attempt: u32) -> BTreeMap<String, String> {
+    fn annotations(&self, spec: &PodContainer, attempt: u32, size: &Resources) -> BTreeMap<String, String> {
         let mut all = BTreeMap::from([
             (keys::HASH.to_owned(), spec.hash()),
             (keys::RESTART_COUNT.to_owned(), attempt.to_string()),
             (keys::TERMINATION_GRACE_PERIOD.to_owned(), self.pod.grace.to_string()),
         ]);
+        if *size != Resources::default() {
+            all.insert(keys::SIZE.to_owned(), cgroups::text(size));
+        }
         if let Some(hook) = &spec.pre_stop {
             all.insert(keys::PRE_STOP_HANDLER.to_owned(), hook.to_string());
         }

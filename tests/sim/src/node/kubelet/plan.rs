@@ -1,6 +1,7 @@
 //! What a Pod needs: `computePodActions` of `pkg/kubelet/kuberuntime/kuberuntime_manager.go`, Kubernetes 1.36.
 
 use super::pod::{Kind, PodContainer, Policy};
+use super::sizes::{Need, Sizes};
 use super::view::Seen;
 use super::worker::{Step, Worker};
 use crate::node::keys;
@@ -8,10 +9,10 @@ use crate::node::runtime::State;
 
 impl Worker {
     /// The steps of one pass, in their order.
-    pub(super) fn plan(&self) -> Vec<Step> {
+    pub(super) fn plan(&self, sizes: &Sizes) -> Vec<Step> {
         match self.view.sandbox() {
             None => self.plan_sandbox(),
-            Some(sandbox) => self.plan_containers(&sandbox.id.clone()),
+            Some(sandbox) => self.plan_containers(&sandbox.id.clone(), sizes),
         }
     }
 
@@ -51,9 +52,13 @@ impl Worker {
         steps
     }
 
-    fn plan_containers(&self, sandbox: &str) -> Vec<Step> {
+    fn plan_containers(&self, sandbox: &str, sizes: &Sizes) -> Vec<Step> {
         let here =
             |name| self.view.containers.iter().find(|c| c.info.name == name && c.info.sandbox == sandbox);
+        let changed = |spec: &PodContainer, seen: &Seen| {
+            // Whatever the restart policy says: its definition changed, or its size, which a restart gives it.
+            changed(spec, seen) || sizes.need(&self.pod.uid, spec, &seen.info) == Need::Restarted
+        };
         let (mut kill, mut start) = (Vec::new(), Vec::new());
         let begun = self.pod.of_kind(Kind::Main).any(|c| here(c.name.as_str()).is_some());
         for spec in self.pod.containers.iter().filter(|c| c.kind != Kind::Main) {
@@ -92,7 +97,6 @@ impl Worker {
             };
             match seen.info.state {
                 State::Running if changed(spec, seen) => {
-                    // Whatever the restart policy says: its definition changed.
                     kill.push(Step::Kill(vec![seen.info.id.clone()]));
                 }
                 State::Running => {
@@ -110,7 +114,7 @@ impl Worker {
             // Sidecars alone keep no Pod alive.
             return self.plan_kill();
         }
-        kill.into_iter().chain(start).collect()
+        kill.into_iter().chain(start).chain(self.plan_sizes(sizes)).collect()
     }
 }
 

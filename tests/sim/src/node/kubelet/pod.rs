@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use pitstop_api::quantity::{Resource, Resources};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::status::{Condition, ContainerStatus};
 use crate::node::behaviour::{self, Behaviour};
-use crate::node::keys;
+use crate::node::runtime::{KILLED, Process};
+use crate::node::{cgroups, keys};
 
 /// A Pod.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -66,6 +68,10 @@ pub struct PodContainer {
     pub pre_stop: Option<Value>,
     /// `ports`, raw.
     pub ports: Option<Value>,
+    /// `resources`.
+    pub size: Resources,
+    /// `resizePolicy`: a change of CPU, of memory restarts it.
+    pub restart_for: (bool, bool),
     pub behaviour: Behaviour,
 }
 
@@ -76,6 +82,23 @@ impl PodContainer {
         let hash =
             text.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
         format!("{hash:x}")
+    }
+
+    /// What its back-off is kept by beside its name: since 1.34 resources belong to it.
+    pub fn backoff_key(&self) -> String {
+        if self.size == Resources::default() {
+            return self.image.clone();
+        }
+        format!("{} {}", self.image, cgroups::text(&self.size))
+    }
+
+    /// The process of an instance with that size. One that uses more memory than it may ends soon.
+    pub fn process(&self, attempt: u32, size: &Resources) -> Process {
+        let mut process = self.behaviour.process(attempt, self.hook_command().as_deref());
+        if size.memory_limit.is_some_and(|limit| limit < self.behaviour.uses << 20) {
+            (process.runs, process.out_of_memory) = (Some((300, KILLED)), true);
+        }
+        process
     }
 
     /// The command of an exec hook.
@@ -113,6 +136,8 @@ impl Pod {
                 behaviour: behaviour(&c.name),
                 pre_stop: c.lifecycle.and_then(|l| l.pre_stop),
                 ports: c.ports,
+                size: c.resources.read(),
+                restart_for: (asks(&c.resize_policy, "cpu"), asks(&c.resize_policy, "memory")),
                 name: c.name,
                 image: c.image,
                 kind,
@@ -186,6 +211,43 @@ struct Container {
     restart_policy: Option<String>,
     lifecycle: Option<Lifecycle>,
     ports: Option<Value>,
+    resources: Amounts,
+    resize_policy: Vec<ResizePolicy>,
+}
+
+/// Requests and limits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Amounts {
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub requests: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub limits: BTreeMap<String, String>,
+}
+
+impl Amounts {
+    fn read(&self) -> Resources {
+        let of = |amounts: &BTreeMap<String, String>, resource: Resource| {
+            amounts.get(resource.as_str()).and_then(|text| resource.parse(text))
+        };
+        Resources {
+            cpu_request: of(&self.requests, Resource::Cpu),
+            cpu_limit: of(&self.limits, Resource::Cpu),
+            memory_request: of(&self.requests, Resource::Memory),
+            memory_limit: of(&self.limits, Resource::Memory),
+        }
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct ResizePolicy {
+    resource_name: String,
+    restart_policy: String,
+}
+
+fn asks(policies: &[ResizePolicy], resource: &str) -> bool {
+    policies.iter().any(|p| p.resource_name == resource && p.restart_policy == "RestartContainer")
 }
 
 #[derive(Deserialize, Default)]

@@ -1,8 +1,12 @@
 //! A Pod's status as the kubelet makes it. Sources: `convertToAPIContainerStatuses` and `getPhase` in
 //! `pkg/kubelet/kubelet_pods.go`, `pkg/kubelet/status/generate.go`, Kubernetes 1.36.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use super::pod::Amounts;
 
 /// `status.containerStatuses[]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +32,12 @@ pub struct ContainerStatus {
     pub container_id: String,
     /// It passed its startup probe.
     pub started: Option<bool>,
+    /// The requests that were admitted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocated_resources: Option<BTreeMap<String, String>>,
+    /// What it runs with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resources: Option<Amounts>,
 }
 
 /// `state` and `lastState`: at most one of them.
@@ -139,8 +149,15 @@ pub struct PodStatus {
 }
 
 /// Types of conditions that are the kubelet's.
-pub const OWN_CONDITIONS: [&str; 5] =
-    ["PodScheduled", "PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready"];
+pub const OWN_CONDITIONS: [&str; 7] = [
+    "PodScheduled",
+    "PodReadyToStartContainers",
+    "Initialized",
+    "ContainersReady",
+    "Ready",
+    "PodResizePending",
+    "PodResizeInProgress",
+];
 
 /// A write of a Pod's status. The kubelet sends it as a strategic merge patch with the UID as its precondition.
 #[derive(Clone, Debug, PartialEq)]

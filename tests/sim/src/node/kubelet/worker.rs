@@ -6,6 +6,7 @@ use super::backoff::BackOff;
 use super::generate::Here;
 use super::kill::Kill;
 use super::pod::{ApiStatus, Pod};
+use super::sizes::{Pending, Sizes};
 use super::status::{Condition, ContainerStatus, OWN_CONDITIONS, PodStatus, rfc3339};
 use super::view::View;
 use super::{Options, Write};
@@ -42,6 +43,10 @@ pub(super) struct Worker {
     pub(super) writing: Option<PodStatus>,
     pub(super) publish_at: Option<u64>,
     pub(super) delete_at: Option<u64>,
+    /// Why the size that the spec asks for waits.
+    pub(super) pending: Option<Pending>,
+    /// Why the size that was admitted cannot be written.
+    pub(super) size_error: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,15 +77,29 @@ pub(super) enum Step {
     StopSandbox(String),
     RunSandbox(u32),
     Start(String),
+    /// Writes what was admitted into the control groups of these.
+    Resize(Vec<String>),
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum Doing {
+    /// Of these containers, done then.
+    Resize {
+        names: Vec<String>,
+        at: u64,
+    },
     Kills(Vec<Kill>),
     StopSandbox(CallId),
     RunSandbox(CallId),
-    Create { call: CallId, name: String, attempt: u32 },
-    Start { call: CallId, name: String },
+    Create {
+        call: CallId,
+        name: String,
+        attempt: u32,
+    },
+    Start {
+        call: CallId,
+        name: String,
+    },
 }
 
 /// What a worker works with.
@@ -93,6 +112,7 @@ pub(super) struct Cx<'a> {
     pub(super) options: &'a Options,
     pub(super) host_ip: &'a str,
     pub(super) backoff: &'a mut BackOff,
+    pub(super) sizes: &'a mut Sizes,
     /// The highest restart count of each container, as the folders of their logs show it.
     pub(super) logs: &'a mut BTreeMap<(String, String), u32>,
     pub(super) writes: &'a mut Vec<Write>,
@@ -125,6 +145,8 @@ impl Worker {
             writing: None,
             publish_at: None,
             delete_at: None,
+            pending: None,
+            size_error: None,
             pod,
         }
     }
@@ -220,7 +242,12 @@ impl Worker {
         if self.start_time.is_none() {
             self.start_time = Some(rfc3339(cx.wall));
         }
-        let here = Here { wall: cx.wall, runtime: cx.runtime.options().name(), host_ip: cx.host_ip };
+        let here = Here {
+            wall: cx.wall,
+            runtime: cx.runtime.options().name(),
+            host_ip: cx.host_ip,
+            sizes: cx.sizes,
+        };
         let status = self.generate(&here, self.life == Life::Terminated);
         if self.status.as_ref() != Some(&status) {
             self.status = Some(status);
@@ -277,6 +304,7 @@ impl Worker {
     pub(super) fn wake_at(&self) -> Option<u64> {
         let doing = self.pass.as_ref().map(|pass| match &pass.doing {
             Some(Doing::Kills(kills)) => kills.iter().filter_map(Kill::wake_at).min(),
+            Some(Doing::Resize { at, .. }) => Some(*at),
             Some(_) => None,
             None => Some(0),
         });

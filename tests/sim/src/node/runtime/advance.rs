@@ -121,7 +121,11 @@ impl Runtime {
         let mut ended = Vec::new();
         for container in self.containers.values_mut().filter(|c| runs(c.info.state)) {
             let Some((end, code)) = container.end.filter(|(end, _)| *end <= at) else { continue };
-            let reason = if code == 0 { "Completed" } else { "Error" };
+            let reason = match code {
+                0 => "Completed",
+                super::KILLED if container.process.out_of_memory => "OOMKilled",
+                _ => "Error",
+            };
             container.exited((end.cast_signed() + wall_offset) * 1_000_000, code, reason);
             ended.push((end, container.info.id.clone(), code));
         }

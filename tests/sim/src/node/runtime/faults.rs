@@ -57,6 +57,14 @@ impl Runtime {
         }
     }
 
+    /// The kernel kills a container's process for the lack of memory.
+    pub fn run_out_of_memory(&mut self, now: u64, id: &str) {
+        if let Some(container) = self.containers.get_mut(id).filter(|c| c.alive(now)) {
+            container.process.out_of_memory = true;
+            container.end = Some((now, super::KILLED));
+        }
+    }
+
     /// A container's process cannot be killed before then.
     pub fn undying(&mut self, now: u64, id: &str, until: u64) {
         if let Some(container) = self.containers.get_mut(id).filter(|c| c.alive(now)) {

@@ -14,6 +14,8 @@ pub struct Process {
     pub start_fails: bool,
     /// Ends by itself that long after its start, with that exit code.
     pub runs: Option<(u64, i32)>,
+    /// What ends it by itself is the lack of memory.
+    pub out_of_memory: bool,
     /// Ends that long after the stop signal, with that exit code; absent when it ignores the signal.
     pub term: Option<(u64, i32)>,
     /// How many stop signals it takes until it reacts to them.
@@ -30,6 +32,7 @@ impl Default for Process {
             start_ms: 20,
             start_fails: false,
             runs: None,
+            out_of_memory: false,
             term: Some((100, 143)),
             needs: 1,
             commands: BTreeMap::new(),

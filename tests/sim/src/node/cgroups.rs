@@ -1,0 +1,190 @@
+//! The control groups of a node: what the kubelet has written into them, and since when it holds. In files of v1.
+
+use std::collections::BTreeMap;
+
+use pitstop_api::nodework::{Cgroup, Observed};
+use pitstop_api::quantity::Resources;
+
+use super::keys;
+use super::runtime::ContainerInfo;
+
+/// Microseconds.
+const PERIOD: i64 = 100_000;
+/// The kernel's least weight.
+const LEAST_SHARES: i64 = 2;
+/// The kernel's least quota, in microseconds.
+const LEAST_QUOTA: i64 = 1000;
+
+/// Something was written into the group of a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The container.
+    pub id: String,
+    /// What.
+    pub size: Resources,
+    /// From when it holds, in virtual milliseconds.
+    pub from: u64,
+}
+
+/// The groups of containers by ID, and of Pods by UID.
+#[derive(Clone, Debug, Default)]
+pub struct Cgroups {
+    containers: BTreeMap<String, Vec<(u64, Resources)>>,
+    pods: BTreeMap<String, Vec<(u64, Resources)>>,
+    /// What is written before that time holds so much later.
+    slow: (u64, u64),
+    /// Nobody can read them before that time.
+    hidden_until: u64,
+    news: Vec<Written>,
+}
+
+impl Cgroups {
+    /// What is written before a time holds only so much later.
+    pub fn slow(&mut self, until: u64, by: u64) {
+        self.slow = (until, by);
+    }
+
+    /// Nobody can read them until then.
+    pub fn hide(&mut self, until: u64) {
+        self.hidden_until = until;
+    }
+
+    /// A container's group is written.
+    pub fn write(&mut self, now: u64, id: &str, size: Resources) {
+        let from = self.from(now);
+        self.containers.entry(id.to_owned()).or_default().push((from, size));
+        self.news.push(Written { id: id.to_owned(), size, from });
+    }
+
+    /// A Pod's group is written, where that changes anything.
+    pub fn write_pod(&mut self, now: u64, uid: &str, size: Resources) {
+        let from = self.from(now);
+        let all = self.pods.entry(uid.to_owned()).or_default();
+        if all.last().is_none_or(|(_, last)| *last != size) {
+            all.push((from, size));
+        }
+    }
+
+    fn from(&self, now: u64) -> u64 {
+        if now < self.slow.0 { now + self.slow.1 } else { now }
+    }
+
+    /// What a container was last given, whether it holds yet or not.
+    pub fn given(&self, info: &ContainerInfo) -> Resources {
+        self.containers
+            .get(&info.id)
+            .and_then(|all| all.last())
+            .map_or_else(|| made_with(info), |(_, size)| *size)
+    }
+
+    /// What the groups of a container and of its Pod hold; nothing where nobody can tell.
+    pub fn read(&self, now: u64, info: &ContainerInfo) -> Option<Observed> {
+        let holds = |all: &Vec<(u64, Resources)>| {
+            all.iter().rev().find(|(from, _)| *from <= now).map(|(_, size)| *size)
+        };
+        if now < self.hidden_until {
+            return None;
+        }
+        let container = self.containers.get(&info.id).and_then(holds).unwrap_or_else(|| made_with(info));
+        let pod = self.pods.get(info.labels.get(keys::POD_UID)?).and_then(holds).unwrap_or_default();
+        Some(Observed { container: files(&container), pod: files(&pod) })
+    }
+
+    /// What was written into containers' groups since the last call.
+    pub fn take_news(&mut self) -> Vec<Written> {
+        std::mem::take(&mut self.news)
+    }
+}
+
+/// What a container was made with.
+fn made_with(info: &ContainerInfo) -> Resources {
+    info.annotations.get(keys::SIZE).map(|text| parse(text)).unwrap_or_default()
+}
+
+/// A size as the text of an annotation.
+pub fn text(size: &Resources) -> String {
+    let all = [size.cpu_request, size.cpu_limit, size.memory_request, size.memory_limit];
+    all.map(|amount| amount.map_or_else(String::new, |amount| amount.to_string())).join(",")
+}
+
+fn parse(text: &str) -> Resources {
+    let mut all = text.split(',').map(|amount| amount.parse().ok());
+    let mut next = || all.next().flatten();
+    Resources { cpu_request: next(), cpu_limit: next(), memory_request: next(), memory_limit: next() }
+}
+
+/// What the kernel's files say of a size.
+fn files(size: &Resources) -> Cgroup {
+    let limit = size.cpu_limit.filter(|limit| *limit > 0);
+    Cgroup {
+        cpu_quota: limit.map(|limit| (limit * PERIOD / 1000).max(LEAST_QUOTA)),
+        cpu_period: Some(PERIOD),
+        cpu_shares: Some(shares(size.cpu_request.unwrap_or(0))),
+        memory_limit: size.memory_limit,
+        ..Cgroup::default()
+    }
+}
+
+fn shares(request: i64) -> i64 {
+    (request * 1024 / 1000).max(LEAST_SHARES)
+}
+
+/// A CPU request as the kubelet reads it back from the shares: coarser by up to a millicore, and as asked for where the
+/// shares are the least ones.
+pub fn read_back(request: i64) -> i64 {
+    let shares = shares(request);
+    if shares == LEAST_SHARES { request } else { (shares * 1000 + 1023) / 1024 }
+}
+
+/// The size of a Pod: the sum of its containers, all of which run side by side; without limit as soon as one has none.
+pub fn of_pod(containers: &[Resources]) -> Resources {
+    let sum = |get: fn(&Resources) -> Option<i64>| containers.iter().filter_map(get).sum::<i64>();
+    let limit = |get: fn(&Resources) -> Option<i64>| {
+        (!containers.is_empty() && containers.iter().all(|c| get(c).is_some())).then(|| sum(get))
+    };
+    Resources {
+        cpu_request: Some(sum(|c| c.cpu_request)),
+        cpu_limit: limit(|c| c.cpu_limit),
+        memory_request: Some(sum(|c| c.memory_request)),
+        memory_limit: limit(|c| c.memory_limit),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_holds_when_it_arrives() {
+        let mut groups = Cgroups::default();
+        let labels = BTreeMap::from([(keys::POD_UID.to_owned(), "u".to_owned())]);
+        let size = |cpu| Resources { cpu_request: Some(cpu), cpu_limit: Some(cpu), ..Resources::default() };
+        let annotations = BTreeMap::from([(keys::SIZE.to_owned(), text(&size(100)))]);
+        let info = ContainerInfo {
+            id: "a".into(),
+            sandbox: String::new(),
+            name: "app".into(),
+            attempt: 0,
+            image: String::new(),
+            image_ref: String::new(),
+            labels: labels.into(),
+            annotations: annotations.into(),
+            state: crate::node::runtime::State::Running,
+            created_at: 0,
+            started_at: 0,
+            finished_at: 0,
+            exit_code: 0,
+            reason: String::new(),
+        };
+        let quota = |groups: &Cgroups, now| groups.read(now, &info).unwrap().container.cpu_quota;
+        assert_eq!((quota(&groups, 0), groups.given(&info)), (Some(10_000), size(100)));
+        groups.slow(1000, 500);
+        groups.write(10, "a", size(200));
+        assert_eq!((quota(&groups, 509), quota(&groups, 510)), (Some(10_000), Some(20_000)));
+        assert_eq!(groups.given(&info), size(200), "the kubelet has written it");
+        groups.hide(2000);
+        assert_eq!(groups.read(1999, &info), None);
+        assert_eq!(read_back(333), 333);
+        assert_eq!(of_pod(&[size(1), Resources::default()]).cpu_limit, None);
+    }
+}

@@ -1,0 +1,236 @@
+//! Sizes of Pods: what the kubelet has admitted, what containers were given, what waits for room. `pkg/kubelet/allocation`
+//! and `doPodResizeAction` of `pkg/kubelet/kuberuntime`, Kubernetes 1.34 to 1.36.
+//!
+//! - What is admitted is on disk, and so is what containers were given: both outlive the kubelet's process.
+//! - A new size is judged when the Pod changes; what has no room is judged again when another Pod goes or shrinks, and
+//!   every half a minute.
+//! - The new size is written into the control groups by the next pass. A container whose `resizePolicy` asks for it is
+//!   ended and started instead.
+//! - A memory limit is not lowered below what is in use: that is tried again.
+
+use std::collections::BTreeMap;
+
+use pitstop_api::quantity::{Resource, Resources};
+
+use super::Kubelet;
+use super::pod::PodContainer;
+use super::view::Seen;
+use super::worker::{Cx, Life, Pass, Step, Worker};
+use crate::node::cgroups::{Cgroups, of_pod};
+use crate::node::runtime::{ContainerInfo, State};
+
+/// Between two looks at what has no room.
+const RETRY_MS: u64 = 30_000;
+
+/// Sizes on one node.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sizes {
+    /// What was admitted, by Pod UID and container.
+    allocated: BTreeMap<(String, String), Resources>,
+    pub(super) cgroups: Cgroups,
+    /// Millicores that Pods beside those of the model ask for.
+    pub(super) others: i64,
+    /// When what has no room is judged again.
+    pub(super) retry_at: Option<u64>,
+}
+
+/// What a running container needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    Nothing,
+    Written,
+    Restarted,
+}
+
+/// Why a size waits: reason and message.
+pub(super) type Pending = (&'static str, String);
+
+impl Sizes {
+    /// What was admitted for a container.
+    pub(super) fn allocated(&self, uid: &str, container: &PodContainer) -> Resources {
+        self.allocated.get(&(uid.to_owned(), container.name.clone())).copied().unwrap_or(container.size)
+    }
+
+    /// A Pod is admitted as it is, unless it was before.
+    pub(super) fn admit(&mut self, uid: &str, containers: &[PodContainer]) {
+        for container in containers {
+            self.allocated.entry((uid.to_owned(), container.name.clone())).or_insert(container.size);
+        }
+    }
+
+    /// A Pod is gone: there is room.
+    pub(super) fn forget(&mut self, now: u64, uid: &str) {
+        self.allocated.retain(|(pod, _), _| pod != uid);
+        self.look_again(now);
+    }
+
+    /// What has no room is judged again at once.
+    pub(super) fn look_again(&mut self, now: u64) {
+        if self.retry_at.is_some() {
+            self.retry_at = Some(now);
+        }
+    }
+
+    /// Millicores that all Pods but one ask for.
+    fn used_beside(&self, uid: &str) -> i64 {
+        let others = self.allocated.iter().filter(|((pod, _), _)| pod != uid);
+        self.others + others.filter_map(|(_, size)| size.cpu_request).sum::<i64>()
+    }
+
+    /// What a running container needs to get what was admitted for it.
+    pub(super) fn need(&self, uid: &str, spec: &PodContainer, info: &ContainerInfo) -> Need {
+        let (wanted, given) = (self.allocated(uid, spec), self.cgroups.given(info));
+        let cpu = (wanted.cpu_request, wanted.cpu_limit) != (given.cpu_request, given.cpu_limit);
+        let memory =
+            (wanted.memory_request, wanted.memory_limit) != (given.memory_request, given.memory_limit);
+        match (cpu, memory) {
+            (false, false) => Need::Nothing,
+            _ if (cpu && spec.restart_for.0) || (memory && spec.restart_for.1) => Need::Restarted,
+            _ => Need::Written,
+        }
+    }
+}
+
+impl Kubelet {
+    /// The node's control groups.
+    pub fn cgroups(&self) -> &Cgroups {
+        &self.sizes.cgroups
+    }
+
+    /// The node's control groups.
+    pub fn cgroups_mut(&mut self) -> &mut Cgroups {
+        &mut self.sizes.cgroups
+    }
+
+    /// Pods of others ask for so many millicores from now on.
+    pub fn crowd(&mut self, now: u64, millicores: i64) {
+        self.sizes.others = millicores;
+        self.sizes.look_again(now);
+    }
+
+    /// Judges the size that the spec of a Pod asks for.
+    pub(super) fn judge_size(&mut self, now: u64, uid: &str) {
+        let Some(worker) = self.workers.get_mut(uid) else { return };
+        worker.judge_size(now, self.options.millicores, self.options.judges_capacity, &mut self.sizes);
+        if worker.pending.as_ref().is_some_and(|(reason, _)| *reason == "Deferred") {
+            self.sizes.retry_at.get_or_insert(now + RETRY_MS);
+        }
+    }
+
+    /// Judges again what has no room.
+    pub(super) fn retry_sizes(&mut self, now: u64) {
+        if self.sizes.retry_at.take_if(|at| *at <= now).is_none() {
+            return;
+        }
+        let waiting: Vec<String> =
+            self.workers.values().filter(|w| w.pending.is_some()).map(|w| w.pod.uid.clone()).collect();
+        for uid in waiting {
+            self.judge_size(now, &uid);
+        }
+    }
+}
+
+impl Worker {
+    fn judge_size(&mut self, now: u64, millicores: i64, judges: bool, sizes: &mut Sizes) {
+        let uid = self.pod.uid.clone();
+        let cpu = |size: Resources| size.cpu_request.unwrap_or(0);
+        let wanted: i64 = self.pod.containers.iter().map(|c| cpu(c.size)).sum();
+        let before: i64 = self.pod.containers.iter().map(|c| cpu(sizes.allocated(&uid, c))).sum();
+        let used = sizes.used_beside(&uid);
+        let same = self.pod.containers.iter().all(|c| sizes.allocated(&uid, c) == c.size);
+        let pending: Option<Pending> = if same || self.life != Life::Living {
+            None
+        } else if judges && wanted > millicores {
+            let text =
+                format!("Node didn't have enough capacity: cpu, requested: {wanted}, capacity: {millicores}");
+            Some(("Infeasible", text))
+        } else if wanted > before && wanted + used > millicores {
+            let text = format!(
+                "Node didn't have enough resource: cpu, requested: {wanted}, used: {used}, capacity: {millicores}"
+            );
+            Some(("Deferred", text))
+        } else {
+            for container in &self.pod.containers {
+                sizes.allocated.insert((uid.clone(), container.name.clone()), container.size);
+            }
+            self.size_error = None;
+            self.sync_at = Some(now);
+            if wanted < before {
+                sizes.look_again(now);
+            }
+            None
+        };
+        if pending != self.pending {
+            self.pending = pending;
+            self.sync_at = Some(now);
+        }
+    }
+
+    /// The running instance of a container, as the last look showed it.
+    fn instance(&self, name: &str) -> Option<&Seen> {
+        self.view.newest(name).filter(|seen| seen.info.state == State::Running)
+    }
+
+    /// Containers that run with something else than was admitted.
+    pub(super) fn missized(&self, sizes: &Sizes) -> bool {
+        self.pod.containers.iter().any(|spec| {
+            let seen = self.instance(&spec.name);
+            seen.is_some_and(|seen| sizes.need(&self.pod.uid, spec, &seen.info) != Need::Nothing)
+        })
+    }
+
+    /// Has what was admitted written into the Pod's control group, before a container is made in it.
+    pub(super) fn size_pod(&self, cx: &mut Cx<'_>) {
+        let all: Vec<Resources> =
+            self.pod.containers.iter().map(|c| cx.sizes.allocated(&self.pod.uid, c)).collect();
+        cx.sizes.cgroups.write_pod(cx.now, &self.pod.uid, of_pod(&all));
+    }
+
+    /// The new sizes are written, unless one cannot be.
+    pub(super) fn write_sizes(&mut self, cx: &mut Cx<'_>, pass: &mut Pass, names: &[String]) {
+        let mut error = None;
+        for name in names {
+            let Some(spec) = self.pod.container(name) else { continue };
+            let Some(seen) = self.instance(name) else { continue };
+            if cx.sizes.need(&self.pod.uid, spec, &seen.info) != Need::Written {
+                continue;
+            }
+            let (wanted, given) =
+                (cx.sizes.allocated(&self.pod.uid, spec), cx.sizes.cgroups.given(&seen.info));
+            let used = spec.behaviour.uses << 20;
+            let lower = wanted.memory_limit.is_some_and(|new| given.memory_limit.is_none_or(|old| new < old));
+            if let Some(limit) = wanted.memory_limit.filter(|limit| lower && *limit < used) {
+                error = Some(format!(
+                    "cannot decrease memory limits: attempting to set pod memory limit ({limit}) below current usage \
+                     ({used})"
+                ));
+                break;
+            }
+            cx.sizes.cgroups.write(cx.now, &seen.info.id, wanted);
+        }
+        pass.failed |= error.is_some();
+        if error.is_none() {
+            self.size_pod(cx);
+        }
+        // Whoever waits for room may have some now; and the status tells.
+        cx.sizes.look_again(cx.now);
+        self.size_error = error;
+        self.renew_status(cx);
+    }
+
+    /// The step that writes new sizes, if any container needs it.
+    pub(super) fn plan_sizes(&self, sizes: &Sizes) -> Option<Step> {
+        let written = |spec: &&PodContainer| {
+            let seen = self.instance(&spec.name);
+            seen.is_some_and(|seen| sizes.need(&self.pod.uid, spec, &seen.info) == Need::Written)
+        };
+        let names: Vec<String> = self.pod.containers.iter().filter(written).map(|c| c.name.clone()).collect();
+        (!names.is_empty()).then_some(Step::Resize(names))
+    }
+}
+
+/// Amounts as the API has them.
+pub(super) fn shown(cpu: Option<i64>, memory: Option<i64>) -> BTreeMap<String, String> {
+    let amounts = [(Resource::Cpu, cpu), (Resource::Memory, memory)];
+    amounts.into_iter().filter_map(|(r, amount)| Some((r.as_str().to_owned(), r.show(amount?)))).collect()
+}

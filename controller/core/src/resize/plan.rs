@@ -193,6 +193,10 @@ impl Planner<'_> {
         if expired {
             return self.end(&overdue("the API server has not answered the dry run"));
         }
+        // What would be stored is not what was resolved, and admission would be blamed for it.
+        if let Place::Other(container) = place(containers, pod) {
+            return self.end(&foreign(&container));
+        }
         let nothing = containers.iter().all(|c| c.original == c.desired);
         if self.observed.memory.tried || nothing {
             let restarts: Vec<&str> =

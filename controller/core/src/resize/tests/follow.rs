@@ -135,6 +135,11 @@ fn a_dry_run_changes_nothing_and_says_what_would_be() {
     scene.settle();
     assert_eq!(scene.stored(), (Some(Phase::Failed), "Quota"));
     assert_eq!(scene.resize.status.message, "dry run: exceeded quota: q");
+    let mut scene = Scene::new(grow(&json!({"dryRun": true})));
+    scene.act();
+    scene.container("app").resources.cpu_request = Some(150);
+    scene.settle();
+    assert_eq!(scene.stored(), (Some(Phase::Failed), "Superseded"), "not what was resolved");
 }
 
 #[test]

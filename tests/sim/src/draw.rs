@@ -3,11 +3,14 @@
 //! Most schedules are small: two Pods, a few requests close together, a few faults close to them. Much of what goes
 //! wrong in such systems takes two or three events at the right time, not many.
 
+mod resizes;
+
 use crate::rng::Rng;
 use crate::world::clock::Clock;
 use crate::world::plan::{
     Clocks, ContainerPlan, Fault, Forgery, HookPlan, PodPlan, RequestPlan, Schedule, Skew, Step, Timed, Word,
 };
+use crate::world::sizing::{Room, Size};
 
 /// When things begin to happen: processes and Pods have come up by then.
 const BEGIN: u64 = 8_000;
@@ -27,6 +30,7 @@ pub fn schedule(seed: u64) -> Schedule {
         clocks: clocks(&mut rng),
         pods,
         skew: skew(&mut Rng::new(seed ^ 0x0073_6b65_7773)),
+        room: Room::default(),
         steps: Vec::new(),
         faults: Vec::new(),
         crash: None,
@@ -37,6 +41,7 @@ pub fn schedule(seed: u64) -> Schedule {
     if !rng.one_in(6) {
         faults(&mut rng, &mut schedule);
     }
+    resizes::draw(&mut Rng::new(seed ^ 0x7265_7369_7a65), &mut schedule);
     schedule
 }
 
@@ -114,7 +119,7 @@ fn container(rng: &mut Rng, name: &'static str, sidecar: bool) -> ContainerPlan 
     };
     let behaviour =
         format!(r#"{{"start":{start},"term":{term},"ready":{ready},"hook":[{took},{code}]{runs}}}"#);
-    ContainerPlan { name: name.into(), sidecar, hook, behaviour }
+    ContainerPlan { name: name.into(), sidecar, hook, behaviour, size: Size::default() }
 }
 
 fn steps(rng: &mut Rng, schedule: &mut Schedule) {

@@ -1,13 +1,16 @@
 //! Named schedules without faults: what the enumeration of crash points goes through.
 
+mod resizes;
+
 use crate::world::clock::Clock;
 use crate::world::plan::{
     Clocks, ContainerPlan, HookPlan, PodPlan, RequestPlan, Schedule, Skew, Step, Timed,
 };
+use crate::world::sizing::{Room, Size};
 
 fn container(name: &'static str) -> ContainerPlan {
     let behaviour = r#"{"start":20,"term":[100,143],"ready":500,"hook":[400,0]}"#.to_owned();
-    ContainerPlan { name: name.into(), sidecar: false, hook: None, behaviour }
+    ContainerPlan { name: name.into(), sidecar: false, hook: None, behaviour, size: Size::default() }
 }
 
 fn pod() -> PodPlan {
@@ -41,6 +44,7 @@ fn scenario(name: &str, pods: Vec<PodPlan>, steps: Vec<(u64, Step)>) -> Schedule
         clocks: Clocks { nodes: vec![Clock { boot: 500_000, ..Clock::default() }], ..Clocks::default() },
         pods,
         skew: Skew::default(),
+        room: Room::default(),
         steps: steps.into_iter().map(|(at, what)| Timed { at: 20_000 + at, what }).collect(),
         faults: Vec::new(),
         crash: None,
@@ -186,5 +190,6 @@ pub fn all() -> Vec<Schedule> {
             add(format!("{mechanism} another writer {what}"), pod(), meddled);
         }
     }
+    resizes::add(&mut add);
     all
 }

@@ -17,6 +17,12 @@ fn twenty_thousand_schedules_break_nothing() {
     for end in ["AllContainersRestarted", "DeadlineExceeded", "DaemonNotResponding", "PodGone", "Invalid"] {
         assert!(sum.ends.get(end).is_some_and(|n| *n > 50), "{end} is too rare: {:?}", sum.ends);
     }
+    for end in
+        ["Resized", "WouldResize", "Superseded", "Cancelled", "DeadlineExceeded", "Restarted", "NodeCapacity"]
+    {
+        let resizes = sum.ends.get(&format!("resize: {end}"));
+        assert!(resizes.is_some_and(|n| *n > 50), "{end} of resizes is too rare: {:?}", sum.ends);
+    }
 }
 
 #[test]

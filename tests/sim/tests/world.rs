@@ -1,5 +1,5 @@
 //! The world in small: what `cargo xtask sim` does with thousands of schedules, and exact counts.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
 
 use pitstop_sim::{commands, draw, scenarios, world};
 
@@ -33,7 +33,9 @@ fn what_broke_something_once_breaks_nothing_now() {
 fn writes_of(name: &str) -> usize {
     let scenario = scenarios::all().into_iter().find(|s| s.name == name).unwrap();
     let bare = world::plan::Schedule { steps: Vec::new(), ..scenario.clone() };
-    let (ran, idle) = (world::run(&scenario, false), world::run(&bare, false));
+    let (ran, idle) = (world::run(&scenario, true), world::run(&bare, false));
+    // What is shown when the count is another one.
+    ran.story.iter().for_each(|line| println!("{line}"));
     assert_eq!((ran.violation, idle.violation), (None, None));
     ran.writes - idle.writes
 }
@@ -55,4 +57,13 @@ fn a_drain_costs_three_writes_more() {
 #[test]
 fn a_restart_by_pin_costs_four_writes() {
     assert_eq!(writes_of("Kubelet one ordered=false"), 4);
+}
+
+/// Its acceptance and its end, the Pod's resources, the question and its end, the answer; of each further container one
+/// answer more.
+#[test]
+fn a_resize_costs_six_writes() {
+    assert_eq!(writes_of("resize grows"), 6);
+    assert_eq!(writes_of("resize grows both"), 7);
+    assert_eq!(writes_of("resize dry run"), 2);
 }

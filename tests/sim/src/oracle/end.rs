@@ -20,7 +20,7 @@ impl Oracle {
         }
         let led_since = self.led_since;
         let clocks = self.clocks;
-        let mut wrong = Vec::new();
+        let mut wrong = self.resizes.converged(calm, led_since, SLACK);
         for (uid, known) in self.requests.iter().filter(|(_, k)| k.deleted.is_none()) {
             let from = known.created.max(calm).max(led_since);
             let limit = from + clocks.most(known.deadline) + SLACK;

@@ -10,6 +10,7 @@ mod orders;
 mod pace;
 mod pods;
 mod requests;
+mod resizes;
 mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,7 @@ use pitstop_api::recreate::ContainerRecreateRequest;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::node::cgroups::Written;
 use crate::server::Server;
 use crate::world::plan::{Fault, Schedule};
 
@@ -116,6 +118,7 @@ pub struct Oracle {
     /// Every instance that ever ran: Pod UID, name, ID and when it began.
     ran: Vec<(String, String, String, u64)>,
     rules: rules::Rules,
+    resizes: resizes::Resizes,
     /// When the lead last changed, or a controller began.
     led_since: u64,
     leaders: usize,
@@ -151,6 +154,7 @@ impl Oracle {
             hooks: BTreeMap::new(),
             ran: Vec::new(),
             rules: rules::Rules::new(schedule),
+            resizes: resizes::Resizes::new(schedule),
             led_since: 0,
             leaders: 0,
         }
@@ -191,8 +195,14 @@ impl Oracle {
     }
 
     /// What was broken, and how requests ended.
-    pub fn finish(self) -> (Option<Violation>, BTreeMap<String, usize>) {
+    pub fn finish(mut self) -> (Option<Violation>, BTreeMap<String, usize>) {
+        self.ends.append(&mut self.resizes.ends);
         (self.broken, self.ends)
+    }
+
+    /// A kubelet has written into the control group of a container.
+    pub fn sized(&mut self, written: &Written) {
+        self.resizes.sized(written);
     }
 
     /// So many processes believe that they lead.
@@ -220,6 +230,8 @@ impl Oracle {
         }
         let mut found = self.rules.wrote(now, writer, kind, before, after, server);
         found.extend(self.rules.one_leads(self.leaders));
+        let by = (writer, self.leaders > 1);
+        found.extend(self.resizes.wrote(now, by, kind, before, after, server));
         self.all(found);
         match kind {
             "ContainerRecreateRequest" => {
@@ -240,6 +252,7 @@ impl Oracle {
         self.now = now;
         self.restored = true;
         self.rules.restored();
+        self.resizes.restored(now, server);
         self.many_leaders = true;
         let stored: BTreeMap<String, ContainerRecreateRequest> = server
             .objects("ContainerRecreateRequest")
@@ -278,6 +291,7 @@ impl Oracle {
             (None, Some(ended), Some(ttl)) => now > ended.max(self.led_since) + ttl + 60_000,
             (None, ended, _) => ended.is_some(),
         };
-        self.requests.values().all(over) && now > self.last_sent.max(self.led_since) + 75_000
+        let all = self.requests.values().all(over) && self.resizes.over(now, self.led_since);
+        all && now > self.last_sent.max(self.led_since) + 75_000
     }
 }

@@ -4,7 +4,7 @@ use pitstop_api::nodework::{AnswerState, NodeWork, Order, request_uid};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Oracle, Writer};
+use super::{Oracle, Writer, resizes};
 use crate::server::Server;
 
 impl Oracle {
@@ -35,11 +35,14 @@ impl Oracle {
                 self.placed(order, old_orders, &node);
             }
         }
-        let answers = new.status.unwrap_or_default().answers;
+        let answers = new.status.clone().unwrap_or_default().answers;
         let old_answers = old.as_ref().and_then(|o| o.status.clone()).unwrap_or_default().answers;
         if answers != old_answers {
             let own = matches!(writer, Writer::Daemon(at) if at == usize::MAX || node == format!("node{at}"));
             self.check(own, "I11", || format!("{writer:?} writes answers of {node}"));
+        }
+        for (id, container, instance) in resizes::answered(&new) {
+            self.resizes.told(request_uid(&id), &container, &instance);
         }
         for answer in &answers {
             let earlier = old_answers.iter().find(|a| a.order_id == answer.order_id);
@@ -62,6 +65,9 @@ impl Oracle {
             return;
         }
         let uid = request_uid(&order.id).to_owned();
+        if self.resizes.knows(&uid) {
+            return self.asked(order);
+        }
         let known = self.requests.get(&uid);
         let target = known.and_then(|k| k.target.clone());
         let named =
@@ -78,6 +84,23 @@ impl Oracle {
         let value = (order.pod.uid.clone(), order.container.name.clone(), order.container.id.clone());
         let same = self.orders.get(&order.id).is_none_or(|old| *old == value);
         self.check(same || restored, "I1", || format!("order {} names another container now", order.id));
+        self.orders.insert(order.id.clone(), value);
+    }
+
+    /// An order of a resize: it asks, and changes nothing. It names an instance that the Pod has shown.
+    fn asked(&mut self, order: &Order) {
+        let only = order.action.verify.is_some() && order.action.recreate.is_none();
+        self.check(only, "I3", || format!("order {} of a resize does more than ask", order.id));
+        let named = |(pod, name, id, _): &(String, String, String, u64)| {
+            (pod, name, id) == (&order.pod.uid, &order.container.name, &order.container.id)
+        };
+        let ran = self.ran.iter().any(named);
+        self.check(ran, "I3", || format!("order {} names {:?}", order.id, order.container));
+        let value = (order.pod.uid.clone(), order.container.name.clone(), order.container.id.clone());
+        let same = self.orders.get(&order.id).is_none_or(|old| *old == value);
+        // With its book somebody takes the answer away too.
+        let lost = self.restored || self.rules.loses_books();
+        self.check(same || lost, "I1", || format!("order {} names another container now", order.id));
         self.orders.insert(order.id.clone(), value);
     }
 

@@ -23,14 +23,16 @@ use super::watcher::{Watcher, convert};
 const MAX_WRITES: usize = 16;
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/pitstop-system/leases";
 const LEASE: &str = "pitstop-controller";
-/// Pods, requests and order books; the last watch is the election's.
-const WATCHES_OF_THE_CORE: usize = 3;
+/// The election's watch; all others are the core's.
+const WATCH_OF_THE_LEASE: usize = 3;
+/// The watch of resizes, where there are any.
+const WATCH_OF_RESIZES: usize = 4;
 
 /// A process.
 pub struct Controller {
     /// Its clocks, those of its machine.
     pub clock: Clock,
-    /// Watches of Pods, requests, order books and the lease, in this order.
+    /// Watches of Pods, requests, order books, the lease, and resizes where there are any, in this order.
     pub watchers: Vec<Watcher>,
     /// The core.
     pub index: Index,
@@ -58,13 +60,16 @@ pub enum Input {
 
 impl Controller {
     /// A new process; `identity` is its own alone.
-    pub fn new(identity: String, config: Config, clock: Clock, next: bool) -> Self {
-        let watchers = vec![
+    pub fn new(identity: String, config: Config, clock: Clock, next: bool, resizes: bool) -> Self {
+        let mut watchers = vec![
             Watcher::new("/api/v1/pods", ""),
             Watcher::new("/apis/apps.kruise.io/v1alpha1/containerrecreaterequests", ""),
             Watcher::new("/apis/pitstop.dev/v1alpha1/nodeworks", ""),
             Watcher::new(LEASES, format!("metadata.name={LEASE}")),
         ];
+        if resizes {
+            watchers.push(Watcher::new("/apis/pitstop.dev/v1alpha1/podresizes", ""));
+        }
         let mut index = Index::new(config);
         // The policy is there from the beginning; what its absence does is a rule of the core.
         index.step(clock.mono(0), DateTime::UNIX_EPOCH, Event::Guarded(true));
@@ -108,6 +113,9 @@ impl Controller {
                     objects(&event).for_each(|book| next.sees(book));
                 }
                 self.core(now, Event::NodeWorks(convert(event, |o| observe::nodework(read(o)))), &mut out);
+            }
+            Input::Delivered(WATCH_OF_RESIZES, event) => {
+                self.core(now, Event::Resizes(convert(event, |o| observe::resize(read(o)))), &mut out);
             }
             Input::Delivered(_, event) => {
                 let observed = match convert(event, record) {
@@ -196,10 +204,16 @@ impl Controller {
             self.lost_lead = !leads;
             out.told.push(format!("leads: {leads}"));
             // As `controller/src/lead.rs`: what is decided rests on lists that are no older than the lead.
-            self.watchers.iter_mut().take(WATCHES_OF_THE_CORE).for_each(Watcher::forget);
+            for (at, watcher) in self.watchers.iter_mut().enumerate() {
+                if at != WATCH_OF_THE_LEASE {
+                    watcher.forget();
+                }
+            }
             self.core(now, Event::Leader(leads), out);
-            // There are no resizes in this world.
-            self.core(now, Event::Resizes(Watch::Restart(Vec::new())), out);
+            if self.watchers.len() <= WATCH_OF_RESIZES {
+                // A watch that delivers an empty list.
+                self.core(now, Event::Resizes(Watch::Restart(Vec::new())), out);
+            }
         }
     }
 }

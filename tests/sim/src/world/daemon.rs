@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 
 use pitstop_api::logic::answer::Answer;
-use pitstop_api::logic::cgroup;
 use pitstop_api::logic::watch::Watch;
-use pitstop_api::nodework::{Cgroup, NodeWork, Observed, RuntimeInfo};
+use pitstop_api::nodework::{NodeWork, RuntimeInfo};
 use pitstop_daemon_core::{
     Action, CallFailure, ContainerState, Daemon, EndedHooks, Event, Facts, Hook, Identity, wire,
 };
@@ -17,6 +16,7 @@ use super::clock::Clock;
 use super::effect::{Asked, Effect, Out, Sent, What};
 use super::skew;
 use super::watcher::{Watcher, convert};
+use crate::node::cgroups::Cgroups;
 use crate::node::keys;
 use crate::node::runtime::{self, Call, CallId, Code, ContainerInfo, Runtime, State};
 
@@ -53,6 +53,8 @@ pub struct Machine<'a> {
     pub runtime: &'a mut Runtime,
     /// What the state directory holds.
     pub ended_hooks: &'a mut EndedHooks,
+    /// The control groups.
+    pub cgroups: &'a Cgroups,
 }
 
 impl DaemonProcess {
@@ -151,7 +153,8 @@ impl DaemonProcess {
                 order_id,
                 match reply {
                     Ok(runtime::Answer::Container(info)) if info.state == State::Running => {
-                        Ok(Box::new(cgroups_without_resources()))
+                        let unreadable = || CallFailure { retry: false, message: "no cgroup2".to_owned() };
+                        machine.cgroups.read(now, info).map(Box::new).ok_or_else(unreadable)
                     }
                     Ok(_) => Err(CallFailure { retry: false, message: "its cgroup is gone".to_owned() }),
                     Err(failure) => Err(call_failure(failure)),
@@ -299,16 +302,6 @@ fn call_failure(failure: &runtime::Failure) -> CallFailure {
         Code::InvalidArgument | Code::PermissionDenied | Code::Unimplemented | Code::ResourceExhausted
     );
     CallFailure { retry, message: failure.message.clone() }
-}
-
-/// The containers of the model ask for nothing.
-fn cgroups_without_resources() -> Observed {
-    let cgroup = Cgroup {
-        cpu_period: Some(cgroup::PERIOD),
-        cpu_shares: Some(cgroup::MIN_SHARES),
-        ..Cgroup::default()
-    };
-    Observed { container: cgroup, pod: cgroup }
 }
 
 fn facts(info: &ContainerInfo) -> Facts {

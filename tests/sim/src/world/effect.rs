@@ -77,10 +77,11 @@ impl Effect {
             Self::Send(sent) => {
                 let path = sent.request.uri().path();
                 let parts: Vec<&str> = path.split('/').collect();
-                let plural = parts
-                    .iter()
-                    .find(|p| ["pods", "nodes", "nodeworks", "containerrecreaterequests"].contains(*p));
-                let status = if path.ends_with("/status") { "/status" } else { "" };
+                let plural = parts.iter().find(|p| {
+                    ["pods", "nodes", "nodeworks", "containerrecreaterequests", "podresizes"].contains(*p)
+                });
+                let status =
+                    ["/status", "/resize"].into_iter().find(|s| path.ends_with(s)).unwrap_or_default();
                 let dry = if sent.request.uri().query().is_some_and(|q| q.contains("dryRun")) {
                     " dry run"
                 } else {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::clock::Clock;
 use super::daemon::Machine;
+use super::sizing::Room;
 use super::watcher::Watcher;
 use crate::node::kubelet::{Kubelet, Options as KubeletOptions};
 use crate::node::runtime::{Flavor, Options, Runtime};
@@ -37,14 +38,20 @@ pub struct Node {
 
 impl Node {
     /// A node that has just booted.
-    pub fn new(at: usize, clock: Clock, rng: &mut Rng) -> Self {
+    pub fn new(at: usize, clock: Clock, room: &Room, rng: &mut Rng) -> Self {
         let name = format!("node{at}");
         let flavor = [Flavor::Containerd16, Flavor::Containerd17, Flavor::Crio];
         let options = Options::of(rng.pick(&flavor).unwrap());
+        let kubelet = KubeletOptions::default();
+        let kubelet = KubeletOptions {
+            millicores: room.millicores.unwrap_or(kubelet.millicores),
+            judges_capacity: room.kubelets_judge,
+            ..kubelet
+        };
         let selector = format!("spec.nodeName={name}");
         Self {
             runtime: Runtime::new(options, rng.next()),
-            kubelet: Kubelet::new(&name, KubeletOptions::default(), rng),
+            kubelet: Kubelet::new(&name, kubelet, rng),
             pods: Watcher::new("/api/v1/pods", selector),
             records: vec![EndedHooks::new()],
             planned: None,
@@ -59,7 +66,8 @@ impl Node {
     /// What a daemon's process finds here, with the state directory of that Pod.
     pub fn machine(&mut self, record: usize) -> Machine<'_> {
         let ended_hooks = &mut self.records[record];
-        Machine { clock: &self.clock, runtime: &mut self.runtime, ended_hooks }
+        let cgroups = self.kubelet.cgroups();
+        Machine { clock: &self.clock, runtime: &mut self.runtime, ended_hooks, cgroups }
     }
 
     /// The kubelet's watch delivered.

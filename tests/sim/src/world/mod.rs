@@ -11,6 +11,7 @@ mod others;
 pub mod plan;
 mod processes;
 pub mod queue;
+pub mod sizing;
 pub mod skew;
 pub mod story;
 mod trouble;
@@ -141,10 +142,11 @@ impl World {
             clocks.get(at).or(clocks.last()).cloned().unwrap_or_default()
         };
         let nodes = (0..schedule.nodes)
-            .map(|at| Node::new(at, clock(&schedule.clocks.nodes, at), &mut rng))
+            .map(|at| Node::new(at, clock(&schedule.clocks.nodes, at), &schedule.room, &mut rng))
             .collect();
         let mut server = Server::for_worlds();
         server.admit(Arc::new(webhook::Webhook));
+        server.admit(Arc::new(sizing::Limits(schedule.room.clone())));
         let mut world = Self {
             rng,
             now: 0,
@@ -212,6 +214,10 @@ impl World {
         // Everything must be over by then: the last deadline, the longest back-offs, and some.
         let longest = self.schedule.steps.iter().filter_map(|s| match &s.what {
             plan::Step::Create(r) => Some(r.deadline.unwrap_or(0).unsigned_abs()),
+            plan::Step::Resize(r) => {
+                // A Pod that is watched is watched beyond the deadline.
+                Some(r.deadline.unwrap_or(0).unsigned_abs() + r.observe.unwrap_or(0).unsigned_abs())
+            }
             _ => None,
         });
         let longest = longest.max().unwrap_or(0).max(self.schedule.default_deadline);

@@ -272,6 +272,7 @@ fn about(request: &HttpRequest) -> Option<(&'static str, String, String)> {
             "pods" => "Pod",
             "nodeworks" => "NodeWork",
             "containerrecreaterequests" => "ContainerRecreateRequest",
+            "podresizes" => "PodResize",
             _ => return None,
         };
         Some((at, kind))

@@ -51,6 +51,7 @@ fn container(plan: &ContainerPlan) -> Value {
     if plan.sidecar {
         container["restartPolicy"] = json!("Always");
     }
+    plan.size.put(&mut container);
     match plan.hook {
         Some(HookPlan::Exec) => container["lifecycle"] = json!({"preStop": {"exec": {"command": [HOOK]}}}),
         Some(HookPlan::Sleep(seconds)) => {

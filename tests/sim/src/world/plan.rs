@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::clock::Clock;
+use super::sizing::{Amounts, ResizePlan, Room, Size};
 
 /// A word of a plan.
 pub type Word = Cow<'static, str>;
@@ -29,12 +30,22 @@ pub struct Schedule {
     /// Which sides run in two versions.
     #[serde(default)]
     pub skew: Skew,
+    /// What resizes find.
+    #[serde(default)]
+    pub room: Room,
     /// What users do.
     pub steps: Vec<Timed<Step>>,
     /// What goes wrong.
     pub faults: Vec<Timed<Fault>>,
     /// A process that is killed at one of its effects.
     pub crash: Option<Crash>,
+}
+
+impl Schedule {
+    /// Somebody resizes something. Where nobody does, nothing watches resizes.
+    pub fn resizes(&self) -> bool {
+        self.steps.iter().any(|s| matches!(s.what, Step::Resize(_)))
+    }
 }
 
 /// Something at a time, in milliseconds.
@@ -96,6 +107,9 @@ pub struct ContainerPlan {
     pub hook: Option<HookPlan>,
     /// How it behaves, see [`crate::node::behaviour`].
     pub behaviour: String,
+    /// Its resources.
+    #[serde(default)]
+    pub size: Size,
 }
 
 /// A preStop hook.
@@ -134,6 +148,20 @@ pub enum Step {
     SetImage(String, Word),
     /// A container's process ends by itself, with that exit code.
     Crash(String, Word, i32),
+    /// Makes a `PodResize`.
+    Resize(Box<ResizePlan>),
+    /// Cancels a `PodResize`.
+    CancelResize(String),
+    /// Deletes a `PodResize`, if it is there.
+    DeleteResize(String),
+    /// The finalizers of a `PodResize` are taken off.
+    FreeResize(String),
+    /// Somebody else resizes a container: requests and limits.
+    SetSize(String, Word, Amounts, Amounts),
+    /// Other Pods on a node ask for so many millicores from now on.
+    Crowd(usize, i64),
+    /// A container uses that many mebibytes for a moment.
+    Bloat(String, Word, i64),
 }
 
 /// What is wrong with an order that pitstop did not write.
@@ -238,6 +266,10 @@ pub enum Fault {
     DeleteBook(usize),
     /// Somebody touches all requests, books and Pods so often, half a second apart.
     Storm(u32),
+    /// Nobody can read the control groups of a node.
+    HideCgroups(usize, u64),
+    /// What is written into the control groups of a node holds only so much later: for how long, and by how much.
+    SlowCgroups(usize, u64, u64),
     /// The wall clock of a machine jumps: -1 the API server, controllers from 0, nodes from 100.
     JumpClock(i32, i64),
 }

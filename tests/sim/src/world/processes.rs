@@ -5,6 +5,7 @@ use super::daemon::DaemonProcess;
 use super::effect::{Asked, Effect, Out};
 use super::plan::{Position, Schedule};
 use super::{Happening, World};
+use crate::node::cgroups::Written;
 use crate::node::runtime::{self, CallId};
 
 /// A process's number; never used twice.
@@ -67,6 +68,7 @@ impl World {
                     self.config(),
                     clock,
                     skew.controllers && second,
+                    self.schedule.resizes(),
                 );
                 (name, Kind::Controller(Box::new(controller)))
             }
@@ -302,6 +304,13 @@ impl World {
         for deed in node.runtime.take_deeds() {
             self.story.tell(self.now, &node.name, || format!("{:?} of {}", deed.what, short(&deed.id)));
             self.oracle.deed(&deed, &node.runtime);
+        }
+        for written in node.kubelet.cgroups_mut().take_news() {
+            self.story.tell(self.now, &node.name, || {
+                let Written { id, size, from } = &written;
+                format!("writes {size:?} into the group of {}, from {from} on", short(id))
+            });
+            self.oracle.sized(&written);
         }
         self.plan_node(at);
     }

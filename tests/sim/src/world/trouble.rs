@@ -63,7 +63,9 @@ pub(crate) fn lasts(fault: &Fault) -> u64 {
         | Fault::Refuse(_, ms)
         | Fault::HoldWatch(_, _, ms)
         | Fault::LoseEvents(_, _, ms)
-        | Fault::HoldBook(_, ms) => *ms,
+        | Fault::HoldBook(_, ms)
+        | Fault::HideCgroups(_, ms) => *ms,
+        Fault::SlowCgroups(_, ms, by) => ms + by,
         Fault::Storm(times) => u64::from(*times) * 500,
         _ => 0,
     }
@@ -194,6 +196,11 @@ impl World {
                     self.queue.push(self.now + n * 500, Happening::Heal(Heal::Touch));
                 }
             }
+            Fault::HideCgroups(at, _) => self.nodes[at].kubelet.cgroups_mut().hide(after),
+            Fault::SlowCgroups(at, ms, by) => {
+                let until = self.now + ms;
+                self.nodes[at].kubelet.cgroups_mut().slow(until, by);
+            }
             Fault::JumpClock(machine, delta) => self.jump(machine, delta),
         }
     }
@@ -301,7 +308,7 @@ impl World {
 
     fn touch_all(&mut self) {
         let stamp = Value::from(self.now.to_string());
-        for kind in ["ContainerRecreateRequest", "NodeWork", "Pod"] {
+        for kind in ["ContainerRecreateRequest", "NodeWork", "Pod", "PodResize"] {
             let keys: Vec<(String, String)> = self
                 .server
                 .objects(kind)

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::plan::Step;
-use super::{World, objects, others};
+use super::{World, objects, others, sizing};
 use crate::oracle::Writer;
 
 /// Key of another writer's hold, in the list that all writers of a readiness condition share.
@@ -72,6 +72,21 @@ impl World {
                 });
             }
             Step::Crash(pod, container, code) => self.crash_container(&pod, &container, code),
+            Step::Resize(plan) => self.create_resize(&plan),
+            Step::CancelResize(name) => self.cancel_resize(&name),
+            Step::DeleteResize(name) => {
+                let request = objects::delete(&format!("{}/{name}", sizing::RESIZES), None, None);
+                self.handle(Writer::User, &request);
+            }
+            Step::FreeResize(name) => self.free_resize(&name),
+            Step::SetSize(pod, container, requests, limits) => {
+                self.set_size(&pod, &container, &requests, &limits);
+            }
+            Step::Crowd(at, millicores) => {
+                self.nodes[at].kubelet.crowd(self.now, millicores);
+                self.plan_node(at);
+            }
+            Step::Bloat(pod, container, mebibytes) => self.bloat(&pod, &container, mebibytes),
         }
     }
 

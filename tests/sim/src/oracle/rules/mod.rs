@@ -115,20 +115,7 @@ impl Rules {
 
     /// What goes wrong leaves the way between API server and controllers alone.
     fn sound_controllers(&self) -> bool {
-        self.only(|f| {
-            matches!(
-                f,
-                Fault::KillDaemon(..)
-                    | Fault::PauseDaemon(..)
-                    | Fault::HoldBook(..)
-                    | Fault::KubeletDown(..)
-                    | Fault::RuntimeDown(..)
-                    | Fault::RuntimeHangs(..)
-                    | Fault::RuntimeFails(..)
-                    | Fault::RuntimeLies(..)
-                    | Fault::JumpClock(..)
-            )
-        })
+        self.only(leaves_controllers_alone)
     }
 
     /// Every daemon's process goes on.
@@ -161,11 +148,29 @@ impl Rules {
     }
 }
 
+/// Controllers' processes go on, and see what they should see.
+pub(super) fn leaves_controllers_alone(fault: &Fault) -> bool {
+    matches!(
+        fault,
+        Fault::KillDaemon(..)
+            | Fault::PauseDaemon(..)
+            | Fault::HoldBook(..)
+            | Fault::KubeletDown(..)
+            | Fault::RuntimeDown(..)
+            | Fault::RuntimeHangs(..)
+            | Fault::RuntimeFails(..)
+            | Fault::RuntimeLies(..)
+            | Fault::HideCgroups(..)
+            | Fault::SlowCgroups(..)
+            | Fault::JumpClock(..)
+    )
+}
+
 /// The ID without the runtime's name.
-fn bare(id: &str) -> &str {
+pub(super) fn bare(id: &str) -> &str {
     id.rsplit('/').next().unwrap_or_default()
 }
 
-fn millis(seconds: i64) -> u64 {
+pub(super) fn millis(seconds: i64) -> u64 {
     u64::try_from(seconds).unwrap_or_default() * 1000
 }

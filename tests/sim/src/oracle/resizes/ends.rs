@@ -1,0 +1,183 @@
+//! How a request ends: with a reason that is true, and with the Pod as it should be.
+
+use pitstop_api::condition::ConditionStatus;
+use pitstop_api::quantity::Resources;
+use pitstop_api::resize::{Phase, PodResizeStatus, conditions};
+use serde_json::Value;
+
+use super::pods::{returned, sizes};
+use super::{Followed, Resizes, status};
+use crate::oracle::rules::{Found, millis};
+use crate::server::Server;
+use crate::world::plan::{Fault, Step};
+
+/// What comes to a wait by the way of things: watches, writes, the kubelet's own pace.
+const SLACK: u64 = 10_000;
+/// How long the original resources are put back.
+const PATIENCE: u64 = 60_000;
+/// A change of the Pod that is younger may not have been seen.
+const KNOWN: u64 = 8_000;
+
+impl Resizes {
+    pub(super) fn ended(&self, id: &str, reason: &str, server: &Server, found: &mut Found) {
+        let Some(followed) = self.followed.get(id) else { return };
+        let status = status(&followed.object);
+        let succeeded = status.phase == Some(Phase::Succeeded);
+        let pod = self.pod_of(&status, server);
+        let pod = pod.as_ref();
+        if status.phase.is_none_or(|phase| !phase.is_end()) || reason.is_empty() {
+            found.push(("L1", format!("{id} ends as {:?} without a reason", status.phase)));
+        }
+        if followed.object.spec.dry_run {
+            let untouched = followed.forth.is_none() && followed.back.is_none();
+            if !untouched || (succeeded && reason != "WouldResize") {
+                found.push(("R1", format!("the dry run {id} ends with {reason}")));
+            }
+        } else if succeeded {
+            self.succeeded(id, followed, &status, found);
+        } else if let Some(pod) = pod.filter(|pod| lives(pod)) {
+            self.left(id, followed, &status, pod, found);
+        }
+        self.is_true(id, followed, reason, pod, found);
+        self.in_time(id, followed, found);
+    }
+
+    /// The Pod, its kubelet and the kernel had it.
+    fn succeeded(&self, id: &str, followed: &Followed, status: &PodResizeStatus, found: &mut Found) {
+        if followed.sized.is_none() {
+            found.push(("R2", format!("{id} has succeeded, and its Pod never had what it means")));
+        }
+        let verified = status.conditions.iter().find(|c| c.type_ == conditions::VERIFIED);
+        let Some(verified) = verified else {
+            found.push(("R2", format!("{id} has succeeded, and does not say what the kernel has")));
+            return;
+        };
+        if verified.status != ConditionStatus::True {
+            return;
+        }
+        let pod = status.target.as_ref().map(|t| t.pod_uid.clone()).unwrap_or_default();
+        for container in &status.containers {
+            let desired = Resources::from(&container.desired);
+            let changed = limits(&desired) != limits(&Resources::from(&container.original));
+            let instances = followed.told.iter().filter(|(name, _)| *name == container.name);
+            let ids: Vec<&str> = instances.map(|(_, id)| id.as_str()).collect();
+            // A group that was written is one of which it is known when it held what.
+            let held = |id: &&str| {
+                let Some(all) = self.groups.get(*id) else { return true };
+                all.iter().any(|(from, size)| *from <= self.now && limits(size) == limits(&desired))
+            };
+            if changed && !ids.iter().any(held) {
+                found.push(("R2", format!("{id}: the kernel never had what {} should have", container.name)));
+            }
+            let Some((shown, since)) = self.shown.get(&(pod.clone(), container.name.clone())) else {
+                continue;
+            };
+            if self.sound() && self.now > since + KNOWN && !ids.contains(&shown.as_str()) {
+                let text = format!("{id} is told of {ids:?}, and {} runs as {shown}", container.name);
+                found.push(("R7", text));
+            }
+        }
+    }
+
+    /// The original resources are there again, or there is a reason why not.
+    fn left(&self, id: &str, followed: &Followed, status: &PodResizeStatus, pod: &Value, found: &mut Found) {
+        let now = sizes(pod);
+        let is = |to: fn(&pitstop_api::resize::ContainerStatus) -> Resources| {
+            status.containers.iter().all(|c| now.get(&c.name) == Some(&to(c)))
+        };
+        if self.stale() || followed.forth.is_none() || is(returned) || !is(|c| (&c.desired).into()) {
+            return;
+        }
+        let later = followed.forth.max(followed.back);
+        if self.foreign_to(status) > later {
+            return;
+        }
+        let text = &status.message;
+        let told = text.contains("could not be put back");
+        // Nothing refuses it, and nothing holds it up.
+        let roomy = self.schedule.room.millicores.is_none() && self.schedule.room.quota.is_none();
+        if !told || (roomy && self.calm()) {
+            found.push(("R3", format!("{id} ends, and its Pod keeps what it has got: {text}")));
+        }
+    }
+
+    /// What the end says is so.
+    fn is_true(&self, id: &str, followed: &Followed, reason: &str, pod: Option<&Value>, found: &mut Found) {
+        let spec = &followed.object.spec;
+        let age = self.now - followed.created;
+        let does = |what: fn(&Step) -> bool| self.schedule.steps.iter().any(|s| what(&s.what));
+        let holds = match reason {
+            "DeadlineExceeded" => age >= self.clocks.least(followed.deadline(&self.schedule)),
+            "Cancelled" => spec.cancel,
+            "PodGone" => {
+                let since = followed.accepted.unwrap_or(followed.created);
+                pod.is_none_or(|pod| !lives(pod)) || self.now < since + SLACK
+            }
+            "NodeBusy" => {
+                let wait = spec.on_deferred.as_ref().map(|d| millis(d.wait_seconds));
+                let since = followed.deferred;
+                wait.zip(since).is_some_and(|(wait, since)| self.now >= since + self.clocks.least(wait))
+            }
+            "Superseded" => self.others(id, followed) || self.foreign_to(&status(&followed.object)).is_some(),
+            "OOMKilled" => {
+                does(|s| matches!(s, Step::Bloat(..) | Step::Resize(_))) && followed.observes() > 0
+            }
+            "Restarted" | "NotReady" => followed.observes() > 0,
+            "Quota" => self.schedule.room.quota.is_some(),
+            "NodeCapacity" => self.schedule.room.millicores.is_some() || followed.infeasible,
+            // In words that are not known: of a right that is lost, or of amounts that do not go together.
+            "Refused" => {
+                let refuses = |f: &Fault| matches!(f, Fault::Refuse(..));
+                let text = &followed.object.status.as_ref().map_or("", |s| &s.message);
+                text.contains(" is invalid: ") || self.schedule.faults.iter().any(|f| refuses(&f.what))
+            }
+            _ => true,
+        };
+        if !holds && !self.stale() {
+            found.push(("R5", format!("{id} ends with {reason}, and that is not so")));
+        }
+    }
+
+    /// When somebody else last changed the resources of the request's Pod.
+    fn foreign_to(&self, status: &PodResizeStatus) -> Option<u64> {
+        self.foreign.get(&status.target.as_ref()?.pod_uid).copied()
+    }
+
+    /// Lists may be older than what was seen before: they tell of a Pod that was not changed yet, or not made.
+    pub(super) fn stale(&self) -> bool {
+        self.schedule.faults.iter().any(|f| matches!(f.what, Fault::StaleLists(..)))
+    }
+
+    /// There is another one that wants the same Pod.
+    fn others(&self, id: &str, followed: &Followed) -> bool {
+        let name = &followed.object.spec.pod_ref.name;
+        self.followed.iter().any(|(other, f)| {
+            // Which one is later goes by the API server's clock, which may jump.
+            other != id && !f.object.spec.dry_run && f.object.spec.pod_ref.name == *name
+        })
+    }
+
+    fn in_time(&self, id: &str, followed: &Followed, found: &mut Found) {
+        let age = self.now - followed.created;
+        let most = followed.deadline(&self.schedule) + followed.observes() + PATIENCE;
+        if self.calm() && age > self.clocks.most(most) + SLACK {
+            found.push(("L1", format!("{id} ends {age} ms after its creation")));
+        }
+        // Each wait is told once, and no sooner than three seconds after the one before.
+        let bound = 7 + age / 2_500;
+        if self.sound() && followed.writes > bound {
+            found.push(("I12", format!("{id} takes {} writes in {age} ms", followed.writes)));
+        }
+    }
+}
+
+/// What of a size is in a control group by itself.
+fn limits(size: &Resources) -> (Option<i64>, Option<i64>) {
+    (size.cpu_limit, size.memory_limit)
+}
+
+/// It may run still.
+fn lives(pod: &Value) -> bool {
+    let over = ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or_default());
+    !over && pod["metadata"]["deletionTimestamp"].is_null()
+}

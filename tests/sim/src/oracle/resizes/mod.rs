@@ -1,0 +1,378 @@
+//! What no schedule may break where Pods are resized.
+//!
+//! | rule | |
+//! |---|---|
+//! | R1 | A Pod's resources are changed as a request at work on that very Pod says, and as far as it says; by no dry run. |
+//! | R2 | A request succeeds only after the Pod's spec, its kubelet and, where it says so, the kernel had it all. |
+//! | R3 | After an end without success the Pod's spec is as it was, or somebody else changed it, or the end says why not. |
+//! | R4 | Nobody else's change is undone: each request changes a Pod once, from what it found, and back once. |
+//! | R5 | An end has a reason that is true. |
+//! | R6 | What has ended stays as it is; what was resolved stays resolved. |
+//! | R7 | What is told of the kernel was told of the instance that runs. |
+//! | R8 | Where no restart is allowed, nothing is changed that restarts. |
+//! | R9 | One request is at work on a Pod. |
+
+mod ends;
+mod pods;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pitstop_api::nodework::{AnswerState, NodeWork};
+use pitstop_api::quantity::{Resource, Resources};
+use pitstop_api::resize::{PodResize, PodResizeStatus, Restart, conditions};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Writer;
+use super::pace::Clocks;
+use super::rules::{Found, leaves_controllers_alone, millis};
+use crate::node::cgroups::Written;
+use crate::server::Server;
+use crate::world::plan::{Fault, Schedule, Step};
+
+/// A request that has nothing before it begins within that time, where all goes well.
+const SOON: u64 = 6_000;
+
+/// A request.
+struct Followed {
+    object: PodResize,
+    created: u64,
+    accepted: Option<u64>,
+    ended: Option<u64>,
+    deleted: Option<u64>,
+    /// When its Pod and the kubelet first had what it means, after it was accepted.
+    sized: Option<u64>,
+    /// When its Pod first waited for room, after it was accepted.
+    deferred: Option<u64>,
+    /// Its Pod was shown as one that can never have it.
+    infeasible: bool,
+    /// When the change it means took effect, and when it was taken back.
+    forth: Option<u64>,
+    back: Option<u64>,
+    /// Instances of which the daemon has told: container and ID.
+    told: BTreeSet<(String, String)>,
+    /// Writes of its status, and of the Pod for it.
+    writes: u64,
+}
+
+/// The ledger.
+pub struct Resizes {
+    schedule: Schedule,
+    clocks: Clocks,
+    now: u64,
+    off: bool,
+    /// More than one process may have led at once.
+    many_leaders: bool,
+    followed: BTreeMap<String, Followed>,
+    /// What was written into the control groups of containers, and from when on it held.
+    groups: BTreeMap<String, Vec<(u64, Resources)>>,
+    /// When somebody else last changed the resources of a Pod, by its UID.
+    foreign: BTreeMap<String, u64>,
+    /// The instance that a Pod shows, and since when: by Pod UID and container.
+    shown: BTreeMap<(String, String), (String, u64)>,
+    /// How requests ended, and how often.
+    pub(super) ends: BTreeMap<String, usize>,
+}
+
+fn uid(resize: &PodResize) -> String {
+    resize.metadata.uid.clone().unwrap_or_default()
+}
+
+fn status(resize: &PodResize) -> PodResizeStatus {
+    resize.status.clone().unwrap_or_default()
+}
+
+/// Reads requests and limits.
+fn read(resources: &Value) -> Resources {
+    let of = |list: &str, resource: Resource| {
+        resources[list][resource.as_str()].as_str().and_then(|text| resource.parse(text))
+    };
+    Resources {
+        cpu_request: of("requests", Resource::Cpu),
+        cpu_limit: of("limits", Resource::Cpu),
+        memory_request: of("requests", Resource::Memory),
+        memory_limit: of("limits", Resource::Memory),
+    }
+}
+
+impl Followed {
+    /// It may still do something.
+    fn open(&self) -> bool {
+        self.ended.is_none() && self.deleted.is_none()
+    }
+
+    /// It is at work on that Pod, or was.
+    fn is_for(&self, pod: &str) -> bool {
+        status(&self.object).target.is_some_and(|target| target.pod_uid == pod)
+    }
+
+    fn deadline(&self, schedule: &Schedule) -> u64 {
+        self.object.spec.active_deadline_seconds.map_or(schedule.default_deadline * 1000, millis)
+    }
+
+    /// For how long it watches the Pod.
+    fn observes(&self) -> u64 {
+        self.object.spec.rollback_on_failure.as_ref().map_or(0, |watch| millis(watch.observe_seconds))
+    }
+}
+
+impl Resizes {
+    /// Nothing seen yet.
+    pub(super) fn new(schedule: &Schedule) -> Self {
+        let many = schedule.faults.iter().any(|f| matches!(f.what, Fault::PauseController(..)));
+        Self {
+            schedule: schedule.clone(),
+            clocks: Clocks::of(schedule),
+            now: 0,
+            off: false,
+            many_leaders: many,
+            followed: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            foreign: BTreeMap::new(),
+            shown: BTreeMap::new(),
+            ends: BTreeMap::new(),
+        }
+    }
+
+    /// Nothing goes wrong but with control groups.
+    fn calm(&self) -> bool {
+        let groups = |f: &Fault| matches!(f, Fault::HideCgroups(..) | Fault::SlowCgroups(..));
+        self.schedule.crash.is_none() && self.schedule.faults.iter().all(|f| groups(&f.what))
+    }
+
+    /// Every controller's process goes on, and sees what it should see.
+    fn sound(&self) -> bool {
+        self.schedule.crash.is_none()
+            && self.schedule.faults.iter().all(|f| leaves_controllers_alone(&f.what))
+    }
+
+    /// Whether that is one of them.
+    pub(super) fn knows(&self, uid: &str) -> bool {
+        self.followed.contains_key(uid)
+    }
+
+    /// etcd is as it was before.
+    pub(super) fn restored(&mut self, now: u64, server: &Server) {
+        self.off = true;
+        let stored: BTreeMap<String, PodResize> = server
+            .objects("PodResize")
+            .map(|o| PodResize::deserialize(&**o).unwrap())
+            .map(|resize| (uid(&resize), resize))
+            .collect();
+        for (uid, followed) in &mut self.followed {
+            let Some(resize) = stored.get(uid) else {
+                followed.deleted = Some(now);
+                continue;
+            };
+            followed.object = resize.clone();
+            followed.deleted = resize.metadata.deletion_timestamp.is_some().then_some(now);
+            if status(resize).completion_time.is_none() {
+                (followed.ended, followed.created) = (None, now);
+            } else {
+                followed.ended.get_or_insert(now);
+            }
+        }
+    }
+
+    /// The kubelet has written into the control group of a container.
+    pub(super) fn sized(&mut self, written: &Written) {
+        self.groups.entry(written.id.clone()).or_default().push((written.from, written.size));
+    }
+
+    /// A daemon has told what the kernel has of an instance.
+    pub(super) fn told(&mut self, request: &str, container: &str, id: &str) {
+        if let Some(followed) = self.followed.get_mut(request) {
+            followed.told.insert((container.to_owned(), id.to_owned()));
+        }
+    }
+
+    /// An object was written, or removed.
+    pub(super) fn wrote(
+        &mut self,
+        now: u64,
+        (writer, many_leaders): (Writer, bool),
+        kind: &str,
+        before: Option<&Value>,
+        after: Option<&Value>,
+        server: &Server,
+    ) -> Found {
+        let mut found = Found::new();
+        self.now = now;
+        self.many_leaders |= many_leaders;
+        match kind {
+            "PodResize" => self.resize_wrote(writer, before, after, server, &mut found),
+            "Pod" => self.pod_wrote(writer, before, after, &mut found),
+            _ => {}
+        }
+        if self.off { Found::new() } else { found }
+    }
+
+    fn resize_wrote(
+        &mut self,
+        writer: Writer,
+        before: Option<&Value>,
+        after: Option<&Value>,
+        server: &Server,
+        found: &mut Found,
+    ) {
+        let parse = |o: &Value| PodResize::deserialize(o).unwrap();
+        let Some(new) = after.map(parse) else {
+            if let Some(old) = before.map(parse) {
+                self.removed(&uid(&old), writer, found);
+            }
+            return;
+        };
+        let (id, now) = (uid(&new), self.now);
+        let before = self.followed.get(&id).map(|f| status(&f.object)).unwrap_or_default();
+        let followed = self.followed.entry(id.clone()).or_insert_with(|| Followed {
+            object: new.clone(),
+            created: now,
+            accepted: None,
+            ended: None,
+            deleted: None,
+            sized: None,
+            deferred: None,
+            infeasible: false,
+            forth: None,
+            back: None,
+            told: BTreeSet::new(),
+            writes: 0,
+        });
+        if new.metadata.deletion_timestamp.is_some() {
+            followed.deleted.get_or_insert(now);
+        }
+        followed.object = new.clone();
+        let after = status(&new);
+        if before == after {
+            return;
+        }
+        followed.writes += 1;
+        if writer != Writer::Controller {
+            found.push(("I11", format!("{writer:?} writes the status of {id}")));
+        }
+        stays(&id, &before, &after, found);
+        if before.target.is_none() && after.target.is_some() {
+            followed.accepted = Some(now);
+            self.accepted(&id, &after, found);
+            if let Some(pod) = self.pod_of(&after, server) {
+                self.see(&pod);
+            }
+        }
+        if before.completion_time.is_none() && after.completion_time.is_some() {
+            let last = after.conditions.iter().find(|c| c.type_ == conditions::COMPLETE);
+            let reason = last.map(|c| c.reason.clone()).unwrap_or_default();
+            *self.ends.entry(format!("resize: {reason}")).or_default() += 1;
+            self.ended(&id, &reason, server, found);
+            if let Some(followed) = self.followed.get_mut(&id) {
+                followed.ended = Some(now);
+            }
+        }
+    }
+
+    /// The Pod that a request was accepted for, if it is there.
+    fn pod_of(&self, status: &PodResizeStatus, server: &Server) -> Option<Value> {
+        let target = status.target.as_ref()?;
+        server.objects("Pod").find(|pod| pod["metadata"]["uid"] == *target.pod_uid).map(|pod| (**pod).clone())
+    }
+
+    fn removed(&mut self, id: &str, writer: Writer, found: &mut Found) {
+        let (now, clocks) = (self.now, self.clocks);
+        let Some(followed) = self.followed.get_mut(id) else { return };
+        followed.deleted.get_or_insert(now);
+        if writer != Writer::Controller {
+            return;
+        }
+        let ttl = followed.object.spec.ttl_seconds_after_finished;
+        let ttl = ttl.map(|s| clocks.least(millis(s.into())));
+        match (followed.ended, ttl) {
+            (Some(ended), Some(ttl)) if now >= ended + ttl => {}
+            (ended, ttl) => found.push(("L4", format!("{id} is deleted: ended {ended:?}, kept for {ttl:?}"))),
+        }
+    }
+
+    /// A request is accepted: nobody else is at work, restarts are allowed, and it has not waited in vain.
+    fn accepted(&self, id: &str, new: &PodResizeStatus, found: &mut Found) {
+        let Some(own) = self.followed.get(id) else { return };
+        let spec = &own.object.spec;
+        let pod = new.target.as_ref().map(|t| t.pod_uid.clone()).unwrap_or_default();
+        if spec.pod_ref.uid.as_ref().is_some_and(|uid| *uid != pod) {
+            found.push(("R1", format!("{id} means another Pod than {pod}")));
+        }
+        if spec.restart == Some(Restart::Never) && new.containers.iter().any(|c| c.restarts) {
+            found.push(("R8", format!("{id} restarts a container, and must not")));
+        }
+        let real = |f: &Followed| !f.object.spec.dry_run;
+        let others = || self.followed.iter().filter(|(other, f)| *other != id && real(f));
+        let beside = others().find(|(_, f)| f.is_for(&pod) && f.open());
+        if let Some((other, _)) = beside.filter(|_| real(own) && !self.many_leaders) {
+            found.push(("R9", format!("{id} is accepted while {other} is at work on the same Pod")));
+        }
+        let of_name = others().filter(|(_, f)| f.object.spec.pod_ref.name == spec.pod_ref.name);
+        let free = of_name.filter_map(|(_, f)| f.ended.into_iter().chain(f.deleted).min()).max();
+        let since = own.created.max(free.unwrap_or(0));
+        // What the kubelet has yet to write of a Pod that begins is waited for.
+        let pods = self.schedule.steps.iter().all(|s| !matches!(s.what, Step::DeletePod(_)));
+        if self.calm() && pods && self.now > since + SOON {
+            found.push(("L2", format!("{id} begins {} ms after it could", self.now - since)));
+        }
+    }
+
+    /// Everything is over, in time.
+    pub(super) fn converged(&self, calm: u64, led_since: u64, slack: u64) -> Found {
+        let mut found = Found::new();
+        for (uid, followed) in self.followed.iter().filter(|(_, f)| f.deleted.is_none()) {
+            let from = followed.created.max(calm).max(led_since);
+            let most = followed.deadline(&self.schedule) + followed.observes() + 60_000;
+            let limit = from + self.clocks.most(most) + slack;
+            match followed.ended {
+                None => found.push(("L1", format!("{uid} never ends"))),
+                Some(ended) if ended > limit => {
+                    found.push(("L1", format!("{uid} ends {} ms late", ended - limit)));
+                }
+                Some(_) => {}
+            }
+            if followed.object.spec.ttl_seconds_after_finished.is_some() {
+                found.push(("L4", format!("{uid} is kept beyond its time to live")));
+            }
+        }
+        found
+    }
+
+    /// All are over.
+    pub(super) fn over(&self, now: u64, led_since: u64) -> bool {
+        self.followed.values().all(|f| {
+            let ttl = f.object.spec.ttl_seconds_after_finished.map(|s| millis(s.into()));
+            match (f.deleted, f.ended, ttl) {
+                (Some(_), ..) => true,
+                (None, Some(ended), Some(ttl)) => now > ended.max(led_since) + ttl + 60_000,
+                (None, ended, _) => ended.is_some(),
+            }
+        })
+    }
+}
+
+/// What has ended and what was resolved never changes.
+fn stays(id: &str, before: &PodResizeStatus, after: &PodResizeStatus, found: &mut Found) {
+    if before.completion_time.is_some() {
+        found.push(("R6", format!("{id} has ended, and changes from {before:?} to {after:?}")));
+    }
+    let resolved = |status: &PodResizeStatus| -> Vec<_> {
+        let all = status.containers.iter();
+        all.map(|c| {
+            (c.name.clone(), c.container_id.clone(), c.restarts, c.original.clone(), c.desired.clone())
+        })
+        .collect()
+    };
+    if before.target.is_some() && (before.target != after.target || resolved(before) != resolved(after)) {
+        found.push(("R6", format!("{id} was resolved, and is resolved anew: {before:?} to {after:?}")));
+    }
+}
+
+/// What a daemon has told of: each order that it has carried out, with its container and instance.
+pub(super) fn answered(book: &NodeWork) -> Vec<(String, String, String)> {
+    let answers = book.status.iter().flat_map(|status| &status.answers);
+    let done: Vec<&str> =
+        answers.filter(|a| a.state == AnswerState::Done).map(|a| a.order_id.as_str()).collect();
+    let orders = book.spec.orders.iter().filter(|o| done.contains(&o.id.as_str()));
+    orders.map(|o| (o.id.clone(), o.container.name.clone(), o.container.id.clone())).collect()
+}

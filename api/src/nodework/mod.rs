@@ -11,8 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 mod observed;
+mod resize;
 
 pub use observed::{Cgroup, Observed};
+pub use resize::{Bounds, Held, HeldContainer, MAX_HELD, Resize};
 
 /// Plural name, as in URLs and RBAC.
 pub const PLURAL: &str = "nodeworks";
@@ -99,7 +101,7 @@ pub struct OrderContainer {
 /// What to do; exactly one member is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("has(self.recreate) != has(self.verify)").message("exactly one action must be set: recreate or verify"))]
+#[x_kube(validation = Rule::new("[has(self.recreate), has(self.verify), has(self.resize)].filter(set, set).size() == 1").message("exactly one action must be set: recreate, verify or resize"))]
 pub struct OrderAction {
     /// Stop the container, so that the kubelet starts it anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -107,6 +109,9 @@ pub struct OrderAction {
     /// Tell what the cgroups of the container and of its Pod hold. Changes nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<Verify>,
+    /// Give the container and its Pod other resources.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resize: Option<Resize>,
     /// An action of a newer version. A daemon that knows none of the members refuses the order.
     #[serde(flatten)]
     #[schemars(skip)]
@@ -174,6 +179,10 @@ pub struct NodeWorkStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["orderID"]))]
     pub answers: Vec<Answer>,
+    /// The Pods that are held at other resources than those of their spec.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 128))]
+    pub held: Vec<Held>,
 }
 
 /// One boot of a node.
@@ -200,7 +209,7 @@ pub struct RuntimeInfo {
 pub enum AnswerState {
     /// Checked against the runtime; the daemon may act from now on.
     Acknowledged,
-    /// Carried out: the named container is gone, or what was asked about it is in `observed`.
+    /// Carried out: the named container is gone, or has what it was to be given, or what was asked about it is in `observed`.
     Done,
     /// Not carried out, and never will be; the reason says why.
     Refused,
@@ -227,6 +236,20 @@ pub enum AnswerReason {
     StopFailed,
     /// `Failed`: the daemon cannot read the cgroups; the message says which file and why.
     CgroupUnreadable,
+    /// `Refused`: this daemon was not given the right to change resources.
+    NotEnabled,
+    /// `Refused`: the container may use swap, which would change with its memory.
+    Swap,
+    /// `Refused`: the kubelet's static managers have given the container CPUs or memory nodes of its own.
+    Pinned,
+    /// `Refused`: so many Pods are held on this node that no other can be ([`MAX_HELD`]).
+    TooManyHeld,
+    /// `Acknowledged`: more memory is in use than the new limit would leave room for; the daemon looks again.
+    MemoryInUse,
+    /// `Acknowledged`: the runtime or the kernel did not take the new resources; the daemon tries again.
+    ResizeRetried,
+    /// `Failed`: the runtime or the kernel will not take the new resources; the message says which and why.
+    ResizeFailed,
     /// A reason of a newer version; never written.
     #[serde(other)]
     #[schemars(skip)]
@@ -258,7 +281,7 @@ pub struct Answer {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 64))]
     pub acknowledged_by: String,
-    /// `Done` of a `verify`: what the cgroups held.
+    /// `Done` of a `verify` or a `resize`: what the cgroups held then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<Box<Observed>>,
 }

@@ -59,7 +59,7 @@ pub mod conditions {
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.podRef == oldSelf.podRef && self.containers == oldSelf.containers").message("podRef and containers of PodResize are immutable: make another one"))]
-#[x_kube(validation = Rule::new("has(self.mechanism) == has(oldSelf.mechanism) && (!has(self.mechanism) || self.mechanism == oldSelf.mechanism) && has(self.restart) == has(oldSelf.restart) && (!has(self.restart) || self.restart == oldSelf.restart) && has(self.onDeferred) == has(oldSelf.onDeferred) && (!has(self.onDeferred) || self.onDeferred == oldSelf.onDeferred) && has(self.rollbackOnFailure) == has(oldSelf.rollbackOnFailure) && (!has(self.rollbackOnFailure) || self.rollbackOnFailure == oldSelf.rollbackOnFailure) && has(self.activeDeadlineSeconds) == has(oldSelf.activeDeadlineSeconds) && (!has(self.activeDeadlineSeconds) || self.activeDeadlineSeconds == oldSelf.activeDeadlineSeconds) && has(self.dryRun) == has(oldSelf.dryRun) && (!has(self.dryRun) || self.dryRun == oldSelf.dryRun)").message("only cancel and ttlSecondsAfterFinished of a PodResize can be changed: make another one"))]
+#[x_kube(validation = Rule::new("has(self.mechanism) == has(oldSelf.mechanism) && (!has(self.mechanism) || self.mechanism == oldSelf.mechanism) && has(self.restart) == has(oldSelf.restart) && (!has(self.restart) || self.restart == oldSelf.restart) && has(self.memoryShrink) == has(oldSelf.memoryShrink) && (!has(self.memoryShrink) || self.memoryShrink == oldSelf.memoryShrink) && has(self.onInfeasible) == has(oldSelf.onInfeasible) && (!has(self.onInfeasible) || self.onInfeasible == oldSelf.onInfeasible) && has(self.onDeferred) == has(oldSelf.onDeferred) && (!has(self.onDeferred) || self.onDeferred == oldSelf.onDeferred) && has(self.rollbackOnFailure) == has(oldSelf.rollbackOnFailure) && (!has(self.rollbackOnFailure) || self.rollbackOnFailure == oldSelf.rollbackOnFailure) && has(self.activeDeadlineSeconds) == has(oldSelf.activeDeadlineSeconds) && (!has(self.activeDeadlineSeconds) || self.activeDeadlineSeconds == oldSelf.activeDeadlineSeconds) && has(self.dryRun) == has(oldSelf.dryRun) && (!has(self.dryRun) || self.dryRun == oldSelf.dryRun)").message("only cancel and ttlSecondsAfterFinished of a PodResize can be changed: make another one"))]
 #[x_kube(validation = Rule::new("!has(oldSelf.cancel) || !oldSelf.cancel || (has(self.cancel) && self.cancel)").message("what is cancelled stays so: make another PodResize"))]
 pub struct PodResizeSpec {
     /// The Pod, in the namespace of the request.
@@ -74,6 +74,12 @@ pub struct PodResizeSpec {
     /// Whether containers may be restarted for it. Default `IfPolicyRequires`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart: Option<Restart>,
+    /// How memory limits are lowered. Absent: in one step, and as soon as the kubelet takes them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_shrink: Option<MemoryShrink>,
+    /// What to do when the node can never give the resources. Absent: fail at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_infeasible: Option<OnInfeasible>,
     /// What to do while the node has no room. Absent: wait until the deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_deferred: Option<OnDeferred>,
@@ -139,6 +145,10 @@ pub enum Mechanism {
     /// The subresource `pods/resize` of the API server (Kubernetes 1.33 and later).
     #[serde(rename = "API")]
     Api,
+    /// The node's daemon, through the container runtime and the Pod's cgroup: where the kubelet does not resize. The Pod
+    /// has the resources for as long as the request exists.
+    #[serde(rename = "CRI")]
+    Cri,
 }
 
 /// Whether containers may be restarted for a resize.
@@ -149,6 +159,25 @@ pub enum Restart {
     /// Where the container's `resizePolicy` asks for it.
     #[default]
     IfPolicyRequires,
+    /// Every container of the request, once it has its new resources: as by a `ContainerRecreateRequest`.
+    Always,
+}
+
+/// How memory limits are lowered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MemoryShrink {
+    /// Memory that a lower limit must leave free beyond what is in use, such as `64Mi`. Absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64))]
+    pub margin: Option<String>,
+    /// Have the kernel drop page cache first, so that more fits.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub reclaim: bool,
+    /// Lower each limit by no more than this at a time, such as `256Mi`. Absent: at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64))]
+    pub step: Option<String>,
 }
 
 /// What to do while the node has no room for the Pod's new size.
@@ -158,6 +187,44 @@ pub struct OnDeferred {
     /// Seconds to wait for room, from when the request is seen deferred.
     #[schemars(range(min = 0))]
     pub wait_seconds: i64,
+    /// What then. Default `Fail`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub then: Option<AfterWait>,
+}
+
+/// What to do when the node can never give the resources.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OnInfeasible {
+    /// Seconds for which the request is tried again, from when it is seen infeasible. Default 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub wait_seconds: Option<i64>,
+    /// What then. Default `Fail`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub then: Option<LastResort>,
+}
+
+/// What to do when no waiting helps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum LastResort {
+    /// Put the original resources back, and end the request without success.
+    #[default]
+    Fail,
+    /// Evict the Pod, as `kubectl drain` does: its workload makes another one, which may find room elsewhere.
+    Evict,
+}
+
+/// What to do once a wait for room was in vain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum AfterWait {
+    /// Put the original resources back, and end the request without success.
+    #[default]
+    Fail,
+    /// Evict the Pod, as `kubectl drain` does: its workload makes another one, which may find room elsewhere.
+    Evict,
+    /// End the request, and leave to the kubelet what it was asked for.
+    Keep,
 }
 
 /// When the original resources are put back.

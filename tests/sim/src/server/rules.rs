@@ -18,12 +18,22 @@ pub(super) enum Rule {
 }
 
 /// What of a `PodResize` its creator says once and for all, beside the Pod and the containers.
-const SAID_ONCE: [&str; 6] =
-    ["mechanism", "restart", "onDeferred", "rollbackOnFailure", "activeDeadlineSeconds", "dryRun"];
+const SAID_ONCE: [&str; 8] = [
+    "mechanism",
+    "restart",
+    "memoryShrink",
+    "onInfeasible",
+    "onDeferred",
+    "rollbackOnFailure",
+    "activeDeadlineSeconds",
+    "dryRun",
+];
 
 /// The rule that holds [`SAID_ONCE`] fast.
 const ONLY_CANCEL_AND_TTL_CHANGE: &str = "has(self.mechanism) == has(oldSelf.mechanism) && (!has(self.mechanism) || self.mechanism == oldSelf.mechanism) \
     && has(self.restart) == has(oldSelf.restart) && (!has(self.restart) || self.restart == oldSelf.restart) \
+    && has(self.memoryShrink) == has(oldSelf.memoryShrink) && (!has(self.memoryShrink) || self.memoryShrink == oldSelf.memoryShrink) \
+    && has(self.onInfeasible) == has(oldSelf.onInfeasible) && (!has(self.onInfeasible) || self.onInfeasible == oldSelf.onInfeasible) \
     && has(self.onDeferred) == has(oldSelf.onDeferred) && (!has(self.onDeferred) || self.onDeferred == oldSelf.onDeferred) \
     && has(self.rollbackOnFailure) == has(oldSelf.rollbackOnFailure) && (!has(self.rollbackOnFailure) || self.rollbackOnFailure == oldSelf.rollbackOnFailure) \
     && has(self.activeDeadlineSeconds) == has(oldSelf.activeDeadlineSeconds) && (!has(self.activeDeadlineSeconds) || self.activeDeadlineSeconds == oldSelf.activeDeadlineSeconds) \
@@ -32,7 +42,10 @@ const ONLY_CANCEL_AND_TTL_CHANGE: &str = "has(self.mechanism) == has(oldSelf.mec
 const RULES: [(Rule, &str); 9] = [
     (Rule::Immutable, "self == oldSelf"),
     (Rule::UniqueNames, "self.all(c, self.exists_one(o, o.name == c.name))"),
-    (Rule::OneAction, "has(self.recreate) != has(self.verify)"),
+    (
+        Rule::OneAction,
+        "[has(self.recreate), has(self.verify), has(self.resize)].filter(set, set).size() == 1",
+    ),
     (Rule::OrdersNeverChange, "self.all(o, !oldSelf.exists(p, p.id == o.id) || oldSelf.exists(p, p == o))"),
     (Rule::OnlyCpuAndMemory, "self.all(r, r == 'cpu' || r == 'memory')"),
     (
@@ -70,7 +83,7 @@ impl Rule {
             }
             Self::OneAction => {
                 let has = |member: &str| new.get(member).is_some_and(|value| !value.is_null());
-                has("recreate") != has("verify")
+                ["recreate", "verify", "resize"].into_iter().filter(|member| has(member)).count() == 1
             }
             Self::OrdersNeverChange => old.is_none_or(|old| {
                 let old = list(old);

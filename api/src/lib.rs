@@ -28,3 +28,8 @@ pub const MAX_ORDERS: usize = 64;
 fn is_false(value: &bool) -> bool {
     !value
 }
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes a reference")]
+fn is_zero(value: &i64) -> bool {
+    *value == 0
+}

@@ -76,6 +76,9 @@ pub struct Held {
     pub cgroup: String,
     /// What its cgroup held before.
     pub original: Cgroup,
+    /// What its cgroup was given last. Absent while that is under way, or where it was left alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given: Option<Bounds>,
     /// Its containers that were given something.
     #[serde(default)]
     #[schemars(length(max = 64))]
@@ -100,7 +103,4 @@ pub struct HeldContainer {
     /// What it was given. Absent while that is under way: nobody knows what it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given: Option<Bounds>,
-    /// What the cgroup of the Pod was given with it. Absent while that is under way, or where it was left alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub given_pod: Option<Bounds>,
 }

@@ -15,7 +15,7 @@ pub use validate::validate;
 
 use crate::nodework::Observed;
 use crate::quantity::{Resource, Resources};
-use crate::{Condition, is_false};
+use crate::{Condition, is_false, is_zero};
 
 /// Plural name, as in URLs and RBAC.
 pub const PLURAL: &str = "podresizes";
@@ -325,6 +325,11 @@ pub struct Target {
     /// It was ready.
     #[serde(default, skip_serializing_if = "is_false")]
     pub ready: bool,
+    /// Its place among the requests that the node's daemon carries out for the Pod, from 1 on: a later one counts. 0 for
+    /// those that its kubelet carries out.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0))]
+    pub turn: i64,
     /// What its kubelet said of an earlier resize that waited then; empty for none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]

@@ -39,6 +39,10 @@ pub(super) trait UserRequest: Versioned + Clone + Debug {
     fn created(&self) -> i64;
     /// It has ended.
     fn completed(&self) -> bool;
+    /// It counts beyond its end: what it gave is kept up.
+    fn lasts(&self) -> bool {
+        false
+    }
     /// `status`.
     fn status(&self) -> &Self::Status;
     /// The node of the Pod that it was accepted for.

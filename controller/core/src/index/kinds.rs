@@ -10,6 +10,7 @@ use crate::key::ObjectKey;
 use crate::nodework::{BookWrite, NodeWork};
 use crate::plan::Urgency;
 use crate::pod::Pod;
+use crate::time::Mono;
 use crate::tracked::{Tracked, Versioned};
 
 /// Objects of one kind, and whether a list has come since the lead began.
@@ -100,6 +101,8 @@ pub(super) struct Book {
     pub(super) write: Pacing,
     /// Requests of which a write places orders: one under way, or one that ended unknown.
     pub(super) placing: BTreeSet<String>,
+    /// Since when the answers are known to the orders for Pods that the daemon holds, by their IDs.
+    pub(super) answered: BTreeMap<String, Mono>,
     /// Those of them whose write ended unknown: that a later one was refused says nothing of it.
     unknown: BTreeSet<String>,
 }
@@ -174,6 +177,7 @@ impl Book {
     /// What was timed while another process led is timed anew.
     pub(super) fn restart(&mut self) {
         self.write = Pacing::default();
+        self.answered.clear();
         if let Some(work) = &mut self.work {
             work.retry();
         }

@@ -5,6 +5,7 @@
 //! watch has delivered a list since the lead began, and nothing is written by a process that does not lead.
 
 mod asked;
+mod holding;
 mod kinds;
 mod outcome;
 mod pacing;
@@ -54,6 +55,8 @@ pub struct Config {
     pub conflict_patience: Duration,
     /// How long a write may be under way, from its decision until nothing can come of it any more, in whatever process.
     pub write_bound: Duration,
+    /// The daemons may give Pods other resources where the kubelet does not.
+    pub resize_cri: bool,
     /// How long the end of a resize waits for the original resources to be back.
     pub restore_patience: Duration,
 }
@@ -70,6 +73,7 @@ impl Default for Config {
             watch_lag: Duration::from_secs(2),
             conflict_patience: Duration::from_secs(5),
             write_bound: Duration::from_mins(1),
+            resize_cri: false,
             restore_patience: Duration::from_mins(1),
         }
     }

@@ -1,6 +1,5 @@
 //! From what is known to the next write of each object.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -91,7 +90,8 @@ impl Index {
     /// How long a wait of the request lasts before it is written down.
     fn progress_hold<R: UserRequest>(&self, entry: &Entry<R>) -> Duration {
         let node = entry.request.get().node();
-        let open = node.and_then(|node| R::asked(self).by_node.get(node)).map_or(0, BTreeSet::len);
+        let open = node
+            .map_or(0, |node| R::asked(self).of_node(node).filter(|e| !e.request.get().completed()).count());
         pacing::hold(self.config.progress_after, self.config.progress_spacing, open)
     }
 
@@ -102,7 +102,7 @@ impl Index {
             return;
         };
         let by_node = &mut R::asked_mut(self).by_node;
-        if request.completed() && orders.is_empty() {
+        if request.completed() && orders.is_empty() && !request.lasts() {
             remove(by_node, &node.to_owned(), request.key());
         } else {
             by_node.entry(node.to_owned()).or_default().insert(request.key().clone());
@@ -188,7 +188,9 @@ impl Index {
         wanted_at(&self.requests, node, &mut wanting);
         wanted_at(&self.resizes, node, &mut wanting);
         wanting.sort_by_key(|(rank, _)| *rank);
-        let wanted: Vec<Order> = wanting.into_iter().flat_map(|(_, orders)| orders).cloned().collect();
+        let mut wanted: Vec<Order> = wanting.into_iter().flat_map(|(_, orders)| orders).cloned().collect();
+        let held = self.holding(now, node);
+        wanted.extend(held.orders);
         let book = self.books.objects.entry(ObjectKey::new("", node)).or_default();
         if book.write.patience_over(now)
             && let Some(work) = &mut book.work
@@ -215,7 +217,7 @@ impl Index {
         } else {
             book.write.retry_at()
         };
-        self.timers.set(Timer::Node(node.to_owned()), wait);
+        self.timers.set(Timer::Node(node.to_owned()), earliest(wait, held.wake_at));
     }
 }
 

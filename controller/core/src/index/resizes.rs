@@ -12,7 +12,7 @@ use crate::key::ObjectKey;
 use crate::measure::Measure;
 use crate::nodework::{OrderView, views};
 use crate::pod::Pod;
-use crate::resize::{self, Memory, Observed, Plan, Resize};
+use crate::resize::{self, Force, Memory, Observed, Plan, Resize};
 use crate::time::Mono;
 
 impl UserRequest for Resize {
@@ -44,6 +44,9 @@ impl UserRequest for Resize {
     fn completed(&self) -> bool {
         Self::completed(self)
     }
+    fn lasts(&self) -> bool {
+        self.in_force()
+    }
     fn status(&self) -> &Self::Status {
         &self.status
     }
@@ -66,16 +69,25 @@ impl UserRequest for Resize {
     ) -> (Plan, Vec<Measure>) {
         let resize = entry.request.get();
         let known_pod = index.pods.objects.get(&resize.pod_key());
-        let pod = known_pod.map(|e| e.pod.get());
+        let told = known_pod.map(|e| e.pod.get());
+        let force = told.map(|pod| index.force_with(pod, resize)).unwrap_or_default();
         let book = resize.node().and_then(|node| index.books.objects.get(&ObjectKey::new("", node)));
-        let orders: Vec<OrderView<'_>> =
-            views(book.and_then(Book::known)).filter(|o| request_uid(&o.order.id) == resize.uid).collect();
+        let book = book.and_then(Book::known);
+        let of = |uid: &str| views(book).filter(|o| request_uid(&o.order.id) == uid).collect();
+        let orders: Vec<OrderView<'_>> = of(&resize.uid);
+        let target = resize.status.target.as_ref().filter(|_| resize.held());
+        let held = target.and_then(|target| book?.held(&target.pod_uid));
+        let applied = told.filter(|_| target.is_some()).map(|pod| force.applied(pod, held));
+        let pod = applied.as_ref().or(told);
         entry.memory.see(now, resize, pod, &orders);
         let observed = Observed {
             resize,
             pod,
+            told,
+            force: &force,
+            held: target.map(|target| of(&target.pod_uid)).unwrap_or_default(),
             // What only asks what would be is in nobody's way, and nobody in its.
-            newer: pod.filter(|_| !resize.spec.dry_run).and_then(|pod| newer(index, resize, pod)),
+            newer: told.filter(|_| !resize.spec.dry_run).and_then(|pod| newer(index, resize, pod, &force)),
             at_work: at_work(index, resize).filter(|_| !resize.spec.dry_run),
             sizing_now: known_pod.is_some_and(|e| e.sizing.is_some()),
             // A dry run has no effect that could be unknown: what is, is another one's.
@@ -114,7 +126,7 @@ impl UserRequest for Resize {
 }
 
 /// The last later resize of the same Pod that can be carried out there. One that only asks what would be is none.
-fn newer<'a>(index: &'a Index, own: &Resize, pod: &Pod) -> Option<&'a ObjectKey> {
+fn newer<'a>(index: &'a Index, own: &Resize, pod: &Pod, force: &Force) -> Option<&'a ObjectKey> {
     // Of one second, who has begun is the earlier one.
     let rank = |resize: &Resize| (resize.created, !resize.started(), resize.key.clone());
     index
@@ -122,7 +134,7 @@ fn newer<'a>(index: &'a Index, own: &Resize, pod: &Pod) -> Option<&'a ObjectKey>
         .of_pod(&own.pod_key())
         .map(|e| e.request.get())
         .filter(|other| !other.completed() && !other.deleting && !other.spec.dry_run && !other.spec.cancel)
-        .filter(|other| rank(other) > rank(own) && resize::can_be(&other.spec, pod))
+        .filter(|other| rank(other) > rank(own) && resize::can_be(&other.spec, pod, force, &index.config))
         .max_by_key(|other| rank(other))
         .map(|other| &other.key)
 }

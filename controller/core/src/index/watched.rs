@@ -56,6 +56,7 @@ impl Index {
     }
 
     fn forget_pod(&mut self, key: &ObjectKey) {
+        self.holder_dirty(key);
         self.pods.objects.remove(key);
         self.timers.set(Timer::Pod(key.clone()), None);
     }
@@ -65,6 +66,7 @@ impl Index {
         self.requests.pod_changed(pod);
         self.resizes.pod_changed(pod);
         self.dirty_pods.insert(pod.clone());
+        self.holder_dirty(pod);
     }
 
     pub(super) fn requests_changed<R: UserRequest>(&mut self, now: Mono, watch: Watch<R>) {

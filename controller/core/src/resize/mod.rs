@@ -3,18 +3,24 @@
 //! `resolve` finds what a request means for its Pod, `observe` is what a decision sees, `judge` how far the Pod is,
 //! `verify` whether the kernel has it, `rollback` whether the Pod does badly, `refusal` what the API server's no means, `plan` decides, `status` writes it down.
 
+mod force;
 mod judge;
+mod margin;
+mod mechanism;
 mod observe;
 mod plan;
 mod refusal;
 mod resolve;
 mod rollback;
+mod settle;
 mod status;
 #[cfg(test)]
 mod tests;
 mod verify;
 
+pub use force::Force;
 pub use observe::{Memory, Observed, Resize};
 pub use plan::{Plan, plan};
 pub use resolve::can_be;
+pub use settle::{Holding, Settled, settle};
 pub use status::{REASONS, SUCCESSES, all_reasons, measure, notes};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use pitstop_api::resize::{PodResizeSpec, PodResizeStatus};
 
+use super::force::Force;
 use super::judge::{Place, Progress, place, progress};
 use crate::action::Sizing;
 use crate::key::ObjectKey;
@@ -119,8 +120,16 @@ impl Memory {
     }
 
     /// Notes since when the Pod is where it is.
-    pub fn see(&mut self, now: Mono, resize: &Resize, pod: Option<&Pod>, orders: &[OrderView<'_>]) {
-        let answered = orders.iter().filter(|o| o.answer.is_some()).map(|o| &o.order.id);
+    /// `held` are the orders by which the node's daemon gives the Pod what it should have.
+    pub fn see(
+        &mut self,
+        now: Mono,
+        resize: &Resize,
+        pod: Option<&Pod>,
+        orders: &[OrderView<'_>],
+        held: &[OrderView<'_>],
+    ) {
+        let answered = orders.iter().chain(held).filter(|o| o.answer.is_some()).map(|o| &o.order.id);
         self.answers =
             answered.map(|id| (id.clone(), self.answers.get(id).copied().unwrap_or(now))).collect();
         // A silence lasts until the daemon says something.
@@ -162,8 +171,15 @@ impl Memory {
 pub struct Observed<'a> {
     /// The request.
     pub resize: &'a Resize,
-    /// The Pod under the name that the request gives.
+    /// The Pod under the name that the request gives. Where the node's daemon carries the request out: as its requests and
+    /// the daemon make it.
     pub pod: Option<&'a Pod>,
+    /// The same as the API server tells it.
+    pub told: Option<&'a Pod>,
+    /// What the node's daemon should give the Pod, by this request and others.
+    pub force: &'a Force,
+    /// The orders by which the daemon does so, in the node's book.
+    pub held: Vec<OrderView<'a>>,
     /// A later resize of the same Pod, which can be carried out.
     pub newer: Option<&'a ObjectKey>,
     /// Another resize at work on the same Pod.

@@ -8,7 +8,10 @@ use pitstop_api::resize::{
     Amount, ContainerResize, ContainerStatus, PodResizeSpec, Restart, Values, validate,
 };
 
+use super::force::Force;
 use super::judge::{Changed, never_again};
+use super::mechanism::choose;
+use crate::index::Config;
 use crate::pod::{Container, ContainerKind, ContainerState, Pod};
 
 /// Longest container ID that is kept, in characters; as the field's bound in the schema.
@@ -21,19 +24,18 @@ pub(super) type No = (&'static str, String);
 pub(super) const INVALID: &str = "Invalid";
 /// A container would be restarted, and must not.
 pub(super) const WOULD_RESTART: &str = "PolicyWouldRestart";
-/// The Pod's node does not resize.
-pub(super) const UNSUPPORTED: &str = "Unsupported";
 /// Such containers cannot be resized.
 pub(super) const CONTAINER: &str = "UnsupportedContainer";
 
 /// Whether a request can be accepted for the Pod as it is.
-pub fn can_be(spec: &PodResizeSpec, pod: &Pod) -> bool {
+pub fn can_be(spec: &PodResizeSpec, pod: &Pod, force: &Force, config: &Config) -> bool {
     let is_pod = spec.pod_ref.uid.as_ref().is_none_or(|uid| *uid == pod.uid);
-    is_pod && validate(spec).is_ok() && resolve(spec, pod).is_ok()
+    is_pod && validate(spec).is_ok() && resolve(spec, pod, force).is_ok() && choose(spec, pod, config).is_ok()
 }
 
 /// What each container should have, in the order of the spec.
-pub(super) fn resolve(spec: &PodResizeSpec, pod: &Pod) -> Result<Vec<ContainerStatus>, No> {
+/// A change is one of what is in force.
+pub(super) fn resolve(spec: &PodResizeSpec, pod: &Pod, force: &Force) -> Result<Vec<ContainerStatus>, No> {
     if pod.mirror {
         return Err((
             CONTAINER,
@@ -44,7 +46,7 @@ pub(super) fn resolve(spec: &PodResizeSpec, pod: &Pod) -> Result<Vec<ContainerSt
         .containers
         .iter()
         .enumerate()
-        .map(|(i, wanted)| container(&format!("spec.containers[{i}]"), wanted, pod))
+        .map(|(i, wanted)| container(&format!("spec.containers[{i}]"), wanted, pod, force))
         .collect::<Result<Vec<_>, No>>()?;
     if spec.restart.unwrap_or_default() == Restart::Never
         && let Some(restarted) = containers.iter().find(|c| c.restarts)
@@ -56,22 +58,10 @@ pub(super) fn resolve(spec: &PodResizeSpec, pod: &Pod) -> Result<Vec<ContainerSt
         );
         return Err((WOULD_RESTART, text));
     }
-    // A kubelet that resizes says what every running container runs with; the API server asks the same.
-    let silent = |c: &&Container| {
-        c.status.as_ref().is_some_and(|s| s.state == ContainerState::Running && s.actual.is_none())
-    };
-    if let Some(silent) = pod.containers.iter().filter(|c| c.kind != ContainerKind::Ephemeral).find(silent) {
-        let text = format!(
-            "the kubelet of the Pod's node does not resize: the Pod's status does not say what container {} runs with \
-             (it takes Kubernetes 1.33 or later on API server and node)",
-            silent.name
-        );
-        return Err((UNSUPPORTED, text));
-    }
     Ok(containers)
 }
 
-fn container(at: &str, wanted: &ContainerResize, pod: &Pod) -> Result<ContainerStatus, No> {
+fn container(at: &str, wanted: &ContainerResize, pod: &Pod, force: &Force) -> Result<ContainerStatus, No> {
     let name = &wanted.name;
     let found = pod.container(name).ok_or_else(|| {
         let names: Vec<&str> = pod.containers.iter().map(|c| c.name.as_str()).collect();
@@ -95,7 +85,7 @@ fn container(at: &str, wanted: &ContainerResize, pod: &Pod) -> Result<ContainerS
         let text = format!("{at}.name: container {name} has ended, and will not run again");
         return Err((CONTAINER, text));
     }
-    let from = found.resources;
+    let from = force.wants(found);
     let mut to = from;
     let set = |list: &str, amounts: &BTreeMap<String, Amount>, resource: Resource, slot: &mut Option<i64>| {
         let Some(amount) = amounts.get(resource.as_str()) else { return Ok(()) };

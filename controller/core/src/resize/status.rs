@@ -32,6 +32,8 @@ impl Wait {
 pub(super) const QUEUED: &str = "Queued";
 /// The change is sent to the API server.
 pub(super) const PROPOSING: &str = "Proposing";
+/// The node's daemon is asked, or at work.
+pub(super) const DAEMON: &str = "WaitingForDaemon";
 /// The kubelet has not said a word.
 pub(super) const KUBELET: &str = "WaitingForKubelet";
 /// The node has no room now.
@@ -53,7 +55,8 @@ pub(super) const POLICY: &str = "WaitingForPolicy";
 /// The original resources are put back.
 pub(super) const RESTORING: &str = "Restoring";
 /// Every reason of a wait.
-const WAITS: [&str; 12] = [
+const WAITS: [&str; 13] = [
+    DAEMON,
     QUEUED,
     PROPOSING,
     KUBELET,
@@ -89,7 +92,8 @@ pub(super) const NOT_READY: &str = "NotReady";
 const UNKNOWN: &str = "Unknown";
 
 /// Every reason of an end, and what stands for one that is not known: the values of a label.
-pub const REASONS: [&str; 23] = [
+pub const REASONS: [&str; 24] = [
+    RUNTIME_ERROR,
     RESIZED,
     WOULD_RESIZE,
     resolve::INVALID,
@@ -165,6 +169,7 @@ impl From<End> for Restoring {
 pub(super) fn accepted(
     resize: &Resize,
     pod: &Pod,
+    (mechanism, turn): (Mechanism, i64),
     containers: Vec<ContainerStatus>,
     now: DateTime<Utc>,
 ) -> PodResizeStatus {
@@ -173,12 +178,17 @@ pub(super) fn accepted(
     let text = format!("Pod {} on node {node_name}: {}", pod.uid, changes(&containers));
     let pending_before = pod.resize.pending.as_ref().map_or("", |told| &told.message);
     let pending_before = condition::truncate(pending_before, condition::MAX_MESSAGE);
-    status.target = Some(Target { pod_uid: pod.uid.clone(), node_name, ready: pod.ready, pending_before });
-    status.mechanism = Some(Mechanism::Api);
+    status.target =
+        Some(Target { pod_uid: pod.uid.clone(), node_name, ready: pod.ready, turn, pending_before });
+    status.mechanism = Some(mechanism);
     status.containers = containers;
     told(&mut status, Some(pod));
     set(&mut status, resize, conditions::ACCEPTED, ConditionStatus::True, RESOLVED, &text, now);
-    waits(status, resize, &Wait::new(Phase::Proposed, PROPOSING, "sends the change to the API server"), now)
+    let (reason, text) = match mechanism {
+        Mechanism::Cri => (DAEMON, "asks the node's daemon"),
+        Mechanism::Auto | Mechanism::Api => (PROPOSING, "sends the change to the API server"),
+    };
+    waits(status, resize, &Wait::new(Phase::Proposed, reason, text), now)
 }
 
 /// `status` with the wait written down.

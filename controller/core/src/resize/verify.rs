@@ -5,17 +5,20 @@
 
 use std::time::Duration;
 
-use pitstop_api::logic::cgroup::{self, Kind, Overhead, Part};
+use pitstop_api::logic::cgroup;
 use pitstop_api::nodework::{
-    Answer, AnswerReason, AnswerState, Observed as Cgroups, Order, OrderContainer, OrderPod, Verify, order_id,
+    Answer, AnswerReason, AnswerState, Cgroup, Observed as Cgroups, Order, OrderContainer, OrderPod, Verify,
+    order_id,
 };
 use pitstop_api::quantity::Resources;
 use pitstop_api::resize::ContainerStatus;
 
+use super::force::{bounds, of_pod};
 use super::observe::Observed;
+use super::settle::pod_wants;
 use crate::index::Config;
 use crate::nodework::OrderView;
-use crate::pod::{ContainerKind, Pod, parse_container_id};
+use crate::pod::{Pod, parse_container_id};
 use crate::time::{Mono, earliest};
 
 /// How long after an answer that was not the wanted one the daemon is asked again.
@@ -73,13 +76,13 @@ pub(super) fn verify(now: Mono, config: &Config, observed: &Observed<'_>, pod: &
         let verdict = match next(now, observed, container, pod) {
             Next::Untold(reason, text) => Verdict::Unknown(reason, text),
             Next::Told(order, cgroups) => {
-                let text = differs(container, cgroups, pod);
+                let text = differs(observed, container, cgroups, pod);
                 let at = observed.memory.answered_since(&order.id).unwrap_or(now).after(AGAIN);
                 if text.is_some() && at <= now {
                     result.orders.extend(place(observed, container, pod));
                 } else {
                     result.wake_at = earliest(result.wake_at, text.as_ref().map(|_| at));
-                    result.orders.push(order.clone());
+                    result.orders.extend(Some(order).filter(|order| order.action.verify.is_some()).cloned());
                 }
                 text.map_or(Verdict::Matches, Verdict::Differs)
             }
@@ -125,8 +128,11 @@ fn next<'a>(now: Mono, observed: &Observed<'a>, container: &ContainerStatus, pod
             format!("container {} has no ID that can be asked about", container.name),
         );
     };
-    let Some(view) = newest(observed, &container.name).filter(|view| view.order.container == new.container)
-    else {
+    let own = newest(observed, &container.name).filter(|view| view.order.container == new.container);
+    let Some(view) = own else {
+        if let Some((order, cgroups)) = told(observed, container, &new.container) {
+            return Next::Told(order, cgroups);
+        }
         return Next::Order(Box::new(new), None);
     };
     let stays = |again| Next::Order(Box::new(view.order.clone()), again);
@@ -178,7 +184,12 @@ fn place(observed: &Observed<'_>, container: &ContainerStatus, pod: &Pod) -> Opt
 }
 
 /// What the kernel has that is not what should be, if anything.
-fn differs(container: &ContainerStatus, cgroups: &Cgroups, pod: &Pod) -> Option<String> {
+fn differs(
+    observed: &Observed<'_>,
+    container: &ContainerStatus,
+    cgroups: &Cgroups,
+    pod: &Pod,
+) -> Option<String> {
     let name = &container.name;
     let own = cgroup::container_differs(&Resources::from(&container.desired), &cgroups.container);
     if let Some(text) = own {
@@ -188,21 +199,32 @@ fn differs(container: &ContainerStatus, cgroups: &Cgroups, pod: &Pod) -> Option<
     if pod.pod_level {
         return None;
     }
-    let parts: Vec<Part> = pod.containers.iter().filter_map(part).collect();
-    let overhead = Overhead {
-        cpu: pod.overhead.cpu_request.unwrap_or_default(),
-        memory: pod.overhead.memory_request.unwrap_or_default(),
+    let (wanted, found) = match observed.told.filter(|_| observed.resize.held()) {
+        Some(told) => (pod_wants(told, observed.force), last_pod(observed).unwrap_or(&cgroups.pod)),
+        None => (of_pod(pod, |container| container.resources), &cgroups.pod),
     };
-    cgroup::pod_differs(&cgroup::of_pod(&parts, overhead), &cgroups.pod)
-        .map(|text| format!("the Pod: {text}"))
+    cgroup::pod_differs(&wanted, found).map(|text| format!("the Pod: {text}"))
 }
 
-fn part(container: &crate::pod::Container) -> Option<Part> {
-    let kind = match container.kind {
-        ContainerKind::Main => Kind::Main,
-        ContainerKind::Sidecar => Kind::Sidecar,
-        ContainerKind::Init => Kind::Init,
-        ContainerKind::Ephemeral => return None,
+/// What the daemon found in the cgroup of the Pod when it changed it last, unless it was asked since.
+fn last_pod<'a>(observed: &Observed<'a>) -> Option<&'a Cgroup> {
+    let asked = observed.orders.iter().any(|view| view.answer.is_some());
+    let done = observed.held.iter().filter(|_| !asked).max_by_key(|view| attempt(view.order))?;
+    done.answer?.observed.as_deref().map(|observed| &observed.pod)
+}
+
+/// What the daemon found when it gave the container what it should have.
+fn told<'a>(
+    observed: &Observed<'a>,
+    container: &ContainerStatus,
+    instance: &OrderContainer,
+) -> Option<(&'a Order, &'a Cgroups)> {
+    let wanted = bounds(&Resources::from(&container.desired));
+    let gave = |view: &&OrderView<'_>| {
+        let given = view.order.action.resize.as_ref().and_then(|resize| resize.container);
+        view.order.container == *instance && given == Some(wanted)
     };
-    Some(Part { kind, resources: container.resources })
+    let view = observed.held.iter().filter(gave).max_by_key(|view| attempt(view.order))?;
+    let done = view.answer.filter(|answer| answer.state == AnswerState::Done)?;
+    Some((view.order, done.observed.as_deref()?))
 }

@@ -1,0 +1,64 @@
+//! By which means a Pod can be resized.
+
+use pitstop_api::resize::{AfterWait, Mechanism, PodResizeSpec};
+
+use super::resolve::No;
+use crate::index::Config;
+use crate::pod::{Container, ContainerKind, ContainerState, Pod};
+
+/// The Pod's node does not resize so.
+pub(super) const UNSUPPORTED: &str = "Unsupported";
+
+/// What carries the request out: `Api` or `Cri`.
+///
+/// A kubelet that resizes says what every running container runs with; the API server asks the same (`ValidatePodResize`
+/// of Kubernetes). It must not be gone behind: from Kubernetes 1.33 on it writes what it has on record over whatever was
+/// given, at the next resize.
+pub(super) fn choose(spec: &PodResizeSpec, pod: &Pod, config: &Config) -> Result<Mechanism, No> {
+    let asked = spec.mechanism.unwrap_or_default();
+    let no = |text: String| Err((UNSUPPORTED, text));
+    let Some(silent) = silent(pod) else {
+        return match asked {
+            Mechanism::Auto | Mechanism::Api => Ok(Mechanism::Api),
+            Mechanism::Cri => no(
+                "spec.mechanism: the kubelet of the Pod's node resizes by itself, and CRI would go behind \
+                                  its back; take Auto or API"
+                    .to_owned(),
+            ),
+        };
+    };
+    let why = format!(
+        "the kubelet of the Pod's node does not resize: the Pod's status does not say what container {silent} runs with \
+         (it takes Kubernetes 1.33 or later on API server and node)"
+    );
+    match asked {
+        Mechanism::Api => no(format!("{why}; spec.mechanism CRI may do")),
+        Mechanism::Auto | Mechanism::Cri if !config.resize_cri => {
+            no(format!("{why}, and pitstop's daemons may not do it in its place: see the overlay resize-cri"))
+        }
+        Mechanism::Auto | Mechanism::Cri => bounded(spec),
+    }
+}
+
+/// What only a kubelet that resizes can do.
+fn bounded(spec: &PodResizeSpec) -> Result<Mechanism, No> {
+    let shrink = spec.memory_shrink.as_ref();
+    let keeps = spec.on_deferred.as_ref().is_some_and(|d| d.then == Some(AfterWait::Keep));
+    if shrink.is_some_and(|shrink| shrink.step.is_some()) {
+        return Err((UNSUPPORTED, "spec.memoryShrink.step: the node's daemon lowers a limit at once, and not before there is room below it; leave it out".to_owned()));
+    }
+    if keeps {
+        let text = "spec.onDeferred.then: Keep leaves the rest to a kubelet that resizes, and this one does not; take Fail or Evict";
+        return Err((UNSUPPORTED, text.to_owned()));
+    }
+    Ok(Mechanism::Cri)
+}
+
+/// A running container of which the kubelet does not say what it runs with.
+fn silent(pod: &Pod) -> Option<&str> {
+    let silent = |c: &&Container| {
+        c.status.as_ref().is_some_and(|s| s.state == ContainerState::Running && s.actual.is_none())
+    };
+    let mut containers = pod.containers.iter().filter(|c| c.kind != ContainerKind::Ephemeral);
+    containers.find(silent).map(|c| c.name.as_str())
+}

@@ -1,0 +1,340 @@
+//! From what a Pod should have and what its node's daemon says that it gave, to the orders for the daemon.
+//!
+//! One order at a time for each Pod, but for those that make no headway: each says what the Pod's cgroup should hold
+//! once it is done, going by what the other containers have then.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use pitstop_api::nodework::{
+    AnswerReason, AnswerState, Bounds, Held, HeldContainer, Order, OrderContainer, OrderPod, Resize, order_id,
+};
+use pitstop_api::quantity::Resources;
+
+use super::force::{Force, Wish, bounds, has, held_pod, record, running};
+use crate::nodework::OrderView;
+use crate::pod::{Container, ContainerKind, Pod};
+use crate::time::{Mono, earliest};
+
+/// How soon what the daemon refused, or gave up, is ordered again.
+const AGAIN: Duration = Duration::from_secs(30);
+/// How soon it is asked again about an instance that does not run, going by the runtime: the Pod's status will tell.
+const LAG: Duration = Duration::from_secs(2);
+
+/// All that the orders for a Pod rest on.
+#[derive(Clone, Copy, Debug)]
+pub struct Holding<'a> {
+    /// The Pod; absent once it is gone.
+    pub pod: Option<&'a Pod>,
+    /// What its requests want.
+    pub force: &'a Force,
+    /// The daemon's record of it.
+    pub held: Option<&'a Held>,
+    /// Its orders in the node's book.
+    pub orders: &'a [OrderView<'a>],
+    /// Since when their answers are known, by their IDs.
+    pub answered: &'a BTreeMap<String, Mono>,
+    /// Orders may be placed.
+    pub guarded: bool,
+    /// A request that is not over wants to know what came of them.
+    pub awaited: bool,
+}
+
+/// What the daemon should be asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// The orders of the Pod that its node's book should hold.
+    pub orders: Vec<Order>,
+    /// When to look again though nothing happened.
+    pub wake_at: Option<Mono>,
+}
+
+/// What the Pod's cgroup should hold once every container has what it should.
+pub(super) fn pod_wants(pod: &Pod, force: &Force) -> Resources {
+    held_pod(pod, |container| force.wants(container))
+}
+
+/// What a Pod still needs. Nothing where it has what it should.
+pub fn settle(now: Mono, holding: &Holding<'_>) -> Settled {
+    let settler = Settler { now, holding };
+    match holding.pod {
+        None => settler.forget(),
+        Some(pod) => settler.settle(pod),
+    }
+}
+
+struct Settler<'a> {
+    now: Mono,
+    holding: &'a Holding<'a>,
+}
+
+/// What one container needs.
+struct Need<'a> {
+    container: &'a Container,
+    id: String,
+    resize: Resize,
+    shrinks: bool,
+}
+
+impl Settler<'_> {
+    /// The Pod is gone, and its cgroup with it: the record of it may go.
+    fn forget(&self) -> Settled {
+        let Some(held) = self.holding.held else { return Settled::default() };
+        let mut settled = Settled::default();
+        for container in &held.containers {
+            let resize = Resize::default();
+            self.place(&held.pod, &container.name, &container.id, resize, &mut settled);
+        }
+        settled
+    }
+
+    fn settle(&self, pod: &Pod) -> Settled {
+        let mut needs: Vec<Need<'_>> = pod.containers.iter().filter_map(|c| self.need(pod, c)).collect();
+        if needs.is_empty() {
+            needs.extend(self.pod_alone(pod));
+        }
+        // What is under way first; then what is given back, which makes room for what is taken.
+        needs.sort_by_key(|need| (!self.stands(need), !need.shrinks));
+        let target = OrderPod {
+            namespace: pod.key.namespace.clone(),
+            name: pod.key.name.clone(),
+            uid: pod.uid.clone(),
+        };
+        let mut settled = Settled::default();
+        let mut open = false;
+        for need in needs {
+            let name = &need.container.name;
+            let standing = self.newest(name).filter(|view| same(view.order, &need.id, &need.resize));
+            match standing {
+                // One that makes no headway stays, and is in no other's way.
+                Some(view) if hindered(&view) => settled.orders.push(view.order.clone()),
+                _ if open => {}
+                _ => open = self.place(&target, name, &need.id, need.resize, &mut settled),
+            }
+        }
+        if self.holding.awaited {
+            settled.orders.extend(self.told());
+        }
+        settled
+    }
+
+    /// The orders that gave the containers what they have.
+    fn told(&self) -> impl Iterator<Item = Order> {
+        let records = self.holding.held.into_iter().flat_map(|held| &held.containers);
+        let given = records.filter(|record| record.given.is_some());
+        given.filter_map(|record| {
+            self.holding.orders.iter().find(|v| v.order.id == record.order).map(|v| v.order.clone())
+        })
+    }
+
+    /// What a container needs that has not what it should.
+    fn need<'b>(&self, pod: &'b Pod, container: &'b Container) -> Option<Need<'b>> {
+        let name = container.name.as_str();
+        let wish = self.holding.force.containers.get(name);
+        let record = record(self.holding.held, name);
+        match (wish, running(container)) {
+            (Some(wish), Some(id)) => self.take(pod, container, id, wish, record),
+            // It starts with what its spec says, and is given the rest then.
+            (Some(_), None) => None,
+            (None, id) => self.give_back(pod, container, id, record?),
+        }
+    }
+
+    fn take<'b>(
+        &self,
+        pod: &'b Pod,
+        container: &'b Container,
+        id: &str,
+        wish: &Wish,
+        record: Option<&HeldContainer>,
+    ) -> Option<Need<'b>> {
+        let wanted = bounds(&wish.resources);
+        let record = record.filter(|record| record.id == id);
+        if record.is_some_and(|record| record.given == Some(wanted)) {
+            return None;
+        }
+        // What is given to it for the first time must differ from what its spec says; else there is nothing to hold.
+        if record.is_none() && wanted == bounds(&container.resources) {
+            return None;
+        }
+        let before = record.map_or(Some(bounds(&container.resources)), |record| record.given);
+        let resize = Resize {
+            container: Some(wanted),
+            pod: Some(self.pod_with(pod, container, &wish.resources)),
+            hold: true,
+            unless_pinned: pins(pod, container) && cpu_differs(&wanted, &bounds(&container.resources)),
+            memory_margin: wish.margin,
+            ..Resize::default()
+        };
+        let shrinks = before.is_some_and(|before| smaller(&wanted, &before));
+        Some(Need { container, id: id.to_owned(), resize, shrinks })
+    }
+
+    fn give_back<'b>(
+        &self,
+        pod: &'b Pod,
+        container: &'b Container,
+        id: Option<&str>,
+        record: &HeldContainer,
+    ) -> Option<Need<'b>> {
+        let own = id == Some(record.id.as_str());
+        let back = bounds(&container.resources);
+        let resize = Resize {
+            container: own.then_some(back),
+            pod: Some(self.pod_with(pod, container, &container.resources)),
+            ..Resize::default()
+        };
+        let shrinks = record.given.is_some_and(|given| smaller(&back, &given));
+        // Another instance is not given anything: only the record of the one before goes.
+        Some(Need { container, id: record.id.clone(), resize, shrinks })
+    }
+
+    /// Every container has what it should, and the Pod's cgroup was given something else last.
+    fn pod_alone<'b>(&self, pod: &'b Pod) -> Option<Need<'b>> {
+        let held = self.holding.held?;
+        let wanted = bounds(&held_pod(pod, |container| self.has(container)));
+        if held.given == Some(wanted) {
+            return None;
+        }
+        let of = |container: &'b Container| {
+            let id = running(container)?;
+            let record = record(Some(held), &container.name).filter(|record| record.id == id)?;
+            let wish = self.holding.force.containers.get(&container.name)?;
+            let resize = Resize {
+                container: record.given,
+                pod: Some(wanted),
+                hold: true,
+                memory_margin: wish.margin,
+                ..Resize::default()
+            };
+            Some(Need { container, id: id.to_owned(), resize, shrinks: false })
+        };
+        pod.containers.iter().find_map(of)
+    }
+
+    /// What the Pod's cgroup should hold once this container has that.
+    fn pod_with(&self, pod: &Pod, container: &Container, wanted: &Resources) -> Bounds {
+        bounds(&held_pod(pod, |other| if other.name == container.name { *wanted } else { self.has(other) }))
+    }
+
+    /// What a container has; the most that it may have while that is not known.
+    fn has(&self, container: &Container) -> Resources {
+        has(container, self.holding.held)
+            .unwrap_or_else(|| most(&container.resources, &self.holding.force.wants(container)))
+    }
+
+    /// An order for it waits for the daemon.
+    fn stands(&self, need: &Need<'_>) -> bool {
+        let newest = self.newest(&need.container.name);
+        newest.is_some_and(|view| same(view.order, &need.id, &need.resize) && self.again_at(&view).is_none())
+    }
+
+    /// Keeps the order for it that stands, or places another one. Whether one is open then.
+    fn place(&self, pod: &OrderPod, name: &str, id: &str, resize: Resize, settled: &mut Settled) -> bool {
+        let newest = self.newest(name);
+        if let Some(view) = newest.filter(|view| same(view.order, id, &resize)) {
+            match self.again_at(&view) {
+                Some(at) if at > self.now => {
+                    settled.orders.push(view.order.clone());
+                    settled.wake_at = earliest(settled.wake_at, Some(at));
+                    return false;
+                }
+                Some(_) => {}
+                None => {
+                    settled.orders.push(view.order.clone());
+                    return true;
+                }
+            }
+        }
+        if !self.holding.guarded {
+            return false;
+        }
+        let last = self.holding.orders.iter().map(|view| attempt(&view.order.id));
+        let given =
+            self.holding.held.into_iter().flat_map(|held| &held.containers).map(|c| attempt(&c.order));
+        let attempt = last.chain(given).max().unwrap_or_default().saturating_add(1);
+        settled.orders.push(Order {
+            id: order_id(&pod.uid, name, attempt),
+            pod: pod.clone(),
+            container: OrderContainer { name: name.to_owned(), id: id.to_owned() },
+            action: resize.into(),
+            ..Order::default()
+        });
+        true
+    }
+
+    /// When what was answered is worth another order; absent while the daemon is still to answer.
+    fn again_at(&self, view: &OrderView<'_>) -> Option<Mono> {
+        let answer = view.answer.filter(|answer| answer.state != AnswerState::Acknowledged)?;
+        let since = self.holding.answered.get(&view.order.id).copied().unwrap_or(self.now);
+        let wait = match (answer.state, answer.reason) {
+            // What it gave is another thing meanwhile.
+            (AnswerState::Done, _) => Duration::ZERO,
+            (_, Some(AnswerReason::NotRunning)) => LAG,
+            _ => AGAIN,
+        };
+        Some(since.after(wait))
+    }
+
+    /// The last order about a container.
+    fn newest(&self, name: &str) -> Option<OrderView<'_>> {
+        let of = self.holding.orders.iter().filter(|view| view.order.container.name == name);
+        of.max_by_key(|view| attempt(&view.order.id)).copied()
+    }
+}
+
+/// The daemon tries in vain, and goes on.
+fn hindered(view: &OrderView<'_>) -> bool {
+    view.answer.is_some_and(|answer| answer.state == AnswerState::Acknowledged && answer.reason.is_some())
+}
+
+/// An order for the same instance to have the same.
+fn same(order: &Order, id: &str, resize: &Resize) -> bool {
+    order.container.id == id
+        && order.action.resize.as_ref().is_some_and(|own| {
+            (own.container, own.hold, own.unless_pinned, own.memory_margin)
+                == (resize.container, resize.hold, resize.unless_pinned, resize.memory_margin)
+        })
+}
+
+fn attempt(id: &str) -> u32 {
+    id.rsplit('/').next().and_then(|number| number.parse().ok()).unwrap_or_default()
+}
+
+/// The kubelet's static CPU manager gives such a container CPUs of its own: whole ones, in a guaranteed Pod.
+fn pins(pod: &Pod, container: &Container) -> bool {
+    let whole = container.resources.cpu_request.is_some_and(|request| request > 0 && request % 1000 == 0);
+    let equal = |request: Option<i64>, limit: Option<i64>| {
+        limit.is_some_and(|limit| limit > 0) && request.or(limit) == limit
+    };
+    let full = |c: &Container| {
+        let r = &c.resources;
+        c.kind == ContainerKind::Ephemeral
+            || (equal(r.cpu_request, r.cpu_limit) && equal(r.memory_request, r.memory_limit))
+    };
+    whole && pod.containers.iter().all(full)
+}
+
+fn cpu_differs(one: &Bounds, other: &Bounds) -> bool {
+    (one.cpu_request, one.cpu_limit) != (other.cpu_request, other.cpu_limit)
+}
+
+/// It takes less of something, and more of nothing.
+fn smaller(new: &Bounds, old: &Bounds) -> bool {
+    let limit = |limit: Option<i64>| limit.unwrap_or(i64::MAX);
+    new != old
+        && new.cpu_request <= old.cpu_request
+        && limit(new.cpu_limit) <= limit(old.cpu_limit)
+        && limit(new.memory_limit) <= limit(old.memory_limit)
+}
+
+/// The larger of each amount; a limit that is not there is the largest.
+fn most(one: &Resources, other: &Resources) -> Resources {
+    let limit = |one: Option<i64>, other: Option<i64>| Some(one?.max(other?));
+    Resources {
+        cpu_request: one.cpu_request.max(other.cpu_request),
+        cpu_limit: limit(one.cpu_limit, other.cpu_limit),
+        memory_request: one.memory_request.max(other.memory_request),
+        memory_limit: limit(one.memory_limit, other.memory_limit),
+    }
+}

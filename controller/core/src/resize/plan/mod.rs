@@ -4,21 +4,19 @@
 //! the original resources are durable) → the Pod's spec changed → the kubelet done → watched, where asked for → the end.
 //! An end without success puts the original resources back first, and `status.restoring` keeps what end that will be.
 
+mod restore;
+mod sized;
+
 use chrono::{DateTime, Utc};
 use pitstop_api::quantity::Resources;
 use pitstop_api::resize::{ContainerStatus, Phase, PodResizeStatus, validate};
 
-use super::judge::{
-    Place, Progress, desired, is_back, never_again, place, progress, return_progress, returned,
-};
+use super::judge::{Place, Progress, desired, never_again, place, progress};
 use super::observe::{Observed, Refused};
 use super::refusal;
 use super::resolve::{CONTAINER, INVALID, resolve};
-use super::rollback::{failed, was_ready};
-use super::status::{self, End, Wait, accepted, added, changes, difference, ended, told, waits};
-use super::verify::{Verdict, Verification, verify};
+use super::status::{self, End, Wait, accepted, changes, difference, ended, told, waits};
 use crate::action::{ResourceChange, Sizing};
-use crate::guard::POLICY;
 use crate::index::Config;
 use crate::plan::{StatusWrite, Urgency};
 use crate::pod::{ContainerKind, Pod};
@@ -216,114 +214,6 @@ impl Planner<'_> {
         Plan { sizing: Some(Sizing { dry_run: true, ..sizing }), wake_at: deadline, ..Plan::default() }
     }
 
-    /// The Pod has what it should have: watch it where that is asked for, then end.
-    fn sized(&self, pod: &Pod, expired: bool, deadline: Option<Mono>) -> Plan {
-        let resize = self.observed.resize;
-        let watch = resize.spec.rollback_on_failure.as_ref();
-        let since = self.observed.memory.sized_since.unwrap_or(self.now);
-        let until = watch.map(|w| since.after(seconds(w.observe_seconds)));
-        let Verification { verdict, orders, wake_at } = verify(self.now, self.config, self.observed, pod);
-        let unsettled = match &verdict {
-            Verdict::Waits if !self.observed.guarded => Some((status::POLICY, policy_missing())),
-            Verdict::Waits => {
-                Some((status::VERIFYING, "asks the node's daemon what the kernel has".to_owned()))
-            }
-            Verdict::Differs(text) => Some((status::KERNEL_DIFFERS, text.clone())),
-            Verdict::Matches | Verdict::Unknown(..) => None,
-        };
-        if let Some((reason, text)) = unsettled {
-            if expired {
-                return self.give_up(&Place::Desired, overdue(&text));
-            }
-            let wait = Wait::new(Phase::Verifying, reason, text);
-            let wake_at = [deadline, until.filter(|at| *at > self.now), wake_at].into_iter().flatten().min();
-            return Plan { orders, ..self.waiting(pod, &wait, wake_at) };
-        }
-        if let (Some(watch), Some(at)) = (watch, until.filter(|at| *at > self.now)) {
-            let text = format!("watches the Pod with its new resources for {} s", watch.observe_seconds);
-            let wait = Wait::new(Phase::Verifying, status::OBSERVING, text);
-            return Plan { orders, ..self.waiting(pod, &wait, Some(at)) };
-        }
-        if watch.is_some_and(|w| w.not_ready != Some(false)) && was_ready(&resize.status) && !pod.ready {
-            let end =
-                End::new(Phase::RolledBack, status::NOT_READY, "the Pod was ready before, and is not now");
-            return self.give_up(&Place::Desired, end);
-        }
-        if self.observed.sizing.is_some() {
-            return self.unsure();
-        }
-        let end = End::new(Phase::Succeeded, status::RESIZED, changes(&resize.status.containers));
-        let mut status = ended(self.observed, &end, self.wall);
-        status::verified(&mut status, self.observed, &verdict, self.wall);
-        self.with_status(status, Urgency::Now)
-    }
-
-    /// What went wrong with the Pod since its spec was changed, where that is watched.
-    fn failure(&self, pod: &Pod) -> Option<End> {
-        let resize = self.observed.resize;
-        let watch = resize.spec.rollback_on_failure.as_ref()?;
-        resize.status.containers.iter().find_map(|container| failed(watch, container, pod))
-    }
-
-    /// Puts the original resources back before the request ends; nothing was changed where they are there.
-    fn give_up(&self, place: &Place, end: End) -> Plan {
-        if self.observed.sizing.is_some() {
-            return self.unsure();
-        }
-        let resize = self.observed.resize;
-        if *place == Place::Original {
-            return self.end_untouched(&end);
-        }
-        if resize.status.containers.iter().all(|c| c.original == c.desired) {
-            return self.end(&end);
-        }
-        let mut status = resize.status.clone();
-        let text = format!("puts the original resources back: {}", end.message);
-        status.restoring = Some(end.into());
-        let wait = Wait::new(Phase::InProgress, status::RESTORING, text);
-        self.with_status(waits(status, resize, &wait, self.wall), Urgency::Now)
-    }
-
-    /// Puts the original resources back.
-    fn restore(&self, pod: &Pod, mut end: End) -> Plan {
-        let resize = self.observed.resize;
-        let containers = &resize.status.containers;
-        let since = self.observed.memory.restoring_since.unwrap_or(self.now);
-        let until = since.after(self.config.restore_patience);
-        let overdue = until <= self.now;
-        let mut close = |text: String| {
-            end.message = format!("{}; {text}", end.message);
-            self.end(&end)
-        };
-        if is_back(containers, pod) {
-            let left = added(containers);
-            let back = if left.is_empty() {
-                "the original resources are back".to_owned()
-            } else {
-                format!(
-                    "the original resources are back, but for what cannot be removed in place: {}",
-                    left.join(", ")
-                )
-            };
-            return match return_progress(containers, pod) {
-                Progress::Sized => close(back),
-                other if overdue => close(format!(
-                    "the original resources are asked for, and not there yet: {}",
-                    other.hindrance()
-                )),
-                _ => Plan { wake_at: Some(until), ..Plan::default() },
-            };
-        }
-        if place(containers, pod) != Place::Desired {
-            return close("somebody else has changed the resources meanwhile, and is left alone".to_owned());
-        }
-        if overdue {
-            let why = self.observed.memory.refused.as_ref().map_or("not in time", |refused| &refused.text);
-            return close(format!("the original resources could not be put back: {why}"));
-        }
-        Plan { sizing: Some(self.back(pod)), wake_at: Some(until), ..Plan::default() }
-    }
-
     /// Over: delete it in time.
     fn after_end(&self) -> Plan {
         let resize = self.observed.resize;
@@ -343,17 +233,6 @@ impl Planner<'_> {
             return self.unsure();
         }
         self.with_status(ended(self.observed, end, self.wall), Urgency::Now)
-    }
-
-    /// Ends a request that has changed nothing, as far as the Pod shows. Another process that led before may have sent the
-    /// change, and it may take effect until that write is given up.
-    fn end_untouched(&self, end: &End) -> Plan {
-        let memory = self.observed.memory;
-        let until = memory.first_seen.after(self.config.write_bound);
-        if memory.inherited == Some(true) && until > self.now {
-            return Plan { wake_at: Some(until), ..Plan::default() };
-        }
-        self.end(end)
     }
 
     /// Nobody knows yet how a write of the Pod ends: the same one again tells.
@@ -410,11 +289,6 @@ impl Planner<'_> {
         self.sizing(pod, |c| (Resources::from(&c.original), desired(c)))
     }
 
-    /// The change that takes it back.
-    fn back(&self, pod: &Pod) -> Sizing {
-        self.sizing(pod, |c| (desired(c), returned(c)))
-    }
-
     /// The change of the Pod from the one to the other.
     fn sizing(&self, pod: &Pod, of: impl Fn(&ContainerStatus) -> (Resources, Resources)) -> Sizing {
         let changes = self.observed.resize.status.containers.iter().filter_map(|container| {
@@ -469,12 +343,6 @@ impl Planner<'_> {
         let orders = self.observed.orders.iter().map(|view| view.order.clone()).collect();
         Plan { orders, ..Plan::default() }
     }
-}
-
-fn policy_missing() -> String {
-    format!(
-        "asks no daemon while the API server does not keep each to its own node: apply the ValidatingAdmissionPolicy {POLICY} and its binding"
-    )
 }
 
 fn overdue(waited_for: &str) -> End {

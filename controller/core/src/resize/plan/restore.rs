@@ -1,0 +1,87 @@
+//! What is put back before a request ends without success.
+
+use pitstop_api::resize::Phase;
+
+use super::{Plan, Planner};
+use crate::action::Sizing;
+use crate::plan::Urgency;
+use crate::pod::Pod;
+use crate::resize::judge::{Place, Progress, desired, is_back, place, return_progress, returned};
+use crate::resize::status::{self, End, Wait, added, waits};
+
+impl Planner<'_> {
+    /// Puts the original resources back before the request ends; nothing was changed where they are there.
+    pub(super) fn give_up(&self, place: &Place, end: End) -> Plan {
+        if self.observed.sizing.is_some() {
+            return self.unsure();
+        }
+        let resize = self.observed.resize;
+        if *place == Place::Original {
+            return self.end_untouched(&end);
+        }
+        if resize.status.containers.iter().all(|c| c.original == c.desired) {
+            return self.end(&end);
+        }
+        let mut status = resize.status.clone();
+        let text = format!("puts the original resources back: {}", end.message);
+        status.restoring = Some(end.into());
+        let wait = Wait::new(Phase::InProgress, status::RESTORING, text);
+        self.with_status(waits(status, resize, &wait, self.wall), Urgency::Now)
+    }
+
+    /// Puts the original resources back.
+    pub(super) fn restore(&self, pod: &Pod, mut end: End) -> Plan {
+        let resize = self.observed.resize;
+        let containers = &resize.status.containers;
+        let since = self.observed.memory.restoring_since.unwrap_or(self.now);
+        let until = since.after(self.config.restore_patience);
+        let overdue = until <= self.now;
+        let mut close = |text: String| {
+            end.message = format!("{}; {text}", end.message);
+            self.end(&end)
+        };
+        if is_back(containers, pod) {
+            let left = added(containers);
+            let back = if left.is_empty() {
+                "the original resources are back".to_owned()
+            } else {
+                format!(
+                    "the original resources are back, but for what cannot be removed in place: {}",
+                    left.join(", ")
+                )
+            };
+            return match return_progress(containers, pod) {
+                Progress::Sized => close(back),
+                other if overdue => close(format!(
+                    "the original resources are asked for, and not there yet: {}",
+                    other.hindrance()
+                )),
+                _ => Plan { wake_at: Some(until), ..Plan::default() },
+            };
+        }
+        if place(containers, pod) != Place::Desired {
+            return close("somebody else has changed the resources meanwhile, and is left alone".to_owned());
+        }
+        if overdue {
+            let why = self.observed.memory.refused.as_ref().map_or("not in time", |refused| &refused.text);
+            return close(format!("the original resources could not be put back: {why}"));
+        }
+        Plan { sizing: Some(self.back(pod)), wake_at: Some(until), ..Plan::default() }
+    }
+
+    /// Ends a request that has changed nothing, as far as the Pod shows. Another process that led before may have sent the
+    /// change, and it may take effect until that write is given up.
+    pub(super) fn end_untouched(&self, end: &End) -> Plan {
+        let memory = self.observed.memory;
+        let until = memory.first_seen.after(self.config.write_bound);
+        if memory.inherited == Some(true) && until > self.now {
+            return Plan { wake_at: Some(until), ..Plan::default() };
+        }
+        self.end(end)
+    }
+
+    /// The change that takes it back.
+    pub(super) fn back(&self, pod: &Pod) -> Sizing {
+        self.sizing(pod, |c| (desired(c), returned(c)))
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pitstop_api::nodework::{Held, Order, request_uid};
+use pitstop_api::nodework::{Held, request_uid};
 
 use super::Index;
 use super::kinds::Book;

@@ -75,17 +75,18 @@ impl UserRequest for Resize {
         let book = book.and_then(Book::known);
         let of = |uid: &str| views(book).filter(|o| request_uid(&o.order.id) == uid).collect();
         let orders: Vec<OrderView<'_>> = of(&resize.uid);
-        let target = resize.status.target.as_ref().filter(|_| resize.held());
+        let target = resize.status.target.as_ref().filter(|_| resize.by_daemon());
         let held = target.and_then(|target| book?.held(&target.pod_uid));
         let applied = told.filter(|_| target.is_some()).map(|pod| force.applied(pod, held));
         let pod = applied.as_ref().or(told);
-        entry.memory.see(now, resize, pod, &orders);
+        let held_orders: Vec<OrderView<'_>> = target.map(|target| of(&target.pod_uid)).unwrap_or_default();
+        entry.memory.see(now, resize, pod, &orders, &held_orders);
         let observed = Observed {
             resize,
             pod,
             told,
             force: &force,
-            held: target.map(|target| of(&target.pod_uid)).unwrap_or_default(),
+            held: held_orders,
             // What only asks what would be is in nobody's way, and nobody in its.
             newer: told.filter(|_| !resize.spec.dry_run).and_then(|pod| newer(index, resize, pod, &force)),
             at_work: at_work(index, resize).filter(|_| !resize.spec.dry_run),

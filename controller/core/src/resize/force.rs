@@ -41,9 +41,14 @@ impl Resize {
             && (!self.completed() || self.status.phase == Some(Phase::Succeeded))
     }
 
-    /// It was accepted to be carried out by the daemon.
+    /// The daemon carries it out, or is to.
     pub fn held(&self) -> bool {
-        self.status.target.is_some() && self.status.mechanism == Some(Mechanism::Cri) && !self.spec.dry_run
+        self.by_daemon() && !self.spec.dry_run
+    }
+
+    /// It was accepted to be carried out by the daemon, or to find out what would come of that.
+    pub fn by_daemon(&self) -> bool {
+        self.status.target.is_some() && self.status.mechanism == Some(Mechanism::Cri)
     }
 
     fn turn(&self) -> i64 {

@@ -123,6 +123,12 @@ pub(super) fn return_progress(containers: &[ContainerStatus], pod: &Pod) -> Prog
     towards(containers, pod, returned, false)
 }
 
+/// How far the containers are with what the Pod's spec, and whatever is in force for it, says.
+pub(super) fn as_it_should(containers: &[ContainerStatus], pod: &Pod) -> Progress {
+    let of = |container: &ContainerStatus| pod.container(&container.name).map(|found| found.resources);
+    towards(containers, pod, |container| of(container).unwrap_or_default(), false)
+}
+
 fn towards(
     containers: &[ContainerStatus],
     pod: &Pod,

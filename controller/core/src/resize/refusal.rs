@@ -27,9 +27,13 @@ pub(super) const REASONS: [&str; 8] = [
     "LimitRange",
     "Unsupported",
     "UnsupportedContainer",
-    "StaticManager",
-    "Swap",
+    STATIC_MANAGER,
+    SWAP,
 ];
+/// The container has swap.
+pub(super) const SWAP: &str = "Swap";
+/// The container has CPUs or memory of its own.
+pub(super) const STATIC_MANAGER: &str = "StaticManager";
 /// A refusal in words that are not known.
 pub(super) const REFUSED: &str = "Refused";
 /// An infeasible resize in words that are not known.

@@ -20,6 +20,7 @@ use crate::time::Mono;
 mod ends;
 mod follow;
 mod resolve;
+mod settle;
 mod verify;
 
 const MI: i64 = 1 << 20;
@@ -130,10 +131,14 @@ impl Scene {
         let answer = |order: &Order| self.answers.iter().find(|a| a.order_id == order.id);
         let orders: Vec<_> =
             self.orders.iter().map(|order| OrderView { order, answer: answer(order) }).collect();
-        self.memory.see(self.now, &self.resize, self.pod.as_ref(), &orders);
+        self.memory.see(self.now, &self.resize, self.pod.as_ref(), &orders, &[]);
+        let force = Force::default();
         let observed = Observed {
             resize: &self.resize,
             pod: self.pod.as_ref(),
+            told: self.pod.as_ref(),
+            force: &force,
+            held: Vec::new(),
             newer: self.newer.as_ref(),
             at_work: self.at_work.as_ref(),
             sizing_now: false,

@@ -4,17 +4,19 @@
 //! the original resources are durable) → the Pod's spec changed → the kubelet done → watched, where asked for → the end.
 //! An end without success puts the original resources back first, and `status.restoring` keeps what end that will be.
 
+mod cri;
 mod restore;
 mod sized;
 
 use chrono::{DateTime, Utc};
 use pitstop_api::quantity::Resources;
-use pitstop_api::resize::{ContainerStatus, Phase, PodResizeStatus, validate};
+use pitstop_api::resize::{ContainerStatus, Mechanism, Phase, PodResizeStatus, validate};
 
 use super::judge::{Place, Progress, desired, never_again, place, progress};
+use super::mechanism::choose;
 use super::observe::{Observed, Refused};
 use super::refusal;
-use super::resolve::{CONTAINER, INVALID, resolve};
+use super::resolve::{CONTAINER, INVALID, No, resolve};
 use super::status::{self, End, Wait, accepted, changes, difference, ended, told, waits};
 use crate::action::{ResourceChange, Sizing};
 use crate::index::Config;
@@ -90,10 +92,11 @@ impl Planner<'_> {
                     format!("Pod {} is not scheduled yet: there is nothing to resize in place", pod.key);
                 End::failed(INVALID, text)
             }
-            Some(pod) => match resolve(spec, pod) {
+            Some(pod) => match self.resolved(pod) {
                 Err((reason, text)) => End::failed(reason, text),
-                Ok(containers) => {
-                    let status = accepted(resize, pod, containers, self.wall);
+                Ok((mechanism, containers)) => {
+                    let turn = if mechanism == Mechanism::Cri { self.observed.force.turn + 1 } else { 0 };
+                    let status = accepted(resize, pod, (mechanism, turn), containers, self.wall);
                     return Plan { wake_at: deadline, ..self.with_status(status, Urgency::Now) };
                 }
             },
@@ -103,6 +106,13 @@ impl Planner<'_> {
             Some(at) => Plan { wake_at: earliest(deadline, Some(at)), ..Plan::default() },
             None => self.end(&refused),
         }
+    }
+
+    /// What the request means for its Pod, and by which means.
+    fn resolved(&self, pod: &Pod) -> Result<(Mechanism, Vec<ContainerStatus>), No> {
+        let spec = &self.observed.resize.spec;
+        let containers = resolve(spec, pod, self.observed.force)?;
+        Ok((choose(spec, pod, self.config)?, containers))
     }
 
     /// Accepted: change the Pod and follow it.
@@ -119,7 +129,7 @@ impl Planner<'_> {
         }
         if let Some(restoring) = &resize.status.restoring {
             let end = End::new(restoring.phase, &restoring.reason, restoring.message.clone());
-            return self.restore(pod, end);
+            return if resize.held() { self.given_back(pod, end) } else { self.restore(pod, end) };
         }
         let place = place(&resize.status.containers, pod);
         if let Place::Other(container) = &place {
@@ -158,6 +168,11 @@ impl Planner<'_> {
         }
         if let Some(failure) = self.failure(pod) {
             return self.give_up(&place, failure);
+        }
+        if resize.held()
+            && let Some(end) = self.daemon_refuses()
+        {
+            return self.give_up(&place, end);
         }
         match found {
             Progress::Infeasible(text) => {
@@ -264,6 +279,11 @@ impl Planner<'_> {
             return Wait::new(Phase::Proposed, status::PROPOSING, text);
         }
         match progress(containers, self.observed.resize.pending_before(), pod) {
+            Progress::Restarting(name) => {
+                let text = format!("waits for container {name} to run, ready, with its new resources");
+                Wait::new(Phase::InProgress, status::RESTART, text)
+            }
+            _ if self.observed.resize.held() => self.waits_for_daemon(),
             Progress::Unseen | Progress::Sized | Progress::Infeasible(_) => {
                 Wait::new(Phase::Proposed, status::KUBELET, "the kubelet has not taken the change up yet")
             }
@@ -276,10 +296,6 @@ impl Planner<'_> {
                     text.contains("cannot decrease memory limits") || text.contains("memory limit less than");
                 let reason = if in_use { status::MEMORY_IN_USE } else { status::RUNTIME_ERROR };
                 Wait::new(Phase::InProgress, reason, text)
-            }
-            Progress::Restarting(name) => {
-                let text = format!("waits for container {name} to run, ready, with its new resources");
-                Wait::new(Phase::InProgress, status::RESTART, text)
             }
         }
     }

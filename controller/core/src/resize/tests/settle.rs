@@ -1,0 +1,332 @@
+//! A Pod and the daemon of its node, which does what it is ordered to, restarts included: whatever happens, the Pod ends
+//! up with what is in force.
+
+use std::collections::BTreeMap;
+
+use pitstop_api::nodework::{Bounds, Held, HeldContainer, OrderPod};
+use proptest::prelude::*;
+
+use super::super::force::{bounds, held_pod};
+use super::super::settle::{Holding, Settled, settle};
+use super::*;
+use crate::resize::force::Wish;
+
+/// What the kernel has, and the book.
+#[derive(Clone, Debug)]
+struct World {
+    pod: Option<Pod>,
+    next_id: u32,
+    force: Force,
+    held: Option<Held>,
+    orders: Vec<Order>,
+    answers: Vec<Answer>,
+    answered: BTreeMap<String, Mono>,
+    /// By container.
+    cgroups: BTreeMap<String, Bounds>,
+    /// The Pod's.
+    cgroup: Bounds,
+    now: Mono,
+    placed: usize,
+}
+
+fn spec_of(pod: &Pod) -> Bounds {
+    bounds(&held_pod(pod, |container| container.resources))
+}
+
+impl World {
+    fn new() -> Self {
+        let mut pod = pod();
+        for (n, container) in pod.containers.iter_mut().enumerate() {
+            let status = container.status.as_mut().unwrap();
+            status.container_id = id(u32::try_from(n).unwrap() + 1);
+            status.actual = None;
+        }
+        let cgroups = pod.containers.iter().map(|c| (c.name.clone(), bounds(&c.resources))).collect();
+        Self {
+            cgroup: spec_of(&pod),
+            cgroups,
+            pod: Some(pod),
+            next_id: 10,
+            force: Force::default(),
+            held: None,
+            orders: Vec::new(),
+            answers: Vec::new(),
+            answered: BTreeMap::new(),
+            now: Mono(0),
+            placed: 0,
+        }
+    }
+
+    fn settled(&self) -> Settled {
+        let answer = |order: &Order| self.answers.iter().find(|a| a.order_id == order.id);
+        let orders: Vec<_> =
+            self.orders.iter().map(|order| OrderView { order, answer: answer(order) }).collect();
+        settle(
+            self.now,
+            &Holding {
+                pod: self.pod.as_ref(),
+                force: &self.force,
+                held: self.held.as_ref(),
+                orders: &orders,
+                answered: &self.answered,
+                guarded: true,
+                awaited: false,
+            },
+        )
+    }
+
+    /// The controller writes the book.
+    fn control(&mut self) {
+        let Settled { orders, .. } = self.settled();
+        for order in &orders {
+            let before = self.orders.iter().find(|known| known.id == order.id);
+            assert!(before.is_none_or(|before| before == order), "an order never changes");
+            self.placed += usize::from(before.is_none());
+        }
+        self.orders = orders;
+        self.answers.retain(|answer| self.orders.iter().any(|order| order.id == answer.order_id));
+        self.answered.retain(|id, _| self.answers.iter().any(|answer| answer.order_id == *id));
+    }
+
+    /// The daemon carries out every order that it has not answered.
+    fn obey(&mut self) {
+        for order in self.orders.clone() {
+            if self.answers.iter().any(|answer| answer.order_id == order.id) {
+                continue;
+            }
+            let (state, reason) = match self.carry_out(&order) {
+                true => (AnswerState::Done, None),
+                false => (AnswerState::Refused, Some(AnswerReason::NotRunning)),
+            };
+            self.answered.insert(order.id.clone(), self.now);
+            self.answers.push(Answer {
+                order_id: order.id,
+                state,
+                reason,
+                message: String::new(),
+                acknowledged_uptime_seconds: None,
+                acknowledged_by: String::new(),
+                observed: None,
+            });
+            self.safe();
+        }
+    }
+
+    fn carry_out(&mut self, order: &Order) -> bool {
+        let (name, id) = (&order.container.name, &order.container.id);
+        let resize = order.action.resize.as_ref().unwrap();
+        let runs = self.pod.as_ref().and_then(|pod| pod.container(name)).is_some_and(|c| {
+            let status = c.status.as_ref().unwrap();
+            status.state == ContainerState::Running && status.container_id.ends_with(id.as_str())
+        });
+        if resize.hold && !runs {
+            return false;
+        }
+        let held = self.held.get_or_insert_with(|| Held { pod: order.pod.clone(), ..Held::default() });
+        held.containers.retain(|c| c.name != *name);
+        if let (Some(own), true) = (resize.container, runs) {
+            self.cgroups.insert(name.clone(), own);
+        }
+        if let (Some(own), true) = (resize.pod, self.pod.is_some()) {
+            self.cgroup = own;
+            held.given = Some(own);
+        }
+        if resize.hold {
+            held.containers.push(HeldContainer {
+                name: name.clone(),
+                id: id.clone(),
+                order: order.id.clone(),
+                given: resize.container,
+                ..HeldContainer::default()
+            });
+        }
+        self.held = self.held.take().filter(|held| !held.containers.is_empty());
+        true
+    }
+
+    /// The Pod may use at least what all its containers may.
+    fn safe(&self) {
+        let Some(pod) = &self.pod else { return };
+        let limit = |get: fn(&Bounds) -> Option<i64>| {
+            let runs = |c: &&Container| c.status.as_ref().unwrap().state == ContainerState::Running;
+            let running = pod.containers.iter().filter(runs);
+            let all: Option<Vec<i64>> = running.map(|c| get(&self.cgroups[&c.name])).collect();
+            all.map(|all| all.iter().sum::<i64>())
+        };
+        for get in [|b: &Bounds| b.memory_limit, |b: &Bounds| b.cpu_limit] {
+            if let (Some(own), Some(all)) = (get(&self.cgroup), limit(get)) {
+                assert!(own >= all, "{own} < {all}");
+            }
+        }
+    }
+
+    fn restart(&mut self, n: usize) {
+        let Some(pod) = &mut self.pod else { return };
+        let container = &mut pod.containers[n];
+        self.next_id += 1;
+        let status = container.status.as_mut().unwrap();
+        status.container_id = id(self.next_id);
+        status.state = ContainerState::Running;
+        self.cgroups.insert(container.name.clone(), bounds(&container.resources));
+    }
+
+    fn crash(&mut self, n: usize) {
+        let Some(pod) = &mut self.pod else { return };
+        let status = pod.containers[n].status.as_mut().unwrap();
+        status.state = ContainerState::Waiting { reason: "CrashLoopBackOff".into(), message: String::new() };
+    }
+
+    fn want(&mut self, n: usize, wish: Option<(i64, i64)>) {
+        let name = ["app", "proxy"][n].to_owned();
+        match wish {
+            None => drop(self.force.containers.remove(&name)),
+            Some((cpu, memory)) => {
+                let resources = Resources {
+                    cpu_request: Some(cpu),
+                    cpu_limit: Some(cpu),
+                    memory_request: Some(memory * MI),
+                    memory_limit: Some(memory * MI),
+                };
+                self.force.containers.insert(name, Wish { resources, margin: 0 });
+            }
+        }
+    }
+
+    /// Until nothing is left to do.
+    fn rest(&mut self) {
+        for _ in 0..40 {
+            self.control();
+            self.obey();
+            let Settled { orders, wake_at } = self.settled();
+            if orders.is_empty() && wake_at.is_none() {
+                self.control();
+                return;
+            }
+            self.now = self.now.after(std::time::Duration::from_secs(31));
+        }
+        panic!("does not come to rest: {:?} {:?}", self.orders, self.held);
+    }
+
+    /// All is as it should be.
+    fn right(&self) {
+        assert_eq!(self.orders, [], "nothing stays in the book");
+        let Some(pod) = &self.pod else {
+            assert_eq!(self.held, None);
+            return;
+        };
+        for container in &pod.containers {
+            if container.status.as_ref().unwrap().state == ContainerState::Running {
+                let wanted = bounds(&self.force.wants(container));
+                assert_eq!(self.cgroups[&container.name], wanted, "{}", container.name);
+            }
+        }
+        if self.force.containers.is_empty() {
+            assert_eq!((&self.held, self.cgroup), (&None, spec_of(pod)), "all is given back");
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Happens {
+    Wants(usize, Option<(i64, i64)>),
+    Restarts(usize),
+    Crashes(usize),
+    Controls,
+    Obeys,
+    Goes,
+}
+
+fn happens() -> impl Strategy<Value = Happens> {
+    let n = 0..2_usize;
+    prop_oneof![
+        4 => (n.clone(), proptest::option::of((50..500_i64, 32..512_i64))).prop_map(|(n, wish)| Happens::Wants(n, wish)),
+        2 => n.clone().prop_map(Happens::Restarts),
+        1 => n.prop_map(Happens::Crashes),
+        4 => Just(Happens::Controls),
+        3 => Just(Happens::Obeys),
+        1 => Just(Happens::Goes),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_a_pod_comes_to_rest_with_what_is_in_force(
+        story in proptest::collection::vec(happens(), 0..30)
+    ) {
+        let mut world = World::new();
+        for happens in story {
+            match happens {
+                Happens::Wants(n, wish) => world.want(n, wish),
+                Happens::Restarts(n) => world.restart(n),
+                Happens::Crashes(n) => world.crash(n),
+                Happens::Controls => world.control(),
+                Happens::Obeys => world.obey(),
+                Happens::Goes => world.pod = None,
+            }
+        }
+        world.rest();
+        world.right();
+        // All that was taken is given back once nothing is wanted.
+        (0..2).for_each(|n| world.want(n, None));
+        world.rest();
+        world.right();
+    }
+}
+
+#[test]
+fn one_change_takes_one_order() {
+    let mut world = World::new();
+    world.want(0, Some((300, 256)));
+    world.rest();
+    world.right();
+    assert_eq!(world.placed, 1);
+    let held = world.held.as_ref().unwrap();
+    assert_eq!(held.pod, OrderPod { namespace: "shop".into(), name: "web".into(), uid: "pod-1".into() });
+    assert_eq!(world.cgroup.memory_limit, Some((256 + 128) * MI));
+}
+
+#[test]
+fn a_restarted_container_is_given_its_resources_again() {
+    let mut world = World::new();
+    world.want(0, Some((300, 256)));
+    world.rest();
+    world.restart(0);
+    assert_ne!(world.cgroups["app"].memory_limit, Some(256 * MI));
+    world.rest();
+    assert_eq!(world.cgroups["app"].memory_limit, Some(256 * MI));
+}
+
+#[test]
+fn what_cannot_be_given_now_keeps_no_other_container_waiting() {
+    let mut world = World::new();
+    world.want(0, Some((300, 256)));
+    world.want(1, Some((300, 256)));
+    world.control();
+    let [order] = &world.orders[..] else { panic!("one at a time: {:?}", world.orders) };
+    world.answers.push(Answer {
+        order_id: order.id.clone(),
+        state: AnswerState::Acknowledged,
+        reason: Some(AnswerReason::ResizeRetried),
+        message: "not now".into(),
+        acknowledged_uptime_seconds: None,
+        acknowledged_by: String::new(),
+        observed: None,
+    });
+    world.control();
+    let named: Vec<&str> = world.orders.iter().map(|order| order.container.name.as_str()).collect();
+    assert_eq!(named, ["app", "proxy"]);
+}
+
+#[test]
+fn a_pod_that_is_gone_is_forgotten() {
+    let mut world = World::new();
+    world.want(0, Some((300, 256)));
+    world.rest();
+    world.pod = None;
+    world.control();
+    let [order] = &world.orders[..] else { panic!("{:?}", world.orders) };
+    let resize = order.action.resize.as_ref().unwrap();
+    assert_eq!((resize.container, resize.pod, resize.hold), (None, None, false));
+    world.rest();
+    world.right();
+}

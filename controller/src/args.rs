@@ -22,6 +22,10 @@ pub struct Args {
     #[arg(long, env = "PITSTOP_KRUISE_CRR_OFF", value_parser = clap::builder::BoolishValueParser::new())]
     pub kruise_crr_off: bool,
 
+    /// Where a node's kubelet does not resize, have its daemon give Pods other resources. Takes daemons with `--resize`.
+    #[arg(long, env = "PITSTOP_RESIZE_CRI", value_parser = clap::builder::BoolishValueParser::new())]
+    pub resize_cri: bool,
+
     /// The namespace that the controller runs in.
     #[arg(long, env = "POD_NAMESPACE", default_value = "pitstop-system")]
     pub namespace: String,

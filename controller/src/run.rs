@@ -69,6 +69,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let Args {
         webhook_address,
         default_active_deadline,
+        resize_cri,
         kruise_crr_off,
         namespace,
         pod_name,
@@ -153,7 +154,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let mut election = tokio::spawn(election::run(candidate, leading, shutdown.clone()));
 
     let executor = Executor::new(client, events, own.clone(), sender);
-    let mut index = Index::new(config(default_active_deadline));
+    let mut index = Index::new(config(default_active_deadline, resize_cri));
     let mut actions = JoinSet::new();
     let execute = |action: Action| {
         while actions.try_join_next().is_some() {}
@@ -171,8 +172,9 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 }
 
 /// The core's settings; no deadline for zero.
-fn config(default_active_deadline: Duration) -> Config {
+fn config(default_active_deadline: Duration, resize_cri: bool) -> Config {
     Config {
+        resize_cri,
         default_active_deadline: (!default_active_deadline.is_zero()).then_some(default_active_deadline),
         ..Config::default()
     }

@@ -144,13 +144,19 @@ impl World {
         true
     }
 
-    /// The Pod may use at least what all its containers may.
+    /// The Pod may use at least what all its containers may. One that has just restarted may use more than what it was given
+    /// before, and is about to be given again.
     fn safe(&self) {
         let Some(pod) = &self.pod else { return };
         let limit = |get: fn(&Bounds) -> Option<i64>| {
             let runs = |c: &&Container| c.status.as_ref().unwrap().state == ContainerState::Running;
             let running = pod.containers.iter().filter(runs);
-            let all: Option<Vec<i64>> = running.map(|c| get(&self.cgroups[&c.name])).collect();
+            let given = |name: &str| self.held.as_ref()?.containers.iter().find(|c| c.name == name)?.given;
+            let counts = |c: &Container| {
+                let own = get(&self.cgroups[&c.name])?;
+                Some(given(&c.name).and_then(|given| get(&given)).map_or(own, |given| own.min(given)))
+            };
+            let all: Option<Vec<i64>> = running.map(counts).collect();
             all.map(|all| all.iter().sum::<i64>())
         };
         for get in [|b: &Bounds| b.memory_limit, |b: &Bounds| b.cpu_limit] {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use pitstop_api::resize::{PodResizeSpec, PodResizeStatus};
 
+use super::admission::{Crowd, Surveyed};
 use super::judge::{Place, Progress, place, progress};
 use crate::action::Sizing;
 use crate::key::ObjectKey;
@@ -99,6 +100,10 @@ pub struct Memory {
     pub asked_since: Option<Mono>,
     /// Since when the daemon's answers are known, by the orders' IDs.
     pub answers: BTreeMap<String, Mono>,
+    /// What came of the last survey.
+    pub survey: Option<Surveyed>,
+    /// A survey is under way.
+    pub surveying: bool,
 }
 
 /// Refusals in a row.
@@ -176,6 +181,9 @@ pub struct Observed<'a> {
     pub orders: Vec<OrderView<'a>>,
     /// The API server is known to keep each daemon to its own node, so that orders may be placed.
     pub guarded: bool,
+    /// What other Pods take of what the survey found. Absent without a survey, after acceptance, and while the acceptance
+    /// of another resize that counts is being written.
+    pub crowd: Option<Crowd<'a>>,
     /// What this process remembers.
     pub memory: &'a Memory,
 }

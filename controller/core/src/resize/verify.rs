@@ -185,7 +185,7 @@ fn differs(container: &ContainerStatus, cgroups: &Cgroups, pod: &Pod) -> Option<
         return Some(format!("container {name}: {text}"));
     }
     // What bounds the Pod as a whole is another sum then.
-    if pod.pod_level {
+    if pod.pod_level.is_some() {
         return None;
     }
     let parts: Vec<Part> = pod.containers.iter().filter_map(part).collect();

@@ -85,7 +85,8 @@ impl Index {
         let own = resize.pod_key();
         let node = self.pods.objects.get(&own)?.pod.get().node.as_deref()?;
         let mut crowd = Crowd::default();
-        for pod in self.neighbours.of(node).filter(|key| **key != own).filter_map(|key| self.unfinished(key)) {
+        for pod in self.neighbours.of(node).filter(|key| **key != own).filter_map(|key| self.unfinished(key))
+        {
             if self.resizes.of_pod(&pod.key).any(being_accepted) {
                 return None;
             }

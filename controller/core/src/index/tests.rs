@@ -10,6 +10,7 @@ mod pins;
 mod requests;
 mod resizes;
 mod silence;
+mod survey;
 
 use std::collections::VecDeque;
 

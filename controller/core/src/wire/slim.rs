@@ -360,7 +360,9 @@ mod tests {
         assert_eq!((job.active_deadline, job.priority_class.as_deref()), (true, Some("high")));
         for list in ["containers", "initContainers"] {
             for kind in ["requests", "limits"] {
-                let spec = format!(r#"{{"{list}":[{{"name":"a","resources":{{"{kind}":{{"hugepages-2Mi":"4Mi"}}}}}}]}}"#);
+                let spec = format!(
+                    r#"{{"{list}":[{{"name":"a","resources":{{"{kind}":{{"hugepages-2Mi":"4Mi"}}}}}}]}}"#
+                );
                 assert!(pod(&spec).huge_pages, "{spec}");
             }
         }

@@ -13,9 +13,7 @@ use serde::de::DeserializeOwned;
 
 use super::exchange::{HttpRequest, parse};
 use crate::key::ObjectKey;
-use crate::resize::admission::{
-    Amounts, Bounded, Counted, Limit, Quota, QuotaBound, Scope, Survey,
-};
+use crate::resize::admission::{Amounts, Bounded, Counted, Limit, Quota, QuotaBound, Scope, Survey};
 
 /// Most LimitRanges, and most ResourceQuotas, of a namespace that are read.
 const MOST: u32 = 64;
@@ -69,7 +67,8 @@ impl Reading {
         match self.next {
             Next::LimitRanges => {
                 let ranges: Vec<SlimLimitRange> = self.list(&text)?;
-                self.survey.limits = ranges.into_iter().flat_map(|r| r.spec.limits).filter_map(limit).collect();
+                self.survey.limits =
+                    ranges.into_iter().flat_map(|r| r.spec.limits).filter_map(limit).collect();
                 self.next = Next::Quotas;
             }
             Next::Quotas => {
@@ -102,7 +101,11 @@ impl Reading {
     fn failed(&self, failure: Failure) -> Failure {
         let missing = failure.message.contains("is forbidden");
         let right = if missing {
-            format!(": the controller needs the right to {} {}, as the overlay resize-cri gives it", self.verb(), self.plural())
+            format!(
+                ": the controller needs the right to {} {}, as the overlay resize-cri gives it",
+                self.verb(),
+                self.plural()
+            )
         } else {
             String::new()
         };
@@ -149,7 +152,8 @@ struct SlimAmounts {
 
 impl SlimAmounts {
     fn read(&self) -> Amounts {
-        let of = |resource: Resource, text: &Option<String>| text.as_deref().and_then(|text| resource.parse(text));
+        let of =
+            |resource: Resource, text: &Option<String>| text.as_deref().and_then(|text| resource.parse(text));
         Amounts { cpu: of(Resource::Cpu, &self.cpu), memory: of(Resource::Memory, &self.memory) }
     }
 
@@ -244,7 +248,8 @@ fn quota(quota: SlimQuota) -> Quota {
     let amount = |of: &BTreeMap<String, String>, counted: Counted| {
         of.get(counted.as_str()).and_then(|text| counted.resource().parse(text))
     };
-    let bound = |counted| Some(QuotaBound { counted, hard: amount(&hard, counted)?, used: amount(&used, counted) });
+    let bound =
+        |counted| Some(QuotaBound { counted, hard: amount(&hard, counted)?, used: amount(&used, counted) });
     Quota {
         name: quota.metadata.name,
         scopes: plain.chain(selected).collect(),

@@ -50,7 +50,9 @@ pub(super) fn broken(
             Bounded::Container => {
                 for container in pod.containers.iter().filter(|c| kind(c).is_some()) {
                     let found = limit.broken(&before(container), &after(container));
-                    texts.extend(found.into_iter().map(|text| format!("container {}: {text}", container.name)));
+                    texts.extend(
+                        found.into_iter().map(|text| format!("container {}: {text}", container.name)),
+                    );
                 }
             }
             Bounded::Pod => texts.extend(limit.broken(&sum(pod, &before), &sum(pod, &after))),

@@ -136,8 +136,10 @@ pub fn admit(question: &Question<'_>) -> Verdict {
         return Verdict::failed(UNSUPPORTED, &text);
     }
     if pod.pod_level.is_some() {
-        let text =
-            format!("Pod {} has spec.resources, which bound all its containers together: such are not resized", pod.key);
+        let text = format!(
+            "Pod {} has spec.resources, which bound all its containers together: such are not resized",
+            pod.key
+        );
         return Verdict::failed(CONTAINER, &text);
     }
     let (class, then) = (qos::class(pod, spec), qos::class(pod, after));

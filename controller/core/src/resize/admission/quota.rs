@@ -104,7 +104,12 @@ impl Counted {
 /// The first quota that a change exceeds, as a sentence.
 ///
 /// Kubernetes counts the specs of Pods. What is granted beyond them, here and to others, comes on top.
-pub(super) fn exceeded(pod: &Pod, sizes: &Sizes, quotas: &[Quota], granted: &[Granted<'_>]) -> Option<String> {
+pub(super) fn exceeded(
+    pod: &Pod,
+    sizes: &Sizes,
+    quotas: &[Quota],
+    granted: &[Granted<'_>],
+) -> Option<String> {
     quotas.iter().filter(|quota| quota.counts(pod)).find_map(|quota| quota.exceeded(sizes, granted))
 }
 
@@ -121,7 +126,11 @@ impl Quota {
         let unknown: Vec<&str> =
             growing.iter().filter(|bound| bound.used.is_none()).map(|bound| bound.counted.as_str()).collect();
         if !unknown.is_empty() {
-            return Some(format!("status unknown for quota: {}, resources: {}", self.name, unknown.join(",")));
+            return Some(format!(
+                "status unknown for quota: {}, resources: {}",
+                self.name,
+                unknown.join(",")
+            ));
         }
         let others = |counted: Counted| {
             let counts = granted.iter().filter(|other| self.counts(other.pod));
@@ -145,7 +154,11 @@ impl Quota {
             return None;
         }
         let (requested, used, limited) = (requested.join(","), used.join(","), limited.join(","));
-        let note = if unseen { " (used includes what PodResizes have given to Pods beyond their specs)" } else { "" };
+        let note = if unseen {
+            " (used includes what PodResizes have given to Pods beyond their specs)"
+        } else {
+            ""
+        };
         Some(format!(
             "exceeded quota: {}, requested: {requested}, used: {used}, limited: {limited}{note}",
             self.name

@@ -36,10 +36,7 @@ fn web() -> Pod {
 
 /// Four CPUs and 1Gi.
 fn survey() -> Survey {
-    Survey {
-        allocatable: Amounts { cpu: Some(4000), memory: Some(1024 * MI) },
-        ..Survey::default()
-    }
+    Survey { allocatable: Amounts { cpu: Some(4000), memory: Some(1024 * MI) }, ..Survey::default() }
 }
 
 /// What is wanted of `app`, with nothing in force but the spec.
@@ -96,17 +93,12 @@ fn the_class_of_a_pod_is_the_one_of_kubernetes() {
 #[test]
 fn the_class_of_a_pod_does_not_change() {
     let one = pod(vec![container("app", usual())]);
-    let (reason, text) = refusal(ask(
-        &one,
-        resources((200, 200), (128 * MI, 128 * MI)),
-        &survey(),
-        &Crowd::default(),
-    ));
+    let (reason, text) =
+        refusal(ask(&one, resources((200, 200), (128 * MI, 128 * MI)), &survey(), &Crowd::default()));
     assert_eq!(reason, "QoSChange");
     assert!(text.contains("of the QoS class Burstable and would become Guaranteed"), "{text}");
     let none = pod(vec![container("app", Resources::default())]);
-    let (reason, text) =
-        refusal(ask(&none, resources((100, 0), (0, 0)), &survey(), &Crowd::default()));
+    let (reason, text) = refusal(ask(&none, resources((100, 0), (0, 0)), &survey(), &Crowd::default()));
     assert_eq!(reason, "QoSChange");
     assert!(text.contains("BestEffort and would become Burstable"), "{text}");
     let beside = pod(vec![container("app", usual()), container("proxy", usual())]);
@@ -231,16 +223,17 @@ fn a_quota_counts_what_grows() {
             "exceeded quota: q, requested: limits.cpu=400m, used: limits.cpu=200m, limited: limits.cpu=599m",
         ),
     ] {
-        let found = refusal(ask(&web(), wanted, &quota(vec![bound(counted, 199 + amount, 200)]), &Crowd::default()));
+        let found =
+            refusal(ask(&web(), wanted, &quota(vec![bound(counted, 199 + amount, 200)]), &Crowd::default()));
         assert_eq!(found, ("Quota", text.to_owned()));
         let enough = quota(vec![bound(counted, 200 + amount, 200)]);
         assert_eq!(ask(&web(), wanted, &enough, &Crowd::default()), Verdict::Admitted);
     }
     // What does not grow may be over its quota for long.
     let over = quota(vec![
-        bound(Counted::RequestsMemory, 0, 128 * MI),
-        bound(Counted::Memory, 0, 128 * MI),
         bound(Counted::LimitsMemory, 0, 256 * MI),
+        bound(Counted::Memory, 0, 128 * MI),
+        bound(Counted::RequestsMemory, 0, 128 * MI),
     ]);
     assert_eq!(ask(&web(), wanted, &over, &Crowd::default()), Verdict::Admitted);
     let wanted = resources((100, 200), (96 * MI, 160 * MI));
@@ -266,12 +259,21 @@ fn a_quota_counts_what_was_granted_beyond_the_specs() {
     // 400m of specs, 300m and 200m beyond: 100m are left.
     let ask = |cpu| {
         let wanted = resources((cpu, 1000), (64 * MI, 128 * MI));
-        admit(&Question { pod: &pod, in_force: &granted, wanted: &[("app", wanted)], survey: &survey, crowd: &crowd })
+        admit(&Question {
+            pod: &pod,
+            in_force: &granted,
+            wanted: &[("app", wanted)],
+            survey: &survey,
+            crowd: &crowd,
+        })
     };
     assert_eq!(ask(400), Verdict::Admitted);
     let (reason, text) = refusal(ask(401));
     assert_eq!(reason, "Quota");
-    assert!(text.contains("requested: requests.cpu=101m, used: requests.cpu=900m, limited: requests.cpu=1"), "{text}");
+    assert!(
+        text.contains("requested: requests.cpu=101m, used: requests.cpu=900m, limited: requests.cpu=1"),
+        "{text}"
+    );
     assert!(text.contains("beyond their specs"), "{text}");
     assert_eq!(ask(50), Verdict::Admitted, "less than the spec");
 }
@@ -322,7 +324,9 @@ fn a_node_gives_what_the_others_leave() {
     assert_eq!(ask(&web(), wanted(900), &survey(), &crowd(3000, 0)), Verdict::Admitted);
     assert_eq!(
         ask(&web(), wanted(901), &survey(), &crowd(3000, 0)),
-        Verdict::Busy("Node didn't have enough resource: cpu, requested: 1001, used: 3000, capacity: 4000".into())
+        Verdict::Busy(
+            "Node didn't have enough resource: cpu, requested: 1001, used: 3000, capacity: 4000".into()
+        )
     );
     assert_eq!(ask(&web(), wanted(3900), &survey(), &Crowd::default()), Verdict::Admitted);
     assert_eq!(
@@ -340,7 +344,10 @@ fn a_node_gives_what_the_others_leave() {
     );
     let mut heavy = web();
     heavy.overhead = resources((100, 0), (0, 0));
-    assert!(matches!(ask(&heavy, wanted(801), &survey(), &crowd(3000, 0)), Verdict::Busy(_)), "overhead counts");
+    assert!(
+        matches!(ask(&heavy, wanted(801), &survey(), &crowd(3000, 0)), Verdict::Busy(_)),
+        "overhead counts"
+    );
 }
 
 /// The scheduler goes by the spec, also where less is in force.
@@ -359,7 +366,8 @@ fn room_up_to_the_spec_is_there_already() {
 
 #[test]
 fn a_pod_asks_for_what_the_scheduler_counts() {
-    let sidecar = Container { kind: ContainerKind::Sidecar, ..container("proxy", resources((50, 0), (0, 0))) };
+    let sidecar =
+        Container { kind: ContainerKind::Sidecar, ..container("proxy", resources((50, 0), (0, 0))) };
     let init = Container { kind: ContainerKind::Init, ..container("init", resources((400, 0), (0, 0))) };
     let mut pod = pod(vec![sidecar, init, container("app", resources((0, 100), (0, MI)))]);
     pod.overhead = resources((10, 0), (MI, 0));
@@ -374,11 +382,8 @@ fn a_pod_asks_for_what_the_scheduler_counts() {
 
 fn amounts() -> impl Strategy<Value = Resources> {
     let one = || proptest::option::of(0..2000_i64);
-    (one(), one(), one(), one()).prop_map(|(cpu_request, cpu_limit, memory_request, memory_limit)| Resources {
-        cpu_request,
-        cpu_limit,
-        memory_request,
-        memory_limit,
+    (one(), one(), one(), one()).prop_map(|(cpu_request, cpu_limit, memory_request, memory_limit)| {
+        Resources { cpu_request, cpu_limit, memory_request, memory_limit }
     })
 }
 
@@ -394,13 +399,15 @@ fn surveys() -> impl Strategy<Value = Survey> {
     let counted = proptest::sample::select(Counted::ALL.to_vec());
     let bound = (counted, 0..4000_i64, proptest::option::of(0..4000_i64));
     let bound = bound.prop_map(|(counted, hard, used)| QuotaBound { counted, hard, used });
-    let quota = proptest::collection::vec(bound, 0..3).prop_map(|bounds| Quota { bounds, ..Quota::default() });
+    let quota =
+        proptest::collection::vec(bound, 0..3).prop_map(|bounds| Quota { bounds, ..Quota::default() });
     let (limits, quotas) = (proptest::collection::vec(limit, 0..3), proptest::collection::vec(quota, 0..3));
     (limits, quotas, both()).prop_map(|(limits, quotas, allocatable)| Survey { limits, quotas, allocatable })
 }
 
 fn pods() -> impl Strategy<Value = Pod> {
-    let kind = prop_oneof![Just(ContainerKind::Main), Just(ContainerKind::Sidecar), Just(ContainerKind::Init)];
+    let kind =
+        prop_oneof![Just(ContainerKind::Main), Just(ContainerKind::Sidecar), Just(ContainerKind::Init)];
     let others = proptest::collection::vec((kind, amounts()), 0..3);
     (amounts(), others, any::<bool>()).prop_map(|(own, others, huge_pages)| {
         let others = others.into_iter().enumerate();

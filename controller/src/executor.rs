@@ -87,6 +87,9 @@ fn log(action: &Action) {
         Action::WriteResizeStatus { key, uid, status, .. } => {
             debug!(resize = %key, resize_uid = uid, phase = ?status.phase, "writes the status");
         }
+        Action::Survey { key, uid, node } => {
+            debug!(resize = %key, resize_uid = uid, node, "looks at what bounds the Pod");
+        }
         Action::DeleteResize { key, uid } => {
             info!(resize = %key, resize_uid = uid, "deletes the resize: its time to live is over");
         }

@@ -107,6 +107,19 @@ pub fn of_pod(parts: &[Part], overhead: Overhead) -> Resources {
     }
 }
 
+/// What containers ask for and may use together, as the scheduler and quotas count it: what some do not say counts as
+/// nothing, and what none says is absent. The order is as for [`of_pod`].
+pub fn sum(parts: &[Part]) -> Resources {
+    let said = |get: Amount| parts.iter().any(|part| get(&part.resources).is_some());
+    let sum = |get: Amount| said(get).then(|| total(parts, get));
+    Resources {
+        cpu_request: sum(cpu_request),
+        cpu_limit: sum(cpu_limit),
+        memory_request: sum(memory_request),
+        memory_limit: sum(memory_limit),
+    }
+}
+
 /// One of the four amounts.
 type Amount = fn(&Resources) -> Option<i64>;
 

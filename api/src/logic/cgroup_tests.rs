@@ -96,6 +96,15 @@ fn one_container_without_a_limit_leaves_its_pod_without() {
 }
 
 #[test]
+fn the_sum_of_containers_takes_what_is_said() {
+    let limited = part(Kind::Main, (0, 200), (MI, 0));
+    let all = sum(&[part(Kind::Sidecar, (100, 0), (0, 0)), part(Kind::Init, (150, 0), (0, 0)), limited]);
+    let wanted = resources((300, 200), (MI, 0));
+    assert_eq!(all, wanted, "a limit is a request too; the init container needs less at its turn");
+    assert_eq!(sum(&[part(Kind::Main, (0, 0), (0, 0))]), Resources::default());
+}
+
+#[test]
 fn a_pod_that_asks_for_nothing_gets_the_least_whatever_its_overhead() {
     let pod = of_pod(&[part(Kind::Main, (0, 0), (0, 0))], Overhead { cpu: 500, memory: MI });
     assert_eq!(pod, Resources::default());

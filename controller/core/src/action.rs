@@ -15,6 +15,7 @@ use crate::pod::Pod;
 use crate::readiness::GateChange;
 use crate::recreate::Request;
 use crate::resize::Resize;
+use crate::resize::admission::Survey;
 
 /// Something happened.
 #[derive(Clone, Debug)]
@@ -67,6 +68,15 @@ pub enum Event {
         /// How it ended.
         outcome: Outcome<Resize>,
     },
+    /// A survey for a resize came back.
+    Surveyed {
+        /// The resize.
+        key: ObjectKey,
+        /// Its UID, as the action named it.
+        uid: String,
+        /// What was found.
+        outcome: Outcome<Survey>,
+    },
     /// A write of an order book came back.
     NodeWorkWritten(String, Outcome<NodeWork>),
     /// Time passed.
@@ -89,7 +99,7 @@ pub enum Outcome<T> {
     Refused(String),
 }
 
-/// A write to do. Each names what it relies on, and can be repeated.
+/// A write, or a reading, to do. Each names what it relies on, and can be repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Replace a request's status, if it is still that version.
@@ -120,6 +130,15 @@ pub enum Action {
         key: ObjectKey,
         /// Its UID.
         uid: String,
+    },
+    /// Read what bounds the Pod of a resize: the LimitRanges and the ResourceQuotas of its namespace, and its node.
+    Survey {
+        /// The resize.
+        key: ObjectKey,
+        /// Its UID.
+        uid: String,
+        /// The node.
+        node: String,
     },
     /// Set or remove labels and annotations of a request, if it is still that version.
     PatchMetadata {

@@ -37,6 +37,8 @@ pub struct Plan<S> {
     pub images: Vec<ImageChange>,
     /// Resources to set in its Pod.
     pub sizing: Option<Sizing>,
+    /// Read what bounds its Pod.
+    pub survey: bool,
     /// Labels to set or to remove.
     pub labels: BTreeMap<String, Option<String>>,
     /// Annotations to set or to remove.

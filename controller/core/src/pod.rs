@@ -40,8 +40,14 @@ pub struct Pod {
     pub resize: Resize,
     /// `spec.overhead`: what the Pod's sandbox takes beside its containers.
     pub overhead: Resources,
-    /// It has `spec.resources`, which bound all its containers together (KEP-2837).
-    pub pod_level: bool,
+    /// `spec.resources`, which bound all its containers together (KEP-2837).
+    pub pod_level: Option<Box<Resources>>,
+    /// It asks for `hugepages-<size>`.
+    pub huge_pages: bool,
+    /// It has `spec.activeDeadlineSeconds`.
+    pub active_deadline: bool,
+    /// `spec.priorityClassName`.
+    pub priority_class: Option<Box<str>>,
     /// Containers of every kind.
     pub containers: Vec<Container>,
 }

@@ -61,6 +61,11 @@ pub(super) trait UserRequest: Versioned + Clone + Debug {
         entry: &mut Entry<Self>,
     ) -> (Plan<Self::Status>, Vec<Measure>);
 
+    /// The reading that its plan wants, if it may begin; else when it may.
+    fn survey(_: &Index, _: Mono, _: &mut Entry<Self>) -> Result<Option<Action>, Mono> {
+        Ok(None)
+    }
+
     /// The write of its status.
     fn write_status(&self, status: Self::Status) -> Action;
     /// The write that deletes it.

@@ -12,6 +12,7 @@ mod pacing;
 mod planning;
 mod recreates;
 mod resizes;
+mod survey;
 #[cfg(test)]
 mod tests;
 mod watched;
@@ -33,6 +34,7 @@ use crate::time::Mono;
 use asked::Asked;
 use kinds::{Book, Kind, PodEntry};
 use pacing::Timers;
+use survey::Neighbours;
 
 /// Tunable times.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +89,7 @@ pub struct Index {
     /// No order is placed before the API server has been seen to keep daemons apart.
     guarded: bool,
     pods: Kind<PodEntry>,
+    neighbours: Neighbours,
     requests: Asked<Request>,
     resizes: Asked<Resize>,
     books: Kind<Book>,
@@ -111,6 +114,7 @@ impl Index {
             leading: false,
             guarded: false,
             pods: Kind::default(),
+            neighbours: Neighbours::default(),
             requests: Asked::default(),
             resizes: Asked::default(),
             books: Kind::default(),
@@ -140,6 +144,7 @@ impl Index {
             Event::ResizeWritten { key, uid, outcome } => {
                 self.request_written(now, &key, &uid, outcome, &mut actions);
             }
+            Event::Surveyed { key, uid, outcome } => self.surveyed(now, &key, &uid, outcome),
             Event::PodTried { key, uid, outcome } => self.pod_tried(now, &key, &uid, &outcome),
             Event::PodWritten { key, uid, outcome } => self.pod_written(now, &key, &uid, outcome),
             Event::NodeWorkWritten(node, outcome) => self.book_written(now, &node, outcome),

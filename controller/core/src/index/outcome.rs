@@ -56,6 +56,7 @@ impl Index {
         if !matches!(outcome, Outcome::Retry) {
             entry.known(wrote.as_ref());
         }
+        let before = entry.pod.get().node.clone();
         match outcome {
             Outcome::Written(new) => {
                 entry.pod.written(new);
@@ -71,6 +72,8 @@ impl Index {
             }
         }
         entry.settle();
+        let after = entry.pod.get().node.clone();
+        self.neighbours.moved(key, before.as_deref(), after.as_deref());
         match wrote {
             Some(Wrote::Images) => self.pin_written(key, refused.as_ref()),
             Some(Wrote::Resources(resize)) => self.sizing_written(now, &resize, false, refused),

@@ -34,7 +34,13 @@ impl Index {
         if entry.write.patience_over(now) {
             entry.request.retry();
         }
-        let wake_at = plan.wake_at;
+        let mut wake_at = plan.wake_at;
+        if plan.survey {
+            match R::survey(self, now, &mut entry) {
+                Ok(reading) => actions.extend(reading),
+                Err(at) => wake_at = earliest(wake_at, Some(at)),
+            }
+        }
         let wait = if entry.request.writable() {
             match write_of(plan, entry.request.get()) {
                 None => {

@@ -98,9 +98,14 @@ impl UserRequest for Resize {
                 .filter(|own| !own.dry_run && known_pod.is_some_and(|e| e.sizing.is_some())),
             orders,
             guarded: index.guarded,
+            crowd: index.crowd(resize, &entry.memory),
             memory: &entry.memory,
         };
         (resize::plan(now, wall, &index.config, &observed), Vec::new())
+    }
+
+    fn survey(index: &Index, now: Mono, entry: &mut Entry<Self>) -> Result<Option<Action>, Mono> {
+        index.begin_survey(now, entry)
     }
 
     fn write_status(&self, status: Self::Status) -> Action {

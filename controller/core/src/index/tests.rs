@@ -10,6 +10,7 @@ mod pins;
 mod requests;
 mod resizes;
 mod silence;
+mod survey;
 
 use std::collections::VecDeque;
 
@@ -148,6 +149,7 @@ impl Bench {
             | Action::DeleteRequest { .. }
             | Action::WriteResizeStatus { .. }
             | Action::DeleteResize { .. }
+            | Action::Survey { .. }
             | Action::Emit(_)
             | Action::Count(_) => {
                 panic!("{action:?}")

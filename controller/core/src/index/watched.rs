@@ -41,14 +41,17 @@ impl Index {
         let key = pod.key.clone();
         match self.pods.objects.get_mut(&key) {
             Some(entry) => {
+                let before = entry.pod.get().node.clone();
                 if listed {
                     entry.pod.listed(pod);
                 } else {
                     entry.pod.observed(pod);
                 }
                 entry.settle();
+                self.neighbours.moved(&key, before.as_deref(), entry.pod.get().node.as_deref());
             }
             None => {
+                self.neighbours.moved(&key, None, pod.node.as_deref());
                 self.pods.objects.insert(key.clone(), PodEntry::new(pod));
             }
         }
@@ -57,7 +60,9 @@ impl Index {
 
     fn forget_pod(&mut self, key: &ObjectKey) {
         self.holder_dirty(key);
-        self.pods.objects.remove(key);
+        if let Some(entry) = self.pods.objects.remove(key) {
+            self.neighbours.moved(key, entry.pod.get().node.as_deref(), None);
+        }
         self.timers.set(Timer::Pod(key.clone()), None);
     }
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use pitstop_api::resize::{PodResizeSpec, PodResizeStatus};
+use pitstop_api::resize::{Phase, PodResizeSpec, PodResizeStatus};
 
+use super::admission::{Crowd, Surveyed};
 use super::force::Force;
 use super::judge::{Place, Progress, place, progress};
 use crate::action::Sizing;
@@ -100,6 +101,10 @@ pub struct Memory {
     pub asked_since: Option<Mono>,
     /// Since when the daemon's answers are known, by the orders' IDs.
     pub answers: BTreeMap<String, Mono>,
+    /// What came of the last survey.
+    pub survey: Option<Surveyed>,
+    /// A survey is under way.
+    pub surveying: bool,
 }
 
 /// Refusals in a row.
@@ -144,7 +149,9 @@ impl Memory {
             .filter(|pod| place(&resize.status.containers, pod) == Place::Desired);
         self.applied |= applied.is_some();
         let progress = applied.map(|pod| progress(&resize.status.containers, resize.pending_before(), pod));
-        let deferred = matches!(progress, Some(Progress::Deferred(_)));
+        // The one whose node has no room for what its daemon should give is not accepted yet.
+        let waits = resize.status.target.is_none() && resize.status.phase == Some(Phase::Deferred);
+        let deferred = waits || matches!(progress, Some(Progress::Deferred(_)));
         let sized = matches!(progress, Some(Progress::Sized));
         self.deferred_since = deferred.then(|| self.deferred_since.unwrap_or(now));
         self.sized_since = sized.then(|| self.sized_since.unwrap_or(now));
@@ -192,6 +199,9 @@ pub struct Observed<'a> {
     pub orders: Vec<OrderView<'a>>,
     /// The API server is known to keep each daemon to its own node, so that orders may be placed.
     pub guarded: bool,
+    /// What other Pods take of what the survey found. Absent without a survey, after acceptance, and while the acceptance
+    /// of another resize that counts is being written.
+    pub crowd: Option<Crowd<'a>>,
     /// What this process remembers.
     pub memory: &'a Memory,
 }

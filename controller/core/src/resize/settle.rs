@@ -13,7 +13,7 @@ use pitstop_api::quantity::Resources;
 
 use super::force::{Force, Wish, bounds, has, held_pod, record, running};
 use crate::nodework::OrderView;
-use crate::pod::{Container, ContainerKind, Pod};
+use crate::pod::{Container, Pod};
 use crate::time::{Mono, earliest};
 
 /// How soon what the daemon refused, or gave up, is ordered again.
@@ -304,15 +304,7 @@ fn attempt(id: &str) -> u32 {
 /// The kubelet's static CPU manager gives such a container CPUs of its own: whole ones, in a guaranteed Pod.
 fn pins(pod: &Pod, container: &Container) -> bool {
     let whole = container.resources.cpu_request.is_some_and(|request| request > 0 && request % 1000 == 0);
-    let equal = |request: Option<i64>, limit: Option<i64>| {
-        limit.is_some_and(|limit| limit > 0) && request.or(limit) == limit
-    };
-    let full = |c: &Container| {
-        let r = &c.resources;
-        c.kind == ContainerKind::Ephemeral
-            || (equal(r.cpu_request, r.cpu_limit) && equal(r.memory_request, r.memory_limit))
-    };
-    whole && pod.containers.iter().all(full)
+    whole && super::admission::guaranteed(pod)
 }
 
 fn cpu_differs(one: &Bounds, other: &Bounds) -> bool {

@@ -32,6 +32,8 @@ impl Wait {
 pub(super) const QUEUED: &str = "Queued";
 /// The change is sent to the API server.
 pub(super) const PROPOSING: &str = "Proposing";
+/// What bounds the Pod is read.
+pub(super) const ADMITTING: &str = "Admitting";
 /// The node's daemon is asked, or at work.
 pub(super) const DAEMON: &str = "WaitingForDaemon";
 /// The kubelet has not said a word.
@@ -55,7 +57,8 @@ pub(super) const POLICY: &str = "WaitingForPolicy";
 /// The original resources are put back.
 pub(super) const RESTORING: &str = "Restoring";
 /// Every reason of a wait.
-const WAITS: [&str; 13] = [
+const WAITS: [&str; 14] = [
+    ADMITTING,
     DAEMON,
     QUEUED,
     PROPOSING,

@@ -145,6 +145,7 @@ impl Scene {
             sizing: self.sizing.as_ref(),
             orders,
             guarded: self.guarded,
+            crowd: None,
             memory: &self.memory,
         };
         plan(self.now, DateTime::UNIX_EPOCH, &Config::default(), &observed)

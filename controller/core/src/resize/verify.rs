@@ -196,7 +196,7 @@ fn differs(
         return Some(format!("container {name}: {text}"));
     }
     // What bounds the Pod as a whole is another sum then.
-    if pod.pod_level {
+    if pod.pod_level.is_some() {
         return None;
     }
     let (wanted, found) = match observed.told.filter(|_| observed.resize.held()) {

@@ -1,4 +1,4 @@
-//! A write as requests to the API server.
+//! A write, or a reading, as requests to the API server.
 
 use chrono::{DateTime, Utc};
 use k8s_openapi::api::core::v1::Node;
@@ -16,6 +16,7 @@ use serde_json::json;
 
 use super::observe::{self, SlimPod};
 use super::pods::{self, Version};
+use super::survey::Reading;
 use crate::action::{Action, Event, Outcome, PodChange};
 use crate::key::ObjectKey;
 
@@ -25,7 +26,7 @@ pub type HttpRequest = http::Request<Vec<u8>>;
 /// The API server's words for a path that it does not serve.
 pub(crate) const NOT_SERVED: &str = "could not find the requested resource";
 
-/// A write under way: which answer it waits for and what that will mean.
+/// A write, or a reading, under way: which answer it waits for and what that will mean.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     name: &'static str,
@@ -43,6 +44,8 @@ enum Object {
     /// What would come of a change of the Pod.
     Trial(ObjectKey, String),
     Book(String),
+    /// Nothing: it is only read.
+    Survey(Box<Reading>),
 }
 
 /// The answer that comes next.
@@ -54,6 +57,8 @@ enum Awaits {
     Deleted,
     /// The Pod as it would be stored; when what changes is as asked, the change is sent for good, if there is one.
     DryRun(Option<Box<HttpRequest>>, PodChange),
+    /// One of the things that a survey reads.
+    Reading,
     /// The node's metadata, for the owner of its new book with these orders.
     Owner(String, Vec<Order>),
 }
@@ -67,7 +72,7 @@ pub enum Step {
     Over(Box<Over>),
 }
 
-/// The end of a write.
+/// The end of it.
 #[derive(Debug)]
 pub struct Over {
     /// For the core.
@@ -91,6 +96,11 @@ impl Exchange {
                 object.status = Some(*status);
                 let request = replace_status(&key, uid.clone(), resource_version, object);
                 (Self::new("write_status", Object::Request(key, uid), Awaits::Stored), request)
+            }
+            Action::Survey { key, uid, node } => {
+                let reading = Reading::new(key, uid, node);
+                let request = reading.request();
+                (Self::new("survey", Object::Survey(Box::new(reading)), Awaits::Reading), request)
             }
             Action::PatchMetadata { key, uid, resource_version, labels, annotations } => {
                 let body = Patch::Merge(json!({"metadata":
@@ -172,9 +182,19 @@ impl Exchange {
 
     /// Takes the answer in.
     pub fn answered(mut self, answer: Answer) -> Step {
+        if let Object::Survey(reading) = &mut self.object {
+            return match reading.answered(answer) {
+                Ok(true) => {
+                    let request = reading.request();
+                    self.send(request)
+                }
+                Ok(false) => self.end(Ok(None)),
+                Err(failure) => self.end(Err(failure)),
+            };
+        }
         match (std::mem::replace(&mut self.awaits, Awaits::Stored), answer) {
             (Awaits::Stored, Answer::Body(text)) => self.end(Ok(Some(&text))),
-            (Awaits::Deleted, Answer::Body(_)) => self.end(Ok(None)),
+            (Awaits::Deleted | Awaits::Reading, Answer::Body(_)) => self.end(Ok(None)),
             (Awaits::DryRun(request, change), Answer::Body(text)) => {
                 // Admission of others may refuse the change or store something else: found out before anything ends.
                 let altered = parse(&text).map(observe::pod).map(|admitted| match &change {
@@ -220,6 +240,7 @@ impl Exchange {
             | Object::Pod(key, _)
             | Object::Trial(key, _) => key.to_string(),
             Object::Book(node) => node.clone(),
+            Object::Survey(reading) => reading.key.to_string(),
         };
         let (event, failure) = match self.object {
             Object::Request(key, uid) => {
@@ -237,6 +258,12 @@ impl Exchange {
             Object::Pod(key, uid) => {
                 let (outcome, failure) = outcome(result, observe::pod);
                 (Event::PodWritten { key, uid, outcome }, failure)
+            }
+            Object::Survey(reading) => {
+                let Reading { key, uid, survey, .. } = *reading;
+                let failure = result.err();
+                let outcome = failure.as_ref().map_or(Outcome::Written(survey), failed);
+                (Event::Surveyed { key, uid, outcome }, failure)
             }
             Object::Book(node) => {
                 let (outcome, failure) = outcome(result, observe::nodework);
@@ -256,17 +283,20 @@ fn outcome<K: DeserializeOwned, T>(
         Ok(None) => return (Outcome::Gone, None),
         Err(failure) => failure,
     };
-    let outcome = match failure.class {
+    (failed(&failure), Some(failure))
+}
+
+fn failed<T>(failure: &Failure) -> Outcome<T> {
+    match failure.class {
         _ if failure.gone => Outcome::Gone,
         Class::Conflict => Outcome::Conflict,
         Class::Retry => Outcome::Retry,
         Class::Invalid | Class::Fatal => Outcome::Refused(failure.message.clone()),
-    };
-    (outcome, Some(failure))
+    }
 }
 
 /// What cannot be read is the answer to a success: the write has perhaps taken effect.
-fn parse<K: DeserializeOwned>(text: &str) -> Result<K, Failure> {
+pub(super) fn parse<K: DeserializeOwned>(text: &str) -> Result<K, Failure> {
     serde_json::from_str(text).map_err(|error| Failure {
         gone: false,
         class: Class::Retry,

@@ -7,6 +7,7 @@ mod exchange;
 pub mod observe;
 mod pods;
 mod slim;
+mod survey;
 
 pub(crate) use exchange::NOT_SERVED;
 pub use exchange::{Exchange, HttpRequest, Over, Step};

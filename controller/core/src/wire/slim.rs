@@ -17,6 +17,9 @@ use crate::readiness::{self, Gate, GateCondition};
 /// Annotation of a Pod that mirrors a static one.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
+/// What the resources of huge pages begin with; their size follows.
+const HUGE_PAGES: &str = "hugepages-";
+
 /// A Pod with the fields that decisions need.
 #[derive(Resource, Clone, Debug, Default, Serialize, Deserialize)]
 #[resource(inherit = core::Pod)]
@@ -41,6 +44,8 @@ struct SlimSpec {
     overhead: BTreeMap<String, String>,
     resources: Option<SlimResources>,
     termination_grace_period_seconds: Option<i64>,
+    active_deadline_seconds: Option<i64>,
+    priority_class_name: Option<String>,
     containers: Vec<SlimContainer>,
     init_containers: Vec<SlimContainer>,
     ephemeral_containers: Vec<SlimContainer>,
@@ -71,6 +76,10 @@ struct SlimResources {
 }
 
 impl SlimResources {
+    fn huge_pages(&self) -> bool {
+        self.requests.keys().chain(self.limits.keys()).any(|name| name.starts_with(HUGE_PAGES))
+    }
+
     fn read(&self) -> Resources {
         let of = |amounts: &BTreeMap<String, String>, resource: quantity::Resource| {
             amounts.get(resource.as_str()).and_then(|text| resource.parse(text))
@@ -170,6 +179,8 @@ pub fn pod(pod: SlimPod) -> Pod {
         .chain(status.init_container_statuses)
         .map(|s| (s.name.clone(), s))
         .collect();
+    let own = spec.containers.iter().chain(&spec.init_containers).map(|container| &container.resources);
+    let huge_pages = own.chain(&spec.resources).any(SlimResources::huge_pages);
     let kinds = [
         (ContainerKind::Main, spec.containers),
         (ContainerKind::Init, spec.init_containers),
@@ -210,7 +221,10 @@ pub fn pod(pod: SlimPod) -> Pod {
         ready,
         resize,
         overhead: SlimResources { requests: spec.overhead, ..SlimResources::default() }.read(),
-        pod_level: spec.resources.is_some(),
+        pod_level: spec.resources.map(|resources| Box::new(resources.read())),
+        huge_pages,
+        active_deadline: spec.active_deadline_seconds.is_some(),
+        priority_class: spec.priority_class_name.filter(|name| !name.is_empty()).map(Into::into),
         containers,
     }
 }
@@ -333,6 +347,35 @@ mod tests {
         assert_eq!(pod("{}").restart_policy, RestartPolicy::Always);
         assert_eq!((pod("{}").node, pod(r#"{"nodeName":""}"#).node), (None, None), "not scheduled yet");
         assert_eq!(pod(r#"{"nodeName":"n1"}"#).node.as_deref(), Some("n1"));
+    }
+
+    #[test]
+    fn what_admits_a_resize_is_understood() {
+        let pod = |spec: &str| {
+            pod(serde_json::from_str(&format!(r#"{{"metadata":{{"name":"web"}},"spec":{spec}}}"#)).unwrap())
+        };
+        let plain = pod(r#"{"priorityClassName":"","containers":[{"name":"app"}]}"#);
+        assert_eq!((plain.active_deadline, plain.huge_pages, plain.priority_class), (false, false, None));
+        let job = pod(r#"{"activeDeadlineSeconds":60,"priorityClassName":"high"}"#);
+        assert_eq!((job.active_deadline, job.priority_class.as_deref()), (true, Some("high")));
+        for list in ["containers", "initContainers"] {
+            for kind in ["requests", "limits"] {
+                let spec = format!(
+                    r#"{{"{list}":[{{"name":"a","resources":{{"{kind}":{{"hugepages-2Mi":"4Mi"}}}}}}]}}"#
+                );
+                assert!(pod(&spec).huge_pages, "{spec}");
+            }
+        }
+        let whole = pod(r#"{"resources":{"requests":{"cpu":"1","hugepages-1Gi":"1Gi"}}}"#);
+        assert!(whole.huge_pages);
+        assert_eq!(whole.pod_level.unwrap().cpu_request, Some(1000));
+    }
+
+    /// Every Pod of the cluster is kept.
+    #[test]
+    fn a_pod_is_small() {
+        let (pod, container) = (size_of::<Pod>(), size_of::<Container>());
+        assert!(pod <= 520 && container <= 500, "a Pod takes {pod} bytes, each container {container}");
     }
 
     /// Nodes with wrong clocks: when a container started is read by nobody.

@@ -15,6 +15,8 @@ pub(super) enum Family {
     ConfigMap,
     Event,
     Lease,
+    /// What bounds Pods.
+    Bounds,
     Custom,
 }
 
@@ -77,6 +79,8 @@ impl Kinds {
             built_in(Family::ConfigMap, "", "ConfigMap", "configmaps", false),
             built_in(Family::Event, "events.k8s.io", "Event", "events", false),
             built_in(Family::Lease, "coordination.k8s.io", "Lease", "leases", false),
+            built_in(Family::Bounds, "", "LimitRange", "limitranges", false),
+            built_in(Family::Bounds, "", "ResourceQuota", "resourcequotas", true),
         ];
         for crd in pitstop_api::crds::crds() {
             let mut crd = serde_json::to_value(&crd).unwrap();

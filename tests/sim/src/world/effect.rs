@@ -69,6 +69,17 @@ pub enum What {
     Read,
 }
 
+/// What coverage tells apart.
+const PLURALS: [&str; 7] = [
+    "pods",
+    "nodes",
+    "nodeworks",
+    "containerrecreaterequests",
+    "podresizes",
+    "limitranges",
+    "resourcequotas",
+];
+
 impl Effect {
     /// Its kind, for coverage: method and resource of a request, or the call.
     pub fn kind(&self) -> String {
@@ -77,9 +88,7 @@ impl Effect {
             Self::Send(sent) => {
                 let path = sent.request.uri().path();
                 let parts: Vec<&str> = path.split('/').collect();
-                let plural = parts.iter().find(|p| {
-                    ["pods", "nodes", "nodeworks", "containerrecreaterequests", "podresizes"].contains(*p)
-                });
+                let plural = parts.iter().find(|p| PLURALS.contains(*p));
                 let status =
                     ["/status", "/resize"].into_iter().find(|s| path.ends_with(s)).unwrap_or_default();
                 let dry = if sent.request.uri().query().is_some_and(|q| q.contains("dryRun")) {

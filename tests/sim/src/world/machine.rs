@@ -34,6 +34,8 @@ pub struct Node {
     pub up_at: Option<u64>,
     /// It is gone for good.
     pub removed: bool,
+    /// What it has for Pods.
+    millicores: i64,
 }
 
 impl Node {
@@ -48,6 +50,7 @@ impl Node {
             judges_capacity: room.kubelets_judge,
             ..kubelet
         };
+        let millicores = kubelet.millicores;
         let selector = format!("spec.nodeName={name}");
         Self {
             runtime: Runtime::new(options, rng.next()),
@@ -58,6 +61,7 @@ impl Node {
             kubelet_down: false,
             up_at: None,
             removed: false,
+            millicores,
             clock,
             name,
         }
@@ -92,6 +96,7 @@ impl Node {
 
     /// The node's object.
     pub fn object(&self) -> Value {
-        json!({"metadata": {"name": self.name}, "spec": {}, "status": {}})
+        let allocatable = json!({"cpu": format!("{}m", self.millicores), "memory": "1Ti", "pods": "110"});
+        json!({"metadata": {"name": self.name}, "spec": {}, "status": {"allocatable": allocatable}})
     }
 }

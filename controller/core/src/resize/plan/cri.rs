@@ -1,18 +1,86 @@
 //! What is different where the node's daemon carries a request out in place of the kubelet.
 
+use std::time::Duration;
+
 use pitstop_api::nodework::{Answer, AnswerReason, AnswerState};
-use pitstop_api::resize::Phase;
+use pitstop_api::resize::{ContainerStatus, Phase};
 
 use super::sized::policy_missing;
 use super::{Plan, Planner};
 use crate::nodework::OrderView;
-use crate::pod::Pod;
-use crate::resize::judge::{Progress, as_it_should};
+use crate::plan::Urgency;
+use crate::pod::{Container, Pod};
+use crate::resize::admission::{Question, Surveyed, Verdict, admit};
+use crate::resize::judge::{Progress, as_it_should, desired};
 use crate::resize::mechanism::UNSUPPORTED;
 use crate::resize::refusal::{REFUSED, STATIC_MANAGER, SWAP};
-use crate::resize::status::{self, End, Wait};
+use crate::resize::status::{self, End, Wait, waits};
+use crate::time::{Mono, earliest, seconds};
+
+/// How old what was read may be.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// Whether what bounds the Pod lets it have what a request means.
+pub(super) enum Admission {
+    /// It may have it.
+    Admitted,
+    /// Not known yet, or not now: what the request waits for.
+    Waits(Wait),
+    /// It may not.
+    Refused(End),
+}
 
 impl Planner<'_> {
+    /// The API server does not see such a request, so it is admitted here.
+    pub(super) fn admission(&self, pod: &Pod, containers: &[ContainerStatus]) -> Admission {
+        let waits = |text: String| Admission::Waits(Wait::new(Phase::Proposed, status::ADMITTING, text));
+        let survey = match &self.observed.memory.survey {
+            None => {
+                return waits(
+                    "reads what bounds the Pod: its namespace's limits and quotas, its node".to_owned(),
+                );
+            }
+            Some(Surveyed { result: Err(text), .. }) => {
+                return waits(format!("cannot read what bounds the Pod: {text}"));
+            }
+            Some(Surveyed { at, result: Ok(survey) }) if at.after(FRESH) >= self.now => survey,
+            Some(_) => return waits("reads again what bounds the Pod".to_owned()),
+        };
+        let Some(crowd) = &self.observed.crowd else {
+            return waits("waits for another request that is being accepted".to_owned());
+        };
+        let wanted: Vec<_> = containers.iter().map(|c| (c.name.as_str(), desired(c))).collect();
+        let in_force = |container: &Container| self.observed.force.wants(container);
+        let question = Question { pod, in_force: &in_force, wanted: &wanted, survey, crowd };
+        match admit(&question) {
+            Verdict::Admitted => Admission::Admitted,
+            Verdict::Busy(text) => {
+                let since = self.observed.memory.deferred_since;
+                let limit = self.observed.resize.spec.on_deferred.as_ref().map(|d| seconds(d.wait_seconds));
+                let over =
+                    limit.is_some_and(|limit| since.is_some_and(|since| since.after(limit) <= self.now));
+                if over || self.observed.resize.spec.dry_run {
+                    return Admission::Refused(End::failed(status::NODE_BUSY, text));
+                }
+                Admission::Waits(Wait::new(Phase::Deferred, status::NODE_BUSY, text))
+            }
+            Verdict::Refused { phase, reason, text } => Admission::Refused(End::new(phase, reason, text)),
+        }
+    }
+
+    /// Not accepted yet: waits until it is admitted.
+    pub(super) fn waits_for_admission(&self, wait: &Wait, deadline: Option<Mono>) -> Plan {
+        let resize = self.observed.resize;
+        let status = waits(resize.status.clone(), resize, wait, self.wall);
+        // From when a wait for room is told, its time counts.
+        let told = resize.status.phase == Some(wait.phase) || wait.phase != Phase::Deferred;
+        let urgency = if told { Urgency::Later } else { Urgency::Now };
+        let limit = resize.spec.on_deferred.as_ref().map(|d| seconds(d.wait_seconds));
+        let until = limit.and_then(|limit| Some(self.observed.memory.deferred_since?.after(limit)));
+        let wake_at = earliest(deadline, until.filter(|at| *at > self.now));
+        Plan { survey: true, wake_at, ..self.with_status(status, urgency) }
+    }
+
     /// How a request ends whose order the daemon refuses for good.
     pub(super) fn daemon_refuses(&self) -> Option<End> {
         let refused = |answer: &&Answer| {

@@ -12,6 +12,8 @@ use chrono::{DateTime, Utc};
 use pitstop_api::quantity::Resources;
 use pitstop_api::resize::{ContainerStatus, Mechanism, Phase, PodResizeStatus, validate};
 
+use cri::Admission;
+
 use super::judge::{Place, Progress, desired, never_again, place, progress};
 use super::mechanism::choose;
 use super::observe::{Observed, Refused};
@@ -95,6 +97,17 @@ impl Planner<'_> {
             Some(pod) => match self.resolved(pod) {
                 Err((reason, text)) => End::failed(reason, text),
                 Ok((mechanism, containers)) => {
+                    if mechanism == Mechanism::Cri {
+                        match self.admission(pod, &containers) {
+                            Admission::Admitted => {}
+                            Admission::Waits(wait) => return self.waits_for_admission(&wait, deadline),
+                            Admission::Refused(end) if spec.dry_run => {
+                                return self
+                                    .end(&End { message: format!("dry run: {}", end.message), ..end });
+                            }
+                            Admission::Refused(end) => return self.end(&end),
+                        }
+                    }
                     let turn = if mechanism == Mechanism::Cri { self.observed.force.turn + 1 } else { 0 };
                     let status = accepted(resize, pod, (mechanism, turn), containers, self.wall);
                     return Plan { wake_at: deadline, ..self.with_status(status, Urgency::Now) };
@@ -211,7 +224,7 @@ impl Planner<'_> {
             return self.end(&foreign(&container));
         }
         let nothing = containers.iter().all(|c| c.original == c.desired);
-        if self.observed.memory.tried || nothing {
+        if self.observed.memory.tried || nothing || resize.by_daemon() {
             let restarts: Vec<&str> =
                 containers.iter().filter(|c| c.restarts).map(|c| c.name.as_str()).collect();
             let restarts = if restarts.is_empty() {

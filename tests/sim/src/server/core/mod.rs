@@ -73,7 +73,7 @@ pub(super) fn prepare_create(kind: &Kind, object: &mut Value) {
             }
             meta::set(object, "generation", Some(1.into()));
         }
-        Family::Node | Family::ConfigMap | Family::Event | Family::Lease => {}
+        Family::Node | Family::ConfigMap | Family::Event | Family::Lease | Family::Bounds => {}
     }
 }
 
@@ -137,7 +137,7 @@ pub(super) fn prepare_update(kind: &Kind, subresource: &str, new: &mut Value, ol
                 None => drop(part(new, "spec").remove("finalizers")),
             }
         }
-        (Family::ConfigMap | Family::Event | Family::Lease, _) => {}
+        (Family::ConfigMap | Family::Event | Family::Lease | Family::Bounds, _) => {}
     }
 }
 

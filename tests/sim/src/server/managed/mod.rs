@@ -132,7 +132,7 @@ fn nothing(call: &Call<'_>) -> Value {
     let mut zero = json!({ "kind": call.kind.kind, "apiVersion": call.stored_version() });
     match call.kind.family {
         Family::Pod => zero["spec"] = json!({ "containers": null }),
-        Family::Lease | Family::Node | Family::Namespace => zero["spec"] = json!({}),
+        Family::Lease | Family::Node | Family::Namespace | Family::Bounds => zero["spec"] = json!({}),
         Family::Event => zero["regarding"] = json!({}),
         Family::ConfigMap | Family::Custom => {}
     }

@@ -74,7 +74,7 @@ impl<'a> Type<'a> {
             Self::Path(family, path) if path.is_empty() => {
                 let own: &[&str] = match family {
                     Family::ConfigMap => &["data", "binaryData", "immutable"],
-                    Family::Pod | Family::Node | Family::Namespace => &["spec", "status"],
+                    Family::Pod | Family::Node | Family::Namespace | Family::Bounds => &["spec", "status"],
                     Family::Lease => &["spec"],
                     Family::Event | Family::Custom => return true,
                 };

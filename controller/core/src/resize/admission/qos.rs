@@ -1,0 +1,44 @@
+//! The quality of service of a Pod (`ComputePodQOS` of Kubernetes).
+
+use std::fmt;
+
+use pitstop_api::quantity::{Resource, Resources};
+
+use super::{kind, pair};
+use crate::pod::{Container, Pod};
+
+/// The class of a Pod, by which the kubelet places its cgroup and the kernel picks whom to kill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    Guaranteed,
+    Burstable,
+    BestEffort,
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Guaranteed => "Guaranteed",
+            Self::Burstable => "Burstable",
+            Self::BestEffort => "BestEffort",
+        })
+    }
+}
+
+/// The class of a Pod whose containers have what `of` says. Its own resources come before theirs.
+pub(super) fn class(pod: &Pod, of: impl Fn(&Container) -> Resources) -> Class {
+    let own = pod.pod_level.as_deref().map(super::said);
+    let all: Vec<Resources> = match own {
+        Some(own) => vec![own],
+        None => pod.containers.iter().filter(|c| kind(c).is_some()).map(of).collect(),
+    };
+    let amounts = || all.iter().flat_map(|r| Resource::ALL.map(|resource| pair(r, resource)));
+    let given = |amount: Option<i64>| amount.is_some_and(|amount| amount > 0);
+    if !amounts().any(|(request, limit)| given(request) || given(limit)) {
+        Class::BestEffort
+    } else if amounts().all(|(request, limit)| given(limit) && request == limit) {
+        Class::Guaranteed
+    } else {
+        Class::Burstable
+    }
+}

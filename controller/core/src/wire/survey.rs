@@ -1,0 +1,289 @@
+//! Reading what bounds a Pod: the LimitRanges and the ResourceQuotas of its namespace, then its node.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1 as core;
+use kube::Resource as _;
+use kube::core::params::{GetParams, ListParams};
+use kube::core::{Request as Builder, request};
+use pitstop_api::logic::answer::{Answer, Class, Failure};
+use pitstop_api::quantity::Resource;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::exchange::{HttpRequest, parse};
+use crate::key::ObjectKey;
+use crate::resize::admission::{Amounts, Bounded, Counted, Limit, Quota, QuotaBound, Scope, Survey};
+
+/// Most LimitRanges, and most ResourceQuotas, of a namespace that are read.
+const MOST: u32 = 64;
+
+/// A survey under way.
+#[derive(Clone, Debug)]
+pub(super) struct Reading {
+    /// The resize that it is for.
+    pub(super) key: ObjectKey,
+    /// Its UID.
+    pub(super) uid: String,
+    /// What was found up to now.
+    pub(super) survey: Survey,
+    node: String,
+    next: Next,
+}
+
+/// What is read next.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    LimitRanges,
+    Quotas,
+    Node,
+}
+
+impl Reading {
+    /// Nothing read yet.
+    pub(super) fn new(key: ObjectKey, uid: String, node: String) -> Self {
+        Self { key, uid, survey: Survey::default(), node, next: Next::LimitRanges }
+    }
+
+    /// The request for what is read next.
+    pub(super) fn request(&self) -> Result<HttpRequest, request::Error> {
+        let namespace = Some(self.key.namespace.as_str());
+        let list = |path: String| Builder::new(path).list(&ListParams::default().limit(MOST));
+        match self.next {
+            Next::LimitRanges => list(core::LimitRange::url_path(&(), namespace)),
+            Next::Quotas => list(core::ResourceQuota::url_path(&(), namespace)),
+            Next::Node => {
+                Builder::new(core::Node::url_path(&(), None)).get(&self.node, &GetParams::default())
+            }
+        }
+    }
+
+    /// Takes the answer in. Whether something is left to read.
+    pub(super) fn answered(&mut self, answer: Answer) -> Result<bool, Failure> {
+        let text = match answer {
+            Answer::Body(text) => text,
+            Answer::Failed(failure) => return Err(self.failed(failure)),
+        };
+        match self.next {
+            Next::LimitRanges => {
+                let ranges: Vec<SlimLimitRange> = self.list(&text)?;
+                self.survey.limits =
+                    ranges.into_iter().flat_map(|r| r.spec.limits).filter_map(limit).collect();
+                self.next = Next::Quotas;
+            }
+            Next::Quotas => {
+                let quotas: Vec<SlimQuota> = self.list(&text)?;
+                self.survey.quotas = quotas.into_iter().map(quota).collect();
+                self.next = Next::Node;
+            }
+            Next::Node => {
+                let node: SlimNode = parse(&text)?;
+                self.survey.allocatable = node.status.allocatable.read();
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn list<T: DeserializeOwned>(&self, text: &str) -> Result<Vec<T>, Failure> {
+        let list: List<T> = parse(text)?;
+        if list.metadata.more.is_some_and(|token| !token.is_empty()) {
+            let message = format!(
+                "there are more than {MOST} {} in namespace {}: more are not looked at, and so nothing is admitted",
+                self.plural(),
+                self.key.namespace
+            );
+            return Err(Failure { gone: false, class: Class::Invalid, message });
+        }
+        Ok(list.items)
+    }
+
+    fn failed(&self, failure: Failure) -> Failure {
+        let missing = failure.message.contains("is forbidden");
+        let right = if missing {
+            format!(
+                ": the controller needs the right to {} {}, as the overlay resize-cri gives it",
+                self.verb(),
+                self.plural()
+            )
+        } else {
+            String::new()
+        };
+        let message = format!("cannot {} {}: {}{right}", self.verb(), self.plural(), failure.message);
+        Failure { message, ..failure }
+    }
+
+    fn verb(&self) -> &'static str {
+        match self.next {
+            Next::LimitRanges | Next::Quotas => "list",
+            Next::Node => "get",
+        }
+    }
+
+    fn plural(&self) -> &'static str {
+        match self.next {
+            Next::LimitRanges => "limitranges",
+            Next::Quotas => "resourcequotas",
+            Next::Node => "nodes",
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct List<T> {
+    #[serde(default)]
+    metadata: ListMeta,
+    items: Vec<T>,
+}
+
+#[derive(Default, Deserialize)]
+struct ListMeta {
+    #[serde(rename = "continue")]
+    more: Option<String>,
+}
+
+/// Quantities of CPU and memory; all else is passed over.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SlimAmounts {
+    cpu: Option<String>,
+    memory: Option<String>,
+}
+
+impl SlimAmounts {
+    fn read(&self) -> Amounts {
+        let of =
+            |resource: Resource, text: &Option<String>| text.as_deref().and_then(|text| resource.parse(text));
+        Amounts { cpu: of(Resource::Cpu, &self.cpu), memory: of(Resource::Memory, &self.memory) }
+    }
+
+    /// Plain numbers, in thousandths: as a millicore is of a core.
+    fn ratios(&self) -> Amounts {
+        let of = |text: &Option<String>| text.as_deref().and_then(|text| Resource::Cpu.parse(text));
+        Amounts { cpu: of(&self.cpu), memory: of(&self.memory) }
+    }
+}
+
+#[derive(Deserialize)]
+struct SlimLimitRange {
+    #[serde(default)]
+    spec: SlimLimits,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SlimLimits {
+    limits: Vec<SlimLimit>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimLimit {
+    #[serde(rename = "type")]
+    type_: String,
+    min: SlimAmounts,
+    max: SlimAmounts,
+    max_limit_request_ratio: SlimAmounts,
+}
+
+/// Absent: it bounds something else than Pods.
+fn limit(limit: SlimLimit) -> Option<Limit> {
+    let of = match limit.type_.as_str() {
+        "Container" => Bounded::Container,
+        "Pod" => Bounded::Pod,
+        _ => return None,
+    };
+    let (min, max) = (limit.min.read(), limit.max.read());
+    Some(Limit { of, min, max, max_ratio: limit.max_limit_request_ratio.ratios() })
+}
+
+#[derive(Deserialize)]
+struct SlimQuota {
+    metadata: SlimMeta,
+    #[serde(default)]
+    spec: SlimQuotaSpec,
+    #[serde(default)]
+    status: SlimQuotaStatus,
+}
+
+#[derive(Deserialize)]
+struct SlimMeta {
+    name: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimQuotaSpec {
+    scopes: Vec<String>,
+    scope_selector: SlimSelector,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimSelector {
+    match_expressions: Vec<SlimExpression>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimExpression {
+    scope_name: String,
+    operator: String,
+    values: Vec<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SlimQuotaStatus {
+    hard: BTreeMap<String, String>,
+    used: BTreeMap<String, String>,
+}
+
+fn quota(quota: SlimQuota) -> Quota {
+    let SlimQuotaSpec { scopes, scope_selector } = quota.spec;
+    let plain = scopes.iter().filter_map(|name| scope(name, "Exists", Vec::new()));
+    let selected = scope_selector.match_expressions.into_iter();
+    let selected = selected.filter_map(|e| scope(&e.scope_name, &e.operator, e.values));
+    let SlimQuotaStatus { hard, used } = quota.status;
+    let amount = |of: &BTreeMap<String, String>, counted: Counted| {
+        of.get(counted.as_str()).and_then(|text| counted.resource().parse(text))
+    };
+    let bound =
+        |counted| Some(QuotaBound { counted, hard: amount(&hard, counted)?, used: amount(&used, counted) });
+    Quota {
+        name: quota.metadata.name,
+        scopes: plain.chain(selected).collect(),
+        bounds: Counted::ALL.into_iter().filter_map(bound).collect(),
+    }
+}
+
+/// Absent for what is not known: such a quota counts the Pod.
+fn scope(name: &str, operator: &str, values: Vec<String>) -> Option<Scope> {
+    Some(match (name, operator) {
+        ("Terminating", "Exists") => Scope::Terminating(true),
+        ("NotTerminating", "Exists") => Scope::Terminating(false),
+        ("BestEffort", "Exists") => Scope::BestEffort(true),
+        ("NotBestEffort", "Exists") => Scope::BestEffort(false),
+        ("PriorityClass", "Exists") => Scope::Prioritized(true),
+        ("PriorityClass", "DoesNotExist") => Scope::Prioritized(false),
+        ("PriorityClass", "In") => Scope::PriorityIn(values),
+        ("PriorityClass", "NotIn") => Scope::PriorityNotIn(values),
+        _ => return None,
+    })
+}
+
+#[derive(Deserialize)]
+struct SlimNode {
+    #[serde(default)]
+    status: SlimNodeStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SlimNodeStatus {
+    allocatable: SlimAmounts,
+}
+
+#[cfg(test)]
+#[path = "survey_tests.rs"]
+mod tests;

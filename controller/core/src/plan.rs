@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use pitstop_api::nodework::Order;
 
 use crate::action::{ImageChange, Sizing};
+use crate::deed::Deed;
 use crate::time::Mono;
 
 /// How soon a write must happen.
@@ -37,6 +38,8 @@ pub struct Plan<S> {
     pub images: Vec<ImageChange>,
     /// Resources to set in its Pod.
     pub sizing: Option<Sizing>,
+    /// What else to do.
+    pub deed: Option<Deed>,
     /// Labels to set or to remove.
     pub labels: BTreeMap<String, Option<String>>,
     /// Annotations to set or to remove.

@@ -211,7 +211,7 @@ impl Cluster {
                     self.send(Event::Pods(Watch::Upsert(pod)));
                 }
             }
-            Action::WriteResizeStatus { .. } | Action::DeleteResize { .. } => {
+            Action::WriteResizeStatus { .. } | Action::DeleteResize { .. } | Action::Do { .. } => {
                 panic!("there are no resizes here")
             }
             Action::Emit(_) | Action::Count(_) => {}
@@ -273,7 +273,8 @@ impl Cluster {
             }
             Action::PatchPod { change: PodChange::Resources(_), .. }
             | Action::WriteResizeStatus { .. }
-            | Action::DeleteResize { .. } => panic!("there are no resizes here: {action:?}"),
+            | Action::DeleteResize { .. }
+            | Action::Do { .. } => panic!("there are no resizes here: {action:?}"),
             Action::PatchPod { change: PodChange::Gates(gates), .. } => {
                 assert!(gates.iter().all(|gate| SERVED.contains(&gate.type_.as_str())), "{gates:?}");
                 Vec::new()

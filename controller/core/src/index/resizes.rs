@@ -71,6 +71,8 @@ impl UserRequest for Resize {
         let orders: Vec<OrderView<'_>> =
             views(book.and_then(Book::known)).filter(|o| request_uid(&o.order.id) == resize.uid).collect();
         entry.memory.see(now, resize, pod, &orders);
+        let restart = index.requests.objects.get(&resize::restart_key(resize)).map(|e| e.request.get());
+        entry.memory.see_restart(resize, restart);
         let observed = Observed {
             resize,
             pod,
@@ -83,6 +85,8 @@ impl UserRequest for Resize {
                 .sizing
                 .as_ref()
                 .filter(|own| !own.dry_run && known_pod.is_some_and(|e| e.sizing.is_some())),
+            restart,
+            deed: entry.deeds.open(),
             orders,
             guarded: index.guarded,
             memory: &entry.memory,

@@ -148,6 +148,7 @@ impl Bench {
             | Action::DeleteRequest { .. }
             | Action::WriteResizeStatus { .. }
             | Action::DeleteResize { .. }
+            | Action::Do { .. }
             | Action::Emit(_)
             | Action::Count(_) => {
                 panic!("{action:?}")

@@ -8,13 +8,15 @@ mod observe;
 mod plan;
 mod refusal;
 mod resolve;
+mod restart;
 mod rollback;
 mod status;
 #[cfg(test)]
 mod tests;
 mod verify;
 
-pub use observe::{Memory, Observed, Resize};
+pub use observe::{Deeds, Memory, Observed, Resize};
 pub use plan::{Plan, plan};
 pub use resolve::can_be;
+pub use restart::restart_key;
 pub use status::{REASONS, SUCCESSES, all_reasons, measure, notes};

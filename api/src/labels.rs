@@ -25,10 +25,13 @@ pub fn node_label(node: &str) -> String {
     if node.len() <= MAX_LABEL_VALUE {
         return node.to_owned();
     }
-    let hash = node.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("node-{hash:016x}")
+    format!("node-{:016x}", hash(node))
+}
+
+/// A short stand-in for a name that is too long: FNV-1a over the text's bytes.
+pub fn hash(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]

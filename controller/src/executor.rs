@@ -99,6 +99,9 @@ fn log(action: &Action) {
         Action::DeleteRequest { key, uid } => {
             info!(request = %key, request_uid = uid, "deletes the request: its time to live is over");
         }
+        Action::Do { key, uid, deed } => {
+            info!(resize = %key, resize_uid = uid, ?deed, "does what a resize asks for");
+        }
         Action::PatchPod { key, uid, change, .. } => {
             debug!(pod = %key, pod_uid = uid, ?change, "changes the Pod");
         }

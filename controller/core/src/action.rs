@@ -8,6 +8,7 @@ use pitstop_api::quantity::Resources;
 use pitstop_api::recreate::ContainerRecreateRequestStatus;
 use pitstop_api::resize::PodResizeStatus;
 
+use crate::deed::{Deed, Done};
 use crate::key::ObjectKey;
 use crate::measure::Measure;
 use crate::nodework::NodeWork;
@@ -67,6 +68,15 @@ pub enum Event {
         uid: String,
         /// How it ended.
         outcome: Outcome<Resize>,
+    },
+    /// What a resize has had done came back.
+    DeedDone {
+        /// The resize.
+        key: ObjectKey,
+        /// Its UID, as the action named it.
+        uid: String,
+        /// How it ended.
+        done: Done,
     },
     /// A survey for a resize came back.
     Surveyed {
@@ -179,6 +189,15 @@ pub enum Action {
         resource_version: String,
         /// What to change; all else stays.
         change: PodChange,
+    },
+    /// Do something for a resize.
+    Do {
+        /// The resize.
+        key: ObjectKey,
+        /// Its UID.
+        uid: String,
+        /// What.
+        deed: Deed,
     },
     /// Tell people; lost ones are not repeated.
     Emit(Note),

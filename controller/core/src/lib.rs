@@ -7,6 +7,7 @@
 pub mod action;
 pub mod certs;
 pub mod coexist;
+pub mod deed;
 pub mod guard;
 pub mod index;
 pub mod key;
@@ -23,6 +24,7 @@ pub mod wire;
 pub use pitstop_api::logic::{backoff, time, tracked};
 
 pub use action::{Action, Event, Outcome, Watch};
+pub use deed::{Deed, Done};
 pub use index::{Config, Index};
 pub use key::ObjectKey;
 pub use time::Mono;

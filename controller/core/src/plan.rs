@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use pitstop_api::nodework::Order;
 
 use crate::action::{ImageChange, Sizing};
+use crate::deed::Deed;
 use crate::time::Mono;
 
 /// How soon a write must happen.
@@ -39,6 +40,8 @@ pub struct Plan<S> {
     pub sizing: Option<Sizing>,
     /// Read what bounds its Pod.
     pub survey: bool,
+    /// What else to do.
+    pub deed: Option<Deed>,
     /// Labels to set or to remove.
     pub labels: BTreeMap<String, Option<String>>,
     /// Annotations to set or to remove.

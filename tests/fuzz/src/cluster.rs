@@ -211,7 +211,10 @@ impl Cluster {
                     self.send(Event::Pods(Watch::Upsert(pod)));
                 }
             }
-            Action::WriteResizeStatus { .. } | Action::DeleteResize { .. } | Action::Survey { .. } => {
+            Action::WriteResizeStatus { .. }
+            | Action::DeleteResize { .. }
+            | Action::Survey { .. }
+            | Action::Do { .. } => {
                 panic!("there are no resizes here")
             }
             Action::Emit(_) | Action::Count(_) => {}
@@ -274,6 +277,7 @@ impl Cluster {
             Action::PatchPod { change: PodChange::Resources(_), .. }
             | Action::WriteResizeStatus { .. }
             | Action::DeleteResize { .. }
+            | Action::Do { .. }
             | Action::Survey { .. } => panic!("there are no resizes here: {action:?}"),
             Action::PatchPod { change: PodChange::Gates(gates), .. } => {
                 assert!(gates.iter().all(|gate| SERVED.contains(&gate.type_.as_str())), "{gates:?}");

@@ -6,6 +6,7 @@ use std::fmt::Debug;
 use chrono::{DateTime, Utc};
 use pitstop_api::nodework::Order;
 
+use super::deeds::Deeds;
 use super::pacing::Pacing;
 use super::{Index, Timer};
 use crate::action::{Action, ImageChange, Note, Sizing};
@@ -156,6 +157,8 @@ pub(super) struct Entry<R: UserRequest> {
     pub(super) images: Vec<ImageChange>,
     /// The resources that it wants in its Pod.
     pub(super) sizing: Option<Sizing>,
+    /// What it has done beside.
+    pub(super) deeds: Deeds,
     /// Its acceptance was sent once, whatever came of it: no other request for the Pod overtakes it.
     pub(super) chosen: bool,
     /// The status that the write under way replaces.
@@ -173,6 +176,7 @@ impl<R: UserRequest> Entry<R> {
             orders: Vec::new(),
             images: Vec::new(),
             sizing: None,
+            deeds: Deeds::default(),
             chosen: false,
             replaces: None,
             confirmed: false,
@@ -184,6 +188,7 @@ impl<R: UserRequest> Entry<R> {
         self.memory = R::remember(now);
         self.confirmed = false;
         self.write = Pacing::default();
+        self.deeds = Deeds::default();
         self.request.retry();
     }
 }

@@ -5,6 +5,7 @@
 //! watch has delivered a list since the lead began, and nothing is written by a process that does not lead.
 
 mod asked;
+mod deeds;
 mod holding;
 mod kinds;
 mod outcome;
@@ -147,6 +148,7 @@ impl Index {
             Event::Surveyed { key, uid, outcome } => self.surveyed(now, &key, &uid, outcome),
             Event::PodTried { key, uid, outcome } => self.pod_tried(now, &key, &uid, &outcome),
             Event::PodWritten { key, uid, outcome } => self.pod_written(now, &key, &uid, outcome),
+            Event::DeedDone { key, uid, done } => self.deed_done(now, &key, &uid, done),
             Event::NodeWorkWritten(node, outcome) => self.book_written(now, &node, outcome),
             Event::Tick => {}
         }

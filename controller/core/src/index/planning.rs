@@ -7,7 +7,7 @@ use pitstop_api::nodework::{Order, request_uid};
 
 use super::asked::{Asked, Entry, UserRequest};
 use super::kinds::{Book, PodEntry, Wrote};
-use super::{Index, Timer, pacing, remove};
+use super::{Index, Timer, deeds, pacing, remove};
 use crate::action::{Action, ImageChange, PodChange, Sizing};
 use crate::key::ObjectKey;
 use crate::nodework::{self, views};
@@ -31,6 +31,7 @@ impl Index {
         actions.extend(measures.into_iter().map(Action::Count));
         self.want_orders(&mut entry, plan.orders.clone());
         self.want_change(&mut entry, plan.images.clone(), plan.sizing.clone());
+        let deed_at = deeds::begin(now, &mut entry, plan.deed.take(), actions);
         if entry.write.patience_over(now) {
             entry.request.retry();
         }
@@ -66,7 +67,7 @@ impl Index {
         } else {
             entry.write.retry_at()
         };
-        self.timers.set(R::timer(key.clone()), earliest(wake_at, wait));
+        self.timers.set(R::timer(key.clone()), earliest(wake_at, earliest(deed_at, wait)));
         R::asked_mut(self).objects.insert(key.clone(), entry);
     }
 
@@ -79,11 +80,15 @@ impl Index {
         let Some(node) = request.node().filter(|_| !entry.confirmed) else { return };
         let book = self.books.objects.get(&ObjectKey::new("", node)).and_then(Book::known);
         let stands = |order: &Order| views(book).any(|view| view.order.id == order.id);
-        if plan.images.is_empty() && plan.sizing.is_none() && plan.orders.iter().all(stands) {
+        if plan.images.is_empty()
+            && plan.sizing.is_none()
+            && plan.deed.is_none()
+            && plan.orders.iter().all(stands)
+        {
             return;
         }
         plan.images.clear();
-        plan.sizing = None;
+        (plan.sizing, plan.deed) = (None, None);
         if !plan.orders.iter().all(stands) {
             // What stands goes only together with what takes its place.
             let own = views(book).filter(|view| request_uid(&view.order.id) == request.uid());

@@ -81,6 +81,7 @@ impl UserRequest for Request {
             request,
             pod,
             ahead: ahead(index, entry),
+            resize_over: resize_over(index, request),
             orders,
             pinning: if known_pod.is_some_and(|e| e.pinning.is_some()) { &entry.images } else { &[] },
             pinned_now: known_pod.is_some_and(|e| e.pinning.is_some() && e.pod.in_flight()),
@@ -138,4 +139,11 @@ fn ahead<'a>(index: &'a Index, own: &Entry<Request>) -> Option<&'a ObjectKey> {
         .filter(|(rank, _)| *rank < own_rank)
         .min_by(|(a, _), (b, _)| a.cmp(b))
         .map(|(_, e)| &e.request.get().key)
+}
+
+/// The request belongs to a resize that is not at work any more.
+fn resize_over(index: &Index, request: &Request) -> bool {
+    let Some(uid) = &request.resize_uid else { return false };
+    let mut resizes = index.resizes.of_pod(&request.pod_key()).map(|e| e.request.get());
+    !resizes.any(|resize| resize.uid == *uid && resize.started() && !resize.deleting)
 }

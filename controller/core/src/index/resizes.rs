@@ -81,6 +81,8 @@ impl UserRequest for Resize {
         let pod = applied.as_ref().or(told);
         let held_orders: Vec<OrderView<'_>> = target.map(|target| of(&target.pod_uid)).unwrap_or_default();
         entry.memory.see(now, resize, pod, &orders, &held_orders);
+        let restart = index.requests.objects.get(&resize::restart_key(resize)).map(|e| e.request.get());
+        entry.memory.see_restart(resize, restart);
         let observed = Observed {
             resize,
             pod,
@@ -96,6 +98,8 @@ impl UserRequest for Resize {
                 .sizing
                 .as_ref()
                 .filter(|own| !own.dry_run && known_pod.is_some_and(|e| e.sizing.is_some())),
+            restart,
+            deed: entry.deeds.open(),
             orders,
             guarded: index.guarded,
             crowd: index.crowd(resize, &entry.memory),

@@ -150,6 +150,7 @@ impl Bench {
             | Action::WriteResizeStatus { .. }
             | Action::DeleteResize { .. }
             | Action::Survey { .. }
+            | Action::Do { .. }
             | Action::Emit(_)
             | Action::Count(_) => {
                 panic!("{action:?}")

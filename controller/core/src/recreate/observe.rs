@@ -38,6 +38,8 @@ pub struct Request {
     pub annotations: BTreeMap<String, String>,
     /// It was written through `v1beta1`, not `v1alpha1`.
     pub in_v1beta1: bool,
+    /// UID of the `PodResize` that it belongs to (`metadata.ownerReferences`).
+    pub resize_uid: Option<String>,
     /// `spec`.
     pub spec: ContainerRecreateRequestSpec,
     /// `status`.
@@ -199,6 +201,8 @@ pub struct Observed<'a> {
     pub pod: Option<&'a Pod>,
     /// The request for the same Pod that goes first.
     pub ahead: Option<&'a ObjectKey>,
+    /// It belongs to a `PodResize` that is not at work any more.
+    pub resize_over: bool,
     /// The request's orders in the node's book.
     pub orders: Vec<OrderView<'a>>,
     /// A write of images of the Pod is under way, for this request or for one before it.

@@ -14,7 +14,7 @@ use pitstop_api::recreate::{
     ContainerRecreateRequestStatus, ContainerRecreateState, FailurePolicy, Mechanism, Phase,
     RecreateStrategy, Target, TargetContainer, validate,
 };
-use pitstop_api::{annotations, labels};
+use pitstop_api::{Invalid, annotations, labels};
 
 use super::drain::{self, Drain};
 use super::hooks;
@@ -97,6 +97,10 @@ impl Planner<'_> {
         let request = self.observed.request;
         if let Err(invalid) = validate(&request.spec) {
             return self.end(&[], &End::Invalid(invalid.to_string()));
+        }
+        // The resize may have ended while the write that made this request was on its way.
+        if self.observed.resize_over {
+            return self.end(&[], &End::Invalid(resize_over().to_string()));
         }
         let (expired, deadline) = self.deadline();
         if expired {
@@ -407,4 +411,9 @@ impl Planner<'_> {
         let changed = status != self.observed.request.status;
         Plan { status: changed.then_some(StatusWrite { status, urgency }), ..Plan::default() }
     }
+}
+
+fn resize_over() -> Invalid {
+    let text = "the PodResize that the request belongs to is over or gone: nothing is restarted for it";
+    Invalid::new("metadata.ownerReferences", text)
 }

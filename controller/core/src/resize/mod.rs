@@ -13,6 +13,7 @@ mod observe;
 mod plan;
 mod refusal;
 mod resolve;
+mod restart;
 mod rollback;
 mod settle;
 mod status;
@@ -21,8 +22,9 @@ mod tests;
 mod verify;
 
 pub use force::Force;
-pub use observe::{Memory, Observed, Resize};
+pub use observe::{Deeds, Memory, Observed, Resize};
 pub use plan::{Plan, plan};
 pub use resolve::can_be;
+pub use restart::restart_key;
 pub use settle::{Holding, Settled, settle};
 pub use status::{REASONS, SUCCESSES, all_reasons, measure, notes};

@@ -7,10 +7,13 @@ use pitstop_api::resize::{Phase, PodResizeSpec, PodResizeStatus};
 use super::admission::{Crowd, Surveyed};
 use super::force::Force;
 use super::judge::{Place, Progress, place, progress};
+use super::restart;
 use crate::action::Sizing;
+use crate::deed::{Deed, Done};
 use crate::key::ObjectKey;
 use crate::nodework::OrderView;
 use crate::pod::Pod;
+use crate::recreate::Request;
 use crate::time::Mono;
 use crate::tracked::Versioned;
 
@@ -105,6 +108,21 @@ pub struct Memory {
     pub survey: Option<Surveyed>,
     /// A survey is under way.
     pub surveying: bool,
+    /// The recreate request that belongs to the resize was seen; whether it had restarted every container.
+    pub restarted: Option<bool>,
+    /// What came of what the resize has done.
+    pub deeds: Deeds,
+}
+
+/// What came of what a resize has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Deeds {
+    /// What took effect last, and when.
+    pub done: Option<(Mono, Deed)>,
+    /// It was refused, and nothing else came since.
+    pub refused: Option<Refused>,
+    /// It was put off: when, and in what words.
+    pub put_off: Option<(Mono, String)>,
 }
 
 /// Refusals in a row.
@@ -116,6 +134,13 @@ pub struct Refused {
     pub since: Mono,
     /// What was said last.
     pub text: String,
+}
+
+impl Refused {
+    fn again(before: Option<Self>, now: Mono, text: String) -> Self {
+        let before = before.unwrap_or_else(|| Self { since: now, ..Self::default() });
+        Self { times: before.times.saturating_add(1), text, ..before }
+    }
 }
 
 impl Memory {
@@ -157,6 +182,23 @@ impl Memory {
         self.sized_since = sized.then(|| self.sized_since.unwrap_or(now));
     }
 
+    /// Notes what is seen of the restart; `request`: the one under the name that the resize gives it.
+    pub fn see_restart(&mut self, resize: &Resize, request: Option<&Request>) {
+        let own = request.filter(|request| restart::is_own(resize, request));
+        self.restarted = self.restarted.max(own.map(restart::succeeded));
+    }
+
+    /// What the resize has done came back.
+    pub fn deed_done(&mut self, now: Mono, deed: Deed, done: Done) {
+        let before = std::mem::take(&mut self.deeds);
+        match done {
+            Done::Effected | Done::Gone => self.deeds.done = Some((now, deed)),
+            Done::Conflict => {}
+            Done::Retry(text) => self.deeds.put_off = Some((now, text)),
+            Done::Refused(text) => self.deeds.refused = Some(Refused::again(before.refused, now, text)),
+        }
+    }
+
     /// Since when the answer to an order is known.
     pub fn answered_since(&self, order_id: &str) -> Option<Mono> {
         self.answers.get(order_id).copied()
@@ -166,10 +208,7 @@ impl Memory {
     /// run, and it has shown that the change would be stored.
     pub fn sizing_written(&mut self, now: Mono, tried: bool, refused: Option<String>) {
         self.tried |= tried;
-        self.refused = refused.map(|text| {
-            let before = self.refused.take().unwrap_or_else(|| Refused { since: now, ..Refused::default() });
-            Refused { times: before.times.saturating_add(1), text, ..before }
-        });
+        self.refused = refused.map(|text| Refused::again(self.refused.take(), now, text));
     }
 }
 
@@ -195,6 +234,10 @@ pub struct Observed<'a> {
     pub sizing_now: bool,
     /// What the request has in a write of the Pod that is under way, or of which nobody knows yet how it ended.
     pub sizing: Option<&'a Sizing>,
+    /// The recreate request of the name by which the resize restarts its containers.
+    pub restart: Option<&'a Request>,
+    /// What the request has done that is under way, or of which nobody knows yet how it ended.
+    pub deed: Option<&'a Deed>,
     /// The request's orders in the node's book.
     pub orders: Vec<OrderView<'a>>,
     /// The API server is known to keep each daemon to its own node, so that orders may be placed.

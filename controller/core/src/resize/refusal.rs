@@ -62,13 +62,16 @@ const WORDS: [(&str, Phase, &str); 16] = [
 /// How a request ends whose change was refused so; absent while it is worth another try.
 /// An API server that has just started refuses what it does not know the roles for yet.
 pub(super) fn end(refused: &Refused, now: Mono) -> Option<Meaning> {
-    let Refused { times, since, text } = refused;
-    let known = WORDS.into_iter().find(|(words, ..)| text.contains(words));
+    let known = WORDS.into_iter().find(|(words, ..)| refused.text.contains(words));
     if let Some((_, phase, reason)) = known {
         return Some(Meaning { phase, reason });
     }
-    let enough = *times >= TRIES && since.after(PATIENCE) <= now;
-    enough.then_some(Meaning { phase: Phase::Failed, reason: REFUSED })
+    for_good(refused, now).then_some(Meaning { phase: Phase::Failed, reason: REFUSED })
+}
+
+/// It was refused so often, and for so long, that another try is in vain, whatever was said.
+pub(super) fn for_good(refused: &Refused, now: Mono) -> bool {
+    refused.times >= TRIES && refused.since.after(PATIENCE) <= now
 }
 
 /// Why the kubelet calls a resize infeasible.

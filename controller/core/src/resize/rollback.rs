@@ -11,11 +11,16 @@ pub(super) fn was_ready(status: &PodResizeStatus) -> bool {
 }
 
 /// What went wrong with a container since the request was accepted. The instance that ran then is known by its ID; one
-/// restart more is due where the resize restarts it, or where none ran.
-pub(super) fn failed(watch: &RollbackOnFailure, container: &ContainerStatus, pod: &Pod) -> Option<End> {
+/// restart more is due where the resize restarts it, or where none ran. `more`: of how many others it is known why.
+pub(super) fn failed(
+    watch: &RollbackOnFailure,
+    container: &ContainerStatus,
+    more: i32,
+    pod: &Pod,
+) -> Option<End> {
     let name = &container.name;
     let status = pod.container(name)?.status.as_ref()?;
-    let due = i32::from(container.restarts || container.container_id.is_empty());
+    let due = i32::from(container.restarts || container.container_id.is_empty()).saturating_add(more);
     let too_often = status.restart_count > container.restart_count.saturating_add(due);
     let was_killed = !container.container_id.is_empty() && status.oom_killed == container.container_id;
     let killed = was_killed || (too_often && !status.oom_killed.is_empty());

@@ -54,10 +54,12 @@ pub(super) const VERIFYING: &str = "Verifying";
 pub(super) const KERNEL_DIFFERS: &str = "KernelDiffers";
 /// No daemon is asked without the policy that keeps each to its own node.
 pub(super) const POLICY: &str = "WaitingForPolicy";
+/// The containers are restarted, as asked for.
+pub(super) const RESTARTING: &str = "Restarting";
 /// The original resources are put back.
 pub(super) const RESTORING: &str = "Restoring";
 /// Every reason of a wait.
-const WAITS: [&str; 14] = [
+const WAITS: [&str; 15] = [
     ADMITTING,
     DAEMON,
     QUEUED,
@@ -71,6 +73,7 @@ const WAITS: [&str; 14] = [
     VERIFYING,
     KERNEL_DIFFERS,
     POLICY,
+    RESTARTING,
     RESTORING,
 ];
 
@@ -90,12 +93,14 @@ pub(super) const CANCELLED: &str = "Cancelled";
 pub(super) const OOM_KILLED: &str = "OOMKilled";
 /// A container has restarted.
 pub(super) const RESTARTED: &str = "Restarted";
+/// The containers were not all restarted, as asked for.
+pub(super) const RESTART_FAILED: &str = "RestartFailed";
 /// The Pod is not ready.
 pub(super) const NOT_READY: &str = "NotReady";
 const UNKNOWN: &str = "Unknown";
 
 /// Every reason of an end, and what stands for one that is not known: the values of a label.
-pub const REASONS: [&str; 24] = [
+pub const REASONS: [&str; 25] = [
     RUNTIME_ERROR,
     RESIZED,
     WOULD_RESIZE,
@@ -109,6 +114,7 @@ pub const REASONS: [&str; 24] = [
     OOM_KILLED,
     RESTARTED,
     NOT_READY,
+    RESTART_FAILED,
     refusal::REASONS[0],
     refusal::REASONS[1],
     refusal::REASONS[2],

@@ -10,16 +10,19 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::action::Sizing;
+use crate::deed::Deed;
 use crate::index::Config;
 use crate::key::ObjectKey;
 use crate::nodework::OrderView;
 use crate::plan::Urgency;
 use crate::pod::{Container, ContainerKind, ContainerState, ContainerStatus, Pod, Told};
+use crate::recreate::Request;
 use crate::time::Mono;
 
 mod ends;
 mod follow;
 mod resolve;
+mod restart;
 mod settle;
 mod verify;
 
@@ -102,6 +105,8 @@ struct Scene {
     newer: Option<ObjectKey>,
     at_work: Option<ObjectKey>,
     sizing: Option<Sizing>,
+    restart: Option<Request>,
+    deed: Option<Deed>,
     orders: Vec<Order>,
     answers: Vec<Answer>,
     daemon: Daemon,
@@ -119,6 +124,8 @@ impl Scene {
             newer: None,
             at_work: None,
             sizing: None,
+            restart: None,
+            deed: None,
             orders: Vec::new(),
             answers: Vec::new(),
             daemon: Daemon::Right,
@@ -133,6 +140,7 @@ impl Scene {
             self.orders.iter().map(|order| OrderView { order, answer: answer(order) }).collect();
         self.memory.see(self.now, &self.resize, self.pod.as_ref(), &orders, &[]);
         let force = Force::default();
+        self.memory.see_restart(&self.resize, self.restart.as_ref());
         let observed = Observed {
             resize: &self.resize,
             pod: self.pod.as_ref(),
@@ -143,6 +151,8 @@ impl Scene {
             at_work: self.at_work.as_ref(),
             sizing_now: false,
             sizing: self.sizing.as_ref(),
+            restart: self.restart.as_ref(),
+            deed: self.deed.as_ref(),
             orders,
             guarded: self.guarded,
             crowd: None,

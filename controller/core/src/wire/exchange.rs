@@ -14,10 +14,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
+use super::deeds;
 use super::observe::{self, SlimPod};
 use super::pods::{self, Version};
 use super::survey::Reading;
 use crate::action::{Action, Event, Outcome, PodChange};
+use crate::deed::Done;
 use crate::key::ObjectKey;
 
 /// A request without the server's address.
@@ -46,6 +48,8 @@ enum Object {
     Book(String),
     /// Nothing: it is only read.
     Survey(Box<Reading>),
+    /// What a resize has done.
+    Deed(ObjectKey, String),
 }
 
 /// The answer that comes next.
@@ -53,8 +57,8 @@ enum Object {
 enum Awaits {
     /// The stored object.
     Stored,
-    /// That the object is deleted.
-    Deleted,
+    /// That it is done, whatever the answer says.
+    Done,
     /// The Pod as it would be stored; when what changes is as asked, the change is sent for good, if there is one.
     DryRun(Option<Box<HttpRequest>>, PodChange),
     /// One of the things that a survey reads.
@@ -114,7 +118,7 @@ impl Exchange {
             }
             Action::DeleteRequest { key, uid } => {
                 let request = delete::<ContainerRecreateRequest>(&key, &uid);
-                (Self::new("delete_request", Object::Request(key, uid), Awaits::Deleted), request)
+                (Self::new("delete_request", Object::Request(key, uid), Awaits::Done), request)
             }
             Action::WriteResizeStatus { key, uid, resource_version, status } => {
                 let mut object = PodResize::new(&key.name, PodResizeSpec::default());
@@ -124,10 +128,14 @@ impl Exchange {
             }
             Action::DeleteResize { key, uid } => {
                 let request = delete::<PodResize>(&key, &uid);
-                (Self::new("delete_resize", Object::Resize(key, uid), Awaits::Deleted), request)
+                (Self::new("delete_resize", Object::Resize(key, uid), Awaits::Done), request)
             }
             Action::PatchPod { key, uid, resource_version, change } => {
                 Self::pod_change(key, uid, &resource_version, change, wall)
+            }
+            Action::Do { key, uid, deed } => {
+                let (name, request) = deeds::request(&key, &uid, &deed);
+                (Self::new(name, Object::Deed(key, uid), Awaits::Done), request)
             }
             Action::WriteOrders { node, resource_version, orders } => {
                 let object = Object::Book(node.clone());
@@ -194,7 +202,7 @@ impl Exchange {
         }
         match (std::mem::replace(&mut self.awaits, Awaits::Stored), answer) {
             (Awaits::Stored, Answer::Body(text)) => self.end(Ok(Some(&text))),
-            (Awaits::Deleted | Awaits::Reading, Answer::Body(_)) => self.end(Ok(None)),
+            (Awaits::Done | Awaits::Reading, Answer::Body(_)) => self.end(Ok(None)),
             (Awaits::DryRun(request, change), Answer::Body(text)) => {
                 // Admission of others may refuse the change or store something else: found out before anything ends.
                 let altered = parse(&text).map(observe::pod).map(|admitted| match &change {
@@ -238,6 +246,7 @@ impl Exchange {
             Object::Request(key, _)
             | Object::Resize(key, _)
             | Object::Pod(key, _)
+            | Object::Deed(key, _)
             | Object::Trial(key, _) => key.to_string(),
             Object::Book(node) => node.clone(),
             Object::Survey(reading) => reading.key.to_string(),
@@ -264,6 +273,10 @@ impl Exchange {
                 let failure = result.err();
                 let outcome = failure.as_ref().map_or(Outcome::Written(survey), failed);
                 (Event::Surveyed { key, uid, outcome }, failure)
+            }
+            Object::Deed(key, uid) => {
+                let failure = result.err();
+                (Event::DeedDone { key, uid, done: done(failure.as_ref()) }, failure)
             }
             Object::Book(node) => {
                 let (outcome, failure) = outcome(result, observe::nodework);
@@ -295,6 +308,16 @@ fn failed<T>(failure: &Failure) -> Outcome<T> {
     }
 }
 
+fn done(failure: Option<&Failure>) -> Done {
+    let Some(failure) = failure else { return Done::Effected };
+    match failure.class {
+        _ if failure.gone => Done::Gone,
+        Class::Conflict => Done::Conflict,
+        Class::Retry => Done::Retry(failure.message.clone()),
+        Class::Invalid | Class::Fatal => Done::Refused(failure.message.clone()),
+    }
+}
+
 /// What cannot be read is the answer to a success: the write has perhaps taken effect.
 pub(super) fn parse<K: DeserializeOwned>(text: &str) -> Result<K, Failure> {
     serde_json::from_str(text).map_err(|error| Failure {
@@ -304,7 +327,7 @@ pub(super) fn parse<K: DeserializeOwned>(text: &str) -> Result<K, Failure> {
     })
 }
 
-fn of_kind<K: Resource<DynamicType = ()>>(key: &ObjectKey) -> Builder {
+pub(super) fn of_kind<K: Resource<DynamicType = ()>>(key: &ObjectKey) -> Builder {
     Builder::new(K::url_path(&(), Some(&key.namespace)))
 }
 
@@ -313,7 +336,10 @@ fn books() -> Builder {
 }
 
 /// Deletes an object, if it still has that UID.
-fn delete<K: Resource<DynamicType = ()>>(key: &ObjectKey, uid: &str) -> Result<HttpRequest, request::Error> {
+pub(super) fn delete<K: Resource<DynamicType = ()>>(
+    key: &ObjectKey,
+    uid: &str,
+) -> Result<HttpRequest, request::Error> {
     let params = DeleteParams {
         preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
         ..DeleteParams::default()

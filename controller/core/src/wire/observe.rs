@@ -1,7 +1,8 @@
 //! From API objects to what the core decides on.
 
 use k8s_openapi::api::core::v1 as core;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference};
+use kube::Resource as _;
 use kube::core::DynamicObject;
 use pitstop_api::annotations;
 use pitstop_api::nodework::NodeWork as NodeWorkObject;
@@ -67,6 +68,7 @@ pub fn request(object: ContainerRecreateRequest) -> Request {
         generation: metadata.generation,
         created: metadata.creation_timestamp.map_or(0, |t| t.0.as_second()),
         deleting: metadata.deletion_timestamp.is_some(),
+        resize_uid: metadata.owner_references.into_iter().flatten().find(is_resize).map(|owner| owner.uid),
         in_v1beta1: metadata.managed_fields.iter().flatten().any(wrote_spec_in_v1beta1),
         labels: metadata.labels.unwrap_or_default(),
         annotations: metadata
@@ -78,6 +80,14 @@ pub fn request(object: ContainerRecreateRequest) -> Request {
         spec,
         status: status.unwrap_or_default(),
     }
+}
+
+/// The owner that made the object, and looks after it, is a `PodResize`.
+fn is_resize(owner: &OwnerReference) -> bool {
+    let group = owner.api_version.split_once('/').map(|(group, _)| group);
+    owner.controller == Some(true)
+        && owner.kind == PodResize::kind(&())
+        && group == Some(PodResize::group(&()).as_ref())
 }
 
 fn wrote_spec_in_v1beta1(entry: &ManagedFieldsEntry) -> bool {

@@ -9,6 +9,7 @@ use super::*;
 use pitstop_api::quantity::Resources;
 
 use crate::action::{ResourceChange, Sizing};
+use crate::deed::{Deed, NewRequest};
 use crate::readiness::GateChange;
 
 const CRR: &str = "/apis/apps.kruise.io/v1alpha1/namespaces/shop/containerrecreaterequests/crr";
@@ -36,6 +37,87 @@ fn write_status() -> Action {
 
 fn write_orders() -> Action {
     Action::WriteOrders { node: "n1".into(), resource_version: Some("7".into()), orders: vec![order()] }
+}
+
+fn doing(deed: Deed) -> Action {
+    Action::Do { key: ObjectKey::new("shop", "grow"), uid: "u-grow".into(), deed }
+}
+
+#[test]
+fn a_restart_belongs_to_its_resize_and_says_which_pod_is_meant() {
+    let (method, path, body) = wire(doing(Deed::Restart(Box::new(NewRequest {
+        key: ObjectKey::new("shop", "grow-restart"),
+        pod_name: "web".into(),
+        pod_uid: "u-web".into(),
+        containers: vec!["proxy".into(), "app".into()],
+        deadline_seconds: Some(30),
+    }))));
+    assert_eq!((method.as_str(), path.as_str()), ("POST", CRR.trim_end_matches("/crr")));
+    let owner = json!({"apiVersion": "pitstop.dev/v1alpha1", "kind": "PodResize", "name": "grow", "uid": "u-grow",
+        "controller": true, "blockOwnerDeletion": false});
+    let metadata = json!({"name": "grow-restart", "namespace": "shop", "ownerReferences": [owner],
+        "labels": {"crr.apps.kruise.io/pod-uid": "u-web"}});
+    assert_eq!(body["metadata"], metadata);
+    let spec = json!({"podName": "web", "containers": [{"name": "proxy"}, {"name": "app"}],
+        "activeDeadlineSeconds": 30});
+    assert_eq!(body["spec"], spec);
+    // What is read back is the resize's own.
+    let request = super::observe::request(serde_json::from_value(body).unwrap());
+    assert_eq!(request.resize_uid.as_deref(), Some("u-grow"));
+}
+
+#[test]
+fn an_owner_is_a_resize_only_where_all_of_it_says_so() {
+    let belongs = |change: Value| {
+        let mut owner = json!({"apiVersion": "pitstop.dev/v1alpha1", "kind": "PodResize", "name": "grow",
+            "uid": "u", "controller": true});
+        owner.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        let object = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "ContainerRecreateRequest",
+            "metadata": {"name": "a", "ownerReferences": [owner]}, "spec": {"podName": "web", "containers": []}});
+        super::observe::request(serde_json::from_value(object).unwrap()).resize_uid.is_some()
+    };
+    assert!(belongs(json!({})) && belongs(json!({"apiVersion": "pitstop.dev/v1"})));
+    for other in [
+        json!({"apiVersion": "example.com/v1"}),
+        json!({"apiVersion": "v1"}),
+        json!({"kind": "Pod"}),
+        json!({"controller": false}),
+    ] {
+        assert!(!belongs(other.clone()), "{other}");
+    }
+}
+
+#[test]
+fn what_a_resize_has_done_goes_by_uid() {
+    let key = || ObjectKey::new("shop", "web");
+    let (method, path, body) = wire(doing(Deed::Evict { key: key(), uid: "u-web".into() }));
+    assert_eq!((method.as_str(), path.as_str()), ("POST", "/api/v1/namespaces/shop/pods/web/eviction"));
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction",
+        "metadata": {"name": "web", "namespace": "shop"}, "deleteOptions": {"preconditions": {"uid": "u-web"}}});
+    assert_eq!(body, eviction);
+    let ((key, uid), withdraw) = (crr(), |key, uid| doing(Deed::Withdraw { key, uid }));
+    let (method, path, body) = wire(withdraw(key, uid));
+    assert_eq!((method.as_str(), path.as_str()), ("DELETE", CRR));
+    assert_eq!(body["preconditions"], json!({"uid": "u-crr"}));
+}
+
+#[test]
+fn each_answer_to_what_a_resize_has_done_has_one_meaning() {
+    let done = |answer| {
+        let (_, exchange) = begin(doing(Deed::Evict { key: ObjectKey::new("shop", "web"), uid: "u".into() }));
+        let over = over(exchange.answered(answer));
+        assert_eq!(over.name, "evict_pod");
+        let Event::DeedDone { key, uid, done } = over.event else { panic!("{over:?}") };
+        assert_eq!((key.name.as_str(), uid.as_str()), ("grow", "u-grow"));
+        done
+    };
+    let failed = |code| Answer::Failed(Failure::of_code(code, "no"));
+    assert_eq!(done(Answer::Body("{}".into())), Done::Effected);
+    assert_eq!(done(failed(404)), Done::Gone);
+    assert_eq!(done(failed(409)), Done::Conflict);
+    assert_eq!(done(failed(429)), Done::Retry("no".into()), "a disruption budget");
+    assert_eq!(done(failed(503)), Done::Retry("no".into()));
+    assert_eq!(done(failed(403)), Done::Refused("no".into()));
 }
 
 #[test]

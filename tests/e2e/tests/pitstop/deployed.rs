@@ -117,6 +117,7 @@ fn the_controller_may_do_what_it_does_and_nothing_else() -> Result<()> {
         let expected = [
             format!("list {requests}"),
             format!("watch {requests}"),
+            format!("create {requests}"),
             format!("patch {requests}"),
             format!("delete {requests}"),
             format!("update {requests}/status"),

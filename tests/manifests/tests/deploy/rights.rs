@@ -16,7 +16,8 @@ const DAEMON: [&str; 3] = [
     "cluster watch pitstop.dev/nodeworks",
 ];
 
-const CONTROLLER: [&str; 37] = [
+const CONTROLLER: [&str; 38] = [
+    "cluster create apps.kruise.io/containerrecreaterequests",
     "cluster create events.k8s.io/events",
     "cluster create pitstop.dev/nodeworks",
     "cluster delete apps.kruise.io/containerrecreaterequests",

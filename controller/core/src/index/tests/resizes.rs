@@ -2,10 +2,11 @@
 
 use pitstop_api::nodework::{Answer, AnswerState, Cgroup, Observed};
 use pitstop_api::quantity::Resources;
-use pitstop_api::resize::{Phase, PodResizeStatus};
+use pitstop_api::resize::{Phase, PodResizeStatus, Restart};
 use serde_json::json;
 
 use super::*;
+use crate::deed::{Deed, Done};
 use crate::resize::Resize;
 
 /// A Pod whose kubelet resizes.
@@ -60,6 +61,84 @@ fn patched(bench: &mut Bench, cpu: i64) -> Vec<Action> {
     let (key, uid) = (pod.key.clone(), pod.uid.clone());
     let actions = bench.step(Event::PodWritten { key, uid, outcome: Outcome::Written(pod) });
     actions.into_iter().filter(|a| !matches!(a, Action::Emit(_) | Action::Count(_))).collect()
+}
+
+/// The recreate request that a resize makes.
+fn restart_of(action: &Action, resize: &Resize) -> Request {
+    let Action::Do { key, uid, deed: Deed::Restart(new) } = action else { panic!("{action:?}") };
+    assert_eq!((key, uid), (&resize.key, &resize.uid));
+    let mut request = request(&new.key.name, &new.pod_name, 5);
+    request.resize_uid = Some(uid.clone());
+    request
+}
+
+fn told(bench: &mut Bench, resize: &Resize, done: Done) -> Vec<Action> {
+    bench.step(Event::DeedDone { key: resize.key.clone(), uid: resize.uid.clone(), done })
+}
+
+/// A resize that asks for a restart, up to that.
+fn to_restart(bench: &mut Bench) -> (Resize, Action) {
+    let mut grow = resize("grow", 0, "300m");
+    grow.spec.restart = Some(Restart::Always);
+    let accept = only(begin(bench, &grow));
+    written(bench, &mut grow, &accept);
+    let make = only(patched(bench, 300));
+    (grow, make)
+}
+
+#[test]
+fn a_restart_is_made_once_and_followed() {
+    let mut bench = Bench::new(vec![sizable()], Vec::new());
+    let (grow, make) = to_restart(&mut bench);
+    let made = restart_of(&make, &grow);
+    assert_eq!(bench.step(Event::Pods(Watch::Upsert(sizable()))), [], "it is under way");
+    assert_eq!(told(&mut bench, &grow, Done::Retry("away".into())), []);
+    bench.now = bench.wake_at().unwrap();
+    let again = only(bench.step(Event::Tick));
+    assert_eq!(restart_of(&again, &grow).key, made.key, "whether it is there, the same again tells");
+    assert_eq!(told(&mut bench, &grow, Done::Conflict), [], "it is there");
+    let accept = only(bench.step(Event::Requests(Watch::Upsert(made))));
+    assert!(matches!(accept, Action::WriteStatus { .. }), "{accept:?}");
+}
+
+#[test]
+fn a_restart_of_a_resize_that_is_over_restarts_nothing() {
+    let mut bench = Bench::new(vec![sizable()], Vec::new());
+    let (grow, make) = to_restart(&mut bench);
+    let made = restart_of(&make, &grow);
+    bench.step(Event::Resizes(Watch::Gone(grow)));
+    let end = only(bench.step(Event::Requests(Watch::Upsert(made))));
+    let Action::WriteStatus { status, .. } = end else { panic!("{end:?}") };
+    assert!(status.completion_time.is_some() && status.target.is_none(), "{status:?}");
+}
+
+#[test]
+fn an_answer_about_another_resize_of_that_name_says_nothing() {
+    let mut bench = Bench::new(vec![sizable()], Vec::new());
+    let (grow, _) = to_restart(&mut bench);
+    let other = Resize { uid: "uid-other".into(), ..grow.clone() };
+    assert_eq!(told(&mut bench, &other, Done::Effected), []);
+    assert_eq!(told(&mut bench, &grow, Done::Effected), [], "the watch shows it");
+    bench.step(Event::Leader(false));
+    assert_eq!(told(&mut bench, &grow, Done::Effected), [], "late");
+}
+
+#[test]
+fn a_new_leader_confirms_a_resize_before_it_restarts_anything() {
+    let mut bench = Bench::new(vec![sizable()], Vec::new());
+    let (mut grow, _) = to_restart(&mut bench);
+    let mut pod = sizable();
+    let app = &mut pod.containers[0];
+    app.resources.cpu_limit = Some(300);
+    app.status.as_mut().unwrap().actual = Some(app.resources);
+    let mut next = Bench::empty();
+    next.step(Event::Leader(true));
+    next.step(Event::Pods(Watch::Restart(vec![pod])));
+    next.step(Event::NodeWorks(Watch::Restart(Vec::new())));
+    next.step(Event::Resizes(Watch::Restart(vec![grow.clone()])));
+    let confirm = only(next.step(Event::Requests(Watch::Restart(Vec::new()))));
+    let make = only(written(&mut next, &mut grow, &confirm));
+    assert!(matches!(make, Action::Do { deed: Deed::Restart(_), .. }), "{make:?}");
 }
 
 fn is_patch(action: &Action) -> bool {

@@ -5,12 +5,13 @@
 //! An end without success puts the original resources back first, and `status.restoring` keeps what end that will be.
 
 mod cri;
+mod restart;
 mod restore;
 mod sized;
 
 use chrono::{DateTime, Utc};
 use pitstop_api::quantity::Resources;
-use pitstop_api::resize::{ContainerStatus, Mechanism, Phase, PodResizeStatus, validate};
+use pitstop_api::resize::{ContainerStatus, Mechanism, Phase, PodResizeStatus, Restart, validate};
 
 use cri::Admission;
 
@@ -157,9 +158,9 @@ impl Planner<'_> {
         let (expired, deadline) = self.deadline();
         let found = progress(&resize.status.containers, resize.pending_before(), pod);
         // What the Pod has in time may be watched for longer.
-        let in_time = place == Place::Desired && found == Progress::Sized;
+        let in_time = place == Place::Desired && found == Progress::Sized && self.restarted();
         if expired && !in_time {
-            let so_far = self.wait(&place, pod).message;
+            let so_far = self.restart_waits(&found).unwrap_or_else(|| self.wait(&place, pod).message);
             return self.give_up(&place, overdue(&so_far));
         }
         if place == Place::Original {
@@ -173,6 +174,9 @@ impl Planner<'_> {
             let wait = self.wait(&place, pod);
             let plan = self.waiting(pod, &wait, deadline);
             return Plan { sizing: Some(self.forth(pod)), ..plan };
+        }
+        if let Some(plan) = self.restart(pod, &place, &found, deadline) {
+            return plan;
         }
         let ended = resize.status.containers.iter().filter_map(|c| pod.container(&c.name));
         if let Some(ended) = ended.into_iter().find(|c| never_again(pod, c)) {
@@ -225,8 +229,9 @@ impl Planner<'_> {
         }
         let nothing = containers.iter().all(|c| c.original == c.desired);
         if self.observed.memory.tried || nothing || resize.by_daemon() {
+            let always = resize.spec.restart == Some(Restart::Always);
             let restarts: Vec<&str> =
-                containers.iter().filter(|c| c.restarts).map(|c| c.name.as_str()).collect();
+                containers.iter().filter(|c| c.restarts || always).map(|c| c.name.as_str()).collect();
             let restarts = if restarts.is_empty() {
                 "no container restarts".to_owned()
             } else {
@@ -257,19 +262,24 @@ impl Planner<'_> {
 
     /// Ends the request, once no write of the Pod can take effect any more.
     fn end(&self, end: &End) -> Plan {
-        if self.observed.sizing.is_some() {
+        if self.unsettled() {
             return self.unsure();
+        }
+        if let Some(plan) = self.withdrawn() {
+            return plan;
         }
         self.with_status(ended(self.observed, end, self.wall), Urgency::Now)
     }
 
-    /// Nobody knows yet how a write of the Pod ends: the same one again tells.
+    /// Nobody knows yet how a write ends: the same one again tells.
     fn unsure(&self) -> Plan {
-        Plan { sizing: self.unsettled(), ..self.stands() }
+        let Observed { sizing, deed, .. } = self.observed;
+        Plan { sizing: sizing.cloned(), deed: deed.cloned(), ..self.stands() }
     }
 
-    fn unsettled(&self) -> Option<Sizing> {
-        self.observed.sizing.cloned()
+    /// Nobody knows yet how a write ends.
+    fn unsettled(&self) -> bool {
+        self.observed.sizing.is_some() || self.observed.deed.is_some()
     }
 
     /// How a request ends whose change is refused for good.

@@ -12,8 +12,11 @@ use crate::resize::status::{self, End, Wait, added, waits};
 impl Planner<'_> {
     /// Puts the original resources back before the request ends; nothing was changed where they are there.
     pub(super) fn give_up(&self, place: &Place, end: End) -> Plan {
-        if self.observed.sizing.is_some() {
+        if self.unsettled() {
             return self.unsure();
+        }
+        if let Some(plan) = self.withdrawn() {
+            return plan;
         }
         let resize = self.observed.resize;
         if *place == Place::Original {

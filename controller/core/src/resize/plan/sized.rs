@@ -7,6 +7,7 @@ use crate::guard::POLICY;
 use crate::plan::Urgency;
 use crate::pod::Pod;
 use crate::resize::judge::Place;
+use crate::resize::restart::to_restart;
 use crate::resize::rollback::{failed, was_ready};
 use crate::resize::status::{self, End, Wait, changes, ended};
 use crate::resize::verify::{Verdict, Verification, verify};
@@ -46,7 +47,7 @@ impl Planner<'_> {
                 End::new(Phase::RolledBack, status::NOT_READY, "the Pod was ready before, and is not now");
             return self.give_up(&Place::Desired, end);
         }
-        if self.observed.sizing.is_some() {
+        if self.unsettled() {
             return self.unsure();
         }
         let end = End::new(Phase::Succeeded, status::RESIZED, changes(&resize.status.containers));
@@ -59,7 +60,10 @@ impl Planner<'_> {
     pub(super) fn failure(&self, pod: &Pod) -> Option<End> {
         let resize = self.observed.resize;
         let watch = resize.spec.rollback_on_failure.as_ref()?;
-        resize.status.containers.iter().find_map(|container| failed(watch, container, pod))
+        let begun = self.observed.memory.restarted.is_some();
+        let restarted = |name: &str| begun && to_restart(resize).any(|other| other == name);
+        let containers = &resize.status.containers;
+        containers.iter().find_map(|c| failed(watch, c, i32::from(restarted(&c.name)), pod))
     }
 }
 

@@ -1,0 +1,104 @@
+//! The restart that a request asks for (`restart: Always`): by a recreate request that belongs to it.
+
+use pitstop_api::condition::{self, ConditionStatus};
+use pitstop_api::labels;
+use pitstop_api::recreate::conditions;
+use pitstop_api::resize::Restart;
+
+use super::observe::{Observed, Resize};
+use super::refusal;
+use crate::key::ObjectKey;
+use crate::recreate::Request;
+use crate::time::Mono;
+
+/// Longest name of a recreate request, in bytes: what a label value can hold.
+const MAX_NAME: usize = 63;
+const SUFFIX: &str = "-restart";
+
+/// How far the restart is.
+#[derive(Clone, Debug)]
+pub(super) enum Stage {
+    /// None is asked for, or every container has been restarted.
+    Over,
+    /// It has not begun.
+    Due,
+    /// An earlier resize's request of that name has yet to be deleted.
+    Blocked(String),
+    /// It is under way.
+    Underway,
+    /// It has failed: why.
+    Failed(String),
+}
+
+/// The name of the recreate request of a resize.
+pub fn restart_key(resize: &Resize) -> ObjectKey {
+    let name = &resize.key.name;
+    let whole = format!("{name}{SUFFIX}");
+    if whole.len() <= MAX_NAME {
+        return ObjectKey::new(&resize.key.namespace, whole);
+    }
+    let tail = format!("-{:08x}{SUFFIX}", labels::hash(&resize.uid) & 0xffff_ffff);
+    let kept: String = name.chars().take(MAX_NAME.saturating_sub(tail.len())).collect();
+    ObjectKey::new(&resize.key.namespace, format!("{}{tail}", kept.trim_end_matches(['-', '.'])))
+}
+
+/// The containers to restart: those that the resize itself does not.
+pub(super) fn to_restart(resize: &Resize) -> impl Iterator<Item = &str> {
+    let asked = resize.spec.restart == Some(Restart::Always);
+    resize.status.containers.iter().filter(move |c| asked && !c.restarts).map(|c| c.name.as_str())
+}
+
+/// It is the request that the resize has made, or the one that another process made for it.
+pub(super) fn is_own(resize: &Resize, request: &Request) -> bool {
+    request.resize_uid.as_ref().is_some_and(|uid| *uid == resize.uid)
+}
+
+/// How far the restart is.
+pub(super) fn stage(now: Mono, observed: &Observed<'_>) -> Stage {
+    let resize = observed.resize;
+    if to_restart(resize).next().is_none() || observed.memory.restarted == Some(true) {
+        return Stage::Over;
+    }
+    let Some(request) = observed.restart else {
+        if observed.memory.restarted.is_some() {
+            return Stage::Failed("its ContainerRecreateRequest was deleted before it had ended".to_owned());
+        }
+        let refused = observed.memory.deeds.refused.as_ref();
+        return match refused.filter(|refused| refusal::for_good(refused, now)) {
+            Some(refused) => {
+                Stage::Failed(format!("no ContainerRecreateRequest can be made: {}", refused.text))
+            }
+            None => Stage::Due,
+        };
+    };
+    let key = &request.key;
+    if !is_own(resize, request) {
+        return if request.resize_uid.is_some() || request.deleting {
+            Stage::Blocked(format!("waits until ContainerRecreateRequest {key} of somebody else is deleted"))
+        } else {
+            let text = format!(
+                "ContainerRecreateRequest {key} does not belong to this PodResize: delete it, and make another PodResize"
+            );
+            Stage::Failed(text)
+        };
+    }
+    if request.deleting && !request.completed() {
+        return Stage::Failed(format!("ContainerRecreateRequest {key} was deleted before it had ended"));
+    }
+    if !request.completed() {
+        return Stage::Underway;
+    }
+    let message =
+        condition::find(&request.status.conditions, conditions::COMPLETE).map_or("", |c| &c.message);
+    if succeeded(request) {
+        Stage::Over
+    } else {
+        Stage::Failed(format!("ContainerRecreateRequest {key}: {message}"))
+    }
+}
+
+/// Every container was restarted.
+pub(super) fn succeeded(request: &Request) -> bool {
+    let complete = condition::find(&request.status.conditions, conditions::COMPLETE);
+    complete.is_some_and(|c| c.status == ConditionStatus::True)
+}

@@ -101,6 +101,9 @@ impl Executor {
                 }
                 Event::CgroupsRead(order_id, result)
             }
+            Action::ReadResources { order_id, .. } => Event::ResourcesRead(order_id, Err(later())),
+            Action::Resize { order_id, .. } => Event::Resized(order_id, Err(later())),
+            Action::WriteBack { held } => Event::WrittenBack(held.pod.uid, Err(later())),
             Action::WriteStatus { resource_version, status } => {
                 Event::StatusWritten(self.write(resource_version, *status).await)
             }
@@ -141,4 +144,8 @@ impl Executor {
     fn count(&self, action: &'static str, ok: bool) {
         self.metrics.count(action, if ok { "ok" } else { "error" });
     }
+}
+
+fn later() -> CallFailure {
+    CallFailure { retry: false, message: "this daemon cannot resize yet".to_owned() }
 }

@@ -196,8 +196,8 @@ fn quota_differs(limit: Option<i64>, observed: &Cgroup) -> Option<String> {
     }
 }
 
-/// A quota after systemd kept it as whole percents of a CPU.
-fn in_systemd_steps(quota: i64, period: i64) -> i64 {
+/// A quota after systemd kept it as whole percents of a CPU; `period` is above 0.
+pub fn in_systemd_steps(quota: i64, period: i64) -> i64 {
     let (quota, period, step) = (i128::from(quota), i128::from(period), i128::from(SYSTEMD_STEP));
     let per_second = quota * 1_000_000 / period;
     let rounded = (per_second + step - 1) / step * step;
@@ -244,8 +244,8 @@ fn memory_differs(limit: Option<i64>, observed: &Cgroup) -> Option<String> {
     }
 }
 
-/// A limit as it was written, or cut to whole pages.
-fn in_whole_pages(wanted: i64, found: i64) -> bool {
+/// `found` is a memory limit as it was written, or cut to whole pages.
+pub fn in_whole_pages(wanted: i64, found: i64) -> bool {
     found == wanted || PAGE_SIZES.iter().any(|page| found == wanted - wanted % page)
 }
 

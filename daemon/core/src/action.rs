@@ -2,9 +2,10 @@
 
 use pitstop_api::logic::tracked::Versioned;
 pub use pitstop_api::logic::watch::Watch;
-use pitstop_api::nodework::{Answer, NodeWorkStatus, Observed, Order, RuntimeInfo};
+use pitstop_api::nodework::{Answer, Held, NodeWorkStatus, Observed, Order, RuntimeInfo};
 
 use crate::hook::Hook;
+use crate::resize::{Present, Write};
 
 /// The node's `NodeWork`, reduced to what decisions need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,6 +55,12 @@ pub enum Event {
     /// The cgroups of an order's container and of its Pod were read, or cannot be. What may pass is the runtime's
     /// trouble; that the container is gone, or its cgroup, is none that passes.
     CgroupsRead(String, Result<Box<Observed>, CallFailure>),
+    /// What an order is to change was looked at, or cannot be; as with [`Event::CgroupsRead`].
+    ResourcesRead(String, Result<Box<Present>, CallFailure>),
+    /// The writes of an order were made, or one failed, and those after it were not made.
+    Resized(String, Result<(), CallFailure>),
+    /// A Pod, by its UID, has what it had, or something failed.
+    WrittenBack(String, Result<(), CallFailure>),
     /// The write of the status came back.
     StatusWritten(Outcome),
     /// Time passed.
@@ -154,6 +161,38 @@ pub enum Action {
         container_id: String,
         /// The Pod that it belongs to, by which the Pod's cgroup is known.
         pod_uid: String,
+    },
+    /// Look at what an order is to change: the cgroups of its container and of its Pod.
+    ReadResources {
+        /// The order.
+        order_id: String,
+        /// The container, 64 hex digits.
+        container_id: String,
+        /// The Pod that it belongs to, by which the Pod's cgroup is known.
+        pod_uid: String,
+        /// The container runs, so that its cgroup must be there. Else only the Pod's counts, and that may be gone.
+        runs: bool,
+        /// Where the Pod's cgroup was once, in case the runtime knows the container no more. Checked before it is used.
+        held: Option<String>,
+    },
+    /// Write into the cgroups of an order's container and of its Pod, one after the other, until one fails.
+    Resize {
+        /// The order.
+        order_id: String,
+        /// The container, 64 hex digits.
+        container_id: String,
+        /// The Pod that it belongs to.
+        pod_uid: String,
+        /// Where the Pod's cgroup is, below the root of a hierarchy.
+        cgroup: String,
+        /// What to write; never empty.
+        writes: Vec<Write>,
+    },
+    /// Give a Pod, and those of its containers that still run, what they had: [`give_back`](crate::resize::give_back)
+    /// says how.
+    WriteBack {
+        /// What they had. It was stored in the book, so its path is checked before it is used.
+        held: Box<Held>,
     },
     /// Replace the status of the book, if it is still that version.
     WriteStatus {

@@ -77,14 +77,24 @@ pub fn place(cgroups_path: &str, container_id: &str, pod_uid: &str) -> Result<Pl
     if container_id.is_empty() || !last.ends_with(container_id) {
         return Err(refuse("does not end in the container's ID"));
     }
-    let own = pod.strip_suffix(".slice").unwrap_or(pod);
-    let uids = [pod_uid.to_owned(), pod_uid.replace('-', "_")];
-    if pod_uid.is_empty() || !uids.iter().any(|uid| own.ends_with(&format!("pod{uid}"))) {
+    if !is_of_pod(pod, pod_uid) {
         return Err(refuse(&format!("is not in the cgroup of Pod {:?}", truncate(pod_uid, 80))));
     }
     let pod: Vec<&str> = above.iter().chain([pod]).map(String::as_str).collect();
     let pod = pod.join("/");
     Ok(Place { container: format!("{pod}/{container}"), pod })
+}
+
+/// Whether a path, such as a book keeps, can be that of a Pod's cgroup, by the same rules as [`place`].
+pub fn is_place(pod_cgroup: &str, pod_uid: &str) -> bool {
+    let own = pod_cgroup.rsplit('/').next().is_some_and(|name| is_of_pod(name, pod_uid));
+    own && pod_cgroup.len() <= MAX_PATH && pod_cgroup.split('/').all(is_name)
+}
+
+fn is_of_pod(name: &str, pod_uid: &str) -> bool {
+    let own = name.strip_suffix(".slice").unwrap_or(name);
+    let uids = [pod_uid.to_owned(), pod_uid.replace('-', "_")];
+    !pod_uid.is_empty() && uids.iter().any(|uid| own.ends_with(&format!("pod{uid}")))
 }
 
 /// `a-b.slice:runtime:id` is `a.slice/a-b.slice/runtime-id.scope` (systemd.slice(5)).

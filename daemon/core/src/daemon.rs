@@ -5,7 +5,8 @@
 //! daemon that started anew acknowledges again, so no stop ever rests on a stale view. Orders of one Pod go one after
 //! another.
 //!
-//! An order to read cgroups changes nothing, so it is answered without an acknowledgement.
+//! An order to read cgroups changes nothing, so it is answered without an acknowledgement. What an order to resize does is
+//! in [`resize`].
 //!
 //! The hook is a part of the stop, as with the kubelet: its time counts against the grace, its failure holds nothing
 //! up, and an order that is withdrawn while it runs is carried out to its end.
@@ -19,13 +20,14 @@ use pitstop_api::logic::machine::{Machine, Now};
 use pitstop_api::logic::time::{Mono, earliest};
 use pitstop_api::logic::tracked::Tracked;
 use pitstop_api::nodework::{
-    Answer, AnswerReason, AnswerState, Boot, MAX_MESSAGE, NodeWorkStatus, Observed, Order, RuntimeInfo,
+    Answer, AnswerReason, AnswerState, Boot, Held, MAX_MESSAGE, NodeWorkStatus, Observed, Order, RuntimeInfo,
 };
 
 use crate::DEFAULT_GRACE_SECONDS;
-use crate::action::{Action, Book, CallFailure, Event, Facts, Outcome, Watch};
-use crate::order::{Asks, HookStep, Progress, Step, TOLD_STOPS, answer, ended, reused, uptime_seconds};
-use crate::verdict::{Verdict, malformed, verdict};
+use crate::action::{Action, Book, CallFailure, Event, Facts, Outcome};
+use crate::order::{Asks, HookStep, Progress, Step, TOLD_STOPS, answer, uptime_seconds};
+use crate::resize::{self, Owed};
+use crate::verdict::{Verdict, verdict};
 
 /// How long to wait before a container that was made but not started is asked about again.
 const CREATED_PATIENCE: Duration = Duration::from_secs(1);
@@ -50,11 +52,15 @@ pub struct Identity {
 /// Everything known. Times are milliseconds since the node's boot.
 #[derive(Clone, Debug)]
 pub struct Daemon {
-    identity: Identity,
+    pub(crate) identity: Identity,
+    /// Orders to resize are carried out.
+    pub(crate) resizes: bool,
     runtime: Option<RuntimeInfo>,
-    book: Option<Tracked<Book>>,
-    orders: BTreeMap<String, Progress>,
-    ended_hooks: EndedHooks,
+    pub(crate) book: Option<Tracked<Book>>,
+    pub(crate) orders: BTreeMap<String, Progress>,
+    pub(crate) ended_hooks: EndedHooks,
+    /// Pods that are to get back what they had, by their UIDs.
+    pub(crate) owed: BTreeMap<String, Owed>,
     backoff: Backoff,
     /// When to try a write again: the back-off is over, or the watch has had its time to explain a conflict.
     write_at: Option<Mono>,
@@ -65,10 +71,12 @@ impl Daemon {
     pub fn new(identity: Identity) -> Self {
         Self {
             identity,
+            resizes: false,
             runtime: None,
             book: None,
             orders: BTreeMap::new(),
             ended_hooks: EndedHooks::new(),
+            owed: BTreeMap::new(),
             backoff: Backoff::default(),
             write_at: None,
         }
@@ -78,6 +86,13 @@ impl Daemon {
     #[must_use]
     pub fn with_ended_hooks(mut self, ended: EndedHooks) -> Self {
         self.ended_hooks = ended;
+        self
+    }
+
+    /// Whether it may change the resources of containers and Pods; without this it may not.
+    #[must_use]
+    pub fn with_resizes(mut self, allowed: bool) -> Self {
+        self.resizes = allowed;
         self
     }
 
@@ -91,6 +106,9 @@ impl Daemon {
             Event::HookDone(id, result) => actions.extend(self.hook_done(now, &id, result)),
             Event::Stopped(id, result) => self.stopped(now, &id, result),
             Event::CgroupsRead(id, result) => self.cgroups_read(now, &id, result),
+            Event::ResourcesRead(id, result) => self.resources_read(now, &id, result),
+            Event::Resized(id, result) => self.resized(now, &id, result),
+            Event::WrittenBack(uid, result) => self.written_back(now, &uid, result),
             Event::StatusWritten(outcome) => self.written(now, outcome),
             Event::Tick => {}
         }
@@ -100,6 +118,7 @@ impl Daemon {
             book.retry();
         }
         actions.extend(self.next_steps(now));
+        actions.extend(self.give_back(now));
         actions.extend(self.write(now));
         actions
     }
@@ -107,27 +126,13 @@ impl Daemon {
     /// When to call [`Daemon::step`] with a tick though nothing happened.
     pub fn wake_at(&self) -> Option<Mono> {
         let asks = self.orders.values().filter_map(|p| p.ask_at).min();
-        earliest(asks, self.write_at)
+        let owed = self.owed.values().filter(|owed| !owed.under_way).filter_map(|owed| owed.at).min();
+        earliest(earliest(asks, owed), self.write_at)
     }
 
     /// The orders in the book.
     pub fn open_orders(&self) -> &[Order] {
         self.book.as_ref().map_or(&[], |b| &b.get().orders)
-    }
-
-    /// The watch selects the node's own book by name, so a list holds at most that one.
-    fn book_changed(&mut self, watch: Watch<Book>) {
-        match watch {
-            Watch::Upsert(book) => match &mut self.book {
-                Some(known) => known.observed(book),
-                None => self.book = Some(Tracked::new(book)),
-            },
-            Watch::Gone(_) => self.book = None,
-            Watch::Restart(list) => match (list.into_iter().next(), &mut self.book) {
-                (Some(book), Some(known)) => known.listed(book),
-                (book, _) => self.book = book.map(Tracked::new),
-            },
-        }
     }
 
     /// The runtime answers, for the first time or again: what waited for it is asked at once.
@@ -136,6 +141,9 @@ impl Daemon {
         for progress in self.orders.values_mut() {
             progress.backoff.succeeded();
             progress.ask_at = None;
+        }
+        for owed in self.owed.values_mut() {
+            owed.at = None;
         }
     }
 
@@ -198,6 +206,7 @@ impl Daemon {
                 progress.step = Step::Over(answer(id, AnswerState::Refused, Some(reason), message));
             }
             (Verdict::Read, _) => progress.step = Step::Read,
+            (Verdict::Resize { runs }, _) => progress.may_resize(&order, runs),
             (Verdict::Wait, _) => progress.ask_at = Some(now.after(CREATED_PATIENCE)),
             (Verdict::Stop { grace_seconds, hook }, _) => {
                 progress.grace_seconds = grace_seconds;
@@ -270,68 +279,8 @@ impl Daemon {
         }
     }
 
-    fn stored(&self, order_id: &str) -> Option<&Answer> {
+    pub(crate) fn stored(&self, order_id: &str) -> Option<&Answer> {
         self.book.as_ref()?.get().answer(order_id)
-    }
-
-    /// Moves every order on as far as it may go.
-    fn next_steps(&mut self, now: Mono) -> Vec<Action> {
-        let Some(book) = self.book.as_ref().map(|b| b.get().clone()) else {
-            self.orders.retain(|_, p| !p.idle());
-            return Vec::new();
-        };
-        let open: BTreeSet<&str> = book.orders.iter().map(|o| o.id.as_str()).collect();
-        self.orders.retain(|id, p| open.contains(id.as_str()) || !p.idle());
-        let withdrawn = self.orders.iter().filter(|(id, _)| !open.contains(id.as_str()));
-        let mut busy_pods: BTreeSet<String> = withdrawn.map(|(_, p)| p.pod.uid.clone()).collect();
-        let mut actions = Vec::new();
-        for order in &book.orders {
-            let stored = book.answer(&order.id);
-            let hook = self.ended_hooks.get(&order.id);
-            let progress = self.orders.entry(order.id.clone()).or_insert_with(|| start(order, stored, hook));
-            if let Some(stored) = stored {
-                progress.heed(order, stored);
-            }
-            if !progress.is_of(order) {
-                if progress.idle() {
-                    progress.step = Step::Over(reused(&order.id));
-                } else {
-                    busy_pods.insert(progress.pod.uid.clone());
-                }
-                continue;
-            }
-            if matches!(progress.step, Step::Over(_)) || !busy_pods.insert(order.pod.uid.clone()) {
-                continue;
-            }
-            match progress.step {
-                Step::Ask if progress.ask_at.is_none_or(|at| at <= now) => {
-                    progress.ask_at = None;
-                    progress.step = Step::Asking;
-                    let (order_id, container_id) = (order.id.clone(), order.container.id.clone());
-                    actions.push(Action::Inspect { order_id, container_id });
-                }
-                Step::Ready => {
-                    let Some(acknowledged) = stored.filter(|a| self.identity.acknowledged(a)) else {
-                        continue;
-                    };
-                    let same_boot = book.status.boot.as_ref().is_some_and(|b| b.id == self.identity.boot_id);
-                    let since = acknowledged.acknowledged_uptime_seconds.filter(|_| same_boot);
-                    progress.grace_since = since.unwrap_or_else(|| uptime_seconds(now));
-                    actions.push(progress.act(&order.id, now));
-                }
-                Step::Read if progress.ask_at.is_none_or(|at| at <= now) => {
-                    actions.push(progress.read(&order.id));
-                }
-                Step::Ask
-                | Step::Asking
-                | Step::Hooking
-                | Step::Stopping
-                | Step::Over(_)
-                | Step::Read
-                | Step::Reading => {}
-            }
-        }
-        actions
     }
 
     /// The write that the book needs, if it may happen now.
@@ -341,15 +290,27 @@ impl Daemon {
             return None;
         }
         let stored = book.get();
+        let mut held = stored.status.held.clone();
         let same_boot = stored.status.boot.as_ref().is_some_and(|b| b.id == self.identity.boot_id);
         let mut urgent = false;
         let mut answers = Vec::new();
         for order in &stored.orders {
             let before = stored.answer(&order.id);
-            let progress = self.orders.get(&order.id);
+            let mut progress = self.orders.get_mut(&order.id);
+            let acknowledged = before.is_some_and(|a| self.identity.acknowledged(a));
+            if let Some(Progress { step: step @ Step::Fit { .. }, .. }) = progress.as_deref_mut() {
+                record(&mut held, order, step, acknowledged);
+            }
+            let progress = progress.as_deref();
             let mut wanted = match progress.map(|p| &p.step) {
-                Some(Step::Over(over)) => Some(over.clone()),
-                Some(Step::Ready) if !before.is_some_and(|a| self.identity.acknowledged(a)) => {
+                Some(Step::Over(over)) => {
+                    let first = before.is_none_or(|a| a.state == AnswerState::Acknowledged);
+                    if first && over.state == AnswerState::Done {
+                        resize::finish(&mut held, order);
+                    }
+                    Some(over.clone())
+                }
+                Some(Step::Ready | Step::Fit { .. }) if !acknowledged => {
                     let uptime = before
                         .and_then(|a| a.acknowledged_uptime_seconds)
                         .filter(|_| same_boot)
@@ -367,7 +328,7 @@ impl Daemon {
                 acting.reason = Some(reason);
                 message.clone_into(&mut acting.message);
             }
-            urgent |= wanted.as_ref() != before && !wanted.as_ref().is_some_and(|a| rides(a, before));
+            urgent |= wanted.as_ref() != before && !wanted.as_ref().is_some_and(|a| rides(order, a, before));
             answers.extend(wanted);
         }
         if !urgent {
@@ -378,6 +339,7 @@ impl Daemon {
             boot: Some(Boot { id: self.identity.boot_id.clone() }),
             runtime: self.runtime.clone(),
             answers,
+            held,
         };
         let resource_version = stored.resource_version.clone();
         book.write_started();
@@ -387,39 +349,28 @@ impl Daemon {
 
 impl Identity {
     /// The answer is an acknowledgement of this very process.
-    fn acknowledged(&self, answer: &Answer) -> bool {
+    pub(crate) fn acknowledged(&self, answer: &Answer) -> bool {
         answer.state == AnswerState::Acknowledged && answer.acknowledged_by == self.instance
     }
 }
 
-/// An order seen for the first time by this process; `hook`: how its hook ended, if it did. A final answer in the book
-/// is yet to be heeded.
-fn start(order: &Order, stored: Option<&Answer>, hook: Option<&Option<String>>) -> Progress {
-    let step = match malformed(order) {
-        Some(why) => Step::Over(answer(
-            &order.id,
-            AnswerState::Refused,
-            Some(AnswerReason::InvalidOrder),
-            truncate(&why, MAX_MESSAGE),
-        )),
-        None => Step::Ask,
-    };
-    let told = stored.and_then(|a| Some((a.reason?, a.message.as_str())));
-    let hook = match (hook, told) {
-        (Some(failure), _) => ended(failure.as_deref()),
-        (None, Some((AnswerReason::PreStopHookFailed, message))) => ended(Some(message)),
-        // It was stopped, so its hook had ended.
-        (None, Some((AnswerReason::StopRetried, _))) => ended(None),
-        (None, _) => HookStep::None,
-    };
-    Progress::new(order, step, hook)
+/// A success that the Pod's own status will show need not be told at once; nor what was told before. What cgroups hold
+/// or held nobody else shows.
+fn rides(order: &Order, answer: &Answer, before: Option<&Answer>) -> bool {
+    let told = answer.reason.is_none() || before.is_some_and(|b| b.reason == answer.reason);
+    answer.state == AnswerState::Done && told && answer.observed.is_none() && order.action.resize.is_none()
 }
 
-/// A success that the Pod's own status will show need not be told at once; nor what was told before. What cgroups hold
-/// nobody else shows.
-fn rides(answer: &Answer, before: Option<&Answer>) -> bool {
-    let told = answer.reason.is_none() || before.is_some_and(|b| b.reason == answer.reason);
-    answer.state == AnswerState::Done && told && answer.observed.is_none()
+/// The acknowledgement of a resize goes with the record of what was there before; where there is no room for that, it is
+/// refused.
+fn record(held: &mut Vec<Held>, order: &Order, step: &mut Step, acknowledged: bool) {
+    let Step::Fit { present, .. } = &*step else { return };
+    if acknowledged {
+        return;
+    }
+    if let Err(why) = resize::begin(held, order, present) {
+        *step = Step::Over(answer(&order.id, AnswerState::Refused, Some(AnswerReason::TooManyHeld), why));
+    }
 }
 
 fn failed(before: Answer, message: &str) -> Answer {

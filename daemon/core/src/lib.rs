@@ -8,9 +8,11 @@ pub mod cgroup;
 mod daemon;
 pub mod hook;
 mod order;
+pub mod resize;
 pub mod search;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod verdict;
 pub mod wire;
 

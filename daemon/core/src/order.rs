@@ -4,12 +4,13 @@ use pitstop_api::condition::truncate;
 use pitstop_api::logic::backoff::Backoff;
 use pitstop_api::logic::time::Mono;
 use pitstop_api::nodework::{
-    Answer, AnswerReason, AnswerState, MAX_MESSAGE, Observed, Order, OrderContainer, OrderPod,
+    Answer, AnswerReason, AnswerState, MAX_MESSAGE, Observed, Order, OrderContainer, OrderPod, Resize,
 };
 
 use crate::MIN_GRACE_SECONDS;
 use crate::action::{Action, CallFailure};
 use crate::hook::Hook;
+use crate::resize::{Present, Resizing};
 use crate::verdict::malformed;
 
 /// Stops without effect after which the daemon says so. It goes on: the controller withdraws the order in time.
@@ -33,12 +34,25 @@ pub(crate) enum Step {
     Read,
     /// The cgroups are being read.
     Reading,
+    /// What is to be changed may be looked at.
+    Look,
+    /// It is being looked at.
+    Looking,
+    /// It may be changed, once the acknowledgement is stored.
+    Fit {
+        /// What was seen.
+        present: Box<Present>,
+        /// When.
+        at: Mono,
+    },
+    /// It is being changed.
+    Resizing,
     /// Nothing is left to do; the answer.
     Over(Answer),
 }
 
 /// What an order asks for, as it was first seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Asks {
     /// Nothing that this daemon knows.
     #[default]
@@ -47,13 +61,17 @@ pub(crate) enum Asks {
     Stop,
     /// A look at the cgroups.
     Read,
+    /// Other resources.
+    Resize(Box<Resize>),
 }
 
 impl Asks {
     fn of(order: &Order) -> Self {
-        match (&order.action.recreate, &order.action.verify) {
-            (Some(_), None) => Self::Stop,
-            (None, Some(_)) => Self::Read,
+        let action = &order.action;
+        match (&action.recreate, &action.verify, &action.resize) {
+            (Some(_), None, None) => Self::Stop,
+            (None, Some(_), None) => Self::Read,
+            (None, None, Some(resize)) => Self::Resize(Box::new(resize.clone())),
             _ => Self::Nothing,
         }
     }
@@ -92,6 +110,10 @@ pub(crate) struct Progress {
     pub(crate) grace_seconds: i64,
     /// When the grace began to count, in seconds since the node's boot; known once this process acts.
     pub(crate) grace_since: i64,
+    /// What is known of a resize.
+    pub(crate) resizing: Resizing,
+    /// The runtime was asked about the container at least once.
+    pub(crate) begun: bool,
     /// The cgroups could not be read; whether because the container has ended, the runtime was to tell.
     pub(crate) unreadable: bool,
     /// Waits between tries.
@@ -123,7 +145,9 @@ impl Progress {
             Step::Over(own) if acknowledged && own.reason == Some(AnswerReason::NotRunning) && asked() => {
                 self.step = Step::Ask;
             }
-            Step::Ask | Step::Ready | Step::Read | Step::Over(_) if !acknowledged => {
+            Step::Ask | Step::Ready | Step::Read | Step::Look | Step::Fit { .. } | Step::Over(_)
+                if !acknowledged =>
+            {
                 self.step = Step::Over(stored.clone());
             }
             _ => {}
@@ -132,7 +156,15 @@ impl Progress {
 
     /// Nothing is under way in the runtime.
     pub(crate) fn idle(&self) -> bool {
-        !matches!(self.step, Step::Asking | Step::Hooking | Step::Stopping | Step::Reading)
+        !matches!(
+            self.step,
+            Step::Asking | Step::Hooking | Step::Stopping | Step::Reading | Step::Looking | Step::Resizing
+        )
+    }
+
+    /// It waits for something that may take for ever, so later orders of its Pod go.
+    pub(crate) fn stands_back(&self) -> bool {
+        self.resizing.stalled.is_some()
     }
 
     /// What went wrong with the hook.
@@ -147,7 +179,8 @@ impl Progress {
     pub(crate) fn trouble(&self) -> Option<(AnswerReason, &str)> {
         // The controller must know of stops without effect to withdraw the order; a hook that failed was told before.
         let retried = self.retried.as_deref().map(|text| (AnswerReason::StopRetried, text));
-        retried.or_else(|| Some((AnswerReason::PreStopHookFailed, self.hook_failure()?)))
+        let stalled = self.resizing.stalled.as_ref().map(|(reason, text)| (*reason, text.as_str()));
+        retried.or(stalled).or_else(|| Some((AnswerReason::PreStopHookFailed, self.hook_failure()?)))
     }
 
     /// A hook ended.

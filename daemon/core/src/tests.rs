@@ -3,14 +3,15 @@
 
 mod book;
 mod hooks;
+mod resize;
 mod rivals;
 mod verify;
 
 use pitstop_api::logic::machine::{Machine, Now};
 use pitstop_api::logic::time::Mono;
 use pitstop_api::nodework::{
-    Answer, AnswerReason, AnswerState, NodeWorkStatus, Order, OrderContainer, OrderPod, Recreate,
-    RuntimeInfo, Verify,
+    Answer, AnswerReason, AnswerState, NodeWorkStatus, Order, OrderAction, OrderContainer, OrderPod,
+    Recreate, RuntimeInfo, Verify,
 };
 
 use crate::*;

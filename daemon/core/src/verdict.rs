@@ -4,7 +4,7 @@
 //! full and by all its labels.
 
 use pitstop_api::condition::truncate;
-use pitstop_api::nodework::{AnswerReason, MAX_MESSAGE, Order};
+use pitstop_api::nodework::{AnswerReason, Bounds, MAX_MESSAGE, Order, Resize};
 
 use crate::action::{ContainerState, Facts};
 use crate::hook::{self, Hook};
@@ -21,6 +21,11 @@ pub(crate) enum Verdict {
     },
     /// Read its cgroups.
     Read,
+    /// Change its resources and its Pod's; only the Pod's where it does not run.
+    Resize {
+        /// It runs.
+        runs: bool,
+    },
     /// It is neither running nor ended: ask again.
     Wait,
     /// Never.
@@ -43,20 +48,43 @@ pub(crate) fn malformed(order: &Order) -> Option<String> {
     if let Some((field, _)) = named.into_iter().find(|(_, text)| text.is_empty()) {
         return Some(format!("{field} must not be empty"));
     }
-    match (&order.action.recreate, &order.action.verify) {
-        (Some(recreate), None) => recreate
+    let action = &order.action;
+    match (&action.recreate, &action.verify, &action.resize) {
+        (Some(recreate), None, None) => recreate
             .grace_period_seconds
             .filter(|seconds| *seconds < 0)
             .map(|seconds| format!("action.recreate.gracePeriodSeconds must not be negative: {seconds}")),
-        (None, Some(_)) => None,
-        (Some(_), Some(_)) => Some("action must name one of recreate and verify, not both".to_owned()),
-        (None, None) => Some("action names nothing that this daemon knows".to_owned()),
+        (None, Some(_), None) => None,
+        (None, None, Some(resize)) => malformed_resize(resize),
+        (None, None, None) => Some("action names nothing that this daemon knows".to_owned()),
+        _ => Some("action must name one of recreate, verify and resize, not several".to_owned()),
     }
+}
+
+fn malformed_resize(resize: &Resize) -> Option<String> {
+    if resize.hold && resize.container.is_none() && resize.pod.is_none() {
+        return Some("action.resize must name container or pod where it says hold".to_owned());
+    }
+    if resize.memory_margin < 0 {
+        return Some("action.resize.memoryMargin must not be negative".to_owned());
+    }
+    let bounds = [("container", &resize.container), ("pod", &resize.pod)];
+    bounds.into_iter().find_map(|(whose, bounds)| {
+        let Bounds { cpu_request, cpu_limit, memory_limit } = (*bounds)?;
+        let none = |limit: Option<i64>| limit.is_some_and(|limit| limit < 1);
+        let wrong = cpu_request < 0 || none(cpu_limit) || none(memory_limit);
+        wrong.then(|| format!("action.resize.{whose} must have no negative request and no limit below 1"))
+    })
 }
 
 /// Judges a well-formed order.
 pub(crate) fn verdict(order: &Order, facts: Option<&Facts>, default_grace: i64) -> Verdict {
+    // What is given back is given back to the Pod though the container has ended.
+    let gives_back = order.action.resize.as_ref().is_some_and(|resize| !resize.hold);
     let Some(facts) = facts else {
+        if gives_back {
+            return Verdict::Resize { runs: false };
+        }
         return refuse(AnswerReason::NotRunning, "the runtime knows no container of that ID");
     };
     let labels = [
@@ -70,9 +98,14 @@ pub(crate) fn verdict(order: &Order, facts: Option<&Facts>, default_grace: i64) 
         return refuse(AnswerReason::WrongContainer, &text);
     }
     match facts.state {
+        ContainerState::Exited | ContainerState::Unknown if gives_back => Verdict::Resize { runs: false },
+        ContainerState::Unknown if order.action.resize.is_some() => {
+            refuse(AnswerReason::NotRunning, "the runtime does not know whether the container runs")
+        }
         ContainerState::Exited => refuse(AnswerReason::NotRunning, "the container has ended"),
         ContainerState::Created => Verdict::Wait,
         ContainerState::Running | ContainerState::Unknown if order.action.verify.is_some() => Verdict::Read,
+        ContainerState::Running if order.action.resize.is_some() => Verdict::Resize { runs: true },
         ContainerState::Running | ContainerState::Unknown => {
             let asked = order.action.recreate.as_ref().and_then(|r| r.grace_period_seconds);
             let grace_seconds = asked.or(facts.grace_seconds).unwrap_or(default_grace).max(0);

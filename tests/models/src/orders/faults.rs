@@ -115,7 +115,10 @@ impl World {
             daemon::Action::Stop { order_id, .. } => {
                 daemon::Event::Stopped(order_id.clone(), Err(node::failure()))
             }
-            daemon::Action::ReadCgroups { .. } => unreachable!("no controller of the model orders that"),
+            daemon::Action::ReadCgroups { .. }
+            | daemon::Action::ReadResources { .. }
+            | daemon::Action::Resize { .. }
+            | daemon::Action::WriteBack { .. } => unreachable!("no controller of the model orders that"),
             daemon::Action::WriteStatus { .. } => daemon::Event::StatusWritten(daemon::Outcome::Retry),
         };
         self.late.push(Late::Call(process.instance.clone(), call));

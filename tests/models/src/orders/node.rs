@@ -135,7 +135,10 @@ fn order_of(action: &Action) -> String {
         Action::Inspect { order_id, .. }
         | Action::RunHook { order_id, .. }
         | Action::Stop { order_id, .. }
-        | Action::ReadCgroups { order_id, .. } => order_id.clone(),
+        | Action::ReadCgroups { order_id, .. }
+        | Action::ReadResources { order_id, .. }
+        | Action::Resize { order_id, .. } => order_id.clone(),
+        Action::WriteBack { held } => held.pod.uid.clone(),
         Action::WriteStatus { .. } => String::new(),
     }
 }
@@ -148,7 +151,11 @@ pub fn brief(action: &Action) -> String {
         Action::Stop { order_id, container_id, .. } => {
             format!("stop of container ..{} for order {order_id}", &container_id[60..])
         }
-        Action::ReadCgroups { order_id, .. } => format!("cgroups for order {order_id}"),
+        Action::ReadCgroups { order_id, .. } | Action::ReadResources { order_id, .. } => {
+            format!("cgroups for order {order_id}")
+        }
+        Action::Resize { order_id, .. } => format!("resources for order {order_id}"),
+        Action::WriteBack { held } => format!("what Pod {} had before", held.pod.name),
         Action::WriteStatus { resource_version, status } => {
             let answers: Vec<String> = status
                 .answers

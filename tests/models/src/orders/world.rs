@@ -171,7 +171,10 @@ impl World {
                 daemon::Action::Stop { container_id, .. } => node.running(container_id).is_some(),
                 daemon::Action::Inspect { .. }
                 | daemon::Action::RunHook { .. }
-                | daemon::Action::ReadCgroups { .. } => false,
+                | daemon::Action::ReadCgroups { .. }
+                | daemon::Action::ReadResources { .. }
+                | daemon::Action::Resize { .. }
+                | daemon::Action::WriteBack { .. } => false,
             },
         });
         late.sort_by_key(|late| {
@@ -296,7 +299,10 @@ impl World {
                 }
                 daemon::Event::Stopped(order_id.clone(), Ok(()))
             }
-            daemon::Action::ReadCgroups { .. } => unreachable!("no controller of the model orders that"),
+            daemon::Action::ReadCgroups { .. }
+            | daemon::Action::ReadResources { .. }
+            | daemon::Action::Resize { .. }
+            | daemon::Action::WriteBack { .. } => unreachable!("no controller of the model orders that"),
             daemon::Action::WriteStatus { resource_version, status } => {
                 let outcome = match self.write_answers(instance, resource_version, status, bounds) {
                     Some(stored) => daemon::Outcome::Written(stored),

@@ -265,6 +265,9 @@ impl DaemonProcess {
                         }
                     }
                 }
+                Action::ReadResources { .. } | Action::Resize { .. } | Action::WriteBack { .. } => {
+                    unreachable!("a daemon without the right to resize asks for none of that");
+                }
                 Action::WriteStatus { resource_version, status } => {
                     self.writes += 1;
                     self.under_way = Some(self.writes);

@@ -1,0 +1,201 @@
+//! What is written into the cgroups of a Pod and its containers, and in which order.
+
+use pitstop_api::logic::cgroup::{
+    PERIOD, curved_weight, in_systemd_steps, in_whole_pages, linear_weight, quota, shares,
+};
+use pitstop_api::nodework::{Bounds, Cgroup};
+
+use super::{Seen, Setting, Write};
+
+/// Who keeps the cgroups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driver {
+    /// The kubelet and the runtime themselves.
+    Cgroupfs,
+    /// systemd, which keeps a quota as whole percents of a CPU.
+    Systemd,
+}
+
+impl Driver {
+    /// By the path of a Pod's cgroup.
+    pub fn of(pod: &str) -> Self {
+        let slice = |name: &str| name.strip_suffix(".slice").is_some_and(|name| !name.is_empty());
+        if pod.rsplit('/').next().is_some_and(slice) { Self::Systemd } else { Self::Cgroupfs }
+    }
+}
+
+/// The weight against others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Weight {
+    /// As `cpu.shares`.
+    Shares(i64),
+    /// As `cpu.weight`.
+    Weight(i64),
+    /// It is left alone.
+    Any,
+}
+
+/// What a cgroup is to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Goal {
+    weight: Weight,
+    quota: Option<i64>,
+    period: i64,
+    memory: Option<i64>,
+}
+
+impl Goal {
+    /// These resources, by the kubelet's formulas, with the period that the cgroup has.
+    pub fn of(bounds: &Bounds, present: &Cgroup) -> Self {
+        let period = period(present);
+        Self {
+            weight: Weight::Shares(shares(bounds.cpu_request)),
+            quota: bounds.cpu_limit.and_then(|limit| quota(limit, period)),
+            period,
+            memory: bounds.memory_limit,
+        }
+    }
+
+    /// What it held before.
+    pub fn before(original: &Cgroup) -> Self {
+        let weight = match (original.cpu_weight, original.cpu_shares) {
+            (Some(weight), _) => Weight::Weight(weight),
+            (None, Some(shares)) => Weight::Shares(shares),
+            (None, None) => Weight::Any,
+        };
+        Self { weight, quota: original.cpu_quota, period: period(original), memory: original.memory_limit }
+    }
+}
+
+/// One cgroup and what it is to hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Change<'a> {
+    /// What it holds.
+    pub present: &'a Cgroup,
+    /// What it is to hold.
+    pub goal: Goal,
+    /// What it holds was written for that goal. Before that nobody knows which shares a container's `cpu.weight` stands
+    /// for: runtimes differ.
+    pub written: bool,
+}
+
+/// What must be written, in an order that after every single write leaves the Pod with what its containers have: what is
+/// raised is raised from the Pod down, and what is lowered is lowered from the containers up. A container that gets less
+/// goes before one that gets more. On v1 the kernel refuses a quota above that of the Pod.
+pub fn writes(driver: Driver, pod: Option<Change<'_>>, containers: &[(&str, Change<'_>)]) -> Vec<Write> {
+    let of_pod = pod.map(|pod| missing(driver, &pod, false)).unwrap_or_default();
+    let limits = |raised: bool| {
+        let one = move |(setting, raises): &(Setting, bool)| *raises == raised && !is_weight(*setting);
+        of_pod.iter().filter(move |each| one(each)).map(|(setting, _)| Write::Pod(*setting))
+    };
+    let weights = |raised: bool| {
+        let one = move |(setting, raises): &(Setting, bool)| *raises == raised && is_weight(*setting);
+        of_pod.iter().filter(move |each| one(each)).map(|(setting, _)| Write::Pod(*setting))
+    };
+    let parts = containers.iter().map(|(id, change)| (*id, missing(driver, change, true)));
+    let (more, less): (Vec<_>, Vec<_>) = parts
+        .filter(|(_, missing)| !missing.is_empty())
+        .partition(|(_, missing)| missing.iter().any(|(_, raises)| *raises));
+    let of_containers = less.into_iter().chain(more).map(|(id, missing)| Write::Container {
+        id: id.to_owned(),
+        settings: missing.into_iter().map(|(setting, _)| setting).collect(),
+    });
+    limits(true)
+        .chain(weights(true))
+        .chain(of_containers)
+        .chain(weights(false))
+        .chain(limits(false))
+        .collect()
+}
+
+/// What a cgroup does not hold as it should, and whether that is more than what it holds.
+fn missing(driver: Driver, change: &Change<'_>, container: bool) -> Vec<(Setting, bool)> {
+    let Change { present, goal, written } = change;
+    let mut missing = Vec::new();
+    if goal.quota != present.cpu_quota || (goal.quota.is_some() && goal.period != period(present)) {
+        let setting = Setting::Quota { quota: goal.quota, period: goal.period };
+        let kept = (driver == Driver::Systemd && goal.period > 0)
+            .then(|| goal.quota.map(|quota| in_systemd_steps(quota, goal.period)))
+            .flatten();
+        let there = kept.is_some() && kept == present.cpu_quota && goal.period == period(present);
+        if !there {
+            missing.push((setting, more_time(goal, present)));
+        }
+    }
+    if !holds_memory(goal.memory, present) {
+        let raises = match (goal.memory, present.memory_limit) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(wanted), Some(found)) => wanted > found,
+        };
+        missing.push((Setting::Memory(goal.memory), raises));
+    }
+    match (goal.weight, present.cpu_weight, present.cpu_shares) {
+        (Weight::Shares(shares), Some(found), _) => {
+            let linear = linear_weight(shares);
+            // Logarithms of two libraries may differ in the last bit, and so the rounded curve by one.
+            let curved = container && found.abs_diff(curved_weight(shares)) <= 1;
+            let there = if container { *written && (found == linear || curved) } else { found == linear };
+            if !there {
+                missing.push((Setting::Shares(shares), linear > found));
+            }
+        }
+        (Weight::Shares(shares), None, found) if found != Some(shares) => {
+            missing.push((Setting::Shares(shares), found.is_none_or(|found| shares > found)));
+        }
+        (Weight::Weight(weight), found, _) if found != Some(weight) => {
+            missing.push((Setting::Weight(weight), found.is_none_or(|found| weight > found)));
+        }
+        (Weight::Shares(_) | Weight::Weight(_) | Weight::Any, ..) => {}
+    }
+    missing
+}
+
+fn is_weight(setting: Setting) -> bool {
+    matches!(setting, Setting::Shares(_) | Setting::Weight(_))
+}
+
+/// The goal has more CPU time than what is there.
+fn more_time(goal: &Goal, present: &Cgroup) -> bool {
+    match (goal.quota, present.cpu_quota) {
+        (None, _) => true,
+        (Some(_), None) => false,
+        (Some(wanted), Some(found)) => {
+            i128::from(wanted) * i128::from(period(present)) > i128::from(found) * i128::from(goal.period)
+        }
+    }
+}
+
+fn holds_memory(wanted: Option<i64>, present: &Cgroup) -> bool {
+    match (wanted, present.memory_limit) {
+        (None, None) => true,
+        (Some(wanted), Some(found)) => in_whole_pages(wanted, found),
+        (None, Some(_)) | (Some(_), None) => false,
+    }
+}
+
+fn period(present: &Cgroup) -> i64 {
+    present.cpu_period.filter(|period| *period > 0).unwrap_or(PERIOD)
+}
+
+/// Why a lower memory limit cannot be written now, as a sentence. `whose` is the container or the Pod; `margin` is in
+/// bytes. Page cache that the kernel can drop does not count as in use.
+pub fn in_use(whose: &str, seen: &Seen, goal: &Goal, margin: i64) -> Option<String> {
+    let wanted = goal.memory?;
+    let lower = seen.cgroup.memory_limit.is_none_or(|found| wanted < found);
+    if !lower || holds_memory(goal.memory, &seen.cgroup) {
+        return None;
+    }
+    let usage = seen.cgroup.memory_usage.unwrap_or_default();
+    let used = usage.saturating_sub(seen.inactive_file.max(0)).max(0);
+    (used.saturating_add(margin.max(0)) > wanted).then(|| {
+        format!(
+            "{used} bytes of memory are in use by the {whose}, page cache that can be dropped aside: with a margin of \
+             {margin} bytes that is above the new limit of {wanted} bytes; waiting for it to shrink"
+        )
+    })
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -1,0 +1,249 @@
+//! The steps of one order.
+
+use std::time::Duration;
+
+use pitstop_api::condition::truncate;
+use pitstop_api::logic::time::Mono;
+use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, Bounds, Held, MAX_MESSAGE, Observed, Resize};
+
+use super::{Change, Driver, Goal, Present, Seen, Setting, Write, in_use, writes};
+use crate::action::{Action, CallFailure};
+use crate::order::{Asks, Progress, Step, answer};
+
+/// What was seen longer ago is looked at again before anything is written: memory may be in use by now.
+const FRESH: Duration = Duration::from_secs(2);
+/// Waits while memory is in use: the first and the longest.
+const IN_USE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+/// Waits after writes that failed or had no effect.
+const FAILED: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+
+/// What this process knows of an order to resize.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Resizing {
+    /// The container runs. Else only the Pod is changed.
+    pub(crate) runs: bool,
+    /// Why it stands back, and lets later orders of its Pod go.
+    pub(crate) stalled: Option<(AnswerReason, String)>,
+    /// How often in a row for that reason.
+    stalls: u32,
+    /// The container has been written to by this process.
+    written: bool,
+    /// What was written is yet to be looked at.
+    unproven: bool,
+}
+
+impl Progress {
+    /// Looks at what the cgroups hold.
+    pub(crate) fn look(&mut self, order_id: &str, held: &[Held]) -> Action {
+        self.ask_at = None;
+        self.step = Step::Looking;
+        let of_it = held.iter().find(|held| held.pod == self.pod);
+        Action::ReadResources {
+            order_id: order_id.to_owned(),
+            container_id: self.container.id.clone(),
+            pod_uid: self.pod.uid.clone(),
+            runs: self.resizing.runs,
+            held: of_it.map(|held| held.cgroup.clone()),
+        }
+    }
+
+    /// The cgroups were looked at, or cannot be. As they go with the container, the first time the runtime is asked
+    /// whether it has ended.
+    pub(crate) fn was_looked_at(
+        &mut self,
+        order_id: &str,
+        resize: &Resize,
+        now: Mono,
+        result: Result<Box<Present>, CallFailure>,
+    ) {
+        self.step = match result {
+            Ok(present) if present.container.is_some() || !self.resizing.runs => {
+                self.unreadable = false;
+                self.backoff.succeeded();
+                match refusal(resize, &present) {
+                    Some((reason, why)) => {
+                        let why = why.to_owned();
+                        Step::Over(answer(order_id, AnswerState::Refused, Some(reason), why))
+                    }
+                    None => Step::Fit { present, at: now },
+                }
+            }
+            Err(failure) if failure.retry => {
+                self.backoff.failed(now);
+                self.ask_at = self.backoff.waits_until(now);
+                Step::Look
+            }
+            Ok(_) | Err(_) if !self.unreadable => {
+                self.unreadable = true;
+                Step::Ask
+            }
+            result => {
+                let message = match result {
+                    Ok(_) => "the cgroup of the container is gone".to_owned(),
+                    Err(failure) => truncate(&failure.message, MAX_MESSAGE),
+                };
+                let reason = Some(AnswerReason::CgroupUnreadable);
+                Step::Over(answer(order_id, AnswerState::Failed, reason, message))
+            }
+        };
+    }
+
+    /// The order is acknowledged, and what was there before is recorded: writes what is missing.
+    pub(crate) fn resize(&mut self, acknowledged: &Answer, held: &[Held], now: Mono) -> Option<Action> {
+        let Asks::Resize(resize) = self.asks.clone() else { return None };
+        let resize = resize.as_ref();
+        let (present, at) = match std::mem::take(&mut self.step) {
+            Step::Fit { present, at } => (present, at),
+            other => {
+                self.step = other;
+                return None;
+            }
+        };
+        let order_id = acknowledged.order_id.clone();
+        let unproven = std::mem::take(&mut self.resizing.unproven);
+        if now.since(at) > FRESH {
+            self.resizing.unproven = unproven;
+            return Some(self.look(&order_id, held));
+        }
+        if let Some(why) = no_room(resize, &present) {
+            self.stall(now, AnswerReason::MemoryInUse, &why, IN_USE);
+            return None;
+        }
+        let writes = plan(resize, &present, &self.container.id, self.resizing.written);
+        let Some(first) = writes.first() else {
+            self.step = Step::Over(done(acknowledged, &present));
+            return None;
+        };
+        if unproven {
+            let why = format!("what was written is not there: {}", told(first));
+            self.stall(now, AnswerReason::ResizeRetried, &why, FAILED);
+            return None;
+        }
+        self.step = Step::Resizing;
+        Some(Action::Resize {
+            order_id,
+            container_id: self.container.id.clone(),
+            pod_uid: self.pod.uid.clone(),
+            cgroup: present.cgroup,
+            writes,
+        })
+    }
+
+    /// The writes went well, or one failed; whether they had an effect is looked at.
+    pub(crate) fn was_resized(
+        &mut self,
+        order_id: &str,
+        stored: Option<&Answer>,
+        now: Mono,
+        result: Result<(), CallFailure>,
+    ) {
+        match result {
+            Ok(()) => {
+                (self.resizing.written, self.resizing.unproven) = (true, true);
+                self.step = Step::Look;
+            }
+            Err(failure) if failure.retry => {
+                self.stall(now, AnswerReason::ResizeRetried, &failure.message, FAILED);
+            }
+            Err(failure) => {
+                self.step = Step::Over(failed(order_id, stored, &failure.message));
+            }
+        }
+    }
+
+    /// The acknowledgement is there, and what was there before is not: a daemon that knows of no such record has written
+    /// the status since, or the definition of the kind is too old for it. Nobody could ever give that back.
+    pub(crate) fn unrecorded(&mut self, acknowledged: &Answer) {
+        let why = "the book does not keep what was there before: its definition, or another daemon of this node, is of \
+                   an older version";
+        self.step = Step::Over(failed(&acknowledged.order_id, Some(acknowledged), why));
+    }
+
+    /// Waits, and lets later orders of the Pod go. It is told once for each reason: numbers that change would be a write
+    /// each time.
+    fn stall(&mut self, now: Mono, reason: AnswerReason, why: &str, (first, most): (Duration, Duration)) {
+        if self.resizing.stalled.as_ref().is_none_or(|(before, _)| *before != reason) {
+            self.resizing.stalled = Some((reason, truncate(why, MAX_MESSAGE)));
+            self.resizing.stalls = 0;
+        }
+        let times = 1_u32.checked_shl(self.resizing.stalls).unwrap_or(u32::MAX);
+        self.resizing.stalls = self.resizing.stalls.saturating_add(1);
+        self.ask_at = Some(now.after(first.saturating_mul(times).min(most)));
+        self.step = Step::Look;
+    }
+}
+
+/// Why an order is never carried out.
+fn refusal(resize: &Resize, present: &Present) -> Option<(AnswerReason, &'static str)> {
+    if resize.hold && resize.container.is_some() && present.swap {
+        return Some((AnswerReason::Swap, "the container may use swap, which would change with its memory"));
+    }
+    (resize.unless_pinned && present.pinned).then_some((
+        AnswerReason::Pinned,
+        "the container has CPUs or memory nodes of its own, from the kubelet's static managers",
+    ))
+}
+
+/// A container that does not run is left alone.
+fn of_container<'a>(resize: &'a Resize, present: &'a Present) -> Option<(&'a Bounds, &'a Seen)> {
+    resize.container.as_ref().zip(present.container.as_ref())
+}
+
+fn no_room(resize: &Resize, present: &Present) -> Option<String> {
+    let look = |whose: &str, (bounds, seen): (&Bounds, &Seen)| {
+        in_use(whose, seen, &Goal::of(bounds, &seen.cgroup), resize.memory_margin)
+    };
+    of_container(resize, present)
+        .and_then(|each| look("container", each))
+        .or_else(|| resize.pod.as_ref().zip(present.pod.as_ref()).and_then(|each| look("Pod", each)))
+}
+
+fn plan(resize: &Resize, present: &Present, container_id: &str, written: bool) -> Vec<Write> {
+    let change = |(bounds, seen): (&Bounds, &'_ Seen)| Goal::of(bounds, &seen.cgroup);
+    let pod = resize.pod.as_ref().zip(present.pod.as_ref());
+    let pod = pod.map(|each| Change { present: &each.1.cgroup, goal: change(each), written });
+    let container = of_container(resize, present)
+        .map(|each| (container_id, Change { present: &each.1.cgroup, goal: change(each), written }));
+    writes(Driver::of(&present.cgroup), pod, container.as_slice())
+}
+
+fn done(acknowledged: &Answer, present: &Present) -> Answer {
+    let cgroup = |seen: Option<Seen>| seen.map(|seen| seen.cgroup).unwrap_or_default();
+    let seen = present.container.is_some() || present.pod.is_some();
+    let observed = Observed { container: cgroup(present.container), pod: cgroup(present.pod) };
+    Answer {
+        state: AnswerState::Done,
+        reason: None,
+        message: String::new(),
+        observed: seen.then(|| Box::new(observed)),
+        ..acknowledged.clone()
+    }
+}
+
+fn failed(order_id: &str, stored: Option<&Answer>, why: &str) -> Answer {
+    let (state, reason) = (AnswerState::Failed, Some(AnswerReason::ResizeFailed));
+    let message = truncate(why, MAX_MESSAGE);
+    match stored {
+        Some(acknowledged) => Answer { state, reason, message, ..acknowledged.clone() },
+        None => answer(order_id, state, reason, message),
+    }
+}
+
+/// A write in words.
+fn told(write: &Write) -> String {
+    let (whose, settings) = match write {
+        Write::Pod(setting) => ("the Pod's", std::slice::from_ref(setting)),
+        Write::Container { settings, .. } => ("the container's", settings.as_slice()),
+    };
+    let or_none =
+        |amount: &Option<i64>| amount.map_or_else(|| "none".to_owned(), |amount| amount.to_string());
+    let each = settings.iter().map(|setting| match setting {
+        Setting::Shares(shares) => format!("CPU shares {shares}"),
+        Setting::Weight(weight) => format!("CPU weight {weight}"),
+        Setting::Quota { quota, period } => {
+            format!("CPU quota {} (µs in each {period} µs)", or_none(quota))
+        }
+        Setting::Memory(bytes) => format!("memory limit {} (bytes)", or_none(bytes)),
+    });
+    format!("{whose} {}", each.collect::<Vec<_>>().join(", "))
+}

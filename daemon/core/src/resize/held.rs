@@ -17,12 +17,13 @@ pub(crate) fn begin(held: &mut Vec<Held>, order: &Order, present: &Present) -> R
     let all: usize = held.iter().map(|pod| pod.containers.len()).sum();
     let pods = held.len();
     let (name, id) = (&order.container.name, &order.container.id);
-    let pod = held.iter_mut().find(|held| held.pod.uid == order.pod.uid);
+    let mut pod = held.iter_mut().find(|held| held.pod.uid == order.pod.uid);
     let known = pod.as_ref().and_then(|pod| pod.containers.iter().position(|c| c.name == *name));
     if !resize.hold {
-        let of_it = pod.and_then(|pod| pod.containers.iter_mut().find(|c| c.name == *name && c.id == *id));
-        if let Some(container) = of_it {
-            under_way(container, order);
+        if let Some(pod) = pod {
+            pod.given = None;
+            let of_it = pod.containers.iter_mut().find(|c| c.name == *name && c.id == *id);
+            of_it.into_iter().for_each(|container| under_way(container, order));
         }
         return Ok(());
     }
@@ -37,6 +38,7 @@ pub(crate) fn begin(held: &mut Vec<Held>, order: &Order, present: &Present) -> R
             ));
         }
     }
+    pod.iter_mut().for_each(|pod| pod.given = None);
     let container = present.container.map(|seen| limits(&seen.cgroup)).unwrap_or_default();
     let fresh = HeldContainer {
         name: name.clone(),
@@ -51,6 +53,7 @@ pub(crate) fn begin(held: &mut Vec<Held>, order: &Order, present: &Present) -> R
             cgroup: present.cgroup.clone(),
             original: present.pod.map(|seen| limits(&seen.cgroup)).unwrap_or_default(),
             containers: vec![fresh],
+            ..Held::default()
         });
         return Ok(());
     };
@@ -66,7 +69,6 @@ pub(crate) fn begin(held: &mut Vec<Held>, order: &Order, present: &Present) -> R
 fn under_way(container: &mut HeldContainer, order: &Order) {
     order.id.clone_into(&mut container.order);
     container.given = None;
-    container.given_pod = None;
 }
 
 /// What is written back: no counters.
@@ -89,11 +91,11 @@ pub(crate) fn finish(held: &mut Vec<Held>, order: &Order) {
     let Some(resize) = &order.action.resize else { return };
     let name = &order.container.name;
     if let Some(pod) = held.iter_mut().find(|held| held.pod.uid == order.pod.uid) {
+        pod.given = resize.pod;
         if resize.hold {
             let names = |c: &&mut HeldContainer| c.name == *name && c.id == order.container.id;
             if let Some(container) = pod.containers.iter_mut().find(names) {
                 container.given = resize.container;
-                container.given_pod = resize.pod;
             }
         } else {
             pod.containers.retain(|container| container.name != *name);

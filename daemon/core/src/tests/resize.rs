@@ -143,10 +143,7 @@ fn what_was_there_is_recorded_with_the_acknowledgement_and_what_was_given_with_t
         (container.name.as_str(), &container.id, container.order.as_str()),
         ("c1", &id(1), "req/c1/1")
     );
-    assert_eq!(
-        (container.original, container.given, container.given_pod),
-        (limits(bounds(100, 32)), None, None)
-    );
+    assert_eq!((container.original, container.given, held.given), (limits(bounds(100, 32)), None, None));
 
     let quota = Setting::Quota { quota: Some(50_000), period: 100_000 };
     let memory = Setting::Memory(Some(64 * MB));
@@ -164,8 +161,9 @@ fn what_was_there_is_recorded_with_the_acknowledgement_and_what_was_given_with_t
     );
     let observed = answer.observed.as_deref().unwrap();
     assert_eq!((observed.container, observed.pod), (now.container.unwrap().cgroup, now.pod.unwrap().cgroup));
-    let container = &status.held[0].containers[0];
-    assert_eq!((container.given, container.given_pod), (Some(bounds(500, 64)), Some(bounds(500, 64))));
+    let held = &status.held[0];
+    let container = &held.containers[0];
+    assert_eq!((container.given, held.given), (Some(bounds(500, 64)), Some(bounds(500, 64))));
     assert_eq!(container.original, limits(bounds(100, 32)));
     node.quiet();
     assert_eq!(node.writes, 2);

@@ -141,7 +141,7 @@ pub enum Action {
         /// Its UID.
         uid: String,
     },
-    /// Read what bounds the Pod of a resize: the LimitRanges and the ResourceQuotas of its namespace, and its node.
+    /// Read what bounds the Pod of a resize: the `LimitRange`s and the `ResourceQuota`s of its namespace, and its node.
     Survey {
         /// The resize.
         key: ObjectKey,

@@ -39,21 +39,18 @@ impl Index {
 
     fn upsert_pod(&mut self, pod: Pod, listed: bool) {
         let key = pod.key.clone();
-        match self.pods.objects.get_mut(&key) {
-            Some(entry) => {
-                let before = entry.pod.get().node.clone();
-                if listed {
-                    entry.pod.listed(pod);
-                } else {
-                    entry.pod.observed(pod);
-                }
-                entry.settle();
-                self.neighbours.moved(&key, before.as_deref(), entry.pod.get().node.as_deref());
+        if let Some(entry) = self.pods.objects.get_mut(&key) {
+            let before = entry.pod.get().node.clone();
+            if listed {
+                entry.pod.listed(pod);
+            } else {
+                entry.pod.observed(pod);
             }
-            None => {
-                self.neighbours.moved(&key, None, pod.node.as_deref());
-                self.pods.objects.insert(key.clone(), PodEntry::new(pod));
-            }
+            entry.settle();
+            self.neighbours.moved(&key, before.as_deref(), entry.pod.get().node.as_deref());
+        } else {
+            self.neighbours.moved(&key, None, pod.node.as_deref());
+            self.pods.objects.insert(key.clone(), PodEntry::new(pod));
         }
         self.pod_changed(&key);
     }

@@ -1,4 +1,4 @@
-//! Reading what bounds a Pod: the LimitRanges and the ResourceQuotas of its namespace, then its node.
+//! Reading what bounds a Pod: the `LimitRange`s and the `ResourceQuota`s of its namespace, then its node.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::exchange::{HttpRequest, parse};
 use crate::key::ObjectKey;
 use crate::resize::admission::{Amounts, Bounded, Counted, Limit, Quota, QuotaBound, Scope, Survey};
 
-/// Most LimitRanges, and most ResourceQuotas, of a namespace that are read.
+/// Most `LimitRange`s, and most `ResourceQuota`s, of a namespace that are read.
 const MOST: u32 = 64;
 
 /// A survey under way.
@@ -62,13 +62,13 @@ impl Reading {
     pub(super) fn answered(&mut self, answer: Answer) -> Result<bool, Failure> {
         let text = match answer {
             Answer::Body(text) => text,
-            Answer::Failed(failure) => return Err(self.failed(failure)),
+            Answer::Failed(failure) => return Err(self.failed(&failure)),
         };
         match self.next {
             Next::LimitRanges => {
                 let ranges: Vec<SlimLimitRange> = self.list(&text)?;
                 self.survey.limits =
-                    ranges.into_iter().flat_map(|r| r.spec.limits).filter_map(limit).collect();
+                    ranges.into_iter().flat_map(|r| r.spec.limits).filter_map(|l| limit(&l)).collect();
                 self.next = Next::Quotas;
             }
             Next::Quotas => {
@@ -98,7 +98,7 @@ impl Reading {
         Ok(list.items)
     }
 
-    fn failed(&self, failure: Failure) -> Failure {
+    fn failed(&self, failure: &Failure) -> Failure {
         let missing = failure.message.contains("is forbidden");
         let right = if missing {
             format!(
@@ -110,7 +110,7 @@ impl Reading {
             String::new()
         };
         let message = format!("cannot {} {}: {}{right}", self.verb(), self.plural(), failure.message);
-        Failure { message, ..failure }
+        Failure { gone: failure.gone, class: failure.class, message }
     }
 
     fn verb(&self) -> &'static str {
@@ -187,7 +187,7 @@ struct SlimLimit {
 }
 
 /// Absent: it bounds something else than Pods.
-fn limit(limit: SlimLimit) -> Option<Limit> {
+fn limit(limit: &SlimLimit) -> Option<Limit> {
     let of = match limit.type_.as_str() {
         "Container" => Bounded::Container,
         "Pod" => Bounded::Pod,

@@ -86,7 +86,7 @@ fn asked(index: &Index, resize: &Resize) -> Option<i64> {
 fn one_survey_at_a_time_and_not_too_soon() {
     let web = on("n1", "web", 100);
     let grow = resize("grow", &web, None);
-    let mut index = index(vec![web], &[grow.clone()]);
+    let mut index = index(vec![web], std::slice::from_ref(&grow));
     let Ok(Some(action)) = begin(&mut index, 0, &grow) else { panic!() };
     let wanted = Action::Survey { key: grow.key.clone(), uid: grow.uid.clone(), node: "n1".into() };
     assert_eq!(action, wanted);
@@ -107,7 +107,7 @@ fn one_survey_at_a_time_and_not_too_soon() {
 fn what_came_of_a_survey_is_remembered() {
     let web = on("n1", "web", 100);
     let grow = resize("grow", &web, None);
-    let mut index = index(vec![web], &[grow.clone()]);
+    let mut index = index(vec![web], std::slice::from_ref(&grow));
     for (outcome, text) in [
         (Outcome::Retry, Some("has not answered")),
         (Outcome::Refused("needs the right".into()), Some("needs the right")),
@@ -129,7 +129,7 @@ fn what_came_of_a_survey_is_remembered() {
 fn what_came_of_a_survey_leads_to_another_plan() {
     let web = on("n1", "web", 100);
     let grow = resize("grow", &web, None);
-    let mut index = index(vec![web], &[grow.clone()]);
+    let mut index = index(vec![web], std::slice::from_ref(&grow));
     assert!(index.resizes.dirty.is_empty());
     index.surveyed(Mono(9), &grow.key, &grow.uid, Outcome::Retry);
     assert!(index.resizes.dirty.contains(&grow.key));

@@ -1,11 +1,11 @@
-//! LimitRanges (the admission plugin `LimitRanger` of Kubernetes), in its words.
+//! `LimitRange`s (the admission plugin `LimitRanger` of Kubernetes), in its words.
 
 use pitstop_api::quantity::{Resource, Resources};
 
 use super::{Amounts, kind, pair, sum};
 use crate::pod::{Container, Pod};
 
-/// What one item of a LimitRange bounds.
+/// What one item of a `LimitRange` bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bounded {
     /// Each container.
@@ -23,7 +23,7 @@ impl Bounded {
     }
 }
 
-/// One item of a LimitRange.
+/// One item of a `LimitRange`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// What it bounds.
@@ -37,7 +37,7 @@ pub struct Limit {
 }
 
 /// What a change breaks, as a sentence. Only the resources of a container, or of the whole Pod, that it changes are looked
-/// at: what is there already has been admitted, or came before the LimitRange.
+/// at: what is there already has been admitted, or came before the `LimitRange`.
 pub(super) fn broken(
     pod: &Pod,
     before: impl Fn(&Container) -> Resources,

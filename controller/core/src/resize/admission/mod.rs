@@ -1,6 +1,6 @@
 //! Whether a resize may be that the API server and the kubelet never see: by the rules by which they would admit it.
 //!
-//! `qos` keeps the quality of service, `limits` holds LimitRanges, `quota` ResourceQuotas, `room` the node. Only what a
+//! `qos` keeps the quality of service, `limits` holds `LimitRange`s, `quota` `ResourceQuota`s, `room` the node. Only what a
 //! request changes is judged, and of quotas and room only what it lets grow: what is in force is admitted already.
 
 mod limits;
@@ -27,9 +27,9 @@ use room::Room;
 /// What bounds the Pods of a namespace and of a node, as the API server told it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// Of all LimitRanges of the namespace: those of containers and of Pods.
+    /// Of all `LimitRange`s of the namespace: those of containers and of Pods.
     pub limits: Vec<Limit>,
-    /// The ResourceQuotas of the namespace.
+    /// The `ResourceQuota`s of the namespace.
     pub quotas: Vec<Quota>,
     /// `status.allocatable` of the node.
     pub allocatable: Amounts,

@@ -1,11 +1,11 @@
-//! ResourceQuotas (the admission plugin of that name of Kubernetes), in its words.
+//! `ResourceQuota`s (the admission plugin of that name of Kubernetes), in its words.
 
 use pitstop_api::quantity::{Resource, Resources};
 
 use super::{Granted, Sizes, beyond, qos, said};
 use crate::pod::Pod;
 
-/// A ResourceQuota.
+/// A `ResourceQuota`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
     /// `metadata.name`.
@@ -21,7 +21,7 @@ pub struct Quota {
 pub enum Scope {
     /// Those with `spec.activeDeadlineSeconds`, or those without.
     Terminating(bool),
-    /// Those of the QoS class BestEffort, or all others.
+    /// Those of the class `BestEffort`, or all others.
     BestEffort(bool),
     /// Those with a priority class, or those without.
     Prioritized(bool),

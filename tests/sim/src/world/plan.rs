@@ -270,6 +270,9 @@ pub enum Fault {
     HideCgroups(usize, u64),
     /// What is written into the control groups of a node holds only so much later: for how long, and by how much.
     SlowCgroups(usize, u64, u64),
+    /// The next write of a daemon into a node's control groups fails: after it took effect or before; whether another try
+    /// may help.
+    FailWrite(usize, bool, bool),
     /// The wall clock of a machine jumps: -1 the API server, controllers from 0, nodes from 100.
     JumpClock(i32, i64),
 }

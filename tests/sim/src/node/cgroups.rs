@@ -11,6 +11,7 @@ use pitstop_api::quantity::Resources;
 pub use self::direct::{Keeping, Touched};
 use super::keys;
 use super::runtime::ContainerInfo;
+use crate::world::plan::Failing;
 
 /// Microseconds.
 const PERIOD: i64 = 100_000;
@@ -41,10 +42,10 @@ pub struct Cgroups {
     hidden_until: u64,
     news: Vec<Written>,
     keeping: Keeping,
-    /// What daemons have written, by container ID or Pod UID, and from when on it holds.
-    direct: BTreeMap<String, Vec<(u64, Cgroup)>>,
-    /// Writes of daemons that fail: whether they take effect, and whether another try may help.
-    failing: VecDeque<(bool, bool)>,
+    /// What daemons have written, by container ID or Pod UID.
+    direct: BTreeMap<String, Cgroup>,
+    /// The next writes of daemons go wrong.
+    failing: VecDeque<Failing>,
 }
 
 impl Cgroups {
@@ -74,8 +75,7 @@ impl Cgroups {
         }
     }
 
-    /// From when on what is written now holds.
-    pub fn from(&self, now: u64) -> u64 {
+    fn from(&self, now: u64) -> u64 {
         if now < self.slow.0 { now + self.slow.1 } else { now }
     }
 

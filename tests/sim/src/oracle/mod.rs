@@ -213,17 +213,17 @@ impl Oracle {
         self.holds.keeps(node, keeping);
     }
 
-    /// A daemon has written into a control group of its node: at a time, from when on it holds, for which order.
+    /// A daemon has written into a control group of its node, for that order.
     pub fn touched(
         &mut self,
-        at: (u64, u64),
+        now: u64,
         (by, node): (&str, &str),
         order_id: Option<&str>,
         touched: &Touched,
         server: &Server,
     ) {
-        self.now = at.0;
-        let found = self.holds.touched(at, (by, node), order_id, touched, server);
+        self.now = now;
+        let found = self.holds.touched(now, (by, node), order_id, touched, server);
         self.all(found);
     }
 

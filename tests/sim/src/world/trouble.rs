@@ -202,8 +202,8 @@ impl World {
                 let until = self.now + ms;
                 self.nodes[at].kubelet.cgroups_mut().slow(until, by);
             }
-            Fault::FailWrite(at, applied, retry) => {
-                self.nodes[at].kubelet.cgroups_mut().fail_next(applied, retry);
+            Fault::FailWrite(at, failing) => {
+                self.nodes[at].kubelet.cgroups_mut().fail_next(failing);
             }
             Fault::JumpClock(machine, delta) => self.jump(machine, delta),
         }

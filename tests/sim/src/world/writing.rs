@@ -25,9 +25,8 @@ impl World {
             if let Some(touched) = touched {
                 self.story.tell(now, &name, || format!("writes {touched:?}"));
                 let by = format!("{name}-{pid}");
-                let from = node.kubelet.cgroups().from(now);
                 let order = writing.order_id.as_deref();
-                self.oracle.touched((now, from), (&by, &node.name), order, &touched, &self.server);
+                self.oracle.touched(now, (&by, &node.name), order, &touched, &self.server);
             }
             (result, if called { 2 + self.rng.below(8) } else { 0 })
         };

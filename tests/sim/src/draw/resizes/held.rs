@@ -3,7 +3,10 @@
 use super::{near, resize};
 use crate::draw::BEGIN;
 use crate::rng::Rng;
-use crate::world::plan::{Fault, Schedule, Step, Timed, Word};
+use crate::world::plan::{Failing, Fault, Schedule, Step, Timed, Word};
+
+const FAILING: [Failing; 6] =
+    [Failing::Before, Failing::Before, Failing::After, Failing::After, Failing::Never, Failing::Lies];
 
 /// Makes such nodes in a third of the schedules with resizes.
 pub(super) fn draw(rng: &mut Rng, schedule: &mut Schedule) {
@@ -63,10 +66,9 @@ fn faults(rng: &mut Rng, schedule: &mut Schedule, node: usize) {
         let at = (rng.pick(&schedule.steps).map_or(BEGIN, |s| s.at) + near(rng)).saturating_sub(300);
         let what = match rng.below(10) {
             0..=2 => Fault::KillDaemon(node, 50 + rng.below(4000)),
-            3 | 4 => Fault::FailWrite(node, rng.one_in(2), !rng.one_in(4)),
+            3 | 4 => Fault::FailWrite(node, rng.pick(&FAILING).unwrap()),
             5 => Fault::DeleteBook(node),
-            6 => Fault::SlowCgroups(node, 20_000, 100 + rng.below(6000)),
-            7 => Fault::RuntimeHangs(node, 500 + rng.below(15_000)),
+            6 | 7 => Fault::RuntimeHangs(node, 500 + rng.below(15_000)),
             8 => Fault::PauseDaemon(node, 500 + rng.below(15_000)),
             _ => Fault::KillController(usize::from(rng.one_in(3)), 100 + rng.below(4000)),
         };

@@ -10,6 +10,7 @@ use pitstop_daemon_core::resize::{Part, Present, Seen, Setting, Write, give_back
 use super::{Cgroups, PERIOD};
 use crate::node::keys;
 use crate::node::runtime::{Container, ContainerInfo, Runtime};
+use crate::world::plan::Failing;
 
 /// How the control groups of a node are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,9 +70,9 @@ impl Cgroups {
         self.keeping = keeping;
     }
 
-    /// The next write of a daemon fails: after it took effect or before; for good, or worth another try.
-    pub fn fail_next(&mut self, applied: bool, retry: bool) {
-        self.failing.push_back((applied, retry));
+    /// The next write of a daemon goes wrong.
+    pub fn fail_next(&mut self, failing: Failing) {
+        self.failing.push_back(failing);
     }
 
     /// The node boots: all groups are gone.
@@ -89,23 +90,23 @@ impl Cgroups {
 
     /// What the group of a container holds.
     pub fn of_container(&self, now: u64, info: &ContainerInfo) -> Cgroup {
-        self.direct(now, &info.id).unwrap_or_else(|| self.files(&self.holds(now, info), true))
+        self.latest(&info.id).unwrap_or_else(|| self.files(&self.holds(now, info), true))
     }
 
     /// What the group of a Pod holds; nothing where there is none.
     pub fn of_pod(&self, now: u64, uid: &str) -> Option<Cgroup> {
         let made = self.pods.get(uid)?.iter().rev().find(|(from, _)| *from <= now)?;
-        Some(self.direct(now, uid).unwrap_or_else(|| self.files(&made.1, false)))
+        Some(self.latest(uid).unwrap_or_else(|| self.files(&made.1, false)))
     }
 
-    fn direct(&self, now: u64, key: &str) -> Option<Cgroup> {
-        let all = self.direct.get(key)?;
-        all.iter().rev().find(|(from, _)| *from <= now).map(|(_, cgroup)| *cgroup)
-    }
-
-    /// What was last written, whether it holds yet or not.
+    /// What a daemon has written.
     fn latest(&self, key: &str) -> Option<Cgroup> {
-        self.direct.get(key).and_then(|all| all.last()).map(|(_, cgroup)| *cgroup)
+        self.direct.get(key).copied()
+    }
+
+    /// A daemon has written it.
+    pub fn is_touched(&self, key: &str) -> bool {
+        self.direct.contains_key(key)
     }
 
     /// On v1 no container starts with a larger quota than its Pod's.
@@ -187,8 +188,11 @@ impl Cgroups {
     ) -> (Result<(), CallFailure>, Option<Touched>) {
         let failure = |retry: bool, message: &str| CallFailure { retry, message: message.to_owned() };
         let planned = self.failing.pop_front();
-        let fails = planned.map_or(Ok(()), |(_, retry)| Err(failure(retry, "a fault")));
-        if planned.is_some_and(|(applied, _)| !applied) {
+        let fails = match planned {
+            None | Some(Failing::Lies) => Ok(()),
+            Some(failing) => Err(failure(failing != Failing::Never, "a fault")),
+        };
+        if planned.is_some_and(|failing| failing != Failing::After) {
             return (fails, None);
         }
         let (key, settings, base) = match write {
@@ -207,8 +211,7 @@ impl Cgroups {
         if touched.wrong.is_some() {
             return (Err(failure(true, "invalid argument")), Some(touched));
         }
-        let from = self.from(now);
-        self.direct.entry(key.to_owned()).or_default().push((from, after));
+        self.direct.insert(key.to_owned(), after);
         (fails, Some(touched))
     }
 

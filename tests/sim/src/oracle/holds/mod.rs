@@ -34,9 +34,6 @@ use crate::world::plan::{Fault, Schedule};
 /// By then a controller knows what a Pod shows.
 const KNOWN: u64 = 8_000;
 
-/// What a container's group held, and from when on.
-type Past = Vec<(u64, Cgroup)>;
-
 /// The ledger.
 pub struct Holds {
     schedule: Schedule,
@@ -53,7 +50,7 @@ pub struct Holds {
     /// Pods that a request was accepted for.
     accepted: BTreeSet<String>,
     /// What daemons wrote into containers' groups, by ID.
-    written: BTreeMap<String, Past>,
+    written: BTreeMap<String, Vec<Cgroup>>,
     /// When a Pod ceased to show an instance as running, by ID.
     over: BTreeMap<String, u64>,
     /// Instances that Pods show as running, by Pod UID.
@@ -172,7 +169,7 @@ impl Holds {
     /// A daemon has written into a group, or the kernel did not take it.
     pub(super) fn touched(
         &mut self,
-        (now, from): (u64, u64),
+        now: u64,
         (by, node): (&str, &str),
         order_id: Option<&str>,
         touched: &Touched,
@@ -184,7 +181,7 @@ impl Holds {
         if let Some(wrong) = &touched.wrong {
             found.push(("H4", format!("{by} writes {:?} for {whose}: {wrong}", touched.after)));
         } else if touched.container.is_some() {
-            self.written.entry(whose.to_owned()).or_default().push((from, touched.after));
+            self.written.entry(whose.to_owned()).or_default().push(touched.after);
         }
         match order_id.map(|id| (id, self.orders.get(id))) {
             _ if self.off => {}
@@ -262,8 +259,7 @@ impl Holds {
             let ids: BTreeSet<&str> =
                 self.orders.values().filter(of_it).map(|o| o.container.id.as_str()).collect();
             let had = |id: &&str| {
-                let past = self.written.get(*id).into_iter().flatten();
-                past.into_iter().any(|(from, cgroup)| *from <= self.now && same(cgroup, &wanted))
+                self.written.get(*id).is_some_and(|past| past.iter().any(|cgroup| same(cgroup, &wanted)))
             };
             if !same(&wanted, &spec) && !ids.iter().any(had) {
                 let text = format!("{id} has succeeded, and {} never had {}", container.name, told(&wanted));

@@ -119,7 +119,7 @@ impl Holds {
             found.push(("H3", format!("nothing is in force for {extra:?} of {name}")));
         }
         // What does not run will start with what its spec says.
-        let all = running.len() == spec.len();
+        let all = running.len() == spec.len() && node.cgroups.is_touched(uid);
         if let Some(is) = node.cgroups.of_pod(self.now, uid).filter(|_| all) {
             let most = spec.values().filter_map(|size| size.cpu_limit).max();
             let mut size = of_pod(&wanted.into_values().collect::<Vec<_>>());

@@ -251,7 +251,9 @@ pub(super) fn verified(
     now: DateTime<Utc>,
 ) {
     for container in &mut status.containers {
-        let answers = observed.orders.iter().filter(|o| o.order.container.name == container.name);
+        // What was found when it was given is the earlier word.
+        let orders = observed.held.iter().chain(&observed.orders);
+        let answers = orders.filter(|o| o.order.container.name == container.name);
         container.cgroup = answers.filter_map(|o| o.answer?.observed.as_deref().copied()).next_back();
     }
     let (value, reason, text) = match verdict {

@@ -427,7 +427,7 @@ fn an_order_that_asks_for_other_amounts_than_at_first_is_refused() {
 
 fn filled(pods: usize, each: u8) -> Vec<Held> {
     let containers = |pod: usize| {
-        (0..each).map(move move |n| pitstop_api::nodework::HeldContainer {
+        (0..each).map(move |n| pitstop_api::nodework::HeldContainer {
             name: format!("x{n}"),
             id: format!("{:064x}", pod * 1000 + usize::from(n)),
             order: "old".into(),

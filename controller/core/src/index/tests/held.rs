@@ -262,7 +262,9 @@ impl Node {
             }
             return true;
         }
-        self.book.status != before
+        // What it forgets it writes with the next answer.
+        self.book.status = before;
+        false
     }
 
     fn at_rest(&mut self) {

@@ -3,6 +3,7 @@
 //! `resolve` finds what a request means for its Pod, `observe` is what a decision sees, `judge` how far the Pod is,
 //! `verify` whether the kernel has it, `rollback` whether the Pod does badly, `refusal` what the API server's no means, `plan` decides, `status` writes it down.
 
+mod evict;
 mod judge;
 mod observe;
 mod plan;

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use pitstop_api::resize::{PodResizeSpec, PodResizeStatus};
+use pitstop_api::resize::{Phase, PodResizeSpec, PodResizeStatus, Restoring};
 
 use super::judge::{Place, Progress, place, progress};
+use super::refusal;
 use super::restart;
+use super::status::EVICTED;
 use crate::action::Sizing;
 use crate::deed::{Deed, Done};
 use crate::key::ObjectKey;
@@ -71,6 +73,11 @@ impl Resize {
         self.status.target.as_ref().map_or("", |target| &target.pending_before)
     }
 
+    /// The end that comes once the Pod is evicted, while it is.
+    pub fn evicting(&self) -> Option<&Restoring> {
+        self.status.restoring.as_ref().filter(|restoring| restoring.reason == EVICTED)
+    }
+
     /// It was accepted for that very Pod.
     pub fn is_for(&self, pod: &Pod) -> bool {
         self.status.target.as_ref().is_some_and(|target| target.pod_uid == pod.uid)
@@ -86,6 +93,8 @@ pub struct Memory {
     pub completed_seen: Option<Mono>,
     /// The Pod's spec was seen with what the request means.
     pub applied: bool,
+    /// Since when the node is too small.
+    pub infeasible_since: Option<Mono>,
     /// Since when the node has no room.
     pub deferred_since: Option<Mono>,
     /// Since when the Pod has what the request means.
@@ -126,6 +135,8 @@ pub struct Refused {
     pub times: u32,
     /// Since when.
     pub since: Mono,
+    /// When it was said last.
+    pub last: Mono,
     /// What was said last.
     pub text: String,
 }
@@ -133,7 +144,7 @@ pub struct Refused {
 impl Refused {
     fn again(before: Option<Self>, now: Mono, text: String) -> Self {
         let before = before.unwrap_or_else(|| Self { since: now, ..Self::default() });
-        Self { times: before.times.saturating_add(1), text, ..before }
+        Self { times: before.times.saturating_add(1), last: now, text, ..before }
     }
 }
 
@@ -153,7 +164,7 @@ impl Memory {
         self.asked_since = silent.then(|| self.asked_since.unwrap_or(now));
         self.inherited.get_or_insert(resize.started());
         self.completed_seen = resize.completed().then(|| self.completed_seen.unwrap_or(now));
-        let restoring = resize.status.restoring.is_some();
+        let restoring = resize.status.restoring.is_some() && resize.evicting().is_none();
         self.restoring_since = restoring.then(|| self.restoring_since.unwrap_or(now));
         let applied = pod
             .filter(|pod| resize.started_for(pod) && !restoring)
@@ -162,6 +173,14 @@ impl Memory {
         let progress = applied.map(|pod| progress(&resize.status.containers, resize.pending_before(), pod));
         let deferred = matches!(progress, Some(Progress::Deferred(_)));
         let sized = matches!(progress, Some(Progress::Sized));
+        let refused = self.refused.as_ref().and_then(|refused| refusal::end(refused, now));
+        if refused.is_some_and(|meaning| meaning.phase == Phase::Infeasible)
+            || matches!(progress, Some(Progress::Infeasible(_)))
+        {
+            self.infeasible_since.get_or_insert(now);
+        } else if progress.is_some() {
+            self.infeasible_since = None;
+        }
         self.deferred_since = deferred.then(|| self.deferred_since.unwrap_or(now));
         self.sized_since = sized.then(|| self.sized_since.unwrap_or(now));
     }

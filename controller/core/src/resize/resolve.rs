@@ -8,6 +8,7 @@ use pitstop_api::resize::{
     Amount, ContainerResize, ContainerStatus, PodResizeSpec, Restart, Values, validate,
 };
 
+use super::evict;
 use super::judge::{Changed, never_again};
 use crate::pod::{Container, ContainerKind, ContainerState, Pod};
 
@@ -39,6 +40,9 @@ pub(super) fn resolve(spec: &PodResizeSpec, pod: &Pod) -> Result<Vec<ContainerSt
             CONTAINER,
             format!("Pod {} mirrors a static one, which only its file can change", pod.key),
         ));
+    }
+    if let Some((field, text)) = evict::asked(spec).zip(evict::refusal_to_evict(pod)) {
+        return Err((INVALID, format!("{field}: {text}")));
     }
     let containers = spec
         .containers

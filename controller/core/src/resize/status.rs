@@ -52,10 +52,16 @@ pub(super) const KERNEL_DIFFERS: &str = "KernelDiffers";
 pub(super) const POLICY: &str = "WaitingForPolicy";
 /// The containers are restarted, as asked for.
 pub(super) const RESTARTING: &str = "Restarting";
+/// The node is too small, and may grow.
+pub(super) const NODE_CAPACITY: &str = refusal::REASONS[0];
+/// The Pod is evicted.
+pub(super) const EVICTING: &str = "Evicting";
+/// A `PodDisruptionBudget` puts that off.
+pub(super) const DISRUPTION_BUDGET: &str = "DisruptionBudget";
 /// The original resources are put back.
 pub(super) const RESTORING: &str = "Restoring";
 /// Every reason of a wait.
-const WAITS: [&str; 13] = [
+const WAITS: [&str; 16] = [
     QUEUED,
     PROPOSING,
     KUBELET,
@@ -68,6 +74,9 @@ const WAITS: [&str; 13] = [
     KERNEL_DIFFERS,
     POLICY,
     RESTARTING,
+    NODE_CAPACITY,
+    EVICTING,
+    DISRUPTION_BUDGET,
     RESTORING,
 ];
 
@@ -89,12 +98,16 @@ pub(super) const OOM_KILLED: &str = "OOMKilled";
 pub(super) const RESTARTED: &str = "Restarted";
 /// The containers were not all restarted, as asked for.
 pub(super) const RESTART_FAILED: &str = "RestartFailed";
+/// The Pod was evicted, as asked for.
+pub(super) const EVICTED: &str = "Evicted";
+/// The Pod was to be evicted, and cannot be.
+pub(super) const EVICTION_FORBIDDEN: &str = "EvictionForbidden";
 /// The Pod is not ready.
 pub(super) const NOT_READY: &str = "NotReady";
 const UNKNOWN: &str = "Unknown";
 
 /// Every reason of an end, and what stands for one that is not known: the values of a label.
-pub const REASONS: [&str; 24] = [
+pub const REASONS: [&str; 26] = [
     RESIZED,
     WOULD_RESIZE,
     resolve::INVALID,
@@ -108,6 +121,8 @@ pub const REASONS: [&str; 24] = [
     RESTARTED,
     NOT_READY,
     RESTART_FAILED,
+    EVICTED,
+    EVICTION_FORBIDDEN,
     refusal::REASONS[0],
     refusal::REASONS[1],
     refusal::REASONS[2],

@@ -23,6 +23,7 @@ mod ends;
 mod follow;
 mod resolve;
 mod restart;
+mod room;
 mod verify;
 
 const MI: i64 = 1 << 20;
@@ -59,6 +60,7 @@ fn pod() -> Pod {
     Pod {
         key: ObjectKey::new("shop", "web"),
         uid: "pod-1".into(),
+        controller: Some("StatefulSet".into()),
         resource_version: "1".into(),
         generation: Some(1),
         observed_generation: Some(1),

@@ -4,8 +4,10 @@
 //! the original resources are durable) → the Pod's spec changed → the kubelet done → watched, where asked for → the end.
 //! An end without success puts the original resources back first, and `status.restoring` keeps what end that will be.
 
+mod evict;
 mod restart;
 mod restore;
+mod room;
 mod sized;
 
 use chrono::{DateTime, Utc};
@@ -112,11 +114,14 @@ impl Planner<'_> {
         let Some(pod) = self.observed.pod.filter(|pod| resize.is_for(pod) && !pod.gone()) else {
             return match self.lag_until() {
                 Some(at) => Plan { wake_at: Some(at), ..self.unsure() },
-                None => self.end(&self.no_pod()),
+                None => self.end(&self.without_pod()),
             };
         };
         if resize.spec.dry_run {
             return self.dry_run(pod);
+        }
+        if resize.evicting().is_some() {
+            return self.evicting(pod);
         }
         if let Some(restoring) = &resize.status.restoring {
             let end = End::new(restoring.phase, &restoring.reason, restoring.message.clone());
@@ -146,7 +151,7 @@ impl Planner<'_> {
                 return self.end_untouched(&foreign_return());
             }
             if let Some(end) = self.refused() {
-                return self.end(&end);
+                return self.never_taken(pod, &end, deadline);
             }
             let wait = self.wait(&place, pod);
             let plan = self.waiting(pod, &wait, deadline);
@@ -164,20 +169,9 @@ impl Planner<'_> {
             return self.give_up(&place, failure);
         }
         match found {
-            Progress::Infeasible(text) => {
-                self.give_up(&place, End::new(Phase::Infeasible, refusal::infeasible(&text), text))
-            }
+            Progress::Infeasible(text) => self.infeasible(pod, &place, text, deadline),
             Progress::Sized => self.sized(pod, expired, deadline.filter(|_| !expired)),
-            Progress::Deferred(text) => {
-                let limit = resize.spec.on_deferred.as_ref().map(|d| seconds(d.wait_seconds));
-                let since = self.observed.memory.deferred_since;
-                let until = limit.and_then(|limit| Some(since?.after(limit)));
-                if until.is_some_and(|at| at <= self.now) {
-                    return self.give_up(&place, End::failed(status::NODE_BUSY, text));
-                }
-                let wait = Wait::new(Phase::Deferred, status::NODE_BUSY, text);
-                self.waiting(pod, &wait, earliest(deadline, until))
-            }
+            Progress::Deferred(text) => self.deferred(pod, &place, text, deadline),
             Progress::Unseen | Progress::Underway(_) | Progress::Restarting(_) => {
                 self.waiting(pod, &self.wait(&place, pod), deadline)
             }

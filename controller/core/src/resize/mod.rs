@@ -11,6 +11,7 @@ mod refusal;
 mod resolve;
 mod restart;
 mod rollback;
+mod shrink;
 mod status;
 #[cfg(test)]
 mod tests;

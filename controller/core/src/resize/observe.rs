@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use pitstop_api::resize::{Phase, PodResizeSpec, PodResizeStatus, Restoring};
 
-use super::judge::{Place, Progress, place, progress};
+use super::judge::{Place, Progress, progress};
 use super::refusal;
 use super::restart;
+use super::shrink::{containers, place};
 use super::status::EVICTED;
 use crate::action::Sizing;
 use crate::deed::{Deed, Done};
@@ -168,11 +169,15 @@ impl Memory {
         self.restoring_since = restoring.then(|| self.restoring_since.unwrap_or(now));
         let applied = pod
             .filter(|pod| resize.started_for(pod) && !restoring)
-            .filter(|pod| place(&resize.status.containers, pod) == Place::Desired);
+            .map(|pod| (place(resize, pod), pod))
+            .filter(|(place, _)| matches!(place, Place::Desired | Place::Between(_)));
         self.applied |= applied.is_some();
-        let progress = applied.map(|pod| progress(&resize.status.containers, resize.pending_before(), pod));
+        let progress = applied
+            .as_ref()
+            .map(|(place, pod)| progress(&containers(resize, place), resize.pending_before(), pod));
+        let done = applied.is_some_and(|(place, _)| place == Place::Desired);
         let deferred = matches!(progress, Some(Progress::Deferred(_)));
-        let sized = matches!(progress, Some(Progress::Sized));
+        let sized = done && matches!(progress, Some(Progress::Sized));
         let refused = self.refused.as_ref().and_then(|refused| refusal::end(refused, now));
         if refused.is_some_and(|meaning| meaning.phase == Phase::Infeasible)
             || matches!(progress, Some(Progress::Infeasible(_)))

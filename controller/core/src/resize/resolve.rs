@@ -10,6 +10,7 @@ use pitstop_api::resize::{
 
 use super::evict;
 use super::judge::{Changed, never_again};
+use super::shrink;
 use crate::pod::{Container, ContainerKind, ContainerState, Pod};
 
 /// Longest container ID that is kept, in characters; as the field's bound in the schema.
@@ -50,6 +51,13 @@ pub(super) fn resolve(spec: &PodResizeSpec, pod: &Pod) -> Result<Vec<ContainerSt
         .enumerate()
         .map(|(i, wanted)| container(&format!("spec.containers[{i}]"), wanted, pod))
         .collect::<Result<Vec<_>, No>>()?;
+    if spec.memory_shrink.as_ref().is_some_and(|shrink| shrink.reclaim) {
+        let text = "spec.memoryShrink.reclaim: no mechanism of this version has the kernel drop page cache; leave it out";
+        return Err((UNSUPPORTED, text.to_owned()));
+    }
+    if let Some(text) = shrink::too_many(spec, &containers) {
+        return Err((INVALID, text));
+    }
     if spec.restart.unwrap_or_default() == Restart::Never
         && let Some(restarted) = containers.iter().find(|c| c.restarts)
     {

@@ -24,6 +24,7 @@ mod follow;
 mod resolve;
 mod restart;
 mod room;
+mod shrink;
 mod verify;
 
 const MI: i64 = 1 << 20;
@@ -111,6 +112,8 @@ struct Scene {
     orders: Vec<Order>,
     answers: Vec<Answer>,
     daemon: Daemon,
+    /// Bytes that each container uses.
+    usage: i64,
     guarded: bool,
     writes: usize,
 }
@@ -130,6 +133,7 @@ impl Scene {
             orders: Vec::new(),
             answers: Vec::new(),
             daemon: Daemon::Right,
+            usage: 20 * MI,
             guarded: true,
             writes: 0,
         }
@@ -192,6 +196,7 @@ impl Scene {
                 cpu_period: Some(cgroup::PERIOD),
                 cpu_shares: Some(cgroup::shares(of.cpu_request.unwrap_or_default())),
                 memory_limit: of.memory_limit,
+                memory_usage: Some(self.usage),
                 ..Cgroup::default()
             };
             let kind = cgroup::Kind::Main;

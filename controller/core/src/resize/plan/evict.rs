@@ -9,8 +9,9 @@ use crate::deed::Deed;
 use crate::plan::Urgency;
 use crate::pod::Pod;
 use crate::resize::evict::refusal_to_evict;
-use crate::resize::judge::{Place, Progress, place, progress};
+use crate::resize::judge::{Place, Progress, progress};
 use crate::resize::refusal;
+use crate::resize::shrink::{containers, place};
 use crate::resize::status::{self, End, Wait, waits};
 use crate::time::earliest;
 
@@ -38,7 +39,7 @@ impl Planner<'_> {
     pub(super) fn evicting(&self, pod: &Pod) -> Plan {
         let resize = self.observed.resize;
         let deeds = &self.observed.memory.deeds;
-        let place = place(&resize.status.containers, pod);
+        let place = place(resize, pod);
         let words = deeds.put_off.as_ref().map_or("the Pod is being evicted", |(_, text)| text);
         let (expired, deadline) = self.deadline();
         if let Some(newer) = self.observed.newer {
@@ -57,9 +58,9 @@ impl Planner<'_> {
             );
             return self.give_up(&place, End::failed(status::EVICTION_FORBIDDEN, text));
         }
-        let found = progress(&resize.status.containers, resize.pending_before(), pod);
+        let found = progress(&containers(resize, &place), resize.pending_before(), pod);
         let begun = matches!(found, Progress::Sized | Progress::Underway(_) | Progress::Restarting(_));
-        if place == Place::Desired && begun {
+        if place != Place::Original && begun {
             return self.spared();
         }
         // The watch has a while to show that it is deleted.

@@ -8,16 +8,18 @@ mod evict;
 mod restart;
 mod restore;
 mod room;
+mod shrink;
 mod sized;
 
 use chrono::{DateTime, Utc};
 use pitstop_api::quantity::Resources;
 use pitstop_api::resize::{ContainerStatus, Phase, PodResizeStatus, Restart, validate};
 
-use super::judge::{Place, Progress, desired, never_again, place, progress};
+use super::judge::{Place, Progress, desired, never_again, progress};
 use super::observe::{Observed, Refused};
 use super::refusal;
 use super::resolve::{CONTAINER, INVALID, resolve};
+use super::shrink::{containers, place};
 use super::status::{self, End, Wait, accepted, changes, difference, ended, told, waits};
 use crate::action::{ResourceChange, Sizing};
 use crate::index::Config;
@@ -127,7 +129,7 @@ impl Planner<'_> {
             let end = End::new(restoring.phase, &restoring.reason, restoring.message.clone());
             return self.restore(pod, end);
         }
-        let place = place(&resize.status.containers, pod);
+        let place = place(resize, pod);
         if let Place::Other(container) = &place {
             return self.end(&foreign(container));
         }
@@ -138,11 +140,12 @@ impl Planner<'_> {
             return self.give_up(&place, End::new(Phase::Cancelled, status::CANCELLED, "cancelled"));
         }
         let (expired, deadline) = self.deadline();
-        let found = progress(&resize.status.containers, resize.pending_before(), pod);
+        let found = progress(&containers(resize, &place), resize.pending_before(), pod);
         // What the Pod has in time may be watched for longer.
         let in_time = place == Place::Desired && found == Progress::Sized && self.restarted();
         if expired && !in_time {
-            let so_far = self.restart_waits(&found).unwrap_or_else(|| self.wait(&place, pod).message);
+            let so_far = self.restart_waits(&found).or_else(|| self.shrink_waits(pod, &place));
+            let so_far = so_far.unwrap_or_else(|| self.wait(&place, pod).message);
             return self.give_up(&place, overdue(&so_far));
         }
         if place == Place::Original {
@@ -153,11 +156,11 @@ impl Planner<'_> {
             if let Some(end) = self.refused() {
                 return self.never_taken(pod, &end, deadline);
             }
-            let wait = self.wait(&place, pod);
-            let plan = self.waiting(pod, &wait, deadline);
-            return Plan { sizing: Some(self.forth(pod)), ..plan };
+            return self.step(pod, &place, deadline);
         }
-        if let Some(plan) = self.restart(pod, &place, &found, deadline) {
+        if place == Place::Desired
+            && let Some(plan) = self.restart(pod, &place, &found, deadline)
+        {
             return plan;
         }
         let ended = resize.status.containers.iter().filter_map(|c| pod.container(&c.name));
@@ -170,6 +173,7 @@ impl Planner<'_> {
         }
         match found {
             Progress::Infeasible(text) => self.infeasible(pod, &place, text, deadline),
+            Progress::Sized if place != Place::Desired => self.step(pod, &place, deadline),
             Progress::Sized => self.sized(pod, expired, deadline.filter(|_| !expired)),
             Progress::Deferred(text) => self.deferred(pod, &place, text, deadline),
             Progress::Unseen | Progress::Underway(_) | Progress::Restarting(_) => {
@@ -190,7 +194,7 @@ impl Planner<'_> {
             return self.end(&overdue("the API server has not answered the dry run"));
         }
         // What would be stored is not what was resolved, and admission would be blamed for it.
-        if let Place::Other(container) = place(containers, pod) {
+        if let Place::Other(container) = place(resize, pod) {
             return self.end(&foreign(&container));
         }
         let nothing = containers.iter().all(|c| c.original == c.desired);
@@ -257,7 +261,7 @@ impl Planner<'_> {
 
     /// What the request waits for.
     fn wait(&self, place: &Place, pod: &Pod) -> Wait {
-        let containers = &self.observed.resize.status.containers;
+        let resize = self.observed.resize;
         if *place == Place::Original {
             let text = match &self.observed.memory.refused {
                 Some(Refused { text, .. }) => {
@@ -267,7 +271,7 @@ impl Planner<'_> {
             };
             return Wait::new(Phase::Proposed, status::PROPOSING, text);
         }
-        match progress(containers, self.observed.resize.pending_before(), pod) {
+        let wait = match progress(&containers(resize, place), resize.pending_before(), pod) {
             Progress::Unseen | Progress::Sized | Progress::Infeasible(_) => {
                 Wait::new(Phase::Proposed, status::KUBELET, "the kubelet has not taken the change up yet")
             }
@@ -285,7 +289,8 @@ impl Planner<'_> {
                 let text = format!("waits for container {name} to run, ready, with its new resources");
                 Wait::new(Phase::InProgress, status::RESTART, text)
             }
-        }
+        };
+        self.stepwise(place, wait)
     }
 
     /// The change of the Pod that the request means.

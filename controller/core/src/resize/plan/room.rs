@@ -51,7 +51,7 @@ impl Planner<'_> {
         let again = last.is_some_and(|at| at <= self.now)
             && plan.status.as_ref().is_none_or(|w| w.status.restoring.is_none());
         let wake_at = earliest(plan.wake_at, last.filter(|at| *at > self.now));
-        Plan { sizing: again.then(|| self.forth(pod)).or(plan.sizing), wake_at, ..plan }
+        Plan { sizing: again.then(|| self.onward(pod, &Place::Original)).or(plan.sizing), wake_at, ..plan }
     }
 
     /// What follows from a node that is too small, where more than a failure is asked for.

@@ -67,7 +67,7 @@ impl Planner<'_> {
     }
 }
 
-fn policy_missing() -> String {
+pub(super) fn policy_missing() -> String {
     format!(
         "asks no daemon while the API server does not keep each to its own node: apply the ValidatingAdmissionPolicy {POLICY} and its binding"
     )

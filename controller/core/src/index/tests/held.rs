@@ -8,6 +8,7 @@ use pitstop_api::resize::{Mechanism, Phase, PodResizeStatus};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::deed::Done;
 use crate::resize::Resize;
 use crate::resize::admission::{Amounts, Survey};
 
@@ -25,6 +26,8 @@ struct Node {
     /// What the daemon says of every order, if it does not carry it out.
     says: Option<(AnswerState, AnswerReason)>,
     writes: usize,
+    /// What was done beside writes.
+    deeds: Vec<Action>,
 }
 
 fn spec() -> Resources {
@@ -73,6 +76,7 @@ impl Node {
             allocatable: 4000,
             says: None,
             writes: 0,
+            deeds: Vec::new(),
         }
     }
 
@@ -174,6 +178,11 @@ impl Node {
                 let allocatable = Amounts { cpu: Some(self.allocatable), memory: Some(1 << 40) };
                 let survey = Survey { allocatable, ..Survey::default() };
                 return Some(vec![Event::Surveyed { key, uid, outcome: Outcome::Written(survey) }]);
+            }
+            Action::Do { ref key, ref uid, .. } => {
+                let done = Event::DeedDone { key: key.clone(), uid: uid.clone(), done: Done::Effected };
+                self.deeds.push(action);
+                return Some(vec![done]);
             }
             _ => self.writes += 1,
         }
@@ -432,5 +441,36 @@ fn by_which_means_is_told_where_it_cannot_be_the_one_asked_for() {
         assert_eq!(node.reason("grow"), (Some(Phase::Failed), "Unsupported".into()));
         let message = &node.status("grow").message;
         assert!(message.contains(words), "{message}");
+    }
+}
+
+#[test]
+fn a_pod_that_finds_no_room_is_evicted_where_that_is_asked_for() {
+    let more = json!({"cpu": "5"});
+    for (ask, reason) in [
+        (json!({"onInfeasible": {"waitSeconds": 10, "then": "Evict"}}), "NodeCapacity"),
+        (json!({"onInfeasible": {"waitSeconds": 10}}), "NodeCapacity"),
+    ] {
+        let mut node = Node::new();
+        node.pod.controller = Some("ReplicaSet".into());
+        node.pod.resource_version = "9".into();
+        node.happens(Event::Pods(Watch::Upsert(node.pod.clone())));
+        let mut spec = json!({"containers": [{"name": "app", "requests": more, "limits": {"cpu": "6"}}]});
+        spec.as_object_mut().unwrap().extend(ask.as_object().unwrap().clone());
+        node.apply("much", &spec);
+        node.later(5);
+        assert_eq!(node.reason("much"), (Some(Phase::Proposed), reason.into()));
+        node.later(20);
+        let evicts = ask["onInfeasible"]["then"] == "Evict";
+        let (phase, reason) =
+            if evicts { (Phase::InProgress, "Evicting") } else { (Phase::Infeasible, reason) };
+        assert_eq!(node.reason("much"), (Some(phase), reason.into()));
+        assert_eq!(!node.deeds.is_empty(), evicts, "{:?}", node.deeds);
+        assert_eq!((node.book.orders.len(), node.book.status.held.len()), (0, 0));
+        if evicts {
+            node.happens(Event::Pods(Watch::Gone(node.pod.clone())));
+            node.later(5);
+            assert_eq!(node.reason("much"), (Some(Phase::Infeasible), "Evicted".into()));
+        }
     }
 }

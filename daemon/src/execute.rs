@@ -104,6 +104,21 @@ impl Executor {
                 }
                 Event::CgroupsRead(order_id, result)
             }
+            action @ (Action::ReadResources { .. } | Action::Resize { .. } | Action::WriteBack { .. }) => {
+                let Some(event) = self.resources(action).await else { return };
+                event
+            }
+            Action::WriteStatus { resource_version, status } => {
+                Event::StatusWritten(self.write(resource_version, *status).await)
+            }
+        };
+        // The receiver is gone only when the process ends.
+        let _ = self.events.send(event).await;
+    }
+
+    /// Looks at resources, or changes them.
+    async fn resources(&self, action: Action) -> Option<Event> {
+        match action {
             Action::ReadResources { order_id, container_id, pod_uid, runs, held } => {
                 let result = match self.link.runtime() {
                     Ok(runtime) => {
@@ -124,7 +139,7 @@ impl Executor {
                         );
                     }
                 }
-                Event::ResourcesRead(order_id, result)
+                Some(Event::ResourcesRead(order_id, result))
             }
             Action::Resize { order_id, container_id, pod_uid, cgroup, writes } => {
                 info!(order_id, container_id, pod_uid, ?writes, "changes the resources");
@@ -140,7 +155,7 @@ impl Executor {
                         warn!(order_id, container_id, error = failure.message, "cannot change the resources");
                     }
                 }
-                Event::Resized(order_id, result)
+                Some(Event::Resized(order_id, result))
             }
             Action::WriteBack { held } => {
                 let (pod, uid) = (&held.pod, held.pod.uid.clone());
@@ -164,14 +179,10 @@ impl Executor {
                         "cannot give the Pod what it had before"
                     ),
                 }
-                Event::WrittenBack(uid, result)
+                Some(Event::WrittenBack(uid, result))
             }
-            Action::WriteStatus { resource_version, status } => {
-                Event::StatusWritten(self.write(resource_version, *status).await)
-            }
-        };
-        // The receiver is gone only when the process ends.
-        let _ = self.events.send(event).await;
+            _ => None,
+        }
     }
 
     async fn write(&self, resource_version: String, status: NodeWorkStatus) -> Outcome {

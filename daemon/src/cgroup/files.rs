@@ -16,10 +16,8 @@ impl Cgroups {
     /// there. The Pod's may be gone only where it need not.
     pub(crate) fn present(&self, place: &Place, container: bool) -> Result<Present, String> {
         let version = self.version();
-        let pod = match self.has(version, &place.pod) || container {
-            true => Some(self.seen(version, &place.pod)?),
-            false => None,
-        };
+        let there = container || self.has(version, &place.pod);
+        let pod = there.then(|| self.seen(version, &place.pod)).transpose()?;
         let of_container = container.then(|| self.seen(version, &place.container)).transpose()?;
         Ok(Present {
             cgroup: place.pod.clone(),

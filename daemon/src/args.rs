@@ -24,6 +24,11 @@ pub(crate) struct Args {
     #[arg(long, env = "PITSTOP_STATE_DIR", default_value = "/var/lib/pitstop", value_name = "PATH")]
     pub(crate) state_dir: PathBuf,
 
+    /// Change CPU and memory of running containers and their Pods where the kubelet does not. It needs the right to write
+    /// cgroups, which `deploy/overlays/resize-cri` gives; without this flag nothing is changed.
+    #[arg(long, env = "PITSTOP_RESIZE")]
+    pub(crate) resize: bool,
+
     /// Logs and metrics.
     #[command(flatten)]
     pub(crate) common: CommonArgs,
@@ -39,6 +44,7 @@ mod tests {
     fn the_node_must_be_named() {
         let args = Args::try_parse_from(["pitstop-daemon", "--node-name", "node1"]).unwrap();
         assert_eq!((args.runtime_endpoint, args.host_root), (None, PathBuf::from("/")));
+        assert!(!args.resize);
         if std::env::var_os("NODE_NAME").is_none() {
             assert!(Args::try_parse_from(["pitstop-daemon"]).is_err());
         }

@@ -1,4 +1,4 @@
-//! Reads the cgroups of containers and Pods, as far as they are mounted. Never writes.
+//! Reads the cgroups of containers and Pods, as far as they are mounted. [`files`] has what is written.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
@@ -9,14 +9,18 @@ use pitstop_api::nodework::Observed;
 use pitstop_cri::Runtime;
 use pitstop_daemon_core::CallFailure;
 use pitstop_daemon_core::cgroup::{self, Controller, Place, Version};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::runtime;
+
+pub(crate) mod files;
 
 /// Where a node has its cgroups.
 const ROOT: &str = "sys/fs/cgroup";
 /// Largest file that is read, in bytes; those of a cgroup that are read here have some lines.
 const MAX_FILE: u64 = 4096;
+/// Largest `memory.stat` that is read, in bytes; it has some dozens of lines.
+const MAX_STAT: u64 = 32 * 1024;
 /// How many reads go on at once: each may hold a verbose answer of `pitstop_cri::INFO_ANSWER_LIMIT`, twice.
 const AT_ONCE: usize = 4;
 
@@ -24,13 +28,17 @@ const AT_ONCE: usize = 4;
 #[derive(Clone, Debug)]
 pub struct Cgroups {
     root: PathBuf,
+    /// What tells of the node's swap.
+    swaps: PathBuf,
     turns: Arc<Semaphore>,
 }
 
 impl Cgroups {
     /// Those of the node whose file system is below `host_root`.
     pub fn new(host_root: &Path) -> Self {
-        Self { root: host_root.join(ROOT), turns: Arc::new(Semaphore::new(AT_ONCE)) }
+        let turns = Arc::new(Semaphore::new(AT_ONCE));
+        // Every process sees the node's, wherever its own root is.
+        Self { root: host_root.join(ROOT), swaps: PathBuf::from("/proc/swaps"), turns }
     }
 
     /// What the cgroups of a container and of its Pod hold. Only the runtime's own trouble may pass.
@@ -40,11 +48,16 @@ impl Cgroups {
         container_id: &str,
         pod_uid: &str,
     ) -> Result<Box<Observed>, CallFailure> {
-        // Never closed.
-        let _turn = self.turns.acquire().await;
+        let _turn = self.turn().await;
         let path = runtime::cgroups_path(runtime, container_id).await?;
         let read = cgroup::place(&path, container_id, pod_uid).and_then(|place| self.at(&place));
         read.map(Box::new).map_err(|message| CallFailure { retry: false, message })
+    }
+
+    /// Waits for a place among those who read.
+    pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        // Never closed.
+        self.turns.acquire().await.ok()
     }
 
     /// What the cgroups of a place hold. The kernel makes these files up on the spot, so reading them waits for nothing.
@@ -57,8 +70,8 @@ impl Cgroups {
     }
 
     /// Only the root of a v2 hierarchy has this file, and a hybrid one is mounted further below.
-    fn version(&self) -> Version {
-        match text(&self.root.join("cgroup.controllers")) {
+    pub(crate) fn version(&self) -> Version {
+        match text(&self.root.join("cgroup.controllers"), MAX_FILE) {
             Ok(_) => Version::V2,
             Err(_) => Version::V1,
         }
@@ -71,16 +84,9 @@ impl Cgroups {
         group: &str,
         file: &str,
     ) -> Result<String, String> {
-        let folders: &[&str] = match (version, controller) {
-            (Version::V2, _) => &["."],
-            // Mounted together with cpuacct as a rule, and then mostly with a link by the short name.
-            (Version::V1, Controller::Cpu) => &["cpu", "cpu,cpuacct"],
-            (Version::V1, Controller::Memory) => &["memory"],
-        };
         let mut told = String::new();
-        for folder in folders {
-            let path: PathBuf = self.root.join(folder).join(group).join(file).components().collect();
-            match text(&path) {
+        for path in self.paths(version, controller, group, file) {
+            match text(&path, if file == "memory.stat" { MAX_STAT } else { MAX_FILE }) {
                 Ok(text) => return Ok(text),
                 Err(error) if told.is_empty() || error.kind() != ErrorKind::NotFound => {
                     told = format!("cannot read {}: {error}", path.display());
@@ -90,13 +96,28 @@ impl Cgroups {
         }
         Err(told)
     }
+
+    /// Where a file of a cgroup may be.
+    fn paths(&self, version: Version, controller: Controller, group: &str, file: &str) -> Vec<PathBuf> {
+        let folders: &[&str] = match (version, controller) {
+            (Version::V2, _) => &["."],
+            // Mounted together with cpuacct as a rule, and then mostly with a link by the short name.
+            (Version::V1, Controller::Cpu) => &["cpu", "cpu,cpuacct"],
+            (Version::V1, Controller::Memory) => &["memory"],
+            (Version::V1, Controller::Cpuset) => &["cpuset"],
+        };
+        folders
+            .iter()
+            .map(|folder| self.root.join(folder).join(group).join(file).components().collect())
+            .collect()
+    }
 }
 
-fn text(path: &Path) -> io::Result<String> {
+fn text(path: &Path, most: u64) -> io::Result<String> {
     let mut text = String::new();
-    File::open(path)?.take(MAX_FILE + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MAX_FILE {
-        return Err(io::Error::new(ErrorKind::InvalidData, format!("more than {MAX_FILE} bytes")));
+    File::open(path)?.take(most + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > most {
+        return Err(io::Error::new(ErrorKind::InvalidData, format!("more than {most} bytes")));
     }
     Ok(text)
 }

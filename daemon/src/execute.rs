@@ -11,10 +11,10 @@ use pitstop_kit::clock::Monotonic;
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
-use crate::cgroup::Cgroups;
 use crate::hook;
 use crate::metrics::DaemonMetrics;
 use crate::record::Record;
+use crate::resize::Resizer;
 use crate::runtime;
 use crate::search::Link;
 
@@ -25,7 +25,7 @@ pub(crate) struct Executor {
     pub(crate) client: Client,
     pub(crate) link: Link,
     pub(crate) record: Record,
-    pub(crate) cgroups: Cgroups,
+    pub(crate) resizer: Resizer,
     pub(crate) metrics: DaemonMetrics,
     pub(crate) events: mpsc::Sender<Event>,
 }
@@ -89,7 +89,10 @@ impl Executor {
             }
             Action::ReadCgroups { order_id, container_id, pod_uid } => {
                 let result = match self.link.runtime() {
-                    Ok(runtime) => self.doubting(self.cgroups.read(&runtime, &container_id, &pod_uid).await),
+                    Ok(runtime) => {
+                        let cgroups = &self.resizer.cgroups;
+                        self.doubting(cgroups.read(&runtime, &container_id, &pod_uid).await)
+                    }
                     Err(lost) => Err(lost),
                 };
                 self.count("read_cgroups", result.is_ok());
@@ -101,15 +104,85 @@ impl Executor {
                 }
                 Event::CgroupsRead(order_id, result)
             }
-            Action::ReadResources { order_id, .. } => Event::ResourcesRead(order_id, Err(later())),
-            Action::Resize { order_id, .. } => Event::Resized(order_id, Err(later())),
-            Action::WriteBack { held } => Event::WrittenBack(held.pod.uid, Err(later())),
+            action @ (Action::ReadResources { .. } | Action::Resize { .. } | Action::WriteBack { .. }) => {
+                let Some(event) = self.resources(action).await else { return };
+                event
+            }
             Action::WriteStatus { resource_version, status } => {
                 Event::StatusWritten(self.write(resource_version, *status).await)
             }
         };
         // The receiver is gone only when the process ends.
         let _ = self.events.send(event).await;
+    }
+
+    /// Looks at resources, or changes them.
+    async fn resources(&self, action: Action) -> Option<Event> {
+        match action {
+            Action::ReadResources { order_id, container_id, pod_uid, runs, held } => {
+                let result = match self.link.runtime() {
+                    Ok(runtime) => {
+                        let held = held.as_deref();
+                        self.doubting(self.resizer.look(&runtime, &container_id, &pod_uid, runs, held).await)
+                    }
+                    Err(lost) => Err(lost),
+                };
+                self.count("read_resources", result.is_ok());
+                match &result {
+                    Ok(present) => debug!(order_id, container_id, ?present, "looked at the resources"),
+                    Err(failure) => {
+                        warn!(
+                            order_id,
+                            container_id,
+                            error = failure.message,
+                            "cannot look at the resources"
+                        );
+                    }
+                }
+                Some(Event::ResourcesRead(order_id, result))
+            }
+            Action::Resize { order_id, container_id, pod_uid, cgroup, writes } => {
+                info!(order_id, container_id, pod_uid, ?writes, "changes the resources");
+                let result = match self.link.runtime() {
+                    // Whose fault a failure is, is not known: systemd or the kernel may have refused.
+                    Ok(runtime) => self.resizer.apply(&runtime, &cgroup, &writes, false).await,
+                    Err(lost) => Err(lost),
+                };
+                self.count("resize", result.is_ok());
+                match &result {
+                    Ok(()) => info!(order_id, container_id, "the resources are changed"),
+                    Err(failure) => {
+                        warn!(order_id, container_id, error = failure.message, "cannot change the resources");
+                    }
+                }
+                Some(Event::Resized(order_id, result))
+            }
+            Action::WriteBack { held } => {
+                let (pod, uid) = (&held.pod, held.pod.uid.clone());
+                info!(
+                    namespace = pod.namespace,
+                    pod = pod.name,
+                    uid,
+                    "the book is gone: gives back what was"
+                );
+                let result = match self.link.runtime() {
+                    Ok(runtime) => self.resizer.write_back(&runtime, &held).await,
+                    Err(lost) => Err(lost),
+                };
+                self.count("write_back", result.is_ok());
+                match &result {
+                    Ok(()) => info!(uid, "the Pod has what it had before"),
+                    Err(failure) => warn!(
+                        uid,
+                        error = failure.message,
+                        again = failure.retry,
+                        "cannot give the Pod what it had before"
+                    ),
+                }
+                Some(Event::WrittenBack(uid, result))
+            }
+            _ => None,
+        }
     }
 
     async fn write(&self, resource_version: String, status: NodeWorkStatus) -> Outcome {
@@ -144,8 +217,4 @@ impl Executor {
     fn count(&self, action: &'static str, ok: bool) {
         self.metrics.count(action, if ok { "ok" } else { "error" });
     }
-}
-
-fn later() -> CallFailure {
-    CallFailure { retry: false, message: "this daemon cannot resize yet".to_owned() }
 }

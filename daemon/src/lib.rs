@@ -10,6 +10,7 @@ mod execute;
 pub mod hook;
 mod metrics;
 mod record;
+mod resize;
 mod run;
 pub mod runtime;
 pub mod search;
@@ -25,6 +26,7 @@ pub mod search;
     reason = "what the tests share with those of the CRI client"
 )]
 mod support;
+mod systemd;
 
 use clap::Parser as _;
 

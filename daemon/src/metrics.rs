@@ -16,7 +16,7 @@ const BUCKETS: [f64; 11] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.
 /// What was done, and how it went.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CallLabels {
-    /// `inspect`, `stop`, `read_cgroups` or `write_status`.
+    /// `inspect`, `stop`, `read_cgroups`, `read_resources`, `resize`, `write_back` or `write_status`.
     action: &'static str,
     /// `ok`, `conflict` or `error`.
     result: &'static str,

@@ -19,7 +19,9 @@ use crate::cgroup::Cgroups;
 use crate::execute::Executor;
 use crate::metrics::DaemonMetrics;
 use crate::record::Record;
+use crate::resize::Resizer;
 use crate::search;
+use crate::systemd::Systemd;
 
 const NAME: &str = "pitstop-daemon";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -47,14 +49,14 @@ impl Needs {
 
 /// Runs until the process is asked to stop.
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
-    let Args { node_name, runtime_endpoint, host_root, state_dir, common } = args;
+    let Args { node_name, runtime_endpoint, host_root, state_dir, resize, common } = args;
     let CommonArgs { log_level: _, log_format: _, metrics_address } = common;
     let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
     let client = pitstop_kit::client::connect(NAME, VERSION).await?;
     let boot_id = clock::boot_id().context("cannot read the node's boot ID")?;
     // Two daemons on one node differ in their process's place in the boot, to the millisecond, and in its number.
     let instance = format!("{}-{}", clock::Monotonic::now(), std::process::id());
-    info!(version = VERSION, node = node_name, instance, "starts");
+    info!(version = VERSION, node = node_name, instance, resize, "starts");
 
     let mut metrics = Metrics::new("pitstop_daemon", VERSION);
     let own_metrics = DaemonMetrics::register(&mut metrics);
@@ -84,10 +86,11 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     tasks.spawn(search::run(runtimes, finder, needs.runtime, own_metrics.clone(), events.clone()));
 
     let record = Record::open(&state_dir);
-    let mut daemon = Daemon::new(Identity { instance, boot_id }).with_ended_hooks(record.ended());
-    let cgroups = Cgroups::new(&host_root);
+    let identity = Identity { instance, boot_id };
+    let mut daemon = Daemon::new(identity).with_ended_hooks(record.ended()).with_resizes(resize);
+    let resizer = Resizer { cgroups: Cgroups::new(&host_root), systemd: Systemd::new(&host_root) };
     let executor =
-        Executor { node: node_name, client, link, record, cgroups, metrics: own_metrics.clone(), events };
+        Executor { node: node_name, client, link, record, resizer, metrics: own_metrics.clone(), events };
     let mut actions = JoinSet::new();
     pitstop_kit::drive(
         &mut daemon,

@@ -50,6 +50,16 @@ pub(crate) async fn stop(runtime: &Runtime, id: &str, grace_seconds: i64) -> Res
     runtime.stop_container(&id, grace).await.map_err(|error| failure(&error))
 }
 
+/// Changes the resources of a container.
+pub(crate) async fn update(
+    runtime: &Runtime,
+    id: &str,
+    resources: v1::LinuxContainerResources,
+) -> Result<(), CallFailure> {
+    let id = parse(id)?;
+    runtime.update_container_resources(&id, resources).await.map_err(|error| failure(&error))
+}
+
 fn parse(id: &str) -> Result<ContainerId, CallFailure> {
     ContainerId::parse(id).map_err(|error| CallFailure { retry: false, message: error.to_string() })
 }

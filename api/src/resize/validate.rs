@@ -7,6 +7,9 @@ use super::{Amount, MAX_CONTAINERS, PodResizeSpec};
 use crate::Invalid;
 use crate::quantity::Resource;
 
+/// Least bytes by which a memory limit is lowered at a time.
+const LEAST_STEP: i64 = 1 << 20;
+
 /// The first reason to refuse the request, judged without the Pod.
 pub fn validate(spec: &PodResizeSpec) -> Result<(), Invalid> {
     if spec.pod_ref.name.is_empty() {
@@ -19,6 +22,7 @@ pub fn validate(spec: &PodResizeSpec) -> Result<(), Invalid> {
     let bounds = [
         ("spec.activeDeadlineSeconds", spec.active_deadline_seconds, 3),
         ("spec.ttlSecondsAfterFinished", spec.ttl_seconds_after_finished.map(i64::from), 0),
+        ("spec.onInfeasible.waitSeconds", spec.on_infeasible.as_ref().and_then(|i| i.wait_seconds), 0),
         ("spec.onDeferred.waitSeconds", spec.on_deferred.as_ref().map(|d| d.wait_seconds), 0),
         (
             "spec.rollbackOnFailure.observeSeconds",
@@ -30,6 +34,19 @@ pub fn validate(spec: &PodResizeSpec) -> Result<(), Invalid> {
         if let Some(value) = value.filter(|value| *value < least) {
             return Err(Invalid::new(field, format!("must be at least {least}, not {value}")));
         }
+    }
+    if let Some(shrink) = &spec.memory_shrink {
+        let of = |field: &str, text: Option<&String>, least: i64| {
+            let Some(text) = text else { return Ok(()) };
+            let why = match Resource::Memory.parse(text) {
+                Some(amount) if amount >= least => return Ok(()),
+                Some(_) => format!("must be at least {}, not {text}", Resource::Memory.show(least)),
+                None => format!("{text:?} is no amount of memory: write a quantity such as 64Mi"),
+            };
+            Err(Invalid::new(format!("spec.memoryShrink.{field}"), why))
+        };
+        of("margin", shrink.margin.as_ref(), 0)?;
+        of("step", shrink.step.as_ref(), LEAST_STEP)?;
     }
     let mut seen = BTreeSet::new();
     for (i, container) in spec.containers.iter().enumerate() {
@@ -114,6 +131,18 @@ mod tests {
             (
                 json!({"podRef": {"name": "web"}, "containers": app, "rollbackOnFailure": {"observeSeconds": 0}}),
                 "spec.rollbackOnFailure.observeSeconds: must be at least 1, not 0",
+            ),
+            (
+                json!({"podRef": {"name": "web"}, "containers": app, "onInfeasible": {"waitSeconds": -1}}),
+                "spec.onInfeasible.waitSeconds: must be at least 0, not -1",
+            ),
+            (
+                json!({"podRef": {"name": "web"}, "containers": app, "memoryShrink": {"margin": "-1Mi"}}),
+                "spec.memoryShrink.margin: \"-1Mi\" is no amount of memory: write a quantity such as 64Mi",
+            ),
+            (
+                json!({"podRef": {"name": "web"}, "containers": app, "memoryShrink": {"step": "1000Ki"}}),
+                "spec.memoryShrink.step: must be at least 1Mi, not 1000Ki",
             ),
         ] {
             let error = judged(spec).unwrap_err();

@@ -16,6 +16,8 @@ pub struct Pod {
     pub uid: String,
     /// `metadata.resourceVersion`.
     pub resource_version: String,
+    /// Kind of the controller that the Pod belongs to (`metadata.ownerReferences`), such as `ReplicaSet`.
+    pub controller: Option<String>,
     /// `metadata.generation`, which a change of the spec raises.
     pub generation: Option<i64>,
     /// `status.observedGeneration`: what the kubelet has seen of the spec (Kubernetes 1.34 and later).

@@ -69,6 +69,7 @@ pub enum Event {
 
 /// How a write ended.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "one at a time, and nearly always the large one")]
 pub enum Outcome {
     /// It took effect; the book as stored.
     Written(Book),

@@ -136,6 +136,8 @@ pub enum Controller {
     Cpu,
     /// `memory`.
     Memory,
+    /// `cpuset`.
+    Cpuset,
 }
 
 /// Reads a cgroup; `file` gives the text of one of its files. The error names the file and what is wrong with it.
@@ -171,6 +173,19 @@ pub fn read(
                 oom_kills: kills("memory.events")?,
             })
         }
+    }
+}
+
+/// Bytes of page cache that the kernel can drop, of a cgroup and those below it, in the text of `memory.stat`.
+pub fn inactive_file(version: Version, text: &str) -> Result<i64, String> {
+    let name = match version {
+        Version::V1 => "total_inactive_file",
+        Version::V2 => "inactive_file",
+    };
+    let line = text.lines().filter_map(|line| line.split_once(' ')).find(|(key, _)| *key == name);
+    match line {
+        Some((_, count)) => natural("memory.stat", number("memory.stat", count)?),
+        None => Err(format!("memory.stat has no {name}")),
     }
 }
 

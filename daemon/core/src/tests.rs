@@ -1,8 +1,10 @@
 //! The daemon's decisions, step by step.
 #![allow(clippy::unnecessary_wraps, reason = "what the runtime tells of a container may be absent")]
 
+mod back;
 mod book;
 mod hooks;
+mod refused;
 mod resize;
 mod rivals;
 mod verify;

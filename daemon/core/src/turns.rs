@@ -175,6 +175,10 @@ impl Daemon {
                         continue;
                     }
                     actions.extend(progress.resize(acknowledged, &book.status.held, now));
+                    // Nothing was asked for, so nothing would come back to let the next one go.
+                    if progress.idle() {
+                        busy_pods.remove(&order.pod.uid);
+                    }
                 }
                 Step::Ask
                 | Step::Asking

@@ -3,6 +3,7 @@
 mod books;
 mod defects;
 mod guard;
+mod held;
 mod holds;
 mod kept;
 mod lead;

@@ -193,6 +193,7 @@ impl Memory {
 }
 
 /// All that a decision about one request sees.
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Debug)]
 pub struct Observed<'a> {
     /// The request.

@@ -12,6 +12,8 @@ pub(super) enum Place {
     Original,
     /// What the request means.
     Desired,
+    /// So many steps on the way from the one to the other.
+    Between(i64),
     /// Neither, for this container: somebody else has changed it.
     Other(String),
 }
@@ -40,7 +42,8 @@ pub(super) fn is_back(containers: &[ContainerStatus], pod: &Pod) -> bool {
     says_otherwise(containers, pod, returned).is_none()
 }
 
-fn original(container: &ContainerStatus) -> Resources {
+/// What was there before the request.
+pub(super) fn original(container: &ContainerStatus) -> Resources {
     Resources::from(&container.original)
 }
 

@@ -5,6 +5,7 @@
 //! `admission` whether the Pod may have it where the API server does not ask, `plan` decides, `status` writes it down.
 
 pub mod admission;
+mod evict;
 mod force;
 mod judge;
 mod margin;
@@ -16,6 +17,7 @@ mod resolve;
 mod restart;
 mod rollback;
 mod settle;
+mod shrink;
 mod status;
 #[cfg(test)]
 mod tests;

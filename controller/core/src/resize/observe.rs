@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use pitstop_api::resize::{Phase, PodResizeSpec, PodResizeStatus};
+use pitstop_api::condition;
+use pitstop_api::resize::{Phase, PodResizeSpec, PodResizeStatus, Restoring, conditions};
 
 use super::admission::{Crowd, Surveyed};
 use super::force::Force;
-use super::judge::{Place, Progress, place, progress};
+use super::judge::{Place, Progress, progress};
+use super::refusal;
 use super::restart;
+use super::shrink::{containers, place};
+use super::status::{EVICTED, NODE_BUSY, NODE_CAPACITY};
 use crate::action::Sizing;
 use crate::deed::{Deed, Done};
 use crate::key::ObjectKey;
@@ -73,6 +77,17 @@ impl Resize {
         self.status.target.as_ref().map_or("", |target| &target.pending_before)
     }
 
+    /// The end that comes once the Pod is evicted, while it is.
+    pub fn evicting(&self) -> Option<&Restoring> {
+        self.status.restoring.as_ref().filter(|restoring| restoring.reason == EVICTED)
+    }
+
+    /// That is what its status says that it waits for.
+    pub(super) fn waits_for(&self, reason: &str) -> bool {
+        let complete = condition::find(&self.status.conditions, conditions::COMPLETE);
+        !self.completed() && complete.is_some_and(|complete| complete.reason == reason)
+    }
+
     /// It was accepted for that very Pod.
     pub fn is_for(&self, pod: &Pod) -> bool {
         self.status.target.as_ref().is_some_and(|target| target.pod_uid == pod.uid)
@@ -88,6 +103,8 @@ pub struct Memory {
     pub completed_seen: Option<Mono>,
     /// The Pod's spec was seen with what the request means.
     pub applied: bool,
+    /// Since when the node is too small.
+    pub infeasible_since: Option<Mono>,
     /// Since when the node has no room.
     pub deferred_since: Option<Mono>,
     /// Since when the Pod has what the request means.
@@ -132,6 +149,8 @@ pub struct Refused {
     pub times: u32,
     /// Since when.
     pub since: Mono,
+    /// When it was said last.
+    pub last: Mono,
     /// What was said last.
     pub text: String,
 }
@@ -139,7 +158,7 @@ pub struct Refused {
 impl Refused {
     fn again(before: Option<Self>, now: Mono, text: String) -> Self {
         let before = before.unwrap_or_else(|| Self { since: now, ..Self::default() });
-        Self { times: before.times.saturating_add(1), text, ..before }
+        Self { times: before.times.saturating_add(1), last: now, text, ..before }
     }
 }
 
@@ -167,17 +186,30 @@ impl Memory {
         self.asked_since = silent.then(|| self.asked_since.unwrap_or(now));
         self.inherited.get_or_insert(resize.started());
         self.completed_seen = resize.completed().then(|| self.completed_seen.unwrap_or(now));
-        let restoring = resize.status.restoring.is_some();
+        let restoring = resize.status.restoring.is_some() && resize.evicting().is_none();
         self.restoring_since = restoring.then(|| self.restoring_since.unwrap_or(now));
         let applied = pod
             .filter(|pod| resize.started_for(pod) && !restoring)
-            .filter(|pod| place(&resize.status.containers, pod) == Place::Desired);
+            .map(|pod| (place(resize, pod), pod))
+            .filter(|(place, _)| matches!(place, Place::Desired | Place::Between(_)));
         self.applied |= applied.is_some();
-        let progress = applied.map(|pod| progress(&resize.status.containers, resize.pending_before(), pod));
         // The one whose node has no room for what its daemon should give is not accepted yet.
-        let waits = resize.status.target.is_none() && resize.status.phase == Some(Phase::Deferred);
+        let waits = resize.status.target.is_none() && resize.waits_for(NODE_BUSY);
+        let progress = applied
+            .as_ref()
+            .map(|(place, pod)| progress(&containers(resize, place), resize.pending_before(), pod));
+        let done = applied.is_some_and(|(place, _)| place == Place::Desired);
         let deferred = waits || matches!(progress, Some(Progress::Deferred(_)));
-        let sized = matches!(progress, Some(Progress::Sized));
+        let sized = done && matches!(progress, Some(Progress::Sized));
+        let refused = self.refused.as_ref().and_then(|refused| refusal::end(refused, now));
+        if refused.is_some_and(|meaning| meaning.phase == Phase::Infeasible)
+            || matches!(progress, Some(Progress::Infeasible(_)))
+            || (resize.status.target.is_none() && resize.waits_for(NODE_CAPACITY))
+        {
+            self.infeasible_since.get_or_insert(now);
+        } else if progress.is_some() || resize.status.target.is_none() {
+            self.infeasible_since = None;
+        }
         self.deferred_since = deferred.then(|| self.deferred_since.unwrap_or(now));
         self.sized_since = sized.then(|| self.sized_since.unwrap_or(now));
     }

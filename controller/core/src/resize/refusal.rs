@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     fn refused(times: u32, text: &str) -> Refused {
-        Refused { times, since: Mono(0), text: text.to_owned() }
+        Refused { times, text: text.to_owned(), ..Refused::default() }
     }
 
     #[test]

@@ -8,9 +8,11 @@ use pitstop_api::resize::{
     Amount, ContainerResize, ContainerStatus, PodResizeSpec, Restart, Values, validate,
 };
 
+use super::evict;
 use super::force::Force;
 use super::judge::{Changed, never_again};
-use super::mechanism::choose;
+use super::mechanism::{UNSUPPORTED, choose};
+use super::shrink;
 use crate::index::Config;
 use crate::pod::{Container, ContainerKind, ContainerState, Pod};
 
@@ -42,12 +44,22 @@ pub(super) fn resolve(spec: &PodResizeSpec, pod: &Pod, force: &Force) -> Result<
             format!("Pod {} mirrors a static one, which only its file can change", pod.key),
         ));
     }
+    if let Some((field, text)) = evict::asked(spec).zip(evict::refusal_to_evict(pod)) {
+        return Err((INVALID, format!("{field}: {text}")));
+    }
     let containers = spec
         .containers
         .iter()
         .enumerate()
         .map(|(i, wanted)| container(&format!("spec.containers[{i}]"), wanted, pod, force))
         .collect::<Result<Vec<_>, No>>()?;
+    if spec.memory_shrink.as_ref().is_some_and(|shrink| shrink.reclaim) {
+        let text = "spec.memoryShrink.reclaim: no mechanism of this version has the kernel drop page cache; leave it out";
+        return Err((UNSUPPORTED, text.to_owned()));
+    }
+    if let Some(text) = shrink::too_many(spec, &containers) {
+        return Err((INVALID, text));
+    }
     if spec.restart.unwrap_or_default() == Restart::Never
         && let Some(restarted) = containers.iter().find(|c| c.restarts)
     {

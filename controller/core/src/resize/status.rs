@@ -56,10 +56,16 @@ pub(super) const KERNEL_DIFFERS: &str = "KernelDiffers";
 pub(super) const POLICY: &str = "WaitingForPolicy";
 /// The containers are restarted, as asked for.
 pub(super) const RESTARTING: &str = "Restarting";
+/// The node is too small, and may grow.
+pub(super) const NODE_CAPACITY: &str = refusal::REASONS[0];
+/// The Pod is evicted.
+pub(super) const EVICTING: &str = "Evicting";
+/// A `PodDisruptionBudget` puts that off.
+pub(super) const DISRUPTION_BUDGET: &str = "DisruptionBudget";
 /// The original resources are put back.
 pub(super) const RESTORING: &str = "Restoring";
 /// Every reason of a wait.
-const WAITS: [&str; 15] = [
+const WAITS: [&str; 18] = [
     ADMITTING,
     DAEMON,
     QUEUED,
@@ -74,6 +80,9 @@ const WAITS: [&str; 15] = [
     KERNEL_DIFFERS,
     POLICY,
     RESTARTING,
+    NODE_CAPACITY,
+    EVICTING,
+    DISRUPTION_BUDGET,
     RESTORING,
 ];
 
@@ -95,12 +104,16 @@ pub(super) const OOM_KILLED: &str = "OOMKilled";
 pub(super) const RESTARTED: &str = "Restarted";
 /// The containers were not all restarted, as asked for.
 pub(super) const RESTART_FAILED: &str = "RestartFailed";
+/// The Pod was evicted, as asked for.
+pub(super) const EVICTED: &str = "Evicted";
+/// The Pod was to be evicted, and cannot be.
+pub(super) const EVICTION_FORBIDDEN: &str = "EvictionForbidden";
 /// The Pod is not ready.
 pub(super) const NOT_READY: &str = "NotReady";
 const UNKNOWN: &str = "Unknown";
 
 /// Every reason of an end, and what stands for one that is not known: the values of a label.
-pub const REASONS: [&str; 25] = [
+pub const REASONS: [&str; 27] = [
     RUNTIME_ERROR,
     RESIZED,
     WOULD_RESIZE,
@@ -115,6 +128,8 @@ pub const REASONS: [&str; 25] = [
     RESTARTED,
     NOT_READY,
     RESTART_FAILED,
+    EVICTED,
+    EVICTION_FORBIDDEN,
     refusal::REASONS[0],
     refusal::REASONS[1],
     refusal::REASONS[2],
@@ -251,7 +266,9 @@ pub(super) fn verified(
     now: DateTime<Utc>,
 ) {
     for container in &mut status.containers {
-        let answers = observed.orders.iter().filter(|o| o.order.container.name == container.name);
+        // What was found when it was given is the earlier word.
+        let orders = observed.held.iter().chain(&observed.orders);
+        let answers = orders.filter(|o| o.order.container.name == container.name);
         container.cgroup = answers.filter_map(|o| o.answer?.observed.as_deref().copied()).next_back();
     }
     let (value, reason, text) = match verdict {

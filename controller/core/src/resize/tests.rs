@@ -23,7 +23,9 @@ mod ends;
 mod follow;
 mod resolve;
 mod restart;
+mod room;
 mod settle;
+mod shrink;
 mod verify;
 
 const MI: i64 = 1 << 20;
@@ -60,6 +62,7 @@ fn pod() -> Pod {
     Pod {
         key: ObjectKey::new("shop", "web"),
         uid: "pod-1".into(),
+        controller: Some("StatefulSet".into()),
         resource_version: "1".into(),
         generation: Some(1),
         observed_generation: Some(1),
@@ -110,6 +113,8 @@ struct Scene {
     orders: Vec<Order>,
     answers: Vec<Answer>,
     daemon: Daemon,
+    /// Bytes that each container uses.
+    usage: i64,
     guarded: bool,
     writes: usize,
 }
@@ -129,6 +134,7 @@ impl Scene {
             orders: Vec::new(),
             answers: Vec::new(),
             daemon: Daemon::Right,
+            usage: 20 * MI,
             guarded: true,
             writes: 0,
         }
@@ -196,6 +202,7 @@ impl Scene {
                 cpu_period: Some(cgroup::PERIOD),
                 cpu_shares: Some(cgroup::shares(of.cpu_request.unwrap_or_default())),
                 memory_limit: of.memory_limit,
+                memory_usage: Some(self.usage),
                 ..Cgroup::default()
             };
             let kind = cgroup::Kind::Main;

@@ -137,7 +137,14 @@ fn next<'a>(now: Mono, observed: &Observed<'a>, container: &ContainerStatus, pod
     };
     let stays = |again| Next::Order(Box::new(view.order.clone()), again);
     let Some(answer) = view.answer else { return stays(None) };
+    let said = observed.memory.answered_since(&view.order.id);
     match (answer.state, answer.observed.as_deref()) {
+        // What was said before the Pod had its resources says nothing of them.
+        (AnswerState::Done, _)
+            if said.zip(observed.memory.sized_since).is_some_and(|(said, at)| said < at) =>
+        {
+            Next::Order(Box::new(new), None)
+        }
         (AnswerState::Acknowledged, _) => stays(None),
         (AnswerState::Done, Some(cgroups)) => Next::Told(view.order, cgroups),
         // The Pod's status will show another instance, or that it still runs.
@@ -156,7 +163,7 @@ fn untold(container: &ContainerStatus, answer: &Answer) -> Next<'static> {
 }
 
 /// The last order about a container.
-fn newest<'a>(observed: &Observed<'a>, container: &str) -> Option<OrderView<'a>> {
+pub(super) fn newest<'a>(observed: &Observed<'a>, container: &str) -> Option<OrderView<'a>> {
     let of = observed.orders.iter().filter(|view| view.order.container.name == container);
     of.max_by_key(|view| attempt(view.order)).copied()
 }
@@ -166,7 +173,7 @@ fn attempt(order: &Order) -> u32 {
 }
 
 /// The next order about a container.
-fn place(observed: &Observed<'_>, container: &ContainerStatus, pod: &Pod) -> Option<Order> {
+pub(super) fn place(observed: &Observed<'_>, container: &ContainerStatus, pod: &Pod) -> Option<Order> {
     let status = pod.container(&container.name)?.status.as_ref()?;
     let (_, id) = parse_container_id(&status.container_id)?;
     let attempt = newest(observed, &container.name).map_or(0, |view| attempt(view.order)).saturating_add(1);

@@ -207,6 +207,12 @@ pub fn pod(pod: SlimPod) -> Pod {
         deleting: metadata.deletion_timestamp.is_some(),
         uid: metadata.uid.unwrap_or_default(),
         resource_version: metadata.resource_version.unwrap_or_default(),
+        controller: metadata
+            .owner_references
+            .into_iter()
+            .flatten()
+            .find(|o| o.controller == Some(true))
+            .map(|o| o.kind),
         generation: metadata.generation,
         observed_generation: status.observed_generation,
         node: spec.node_name.filter(|name| !name.is_empty()),
@@ -285,7 +291,10 @@ mod tests {
     #[test]
     fn a_pod_of_the_api_server_is_understood() {
         let text = r#"{"apiVersion":"v1","kind":"Pod",
-          "metadata":{"name":"web","namespace":"ns","uid":"u","resourceVersion":"7","managedFields":[{"manager":"x"}]},
+          "metadata":{"name":"web","namespace":"ns","uid":"u","resourceVersion":"7",
+            "ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n","uid":"n"},
+              {"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"r","controller":true}],
+            "managedFields":[{"manager":"x"}]},
           "spec":{"nodeName":"node1","restartPolicy":"Always","terminationGracePeriodSeconds":30,
             "volumes":[{"name":"v","emptyDir":{}}],
             "readinessGates":[{"conditionType":"example.com/other"},{"conditionType":"KruisePodReady"}],
@@ -301,6 +310,7 @@ mod tests {
              "state":{"waiting":{"reason":"CrashLoopBackOff","message":"back-off 10s"}}}]}}"#;
         let pod = pod(serde_json::from_str(text).unwrap());
         assert_eq!((pod.uid.as_str(), pod.node.as_deref(), pod.gone()), ("u", Some("node1"), false));
+        assert_eq!(pod.controller.as_deref(), Some("ReplicaSet"));
         let app = pod.container("app").unwrap();
         let status = app.status.clone().unwrap();
         assert_eq!((status.restart_count, status.ready, status.state), (2, true, ContainerState::Running));

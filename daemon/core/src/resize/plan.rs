@@ -30,7 +30,7 @@ enum Weight {
     /// As `cpu.shares`.
     Shares(i64),
     /// As `cpu.weight`.
-    Weight(i64),
+    Proper(i64),
     /// It is left alone.
     Any,
 }
@@ -59,7 +59,7 @@ impl Goal {
     /// What it held before.
     pub fn before(original: &Cgroup) -> Self {
         let weight = match (original.cpu_weight, original.cpu_shares) {
-            (Some(weight), _) => Weight::Weight(weight),
+            (Some(weight), _) => Weight::Proper(weight),
             (None, Some(shares)) => Weight::Shares(shares),
             (None, None) => Weight::Any,
         };
@@ -143,10 +143,10 @@ fn missing(driver: Driver, change: &Change<'_>, container: bool) -> Vec<(Setting
         (Weight::Shares(shares), None, found) if found != Some(shares) => {
             missing.push((Setting::Shares(shares), found.is_none_or(|found| shares > found)));
         }
-        (Weight::Weight(weight), found, _) if found != Some(weight) => {
+        (Weight::Proper(weight), found, _) if found != Some(weight) => {
             missing.push((Setting::Weight(weight), found.is_none_or(|found| weight > found)));
         }
-        (Weight::Shares(_) | Weight::Weight(_) | Weight::Any, ..) => {}
+        (Weight::Shares(_) | Weight::Proper(_) | Weight::Any, ..) => {}
     }
     missing
 }

@@ -196,13 +196,13 @@ fn what_grows_grows_from_the_pod_down_and_what_shrinks_from_the_container_up() {
         };
         let limits = [Write::Pod(quota(values.0)), Write::Pod(memory(values.1))];
         let shares = Write::Pod(Setting::Shares(values.2));
-        if !pod_first {
+        if pod_first {
+            assert_eq!(plan.pop(), Some(container));
+            assert_eq!(plan, [limits.to_vec(), vec![shares]].concat());
+        } else {
             plan.rotate_left(1);
             assert_eq!(plan.pop(), Some(container));
             assert_eq!(plan, [vec![shares], limits.to_vec()].concat());
-        } else {
-            assert_eq!(plan.pop(), Some(container));
-            assert_eq!(plan, [limits.to_vec(), vec![shares]].concat());
         }
     }
 }

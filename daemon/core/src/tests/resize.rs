@@ -6,13 +6,13 @@ use super::*;
 use crate::cgroup::Version;
 use crate::resize::{Present, Seen, Setting, Write};
 
-const MB: i64 = 1 << 20;
+pub(super) const MB: i64 = 1 << 20;
 
-fn bounds(cpu: i64, memory: i64) -> Bounds {
+pub(super) fn bounds(cpu: i64, memory: i64) -> Bounds {
     Bounds { cpu_request: cpu, cpu_limit: Some(cpu), memory_limit: Some(memory * MB) }
 }
 
-fn cgroup(bounds: Bounds) -> Cgroup {
+pub(super) fn cgroup(bounds: Bounds) -> Cgroup {
     Cgroup {
         cpu_quota: bounds.cpu_limit.map(|limit| limit * 100),
         cpu_period: Some(100_000),
@@ -24,12 +24,12 @@ fn cgroup(bounds: Bounds) -> Cgroup {
     }
 }
 
-fn limits(bounds: Bounds) -> Cgroup {
+pub(super) fn limits(bounds: Bounds) -> Cgroup {
     Cgroup { memory_usage: None, oom_kills: None, ..cgroup(bounds) }
 }
 
 /// The container and its Pod hold these.
-fn present(pod: &str, container: Bounds, of_pod: Bounds) -> Present {
+pub(super) fn present(pod: &str, container: Bounds, of_pod: Bounds) -> Present {
     let seen = |bounds| Seen { cgroup: cgroup(bounds), inactive_file: MB };
     Present {
         cgroup: format!("kubepods/poduid-{pod}"),
@@ -41,33 +41,33 @@ fn present(pod: &str, container: Bounds, of_pod: Bounds) -> Present {
     }
 }
 
-fn resize(container: Option<Bounds>, pod: Option<Bounds>, hold: bool) -> Resize {
+pub(super) fn resize(container: Option<Bounds>, pod: Option<Bounds>, hold: bool) -> Resize {
     Resize { container, pod, hold, ..Resize::default() }
 }
 
-fn ask(n: u8, pod: &str, resize: Resize) -> Order {
+pub(super) fn ask(n: u8, pod: &str, resize: Resize) -> Order {
     Order { action: resize.into(), ..order(n, pod, None) }
 }
 
-fn hold(n: u8, pod: &str, cpu: i64, memory: i64) -> Order {
+pub(super) fn hold(n: u8, pod: &str, cpu: i64, memory: i64) -> Order {
     ask(n, pod, resize(Some(bounds(cpu, memory)), Some(bounds(cpu, memory)), true))
 }
 
-fn give_back(n: u8, pod: &str, cpu: i64, memory: i64) -> Order {
+pub(super) fn give_back(n: u8, pod: &str, cpu: i64, memory: i64) -> Order {
     let order = ask(n, pod, resize(Some(bounds(cpu, memory)), Some(bounds(cpu, memory)), false));
     Order { id: format!("req/c{n}/2"), ..order }
 }
 
-fn may_pass(message: &str) -> CallFailure {
+pub(super) fn may_pass(message: &str) -> CallFailure {
     CallFailure { retry: true, message: message.into() }
 }
 
-fn never(message: &str) -> CallFailure {
+pub(super) fn never(message: &str) -> CallFailure {
     CallFailure { retry: false, message: message.into() }
 }
 
 impl Node {
-    fn resizing(orders: Vec<Order>) -> Self {
+    pub(super) fn resizing(orders: Vec<Order>) -> Self {
         let mut node = Self::new(vec![]);
         node.anew("one");
         node.change(|b| b.orders = orders);
@@ -81,19 +81,19 @@ impl Node {
         self.send(Event::Book(Watch::Restart(vec![self.book.clone()])));
     }
 
-    fn inspected(&mut self, order: &str, facts: impl Into<Option<Facts>>) {
+    pub(super) fn inspected(&mut self, order: &str, facts: impl Into<Option<Facts>>) {
         self.expect(|a| matches!(a, Action::Inspect { order_id, .. } if order_id == order));
         self.send(Event::Inspected(order.into(), Ok(facts.into())));
     }
 
-    fn looks(&mut self, order: &str, result: Result<Present, CallFailure>) -> Action {
+    pub(super) fn looks(&mut self, order: &str, result: Result<Present, CallFailure>) -> Action {
         let action =
             self.expect(|a| matches!(a, Action::ReadResources { order_id, .. } if order_id == order));
         self.send(Event::ResourcesRead(order.into(), result.map(Box::new)));
         action
     }
 
-    fn writes(&mut self, order: &str, result: Result<(), CallFailure>) -> Vec<Write> {
+    pub(super) fn writes(&mut self, order: &str, result: Result<(), CallFailure>) -> Vec<Write> {
         let action = self.expect(|a| matches!(a, Action::Resize { order_id, .. } if order_id == order));
         let Action::Resize { writes, cgroup, .. } = action else { panic!() };
         assert!(!writes.is_empty() && cgroup.starts_with("kubepods/poduid-"));
@@ -102,7 +102,7 @@ impl Node {
     }
 
     /// One order that holds a container is carried out.
-    fn held(&mut self, n: u8, pod: &str, from: i64, to: i64) -> Held {
+    pub(super) fn held(&mut self, n: u8, pod: &str, from: i64, to: i64) -> Held {
         let id = format!("req/c{n}/1");
         self.inspected(&id, running(n, pod));
         self.looks(&id, Ok(present(pod, bounds(100, from), bounds(100, from))));
@@ -112,14 +112,14 @@ impl Node {
         self.stored().held.into_iter().find(|held| held.pod.name == pod).unwrap()
     }
 
-    fn wait(&mut self) -> u64 {
+    pub(super) fn wait(&mut self) -> u64 {
         let wait = self.wake_at().unwrap().0 - self.now;
         self.now += wait;
         self.send(Event::Tick);
         wait
     }
 
-    fn answer(&mut self) -> (AnswerState, Option<AnswerReason>, String) {
+    pub(super) fn answer(&mut self) -> (AnswerState, Option<AnswerReason>, String) {
         let answer = self.stored().answers.remove(0);
         (answer.state, answer.reason, answer.message)
     }
@@ -189,7 +189,6 @@ fn the_record_is_kept_by_every_write_and_by_a_later_order_of_the_same_instance()
     assert_eq!(node.stored().held.len(), 1);
     // More for the same one: what was given is unknown meanwhile, what was there before is not what is there now.
     node.change(|b| b.orders = vec![Order { id: "req/c1/2".into(), ..hold(1, "web", 100, 96) }]);
-    node.todo.clear();
     node.inspected("req/c1/2", running(1, "web"));
     node.looks("req/c1/2", Ok(present("web", bounds(100, 64), bounds(100, 64))));
     let held = node.stored().held.remove(0);
@@ -329,141 +328,6 @@ fn the_cgroup_of_a_pod_is_repaired_and_nothing_is_held() {
         node.looks("req/c1/1", Ok(seen(bounds(500, 64))));
         let status = node.stored();
         assert_eq!((status.answers[0].state, status.held.len()), (AnswerState::Done, 0));
-    }
-}
-
-#[test]
-fn what_does_not_run_is_not_held_at_anything() {
-    let unknown = facts(1, "web", ContainerState::Unknown);
-    for found in [None, Some(exited(1, "web")), Some(unknown)] {
-        let mut node = Node::resizing(vec![hold(1, "web", 100, 64)]);
-        node.inspected("req/c1/1", found);
-        let (state, reason, _) = node.answer();
-        assert_eq!((state, reason), (AnswerState::Refused, Some(AnswerReason::NotRunning)));
-        node.quiet();
-    }
-    // It ended between the two looks.
-    let mut node = Node::resizing(vec![hold(1, "web", 100, 64)]);
-    node.inspected("req/c1/1", running(1, "web"));
-    node.looks("req/c1/1", Err(never("no such file")));
-    node.inspected("req/c1/1", exited(1, "web"));
-    assert_eq!(node.answer().1, Some(AnswerReason::NotRunning));
-    // It runs, and cannot be read.
-    let mut node = Node::resizing(vec![hold(1, "web", 100, 64)]);
-    for _ in 0..2 {
-        node.inspected("req/c1/1", running(1, "web"));
-        node.looks("req/c1/1", Err(never("no such file")));
-    }
-    let (state, reason, message) = node.answer();
-    assert_eq!((state, reason), (AnswerState::Failed, Some(AnswerReason::CgroupUnreadable)));
-    assert_eq!(message, "no such file");
-}
-
-#[test]
-fn swap_cpus_of_its_own_and_a_daemon_without_the_right_are_refused() {
-    let with = |swap, pinned| Present { swap, pinned, ..present("web", bounds(100, 32), bounds(100, 32)) };
-    let careful = |mut order: Order| {
-        if let Some(resize) = &mut order.action.resize {
-            resize.unless_pinned = true;
-        }
-        order
-    };
-    for (order, seen, reason) in [
-        (hold(1, "web", 100, 64), with(true, false), Some(AnswerReason::Swap)),
-        (hold(1, "web", 100, 64), with(false, true), None),
-        (careful(hold(1, "web", 100, 64)), with(false, true), Some(AnswerReason::Pinned)),
-        (careful(hold(1, "web", 100, 64)), with(false, false), None),
-    ] {
-        let mut node = Node::resizing(vec![order]);
-        node.inspected("req/c1/1", running(1, "web"));
-        node.looks("req/c1/1", Ok(seen));
-        let status = node.stored();
-        let expected = if reason.is_some() { AnswerState::Refused } else { AnswerState::Acknowledged };
-        assert_eq!((status.answers[0].state, status.answers[0].reason), (expected, reason));
-        assert_eq!(status.held.is_empty(), reason.is_some());
-    }
-    let mut node = Node::new(vec![hold(1, "web", 100, 64)]);
-    let (state, reason, message) = node.answer();
-    assert_eq!((state, reason), (AnswerState::Refused, Some(AnswerReason::NotEnabled)));
-    assert!(message.contains("--resize"), "{message}");
-    node.quiet();
-}
-
-#[test]
-fn orders_that_make_no_sense_are_refused() {
-    let with = |change: fn(&mut Resize)| {
-        let mut order = hold(1, "web", 100, 64);
-        change(order.action.resize.as_mut().unwrap());
-        order
-    };
-    let both = Order {
-        action: OrderAction { recreate: Some(Recreate::default()), ..hold(1, "web", 1, 1).action },
-        ..hold(1, "web", 1, 1)
-    };
-    for order in [
-        with(|r| (r.container, r.pod) = (None, None)),
-        with(|r| r.memory_margin = -1),
-        with(|r| r.container = Some(Bounds { cpu_request: -1, ..Bounds::default() })),
-        with(|r| r.pod = Some(Bounds { cpu_limit: Some(0), ..Bounds::default() })),
-        with(|r| r.pod = Some(Bounds { memory_limit: Some(-5), ..Bounds::default() })),
-        both,
-    ] {
-        let mut node = Node::resizing(vec![order]);
-        let (state, reason, _) = node.answer();
-        assert_eq!((state, reason), (AnswerState::Refused, Some(AnswerReason::InvalidOrder)));
-        node.quiet();
-    }
-}
-
-#[test]
-fn an_order_that_asks_for_other_amounts_than_at_first_is_refused() {
-    let mut node = Node::resizing(vec![hold(1, "web", 100, 64)]);
-    node.inspected("req/c1/1", running(1, "web"));
-    node.change(|b| b.orders = vec![hold(1, "web", 100, 4096)]);
-    node.looks("req/c1/1", Ok(present("web", bounds(100, 32), bounds(100, 32))));
-    assert_eq!(node.answer().1, Some(AnswerReason::InvalidOrder));
-    node.quiet();
-}
-
-fn filled(pods: usize, each: u8) -> Vec<Held> {
-    let containers = |pod: usize| {
-        (0..each).map(move move |n| pitstop_api::nodework::HeldContainer {
-            name: format!("x{n}"),
-            id: format!("{:064x}", pod * 1000 + usize::from(n)),
-            order: "old".into(),
-            ..Default::default()
-        })
-    };
-    let held = |n: usize| Held {
-        pod: OrderPod { uid: format!("other-{n}"), ..OrderPod::default() },
-        containers: containers(n).collect(),
-        ..Held::default()
-    };
-    (0..pods).map(held).collect()
-}
-
-/// Two at once: there is room for one.
-#[test]
-fn no_more_is_held_than_the_book_can_keep() {
-    for (mut held, room) in [(filled(127, 1), 1), (filled(128, 1), 0), (filled(8, 64), 0), (filled(7, 64), 2)]
-    {
-        let mut node = Node::resizing(vec![]);
-        node.change(|b| b.status.held.append(&mut held));
-        node.change(|b| b.orders = vec![hold(1, "web", 100, 64), hold(2, "db", 100, 64)]);
-        for (n, pod) in [(1, "web"), (2, "db")] {
-            node.inspected(&format!("req/c{n}/1"), running(n, pod));
-        }
-        // Both are seen before the first write is stored.
-        for (n, pod) in [(1, "web"), (2, "db")] {
-            node.looks(&format!("req/c{n}/1"), Ok(present(pod, bounds(100, 32), bounds(100, 32))));
-        }
-        node.stored();
-        if node.todo.iter().any(|a| matches!(a, Action::WriteStatus { .. })) {
-            node.stored();
-        }
-        let answers = &node.book.status.answers;
-        let refused = answers.iter().filter(|a| a.reason == Some(AnswerReason::TooManyHeld)).count();
-        assert_eq!(refused, 2 - room, "{answers:?}");
     }
 }
 

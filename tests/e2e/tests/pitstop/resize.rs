@@ -1,5 +1,7 @@
 //! `PodResize` through the API server's own resize, looked at in the Pod and in the node's cgroups.
 
+mod asked;
+
 use std::fs;
 
 use k8s_openapi::api::core::v1::{Node, Pod};

@@ -8,7 +8,7 @@ use pitstop_manifests_test::object::{list, text};
 use pitstop_manifests_test::rbac::{Ask, Asker, VERBS, allows, rights};
 use serde_json::Value;
 
-use super::folders::{NAMESPACE, default, every_install};
+use super::folders::{NAMESPACE, default, every_install, overlay};
 
 const DAEMON: [&str; 3] = [
     "cluster list pitstop.dev/nodeworks",
@@ -72,6 +72,23 @@ fn the_daemon_reads_order_books_and_writes_their_status_and_nothing_else() {
 fn the_controller_has_exactly_these_rights() {
     for objects in every_install() {
         assert_eq!(rights(&objects, NAMESPACE, "pitstop-controller").unwrap(), table(&CONTROLLER));
+    }
+}
+
+/// Rights that somebody opts in to, each by an overlay of its own.
+const OPT_IN: [(&str, &str); 1] = [("resize-evict", "cluster create /pods/eviction")];
+
+#[test]
+fn an_overlay_with_a_right_of_its_own_gives_that_one_to_the_controller_alone() {
+    for (name, right) in OPT_IN {
+        let objects = overlay(name);
+        let mut expected = table(&CONTROLLER);
+        expected.insert(right.to_owned());
+        assert_eq!(rights(&objects, NAMESPACE, "pitstop-controller").unwrap(), expected);
+        assert_eq!(rights(&objects, NAMESPACE, "pitstop-daemon").unwrap(), table(&DAEMON));
+        let more = objects.iter().filter(|o| is_about_rights(o)).count();
+        let usual = default().iter().filter(|o| is_about_rights(o)).count();
+        assert_eq!(more, usual + 2, "a role and its binding");
     }
 }
 
@@ -163,7 +180,12 @@ fn no_file_under_deploy_grants_more() {
     }
     let mut found = Vec::new();
     visit(&pitstop_manifests_test::root().join("deploy"), &mut found);
-    let known: Vec<Object> = default().into_iter().filter(is_about_rights).collect();
+    let mut known: Vec<Object> = default().into_iter().filter(is_about_rights).collect();
+    for (name, _) in OPT_IN {
+        let more = overlay(name).into_iter().filter(is_about_rights);
+        let more: Vec<Object> = more.filter(|object| !known.contains(object)).collect();
+        known.extend(more);
+    }
     assert_eq!(found.len(), known.len());
     assert!(found.iter().all(|object| known.contains(object)));
 }

@@ -90,14 +90,14 @@ fn to_restart(bench: &mut Bench) -> (Resize, Action) {
 fn a_restart_is_made_once_and_followed() {
     let mut bench = Bench::new(vec![sizable()], Vec::new());
     let (grow, make) = to_restart(&mut bench);
-    let made = restart_of(&make, &grow);
+    let request = restart_of(&make, &grow);
     assert_eq!(bench.step(Event::Pods(Watch::Upsert(sizable()))), [], "it is under way");
     assert_eq!(told(&mut bench, &grow, Done::Retry("away".into())), []);
     bench.now = bench.wake_at().unwrap();
     let again = only(bench.step(Event::Tick));
-    assert_eq!(restart_of(&again, &grow).key, made.key, "whether it is there, the same again tells");
+    assert_eq!(restart_of(&again, &grow).key, request.key, "whether it is there, the same again tells");
     assert_eq!(told(&mut bench, &grow, Done::Conflict), [], "it is there");
-    let accept = only(bench.step(Event::Requests(Watch::Upsert(made))));
+    let accept = only(bench.step(Event::Requests(Watch::Upsert(request))));
     assert!(matches!(accept, Action::WriteStatus { .. }), "{accept:?}");
 }
 
@@ -105,9 +105,9 @@ fn a_restart_is_made_once_and_followed() {
 fn a_restart_of_a_resize_that_is_over_restarts_nothing() {
     let mut bench = Bench::new(vec![sizable()], Vec::new());
     let (grow, make) = to_restart(&mut bench);
-    let made = restart_of(&make, &grow);
+    let request = restart_of(&make, &grow);
     bench.step(Event::Resizes(Watch::Gone(grow)));
-    let end = only(bench.step(Event::Requests(Watch::Upsert(made))));
+    let end = only(bench.step(Event::Requests(Watch::Upsert(request))));
     let Action::WriteStatus { status, .. } = end else { panic!("{end:?}") };
     assert!(status.completion_time.is_some() && status.target.is_none(), "{status:?}");
 }

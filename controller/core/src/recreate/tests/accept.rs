@@ -153,3 +153,13 @@ fn the_deadline_counts_in_the_queue_too() {
     scene.at(3 * S).settle();
     assert_ended(&scene, "DeadlineExceeded", "recreating has exceeded the activeDeadlineSeconds");
 }
+
+#[test]
+fn a_request_of_a_resize_that_is_over_restarts_nothing() {
+    let mut scene = Scene::admitted(&["app"]);
+    scene.resize_over = true;
+    scene.settle();
+    let message = "metadata.ownerReferences: the PodResize that the request belongs to is over or gone: nothing is \
+                   restarted for it";
+    assert_ended(&scene, "Invalid", message);
+}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pitstop_api::nodework::{Answer, AnswerReason, AnswerState};
-use pitstop_api::resize::{ContainerStatus, Phase};
+use pitstop_api::resize::{AfterWait, ContainerStatus, LastResort, Phase};
 
 use super::sized::policy_missing;
 use super::{Plan, Planner};
@@ -28,11 +28,14 @@ pub(super) enum Admission {
     Waits(Wait),
     /// It may not.
     Refused(End),
+    /// It may not, and the Pod is to be evicted.
+    Evicts(End),
 }
 
 impl Planner<'_> {
     /// The API server does not see such a request, so it is admitted here.
     pub(super) fn admission(&self, pod: &Pod, containers: &[ContainerStatus]) -> Admission {
+        let spec = &self.observed.resize.spec;
         let waits = |text: String| Admission::Waits(Wait::new(Phase::Proposed, status::ADMITTING, text));
         let survey = match &self.observed.memory.survey {
             None => {
@@ -55,16 +58,28 @@ impl Planner<'_> {
         match admit(&question) {
             Verdict::Admitted => Admission::Admitted,
             Verdict::Busy(text) => {
-                let since = self.observed.memory.deferred_since;
-                let limit = self.observed.resize.spec.on_deferred.as_ref().map(|d| seconds(d.wait_seconds));
-                let over =
-                    limit.is_some_and(|limit| since.is_some_and(|since| since.after(limit) <= self.now));
-                if over || self.observed.resize.spec.dry_run {
-                    return Admission::Refused(End::failed(status::NODE_BUSY, text));
+                let evicts = spec.on_deferred.as_ref().and_then(|d| d.then) == Some(AfterWait::Evict);
+                let over = self.deferred_until().is_some_and(|at| at <= self.now);
+                if over && evicts {
+                    Admission::Evicts(End::failed(status::EVICTED, text))
+                } else if over || spec.dry_run {
+                    Admission::Refused(End::failed(status::NODE_BUSY, text))
+                } else {
+                    Admission::Waits(Wait::new(Phase::Deferred, status::NODE_BUSY, text))
                 }
-                Admission::Waits(Wait::new(Phase::Deferred, status::NODE_BUSY, text))
             }
-            Verdict::Refused { phase, reason, text } => Admission::Refused(End::new(phase, reason, text)),
+            Verdict::Refused { phase, reason, text } => match &spec.on_infeasible {
+                Some(asked) if reason == status::NODE_CAPACITY && !spec.dry_run => {
+                    if self.infeasible_until().is_none_or(|at| at > self.now) {
+                        Admission::Waits(Wait::new(Phase::Proposed, status::NODE_CAPACITY, text))
+                    } else if asked.then == Some(LastResort::Evict) {
+                        Admission::Evicts(End::new(phase, status::EVICTED, text))
+                    } else {
+                        Admission::Refused(End::new(phase, reason, text))
+                    }
+                }
+                _ => Admission::Refused(End::new(phase, reason, text)),
+            },
         }
     }
 
@@ -73,12 +88,21 @@ impl Planner<'_> {
         let resize = self.observed.resize;
         let status = waits(resize.status.clone(), resize, wait, self.wall);
         // From when a wait for room is told, its time counts.
-        let told = resize.status.phase == Some(wait.phase) || wait.phase != Phase::Deferred;
-        let urgency = if told { Urgency::Later } else { Urgency::Now };
-        let limit = resize.spec.on_deferred.as_ref().map(|d| seconds(d.wait_seconds));
-        let until = limit.and_then(|limit| Some(self.observed.memory.deferred_since?.after(limit)));
+        let counts = [status::NODE_BUSY, status::NODE_CAPACITY].contains(&wait.reason);
+        let urgency = if counts && !resize.waits_for(wait.reason) { Urgency::Now } else { Urgency::Later };
+        let until = earliest(self.deferred_until(), self.infeasible_until());
         let wake_at = earliest(deadline, until.filter(|at| *at > self.now));
         Plan { survey: true, wake_at, ..self.with_status(status, urgency) }
+    }
+
+    fn deferred_until(&self) -> Option<Mono> {
+        let limit = seconds(self.observed.resize.spec.on_deferred.as_ref()?.wait_seconds);
+        Some(self.observed.memory.deferred_since?.after(limit))
+    }
+
+    fn infeasible_until(&self) -> Option<Mono> {
+        let limit = self.observed.resize.spec.on_infeasible.as_ref()?.wait_seconds.unwrap_or_default();
+        Some(self.observed.memory.infeasible_since?.after(seconds(limit)))
     }
 
     /// How a request ends whose order the daemon refuses for good.

@@ -5,8 +5,11 @@
 //! An end without success puts the original resources back first, and `status.restoring` keeps what end that will be.
 
 mod cri;
+mod evict;
 mod restart;
 mod restore;
+mod room;
+mod shrink;
 mod sized;
 
 use chrono::{DateTime, Utc};
@@ -15,11 +18,12 @@ use pitstop_api::resize::{ContainerStatus, Mechanism, Phase, PodResizeStatus, Re
 
 use cri::Admission;
 
-use super::judge::{Place, Progress, desired, never_again, place, progress};
+use super::judge::{Place, Progress, desired, never_again, progress};
 use super::mechanism::choose;
 use super::observe::{Observed, Refused};
 use super::refusal;
 use super::resolve::{CONTAINER, INVALID, No, resolve};
+use super::shrink::{containers, place};
 use super::status::{self, End, Wait, accepted, changes, difference, ended, told, waits};
 use crate::action::{ResourceChange, Sizing};
 use crate::index::Config;
@@ -102,6 +106,11 @@ impl Planner<'_> {
                         match self.admission(pod, &containers) {
                             Admission::Admitted => {}
                             Admission::Waits(wait) => return self.waits_for_admission(&wait, deadline),
+                            Admission::Evicts(end) => {
+                                let turn = self.observed.force.turn.saturating_add(1);
+                                let status = accepted(resize, pod, (mechanism, turn), containers, self.wall);
+                                return self.evict_from(status, end);
+                            }
                             Admission::Refused(end) if spec.dry_run => {
                                 return self
                                     .end(&End { message: format!("dry run: {}", end.message), ..end });
@@ -109,7 +118,11 @@ impl Planner<'_> {
                             Admission::Refused(end) => return self.end(&end),
                         }
                     }
-                    let turn = if mechanism == Mechanism::Cri { self.observed.force.turn + 1 } else { 0 };
+                    let turn = if mechanism == Mechanism::Cri {
+                        self.observed.force.turn.saturating_add(1)
+                    } else {
+                        0
+                    };
                     let status = accepted(resize, pod, (mechanism, turn), containers, self.wall);
                     return Plan { wake_at: deadline, ..self.with_status(status, Urgency::Now) };
                 }
@@ -135,17 +148,20 @@ impl Planner<'_> {
         let Some(pod) = self.observed.pod.filter(|pod| resize.is_for(pod) && !pod.gone()) else {
             return match self.lag_until() {
                 Some(at) => Plan { wake_at: Some(at), ..self.unsure() },
-                None => self.end(&self.no_pod()),
+                None => self.end(&self.without_pod()),
             };
         };
         if resize.spec.dry_run {
             return self.dry_run(pod);
         }
+        if resize.evicting().is_some() {
+            return self.evicting(pod);
+        }
         if let Some(restoring) = &resize.status.restoring {
             let end = End::new(restoring.phase, &restoring.reason, restoring.message.clone());
             return if resize.held() { self.given_back(pod, end) } else { self.restore(pod, end) };
         }
-        let place = place(&resize.status.containers, pod);
+        let place = place(resize, pod);
         if let Place::Other(container) = &place {
             return self.end(&foreign(container));
         }
@@ -156,11 +172,12 @@ impl Planner<'_> {
             return self.give_up(&place, End::new(Phase::Cancelled, status::CANCELLED, "cancelled"));
         }
         let (expired, deadline) = self.deadline();
-        let found = progress(&resize.status.containers, resize.pending_before(), pod);
+        let found = progress(&containers(resize, &place), resize.pending_before(), pod);
         // What the Pod has in time may be watched for longer.
         let in_time = place == Place::Desired && found == Progress::Sized && self.restarted();
         if expired && !in_time {
-            let so_far = self.restart_waits(&found).unwrap_or_else(|| self.wait(&place, pod).message);
+            let so_far = self.restart_waits(&found).or_else(|| self.shrink_waits(pod, &place));
+            let so_far = so_far.unwrap_or_else(|| self.wait(&place, pod).message);
             return self.give_up(&place, overdue(&so_far));
         }
         if place == Place::Original {
@@ -169,13 +186,13 @@ impl Planner<'_> {
                 return self.end_untouched(&foreign_return());
             }
             if let Some(end) = self.refused() {
-                return self.end(&end);
+                return self.never_taken(pod, &end, deadline);
             }
-            let wait = self.wait(&place, pod);
-            let plan = self.waiting(pod, &wait, deadline);
-            return Plan { sizing: Some(self.forth(pod)), ..plan };
+            return self.step(pod, &place, deadline);
         }
-        if let Some(plan) = self.restart(pod, &place, &found, deadline) {
+        if place == Place::Desired
+            && let Some(plan) = self.restart(pod, &place, &found, deadline)
+        {
             return plan;
         }
         let ended = resize.status.containers.iter().filter_map(|c| pod.container(&c.name));
@@ -192,20 +209,10 @@ impl Planner<'_> {
             return self.give_up(&place, end);
         }
         match found {
-            Progress::Infeasible(text) => {
-                self.give_up(&place, End::new(Phase::Infeasible, refusal::infeasible(&text), text))
-            }
+            Progress::Infeasible(text) => self.infeasible(pod, &place, text, deadline),
+            Progress::Sized if place != Place::Desired => self.step(pod, &place, deadline),
             Progress::Sized => self.sized(pod, expired, deadline.filter(|_| !expired)),
-            Progress::Deferred(text) => {
-                let limit = resize.spec.on_deferred.as_ref().map(|d| seconds(d.wait_seconds));
-                let since = self.observed.memory.deferred_since;
-                let until = limit.and_then(|limit| Some(since?.after(limit)));
-                if until.is_some_and(|at| at <= self.now) {
-                    return self.give_up(&place, End::failed(status::NODE_BUSY, text));
-                }
-                let wait = Wait::new(Phase::Deferred, status::NODE_BUSY, text);
-                self.waiting(pod, &wait, earliest(deadline, until))
-            }
+            Progress::Deferred(text) => self.deferred(pod, &place, text, deadline),
             Progress::Unseen | Progress::Underway(_) | Progress::Restarting(_) => {
                 self.waiting(pod, &self.wait(&place, pod), deadline)
             }
@@ -224,7 +231,7 @@ impl Planner<'_> {
             return self.end(&overdue("the API server has not answered the dry run"));
         }
         // What would be stored is not what was resolved, and admission would be blamed for it.
-        if let Place::Other(container) = place(containers, pod) {
+        if let Place::Other(container) = place(resize, pod) {
             return self.end(&foreign(&container));
         }
         let nothing = containers.iter().all(|c| c.original == c.desired);
@@ -291,7 +298,7 @@ impl Planner<'_> {
 
     /// What the request waits for.
     fn wait(&self, place: &Place, pod: &Pod) -> Wait {
-        let containers = &self.observed.resize.status.containers;
+        let resize = self.observed.resize;
         if *place == Place::Original {
             let text = match &self.observed.memory.refused {
                 Some(Refused { text, .. }) => {
@@ -301,7 +308,7 @@ impl Planner<'_> {
             };
             return Wait::new(Phase::Proposed, status::PROPOSING, text);
         }
-        match progress(containers, self.observed.resize.pending_before(), pod) {
+        let wait = match progress(&containers(resize, place), resize.pending_before(), pod) {
             Progress::Restarting(name) => {
                 let text = format!("waits for container {name} to run, ready, with its new resources");
                 Wait::new(Phase::InProgress, status::RESTART, text)
@@ -320,7 +327,8 @@ impl Planner<'_> {
                 let reason = if in_use { status::MEMORY_IN_USE } else { status::RUNTIME_ERROR };
                 Wait::new(Phase::InProgress, reason, text)
             }
-        }
+        };
+        self.stepwise(place, wait)
     }
 
     /// The change of the Pod that the request means.

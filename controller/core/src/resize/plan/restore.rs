@@ -1,12 +1,13 @@
 //! What is put back before a request ends without success.
 
-use pitstop_api::resize::Phase;
+use pitstop_api::resize::{ContainerStatus, Phase};
 
 use super::{Plan, Planner};
 use crate::action::Sizing;
 use crate::plan::Urgency;
 use crate::pod::Pod;
-use crate::resize::judge::{Place, Progress, desired, is_back, place, return_progress, returned};
+use crate::resize::judge::{Place, Progress, desired, is_back, return_progress, returned};
+use crate::resize::shrink::{containers, place};
 use crate::resize::status::{self, End, Wait, added, waits};
 
 impl Planner<'_> {
@@ -35,7 +36,7 @@ impl Planner<'_> {
     /// Puts the original resources back.
     pub(super) fn restore(&self, pod: &Pod, mut end: End) -> Plan {
         let resize = self.observed.resize;
-        let containers = &resize.status.containers;
+        let all = &resize.status.containers;
         let since = self.observed.memory.restoring_since.unwrap_or(self.now);
         let until = since.after(self.config.restore_patience);
         let overdue = until <= self.now;
@@ -43,8 +44,8 @@ impl Planner<'_> {
             end.message = format!("{}; {text}", end.message);
             self.end(&end)
         };
-        if is_back(containers, pod) {
-            let left = added(containers);
+        if is_back(all, pod) {
+            let left = added(all);
             let back = if left.is_empty() {
                 "the original resources are back".to_owned()
             } else {
@@ -53,7 +54,7 @@ impl Planner<'_> {
                     left.join(", ")
                 )
             };
-            return match return_progress(containers, pod) {
+            return match return_progress(all, pod) {
                 Progress::Sized => close(back),
                 other if overdue => close(format!(
                     "the original resources are asked for, and not there yet: {}",
@@ -62,14 +63,15 @@ impl Planner<'_> {
                 _ => Plan { wake_at: Some(until), ..Plan::default() },
             };
         }
-        if place(containers, pod) != Place::Desired {
+        let place = place(resize, pod);
+        if !matches!(place, Place::Desired | Place::Between(_)) {
             return close("somebody else has changed the resources meanwhile, and is left alone".to_owned());
         }
         if overdue {
             let why = self.observed.memory.refused.as_ref().map_or("not in time", |refused| &refused.text);
             return close(format!("the original resources could not be put back: {why}"));
         }
-        Plan { sizing: Some(self.back(pod)), wake_at: Some(until), ..Plan::default() }
+        Plan { sizing: Some(self.back(pod, &place)), wake_at: Some(until), ..Plan::default() }
     }
 
     /// Ends a request that has changed nothing, as far as the Pod shows. Another process that led before may have sent the
@@ -84,7 +86,10 @@ impl Planner<'_> {
     }
 
     /// The change that takes it back.
-    pub(super) fn back(&self, pod: &Pod) -> Sizing {
-        self.sizing(pod, |c| (desired(c), returned(c)))
+    pub(super) fn back(&self, pod: &Pod, place: &Place) -> Sizing {
+        let stage = containers(self.observed.resize, place);
+        let there =
+            |c: &ContainerStatus| stage.iter().find(|other| other.name == c.name).unwrap_or(c).clone();
+        self.sizing(pod, |c| (desired(&there(c)), returned(c)))
     }
 }

@@ -1,0 +1,103 @@
+//! The Pod is evicted, so that its workload makes another one: the last resort.
+
+use std::time::Duration;
+
+use pitstop_api::resize::{Phase, PodResizeStatus};
+
+use super::{Plan, Planner, overdue, superseded};
+use crate::deed::Deed;
+use crate::plan::Urgency;
+use crate::pod::Pod;
+use crate::resize::evict::refusal_to_evict;
+use crate::resize::judge::{Place, Progress, progress};
+use crate::resize::refusal;
+use crate::resize::shrink::{containers, place};
+use crate::resize::status::{self, End, Wait, waits};
+use crate::time::earliest;
+
+/// How long after an eviction was put off it is tried again.
+const AGAIN: Duration = Duration::from_secs(5);
+
+impl Planner<'_> {
+    /// Writes down that the Pod is to be evicted, and how the request ends then.
+    pub(super) fn evict(&self, pod: &Pod, place: &Place, end: End) -> Plan {
+        if self.unsettled() {
+            return self.unsure();
+        }
+        if let Some(text) = refusal_to_evict(pod) {
+            return self.give_up(place, End::failed(status::EVICTION_FORBIDDEN, text));
+        }
+        self.evict_from(self.observed.resize.status.clone(), end)
+    }
+
+    /// The same, from a status that says so far how the request stands.
+    pub(super) fn evict_from(&self, mut status: PodResizeStatus, end: End) -> Plan {
+        let resize = self.observed.resize;
+        let wait = Wait::new(Phase::InProgress, status::EVICTING, format!("evicts the Pod: {}", end.message));
+        let message = format!("the Pod is evicted: {}", end.message);
+        status.restoring = Some(End { message, ..end }.into());
+        self.with_status(waits(status, resize, &wait, self.wall), Urgency::Now)
+    }
+
+    /// Evicts the Pod. Its resources stay as they are, unless it is not evicted after all.
+    pub(super) fn evicting(&self, pod: &Pod) -> Plan {
+        let resize = self.observed.resize;
+        let deeds = &self.observed.memory.deeds;
+        let place = place(resize, pod);
+        let words = deeds.put_off.as_ref().map_or("the Pod is being evicted", |(_, text)| text);
+        let (expired, deadline) = self.deadline();
+        if let Some(newer) = self.observed.newer {
+            return self.give_up(&place, superseded(&newer.to_string()));
+        }
+        if resize.spec.cancel {
+            return self.give_up(&place, End::new(Phase::Cancelled, status::CANCELLED, "cancelled"));
+        }
+        if expired {
+            return self.give_up(&place, overdue(words));
+        }
+        if let Some(refused) = deeds.refused.as_ref().filter(|refused| refusal::for_good(refused, self.now)) {
+            let text = format!(
+                "the Pod cannot be evicted; the right to do so is in deploy/overlays/resize-evict: {}",
+                refused.text
+            );
+            return self.give_up(&place, End::failed(status::EVICTION_FORBIDDEN, text));
+        }
+        let found = progress(&containers(resize, &place), resize.pending_before(), pod);
+        let begun = matches!(found, Progress::Sized | Progress::Underway(_) | Progress::Restarting(_));
+        if place != Place::Original && begun {
+            return self.spared();
+        }
+        // The watch has a while to show that it is deleted.
+        let at = match (&deeds.put_off, &deeds.done) {
+            (Some((at, _)), _) => Some(at.after(AGAIN)),
+            (None, Some((at, Deed::Evict { .. }))) => Some(at.after(self.config.conflict_patience)),
+            _ => None,
+        };
+        let at = at.filter(|at| *at > self.now);
+        let deed = at.is_none().then(|| Deed::Evict { key: pod.key.clone(), uid: pod.uid.clone() });
+        let budget = words.contains("disruption budget");
+        let reason = if budget { status::DISRUPTION_BUDGET } else { status::EVICTING };
+        let wait = Wait::new(Phase::InProgress, reason, words);
+        Plan { deed, ..self.waiting(pod, &wait, earliest(deadline, at)) }
+    }
+
+    /// There is room after all: the Pod stays.
+    fn spared(&self) -> Plan {
+        if self.unsettled() {
+            return self.unsure();
+        }
+        let resize = self.observed.resize;
+        let mut status = resize.status.clone();
+        status.restoring = None;
+        let wait =
+            Wait::new(Phase::InProgress, status::KUBELET, "there is room after all: the Pod is not evicted");
+        self.with_status(waits(status, resize, &wait, self.wall), Urgency::Now)
+    }
+
+    /// How a request ends whose Pod is gone.
+    pub(super) fn without_pod(&self) -> End {
+        let evicted = self.observed.resize.evicting();
+        let end = evicted.map(|e| End::new(e.phase, status::EVICTED, e.message.clone()));
+        end.unwrap_or_else(|| self.no_pod())
+    }
+}

@@ -1,0 +1,169 @@
+//! The next change of the Pod, once there is room for it in what is in use.
+
+use std::time::Duration;
+
+use pitstop_api::nodework::{AnswerState, Order};
+use pitstop_api::quantity::Resource;
+use pitstop_api::resize::{ContainerStatus, Phase};
+
+use super::sized::policy_missing;
+use super::{Plan, Planner};
+use crate::action::Sizing;
+use crate::pod::{ContainerState, Pod};
+use crate::resize::judge::Place;
+use crate::resize::shrink::{containers, lowered, margin, next};
+use crate::resize::status::{self, Wait};
+use crate::resize::verify;
+use crate::time::{Mono, earliest};
+
+/// How long an answer about what is in use counts; then the daemon is asked again.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// What is known of a container's memory in use.
+enum Use {
+    /// It fits.
+    Fits,
+    /// It does not, or nobody can tell: a sentence.
+    Not(String),
+    /// The daemon is asked.
+    Asked,
+}
+
+/// Why the next change is not made yet.
+struct Held {
+    wait: Wait,
+    orders: Vec<Order>,
+    wake_at: Option<Mono>,
+}
+
+impl Planner<'_> {
+    /// Makes the next change of the Pod.
+    pub(super) fn step(&self, pod: &Pod, place: &Place, deadline: Option<Mono>) -> Plan {
+        if let Some(Held { wait, orders, wake_at }) = self.held(pod, place) {
+            return Plan { orders, ..self.waiting(pod, &wait, earliest(deadline, wake_at)) };
+        }
+        let plan = self.waiting(pod, &self.wait(place, pod), deadline);
+        Plan { sizing: Some(self.onward(pod, place)), ..plan }
+    }
+
+    /// The next change of the Pod.
+    pub(super) fn onward(&self, pod: &Pod, place: &Place) -> Sizing {
+        self.sizing(pod, |c| next(self.observed.resize, c, place))
+    }
+
+    /// Why the memory limits are not lowered yet, for the message of an end.
+    pub(super) fn shrink_waits(&self, pod: &Pod, place: &Place) -> Option<String> {
+        if !matches!(place, Place::Original | Place::Between(_)) {
+            return None;
+        }
+        self.held(pod, place).map(|held| held.wait.message)
+    }
+
+    fn held(&self, pod: &Pod, place: &Place) -> Option<Held> {
+        let resize = self.observed.resize;
+        let margin = margin(&resize.spec)?;
+        // What is sent is wanted until it is known how it ended.
+        if self.observed.sizing.is_some() {
+            return None;
+        }
+        let running = |c: &ContainerStatus| {
+            let status = pod.container(&c.name).and_then(|c| c.status.as_ref());
+            status.is_some_and(|s| s.state == ContainerState::Running)
+        };
+        let asked: Vec<_> = lowered(resize, place).filter(|(c, _)| running(c)).collect();
+        // Questions about others stand: numbers never come again.
+        let others = self.observed.orders.iter().map(|view| view.order);
+        let others = others.filter(|order| asked.iter().all(|(c, _)| c.name != order.container.name));
+        let mut orders: Vec<Order> = others.cloned().collect();
+        let (mut wake_at, mut waits, mut text) = (None, false, None);
+        for (container, limit) in asked {
+            let (found, order, at) = self.in_use(pod, container, limit, margin);
+            orders.extend(order);
+            wake_at = earliest(wake_at, at);
+            match found {
+                Use::Fits => {}
+                Use::Asked => waits = true,
+                Use::Not(why) => text = text.or(Some(why)),
+            }
+        }
+        if !waits && text.is_none() {
+            return None;
+        }
+        let phase = if *place == Place::Original { Phase::Proposed } else { Phase::InProgress };
+        let wait = if self.observed.guarded {
+            let asks = || "asks the node's daemon how much memory is in use".to_owned();
+            Wait::new(phase, status::MEMORY_IN_USE, self.with_step(place, text.unwrap_or_else(asks)))
+        } else {
+            orders.clear();
+            Wait::new(phase, status::POLICY, policy_missing())
+        };
+        Some(Held { wait, orders, wake_at })
+    }
+
+    /// What is known of one container's memory in use, the question that stands, and when to look again.
+    fn in_use(
+        &self,
+        pod: &Pod,
+        container: &ContainerStatus,
+        limit: i64,
+        margin: i64,
+    ) -> (Use, Option<Order>, Option<Mono>) {
+        let name = &container.name;
+        let Some(new) = verify::place(self.observed, container, pod) else {
+            return (Use::Not(format!("container {name} has no ID that can be asked about")), None, None);
+        };
+        let known = verify::newest(self.observed, name).filter(|view| view.order.container == new.container);
+        let Some(view) = known else { return (Use::Asked, Some(new), None) };
+        let order = Some(view.order.clone());
+        let Some(answer) = view.answer.filter(|answer| answer.state != AnswerState::Acknowledged) else {
+            let since = self.observed.memory.asked_since.unwrap_or(self.now);
+            let silent_at = since.after(self.config.daemon_silent_after);
+            if silent_at > self.now {
+                return (Use::Asked, order, Some(silent_at));
+            }
+            let text = format!("the node's daemon has not said how much memory container {name} uses");
+            return (Use::Not(text), order, None);
+        };
+        let told = answer.observed.as_ref().filter(|_| answer.state == AnswerState::Done);
+        let found = match told.and_then(|cgroups| cgroups.container.memory_usage) {
+            None => Use::Not(format!(
+                "the node's daemon does not say how much memory container {name} uses: {}",
+                answer.message
+            )),
+            Some(usage) if usage.saturating_add(margin) > limit => {
+                let show = |amount| Resource::Memory.show(amount);
+                Use::Not(format!(
+                    "container {name} uses {} of memory: with {} to spare that does not fit {}",
+                    show(usage),
+                    show(margin),
+                    show(limit)
+                ))
+            }
+            Some(_) => Use::Fits,
+        };
+        let until = self.observed.memory.answered_since(&view.order.id).unwrap_or(self.now).after(FRESH);
+        if until > self.now {
+            return (found, order, Some(until));
+        }
+        // What did not fit is still told while the daemon is asked again.
+        (if matches!(found, Use::Fits) { Use::Asked } else { found }, Some(new), None)
+    }
+
+    /// The sentence, and how far the limits are.
+    fn with_step(&self, place: &Place, text: String) -> String {
+        let Place::Between(_) = place else { return text };
+        let stage = containers(self.observed.resize, place);
+        let of = |(c, _): (&ContainerStatus, i64)| {
+            let there = stage.iter().find(|other| other.name == c.name)?;
+            let (now, last) = (there.desired.limits.memory.as_deref()?, c.desired.limits.memory.as_deref()?);
+            Some(format!("{} is at {now} on its way to {last}", c.name))
+        };
+        let steps: Vec<String> = lowered(self.observed.resize, place).filter_map(of).collect();
+        if steps.is_empty() { text } else { format!("{text}; {}", steps.join(", ")) }
+    }
+
+    /// What the request waits for on its way, and how far it is.
+    pub(super) fn stepwise(&self, place: &Place, wait: Wait) -> Wait {
+        Wait { message: self.with_step(place, wait.message), ..wait }
+    }
+}

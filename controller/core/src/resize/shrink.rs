@@ -1,0 +1,110 @@
+//! How memory limits are lowered (`memoryShrink`): step by step, and no further than what is in use allows.
+
+use std::borrow::Cow;
+
+use pitstop_api::quantity::{Resource, Resources};
+use pitstop_api::resize::{ContainerStatus, PodResizeSpec, Values};
+
+use super::judge::{self, Place, desired, original};
+use super::observe::Resize;
+use crate::pod::Pod;
+
+/// Most steps in which a limit is lowered: each is a patch of the Pod.
+const MAX_STEPS: i64 = 100;
+
+/// Bytes that a lower limit leaves free beyond what is in use; absent where nobody asks for care.
+pub(super) fn margin(spec: &PodResizeSpec) -> Option<i64> {
+    let shrink = spec.memory_shrink.as_ref()?;
+    Some(shrink.margin.as_deref().and_then(|text| Resource::Memory.parse(text)).unwrap_or_default())
+}
+
+/// Bytes by which a limit is lowered at a time; absent for all at once.
+fn step(spec: &PodResizeSpec) -> Option<i64> {
+    let text = spec.memory_shrink.as_ref()?.step.as_deref()?;
+    Resource::Memory.parse(text).filter(|step| *step > 0)
+}
+
+/// The limit that is lowered, and what to. A container that restarts for it gives its memory back anyway.
+fn falls(container: &ContainerStatus) -> Option<(i64, i64)> {
+    let limits = original(container).memory_limit.zip(desired(container).memory_limit);
+    limits.filter(|(from, to)| from > to && !container.restarts)
+}
+
+/// How many steps of that size are from the one limit to the other.
+fn count(from: i64, to: i64, step: i64) -> i64 {
+    let way = from.saturating_sub(to).max(0);
+    way.saturating_add(step).saturating_sub(1).checked_div(step).unwrap_or(1)
+}
+
+/// Why the limits are not lowered in such small steps.
+pub(super) fn too_many(spec: &PodResizeSpec, containers: &[ContainerStatus]) -> Option<String> {
+    let step = step(spec)?;
+    let of = |c: &ContainerStatus| falls(c).map(|(from, to)| (c.name.clone(), count(from, to, step)));
+    let (name, steps) = containers.iter().filter_map(of).find(|(_, steps)| *steps > MAX_STEPS)?;
+    Some(format!(
+        "spec.memoryShrink.step: the memory limit of container {name} would be lowered in {steps} steps; at most {MAX_STEPS} are made"
+    ))
+}
+
+/// What a container is to have after so many steps. All but the memory limits goes with the first one.
+fn after(spec: &PodResizeSpec, container: &ContainerStatus, steps: i64) -> Resources {
+    let (from, mut to) = (original(container), desired(container));
+    if steps == 0 {
+        return from;
+    }
+    if let Some(((first, last), step)) = falls(container).zip(step(spec)) {
+        let limit = first.saturating_sub(step.saturating_mul(steps)).max(last);
+        // What is equal before and afterwards stays so: the Pod's QoS class cannot change.
+        let equal = from.memory_request == from.memory_limit && to.memory_request == to.memory_limit;
+        if equal {
+            to.memory_request = Some(limit);
+        }
+        to.memory_limit = Some(limit);
+    }
+    to
+}
+
+/// Where the Pod's spec is.
+pub(super) fn place(resize: &Resize, pod: &Pod) -> Place {
+    let containers = &resize.status.containers;
+    let known = judge::place(containers, pod);
+    let (Place::Other(_), Some(step)) = (&known, step(&resize.spec)) else { return known };
+    let taken = |c: &ContainerStatus| {
+        let (from, _) = falls(c)?;
+        Some(count(from, pod.container(&c.name)?.resources.memory_limit?, step))
+    };
+    let steps = containers.iter().filter_map(taken).max().unwrap_or_default();
+    let there = |c: &ContainerStatus| {
+        pod.container(&c.name).is_some_and(|found| found.resources == after(&resize.spec, c, steps))
+    };
+    if containers.iter().all(there) { Place::Between(steps) } else { known }
+}
+
+/// The containers with what the Pod's spec means for them there, on its way to what the request means.
+pub(super) fn containers<'a>(resize: &'a Resize, place: &Place) -> Cow<'a, [ContainerStatus]> {
+    let Place::Between(steps) = place else { return Cow::Borrowed(&resize.status.containers) };
+    let there = |c: &ContainerStatus| ContainerStatus {
+        desired: Values::from(&after(&resize.spec, c, *steps)),
+        ..c.clone()
+    };
+    Cow::Owned(resize.status.containers.iter().map(there).collect())
+}
+
+/// What a container has there, and what it is to have next.
+pub(super) fn next(resize: &Resize, container: &ContainerStatus, place: &Place) -> (Resources, Resources) {
+    let steps = if let Place::Between(steps) = place { *steps } else { 0 };
+    (after(&resize.spec, container, steps), after(&resize.spec, container, steps.saturating_add(1)))
+}
+
+/// The containers whose memory limit is lowered next, and to what.
+pub(super) fn lowered<'a>(
+    resize: &'a Resize,
+    place: &Place,
+) -> impl Iterator<Item = (&'a ContainerStatus, i64)> {
+    resize.status.containers.iter().filter_map(move |c| {
+        falls(c)?;
+        let (from, to) = next(resize, c, place);
+        let limit = to.memory_limit.filter(|to| from.memory_limit.is_some_and(|from| from > *to))?;
+        Some((c, limit))
+    })
+}

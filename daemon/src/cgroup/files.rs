@@ -1,0 +1,129 @@
+//! What a resize reads and writes in the files of cgroups. A file is opened only where it is there: none is ever made.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write as _};
+
+use nix::errno::Errno;
+use pitstop_api::logic::cgroup::linear_weight;
+use pitstop_daemon_core::CallFailure;
+use pitstop_daemon_core::cgroup::{self, Controller, Place, Version};
+use pitstop_daemon_core::resize::{Present, Seen, Setting};
+
+use super::{Cgroups, MAX_FILE, text};
+
+impl Cgroups {
+    /// What the cgroups of a place hold, and what decides whether that may be changed. `container`: that one must be
+    /// there. The Pod's may be gone only where it need not.
+    pub(crate) fn present(&self, place: &Place, container: bool) -> Result<Present, String> {
+        let version = self.version();
+        let there = container || self.has(version, &place.pod);
+        let pod = there.then(|| self.seen(version, &place.pod)).transpose()?;
+        let of_container = container.then(|| self.seen(version, &place.container)).transpose()?;
+        Ok(Present {
+            cgroup: place.pod.clone(),
+            version,
+            container: of_container,
+            pod,
+            pinned: container && self.pinned(version, place),
+            swap: container && self.may_swap(version, &place.container),
+        })
+    }
+
+    pub(crate) fn seen(&self, version: Version, group: &str) -> Result<Seen, String> {
+        let cgroup = cgroup::read(version, |controller, file| self.file(version, controller, group, file))?;
+        let stat = self.file(version, Controller::Memory, group, "memory.stat")?;
+        Ok(Seen { cgroup, inactive_file: cgroup::inactive_file(version, &stat)? })
+    }
+
+    /// The cgroup is there.
+    pub(crate) fn has(&self, version: Version, group: &str) -> bool {
+        let exists =
+            |controller| self.paths(version, controller, group, ".").iter().any(|path| path.is_dir());
+        exists(Controller::Memory) || exists(Controller::Cpu)
+    }
+
+    /// The kubelet gives CPUs and memory nodes to containers alone, so one that has not what its Pod has was given some.
+    fn pinned(&self, version: Version, place: &Place) -> bool {
+        let files = match version {
+            Version::V1 => ["cpuset.cpus", "cpuset.mems"],
+            Version::V2 => ["cpuset.cpus.effective", "cpuset.mems.effective"],
+        };
+        files.into_iter().any(|file| {
+            let read = |group: &str| self.file(version, Controller::Cpuset, group, file).ok();
+            // Without such a file nothing can be given.
+            let (container, pod) = (read(&place.container), read(&place.pod));
+            container.zip(pod).is_some_and(|(container, pod)| container.trim() != pod.trim())
+        })
+    }
+
+    /// The cgroup may hold more in memory and swap together than in memory, and the node has swap.
+    fn may_swap(&self, version: Version, group: &str) -> bool {
+        let read = |file: &str| self.file(version, Controller::Memory, group, file).ok();
+        let allowed = match version {
+            Version::V1 => {
+                let number = |file: &str| read(file).and_then(|text| text.trim().parse::<i64>().ok());
+                let (both, memory) = (number("memory.memsw.limit_in_bytes"), number("memory.limit_in_bytes"));
+                both.zip(memory).is_some_and(|(both, memory)| both > memory)
+            }
+            Version::V2 => read("memory.swap.max").is_some_and(|most| most.trim() != "0"),
+        };
+        // The first line is a heading. What cannot be read may be anything.
+        allowed && text(&self.swaps, MAX_FILE).map_or(true, |text| text.lines().count() > 1)
+    }
+
+    /// The runtime can be told how much memory and swap together may be.
+    pub(crate) fn counts_swap(&self, pod: &str) -> bool {
+        let version = self.version();
+        version == Version::V1
+            && self.file(version, Controller::Memory, pod, "memory.memsw.limit_in_bytes").is_ok()
+    }
+
+    /// Writes one value into the cgroup of a Pod. May wait while the kernel reclaims memory.
+    pub(crate) fn write(&self, group: &str, setting: Setting) -> Result<(), CallFailure> {
+        let version = self.version();
+        let (controller, file, value) = file_of(version, setting);
+        let mut failure = CallFailure { retry: false, message: format!("{group} has no {file}") };
+        for path in self.paths(version, controller, group, file) {
+            let opened = OpenOptions::new().write(true).open(&path);
+            match opened.and_then(|mut file| file.write_all(value.as_bytes())) {
+                Ok(()) => return Ok(()),
+                Err(error) => {
+                    let message = format!("cannot write {value:?} to {}: {error}", path.display());
+                    // Busy: memory that could not be reclaimed. Not found: the Pod may have ended, which shows next.
+                    let passes = [Errno::EBUSY, Errno::EAGAIN, Errno::EINTR, Errno::ENODEV, Errno::ENOMEM];
+                    let number = error.raw_os_error().map(Errno::from_raw);
+                    let missing = error.kind() == ErrorKind::NotFound;
+                    let retry = missing || number.is_some_and(|number| passes.contains(&number));
+                    failure = CallFailure { retry, message };
+                    if !missing {
+                        break;
+                    }
+                }
+            }
+        }
+        Err(failure)
+    }
+}
+
+/// The file of a Pod's setting, and its text.
+fn file_of(version: Version, setting: Setting) -> (Controller, &'static str, String) {
+    use Controller::{Cpu, Memory};
+    let or = |none: &str, amount: Option<i64>| amount.map_or_else(|| none.to_owned(), |n| n.to_string());
+    match (version, setting) {
+        (Version::V1, Setting::Shares(shares) | Setting::Weight(shares)) => {
+            (Cpu, "cpu.shares", shares.to_string())
+        }
+        (Version::V2, Setting::Shares(shares)) => (Cpu, "cpu.weight", linear_weight(shares).to_string()),
+        (Version::V2, Setting::Weight(weight)) => (Cpu, "cpu.weight", weight.to_string()),
+        (Version::V1, Setting::Quota { quota, .. }) => (Cpu, "cpu.cfs_quota_us", or("-1", quota)),
+        (Version::V2, Setting::Quota { quota, period }) => {
+            (Cpu, "cpu.max", format!("{} {period}", or("max", quota)))
+        }
+        (Version::V1, Setting::Memory(limit)) => (Memory, "memory.limit_in_bytes", or("-1", limit)),
+        (Version::V2, Setting::Memory(limit)) => (Memory, "memory.max", or("max", limit)),
+    }
+}
+
+#[cfg(test)]
+#[path = "files_tests.rs"]
+mod tests;

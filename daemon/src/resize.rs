@@ -1,0 +1,219 @@
+//! Looks at what a resize is to change, and changes it: containers through their runtime, Pods in their files, and before
+//! that through systemd where that keeps them.
+
+use std::time::Duration;
+
+use pitstop_api::nodework::{Held, OrderPod};
+use pitstop_cri::{Runtime, v1};
+use pitstop_daemon_core::cgroup::{self, Place};
+use pitstop_daemon_core::resize::{Driver, Part, Present, Seen, Setting, Write, give_back, shares_of};
+use pitstop_daemon_core::{CallFailure, ContainerState};
+
+use crate::cgroup::Cgroups;
+use crate::runtime;
+use crate::systemd::Systemd;
+
+/// How long a write to a file may take: the kernel reclaims memory meanwhile. As with the runtime's own
+/// (`pitstop_cri::Deadlines::UPDATE`).
+const WRITE: Duration = Duration::from_secs(30);
+
+/// The cgroups of a node, to be changed. Clones share the bound on reads.
+#[derive(Clone, Debug)]
+pub(crate) struct Resizer {
+    pub(crate) cgroups: Cgroups,
+    pub(crate) systemd: Systemd,
+}
+
+impl Resizer {
+    /// What an order is to change. `runs`: the container must be there. `held`: where the Pod's cgroup was once.
+    pub(crate) async fn look(
+        &self,
+        runtime: &Runtime,
+        container_id: &str,
+        pod_uid: &str,
+        runs: bool,
+        held: Option<&str>,
+    ) -> Result<Box<Present>, CallFailure> {
+        let _turn = self.cgroups.turn().await;
+        let place = match runtime::cgroups_path(runtime, container_id).await {
+            Ok(path) => cgroup::place(&path, container_id, pod_uid).map_err(never)?,
+            Err(failure) if runs || failure.retry => return Err(failure),
+            // The runtime knows it no more.
+            Err(_) => match held.filter(|held| cgroup::is_place(held, pod_uid)) {
+                Some(held) => Place { pod: held.to_owned(), container: String::new() },
+                None => return Ok(Box::new(self.nothing())),
+            },
+        };
+        self.cgroups.present(&place, runs).map(Box::new).map_err(never)
+    }
+
+    /// There is no cgroup to be found.
+    fn nothing(&self) -> Present {
+        let version = self.cgroups.version();
+        Present { cgroup: String::new(), version, container: None, pod: None, pinned: false, swap: false }
+    }
+
+    /// Makes writes one after the other, until one fails.
+    pub(crate) async fn apply(
+        &self,
+        runtime: &Runtime,
+        pod: &str,
+        writes: &[Write],
+        curved: bool,
+    ) -> Result<(), CallFailure> {
+        for write in writes {
+            match write {
+                Write::Container { id, settings } => {
+                    let resources = resources(settings, self.cgroups.counts_swap(pod), curved);
+                    runtime::update(runtime, id, resources).await?;
+                }
+                Write::Pod(setting) => self.write(pod, *setting).await?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn write(&self, pod: &str, setting: Setting) -> Result<(), CallFailure> {
+        if Driver::of(pod) == Driver::Systemd {
+            let slice = pod.rsplit('/').next().unwrap_or_default();
+            self.systemd.set(self.cgroups.version(), slice, setting).await?;
+        }
+        let (cgroups, group) = (self.cgroups.clone(), pod.to_owned());
+        // What waits for the kernel must not hold up everything else.
+        let writing = tokio::task::spawn_blocking(move || cgroups.write(&group, setting));
+        match tokio::time::timeout(WRITE, writing).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(error)) => Err(CallFailure { retry: true, message: error.to_string() }),
+            Err(_) => {
+                let message = format!("a write into the cgroup {pod} was not done within {WRITE:?}");
+                Err(CallFailure { retry: true, message })
+            }
+        }
+    }
+
+    /// Gives a Pod, and those of its containers that still run, what they had before.
+    pub(crate) async fn write_back(&self, runtime: &Runtime, held: &Held) -> Result<(), CallFailure> {
+        let pod = held.cgroup.as_str();
+        if !cgroup::is_place(pod, &held.pod.uid) {
+            return Err(never(format!("{pod:?} cannot be the cgroup of Pod {:?}", held.pod.uid)));
+        }
+        // Which weight a runtime makes of shares shows when it has.
+        for curved in [false, true, true] {
+            let writes = self.missing(runtime, held).await?;
+            if writes.is_empty() {
+                return Ok(());
+            }
+            self.apply(runtime, pod, &writes, curved).await?;
+        }
+        match self.missing(runtime, held).await?.as_slice() {
+            [] => Ok(()),
+            missing => {
+                let message = format!("what was written is not there: {missing:?}");
+                Err(CallFailure { retry: true, message })
+            }
+        }
+    }
+
+    /// What is yet to be written back.
+    async fn missing(&self, runtime: &Runtime, held: &Held) -> Result<Vec<Write>, CallFailure> {
+        let _turn = self.cgroups.turn().await;
+        let mut running: Vec<(&str, &_, Seen)> = Vec::new();
+        for container in &held.containers {
+            let Some(seen) = self.running(runtime, &held.pod, &container.name, &container.id).await? else {
+                continue;
+            };
+            running.push((&container.id, &container.original, seen));
+        }
+        let version = self.cgroups.version();
+        let there = self.cgroups.has(version, &held.cgroup);
+        let pod = there.then(|| self.cgroups.seen(version, &held.cgroup)).transpose().map_err(never)?;
+        let parts: Vec<Part<'_>> =
+            running.iter().map(|(id, original, present)| Part { id, original, present }).collect();
+        let in_use = |message| CallFailure { retry: true, message };
+        give_back(held, pod.as_ref(), &parts).map_err(in_use)
+    }
+
+    /// What the cgroup of a container holds, if it runs and is the Pod's.
+    async fn running(
+        &self,
+        runtime: &Runtime,
+        pod: &OrderPod,
+        name: &str,
+        id: &str,
+    ) -> Result<Option<Seen>, CallFailure> {
+        let Some(facts) = runtime::inspect(runtime, id).await? else { return Ok(None) };
+        let own = facts.pod_uid == pod.uid
+            && facts.pod == pod.name
+            && facts.namespace == pod.namespace
+            && facts.container == name;
+        if !own || facts.state != ContainerState::Running {
+            return Ok(None);
+        }
+        let path = runtime::cgroups_path(runtime, id).await?;
+        let place = cgroup::place(&path, id, &pod.uid).map_err(never)?;
+        self.cgroups.seen(self.cgroups.version(), &place.container).map(Some).map_err(never)
+    }
+}
+
+fn never(message: String) -> CallFailure {
+    CallFailure { retry: false, message }
+}
+
+/// Settings as the runtime takes them: -1 is no limit, and what is 0 stays as it is.
+fn resources(settings: &[Setting], counts_swap: bool, curved: bool) -> v1::LinuxContainerResources {
+    let mut resources = v1::LinuxContainerResources::default();
+    for setting in settings {
+        match *setting {
+            Setting::Shares(shares) => resources.cpu_shares = shares,
+            Setting::Weight(weight) => resources.cpu_shares = shares_of(weight, curved),
+            Setting::Quota { quota, period } => {
+                resources.cpu_quota = quota.unwrap_or(-1);
+                resources.cpu_period = period;
+            }
+            Setting::Memory(limit) => {
+                resources.memory_limit_in_bytes = limit.unwrap_or(-1);
+                // No swap: both together are as much as memory alone.
+                if counts_swap {
+                    resources.memory_swap_limit_in_bytes = limit.unwrap_or(-1);
+                }
+            }
+        }
+    }
+    resources
+}
+
+#[cfg(test)]
+mod containerd_tests;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_runtime_is_told_no_more_than_what_changes() {
+        let quota = |quota| Setting::Quota { quota, period: 50_000 };
+        let told = resources(&[quota(Some(25_000)), Setting::Memory(Some(1 << 20))], true, false);
+        let expected = v1::LinuxContainerResources {
+            cpu_period: 50_000,
+            cpu_quota: 25_000,
+            memory_limit_in_bytes: 1 << 20,
+            memory_swap_limit_in_bytes: 1 << 20,
+            ..Default::default()
+        };
+        assert_eq!(told, expected);
+        let told = resources(&[quota(None), Setting::Memory(None), Setting::Shares(7)], false, false);
+        let expected = v1::LinuxContainerResources {
+            cpu_period: 50_000,
+            cpu_quota: -1,
+            cpu_shares: 7,
+            memory_limit_in_bytes: -1,
+            ..Default::default()
+        };
+        assert_eq!(told, expected);
+        let unlimited = resources(&[Setting::Memory(None)], true, false);
+        assert_eq!(unlimited.memory_swap_limit_in_bytes, -1);
+        // A weight is what either kind of runtime makes of other shares.
+        assert_eq!(resources(&[Setting::Weight(39)], true, true).cpu_shares, 295);
+        assert_eq!(resources(&[Setting::Weight(39)], true, false).cpu_shares, 999);
+    }
+}

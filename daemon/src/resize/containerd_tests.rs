@@ -1,0 +1,105 @@
+//! Resources of a real containerd's containers, private to the test; see `cri-proto/tests/support`.
+
+use std::path::Path;
+
+use pitstop_api::logic::cgroup::container_differs;
+use pitstop_api::nodework::{Bounds, HeldContainer};
+use pitstop_api::quantity::Resources;
+use pitstop_daemon_core::resize::{Change, Goal, writes};
+
+use super::*;
+use crate::support::{Containerd, NewContainer, Pod};
+
+const MB: i64 = 1 << 20;
+
+fn plan(present: &Present, id: &str, container: &Bounds, pod: &Bounds, written: bool) -> Vec<Write> {
+    let change = |seen: &Seen, bounds: &Bounds| Goal::of(bounds, &seen.cgroup);
+    let (of_container, of_pod) = (present.container.as_ref().unwrap(), present.pod.as_ref().unwrap());
+    let of_container =
+        Change { present: &of_container.cgroup, goal: change(of_container, container), written };
+    let of_pod = Change { present: &of_pod.cgroup, goal: change(of_pod, pod), written };
+    writes(Driver::of(&present.cgroup), Some(of_pod), &[(id, of_container)])
+}
+
+#[tokio::test]
+async fn a_container_and_its_pod_grow_shrink_and_get_back_what_they_had() {
+    let Some(containerd) = Containerd::start().await else { return };
+    let runtime = containerd.client();
+    let mut pod = Pod::run(&containerd, "one").await;
+    let resources = v1::LinuxContainerResources {
+        cpu_period: 100_000,
+        cpu_quota: 20_000,
+        cpu_shares: 102,
+        memory_limit_in_bytes: 32 * MB,
+        ..Default::default()
+    };
+    let script = "while :; do sleep 0.05; done";
+    let id = pod.start(NewContainer { name: "app", script, resources, ..Default::default() }).await;
+    let resizer = Resizer { cgroups: Cgroups::new(Path::new("/")), systemd: Systemd::new(Path::new("/")) };
+    let look = async |runs| {
+        let looked = resizer.look(&runtime, id.as_str(), "uid-of-one", runs, None).await;
+        *looked.unwrap()
+    };
+
+    let before = look(true).await;
+    assert!(!before.pinned, "{before:?}");
+    let bounds =
+        |cpu, memory| Bounds { cpu_request: cpu, cpu_limit: Some(cpu), memory_limit: Some(memory * MB) };
+    for (n, (cpu, memory)) in [(500, 64), (300, 48)].into_iter().enumerate() {
+        let wanted = bounds(cpu, memory);
+        let writes = plan(&look(true).await, id.as_str(), &wanted, &wanted, n > 0);
+        assert!(!writes.is_empty());
+        resizer.apply(&runtime, &before.cgroup, &writes, false).await.unwrap();
+        let after = look(true).await;
+        assert_eq!(plan(&after, id.as_str(), &wanted, &wanted, true), [], "{after:?}");
+        let resources = Resources {
+            cpu_request: Some(cpu),
+            cpu_limit: Some(cpu),
+            memory_request: None,
+            memory_limit: Some(memory * MB),
+        };
+        assert_eq!(container_differs(&resources, &after.container.unwrap().cgroup), None);
+    }
+
+    let container = HeldContainer {
+        name: "app".into(),
+        id: id.to_string(),
+        original: before.container.unwrap().cgroup,
+        ..HeldContainer::default()
+    };
+    let facts = runtime::inspect(&runtime, id.as_str()).await.unwrap().unwrap();
+    let held = Held {
+        pod: OrderPod { namespace: facts.namespace, name: facts.pod, uid: facts.pod_uid },
+        cgroup: before.cgroup.clone(),
+        original: before.pod.unwrap().cgroup,
+        containers: vec![container],
+        ..Held::default()
+    };
+    resizer.write_back(&runtime, &held).await.unwrap();
+    let after = look(true).await;
+    let limits = |seen: Option<Seen>| {
+        let cgroup = seen.unwrap().cgroup;
+        (cgroup.cpu_quota, cgroup.cpu_shares, cgroup.cpu_weight, cgroup.memory_limit)
+    };
+    assert_eq!((limits(after.container), limits(after.pod)), (limits(before.container), limits(before.pod)));
+
+    // One that has ended: its Pod is still found, by the runtime, and then by the record.
+    runtime.stop_container(&id, Duration::ZERO).await.unwrap();
+    let ended = look(false).await;
+    assert_eq!((ended.container, ended.cgroup.as_str()), (None, before.cgroup.as_str()));
+    assert!(ended.pod.is_some());
+    resizer.write_back(&runtime, &held).await.unwrap();
+    let unknown = "0".repeat(64);
+    let by_record =
+        resizer.look(&runtime, &unknown, "uid-of-one", false, Some(&before.cgroup)).await.unwrap();
+    assert_eq!(
+        by_record.pod.map(|seen| seen.cgroup.cpu_shares),
+        ended.pod.map(|seen| seen.cgroup.cpu_shares)
+    );
+    for (uid, held) in [("uid-of-two", Some(before.cgroup.as_str())), ("uid-of-one", None)] {
+        let nothing = resizer.look(&runtime, &unknown, uid, false, held).await.unwrap();
+        assert_eq!(nothing.pod, None);
+    }
+    let failure = resizer.look(&runtime, &unknown, "uid-of-one", true, None).await.unwrap_err();
+    assert!(!failure.retry, "{failure:?}");
+}

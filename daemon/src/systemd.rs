@@ -1,0 +1,139 @@
+//! Tells systemd what a slice is to hold. What is written to the files behind its back it undoes at the next
+//! `daemon-reload`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use pitstop_api::logic::cgroup::{in_systemd_steps, linear_weight};
+use pitstop_daemon_core::CallFailure;
+use pitstop_daemon_core::cgroup::Version;
+use pitstop_daemon_core::resize::Setting;
+use tokio::net::UnixStream;
+use zbus::connection::Builder;
+use zbus::zvariant::Value;
+use zbus::{Connection, Error};
+
+/// systemd's own socket, for root alone, and that of the system bus.
+const SOCKETS: [(&str, Bus); 2] =
+    [("run/systemd/private", Bus::Private), ("run/dbus/system_bus_socket", Bus::System)];
+/// Most time for the whole call, connecting included.
+const LIMIT: Duration = Duration::from_secs(10);
+/// The period that systemd takes when none is said, in microseconds. Versions before 242 know no other.
+const PERIOD: i64 = 100_000;
+const SECOND: i128 = 1_000_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bus {
+    /// There is nobody else at the other end.
+    Private,
+    /// With a broker in between.
+    System,
+}
+
+/// The node's systemd.
+#[derive(Clone, Debug)]
+pub(crate) struct Systemd {
+    root: PathBuf,
+}
+
+impl Systemd {
+    /// That of the node whose file system is below `host_root`.
+    pub(crate) fn new(host_root: &Path) -> Self {
+        Self { root: host_root.to_owned() }
+    }
+
+    /// Changes a slice until the node's next boot.
+    pub(crate) async fn set(
+        &self,
+        version: Version,
+        slice: &str,
+        setting: Setting,
+    ) -> Result<(), CallFailure> {
+        let call = async {
+            let connection = self.connect().await?;
+            let properties = properties(version, setting);
+            let answer = connection
+                .call_method(
+                    Some("org.freedesktop.systemd1"),
+                    "/org/freedesktop/systemd1",
+                    Some("org.freedesktop.systemd1.Manager"),
+                    "SetUnitProperties",
+                    &(slice, true, properties),
+                )
+                .await;
+            answer.map(drop).map_err(|error| failure(slice, &error))
+        };
+        tokio::time::timeout(LIMIT, call).await.unwrap_or_else(|_| {
+            Err(CallFailure { retry: true, message: format!("systemd did not answer within {LIMIT:?}") })
+        })
+    }
+
+    async fn connect(&self) -> Result<Connection, CallFailure> {
+        let mut told = Vec::new();
+        for (socket, bus) in SOCKETS {
+            let path = self.root.join(socket);
+            let connected = async {
+                let stream = UnixStream::connect(&path).await?;
+                let builder = Builder::unix_stream(stream);
+                match bus {
+                    Bus::Private => builder.p2p().build().await,
+                    Bus::System => builder.build().await,
+                }
+            };
+            match connected.await {
+                Ok(connection) => return Ok(connection),
+                Err(error) => told.push(format!("{}: {error}", path.display())),
+            }
+        }
+        // A socket that is not mounted will not appear, but systemd may be starting anew.
+        Err(CallFailure {
+            retry: true,
+            message: format!("cannot reach systemd at {}", told.join(", nor at ")),
+        })
+    }
+}
+
+fn failure(slice: &str, error: &Error) -> CallFailure {
+    let (retry, why) = match error {
+        Error::MethodError(name, why, _) => {
+            // A slice that is gone shows at the next look.
+            let never =
+                ["InvalidArgs", "UnknownProperty", "PropertyReadOnly", "AccessDenied", "UnknownMethod"];
+            let retry = !never.iter().any(|end| name.as_str().ends_with(end));
+            (retry, format!("{name}: {}", why.as_deref().unwrap_or_default()))
+        }
+        error => (true, error.to_string()),
+    };
+    CallFailure { retry, message: format!("systemd does not change {slice}: {why}") }
+}
+
+/// A setting as systemd's properties of a slice, whose numbers have no sign; the largest means none.
+fn properties(version: Version, setting: Setting) -> Vec<(&'static str, Value<'static>)> {
+    let number = |number: i64| Value::U64(u64::try_from(number).unwrap_or_default());
+    let or_none = |amount: Option<i64>| amount.map_or(Value::U64(u64::MAX), number);
+    match (version, setting) {
+        (Version::V1, Setting::Shares(shares) | Setting::Weight(shares)) => {
+            vec![("CPUShares", number(shares))]
+        }
+        (Version::V2, Setting::Shares(shares)) => vec![("CPUWeight", number(linear_weight(shares)))],
+        (Version::V2, Setting::Weight(weight)) => vec![("CPUWeight", number(weight))],
+        (Version::V1, Setting::Memory(limit)) => vec![("MemoryLimit", or_none(limit))],
+        (Version::V2, Setting::Memory(limit)) => vec![("MemoryMax", or_none(limit))],
+        (_, Setting::Quota { quota, period }) => {
+            let period = if period > 0 { period } else { PERIOD };
+            let in_second = |quota| {
+                let kept = i128::from(in_systemd_steps(quota, period)) * SECOND / i128::from(period);
+                i64::try_from(kept).unwrap_or(i64::MAX)
+            };
+            let mut properties = vec![("CPUQuotaPerSecUSec", or_none(quota.map(in_second)))];
+            if period != PERIOD {
+                properties.push(("CPUQuotaPeriodUSec", number(period)));
+            }
+            properties
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "systemd_tests.rs"]
+mod tests;

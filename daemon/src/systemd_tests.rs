@@ -1,0 +1,95 @@
+use std::sync::{Arc, Mutex};
+
+use tokio::net::UnixListener;
+use zbus::zvariant::OwnedValue;
+use zbus::{fdo, interface};
+
+use super::*;
+
+fn numbers(version: Version, setting: Setting) -> Vec<(&'static str, u64)> {
+    let number = |value| match value {
+        Value::U64(number) => number,
+        other => panic!("{other:?}"),
+    };
+    properties(version, setting).into_iter().map(|(name, value)| (name, number(value))).collect()
+}
+
+#[test]
+fn settings_are_systemds_properties_of_each_version() {
+    use Version::{V1, V2};
+    let quota = |quota, period| Setting::Quota { quota, period };
+    let none = u64::MAX;
+    for (version, setting, expected) in [
+        (V1, Setting::Shares(1024), vec![("CPUShares", 1024)]),
+        (V2, Setting::Shares(1024), vec![("CPUWeight", 39)]),
+        (V2, Setting::Weight(79), vec![("CPUWeight", 79)]),
+        (V1, Setting::Memory(Some(7)), vec![("MemoryLimit", 7)]),
+        (V2, Setting::Memory(Some(7)), vec![("MemoryMax", 7)]),
+        (V2, Setting::Memory(None), vec![("MemoryMax", none)]),
+        (V2, quota(Some(50_000), 100_000), vec![("CPUQuotaPerSecUSec", 500_000)]),
+        // Whole percents of a CPU, rounded up.
+        (V2, quota(Some(1_500), 100_000), vec![("CPUQuotaPerSecUSec", 20_000)]),
+        (V1, quota(None, 100_000), vec![("CPUQuotaPerSecUSec", none)]),
+        (
+            V2,
+            quota(Some(25_000), 50_000),
+            vec![("CPUQuotaPerSecUSec", 500_000), ("CPUQuotaPeriodUSec", 50_000)],
+        ),
+    ] {
+        assert_eq!(numbers(version, setting), expected, "{setting:?}");
+    }
+}
+
+type Calls = Arc<Mutex<Vec<(String, bool, Vec<(String, u64)>)>>>;
+
+/// What listens at the other end in place of systemd.
+struct Manager(Calls);
+
+#[interface(name = "org.freedesktop.systemd1.Manager")]
+impl Manager {
+    #[zbus(name = "SetUnitProperties")]
+    fn set(&self, name: String, runtime: bool, properties: Vec<(String, OwnedValue)>) -> fdo::Result<()> {
+        if name == "no.slice" {
+            return Err(fdo::Error::UnknownProperty("no such property".into()));
+        }
+        let number = |value: OwnedValue| u64::try_from(value).unwrap();
+        let properties = properties.into_iter().map(|(name, value)| (name, number(value))).collect();
+        self.0.lock().unwrap().push((name, runtime, properties));
+        Ok(())
+    }
+}
+
+/// The real protocol, with another program at the other end than systemd.
+#[tokio::test]
+async fn systemd_is_told_over_its_own_socket() {
+    let root = tempfile::tempdir().unwrap();
+    let systemd = Systemd::new(root.path());
+    let failure = systemd.set(Version::V2, "a.slice", Setting::Memory(None)).await.unwrap_err();
+    for socket in ["run/systemd/private", "run/dbus/system_bus_socket"] {
+        assert!(failure.retry && failure.message.contains(socket), "{failure:?}");
+    }
+
+    let path = root.path().join("run/systemd/private");
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let listener = UnixListener::bind(&path).unwrap();
+    let calls = Calls::default();
+    let served = calls.clone();
+    let serving = tokio::spawn(async move {
+        let mut connections = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            let builder = Builder::unix_stream(stream).server(zbus::Guid::generate()).unwrap().p2p();
+            let builder = builder.serve_at("/org/freedesktop/systemd1", Manager(served.clone())).unwrap();
+            connections.push(builder.build().await.unwrap());
+        }
+    });
+    systemd.set(Version::V2, "kubepods-pod1.slice", Setting::Memory(Some(7))).await.unwrap();
+    let expected = ("kubepods-pod1.slice".to_owned(), true, vec![("MemoryMax".to_owned(), 7)]);
+    assert_eq!(*calls.lock().unwrap(), [expected]);
+    let failure = systemd.set(Version::V2, "no.slice", Setting::Memory(None)).await.unwrap_err();
+    assert!(!failure.retry, "{failure:?}");
+    assert!(
+        failure.message.contains("no.slice") && failure.message.contains("no such property"),
+        "{failure:?}"
+    );
+    serving.abort();
+}

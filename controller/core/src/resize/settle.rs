@@ -121,19 +121,18 @@ impl Settler<'_> {
         settled
     }
 
-    /// Where one makes no headway, nobody knows which of them ends last. None of them may then be the end of the record,
-    /// as only the last one gives the Pod back just what it should have.
-    fn side_by_side(&self, needs: &mut [Need<'_>]) {
+    /// Where one makes no headway, nobody knows what its container has, nor which of them ends last. What shrinks leaves
+    /// the Pod alone then, and every record stays: the last one gives the Pod just what it should have.
+    fn side_by_side(&self, needs: &mut Vec<Need<'_>>) {
         let hindered = |need: &Need<'_>| self.newest(&need.container.name).is_some_and(|view| hindered(&view));
         if needs.len() < 2 || !needs.iter().any(hindered) {
             return;
         }
-        for resize in needs.iter_mut().map(|need| &mut need.resize).filter(|resize| !resize.hold) {
-            if resize.container.is_some() {
-                resize.hold = true;
-            } else {
-                resize.pod = None;
-            }
+        let given = |need: &Need<'_>| record(self.holding.held, &need.container.name).and_then(|r| r.given);
+        needs.retain(|need| need.resize.hold || given(need).is_none() || given(need) != need.resize.container);
+        for Need { resize, shrinks, .. } in needs {
+            resize.hold |= resize.container.is_some();
+            resize.pod = resize.pod.filter(|_| resize.hold && !*shrinks);
         }
     }
 

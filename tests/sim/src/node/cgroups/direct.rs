@@ -215,11 +215,13 @@ impl Cgroups {
         (fails, Some(touched))
     }
 
-    fn base(&self, info: &ContainerInfo) -> Cgroup {
+    /// What the kubelet made the group of a container with.
+    pub fn base(&self, info: &ContainerInfo) -> Cgroup {
         self.files(&self.given(info), true)
     }
 
-    fn pod_base(&self, pod: &str) -> Option<Cgroup> {
+    /// What the kubelet made the group of a Pod with.
+    pub fn pod_base(&self, pod: &str) -> Option<Cgroup> {
         Some(self.files(&self.pods.get(pod)?.last()?.1, false))
     }
 

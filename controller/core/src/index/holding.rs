@@ -9,10 +9,17 @@ use super::kinds::Book;
 use crate::key::ObjectKey;
 use crate::nodework::{NodeWork, OrderView, views};
 use crate::pod::Pod;
-use crate::resize::{Force, Holding, Resize, Settled, settle};
+use crate::resize::{Force, Holding, Resize, Settled, attempt, settle};
 use crate::time::{Mono, earliest};
 
 impl NodeWork {
+    /// The last number of an order about a Pod to which an answer is stored. With the same number another order would be
+    /// taken for carried out, or refused.
+    fn numbered(&self, pod_uid: &str) -> u32 {
+        let answers = self.status.answers.iter().map(|answer| answer.order_id.as_str());
+        answers.filter(|id| request_uid(id) == pod_uid).map(attempt).max().unwrap_or_default()
+    }
+
     /// The daemon's record of a Pod.
     pub(crate) fn held(&self, pod_uid: &str) -> Option<&Held> {
         self.status.held.iter().find(|held| held.pod.uid == pod_uid)
@@ -70,6 +77,7 @@ impl Index {
                     held: book.and_then(Book::known).and_then(|work| work.held(&uid)),
                     orders: &orders,
                     answered: book.map_or(&none, |book| &book.answered),
+                    numbered: book.and_then(Book::known).map_or(0, |work| work.numbered(&uid)),
                     guarded: self.guarded,
                     awaited: self
                         .resizes

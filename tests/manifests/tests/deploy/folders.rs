@@ -29,8 +29,13 @@ pub(crate) fn gate_webhook() -> Vec<Object> {
     overlay("gate-webhook")
 }
 
+/// All of `deploy/overlays/resize-cri`.
+pub(crate) fn resize_cri() -> Vec<Object> {
+    overlay("resize-cri")
+}
+
 /// Everything that can be installed.
 pub(crate) fn every_install() -> impl Iterator<Item = Vec<Object>> {
     let overlays = OVERLAYS.iter().map(|(name, _)| overlay(name));
-    [default(), gate_webhook()].into_iter().chain(overlays)
+    [default(), gate_webhook(), resize_cri()].into_iter().chain(overlays)
 }

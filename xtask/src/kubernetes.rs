@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn module_files_hold_what_their_release_says() {
         for kubernetes in &ALL {
-            let version = kubernetes.version(&workspace::root()).unwrap();
+            let version = kubernetes.version(&workspace::root().unwrap()).unwrap();
             assert!(version.starts_with(&format!("v{}.", kubernetes.release)), "{kubernetes:?}: {version}");
         }
     }

@@ -99,7 +99,7 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {
-    let root = workspace::root();
+    let root = workspace::root()?;
     match command {
         Command::Crds { check } => crds::generate(&root, check)?,
         Command::Protos { check } => protos::generate(&root, check)?,

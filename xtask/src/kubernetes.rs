@@ -36,6 +36,12 @@ impl Kubernetes {
         default
     }
 
+    /// The one without the resize API.
+    pub(crate) fn without_resize() -> &'static Self {
+        let [_, older] = &ALL;
+        older
+    }
+
     /// Takes `--kubernetes RELEASE` out of the arguments of `up`, and gives the rest.
     pub(crate) fn chosen(args: &[String]) -> Result<(&'static Self, Vec<&str>)> {
         const FLAG: &str = "--kubernetes";

@@ -48,12 +48,20 @@ pub(super) struct Bench<'a> {
     pub(super) done: u32,
 }
 
+/// What followed a patch, in milliseconds since its arrival at the API server.
+pub(super) struct Patched {
+    /// It was answered.
+    pub(super) answered: f64,
+    /// The container's control group had the values.
+    pub(super) held: f64,
+}
+
 /// A resize by request, in milliseconds.
 pub(super) struct ByRequest {
     /// From the arrival of the request at the API server to that of the patch.
-    pub(super) patched: f64,
-    /// From the arrival of the patch to the values in the container's control group.
-    pub(super) held: f64,
+    pub(super) before: f64,
+    /// What followed the patch.
+    pub(super) patched: Patched,
     /// From just before the request was sent to the arrival of its end here.
     pub(super) over: f64,
     /// What pitstop wrote until nothing was left to do about it.
@@ -101,25 +109,23 @@ impl Bench<'_> {
         self.pause().await;
 
         let entries = mark.read()?;
-        let patched = arrived(&entries, pod, |entry| entry.account(NAMESPACE).is_some())?;
-        let created = entries.iter().find(|e| e.object_ref.name == pod && e.what() == "create podresizes");
-        // A create may be logged without the name.
-        let created = created.or_else(|| entries.iter().find(|e| e.what() == "create podresizes"));
-        let created = created.context("the audit log has no create of the request")?.received();
+        let patch = patch_of(&entries, pod, |entry| entry.account(NAMESPACE).is_some())?;
+        // There is one request at a time.
+        let create = entries.iter().find(|entry| entry.what() == "create podresizes");
+        let create = create.context("the audit log has no create of the request")?;
         // The lease is renewed whether there is a request or not.
         let of_request = entries.iter().filter(|e| !e.dry_run() && e.object_ref.resource != "leases");
         Ok(ByRequest {
-            patched: signed(created, patched),
-            held: signed(patched, held),
+            before: signed(create.received(), patch.received()),
+            patched: Patched::of(patch, held),
             over: (over - start).as_secs_f64() * 1e3,
             writes: Writes::count(of_request, NAMESPACE),
             steps: steps(&entries, wall, held, "kubelet: patch, until the control group has the values"),
         })
     }
 
-    /// Resizes a Pod by a patch, the same change: milliseconds from its arrival at the API server to the values in the
-    /// container's control group.
-    pub(super) async fn bare(&mut self, pod: &str) -> Result<f64> {
+    /// Resizes a Pod by a patch, the same change.
+    pub(super) async fn bare(&mut self, pod: &str) -> Result<Patched> {
         let mark = Mark::end_of(&self.audit_log)?;
         let change = self.expect(pod).await?;
         let api: Api<Pod> = self.yard.api();
@@ -132,8 +138,8 @@ impl Bench<'_> {
             .context("cannot patch the Pod")?;
         let held = change.time().await?;
         self.pause().await;
-        let patched = arrived(&mark.read()?, pod, |entry| entry.program() == "pitstop-bench")?;
-        Ok(signed(patched, held))
+        let entries = mark.read()?;
+        Ok(Patched::of(patch_of(&entries, pod, |entry| entry.program() == "pitstop-bench")?, held))
     }
 
     /// Begins to look for the new values in the control group of a Pod's container.
@@ -173,9 +179,15 @@ fn request(pod: &str) -> Result<PodResize> {
     Ok(PodResize::new(pod, spec))
 }
 
-/// When the API server had the patch of `pods/resize` that took effect, of those that are `wanted`.
-fn arrived(entries: &[Entry], pod: &str, wanted: impl Fn(&Entry) -> bool) -> Result<SystemTime> {
+/// The patch of `pods/resize` that took effect, of those that are `wanted`.
+fn patch_of<'a>(entries: &'a [Entry], pod: &str, wanted: impl Fn(&Entry) -> bool) -> Result<&'a Entry> {
     let mut patches = entries.iter().filter(|e| e.what() == "patch pods/resize" && e.object_ref.name == pod);
-    let patch = patches.rfind(|e| !e.refused() && wanted(e));
-    Ok(patch.context("the audit log has no patch of the Pod's resources")?.received())
+    patches.rfind(|e| !e.refused() && wanted(e)).context("the audit log has no patch of the Pod's resources")
+}
+
+impl Patched {
+    fn of(patch: &Entry, held: SystemTime) -> Self {
+        let since = |later| signed(patch.received(), later);
+        Self { answered: since(patch.answered()), held: since(held) }
+    }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
 
-use self::measure::{Bench, ByRequest, before};
+use self::measure::{Bench, ByRequest, Patched, before};
 use crate::harness::cluster::Cluster;
 use crate::harness::figures::{Samples, ratio, table};
 use crate::harness::pods::Yard;
@@ -28,7 +28,7 @@ const ROUND: usize = 5;
 #[derive(Default)]
 struct Measured {
     by_request: Vec<ByRequest>,
-    bare: Vec<f64>,
+    bare: Vec<Patched>,
 }
 
 /// The benchmark.
@@ -79,9 +79,9 @@ async fn measure(cluster: &Cluster, yard: &Yard, pods: usize) -> Result<Measured
 fn report(measured: &Measured) -> Verdict {
     let Measured { by_request, bare } = measured;
     let samples = |of: fn(&ByRequest) -> f64| by_request.iter().map(of).collect::<Samples>();
-    let held = samples(|m| m.held);
-    let whole = samples(|m| m.patched + m.held);
-    let floor: Samples = bare.iter().copied().collect();
+    let held = samples(|m| m.patched.held);
+    let whole = samples(|m| m.before + m.patched.held);
+    let floor: Samples = bare.iter().map(|m| m.held).collect();
     let row = |name: &str, samples: &Samples| {
         let [median, min, max, count] = samples.cells();
         [name.to_owned(), median, min, max, count]
@@ -89,7 +89,9 @@ fn report(measured: &Measured) -> Verdict {
     let rows = [
         row("PodResize: its patch → values in the control group", &held),
         row("the same change by a bare patch → values in the control group", &floor),
-        row("PodResize: create → its patch", &samples(|m| m.patched)),
+        row("PodResize: its patch → its answer", &samples(|m| m.patched.answered)),
+        row("the bare patch → its answer", &bare.iter().map(|m| m.answered).collect()),
+        row("PodResize: create → its patch", &samples(|m| m.before)),
         row("PodResize: create → values in the control group", &whole),
         row("PodResize, the whole: create → Succeeded", &samples(|m| m.over)),
     ];

@@ -58,6 +58,13 @@ impl Daemon {
         });
     }
 
+    /// Pods are held at something, or are to get back what they had. A process that ends would leave them so if the book
+    /// is deleted at that time.
+    pub fn holds(&self) -> bool {
+        let recorded = self.book.as_ref().is_some_and(|book| !book.get().status.held.is_empty());
+        !self.owed.is_empty() || (self.resizes && recorded)
+    }
+
     /// Pods get back what they had once nothing else is under way for them.
     pub(crate) fn give_back(&mut self, now: Mono) -> Vec<Action> {
         let busy: BTreeSet<&str> =

@@ -36,6 +36,11 @@ pub(crate) fn resize_cri() -> Vec<Object> {
 
 /// Everything that can be installed.
 pub(crate) fn every_install() -> impl Iterator<Item = Vec<Object>> {
+    usual_installs().chain([resize_cri()])
+}
+
+/// Everything that can be installed and gives no more rights than the default.
+pub(crate) fn usual_installs() -> impl Iterator<Item = Vec<Object>> {
     let overlays = OVERLAYS.iter().map(|(name, _)| overlay(name));
-    [default(), gate_webhook(), resize_cri()].into_iter().chain(overlays)
+    [default(), gate_webhook()].into_iter().chain(overlays)
 }

@@ -136,7 +136,7 @@ impl Settler<'_> {
             (Some(wish), Some(id)) => self.take(pod, container, id, wish, record),
             // It starts with what its spec says, and is given the rest then.
             (Some(_), None) => None,
-            (None, id) => self.give_back(pod, container, id, record?),
+            (None, id) => Some(self.give_back(pod, container, id, record?)),
         }
     }
 
@@ -176,7 +176,7 @@ impl Settler<'_> {
         container: &'b Container,
         id: Option<&str>,
         record: &HeldContainer,
-    ) -> Option<Need<'b>> {
+    ) -> Need<'b> {
         let own = id == Some(record.id.as_str());
         let back = bounds(&container.resources);
         let resize = Resize {
@@ -186,7 +186,7 @@ impl Settler<'_> {
         };
         let shrinks = record.given.is_some_and(|given| smaller(&back, &given));
         // Another instance is not given anything: only the record of the one before goes.
-        Some(Need { container, id: record.id.clone(), resize, shrinks })
+        Need { container, id: record.id.clone(), resize, shrinks }
     }
 
     /// Every container has what it should, and the Pod's cgroup was given something else last.

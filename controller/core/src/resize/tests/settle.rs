@@ -94,9 +94,10 @@ impl World {
             if self.answers.iter().any(|answer| answer.order_id == order.id) {
                 continue;
             }
-            let (state, reason) = match self.carry_out(&order) {
-                true => (AnswerState::Done, None),
-                false => (AnswerState::Refused, Some(AnswerReason::NotRunning)),
+            let (state, reason) = if self.carry_out(&order) {
+                (AnswerState::Done, None)
+            } else {
+                (AnswerState::Refused, Some(AnswerReason::NotRunning))
             };
             self.answered.insert(order.id.clone(), self.now);
             self.answers.push(Answer {

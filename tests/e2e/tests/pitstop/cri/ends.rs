@@ -1,7 +1,7 @@
 //! How what was given ends before its request is deleted.
 
 use kube::Api;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, ListParams};
 use pitstop_api::nodework::NodeWork;
 use pitstop_api::resize::Phase;
 use pitstop_e2e::ns::NODE;
@@ -66,8 +66,10 @@ fn a_lost_book_is_no_loss() -> Result<()> {
 
 /// Nobody is there to write another book.
 async fn without_a_book(ns: &Ns) -> Result<()> {
-    until("the controllers to go", LONG, async || {
-        Ok(system::pods_of(&ns.cluster, CONTROLLER).await?.is_empty().then_some(()))
+    // One that is about to end still writes.
+    until("the controllers to be gone", LONG, async || {
+        let labels = ListParams::default().labels("app.kubernetes.io/component=controller");
+        Ok(system::api(&ns.cluster).list(&labels).await?.items.is_empty().then_some(()))
     })
     .await?;
     let books: Api<NodeWork> = Api::all(ns.cluster.client.clone());

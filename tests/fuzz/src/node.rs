@@ -180,7 +180,9 @@ impl Node {
             }
             Action::Resize { order_id, writes, .. } => {
                 if end == End::Well {
-                    writes.iter().for_each(|write| self.write(write));
+                    for write in &writes {
+                        self.write(write);
+                    }
                 }
                 Event::Resized(order_id, if end == End::Well { Ok(()) } else { Err(failed) })
             }

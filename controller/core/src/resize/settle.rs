@@ -93,6 +93,7 @@ impl Settler<'_> {
         if needs.is_empty() {
             needs.extend(self.pod_alone(pod));
         }
+        self.side_by_side(&mut needs);
         // What is under way first; then what is given back, which makes room for what is taken.
         needs.sort_by_key(|need| (!self.stands(need), !need.shrinks));
         let target = OrderPod {
@@ -107,7 +108,9 @@ impl Settler<'_> {
             let standing = self.newest(name).filter(|view| same(view.order, &need.id, &need.resize));
             match standing {
                 // One that makes no headway stays, and is in no other's way.
-                Some(view) if hindered(&view) => settled.orders.push(view.order.clone()),
+                Some(view) if hindered(&view) && suits(view.order, &need.resize) => {
+                    settled.orders.push(view.order.clone());
+                }
                 _ if open => {}
                 _ => open = self.place(&target, name, &need.id, need.resize, &mut settled),
             }
@@ -116,6 +119,23 @@ impl Settler<'_> {
             settled.orders.extend(self.told());
         }
         settled
+    }
+
+    /// Where one makes no headway, nobody knows what its container has, nor which of them ends last. What shrinks leaves
+    /// the Pod alone then, and every record stays: the last one gives the Pod just what it should have.
+    fn side_by_side(&self, needs: &mut Vec<Need<'_>>) {
+        let hindered =
+            |need: &Need<'_>| self.newest(&need.container.name).is_some_and(|view| hindered(&view));
+        if needs.len() < 2 || !needs.iter().any(hindered) {
+            return;
+        }
+        let given = |need: &Need<'_>| record(self.holding.held, &need.container.name).and_then(|r| r.given);
+        needs
+            .retain(|need| need.resize.hold || given(need).is_none() || given(need) != need.resize.container);
+        for Need { resize, shrinks, .. } in needs {
+            resize.hold |= resize.container.is_some();
+            resize.pod = resize.pod.filter(|_| resize.hold && !*shrinks);
+        }
     }
 
     /// The orders that gave the containers what they have.
@@ -192,6 +212,12 @@ impl Settler<'_> {
     /// Every container has what it should, and the Pod's cgroup was given something else last.
     fn pod_alone<'b>(&self, pod: &'b Pod) -> Option<Need<'b>> {
         let held = self.holding.held?;
+        // What is to begin again has its part still.
+        let begins =
+            |c: &Container| self.holding.force.containers.contains_key(&c.name) && running(c).is_none();
+        if pod.containers.iter().any(begins) {
+            return None;
+        }
         let wanted = bounds(&held_pod(pod, |container| self.has(container)));
         if held.given == Some(wanted) {
             return None;
@@ -214,7 +240,15 @@ impl Settler<'_> {
 
     /// What the Pod's cgroup should hold once this container has that.
     fn pod_with(&self, pod: &Pod, container: &Container, wanted: &Resources) -> Bounds {
-        bounds(&held_pod(pod, |other| if other.name == container.name { *wanted } else { self.has(other) }))
+        let of = |other: &Container| {
+            if other.name == container.name {
+                return *wanted;
+            }
+            // It may be given what it should have before this one is.
+            let has = self.has(other);
+            if running(other).is_some() { most(&has, &self.holding.force.wants(other)) } else { has }
+        };
+        bounds(&held_pod(pod, of))
     }
 
     /// What a container has; the most that it may have while that is not known.
@@ -232,7 +266,10 @@ impl Settler<'_> {
     /// Keeps the order for it that stands, or places another one. Whether one is open then.
     fn place(&self, pod: &OrderPod, name: &str, id: &str, resize: Resize, settled: &mut Settled) -> bool {
         let newest = self.newest(name);
-        if let Some(view) = newest.filter(|view| same(view.order, id, &resize)) {
+        let stands = |view: &OrderView<'_>| {
+            same(view.order, id, &resize) && (!hindered(view) || suits(view.order, &resize))
+        };
+        if let Some(view) = newest.filter(stands) {
             match self.again_at(&view) {
                 Some(at) if at > self.now => {
                     settled.orders.push(view.order.clone());
@@ -286,6 +323,17 @@ impl Settler<'_> {
 /// The daemon tries in vain, and goes on.
 fn hindered(view: &OrderView<'_>) -> bool {
     view.answer.is_some_and(|answer| answer.state == AnswerState::Acknowledged && answer.reason.is_some())
+}
+
+/// What an order that makes no headway says of the Pod is right still, or may be put right later.
+fn suits(order: &Order, resize: &Resize) -> bool {
+    let says = order.action.resize.as_ref().and_then(|own| own.pod);
+    says == resize.pod || (resize.hold && says.zip(resize.pod).is_some_and(|(own, new)| covers(&own, &new)))
+}
+
+/// It is no less of anything.
+fn covers(one: &Bounds, other: &Bounds) -> bool {
+    one == other || smaller(other, one)
 }
 
 /// An order for the same instance to have the same.

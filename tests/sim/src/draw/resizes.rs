@@ -1,5 +1,7 @@
 //! Resizes, in a share of the schedules: beside restarts, or alone.
 
+mod held;
+
 use super::{BEGIN, fault, near};
 use crate::rng::Rng;
 use crate::world::plan::{ContainerPlan, Fault, PodPlan, Schedule, Step, Timed, Word};
@@ -27,9 +29,14 @@ pub(super) fn draw(rng: &mut Rng, schedule: &mut Schedule) {
     if rng.one_in(5) {
         groups(rng, schedule);
     }
-    if calm {
-        return;
+    if !calm {
+        faults(rng, schedule, first);
     }
+    held::draw(&mut Rng::new(schedule.seed ^ 0x6865_6c64), schedule);
+}
+
+/// Faults close to the steps from that one on.
+fn faults(rng: &mut Rng, schedule: &mut Schedule, first: usize) {
     for _ in 0..rng.below(3) {
         let near_by = rng.pick(&schedule.steps[first..]).map_or(BEGIN, |s| s.at);
         let at = (near_by + near(rng)).saturating_sub(300);
@@ -95,6 +102,7 @@ fn room(rng: &mut Rng, pods: &[PodPlan]) -> Room {
         millicores: rng.one_in(2).then(|| all + more(rng)),
         quota: rng.one_in(8).then(|| all + more(rng) / 4),
         kubelets_judge: rng.one_in(2),
+        fixed: Vec::new(),
     }
 }
 
@@ -202,6 +210,7 @@ fn resize(rng: &mut Rng, pod: &PodPlan, n: u64) -> ResizePlan {
         ttl: rng.one_in(4).then(|| i32::try_from(rng.below(20)).unwrap()),
         dry_run: rng.one_in(8),
         kept,
+        mechanism: None,
     }
 }
 

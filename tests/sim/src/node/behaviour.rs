@@ -84,6 +84,7 @@ impl Behaviour {
             term: self.term,
             needs: 1,
             commands,
+            uses: self.uses,
         }
     }
 }

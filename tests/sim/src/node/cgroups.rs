@@ -1,12 +1,17 @@
-//! The control groups of a node: what the kubelet has written into them, and since when it holds. In files of v1.
+//! The control groups of a node: what the kubelet, or a daemon in its place, has written into them, and since when it
+//! holds.
 
-use std::collections::BTreeMap;
+mod direct;
+
+use std::collections::{BTreeMap, VecDeque};
 
 use pitstop_api::nodework::{Cgroup, Observed};
 use pitstop_api::quantity::Resources;
 
+pub use self::direct::{Keeping, Touched};
 use super::keys;
 use super::runtime::ContainerInfo;
+use crate::world::plan::Failing;
 
 /// Microseconds.
 const PERIOD: i64 = 100_000;
@@ -36,6 +41,11 @@ pub struct Cgroups {
     /// Nobody can read them before that time.
     hidden_until: u64,
     news: Vec<Written>,
+    keeping: Keeping,
+    /// What daemons have written, by container ID or Pod UID.
+    direct: BTreeMap<String, Cgroup>,
+    /// The next writes of daemons go wrong.
+    failing: VecDeque<Failing>,
 }
 
 impl Cgroups {
@@ -77,17 +87,25 @@ impl Cgroups {
             .map_or_else(|| made_with(info), |(_, size)| *size)
     }
 
+    /// What the kubelet's writes make the group of a container hold.
+    fn holds(&self, now: u64, info: &ContainerInfo) -> Resources {
+        let all = self.containers.get(&info.id);
+        let held = all.and_then(|all| all.iter().rev().find(|(from, _)| *from <= now));
+        held.map_or_else(|| made_with(info), |(_, size)| *size)
+    }
+
     /// What the groups of a container and of its Pod hold; nothing where nobody can tell.
     pub fn read(&self, now: u64, info: &ContainerInfo) -> Option<Observed> {
-        let holds = |all: &Vec<(u64, Resources)>| {
-            all.iter().rev().find(|(from, _)| *from <= now).map(|(_, size)| *size)
-        };
         if now < self.hidden_until {
             return None;
         }
-        let container = self.containers.get(&info.id).and_then(holds).unwrap_or_else(|| made_with(info));
-        let pod = self.pods.get(info.labels.get(keys::POD_UID)?).and_then(holds).unwrap_or_default();
-        Some(Observed { container: files(&container), pod: files(&pod) })
+        let pod = self.of_pod(now, info.labels.get(keys::POD_UID)?);
+        let none = || self.files(&Resources::default(), false);
+        Some(Observed { container: self.of_container(now, info), pod: pod.unwrap_or_else(none) })
+    }
+
+    fn files(&self, size: &Resources, container: bool) -> Cgroup {
+        self.keeping.files(size, container)
     }
 
     /// What was written into containers' groups since the last call.
@@ -113,16 +131,9 @@ fn parse(text: &str) -> Resources {
     Resources { cpu_request: next(), cpu_limit: next(), memory_request: next(), memory_limit: next() }
 }
 
-/// What the kernel's files say of a size.
-fn files(size: &Resources) -> Cgroup {
-    let limit = size.cpu_limit.filter(|limit| *limit > 0);
-    Cgroup {
-        cpu_quota: limit.map(|limit| (limit * PERIOD / 1000).max(LEAST_QUOTA)),
-        cpu_period: Some(PERIOD),
-        cpu_shares: Some(shares(size.cpu_request.unwrap_or(0))),
-        memory_limit: size.memory_limit,
-        ..Cgroup::default()
-    }
+/// Microseconds in each period for so many millicores.
+pub fn quota(limit: i64) -> i64 {
+    (limit * PERIOD / 1000).max(LEAST_QUOTA)
 }
 
 fn shares(request: i64) -> i64 {

@@ -17,7 +17,7 @@ impl Oracle {
         let found = self.rules.calls(now, by, asked, runtime);
         self.all(found);
         let Asked { order_id, container_id, what, .. } = asked;
-        if matches!(what, What::Inspect | What::Read) {
+        if matches!(what, What::Inspect | What::Read | What::Look) {
             return;
         }
         let acknowledged = self.acknowledged.contains_key(&(order_id.clone(), container_id.clone()));
@@ -45,7 +45,7 @@ impl Oracle {
                 self.check(!again, "I16", || format!("the hook of {order_id} ended before, and runs again"));
                 *self.hooks.entry(order_id.clone()).or_default() += 1;
             }
-            What::Inspect | What::Read => {}
+            What::Inspect | What::Read | What::Look => {}
         }
     }
 
@@ -63,6 +63,7 @@ impl Oracle {
 
     /// Something really happened on a node.
     pub fn deed(&mut self, deed: &Deed, runtime: &Runtime) {
+        self.holds.deed(deed);
         self.now = self.now.max(deed.at);
         self.rules.deed(deed, runtime);
         let Some(container) = runtime.containers().get(&deed.id) else { return };

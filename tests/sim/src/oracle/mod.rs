@@ -6,6 +6,7 @@
 
 mod containers;
 mod end;
+pub mod holds;
 mod orders;
 mod pace;
 mod pods;
@@ -19,7 +20,7 @@ use pitstop_api::recreate::ContainerRecreateRequest;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::node::cgroups::Written;
+use crate::node::cgroups::{Keeping, Touched, Written};
 use crate::server::Server;
 use crate::world::plan::{Fault, Schedule};
 
@@ -119,6 +120,7 @@ pub struct Oracle {
     ran: Vec<(String, String, String, u64)>,
     rules: rules::Rules,
     resizes: resizes::Resizes,
+    holds: holds::Holds,
     /// When the lead last changed, or a controller began.
     led_since: u64,
     leaders: usize,
@@ -155,6 +157,7 @@ impl Oracle {
             ran: Vec::new(),
             rules: rules::Rules::new(schedule),
             resizes: resizes::Resizes::new(schedule),
+            holds: holds::Holds::new(schedule),
             led_since: 0,
             leaders: 0,
         }
@@ -205,6 +208,36 @@ impl Oracle {
         self.resizes.sized(written);
     }
 
+    /// The groups of a node, whose kubelet does not resize, are kept so.
+    pub fn keeps(&mut self, node: &str, keeping: Keeping) {
+        self.holds.keeps(node, keeping);
+    }
+
+    /// A daemon has written into a control group of its node, for that order.
+    pub fn touched(
+        &mut self,
+        now: u64,
+        (by, node): (&str, &str),
+        order_id: Option<&str>,
+        touched: &Touched,
+        server: &Server,
+    ) {
+        self.now = now;
+        let found = self.holds.touched(now, (by, node), order_id, touched, server);
+        self.all(found);
+    }
+
+    /// All is over: held Pods have what they should.
+    pub fn holds_at_rest<'a>(
+        &mut self,
+        now: u64,
+        nodes: impl Iterator<Item = holds::Present<'a>>,
+        server: &Server,
+    ) {
+        let found = self.holds.at_rest(now, nodes, server);
+        self.all(found);
+    }
+
     /// So many processes believe that they lead.
     pub fn led(&mut self, now: u64, leaders: usize) {
         if leaders != self.leaders {
@@ -232,6 +265,11 @@ impl Oracle {
         found.extend(self.rules.one_leads(self.leaders));
         let by = (writer, self.leaders > 1);
         found.extend(self.resizes.wrote(now, by, kind, before, after, server));
+        self.holds.wrote(now, kind, before, after);
+        self.holds.writes = self.writes;
+        for (id, status) in self.resizes.take_successes() {
+            found.extend(self.holds.succeeded(&id, &status));
+        }
         self.all(found);
         match kind {
             "ContainerRecreateRequest" => {
@@ -253,6 +291,7 @@ impl Oracle {
         self.restored = true;
         self.rules.restored();
         self.resizes.restored(now, server);
+        self.holds.restored();
         self.many_leaders = true;
         let stored: BTreeMap<String, ContainerRecreateRequest> = server
             .objects("ContainerRecreateRequest")

@@ -64,6 +64,9 @@ impl Oracle {
             self.check(old == order, "I1", || format!("order {} changes", order.id));
             return;
         }
+        if order.action.resize.is_some() {
+            return self.asked_to_resize(order);
+        }
         let uid = request_uid(&order.id).to_owned();
         if self.resizes.knows(&uid) {
             return self.asked(order);
@@ -104,8 +107,17 @@ impl Oracle {
         self.orders.insert(order.id.clone(), value);
     }
 
+    /// An order to give an instance other resources.
+    fn asked_to_resize(&mut self, order: &Order) {
+        let named = |(pod, name, id, _): &(String, String, String, u64)| {
+            (pod, name, id) == (&order.pod.uid, &order.container.name, &order.container.id)
+        };
+        let found = self.holds.placed(order, self.ran.iter().any(named));
+        self.all(found);
+    }
+
     fn acknowledges(&mut self, id: &str, order: Option<&Order>, server: &Server) {
-        let Some(order) = order else { return };
+        let Some(order) = order.filter(|order| order.action.resize.is_none()) else { return };
         let key = (id.to_owned(), order.container.id.clone());
         if self.acknowledged.contains_key(&key) {
             return;

@@ -1,6 +1,8 @@
 //! One process of the daemon: the production core around a connection to the node's runtime, as `daemon/src` puts it
 //! together.
 
+mod writing;
+
 use std::collections::BTreeMap;
 
 use pitstop_api::logic::answer::Answer;
@@ -12,6 +14,7 @@ use pitstop_daemon_core::{
 use serde::Deserialize;
 use serde_json::Value;
 
+use self::writing::Chain;
 use super::clock::Clock;
 use super::effect::{Asked, Effect, Out, Sent, What};
 use super::skew;
@@ -39,6 +42,10 @@ pub struct DaemonProcess {
     calls: BTreeMap<CallId, (Asked, u64, Option<usize>)>,
     /// Hooks that sleep: until when, and whose.
     sleeping: Vec<(u64, String)>,
+    /// Writes into control groups that are under way.
+    chains: BTreeMap<u64, Chain>,
+    /// What looks of resizes go by: the Pod, and where its group was once.
+    looks: BTreeMap<String, (String, Option<String>)>,
     writes: u64,
     under_way: Option<u64>,
     /// It is of the next version.
@@ -65,10 +72,12 @@ impl DaemonProcess {
         client: runtime::Client,
         record: usize,
         machine: &Machine<'_>,
-        next: bool,
+        (next, resizes): (bool, bool),
     ) -> Self {
         let boot_id = machine.runtime.boot_id().to_owned();
-        let core = Daemon::new(Identity { instance, boot_id }).with_ended_hooks(machine.ended_hooks.clone());
+        let core = Daemon::new(Identity { instance, boot_id })
+            .with_ended_hooks(machine.ended_hooks.clone())
+            .with_resizes(resizes);
         Self {
             client,
             watcher: Watcher::new("/apis/pitstop.dev/v1alpha1/nodeworks", format!("metadata.name={node}")),
@@ -77,6 +86,8 @@ impl DaemonProcess {
             core,
             calls: BTreeMap::new(),
             sleeping: Vec::new(),
+            chains: BTreeMap::new(),
+            looks: BTreeMap::new(),
             writes: 0,
             under_way: None,
             next,
@@ -160,6 +171,17 @@ impl DaemonProcess {
                     Err(failure) => Err(call_failure(failure)),
                 },
             ),
+            What::Look => {
+                let (pod, held) = self.looks.remove(&order_id).unwrap_or_default();
+                let seen = match reply {
+                    Err(failure) if failure.code != Code::NotFound => Err(call_failure(failure)),
+                    _ => {
+                        let (id, held) = (&container_id, held.as_deref());
+                        machine.cgroups.present(now, machine.runtime, id, &pod, held)
+                    }
+                };
+                Event::ResourcesRead(order_id, seen.map(Box::new))
+            }
             What::Stop => Event::Stopped(
                 order_id,
                 match reply {
@@ -265,9 +287,16 @@ impl DaemonProcess {
                         }
                     }
                 }
-                Action::ReadResources { .. } | Action::Resize { .. } | Action::WriteBack { .. } => {
-                    unreachable!("a daemon without the right to resize asks for none of that");
+                Action::ReadResources { order_id, container_id, pod_uid, held, .. } => {
+                    self.looks.insert(order_id.clone(), (pod_uid, held));
+                    let call = Call::ContainerStatus { id: container_id.clone() };
+                    let asked = Asked { order_id, container_id, what: What::Look, call, limit: READ };
+                    out.effects.push(Effect::Call(asked));
                 }
+                Action::Resize { order_id, pod_uid, writes, .. } => {
+                    out.effects.push(self.resize(order_id, pod_uid, writes));
+                }
+                Action::WriteBack { held } => out.add(self.write_back(now, held, machine)),
                 Action::WriteStatus { resource_version, status } => {
                     self.writes += 1;
                     self.under_way = Some(self.writes);

@@ -1,6 +1,7 @@
 //! What a process wants done, in order, as data: the world carries it out, or kills the process in between.
 
 use pitstop_controller_core::wire::HttpRequest;
+use pitstop_daemon_core::resize::Write;
 
 use crate::node::runtime::Call;
 
@@ -28,6 +29,21 @@ pub enum Effect {
     Send(Sent),
     /// Call the runtime.
     Call(Asked),
+    /// Write into a control group.
+    Write(Writing),
+}
+
+/// One write into a control group.
+#[derive(Clone, Debug)]
+pub struct Writing {
+    /// By which the process knows what came of it.
+    pub token: u64,
+    /// The order that it is for. Absent: the Pod gets back what it had.
+    pub order_id: Option<String>,
+    /// UID of the Pod.
+    pub pod: String,
+    /// What is written.
+    pub write: Write,
 }
 
 /// A request to the API server.
@@ -67,6 +83,8 @@ pub enum What {
     Stop,
     /// Its cgroups are read.
     Read,
+    /// What is to be changed is looked at.
+    Look,
 }
 
 /// What coverage tells apart.
@@ -99,6 +117,11 @@ impl Effect {
                 format!("{} {}{status}{dry}", sent.request.method(), plural.unwrap_or(&"?"))
             }
             Self::Call(asked) => format!("{:?}", asked.what),
+            Self::Write(writing) => {
+                let of = if matches!(writing.write, Write::Pod(_)) { "Pod" } else { "container" };
+                let back = if writing.order_id.is_none() { " back" } else { "" };
+                format!("write{back} {of}")
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ use super::clock::Clock;
 use super::daemon::Machine;
 use super::sizing::Room;
 use super::watcher::Watcher;
+use crate::node::cgroups::Keeping;
 use crate::node::kubelet::{Kubelet, Options as KubeletOptions};
 use crate::node::runtime::{Flavor, Options, Runtime};
 use crate::rng::Rng;
@@ -36,6 +37,8 @@ pub struct Node {
     pub removed: bool,
     /// What it has for Pods.
     millicores: i64,
+    /// How its control groups are kept.
+    pub keeping: Keeping,
 }
 
 impl Node {
@@ -45,9 +48,14 @@ impl Node {
         let flavor = [Flavor::Containerd16, Flavor::Containerd17, Flavor::Crio];
         let options = Options::of(rng.pick(&flavor).unwrap());
         let kubelet = KubeletOptions::default();
+        let fixed = room.fixed.contains(&at);
+        let (v2, systemd) = (fixed && rng.one_in(2), fixed && rng.one_in(2));
+        let keeping = Keeping { v2, systemd, curved: v2 && rng.one_in(2) };
         let kubelet = KubeletOptions {
             millicores: room.millicores.unwrap_or(kubelet.millicores),
             judges_capacity: room.kubelets_judge,
+            resizes: !fixed,
+            keeping,
             ..kubelet
         };
         let millicores = kubelet.millicores;
@@ -62,6 +70,7 @@ impl Node {
             up_at: None,
             removed: false,
             millicores,
+            keeping,
             clock,
             name,
         }

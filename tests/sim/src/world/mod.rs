@@ -18,6 +18,7 @@ mod trouble;
 mod users;
 pub mod watcher;
 pub mod webhook;
+mod writing;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 use pitstop_api::logic::answer::Answer;
 use pitstop_controller_core::Config;
 use pitstop_controller_core::wire::HttpRequest;
+use pitstop_daemon_core::CallFailure;
 
 use self::clock::Clock;
 use self::machine::Node;
@@ -36,6 +38,7 @@ pub(crate) use self::trouble::lasts;
 use self::trouble::{Heal, Trouble};
 use crate::node::kubelet;
 use crate::node::runtime::{self, CallId};
+use crate::oracle::holds::Present;
 use crate::oracle::{Oracle, Violation};
 use crate::rng::Rng;
 use crate::server::{Server, Snapshot};
@@ -60,6 +63,8 @@ enum Happening {
     Wake(Pid),
     /// A reply of the runtime of a node comes to a process late, since it was paused.
     Reply(Pid, usize, CallId, runtime::Reply),
+    /// What came of a write into a control group comes to the process.
+    Wrote { to: Pid, token: u64, result: Result<(), CallFailure>, effect: Option<usize> },
     /// Something happens on a node by itself.
     Node(usize),
     /// The daemon finds its node's runtime again.
@@ -180,6 +185,9 @@ impl World {
         for at in 0..self.nodes.len() {
             let object = self.nodes[at].object();
             self.server.insert(wall, "Node", object);
+            if self.schedule.room.fixed.contains(&at) {
+                self.oracle.keeps(&self.nodes[at].name, self.nodes[at].keeping);
+            }
             self.queue.push(5, Happening::Pods(at));
             self.queue.push(20, Happening::Begin(processes::Role::Daemon(at)));
         }
@@ -204,6 +212,7 @@ impl World {
     fn config(&self) -> Config {
         Config {
             default_active_deadline: Some(std::time::Duration::from_secs(self.schedule.default_deadline)),
+            resize_cri: true,
             ..Config::default()
         }
     }
@@ -224,14 +233,20 @@ impl World {
         let bound = calm + (longest * 1000 + 120_000) * 2;
         while !self.run_until(bound, true) && self.oracle.intact() && self.now < bound {}
         self.oracle.converged(self.now, calm, &self.server);
+        let nodes = self.nodes.iter().map(|n| Present {
+            name: &n.name,
+            runtime: &n.runtime,
+            cgroups: n.kubelet.cgroups(),
+        });
+        self.oracle.holds_at_rest(self.now, nodes, &self.server);
         self.oracle.at_the_end(self.now, self.nodes.iter().map(|n| &n.runtime));
         // Silence: what a world at rest costs is nothing.
         if self.oracle.intact() {
-            let writes = self.oracle.writes;
+            let so_far = self.oracle.so_far();
             self.story.tell(self.now, "world", || "all is over; listens for ten minutes".to_owned());
             let until = self.now + 600_000;
             self.run_until(until, false);
-            self.oracle.silent(self.now, writes);
+            self.oracle.silent(self.now, so_far);
         }
     }
 
@@ -275,6 +290,7 @@ impl World {
             Happening::Answer { to, token, answer, effect } => self.answer(to, token, answer, effect),
             Happening::Wake(pid) => self.wake(pid),
             Happening::Reply(pid, at, call, reply) => self.late_reply(pid, at, call, &reply),
+            Happening::Wrote { to, token, result, effect } => self.wrote(to, token, result, effect),
             Happening::Node(at) => self.node(at),
             Happening::RuntimeFound(at) => self.runtime_found(at),
             Happening::Kubelet(at, write) => self.kubelet_writes(at, write),

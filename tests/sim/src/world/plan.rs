@@ -270,8 +270,23 @@ pub enum Fault {
     HideCgroups(usize, u64),
     /// What is written into the control groups of a node holds only so much later: for how long, and by how much.
     SlowCgroups(usize, u64, u64),
+    /// The next write of a daemon into a node's control groups goes wrong.
+    FailWrite(usize, Failing),
     /// The wall clock of a machine jumps: -1 the API server, controllers from 0, nodes from 100.
     JumpClock(i32, i64),
+}
+
+/// How a write into a control group goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Failing {
+    /// It fails, and has had no effect.
+    Before,
+    /// It fails, and has taken effect.
+    After,
+    /// It fails, and always would.
+    Never,
+    /// It says that it has worked, and has had no effect.
+    Lies,
 }
 
 /// Where in an effect a process is killed.

@@ -87,7 +87,7 @@ impl World {
                     client,
                     record,
                     &machine,
-                    skew.daemons && second,
+                    (skew.daemons && second, self.schedule.resizes()),
                 );
                 self.queue.push(self.now + 30, Happening::RuntimeFound(at));
                 (name, Kind::Daemon(Box::new(daemon)))
@@ -160,6 +160,7 @@ impl World {
             match effect {
                 Effect::Send(sent) => self.send(pid, sent, number),
                 Effect::Call(asked) => self.call(pid, asked, number),
+                Effect::Write(writing) => self.write(pid, &writing, number),
             }
             match (crash, number) {
                 (Some(Position::Begun), Some(effect)) => return self.crash(pid, effect, Position::Begun),

@@ -64,6 +64,8 @@ pub struct Room {
     pub quota: Option<i64>,
     /// Kubelets find out that a Pod is larger than its node (before Kubernetes 1.36), not admission.
     pub kubelets_judge: bool,
+    /// Nodes whose kubelet does not resize, so that their daemons do.
+    pub fixed: Vec<usize>,
 }
 
 /// A `PodResize`.
@@ -92,6 +94,9 @@ pub struct ResizePlan {
     /// Somebody's finalizer keeps it.
     #[serde(default)]
     pub kept: bool,
+    /// `spec.mechanism`.
+    #[serde(default)]
+    pub mechanism: Option<Word>,
 }
 
 impl ResizePlan {
@@ -112,6 +117,7 @@ impl ResizePlan {
                 spec[field] = value;
             }
         };
+        set("mechanism", self.mechanism.as_deref().map(Into::into));
         set("restart", self.restart.as_deref().map(Into::into));
         set("onDeferred", self.deferred.map(|s| json!({"waitSeconds": s})));
         set("rollbackOnFailure", self.observe.map(|s| json!({"observeSeconds": s})));
@@ -187,7 +193,13 @@ impl World {
                     && label(keys::CONTAINER_NAME) == Some(container)
             });
             let Some(info) = found.map(|c| c.info.clone()) else { continue };
-            let limit = node.kubelet.cgroups().given(&info).memory_limit;
+            let cgroups = node.kubelet.cgroups();
+            let fixed = self.schedule.room.fixed.contains(&at);
+            let limit = if fixed {
+                cgroups.of_container(now, &info).memory_limit
+            } else {
+                cgroups.given(&info).memory_limit
+            };
             if limit.is_some_and(|limit| limit < mebibytes << 20) {
                 node.runtime.run_out_of_memory(now, &info.id);
                 self.after_node(at);

@@ -37,8 +37,10 @@ impl NextController {
                     continue;
                 }
                 order["later"] = json!({"a": [1]});
-                if let Some(recreate) = order.pointer_mut("/action/recreate") {
-                    recreate["later"] = json!({"b": 2});
+                for action in ["/action/recreate", "/action/resize"] {
+                    if let Some(action) = order.pointer_mut(action) {
+                        action["later"] = json!({"b": 2});
+                    }
                 }
             }
         });
@@ -74,7 +76,9 @@ pub fn next_crd(spec: &mut Value) {
         let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
         let order = &mut schema["spec"]["properties"]["orders"]["items"]["properties"];
         order["later"] = any.clone();
-        order["action"]["properties"]["recreate"]["properties"]["later"] = any.clone();
+        for action in ["recreate", "resize"] {
+            order["action"]["properties"][action]["properties"]["later"] = any.clone();
+        }
         let answer = &mut schema["status"]["properties"]["answers"]["items"]["properties"];
         answer["later"] = any;
         answer["reason"]["enum"].as_array_mut().unwrap().push(LATER.into());

@@ -104,6 +104,7 @@ impl World {
                 node.pods =
                     super::watcher::Watcher::new("/api/v1/pods", format!("spec.nodeName={}", node.name));
                 node.runtime.reboot(now, wiped);
+                node.kubelet.cgroups_mut().rebooted();
                 node.up_at = Some(after);
                 self.after_node(at);
                 self.queue.push(after, Happening::Heal(Heal::Boot(at)));
@@ -200,6 +201,9 @@ impl World {
             Fault::SlowCgroups(at, ms, by) => {
                 let until = self.now + ms;
                 self.nodes[at].kubelet.cgroups_mut().slow(until, by);
+            }
+            Fault::FailWrite(at, failing) => {
+                self.nodes[at].kubelet.cgroups_mut().fail_next(failing);
             }
             Fault::JumpClock(machine, delta) => self.jump(machine, delta),
         }

@@ -88,12 +88,45 @@ impl World {
         self.answered.retain(|id, _| self.answers.iter().any(|answer| answer.order_id == *id));
     }
 
-    /// The daemon carries out every order that it has not answered.
+    /// The daemon takes up the first order that it has not answered, and makes no headway with it.
+    fn hinder(&mut self) {
+        let known = |order: &&Order| self.answers.iter().all(|answer| answer.order_id != order.id);
+        let Some(order) = self.orders.iter().find(known).cloned() else { return };
+        let resize = order.action.resize.clone().unwrap();
+        if resize.container.is_none() || !self.runs(&order) {
+            return;
+        }
+        self.answers.push(Answer {
+            order_id: order.id.clone(),
+            state: AnswerState::Acknowledged,
+            reason: Some(AnswerReason::MemoryInUse),
+            message: "not now".into(),
+            acknowledged_uptime_seconds: None,
+            acknowledged_by: String::new(),
+            observed: None,
+        });
+        let held = self.held.get_or_insert_with(|| Held { pod: order.pod.clone(), ..Held::default() });
+        held.given = None;
+        let name = order.container.name;
+        let at = held.containers.iter().position(|c| c.name == name && c.id == order.container.id);
+        if let Some(at) = at {
+            held.containers[at].given = None;
+        } else {
+            held.containers.retain(|c| c.name != name);
+            let (id, order) = (order.container.id, order.id);
+            held.containers.push(HeldContainer { name, id, order, ..HeldContainer::default() });
+        }
+    }
+
+    /// The daemon carries out every order that it has not answered, and then those that made no headway.
     fn obey(&mut self) {
-        for order in self.orders.clone() {
-            if self.answers.iter().any(|answer| answer.order_id == order.id) {
-                continue;
-            }
+        let answered = |order: &Order| self.answers.iter().find(|a| a.order_id == order.id).map(|a| a.state);
+        let (fresh, known): (Vec<Order>, Vec<Order>) =
+            self.orders.iter().cloned().partition(|order| answered(order).is_none());
+        let hindered = known.into_iter().filter(|o| answered(o) == Some(AnswerState::Acknowledged));
+        let open: Vec<Order> = fresh.into_iter().chain(hindered).collect();
+        for order in open {
+            self.answers.retain(|answer| answer.order_id != order.id);
             let (state, reason) = if self.carry_out(&order) {
                 (AnswerState::Done, None)
             } else {
@@ -113,13 +146,19 @@ impl World {
         }
     }
 
+    /// The instance that it names is the one that runs.
+    fn runs(&self, order: &Order) -> bool {
+        self.pod.as_ref().and_then(|pod| pod.container(&order.container.name)).is_some_and(|c| {
+            let status = c.status.as_ref().unwrap();
+            let own = status.container_id.ends_with(order.container.id.as_str());
+            status.state == ContainerState::Running && own
+        })
+    }
+
     fn carry_out(&mut self, order: &Order) -> bool {
         let (name, id) = (&order.container.name, &order.container.id);
         let resize = order.action.resize.as_ref().unwrap();
-        let runs = self.pod.as_ref().and_then(|pod| pod.container(name)).is_some_and(|c| {
-            let status = c.status.as_ref().unwrap();
-            status.state == ContainerState::Running && status.container_id.ends_with(id.as_str())
-        });
+        let runs = self.runs(order);
         if resize.hold && !runs {
             return false;
         }
@@ -152,10 +191,17 @@ impl World {
         let limit = |get: fn(&Bounds) -> Option<i64>| {
             let runs = |c: &&Container| c.status.as_ref().unwrap().state == ContainerState::Running;
             let running = pod.containers.iter().filter(runs);
-            let given = |name: &str| self.held.as_ref()?.containers.iter().find(|c| c.name == name)?.given;
+            let record = |name: &str| self.held.as_ref()?.containers.iter().find(|c| c.name == name);
             let counts = |c: &Container| {
                 let own = get(&self.cgroups[&c.name])?;
-                Some(given(&c.name).and_then(|given| get(&given)).map_or(own, |given| own.min(given)))
+                let most = match record(&c.name) {
+                    // What it had before is on no record.
+                    Some(HeldContainer { given: None, .. }) => {
+                        get(&bounds(&c.resources)).max(get(&bounds(&self.force.wants(c))))
+                    }
+                    record => record.and_then(|record| get(&record.given?)),
+                };
+                Some(most.map_or(own, |most| own.min(most)))
             };
             let all: Option<Vec<i64>> = running.map(counts).collect();
             all.map(|all| all.iter().sum::<i64>())
@@ -240,6 +286,7 @@ enum Happens {
     Crashes(usize),
     Controls,
     Obeys,
+    Hinders,
     Goes,
 }
 
@@ -251,6 +298,7 @@ fn happens() -> impl Strategy<Value = Happens> {
         1 => n.prop_map(Happens::Crashes),
         4 => Just(Happens::Controls),
         3 => Just(Happens::Obeys),
+        3 => Just(Happens::Hinders),
         1 => Just(Happens::Goes),
     ]
 }
@@ -268,6 +316,7 @@ proptest! {
                 Happens::Crashes(n) => world.crash(n),
                 Happens::Controls => world.control(),
                 Happens::Obeys => world.obey(),
+                Happens::Hinders => world.hinder(),
                 Happens::Goes => world.pod = None,
             }
         }
@@ -322,6 +371,47 @@ fn what_cannot_be_given_now_keeps_no_other_container_waiting() {
     world.control();
     let named: Vec<&str> = world.orders.iter().map(|order| order.container.name.as_str()).collect();
     assert_eq!(named, ["app", "proxy"]);
+}
+
+#[test]
+fn what_made_no_headway_does_not_bound_the_pod_by_what_others_had() {
+    let mut world = World::new();
+    world.want(0, Some((300, 64)));
+    world.control();
+    world.hinder();
+    world.want(1, Some((300, 256)));
+    world.control();
+    world.obey();
+    world.rest();
+    world.right();
+    assert_eq!(world.cgroup.memory_limit, Some((64 + 256) * MI));
+}
+
+#[test]
+fn what_is_given_back_last_says_what_the_pod_had() {
+    let mut world = World::new();
+    world.want(0, Some((300, 256)));
+    world.want(1, Some((300, 256)));
+    world.rest();
+    world.want(0, None);
+    world.want(1, None);
+    world.control();
+    world.hinder();
+    world.control();
+    world.obey();
+    world.rest();
+    world.right();
+}
+
+#[test]
+fn a_container_that_is_about_to_start_keeps_its_part_of_the_pod() {
+    let mut world = World::new();
+    world.want(0, Some((300, 64)));
+    world.rest();
+    let placed = world.placed;
+    world.crash(0);
+    world.rest();
+    assert_eq!(world.placed, placed);
 }
 
 #[test]

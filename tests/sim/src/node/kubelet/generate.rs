@@ -73,6 +73,7 @@ impl Worker {
             state = ContainerState::waiting(reason, message);
         }
         let running = state.running.is_some();
+        let told = !here.sizes.fixed;
         let done = spec.kind == Kind::Init && state.terminated.as_ref().is_some_and(|t| t.exit_code == 0);
         let probed = self.ready.get(&newest.info.id).copied().unwrap_or(false);
         ContainerStatus {
@@ -85,13 +86,17 @@ impl Worker {
             image: newest.info.image.clone(),
             image_id: newest.info.image_ref.clone(),
             container_id: reference,
-            allocated_resources: allocated(&here.sizes.allocated(&self.pod.uid, spec)),
-            resources: Some(if running {
-                let given = here.sizes.cgroups.given(&newest.info);
-                resources(given.cpu_request.map(read_back), &given)
-            } else {
-                let admitted = here.sizes.allocated(&self.pod.uid, spec);
-                resources(admitted.cpu_request, &admitted)
+            allocated_resources: told
+                .then(|| here.sizes.allocated(&self.pod.uid, spec))
+                .and_then(|a| allocated(&a)),
+            resources: told.then(|| {
+                if running {
+                    let given = here.sizes.cgroups.given(&newest.info);
+                    resources(given.cpu_request.map(read_back), &given)
+                } else {
+                    let admitted = here.sizes.allocated(&self.pod.uid, spec);
+                    resources(admitted.cpu_request, &admitted)
+                }
             }),
         }
     }

@@ -44,6 +44,7 @@ pub use self::status::{
 
 use self::backoff::BackOff;
 use self::worker::{Cx, Life, Worker};
+use super::cgroups::Keeping;
 use super::keys;
 use super::runtime::{Call, Client, Runtime};
 use crate::rng::Rng;
@@ -79,6 +80,10 @@ pub struct Options {
     pub millicores: i64,
     /// It finds out itself that a Pod is larger than the node, as before 1.36; from then on admission does.
     pub judges_capacity: bool,
+    /// It resizes, as from 1.33 on. Else it makes the group of a Pod once, and never looks at it again.
+    pub resizes: bool,
+    /// How the node's control groups are kept.
+    pub keeping: Keeping,
 }
 
 impl Default for Options {
@@ -90,6 +95,8 @@ impl Default for Options {
             lag_ms: (2, 30),
             millicores: 16_000,
             judges_capacity: false,
+            resizes: true,
+            keeping: Keeping::default(),
         }
     }
 }
@@ -140,6 +147,7 @@ impl Kubelet {
     /// A kubelet that is down.
     pub fn new(node: &str, options: Options, rng: &mut Rng) -> Self {
         let phase = rng.below(options.relist_ms);
+        let sizes = Sizes::new(&options);
         Self {
             node: node.to_owned(),
             host_ip: "10.90.0.11".to_owned(),
@@ -148,7 +156,7 @@ impl Kubelet {
             workers: BTreeMap::new(),
             statics: Vec::new(),
             backoff: BackOff::default(),
-            sizes: Sizes::default(),
+            sizes,
             logs: BTreeMap::new(),
             seen: None,
             looked_at: None,

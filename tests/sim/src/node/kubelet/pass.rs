@@ -182,6 +182,12 @@ impl Worker {
         let attempt = before.map_or(0, |a| a + 1);
         let size = cx.sizes.allocated(&self.pod.uid, spec);
         self.size_pod(cx);
+        if !cx.sizes.cgroups.may_start(cx.now, &self.pod.uid, size.cpu_limit.map(cgroups::quota)) {
+            let message = "failed to write cpu.cfs_quota_us: invalid argument".to_owned();
+            self.reasons.insert(name, ("RunContainerError".to_owned(), message));
+            pass.failed = true;
+            return;
+        }
         let config = ContainerConfig {
             name: name.clone(),
             attempt,

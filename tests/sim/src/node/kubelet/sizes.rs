@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 
 use pitstop_api::quantity::{Resource, Resources};
 
-use super::Kubelet;
 use super::pod::PodContainer;
 use super::view::Seen;
 use super::worker::{Cx, Life, Pass, Step, Worker};
+use super::{Kubelet, Options};
 use crate::node::cgroups::{Cgroups, of_pod};
 use crate::node::runtime::{ContainerInfo, State};
 
@@ -32,6 +32,8 @@ pub(super) struct Sizes {
     pub(super) others: i64,
     /// When what has no room is judged again.
     pub(super) retry_at: Option<u64>,
+    /// The kubelet does not resize.
+    pub(super) fixed: bool,
 }
 
 /// What a running container needs.
@@ -46,8 +48,18 @@ pub(super) enum Need {
 pub(super) type Pending = (&'static str, String);
 
 impl Sizes {
-    /// What was admitted for a container.
+    /// Nothing admitted yet.
+    pub(super) fn new(options: &Options) -> Self {
+        let mut sizes = Self { fixed: !options.resizes, ..Self::default() };
+        sizes.cgroups.keep(options.keeping);
+        sizes
+    }
+
+    /// What was admitted for a container. A kubelet that does not resize keeps no record of it.
     pub(super) fn allocated(&self, uid: &str, container: &PodContainer) -> Resources {
+        if self.fixed {
+            return container.size;
+        }
         self.allocated.get(&(uid.to_owned(), container.name.clone())).copied().unwrap_or(container.size)
     }
 
@@ -61,6 +73,7 @@ impl Sizes {
     /// A Pod is gone: there is room.
     pub(super) fn forget(&mut self, now: u64, uid: &str) {
         self.allocated.retain(|(pod, _), _| pod != uid);
+        self.cgroups.forget(uid);
         self.look_again(now);
     }
 
@@ -79,6 +92,9 @@ impl Sizes {
 
     /// What a running container needs to get what was admitted for it.
     pub(super) fn need(&self, uid: &str, spec: &PodContainer, info: &ContainerInfo) -> Need {
+        if self.fixed {
+            return Need::Nothing;
+        }
         let (wanted, given) = (self.allocated(uid, spec), self.cgroups.given(info));
         let cpu = (wanted.cpu_request, wanted.cpu_limit) != (given.cpu_request, given.cpu_limit);
         let memory =
@@ -132,6 +148,9 @@ impl Kubelet {
 
 impl Worker {
     fn judge_size(&mut self, now: u64, millicores: i64, judges: bool, sizes: &mut Sizes) {
+        if sizes.fixed {
+            return;
+        }
         let uid = self.pod.uid.clone();
         let cpu = |size: Resources| size.cpu_request.unwrap_or(0);
         let wanted: i64 = self.pod.containers.iter().map(|c| cpu(c.size)).sum();
@@ -181,6 +200,9 @@ impl Worker {
 
     /// Has what was admitted written into the Pod's control group, before a container is made in it.
     pub(super) fn size_pod(&self, cx: &mut Cx<'_>) {
+        if cx.sizes.fixed && cx.sizes.cgroups.of_pod(cx.now, &self.pod.uid).is_some() {
+            return;
+        }
         let all: Vec<Resources> =
             self.pod.containers.iter().map(|c| cx.sizes.allocated(&self.pod.uid, c)).collect();
         cx.sizes.cgroups.write_pod(cx.now, &self.pod.uid, of_pod(&all));

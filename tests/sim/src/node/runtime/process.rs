@@ -23,6 +23,8 @@ pub struct Process {
     /// Commands that can be run in it beside those of [`run`], by their words joined with spaces: duration and exit
     /// code.
     pub commands: BTreeMap<String, (u64, i32)>,
+    /// How much memory it uses, in mebibytes.
+    pub uses: i64,
 }
 
 impl Default for Process {
@@ -36,6 +38,7 @@ impl Default for Process {
             term: Some((100, 143)),
             needs: 1,
             commands: BTreeMap::new(),
+            uses: 0,
         }
     }
 }

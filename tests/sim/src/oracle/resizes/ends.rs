@@ -33,7 +33,7 @@ impl Resizes {
             if !untouched || (succeeded && reason != "WouldResize") {
                 found.push(("R1", format!("the dry run {id} ends with {reason}")));
             }
-        } else if succeeded {
+        } else if succeeded && !followed.by_daemon() {
             self.succeeded(id, followed, &status, found);
         } else if let Some(pod) = pod.filter(|pod| lives(pod)) {
             self.left(id, followed, &status, pod, found);
@@ -124,7 +124,10 @@ impl Resizes {
             }
             "Restarted" | "NotReady" => followed.observes() > 0,
             "Quota" => self.schedule.room.quota.is_some(),
-            "NodeCapacity" => self.schedule.room.millicores.is_some() || followed.infeasible,
+            "NodeCapacity" => {
+                let fixed = !self.schedule.room.fixed.is_empty();
+                self.schedule.room.millicores.is_some() || fixed || followed.infeasible
+            }
             // In words that are not known: of a right that is lost, or of amounts that do not go together.
             "Refused" => {
                 let refuses = |f: &Fault| matches!(f, Fault::Refuse(..));

@@ -15,11 +15,13 @@
 mod ends;
 mod pods;
 
+pub(in crate::oracle) use self::pods::sizes;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use pitstop_api::nodework::{AnswerState, NodeWork};
 use pitstop_api::quantity::{Resource, Resources};
-use pitstop_api::resize::{PodResize, PodResizeStatus, Restart, conditions};
+use pitstop_api::resize::{Mechanism, Phase, PodResize, PodResizeStatus, Restart, conditions};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -70,6 +72,8 @@ pub struct Resizes {
     foreign: BTreeMap<String, u64>,
     /// The instance that a Pod shows, and since when: by Pod UID and container.
     shown: BTreeMap<(String, String), (String, u64)>,
+    /// Those that have succeeded since it was last asked.
+    successes: Vec<(String, PodResizeStatus)>,
     /// How requests ended, and how often.
     pub(super) ends: BTreeMap<String, usize>,
 }
@@ -96,6 +100,11 @@ fn read(resources: &Value) -> Resources {
 }
 
 impl Followed {
+    /// The daemon of its node carries it out, or is to.
+    fn by_daemon(&self) -> bool {
+        status(&self.object).mechanism == Some(Mechanism::Cri)
+    }
+
     /// It may still do something.
     fn open(&self) -> bool {
         self.ended.is_none() && self.deleted.is_none()
@@ -130,6 +139,7 @@ impl Resizes {
             groups: BTreeMap::new(),
             foreign: BTreeMap::new(),
             shown: BTreeMap::new(),
+            successes: Vec::new(),
             ends: BTreeMap::new(),
         }
     }
@@ -144,6 +154,11 @@ impl Resizes {
     fn sound(&self) -> bool {
         self.schedule.crash.is_none()
             && self.schedule.faults.iter().all(|f| leaves_controllers_alone(&f.what))
+    }
+
+    /// Those that have succeeded, and were no dry runs.
+    pub(super) fn take_successes(&mut self) -> Vec<(String, PodResizeStatus)> {
+        std::mem::take(&mut self.successes)
     }
 
     /// Whether that is one of them.
@@ -243,6 +258,10 @@ impl Resizes {
         }
         followed.object = new.clone();
         let after = status(&new);
+        // Where the node's daemon is to act, the request itself tells that there is no room.
+        if after.phase == Some(Phase::Deferred) && after.target.is_none() {
+            followed.deferred.get_or_insert(now);
+        }
         if before == after {
             return;
         }
@@ -263,6 +282,9 @@ impl Resizes {
             let reason = last.map(|c| c.reason.clone()).unwrap_or_default();
             *self.ends.entry(format!("resize: {reason}")).or_default() += 1;
             self.ended(&id, &reason, server, found);
+            if after.phase == Some(Phase::Succeeded) && !new.spec.dry_run {
+                self.successes.push((id.clone(), after));
+            }
             if let Some(followed) = self.followed.get_mut(&id) {
                 followed.ended = Some(now);
             }
@@ -312,7 +334,9 @@ impl Resizes {
         let since = own.created.max(free.unwrap_or(0));
         // What the kubelet has yet to write of a Pod that begins is waited for.
         let pods = self.schedule.steps.iter().all(|s| !matches!(s.what, Step::DeletePod(_)));
-        if self.calm() && pods && self.now > since + SOON {
+        // What bounds a Pod that its daemon resizes may leave no room for a while.
+        let admitted = new.mechanism == Some(Mechanism::Cri);
+        if self.calm() && pods && !admitted && self.now > since + SOON {
             found.push(("L2", format!("{id} begins {} ms after it could", self.now - since)));
         }
     }

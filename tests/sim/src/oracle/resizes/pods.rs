@@ -11,7 +11,7 @@ use crate::oracle::Writer;
 use crate::oracle::rules::{Found, bare};
 
 /// The resources of a Pod's containers, by name.
-pub(super) fn sizes(pod: &Value) -> BTreeMap<String, Resources> {
+pub(in crate::oracle) fn sizes(pod: &Value) -> BTreeMap<String, Resources> {
     containers(pod)
         .map(|c| (c["name"].as_str().unwrap_or_default().to_owned(), read(&c["resources"])))
         .collect()

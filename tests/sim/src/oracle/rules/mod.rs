@@ -162,6 +162,7 @@ pub(super) fn leaves_controllers_alone(fault: &Fault) -> bool {
             | Fault::RuntimeLies(..)
             | Fault::HideCgroups(..)
             | Fault::SlowCgroups(..)
+            | Fault::FailWrite(..)
             | Fault::JumpClock(..)
     )
 }

@@ -95,8 +95,8 @@ impl Rules {
             // The grace counts from the first acknowledgement.
             placed.answer = state.map(|state| (state, placed.answer.map_or(now, |(_, since)| since)));
             let (Some(answer), Some(state)) = (answer, state) else { continue };
-            if placed.order.action.verify.is_some() {
-                // It asks, and stops nothing.
+            if placed.order.action.recreate.is_none() {
+                // It stops nothing.
                 continue;
             }
             let first = placed.answer.is_some_and(|(_, since)| since == now);

@@ -1,0 +1,281 @@
+//! What no schedule may break where daemons hold Pods at other resources than those of their spec.
+//!
+//! | rule | |
+//! |---|---|
+//! | H1 | A daemon writes only into the groups of the instance, and of its Pod, that an order names which it has acknowledged; or gives back what a book held that was deleted. |
+//! | H2 | What was there before the first write is in the stored book before that write. |
+//! | H3 | At rest every container that runs has what is in force for it, its Pod has their sum, and the record says just that. |
+//! | H4 | No write leaves a container with a larger quota than its Pod's on v1, or with less memory than it uses. |
+//! | H5 | A request succeeds only after its containers had what it means. |
+//! | H6 | A request for one container takes six writes where nothing goes wrong. |
+//! | H7 | What is to be held is ordered for an instance that runs, for a Pod that a request was accepted for. |
+//!
+//! What is in force is worked out here anew, from what is stored.
+
+mod rest;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pitstop_api::nodework::{AnswerState, Cgroup, Held, NodeWork, Order, request_uid};
+use pitstop_api::quantity::Resources;
+use pitstop_api::resize::{Mechanism, PodResize, PodResizeStatus};
+use serde::Deserialize;
+use serde_json::Value;
+
+pub use self::rest::Present;
+use super::rules::{Found, bare, leaves_controllers_alone};
+use crate::node::cgroups::{Keeping, Touched};
+use crate::node::runtime::{Deed, What};
+use crate::server::Server;
+use crate::world::plan::{Fault, Schedule};
+
+/// By then a controller knows what a Pod shows.
+const KNOWN: u64 = 8_000;
+
+/// The ledger.
+pub struct Holds {
+    schedule: Schedule,
+    now: u64,
+    /// etcd was restored: what was seen before need not be true.
+    off: bool,
+    keepings: BTreeMap<String, Keeping>,
+    /// Orders to resize that stood in a book, by ID.
+    orders: BTreeMap<String, Order>,
+    /// Orders with the processes that acknowledged them.
+    acknowledged: BTreeSet<(String, String)>,
+    /// What deleted books held, by node.
+    lost: BTreeMap<String, Vec<Held>>,
+    /// Pods that a request was accepted for.
+    accepted: BTreeSet<String>,
+    /// What daemons wrote into containers' groups, by ID.
+    written: BTreeMap<String, Vec<Cgroup>>,
+    /// When a Pod ceased to show an instance as running, by ID.
+    over: BTreeMap<String, u64>,
+    /// Instances that Pods show as running, by Pod UID.
+    shown: BTreeMap<String, BTreeSet<String>>,
+    /// Containers that began, where there is such a node.
+    pub(super) began: usize,
+    /// Writes of pitstop.
+    pub(super) writes: usize,
+}
+
+impl Holds {
+    /// Nothing seen yet.
+    pub(super) fn new(schedule: &Schedule) -> Self {
+        Self {
+            schedule: schedule.clone(),
+            now: 0,
+            off: false,
+            keepings: BTreeMap::new(),
+            orders: BTreeMap::new(),
+            acknowledged: BTreeSet::new(),
+            lost: BTreeMap::new(),
+            accepted: BTreeSet::new(),
+            written: BTreeMap::new(),
+            over: BTreeMap::new(),
+            shown: BTreeMap::new(),
+            began: 0,
+            writes: 0,
+        }
+    }
+
+    /// So the groups of a node are kept.
+    pub(super) fn keeps(&mut self, node: &str, keeping: Keeping) {
+        self.keepings.insert(node.to_owned(), keeping);
+    }
+
+    pub(super) fn restored(&mut self) {
+        self.off = true;
+    }
+
+    fn faults(&self, kind: impl Fn(&Fault) -> bool) -> bool {
+        self.schedule.faults.iter().any(|f| kind(&f.what))
+    }
+
+    fn sound(&self) -> bool {
+        self.schedule.crash.is_none() && !self.faults(|f| !leaves_controllers_alone(f))
+    }
+
+    /// A book can be deleted while no daemon is there to give back what it held.
+    fn forgotten(&self) -> bool {
+        let lost = |f: &Fault| matches!(f, Fault::DeleteBook(_) | Fault::RemoveNode(_));
+        self.off || self.faults(lost)
+    }
+
+    /// Something happened to a container.
+    pub(super) fn deed(&mut self, deed: &Deed) {
+        self.began += usize::from(deed.what == What::Started && !self.keepings.is_empty());
+    }
+
+    /// An object was written, or removed.
+    pub(super) fn wrote(&mut self, now: u64, kind: &str, before: Option<&Value>, after: Option<&Value>) {
+        self.now = now;
+        match (kind, after) {
+            ("NodeWork", Some(new)) => self.book_wrote(&NodeWork::deserialize(new).unwrap()),
+            ("NodeWork", None) => {
+                let book = before.map(|old| NodeWork::deserialize(old).unwrap()).unwrap_or_default();
+                let node = book.metadata.name.unwrap_or_default();
+                self.lost.entry(node).or_default().extend(book.status.unwrap_or_default().held);
+            }
+            ("PodResize", Some(new)) => {
+                let target = PodResize::deserialize(new).unwrap().status.and_then(|s| s.target);
+                self.accepted.extend(target.map(|target| target.pod_uid));
+            }
+            ("Pod", _) => self.pod_wrote(before, after),
+            _ => {}
+        }
+    }
+
+    fn book_wrote(&mut self, book: &NodeWork) {
+        for order in book.spec.orders.iter().filter(|o| o.action.resize.is_some()) {
+            self.orders.insert(order.id.clone(), order.clone());
+        }
+        let answers = book.status.iter().flat_map(|status| &status.answers);
+        let acknowledged = answers.filter(|a| a.state == AnswerState::Acknowledged);
+        self.acknowledged.extend(acknowledged.map(|a| (a.order_id.clone(), a.acknowledged_by.clone())));
+    }
+
+    fn pod_wrote(&mut self, before: Option<&Value>, after: Option<&Value>) {
+        let Some(pod) = after.or(before) else { return };
+        let uid = pod["metadata"]["uid"].as_str().unwrap_or_default();
+        let lists = ["containerStatuses", "initContainerStatuses"];
+        let statuses = lists.into_iter().filter_map(|list| after?["status"][list].as_array()).flatten();
+        let running = statuses.filter(|s| s["state"]["running"].is_object());
+        let ids = running.map(|s| bare(s["containerID"].as_str().unwrap_or_default()).to_owned());
+        let ids: BTreeSet<String> = ids.collect();
+        let old = self.shown.insert(uid.to_owned(), ids.clone()).unwrap_or_default();
+        for id in old.difference(&ids) {
+            self.over.insert(id.clone(), self.now);
+        }
+    }
+
+    /// An order to resize is placed. `ran`: that instance of that Pod ran at some time.
+    pub(super) fn placed(&self, order: &Order, ran: bool) -> Found {
+        let mut found = Found::new();
+        let Some(resize) = order.action.resize.as_ref().filter(|_| !self.off) else { return found };
+        let own = request_uid(&order.id) == order.pod.uid && self.accepted.contains(&order.pod.uid);
+        if !own || !ran {
+            found.push(("H7", format!("order {} names {:?} of {:?}", order.id, order.container, order.pod)));
+        }
+        let over = self.over.get(&order.container.id);
+        if let Some(over) = over.filter(|at| resize.hold && self.now > **at + KNOWN && self.sound()) {
+            found.push(("H7", format!("order {} is for an instance that ended at {over}", order.id)));
+        }
+        found
+    }
+
+    /// A daemon has written into a group, or the kernel did not take it.
+    pub(super) fn touched(
+        &mut self,
+        now: u64,
+        (by, node): (&str, &str),
+        order_id: Option<&str>,
+        touched: &Touched,
+        server: &Server,
+    ) -> Found {
+        self.now = now;
+        let mut found = Found::new();
+        let whose = touched.container.as_deref().unwrap_or(&touched.pod);
+        if let Some(wrong) = &touched.wrong {
+            found.push(("H4", format!("{by} writes {:?} for {whose}: {wrong}", touched.after)));
+        } else if touched.container.is_some() {
+            self.written.entry(whose.to_owned()).or_default().push(touched.after);
+        }
+        match order_id.map(|id| (id, self.orders.get(id))) {
+            _ if self.off => {}
+            None => self.gives_back(by, node, touched, &mut found),
+            Some((id, None)) => found.push(("H1", format!("{by} writes for {id}, which stood nowhere"))),
+            Some((id, Some(order))) => {
+                let resize = order.action.resize.clone().unwrap_or_default();
+                let named = match &touched.container {
+                    Some(own) => *own == order.container.id && resize.container.is_some(),
+                    None => resize.pod.is_some(),
+                };
+                if !named || touched.pod != order.pod.uid {
+                    found.push(("H1", format!("{by} writes for {whose}, which {id} does not name")));
+                }
+                if !self.acknowledged.contains(&(id.to_owned(), by.to_owned())) {
+                    found.push(("H1", format!("{by} writes for {id}, which it has not acknowledged")));
+                }
+                if resize.hold && !self.forgotten() {
+                    self.recorded(order, node, touched, server, &mut found);
+                }
+            }
+        }
+        if self.off { Found::new() } else { found }
+    }
+
+    /// Without an order only what was there comes back.
+    fn gives_back(&self, by: &str, node: &str, touched: &Touched, found: &mut Found) {
+        let mut records = self.lost.get(node).into_iter().flatten().filter(|h| h.pod.uid == touched.pod);
+        let own = |held: &Held| match &touched.container {
+            Some(id) => held.containers.iter().any(|c| c.id == *id),
+            None => true,
+        };
+        if !records.any(own) {
+            found.push(("H1", format!("{by} writes without an order: {touched:?}")));
+        }
+    }
+
+    /// What was there before is in the stored book.
+    fn recorded(&self, order: &Order, node: &str, touched: &Touched, server: &Server, found: &mut Found) {
+        let Some(book) = server.object("NodeWork", "", node) else { return };
+        let book = NodeWork::deserialize(&**book).unwrap();
+        let all = book.status.unwrap_or_default().held;
+        let held = all.into_iter().find(|h| h.pod.uid == touched.pod);
+        let record = held.as_ref().and_then(|held| match &touched.container {
+            Some(id) => held.containers.iter().find(|c| c.id == *id).map(|c| c.original),
+            None => Some(held.original),
+        });
+        match record {
+            None => found.push(("H2", format!("{} is carried out, and nothing is on record", order.id))),
+            Some(record) if !same(&record, &touched.original) => {
+                let text = format!("{} was there, and {record:?} is on record", told(&touched.original));
+                found.push(("H2", text));
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// A request has succeeded: its containers had what it means.
+    pub(super) fn succeeded(&self, id: &str, status: &PodResizeStatus) -> Found {
+        let mut found = Found::new();
+        let Some(target) = status.target.as_ref().filter(|_| status.mechanism == Some(Mechanism::Cri)) else {
+            return found;
+        };
+        if self.off {
+            return found;
+        }
+        let keeping = self.keepings.get(&target.node_name).copied().unwrap_or_default();
+        for container in &status.containers {
+            let desired = Resources::from(&container.desired);
+            let wanted = keeping.files(&desired, true);
+            let spec = keeping.files(&Resources::from(&container.original), true);
+            let of_it =
+                |order: &&Order| order.pod.uid == target.pod_uid && order.container.name == container.name;
+            let ids: BTreeSet<&str> =
+                self.orders.values().filter(of_it).map(|o| o.container.id.as_str()).collect();
+            let had = |id: &&str| {
+                self.written.get(*id).is_some_and(|past| past.iter().any(|cgroup| same(cgroup, &wanted)))
+            };
+            if !same(&wanted, &spec) && !ids.iter().any(had) {
+                let text = format!("{id} has succeeded, and {} never had {}", container.name, told(&wanted));
+                found.push(("H5", text));
+            }
+        }
+        found
+    }
+}
+
+/// As far as limits and weights go.
+pub(super) fn same(one: &Cgroup, other: &Cgroup) -> bool {
+    let all = |c: &Cgroup| (c.cpu_quota, c.cpu_shares, c.cpu_weight, c.memory_limit);
+    all(one) == all(other)
+}
+
+fn told(cgroup: &Cgroup) -> String {
+    let Cgroup { cpu_quota, cpu_shares, cpu_weight, memory_limit, .. } = cgroup;
+    format!("quota {cpu_quota:?}, shares {cpu_shares:?}, weight {cpu_weight:?}, memory {memory_limit:?}")
+}

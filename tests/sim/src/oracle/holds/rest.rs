@@ -1,0 +1,189 @@
+//! What must be true of held Pods once nothing goes wrong any more.
+
+use std::collections::BTreeMap;
+
+use pitstop_api::nodework::{Held, NodeWork};
+use pitstop_api::quantity::Resources;
+use pitstop_api::resize::{Mechanism, Phase, PodResize};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Holds, same, told};
+use crate::node::cgroups::{Cgroups, of_pod};
+use crate::node::keys;
+use crate::node::runtime::{Container, Runtime, State};
+use crate::oracle::resizes::sizes;
+use crate::oracle::rules::Found;
+use crate::server::Server;
+use crate::world::plan::{Fault, Step};
+
+/// A node as it is.
+pub struct Present<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its runtime.
+    pub runtime: &'a Runtime,
+    /// Its control groups.
+    pub cgroups: &'a Cgroups,
+}
+
+/// What requests want, by container: the one of the last turn counts.
+fn in_force(server: &Server, uid: &str) -> BTreeMap<String, Resources> {
+    let stored = server.objects("PodResize").map(|o| PodResize::deserialize(&**o).unwrap());
+    let mut all = Vec::new();
+    for resize in stored.filter(|r| r.metadata.deletion_timestamp.is_none() && !r.spec.dry_run) {
+        let status = resize.status.unwrap_or_default();
+        let Some(target) = status.target.filter(|t| t.pod_uid == uid) else { continue };
+        let over = status.completion_time.is_some() && status.phase != Some(Phase::Succeeded);
+        if status.mechanism == Some(Mechanism::Cri) && status.restoring.is_none() && !over {
+            all.push((target.turn, status.containers));
+        }
+    }
+    all.sort_by_key(|(turn, _)| *turn);
+    let containers = all.into_iter().flat_map(|(_, containers)| containers);
+    containers.map(|c| (c.name.clone(), Resources::from(&c.desired))).collect()
+}
+
+impl Holds {
+    /// All is over: every Pod has what it should, and the books say so.
+    pub(in crate::oracle) fn at_rest<'a>(
+        &mut self,
+        now: u64,
+        nodes: impl Iterator<Item = Present<'a>>,
+        server: &Server,
+    ) -> Found {
+        self.now = now;
+        let mut found = Found::new();
+        // A runtime that lies keeps orders of the same Pod waiting.
+        // Nobody can give back what a deleted book held while the daemon does not see that, or cannot write.
+        let loses = self.faults(|f| matches!(f, Fault::DeleteBook(_)));
+        let unseen = loses && self.faults(|f| !leaves_daemons_alone(f));
+        let excused =
+            unseen || self.faults(|f| matches!(f, Fault::RuntimeLies(_, 6..) | Fault::RemoveNode(_)));
+        if self.off || excused {
+            return found;
+        }
+        for node in nodes.filter(|n| self.keepings.contains_key(n.name)) {
+            let book = server.object("NodeWork", "", node.name).map(|o| NodeWork::deserialize(&**o).unwrap());
+            let mut held = book.and_then(|b| b.status).unwrap_or_default().held;
+            let pods: Vec<Value> = server
+                .objects("Pod")
+                .filter(|pod| pod["spec"]["nodeName"] == node.name && lives(pod))
+                .map(|pod| (**pod).clone())
+                .collect();
+            for pod in &pods {
+                let uid = pod["metadata"]["uid"].as_str().unwrap_or_default();
+                let at = held.iter().position(|h| h.pod.uid == uid);
+                let record = at.map(|at| held.remove(at));
+                self.pod_at_rest(&node, pod, record.as_ref(), server, &mut found);
+            }
+            let gone: Vec<&Held> = held.iter().filter(|h| !ends(server, &h.pod.uid)).collect();
+            if !gone.is_empty() {
+                found.push(("H3", format!("the book of {} holds Pods that are gone: {gone:?}", node.name)));
+            }
+        }
+        found.extend(self.few_writes());
+        found
+    }
+
+    fn pod_at_rest(
+        &self,
+        node: &Present<'_>,
+        pod: &Value,
+        held: Option<&Held>,
+        server: &Server,
+        found: &mut Found,
+    ) {
+        let keeping = self.keepings.get(node.name).copied().unwrap_or_default();
+        let (name, uid) = (&pod["metadata"]["name"], pod["metadata"]["uid"].as_str().unwrap_or_default());
+        let (force, spec) = (in_force(server, uid), sizes(pod));
+        let of_it = |c: &&Container| {
+            c.info.labels.get(keys::POD_UID).is_some_and(|of| of == uid) && c.info.state == State::Running
+        };
+        let running: Vec<&Container> =
+            node.runtime.containers().values().filter(of_it).filter(|c| c.alive(self.now)).collect();
+        let wanted: BTreeMap<&String, Resources> =
+            spec.iter().map(|(name, own)| (name, *force.get(name).unwrap_or(own))).collect();
+        for container in &running {
+            let (id, own) = (&container.info.id, &container.info.name);
+            let Some(size) = wanted.get(own) else { continue };
+            let (should, is) =
+                (keeping.files(size, true), node.cgroups.of_container(self.now, &container.info));
+            // A spec may change after an instance was made.
+            let made = node.cgroups.base(&container.info);
+            if !same(&should, &is) && (force.contains_key(own) || !same(&made, &is)) {
+                let text = format!("{own} of {name} has {}, and should have {}", told(&is), told(&should));
+                found.push(("H3", text));
+            }
+            let record = held.and_then(|h| h.containers.iter().find(|c| c.name == *own));
+            let differs = force.contains_key(own) && !same(&should, &keeping.files(&spec[own], true));
+            if differs && record.is_none_or(|r| r.id != *id || r.given.is_none()) {
+                found.push(("H3", format!("{own} of {name} is held, and the book says {record:?}")));
+            }
+        }
+        let extra = held.into_iter().flat_map(|h| &h.containers).find(|c| !force.contains_key(&c.name));
+        if let Some(extra) = extra {
+            found.push(("H3", format!("nothing is in force for {extra:?} of {name}")));
+        }
+        // What does not run will start with what its spec says.
+        let all = running.len() == spec.len() && node.cgroups.is_touched(uid);
+        if let Some(is) = node.cgroups.of_pod(self.now, uid).filter(|_| all) {
+            let most = spec.values().filter_map(|size| size.cpu_limit).max();
+            let mut size = of_pod(&wanted.into_values().collect::<Vec<_>>());
+            size.cpu_limit = size.cpu_limit.map(|limit| limit.max(most.unwrap_or(0)));
+            let should = keeping.files(&size, false);
+            // A spec may change while nothing of the Pod runs, and such a kubelet leaves the Pod's group as it is.
+            let made = node.cgroups.pod_base(uid).filter(|_| force.is_empty());
+            if !same(&should, &is) && !made.is_some_and(|made| same(&made, &is)) {
+                let text = format!("Pod {name} has {}, and should have {}", told(&is), told(&should));
+                found.push(("H3", text));
+            }
+        }
+    }
+
+    /// What one request costs where nothing goes wrong.
+    fn few_writes(&self) -> Found {
+        let [step] = self.schedule.steps.as_slice() else { return Found::new() };
+        let Step::Resize(plan) = &step.what else { return Found::new() };
+        let calm = self.schedule.faults.is_empty() && self.schedule.crash.is_none();
+        let plain = plan.containers.len() == 1 && plan.ttl.is_none() && plan.observe.is_none();
+        // Each gate is opened once.
+        let most = 6 + self.schedule.pods.iter().map(|p| p.gates.len()).sum::<usize>();
+        if calm && plain && self.writes > most && self.began == self.containers() {
+            return vec![("H6", format!("one request took {} writes", self.writes))];
+        }
+        Found::new()
+    }
+
+    fn containers(&self) -> usize {
+        self.schedule.pods.iter().map(|p| p.containers.len()).sum()
+    }
+}
+
+/// The daemon sees its book, and can write.
+fn leaves_daemons_alone(fault: &Fault) -> bool {
+    matches!(
+        fault,
+        Fault::DeleteBook(_)
+            | Fault::KillController(..)
+            | Fault::PauseController(..)
+            | Fault::BreakWatches(_)
+            | Fault::HoldWatch(..)
+            | Fault::RepeatEvents(..)
+            | Fault::LoseEvents(..)
+            | Fault::Storm(_)
+            | Fault::JumpClock(..)
+    )
+}
+
+/// It may run still.
+fn lives(pod: &Value) -> bool {
+    let over = ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or_default());
+    !over && pod["metadata"]["deletionTimestamp"].is_null()
+}
+
+/// It is being deleted: its groups go with it.
+fn ends(server: &Server, uid: &str) -> bool {
+    let own = |pod: &&std::sync::Arc<Value>| pod["metadata"]["uid"] == *uid;
+    server.objects("Pod").find(own).is_some_and(|pod| !pod["metadata"]["deletionTimestamp"].is_null())
+}

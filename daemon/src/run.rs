@@ -6,7 +6,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use kube::Api;
 use kube::runtime::watcher;
-use pitstop_daemon_core::{Daemon, Event, Identity, Search, wire};
+use pitstop_api::logic::time::Mono;
+use pitstop_daemon_core::{Action, Daemon, Event, Identity, Search, wire};
+use pitstop_kit::clock::Monotonic;
 use pitstop_kit::health::Condition;
 use pitstop_kit::watch::Source;
 use pitstop_kit::{CommonArgs, Metrics, Readiness, Shutdown, WatchMetrics, clock, health, watch};
@@ -29,6 +31,10 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const QUEUE: usize = 256;
 /// How long a hook or a stop under way may hold up the end of the process. What is cut goes on in the next daemon.
 const DRAIN: Duration = Duration::from_secs(10);
+
+/// How long a process that is asked to stop looks whether the book is deleted while Pods are held: an uninstall asks for
+/// both. With [`DRAIN`] it fits into the grace of the daemon's Pod.
+const FAREWELL: Duration = Duration::from_secs(10);
 
 /// What must be true before the daemon is ready.
 struct Needs {
@@ -104,11 +110,34 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     )
     .await;
 
+    if daemon.holds() {
+        info!("Pods are held: looks whether the book is deleted");
+        let farewell = give_back(&mut daemon, &mut inbox, |action| {
+            actions.spawn(executor.clone().execute(action));
+        });
+        // The book is still there: the next daemon goes on with it.
+        let _ = tokio::time::timeout(FAREWELL, farewell).await;
+    }
     info!(under_way = actions.len(), "stops");
     if tokio::time::timeout(DRAIN, async { while actions.join_next().await.is_some() {} }).await.is_err() {
         warn!("ends with a stop under way; the next daemon goes on with it");
     }
     Ok(())
+}
+
+/// Gives Pods back what they had if the book is deleted; ready when none is held any more. Nothing else is begun.
+async fn give_back(daemon: &mut Daemon, inbox: &mut mpsc::Receiver<Event>, mut act: impl FnMut(Action)) {
+    while daemon.holds() {
+        let now = Mono(Monotonic::now());
+        let wait = daemon.wake_at().map_or(FAREWELL, |at| at.since(now));
+        let event = match tokio::time::timeout(wait, inbox.recv()).await {
+            Ok(Some(event)) => event,
+            Ok(None) => return,
+            Err(_) => Event::Tick,
+        };
+        let actions = daemon.step(Mono(Monotonic::now()), event);
+        actions.into_iter().filter(|action| matches!(action, Action::WriteBack { .. })).for_each(&mut act);
+    }
 }
 
 /// What the daemon watches: the one book of its node.

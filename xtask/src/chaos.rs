@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::image::{self, Built};
+use crate::kubernetes::Kubernetes;
 use crate::lab::{self, told, with_cluster};
 use crate::sh::Cmd;
 
@@ -41,7 +42,7 @@ pub(crate) fn on_cluster(root: &Path, images: &[Built], minutes: u64, seed: u64)
         .args(["--minutes", &minutes, "--seed", &seed])
         .dir(root);
     let run = || Ok(told(root, program).status()?.success());
-    let outcome = with_cluster(root, NODES, images, run, |good| *good)?;
+    let outcome = with_cluster(root, Kubernetes::default(), NODES, images, run, |good| *good)?;
     outcome.down?;
     Ok(outcome.value)
 }

@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn every_target_has_its_program_and_its_corpus() {
-        let root = crate::workspace::root();
+        let root = crate::workspace::root().unwrap();
         let manifest = fs::read_to_string(root.join("tests/fuzz/Cargo.toml")).unwrap();
         let programs: BTreeSet<String> = manifest
             .split("[[bin]]\nname = \"")

@@ -36,6 +36,12 @@ impl Kubernetes {
         default
     }
 
+    /// The one without the resize API.
+    pub(crate) fn without_resize() -> &'static Self {
+        let [_, older] = &ALL;
+        older
+    }
+
     /// Takes `--kubernetes RELEASE` out of the arguments of `up`, and gives the rest.
     pub(crate) fn chosen(args: &[String]) -> Result<(&'static Self, Vec<&str>)> {
         const FLAG: &str = "--kubernetes";
@@ -155,7 +161,7 @@ mod tests {
     #[test]
     fn module_files_hold_what_their_release_says() {
         for kubernetes in &ALL {
-            let version = kubernetes.version(&workspace::root()).unwrap();
+            let version = kubernetes.version(&workspace::root().unwrap()).unwrap();
             assert!(version.starts_with(&format!("v{}.", kubernetes.release)), "{kubernetes:?}: {version}");
         }
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 use crate::image::Built;
+use crate::kubernetes::Kubernetes;
 use crate::progress::{Step, note};
 use crate::sh::Cmd;
 use crate::workspace::shown;
@@ -26,10 +27,11 @@ pub(crate) fn require() -> Result<()> {
     Ok(())
 }
 
-/// Runs with a fresh cluster of so many nodes, in whose registry the images are. Where that fails, or what it gives is
-/// not `good`, the cluster's logs are kept.
+/// Runs with a fresh cluster of that Kubernetes and so many nodes, in whose registry the images are. Where that fails, or
+/// what it gives is not `good`, the cluster's logs are kept.
 pub(crate) fn with_cluster<T>(
     root: &Path,
+    kubernetes: &Kubernetes,
     nodes: usize,
     images: &[Built],
     run: impl FnOnce() -> Result<T>,
@@ -39,7 +41,7 @@ pub(crate) fn with_cluster<T>(
         note("a cluster is there from before; it is taken down, since a fresh one is needed");
     }
     cluster::down(root, false)?;
-    let result = up(root, nodes, images).and_then(|()| run());
+    let result = up(root, kubernetes, nodes, images).and_then(|()| run());
     let failed = !result.as_ref().is_ok_and(good);
     if failed {
         note(format!("logs of the cluster: {}", shown(root, &cluster::dir(root).join("logs"))));
@@ -56,9 +58,11 @@ pub(crate) fn told(root: &Path, command: Cmd) -> Cmd {
         .env("PITSTOP_CLUSTER_BIN", cluster::program(root))
 }
 
-fn up(root: &Path, nodes: usize, images: &[Built]) -> Result<()> {
-    let step = Step::begin(format!("starting a cluster, nodes: {nodes}"));
-    let status = cluster::up(root, &["--nodes".to_owned(), nodes.to_string()])?;
+fn up(root: &Path, kubernetes: &Kubernetes, nodes: usize, images: &[Built]) -> Result<()> {
+    let release = kubernetes.release();
+    let step = Step::begin(format!("starting a cluster of Kubernetes {release}, nodes: {nodes}"));
+    let nodes = nodes.to_string();
+    let status = cluster::up(root, &["--kubernetes", release, "--nodes", &nodes].map(str::to_owned))?;
     if !status.success() {
         bail!("the cluster did not start: {status}");
     }

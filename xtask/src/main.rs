@@ -81,7 +81,7 @@ enum Command {
     Chaos(chaos::Args),
     /// Look for inputs that break a property of what reads them; the last line counts.
     Fuzz(fuzz::Args),
-    /// Measure on the running cluster: burst, idle, latency.
+    /// Measure on the running cluster: burst, idle, latency, resize.
     Bench {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "NAME")]
         args: Vec<String>,
@@ -99,7 +99,7 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {
-    let root = workspace::root();
+    let root = workspace::root()?;
     match command {
         Command::Crds { check } => crds::generate(&root, check)?,
         Command::Protos { check } => protos::generate(&root, check)?,

@@ -60,15 +60,17 @@ fn render(proto: &Path) -> anyhow::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
-    fn repository() -> &'static Path {
-        Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+    fn repository() -> PathBuf {
+        crate::workspace::root().unwrap()
     }
 
     #[test]
     fn committed_code_is_what_the_proto_generates() {
-        generate(repository(), true).unwrap();
+        generate(&repository(), true).unwrap();
     }
 
     #[test]

@@ -1,17 +1,47 @@
 //! Where things are in the checkout.
 
+use std::fs;
 use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use serde::Deserialize;
 
 /// The version that every crate and image carries.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// A member of the workspace that no other workspace has.
+const MEMBER: &str = "xtask";
+
 /// The root of the checkout that `cargo xtask` was called in.
 ///
-/// Asked at run time, so that a checkout that was moved or copied with its `target` still means itself.
-pub(crate) fn root() -> PathBuf {
-    let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
-        .map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
-    manifest.parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
+/// Found from the folder that it was called in, not from the one that it was compiled in: checkouts may share a
+/// `target`, and a checkout that was moved or copied with its own still means itself.
+pub(crate) fn root() -> Result<PathBuf> {
+    root_above(&std::env::current_dir().context("there is no current folder")?)
+}
+
+/// The folder of the workspace that a folder lies in.
+fn root_above(folder: &Path) -> Result<PathBuf> {
+    let found = folder.ancestors().find(|above| is_root(&above.join("Cargo.toml")));
+    found.map(Path::to_path_buf).with_context(|| {
+        format!("{} is in no checkout of pitstop: call this in one or below", folder.display())
+    })
+}
+
+/// Whether a manifest is that of the workspace.
+fn is_root(manifest: &Path) -> bool {
+    #[derive(Deserialize)]
+    struct Manifest {
+        workspace: Workspace,
+    }
+    #[derive(Deserialize)]
+    struct Workspace {
+        #[serde(default)]
+        members: Vec<String>,
+    }
+    let text = fs::read_to_string(manifest).unwrap_or_default();
+    toml::from_str::<Manifest>(&text)
+        .is_ok_and(|found| found.workspace.members.iter().any(|member| member == MEMBER))
 }
 
 /// The path as a user in the root would type it.
@@ -22,4 +52,35 @@ pub(crate) fn shown<'a>(root: &Path, path: &'a Path) -> std::path::Display<'a> {
 /// Whether a continuous-integration machine runs this: what is missing there is a failure, not a skip.
 pub(crate) fn is_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_is_the_workspace_above() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("checkout");
+        let inner = root.join("tests/sim/src");
+        fs::create_dir_all(&inner).unwrap();
+        let error = root_above(&inner).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            format!("{} is in no checkout of pitstop: call this in one or below", inner.display())
+        );
+
+        fs::write(root.join("Cargo.toml"), "[workspace]\nmembers = [\"api\", \"xtask\"]\n").unwrap();
+        // Neither a crate of it nor a workspace in it.
+        fs::write(root.join("tests/Cargo.toml"), "[workspace]\nmembers = [\"fuzz\"]\n").unwrap();
+        fs::write(root.join("tests/sim/Cargo.toml"), "[package]\nname = \"xtask\"\n").unwrap();
+        for folder in [&inner, &root] {
+            assert_eq!(root_above(folder).unwrap(), root);
+        }
+    }
+
+    #[test]
+    fn tests_run_in_the_checkout() {
+        assert!(root().unwrap().join("xtask/src/workspace.rs").is_file());
+    }
 }

@@ -58,6 +58,13 @@ impl Daemon {
         });
     }
 
+    /// Pods are held at something, or are to get back what they had. A process that ends would leave them so if the book
+    /// is deleted at that time.
+    pub fn holds(&self) -> bool {
+        let recorded = self.book.as_ref().is_some_and(|book| !book.get().status.held.is_empty());
+        !self.owed.is_empty() || (self.resizes && recorded)
+    }
+
     /// Pods get back what they had once nothing else is under way for them.
     pub(crate) fn give_back(&mut self, now: Mono) -> Vec<Action> {
         let busy: BTreeSet<&str> =
@@ -124,6 +131,7 @@ impl Daemon {
             let stored = book.answer(&order.id);
             let hook = self.ended_hooks.get(&order.id);
             let resizes = self.resizes;
+            let acknowledged = stored.filter(|a| self.identity.acknowledged(a));
             let progress =
                 self.orders.entry(order.id.clone()).or_insert_with(|| start(order, stored, hook, resizes));
             if let Some(stored) = stored {
@@ -152,9 +160,7 @@ impl Daemon {
                     actions.push(Action::Inspect { order_id, container_id });
                 }
                 Step::Ready => {
-                    let Some(acknowledged) = stored.filter(|a| self.identity.acknowledged(a)) else {
-                        continue;
-                    };
+                    let Some(acknowledged) = acknowledged else { continue };
                     let same_boot = book.status.boot.as_ref().is_some_and(|b| b.id == self.identity.boot_id);
                     let since = acknowledged.acknowledged_uptime_seconds.filter(|_| same_boot);
                     progress.grace_since = since.unwrap_or_else(|| uptime_seconds(now));
@@ -167,9 +173,7 @@ impl Daemon {
                     actions.push(progress.look(&order.id, &book.status.held));
                 }
                 Step::Fit { .. } => {
-                    let Some(acknowledged) = stored.filter(|a| self.identity.acknowledged(a)) else {
-                        continue;
-                    };
+                    let Some(acknowledged) = acknowledged else { continue };
                     if !recorded(&book.status.held, order) {
                         progress.unrecorded(acknowledged);
                         continue;

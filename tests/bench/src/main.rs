@@ -8,6 +8,7 @@ mod burst;
 mod harness;
 mod idle;
 mod latency;
+mod resize;
 
 use std::process::ExitCode;
 
@@ -38,6 +39,12 @@ enum Bench {
         #[arg(long, default_value_t = 20)]
         pods: usize,
     },
+    /// What pitstop adds to a change of a Pod's resources through the API server.
+    Resize {
+        /// Pods that are resized by request, and as many that are by a bare patch.
+        #[arg(long, default_value_t = 40)]
+        pods: usize,
+    },
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -46,6 +53,7 @@ async fn main() -> ExitCode {
         Bench::Burst { pods } => burst::run(pods).await,
         Bench::Idle => idle::run().await,
         Bench::Latency { pods } => latency::run(pods).await,
+        Bench::Resize { pods } => resize::run(pods).await,
     };
     match result {
         Ok(Verdict::Within) => ExitCode::SUCCESS,

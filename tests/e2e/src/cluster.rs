@@ -17,6 +17,8 @@ pub struct Cluster {
     pub client: Client,
     program: PathBuf,
     dir: PathBuf,
+    /// It serves `pods/resize`.
+    resizes: bool,
 }
 
 impl Cluster {
@@ -26,8 +28,11 @@ impl Cluster {
         let given = |key: &str, default: &str| {
             std::env::var_os(key).map_or_else(|| built.join(default), PathBuf::from)
         };
+        let client = pitstop_kit::client::connect("pitstop-e2e", env!("CARGO_PKG_VERSION")).await?;
+        let core = client.list_core_api_resources("v1").await?;
         Ok(Self {
-            client: pitstop_kit::client::connect("pitstop-e2e", env!("CARGO_PKG_VERSION")).await?,
+            client,
+            resizes: core.resources.iter().any(|resource| resource.name == "pods/resize"),
             program: given("PITSTOP_CLUSTER_BIN", "bin/pitstop-cluster"),
             dir: given("PITSTOP_CLUSTER_DIR", "default"),
         })
@@ -50,17 +55,30 @@ impl Cluster {
         printed(args, child.wait_with_output()?)
     }
 
+    /// Whether API server and kubelets resize Pods.
+    pub fn resizes(&self) -> bool {
+        self.resizes
+    }
+
+    /// What a user would install here.
+    pub fn folder(&self) -> PathBuf {
+        root().join(if self.resizes { "deploy/default" } else { "deploy/overlays/resize-cri" })
+    }
+
     /// Installs pitstop, as a user would.
     pub fn install(&self) -> Result<()> {
-        let folder = root().join("deploy/default");
-        self.kubectl(&["apply", "-k", &folder.to_string_lossy()]).map(drop)
+        self.kubectl(&["apply", "-k", &self.folder().to_string_lossy()]).map(drop)
+    }
+
+    /// Removes pitstop, as a user would: the definitions and with them all objects of its kinds, too.
+    pub fn uninstall(&self) -> Result<()> {
+        self.kubectl(&["delete", "-k", &self.folder().to_string_lossy(), "--ignore-not-found"]).map(drop)
     }
 
     /// Installs the definitions of pitstop's kinds, and removes pitstop where it is deployed.
     pub async fn install_definitions(&self) -> Result<()> {
         if !self.kubectl(&["get", "namespace", "pitstop-system", "--ignore-not-found"])?.is_empty() {
-            let folder = root().join("deploy/default");
-            self.kubectl(&["delete", "-k", &folder.to_string_lossy(), "--ignore-not-found"])?;
+            self.uninstall()?;
         }
         let folder = root().join("deploy/crds");
         self.kubectl(&["apply", "-k", &folder.to_string_lossy()])?;

@@ -75,7 +75,7 @@ async fn run(test: impl AsyncFnOnce(&Ns) -> Result<()>) -> Result<()> {
 }
 
 async fn deploy(cluster: &Cluster) -> Result<()> {
-    cluster.install().context("kubectl apply -k deploy/default")?;
+    cluster.install().with_context(|| format!("kubectl apply -k {}", cluster.folder().display()))?;
     system::healthy(cluster).await.inspect_err(|_| report(cluster, NAMESPACE))
 }
 
@@ -84,8 +84,8 @@ fn report(cluster: &Cluster, namespace: &str) {
     let programs = "app.kubernetes.io/name=pitstop";
     let logs = ["logs", "-n", NAMESPACE, "-l", programs, "--prefix", "--timestamps", "--tail=60"];
     let looks: [&[&str]; 7] = [
-        &["get", "pods,crr", "-n", namespace, "-o", "wide"],
-        &["get", "crr", "-n", namespace, "-o", "yaml"],
+        &["get", "pods,crr,prs", "-n", namespace, "-o", "wide"],
+        &["get", "crr,prs", "-n", namespace, "-o", "yaml"],
         &["describe", "pods", "-n", namespace],
         &["get", "events", "-n", namespace, "--sort-by=.metadata.creationTimestamp"],
         &["get", "nodework", NODE, "-o", "yaml"],

@@ -1,8 +1,9 @@
 //! What the tests on a real cluster share.
 //!
-//! `cargo xtask test` starts a cluster of one node, hands in its `KUBECONFIG` and runs the tests one after another.
-//! [`on_cluster`] deploys pitstop once from `deploy/default`, as a user would, gives every test a namespace of its
-//! own, and on a failure shows what there is to see and repairs what the test may have left broken.
+//! `cargo xtask test` starts a cluster of one node, hands in its `KUBECONFIG` and runs the tests one after another: on a
+//! cluster without the resize API those of the module `cri`, on another one all others.
+//! [`on_cluster`] deploys pitstop once, as a user would, gives every test a namespace of its own, and on a failure shows
+//! what there is to see and repairs what the test may have left broken.
 
 pub mod audit;
 pub mod cluster;
@@ -13,6 +14,7 @@ pub mod ns;
 pub mod pods;
 pub mod process;
 pub mod requests;
+pub mod resizes;
 pub mod system;
 pub mod wait;
 

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pitstop_api::logic::time::Mono;
-use pitstop_api::nodework::{Answer, AnswerState, Observed, Order, RuntimeInfo};
+use pitstop_api::nodework::{Answer, AnswerState, Cgroup, Observed, Order, RuntimeInfo};
+use pitstop_daemon_core::cgroup::Version;
+use pitstop_daemon_core::resize::{Present, Seen, Setting, Write};
 use pitstop_daemon_core::{
     Action, Book, CallFailure, ContainerState, Daemon, EndedHooks, Event, Facts, Identity, MIN_GRACE_SECONDS,
     Outcome, Watch, hook,
@@ -42,6 +44,8 @@ pub(crate) struct Node {
     /// Orders of which the acknowledgement by the running process is stored.
     acknowledged: BTreeSet<String>,
     ended_hooks: EndedHooks,
+    /// What every cgroup holds.
+    cgroup: Cgroup,
 }
 
 impl Node {
@@ -60,6 +64,7 @@ impl Node {
             orders: Vec::new(),
             acknowledged: BTreeSet::new(),
             ended_hooks: EndedHooks::new(),
+            cgroup: Cgroup::default(),
         };
         node.restart();
         node
@@ -69,7 +74,7 @@ impl Node {
     pub(crate) fn restart(&mut self) {
         self.process += 1;
         let identity = Identity { instance: format!("process-{}", self.process), boot_id: "boot".to_owned() };
-        self.daemon = Daemon::new(identity).with_ended_hooks(self.ended_hooks.clone());
+        self.daemon = Daemon::new(identity).with_ended_hooks(self.ended_hooks.clone()).with_resizes(true);
         self.pending.clear();
         self.acknowledged.clear();
         self.send(Event::Runtime(RuntimeInfo { name: "containerd".to_owned(), version: "1".to_owned() }));
@@ -153,6 +158,37 @@ impl Node {
                 };
                 Event::CgroupsRead(order_id, result)
             }
+            Action::ReadResources { container_id, runs, order_id, .. } => {
+                let running =
+                    self.runtime.get(&container_id).is_some_and(|c| c.state == ContainerState::Running);
+                let result = match end {
+                    End::Well if running || !runs => {
+                        let seen = Seen { cgroup: self.cgroup, inactive_file: 0 };
+                        Ok(Box::new(Present {
+                            cgroup: "kubepods/pod".to_owned(),
+                            version: Version::V1,
+                            container: (running && runs).then_some(seen),
+                            pod: Some(seen),
+                            pinned: false,
+                            swap: false,
+                        }))
+                    }
+                    End::Well => Err(CallFailure { retry: false, message: "x".repeat(9_000) }),
+                    End::Fails | End::Refused => Err(failed),
+                };
+                Event::ResourcesRead(order_id, result)
+            }
+            Action::Resize { order_id, writes, .. } => {
+                if end == End::Well {
+                    for write in &writes {
+                        self.write(write);
+                    }
+                }
+                Event::Resized(order_id, if end == End::Well { Ok(()) } else { Err(failed) })
+            }
+            Action::WriteBack { held } => {
+                Event::WrittenBack(held.pod.uid, if end == End::Well { Ok(()) } else { Err(failed) })
+            }
             Action::WriteStatus { resource_version, status } => {
                 let current = resource_version == self.book.resource_version;
                 match end {
@@ -172,6 +208,23 @@ impl Node {
             }
         };
         self.send(event);
+    }
+
+    /// One cgroup stands for all there are.
+    fn write(&mut self, write: &Write) {
+        let settings = match write {
+            Write::Pod(setting) => std::slice::from_ref(setting),
+            Write::Container { settings, .. } => settings.as_slice(),
+        };
+        for setting in settings {
+            match *setting {
+                Setting::Shares(shares) | Setting::Weight(shares) => self.cgroup.cpu_shares = Some(shares),
+                Setting::Quota { quota, period } => {
+                    (self.cgroup.cpu_quota, self.cgroup.cpu_period) = (quota, Some(period));
+                }
+                Setting::Memory(limit) => self.cgroup.memory_limit = limit,
+            }
+        }
     }
 
     /// Lets everything go well until nothing is left to do.
@@ -211,6 +264,25 @@ impl Node {
                 let facts = self.named(order_id, container_id);
                 assert_eq!(*pod_uid, facts.pod_uid, "the Pod is the container's");
             }
+            Action::ReadResources { order_id, container_id, runs, .. } => {
+                if *runs {
+                    self.named(order_id, container_id);
+                }
+            }
+            Action::Resize { order_id, container_id, writes, .. } => {
+                assert!(
+                    self.acknowledged.contains(order_id),
+                    "changes without acknowledgement: {order_id:?}"
+                );
+                assert!(!writes.is_empty());
+                for write in writes {
+                    if let Write::Container { id, settings } = write {
+                        assert!(id == container_id && !settings.is_empty());
+                        self.named(order_id, id);
+                    }
+                }
+            }
+            Action::WriteBack { .. } => {}
             Action::WriteStatus { status, .. } => {
                 let ordered = |a: &Answer| self.orders.iter().any(|o| o.id == a.order_id);
                 assert!(status.answers.iter().all(ordered), "answers what nobody ordered: {status:?}");

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use arbitrary::{Result, Unstructured};
 use pitstop_api::nodework::{
-    Answer, AnswerReason, AnswerState, NodeWork, Order, OrderAction, OrderContainer, OrderPod, Recreate,
-    Verify,
+    Answer, AnswerReason, AnswerState, Bounds, NodeWork, Order, OrderAction, OrderContainer, OrderPod,
+    Recreate, Resize, Verify,
 };
 use pitstop_daemon_core::{ContainerState, Facts, wire};
 
@@ -89,6 +89,18 @@ fn runtime(u: &mut Unstructured<'_>) -> Result<BTreeMap<String, Facts>> {
     Ok((1_u8..).map(id).zip(all).collect())
 }
 
+fn resize(u: &mut Unstructured<'_>) -> Result<Resize> {
+    let amount = [Some(1), Some(500), Some(1 << 20), Some(i64::MAX), Some(0), Some(-1), None];
+    let mut bounds = || -> Result<Option<Bounds>> {
+        let (cpu_request, cpu_limit) = (u.choose(&amount)?.unwrap_or_default(), *u.choose(&amount)?);
+        let memory_limit = *u.choose(&amount)?;
+        Ok(u.ratio(2, 3)?.then_some(Bounds { cpu_request, cpu_limit, memory_limit }))
+    };
+    let (container, pod) = (bounds()?, bounds()?);
+    let memory_margin = *u.choose(&[0, 0, 1 << 20, i64::MAX, -1])?;
+    Ok(Resize { container, pod, hold: u.arbitrary()?, memory_margin, ..Resize::default() })
+}
+
 fn order(u: &mut Unstructured<'_>) -> Result<Order> {
     let pod = *u.choose(&["a", "a", "b", "c", ""])?;
     let container = match u.int_in_range(0..=11)? {
@@ -100,10 +112,11 @@ fn order(u: &mut Unstructured<'_>) -> Result<Order> {
         _ => format!("{}\n", id(1)),
     };
     let recreate = Recreate::with_grace(*u.choose(&[None, Some(0), Some(5), Some(-5), Some(i64::MAX)])?);
-    let action = match u.int_in_range(0..=8)? {
+    let action = match u.int_in_range(0..=10)? {
         0 => OrderAction::default(),
         1 | 2 => Verify::default().into(),
         3 => OrderAction { verify: Some(Verify::default()), ..recreate.into() },
+        9 | 10 => resize(u)?.into(),
         _ => recreate.into(),
     };
     Ok(Order {

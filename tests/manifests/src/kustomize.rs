@@ -64,7 +64,7 @@ enum Operation {
         path: String,
         value: Value,
     },
-    /// Only at the end of a list: `.../-`.
+    /// Only at the end of a list, `.../-`, or of a member that is not there yet.
     Add {
         path: String,
         value: Value,
@@ -120,9 +120,14 @@ fn apply(objects: &mut [Object], patch: &Patch) -> Result<()> {
                 *object.0.pointer_mut(&path).with_context(|| format!("{kind} {name}: no {path}"))? = value;
             }
             Operation::Add { path, value } => {
-                let list = path.strip_suffix("/-").and_then(|list| object.0.pointer_mut(list));
-                let list = list.and_then(Value::as_array_mut);
-                list.with_context(|| format!("{kind} {name}: no list {path}"))?.push(value);
+                let (above, member) = path.rsplit_once('/').unwrap_or_default();
+                match object.0.pointer_mut(above) {
+                    Some(Value::Array(list)) if member == "-" => list.push(value),
+                    Some(Value::Object(map)) if !map.contains_key(member) => {
+                        map.insert(member.to_owned(), value);
+                    }
+                    _ => bail!("{kind} {name}: no list {path}"),
+                }
             }
         }
     }

@@ -15,7 +15,7 @@ const TARGET: &str = "x86_64-unknown-linux-musl";
 /// Builds programs and gives the path of each by its name.
 pub(crate) fn programs(root: &Path, packages: &[&str], dev: bool) -> Result<BTreeMap<String, PathBuf>> {
     let sysroot = PathBuf::from(Cmd::new("rustc").args(["--print", "sysroot"]).dir(root).read()?.trim_end());
-    require_tools(&sysroot)?;
+    require_tools(root, &sysroot)?;
     let home = cargo_home().context("neither CARGO_HOME nor HOME is set")?;
     let profile = if dev { "image-dev" } else { "release" };
     let moves = [(home.as_path(), "/cargo"), (sysroot.as_path(), "/rust"), (root, "/pitstop")];
@@ -34,8 +34,13 @@ pub(crate) fn programs(root: &Path, packages: &[&str], dev: bool) -> Result<BTre
     }
 }
 
-fn require_tools(sysroot: &Path) -> Result<()> {
-    if !sysroot.join("lib/rustlib").join(TARGET).join("lib").is_dir() {
+fn require_tools(root: &Path, sysroot: &Path) -> Result<()> {
+    let library = sysroot.join("lib/rustlib").join(TARGET).join("lib");
+    // rustup brings the targets of `rust-toolchain.toml` only together with the toolchain.
+    if !library.is_dir() && is_installed("rustup") {
+        Cmd::new("rustup").args(["target", "add", TARGET]).dir(root).run()?;
+    }
+    if !library.is_dir() {
         bail!("Rust's target {TARGET} is not installed; run\n    rustup target add {TARGET}");
     }
     // ring is partly written in C.

@@ -150,6 +150,6 @@ mod tests {
 
     #[test]
     fn there_are_as_many_as_the_simulator_must_find() {
-        assert!(load(&crate::workspace::root()).unwrap().len() >= 48);
+        assert!(load(&crate::workspace::root().unwrap()).unwrap().len() >= 48);
     }
 }

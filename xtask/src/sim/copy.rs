@@ -151,7 +151,7 @@ mod tests {
     /// What `cargo xtask sim --planted` would fail on, without building anything.
     #[test]
     fn every_planted_bug_fits_the_sources() {
-        let root = crate::workspace::root();
+        let root = crate::workspace::root().unwrap();
         let bugs = super::super::bugs::load(&root).unwrap();
         let sources = planted(&root, &bugs).unwrap();
         assert!(sources[SWITCHES].contains(&bugs[0].id));
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_copy_has_the_profile_and_no_lints() {
-        let text = fs::read_to_string(crate::workspace::root().join("Cargo.toml")).unwrap();
+        let text = fs::read_to_string(crate::workspace::root().unwrap().join("Cargo.toml")).unwrap();
         let copy = manifest(&text).unwrap();
         assert!(copy.contains("[profile.sim]"), "{copy}");
         assert!(!copy.contains("clippy") && copy.contains("warnings = \"allow\""), "{copy}");

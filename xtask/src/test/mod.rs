@@ -1,5 +1,6 @@
 //! `cargo xtask test`: every test, those on a real cluster included. The last line counts them.
 
+mod e2e;
 mod tally;
 
 use std::io::Write as _;
@@ -56,7 +57,9 @@ fn computing(root: &Path) -> Tally {
 
 fn on_clusters(root: &Path, total: &mut Tally) {
     suite(total, "tests of the cluster's own code", || module(root));
-    suite(total, "tests on a real cluster", || end_to_end(root));
+    for part in e2e::parts() {
+        suite(total, part.name, || part.run(root));
+    }
     suite(total, "attacks on a real cluster", || verdict(root, attacks::on_cluster));
     suite(total, "kills during a stream of requests", || {
         verdict(root, |root, images| chaos::on_cluster(root, images, CHAOS_MINUTES, CHAOS_SEED))
@@ -125,35 +128,6 @@ fn module(root: &Path) -> Result<Tally> {
         return Ok(skipped);
     }
     counted(Kubernetes::default().go(root, "test").args(["-v", "./..."]), GoCount::default())
-}
-
-fn end_to_end(root: &Path) -> Result<Tally> {
-    if let Some(skipped) = skipped(lab::require())? {
-        return Ok(skipped);
-    }
-    let images = image::build(root, false)?;
-    let run = || {
-        counted(
-            lab::told(root, cargo_test(root)).args([
-                "test",
-                "--locked",
-                "--no-fail-fast",
-                "-p",
-                "pitstop-e2e",
-                "--",
-                "--test-threads=1",
-            ]),
-            CargoCount::default(),
-        )
-    };
-    let outcome = lab::with_cluster(root, 1, &images, run, |tally: &Tally| tally.failed == 0)?;
-    let mut tally = outcome.value;
-    // A cluster that cannot be taken down is worth knowing, but says less than a suite that could not run.
-    if let Err(error) = outcome.down {
-        note(format!("{error:#}"));
-        tally.broke("taking the cluster down");
-    }
-    Ok(tally)
 }
 
 /// What has one verdict is one test: whether it is good.

@@ -11,6 +11,7 @@ use crate::nodework::{NodeWork, OrderView, views};
 use crate::pod::Pod;
 use crate::resize::{Force, Holding, Resize, Settled, attempt, settle};
 use crate::time::{Mono, earliest};
+use crate::tracked::Tracked;
 
 impl NodeWork {
     /// The last number of an order about a Pod to which an answer is stored. With the same number another order would be
@@ -29,7 +30,7 @@ impl NodeWork {
 impl Book {
     /// Notes since when the answers are known to the orders that no request owns.
     fn see_answers(&mut self, now: Mono) {
-        let known = self.work.as_ref().map(|work| work.get());
+        let known = self.work.as_ref().map(Tracked::get);
         let answered =
             views(known).filter(|view| view.answer.is_some() && view.order.action.resize.is_some());
         self.answered = answered
@@ -49,7 +50,7 @@ impl Index {
             book.see_answers(now);
         }
         let book = self.books.objects.get(&key);
-        let none = BTreeMap::new();
+        let unknown = BTreeMap::new();
         let mut pods: BTreeMap<String, ObjectKey> = BTreeMap::new();
         for held in book.and_then(Book::known).into_iter().flat_map(|work| &work.status.held) {
             pods.insert(held.pod.uid.clone(), ObjectKey::new(&held.pod.namespace, &held.pod.name));
@@ -76,7 +77,7 @@ impl Index {
                     force: &force,
                     held: book.and_then(Book::known).and_then(|work| work.held(&uid)),
                     orders: &orders,
-                    answered: book.map_or(&none, |book| &book.answered),
+                    answered: book.map_or(&unknown, |book| &book.answered),
                     numbered: book.and_then(Book::known).map_or(0, |work| work.numbered(&uid)),
                     guarded: self.guarded,
                     awaited: self

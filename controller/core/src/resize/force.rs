@@ -9,8 +9,8 @@ use pitstop_api::quantity::Resources;
 use pitstop_api::resize::{Mechanism, Phase};
 
 use super::judge::desired;
-use super::margin;
 use super::observe::Resize;
+use super::shrink;
 use crate::pod::{Container, ContainerKind, ContainerState, Pod, parse_container_id};
 
 /// What a container should have.
@@ -64,7 +64,7 @@ impl Force {
         let mut force = Self::default();
         for request in requests {
             force.turn = force.turn.max(request.turn());
-            let margin = margin::of(&request.spec);
+            let margin = shrink::margin(&request.spec).unwrap_or_default();
             for container in &request.status.containers {
                 let wish = Wish { resources: desired(container), margin };
                 force.containers.insert(container.name.clone(), wish);

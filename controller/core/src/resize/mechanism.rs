@@ -1,8 +1,8 @@
 //! By which means a Pod can be resized.
 
-use pitstop_api::resize::{AfterWait, Mechanism, PodResizeSpec};
+use pitstop_api::resize::{AfterWait, ContainerStatus, Mechanism, PodResizeSpec, Restart};
 
-use super::resolve::No;
+use super::resolve::{No, WOULD_RESTART};
 use crate::index::Config;
 use crate::pod::{Container, ContainerKind, ContainerState, Pod};
 
@@ -14,12 +14,21 @@ pub(super) const UNSUPPORTED: &str = "Unsupported";
 /// A kubelet that resizes says what every running container runs with; the API server asks the same (`ValidatePodResize`
 /// of Kubernetes). It must not be gone behind: from Kubernetes 1.33 on it writes what it has on record over whatever was
 /// given, at the next resize.
-pub(super) fn choose(spec: &PodResizeSpec, pod: &Pod, config: &Config) -> Result<Mechanism, No> {
+pub(super) fn choose(
+    spec: &PodResizeSpec,
+    containers: &[ContainerStatus],
+    pod: &Pod,
+    config: &Config,
+) -> Result<Mechanism, No> {
     let asked = spec.mechanism.unwrap_or_default();
     let no = |text: String| Err((UNSUPPORTED, text));
     let Some(silent) = silent(pod) else {
         return match asked {
             Mechanism::Auto | Mechanism::Api => Ok(Mechanism::Api),
+            Mechanism::Cri if !runs(pod) => no(
+                "spec.mechanism: no container of the Pod runs, and so nobody can tell whether its kubelet resizes by itself"
+                    .to_owned(),
+            ),
             Mechanism::Cri => no(
                 "spec.mechanism: the kubelet of the Pod's node resizes by itself, and CRI would go behind \
                                   its back; take Auto or API"
@@ -36,12 +45,21 @@ pub(super) fn choose(spec: &PodResizeSpec, pod: &Pod, config: &Config) -> Result
         Mechanism::Auto | Mechanism::Cri if !config.resize_cri => {
             no(format!("{why}, and pitstop's daemons may not do it in its place: see the overlay resize-cri"))
         }
-        Mechanism::Auto | Mechanism::Cri => bounded(spec),
+        Mechanism::Auto | Mechanism::Cri => bounded(spec, containers),
     }
 }
 
 /// What only a kubelet that resizes can do.
-fn bounded(spec: &PodResizeSpec) -> Result<Mechanism, No> {
+fn bounded(spec: &PodResizeSpec, containers: &[ContainerStatus]) -> Result<Mechanism, No> {
+    let restarts = containers.iter().find(|c| c.restarts).filter(|_| spec.restart != Some(Restart::Always));
+    if let Some(container) = restarts {
+        let text = format!(
+            "the resizePolicy of container {} asks for a restart, which a kubelet that does not resize does not do; take \
+             restart: Always",
+            container.name
+        );
+        return Err((WOULD_RESTART, text));
+    }
     let shrink = spec.memory_shrink.as_ref();
     let keeps = spec.on_deferred.as_ref().is_some_and(|d| d.then == Some(AfterWait::Keep));
     if shrink.is_some_and(|shrink| shrink.step.is_some()) {
@@ -61,4 +79,8 @@ fn silent(pod: &Pod) -> Option<&str> {
     };
     let mut containers = pod.containers.iter().filter(|c| c.kind != ContainerKind::Ephemeral);
     containers.find(silent).map(|c| c.name.as_str())
+}
+
+fn runs(pod: &Pod) -> bool {
+    pod.containers.iter().any(|c| c.status.as_ref().is_some_and(|s| s.state == ContainerState::Running))
 }

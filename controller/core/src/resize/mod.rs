@@ -8,7 +8,6 @@ pub mod admission;
 mod evict;
 mod force;
 mod judge;
-mod margin;
 mod mechanism;
 mod observe;
 mod plan;

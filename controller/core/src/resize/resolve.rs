@@ -32,7 +32,8 @@ pub(super) const CONTAINER: &str = "UnsupportedContainer";
 /// Whether a request can be accepted for the Pod as it is.
 pub fn can_be(spec: &PodResizeSpec, pod: &Pod, force: &Force, config: &Config) -> bool {
     let is_pod = spec.pod_ref.uid.as_ref().is_none_or(|uid| *uid == pod.uid);
-    is_pod && validate(spec).is_ok() && resolve(spec, pod, force).is_ok() && choose(spec, pod, config).is_ok()
+    let meant = || resolve(spec, pod, force).and_then(|containers| choose(spec, &containers, pod, config));
+    is_pod && validate(spec).is_ok() && meant().is_ok()
 }
 
 /// What each container should have, in the order of the spec.

@@ -139,7 +139,8 @@ impl Settler<'_> {
             return;
         }
         let given = |need: &Need<'_>| record(self.holding.held, &need.container.name).and_then(|r| r.given);
-        needs.retain(|need| need.resize.hold || given(need).is_none() || given(need) != need.resize.container);
+        needs
+            .retain(|need| need.resize.hold || given(need).is_none() || given(need) != need.resize.container);
         for Need { resize, shrinks, .. } in needs {
             resize.hold |= resize.container.is_some();
             resize.pod = resize.pod.filter(|_| resize.hold && !*shrinks);
@@ -164,7 +165,7 @@ impl Settler<'_> {
             (Some(wish), Some(id)) => self.take(pod, container, id, wish, record),
             // It starts with what its spec says, and is given the rest then.
             (Some(_), None) => None,
-            (None, id) => self.give_back(pod, container, id, record?),
+            (None, id) => Some(self.give_back(pod, container, id, record?)),
         }
     }
 
@@ -204,7 +205,7 @@ impl Settler<'_> {
         container: &'b Container,
         id: Option<&str>,
         record: &HeldContainer,
-    ) -> Option<Need<'b>> {
+    ) -> Need<'b> {
         let own = id == Some(record.id.as_str());
         let back = bounds(&container.resources);
         let resize = Resize {
@@ -214,16 +215,15 @@ impl Settler<'_> {
         };
         let shrinks = record.given.is_some_and(|given| smaller(&back, &given));
         // Another instance is not given anything: only the record of the one before goes.
-        Some(Need { container, id: record.id.clone(), resize, shrinks })
+        Need { container, id: record.id.clone(), resize, shrinks }
     }
 
     /// Every container has what it should, and the Pod's cgroup was given something else last.
     fn pod_alone<'b>(&self, pod: &'b Pod) -> Option<Need<'b>> {
         let held = self.holding.held?;
         // What is to begin again has its part still.
-        let begins = |c: &Container| {
-            self.holding.force.containers.contains_key(&c.name) && running(c).is_none()
-        };
+        let begins =
+            |c: &Container| self.holding.force.containers.contains_key(&c.name) && running(c).is_none();
         if pod.containers.iter().any(begins) {
             return None;
         }

@@ -23,7 +23,9 @@ pub(crate) fn begin(held: &mut Vec<Held>, order: &Order, present: &Present) -> R
         if let Some(pod) = pod {
             pod.given = None;
             let of_it = pod.containers.iter_mut().find(|c| c.name == *name && c.id == *id);
-            of_it.into_iter().for_each(|container| under_way(container, order));
+            if let Some(container) = of_it {
+                under_way(container, order);
+            }
         }
         return Ok(());
     }
@@ -38,7 +40,9 @@ pub(crate) fn begin(held: &mut Vec<Held>, order: &Order, present: &Present) -> R
             ));
         }
     }
-    pod.iter_mut().for_each(|pod| pod.given = None);
+    if let Some(pod) = &mut pod {
+        pod.given = None;
+    }
     let container = present.container.map(|seen| limits(&seen.cgroup)).unwrap_or_default();
     let fresh = HeldContainer {
         name: name.clone(),

@@ -31,8 +31,11 @@ fn when_the_book_is_deleted_what_was_there_before_comes_back() {
     for by_list in [false, true] {
         let mut node = losing();
         let last = node.book.clone();
+        assert!(node.daemon.holds());
         node.send(Event::Book(if by_list { Watch::Restart(vec![]) } else { Watch::Gone(last.clone()) }));
+        assert!(node.daemon.holds());
         assert_eq!(node.writes_back(Ok(())), last.status.held[0]);
+        assert!(!node.daemon.holds());
         node.quiet();
         assert_eq!(node.wake_at(), None);
     }

@@ -8,25 +8,24 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt};
 use pitstop_api::labels;
-use pitstop_api::nodework::NodeWork;
 use pitstop_api::recreate::{ContainerRecreateRequest, Mechanism};
 use pitstop_cri::{ContainerId, Deadlines, split_reference};
 
 use super::load::{Before, Load};
-use super::writes::Writes;
 use crate::harness::audit::Mark;
+use crate::harness::books::no_orders;
 use crate::harness::cluster::Cluster;
 use crate::harness::figures::milliseconds;
 use crate::harness::pods::{GRACE, Yard, ready_container, replaced};
 use crate::harness::programs::NAMESPACE;
 use crate::harness::requests::{outcome, restart};
 use crate::harness::tape::Tape;
+use crate::harness::writes::Writes;
 
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_mins(3);
 /// Quiet before a half: what the Pods' start left to do is done by then.
 const PAUSE: Duration = Duration::from_secs(10);
-const PERIOD: Duration = Duration::from_millis(200);
 
 /// One Pod's way: milliseconds since just before the first request or stop was sent.
 pub(super) struct Way {
@@ -81,7 +80,7 @@ pub(super) async fn by_request(cluster: &Cluster, yard: &Yard, names: &[String])
         };
         requests.find(begin, PATIENCE, "the labels `active` to go", tidy).await?;
     }
-    no_orders(cluster).await?;
+    no_orders(&cluster.client, PATIENCE).await?;
     Ok(ByRequest { ways, writes: Writes::count(&mark.read()?, NAMESPACE), loads: before.since()? })
 }
 
@@ -131,17 +130,4 @@ async fn ready(pods: &mut Tape<Pod>, begin: Instant, pod: &str, old: &ContainerI
     let what = format!("the new container of Pod {pod} to be ready");
     let (at, ()) = pods.find(begin, PATIENCE, &what, |seen| replaced(seen, pod, old).then_some(())).await?;
     Ok(milliseconds(at - begin))
-}
-
-/// Waits until no book holds an order.
-async fn no_orders(cluster: &Cluster) -> Result<()> {
-    let books: Api<NodeWork> = Api::all(cluster.client.clone());
-    let begin = Instant::now();
-    while books.list(&ListParams::default()).await?.items.iter().any(|book| !book.spec.orders.is_empty()) {
-        if begin.elapsed() > PATIENCE {
-            bail!("orders are still there after {} s", PATIENCE.as_secs());
-        }
-        tokio::time::sleep(PERIOD).await;
-    }
-    Ok(())
 }

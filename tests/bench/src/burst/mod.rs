@@ -6,7 +6,6 @@
 
 mod load;
 mod measure;
-mod writes;
 
 use anyhow::Result;
 

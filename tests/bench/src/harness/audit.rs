@@ -20,6 +20,8 @@ pub(crate) struct Mark {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Entry {
     pub(crate) verb: String,
+    #[serde(rename = "requestURI", default)]
+    uri: String,
     #[serde(default)]
     user_agent: String,
     #[serde(default)]
@@ -52,6 +54,7 @@ struct Answer {
 pub(crate) struct Object {
     pub(crate) resource: String,
     pub(crate) subresource: String,
+    pub(crate) name: String,
 }
 
 impl Mark {
@@ -96,6 +99,11 @@ impl Entry {
         ["create", "update", "patch", "delete", "deletecollection"].contains(&self.verb.as_str())
     }
 
+    /// It only finds out what would be: nothing is stored.
+    pub(crate) fn dry_run(&self) -> bool {
+        self.uri.contains("dryRun=All")
+    }
+
     /// It was answered with an error, a conflict among them.
     pub(crate) fn refused(&self) -> bool {
         self.response_status.code >= 400
@@ -113,9 +121,10 @@ impl Entry {
 
     /// `verb resource/subresource`.
     pub(crate) fn what(&self) -> String {
-        let Object { resource, subresource } = &self.object_ref;
+        let Object { resource, subresource, .. } = &self.object_ref;
         let slash = if subresource.is_empty() { "" } else { "/" };
-        format!("{} {resource}{slash}{subresource}", self.verb)
+        let dry = if self.dry_run() { " (dry run)" } else { "" };
+        format!("{} {resource}{slash}{subresource}{dry}", self.verb)
     }
 }
 
@@ -130,7 +139,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("pitstop-bench-audit-{}", std::process::id()));
         let line = |verb: &str| {
             format!(
-                r#"{{"stage":"ResponseComplete","verb":"{verb}","user":{{"username":"system:serviceaccount:pitstop-system:pitstop-daemon"}},"responseStatus":{{"code":409}},"userAgent":"pitstop-daemon/0.1.0","objectRef":{{"resource":"nodeworks","name":"node1","apiGroup":"pitstop.dev","subresource":"status"}},"requestReceivedTimestamp":"2026-11-21T11:23:04.766801Z","stageTimestamp":"2026-11-21T11:23:04.769187Z"}}"#
+                r#"{{"stage":"ResponseComplete","verb":"{verb}","user":{{"username":"system:serviceaccount:pitstop-system:pitstop-daemon"}},"responseStatus":{{"code":409}},"userAgent":"pitstop-daemon/0.1.0","requestURI":"/apis/pitstop.dev/v1alpha1/nodeworks/node1/status?","objectRef":{{"resource":"nodeworks","name":"node1","apiGroup":"pitstop.dev","subresource":"status"}},"requestReceivedTimestamp":"2026-11-21T11:23:04.766801Z","stageTimestamp":"2026-11-21T11:23:04.769187Z"}}"#
             )
         };
         std::fs::write(&path, line("get") + "\n").unwrap();
@@ -143,7 +152,7 @@ mod tests {
         assert_eq!((entry.program(), entry.what().as_str()), ("pitstop-daemon", "update nodeworks/status"));
         assert_eq!(entry.account("pitstop-system"), Some("pitstop-daemon"));
         assert_eq!(entry.account("pitstop"), None);
-        assert!(entry.writes() && entry.refused());
+        assert!(entry.writes() && entry.refused() && !entry.dry_run());
         let took = entry.answered().duration_since(entry.received()).unwrap();
         assert_eq!(took, Duration::from_micros(2386));
     }

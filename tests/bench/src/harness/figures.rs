@@ -1,6 +1,6 @@
 //! Figures: samples, and tables that line up.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Samples of one quantity, in milliseconds and in order.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -51,6 +51,14 @@ pub(crate) fn ratio(a: f64, b: f64) -> f64 {
 /// A duration in milliseconds.
 pub(crate) fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
+}
+
+/// Milliseconds from one moment to another; negative when the other was first.
+pub(crate) fn signed(from: SystemTime, to: SystemTime) -> f64 {
+    match to.duration_since(from) {
+        Ok(later) => milliseconds(later),
+        Err(earlier) => -milliseconds(earlier.duration()),
+    }
 }
 
 /// Milliseconds for a table.

@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use k8s_openapi::api::core::v1::{Container, ContainerStatus, Namespace, Pod, PodSpec, ServiceAccount};
+use k8s_openapi::api::core::v1::{
+    Container, ContainerStatus, Namespace, Pod, PodSpec, ResourceRequirements, ServiceAccount,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client, ResourceExt};
@@ -75,11 +77,16 @@ impl Yard {
 
     /// Starts Pods and waits until they are ready.
     pub(crate) async fn start(&self, names: &[String]) -> Result<()> {
+        self.start_sized(names, &ResourceRequirements::default()).await
+    }
+
+    /// Starts Pods whose containers have these resources, and waits until they are ready.
+    pub(crate) async fn start_sized(&self, names: &[String], resources: &ResourceRequirements) -> Result<()> {
         let api: Api<Pod> = self.api();
         let begin = Instant::now();
         let mut tape = Tape::start(api.clone()).await?;
         for name in names {
-            api.create(&PostParams::default(), &pod(name))
+            api.create(&PostParams::default(), &pod(name, resources))
                 .await
                 .with_context(|| format!("cannot create Pod {name}"))?;
         }
@@ -113,7 +120,7 @@ impl Yard {
     }
 }
 
-fn pod(name: &str) -> Pod {
+fn pod(name: &str, resources: &ResourceRequirements) -> Pod {
     let text = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
     Pod {
         metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
@@ -125,6 +132,7 @@ fn pod(name: &str) -> Pod {
                 name: CONTAINER.to_owned(),
                 image: Some(IMAGE.to_owned()),
                 command: text(&["sh", "-c", SCRIPT]),
+                resources: Some(resources.clone()),
                 ..Container::default()
             }],
             ..PodSpec::default()

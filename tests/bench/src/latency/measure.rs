@@ -11,13 +11,13 @@ use pitstop_api::labels;
 use pitstop_api::recreate::{ContainerRecreateRequest, Mechanism};
 use pitstop_cri::{ContainerId, Deadlines, split_reference};
 
-use super::steps::{Step, steps};
 use crate::harness::audit::Mark;
 use crate::harness::cluster::Cluster;
 use crate::harness::figures::milliseconds;
 use crate::harness::pods::{GRACE, Yard, ready_container, replaced};
 use crate::harness::processes::{self, End};
 use crate::harness::requests::{outcome, restart};
+use crate::harness::steps::{Step, steps};
 use crate::harness::tape::Tape;
 
 /// Longest wait for anything.

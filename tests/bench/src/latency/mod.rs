@@ -6,17 +6,16 @@
 //! the kubelet's, with and without pitstop; through the kubelet there is no such gap.
 
 mod measure;
-mod steps;
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Pod;
 use pitstop_api::recreate::Mechanism;
 
 use self::measure::{Bench, ByRequest, Direct};
-use self::steps::Step;
 use crate::harness::cluster::Cluster;
 use crate::harness::figures::{Samples, ms, ratio, table};
 use crate::harness::pods::Yard;
+use crate::harness::steps::{self, Step};
 use crate::harness::tape::Tape;
 use crate::harness::{Verdict, say};
 

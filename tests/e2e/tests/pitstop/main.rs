@@ -3,6 +3,7 @@
 
 mod certificates;
 mod crash;
+mod cri;
 mod deadline;
 mod deployed;
 mod drain;

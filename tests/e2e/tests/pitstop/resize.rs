@@ -2,128 +2,21 @@
 
 mod asked;
 
-use std::fs;
-
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::Api;
-use kube::api::{Patch, PatchParams, PostParams};
-use pitstop_api::condition;
-use pitstop_api::quantity::Resource;
-use pitstop_api::resize::{Phase, PodResize, PodResizeStatus, conditions};
-use pitstop_e2e::{Context, LONG, Ns, Result, SHORT, ensure, on_cluster, pods, process, until};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Patch, PatchParams};
+use pitstop_api::resize::Phase;
+use pitstop_e2e::resizes::{
+    MI, api, assert_verified, create, ends, fill, hungry, kernel, resize, sized, usual, waits, wanting, web,
+    with,
+};
+use pitstop_e2e::{Context, Result, SHORT, on_cluster, pods, until};
 use serde_json::{Value, json};
-
-const MI: i64 = 1 << 20;
-
-fn api(ns: &Ns) -> Api<PodResize> {
-    Api::namespaced(ns.cluster.client.clone(), &ns.name)
-}
-
-fn resize(name: &str, container: &str, resources: &Value) -> Value {
-    let mut named = resources.clone();
-    named["name"] = json!(container);
-    json!({"apiVersion": "pitstop.dev/v1alpha1", "kind": "PodResize", "metadata": {"name": name},
-        "spec": {"podRef": {"name": "web"}, "containers": [named]}})
-}
-
-async fn create(ns: &Ns, object: Value) -> Result<PodResize> {
-    let object = serde_json::from_value(object)?;
-    Ok(api(ns).create(&PostParams::default(), &object).await?)
-}
-
-fn status(resize: &PodResize) -> PodResizeStatus {
-    resize.status.clone().unwrap_or_default()
-}
-
-/// Phase and reason.
-fn told(status: &PodResizeStatus) -> (Option<Phase>, String) {
-    let complete = condition::find(&status.conditions, conditions::COMPLETE);
-    (status.phase, complete.map_or_else(String::new, |c| c.reason.clone()))
-}
-
-/// The request, once it waits for that.
-async fn waits(ns: &Ns, name: &str, reason: &str) -> Result<PodResizeStatus> {
-    until(&format!("{name} to wait with {reason}"), SHORT, async || {
-        let status = status(&api(ns).get(name).await?);
-        ensure!(status.completion_time.is_none(), "{:?}: {}", told(&status), status.message);
-        Ok((told(&status).1 == reason).then_some(status))
-    })
-    .await
-}
-
-/// The request, once it is over.
-async fn over(ns: &Ns, name: &str) -> Result<PodResizeStatus> {
-    until(&format!("the end of {name}"), LONG, async || {
-        let status = status(&api(ns).get(name).await?);
-        Ok(status.completion_time.is_some().then_some(status))
-    })
-    .await
-}
-
-/// The request, which must end so.
-async fn ends(ns: &Ns, name: &str, phase: Phase, reason: &str) -> Result<PodResizeStatus> {
-    let status = over(ns, name).await?;
-    let found = told(&status);
-    ensure!(found == (Some(phase), reason.to_owned()), "{found:?}: {}", status.message);
-    Ok(status)
-}
-
-/// A container with these resources.
-fn sized(mut container: Value, resources: &Value) -> Value {
-    container["resources"] = resources.clone();
-    container
-}
-
-/// 100m to 200m of CPU, 64Mi to 128Mi of memory.
-fn usual() -> Value {
-    json!({"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "200m", "memory": "128Mi"}})
-}
-
-fn web() -> Value {
-    pods::pod("web", &[sized(pods::idle("app"), &usual()), sized(pods::idle("proxy"), &usual())])
-}
 
 /// An amount in the Pod's spec.
 fn spec_amount(pod: &Pod, container: &str, list: &str, resource: &str) -> Result<String> {
     let value = serde_json::to_value(&pods::container(pod, container)?.resources)?;
     let amount = value[list][resource].as_str().with_context(|| format!("{list}.{resource}: {value}"))?;
     Ok(amount.to_owned())
-}
-
-/// What the kernel has: CPU quota of a period in microseconds and memory limit in bytes, of a container and of its Pod.
-fn kernel(pod: &Pod, container: &str) -> Result<[(i64, i64); 2]> {
-    let pid = process::of_container(&pods::id(pod, container)?)?;
-    let text = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
-    let path = |controller: &str| -> Result<&str> {
-        let mut lines = text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
-        let found = lines.find(|(controllers, _)| controllers.split(',').any(|c| c == controller));
-        Ok(found.with_context(|| format!("no {controller} in {text}"))?.1)
-    };
-    let read = |controller: &str, above: &str, file: &str| -> Result<i64> {
-        let file = format!("/sys/fs/cgroup/{controller}{}{above}/{file}", path(controller)?);
-        Ok(fs::read_to_string(&file).with_context(|| file.clone())?.trim().parse()?)
-    };
-    let of = |above: &str| -> Result<(i64, i64)> {
-        let quota = read("cpu", above, "cpu.cfs_quota_us")?;
-        Ok((quota, read("memory", above, "memory.limit_in_bytes")?))
-    };
-    Ok([of("")?, of("/..")?])
-}
-
-/// A Pod that takes half of the node's processors; gives back a little more CPU than that, which the node has as well.
-async fn fill(ns: &Ns) -> Result<String> {
-    let node = ns.pod("web").await?.spec.and_then(|s| s.node_name).context("a Pod without a node")?;
-    let node = Api::<Node>::all(ns.cluster.client.clone()).get(&node).await?;
-    let cpus = node.status.and_then(|s| s.allocatable).and_then(|a| a.get("cpu").cloned());
-    let half = Resource::Cpu.parse(&cpus.context("no processors")?.0).context("no amount")? / 2;
-    let resources = json!({"requests": {"cpu": Resource::Cpu.show(half)}});
-    ns.start_pod(pods::pod("filler", &[sized(pods::idle("app"), &resources)])).await?;
-    Ok(Resource::Cpu.show(half + 100))
-}
-
-/// More CPU than there is.
-fn wanting(name: &str, cpu: &str) -> Value {
-    resize(name, "app", &json!({"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}))
 }
 
 #[test]
@@ -144,8 +37,7 @@ fn a_pod_grows_and_shrinks_in_its_place() -> Result<()> {
         pods::assert_untouched(&before, &after, "proxy")?;
         let [container] = &status.containers[..] else { panic!("{status:?}") };
         assert_eq!(container.actual.as_ref().unwrap().limits.memory.as_deref(), Some("256Mi"));
-        let verified = condition::find(&status.conditions, conditions::VERIFIED).context("not verified")?;
-        assert_eq!(verified.reason, "CgroupsMatch", "{}", verified.message);
+        assert_verified(&status)?;
         let cgroup = container.cgroup.context("the daemon has told nothing")?;
         assert_eq!((cgroup.container.cpu_quota, cgroup.pod.cpu_quota), (Some(40_000), Some(60_000)));
         assert_eq!(cgroup.container.memory_limit, Some(256 * MI));
@@ -165,9 +57,8 @@ fn a_policy_that_restarts_is_heeded() -> Result<()> {
         let mut app = sized(pods::idle("app"), &usual());
         app["resizePolicy"] = json!([{"resourceName": "memory", "restartPolicy": "RestartContainer"}]);
         let before = ns.start_pod(pods::pod("web", &[app])).await?;
-        let mut refused = resize("never", "app", &json!({"limits": {"memory": "256Mi"}}));
-        refused["spec"]["restart"] = json!("Never");
-        create(ns, refused).await?;
+        let never = resize("never", "app", &json!({"limits": {"memory": "256Mi"}}));
+        create(ns, with(never, "restart", &json!("Never"))).await?;
         ends(ns, "never", Phase::Failed, "PolicyWouldRestart").await?;
         assert_eq!(spec_amount(&ns.pod("web").await?, "app", "limits", "memory")?, "128Mi");
         create(ns, resize("memory", "app", &json!({"limits": {"memory": "256Mi"}}))).await?;
@@ -201,16 +92,12 @@ fn what_is_deferred_ends_by_deadline_by_cancel_and_by_another_hand() -> Result<(
         let cpu = fill(ns).await?;
         let original =
             async || -> Result<String> { spec_amount(&ns.pod("web").await?, "app", "requests", "cpu") };
-        let mut deadline = wanting("deadline", &cpu);
-        deadline["spec"]["activeDeadlineSeconds"] = json!(6);
-        create(ns, deadline).await?;
+        create(ns, with(wanting("deadline", &cpu), "activeDeadlineSeconds", &json!(6))).await?;
         let status = ends(ns, "deadline", Phase::Failed, "DeadlineExceeded").await?;
         assert!(status.message.ends_with("the original resources are back"), "{}", status.message);
         assert_eq!(original().await?, "100m");
 
-        let mut patient = wanting("patience", &cpu);
-        patient["spec"]["onDeferred"] = json!({"waitSeconds": 4});
-        create(ns, patient).await?;
+        create(ns, with(wanting("patience", &cpu), "onDeferred", &json!({"waitSeconds": 4}))).await?;
         ends(ns, "patience", Phase::Failed, "NodeBusy").await?;
         assert_eq!(original().await?, "100m");
 
@@ -279,9 +166,7 @@ fn refusals_are_told_in_the_users_words_and_change_nothing() -> Result<()> {
         let status = ends(ns, "quota", Phase::Failed, "Quota").await?;
         assert!(status.message.contains("exceeded quota: quota"), "{}", status.message);
 
-        let mut dry = resize("dry", "app", &both("140m"));
-        dry["spec"]["dryRun"] = json!(true);
-        create(ns, dry).await?;
+        create(ns, with(resize("dry", "app", &both("140m")), "dryRun", &json!(true))).await?;
         let status = ends(ns, "dry", Phase::Succeeded, "WouldResize").await?;
         assert!(status.message.starts_with("dry run: app: requests.cpu 100m -> 140m"), "{}", status.message);
         let after = ns.pod("web").await?;
@@ -297,18 +182,10 @@ fn refusals_are_told_in_the_users_words_and_change_nothing() -> Result<()> {
 #[test]
 fn an_out_of_memory_kill_rolls_back() -> Result<()> {
     on_cluster(async |ns| {
-        // Takes 100 MB once it is told to.
-        let script =
-            "while [ ! -e /data/go ]; do sleep 0.2; done; rm /data/go; exec tail -c 100000000 /dev/zero";
-        let mut app = sized(pods::shell("app", script), &usual());
-        app["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
-        let mut pod = pods::pod("web", &[app]);
-        pod["spec"]["volumes"] = json!([{"name": "data", "emptyDir": {}}]);
-        ns.start_pod(pod).await?;
-        let mut small =
+        ns.start_pod(hungry()).await?;
+        let small =
             resize("small", "app", &json!({"requests": {"memory": "32Mi"}, "limits": {"memory": "32Mi"}}));
-        small["spec"]["rollbackOnFailure"] = json!({"observeSeconds": 60});
-        create(ns, small).await?;
+        create(ns, with(small, "rollbackOnFailure", &json!({"observeSeconds": 60}))).await?;
         let status = waits(ns, "small", "Observing").await?;
         assert_eq!(status.phase, Some(Phase::Verifying));
         assert_eq!(kernel(&ns.pod("web").await?, "app")?[0].1, 32 * MI);
@@ -317,6 +194,25 @@ fn an_out_of_memory_kill_rolls_back() -> Result<()> {
         assert!(status.message.ends_with("the original resources are back"), "{}", status.message);
         let after = ns.ready("web").await?;
         assert_eq!(kernel(&after, "app")?, [(20_000, 128 * MI); 2]);
+        Ok(())
+    })
+}
+
+#[test]
+fn the_daemon_does_not_go_behind_a_kubelet_that_resizes() -> Result<()> {
+    on_cluster(async |ns| {
+        let before = ns.start_pod(web()).await?;
+        let grow = resize("grow", "app", &json!({"limits": {"cpu": "400m"}}));
+        create(ns, with(grow, "mechanism", &json!("CRI"))).await?;
+        let status = ends(ns, "grow", Phase::Failed, "Unsupported").await?;
+        assert!(
+            status.message.contains("the kubelet of the Pod's node resizes by itself"),
+            "{}",
+            status.message
+        );
+        let after = ns.pod("web").await?;
+        assert_eq!(kernel(&after, "app")?, [(20_000, 128 * MI), (40_000, 256 * MI)]);
+        assert_eq!(after.metadata.generation, before.metadata.generation, "the Pod's spec was never changed");
         Ok(())
     })
 }

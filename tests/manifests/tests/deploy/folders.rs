@@ -29,8 +29,18 @@ pub(crate) fn gate_webhook() -> Vec<Object> {
     overlay("gate-webhook")
 }
 
+/// All of `deploy/overlays/resize-cri`.
+pub(crate) fn resize_cri() -> Vec<Object> {
+    overlay("resize-cri")
+}
+
 /// Everything that can be installed.
 pub(crate) fn every_install() -> impl Iterator<Item = Vec<Object>> {
+    usual_installs().chain([resize_cri()])
+}
+
+/// Everything that can be installed and gives no more rights than the default.
+pub(crate) fn usual_installs() -> impl Iterator<Item = Vec<Object>> {
     let overlays = OVERLAYS.iter().map(|(name, _)| overlay(name));
     [default(), gate_webhook()].into_iter().chain(overlays)
 }

@@ -8,7 +8,7 @@ use pitstop_manifests_test::object::{list, text};
 use pitstop_manifests_test::rbac::{Ask, Asker, VERBS, allows, rights};
 use serde_json::Value;
 
-use super::folders::{NAMESPACE, default, every_install, overlay};
+use super::folders::{NAMESPACE, default, overlay, usual_installs};
 
 const DAEMON: [&str; 3] = [
     "cluster list pitstop.dev/nodeworks",
@@ -63,27 +63,30 @@ fn table(lines: &[&str]) -> BTreeSet<String> {
 
 #[test]
 fn the_daemon_reads_order_books_and_writes_their_status_and_nothing_else() {
-    for objects in every_install() {
+    for objects in usual_installs() {
         assert_eq!(rights(&objects, NAMESPACE, "pitstop-daemon").unwrap(), table(&DAEMON));
     }
 }
 
 #[test]
 fn the_controller_has_exactly_these_rights() {
-    for objects in every_install() {
+    for objects in usual_installs() {
         assert_eq!(rights(&objects, NAMESPACE, "pitstop-controller").unwrap(), table(&CONTROLLER));
     }
 }
 
 /// Rights that somebody opts in to, each by an overlay of its own.
-const OPT_IN: [(&str, &str); 1] = [("resize-evict", "cluster create /pods/eviction")];
+const OPT_IN: [(&str, &[&str]); 2] = [
+    ("resize-cri", &["cluster list /limitranges", "cluster list /resourcequotas"]),
+    ("resize-evict", &["cluster create /pods/eviction"]),
+];
 
 #[test]
-fn an_overlay_with_a_right_of_its_own_gives_that_one_to_the_controller_alone() {
-    for (name, right) in OPT_IN {
+fn an_overlay_with_rights_of_its_own_gives_those_to_the_controller_alone() {
+    for (name, more) in OPT_IN {
         let objects = overlay(name);
         let mut expected = table(&CONTROLLER);
-        expected.insert(right.to_owned());
+        expected.extend(table(more));
         assert_eq!(rights(&objects, NAMESPACE, "pitstop-controller").unwrap(), expected);
         assert_eq!(rights(&objects, NAMESPACE, "pitstop-daemon").unwrap(), table(&DAEMON));
         let more = objects.iter().filter(|o| is_about_rights(o)).count();
@@ -155,10 +158,10 @@ fn is_about_rights(object: &Object) -> bool {
 }
 
 #[test]
-fn every_install_grants_the_same() {
+fn every_usual_install_grants_the_same() {
     let of = |objects: Vec<Object>| -> Vec<Object> { objects.into_iter().filter(is_about_rights).collect() };
     let expected = of(default());
-    for objects in every_install() {
+    for objects in usual_installs() {
         assert!(of(objects) == expected);
     }
 }

@@ -7,7 +7,7 @@ use pitstop_manifests_test::security::breaches;
 use pitstop_manifests_test::{Object, find};
 use serde_json::{Value, json};
 
-use super::folders::{NAMESPACE, OVERLAYS, default, overlay};
+use super::folders::{NAMESPACE, OVERLAYS, default, gate_webhook, overlay, resize_cri};
 
 fn workload<'a>(objects: &'a [Object], name: &str) -> &'a Object {
     objects.iter().find(|o| o.pod().is_some() && o.name() == name).unwrap()
@@ -111,6 +111,54 @@ fn the_folders_of_the_runtimes_socket_and_of_cgroups_are_the_daemons_only_breach
     }
 }
 
+/// What changing cgroups takes, and no more: nothing but these places differs from the base.
+#[test]
+fn only_one_overlay_lets_cgroups_be_changed_and_it_takes_these_rights() {
+    // Where kubelets do not resize, Kubernetes is too old for the policy that gives gates.
+    let (base, objects) = (gate_webhook(), resize_cri());
+    let daemon = pod(&objects, "pitstop-daemon");
+    let expected = [
+        "hostPath: volume cgroup",
+        "hostPath: volume runtime",
+        "hostPath: volume systemd",
+        "runAsNonRoot: container daemon",
+        "runAsUser: container daemon",
+    ];
+    let found: BTreeSet<String> = breaches(daemon).into_iter().collect();
+    assert_eq!(found, expected.map(str::to_owned).into());
+    assert_eq!(breaches(pod(&objects, "pitstop-controller")), [""; 0]);
+
+    let mut like_the_base = objects.clone();
+    for object in like_the_base.iter_mut().filter(|o| o.pod().is_some()) {
+        let name = object.name().to_owned();
+        let spec = &mut object.0["spec"]["template"]["spec"];
+        let args = spec["containers"][0].as_object_mut().unwrap().remove("args").unwrap();
+        if name == "pitstop-controller" {
+            assert_eq!(args, json!(["--resize-cri"]));
+            continue;
+        }
+        assert_eq!(args, json!(["--resize"]));
+        let mounts = spec["containers"][0]["volumeMounts"].as_array_mut().unwrap();
+        let systemd = json!({"name": "systemd", "mountPath": "/run/systemd", "readOnly": true});
+        assert_eq!(mounts.pop(), Some(systemd));
+        let cgroup = mounts.iter_mut().find(|m| m["name"] == "cgroup").unwrap();
+        assert_eq!(*cgroup, json!({"name": "cgroup", "mountPath": "/sys/fs/cgroup"}));
+        cgroup["readOnly"] = json!(true);
+        cgroup["recursiveReadOnly"] = json!("IfPossible");
+        let volume = json!({
+            "name": "systemd", "hostPath": {"path": "/run/systemd", "type": "DirectoryOrCreate"},
+        });
+        assert_eq!(spec["volumes"].as_array_mut().unwrap().pop(), Some(volume));
+        let context = spec["securityContext"].as_object_mut().unwrap();
+        assert_eq!(context.insert("runAsUser".into(), json!(65532)), Some(json!(0)));
+        assert_eq!(context.insert("runAsNonRoot".into(), json!(true)), Some(json!(false)));
+    }
+    // The controller's rights to look at what bounds a Pod: `rights`.
+    like_the_base.retain(|object| object.name() != "pitstop-controller-resize-cri");
+    let all = |objects: &[Object]| objects.iter().map(|o| o.0.clone()).collect::<Vec<Value>>();
+    assert_eq!(all(&like_the_base), all(&base));
+}
+
 #[test]
 fn every_overlay_is_tested() {
     let folder = pitstop_manifests_test::root().join("deploy/overlays");
@@ -119,8 +167,8 @@ fn every_overlay_is_tested() {
         .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
         .collect();
     found.sort();
-    // Those are about admission and rights: see `gate` and `rights`.
-    found.retain(|name| name != "gate-webhook" && name != "resize-evict");
+    // Those are about admission and rights, `gate` and `rights`, or have a test of their own below.
+    found.retain(|name| !["gate-webhook", "resize-evict", "resize-cri"].contains(&name.as_str()));
     assert_eq!(found, OVERLAYS.map(|(name, _)| name));
 }
 

@@ -118,6 +118,8 @@ fn target_of(action: &Action) -> String {
         | Action::DeleteRequest { uid, .. }
         | Action::WriteResizeStatus { uid, .. }
         | Action::DeleteResize { uid, .. }
+        | Action::Survey { uid, .. }
+        | Action::Do { uid, .. }
         | Action::PatchPod { uid, .. } => uid.clone(),
         Action::WriteOrders { node, .. } => node.clone(),
         Action::Emit(_) | Action::Count(_) => String::new(),
@@ -148,6 +150,7 @@ pub fn brief(action: &Action) -> String {
             format!("deletion of {}", key.name)
         }
         Action::WriteResizeStatus { key, .. } => format!("status of {}", key.name),
+        Action::Survey { key, .. } | Action::Do { key, .. } => format!("for {}", key.name),
         Action::WriteOrders { resource_version, orders, .. } => {
             let orders: Vec<&str> = orders.iter().map(|o| o.id.as_str()).collect();
             format!("orders at {resource_version:?}: {orders:?}")

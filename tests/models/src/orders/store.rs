@@ -112,6 +112,8 @@ impl Store {
                 _ => false,
             },
             Action::WriteResizeStatus { .. }
+            | Action::Survey { .. }
+            | Action::Do { .. }
             | Action::DeleteResize { .. }
             | Action::Emit(_)
             | Action::Count(_) => false,

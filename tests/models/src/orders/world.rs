@@ -209,7 +209,10 @@ impl World {
                 }
                 Event::PodWritten { key: key.clone(), uid: uid.clone(), outcome }
             }
-            Action::WriteResizeStatus { .. } | Action::DeleteResize { .. } => {
+            Action::WriteResizeStatus { .. }
+            | Action::DeleteResize { .. }
+            | Action::Survey { .. }
+            | Action::Do { .. } => {
                 panic!("there are no resizes here")
             }
             Action::Emit(_) | Action::Count(_) => panic!("not kept"),
@@ -442,7 +445,10 @@ fn ends(action: &Action, refused: bool) -> Event {
         Action::PatchPod { key, uid, .. } => {
             Event::PodWritten { key: key.clone(), uid: uid.clone(), outcome: outcome(refused) }
         }
-        Action::WriteResizeStatus { .. } | Action::DeleteResize { .. } => panic!("there are no resizes here"),
+        Action::WriteResizeStatus { .. }
+        | Action::DeleteResize { .. }
+        | Action::Survey { .. }
+        | Action::Do { .. } => panic!("there are no resizes here"),
         Action::Emit(_) | Action::Count(_) => panic!("not kept"),
     }
 }

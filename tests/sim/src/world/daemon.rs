@@ -14,11 +14,11 @@ use pitstop_daemon_core::{
 use serde::Deserialize;
 use serde_json::Value;
 
+use self::writing::Chain;
 use super::clock::Clock;
 use super::effect::{Asked, Effect, Out, Sent, What};
 use super::skew;
 use super::watcher::{Watcher, convert};
-use self::writing::Chain;
 use crate::node::cgroups::Cgroups;
 use crate::node::keys;
 use crate::node::runtime::{self, Call, CallId, Code, ContainerInfo, Runtime, State};

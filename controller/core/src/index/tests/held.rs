@@ -474,3 +474,17 @@ fn a_pod_that_finds_no_room_is_evicted_where_that_is_asked_for() {
         }
     }
 }
+
+#[test]
+fn a_container_that_its_policy_restarts_is_restarted_only_where_that_is_asked_for() {
+    for (restart, reason) in [("IfPolicyRequires", "PolicyWouldRestart"), ("Always", "Restarting")] {
+        let mut node = Node::new();
+        node.pod.containers[0].restart_for.cpu = true;
+        node.pod.resource_version = "9".into();
+        node.happens(Event::Pods(Watch::Upsert(node.pod.clone())));
+        node.apply("grow", &json!({"restart": restart}));
+        node.later(10);
+        assert_eq!(node.reason("grow").1, reason);
+        assert_eq!(node.deeds.is_empty(), restart != "Always");
+    }
+}

@@ -13,8 +13,11 @@ mod shrink;
 mod sized;
 
 use chrono::{DateTime, Utc};
+use pitstop_api::condition;
 use pitstop_api::quantity::Resources;
-use pitstop_api::resize::{ContainerStatus, Mechanism, Phase, PodResizeStatus, Restart, validate};
+use pitstop_api::resize::{
+    ContainerStatus, Mechanism, Phase, PodResizeStatus, Restart, conditions, validate,
+};
 
 use cri::Admission;
 
@@ -76,7 +79,9 @@ impl Planner<'_> {
         }
         let (expired, deadline) = self.deadline();
         if expired {
-            return self.end(&overdue("its Pod was not there to be resized"));
+            let waited = condition::find(&resize.status.conditions, conditions::COMPLETE);
+            let waited = waited.map_or("its Pod was not there to be resized", |waited| &waited.message);
+            return self.end(&overdue(waited));
         }
         // What is resolved here would be another one than what stands when it is written.
         if let Some(other) = self.observed.at_work {
@@ -138,8 +143,15 @@ impl Planner<'_> {
     /// What the request means for its Pod, and by which means.
     fn resolved(&self, pod: &Pod) -> Result<(Mechanism, Vec<ContainerStatus>), No> {
         let spec = &self.observed.resize.spec;
-        let containers = resolve(spec, pod, self.observed.force)?;
-        Ok((choose(spec, pod, self.config)?, containers))
+        let mut containers = resolve(spec, pod, self.observed.force)?;
+        let mechanism = choose(spec, &containers, pod, self.config)?;
+        if mechanism == Mechanism::Cri {
+            // Nobody restarts them but the request itself.
+            for container in &mut containers {
+                container.restarts = false;
+            }
+        }
+        Ok((mechanism, containers))
     }
 
     /// Accepted: change the Pod and follow it.

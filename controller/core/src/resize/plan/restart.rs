@@ -76,10 +76,15 @@ impl Planner<'_> {
         }
     }
 
-    /// The resources are there, and stay unless the request says otherwise.
+    /// The resources are there, and stay unless the request says otherwise. What the node's daemon gave stays only after a
+    /// success.
     fn restart_failed(&self, place: &Place, text: String) -> Plan {
         if self.observed.resize.spec.rollback_on_failure.is_some() {
             return self.give_up(place, End::new(Phase::RolledBack, status::RESTART_FAILED, text));
+        }
+        if self.observed.resize.held() {
+            let text = format!("the containers were not all restarted: {text}");
+            return self.give_up(place, End::failed(status::RESTART_FAILED, text));
         }
         let text = format!("the containers have their new resources, and were not all restarted: {text}");
         self.end(&End::failed(status::RESTART_FAILED, text))

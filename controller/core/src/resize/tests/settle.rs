@@ -110,29 +110,28 @@ impl World {
         held.given = None;
         let name = order.container.name;
         let at = held.containers.iter().position(|c| c.name == name && c.id == order.container.id);
-        match at {
-            Some(at) => held.containers[at].given = None,
-            None => {
-                held.containers.retain(|c| c.name != name);
-                let (id, order) = (order.container.id, order.id);
-                held.containers.push(HeldContainer { name, id, order, ..HeldContainer::default() });
-            }
+        if let Some(at) = at {
+            held.containers[at].given = None;
+        } else {
+            held.containers.retain(|c| c.name != name);
+            let (id, order) = (order.container.id, order.id);
+            held.containers.push(HeldContainer { name, id, order, ..HeldContainer::default() });
         }
     }
 
     /// The daemon carries out every order that it has not answered, and then those that made no headway.
     fn obey(&mut self) {
-        let answered =
-            |order: &Order| self.answers.iter().find(|a| a.order_id == order.id).map(|a| a.state);
+        let answered = |order: &Order| self.answers.iter().find(|a| a.order_id == order.id).map(|a| a.state);
         let (fresh, known): (Vec<Order>, Vec<Order>) =
             self.orders.iter().cloned().partition(|order| answered(order).is_none());
         let hindered = known.into_iter().filter(|o| answered(o) == Some(AnswerState::Acknowledged));
         let open: Vec<Order> = fresh.into_iter().chain(hindered).collect();
         for order in open {
             self.answers.retain(|answer| answer.order_id != order.id);
-            let (state, reason) = match self.carry_out(&order) {
-                true => (AnswerState::Done, None),
-                false => (AnswerState::Refused, Some(AnswerReason::NotRunning)),
+            let (state, reason) = if self.carry_out(&order) {
+                (AnswerState::Done, None)
+            } else {
+                (AnswerState::Refused, Some(AnswerReason::NotRunning))
             };
             self.answered.insert(order.id.clone(), self.now);
             self.answers.push(Answer {

@@ -1,5 +1,8 @@
 //! What a `PodResize` can ask for beyond the change itself.
 
+use pitstop_api::condition;
+use pitstop_api::resize::conditions;
+
 use super::*;
 
 #[test]

@@ -23,7 +23,8 @@ pub(super) fn draw(rng: &mut Rng, schedule: &mut Schedule) {
     }
     for step in &mut schedule.steps {
         if let Step::Resize(plan) = &mut step.what {
-            let all = [None, None, Some("Auto"), Some("CRI"), Some("CRI"), Some("CRI"), Some("CRI"), Some("API")];
+            let all =
+                [None, None, Some("Auto"), Some("CRI"), Some("CRI"), Some("CRI"), Some("CRI"), Some("API")];
             plan.mechanism = rng.pick(&all).unwrap().map(Word::from);
         }
     }

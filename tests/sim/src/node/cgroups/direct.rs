@@ -280,8 +280,7 @@ fn within(child: Option<i64>, parent: Option<i64>) -> bool {
 
 /// The containers of a Pod that run.
 fn of<'a>(runtime: &'a Runtime, now: u64, pod: &'a str) -> impl Iterator<Item = &'a Container> {
-    let own = move |c: &&Container| {
-        c.alive(now) && c.info.labels.get(keys::POD_UID).is_some_and(|uid| uid == pod)
-    };
+    let own =
+        move |c: &&Container| c.alive(now) && c.info.labels.get(keys::POD_UID).is_some_and(|uid| uid == pod);
     runtime.containers().values().filter(own)
 }

@@ -86,13 +86,17 @@ impl Worker {
             image: newest.info.image.clone(),
             image_id: newest.info.image_ref.clone(),
             container_id: reference,
-            allocated_resources: told.then(|| here.sizes.allocated(&self.pod.uid, spec)).and_then(|a| allocated(&a)),
-            resources: told.then(|| if running {
-                let given = here.sizes.cgroups.given(&newest.info);
-                resources(given.cpu_request.map(read_back), &given)
-            } else {
-                let admitted = here.sizes.allocated(&self.pod.uid, spec);
-                resources(admitted.cpu_request, &admitted)
+            allocated_resources: told
+                .then(|| here.sizes.allocated(&self.pod.uid, spec))
+                .and_then(|a| allocated(&a)),
+            resources: told.then(|| {
+                if running {
+                    let given = here.sizes.cgroups.given(&newest.info);
+                    resources(given.cpu_request.map(read_back), &given)
+                } else {
+                    let admitted = here.sizes.allocated(&self.pod.uid, spec);
+                    resources(admitted.cpu_request, &admitted)
+                }
             }),
         }
     }

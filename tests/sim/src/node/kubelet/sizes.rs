@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 
 use pitstop_api::quantity::{Resource, Resources};
 
-use super::{Kubelet, Options};
 use super::pod::PodContainer;
 use super::view::Seen;
 use super::worker::{Cx, Life, Pass, Step, Worker};
+use super::{Kubelet, Options};
 use crate::node::cgroups::{Cgroups, of_pod};
 use crate::node::runtime::{ContainerInfo, State};
 

@@ -253,9 +253,8 @@ impl Holds {
             let desired = Resources::from(&container.desired);
             let wanted = keeping.files(&desired, true);
             let spec = keeping.files(&Resources::from(&container.original), true);
-            let of_it = |order: &&Order| {
-                order.pod.uid == target.pod_uid && order.container.name == container.name
-            };
+            let of_it =
+                |order: &&Order| order.pod.uid == target.pod_uid && order.container.name == container.name;
             let ids: BTreeSet<&str> =
                 self.orders.values().filter(of_it).map(|o| o.container.id.as_str()).collect();
             let had = |id: &&str| {

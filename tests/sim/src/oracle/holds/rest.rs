@@ -58,7 +58,8 @@ impl Holds {
         // Nobody can give back what a deleted book held while the daemon does not see that, or cannot write.
         let loses = self.faults(|f| matches!(f, Fault::DeleteBook(_)));
         let unseen = loses && self.faults(|f| !leaves_daemons_alone(f));
-        let excused = unseen || self.faults(|f| matches!(f, Fault::RuntimeLies(_, 6..) | Fault::RemoveNode(_)));
+        let excused =
+            unseen || self.faults(|f| matches!(f, Fault::RuntimeLies(_, 6..) | Fault::RemoveNode(_)));
         if self.off || excused {
             return found;
         }

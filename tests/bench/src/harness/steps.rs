@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use crate::harness::audit::Entry;
-use crate::harness::figures::{Samples, milliseconds, ms};
+use super::audit::Entry;
+use super::figures::{Samples, ms, signed};
 
 /// One step.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Step {
+pub(crate) struct Step {
     name: String,
     /// Milliseconds after the first moment.
     begins: f64,
@@ -19,7 +19,7 @@ pub(super) struct Step {
 /// the last answer to the second moment. Writes may overlap.
 ///
 /// The API server, pitstop and the benchmark run on one machine, and so by one clock.
-pub(super) fn steps(entries: &[Entry], from: SystemTime, to: SystemTime, last: &str) -> Vec<Step> {
+pub(crate) fn steps(entries: &[Entry], from: SystemTime, to: SystemTime, last: &str) -> Vec<Step> {
     let writes = entries.iter().filter(|e| is_write(e) && e.received() >= from && e.received() <= to);
     let mut steps: Vec<Step> = writes
         .map(|write| Step {
@@ -37,7 +37,7 @@ pub(super) fn steps(entries: &[Entry], from: SystemTime, to: SystemTime, last: &
 
 /// The steps of many, in the order in which they begin, as rows: begins, took (median, smallest, largest), number.
 /// What happens twice in one is two steps.
-pub(super) fn rows<'a>(all: impl Iterator<Item = &'a [Step]>) -> Vec<[String; 6]> {
+pub(crate) fn rows<'a>(all: impl Iterator<Item = &'a [Step]>) -> Vec<[String; 6]> {
     let mut found: BTreeMap<(String, usize), Vec<&Step>> = BTreeMap::new();
     for steps in all {
         let mut times: BTreeMap<&str, usize> = BTreeMap::new();
@@ -65,15 +65,8 @@ pub(super) fn rows<'a>(all: impl Iterator<Item = &'a [Step]>) -> Vec<[String; 6]
 fn is_write(entry: &Entry) -> bool {
     entry.program().starts_with("pitstop-")
         && entry.writes()
-        && ["containerrecreaterequests", "nodeworks", "pods"].contains(&entry.object_ref.resource.as_str())
-}
-
-/// Milliseconds from one moment to another; negative when the other was first.
-fn signed(from: SystemTime, to: SystemTime) -> f64 {
-    match to.duration_since(from) {
-        Ok(later) => milliseconds(later),
-        Err(earlier) => -milliseconds(earlier.duration()),
-    }
+        && ["containerrecreaterequests", "nodeworks", "podresizes", "pods"]
+            .contains(&entry.object_ref.resource.as_str())
 }
 
 #[cfg(test)]

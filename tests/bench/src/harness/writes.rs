@@ -2,31 +2,31 @@
 
 use std::collections::BTreeMap;
 
-use crate::harness::audit::Entry;
+use super::audit::Entry;
 
 /// For people, and lost when there are too many: no part of what a request costs.
 const ASIDE: &str = "events";
 
 /// How often something was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Count {
+pub(crate) struct Count {
     /// Attempts, refused ones among them.
-    pub(super) all: usize,
+    pub(crate) all: usize,
     /// Refused ones: conflicts, mostly.
-    pub(super) refused: usize,
+    pub(crate) refused: usize,
 }
 
 /// Writes by `account: verb resource`, and how many there are in all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Writes {
-    pub(super) of: BTreeMap<String, Count>,
+pub(crate) struct Writes {
+    pub(crate) of: BTreeMap<String, Count>,
 }
 
 impl Writes {
-    /// Every write of a `ServiceAccount` of that namespace, events aside. Renewals of the lease count.
-    pub(super) fn count(entries: &[Entry], namespace: &str) -> Self {
+    /// Every write of a `ServiceAccount` of that namespace, events aside.
+    pub(crate) fn count<'a>(entries: impl IntoIterator<Item = &'a Entry>, namespace: &str) -> Self {
         let mut of: BTreeMap<String, Count> = BTreeMap::new();
-        for entry in entries.iter().filter(|e| e.writes() && e.object_ref.resource != ASIDE) {
+        for entry in entries.into_iter().filter(|e| e.writes() && e.object_ref.resource != ASIDE) {
             let Some(account) = entry.account(namespace) else { continue };
             let count = of.entry(format!("{account}: {}", entry.what())).or_default();
             count.all += 1;
@@ -36,7 +36,7 @@ impl Writes {
     }
 
     /// All of them.
-    pub(super) fn total(&self) -> usize {
+    pub(crate) fn total(&self) -> usize {
         self.of.values().map(|count| count.all).sum()
     }
 }

@@ -1,0 +1,180 @@
+//! Requests to resize a Pod, and what the kernel has of it.
+
+use std::fs;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Api;
+use kube::api::PostParams;
+use pitstop_api::condition;
+use pitstop_api::quantity::Resource;
+use pitstop_api::resize::{Phase, PodResize, PodResizeStatus, conditions};
+use serde_json::{Value, json};
+
+use crate::ns::Ns;
+use crate::wait::{LONG, SHORT, until};
+use crate::{Context as _, Result, ensure, pods, process};
+
+/// Bytes of a mebibyte.
+pub const MI: i64 = 1 << 20;
+
+/// The requests of a namespace.
+pub fn api(ns: &Ns) -> Api<PodResize> {
+    Api::namespaced(ns.cluster.client.clone(), &ns.name)
+}
+
+/// A request for a container of the Pod `web`; `resources` holds `requests` and `limits`.
+pub fn resize(name: &str, container: &str, resources: &Value) -> Value {
+    let mut named = resources.clone();
+    if let Some(fields) = named.as_object_mut() {
+        fields.insert("name".to_owned(), json!(container));
+    }
+    json!({"apiVersion": "pitstop.dev/v1alpha1", "kind": "PodResize", "metadata": {"name": name},
+        "spec": {"podRef": {"name": "web"}, "containers": [named]}})
+}
+
+/// The request with one more field of its spec.
+pub fn with(mut object: Value, field: &str, value: &Value) -> Value {
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.insert(field.to_owned(), value.clone());
+    }
+    object
+}
+
+/// Creates a request.
+pub async fn create(ns: &Ns, object: Value) -> Result<PodResize> {
+    let object = serde_json::from_value(object)?;
+    Ok(api(ns).create(&PostParams::default(), &object).await?)
+}
+
+fn status(resize: &PodResize) -> PodResizeStatus {
+    resize.status.clone().unwrap_or_default()
+}
+
+/// Phase and reason.
+pub fn told(status: &PodResizeStatus) -> (Option<Phase>, String) {
+    let complete = condition::find(&status.conditions, conditions::COMPLETE);
+    (status.phase, complete.map_or_else(String::new, |c| c.reason.clone()))
+}
+
+/// The request, once it waits for that.
+pub async fn waits(ns: &Ns, name: &str, reason: &str) -> Result<PodResizeStatus> {
+    until(&format!("{name} to wait with {reason}"), SHORT, async || {
+        let status = status(&api(ns).get(name).await?);
+        ensure!(status.completion_time.is_none(), "{:?}: {}", told(&status), status.message);
+        Ok((told(&status).1 == reason).then_some(status))
+    })
+    .await
+}
+
+/// The request, once it is over.
+pub async fn over(ns: &Ns, name: &str) -> Result<PodResizeStatus> {
+    until(&format!("the end of {name}"), LONG, async || {
+        let status = status(&api(ns).get(name).await?);
+        Ok(status.completion_time.is_some().then_some(status))
+    })
+    .await
+}
+
+/// The request, which must end so.
+pub async fn ends(ns: &Ns, name: &str, phase: Phase, reason: &str) -> Result<PodResizeStatus> {
+    let status = over(ns, name).await?;
+    let found = told(&status);
+    ensure!(found == (Some(phase), reason.to_owned()), "{found:?}: {}", status.message);
+    Ok(status)
+}
+
+/// Fails unless the daemon has found in the kernel what the request means.
+pub fn assert_verified(status: &PodResizeStatus) -> Result<()> {
+    let verified = condition::find(&status.conditions, conditions::VERIFIED).context("not verified")?;
+    ensure!(verified.reason == "CgroupsMatch", "{}: {}", verified.reason, verified.message);
+    Ok(())
+}
+
+/// A container with these resources.
+pub fn sized(mut container: Value, resources: &Value) -> Value {
+    if let Some(fields) = container.as_object_mut() {
+        fields.insert("resources".to_owned(), resources.clone());
+    }
+    container
+}
+
+/// 100m to 200m of CPU, 64Mi to 128Mi of memory.
+pub fn usual() -> Value {
+    json!({"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "200m", "memory": "128Mi"}})
+}
+
+/// The Pod `web`: containers `app` and `proxy`, each with [`usual`] resources.
+pub fn web() -> Value {
+    pods::pod("web", &[sized(pods::idle("app"), &usual()), sized(pods::idle("proxy"), &usual())])
+}
+
+/// The Pod `web` with one container of [`usual`] resources that takes 100 MB once it finds the file `/data/go`.
+pub fn hungry() -> Value {
+    let script = "while [ ! -e /data/go ]; do sleep 0.2; done; rm /data/go; exec tail -c 100000000 /dev/zero";
+    let mut app = sized(pods::shell("app", script), &usual());
+    if let Some(fields) = app.as_object_mut() {
+        fields.insert("volumeMounts".to_owned(), json!([{"name": "data", "mountPath": "/data"}]));
+    }
+    let mut pod = pods::pod("web", &[app]);
+    if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.insert("volumes".to_owned(), json!([{"name": "data", "emptyDir": {}}]));
+    }
+    pod
+}
+
+/// A request for more CPU than there is.
+pub fn wanting(name: &str, cpu: &str) -> Value {
+    resize(name, "app", &json!({"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}))
+}
+
+/// A Pod `filler` that takes half of the node's processors; gives back a little more CPU than that, which the node has
+/// as well.
+pub async fn fill(ns: &Ns) -> Result<String> {
+    let node = ns.pod("web").await?.spec.and_then(|s| s.node_name).context("a Pod without a node")?;
+    let node = Api::<Node>::all(ns.cluster.client.clone()).get(&node).await?;
+    let cpus = node.status.and_then(|s| s.allocatable).and_then(|a| a.get("cpu").cloned());
+    let half = Resource::Cpu.parse(&cpus.context("no processors")?.0).context("no amount")? / 2;
+    let resources = json!({"requests": {"cpu": Resource::Cpu.show(half)}});
+    ns.start_pod(pods::pod("filler", &[sized(pods::idle("app"), &resources)])).await?;
+    Ok(Resource::Cpu.show(half + 100))
+}
+
+/// What a control group holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// `cpu.shares`.
+    pub shares: i64,
+    /// `cpu.cfs_quota_us`: microseconds of each 100 ms.
+    pub quota: i64,
+    /// `memory.limit_in_bytes`.
+    pub memory: i64,
+}
+
+/// What the kernel has for a container and for its Pod.
+pub fn groups(pod: &Pod, container: &str) -> Result<[Group; 2]> {
+    let pid = process::of_container(&pods::id(pod, container)?)?;
+    let text = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
+    let path = |controller: &str| -> Result<&str> {
+        let mut lines = text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
+        let found = lines.find(|(controllers, _)| controllers.split(',').any(|c| c == controller));
+        Ok(found.with_context(|| format!("no {controller} in {text}"))?.1)
+    };
+    let read = |controller: &str, above: &str, file: &str| -> Result<i64> {
+        let file = format!("/sys/fs/cgroup/{controller}{}{above}/{file}", path(controller)?);
+        Ok(fs::read_to_string(&file).with_context(|| file.clone())?.trim().parse()?)
+    };
+    let of = |above: &str| -> Result<Group> {
+        Ok(Group {
+            shares: read("cpu", above, "cpu.shares")?,
+            quota: read("cpu", above, "cpu.cfs_quota_us")?,
+            memory: read("memory", above, "memory.limit_in_bytes")?,
+        })
+    };
+    Ok([of("")?, of("/..")?])
+}
+
+/// CPU quota of a period in microseconds and memory limit in bytes, as the kernel has them for a container and for its
+/// Pod.
+pub fn kernel(pod: &Pod, container: &str) -> Result<[(i64, i64); 2]> {
+    Ok(groups(pod, container)?.map(|group| (group.quota, group.memory)))
+}

@@ -1,0 +1,59 @@
+//! Which of several requests counts.
+
+use pitstop_e2e::resizes::{Group, MI, groups, resize, web};
+use pitstop_e2e::{Result, pods};
+use serde_json::json;
+
+use super::{BEFORE, delete, have, on_old_cluster, succeeds};
+
+#[test]
+fn the_later_request_counts_until_it_is_deleted() -> Result<()> {
+    on_old_cluster(async |ns| {
+        let before = ns.start_pod(web()).await?;
+        succeeds(ns, resize("first", "app", &json!({"limits": {"cpu": "300m"}}))).await?;
+        let [container, pod] = BEFORE;
+        let first = [Group { quota: 30_000, ..container }, Group { quota: 50_000, ..pod }];
+        assert_eq!(groups(&ns.pod("web").await?, "app")?, first);
+        // Beside it, for another container.
+        succeeds(ns, resize("beside", "proxy", &json!({"limits": {"memory": "192Mi"}}))).await?;
+        let beside =
+            |[container, pod]: [Group; 2]| [container, Group { memory: pod.memory + 64 * MI, ..pod }];
+        assert_eq!(groups(&ns.pod("web").await?, "app")?, beside(first));
+        let second = json!({"limits": {"cpu": "400m", "memory": "256Mi"}});
+        succeeds(ns, resize("second", "app", &second)).await?;
+        let second = [
+            Group { quota: 40_000, memory: 256 * MI, ..container },
+            Group { quota: 60_000, memory: 384 * MI, ..pod },
+        ];
+        assert_eq!(groups(&ns.pod("web").await?, "app")?, beside(second));
+        delete(ns, "second").await?;
+        have(ns, beside(first)).await?;
+        delete(ns, "first").await?;
+        have(ns, beside(BEFORE)).await?;
+        delete(ns, "beside").await?;
+        let after = have(ns, BEFORE).await?;
+        pods::assert_untouched(&before, &after, "app")?;
+        pods::assert_untouched(&before, &after, "proxy")
+    })
+}
+
+#[test]
+fn the_earlier_request_may_go_first() -> Result<()> {
+    on_old_cluster(async |ns| {
+        ns.start_pod(web()).await?;
+        succeeds(ns, resize("first", "app", &json!({"limits": {"cpu": "300m"}}))).await?;
+        succeeds(ns, resize("second", "app", &json!({"limits": {"cpu": "400m"}}))).await?;
+        delete(ns, "first").await?;
+        let [container, pod] = BEFORE;
+        let second = [Group { quota: 40_000, ..container }, Group { quota: 60_000, ..pod }];
+        have(ns, second).await?;
+        // A third one rests on the second.
+        succeeds(ns, resize("third", "app", &json!({"limits": {"cpu": "x2"}}))).await?;
+        have(ns, [Group { quota: 80_000, ..container }, Group { quota: 100_000, ..pod }]).await?;
+        delete(ns, "third").await?;
+        have(ns, second).await?;
+        delete(ns, "second").await?;
+        have(ns, BEFORE).await?;
+        Ok(())
+    })
+}

@@ -1,0 +1,78 @@
+//! How what was given ends before its request is deleted.
+
+use kube::Api;
+use kube::api::{DeleteParams, ListParams};
+use pitstop_api::nodework::NodeWork;
+use pitstop_api::resize::Phase;
+use pitstop_e2e::ns::NODE;
+use pitstop_e2e::resizes::{MI, create, ends, hungry, kernel, resize, waits, web, with};
+use pitstop_e2e::system::{self, CONTROLLER, NAMESPACE};
+use pitstop_e2e::{LONG, Ns, Result, pods, until};
+use serde_json::json;
+
+use super::{BEFORE, LARGER, have, larger, on_old_cluster, succeeds};
+
+#[test]
+fn an_out_of_memory_kill_rolls_back() -> Result<()> {
+    on_old_cluster(async |ns| {
+        ns.start_pod(hungry()).await?;
+        let small =
+            resize("small", "app", &json!({"requests": {"memory": "32Mi"}, "limits": {"memory": "32Mi"}}));
+        create(ns, with(small, "rollbackOnFailure", &json!({"observeSeconds": 60}))).await?;
+        let status = waits(ns, "small", "Observing").await?;
+        assert_eq!(status.phase, Some(Phase::Verifying));
+        assert_eq!(kernel(&ns.pod("web").await?, "app")?, [(20_000, 32 * MI); 2]);
+        ns.kubectl(&["exec", "web", "--", "touch", "/data/go"])?;
+        let status = ends(ns, "small", Phase::RolledBack, "OOMKilled").await?;
+        assert!(status.message.ends_with("the resources of before are back"), "{}", status.message);
+        let after = ns.ready("web").await?;
+        assert_eq!(kernel(&after, "app")?, [(20_000, 128 * MI); 2]);
+        Ok(())
+    })
+}
+
+#[test]
+fn an_uninstall_gives_everything_back() -> Result<()> {
+    on_old_cluster(async |ns| {
+        let before = ns.start_pod(web()).await?;
+        succeeds(ns, larger("grow")).await?;
+        ns.cluster.uninstall()?;
+        let outcome = have(ns, BEFORE).await;
+        ns.cluster.install()?;
+        system::healthy(&ns.cluster).await?;
+        pods::assert_untouched(&before, &outcome?, "app")
+    })
+}
+
+#[test]
+fn a_lost_book_is_no_loss() -> Result<()> {
+    on_old_cluster(async |ns| {
+        let before = ns.start_pod(web()).await?;
+        succeeds(ns, larger("grow")).await?;
+        let scale = |replicas: &str| {
+            let replicas = format!("--replicas={replicas}");
+            ns.cluster.kubectl(&["--namespace", NAMESPACE, "scale", "deployment", CONTROLLER, &replicas])
+        };
+        scale("0")?;
+        let outcome = without_a_book(ns).await;
+        scale("2")?;
+        outcome?;
+        system::healthy(&ns.cluster).await?;
+        // The request is still there.
+        let after = have(ns, LARGER).await?;
+        pods::assert_untouched(&before, &after, "app")
+    })
+}
+
+/// Nobody is there to write another book.
+async fn without_a_book(ns: &Ns) -> Result<()> {
+    // One that is about to end still writes.
+    until("the controllers to be gone", LONG, async || {
+        let labels = ListParams::default().labels("app.kubernetes.io/component=controller");
+        Ok(system::api(&ns.cluster).list(&labels).await?.items.is_empty().then_some(()))
+    })
+    .await?;
+    let books: Api<NodeWork> = Api::all(ns.cluster.client.clone());
+    books.delete(NODE, &DeleteParams::default()).await?;
+    have(ns, BEFORE).await.map(drop)
+}

@@ -4,6 +4,7 @@ use super::{near, resize};
 use crate::draw::BEGIN;
 use crate::rng::Rng;
 use crate::world::plan::{Failing, Fault, Schedule, Step, Timed, Word};
+use crate::world::sizing::ResizePlan;
 
 const FAILING: [Failing; 6] =
     [Failing::Before, Failing::Before, Failing::After, Failing::After, Failing::Never, Failing::Lies];
@@ -28,7 +29,10 @@ pub(super) fn draw(rng: &mut Rng, schedule: &mut Schedule) {
             plan.mechanism = rng.pick(&all).unwrap().map(Word::from);
         }
     }
-    if !schedule.faults.is_empty() {
+    if rng.one_in(10) {
+        let at = BEGIN + 2000 + rng.below(30_000);
+        schedule.faults = vec![Timed { at, what: Fault::DeleteBook(node) }];
+    } else if !schedule.faults.is_empty() {
         faults(rng, schedule, node);
     }
 }
@@ -39,8 +43,9 @@ fn more(rng: &mut Rng, schedule: &mut Schedule) {
     let pod = schedule.pods[0].clone();
     for n in 0..rng.below(4) {
         at += 500 + rng.below(15_000);
-        let plan = resize(rng, &pod, 20 + n);
-        let name = plan.name.clone();
+        // Names that come before those of earlier requests.
+        let name = format!("late-{}", 9 - n);
+        let plan = ResizePlan { name: name.clone(), ..resize(rng, &pod, n) };
         schedule.steps.push(Timed { at, what: Step::Resize(Box::new(plan)) });
         if rng.one_in(3) {
             let at = at + 3_000 + near(rng);
@@ -54,7 +59,7 @@ fn more(rng: &mut Rng, schedule: &mut Schedule) {
             1 => {
                 let number = rng.below(3);
                 let early = rng.one_in(2);
-                Step::DeleteResize(format!("prs-{}", if early { number } else { 20 + number }))
+                Step::DeleteResize(if early { format!("prs-{number}") } else { format!("late-{}", 9 - number) })
             }
             _ => Step::Crash(pod.name.clone(), container, i32::from(!rng.one_in(4))),
         };

@@ -98,10 +98,11 @@ impl Holds {
         self.schedule.crash.is_none() && !self.faults(|f| !leaves_controllers_alone(f))
     }
 
-    /// A book can be deleted while no daemon is there to give back what it held.
+    /// Nobody can give back what a deleted book held while the daemon does not see that, or cannot write.
     fn forgotten(&self) -> bool {
-        let lost = |f: &Fault| matches!(f, Fault::DeleteBook(_) | Fault::RemoveNode(_));
-        self.off || self.faults(lost)
+        let lost = self.faults(|f| matches!(f, Fault::DeleteBook(_)));
+        let unseen = self.schedule.crash.is_some() || self.faults(|f| !rest::leaves_daemons_alone(f));
+        (lost && unseen) || self.off || self.faults(|f| matches!(f, Fault::RemoveNode(_)))
     }
 
     /// Something happened to a container.

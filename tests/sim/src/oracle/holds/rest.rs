@@ -55,12 +55,8 @@ impl Holds {
         self.now = now;
         let mut found = Found::new();
         // A runtime that lies keeps orders of the same Pod waiting.
-        // Nobody can give back what a deleted book held while the daemon does not see that, or cannot write.
-        let loses = self.faults(|f| matches!(f, Fault::DeleteBook(_)));
-        let unseen = loses && self.faults(|f| !leaves_daemons_alone(f));
-        let excused =
-            unseen || self.faults(|f| matches!(f, Fault::RuntimeLies(_, 6..) | Fault::RemoveNode(_)));
-        if self.off || excused {
+        let excused = self.forgotten() || self.faults(|f| matches!(f, Fault::RuntimeLies(_, 6..)));
+        if excused {
             return found;
         }
         for node in nodes.filter(|n| self.keepings.contains_key(n.name)) {
@@ -167,7 +163,7 @@ impl Holds {
 }
 
 /// The daemon sees its book, and can write.
-fn leaves_daemons_alone(fault: &Fault) -> bool {
+pub(super) fn leaves_daemons_alone(fault: &Fault) -> bool {
     matches!(
         fault,
         Fault::DeleteBook(_)

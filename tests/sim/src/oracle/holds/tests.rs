@@ -1,1 +1,81 @@
+//! Each rule that no planted bug breaks first can fail.
 
+use pitstop_api::nodework::{OrderContainer, OrderPod, Resize};
+use pitstop_api::resize::{ContainerStatus, Target};
+
+use super::*;
+use crate::world::plan::Position;
+
+fn holds() -> Holds {
+    let mut holds = Holds::new(&crate::draw::schedule(0));
+    holds.schedule.faults.clear();
+    holds.keeps("node0", Keeping::default());
+    holds
+}
+
+fn order() -> Order {
+    let of = |text: &str| text.to_owned();
+    Order {
+        id: of("u/app/1"),
+        pod: OrderPod { namespace: of("shop"), name: of("web"), uid: of("u") },
+        container: OrderContainer { name: of("app"), id: of("a") },
+        action: Resize { hold: true, ..Resize::default() }.into(),
+        ..Order::default()
+    }
+}
+
+fn touched(container: Option<&str>) -> Touched {
+    Touched {
+        pod: "u".to_owned(),
+        container: container.map(str::to_owned),
+        original: Cgroup::default(),
+        before: Cgroup::default(),
+        after: Cgroup::default(),
+        wrong: None,
+    }
+}
+
+fn numbers(found: &Found) -> Vec<&'static str> {
+    found.iter().map(|(number, _)| *number).collect()
+}
+
+#[test]
+fn what_no_order_names_is_not_written() {
+    let mut holds = holds();
+    let server = Server::for_worlds();
+    let by = ("daemon0-1", "node0");
+    assert_eq!(numbers(&holds.touched(1, by, None, &touched(None), &server)), ["H1"], "no order");
+    assert_eq!(numbers(&holds.touched(1, by, Some("u/app/1"), &touched(None), &server)), ["H1"], "nowhere");
+    holds.orders.insert("u/app/1".to_owned(), order());
+    let found = holds.touched(1, by, Some("u/app/1"), &touched(Some("b")), &server);
+    assert_eq!(numbers(&found), ["H1", "H1"], "another container, and no acknowledgement");
+}
+
+#[test]
+fn what_is_held_is_ordered_for_the_pod_of_a_request_and_for_what_runs() {
+    let mut holds = holds();
+    assert_eq!(numbers(&holds.placed(&order(), true)), ["H7"]);
+    holds.accepted.insert("u".to_owned());
+    assert_eq!(numbers(&holds.placed(&order(), false)), ["H7"]);
+    assert_eq!(numbers(&holds.placed(&order(), true)), [""; 0]);
+    holds.over.insert("a".to_owned(), 1);
+    holds.now = 20_000;
+    assert_eq!(numbers(&holds.placed(&order(), true)), ["H7"]);
+    holds.schedule.crash = Some(crate::world::plan::Crash { effect: 0, position: Position::Before });
+    assert_eq!(numbers(&holds.placed(&order(), true)), [""; 0], "nobody may have seen it");
+}
+
+#[test]
+fn a_success_is_one_of_every_container() {
+    let holds = holds();
+    let mut container = ContainerStatus { name: "app".to_owned(), ..ContainerStatus::default() };
+    container.desired.limits.cpu = Some("1".to_owned());
+    let target = Target { pod_uid: "u".to_owned(), node_name: "node0".to_owned(), ..Target::default() };
+    let status = PodResizeStatus {
+        mechanism: Some(Mechanism::Cri),
+        target: Some(target),
+        containers: vec![container],
+        ..PodResizeStatus::default()
+    };
+    assert_eq!(numbers(&holds.succeeded("r", &status)), ["H5"]);
+}

@@ -255,7 +255,11 @@ impl Settler<'_> {
             }
             // It may be given what it should have before this one is.
             let has = self.has(other);
-            if self.hindered && running(other).is_some() { most(&has, &self.holding.force.wants(other)) } else { has }
+            if self.hindered && running(other).is_some() {
+                most(&has, &self.holding.force.wants(other))
+            } else {
+                has
+            }
         };
         bounds(&held_pod(pod, of))
     }

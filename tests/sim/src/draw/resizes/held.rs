@@ -59,7 +59,11 @@ fn more(rng: &mut Rng, schedule: &mut Schedule) {
             1 => {
                 let number = rng.below(3);
                 let early = rng.one_in(2);
-                Step::DeleteResize(if early { format!("prs-{number}") } else { format!("late-{}", 9 - number) })
+                Step::DeleteResize(if early {
+                    format!("prs-{number}")
+                } else {
+                    format!("late-{}", 9 - number)
+                })
             }
             _ => Step::Crash(pod.name.clone(), container, i32::from(!rng.one_in(4))),
         };

@@ -29,7 +29,7 @@ use super::rules::{Found, bare, leaves_controllers_alone};
 use crate::node::cgroups::{Keeping, Touched};
 use crate::node::runtime::{Deed, What};
 use crate::server::Server;
-use crate::world::plan::{Fault, Schedule};
+use crate::world::plan::{Failing, Fault, Schedule};
 
 /// By then a controller knows what a Pod shows.
 const KNOWN: u64 = 8_000;
@@ -179,9 +179,11 @@ impl Holds {
         self.now = now;
         let mut found = Found::new();
         let whose = touched.container.as_deref().unwrap_or(&touched.pod);
-        if let Some(wrong) = &touched.wrong {
+        // A write before this one may have had no effect, and what nobody has on record nobody can heed.
+        let lied = self.faults(|f| matches!(f, Fault::FailWrite(_, Failing::Lies)));
+        if let Some(wrong) = touched.wrong.as_ref().filter(|_| !lied && !self.forgotten()) {
             found.push(("H4", format!("{by} writes {:?} for {whose}: {wrong}", touched.after)));
-        } else if touched.container.is_some() {
+        } else if touched.container.is_some() && touched.wrong.is_none() {
             self.written.entry(whose.to_owned()).or_default().push(touched.after);
         }
         match order_id.map(|id| (id, self.orders.get(id))) {

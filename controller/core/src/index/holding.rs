@@ -9,7 +9,7 @@ use super::kinds::Book;
 use crate::key::ObjectKey;
 use crate::nodework::{NodeWork, OrderView, views};
 use crate::pod::Pod;
-use crate::resize::{Force, Holding, Resize, Settled, settle};
+use crate::resize::{Force, Holding, Resize, Settled, attempt, settle};
 use crate::time::{Mono, earliest};
 use crate::tracked::Tracked;
 
@@ -63,6 +63,8 @@ impl Index {
                 continue;
             }
             let force = pod.map(|pod| self.force(pod)).unwrap_or_default();
+            let answers = book.and_then(Book::known).into_iter().flat_map(|work| &work.status.answers);
+            let spent = answers.filter(|a| request_uid(&a.order_id) == uid).map(|a| attempt(&a.order_id));
             let of_pod = settle(
                 now,
                 &Holding {
@@ -71,6 +73,7 @@ impl Index {
                     held: book.and_then(Book::known).and_then(|work| work.held(&uid)),
                     orders: &orders,
                     answered: book.map_or(&unknown, |book| &book.answered),
+                    spent: spent.max().unwrap_or_default(),
                     guarded: self.guarded,
                     awaited: self
                         .resizes

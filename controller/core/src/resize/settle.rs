@@ -34,6 +34,9 @@ pub struct Holding<'a> {
     pub orders: &'a [OrderView<'a>],
     /// Since when their answers are known, by their IDs.
     pub answered: &'a BTreeMap<String, Mono>,
+    /// The last attempt that the book has an answer to, be it of an order that was withdrawn: the daemon takes what it
+    /// has answered once for answered for good.
+    pub spent: u32,
     /// Orders may be placed.
     pub guarded: bool,
     /// A request that is not over wants to know what came of them.
@@ -289,7 +292,7 @@ impl Settler<'_> {
         let last = self.holding.orders.iter().map(|view| attempt(&view.order.id));
         let given =
             self.holding.held.into_iter().flat_map(|held| &held.containers).map(|c| attempt(&c.order));
-        let attempt = last.chain(given).max().unwrap_or_default().saturating_add(1);
+        let attempt = last.chain(given).fold(self.holding.spent, u32::max).saturating_add(1);
         settled.orders.push(Order {
             id: order_id(&pod.uid, name, attempt),
             pod: pod.clone(),
@@ -345,7 +348,8 @@ fn same(order: &Order, id: &str, resize: &Resize) -> bool {
         })
 }
 
-fn attempt(id: &str) -> u32 {
+/// The number at the end of an order's ID.
+pub fn attempt(id: &str) -> u32 {
     id.rsplit('/').next().and_then(|number| number.parse().ok()).unwrap_or_default()
 }
 

@@ -348,6 +348,20 @@ fn what_the_daemon_refuses_for_good_ends_the_request_and_is_not_asked_again() {
 }
 
 #[test]
+fn what_the_daemon_refused_once_is_asked_anew_for_the_next_request() {
+    let mut node = Node::new();
+    node.says = Some((AnswerState::Refused, AnswerReason::NotEnabled));
+    node.apply("early", &json!({}));
+    assert_eq!(node.reason("early"), (Some(Phase::Failed), "Unsupported".into()));
+    node.at_rest();
+    // Its answer is in the book until it writes another one.
+    node.says = None;
+    node.apply("late", &json!({}));
+    assert_eq!(node.reason("late"), (Some(Phase::Succeeded), "Resized".into()));
+    node.at_rest();
+}
+
+#[test]
 fn a_request_that_cannot_go_on_waits_tells_why_and_gives_back_when_it_is_cancelled() {
     let mut node = Node::new();
     node.says = Some((AnswerState::Acknowledged, AnswerReason::MemoryInUse));

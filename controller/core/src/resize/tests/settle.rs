@@ -69,6 +69,7 @@ impl World {
                 held: self.held.as_ref(),
                 orders: &orders,
                 answered: &self.answered,
+                spent: 0,
                 guarded: true,
                 awaited: false,
             },

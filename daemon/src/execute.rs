@@ -175,7 +175,6 @@ impl Executor {
                     Err(failure) => warn!(
                         uid,
                         error = failure.message,
-                        again = failure.retry,
                         "cannot give the Pod what it had before"
                     ),
                 }

@@ -188,9 +188,9 @@ pub fn inactive_file(version: Version, text: &str) -> Result<i64, String> {
         line.map(|(_, count)| natural("memory.stat", number("memory.stat", count)?)).transpose()
     };
     let inactive = count(name)?.ok_or_else(|| format!("memory.stat has no {name}"))?;
-    unwritten.into_iter().try_fold(inactive, |left, name| {
-        Ok(left.saturating_sub(count(name)?.unwrap_or_default()).max(0))
-    })
+    unwritten
+        .into_iter()
+        .try_fold(inactive, |left, name| Ok(left.saturating_sub(count(name)?.unwrap_or_default()).max(0)))
 }
 
 fn number(file: &str, text: &str) -> Result<i64, String> {

@@ -11,7 +11,7 @@ use pitstop_api::nodework::{
 };
 use pitstop_api::quantity::Resources;
 
-use super::force::{Force, Wish, bounds, has, held_pod, record, running};
+use super::force::{Force, Wish, bounds, has, held_pod, record, resources, running};
 use crate::nodework::OrderView;
 use crate::pod::{Container, Pod};
 use crate::time::{Mono, earliest};
@@ -255,8 +255,11 @@ impl Settler<'_> {
 
     /// What a container has; the most that it may have while that is not known.
     fn has(&self, container: &Container) -> Resources {
-        has(container, self.holding.held)
-            .unwrap_or_else(|| most(&container.resources, &self.holding.force.wants(container)))
+        has(container, self.holding.held).unwrap_or_else(|| {
+            let may = most(&container.resources, &self.holding.force.wants(container));
+            let before = record(self.holding.held, &container.name).and_then(|record| record.before);
+            before.map_or(may, |before| most(&may, &resources(&before)))
+        })
     }
 
     /// An order for it waits for the daemon.

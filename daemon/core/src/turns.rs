@@ -131,6 +131,7 @@ impl Daemon {
             let stored = book.answer(&order.id);
             let hook = self.ended_hooks.get(&order.id);
             let resizes = self.resizes;
+            let acknowledged = stored.filter(|a| self.identity.acknowledged(a));
             let progress =
                 self.orders.entry(order.id.clone()).or_insert_with(|| start(order, stored, hook, resizes));
             if let Some(stored) = stored {
@@ -159,9 +160,7 @@ impl Daemon {
                     actions.push(Action::Inspect { order_id, container_id });
                 }
                 Step::Ready => {
-                    let Some(acknowledged) = stored.filter(|a| self.identity.acknowledged(a)) else {
-                        continue;
-                    };
+                    let Some(acknowledged) = acknowledged else { continue };
                     let same_boot = book.status.boot.as_ref().is_some_and(|b| b.id == self.identity.boot_id);
                     let since = acknowledged.acknowledged_uptime_seconds.filter(|_| same_boot);
                     progress.grace_since = since.unwrap_or_else(|| uptime_seconds(now));
@@ -174,9 +173,7 @@ impl Daemon {
                     actions.push(progress.look(&order.id, &book.status.held));
                 }
                 Step::Fit { .. } => {
-                    let Some(acknowledged) = stored.filter(|a| self.identity.acknowledged(a)) else {
-                        continue;
-                    };
+                    let Some(acknowledged) = acknowledged else { continue };
                     if !recorded(&book.status.held, order) {
                         progress.unrecorded(acknowledged);
                         continue;

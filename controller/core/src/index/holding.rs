@@ -14,6 +14,13 @@ use crate::time::{Mono, earliest};
 use crate::tracked::Tracked;
 
 impl NodeWork {
+    /// The last number of an order about a Pod to which an answer is stored. With the same number another order would be
+    /// taken for carried out, or refused.
+    fn numbered(&self, pod_uid: &str) -> u32 {
+        let answers = self.status.answers.iter().map(|answer| answer.order_id.as_str());
+        answers.filter(|id| request_uid(id) == pod_uid).map(attempt).max().unwrap_or_default()
+    }
+
     /// The daemon's record of a Pod.
     pub(crate) fn held(&self, pod_uid: &str) -> Option<&Held> {
         self.status.held.iter().find(|held| held.pod.uid == pod_uid)
@@ -63,8 +70,6 @@ impl Index {
                 continue;
             }
             let force = pod.map(|pod| self.force(pod)).unwrap_or_default();
-            let answers = book.and_then(Book::known).into_iter().flat_map(|work| &work.status.answers);
-            let spent = answers.filter(|a| request_uid(&a.order_id) == uid).map(|a| attempt(&a.order_id));
             let of_pod = settle(
                 now,
                 &Holding {
@@ -73,7 +78,7 @@ impl Index {
                     held: book.and_then(Book::known).and_then(|work| work.held(&uid)),
                     orders: &orders,
                     answered: book.map_or(&unknown, |book| &book.answered),
-                    spent: spent.max().unwrap_or_default(),
+                    numbered: book.and_then(Book::known).map_or(0, |work| work.numbered(&uid)),
                     guarded: self.guarded,
                     awaited: self
                         .resizes

@@ -27,5 +27,6 @@ pub use observe::{Deeds, Memory, Observed, Resize};
 pub use plan::{Plan, plan};
 pub use resolve::can_be;
 pub use restart::restart_key;
-pub use settle::{Holding, Settled, attempt, settle};
+pub(crate) use settle::attempt;
+pub use settle::{Holding, Settled, settle};
 pub use status::{REASONS, SUCCESSES, all_reasons, measure, notes};

@@ -33,9 +33,8 @@ pub struct Holding<'a> {
     pub orders: &'a [OrderView<'a>],
     /// Since when their answers are known, by their IDs.
     pub answered: &'a BTreeMap<String, Mono>,
-    /// The last attempt that the book has an answer to, be it of an order that was withdrawn: the daemon takes what it
-    /// has answered once for answered for good.
-    pub spent: u32,
+    /// The last number of an order about it to which an answer is stored, though the order may be gone.
+    pub numbered: u32,
     /// Orders may be placed.
     pub guarded: bool,
     /// A request that is not over wants to know what came of them.
@@ -58,16 +57,18 @@ pub(super) fn pod_wants(pod: &Pod, force: &Force) -> Resources {
 
 /// What a Pod still needs. Nothing where it has what it should.
 pub fn settle(now: Mono, holding: &Holding<'_>) -> Settled {
-    let settler = Settler { now, holding };
+    let settler = Settler { now, holding, hindered: false };
     match holding.pod {
         None => settler.forget(),
-        Some(pod) => settler.settle(pod),
+        Some(pod) => Settler { hindered: settler.any_hindered(pod), ..settler }.settle(pod),
     }
 }
 
 struct Settler<'a> {
     now: Mono,
     holding: &'a Holding<'a>,
+    /// An order for a container that runs makes no headway.
+    hindered: bool,
 }
 
 /// What one container needs.
@@ -110,8 +111,8 @@ impl Settler<'_> {
             let standing = self.newest(name).filter(|view| same(view.order, &need.id, &need.resize));
             match standing {
                 // One that makes no headway stays, and is in no other's way.
-                Some(view) if hindered(&view) && suits(view.order, &need.resize) => {
-                    settled.orders.push(view.order.clone());
+                Some(view) if hindered(&view) => {
+                    self.place(&target, name, &need.id, need.resize, &mut settled);
                 }
                 _ if open => {}
                 _ => open = self.place(&target, name, &need.id, need.resize, &mut settled),
@@ -123,12 +124,17 @@ impl Settler<'_> {
         settled
     }
 
+    fn any_hindered(&self, pod: &Pod) -> bool {
+        pod.containers.iter().any(|container| {
+            let newest = self.newest(&container.name).filter(hindered);
+            newest.is_some_and(|view| running(container) == Some(view.order.container.id.as_str()))
+        })
+    }
+
     /// Where one makes no headway, nobody knows what its container has, nor which of them ends last. What shrinks leaves
     /// the Pod alone then, and every record stays: the last one gives the Pod just what it should have.
     fn side_by_side(&self, needs: &mut Vec<Need<'_>>) {
-        let hindered =
-            |need: &Need<'_>| self.newest(&need.container.name).is_some_and(|view| hindered(&view));
-        if needs.len() < 2 || !needs.iter().any(hindered) {
+        if needs.len() < 2 || !self.hindered {
             return;
         }
         let given = |need: &Need<'_>| record(self.holding.held, &need.container.name).and_then(|r| r.given);
@@ -248,7 +254,11 @@ impl Settler<'_> {
             }
             // It may be given what it should have before this one is.
             let has = self.has(other);
-            if running(other).is_some() { most(&has, &self.holding.force.wants(other)) } else { has }
+            if self.hindered && running(other).is_some() {
+                most(&has, &self.holding.force.wants(other))
+            } else {
+                has
+            }
         };
         bounds(&held_pod(pod, of))
     }
@@ -294,7 +304,8 @@ impl Settler<'_> {
         let last = self.holding.orders.iter().map(|view| attempt(&view.order.id));
         let given =
             self.holding.held.into_iter().flat_map(|held| &held.containers).map(|c| attempt(&c.order));
-        let attempt = last.chain(given).fold(self.holding.spent, u32::max).saturating_add(1);
+        let known = last.chain(given).max().unwrap_or_default().max(self.holding.numbered);
+        let attempt = known.saturating_add(1);
         settled.orders.push(Order {
             id: order_id(&pod.uid, name, attempt),
             pod: pod.clone(),
@@ -346,8 +357,8 @@ fn same(order: &Order, id: &str, resize: &Resize) -> bool {
         })
 }
 
-/// The number at the end of an order's ID.
-pub fn attempt(id: &str) -> u32 {
+/// The number of an order.
+pub(crate) fn attempt(id: &str) -> u32 {
     id.rsplit('/').next().and_then(|number| number.parse().ok()).unwrap_or_default()
 }
 

@@ -31,8 +31,15 @@ impl Oracle {
             self.check(new.spec.orders.len() <= pitstop_api::MAX_ORDERS, "I12", || {
                 format!("{node} is too long")
             });
+            let answers = new.status.as_ref().map_or(&[][..], |status| &status.answers);
             for order in &new.spec.orders {
                 self.placed(order, old_orders, &node);
+                let fresh = old_orders.iter().all(|old| old.id != order.id);
+                let told = fresh && answers.iter().any(|answer| answer.order_id == order.id);
+                let excused = self.restored;
+                self.check(!told || excused || order.action.resize.is_none(), "H7", || {
+                    format!("order {} has the number of one that was answered", order.id)
+                });
             }
         }
         let answers = new.status.clone().unwrap_or_default().answers;

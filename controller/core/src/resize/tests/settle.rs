@@ -69,7 +69,7 @@ impl World {
                 held: self.held.as_ref(),
                 orders: &orders,
                 answered: &self.answered,
-                spent: 0,
+                numbered: 0,
                 guarded: true,
                 awaited: false,
             },
@@ -287,7 +287,6 @@ enum Happens {
     Crashes(usize),
     Controls,
     Obeys,
-    Hinders,
     Goes,
 }
 
@@ -299,7 +298,6 @@ fn happens() -> impl Strategy<Value = Happens> {
         1 => n.prop_map(Happens::Crashes),
         4 => Just(Happens::Controls),
         3 => Just(Happens::Obeys),
-        3 => Just(Happens::Hinders),
         1 => Just(Happens::Goes),
     ]
 }
@@ -317,7 +315,6 @@ proptest! {
                 Happens::Crashes(n) => world.crash(n),
                 Happens::Controls => world.control(),
                 Happens::Obeys => world.obey(),
-                Happens::Hinders => world.hinder(),
                 Happens::Goes => world.pod = None,
             }
         }

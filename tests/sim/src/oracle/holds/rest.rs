@@ -102,6 +102,8 @@ impl Holds {
         };
         let running: Vec<&Container> =
             node.runtime.containers().values().filter(of_it).filter(|c| c.alive(self.now)).collect();
+        // Of several instances the Pod shows the last one.
+        let running: Vec<&Container> = running.into_iter().filter(|c| self.shows(uid, &c.info.id)).collect();
         let wanted: BTreeMap<&String, Resources> =
             spec.iter().map(|(name, own)| (name, *force.get(name).unwrap_or(own))).collect();
         for container in &running {
@@ -139,6 +141,10 @@ impl Holds {
                 found.push(("H3", text));
             }
         }
+    }
+
+    fn shows(&self, uid: &str, id: &str) -> bool {
+        self.shown.get(uid).is_some_and(|shown| shown.contains(id))
     }
 
     /// What one request costs where nothing goes wrong.

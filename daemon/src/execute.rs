@@ -172,12 +172,9 @@ impl Executor {
                 self.count("write_back", result.is_ok());
                 match &result {
                     Ok(()) => info!(uid, "the Pod has what it had before"),
-                    Err(failure) => warn!(
-                        uid,
-                        error = failure.message,
-                        again = failure.retry,
-                        "cannot give the Pod what it had before"
-                    ),
+                    Err(failure) => {
+                        warn!(uid, error = failure.message, "cannot give the Pod what it had before");
+                    }
                 }
                 Some(Event::WrittenBack(uid, result))
             }

@@ -103,4 +103,7 @@ pub struct HeldContainer {
     /// What it was given. Absent while that is under way: nobody knows what it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given: Option<Bounds>,
+    /// While that is under way: what it was given before, and may have still.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Bounds>,
 }

@@ -176,17 +176,21 @@ pub fn read(
     }
 }
 
-/// Bytes of page cache that the kernel can drop, of a cgroup and those below it, in the text of `memory.stat`.
+/// Bytes of page cache that the kernel can drop, of a cgroup and those below it, in the text of `memory.stat`. What has
+/// yet to be written to disk it cannot: rather than wait for that it kills.
 pub fn inactive_file(version: Version, text: &str) -> Result<i64, String> {
-    let name = match version {
-        Version::V1 => "total_inactive_file",
-        Version::V2 => "inactive_file",
+    let (name, unwritten) = match version {
+        Version::V1 => ("total_inactive_file", ["total_dirty", "total_writeback"]),
+        Version::V2 => ("inactive_file", ["file_dirty", "file_writeback"]),
     };
-    let line = text.lines().filter_map(|line| line.split_once(' ')).find(|(key, _)| *key == name);
-    match line {
-        Some((_, count)) => natural("memory.stat", number("memory.stat", count)?),
-        None => Err(format!("memory.stat has no {name}")),
-    }
+    let count = |name: &str| {
+        let line = text.lines().filter_map(|line| line.split_once(' ')).find(|(key, _)| *key == name);
+        line.map(|(_, count)| natural("memory.stat", number("memory.stat", count)?)).transpose()
+    };
+    let inactive = count(name)?.ok_or_else(|| format!("memory.stat has no {name}"))?;
+    unwritten
+        .into_iter()
+        .try_fold(inactive, |left, name| Ok(left.saturating_sub(count(name)?.unwrap_or_default()).max(0)))
 }
 
 fn number(file: &str, text: &str) -> Result<i64, String> {

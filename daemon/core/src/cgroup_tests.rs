@@ -241,3 +241,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn page_cache_that_is_not_written_to_disk_yet_cannot_be_dropped() {
+    for (version, text) in [
+        (Version::V2, "anon 9\ninactive_file 100\nfile_dirty 30\nfile_writeback 20\n"),
+        (Version::V1, "inactive_file 1\ntotal_inactive_file 100\ntotal_dirty 30\ntotal_writeback 20\n"),
+    ] {
+        assert_eq!(inactive_file(version, text), Ok(50));
+        // It may be in use otherwise.
+        assert_eq!(inactive_file(version, &text.replace(" 30", " 90")), Ok(0));
+        assert_eq!(inactive_file(version, &text.replace("dirty", "other")), Ok(80));
+        assert!(inactive_file(version, &text.replace(" 30", " x")).unwrap_err().contains("memory.stat"));
+        assert!(inactive_file(version, "anon 9\n").unwrap_err().contains("inactive_file"));
+    }
+}

@@ -108,7 +108,7 @@ impl Daemon {
             Event::CgroupsRead(id, result) => self.cgroups_read(now, &id, result),
             Event::ResourcesRead(id, result) => self.resources_read(now, &id, result),
             Event::Resized(id, result) => self.resized(now, &id, result),
-            Event::WrittenBack(uid, result) => self.written_back(now, &uid, result),
+            Event::WrittenBack(uid, result) => self.written_back(now, &uid, &result),
             Event::StatusWritten(outcome) => self.written(now, outcome),
             Event::Tick => {}
         }

@@ -83,7 +83,7 @@ impl Daemon {
         actions
     }
 
-    pub(crate) fn written_back(&mut self, now: Mono, pod_uid: &str, result: Result<(), CallFailure>) {
+    pub(crate) fn written_back(&mut self, now: Mono, pod_uid: &str, result: &Result<(), CallFailure>) {
         let owed = self.owed.get_mut(pod_uid).filter(|owed| owed.under_way);
         if owed.is_some_and(|owed| !owed.ended(now, result)) {
             self.owed.remove(pod_uid);

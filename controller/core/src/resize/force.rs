@@ -130,7 +130,7 @@ pub(super) fn bounds(resources: &Resources) -> Bounds {
     }
 }
 
-fn resources(bounds: &Bounds) -> Resources {
+pub(super) fn resources(bounds: &Bounds) -> Resources {
     Resources {
         cpu_request: Some(bounds.cpu_request),
         cpu_limit: bounds.cpu_limit,

@@ -7,19 +7,18 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pitstop_api::nodework::{
-    AnswerReason, AnswerState, Bounds, Held, HeldContainer, Order, OrderContainer, OrderPod, Resize, order_id,
+    AnswerState, Bounds, Held, HeldContainer, Order, OrderContainer, OrderPod, Resize, order_id,
 };
 use pitstop_api::quantity::Resources;
 
-use super::force::{Force, Wish, bounds, has, held_pod, record, running};
+use super::force::{Force, Wish, bounds, has, held_pod, record, resources, running};
 use crate::nodework::OrderView;
 use crate::pod::{Container, Pod};
 use crate::time::{Mono, earliest};
 
-/// How soon what the daemon refused, or gave up, is ordered again.
+/// How soon what the daemon refused, or gave up, is ordered again. Another instance, once the Pod's status shows it, is
+/// given its resources at once.
 const AGAIN: Duration = Duration::from_secs(30);
-/// How soon it is asked again about an instance that does not run, going by the runtime: the Pod's status will tell.
-const LAG: Duration = Duration::from_secs(2);
 
 /// All that the orders for a Pod rest on.
 #[derive(Clone, Copy, Debug)]
@@ -266,8 +265,11 @@ impl Settler<'_> {
 
     /// What a container has; the most that it may have while that is not known.
     fn has(&self, container: &Container) -> Resources {
-        has(container, self.holding.held)
-            .unwrap_or_else(|| most(&container.resources, &self.holding.force.wants(container)))
+        has(container, self.holding.held).unwrap_or_else(|| {
+            let may = most(&container.resources, &self.holding.force.wants(container));
+            let before = record(self.holding.held, &container.name).and_then(|record| record.before);
+            before.map_or(may, |before| most(&may, &resources(&before)))
+        })
     }
 
     /// An order for it waits for the daemon.
@@ -318,12 +320,8 @@ impl Settler<'_> {
     fn again_at(&self, view: &OrderView<'_>) -> Option<Mono> {
         let answer = view.answer.filter(|answer| answer.state != AnswerState::Acknowledged)?;
         let since = self.holding.answered.get(&view.order.id).copied().unwrap_or(self.now);
-        let wait = match (answer.state, answer.reason) {
-            // What it gave is another thing meanwhile.
-            (AnswerState::Done, _) => Duration::ZERO,
-            (_, Some(AnswerReason::NotRunning)) => LAG,
-            _ => AGAIN,
-        };
+        // What it gave is another thing meanwhile.
+        let wait = if answer.state == AnswerState::Done { Duration::ZERO } else { AGAIN };
         Some(since.after(wait))
     }
 

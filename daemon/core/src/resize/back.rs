@@ -33,10 +33,11 @@ impl Owed {
         Self { held, book, at: None, under_way: false, failures: 0 }
     }
 
-    /// A try ended; whether there is to be another.
-    pub(crate) fn ended(&mut self, now: Mono, result: Result<(), CallFailure>) -> bool {
+    /// A try ended; whether there is to be another. What failed for good may have been a container that ended just then,
+    /// and is left out the next time: nobody else gives the others back what they had.
+    pub(crate) fn ended(&mut self, now: Mono, result: &Result<(), CallFailure>) -> bool {
         self.under_way = false;
-        if !result.is_err_and(|failure| failure.retry) {
+        if result.is_ok() {
             return false;
         }
         self.at = Some(now.after(FIRST.saturating_mul(1 << self.failures.min(TRIES))));

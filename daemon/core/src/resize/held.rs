@@ -72,7 +72,7 @@ pub(crate) fn begin(held: &mut Vec<Held>, order: &Order, present: &Present) -> R
 
 fn under_way(container: &mut HeldContainer, order: &Order) {
     order.id.clone_into(&mut container.order);
-    container.given = None;
+    container.before = container.given.take().or(container.before);
 }
 
 /// What is written back: no counters.
@@ -99,7 +99,7 @@ pub(crate) fn finish(held: &mut Vec<Held>, order: &Order) {
         if resize.hold {
             let names = |c: &&mut HeldContainer| c.name == *name && c.id == order.container.id;
             if let Some(container) = pod.containers.iter_mut().find(names) {
-                container.given = resize.container;
+                (container.given, container.before) = (resize.container, None);
             }
         } else {
             pod.containers.retain(|container| container.name != *name);

@@ -60,18 +60,13 @@ fn what_fails_to_come_back_is_tried_again_some_times() {
     let mut node = losing();
     node.send(Event::Book(Watch::Gone(node.book.clone())));
     let mut waits = Vec::new();
-    for _ in 0..5 {
-        node.writes_back(Err(may_pass("busy")));
+    for n in 0..5 {
+        // What seems to fail for good may be a container that ended meanwhile.
+        node.writes_back(Err(if n == 1 { never("gone") } else { may_pass("busy") }));
         waits.push(node.wait());
     }
     assert_eq!(waits, [1_000, 2_000, 4_000, 8_000, 16_000]);
     node.writes_back(Err(may_pass("busy")));
-    assert_eq!(node.wake_at(), None);
-    node.quiet();
-
-    let mut node = losing();
-    node.send(Event::Book(Watch::Gone(node.book.clone())));
-    node.writes_back(Err(never("no")));
     assert_eq!(node.wake_at(), None);
     node.quiet();
 }

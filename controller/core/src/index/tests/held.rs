@@ -12,6 +12,8 @@ use crate::deed::Done;
 use crate::resize::Resize;
 use crate::resize::admission::{Amounts, Survey};
 
+mod asked;
+
 const MI: i64 = 1 << 20;
 
 /// A node whose kubelet does not resize, with one Pod, and a daemon.
@@ -348,6 +350,20 @@ fn what_the_daemon_refuses_for_good_ends_the_request_and_is_not_asked_again() {
 }
 
 #[test]
+fn what_the_daemon_refused_once_is_asked_anew_for_the_next_request() {
+    let mut node = Node::new();
+    node.says = Some((AnswerState::Refused, AnswerReason::NotEnabled));
+    node.apply("early", &json!({}));
+    assert_eq!(node.reason("early"), (Some(Phase::Failed), "Unsupported".into()));
+    node.at_rest();
+    // Its answer is in the book until it writes another one.
+    node.says = None;
+    node.apply("late", &json!({}));
+    assert_eq!(node.reason("late"), (Some(Phase::Succeeded), "Resized".into()));
+    node.at_rest();
+}
+
+#[test]
 fn a_request_that_cannot_go_on_waits_tells_why_and_gives_back_when_it_is_cancelled() {
     let mut node = Node::new();
     node.says = Some((AnswerState::Acknowledged, AnswerReason::MemoryInUse));
@@ -441,50 +457,5 @@ fn by_which_means_is_told_where_it_cannot_be_the_one_asked_for() {
         assert_eq!(node.reason("grow"), (Some(Phase::Failed), "Unsupported".into()));
         let message = &node.status("grow").message;
         assert!(message.contains(words), "{message}");
-    }
-}
-
-#[test]
-fn a_pod_that_finds_no_room_is_evicted_where_that_is_asked_for() {
-    let more = json!({"cpu": "5"});
-    for (ask, reason) in [
-        (json!({"onInfeasible": {"waitSeconds": 10, "then": "Evict"}}), "NodeCapacity"),
-        (json!({"onInfeasible": {"waitSeconds": 10}}), "NodeCapacity"),
-    ] {
-        let mut node = Node::new();
-        node.pod.controller = Some("ReplicaSet".into());
-        node.pod.resource_version = "9".into();
-        node.happens(Event::Pods(Watch::Upsert(node.pod.clone())));
-        let mut spec = json!({"containers": [{"name": "app", "requests": more, "limits": {"cpu": "6"}}]});
-        spec.as_object_mut().unwrap().extend(ask.as_object().unwrap().clone());
-        node.apply("much", &spec);
-        node.later(5);
-        assert_eq!(node.reason("much"), (Some(Phase::Proposed), reason.into()));
-        node.later(20);
-        let evicts = ask["onInfeasible"]["then"] == "Evict";
-        let (phase, reason) =
-            if evicts { (Phase::InProgress, "Evicting") } else { (Phase::Infeasible, reason) };
-        assert_eq!(node.reason("much"), (Some(phase), reason.into()));
-        assert_eq!(!node.deeds.is_empty(), evicts, "{:?}", node.deeds);
-        assert_eq!((node.book.orders.len(), node.book.status.held.len()), (0, 0));
-        if evicts {
-            node.happens(Event::Pods(Watch::Gone(node.pod.clone())));
-            node.later(5);
-            assert_eq!(node.reason("much"), (Some(Phase::Infeasible), "Evicted".into()));
-        }
-    }
-}
-
-#[test]
-fn a_container_that_its_policy_restarts_is_restarted_only_where_that_is_asked_for() {
-    for (restart, reason) in [("IfPolicyRequires", "PolicyWouldRestart"), ("Always", "Restarting")] {
-        let mut node = Node::new();
-        node.pod.containers[0].restart_for.cpu = true;
-        node.pod.resource_version = "9".into();
-        node.happens(Event::Pods(Watch::Upsert(node.pod.clone())));
-        node.apply("grow", &json!({"restart": restart}));
-        node.later(10);
-        assert_eq!(node.reason("grow").1, reason);
-        assert_eq!(node.deeds.is_empty(), restart != "Always");
     }
 }

@@ -350,6 +350,29 @@ fn a_restarted_container_is_given_its_resources_again() {
     assert_eq!(world.cgroups["app"].memory_limit, Some(256 * MI));
 }
 
+/// Its kubelet does not run, so that nobody starts it again, and the Pod's status says what was.
+#[test]
+fn what_has_ended_is_not_asked_about_all_the_time_and_what_comes_after_it_is_at_once() {
+    let mut world = World::new();
+    world.want(0, Some((300, 256)));
+    world.control();
+    let status = world.pod.as_ref().unwrap().clone();
+    world.crash(0);
+    world.obey();
+    world.pod = Some(status);
+    assert_eq!(world.answers[0].reason, Some(AnswerReason::NotRunning));
+    for _ in 0..29 {
+        world.now = world.now.after(std::time::Duration::from_secs(1));
+        world.control();
+    }
+    assert_eq!(world.placed, 1);
+    world.restart(0);
+    world.control();
+    assert_eq!(world.placed, 2);
+    world.rest();
+    world.right();
+}
+
 #[test]
 fn what_cannot_be_given_now_keeps_no_other_container_waiting() {
     let mut world = World::new();

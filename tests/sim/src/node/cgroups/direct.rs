@@ -38,11 +38,11 @@ impl Keeping {
         }
     }
 
-    fn weight(&self, shares: i64, container: bool) -> i64 {
+    fn weight(self, shares: i64, container: bool) -> i64 {
         if container && self.curved { curved_weight(shares) } else { linear_weight(shares) }
     }
 
-    fn quota(&self, quota: Option<i64>) -> Option<i64> {
+    fn quota(self, quota: Option<i64>) -> Option<i64> {
         quota.map(|quota| if self.systemd { in_systemd_steps(quota, PERIOD) } else { quota })
     }
 }

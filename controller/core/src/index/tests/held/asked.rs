@@ -1,0 +1,48 @@
+//! What a request can ask for beside the change itself.
+
+use super::*;
+
+#[test]
+fn a_pod_that_finds_no_room_is_evicted_where_that_is_asked_for() {
+    let more = json!({"cpu": "5"});
+    for (ask, reason) in [
+        (json!({"onInfeasible": {"waitSeconds": 10, "then": "Evict"}}), "NodeCapacity"),
+        (json!({"onInfeasible": {"waitSeconds": 10}}), "NodeCapacity"),
+    ] {
+        let mut node = Node::new();
+        node.pod.controller = Some("ReplicaSet".into());
+        node.pod.resource_version = "9".into();
+        node.happens(Event::Pods(Watch::Upsert(node.pod.clone())));
+        let mut spec = json!({"containers": [{"name": "app", "requests": more, "limits": {"cpu": "6"}}]});
+        spec.as_object_mut().unwrap().extend(ask.as_object().unwrap().clone());
+        node.apply("much", &spec);
+        node.later(5);
+        assert_eq!(node.reason("much"), (Some(Phase::Proposed), reason.into()));
+        node.later(20);
+        let evicts = ask["onInfeasible"]["then"] == "Evict";
+        let (phase, reason) =
+            if evicts { (Phase::InProgress, "Evicting") } else { (Phase::Infeasible, reason) };
+        assert_eq!(node.reason("much"), (Some(phase), reason.into()));
+        assert_eq!(!node.deeds.is_empty(), evicts, "{:?}", node.deeds);
+        assert_eq!((node.book.orders.len(), node.book.status.held.len()), (0, 0));
+        if evicts {
+            node.happens(Event::Pods(Watch::Gone(node.pod.clone())));
+            node.later(5);
+            assert_eq!(node.reason("much"), (Some(Phase::Infeasible), "Evicted".into()));
+        }
+    }
+}
+
+#[test]
+fn a_container_that_its_policy_restarts_is_restarted_only_where_that_is_asked_for() {
+    for (restart, reason) in [("IfPolicyRequires", "PolicyWouldRestart"), ("Always", "Restarting")] {
+        let mut node = Node::new();
+        node.pod.containers[0].restart_for.cpu = true;
+        node.pod.resource_version = "9".into();
+        node.happens(Event::Pods(Watch::Upsert(node.pod.clone())));
+        node.apply("grow", &json!({"restart": restart}));
+        node.later(10);
+        assert_eq!(node.reason("grow").1, reason);
+        assert_eq!(node.deeds.is_empty(), restart != "Always");
+    }
+}

@@ -14,11 +14,12 @@ use crate::time::{Mono, earliest};
 use crate::tracked::Tracked;
 
 impl NodeWork {
-    /// The last number of an order about a Pod to which an answer is stored. With the same number another order would be
-    /// taken for carried out, or refused.
+    /// The last number that an order about a Pod can have had, though it may be withdrawn or be answered only. With the same
+    /// number another order would be taken for carried out, or refused. Each write of orders raises the book's generation.
     fn numbered(&self, pod_uid: &str) -> u32 {
         let answers = self.status.answers.iter().map(|answer| answer.order_id.as_str());
-        answers.filter(|id| request_uid(id) == pod_uid).map(attempt).max().unwrap_or_default()
+        let answered = answers.filter(|id| request_uid(id) == pod_uid).map(attempt).max().unwrap_or_default();
+        u32::try_from(self.generation).unwrap_or(u32::MAX).max(answered)
     }
 
     /// The daemon's record of a Pod.

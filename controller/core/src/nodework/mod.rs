@@ -20,6 +20,8 @@ pub struct NodeWork {
     pub uid: String,
     /// `metadata.resourceVersion`.
     pub resource_version: String,
+    /// `metadata.generation`, which every change of the orders raises.
+    pub generation: i64,
     /// `spec.orders`.
     pub orders: Vec<Order>,
     /// `status`, as the node's daemon claims.

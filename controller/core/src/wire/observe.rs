@@ -117,6 +117,7 @@ pub fn nodework(object: NodeWorkObject) -> NodeWork {
         node: metadata.name.unwrap_or_default(),
         uid: metadata.uid.unwrap_or_default(),
         resource_version: metadata.resource_version.unwrap_or_default(),
+        generation: metadata.generation.unwrap_or_default(),
         orders: spec.orders,
         status: status.unwrap_or_default(),
     }

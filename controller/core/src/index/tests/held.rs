@@ -28,6 +28,8 @@ struct Node {
     /// What the daemon says of every order, if it does not carry it out.
     says: Option<(AnswerState, AnswerReason)>,
     writes: usize,
+    /// The daemon does nothing.
+    away: bool,
     /// What was done beside writes.
     deeds: Vec<Action>,
 }
@@ -78,6 +80,7 @@ impl Node {
             allocatable: 4000,
             says: None,
             writes: 0,
+            away: false,
             deeds: Vec::new(),
         }
     }
@@ -160,7 +163,7 @@ impl Node {
             for action in actions {
                 todo.extend(self.carry_out(action).into_iter().flatten());
             }
-            if todo.is_empty() && self.daemon() {
+            if todo.is_empty() && !self.away && self.daemon() {
                 self.version += 1;
                 self.writes += 1;
                 self.book.resource_version = self.version.to_string();
@@ -204,6 +207,7 @@ impl Node {
                     assert!(known.is_none_or(|known| known == order), "an order never changes");
                 }
                 self.book.orders = orders;
+                self.book.generation += 1;
                 self.book.resource_version = version;
                 let shown = Event::NodeWorks(Watch::Upsert(self.book.clone()));
                 Some(vec![Event::NodeWorkWritten(node, Outcome::Written(self.book.clone())), shown])

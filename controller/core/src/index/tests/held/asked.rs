@@ -46,3 +46,17 @@ fn a_container_that_its_policy_restarts_is_restarted_only_where_that_is_asked_fo
         assert_eq!(node.deeds.is_empty(), restart != "Always");
     }
 }
+
+/// The daemon may have seen an order that was withdrawn before it said a word.
+#[test]
+fn no_order_has_the_number_of_one_that_was_withdrawn_unanswered() {
+    let mut node = Node::new();
+    node.away = true;
+    node.apply("first", &json!({}));
+    let first: Vec<String> = node.book.orders.iter().map(|order| order.id.clone()).collect();
+    node.delete("first");
+    assert_eq!((first.len(), node.book.orders.len()), (1, 0));
+    node.apply("second", &json!({"containers": [{"name": "app", "limits": {"cpu": "500m"}}]}));
+    assert_eq!(node.book.orders.len(), 1);
+    assert!(node.book.orders.iter().all(|order| !first.contains(&order.id)));
+}

@@ -200,7 +200,6 @@ fn of_the_controller(stage: &Stage) -> Vec<Try> {
     let place = format!("/api/v1/namespaces/{}/pods", stage.others.name);
     let pod = format!("{place}/{}-{POD}", node.name);
     let book = format!("{BOOKS}/{}", node.name);
-    let requests = "/apis/apps.kruise.io/v1alpha1/namespaces/default/containerrecreaterequests";
     let another = format!("{ADMISSION}/mutatingwebhookconfigurations/attacks");
     let empty: Value = json!({});
     vec![
@@ -215,7 +214,6 @@ fn of_the_controller(stage: &Stage) -> Vec<Try> {
         ("evict a Pod", make(&format!("{pod}/eviction"), &empty)),
         ("run a command in a Pod", plain(&Method::POST, &format!("{pod}/exec?command=id&stdout=true"))),
         ("read the log of a Pod", get(&format!("{pod}/log"))),
-        ("create a request", make(requests, &empty)),
         ("make itself cluster-admin", make(&format!("{RBAC}/clusterrolebindings"), &empty)),
         ("delete the daemons' policy", delete(&format!("{ADMISSION}/validatingadmissionpolicies/{DAEMON}"))),
         ("change another webhook's configuration", change(&another, &empty)),

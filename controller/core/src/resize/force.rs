@@ -151,19 +151,21 @@ pub(super) fn held_pod(pod: &Pod, of: impl Fn(&Container) -> Resources) -> Resou
 
 /// What the kubelet makes the cgroup of a Pod hold, its containers each with what `of` says.
 pub(super) fn of_pod(pod: &Pod, of: impl Fn(&Container) -> Resources) -> Resources {
-    let part = |container: &Container| {
-        let kind = kind(container)?;
-        Some(Part { kind, resources: of(container) })
-    };
-    let parts: Vec<Part> = pod.containers.iter().filter_map(part).collect();
     let overhead = Overhead {
         cpu: pod.overhead.cpu_request.unwrap_or_default(),
         memory: pod.overhead.memory_request.unwrap_or_default(),
     };
-    cgroup::of_pod(&parts, overhead)
+    cgroup::of_pod(&parts(pod, of), overhead)
 }
 
-fn kind(container: &Container) -> Option<Kind> {
+/// The containers that count in the sums of a Pod, each with what `of` says.
+pub(super) fn parts(pod: &Pod, of: impl Fn(&Container) -> Resources) -> Vec<Part> {
+    let part = |container: &Container| Some(Part { kind: kind(container)?, resources: of(container) });
+    pod.containers.iter().filter_map(part).collect()
+}
+
+/// How a container counts in the sums of its Pod. Absent: it has no resources.
+pub(super) fn kind(container: &Container) -> Option<Kind> {
     match container.kind {
         ContainerKind::Main => Some(Kind::Main),
         ContainerKind::Sidecar => Some(Kind::Sidecar),

@@ -11,16 +11,17 @@ mod room;
 mod tests;
 
 use pitstop_api::condition::{MAX_MESSAGE, truncate};
-use pitstop_api::logic::cgroup::{self, Kind, Part};
+use pitstop_api::logic::cgroup;
 use pitstop_api::quantity::{Resource, Resources};
 use pitstop_api::resize::Phase;
 
 pub use limits::{Bounded, Limit};
 pub use quota::{Counted, Quota, QuotaBound, Scope};
 
+use super::force::{kind, parts};
 use super::mechanism::UNSUPPORTED;
 use super::resolve::CONTAINER;
-use crate::pod::{Container, ContainerKind, Pod};
+use crate::pod::{Container, Pod};
 use crate::time::Mono;
 use room::Room;
 
@@ -208,22 +209,7 @@ pub(crate) fn asks(pod: &Pod, of: impl Fn(&Container) -> Resources) -> Resources
 
 /// What the containers ask for and may use together.
 fn sum(pod: &Pod, of: impl Fn(&Container) -> Resources) -> Resources {
-    let part = |container: &Container| {
-        let kind = kind(container)?;
-        Some(Part { kind, resources: of(container) })
-    };
-    let parts: Vec<Part> = pod.containers.iter().filter_map(part).collect();
-    cgroup::sum(&parts)
-}
-
-/// Absent: it has no resources.
-fn kind(container: &Container) -> Option<Kind> {
-    match container.kind {
-        ContainerKind::Main => Some(Kind::Main),
-        ContainerKind::Sidecar => Some(Kind::Sidecar),
-        ContainerKind::Init => Some(Kind::Init),
-        ContainerKind::Ephemeral => None,
-    }
+    cgroup::sum(&parts(pod, of))
 }
 
 /// A request that is not said is the limit's.

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::key::ObjectKey;
+use crate::pod::ContainerKind;
 
 const MI: i64 = 1 << 20;
 

@@ -100,6 +100,8 @@ pub(crate) struct Progress {
     pub(crate) container: OrderContainer,
     /// What is to be done.
     pub(crate) asks: Asks,
+    /// The book that it stood in is gone.
+    pub(crate) outlived: bool,
     /// The hook.
     pub(crate) hook: HookStep,
     /// A stop was sent by this process.
@@ -130,9 +132,13 @@ impl Progress {
     }
 
     /// The order names what it named when it was first seen. An order never changes, so another one of its ID is none
-    /// that may be carried out: the container that is known to be the Pod's would not be the one that is named.
+    /// that may be carried out: the container that is known to be the Pod's would not be the one that is named. What was
+    /// done for another book counts for none of this one.
     pub(crate) fn is_of(&self, order: &Order) -> bool {
-        self.pod == order.pod && self.container == order.container && self.asks == Asks::of(order)
+        !self.outlived
+            && self.pod == order.pod
+            && self.container == order.container
+            && self.asks == Asks::of(order)
     }
 
     /// Heeds the stored answer, which may be another daemon's on this node: a final one stands. What was found ended

@@ -21,6 +21,7 @@ impl Daemon {
             Watch::Upsert(book) => (Some(book), false),
             Watch::Gone(last) => {
                 let known = self.book.take().map(|book| book.get().clone());
+                self.outlive();
                 // What was deleted is the newest there was; a list that lacks the book says nothing of it.
                 return self.lost(known.filter(|known| known.uid != last.uid).into_iter().chain([last]));
             }
@@ -29,6 +30,9 @@ impl Daemon {
         let replaced = self.book.as_ref().map(Tracked::get);
         let replaced = replaced.filter(|known| shown.as_ref().is_none_or(|book| book.uid != known.uid));
         let replaced = replaced.cloned();
+        if replaced.is_some() {
+            self.outlive();
+        }
         self.lost(replaced.into_iter());
         if let Some(book) = &shown {
             self.found(book);
@@ -37,6 +41,14 @@ impl Daemon {
             (Some(book), Some(known)) if listed => known.listed(book),
             (Some(book), Some(known)) => known.observed(book),
             (book, _) => self.book = book.map(Tracked::new),
+        }
+    }
+
+    /// The orders of the book are withdrawn; the next book counts their numbers anew.
+    fn outlive(&mut self) {
+        self.orders.retain(|_, progress| !progress.idle());
+        for progress in self.orders.values_mut() {
+            progress.outlived = true;
         }
     }
 
@@ -134,6 +146,9 @@ impl Daemon {
             let acknowledged = stored.filter(|a| self.identity.acknowledged(a));
             let progress =
                 self.orders.entry(order.id.clone()).or_insert_with(|| start(order, stored, hook, resizes));
+            if progress.outlived && progress.idle() {
+                *progress = start(order, stored, hook, resizes);
+            }
             if let Some(stored) = stored {
                 progress.heed(order, stored);
             }

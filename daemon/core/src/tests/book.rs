@@ -179,3 +179,41 @@ fn a_hook_whose_order_names_another_container_meanwhile_is_followed_by_the_stop_
     node.stopped(1);
     refused_as_reused(&mut node);
 }
+
+/// The next book counts the numbers of its orders anew, so that the same ID is another order's.
+#[test]
+fn an_order_of_another_book_by_the_id_of_one_under_way_is_carried_out_after_it() {
+    for deleted in [false, true] {
+        let mut node = Node::new(vec![order(1, "web", None)]);
+        node.expect(|a| matches!(a, Action::Inspect { container_id, .. } if *container_id == id(1)));
+        if deleted {
+            node.send(Event::Book(Watch::Gone(node.book.clone())));
+        }
+        node.book.uid = "new".into();
+        renamed(&mut node, 2);
+        node.quiet();
+        node.send(Event::Inspected("req/c1/1".into(), Ok(Some(running(1, "web")))));
+        node.expect(|a| matches!(a, Action::Inspect { container_id, .. } if *container_id == id(2)));
+        node.send(Event::Inspected("req/c1/1".into(), Ok(Some(facts(1, "web", ContainerState::Running)))));
+        assert_eq!(node.stored().answers.remove(0).state, AnswerState::Acknowledged);
+        node.stop(2);
+    }
+}
+
+/// An answer is one to an order of its own book, and rests on what is done for that.
+#[test]
+fn the_same_order_in_another_book_is_carried_out_anew() {
+    let mut node = Node::new(vec![order(1, "web", None)]);
+    node.inspect(1, running(1, "web"));
+    node.stored();
+    node.stop(1);
+    node.stopped(1);
+    node.inspect(1, exited(1, "web"));
+    node.change(|b| {
+        b.uid = "new".into();
+        b.status = NodeWorkStatus::default();
+    });
+    node.inspect(1, exited(1, "web"));
+    let answer = node.stored().answers.remove(0);
+    assert_eq!((answer.state, answer.reason), (AnswerState::Refused, Some(AnswerReason::NotRunning)));
+}

@@ -297,6 +297,11 @@ pub fn order_id(request_uid: &str, container: &str, attempt: u32) -> String {
     format!("{request_uid}/{container}/{attempt}")
 }
 
+/// The attempt in an order's ID; 0 where there is none.
+pub fn order_attempt(order_id: &str) -> u32 {
+    order_id.rsplit('/').next().and_then(|attempt| attempt.parse().ok()).unwrap_or_default()
+}
+
 /// The request UID in an order's ID.
 pub fn request_uid(order_id: &str) -> &str {
     order_id.split('/').next().unwrap_or_default()

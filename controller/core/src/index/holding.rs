@@ -9,19 +9,11 @@ use super::kinds::Book;
 use crate::key::ObjectKey;
 use crate::nodework::{NodeWork, OrderView, views};
 use crate::pod::Pod;
-use crate::resize::{Force, Holding, Resize, Settled, attempt, settle};
+use crate::resize::{Force, Holding, Resize, Settled, settle};
 use crate::time::{Mono, earliest};
 use crate::tracked::Tracked;
 
 impl NodeWork {
-    /// The last number that an order about a Pod can have had, though it may be withdrawn or be answered only. With the same
-    /// number another order would be taken for carried out, or refused. Each write of orders raises the book's generation.
-    fn numbered(&self, pod_uid: &str) -> u32 {
-        let answers = self.status.answers.iter().map(|answer| answer.order_id.as_str());
-        let answered = answers.filter(|id| request_uid(id) == pod_uid).map(attempt).max().unwrap_or_default();
-        u32::try_from(self.generation).unwrap_or(u32::MAX).max(answered)
-    }
-
     /// The daemon's record of a Pod.
     pub(crate) fn held(&self, pod_uid: &str) -> Option<&Held> {
         self.status.held.iter().find(|held| held.pod.uid == pod_uid)
@@ -79,13 +71,13 @@ impl Index {
                     held: book.and_then(Book::known).and_then(|work| work.held(&uid)),
                     orders: &orders,
                     answered: book.map_or(&unknown, |book| &book.answered),
-                    numbered: book.and_then(Book::known).map_or(0, |work| work.numbered(&uid)),
+                    last_attempt: book.and_then(Book::known).map_or(0, |work| work.last_attempt(&uid)),
                     guarded: self.guarded,
                     awaited: self
                         .resizes
                         .of_pod(&key)
                         .map(|e| e.request.get())
-                        .any(|r| r.held() && !r.completed()),
+                        .any(|r| r.held() && !r.completed() && !r.deleting),
                 },
             );
             settled.orders.extend(of_pod.orders);

@@ -101,6 +101,7 @@ impl UserRequest for Resize {
             restart,
             deed: entry.deeds.open(),
             orders,
+            last_attempt: book.map_or(0, |work| work.last_attempt(&resize.uid)),
             guarded: index.guarded,
             crowd: index.crowd(resize, &entry.memory),
             memory: &entry.memory,

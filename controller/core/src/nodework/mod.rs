@@ -3,13 +3,13 @@
 mod plan;
 mod view;
 
-use pitstop_api::nodework::{Answer, NodeWorkStatus, Order};
+use pitstop_api::nodework::{Answer, NodeWorkStatus, Order, order_attempt, request_uid};
 
 use crate::tracked::Versioned;
 
 pub use plan::{BookWrite, plan};
 pub use view::OrderView;
-pub(crate) use view::views;
+pub(crate) use view::{newest, views};
 
 /// A `NodeWork`, reduced to what decisions need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,5 +41,15 @@ impl NodeWork {
     /// The daemon's answer to an order.
     pub fn answer(&self, order_id: &str) -> Option<&Answer> {
         self.status.answers.iter().find(|a| a.order_id == order_id)
+    }
+
+    /// The last attempt that an order of a request, or about a Pod, can have had, though it may be withdrawn or be answered
+    /// only. As the same attempt another order would be taken for carried out, or refused. Each write of orders raises the
+    /// book's generation.
+    pub(crate) fn last_attempt(&self, uid: &str) -> u32 {
+        let answers = self.status.answers.iter().map(|answer| answer.order_id.as_str());
+        let answered =
+            answers.filter(|id| request_uid(id) == uid).map(order_attempt).max().unwrap_or_default();
+        u32::try_from(self.generation).unwrap_or(u32::MAX).max(answered)
     }
 }

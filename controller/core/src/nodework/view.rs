@@ -1,6 +1,6 @@
 //! An order with its answer.
 
-use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, Order};
+use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, Order, order_attempt};
 
 use super::NodeWork;
 
@@ -14,6 +14,11 @@ pub struct OrderView<'a> {
 }
 
 impl OrderView<'_> {
+    /// Which of the orders about its container it is.
+    pub fn attempt(&self) -> u32 {
+        order_attempt(&self.order.id)
+    }
+
     /// The daemon may be acting on it.
     pub fn acting(&self) -> bool {
         self.answer.is_some_and(|a| a.state == AnswerState::Acknowledged)
@@ -42,6 +47,12 @@ impl OrderView<'_> {
                 || (a.state == AnswerState::Refused && a.reason == Some(AnswerReason::NotRunning))
         })
     }
+}
+
+/// The last one about a container.
+pub(crate) fn newest<'a>(views: &[OrderView<'a>], container: &str) -> Option<OrderView<'a>> {
+    let of = views.iter().filter(|view| view.order.container.name == container);
+    of.max_by_key(|view| view.attempt()).copied()
 }
 
 /// Every order of a book.

@@ -27,6 +27,5 @@ pub use observe::{Deeds, Memory, Observed, Resize};
 pub use plan::{Plan, plan};
 pub use resolve::can_be;
 pub use restart::restart_key;
-pub(crate) use settle::attempt;
 pub use settle::{Holding, Settled, settle};
 pub use status::{REASONS, SUCCESSES, all_reasons, measure, notes};

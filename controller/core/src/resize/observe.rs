@@ -272,6 +272,8 @@ pub struct Observed<'a> {
     pub deed: Option<&'a Deed>,
     /// The request's orders in the node's book.
     pub orders: Vec<OrderView<'a>>,
+    /// The last attempt that an order of the request can have had, though the order may be gone.
+    pub last_attempt: u32,
     /// The API server is known to keep each daemon to its own node, so that orders may be placed.
     pub guarded: bool,
     /// What other Pods take of what the survey found. Absent without a survey, after acceptance, and while the acceptance

@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pitstop_api::nodework::{
-    AnswerState, Bounds, Held, HeldContainer, Order, OrderContainer, OrderPod, Resize, order_id,
+    AnswerState, Bounds, Held, HeldContainer, Order, OrderContainer, OrderPod, Resize, order_attempt,
+    order_id,
 };
 use pitstop_api::quantity::Resources;
 
 use super::force::{Force, Wish, bounds, has, held_pod, record, resources, running};
-use crate::nodework::OrderView;
+use crate::nodework::{OrderView, newest};
 use crate::pod::{Container, Pod};
 use crate::time::{Mono, earliest};
 
@@ -33,8 +34,8 @@ pub struct Holding<'a> {
     pub orders: &'a [OrderView<'a>],
     /// Since when their answers are known, by their IDs.
     pub answered: &'a BTreeMap<String, Mono>,
-    /// The last number of an order about it to which an answer is stored, though the order may be gone.
-    pub numbered: u32,
+    /// The last attempt that an order about it can have had, though the order may be gone.
+    pub last_attempt: u32,
     /// Orders may be placed.
     pub guarded: bool,
     /// A request that is not over wants to know what came of them.
@@ -108,7 +109,8 @@ impl Settler<'_> {
         let mut open = false;
         for need in needs {
             let name = &need.container.name;
-            let standing = self.newest(name).filter(|view| same(view.order, &need.id, &need.resize));
+            let standing =
+                newest(self.holding.orders, name).filter(|view| same(view.order, &need.id, &need.resize));
             match standing {
                 // One that makes no headway stays, and is in no other's way.
                 Some(view) if hindered(&view) => {
@@ -126,7 +128,7 @@ impl Settler<'_> {
 
     fn any_hindered(&self, pod: &Pod) -> bool {
         pod.containers.iter().any(|container| {
-            let newest = self.newest(&container.name).filter(hindered);
+            let newest = newest(self.holding.orders, &container.name).filter(hindered);
             newest.is_some_and(|view| running(container) == Some(view.order.container.id.as_str()))
         })
     }
@@ -274,13 +276,13 @@ impl Settler<'_> {
 
     /// An order for it waits for the daemon.
     fn stands(&self, need: &Need<'_>) -> bool {
-        let newest = self.newest(&need.container.name);
+        let newest = newest(self.holding.orders, &need.container.name);
         newest.is_some_and(|view| same(view.order, &need.id, &need.resize) && self.again_at(&view).is_none())
     }
 
     /// Keeps the order for it that stands, or places another one. Whether one is open then.
     fn place(&self, pod: &OrderPod, name: &str, id: &str, resize: Resize, settled: &mut Settled) -> bool {
-        let newest = self.newest(name);
+        let newest = newest(self.holding.orders, name);
         let stands = |view: &OrderView<'_>| {
             same(view.order, id, &resize) && (!hindered(view) || suits(view.order, &resize))
         };
@@ -301,10 +303,10 @@ impl Settler<'_> {
         if !self.holding.guarded {
             return false;
         }
-        let last = self.holding.orders.iter().map(|view| attempt(&view.order.id));
+        let last = self.holding.orders.iter().map(OrderView::attempt);
         let given =
-            self.holding.held.into_iter().flat_map(|held| &held.containers).map(|c| attempt(&c.order));
-        let known = last.chain(given).max().unwrap_or_default().max(self.holding.numbered);
+            self.holding.held.into_iter().flat_map(|held| &held.containers).map(|c| order_attempt(&c.order));
+        let known = last.chain(given).max().unwrap_or_default().max(self.holding.last_attempt);
         let attempt = known.saturating_add(1);
         settled.orders.push(Order {
             id: order_id(&pod.uid, name, attempt),
@@ -323,12 +325,6 @@ impl Settler<'_> {
         // What it gave is another thing meanwhile.
         let wait = if answer.state == AnswerState::Done { Duration::ZERO } else { AGAIN };
         Some(since.after(wait))
-    }
-
-    /// The last order about a container.
-    fn newest(&self, name: &str) -> Option<OrderView<'_>> {
-        let of = self.holding.orders.iter().filter(|view| view.order.container.name == name);
-        of.max_by_key(|view| attempt(&view.order.id)).copied()
     }
 }
 
@@ -355,11 +351,6 @@ fn same(order: &Order, id: &str, resize: &Resize) -> bool {
             (own.container, own.hold, own.unless_pinned, own.memory_margin)
                 == (resize.container, resize.hold, resize.unless_pinned, resize.memory_margin)
         })
-}
-
-/// The number of an order.
-pub(crate) fn attempt(id: &str) -> u32 {
-    id.rsplit('/').next().and_then(|number| number.parse().ok()).unwrap_or_default()
 }
 
 /// The kubelet's static CPU manager gives such a container CPUs of its own: whole ones, in a guaranteed Pod.

@@ -160,6 +160,7 @@ impl Scene {
             restart: self.restart.as_ref(),
             deed: self.deed.as_ref(),
             orders,
+            last_attempt: 0,
             guarded: self.guarded,
             crowd: None,
             memory: &self.memory,

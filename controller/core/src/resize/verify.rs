@@ -17,7 +17,7 @@ use super::force::{bounds, of_pod};
 use super::observe::Observed;
 use super::settle::pod_wants;
 use crate::index::Config;
-use crate::nodework::OrderView;
+use crate::nodework::{OrderView, newest};
 use crate::pod::{Pod, parse_container_id};
 use crate::time::{Mono, earliest};
 
@@ -128,7 +128,7 @@ fn next<'a>(now: Mono, observed: &Observed<'a>, container: &ContainerStatus, pod
             format!("container {} has no ID that can be asked about", container.name),
         );
     };
-    let own = newest(observed, &container.name).filter(|view| view.order.container == new.container);
+    let own = newest(&observed.orders, &container.name).filter(|view| view.order.container == new.container);
     let Some(view) = own else {
         if let Some((order, cgroups)) = told(observed, container, &new.container) {
             return Next::Told(order, cgroups);
@@ -162,21 +162,12 @@ fn untold(container: &ContainerStatus, answer: &Answer) -> Next<'static> {
     Next::Untold(reason, format!("container {}: {}", container.name, answer.message))
 }
 
-/// The last order about a container.
-pub(super) fn newest<'a>(observed: &Observed<'a>, container: &str) -> Option<OrderView<'a>> {
-    let of = observed.orders.iter().filter(|view| view.order.container.name == container);
-    of.max_by_key(|view| attempt(view.order)).copied()
-}
-
-fn attempt(order: &Order) -> u32 {
-    order.id.rsplit('/').next().and_then(|number| number.parse().ok()).unwrap_or_default()
-}
-
 /// The next order about a container.
 pub(super) fn place(observed: &Observed<'_>, container: &ContainerStatus, pod: &Pod) -> Option<Order> {
     let status = pod.container(&container.name)?.status.as_ref()?;
     let (_, id) = parse_container_id(&status.container_id)?;
-    let attempt = newest(observed, &container.name).map_or(0, |view| attempt(view.order)).saturating_add(1);
+    let known = newest(&observed.orders, &container.name).map_or(0, |view| view.attempt());
+    let attempt = known.max(observed.last_attempt).saturating_add(1);
     Some(Order {
         id: order_id(&observed.resize.uid, &container.name, attempt),
         pod: OrderPod {
@@ -216,7 +207,7 @@ fn differs(
 /// What the daemon found in the cgroup of the Pod when it changed it last, unless it was asked since.
 fn last_pod<'a>(observed: &Observed<'a>) -> Option<&'a Cgroup> {
     let asked = observed.orders.iter().any(|view| view.answer.is_some());
-    let done = observed.held.iter().filter(|_| !asked).max_by_key(|view| attempt(view.order))?;
+    let done = observed.held.iter().filter(|_| !asked).max_by_key(|view| view.attempt())?;
     done.answer?.observed.as_deref().map(|observed| &observed.pod)
 }
 
@@ -231,7 +222,7 @@ fn told<'a>(
         let given = view.order.action.resize.as_ref().and_then(|resize| resize.container);
         view.order.container == *instance && given == Some(wanted)
     };
-    let view = observed.held.iter().filter(gave).max_by_key(|view| attempt(view.order))?;
+    let view = observed.held.iter().filter(gave).max_by_key(|view| view.attempt())?;
     let done = view.answer.filter(|answer| answer.state == AnswerState::Done)?;
     Some((view.order, done.observed.as_deref()?))
 }

@@ -189,6 +189,26 @@ fn a_resize_runs_through() {
     assert!(matches!(tidy, Action::WriteOrders { orders, .. } if orders.is_empty()));
 }
 
+/// One may have been withdrawn, and the answer to it be stored still.
+#[test]
+fn no_order_to_verify_has_the_number_of_one_before() {
+    let mut bench = Bench::new(vec![sizable()], Vec::new());
+    let book = NodeWork {
+        node: "node1".into(),
+        uid: "book".into(),
+        resource_version: "1".into(),
+        generation: 7,
+        ..NodeWork::default()
+    };
+    assert_eq!(bench.step(Event::NodeWorks(Watch::Upsert(book))), []);
+    let mut grow = resize("grow", 0, "300m");
+    let accept = only(begin(&mut bench, &grow));
+    written(&mut bench, &mut grow, &accept);
+    let ask = only(patched(&mut bench, 300));
+    let Action::WriteOrders { orders, .. } = &ask else { panic!("{ask:?}") };
+    assert_eq!(orders[0].id, "uid-grow/app/8");
+}
+
 /// Whether it was stored, the same write again tells: nothing is taken for undone meanwhile.
 #[test]
 fn a_patch_of_unknown_end_is_sent_again_before_the_request_may_end() {

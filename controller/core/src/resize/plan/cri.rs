@@ -7,7 +7,7 @@ use pitstop_api::resize::{AfterWait, ContainerStatus, LastResort, Phase};
 
 use super::sized::policy_missing;
 use super::{Plan, Planner};
-use crate::nodework::OrderView;
+use crate::nodework::{OrderView, newest};
 use crate::plan::Urgency;
 use crate::pod::{Container, Pod};
 use crate::resize::admission::{Question, Surveyed, Verdict, admit};
@@ -169,12 +169,7 @@ impl Planner<'_> {
 
     /// The daemon's orders about the request's containers, the last one for each.
     fn last_orders(&self) -> impl Iterator<Item = OrderView<'_>> {
-        let attempt = |view: &OrderView<'_>| {
-            view.order.id.rsplit('/').next().and_then(|number| number.parse::<u32>().ok())
-        };
-        self.observed.resize.status.containers.iter().filter_map(move |container| {
-            let of = self.observed.held.iter().filter(|view| view.order.container.name == container.name);
-            of.max_by_key(|view| attempt(view)).copied()
-        })
+        let containers = self.observed.resize.status.containers.iter();
+        containers.filter_map(|container| newest(&self.observed.held, &container.name))
     }
 }

@@ -9,6 +9,7 @@ use pitstop_api::resize::{ContainerStatus, Phase};
 use super::sized::policy_missing;
 use super::{Plan, Planner};
 use crate::action::Sizing;
+use crate::nodework::newest;
 use crate::pod::{ContainerState, Pod};
 use crate::resize::judge::Place;
 use crate::resize::shrink::{containers, lowered, margin, next};
@@ -112,7 +113,7 @@ impl Planner<'_> {
         let Some(new) = verify::place(self.observed, container, pod) else {
             return (Use::Not(format!("container {name} has no ID that can be asked about")), None, None);
         };
-        let known = verify::newest(self.observed, name).filter(|view| view.order.container == new.container);
+        let known = newest(&self.observed.orders, name).filter(|view| view.order.container == new.container);
         let Some(view) = known else { return (Use::Asked, Some(new), None) };
         let order = Some(view.order.clone());
         let Some(answer) = view.answer.filter(|answer| answer.state != AnswerState::Acknowledged) else {

@@ -69,7 +69,7 @@ impl World {
                 held: self.held.as_ref(),
                 orders: &orders,
                 answered: &self.answered,
-                numbered: 0,
+                last_attempt: 0,
                 guarded: true,
                 awaited: false,
             },

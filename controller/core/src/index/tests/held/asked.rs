@@ -60,3 +60,14 @@ fn no_order_has_the_number_of_one_that_was_withdrawn_unanswered() {
     assert_eq!(node.book.orders.len(), 1);
     assert!(node.book.orders.iter().all(|order| !first.contains(&order.id)));
 }
+
+/// What a request that is being deleted waited for nobody waits for.
+#[test]
+fn a_request_that_is_being_deleted_keeps_no_order_in_the_book() {
+    let mut node = Node::new();
+    node.away = true;
+    node.apply("first", &json!({}));
+    node.away = false;
+    node.change("first", |resize| resize.deleting = true);
+    node.at_rest();
+}

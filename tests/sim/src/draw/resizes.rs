@@ -166,6 +166,15 @@ fn crowd(rng: &mut Rng, schedule: &mut Schedule) {
         let at = BEGIN + 1000 + rng.below(40_000);
         schedule.steps.push(Timed { at, what: Step::Crowd(node, 0) });
     }
+    // How long the requests wait for room, they mostly say themselves.
+    for step in &mut schedule.steps {
+        if let Step::Resize(plan) = &mut step.what
+            && plan.deferred.is_none()
+            && rng.one_in(2)
+        {
+            plan.deferred = Some(i64::try_from(rng.below(25)).unwrap());
+        }
+    }
 }
 
 /// Control groups that nobody can read, or that lag.

@@ -50,7 +50,15 @@ impl Resizer {
     /// There is no cgroup to be found.
     fn nothing(&self) -> Present {
         let version = self.cgroups.version();
-        Present { cgroup: String::new(), version, container: None, pod: None, pinned: false, swap: false }
+        Present {
+            cgroup: String::new(),
+            of_container: String::new(),
+            version,
+            container: None,
+            pod: None,
+            pinned: false,
+            swap: false,
+        }
     }
 
     /// Makes writes one after the other, until one fails.
@@ -68,6 +76,11 @@ impl Resizer {
                     runtime::update(runtime, id, resources).await?;
                 }
                 Write::Pod(setting) => self.write(pod, *setting).await?,
+                Write::Reclaim { cgroup, bytes } => {
+                    let (group, bytes) = (cgroup.clone(), *bytes);
+                    let reclaim = move |cgroups: Cgroups| cgroups.reclaim(&group, bytes);
+                    self.waiting(format!("reclaiming memory of {cgroup}"), reclaim).await?;
+                }
             }
         }
         Ok(())
@@ -78,14 +91,24 @@ impl Resizer {
             let slice = pod.rsplit('/').next().unwrap_or_default();
             self.systemd.set(self.cgroups.version(), slice, setting).await?;
         }
-        let (cgroups, group) = (self.cgroups.clone(), pod.to_owned());
-        // What waits for the kernel must not hold up everything else.
-        let writing = tokio::task::spawn_blocking(move || cgroups.write(&group, setting));
+        let group = pod.to_owned();
+        self.waiting(format!("a write into the cgroup {pod}"), move |cgroups| cgroups.write(&group, setting))
+            .await
+    }
+
+    /// What waits for the kernel must not hold up everything else.
+    async fn waiting(
+        &self,
+        what: String,
+        work: impl FnOnce(Cgroups) -> Result<(), CallFailure> + Send + 'static,
+    ) -> Result<(), CallFailure> {
+        let cgroups = self.cgroups.clone();
+        let writing = tokio::task::spawn_blocking(move || work(cgroups));
         match tokio::time::timeout(WRITE, writing).await {
             Ok(Ok(result)) => result,
             Ok(Err(error)) => Err(CallFailure { retry: true, message: error.to_string() }),
             Err(_) => {
-                let message = format!("a write into the cgroup {pod} was not done within {WRITE:?}");
+                let message = format!("{what} was not done within {WRITE:?}");
                 Err(CallFailure { retry: true, message })
             }
         }

@@ -36,10 +36,22 @@ pub struct Resize {
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub memory_margin: i64,
+    /// Bytes: where the container uses more memory, the kernel is made to reclaim what it can of that, page cache first,
+    /// before anything is written. Absent: nothing is reclaimed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub reclaim_to: Option<i64>,
     /// What a newer version adds; no daemon has to heed it.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown: Unknown,
+}
+
+impl Resize {
+    /// It gives neither container nor Pod anything: it takes back memory, or the daemon forgets the Pod.
+    pub fn gives_nothing(&self) -> bool {
+        !self.hold && self.container.is_none() && self.pod.is_none()
+    }
 }
 
 impl From<Resize> for OrderAction {

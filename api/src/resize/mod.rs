@@ -171,7 +171,8 @@ pub struct MemoryShrink {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub margin: Option<String>,
-    /// Have the kernel drop page cache first, so that more fits.
+    /// Where that has no room, have the kernel reclaim memory of the container first, page cache before all; the node's
+    /// daemon needs more rights for that (overlay `resize-cri`).
     #[serde(default, skip_serializing_if = "is_false")]
     pub reclaim: bool,
     /// Lower each limit by no more than this at a time, such as `256Mi`. Absent: at once.

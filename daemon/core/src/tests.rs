@@ -4,6 +4,7 @@
 mod back;
 mod book;
 mod hooks;
+mod reclaim;
 mod refused;
 mod resize;
 mod rivals;

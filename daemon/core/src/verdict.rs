@@ -68,6 +68,9 @@ fn malformed_resize(resize: &Resize) -> Option<String> {
     if resize.memory_margin < 0 {
         return Some("action.resize.memoryMargin must not be negative".to_owned());
     }
+    if resize.reclaim_to.is_some_and(|bytes| bytes < 0) {
+        return Some("action.resize.reclaimTo must not be negative".to_owned());
+    }
     let bounds = [("container", &resize.container), ("pod", &resize.pod)];
     bounds.into_iter().find_map(|(whose, bounds)| {
         let Bounds { cpu_request, cpu_limit, memory_limit } = (*bounds)?;

@@ -21,6 +21,7 @@ impl Cgroups {
         let of_container = container.then(|| self.seen(version, &place.container)).transpose()?;
         Ok(Present {
             cgroup: place.pod.clone(),
+            of_container: if container { place.container.clone() } else { String::new() },
             version,
             container: of_container,
             pod,
@@ -80,9 +81,43 @@ impl Cgroups {
 
     /// Writes one value into the cgroup of a Pod. May wait while the kernel reclaims memory.
     pub(crate) fn write(&self, group: &str, setting: Setting) -> Result<(), CallFailure> {
+        let (controller, file, value) = file_of(self.version(), setting);
+        self.put(controller, group, file, &value).map_err(|(failure, _)| failure)
+    }
+
+    /// Makes the kernel reclaim so many bytes of a cgroup, or what it can. On v1 it can only be asked for all that it can.
+    /// Waits meanwhile.
+    pub(crate) fn reclaim(&self, group: &str, bytes: i64) -> Result<(), CallFailure> {
+        let (file, value, needs) = match self.version() {
+            Version::V1 => ("memory.force_empty", "0".to_owned(), "cgroup v1"),
+            // kernel.org: Documentation/admin-guide/cgroup-v2.rst
+            Version::V2 => ("memory.reclaim", bytes.to_string(), "Linux 5.19"),
+        };
+        let (failure, errno) = match self.put(Controller::Memory, group, file, &value) {
+            Ok(()) => return Ok(()),
+            Err(failure) => failure,
+        };
+        match errno {
+            // Less than that.
+            Some(Errno::EAGAIN | Errno::EBUSY) => Ok(()),
+            Some(Errno::ENOENT) if self.has(self.version(), group) => {
+                let message = format!("{}: reclaiming memory takes {needs}", failure.message);
+                Err(CallFailure { retry: false, message })
+            }
+            _ => Err(failure),
+        }
+    }
+
+    /// Writes a value into a file of a cgroup.
+    fn put(
+        &self,
+        controller: Controller,
+        group: &str,
+        file: &str,
+        value: &str,
+    ) -> Result<(), (CallFailure, Option<Errno>)> {
         let version = self.version();
-        let (controller, file, value) = file_of(version, setting);
-        let mut failure = CallFailure { retry: false, message: format!("{group} has no {file}") };
+        let mut failure = (CallFailure { retry: false, message: format!("{group} has no {file}") }, None);
         for path in self.paths(version, controller, group, file) {
             let opened = OpenOptions::new().write(true).open(&path);
             match opened.and_then(|mut file| file.write_all(value.as_bytes())) {
@@ -94,7 +129,7 @@ impl Cgroups {
                     let number = error.raw_os_error().map(Errno::from_raw);
                     let missing = error.kind() == ErrorKind::NotFound;
                     let retry = missing || number.is_some_and(|number| passes.contains(&number));
-                    failure = CallFailure { retry, message };
+                    failure = (CallFailure { retry, message }, number);
                     if !missing {
                         break;
                     }

@@ -100,9 +100,12 @@ fn what_is_there_and_what_decides_is_read_on_both_versions() {
         };
         let seen = Some(Seen { cgroup, inactive_file: 405_504 });
         let (cgroup, version) = (POD.to_owned(), present.version);
-        let expected = Present { cgroup, version, container: seen, pod: seen, pinned: false, swap: false };
+        let of_container = CONTAINER.to_owned();
+        let expected =
+            Present { cgroup, of_container, version, container: seen, pod: seen, pinned: false, swap: false };
         assert_eq!(present, expected);
-        assert_eq!(node.present(false).unwrap(), Present { container: None, ..expected });
+        let ended = Present { container: None, of_container: String::new(), ..expected };
+        assert_eq!(node.present(false).unwrap(), ended);
     }
 }
 
@@ -200,4 +203,22 @@ fn a_write_that_fails_names_file_and_value_and_makes_no_file() {
     fs::create_dir(node.path(&file)).unwrap();
     let failure = node.cgroups.write(POD, Setting::Memory(None)).unwrap_err();
     assert!(!failure.retry && failure.message.contains("Is a directory"), "{failure:?}");
+}
+
+#[test]
+fn memory_is_reclaimed_as_each_version_takes_it() {
+    for (node, file, text) in
+        [(Node::v1(), "memory/", "memory.force_empty"), (Node::v2(), "", "memory.reclaim")]
+            .map(|(node, hierarchy, file)| (node, format!("{hierarchy}{CONTAINER}/{file}"), file))
+    {
+        let failure = node.cgroups.reclaim(CONTAINER, 4096).unwrap_err();
+        assert!(!failure.retry && failure.message.contains(": reclaiming memory takes "), "{failure:?}");
+        assert!(
+            node.cgroups.reclaim("kubepods/gone", 4096).unwrap_err().retry,
+            "the container may have ended"
+        );
+        node.put(&file, "");
+        node.cgroups.reclaim(CONTAINER, 4096).unwrap();
+        assert_eq!(node.text(&file), if text == "memory.reclaim" { "4096" } else { "0" });
+    }
 }

@@ -122,6 +122,13 @@ pub fn hungry() -> Value {
     pod
 }
 
+/// Has the container `app` of the Pod `web` read and write a file of so many mebibytes of its own, so that the kernel keeps
+/// them.
+pub fn fill_page_cache(ns: &Ns, mebibytes: u32) -> Result<()> {
+    let script = format!("dd if=/dev/zero of=/var/cached bs=1M count={mebibytes} && sync");
+    ns.kubectl(&["exec", "web", "-c", "app", "--", "sh", "-c", &script]).map(drop)
+}
+
 /// A request for more CPU than there is.
 pub fn wanting(name: &str, cpu: &str) -> Value {
     resize(name, "app", &json!({"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}))
@@ -154,23 +161,30 @@ pub struct Group {
 pub fn groups(pod: &Pod, container: &str) -> Result<[Group; 2]> {
     let pid = process::of_container(&pods::id(pod, container)?)?;
     let text = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
-    let path = |controller: &str| -> Result<&str> {
-        let mut lines = text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
-        let found = lines.find(|(controllers, _)| controllers.split(',').any(|c| c == controller));
-        Ok(found.with_context(|| format!("no {controller} in {text}"))?.1)
-    };
-    let read = |controller: &str, above: &str, file: &str| -> Result<i64> {
-        let file = format!("/sys/fs/cgroup/{controller}{}{above}/{file}", path(controller)?);
-        Ok(fs::read_to_string(&file).with_context(|| file.clone())?.trim().parse()?)
-    };
     let of = |above: &str| -> Result<Group> {
         Ok(Group {
-            shares: read("cpu", above, "cpu.shares")?,
-            quota: read("cpu", above, "cpu.cfs_quota_us")?,
-            memory: read("memory", above, "memory.limit_in_bytes")?,
+            shares: file(&text, "cpu", above, "cpu.shares")?,
+            quota: file(&text, "cpu", above, "cpu.cfs_quota_us")?,
+            memory: file(&text, "memory", above, "memory.limit_in_bytes")?,
         })
     };
     Ok([of("")?, of("/..")?])
+}
+
+/// Bytes of memory that a container uses, page cache included.
+pub fn usage(pod: &Pod, container: &str) -> Result<i64> {
+    let pid = process::of_container(&pods::id(pod, container)?)?;
+    let text = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
+    file(&text, "memory", "", "memory.usage_in_bytes")
+}
+
+/// A number in a file of the control group that `text` (`/proc/PID/cgroup`) names for the controller, or of one above.
+fn file(text: &str, controller: &str, above: &str, name: &str) -> Result<i64> {
+    let mut lines = text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
+    let found = lines.find(|(controllers, _)| controllers.split(',').any(|c| c == controller));
+    let group = found.with_context(|| format!("no {controller} in {text}"))?.1;
+    let file = format!("/sys/fs/cgroup/{controller}{group}{above}/{name}");
+    Ok(fs::read_to_string(&file).with_context(|| file.clone())?.trim().parse()?)
 }
 
 /// CPU quota of a period in microseconds and memory limit in bytes, as the kernel has them for a container and for its

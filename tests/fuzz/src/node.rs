@@ -215,6 +215,10 @@ impl Node {
         let settings = match write {
             Write::Pod(setting) => std::slice::from_ref(setting),
             Write::Container { settings, .. } => settings.as_slice(),
+            Write::Reclaim { .. } => {
+                self.cgroup.memory_usage = self.cgroup.memory_usage.map(|usage| usage / 2);
+                return;
+            }
         };
         for setting in settings {
             match *setting {
@@ -276,9 +280,16 @@ impl Node {
                 );
                 assert!(!writes.is_empty());
                 for write in writes {
-                    if let Write::Container { id, settings } = write {
-                        assert!(id == container_id && !settings.is_empty());
-                        self.named(order_id, id);
+                    match write {
+                        Write::Container { id, settings } => {
+                            assert!(id == container_id && !settings.is_empty());
+                            self.named(order_id, id);
+                        }
+                        Write::Reclaim { bytes, .. } => {
+                            assert!(*bytes > 0);
+                            self.named(order_id, container_id);
+                        }
+                        Write::Pod(_) => {}
                     }
                 }
             }

@@ -20,6 +20,8 @@ pub struct Wish {
     pub resources: Resources,
     /// Bytes that a lower memory limit must leave free.
     pub margin: i64,
+    /// The kernel is to reclaim memory first.
+    pub reclaims: bool,
 }
 
 /// What requests want a Pod to have beyond its spec, by container.
@@ -65,8 +67,9 @@ impl Force {
         for request in requests {
             force.turn = force.turn.max(request.turn());
             let margin = shrink::margin(&request.spec).unwrap_or_default();
+            let reclaims = shrink::reclaims(&request.spec);
             for container in &request.status.containers {
-                let wish = Wish { resources: desired(container), margin };
+                let wish = Wish { resources: desired(container), margin, reclaims };
                 force.containers.insert(container.name.clone(), wish);
             }
         }

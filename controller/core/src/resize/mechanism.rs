@@ -3,6 +3,7 @@
 use pitstop_api::resize::{AfterWait, ContainerStatus, Mechanism, PodResizeSpec, Restart};
 
 use super::resolve::{No, WOULD_RESTART};
+use super::shrink::reclaims;
 use crate::index::Config;
 use crate::pod::{Container, ContainerKind, ContainerState, Pod};
 
@@ -22,6 +23,12 @@ pub(super) fn choose(
 ) -> Result<Mechanism, No> {
     let asked = spec.mechanism.unwrap_or_default();
     let no = |text: String| Err((UNSUPPORTED, text));
+    if reclaims(spec) && !config.resize_cri {
+        return no(
+            "spec.memoryShrink.reclaim: pitstop's daemons may not have the kernel reclaim memory: see the overlay resize-cri"
+                .to_owned(),
+        );
+    }
     let Some(silent) = silent(pod) else {
         return match asked {
             Mechanism::Auto | Mechanism::Api => Ok(Mechanism::Api),

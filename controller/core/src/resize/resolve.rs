@@ -11,7 +11,7 @@ use pitstop_api::resize::{
 use super::evict;
 use super::force::Force;
 use super::judge::{Changed, never_again};
-use super::mechanism::{UNSUPPORTED, choose};
+use super::mechanism::choose;
 use super::shrink;
 use crate::index::Config;
 use crate::pod::{Container, ContainerKind, ContainerState, Pod};
@@ -54,10 +54,6 @@ pub(super) fn resolve(spec: &PodResizeSpec, pod: &Pod, force: &Force) -> Result<
         .enumerate()
         .map(|(i, wanted)| container(&format!("spec.containers[{i}]"), wanted, pod, force))
         .collect::<Result<Vec<_>, No>>()?;
-    if spec.memory_shrink.as_ref().is_some_and(|shrink| shrink.reclaim) {
-        let text = "spec.memoryShrink.reclaim: no mechanism of this version has the kernel drop page cache; leave it out";
-        return Err((UNSUPPORTED, text.to_owned()));
-    }
     if let Some(text) = shrink::too_many(spec, &containers) {
         return Err((INVALID, text));
     }

@@ -13,6 +13,7 @@ use pitstop_api::nodework::{
 use pitstop_api::quantity::Resources;
 
 use super::force::{Force, Wish, bounds, has, held_pod, record, resources, running};
+use super::shrink::room;
 use crate::nodework::{OrderView, newest};
 use crate::pod::{Container, Pod};
 use crate::time::{Mono, earliest};
@@ -194,6 +195,7 @@ impl Settler<'_> {
             hold: true,
             unless_pinned: pins(pod, container) && cpu_differs(&wanted, &bounds(&container.resources)),
             memory_margin: wish.margin,
+            reclaim_to: wanted.memory_limit.filter(|_| wish.reclaims).map(|limit| room(limit, wish.margin)),
             ..Resize::default()
         };
         let shrinks = before.is_some_and(|before| smaller(&wanted, &before));
@@ -348,8 +350,14 @@ fn covers(one: &Bounds, other: &Bounds) -> bool {
 fn same(order: &Order, id: &str, resize: &Resize) -> bool {
     order.container.id == id
         && order.action.resize.as_ref().is_some_and(|own| {
-            (own.container, own.hold, own.unless_pinned, own.memory_margin)
-                == (resize.container, resize.hold, resize.unless_pinned, resize.memory_margin)
+            (own.container, own.hold, own.unless_pinned, own.memory_margin, own.reclaim_to)
+                == (
+                    resize.container,
+                    resize.hold,
+                    resize.unless_pinned,
+                    resize.memory_margin,
+                    resize.reclaim_to,
+                )
         })
 }
 

@@ -115,7 +115,10 @@ struct Scene {
     daemon: Daemon,
     /// Bytes that each container uses.
     usage: i64,
+    /// Bytes of that which the kernel can reclaim.
+    droppable: i64,
     guarded: bool,
+    config: Config,
     writes: usize,
 }
 
@@ -135,7 +138,9 @@ impl Scene {
             answers: Vec::new(),
             daemon: Daemon::Right,
             usage: 20 * MI,
+            droppable: 0,
             guarded: true,
+            config: Config::default(),
             writes: 0,
         }
     }
@@ -165,7 +170,7 @@ impl Scene {
             crowd: None,
             memory: &self.memory,
         };
-        plan(self.now, DateTime::UNIX_EPOCH, &Config::default(), &observed)
+        plan(self.now, DateTime::UNIX_EPOCH, &self.config, &observed)
     }
 
     /// Carries out what is urgent: the status first, then the Pod.
@@ -191,6 +196,9 @@ impl Scene {
         for order in &self.orders {
             if self.answers.iter().any(|answer| answer.order_id == order.id) {
                 continue;
+            }
+            if order.action.resize.as_ref().is_some_and(|resize| resize.reclaim_to.is_some()) {
+                self.usage -= std::mem::take(&mut self.droppable);
             }
             let (state, reason, factor) = match self.daemon {
                 Daemon::Right => (AnswerState::Done, None, 1),

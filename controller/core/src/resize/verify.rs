@@ -128,7 +128,9 @@ fn next<'a>(now: Mono, observed: &Observed<'a>, container: &ContainerStatus, pod
             format!("container {} has no ID that can be asked about", container.name),
         );
     };
-    let own = newest(&observed.orders, &container.name).filter(|view| view.order.container == new.container);
+    let asks =
+        |view: &OrderView<'_>| view.order.container == new.container && view.order.action.verify.is_some();
+    let own = newest(&observed.orders, &container.name).filter(asks);
     let Some(view) = own else {
         if let Some((order, cgroups)) = told(observed, container, &new.container) {
             return Next::Told(order, cgroups);

@@ -13,7 +13,8 @@ const MAX_OF_POD: usize = 64;
 /// An order is acknowledged. What was there before is kept from the first time: later it would be what an order gave.
 /// The error says why there is no room for another record.
 pub(crate) fn begin(held: &mut Vec<Held>, order: &Order, present: &Present) -> Result<(), String> {
-    let Some(resize) = &order.action.resize else { return Ok(()) };
+    let given = order.action.resize.as_ref().filter(|resize| !reclaims(resize));
+    let Some(resize) = given else { return Ok(()) };
     let all: usize = held.iter().map(|pod| pod.containers.len()).sum();
     let pods = held.len();
     let (name, id) = (&order.container.name, &order.container.id);
@@ -92,7 +93,7 @@ pub(crate) fn recorded(held: &[Held], order: &Order) -> bool {
 
 /// An order is done.
 pub(crate) fn finish(held: &mut Vec<Held>, order: &Order) {
-    let Some(resize) = &order.action.resize else { return };
+    let Some(resize) = order.action.resize.as_ref().filter(|resize| !reclaims(resize)) else { return };
     let name = &order.container.name;
     if let Some(pod) = held.iter_mut().find(|held| held.pod.uid == order.pod.uid) {
         pod.given = resize.pod;
@@ -110,5 +111,10 @@ pub(crate) fn finish(held: &mut Vec<Held>, order: &Order) {
 
 /// The order changes nothing on the node: only the record goes.
 pub(crate) fn forgets(resize: &Resize) -> bool {
-    !resize.hold && resize.container.is_none() && resize.pod.is_none()
+    resize.gives_nothing() && resize.reclaim_to.is_none()
+}
+
+/// Memory is taken back, and nothing given: no record of anything.
+fn reclaims(resize: &Resize) -> bool {
+    resize.gives_nothing() && resize.reclaim_to.is_some()
 }

@@ -38,7 +38,7 @@ pub enum Setting {
     Memory(Option<i64>),
 }
 
-/// A write to one cgroup.
+/// One thing that is done to a cgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
     /// Into the Pod's.
@@ -50,6 +50,13 @@ pub enum Write {
         /// What is written.
         settings: Vec<Setting>,
     },
+    /// The kernel is to reclaim memory, as far as it can.
+    Reclaim {
+        /// Where the container's cgroup is, below the root of a hierarchy.
+        cgroup: String,
+        /// How many bytes.
+        bytes: i64,
+    },
 }
 
 /// What the cgroups of a container and of its Pod hold, and what decides whether that may be changed.
@@ -57,6 +64,8 @@ pub enum Write {
 pub struct Present {
     /// Where the Pod's cgroup is, below the root of a hierarchy.
     pub cgroup: String,
+    /// Where the container's is; empty where that is not known.
+    pub of_container: String,
     /// Which files they have.
     pub version: Version,
     /// The container's; absent when it has ended.

@@ -93,6 +93,7 @@ fn settings(write: &Write) -> Vec<(bool, Setting)> {
     match write {
         Write::Pod(setting) => vec![(true, *setting)],
         Write::Container { settings, .. } => settings.iter().map(|setting| (false, *setting)).collect(),
+        Write::Reclaim { .. } => Vec::new(),
     }
 }
 
@@ -218,6 +219,7 @@ fn a_container_that_gets_less_goes_before_one_that_gets_more() {
         .map(|write| match write {
             Write::Container { id, .. } => id.as_str(),
             Write::Pod(_) => "pod",
+            Write::Reclaim { .. } => "memory",
         })
         .collect();
     assert_eq!(ids, ["less", "more"]);

@@ -26,10 +26,24 @@ pub(crate) struct Resizing {
     pub(crate) stalled: Option<(AnswerReason, String)>,
     /// How often in a row for that reason.
     stalls: u32,
+    /// The kernel was made to reclaim memory by this process.
+    reclaimed: bool,
     /// The container has been written to by this process.
     written: bool,
+    /// The last writes of resources.
+    writes: Writes,
+}
+
+/// Where writes of resources stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Writes {
+    /// There are none whose effect is open.
+    #[default]
+    Settled,
+    /// They are under way.
+    UnderWay,
     /// What was written is yet to be looked at.
-    unproven: bool,
+    Unproven,
 }
 
 impl Progress {
@@ -100,10 +114,14 @@ impl Progress {
             }
         };
         let order_id = acknowledged.order_id.clone();
-        let unproven = std::mem::take(&mut self.resizing.unproven);
         if now.since(at) > FRESH {
-            self.resizing.unproven = unproven;
             return Some(self.look(&order_id, held));
+        }
+        let unproven = std::mem::take(&mut self.resizing.writes) == Writes::Unproven;
+        if let Some(bytes) = to_reclaim(resize, &present).filter(|_| !self.resizing.reclaimed) {
+            self.resizing.reclaimed = true;
+            let reclaim = Write::Reclaim { cgroup: present.of_container.clone(), bytes };
+            return Some(self.write(order_id, present.cgroup, vec![reclaim]));
         }
         if let Some(why) = no_room(resize, &present) {
             self.stall(now, AnswerReason::MemoryInUse, &why, IN_USE);
@@ -119,14 +137,14 @@ impl Progress {
             self.stall(now, AnswerReason::ResizeRetried, &why, FAILED);
             return None;
         }
+        self.resizing.writes = Writes::UnderWay;
+        Some(self.write(order_id, present.cgroup, writes))
+    }
+
+    fn write(&mut self, order_id: String, cgroup: String, writes: Vec<Write>) -> Action {
         self.step = Step::Resizing;
-        Some(Action::Resize {
-            order_id,
-            container_id: self.container.id.clone(),
-            pod_uid: self.pod.uid.clone(),
-            cgroup: present.cgroup,
-            writes,
-        })
+        let (container_id, pod_uid) = (self.container.id.clone(), self.pod.uid.clone());
+        Action::Resize { order_id, container_id, pod_uid, cgroup, writes }
     }
 
     /// The writes went well, or one failed; whether they had an effect is looked at.
@@ -137,9 +155,13 @@ impl Progress {
         now: Mono,
         result: Result<(), CallFailure>,
     ) {
+        let given = std::mem::take(&mut self.resizing.writes) == Writes::UnderWay;
         match result {
             Ok(()) => {
-                (self.resizing.written, self.resizing.unproven) = (true, true);
+                // How much could be reclaimed the next look shows.
+                if given {
+                    (self.resizing.written, self.resizing.writes) = (true, Writes::Unproven);
+                }
                 self.step = Step::Look;
             }
             Err(failure) if failure.retry => {
@@ -189,6 +211,13 @@ fn of_container<'a>(resize: &'a Resize, present: &'a Present) -> Option<(&'a Bou
     resize.container.as_ref().zip(present.container.as_ref())
 }
 
+/// How many bytes the container uses beyond what it is to use.
+fn to_reclaim(resize: &Resize, present: &Present) -> Option<i64> {
+    let usage = present.container?.cgroup.memory_usage?;
+    let beyond = usage.saturating_sub(resize.reclaim_to?);
+    (beyond > 0 && !present.of_container.is_empty()).then_some(beyond)
+}
+
 fn no_room(resize: &Resize, present: &Present) -> Option<String> {
     let look = |whose: &str, (bounds, seen): (&Bounds, &Seen)| {
         in_use(whose, seen, &Goal::of(bounds, &seen.cgroup), resize.memory_margin)
@@ -232,6 +261,7 @@ fn failed(order_id: &str, stored: Option<&Answer>, why: &str) -> Answer {
 /// A write in words.
 fn told(write: &Write) -> String {
     let (whose, settings) = match write {
+        Write::Reclaim { bytes, .. } => return format!("{bytes} bytes of memory to reclaim"),
         Write::Pod(setting) => ("the Pod's", std::slice::from_ref(setting)),
         Write::Container { settings, .. } => ("the container's", settings.as_slice()),
     };

@@ -33,6 +33,7 @@ pub(super) fn present(pod: &str, container: Bounds, of_pod: Bounds) -> Present {
     let seen = |bounds| Seen { cgroup: cgroup(bounds), inactive_file: MB };
     Present {
         cgroup: format!("kubepods/poduid-{pod}"),
+        of_container: format!("kubepods/poduid-{pod}/1"),
         version: Version::V1,
         container: Some(seen(container)),
         pod: Some(seen(of_pod)),

@@ -1,6 +1,7 @@
 //! `PodResize` through the API server's own resize, looked at in the Pod and in the node's cgroups.
 
 mod asked;
+mod beside;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams};

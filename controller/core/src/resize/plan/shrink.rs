@@ -2,23 +2,25 @@
 
 use std::time::Duration;
 
-use pitstop_api::nodework::{AnswerState, Order};
+use pitstop_api::nodework::{AnswerState, Order, Resize};
 use pitstop_api::quantity::Resource;
 use pitstop_api::resize::{ContainerStatus, Phase};
 
 use super::sized::policy_missing;
 use super::{Plan, Planner};
 use crate::action::Sizing;
-use crate::nodework::newest;
+use crate::nodework::{OrderView, newest};
 use crate::pod::{ContainerState, Pod};
 use crate::resize::judge::Place;
-use crate::resize::shrink::{containers, lowered, margin, next};
+use crate::resize::shrink::{containers, lowered, margin, next, reclaims, room};
 use crate::resize::status::{self, Wait};
 use crate::resize::verify;
 use crate::time::{Mono, earliest};
 
 /// How long an answer about what is in use counts; then the daemon is asked again.
 const FRESH: Duration = Duration::from_secs(5);
+/// How long after the kernel could reclaim no more it is asked to try again.
+const RECLAIMED: Duration = Duration::from_secs(30);
 
 /// What is known of a container's memory in use.
 enum Use {
@@ -110,11 +112,13 @@ impl Planner<'_> {
         margin: i64,
     ) -> (Use, Option<Order>, Option<Mono>) {
         let name = &container.name;
-        let Some(new) = verify::place(self.observed, container, pod) else {
+        let Some(look) = verify::place(self.observed, container, pod) else {
             return (Use::Not(format!("container {name} has no ID that can be asked about")), None, None);
         };
-        let known = newest(&self.observed.orders, name).filter(|view| view.order.container == new.container);
-        let Some(view) = known else { return (Use::Asked, Some(new), None) };
+        let own = |view: &OrderView<'_>| view.order.container == look.container;
+        let Some(view) = newest(&self.observed.orders, name).filter(own) else {
+            return (Use::Asked, Some(look), None);
+        };
         let order = Some(view.order.clone());
         let Some(answer) = view.answer.filter(|answer| answer.state != AnswerState::Acknowledged) else {
             let since = self.observed.memory.asked_since.unwrap_or(self.now);
@@ -125,16 +129,20 @@ impl Planner<'_> {
             let text = format!("the node's daemon has not said how much memory container {name} uses");
             return (Use::Not(text), order, None);
         };
+        let reclaim = reclaims(&self.observed.resize.spec).then(|| room(limit, margin));
+        let reclaimed = view.order.action.resize.as_ref().and_then(|resize| resize.reclaim_to);
         let told = answer.observed.as_ref().filter(|_| answer.state == AnswerState::Done);
-        let found = match told.and_then(|cgroups| cgroups.container.memory_usage) {
+        let usage = told.and_then(|cgroups| cgroups.container.memory_usage);
+        let found = match usage {
             None => Use::Not(format!(
                 "the node's daemon does not say how much memory container {name} uses: {}",
                 answer.message
             )),
             Some(usage) if usage.saturating_add(margin) > limit => {
                 let show = |amount| Resource::Memory.show(amount);
+                let rest = if reclaimed.is_some() { ", and the kernel could reclaim no more" } else { "" };
                 Use::Not(format!(
-                    "container {name} uses {} of memory: with {} to spare that does not fit {}",
+                    "container {name} uses {} of memory: with {} to spare that does not fit {}{rest}",
                     show(usage),
                     show(margin),
                     show(limit)
@@ -142,12 +150,18 @@ impl Planner<'_> {
             }
             Some(_) => Use::Fits,
         };
-        let until = self.observed.memory.answered_since(&view.order.id).unwrap_or(self.now).after(FRESH);
+        if matches!(found, Use::Not(_)) && usage.is_some() && reclaim.is_some() && reclaimed != reclaim {
+            let action = Resize { reclaim_to: reclaim, ..Resize::default() }.into();
+            return (found, Some(Order { action, ..look }), None);
+        }
+        let vain = reclaimed.is_some() && !matches!(found, Use::Fits);
+        let wait = if vain { RECLAIMED } else { FRESH };
+        let until = self.observed.memory.answered_since(&view.order.id).unwrap_or(self.now).after(wait);
         if until > self.now {
             return (found, order, Some(until));
         }
         // What did not fit is still told while the daemon is asked again.
-        (if matches!(found, Use::Fits) { Use::Asked } else { found }, Some(new), None)
+        (if matches!(found, Use::Fits) { Use::Asked } else { found }, Some(look), None)
     }
 
     /// The sentence, and how far the limits are.

@@ -241,7 +241,7 @@ impl World {
                     memory_request: Some(memory * MI),
                     memory_limit: Some(memory * MI),
                 };
-                self.force.containers.insert(name, Wish { resources, margin: 0 });
+                self.force.containers.insert(name, Wish { resources, ..Wish::default() });
             }
         }
     }

@@ -200,10 +200,74 @@ fn a_change_that_is_sent_stays_wanted() {
     assert_eq!(scene.plan().sizing, sizing);
 }
 
+/// What stands in the node's book for `app`: its number, and to how many MiB the kernel is to reclaim.
+fn asked(scene: &Scene) -> (&str, Option<i64>) {
+    let order = &scene.orders[0];
+    assert_eq!(order.action.verify.is_some(), order.action.resize.is_none());
+    let to = order.action.resize.as_ref().map(|resize| {
+        assert!(resize.gives_nothing());
+        resize.reclaim_to.unwrap() / MI
+    });
+    (order.id.as_str(), to)
+}
+
+#[test]
+fn the_kernel_reclaims_what_it_can_where_that_is_asked_for() {
+    let mut scene = shrink("64Mi", &json!({"margin": "8Mi", "reclaim": true}));
+    scene.config.resize_cri = true;
+    (scene.usage, scene.droppable) = (90 * MI, 40 * MI);
+    scene.daemon = Daemon::Silent;
+    scene.settle();
+    assert_eq!(asked(&scene), ("prs-1/app/1", None));
+    scene.daemon = Daemon::Right;
+    scene.answer();
+    scene.act();
+    assert_eq!(asked(&scene), ("prs-1/app/2", Some(56)), "only what does not fit");
+    scene.settle();
+    assert_eq!((scene.memory(), scene.usage), ((32, 64), 50 * MI));
+    scene.done();
+    scene.later(1);
+    scene.settle();
+    assert_eq!(scene.stored().0, Some(Phase::Succeeded), "{:?}", scene.resize.status);
+}
+
+#[test]
+fn what_the_kernel_cannot_reclaim_is_waited_for_and_tried_again() {
+    let mut scene = shrink("64Mi", &json!({"reclaim": true}));
+    scene.config.resize_cri = true;
+    (scene.usage, scene.droppable) = (90 * MI, 10 * MI);
+    scene.settle();
+    assert_eq!(asked(&scene), ("prs-1/app/2", Some(64)));
+    assert_eq!(scene.memory(), (64, 128));
+    let words = scene.words();
+    assert!(words.ends_with("does not fit 64Mi, and the kernel could reclaim no more"), "{words}");
+    assert_eq!(scene.plan().wake_at, Some(Mono(30_000)));
+    scene.later(30);
+    scene.droppable = 20 * MI;
+    scene.settle();
+    assert_eq!(asked(&scene).0, "prs-1/app/4");
+    assert_eq!(scene.memory(), (32, 64));
+}
+
+#[test]
+fn a_daemon_that_may_not_reclaim_is_told_of() {
+    let mut scene = shrink("64Mi", &json!({"reclaim": true}));
+    scene.config.resize_cri = true;
+    (scene.usage, scene.droppable) = (90 * MI, 40 * MI);
+    scene.daemon = Daemon::Silent;
+    scene.settle();
+    scene.daemon = Daemon::Right;
+    scene.answer();
+    scene.daemon = Daemon::Says(AnswerState::Refused, AnswerReason::NotEnabled);
+    scene.settle();
+    assert_eq!(asked(&scene), ("prs-1/app/2", Some(64)));
+    assert!(scene.words().starts_with("the node's daemon does not say"), "{}", scene.words());
+}
+
 #[test]
 fn what_cannot_be_done_is_refused() {
     for (how, reason, why) in [
-        (json!({"reclaim": true}), "Unsupported", "spec.memoryShrink.reclaim"),
+        (json!({"reclaim": true}), "Unsupported", "spec.memoryShrink.reclaim: pitstop's daemons may not"),
         (json!({"step": "1Mi"}), "Invalid", "lowered in 120 steps; at most 100"),
         (json!({"margin": "much"}), "Invalid", "spec.memoryShrink.margin: \"much\" is no amount"),
     ] {

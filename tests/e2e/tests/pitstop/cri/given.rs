@@ -1,7 +1,9 @@
 //! What a Pod is given.
 
 use pitstop_api::resize::{Mechanism, Phase};
-use pitstop_e2e::resizes::{Group, MI, assert_verified, create, ends, groups, resize, sized, usual, web};
+use pitstop_e2e::resizes::{
+    Group, MI, assert_verified, create, ends, fill_page_cache, groups, resize, sized, usage, usual, web, with,
+};
 use pitstop_e2e::{LONG, Result, SHORT, ensure, pods, process, requests, until};
 use serde_json::json;
 
@@ -43,6 +45,24 @@ fn a_pod_grows_and_shrinks_in_its_place() -> Result<()> {
         let pod = Group { shares: 153, quota: 30_000, memory: 224 * MI };
         assert_eq!(groups(&last, "app")?, [container, pod]);
         pods::assert_untouched(&before, &last, "app")
+    })
+}
+
+#[test]
+fn memory_is_reclaimed_before_a_limit_is_lowered() -> Result<()> {
+    on_old_cluster(async |ns| {
+        let before = ns.start_pod(web()).await?;
+        fill_page_cache(ns, 90)?;
+        let used = usage(&before, "app")?;
+        ensure!(used > 80 * MI, "only {used} bytes are in use");
+        let less = resize("shrink", "app", &json!({"limits": {"memory": "64Mi"}}));
+        succeeds(ns, with(less, "memoryShrink", &json!({"margin": "16Mi", "reclaim": true}))).await?;
+        let after = ns.pod("web").await?;
+        assert_eq!(groups(&after, "app")?[0].memory, 64 * MI);
+        // The kernel by itself goes just below the new limit.
+        let used = usage(&after, "app")?;
+        ensure!(used <= 48 * MI, "{used} bytes are in use still");
+        pods::assert_untouched(&before, &after, "app")
     })
 }
 

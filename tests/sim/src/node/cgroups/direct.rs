@@ -148,6 +148,7 @@ impl Cgroups {
         });
         Ok(Present {
             cgroup: self.path(pod),
+            of_container: container.map(|_| format!("{}/{id}", self.path(pod))).unwrap_or_default(),
             version: if self.keeping.v2 { Version::V2 } else { Version::V1 },
             container,
             pod: pod_seen,
@@ -201,6 +202,8 @@ impl Cgroups {
                 let alive = runtime.containers().get(id).filter(|c| c.alive(now));
                 (id.as_str(), settings.as_slice(), alive.map(|c| self.base(&c.info)))
             }
+            // What is in use here no kernel can take back.
+            Write::Reclaim { .. } => return (Ok(()), None),
         };
         let Some(original) = base else { return (Err(failure(true, "there is no such cgroup")), None) };
         let container = matches!(write, Write::Container { .. }).then(|| key.to_owned());

@@ -1,0 +1,47 @@
+//! What the node's daemon does beside a kubelet that resizes, where it may: overlay `resize-cri`.
+
+use std::future::Future;
+
+use pitstop_e2e::resizes::{fill_page_cache, usage};
+use pitstop_e2e::{Ns, cluster, ensure, system};
+
+use super::*;
+
+/// Runs a test while the daemons may change control groups.
+async fn with_daemons<T>(ns: &Ns, test: impl Future<Output = Result<T>>) -> Result<T> {
+    let folder = cluster::root().join("deploy/overlays/resize-cri");
+    ns.cluster.kubectl(&["apply", "-k", &folder.to_string_lossy()])?;
+    system::healthy(&ns.cluster).await?;
+    let outcome = test.await;
+    ns.cluster.install()?;
+    system::healthy(&ns.cluster).await?;
+    outcome
+}
+
+/// The kubelet counts page cache as use, and would refuse.
+#[test]
+fn memory_is_reclaimed_where_a_lower_limit_has_no_room() -> Result<()> {
+    on_cluster(async |ns| {
+        let before = ns.start_pod(web()).await?;
+        fill_page_cache(ns, 90)?;
+        let used = usage(&before, "app")?;
+        ensure!(used > 80 * MI, "only {used} bytes are in use");
+        let less = resize("shrink", "app", &json!({"limits": {"memory": "64Mi"}}));
+        let shrink = with(less, "memoryShrink", &json!({"margin": "16Mi", "reclaim": true}));
+        create(ns, shrink.clone()).await?;
+        let status = ends(ns, "shrink", Phase::Failed, "Unsupported").await?;
+        assert!(status.message.contains("see the overlay resize-cri"), "{}", status.message);
+        with_daemons(ns, async {
+            let mut shrink = shrink;
+            shrink["metadata"]["name"] = json!("again");
+            create(ns, shrink).await?;
+            ends(ns, "again", Phase::Succeeded, "Resized").await.map(drop)
+        })
+        .await?;
+        let after = ns.pod("web").await?;
+        assert_eq!(kernel(&after, "app")?[0].1, 64 * MI);
+        let used = usage(&after, "app")?;
+        ensure!(used <= 48 * MI, "{used} bytes are in use still");
+        pods::assert_untouched(&before, &after, "app")
+    })
+}

@@ -166,6 +166,7 @@ impl Node {
                         let seen = Seen { cgroup: self.cgroup, inactive_file: 0 };
                         Ok(Box::new(Present {
                             cgroup: "kubepods/pod".to_owned(),
+                            of_container: "kubepods/pod/container".to_owned(),
                             version: Version::V1,
                             container: (running && runs).then_some(seen),
                             pod: Some(seen),

@@ -19,6 +19,7 @@ pub mod pod;
 pub mod readiness;
 pub mod recreate;
 pub mod resize;
+pub mod review;
 pub mod wire;
 
 pub use pitstop_api::logic::{backoff, time, tracked};

@@ -1,4 +1,4 @@
-//! Answers admission reviews of `ContainerRecreateRequest`s with the rules of the core.
+//! Answers admission reviews of requests, and of Pods, with the rules of the core.
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::core::admission::{AdmissionRequest, AdmissionResponse, Operation};
@@ -8,9 +8,13 @@ use kube::{Api, Client};
 use pitstop_api::condition::truncate;
 use pitstop_api::labels;
 use pitstop_api::recreate::ContainerRecreateRequest;
+use pitstop_api::resize::{self, PodResize};
 use pitstop_controller_core::readiness;
 use pitstop_controller_core::recreate::Request;
-use pitstop_controller_core::recreate::admission::{Hooks, Verdict, create, keep, precheck, update};
+use pitstop_controller_core::recreate::admission::{Hooks, create, keep, precheck, update};
+use pitstop_controller_core::resize::Resize;
+use pitstop_controller_core::resize::review::{create as create_resize, update as update_resize};
+use pitstop_controller_core::review::Verdict;
 use pitstop_controller_core::wire::observe;
 use tracing::{info, warn};
 
@@ -48,6 +52,7 @@ impl Handler {
             Operation::Delete | Operation::Connect => return response,
         };
         let verdict = match &review.operation {
+            _ if review.resource.resource == resize::PLURAL => Ok(self.resize(&review).await),
             Operation::Create => self.created(&review).await,
             _ => self.updated(&review),
         };
@@ -112,6 +117,25 @@ impl Handler {
         })
     }
 
+    /// What cannot be read is not judged here: the schema, or the controller, does that.
+    async fn resize(&self, review: &AdmissionRequest<DynamicObject>) -> Verdict {
+        let Some(new) = resize_in(review, review.object.as_ref()) else { return Verdict::Allow(Vec::new()) };
+        if review.operation == Operation::Update {
+            let old = resize_in(review, review.old_object.as_ref());
+            return old.map_or(Verdict::Allow(Vec::new()), |old| update_resize(&old, &new));
+        }
+        let name = &new.spec.pod_ref.name;
+        if !is_name(&new.key.namespace) || !is_name(name) {
+            return create_resize(&new, None);
+        }
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &new.key.namespace);
+        let found = pods.get_metadata_opt(name).await.unwrap_or_else(|error| {
+            warn!(%error, pod = name, "cannot read the Pod of a resize");
+            None
+        });
+        create_resize(&new, found.and_then(|pod| pod.metadata.uid).as_deref())
+    }
+
     /// Whether the node says that it is virtual. A node that cannot be read is taken for a machine: the request then
     /// waits for its daemon, and says so.
     async fn is_virtual(&self, node: Option<&str>) -> bool {
@@ -169,6 +193,12 @@ fn decode(
         object.try_parse().map_err(|error| format!("ContainerRecreateRequest {name}: {error}"))?;
     parsed.metadata.namespace.get_or_insert_with(|| review.namespace.clone().unwrap_or_default());
     Ok(observe::request(parsed))
+}
+
+fn resize_in(review: &AdmissionRequest<DynamicObject>, object: Option<&DynamicObject>) -> Option<Resize> {
+    let mut parsed: PodResize = sent(object)?.try_parse().ok()?;
+    parsed.metadata.namespace.get_or_insert_with(|| review.namespace.clone().unwrap_or_default());
+    Some(observe::resize(parsed))
 }
 
 fn allow(response: AdmissionResponse, patch: Vec<serde_json::Value>) -> AdmissionResponse {
@@ -294,6 +324,41 @@ mod tests {
         assert_eq!(context.unwrap()["value"]["restartCount"], 4);
         // Without a resourceVersion, which would allow an answer from a cache.
         assert_eq!(asked.lock().unwrap()[0], "GET /api/v1/namespaces/shop/pods/web");
+    }
+
+    #[tokio::test]
+    async fn a_resize_is_for_the_pod_that_there_is() {
+        let (handler, asked) = webhook();
+        let review = |pod: &str, limits: serde_json::Value| -> AdmissionRequest<DynamicObject> {
+            let resource = json!({"group": "pitstop.dev", "version": "v1alpha1", "resource": "podresizes"});
+            let kind = json!({"group": "pitstop.dev", "version": "v1alpha1", "kind": "PodResize"});
+            serde_json::from_value(json!({
+                "uid": "r", "kind": kind, "resource": resource, "operation": "CREATE", "userInfo": {},
+                "name": "grow", "namespace": "shop", "options": null,
+                "object": {"apiVersion": "pitstop.dev/v1alpha1", "kind": "PodResize", "metadata": {"name": "grow"},
+                    "spec": {"podRef": {"name": pod}, "containers": [{"name": "app", "limits": limits}]}}
+            }))
+            .unwrap()
+        };
+        let answer = handler.review(review("web", json!({"cpu": "2"}))).await;
+        let patch: serde_json::Value = serde_json::from_slice(&answer.patch.unwrap()).unwrap();
+        assert_eq!(patch, json!([{"op": "add", "path": "/spec/podRef/uid", "value": "u"}]));
+        assert_eq!(
+            asked.lock().unwrap().drain(..).collect::<Vec<_>>(),
+            ["GET /api/v1/namespaces/shop/pods/web"]
+        );
+        let answer = handler.review(review("web", json!({"cpu": "much"}))).await;
+        assert!(
+            answer.result.message.starts_with("PodResize shop/grow: spec.containers[0].limits"),
+            "{answer:?}"
+        );
+        asked.lock().unwrap().clear();
+        // No name of a Pod, and no resize at all: the schema says so.
+        for (pod, limits) in [("../web", json!({"cpu": "2"})), ("web", json!(7))] {
+            let answer = handler.review(review(pod, limits)).await;
+            assert!(answer.allowed && answer.patch.is_none(), "{answer:?}");
+        }
+        assert!(asked.lock().unwrap().is_empty());
     }
 
     /// Admission comes before the schema, and the client writes names into URLs as they are.

@@ -12,8 +12,9 @@ use pitstop_api::condition::truncate;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-/// Paths of the reviews, as in the webhook's configuration: of requests, and of new Pods.
-pub const PATHS: [&str; 2] = ["/mutate-containerrecreaterequest", "/inject-readiness-gate"];
+/// Paths of the reviews, as in the webhook's configuration: of either kind of request, and of new Pods.
+pub const PATHS: [&str; 3] =
+    ["/mutate-containerrecreaterequest", "/mutate-podresize", "/inject-readiness-gate"];
 /// Most bytes of a body: as much as the API server accepts of an object.
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
 /// Bodies of at most so many bytes are read without a place among the large ones.

@@ -15,6 +15,7 @@ use super::resolve::{Tense, resolve};
 pub use super::restore::keep;
 use super::restore::says_the_same;
 use crate::pod::Pod;
+use crate::review::{BAD_REQUEST, FORBIDDEN, Verdict};
 
 /// The hooks of a Pod's containers, by the containers' names.
 pub type Hooks = BTreeMap<String, Hooked>;
@@ -27,23 +28,6 @@ pub struct Hooked {
     /// The container's ports.
     pub ports: Vec<ContainerPort>,
 }
-
-/// The answer to an admission review.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
-    /// Allowed, with these JSON Patch operations (RFC 6902).
-    Allow(Vec<Value>),
-    /// Refused.
-    Deny {
-        /// HTTP status code.
-        code: u16,
-        /// Names the object, the field, and what would be right.
-        message: String,
-    },
-}
-
-const BAD_REQUEST: u16 = 400;
-const FORBIDDEN: u16 = 403;
 
 fn deny(request: &Request, code: u16, why: &Invalid) -> Verdict {
     Verdict::Deny { code, message: format!("ContainerRecreateRequest {}: {why}", request.key) }

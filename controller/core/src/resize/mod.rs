@@ -14,6 +14,7 @@ mod plan;
 mod refusal;
 mod resolve;
 mod restart;
+pub mod review;
 mod rollback;
 mod settle;
 mod shrink;

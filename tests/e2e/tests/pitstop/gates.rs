@@ -70,7 +70,7 @@ fn where_no_policy_is_served_they_get_it_by_the_webhook() -> Result<()> {
     on_cluster(async |ns| {
         let outcome = by_webhook(ns).await;
         ns.cluster.install()?;
-        until("the webhooks to go", SHORT, async || Ok((bundles(ns).await?.len() == 1).then_some(())))
+        until("the webhooks to go", SHORT, async || Ok((bundles(ns).await?.len() == 2).then_some(())))
             .await?;
         outcome
     })
@@ -82,7 +82,7 @@ async fn by_webhook(ns: &Ns) -> Result<()> {
     ns.cluster.kubectl(&["apply", "-k", &folder("deploy/overlays/gate-webhook")])?;
     until("a CA for every webhook", SHORT, async || {
         let bundles = bundles(ns).await?;
-        Ok((bundles.len() == 3 && bundles.iter().all(|b| !b.is_empty())).then_some(()))
+        Ok((bundles.len() == 4 && bundles.iter().all(|b| !b.is_empty())).then_some(()))
     })
     .await?;
     // The API server sees the configuration a moment later.

@@ -100,9 +100,12 @@ fn the_webhook_is_asked_about_new_pods_that_opted_in_and_fails_open() {
     let objects = gate_webhook();
     let configuration = find(&objects, "MutatingWebhookConfiguration", "pitstop").unwrap();
     let webhooks = list(&configuration.0, "/webhooks");
-    assert_eq!(webhooks.len(), 3);
-    assert_eq!(webhooks[0]["rules"][0]["resources"], json!([pitstop_api::recreate::PLURAL]));
-    for (webhook, (namespaces, pods)) in webhooks[1..].iter().zip(ways()) {
+    assert_eq!(webhooks.len(), 4);
+    for (webhook, plural) in webhooks.iter().zip([pitstop_api::recreate::PLURAL, pitstop_api::resize::PLURAL])
+    {
+        assert_eq!(webhook["rules"][0]["resources"], json!([plural]));
+    }
+    for (webhook, (namespaces, pods)) in webhooks[2..].iter().zip(ways()) {
         let name = text(webhook, "/name");
         assert_eq!(webhook["rules"], new_pods(), "{name}");
         assert_eq!(webhook["failurePolicy"], "Ignore", "{name}");

@@ -2,7 +2,8 @@
 
 use pitstop_api::recreate::ContainerRecreateRequest;
 use pitstop_controller_core::recreate::Request;
-use pitstop_controller_core::recreate::admission::{Hooks, Verdict, create, keep, precheck, update};
+use pitstop_controller_core::recreate::admission::{Hooks, create, keep, precheck, update};
+use pitstop_controller_core::review::Verdict;
 use pitstop_controller_core::wire::observe;
 use serde::Deserialize;
 use serde_json::Value;

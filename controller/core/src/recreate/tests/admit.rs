@@ -3,8 +3,9 @@
 use pitstop_api::recreate::{ContainerPort, PreStopHandler, RecreateStrategy};
 use serde_json::{Value, json};
 
-use super::super::admission::{Hooked, Hooks, Verdict, create, keep, precheck, update};
+use super::super::admission::{Hooked, Hooks, create, keep, precheck, update};
 use super::*;
+use crate::review::Verdict;
 
 /// Applies `add` operations to a request as JSON, as the API server would.
 fn patched(request: &Request, operations: &[Value]) -> Value {

@@ -3,9 +3,10 @@
 
 use pitstop_api::recreate::RecreateStrategy;
 
-use super::super::admission::{Hooks, Verdict, create};
+use super::super::admission::{Hooks, create};
 use super::super::status::notes;
 use super::*;
+use crate::review::Verdict;
 
 const DAY: i64 = 86_400;
 

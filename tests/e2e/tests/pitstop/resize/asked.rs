@@ -92,3 +92,25 @@ fn a_pod_that_finds_no_room_is_evicted_where_that_is_allowed() -> Result<()> {
         Ok(())
     })
 }
+
+#[test]
+fn a_request_names_the_pod_that_there_is_when_it_is_made() -> Result<()> {
+    on_cluster(async |ns| {
+        let uid = ns.start_pod(web()).await?.metadata.uid.context("a Pod without a UID")?;
+        let grow = resize("grow", "app", &json!({"limits": {"cpu": "300m"}}));
+        let made = create(ns, grow.clone()).await?;
+        assert_eq!(made.spec.pod_ref.uid.as_deref(), Some(uid.as_str()));
+        ends(ns, "grow", Phase::Succeeded, "Resized").await?;
+        // The same file again, and the same with a change.
+        let mut file = grow;
+        ns.cluster.kubectl_with(&["--namespace", &ns.name, "replace", "-f", "-"], &file.to_string())?;
+        file["spec"]["cancel"] = json!(true);
+        ns.cluster.kubectl_with(&["--namespace", &ns.name, "replace", "-f", "-"], &file.to_string())?;
+        let mut other = resize("other", "app", &json!({"limits": {"cpu": "400m"}}));
+        other["spec"]["podRef"]["uid"] = json!("0eb8c2ee-2805-4222-b6b3-e8134389e5f1");
+        let refused = create(ns, other).await.expect_err("bound to another Pod");
+        let text = format!("{refused:#}");
+        assert!(text.contains("mpodresize.pitstop.dev") && text.contains(&uid), "{text}");
+        Ok(())
+    })
+}

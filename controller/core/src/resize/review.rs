@@ -1,0 +1,93 @@
+//! The webhook's answers about resizes: a request names the very Pod that there is when it is made.
+//!
+//! For convenience only, as with recreate requests: one that the webhook was not asked about is bound to its Pod when it is
+//! accepted.
+
+use pitstop_api::Invalid;
+use pitstop_api::resize::validate;
+use serde_json::json;
+
+use super::observe::Resize;
+use crate::review::{BAD_REQUEST, Verdict};
+
+fn deny(resize: &Resize, why: &Invalid) -> Verdict {
+    Verdict::Deny { code: BAD_REQUEST, message: format!("PodResize {}: {why}", resize.key) }
+}
+
+fn named(uid: &str) -> Verdict {
+    Verdict::Allow(vec![json!({"op": "add", "path": "/spec/podRef/uid", "value": uid})])
+}
+
+/// Answers the creation of a request; `pod_uid` is that of the Pod that it names, read from the API server just now.
+pub fn create(resize: &Resize, pod_uid: Option<&str>) -> Verdict {
+    if let Err(invalid) = validate(&resize.spec) {
+        return deny(resize, &invalid);
+    }
+    match (resize.spec.pod_ref.uid.as_deref(), pod_uid) {
+        (Some(asked), Some(found)) if asked != found => {
+            let pod = resize.pod_key();
+            let text = format!(
+                "Pod {pod} has the UID {found}, not {asked}: leave it out, or name the Pod that there is"
+            );
+            deny(resize, &Invalid::new("spec.podRef.uid", text))
+        }
+        (None, Some(found)) => named(found),
+        // It may be made in a moment.
+        (Some(_), _) | (None, None) => Verdict::Allow(Vec::new()),
+    }
+}
+
+/// Answers a change of a request: a client that sends it as it was written keeps the Pod's UID.
+pub fn update(old: &Resize, new: &Resize) -> Verdict {
+    match (&old.spec.pod_ref.uid, &new.spec.pod_ref.uid) {
+        (Some(uid), None) if old.spec.pod_ref.name == new.spec.pod_ref.name => named(uid),
+        _ => Verdict::Allow(Vec::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::ObjectKey;
+
+    fn resize(uid: Option<&str>, cpu: &str) -> Resize {
+        let spec = json!({"podRef": {"name": "web", "uid": uid}, "containers": [{"name": "app", "limits": {"cpu": cpu}}]});
+        let spec = serde_json::from_value(spec).unwrap();
+        Resize { key: ObjectKey::new("shop", "grow"), spec, ..Resize::default() }
+    }
+
+    fn refusal(verdict: Verdict) -> String {
+        let Verdict::Deny { code: 400, message } = verdict else { panic!("{verdict:?}") };
+        message
+    }
+
+    #[test]
+    fn a_request_is_bound_to_the_pod_that_there_is() {
+        let uid = json!({"op": "add", "path": "/spec/podRef/uid", "value": "u1"});
+        assert_eq!(create(&resize(None, "2"), Some("u1")), Verdict::Allow(vec![uid]));
+        for (asked, found) in [(Some("u1"), Some("u1")), (Some("u1"), None), (None, None)] {
+            assert_eq!(create(&resize(asked, "2"), found), Verdict::Allow(Vec::new()));
+        }
+        let text = refusal(create(&resize(Some("u1"), "2"), Some("u2")));
+        assert!(
+            text.starts_with("PodResize shop/grow: spec.podRef.uid: Pod shop/web has the UID u2"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_at_once() {
+        let text = refusal(create(&resize(None, "much"), Some("u1")));
+        assert!(text.starts_with("PodResize shop/grow: spec.containers[0].limits"), "{text}");
+    }
+
+    #[test]
+    fn who_writes_the_request_as_it_was_made_changes_nothing() {
+        let stored = resize(Some("u1"), "2");
+        assert_eq!(update(&stored, &resize(None, "2")), create(&resize(None, "2"), Some("u1")));
+        for new in [&stored, &resize(Some("u2"), "2")] {
+            assert_eq!(update(&stored, new), Verdict::Allow(Vec::new()), "the schema judges that");
+        }
+        assert_eq!(update(&resize(None, "2"), &resize(None, "2")), Verdict::Allow(Vec::new()));
+    }
+}

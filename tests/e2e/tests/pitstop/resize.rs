@@ -1,6 +1,7 @@
 //! `PodResize` through the API server's own resize, looked at in the Pod and in the node's cgroups.
 
 mod asked;
+mod repaired;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams};
@@ -9,7 +10,7 @@ use pitstop_e2e::resizes::{
     MI, api, assert_verified, create, ends, fill, hungry, kernel, resize, sized, usual, waits, wanting, web,
     with,
 };
-use pitstop_e2e::{Context, Result, SHORT, on_cluster, pods, until};
+use pitstop_e2e::{Context, LONG, Result, SHORT, on_cluster, pods, until};
 use serde_json::{Value, json};
 
 /// An amount in the Pod's spec.

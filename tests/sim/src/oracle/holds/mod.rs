@@ -9,6 +9,7 @@
 //! | H5 | A request succeeds only after its containers had what it means. |
 //! | H6 | A request for one container takes six writes where nothing goes wrong. |
 //! | H7 | What is to be held is ordered for an instance that runs, for a Pod that a request was accepted for. |
+//! | H8 | A repair gives a Pod that nobody holds the sum of what its spec says, for a request at work on it. |
 //!
 //! What is in force is worked out here anew, from what is stored.
 
@@ -18,15 +19,16 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pitstop_api::nodework::{AnswerState, Cgroup, Held, NodeWork, Order, request_uid};
+use pitstop_api::nodework::{AnswerState, Bounds, Cgroup, Held, NodeWork, Order, Resize, request_uid};
 use pitstop_api::quantity::Resources;
 use pitstop_api::resize::{Mechanism, PodResize, PodResizeStatus};
 use serde::Deserialize;
 use serde_json::Value;
 
 pub use self::rest::Present;
+use super::resizes::sizes;
 use super::rules::{Found, bare, leaves_controllers_alone};
-use crate::node::cgroups::{Keeping, Touched};
+use crate::node::cgroups::{Keeping, Touched, of_pod};
 use crate::node::runtime::{Deed, What};
 use crate::server::Server;
 use crate::world::plan::{Failing, Fault, Schedule};
@@ -49,6 +51,10 @@ pub struct Holds {
     lost: BTreeMap<String, Vec<Held>>,
     /// Pods that a request was accepted for.
     accepted: BTreeSet<String>,
+    /// Requests that the API server carries out, with their Pods.
+    by_api: BTreeMap<String, String>,
+    /// What the specs of Pods came to, by UID.
+    sums: BTreeMap<String, Vec<Bounds>>,
     /// What daemons wrote into containers' groups, by ID.
     written: BTreeMap<String, Vec<Cgroup>>,
     /// When a Pod ceased to show an instance as running, by ID.
@@ -73,6 +79,8 @@ impl Holds {
             acknowledged: BTreeSet::new(),
             lost: BTreeMap::new(),
             accepted: BTreeSet::new(),
+            by_api: BTreeMap::new(),
+            sums: BTreeMap::new(),
             written: BTreeMap::new(),
             over: BTreeMap::new(),
             shown: BTreeMap::new(),
@@ -121,8 +129,13 @@ impl Holds {
                 self.lost.entry(node).or_default().extend(book.status.unwrap_or_default().held);
             }
             ("PodResize", Some(new)) => {
-                let target = PodResize::deserialize(new).unwrap().status.and_then(|s| s.target);
-                self.accepted.extend(target.map(|target| target.pod_uid));
+                let resize = PodResize::deserialize(new).unwrap();
+                let status = resize.status.unwrap_or_default();
+                let pod = status.target.map(|target| target.pod_uid);
+                let by_api = status.mechanism == Some(Mechanism::Api) && !resize.spec.dry_run;
+                let request = resize.metadata.uid.filter(|_| by_api);
+                self.by_api.extend(request.zip(pod.clone()));
+                self.accepted.extend(pod);
             }
             ("Pod", _) => self.pod_wrote(before, after),
             _ => {}
@@ -141,6 +154,14 @@ impl Holds {
     fn pod_wrote(&mut self, before: Option<&Value>, after: Option<&Value>) {
         let Some(pod) = after.or(before) else { return };
         let uid = pod["metadata"]["uid"].as_str().unwrap_or_default();
+        let sum = of_pod(&sizes(pod).into_values().collect::<Vec<_>>());
+        let sums = self.sums.entry(uid.to_owned()).or_default();
+        sums.push(Bounds {
+            cpu_request: sum.cpu_request.unwrap_or_default(),
+            cpu_limit: sum.cpu_limit,
+            memory_limit: sum.memory_limit,
+        });
+        sums.dedup();
         let lists = ["containerStatuses", "initContainerStatuses"];
         let statuses = lists.into_iter().filter_map(|list| after?["status"][list].as_array()).flatten();
         let running = statuses.filter(|s| s["state"]["running"].is_object());
@@ -156,6 +177,9 @@ impl Holds {
     pub(super) fn placed(&self, order: &Order, ran: bool) -> Found {
         let mut found = Found::new();
         let Some(resize) = order.action.resize.as_ref().filter(|_| !self.off) else { return found };
+        if request_uid(&order.id) != order.pod.uid {
+            return self.repairs(order, resize, ran);
+        }
         let own = request_uid(&order.id) == order.pod.uid && self.accepted.contains(&order.pod.uid);
         if !own || !ran {
             found.push(("H7", format!("order {} names {:?} of {:?}", order.id, order.container, order.pod)));
@@ -165,6 +189,20 @@ impl Holds {
             found.push(("H7", format!("order {} is for an instance that ended at {over}", order.id)));
         }
         found
+    }
+
+    /// An order of a request itself.
+    fn repairs(&self, order: &Order, resize: &Resize, ran: bool) -> Found {
+        let own = self.by_api.get(request_uid(&order.id)) == Some(&order.pod.uid);
+        let plain = resize.container.is_none() && !resize.hold && !resize.unless_pinned;
+        let said = self.sums.get(&order.pod.uid).zip(resize.pod).is_some_and(|(all, sum)| all.contains(&sum));
+        if own && plain && said && ran {
+            return Found::new();
+        }
+        vec![(
+            "H8",
+            format!("order {} is for {:?} of {:?}: {resize:?}", order.id, order.container, order.pod),
+        )]
     }
 
     /// A daemon has written into a group, or the kernel did not take it.

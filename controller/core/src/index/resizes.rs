@@ -73,14 +73,18 @@ impl UserRequest for Resize {
         let force = told.map(|pod| index.force_with(pod, resize)).unwrap_or_default();
         let book = resize.node().and_then(|node| index.books.objects.get(&ObjectKey::new("", node)));
         let book = book.and_then(Book::known);
-        let of = |uid: &str| views(book).filter(|o| request_uid(&o.order.id) == uid).collect();
-        let orders: Vec<OrderView<'_>> = of(&resize.uid);
+        let of = |uid: &str| -> Vec<OrderView<'_>> {
+            views(book).filter(|o| request_uid(&o.order.id) == uid).collect()
+        };
+        let (repairs, orders): (Vec<OrderView<'_>>, Vec<OrderView<'_>>) =
+            of(&resize.uid).into_iter().partition(|view| resize::is_repair(view.order));
         let target = resize.status.target.as_ref().filter(|_| resize.by_daemon());
         let held = target.and_then(|target| book?.held(&target.pod_uid));
         let applied = told.filter(|_| target.is_some()).map(|pod| force.applied(pod, held));
         let pod = applied.as_ref().or(told);
         let held_orders: Vec<OrderView<'_>> = target.map(|target| of(&target.pod_uid)).unwrap_or_default();
-        entry.memory.see(now, resize, pod, &orders, &held_orders);
+        let given: Vec<OrderView<'_>> = held_orders.iter().chain(&repairs).copied().collect();
+        entry.memory.see(now, resize, pod, &orders, &given);
         let restart = index.requests.objects.get(&resize::restart_key(resize)).map(|e| e.request.get());
         entry.memory.see_restart(resize, restart);
         let observed = Observed {
@@ -101,6 +105,8 @@ impl UserRequest for Resize {
             restart,
             deed: entry.deeds.open(),
             orders,
+            repairs,
+            recorded: told.is_some_and(|pod| book.is_some_and(|work| work.held(&pod.uid).is_some())),
             last_attempt: book.map_or(0, |work| work.last_attempt(&resize.uid)),
             guarded: index.guarded,
             crowd: index.crowd(resize, &entry.memory),

@@ -76,6 +76,14 @@ pub(super) fn never_again(pod: &Pod, container: &pod::Container) -> bool {
     }
 }
 
+/// The container has ended, or cannot start.
+pub(super) fn stopped(pod: &Pod, container: &str) -> bool {
+    let status = pod.container(container).and_then(|found| found.status.as_ref());
+    status.is_some_and(|s| {
+        matches!(s.state, ContainerState::Waiting { .. } | ContainerState::Terminated { .. })
+    })
+}
+
 /// How far the kubelet is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Progress {

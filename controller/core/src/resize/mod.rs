@@ -1,7 +1,7 @@
 //! Changing CPU and memory of a running Pod on request: the decisions.
 //!
 //! `resolve` finds what a request means for its Pod, `observe` is what a decision sees, `judge` how far the Pod is,
-//! `verify` whether the kernel has it, `rollback` whether the Pod does badly, `refusal` what the API server's no means,
+//! `verify` whether the kernel has it, `repair` what the kubelet leaves undone, `rollback` whether the Pod does badly, `refusal` what the API server's no means,
 //! `admission` whether the Pod may have it where the API server does not ask, `plan` decides, `status` writes it down.
 
 pub mod admission;
@@ -12,6 +12,7 @@ mod mechanism;
 mod observe;
 mod plan;
 mod refusal;
+mod repair;
 mod resolve;
 mod restart;
 pub mod review;
@@ -26,6 +27,7 @@ mod verify;
 pub use force::Force;
 pub use observe::{Deeds, Memory, Observed, Resize};
 pub use plan::{Plan, plan};
+pub use repair::is_repair;
 pub use resolve::can_be;
 pub use restart::restart_key;
 pub use settle::{Holding, Settled, settle};

@@ -7,7 +7,7 @@ use pitstop_api::resize::{Phase, PodResizeSpec, PodResizeStatus, Restoring, cond
 
 use super::admission::{Crowd, Surveyed};
 use super::force::Force;
-use super::judge::{Place, Progress, progress};
+use super::judge::{Place, Progress, progress, stopped};
 use super::refusal;
 use super::restart;
 use super::shrink::{containers, place};
@@ -109,6 +109,8 @@ pub struct Memory {
     pub deferred_since: Option<Mono>,
     /// Since when the Pod has what the request means.
     pub sized_since: Option<Mono>,
+    /// Since when a container does not run that has what the request means only once it does.
+    pub stuck_since: Option<Mono>,
     /// Since when the original resources are being put back.
     pub restoring_since: Option<Mono>,
     /// The change was refused, and nothing else came since.
@@ -169,7 +171,7 @@ impl Memory {
     }
 
     /// Notes since when the Pod is where it is.
-    /// `held` are the orders by which the node's daemon gives the Pod what it should have.
+    /// `held` are the orders by which the node's daemon gives the Pod what it should have, those that repair too.
     pub fn see(
         &mut self,
         now: Mono,
@@ -198,9 +200,13 @@ impl Memory {
         let progress = applied
             .as_ref()
             .map(|(place, pod)| progress(&containers(resize, place), resize.pending_before(), pod));
-        let done = applied.is_some_and(|(place, _)| place == Place::Desired);
+        let done = applied.filter(|(place, _)| *place == Place::Desired);
+        let stuck = done.as_ref().is_some_and(
+            |(_, pod)| matches!(&progress, Some(Progress::Restarting(name)) if stopped(pod, name)),
+        );
+        self.stuck_since = stuck.then(|| self.stuck_since.unwrap_or(now));
         let deferred = waits || matches!(progress, Some(Progress::Deferred(_)));
-        let sized = done && matches!(progress, Some(Progress::Sized));
+        let sized = done.is_some() && matches!(progress, Some(Progress::Sized));
         let refused = self.refused.as_ref().and_then(|refused| refusal::end(refused, now));
         if refused.is_some_and(|meaning| meaning.phase == Phase::Infeasible)
             || matches!(progress, Some(Progress::Infeasible(_)))
@@ -270,8 +276,13 @@ pub struct Observed<'a> {
     pub restart: Option<&'a Request>,
     /// What the request has done that is under way, or of which nobody knows yet how it ended.
     pub deed: Option<&'a Deed>,
-    /// The request's orders in the node's book.
+    /// The request's questions in the node's book.
     pub orders: Vec<OrderView<'a>>,
+    /// Those of its orders that repair the cgroup of the Pod; they are none of `orders`.
+    pub repairs: Vec<OrderView<'a>>,
+    /// The daemon has a record of the Pod: it holds the Pod at other resources than those of its spec, or has yet to give
+    /// them back.
+    pub recorded: bool,
     /// The last attempt that an order of the request can have had, though the order may be gone.
     pub last_attempt: u32,
     /// The API server is known to keep each daemon to its own node, so that orders may be placed.

@@ -21,6 +21,7 @@ use crate::time::Mono;
 
 mod ends;
 mod follow;
+mod repair;
 mod resolve;
 mod restart;
 mod room;
@@ -119,6 +120,10 @@ struct Scene {
     droppable: i64,
     guarded: bool,
     config: Config,
+    /// The kubelet has left the cgroup of the Pod as it was: how many repairs it takes.
+    low: u32,
+    /// The daemon has a record of the Pod.
+    recorded: bool,
     writes: usize,
 }
 
@@ -141,15 +146,17 @@ impl Scene {
             droppable: 0,
             guarded: true,
             config: Config::default(),
+            low: 0,
+            recorded: false,
             writes: 0,
         }
     }
 
     fn plan(&mut self) -> Plan {
         let answer = |order: &Order| self.answers.iter().find(|a| a.order_id == order.id);
-        let orders: Vec<_> =
-            self.orders.iter().map(|order| OrderView { order, answer: answer(order) }).collect();
-        self.memory.see(self.now, &self.resize, self.pod.as_ref(), &orders, &[]);
+        let views = self.orders.iter().map(|order| OrderView { order, answer: answer(order) });
+        let (repairs, orders): (Vec<_>, Vec<_>) = views.partition(|view| is_repair(view.order));
+        self.memory.see(self.now, &self.resize, self.pod.as_ref(), &orders, &repairs);
         let force = Force::default();
         self.memory.see_restart(&self.resize, self.restart.as_ref());
         let observed = Observed {
@@ -165,6 +172,8 @@ impl Scene {
             restart: self.restart.as_ref(),
             deed: self.deed.as_ref(),
             orders,
+            repairs,
+            recorded: self.recorded,
             last_attempt: 0,
             guarded: self.guarded,
             crowd: None,
@@ -218,7 +227,11 @@ impl Scene {
             let parts: Vec<Part> =
                 pod.containers.iter().map(|c| Part { kind, resources: c.resources }).collect();
             let own = pod.container(&order.container.name).unwrap().resources;
-            let pod = holds(cgroup::of_pod(&parts, Overhead::default()));
+            if is_repair(order) && state == AnswerState::Done {
+                self.low = self.low.saturating_sub(1);
+            }
+            let mut pod = holds(cgroup::of_pod(&parts, Overhead::default()));
+            pod.cpu_quota = pod.cpu_quota.map(|quota| if self.low > 0 { quota - 10_000 } else { quota });
             let observed = Cgroups { container: holds(own), pod };
             self.answers.push(Answer {
                 order_id: order.id.clone(),

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use pitstop_api::logic::cgroup;
 use pitstop_api::nodework::{
-    Answer, AnswerReason, AnswerState, Cgroup, Observed as Cgroups, Order, OrderContainer, OrderPod, Verify,
-    order_id,
+    Answer, AnswerReason, AnswerState, Cgroup, Observed as Cgroups, Order, OrderAction, OrderContainer,
+    OrderPod, Verify, order_id,
 };
 use pitstop_api::quantity::Resources;
 use pitstop_api::resize::ContainerStatus;
@@ -56,6 +56,8 @@ pub(super) struct Verification {
     pub(super) orders: Vec<Order>,
     /// When to look again.
     pub(super) wake_at: Option<Mono>,
+    /// The containers have what they should, and only the Pod has not: the container that was asked about.
+    pub(super) pod_alone: Option<String>,
 }
 
 /// What one container needs.
@@ -71,12 +73,18 @@ enum Next<'a> {
 /// Asks about every container of the request, and judges the answers.
 pub(super) fn verify(now: Mono, config: &Config, observed: &Observed<'_>, pod: &Pod) -> Verification {
     let resize = observed.resize;
-    let mut result = Verification { verdict: Verdict::Matches, orders: Vec::new(), wake_at: None };
+    let mut result =
+        Verification { verdict: Verdict::Matches, orders: Vec::new(), wake_at: None, pod_alone: None };
+    let mut all_have = true;
     for container in &resize.status.containers {
         let verdict = match next(now, observed, container, pod) {
             Next::Untold(reason, text) => Verdict::Unknown(reason, text),
             Next::Told(order, cgroups) => {
-                let text = differs(observed, container, cgroups, pod);
+                let own = own_differs(container, cgroups);
+                all_have &= own.is_none();
+                let of_pod = if own.is_none() { pod_differs(observed, cgroups, pod) } else { None };
+                result.pod_alone = of_pod.as_ref().map(|_| container.name.clone()).or(result.pod_alone);
+                let text = own.or(of_pod);
                 let at = observed.memory.answered_since(&order.id).unwrap_or(now).after(AGAIN);
                 if text.is_some() && at <= now {
                     result.orders.extend(place(observed, container, pod));
@@ -103,6 +111,7 @@ pub(super) fn verify(now: Mono, config: &Config, observed: &Observed<'_>, pod: &
         }
         result.wake_at = earliest(result.wake_at, Some(at));
     }
+    result.pod_alone = result.pod_alone.filter(|_| all_have && matches!(result.verdict, Verdict::Differs(_)));
     if !observed.guarded {
         // No order is placed; those that stand may go.
         result.orders.clear();
@@ -164,37 +173,44 @@ fn untold(container: &ContainerStatus, answer: &Answer) -> Next<'static> {
     Next::Untold(reason, format!("container {}: {}", container.name, answer.message))
 }
 
-/// The next order about a container.
+/// The next question about a container.
 pub(super) fn place(observed: &Observed<'_>, container: &ContainerStatus, pod: &Pod) -> Option<Order> {
-    let status = pod.container(&container.name)?.status.as_ref()?;
+    next_order(observed, &container.name, pod, Verify::default().into())
+}
+
+/// The next order about a container.
+pub(super) fn next_order(
+    observed: &Observed<'_>,
+    container: &str,
+    pod: &Pod,
+    action: OrderAction,
+) -> Option<Order> {
+    let status = pod.container(container)?.status.as_ref()?;
     let (_, id) = parse_container_id(&status.container_id)?;
-    let known = newest(&observed.orders, &container.name).map_or(0, |view| view.attempt());
+    let known = [&observed.orders, &observed.repairs].map(|all| newest(all, container));
+    let known = known.into_iter().flatten().map(|view| view.attempt()).max().unwrap_or_default();
     let attempt = known.max(observed.last_attempt).saturating_add(1);
     Some(Order {
-        id: order_id(&observed.resize.uid, &container.name, attempt),
+        id: order_id(&observed.resize.uid, container, attempt),
         pod: OrderPod {
             namespace: pod.key.namespace.clone(),
             name: pod.key.name.clone(),
             uid: pod.uid.clone(),
         },
-        container: OrderContainer { name: container.name.clone(), id: id.to_owned() },
-        action: Verify::default().into(),
+        container: OrderContainer { name: container.to_owned(), id: id.to_owned() },
+        action,
         ..Order::default()
     })
 }
 
-/// What the kernel has that is not what should be, if anything.
-fn differs(
-    observed: &Observed<'_>,
-    container: &ContainerStatus,
-    cgroups: &Cgroups,
-    pod: &Pod,
-) -> Option<String> {
-    let name = &container.name;
+/// What the kernel has for the container that is not what should be, if anything.
+fn own_differs(container: &ContainerStatus, cgroups: &Cgroups) -> Option<String> {
     let own = cgroup::container_differs(&Resources::from(&container.desired), &cgroups.container);
-    if let Some(text) = own {
-        return Some(format!("container {name}: {text}"));
-    }
+    own.map(|text| format!("container {}: {text}", container.name))
+}
+
+/// What the kernel has for the Pod that is not what should be, if anything.
+fn pod_differs(observed: &Observed<'_>, cgroups: &Cgroups, pod: &Pod) -> Option<String> {
     // What bounds the Pod as a whole is another sum then.
     if pod.pod_level.is_some() {
         return None;

@@ -2,6 +2,7 @@
 
 mod asked;
 mod beside;
+mod repaired;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams};

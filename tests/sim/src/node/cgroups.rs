@@ -66,9 +66,10 @@ impl Cgroups {
         self.news.push(Written { id: id.to_owned(), size, from });
     }
 
-    /// A Pod's group is written, where that changes anything.
+    /// A Pod's group is written, where that changes anything. What a daemon has written is there no more.
     pub fn write_pod(&mut self, now: u64, uid: &str, size: Resources) {
         let from = self.from(now);
+        self.direct.remove(uid);
         let all = self.pods.entry(uid.to_owned()).or_default();
         if all.last().is_none_or(|(_, last)| *last != size) {
             all.push((from, size));

@@ -55,6 +55,7 @@ impl Node {
             millicores: room.millicores.unwrap_or(kubelet.millicores),
             judges_capacity: room.kubelets_judge,
             resizes: !fixed,
+            leaves: at.is_multiple_of(2),
             keeping,
             ..kubelet
         };

@@ -6,6 +6,7 @@
 
 mod cri;
 mod evict;
+mod repair;
 mod restart;
 mod restore;
 mod room;
@@ -225,9 +226,8 @@ impl Planner<'_> {
             Progress::Sized if place != Place::Desired => self.step(pod, &place, deadline),
             Progress::Sized => self.sized(pod, expired, deadline.filter(|_| !expired)),
             Progress::Deferred(text) => self.deferred(pod, &place, text, deadline),
-            Progress::Unseen | Progress::Underway(_) | Progress::Restarting(_) => {
-                self.waiting(pod, &self.wait(&place, pod), deadline)
-            }
+            Progress::Restarting(name) => self.stuck(pod, &place, &name, deadline),
+            Progress::Unseen | Progress::Underway(_) => self.waiting(pod, &self.wait(&place, pod), deadline),
         }
     }
 
@@ -323,6 +323,8 @@ impl Planner<'_> {
         let wait = match progress(&containers(resize, place), resize.pending_before(), pod) {
             Progress::Restarting(name) => {
                 let text = format!("waits for container {name} to run, ready, with its new resources");
+                let repair = self.stuck_repair(pod, place, &name);
+                let text = repair.map_or(text.clone(), |repair| format!("{text}; {}", repair.text));
                 Wait::new(Phase::InProgress, status::RESTART, text)
             }
             _ if self.observed.resize.held() => self.waits_for_daemon(),
@@ -394,13 +396,17 @@ impl Planner<'_> {
 
     fn with_status(&self, status: PodResizeStatus, urgency: Urgency) -> Plan {
         let changed = status != self.observed.resize.status;
-        Plan { status: changed.then_some(StatusWrite { status, urgency }), ..self.stands() }
+        let mut plan = self.stands();
+        if status.completion_time.is_some() || status.restoring.is_some() {
+            plan.orders.retain(|order| !self.repairs_on(order));
+        }
+        Plan { status: changed.then_some(StatusWrite { status, urgency }), ..plan }
     }
 
     /// What was asked stands until another question takes its place, or the end is stored: numbers never come again.
     fn stands(&self) -> Plan {
-        let orders = self.observed.orders.iter().map(|view| view.order.clone()).collect();
-        Plan { orders, ..Plan::default() }
+        let orders = self.observed.orders.iter().map(|view| view.order.clone());
+        Plan { orders: orders.chain(self.standing_repair()).collect(), ..Plan::default() }
     }
 }
 

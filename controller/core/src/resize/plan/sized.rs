@@ -11,7 +11,7 @@ use crate::resize::restart::to_restart;
 use crate::resize::rollback::{failed, was_ready};
 use crate::resize::status::{self, End, Wait, changes, ended};
 use crate::resize::verify::{Verdict, Verification, verify};
-use crate::time::{Mono, seconds};
+use crate::time::{Mono, earliest, seconds};
 
 impl Planner<'_> {
     /// The Pod has what it should have: watch it where that is asked for, then end.
@@ -20,13 +20,23 @@ impl Planner<'_> {
         let watch = resize.spec.rollback_on_failure.as_ref();
         let since = self.observed.memory.sized_since.unwrap_or(self.now);
         let until = watch.map(|w| since.after(seconds(w.observe_seconds)));
-        let Verification { verdict, orders, wake_at } = verify(self.now, self.config, self.observed, pod);
+        let Verification { verdict, mut orders, mut wake_at, pod_alone } =
+            verify(self.now, self.config, self.observed, pod);
+        let repair = pod_alone.and_then(|container| self.low_repair(pod, &container));
+        let repaired = repair.as_ref().map(|repair| format!("; {}", repair.text)).unwrap_or_default();
+        wake_at = earliest(wake_at, repair.as_ref().and_then(|repair| repair.wake_at));
+        let order = repair.map_or_else(|| self.standing_repair(), |repair| repair.order);
+        if order.as_ref().is_some_and(|order| !self.observed.repairs.iter().any(|v| v.order.id == order.id)) {
+            // What is asked next is asked after it, and has another number.
+            orders = self.observed.orders.iter().map(|view| view.order.clone()).collect();
+        }
+        orders.extend(order);
         let unsettled = match &verdict {
             Verdict::Waits if !self.observed.guarded => Some((status::POLICY, policy_missing())),
             Verdict::Waits => {
                 Some((status::VERIFYING, "asks the node's daemon what the kernel has".to_owned()))
             }
-            Verdict::Differs(text) => Some((status::KERNEL_DIFFERS, text.clone())),
+            Verdict::Differs(text) => Some((status::KERNEL_DIFFERS, format!("{text}{repaired}"))),
             Verdict::Matches | Verdict::Unknown(..) => None,
         };
         if let Some((reason, text)) = unsettled {

@@ -1,18 +1,20 @@
 //! What the node's daemon does beside a kubelet that resizes, where it may: overlay `resize-cri`.
 
-use std::future::Future;
-
 use pitstop_e2e::resizes::{fill_page_cache, usage};
 use pitstop_e2e::{Ns, cluster, ensure, system};
 
 use super::*;
 
 /// Runs a test while the daemons may change control groups.
-async fn with_daemons<T>(ns: &Ns, test: impl Future<Output = Result<T>>) -> Result<T> {
-    let folder = cluster::root().join("deploy/overlays/resize-cri");
-    ns.cluster.kubectl(&["apply", "-k", &folder.to_string_lossy()])?;
-    system::healthy(&ns.cluster).await?;
-    let outcome = test.await;
+pub(super) async fn with_daemons(ns: &Ns, test: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
+    let folder = cluster::root().join("deploy/overlays/resize-cri").to_string_lossy().into_owned();
+    ns.cluster.kubectl(&["apply", "-k", &folder])?;
+    let outcome = match system::healthy(&ns.cluster).await {
+        Ok(()) => test().await,
+        Err(error) => Err(error),
+    };
+    let right = "pitstop-controller-resize-cri";
+    ns.cluster.kubectl(&["delete", "clusterrolebinding,clusterrole", right, "--ignore-not-found"])?;
     ns.cluster.install()?;
     system::healthy(&ns.cluster).await?;
     outcome
@@ -31,7 +33,7 @@ fn memory_is_reclaimed_where_a_lower_limit_has_no_room() -> Result<()> {
         create(ns, shrink.clone()).await?;
         let status = ends(ns, "shrink", Phase::Failed, "Unsupported").await?;
         assert!(status.message.contains("see the overlay resize-cri"), "{}", status.message);
-        with_daemons(ns, async {
+        with_daemons(ns, async || {
             let mut shrink = shrink;
             shrink["metadata"]["name"] = json!("again");
             create(ns, shrink).await?;

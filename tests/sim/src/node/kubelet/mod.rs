@@ -82,6 +82,9 @@ pub struct Options {
     pub judges_capacity: bool,
     /// It resizes, as from 1.33 on. Else it makes the group of a Pod once, and never looks at it again.
     pub resizes: bool,
+    /// It leaves the group of a Pod as it is for a container that does not run, as from 1.33 to 1.36.3
+    /// (kubernetes#138760).
+    pub leaves: bool,
     /// How the node's control groups are kept.
     pub keeping: Keeping,
 }
@@ -96,6 +99,7 @@ impl Default for Options {
             millicores: 16_000,
             judges_capacity: false,
             resizes: true,
+            leaves: false,
             keeping: Keeping::default(),
         }
     }

@@ -103,6 +103,7 @@ impl Worker {
         let call = |cx: &mut Cx<'_>, call| cx.runtime.call(cx.now, Client::KUBELET, call);
         match step {
             Step::Kill(ids) => {
+                self.size_with(cx, &ids);
                 let grace = match self.life {
                     Life::Terminating(grace) => grace,
                     _ => self.pod.grace,
@@ -181,7 +182,7 @@ impl Worker {
         let before = self.view.newest(&name).map(|c| c.info.attempt).max(cx.logs.get(&log).copied());
         let attempt = before.map_or(0, |a| a + 1);
         let size = cx.sizes.allocated(&self.pod.uid, spec);
-        self.size_pod(cx);
+        self.make_pod(cx);
         if !cx.sizes.cgroups.may_start(cx.now, &self.pod.uid, size.cpu_limit.map(cgroups::quota)) {
             let message = "failed to write cpu.cfs_quota_us: invalid argument".to_owned();
             self.reasons.insert(name, ("RunContainerError".to_owned(), message));

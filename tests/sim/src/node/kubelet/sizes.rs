@@ -34,6 +34,8 @@ pub(super) struct Sizes {
     pub(super) retry_at: Option<u64>,
     /// The kubelet does not resize.
     pub(super) fixed: bool,
+    /// It leaves a Pod's group as it is for a container that does not run.
+    pub(super) leaves: bool,
 }
 
 /// What a running container needs.
@@ -50,7 +52,7 @@ pub(super) type Pending = (&'static str, String);
 impl Sizes {
     /// Nothing admitted yet.
     pub(super) fn new(options: &Options) -> Self {
-        let mut sizes = Self { fixed: !options.resizes, ..Self::default() };
+        let mut sizes = Self { fixed: !options.resizes, leaves: options.leaves, ..Self::default() };
         sizes.cgroups.keep(options.keeping);
         sizes
     }
@@ -198,11 +200,27 @@ impl Worker {
         })
     }
 
-    /// Has what was admitted written into the Pod's control group, before a container is made in it.
-    pub(super) fn size_pod(&self, cx: &mut Cx<'_>) {
-        if cx.sizes.fixed && cx.sizes.cgroups.of_pod(cx.now, &self.pod.uid).is_some() {
-            return;
+    /// Makes the Pod's control group before a container is made in it, or has what was admitted written into it.
+    pub(super) fn make_pod(&self, cx: &mut Cx<'_>) {
+        let made = cx.sizes.fixed || cx.sizes.leaves;
+        if !made || cx.sizes.cgroups.of_pod(cx.now, &self.pod.uid).is_none() {
+            self.size_pod(cx);
         }
+    }
+
+    /// A container is ended: where it is for its size, its Pod gets what was admitted.
+    pub(super) fn size_with(&self, cx: &mut Cx<'_>, ended: &[String]) {
+        let for_size = ended.iter().filter_map(|id| {
+            let seen = self.view.containers.iter().find(|seen| seen.info.id == *id)?;
+            Some(cx.sizes.need(&self.pod.uid, self.pod.container(&seen.info.name)?, &seen.info))
+        });
+        if for_size.into_iter().any(|need| need == Need::Restarted) {
+            self.size_pod(cx);
+        }
+    }
+
+    /// Has what was admitted written into the Pod's control group.
+    fn size_pod(&self, cx: &mut Cx<'_>) {
         let all: Vec<Resources> =
             self.pod.containers.iter().map(|c| cx.sizes.allocated(&self.pod.uid, c)).collect();
         cx.sizes.cgroups.write_pod(cx.now, &self.pod.uid, of_pod(&all));

@@ -9,6 +9,7 @@
 //! | H5 | A request succeeds only after its containers had what it means. |
 //! | H6 | A request for one container takes six writes where nothing goes wrong. |
 //! | H7 | What is to be held is ordered for an instance that runs, for a Pod that a request was accepted for. |
+//! | H8 | A repair gives a Pod that nobody holds the sum of what its spec says, for a request at work on it; no request is given up for want of it. |
 //!
 //! What is in force is worked out here anew, from what is stored.
 
@@ -18,21 +19,24 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pitstop_api::nodework::{AnswerState, Cgroup, Held, NodeWork, Order, request_uid};
+use pitstop_api::nodework::{AnswerState, Bounds, Cgroup, Held, NodeWork, Order, Resize, request_uid};
 use pitstop_api::quantity::Resources;
 use pitstop_api::resize::{Mechanism, PodResize, PodResizeStatus};
 use serde::Deserialize;
 use serde_json::Value;
 
 pub use self::rest::Present;
+use super::resizes::sizes;
 use super::rules::{Found, bare, leaves_controllers_alone};
-use crate::node::cgroups::{Keeping, Touched};
+use crate::node::cgroups::{Keeping, Touched, of_pod};
 use crate::node::runtime::{Deed, What};
 use crate::server::Server;
 use crate::world::plan::{Failing, Fault, Schedule};
 
 /// By then a controller knows what a Pod shows.
 const KNOWN: u64 = 8_000;
+/// By then a Pod is repaired that its kubelet has left too small.
+const REPAIRED: u64 = 15_000;
 
 /// The ledger.
 pub struct Holds {
@@ -49,6 +53,12 @@ pub struct Holds {
     lost: BTreeMap<String, Vec<Held>>,
     /// Pods that a request was accepted for.
     accepted: BTreeSet<String>,
+    /// Requests that the API server carries out, with their Pods.
+    by_api: BTreeMap<String, String>,
+    /// Since when a container of a Pod cannot start, by UID.
+    unstartable: BTreeMap<String, u64>,
+    /// What the specs of Pods came to, by UID.
+    sums: BTreeMap<String, Vec<Bounds>>,
     /// What daemons wrote into containers' groups, by ID.
     written: BTreeMap<String, Vec<Cgroup>>,
     /// When a Pod ceased to show an instance as running, by ID.
@@ -73,6 +83,9 @@ impl Holds {
             acknowledged: BTreeSet::new(),
             lost: BTreeMap::new(),
             accepted: BTreeSet::new(),
+            by_api: BTreeMap::new(),
+            unstartable: BTreeMap::new(),
+            sums: BTreeMap::new(),
             written: BTreeMap::new(),
             over: BTreeMap::new(),
             shown: BTreeMap::new(),
@@ -111,8 +124,15 @@ impl Holds {
     }
 
     /// An object was written, or removed.
-    pub(super) fn wrote(&mut self, now: u64, kind: &str, before: Option<&Value>, after: Option<&Value>) {
+    pub(super) fn wrote(
+        &mut self,
+        now: u64,
+        kind: &str,
+        before: Option<&Value>,
+        after: Option<&Value>,
+    ) -> Found {
         self.now = now;
+        let mut found = Found::new();
         match (kind, after) {
             ("NodeWork", Some(new)) => self.book_wrote(&NodeWork::deserialize(new).unwrap()),
             ("NodeWork", None) => {
@@ -121,12 +141,19 @@ impl Holds {
                 self.lost.entry(node).or_default().extend(book.status.unwrap_or_default().held);
             }
             ("PodResize", Some(new)) => {
-                let target = PodResize::deserialize(new).unwrap().status.and_then(|s| s.target);
-                self.accepted.extend(target.map(|target| target.pod_uid));
+                let resize = PodResize::deserialize(new).unwrap();
+                let status = resize.status.unwrap_or_default();
+                let pod = status.target.map(|target| target.pod_uid);
+                let by_api = status.mechanism == Some(Mechanism::Api) && !resize.spec.dry_run;
+                let request = resize.metadata.uid.filter(|_| by_api);
+                found.extend(self.unrepaired(before, request.as_deref(), pod.as_deref(), new));
+                self.by_api.extend(request.zip(pod.clone()));
+                self.accepted.extend(pod);
             }
             ("Pod", _) => self.pod_wrote(before, after),
             _ => {}
         }
+        found
     }
 
     fn book_wrote(&mut self, book: &NodeWork) {
@@ -138,12 +165,47 @@ impl Holds {
         self.acknowledged.extend(acknowledged.map(|a| (a.order_id.clone(), a.acknowledged_by.clone())));
     }
 
+    /// A request is given up at its deadline though its Pod could have been repaired.
+    fn unrepaired(
+        &self,
+        before: Option<&Value>,
+        request: Option<&str>,
+        pod: Option<&str>,
+        after: &Value,
+    ) -> Option<(&'static str, String)> {
+        let (request, pod, before) = (request?, pod?, before?);
+        let over = after["status"]["restoring"]["reason"] == "DeadlineExceeded";
+        let begins = over && before["status"]["restoring"].is_null();
+        let conditions = before["status"]["conditions"].as_array()?;
+        let waits = conditions.iter().any(|c| c["reason"] == "WaitingForRestart");
+        let since = *self.unstartable.get(pod)?;
+        let calm = self.schedule.crash.is_none() && self.schedule.faults.is_empty();
+        let repaired = self.orders.values().any(|order| request_uid(&order.id) == request);
+        let text =
+            || format!("{request} is given up, whose Pod has had no room for a container since {since}");
+        (begins && waits && calm && self.now > since + REPAIRED && !repaired).then(|| ("H8", text()))
+    }
+
     fn pod_wrote(&mut self, before: Option<&Value>, after: Option<&Value>) {
         let Some(pod) = after.or(before) else { return };
         let uid = pod["metadata"]["uid"].as_str().unwrap_or_default();
+        let sum = of_pod(&sizes(pod).into_values().collect::<Vec<_>>());
+        let sums = self.sums.entry(uid.to_owned()).or_default();
+        sums.push(Bounds {
+            cpu_request: sum.cpu_request.unwrap_or_default(),
+            cpu_limit: sum.cpu_limit,
+            memory_limit: sum.memory_limit,
+        });
+        sums.dedup();
         let lists = ["containerStatuses", "initContainerStatuses"];
         let statuses = lists.into_iter().filter_map(|list| after?["status"][list].as_array()).flatten();
-        let running = statuses.filter(|s| s["state"]["running"].is_object());
+        let statuses: Vec<&Value> = statuses.collect();
+        if statuses.iter().any(|s| s["state"]["waiting"]["reason"] == "RunContainerError") {
+            self.unstartable.entry(uid.to_owned()).or_insert(self.now);
+        } else if statuses.iter().all(|s| s["state"]["running"].is_object()) {
+            self.unstartable.remove(uid);
+        }
+        let running = statuses.into_iter().filter(|s| s["state"]["running"].is_object());
         let ids = running.map(|s| bare(s["containerID"].as_str().unwrap_or_default()).to_owned());
         let ids: BTreeSet<String> = ids.collect();
         let old = self.shown.insert(uid.to_owned(), ids.clone()).unwrap_or_default();
@@ -156,6 +218,9 @@ impl Holds {
     pub(super) fn placed(&self, order: &Order, ran: bool) -> Found {
         let mut found = Found::new();
         let Some(resize) = order.action.resize.as_ref().filter(|_| !self.off) else { return found };
+        if request_uid(&order.id) != order.pod.uid {
+            return self.repairs(order, resize, ran);
+        }
         let own = request_uid(&order.id) == order.pod.uid && self.accepted.contains(&order.pod.uid);
         if !own || !ran {
             found.push(("H7", format!("order {} names {:?} of {:?}", order.id, order.container, order.pod)));
@@ -165,6 +230,20 @@ impl Holds {
             found.push(("H7", format!("order {} is for an instance that ended at {over}", order.id)));
         }
         found
+    }
+
+    /// An order of a request itself.
+    fn repairs(&self, order: &Order, resize: &Resize, ran: bool) -> Found {
+        let own = self.by_api.get(request_uid(&order.id)) == Some(&order.pod.uid);
+        let plain = resize.container.is_none() && !resize.hold && !resize.unless_pinned;
+        let said = self.sums.get(&order.pod.uid).zip(resize.pod).is_some_and(|(all, sum)| all.contains(&sum));
+        if own && plain && said && ran {
+            return Found::new();
+        }
+        vec![(
+            "H8",
+            format!("order {} is for {:?} of {:?}: {resize:?}", order.id, order.container, order.pod),
+        )]
     }
 
     /// A daemon has written into a group, or the kernel did not take it.

@@ -66,6 +66,22 @@ fn what_is_held_is_ordered_for_the_pod_of_a_request_and_for_what_runs() {
 }
 
 #[test]
+fn a_repair_gives_a_pod_what_its_spec_says() {
+    let mut holds = holds();
+    let bounds = |cpu| Bounds { cpu_request: cpu, ..Bounds::default() };
+    let give = |cpu| Resize { pod: Some(bounds(cpu)), ..Resize::default() };
+    let repair = |give: Resize| Order { id: "r/app/1".to_owned(), action: give.into(), ..order() };
+    holds.sums.insert("u".to_owned(), vec![bounds(100), bounds(200)]);
+    assert_eq!(numbers(&holds.placed(&repair(give(200)), true)), ["H8"], "of no request");
+    holds.by_api.insert("r".to_owned(), "u".to_owned());
+    assert_eq!(numbers(&holds.placed(&repair(give(200)), true)), [""; 0]);
+    assert_eq!(numbers(&holds.placed(&repair(give(300)), true)), ["H8"], "never said");
+    assert_eq!(numbers(&holds.placed(&repair(give(200)), false)), ["H8"], "it never ran");
+    let holding = Resize { hold: true, ..give(200) };
+    assert_eq!(numbers(&holds.placed(&repair(holding), true)), ["H8"], "nothing is held");
+}
+
+#[test]
 fn a_success_is_one_of_every_container() {
     let holds = holds();
     let mut container = ContainerStatus { name: "app".to_owned(), ..ContainerStatus::default() };

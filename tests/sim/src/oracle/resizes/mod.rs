@@ -392,11 +392,12 @@ fn stays(id: &str, before: &PodResizeStatus, after: &PodResizeStatus, found: &mu
     }
 }
 
-/// What a daemon has told of: each order that it has carried out, with its container and instance.
+/// What a daemon has told of: each question that it has answered, with its container and instance.
 pub(super) fn answered(book: &NodeWork) -> Vec<(String, String, String)> {
     let answers = book.status.iter().flat_map(|status| &status.answers);
     let done: Vec<&str> =
         answers.filter(|a| a.state == AnswerState::Done).map(|a| a.order_id.as_str()).collect();
-    let orders = book.spec.orders.iter().filter(|o| done.contains(&o.id.as_str()));
+    let asked = book.spec.orders.iter().filter(|o| o.action.verify.is_some());
+    let orders = asked.filter(|o| done.contains(&o.id.as_str()));
     orders.map(|o| (o.id.clone(), o.container.name.clone(), o.container.id.clone())).collect()
 }

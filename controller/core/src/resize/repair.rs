@@ -1,0 +1,125 @@
+//! The cgroup of a Pod that the kubelet leaves as it was.
+//!
+//! Kubelets from 1.33 to 1.36.3 do not change it for a container that does not run (kubernetes#138760). The container
+//! then begins with its new limits below a Pod that is too small: it is killed again, or on cgroup v1 cannot even be
+//! created. So the node's daemon is ordered to give the Pod what the kubelet should have. It holds nothing by that.
+
+use std::time::Duration;
+
+use pitstop_api::nodework::{AnswerState, Bounds, Order, Resize as Give};
+
+use super::force::{bounds, of_pod};
+use super::observe::Observed;
+use super::verify::next_order;
+use crate::index::Config;
+use crate::nodework::OrderView;
+use crate::pod::Pod;
+use crate::time::Mono;
+
+/// How long the kubelet may take. An ordinary restart is over by then.
+pub(super) const REPAIR_AFTER: Duration = Duration::from_secs(5);
+/// How soon what the daemon refused, or what was without effect, is ordered again.
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// What is done about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Repair {
+    /// The order that the node's book should hold.
+    pub(super) order: Option<Order>,
+    /// For the message of what the request waits for.
+    pub(super) text: String,
+    /// When to look again.
+    pub(super) wake_at: Option<Mono>,
+}
+
+impl Repair {
+    fn told(text: impl Into<String>) -> Self {
+        Self { order: None, text: text.into(), wake_at: None }
+    }
+}
+
+/// It gives a Pod's cgroup what its spec says, and nothing else.
+pub fn is_repair(order: &Order) -> bool {
+    repaired(order).is_some()
+}
+
+fn repaired(order: &Order) -> Option<Bounds> {
+    let give = order.action.resize.as_ref()?;
+    give.pod.filter(|_| give.container.is_none() && !give.hold)
+}
+
+/// The last one, if it is for what the Pod's spec says now.
+pub(super) fn standing<'a>(observed: &Observed<'a>, pod: &Pod) -> Option<OrderView<'a>> {
+    let last = observed.repairs.iter().max_by_key(|view| view.attempt())?;
+    (repaired(last.order) == Some(wants(pod))).then_some(*last)
+}
+
+fn wants(pod: &Pod) -> Bounds {
+    bounds(&of_pod(pod, |container| container.resources))
+}
+
+/// Repairs the Pod's cgroup, by an order that names this container; nothing where that is not pitstop's to do.
+///
+/// `low`: the daemon has found that it is not what it should be.
+pub(super) fn repair(
+    now: Mono,
+    config: &Config,
+    observed: &Observed<'_>,
+    pod: &Pod,
+    container: &str,
+    low: bool,
+) -> Option<Repair> {
+    // What bounds the Pod as a whole, or what the daemon holds it at, is another sum.
+    let own = !observed.resize.held() && pod.pod_level.is_none();
+    if !own || !observed.force.containers.is_empty() || observed.recorded {
+        return None;
+    }
+    if !config.resize_cri {
+        let may = if low { "has left" } else { "may have left" };
+        return Some(Repair::told(format!(
+            "the kubelet {may} the cgroup of the Pod as it was, for a container that does not run \
+             (kubernetes#138760): with the overlay resize-cri pitstop would repair it"
+        )));
+    }
+    if observed.sizing_now || observed.sizing.is_some() || observed.deed.is_some() {
+        return None;
+    }
+    let last = standing(observed, pod);
+    let again = last.and_then(|view| again_at(now, observed, &view, low));
+    if last.is_none() || again.is_some_and(|at| at <= now) {
+        let give = Give { pod: Some(wants(pod)), ..Give::default() };
+        let order = next_order(observed, container, pod, give.into()).filter(|_| observed.guarded)?;
+        return Some(Repair { order: Some(order), ..Repair::told(ASKED) });
+    }
+    let view = last?;
+    let text = match view.answer {
+        None => ASKED.to_owned(),
+        Some(answer) => match answer.state {
+            AnswerState::Acknowledged if answer.message.is_empty() => ASKED.to_owned(),
+            AnswerState::Acknowledged => format!("{ASKED}: {}", answer.message),
+            AnswerState::Done => "pitstop has given the cgroup of the Pod what it should have, which the \
+                                  kubelet had left as it was"
+                .to_owned(),
+            AnswerState::Refused | AnswerState::Failed => format!(
+                "the kubelet may have left the cgroup of the Pod as it was (kubernetes#138760), and the node's \
+                 daemon does not repair it: {}",
+                answer.message
+            ),
+        },
+    };
+    Some(Repair { order: Some(view.order.clone()), text, wake_at: again })
+}
+
+/// While the daemon is asked.
+const ASKED: &str = "pitstop gives the cgroup of the Pod what it should have, which the kubelet leaves as it was \
+                     for a container that does not run (kubernetes#138760)";
+
+/// When it is worth another order; absent while the daemon is still to answer, and once it is repaired.
+fn again_at(now: Mono, observed: &Observed<'_>, view: &OrderView<'_>, low: bool) -> Option<Mono> {
+    let since = || observed.memory.answered_since(&view.order.id).unwrap_or(now);
+    match view.answer?.state {
+        AnswerState::Acknowledged => None,
+        AnswerState::Done => low.then(|| since().after(AGAIN)),
+        AnswerState::Refused | AnswerState::Failed => Some(since().after(AGAIN)),
+    }
+}

@@ -1,0 +1,91 @@
+//! What the kubelet leaves undone for a container that does not run (kubernetes#138760).
+
+use pitstop_api::condition;
+use pitstop_api::nodework::NodeWork;
+use pitstop_api::resize::conditions;
+use pitstop_e2e::ns::NODE;
+use pitstop_e2e::{LONG, Ns};
+
+use super::beside::with_daemons;
+use super::*;
+
+/// Takes 100 MB as soon as it runs, and has 32 MiB.
+fn starved() -> Value {
+    let little =
+        json!({"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "200m", "memory": "32Mi"}});
+    pods::pod("web", &[sized(pods::shell("app", "sleep 1; exec tail -c 100000000 /dev/zero"), &little)])
+}
+
+/// Ends twice, and runs from the third time on.
+fn failing() -> Value {
+    let script = "n=$(cat /data/n || echo 0); echo $((n + 1)) > /data/n; [ $n -lt 2 ] && sleep 1 && exit 1; \
+                  trap 'exit 0' TERM; sleep 100000 & wait";
+    let mut app = sized(pods::shell("app", script), &usual());
+    app["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
+    let mut pod = pods::pod("web", &[app]);
+    pod["spec"]["volumes"] = json!([{"name": "data", "emptyDir": {}}]);
+    pod
+}
+
+/// Waits until the container has ended twice, and does not run.
+async fn ended_twice(ns: &Ns) -> Result<()> {
+    until("the container to end twice", LONG, async || {
+        let pod = ns.pod("web").await?;
+        let Ok(status) = pods::status(&pod, "app") else { return Ok(None) };
+        let runs = status.state.as_ref().is_some_and(|state| state.running.is_some());
+        Ok((status.restart_count >= 1 && !runs).then_some(()))
+    })
+    .await
+}
+
+/// Waits until the message of what the request waits for says that.
+async fn says(ns: &Ns, name: &str, words: &str) -> Result<()> {
+    until(&format!("{name} to say {words:?}"), LONG, async || {
+        let status = api(ns).get(name).await?.status.unwrap_or_default();
+        let complete = condition::find(&status.conditions, conditions::COMPLETE).cloned();
+        Ok(complete.is_some_and(|c| c.message.contains(words)).then_some(()))
+    })
+    .await
+}
+
+/// Nothing of it is left in the node's book.
+async fn forgotten(ns: &Ns) -> Result<()> {
+    until("the node's book to be empty", SHORT, async || {
+        let book = kube::Api::<NodeWork>::all(ns.cluster.client.clone()).get(NODE).await?;
+        let held = book.status.unwrap_or_default().held;
+        Ok((held.is_empty() && book.spec.orders.is_empty()).then_some(()))
+    })
+    .await
+}
+
+#[test]
+fn what_is_killed_in_a_pod_that_stays_too_small_is_repaired() -> Result<()> {
+    on_cluster(async |ns| {
+        ns.create_pod(starved()).await?;
+        ended_twice(ns).await?;
+        let enough = json!({"requests": {"memory": "256Mi"}, "limits": {"memory": "256Mi"}});
+        create(ns, resize("rescue", "app", &enough)).await?;
+        says(ns, "rescue", "with the overlay resize-cri pitstop would repair it").await?;
+        with_daemons(ns, async || {
+            let status = ends(ns, "rescue", Phase::Succeeded, "Resized").await?;
+            assert_verified(&status)?;
+            let pod = ns.ready("web").await?;
+            assert_eq!(kernel(&pod, "app")?, [(20_000, 256 * MI); 2]);
+            let restarts = pods::restarts(&pod, "app")?;
+            forgotten(ns).await?;
+
+            // The other way that it shows: on cgroup v1 the container cannot even be created.
+            ns.kubectl(&["delete", "pod", "web", "--grace-period=1"])?;
+            assert!(restarts > 1, "it was never killed");
+            ns.create_pod(failing()).await?;
+            ended_twice(ns).await?;
+            create(ns, resize("more", "app", &json!({"limits": {"cpu": "400m"}}))).await?;
+            says(ns, "more", "pitstop has given the cgroup of the Pod what it should have").await?;
+            assert_verified(&ends(ns, "more", Phase::Succeeded, "Resized").await?)?;
+            let pod = ns.ready("web").await?;
+            assert_eq!(kernel(&pod, "app")?, [(40_000, 128 * MI); 2]);
+            forgotten(ns).await
+        })
+        .await
+    })
+}

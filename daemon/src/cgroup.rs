@@ -70,7 +70,7 @@ impl Cgroups {
     }
 
     /// Only the root of a v2 hierarchy has this file, and a hybrid one is mounted further below.
-    pub(crate) fn version(&self) -> Version {
+    pub fn version(&self) -> Version {
         match text(&self.root.join("cgroup.controllers"), MAX_FILE) {
             Ok(_) => Version::V2,
             Err(_) => Version::V1,

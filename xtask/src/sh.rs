@@ -264,7 +264,8 @@ mod tests {
 
     #[test]
     fn what_takes_too_long_is_ended() {
-        let command = Cmd::new("sh").args(["-c", "echo one; exec sleep 60"]).within(Duration::from_millis(200));
+        let command =
+            Cmd::new("sh").args(["-c", "echo one; exec sleep 60"]).within(Duration::from_millis(200));
         let mut seen = 0;
         let error = command.each_line(|line| seen += usize::from(line.is_some())).unwrap_err().to_string();
         assert!(error.ends_with("was ended: it was not done within 0.2 s"), "{error}");

@@ -66,6 +66,7 @@ pub(crate) fn run(machine: &Machine, report: &mut Report) {
 }
 
 /// Fails unless both are the same.
+#[allow(clippy::needless_pass_by_value, reason = "both are made to be compared")]
 fn same<T: Debug + PartialEq>(what: &str, found: T, expected: T) -> Result<()> {
     if found != expected {
         bail!("{what}: found {found:?}, expected {expected:?}");

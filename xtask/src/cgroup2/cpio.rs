@@ -37,7 +37,9 @@ fn entry(
     // Inode, mode, owner, group, links, time, size, two numbers of the disk, two of the device, length of the name, sum.
     let fields = [inode, mode, 0, 0, 1, 0, size, 0, 0, device.0, device.1, name, 0];
     bytes.extend_from_slice(b"070701");
-    fields.iter().for_each(|field| bytes.extend_from_slice(format!("{field:08x}").as_bytes()));
+    for field in fields {
+        bytes.extend_from_slice(format!("{field:08x}").as_bytes());
+    }
     bytes.extend_from_slice(path.as_bytes());
     bytes.push(0);
     align(bytes);
@@ -60,7 +62,7 @@ mod tests {
         let text = String::from_utf8_lossy(&bytes);
         let starts: Vec<_> = text.match_indices("070701").map(|(at, _)| at).collect();
         assert_eq!(starts.len(), 4);
-        assert!(starts.iter().all(|at| at % 4 == 0) && bytes.len() % 4 == 0, "{starts:?}");
+        assert!(starts.iter().chain([&bytes.len()]).all(|at| at.is_multiple_of(4)), "{starts:?}");
         let init = &text[starts[2]..];
         assert_eq!(
             &init[..62],

@@ -70,7 +70,7 @@ impl Cgroups {
     }
 
     /// Only the root of a v2 hierarchy has this file, and a hybrid one is mounted further below.
-    pub(crate) fn version(&self) -> Version {
+    pub fn version(&self) -> Version {
         match text(&self.root.join("cgroup.controllers"), MAX_FILE) {
             Ok(_) => Version::V2,
             Err(_) => Version::V1,
@@ -124,6 +124,8 @@ fn text(path: &Path, most: u64) -> io::Result<String> {
 
 #[cfg(test)]
 mod containerd_tests;
+#[cfg(test)]
+mod recorded_tests;
 
 #[cfg(test)]
 mod tests {
@@ -132,13 +134,14 @@ mod tests {
     use pitstop_api::nodework::Cgroup;
     use tempfile::TempDir;
 
+    use super::recorded_tests::Recorded;
     use super::*;
 
     const UID: &str = "0eb8c2ee-2805-4222-b6b3-e8134389e5f1";
     const ID: &str = "b7a04dfe7903adf2a6bea06ebdfe81fc59c2b443d9d9330a63ef21ac8e7defde";
 
     /// A node with these files in `/sys/fs/cgroup`.
-    fn node(files: &[(String, &str)]) -> (TempDir, Cgroups) {
+    pub(super) fn node(files: &[(String, &str)]) -> (TempDir, Cgroups) {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {
             let path = root.path().join(ROOT).join(path);
@@ -174,23 +177,6 @@ mod tests {
         files
     }
 
-    fn v2(pod: &str, container: &str) -> Vec<(String, &'static str)> {
-        let mut files = vec![("cgroup.controllers".to_owned(), "cpuset cpu io memory hugetlb pids\n")];
-        let container = format!("{pod}/{container}");
-        for (group, max, weight) in
-            [(pod, "max 100000\n", "79\n"), (container.as_str(), "50000 100000\n", "39\n")]
-        {
-            files.extend([
-                (format!("{group}/cpu.max"), max),
-                (format!("{group}/cpu.weight"), weight),
-                (format!("{group}/memory.max"), "max\n"),
-                (format!("{group}/memory.current"), "8192\n"),
-                (format!("{group}/memory.events"), "low 0\nhigh 0\nmax 0\noom 1\noom_kill 1\n"),
-            ]);
-        }
-        files
-    }
-
     #[test]
     fn cgroups_of_v1_are_read_wherever_cpu_is_mounted() {
         let path = format!("/pitstop-lab/node1/kubepods/burstable/pod{UID}/{ID}");
@@ -210,27 +196,6 @@ mod tests {
     }
 
     #[test]
-    fn cgroups_of_v2_are_read_with_either_driver() {
-        let slice = format!("kubepods-pod{}.slice", UID.replace('-', "_"));
-        let scope = format!("cri-containerd-{ID}.scope");
-        for (files, path) in [
-            (v2(&format!("kubepods/pod{UID}"), ID), format!("/kubepods/pod{UID}/{ID}")),
-            (v2(&format!("kubepods.slice/{slice}"), &scope), format!("{slice}:cri-containerd:{ID}")),
-        ] {
-            let (_root, cgroups) = node(&files);
-            let pod = Cgroup {
-                cpu_period: Some(100_000),
-                cpu_weight: Some(79),
-                memory_usage: Some(8192),
-                oom_kills: Some(1),
-                ..Cgroup::default()
-            };
-            let container = Cgroup { cpu_quota: Some(50_000), cpu_weight: Some(39), ..pod };
-            assert_eq!(at(&cgroups, &path), Ok(Observed { container, pod }), "{path}");
-        }
-    }
-
-    #[test]
     fn what_cannot_be_read_is_named_with_its_path() {
         let path = format!("/kubepods/pod{UID}/{ID}");
         // Nothing is mounted; the first place that was looked in is told.
@@ -239,15 +204,17 @@ mod tests {
         let file = root.path().join(format!("{ROOT}/cpu{path}/cpu.cfs_quota_us"));
         assert!(told.starts_with(&format!("cannot read {}: No such file", file.display())), "{told}");
 
-        let huge = "1".repeat(5000);
-        let mut files = v2(&format!("kubepods/pod{UID}"), ID);
-        files.retain(|(file, _)| !file.ends_with(&format!("{ID}/memory.max")));
-        let missing = node(&files);
-        files.push((format!("kubepods/pod{UID}/{ID}/memory.max"), &huge));
-        let large = node(&files);
-        for ((_root, cgroups), why) in [(missing, "No such file"), (large, "more than 4096 bytes")] {
-            let told = at(&cgroups, &path).unwrap_err();
-            assert!(told.contains(&format!("{ID}/memory.max: {why}")), "{told}");
+        let recorded = Recorded::new();
+        let state = &recorded.states["cgroupfs, no limits"];
+        let place = recorded.place(state);
+        let (file, huge) = (format!("{}/memory.max", place.container), "1".repeat(5000));
+        for (text, why) in [(None, "No such file"), (Some(huge.as_str()), "more than 4096 bytes")] {
+            let others = state.files.iter().filter(|(path, _)| **path != file);
+            let mut files: Vec<_> = others.map(|(path, text)| (path.clone(), text.as_str())).collect();
+            files.extend(text.map(|text| (file.clone(), text)));
+            let (_root, cgroups) = node(&files);
+            let told = cgroups.at(&place).unwrap_err();
+            assert!(told.contains(&format!("{file}: {why}")), "{told}");
         }
     }
 }

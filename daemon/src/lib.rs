@@ -2,7 +2,8 @@
 //!
 //! It knows two things, that one object and the container runtime, and reads nothing else of the cluster.
 //!
-//! A library beside its program, so that the fuzz targets in `tests/fuzz` call what reads the runtime's answers.
+//! A library beside its program, so that the fuzz targets in `tests/fuzz` call what reads the runtime's answers, and
+//! `tests/cgroup2` what reads and writes cgroups.
 
 mod args;
 pub mod cgroup;
@@ -10,7 +11,7 @@ mod execute;
 pub mod hook;
 mod metrics;
 mod record;
-mod resize;
+pub mod resize;
 mod run;
 pub mod runtime;
 pub mod search;

@@ -183,7 +183,7 @@ fn never(message: String) -> CallFailure {
 }
 
 /// Settings as the runtime takes them: -1 is no limit, and what is 0 stays as it is.
-fn resources(settings: &[Setting], counts_swap: bool, curved: bool) -> v1::LinuxContainerResources {
+pub fn resources(settings: &[Setting], counts_swap: bool, curved: bool) -> v1::LinuxContainerResources {
     let mut resources = v1::LinuxContainerResources::default();
     for setting in settings {
         match *setting {

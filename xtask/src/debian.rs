@@ -1,9 +1,11 @@
 //! Debian packages that a command needs: installed when we may, else named with the command that does it.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 use crate::progress::Step;
 use crate::sh::{Cmd, is_installed};
@@ -33,20 +35,46 @@ pub(crate) fn ensure(packages: &[&str], purpose: &str) -> Result<()> {
         );
     }
     let step = Step::begin(format!("installing Debian packages: {}", missing.join(" ")));
-    let apt = || {
-        Cmd::new("apt-get")
-            .args(["-q", "-o", "DPkg::Lock::Timeout=120"])
-            .env("DEBIAN_FRONTEND", "noninteractive")
-    };
     apt().arg("update").run_quiet()?;
     apt().args(["install", "-y", "--no-install-recommends"]).args(&missing).run_quiet()?;
     step.done();
     Ok(())
 }
 
+/// Downloads what a package of packages stands for, without installing it, and gives the one file that this puts into an
+/// empty folder. The lists may be older than what there is, so a failure is followed by new ones.
+pub(crate) fn download(meta: &str, prefix: &str, folder: &Path) -> Result<PathBuf> {
+    let concrete = |()| -> Result<()> {
+        let listed = Cmd::new("apt-cache").args(["depends", meta]).read()?;
+        let package = dependency(&listed, prefix)
+            .with_context(|| format!("the package {meta} depends on none called {prefix}..."))?;
+        apt().args(["download", package]).dir(folder).run_quiet()
+    };
+    if let Err(error) = concrete(()) {
+        if !is_root() {
+            return Err(error.context("perhaps `sudo apt-get update` helps"));
+        }
+        apt().arg("update").run_quiet()?;
+        concrete(())?;
+    }
+    let mut entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let entry = entries.next().with_context(|| format!("apt-get put nothing into {}", folder.display()))?;
+    Ok(entry.with_context(|| format!("cannot read {}", folder.display()))?.path())
+}
+
+fn apt() -> Cmd {
+    Cmd::new("apt-get").args(["-q", "-o", "DPkg::Lock::Timeout=120"]).env("DEBIAN_FRONTEND", "noninteractive")
+}
+
+/// The first package of such a name among what `apt-cache depends` lists.
+fn dependency<'a>(listed: &'a str, prefix: &str) -> Option<&'a str> {
+    let mut names = listed.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
+    names.find(|name| name.starts_with(prefix))
+}
+
 /// Whether this process is the machine's administrator.
 pub(crate) fn is_root() -> bool {
-    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
 /// The packages that a listing of `name status` lines does not show as installed.
@@ -64,5 +92,12 @@ mod tests {
     fn unknown_and_removed_packages_are_missing() {
         let listed = "runc installed\nsocat config-files\ndpkg-query: no packages found matching kmod\n";
         assert_eq!(missing(&["runc", "socat", "kmod"], listed), ["socat", "kmod"]);
+    }
+
+    #[test]
+    fn a_package_of_packages_names_the_one_that_is_meant() {
+        let listed = "linux-image-cloud-amd64\n  Depends: x\n  Depends: linux-image-6.1.0-56-cloud-amd64\n";
+        assert_eq!(dependency(listed, "linux-image-"), Some("linux-image-6.1.0-56-cloud-amd64"));
+        assert_eq!(dependency("linux-image-cloud-amd64\n", "linux-image-"), None);
     }
 }

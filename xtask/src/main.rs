@@ -5,6 +5,7 @@
 
 mod attacks;
 mod bench;
+mod cgroup2;
 mod chaos;
 mod check;
 mod cluster;
@@ -81,6 +82,8 @@ enum Command {
     Chaos(chaos::Args),
     /// Look for inputs that break a property of what reads them; the last line counts.
     Fuzz(fuzz::Args),
+    /// The daemon's reads and writes in a virtual machine with cgroup v2; the last line counts the checks.
+    Cgroup2(cgroup2::Args),
     /// Measure on the running cluster: burst, idle, latency, resize.
     Bench {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "NAME")]
@@ -113,6 +116,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Attacks(args) => return attacks::run(&root, &args),
         Command::Chaos(args) => return chaos::run(&root, &args),
         Command::Fuzz(args) => return fuzz::run(&root, &args),
+        Command::Cgroup2(args) => return cgroup2::run(&root, &args),
         Command::Bench { args } => return bench::run(&root, &args),
     }
     Ok(ExitCode::SUCCESS)

@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -19,13 +19,15 @@ const TAIL: usize = 30;
 pub(crate) struct Cmd {
     command: Command,
     line: String,
+    /// How long it may take where its lines are read.
+    limit: Option<Duration>,
 }
 
 impl Cmd {
     /// A program by name or path.
     pub(crate) fn new(program: impl AsRef<OsStr>) -> Self {
         let program = program.as_ref();
-        Self { command: Command::new(program), line: word(program) }
+        Self { command: Command::new(program), line: word(program), limit: None }
     }
 
     /// The cargo that runs this.
@@ -41,7 +43,7 @@ impl Cmd {
                 command.env_remove(name);
             }
         }
-        Self { command, line: "cargo".to_owned() }
+        Self { command, line: "cargo".to_owned(), limit: None }
     }
 
     /// Adds one argument.
@@ -67,6 +69,12 @@ impl Cmd {
     /// Runs in a directory.
     pub(crate) fn dir(mut self, dir: &Path) -> Self {
         self.command.current_dir(dir);
+        self
+    }
+
+    /// Has [`each_line`](Self::each_line) end it after so long, which is an error.
+    pub(crate) fn within(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
         self
     }
 
@@ -163,8 +171,16 @@ impl Cmd {
                 }
             }
         });
+        let start = Instant::now();
+        let mut late = None;
         loop {
-            match lines.recv_timeout(HEARTBEAT) {
+            let left = self.limit.map(|limit| limit.saturating_sub(start.elapsed()));
+            if left.is_some_and(|left| left.is_zero()) && late.is_none() {
+                late = self.limit;
+                child.kill().with_context(|| format!("cannot end `{}`", self.line))?;
+            }
+            let wait = left.filter(|left| !left.is_zero()).map_or(HEARTBEAT, |left| left.min(HEARTBEAT));
+            match lines.recv_timeout(wait) {
                 Ok(line) => visit(Some(&line)),
                 Err(RecvTimeoutError::Timeout) => visit(None),
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -173,6 +189,9 @@ impl Cmd {
         let status = child.wait().with_context(|| format!("cannot wait for `{}`", self.line))?;
         if pump.join().is_err() {
             bail!("reading the output of `{}` broke off", self.line);
+        }
+        if let Some(limit) = late {
+            bail!("`{}` was ended: it was not done within {}", self.line, progress::seconds(limit));
         }
         Ok(status)
     }
@@ -241,6 +260,16 @@ mod tests {
             .unwrap();
         assert!(status.success());
         assert_eq!(seen, ["one\n", "two\n", "three"]);
+    }
+
+    #[test]
+    fn what_takes_too_long_is_ended() {
+        let command =
+            Cmd::new("sh").args(["-c", "echo one; exec sleep 60"]).within(Duration::from_millis(200));
+        let mut seen = 0;
+        let error = command.each_line(|line| seen += usize::from(line.is_some())).unwrap_err().to_string();
+        assert!(error.ends_with("was ended: it was not done within 0.2 s"), "{error}");
+        assert_eq!(seen, 1);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::{Cgroups, MAX_FILE, text};
 impl Cgroups {
     /// What the cgroups of a place hold, and what decides whether that may be changed. `container`: that one must be
     /// there. The Pod's may be gone only where it need not.
-    pub(crate) fn present(&self, place: &Place, container: bool) -> Result<Present, String> {
+    pub fn present(&self, place: &Place, container: bool) -> Result<Present, String> {
         let version = self.version();
         let there = container || self.has(version, &place.pod);
         let pod = there.then(|| self.seen(version, &place.pod)).transpose()?;
@@ -30,14 +30,15 @@ impl Cgroups {
         })
     }
 
-    pub(crate) fn seen(&self, version: Version, group: &str) -> Result<Seen, String> {
+    /// What one cgroup holds.
+    pub fn seen(&self, version: Version, group: &str) -> Result<Seen, String> {
         let cgroup = cgroup::read(version, |controller, file| self.file(version, controller, group, file))?;
         let stat = self.file(version, Controller::Memory, group, "memory.stat")?;
         Ok(Seen { cgroup, inactive_file: cgroup::inactive_file(version, &stat)? })
     }
 
     /// The cgroup is there.
-    pub(crate) fn has(&self, version: Version, group: &str) -> bool {
+    pub fn has(&self, version: Version, group: &str) -> bool {
         let exists =
             |controller| self.paths(version, controller, group, ".").iter().any(|path| path.is_dir());
         exists(Controller::Memory) || exists(Controller::Cpu)
@@ -73,21 +74,21 @@ impl Cgroups {
     }
 
     /// The runtime can be told how much memory and swap together may be.
-    pub(crate) fn counts_swap(&self, pod: &str) -> bool {
+    pub fn counts_swap(&self, pod: &str) -> bool {
         let version = self.version();
         version == Version::V1
             && self.file(version, Controller::Memory, pod, "memory.memsw.limit_in_bytes").is_ok()
     }
 
     /// Writes one value into the cgroup of a Pod. May wait while the kernel reclaims memory.
-    pub(crate) fn write(&self, group: &str, setting: Setting) -> Result<(), CallFailure> {
+    pub fn write(&self, group: &str, setting: Setting) -> Result<(), CallFailure> {
         let (controller, file, value) = file_of(self.version(), setting);
         self.put(controller, group, file, &value).map_err(|(failure, _)| failure)
     }
 
     /// Makes the kernel reclaim so many bytes of a cgroup, or what it can. On v1 it can only be asked for all that it can.
     /// Waits meanwhile.
-    pub(crate) fn reclaim(&self, group: &str, bytes: i64) -> Result<(), CallFailure> {
+    pub fn reclaim(&self, group: &str, bytes: i64) -> Result<(), CallFailure> {
         let (file, value, needs) = match self.version() {
             Version::V1 => ("memory.force_empty", "0".to_owned(), "cgroup v1"),
             // kernel.org: Documentation/admin-guide/cgroup-v2.rst

@@ -4,10 +4,18 @@ use std::path::Path;
 use pitstop_api::nodework::Cgroup;
 use tempfile::TempDir;
 
+use super::super::recorded_tests::{Recorded, State};
 use super::*;
 
 const POD: &str = "kubepods/burstable/pod1";
 const CONTAINER: &str = "kubepods/burstable/pod1/abc";
+
+/// A state of a real v2.
+fn recorded() -> (Recorded, State) {
+    let mut recorded = Recorded::new();
+    let state = recorded.states.remove("cgroupfs, no limits").unwrap();
+    (recorded, state)
+}
 
 struct Node {
     root: TempDir,
@@ -47,21 +55,14 @@ impl Node {
         Self::new(&files, "Filename\tType\tSize\tUsed\tPriority\n/dev/vdb partition 1 0 -2\n")
     }
 
-    /// As a node with systemd's version 252 and kernel 6.1 has them.
+    /// As a real one was recorded, without limits.
     fn v2() -> Self {
-        let files = [
-            ("", "cpu.weight", "4\n"),
-            ("", "cpu.max", "max 100000\n"),
-            ("", "memory.max", "50331648\n"),
-            ("", "memory.swap.max", "0\n"),
-            ("", "memory.current", "1433600\n"),
-            ("", "memory.events", "low 0\nhigh 0\nmax 0\noom 0\noom_kill 0\n"),
-            ("", "memory.stat", "anon 100\ninactive_anon 7\nactive_anon 8\ninactive_file 405504\n"),
-            ("", "cpuset.cpus.effective", "0-1\n"),
-            ("", "cpuset.mems.effective", "0\n"),
-        ];
-        let node = Self::new(&files, "Filename\tType\tSize\tUsed\tPriority\n/dev/vdb partition 1 0 -2\n");
-        node.put("cgroup.controllers", "cpuset cpu memory\n");
+        let (recorded, state) = recorded();
+        let place = recorded.place(&state);
+        let node = Self::new(&[], "Filename\tType\tSize\tUsed\tPriority\n/dev/vdb partition 1 0 -2\n");
+        for (path, text) in &state.files {
+            node.put(&path.replace(&place.container, CONTAINER).replace(&place.pod, POD), text);
+        }
         node
     }
 
@@ -86,24 +87,22 @@ impl Node {
 
 #[test]
 fn what_is_there_and_what_decides_is_read_on_both_versions() {
-    for node in [Node::v1(), Node::v2()] {
-        let present = node.present(true).unwrap();
-        let v1 = present.version == Version::V1;
-        let cgroup = Cgroup {
-            cpu_period: Some(100_000),
-            cpu_shares: v1.then_some(102),
-            cpu_weight: (!v1).then_some(4),
-            memory_limit: Some(50_331_648),
-            memory_usage: Some(1_433_600),
-            oom_kills: Some(0),
-            ..Cgroup::default()
-        };
-        let seen = Some(Seen { cgroup, inactive_file: 405_504 });
-        let (cgroup, version) = (POD.to_owned(), present.version);
-        let of_container = CONTAINER.to_owned();
-        let expected =
-            Present { cgroup, of_container, version, container: seen, pod: seen, pinned: false, swap: false };
-        assert_eq!(present, expected);
+    let cgroup = Cgroup {
+        cpu_period: Some(100_000),
+        cpu_shares: Some(102),
+        memory_limit: Some(50_331_648),
+        memory_usage: Some(1_433_600),
+        oom_kills: Some(0),
+        ..Cgroup::default()
+    };
+    let seen = Some(Seen { cgroup, inactive_file: 405_504 });
+    let (cgroup, version) = (POD.to_owned(), Version::V1);
+    let of_container = CONTAINER.to_owned();
+    let v1 =
+        Present { cgroup, of_container, version, container: seen, pod: seen, pinned: false, swap: false };
+    let v2 = Present { cgroup: POD.to_owned(), of_container: CONTAINER.to_owned(), ..recorded().1.present() };
+    for (node, expected) in [(Node::v1(), v1), (Node::v2(), v2)] {
+        assert_eq!(node.present(true).unwrap(), expected);
         let ended = Present { container: None, of_container: String::new(), ..expected };
         assert_eq!(node.present(false).unwrap(), ended);
     }
@@ -112,11 +111,12 @@ fn what_is_there_and_what_decides_is_read_on_both_versions() {
 #[test]
 fn cpus_and_memory_nodes_of_its_own_are_seen() {
     for (node, hierarchy, end) in [(Node::v1(), "cpuset/", ""), (Node::v2(), "", ".effective")] {
-        for (file, own, all) in [("cpuset.cpus", "1\n", "0-1\n"), ("cpuset.mems", "1\n", "0\n")] {
+        for file in ["cpuset.cpus", "cpuset.mems"] {
+            let all = node.text(&format!("{hierarchy}{POD}/{file}{end}"));
             let file = format!("{hierarchy}{CONTAINER}/{file}{end}");
-            node.put(&file, own);
+            node.put(&file, "1\n");
             assert!(node.present(true).unwrap().pinned, "{file}");
-            node.put(&file, all);
+            node.put(&file, &all);
             assert!(!node.present(true).unwrap().pinned, "{file}");
         }
     }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 use self::archive::{ImageSpec, archive};
-pub(crate) use self::build::executables;
+pub(crate) use self::build::{executables, programs};
 use crate::progress::{Step, note};
 use crate::workspace::{VERSION, shown};
 

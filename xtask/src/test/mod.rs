@@ -14,7 +14,7 @@ use crate::kubernetes::Kubernetes;
 use crate::progress::{Step, note};
 use crate::sh::Cmd;
 use crate::workspace::is_ci;
-use crate::{attacks, chaos, cluster, fuzz, image, lab, sim};
+use crate::{attacks, cgroup2, chaos, cluster, fuzz, image, lab, sim};
 
 /// The run of `cargo xtask chaos` that every test run has.
 const CHAOS_MINUTES: u64 = 3;
@@ -25,7 +25,7 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     let mut total = Tally::default();
     // Tests of the crates use the container runtime too. Those that miss something say so themselves.
     // Now, since no two suites may install at a time.
-    for installed in [cluster::install_packages(), fuzz::require()] {
+    for installed in [cluster::install_packages(), fuzz::require(), cgroup2::require(root)] {
         if let Err(error) = installed {
             note(format!("{error:#}"));
         }
@@ -52,6 +52,7 @@ fn computing(root: &Path) -> Tally {
     suite(&mut total, "campaign of the simulator", || campaign(root));
     suite(&mut total, "planted bugs", || planted(root));
     suite(&mut total, "fuzz targets", || fuzzed(root));
+    suite(&mut total, "a real cgroup v2", || in_machine(root));
     total
 }
 
@@ -121,6 +122,15 @@ fn fuzzed(root: &Path) -> Result<Tally> {
     let count = fuzz::look_for_crashes(root)?;
     let passed = count.targets.saturating_sub(count.crashes);
     Ok(Tally { passed, failed: count.crashes, ..Tally::default() })
+}
+
+/// Each check in the machine with cgroup v2 is a test.
+fn in_machine(root: &Path) -> Result<Tally> {
+    if let Some(skipped) = skipped(cgroup2::require(root))? {
+        return Ok(skipped);
+    }
+    let cgroup2::Count { passed, failed } = cgroup2::check(root)?;
+    Ok(Tally { passed, failed, ..Tally::default() })
 }
 
 fn module(root: &Path) -> Result<Tally> {

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
 /// Each crate of the workspace and the others that it may use, tests aside: `api` <- `*/core` <- programs.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("pitstop-api", &[]),
     ("pitstop-cri", &[]),
     ("pitstop-kit", &["pitstop-api"]),
@@ -19,6 +19,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("pitstop-e2e", &["pitstop-api", "pitstop-cri", "pitstop-kit", "pitstop-manifests-test", "pitstop-sim"]),
     ("pitstop-bench", &["pitstop-api", "pitstop-cri", "pitstop-kit"]),
     ("pitstop-attacks", &["pitstop-e2e"]),
+    ("pitstop-cgroup2", &["pitstop-api", "pitstop-cri", "pitstop-daemon", "pitstop-daemon-core"]),
     ("pitstop-chaos", &["pitstop-api", "pitstop-e2e", "pitstop-sim"]),
     (
         "pitstop-fuzz",

@@ -75,11 +75,10 @@ pub(super) fn repair(
         return None;
     }
     if !config.resize_cri {
-        let may = if low { "has left" } else { "may have left" };
-        return Some(Repair::told(format!(
-            "the kubelet {may} the cgroup of the Pod as it was, for a container that does not run \
-             (kubernetes#138760): with the overlay resize-cri pitstop would repair it"
-        )));
+        return Some(Repair::told(
+            "the kubelet may have left the cgroup of the Pod as it was, for a container that does not run \
+             (kubernetes#138760): with the overlay resize-cri pitstop would repair it",
+        ));
     }
     if observed.sizing_now || observed.sizing.is_some() || observed.deed.is_some() {
         return None;

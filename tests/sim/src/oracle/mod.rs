@@ -265,7 +265,7 @@ impl Oracle {
         found.extend(self.rules.one_leads(self.leaders));
         let by = (writer, self.leaders > 1);
         found.extend(self.resizes.wrote(now, by, kind, before, after, server));
-        found.extend(self.holds.wrote(now, kind, before, after));
+        self.holds.wrote(now, kind, before, after);
         self.holds.writes = self.writes;
         for (id, status) in self.resizes.take_successes() {
             found.extend(self.holds.succeeded(&id, &status));

@@ -405,8 +405,9 @@ impl Planner<'_> {
 
     /// What was asked stands until another question takes its place, or the end is stored: numbers never come again.
     fn stands(&self) -> Plan {
-        let orders = self.observed.orders.iter().map(|view| view.order.clone());
-        Plan { orders: orders.chain(self.standing_repair()).collect(), ..Plan::default() }
+        let questions = self.observed.orders.iter().map(|view| view.order.clone());
+        let orders = questions.chain(self.standing_repair()).collect();
+        Plan { orders, ..Plan::default() }
     }
 }
 

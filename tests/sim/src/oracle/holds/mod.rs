@@ -9,7 +9,7 @@
 //! | H5 | A request succeeds only after its containers had what it means. |
 //! | H6 | A request for one container takes six writes where nothing goes wrong. |
 //! | H7 | What is to be held is ordered for an instance that runs, for a Pod that a request was accepted for. |
-//! | H8 | A repair gives a Pod that nobody holds the sum of what its spec says, for a request at work on it; no request is given up for want of it. |
+//! | H8 | A repair gives a Pod that nobody holds the sum of what its spec says, for a request at work on it. |
 //!
 //! What is in force is worked out here anew, from what is stored.
 
@@ -35,8 +35,6 @@ use crate::world::plan::{Failing, Fault, Schedule};
 
 /// By then a controller knows what a Pod shows.
 const KNOWN: u64 = 8_000;
-/// By then a Pod is repaired that its kubelet has left too small.
-const REPAIRED: u64 = 15_000;
 
 /// The ledger.
 pub struct Holds {
@@ -55,8 +53,6 @@ pub struct Holds {
     accepted: BTreeSet<String>,
     /// Requests that the API server carries out, with their Pods.
     by_api: BTreeMap<String, String>,
-    /// Since when a container of a Pod cannot start, by UID.
-    unstartable: BTreeMap<String, u64>,
     /// What the specs of Pods came to, by UID.
     sums: BTreeMap<String, Vec<Bounds>>,
     /// What daemons wrote into containers' groups, by ID.
@@ -84,7 +80,6 @@ impl Holds {
             lost: BTreeMap::new(),
             accepted: BTreeSet::new(),
             by_api: BTreeMap::new(),
-            unstartable: BTreeMap::new(),
             sums: BTreeMap::new(),
             written: BTreeMap::new(),
             over: BTreeMap::new(),
@@ -124,15 +119,8 @@ impl Holds {
     }
 
     /// An object was written, or removed.
-    pub(super) fn wrote(
-        &mut self,
-        now: u64,
-        kind: &str,
-        before: Option<&Value>,
-        after: Option<&Value>,
-    ) -> Found {
+    pub(super) fn wrote(&mut self, now: u64, kind: &str, before: Option<&Value>, after: Option<&Value>) {
         self.now = now;
-        let mut found = Found::new();
         match (kind, after) {
             ("NodeWork", Some(new)) => self.book_wrote(&NodeWork::deserialize(new).unwrap()),
             ("NodeWork", None) => {
@@ -146,14 +134,12 @@ impl Holds {
                 let pod = status.target.map(|target| target.pod_uid);
                 let by_api = status.mechanism == Some(Mechanism::Api) && !resize.spec.dry_run;
                 let request = resize.metadata.uid.filter(|_| by_api);
-                found.extend(self.unrepaired(before, request.as_deref(), pod.as_deref(), new));
                 self.by_api.extend(request.zip(pod.clone()));
                 self.accepted.extend(pod);
             }
             ("Pod", _) => self.pod_wrote(before, after),
             _ => {}
         }
-        found
     }
 
     fn book_wrote(&mut self, book: &NodeWork) {
@@ -163,27 +149,6 @@ impl Holds {
         let answers = book.status.iter().flat_map(|status| &status.answers);
         let acknowledged = answers.filter(|a| a.state == AnswerState::Acknowledged);
         self.acknowledged.extend(acknowledged.map(|a| (a.order_id.clone(), a.acknowledged_by.clone())));
-    }
-
-    /// A request is given up at its deadline though its Pod could have been repaired.
-    fn unrepaired(
-        &self,
-        before: Option<&Value>,
-        request: Option<&str>,
-        pod: Option<&str>,
-        after: &Value,
-    ) -> Option<(&'static str, String)> {
-        let (request, pod, before) = (request?, pod?, before?);
-        let over = after["status"]["restoring"]["reason"] == "DeadlineExceeded";
-        let begins = over && before["status"]["restoring"].is_null();
-        let conditions = before["status"]["conditions"].as_array()?;
-        let waits = conditions.iter().any(|c| c["reason"] == "WaitingForRestart");
-        let since = *self.unstartable.get(pod)?;
-        let calm = self.schedule.crash.is_none() && self.schedule.faults.is_empty();
-        let repaired = self.orders.values().any(|order| request_uid(&order.id) == request);
-        let text =
-            || format!("{request} is given up, whose Pod has had no room for a container since {since}");
-        (begins && waits && calm && self.now > since + REPAIRED && !repaired).then(|| ("H8", text()))
     }
 
     fn pod_wrote(&mut self, before: Option<&Value>, after: Option<&Value>) {
@@ -199,13 +164,7 @@ impl Holds {
         sums.dedup();
         let lists = ["containerStatuses", "initContainerStatuses"];
         let statuses = lists.into_iter().filter_map(|list| after?["status"][list].as_array()).flatten();
-        let statuses: Vec<&Value> = statuses.collect();
-        if statuses.iter().any(|s| s["state"]["waiting"]["reason"] == "RunContainerError") {
-            self.unstartable.entry(uid.to_owned()).or_insert(self.now);
-        } else if statuses.iter().all(|s| s["state"]["running"].is_object()) {
-            self.unstartable.remove(uid);
-        }
-        let running = statuses.into_iter().filter(|s| s["state"]["running"].is_object());
+        let running = statuses.filter(|s| s["state"]["running"].is_object());
         let ids = running.map(|s| bare(s["containerID"].as_str().unwrap_or_default()).to_owned());
         let ids: BTreeSet<String> = ids.collect();
         let old = self.shown.insert(uid.to_owned(), ids.clone()).unwrap_or_default();

@@ -15,6 +15,7 @@ pub mod pods;
 pub mod process;
 pub mod requests;
 pub mod resizes;
+pub mod stories;
 pub mod system;
 pub mod wait;
 

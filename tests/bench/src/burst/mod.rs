@@ -27,11 +27,8 @@ const MEMORY: [(&str, u64); 2] = [("daemon", 24), ("controller", 48)];
 /// The benchmark.
 pub(crate) async fn run(pods: usize) -> Result<Verdict> {
     let cluster = Cluster::connect().await?;
-    let yard = Yard::open(&cluster.client, "burst").await?;
-    let measured = measure(&cluster, &yard, pods).await;
-    let closed = yard.close().await;
-    let (by_request, direct) = measured?;
-    closed?;
+    let (by_request, direct) =
+        Yard::within(&cluster.client, "burst", async |yard| measure(&cluster, yard, pods).await).await?;
     let leader = programs::leader(&cluster.client).await?;
     Ok(report(&by_request, &direct, &leader))
 }

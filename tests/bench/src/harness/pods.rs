@@ -34,8 +34,22 @@ pub(crate) struct Yard {
 }
 
 impl Yard {
+    /// Measures in one of that purpose, which goes afterwards.
+    pub(crate) async fn within<T>(
+        client: &Client,
+        purpose: &str,
+        measure: impl AsyncFnOnce(&Self) -> Result<T>,
+    ) -> Result<T> {
+        let yard = Self::open(client, purpose).await?;
+        let measured = measure(&yard).await;
+        let closed = yard.close().await;
+        let measured = measured?;
+        closed?;
+        Ok(measured)
+    }
+
     /// Makes it, and removes what an earlier run that was interrupted left behind.
-    pub(crate) async fn open(client: &Client, purpose: &str) -> Result<Self> {
+    async fn open(client: &Client, purpose: &str) -> Result<Self> {
         let api: Api<Namespace> = Api::all(client.clone());
         for old in api.list(&ListParams::default().labels(LABEL)).await? {
             // It may be on its way out already.

@@ -38,11 +38,8 @@ struct Measured {
 /// The benchmark.
 pub(crate) async fn run(pods: usize) -> Result<Verdict> {
     let cluster = Cluster::connect().await?;
-    let yard = Yard::open(&cluster.client, "latency").await?;
-    let measured = measure(&cluster, &yard, pods).await;
-    let closed = yard.close().await;
-    let measured = measured?;
-    closed?;
+    let measured =
+        Yard::within(&cluster.client, "latency", async |yard| measure(&cluster, yard, pods).await).await?;
     Ok(report(&measured))
 }
 

@@ -34,11 +34,8 @@ struct Measured {
 /// The benchmark.
 pub(crate) async fn run(pods: usize) -> Result<Verdict> {
     let cluster = Cluster::connect().await?;
-    let yard = Yard::open(&cluster.client, "resize").await?;
-    let measured = measure(&cluster, &yard, pods).await;
-    let closed = yard.close().await;
-    let measured = measured?;
-    closed?;
+    let measured =
+        Yard::within(&cluster.client, "resize", async |yard| measure(&cluster, yard, pods).await).await?;
     Ok(report(&measured))
 }
 

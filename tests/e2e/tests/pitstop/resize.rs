@@ -8,10 +8,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams};
 use pitstop_api::resize::Phase;
 use pitstop_e2e::resizes::{
-    MI, api, assert_verified, create, ends, fill, hungry, kernel, resize, sized, usual, waits, wanting, web,
-    with,
+    MI, api, assert_verified, create, ends, fill, kernel, resize, sized, usual, waits, wanting, web, with,
 };
-use pitstop_e2e::{Context, Result, SHORT, on_cluster, pods, until};
+use pitstop_e2e::{Context, Result, SHORT, on_cluster, pods, stories, until};
 use serde_json::{Value, json};
 
 /// An amount in the Pod's spec.
@@ -131,46 +130,7 @@ fn what_is_deferred_ends_by_deadline_by_cancel_and_by_another_hand() -> Result<(
 #[test]
 fn refusals_are_told_in_the_users_words_and_change_nothing() -> Result<()> {
     on_cluster(async |ns| {
-        let guaranteed = json!({"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "100m", "memory": "64Mi"}});
-        let before = ns.start_pod(pods::pod("web", &[sized(pods::idle("app"), &guaranteed)])).await?;
-        let cases = [
-            ("qos", json!({"limits": {"cpu": "200m"}}), Phase::Failed, "QoSChange"),
-            (
-                "node",
-                json!({"requests": {"cpu": "900"}, "limits": {"cpu": "900"}}),
-                Phase::Infeasible,
-                "NodeCapacity",
-            ),
-            ("name", json!({"limits": {"cpu": "50m"}}), Phase::Failed, "Invalid"),
-        ];
-        for (name, resources, phase, reason) in &cases {
-            create(ns, resize(name, "app", resources)).await?;
-            ends(ns, name, *phase, reason).await?;
-        }
-        let apply = |object: Value| {
-            ns.cluster.kubectl_with(&["--namespace", &ns.name, "apply", "-f", "-"], &object.to_string())
-        };
-        apply(json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "range"},
-            "spec": {"limits": [{"type": "Container", "max": {"cpu": "300m"}}]}}))?;
-        let both = |cpu: &str| json!({"requests": {"cpu": cpu}, "limits": {"cpu": cpu}});
-        create(ns, resize("range", "app", &both("400m"))).await?;
-        let status = ends(ns, "range", Phase::Failed, "LimitRange").await?;
-        assert!(status.message.contains("maximum cpu usage per Container is 300m"), "{}", status.message);
-        apply(json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "quota"},
-            "spec": {"hard": {"requests.cpu": "150m"}}}))?;
-        until("the quota to count", SHORT, async || {
-            let used =
-                ns.kubectl(&["get", "quota", "quota", "--output=jsonpath={.status.used.requests\\.cpu}"])?;
-            Ok((used == "100m").then_some(()))
-        })
-        .await?;
-        create(ns, resize("quota", "app", &both("200m"))).await?;
-        let status = ends(ns, "quota", Phase::Failed, "Quota").await?;
-        assert!(status.message.contains("exceeded quota: quota"), "{}", status.message);
-
-        create(ns, with(resize("dry", "app", &both("140m")), "dryRun", &json!(true))).await?;
-        let status = ends(ns, "dry", Phase::Succeeded, "WouldResize").await?;
-        assert!(status.message.starts_with("dry run: app: requests.cpu 100m -> 140m"), "{}", status.message);
+        let before = stories::refusals(ns).await?;
         let after = ns.pod("web").await?;
         assert_eq!(after.metadata.generation, before.metadata.generation, "the Pod's spec was never changed");
 
@@ -183,21 +143,7 @@ fn refusals_are_told_in_the_users_words_and_change_nothing() -> Result<()> {
 
 #[test]
 fn an_out_of_memory_kill_rolls_back() -> Result<()> {
-    on_cluster(async |ns| {
-        ns.start_pod(hungry()).await?;
-        let small =
-            resize("small", "app", &json!({"requests": {"memory": "32Mi"}, "limits": {"memory": "32Mi"}}));
-        create(ns, with(small, "rollbackOnFailure", &json!({"observeSeconds": 60}))).await?;
-        let status = waits(ns, "small", "Observing").await?;
-        assert_eq!(status.phase, Some(Phase::Verifying));
-        assert_eq!(kernel(&ns.pod("web").await?, "app")?[0].1, 32 * MI);
-        ns.kubectl(&["exec", "web", "--", "touch", "/data/go"])?;
-        let status = ends(ns, "small", Phase::RolledBack, "OOMKilled").await?;
-        assert!(status.message.ends_with("the original resources are back"), "{}", status.message);
-        let after = ns.ready("web").await?;
-        assert_eq!(kernel(&after, "app")?, [(20_000, 128 * MI); 2]);
-        Ok(())
-    })
+    on_cluster(async |ns| stories::out_of_memory(ns, "the original resources are back").await)
 }
 
 #[test]

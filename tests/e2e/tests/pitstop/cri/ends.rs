@@ -3,32 +3,16 @@
 use kube::Api;
 use kube::api::{DeleteParams, ListParams};
 use pitstop_api::nodework::NodeWork;
-use pitstop_api::resize::Phase;
 use pitstop_e2e::ns::NODE;
-use pitstop_e2e::resizes::{MI, create, ends, hungry, kernel, resize, waits, web, with};
+use pitstop_e2e::resizes::web;
 use pitstop_e2e::system::{self, CONTROLLER, NAMESPACE};
-use pitstop_e2e::{LONG, Ns, Result, pods, until};
-use serde_json::json;
+use pitstop_e2e::{LONG, Ns, Result, pods, stories, until};
 
 use super::{BEFORE, LARGER, have, larger, on_old_cluster, succeeds};
 
 #[test]
 fn an_out_of_memory_kill_rolls_back() -> Result<()> {
-    on_old_cluster(async |ns| {
-        ns.start_pod(hungry()).await?;
-        let small =
-            resize("small", "app", &json!({"requests": {"memory": "32Mi"}, "limits": {"memory": "32Mi"}}));
-        create(ns, with(small, "rollbackOnFailure", &json!({"observeSeconds": 60}))).await?;
-        let status = waits(ns, "small", "Observing").await?;
-        assert_eq!(status.phase, Some(Phase::Verifying));
-        assert_eq!(kernel(&ns.pod("web").await?, "app")?, [(20_000, 32 * MI); 2]);
-        ns.kubectl(&["exec", "web", "--", "touch", "/data/go"])?;
-        let status = ends(ns, "small", Phase::RolledBack, "OOMKilled").await?;
-        assert!(status.message.ends_with("the resources of before are back"), "{}", status.message);
-        let after = ns.ready("web").await?;
-        assert_eq!(kernel(&after, "app")?, [(20_000, 128 * MI); 2]);
-        Ok(())
-    })
+    on_old_cluster(async |ns| stories::out_of_memory(ns, "the resources of before are back").await)
 }
 
 #[test]

@@ -2,11 +2,10 @@
 
 use kube::api::{Patch, PatchParams};
 use pitstop_api::resize::Phase;
-use pitstop_e2e::resizes::{
-    MI, api, create, ends, fill, groups, kernel, resize, sized, waits, wanting, web, with,
-};
-use pitstop_e2e::{Result, SHORT, pods, until};
-use serde_json::{Value, json};
+use pitstop_e2e::resizes::{MI, api, create, ends, fill, groups, kernel, resize, waits, wanting, web, with};
+use pitstop_e2e::stories::{self, both};
+use pitstop_e2e::{Result, pods};
+use serde_json::json;
 
 use super::{BEFORE, on_old_cluster};
 
@@ -47,41 +46,7 @@ fn what_is_deferred_ends_by_deadline_by_patience_and_by_cancel() -> Result<()> {
 #[test]
 fn refusals_are_told_in_the_users_words_and_change_nothing() -> Result<()> {
     on_old_cluster(async |ns| {
-        let guaranteed = json!({"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "100m", "memory": "64Mi"}});
-        let before = ns.start_pod(pods::pod("web", &[sized(pods::idle("app"), &guaranteed)])).await?;
-        let both = |cpu: &str| json!({"requests": {"cpu": cpu}, "limits": {"cpu": cpu}});
-        let cases = [
-            ("qos", json!({"limits": {"cpu": "200m"}}), Phase::Failed, "QoSChange"),
-            ("node", both("900"), Phase::Infeasible, "NodeCapacity"),
-            ("name", json!({"limits": {"cpu": "50m"}}), Phase::Failed, "Invalid"),
-        ];
-        for (name, resources, phase, reason) in &cases {
-            create(ns, resize(name, "app", resources)).await?;
-            ends(ns, name, *phase, reason).await?;
-        }
-        let apply = |object: Value| {
-            ns.cluster.kubectl_with(&["--namespace", &ns.name, "apply", "-f", "-"], &object.to_string())
-        };
-        apply(json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "range"},
-            "spec": {"limits": [{"type": "Container", "max": {"cpu": "300m"}}]}}))?;
-        create(ns, resize("range", "app", &both("400m"))).await?;
-        let status = ends(ns, "range", Phase::Failed, "LimitRange").await?;
-        assert!(status.message.contains("maximum cpu usage per Container is 300m"), "{}", status.message);
-        apply(json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "quota"},
-            "spec": {"hard": {"requests.cpu": "150m"}}}))?;
-        until("the quota to count", SHORT, async || {
-            let used =
-                ns.kubectl(&["get", "quota", "quota", "--output=jsonpath={.status.used.requests\\.cpu}"])?;
-            Ok((used == "100m").then_some(()))
-        })
-        .await?;
-        create(ns, resize("quota", "app", &both("200m"))).await?;
-        let status = ends(ns, "quota", Phase::Failed, "Quota").await?;
-        assert!(status.message.contains("exceeded quota: quota"), "{}", status.message);
-
-        create(ns, with(resize("dry", "app", &both("140m")), "dryRun", &json!(true))).await?;
-        let status = ends(ns, "dry", Phase::Succeeded, "WouldResize").await?;
-        assert!(status.message.starts_with("dry run: app: requests.cpu 100m -> 140m"), "{}", status.message);
+        let before = stories::refusals(ns).await?;
         assert_eq!(kernel(&ns.pod("web").await?, "app")?, [(10_000, 64 * MI); 2], "nothing was changed");
         // What is admitted counts for the next one.
         create(ns, resize("grow", "app", &both("140m"))).await?;

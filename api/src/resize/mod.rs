@@ -110,7 +110,8 @@ pub struct PodRef {
     /// Its name.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Its UID: another Pod of that name is left alone. Absent: the Pod that is there when the request is accepted.
+    /// Its UID: another Pod of that name is left alone. Absent: the Pod that is there when the request is made, which
+    /// the webhook writes down, or where that was not reached, when it is accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     pub uid: Option<String>,

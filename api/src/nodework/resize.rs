@@ -36,6 +36,9 @@ pub struct Resize {
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub memory_margin: i64,
+    /// Write only what gives the Pod more than its cgroup has; what has no limit gets none.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub only_raise: bool,
     /// Bytes: where the container uses more memory, the kernel is made to reclaim what it can of that, page cache first,
     /// before anything is written. Absent: nothing is reclaimed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -89,10 +89,10 @@ impl Cgroups {
     /// Makes the kernel reclaim so many bytes of a cgroup, or what it can. On v1 it can only be asked for all that it can.
     /// Waits meanwhile.
     pub fn reclaim(&self, group: &str, bytes: i64) -> Result<(), CallFailure> {
-        let (file, value, needs) = match self.version() {
-            Version::V1 => ("memory.force_empty", "0".to_owned(), "cgroup v1"),
-            // kernel.org: Documentation/admin-guide/cgroup-v2.rst
-            Version::V2 => ("memory.reclaim", bytes.to_string(), "Linux 5.19"),
+        let (file, value) = match self.version() {
+            Version::V1 => ("memory.force_empty", "0".to_owned()),
+            // Linux 5.19 and later (Documentation/admin-guide/cgroup-v2.rst).
+            Version::V2 => ("memory.reclaim", bytes.to_string()),
         };
         let (failure, errno) = match self.put(Controller::Memory, group, file, &value) {
             Ok(()) => return Ok(()),
@@ -102,7 +102,7 @@ impl Cgroups {
             // Less than that.
             Some(Errno::EAGAIN | Errno::EBUSY) => Ok(()),
             Some(Errno::ENOENT) if self.has(self.version(), group) => {
-                let message = format!("{}: reclaiming memory takes {needs}", failure.message);
+                let message = format!("{}: this kernel cannot be made to reclaim memory", failure.message);
                 Err(CallFailure { retry: false, message })
             }
             _ => Err(failure),

@@ -99,7 +99,8 @@ fn resize(u: &mut Unstructured<'_>) -> Result<Resize> {
     let (container, pod) = (bounds()?, bounds()?);
     let memory_margin = *u.choose(&[0, 0, 1 << 20, i64::MAX, -1])?;
     let reclaim_to = *u.choose(&[None, None, Some(0), Some(1 << 20), Some(i64::MAX), Some(-1)])?;
-    Ok(Resize { container, pod, hold: u.arbitrary()?, memory_margin, reclaim_to, ..Resize::default() })
+    let (hold, only_raise) = (u.arbitrary()?, u.arbitrary()?);
+    Ok(Resize { container, pod, hold, only_raise, memory_margin, reclaim_to, ..Resize::default() })
 }
 
 fn order(u: &mut Unstructured<'_>) -> Result<Order> {

@@ -7,7 +7,7 @@ use pitstop_api::resize::{Phase, PodResizeSpec, PodResizeStatus, Restoring, cond
 
 use super::admission::{Crowd, Surveyed};
 use super::force::Force;
-use super::judge::{Place, Progress, progress, stopped};
+use super::judge::{Place, Progress, is_back, progress, return_progress, stopped};
 use super::refusal;
 use super::restart;
 use super::shrink::{containers, place};
@@ -201,9 +201,12 @@ impl Memory {
             .as_ref()
             .map(|(place, pod)| progress(&containers(resize, place), resize.pending_before(), pod));
         let done = applied.filter(|(place, _)| *place == Place::Desired);
-        let stuck = done.as_ref().is_some_and(
-            |(_, pod)| matches!(&progress, Some(Progress::Restarting(name)) if stopped(pod, name)),
-        );
+        let down = |progress: &Progress, pod: &Pod| matches!(progress, Progress::Restarting(name) if stopped(pod, name));
+        let all = &resize.status.containers;
+        let back = pod.filter(|pod| restoring && resize.started_for(pod) && is_back(all, pod));
+        let stuck =
+            done.as_ref().zip(progress.as_ref()).is_some_and(|((_, pod), progress)| down(progress, pod))
+                || back.is_some_and(|pod| down(&return_progress(all, pod), pod));
         self.stuck_since = stuck.then(|| self.stuck_since.unwrap_or(now));
         let deferred = waits || matches!(progress, Some(Progress::Deferred(_)));
         let sized = done.is_some() && matches!(progress, Some(Progress::Sized));

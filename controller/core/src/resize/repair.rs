@@ -58,6 +58,11 @@ fn wants(pod: &Pod) -> Bounds {
     bounds(&of_pod(pod, |container| container.resources))
 }
 
+/// Its kubelet resizes, as it says by what it has allocated. Another one leaves nothing undone.
+fn resizes(pod: &Pod) -> bool {
+    pod.containers.iter().any(|c| c.status.as_ref().is_some_and(|status| status.allocated.is_some()))
+}
+
 /// Repairs the Pod's cgroup, by an order that names this container; nothing where that is not pitstop's to do.
 ///
 /// `low`: the daemon has found that it is not what it should be.
@@ -70,7 +75,7 @@ pub(super) fn repair(
     low: bool,
 ) -> Option<Repair> {
     // What bounds the Pod as a whole, or what the daemon holds it at, is another sum.
-    let own = !observed.resize.held() && pod.pod_level.is_none();
+    let own = !observed.resize.held() && pod.pod_level.is_none() && resizes(pod);
     if !own || !observed.force.containers.is_empty() || observed.recorded {
         return None;
     }
@@ -86,7 +91,7 @@ pub(super) fn repair(
     let last = standing(observed, pod);
     let again = last.and_then(|view| again_at(now, observed, &view, low));
     if last.is_none() || again.is_some_and(|at| at <= now) {
-        let give = Give { pod: Some(wants(pod)), ..Give::default() };
+        let give = Give { pod: Some(wants(pod)), only_raise: true, ..Give::default() };
         let order = next_order(observed, container, pod, give.into()).filter(|_| observed.guarded)?;
         return Some(Repair { order: Some(order), ..Repair::told(ASKED) });
     }
@@ -96,6 +101,11 @@ pub(super) fn repair(
         Some(answer) => match answer.state {
             AnswerState::Acknowledged if answer.message.is_empty() => ASKED.to_owned(),
             AnswerState::Acknowledged => format!("{ASKED}: {}", answer.message),
+            AnswerState::Done if answer.observed.is_none() => {
+                "the kubelet may have left the cgroup of the Pod as it was (kubernetes#138760), and the node's daemon \
+                 does not find it"
+                    .to_owned()
+            }
             AnswerState::Done => "pitstop has given the cgroup of the Pod what it should have, which the \
                                   kubelet had left as it was"
                 .to_owned(),
@@ -116,9 +126,11 @@ const ASKED: &str = "pitstop gives the cgroup of the Pod what it should have, wh
 /// When it is worth another order; absent while the daemon is still to answer, and once it is repaired.
 fn again_at(now: Mono, observed: &Observed<'_>, view: &OrderView<'_>, low: bool) -> Option<Mono> {
     let since = || observed.memory.answered_since(&view.order.id).unwrap_or(now);
-    match view.answer?.state {
+    let answer = view.answer?;
+    match answer.state {
         AnswerState::Acknowledged => None,
-        AnswerState::Done => low.then(|| since().after(AGAIN)),
+        // The runtime may have known the named instance no more.
+        AnswerState::Done => (low || answer.observed.is_none()).then(|| since().after(AGAIN)),
         AnswerState::Refused | AnswerState::Failed => Some(since().after(AGAIN)),
     }
 }

@@ -350,14 +350,8 @@ fn covers(one: &Bounds, other: &Bounds) -> bool {
 fn same(order: &Order, id: &str, resize: &Resize) -> bool {
     order.container.id == id
         && order.action.resize.as_ref().is_some_and(|own| {
-            (own.container, own.hold, own.unless_pinned, own.memory_margin, own.reclaim_to)
-                == (
-                    resize.container,
-                    resize.hold,
-                    resize.unless_pinned,
-                    resize.memory_margin,
-                    resize.reclaim_to,
-                )
+            (own.container, own.hold, own.unless_pinned, own.memory_margin)
+                == (resize.container, resize.hold, resize.unless_pinned, resize.memory_margin)
         })
 }
 

@@ -56,6 +56,23 @@ impl Goal {
         }
     }
 
+    /// The same, without what would be less than what the cgroup has.
+    #[must_use]
+    pub fn or_more(self, present: &Cgroup) -> Self {
+        let weight = match (self.weight, present.cpu_weight, present.cpu_shares) {
+            (Weight::Shares(shares), Some(found), _) if linear_weight(shares) <= found => Weight::Any,
+            (Weight::Shares(shares), None, Some(found)) if shares <= found => Weight::Any,
+            (weight, ..) => weight,
+        };
+        let (quota, period) = if more_time(&self, present) {
+            (self.quota, self.period)
+        } else {
+            (present.cpu_quota, period(present))
+        };
+        let memory = self.memory.zip(present.memory_limit).map(|(wanted, found)| wanted.max(found));
+        Self { weight, quota, period, memory }
+    }
+
     /// What it held before.
     pub fn before(original: &Cgroup) -> Self {
         let weight = match (original.cpu_weight, original.cpu_shares) {

@@ -14,6 +14,8 @@ use crate::order::{Asks, Progress, Step, answer};
 const FRESH: Duration = Duration::from_secs(2);
 /// Waits while memory is in use: the first and the longest.
 const IN_USE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+/// How long after the kernel could reclaim no more it is asked to try again.
+const RECLAIMED: Duration = Duration::from_secs(30);
 /// Waits after writes that failed or had no effect.
 const FAILED: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
@@ -26,8 +28,8 @@ pub(crate) struct Resizing {
     pub(crate) stalled: Option<(AnswerReason, String)>,
     /// How often in a row for that reason.
     stalls: u32,
-    /// The kernel was made to reclaim memory by this process.
-    reclaimed: bool,
+    /// When this process last made the kernel reclaim memory.
+    reclaimed: Option<Mono>,
     /// The container has been written to by this process.
     written: bool,
     /// The last writes of resources.
@@ -118,8 +120,9 @@ impl Progress {
             return Some(self.look(&order_id, held));
         }
         let unproven = std::mem::take(&mut self.resizing.writes) == Writes::Unproven;
-        if let Some(bytes) = to_reclaim(resize, &present).filter(|_| !self.resizing.reclaimed) {
-            self.resizing.reclaimed = true;
+        let worth = self.resizing.reclaimed.is_none_or(|at| now.since(at) >= RECLAIMED);
+        if let Some(bytes) = to_reclaim(resize, &present).filter(|_| worth) {
+            self.resizing.reclaimed = Some(now);
             let reclaim = Write::Reclaim { cgroup: present.of_container.clone(), bytes };
             return Some(self.write(order_id, present.cgroup, vec![reclaim]));
         }
@@ -211,26 +214,33 @@ fn of_container<'a>(resize: &'a Resize, present: &'a Present) -> Option<(&'a Bou
     resize.container.as_ref().zip(present.container.as_ref())
 }
 
-/// How many bytes the container uses beyond what it is to use.
+/// How many bytes the container uses beyond what it is to use. A limit that is not lowered needs no room.
 fn to_reclaim(resize: &Resize, present: &Present) -> Option<i64> {
-    let usage = present.container?.cgroup.memory_usage?;
-    let beyond = usage.saturating_sub(resize.reclaim_to?);
-    (beyond > 0 && !present.of_container.is_empty()).then_some(beyond)
+    let cgroup = present.container?.cgroup;
+    let beyond = cgroup.memory_usage?.saturating_sub(resize.reclaim_to?);
+    let lowers = resize.container.is_none_or(|bounds| {
+        bounds.memory_limit.is_some_and(|limit| cgroup.memory_limit.is_none_or(|found| limit < found))
+    });
+    (beyond > 0 && lowers && !present.of_container.is_empty()).then_some(beyond)
+}
+
+/// What the Pod's cgroup is to hold.
+fn of_pod<'a>(resize: &Resize, present: &'a Present) -> Option<(Goal, &'a Seen)> {
+    let (bounds, seen) = resize.pod.as_ref().zip(present.pod.as_ref())?;
+    let goal = Goal::of(bounds, &seen.cgroup);
+    Some((if resize.only_raise { goal.or_more(&seen.cgroup) } else { goal }, seen))
 }
 
 fn no_room(resize: &Resize, present: &Present) -> Option<String> {
-    let look = |whose: &str, (bounds, seen): (&Bounds, &Seen)| {
-        in_use(whose, seen, &Goal::of(bounds, &seen.cgroup), resize.memory_margin)
-    };
+    let look = |whose: &str, (goal, seen): (Goal, &Seen)| in_use(whose, seen, &goal, resize.memory_margin);
     of_container(resize, present)
-        .and_then(|each| look("container", each))
-        .or_else(|| resize.pod.as_ref().zip(present.pod.as_ref()).and_then(|each| look("Pod", each)))
+        .and_then(|(bounds, seen)| look("container", (Goal::of(bounds, &seen.cgroup), seen)))
+        .or_else(|| look("Pod", of_pod(resize, present)?))
 }
 
 fn plan(resize: &Resize, present: &Present, container_id: &str, written: bool) -> Vec<Write> {
     let change = |(bounds, seen): (&Bounds, &'_ Seen)| Goal::of(bounds, &seen.cgroup);
-    let pod = resize.pod.as_ref().zip(present.pod.as_ref());
-    let pod = pod.map(|each| Change { present: &each.1.cgroup, goal: change(each), written });
+    let pod = of_pod(resize, present).map(|(goal, seen)| Change { present: &seen.cgroup, goal, written });
     let container = of_container(resize, present)
         .map(|each| (container_id, Change { present: &each.1.cgroup, goal: change(each), written }));
     writes(Driver::of(&present.cgroup), pod, container.as_slice())

@@ -1,10 +1,10 @@
-//! Memory that the kernel is made to reclaim, with an order to resize or by itself.
+//! Orders that give less than they could: memory that the kernel is made to reclaim, and Pods that are only raised.
 
-use pitstop_api::nodework::Resize;
+use pitstop_api::nodework::{Cgroup, Resize};
 
-use super::resize::{MB, ask, bounds, hold, never, present, resize};
+use super::resize::{MB, ask, bounds, cgroup, hold, never, present, resize};
 use super::*;
-use crate::resize::{Present, Write};
+use crate::resize::{Present, Setting, Write};
 
 fn reclaim(n: u8, pod: &str, to: i64, resize: Resize) -> Order {
     ask(n, pod, Resize { reclaim_to: Some(to * MB), ..resize })
@@ -46,9 +46,67 @@ fn memory_that_stays_in_use_is_waited_for() {
     node.writes("req/c1/1", Ok(()));
     node.looks("req/c1/1", Ok(using("web", 64, 38)));
     assert_eq!(node.stored().answers[0].reason, Some(AnswerReason::MemoryInUse));
-    assert_eq!(node.wait(), 1_000);
+    let mut passed = node.wait();
+    assert_eq!(passed, 1_000);
+    while passed < 30_000 {
+        node.looks("req/c1/1", Ok(using("web", 64, 38)));
+        node.quiet();
+        passed += node.wait();
+    }
     node.looks("req/c1/1", Ok(using("web", 64, 38)));
-    node.quiet();
+    let again = node.writes("req/c1/1", Ok(()));
+    assert!(matches!(again[..], [Write::Reclaim { bytes, .. }] if bytes == 6 * MB), "{again:?}");
+}
+
+/// More needs no room.
+#[test]
+fn nothing_is_reclaimed_for_a_limit_that_is_not_lowered() {
+    for limit in [64, 96] {
+        let wanted = resize(Some(bounds(200, limit)), None, true);
+        let mut node = Node::resizing(vec![reclaim(1, "web", 32, wanted)]);
+        node.inspected("req/c1/1", running(1, "web"));
+        node.looks("req/c1/1", Ok(using("web", 64, 60)));
+        node.stored();
+        let writes = node.writes("req/c1/1", Ok(()));
+        assert!(writes.iter().all(|write| !matches!(write, Write::Reclaim { .. })), "{writes:?}");
+    }
+}
+
+/// What the kubelet leaves too low is raised, and nothing else is touched: neither what the kubelet lets the Pod have beyond
+/// that, nor a limit that it does not set.
+#[test]
+fn a_pod_that_is_only_raised_loses_nothing() {
+    let wanted = Resize { only_raise: true, ..resize(None, Some(bounds(100, 64)), false) };
+    let of = |ended: bool, pod: Cgroup| {
+        let mut node = Node::resizing(vec![ask(1, "web", wanted.clone())]);
+        node.inspected("req/c1/1", if ended { exited(1, "web") } else { running(1, "web") });
+        let mut seen = using("web", 32, 30);
+        seen.pod.as_mut().unwrap().cgroup = pod;
+        seen.container = seen.container.filter(|_| !ended);
+        node.looks("req/c1/1", Ok(seen));
+        node.stored();
+        node
+    };
+    let low = cgroup(bounds(50, 32));
+    for ended in [false, true] {
+        let mut node = of(ended, low);
+        let raised = [
+            Write::Pod(Setting::Quota { quota: Some(10_000), period: 100_000 }),
+            Write::Pod(Setting::Memory(Some(64 * MB))),
+            Write::Pod(Setting::Shares(102)),
+        ];
+        assert_eq!(node.writes("req/c1/1", Ok(())), raised);
+    }
+    let more = Cgroup { memory_usage: Some(100 * MB), ..cgroup(bounds(200, 128)) };
+    let unlimited = Cgroup { cpu_quota: None, memory_limit: None, ..more };
+    for enough in [more, unlimited] {
+        let mut node = of(true, enough);
+        assert_eq!(node.stored().answers[0].state, AnswerState::Done);
+        node.quiet();
+    }
+    let mut node = of(true, Cgroup { cpu_quota: None, ..low });
+    let writes = node.writes("req/c1/1", Ok(()));
+    assert!(!writes.iter().any(|w| matches!(w, Write::Pod(Setting::Quota { .. }))), "{writes:?}");
 }
 
 #[test]

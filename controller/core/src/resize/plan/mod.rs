@@ -323,7 +323,7 @@ impl Planner<'_> {
         let wait = match progress(&containers(resize, place), resize.pending_before(), pod) {
             Progress::Restarting(name) => {
                 let text = format!("waits for container {name} to run, ready, with its new resources");
-                let repair = self.stuck_repair(pod, place, &name);
+                let repair = self.stuck_repair(pod, &name);
                 let text = repair.map_or(text.clone(), |repair| format!("{text}; {}", repair.text));
                 Wait::new(Phase::InProgress, status::RESTART, text)
             }
@@ -398,7 +398,7 @@ impl Planner<'_> {
         let changed = status != self.observed.resize.status;
         let mut plan = self.stands();
         if status.completion_time.is_some() || status.restoring.is_some() {
-            plan.orders.retain(|order| !self.repairs_on(order));
+            plan.orders.retain(|order| !self.acts_on(order));
         }
         Plan { status: changed.then_some(StatusWrite { status, urgency }), ..plan }
     }

@@ -11,8 +11,12 @@ use crate::time::{Mono, earliest};
 impl Planner<'_> {
     /// A container does not run that should, with what the Pod's spec says.
     pub(super) fn stuck(&self, pod: &Pod, place: &Place, container: &str, deadline: Option<Mono>) -> Plan {
-        let plan = self.waiting(pod, &self.wait(place, pod), deadline);
-        let Some(Repair { order, wake_at, .. }) = self.stuck_repair(pod, place, container) else {
+        self.with_repair(self.waiting(pod, &self.wait(place, pod), deadline), pod, container)
+    }
+
+    /// The plan, and what is done for a container that does not run.
+    pub(super) fn with_repair(&self, plan: Plan, pod: &Pod, container: &str) -> Plan {
+        let Some(Repair { order, wake_at, .. }) = self.stuck_repair(pod, container) else {
             let at = self.observed.memory.stuck_since.map(|since| since.after(REPAIR_AFTER));
             return Plan { wake_at: earliest(plan.wake_at, at.filter(|at| *at > self.now)), ..plan };
         };
@@ -23,9 +27,8 @@ impl Planner<'_> {
     }
 
     /// What is done once it has not run for long enough.
-    pub(super) fn stuck_repair(&self, pod: &Pod, place: &Place, container: &str) -> Option<Repair> {
-        let since = self.observed.memory.stuck_since.filter(|_| *place == Place::Desired)?;
-        let due = since.after(REPAIR_AFTER) <= self.now;
+    pub(super) fn stuck_repair(&self, pod: &Pod, container: &str) -> Option<Repair> {
+        let due = self.observed.memory.stuck_since?.after(REPAIR_AFTER) <= self.now;
         due.then(|| repair(self.now, self.config, self.observed, pod, container, false)).flatten()
     }
 
@@ -41,9 +44,10 @@ impl Planner<'_> {
         standing(self.observed, self.observed.pod?).map(|view| view.order.clone())
     }
 
-    /// The order is a repair that may still be made.
-    pub(super) fn repairs_on(&self, order: &Order) -> bool {
-        let of_it = self.observed.repairs.iter().find(|view| view.order.id == order.id);
+    /// The order changes something, and may still be carried out.
+    pub(super) fn acts_on(&self, order: &Order) -> bool {
+        let mut all = self.observed.repairs.iter().chain(&self.observed.orders);
+        let of_it = all.find(|view| view.order.id == order.id && view.order.action.resize.is_some());
         of_it.is_some_and(|view| view.answer.is_none_or(|a| a.state == AnswerState::Acknowledged))
     }
 }

@@ -60,6 +60,10 @@ impl Planner<'_> {
                     "the original resources are asked for, and not there yet: {}",
                     other.hindrance()
                 )),
+                // The kubelet sets a Pod right for what runs.
+                Progress::Restarting(name) => {
+                    self.with_repair(Plan { wake_at: Some(until), ..Plan::default() }, pod, &name)
+                }
                 _ => Plan { wake_at: Some(until), ..Plan::default() },
             };
         }

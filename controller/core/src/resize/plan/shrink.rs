@@ -130,7 +130,10 @@ impl Planner<'_> {
             return (Use::Not(text), order, None);
         };
         let reclaim = reclaims(&self.observed.resize.spec).then(|| room(limit, margin));
+        // A definition of the kind that is older keeps nothing of how much.
+        let tried = view.order.action.resize.is_some();
         let reclaimed = view.order.action.resize.as_ref().and_then(|resize| resize.reclaim_to);
+        let other = !tried || (reclaimed.is_some() && reclaimed != reclaim);
         let told = answer.observed.as_ref().filter(|_| answer.state == AnswerState::Done);
         let usage = told.and_then(|cgroups| cgroups.container.memory_usage);
         let found = match usage {
@@ -140,7 +143,7 @@ impl Planner<'_> {
             )),
             Some(usage) if usage.saturating_add(margin) > limit => {
                 let show = |amount| Resource::Memory.show(amount);
-                let rest = if reclaimed.is_some() { ", and the kernel could reclaim no more" } else { "" };
+                let rest = if tried { ", and the kernel could reclaim no more" } else { "" };
                 Use::Not(format!(
                     "container {name} uses {} of memory: with {} to spare that does not fit {}{rest}",
                     show(usage),
@@ -150,11 +153,13 @@ impl Planner<'_> {
             }
             Some(_) => Use::Fits,
         };
-        if matches!(found, Use::Not(_)) && usage.is_some() && reclaim.is_some() && reclaimed != reclaim {
+        // Of a Pod on record an older daemon would drop the record.
+        let may = reclaim.is_some() && !self.observed.recorded;
+        if matches!(found, Use::Not(_)) && usage.is_some() && may && other {
             let action = Resize { reclaim_to: reclaim, ..Resize::default() }.into();
             return (found, Some(Order { action, ..look }), None);
         }
-        let vain = reclaimed.is_some() && !matches!(found, Use::Fits);
+        let vain = tried && !matches!(found, Use::Fits);
         let wait = if vain { RECLAIMED } else { FRESH };
         let until = self.observed.memory.answered_since(&view.order.id).unwrap_or(self.now).after(wait);
         if until > self.now {

@@ -204,3 +204,55 @@ fn a_container_that_differs_is_no_repair() {
     assert_eq!(scene.told().1, "KernelDiffers");
     assert!(!scene.orders.iter().any(is_repair));
 }
+
+#[test]
+fn what_the_daemon_did_not_find_is_ordered_again() {
+    let mut scene = stuck();
+    scene.later(5);
+    scene.settle();
+    scene.answers.iter_mut().for_each(|answer| answer.observed = None);
+    let text = message(&mut scene);
+    assert!(text.contains("the node's daemon does not find it"), "{text}");
+    scene.later(30);
+    scene.settle();
+    assert_eq!(ids(&scene), ["prs-1/app/2"]);
+}
+
+/// Put back, the container needs the larger Pod again, which the kubelet has made smaller while it ran.
+#[test]
+fn what_is_put_back_is_repaired_too() {
+    let mut scene = stuck();
+    scene.later(5);
+    scene.settle();
+    assert_eq!(ids(&scene), ["prs-1/app/1"]);
+    scene.resize.spec.cancel = true;
+    scene.settle();
+    assert!(scene.resize.status.restoring.is_some());
+    assert_eq!(scene.cpu_limit(), Some(200));
+    assert!(scene.orders.is_empty(), "of what was wanted nothing stands");
+    scene.done();
+    scene.status("app").state = backs_off();
+    scene.settle();
+    assert_eq!(scene.plan().wake_at, Some(Mono(10_000)));
+    scene.later(5);
+    scene.settle();
+    assert_eq!(ids(&scene), ["prs-1/app/1"]);
+    let give = scene.orders[0].action.resize.clone().unwrap();
+    assert_eq!((give.pod.unwrap().cpu_limit, give.only_raise), (Some(400), true));
+    scene.status("app").state = ContainerState::Running;
+    scene.settle();
+    assert_eq!(scene.stored().0, Some(Phase::Cancelled));
+    assert!(scene.orders.is_empty());
+}
+
+/// A kubelet that does not resize leaves nothing undone.
+#[test]
+fn where_no_kubelet_resizes_nothing_is_repaired() {
+    let mut scene = stuck();
+    for name in ["app", "proxy"] {
+        scene.status(name).allocated = None;
+    }
+    scene.later(60);
+    scene.settle();
+    assert!(scene.orders.is_empty());
+}

@@ -4,7 +4,7 @@ use pitstop_api::condition;
 use pitstop_api::nodework::NodeWork;
 use pitstop_api::resize::conditions;
 use pitstop_e2e::ns::NODE;
-use pitstop_e2e::{LONG, Ns};
+use pitstop_e2e::{LONG, Ns, ensure};
 
 use super::beside::with_daemons;
 use super::*;
@@ -70,20 +70,22 @@ fn what_is_killed_in_a_pod_that_stays_too_small_is_repaired() -> Result<()> {
             let status = ends(ns, "rescue", Phase::Succeeded, "Resized").await?;
             assert_verified(&status)?;
             let pod = ns.ready("web").await?;
-            assert_eq!(kernel(&pod, "app")?, [(20_000, 256 * MI); 2]);
+            let found = kernel(&pod, "app")?;
+            ensure!(found == [(20_000, 256 * MI); 2], "{found:?}");
             let restarts = pods::restarts(&pod, "app")?;
             forgotten(ns).await?;
 
             // The other way that it shows: on cgroup v1 the container cannot even be created.
             ns.kubectl(&["delete", "pod", "web", "--grace-period=1"])?;
-            assert!(restarts > 1, "it was never killed");
+            ensure!(restarts > 1, "it was never killed");
             ns.create_pod(failing()).await?;
             ended_twice(ns).await?;
             create(ns, resize("more", "app", &json!({"limits": {"cpu": "400m"}}))).await?;
             says(ns, "more", "pitstop has given the cgroup of the Pod what it should have").await?;
             assert_verified(&ends(ns, "more", Phase::Succeeded, "Resized").await?)?;
             let pod = ns.ready("web").await?;
-            assert_eq!(kernel(&pod, "app")?, [(40_000, 128 * MI); 2]);
+            let found = kernel(&pod, "app")?;
+            ensure!(found == [(40_000, 128 * MI); 2], "{found:?}");
             forgotten(ns).await
         })
         .await

@@ -146,6 +146,9 @@ impl Cgroups {
             let usage = of(runtime, now, pod).map(|c| c.process.uses << 20).sum();
             Seen { cgroup: Cgroup { memory_usage: Some(usage), ..cgroup }, inactive_file: 0 }
         });
+        if container.is_some() && pod_seen.is_none() {
+            return Err(failed("the cgroup of the Pod is not there"));
+        }
         Ok(Present {
             cgroup: self.path(pod),
             of_container: container.map(|_| format!("{}/{id}", self.path(pod))).unwrap_or_default(),

@@ -178,7 +178,7 @@ impl Holds {
         let mut found = Found::new();
         let Some(resize) = order.action.resize.as_ref().filter(|_| !self.off) else { return found };
         if request_uid(&order.id) != order.pod.uid {
-            return self.repairs(order, resize, ran);
+            return self.repairs(order, resize);
         }
         let own = request_uid(&order.id) == order.pod.uid && self.accepted.contains(&order.pod.uid);
         if !own || !ran {
@@ -192,11 +192,11 @@ impl Holds {
     }
 
     /// An order of a request itself.
-    fn repairs(&self, order: &Order, resize: &Resize, ran: bool) -> Found {
+    fn repairs(&self, order: &Order, resize: &Resize) -> Found {
         let own = self.by_api.get(request_uid(&order.id)) == Some(&order.pod.uid);
-        let plain = resize.container.is_none() && !resize.hold && !resize.unless_pinned;
+        let plain = resize.container.is_none() && !resize.hold && resize.only_raise;
         let said = self.sums.get(&order.pod.uid).zip(resize.pod).is_some_and(|(all, sum)| all.contains(&sum));
-        if own && plain && said && ran {
+        if own && plain && said {
             return Found::new();
         }
         vec![(

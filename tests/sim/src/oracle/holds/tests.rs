@@ -69,14 +69,16 @@ fn what_is_held_is_ordered_for_the_pod_of_a_request_and_for_what_runs() {
 fn a_repair_gives_a_pod_what_its_spec_says() {
     let mut holds = holds();
     let bounds = |cpu| Bounds { cpu_request: cpu, ..Bounds::default() };
-    let give = |cpu| Resize { pod: Some(bounds(cpu)), ..Resize::default() };
+    let give = |cpu| Resize { pod: Some(bounds(cpu)), only_raise: true, ..Resize::default() };
     let repair = |give: Resize| Order { id: "r/app/1".to_owned(), action: give.into(), ..order() };
     holds.sums.insert("u".to_owned(), vec![bounds(100), bounds(200)]);
     assert_eq!(numbers(&holds.placed(&repair(give(200)), true)), ["H8"], "of no request");
     holds.by_api.insert("r".to_owned(), "u".to_owned());
     assert_eq!(numbers(&holds.placed(&repair(give(200)), true)), [""; 0]);
     assert_eq!(numbers(&holds.placed(&repair(give(300)), true)), ["H8"], "never said");
-    assert_eq!(numbers(&holds.placed(&repair(give(200)), false)), ["H8"], "it never ran");
+    assert_eq!(numbers(&holds.placed(&repair(give(200)), false)), [""; 0], "what cannot start never ran");
+    let lowering = Resize { only_raise: false, ..give(200) };
+    assert_eq!(numbers(&holds.placed(&repair(lowering), true)), ["H8"], "nothing is lowered");
     let holding = Resize { hold: true, ..give(200) };
     assert_eq!(numbers(&holds.placed(&repair(holding), true)), ["H8"], "nothing is held");
 }

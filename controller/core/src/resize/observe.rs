@@ -279,9 +279,9 @@ pub struct Observed<'a> {
     pub restart: Option<&'a Request>,
     /// What the request has done that is under way, or of which nobody knows yet how it ended.
     pub deed: Option<&'a Deed>,
-    /// The request's questions in the node's book.
+    /// The request's orders in the node's book: what it asks, and what memory it has reclaimed.
     pub orders: Vec<OrderView<'a>>,
-    /// Those of its orders that repair the cgroup of the Pod; they are none of `orders`.
+    /// Its orders that repair the cgroup of the Pod; they are none of `orders`.
     pub repairs: Vec<OrderView<'a>>,
     /// The daemon has a record of the Pod: it holds the Pod at other resources than those of its spec, or has yet to give
     /// them back.

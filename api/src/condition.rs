@@ -1,15 +1,31 @@
-//! Conditions in the JSON shape of `metav1.Condition`.
+//! Conditions in the JSON shape of `metav1.Condition`, and those that every kind of request has.
 //!
 //! An own struct, so that this crate needs no second time type (see `docs/adr/0003-time-types.md`).
+//!
+//! `Complete` and `Failed` are as on a Job. `Reconciling` and `Stalled` are those of kstatus, by which Flux and Helm wait
+//! (<https://github.com/kubernetes-sigs/cli-utils/blob/master/pkg/kstatus/README.md>). [`record`] writes all four, and
+//! [`phase`] reads the phase from them, so that they cannot contradict each other.
 
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
+use serde::de::value::{Error, StrDeserializer};
 use serde::{Deserialize, Serialize};
+
+/// Condition type: True when the request succeeded; while False, the reason says what it waits for or why it failed.
+pub const COMPLETE: &str = "Complete";
+/// Condition type: True when the request ended without success, else absent; the reason says why.
+pub const FAILED: &str = "Failed";
+/// Condition type: True until the request ends, then False; the reason is its phase.
+pub const RECONCILING: &str = "Reconciling";
+/// Condition type: as [`FAILED`], under the name that kstatus looks for.
+pub const STALLED: &str = "Stalled";
 
 /// Longest `message`, in characters; longer ones are cut by [`Condition::new`].
 pub const MAX_MESSAGE: usize = 1024;
-/// Longest `reason`, in characters; some come from the kubelet.
-const MAX_REASON: usize = 128;
+
+/// What `metav1.Condition` allows as `type` and as `reason`.
+const TYPE: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
+const REASON: &str = r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$";
 
 /// Whether a condition holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -28,7 +44,7 @@ pub enum ConditionStatus {
 pub struct Condition {
     /// Name of the condition.
     #[serde(rename = "type")]
-    #[schemars(length(min = 1, max = 316))]
+    #[schemars(length(min = 1, max = 316), regex(pattern = TYPE))]
     pub type_: String,
     /// Whether it holds.
     pub status: ConditionStatus,
@@ -38,8 +54,8 @@ pub struct Condition {
     pub observed_generation: Option<i64>,
     /// When `status` last changed, on the controller's clock; for people, never compared.
     pub last_transition_time: DateTime<Utc>,
-    /// One `CamelCase` word for programs.
-    #[schemars(length(min = 1, max = 128))]
+    /// One `CamelCase` word for programs, of a fixed set.
+    #[schemars(length(min = 1, max = 128), regex(pattern = REASON))]
     pub reason: String,
     /// A sentence for people.
     #[schemars(length(max = 1024))]
@@ -47,11 +63,12 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// A condition whose `message` is cut to [`MAX_MESSAGE`] characters.
+    /// A condition whose `message` is cut to [`MAX_MESSAGE`] characters. The words of others belong into it: type and
+    /// reason are of a fixed set.
     pub fn new(
-        type_: &str,
+        type_: &'static str,
         status: ConditionStatus,
-        reason: &str,
+        reason: &'static str,
         message: &str,
         now: DateTime<Utc>,
         generation: Option<i64>,
@@ -61,10 +78,61 @@ impl Condition {
             status,
             observed_generation: generation,
             last_transition_time: now,
-            reason: truncate(reason, MAX_REASON),
+            reason: reason.to_owned(),
             message: truncate(message, MAX_MESSAGE),
         }
     }
+}
+
+/// Whether a request is at work, and if not, how it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It has not ended.
+    Open,
+    /// It has done what was asked for.
+    Succeeded,
+    /// It has ended without.
+    Failed,
+}
+
+/// How far a request is.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing<'a> {
+    /// Whether it has ended.
+    pub progress: Progress,
+    /// The name of its phase.
+    pub phase: &'static str,
+    /// What it waits for, or how it ended.
+    pub reason: &'static str,
+    /// The same in a sentence.
+    pub message: &'a str,
+}
+
+/// Writes down how far a request is: [`COMPLETE`], [`RECONCILING`], and when it has failed [`FAILED`] and [`STALLED`].
+pub fn record(
+    conditions: &mut Vec<Condition>,
+    standing: Standing<'_>,
+    now: DateTime<Utc>,
+    generation: Option<i64>,
+) {
+    let Standing { progress, phase, reason, message } = standing;
+    let is = |holds: bool| if holds { ConditionStatus::True } else { ConditionStatus::False };
+    let failed = progress == Progress::Failed;
+    let all = [
+        (COMPLETE, is(progress == Progress::Succeeded), reason, true),
+        (FAILED, ConditionStatus::True, reason, failed),
+        (RECONCILING, is(progress == Progress::Open), phase, true),
+        (STALLED, ConditionStatus::True, reason, failed),
+    ];
+    for (type_, status, reason, _) in all.into_iter().filter(|(.., said)| *said) {
+        set(conditions, Condition::new(type_, status, reason, message, now, generation));
+    }
+}
+
+/// The phase that conditions tell of: the reason of [`RECONCILING`].
+pub fn phase<'a, P: Deserialize<'a>>(conditions: &'a [Condition]) -> Option<P> {
+    let reason = &find(conditions, RECONCILING)?.reason;
+    P::deserialize(StrDeserializer::<Error>::new(reason)).ok()
 }
 
 /// Puts `new` in the place of the condition of its type, keeping the transition time when the status stays.
@@ -106,6 +174,36 @@ mod tests {
         set(&mut all, Condition::new("A", ConditionStatus::True, "Z", "m", at(3), None));
         assert_eq!(all[0].last_transition_time, at(3));
         assert_eq!(all.len(), 1);
+    }
+
+    #[test]
+    fn what_is_told_of_a_request_agrees_and_failures_alone_tell_of_a_failure() {
+        #[derive(Debug, PartialEq, Deserialize)]
+        enum Phase {
+            Working,
+            Over,
+        }
+        let said = |conditions: &[Condition]| -> Vec<String> {
+            conditions.iter().map(|c| format!("{}={:?}/{}", c.type_, c.status, c.reason)).collect()
+        };
+        let told = |progress, phase, reason| Standing { progress, phase, reason, message: "m" };
+        let mut all = Vec::new();
+        assert_eq!(phase::<Phase>(&all), None);
+        record(&mut all, told(Progress::Open, "Working", "Waits"), at(1), Some(2));
+        assert_eq!(said(&all), ["Complete=False/Waits", "Reconciling=True/Working"]);
+        assert_eq!(phase(&all), Some(Phase::Working));
+        assert!(all.iter().all(|c| c.message == "m" && c.observed_generation == Some(2)));
+
+        let mut failed = all.clone();
+        record(&mut failed, told(Progress::Failed, "Over", "Why"), at(2), None);
+        let expected =
+            ["Complete=False/Why", "Reconciling=False/Over", "Failed=True/Why", "Stalled=True/Why"];
+        assert_eq!(said(&failed), expected);
+        record(&mut all, told(Progress::Succeeded, "Over", "Complete"), at(2), None);
+        assert_eq!(said(&all), ["Complete=True/Complete", "Reconciling=False/Over"]);
+        assert_eq!(phase(&all), Some(Phase::Over));
+        record(&mut all, told(Progress::Open, "Elsewhere", "Waits"), at(3), None);
+        assert_eq!(phase::<Phase>(&all), None, "a phase of another version is none");
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod nodework;
 pub mod quantity;
 pub mod recreate;
 pub mod resize;
+pub mod text;
 
 pub use condition::{Condition, ConditionStatus};
 pub use crds::crds;
@@ -23,6 +24,15 @@ pub const GROUP: &str = "pitstop.dev";
 
 /// Most orders that one node's [`nodework::NodeWork`] may hold; the controller queues the rest.
 pub const MAX_ORDERS: usize = 64;
+
+/// Most seconds that a duration of any kind may have: 365 days. Longer than any that is meant, and far below the
+/// 9223372036 s above which containerd's nanoseconds overflow (int64), which then kills at once.
+pub const MAX_SECONDS: i64 = 31_536_000;
+
+/// Why a number of seconds is refused that is above [`MAX_SECONDS`].
+fn too_long(seconds: i64) -> Option<String> {
+    (seconds > MAX_SECONDS).then(|| format!("must be at most {MAX_SECONDS} (365 days), not {seconds}"))
+}
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes a reference")]
 fn is_false(value: &bool) -> bool {

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use pitstop_api::text::quoted;
 use pitstop_kit::CommonArgs;
 
 /// Restarts containers of running Pods on request.
@@ -45,7 +46,7 @@ pub struct Args {
 
 /// `0`, or a whole number with the unit `s`, `m` or `h`.
 fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a duration such as 0, 90s, 30m or 1h");
+    let wrong = || format!("{} is not a duration such as 0, 90s, 30m or 1h", quoted(text));
     if text == "0" {
         return Ok(Duration::ZERO);
     }

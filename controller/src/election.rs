@@ -11,7 +11,7 @@ use pitstop_controller_core::lease::{Config, Elector, Event, Record, Write};
 use pitstop_kit::clock::{Monotonic, wall_micros};
 use pitstop_kit::health::Condition;
 use pitstop_kit::watch::{self, Source};
-use pitstop_kit::{Class, Shutdown, WatchMetrics, classify};
+use pitstop_kit::{Class, Shutdown, WatchMetrics, classify, describe};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch as signal};
 use tracing::{debug, info, warn};
@@ -35,11 +35,12 @@ pub struct Candidate {
 
 /// Takes part until the shutdown starts, then gives the lease back.
 ///
-/// `leading` tells whether this process leads. Returns early, with an error, when a lead is lost: whatever this
+/// `leading` tells whether this process leads, `until` for how long if nothing more is heard. Returns early, with an error, when a lead is lost: whatever this
 /// process had under way is best begun anew by a new process.
 pub async fn run(
     candidate: Candidate,
     leading: signal::Sender<bool>,
+    until: signal::Sender<Option<Mono>>,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     let Candidate { client, namespace, identity, synced, metrics } = candidate;
@@ -78,6 +79,7 @@ pub async fn run(
         }
         let now = Mono(Monotonic::now());
         let leads = elector.leads(now);
+        until.send_replace(elector.leads_until());
         let led = leading.send_replace(leads);
         if leads != led {
             info!(leading = leads, "leadership changed");
@@ -134,7 +136,7 @@ async fn carry_out(api: &Api<Lease>, write: Write, term: Duration) -> Event {
             if classify(&error) == Class::Conflict {
                 debug!("another replica was faster at the leader lease");
             } else {
-                warn!(%error, "cannot write the leader lease");
+                warn!(error = describe(&error), "cannot write the leader lease");
             }
             Event::NotWritten
         }

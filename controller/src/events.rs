@@ -5,6 +5,7 @@ use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use pitstop_api::condition::truncate;
 use pitstop_controller_core::action::{Note, RequestKind};
+use pitstop_kit::describe;
 use tokio::sync::mpsc;
 use tracing::debug;
 
@@ -80,6 +81,6 @@ async fn record_all(recorder: Recorder, mut inbox: mpsc::Receiver<Note>) {
 
 async fn publish(recorder: &Recorder, event: &Event, about: &ObjectReference) {
     if let Err(error) = recorder.publish(event, about).await {
-        debug!(%error, reason = event.reason, "an event was not recorded");
+        debug!(error = describe(&error), reason = event.reason, "an event was not recorded");
     }
 }

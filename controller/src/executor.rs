@@ -3,10 +3,14 @@
 use std::sync::Arc;
 
 use kube::Client;
+use pitstop_api::logic::answer::{Answer, Failure};
+use pitstop_controller_core::action::{PodChange, Sizing};
+use pitstop_controller_core::deed::Deed;
+use pitstop_controller_core::lease::Config;
 use pitstop_controller_core::wire::{Exchange, Over, Step};
-use pitstop_controller_core::{Action, Event};
-use pitstop_kit::{Class, client, clock};
-use tokio::sync::{Semaphore, mpsc};
+use pitstop_controller_core::{Action, Event, Mono};
+use pitstop_kit::{Class, client, clock, now, shown};
+use tokio::sync::{Semaphore, mpsc, watch as signal};
 use tracing::{debug, info, warn};
 
 use crate::events::Events;
@@ -21,23 +25,25 @@ pub struct Executor {
     client: Client,
     events: Events,
     metrics: ControllerMetrics,
+    leads_until: signal::Receiver<Option<Mono>>,
     outcomes: mpsc::Sender<Event>,
     slots: Arc<Semaphore>,
 }
 
 impl Executor {
-    /// Tells outcomes to `outcomes`.
+    /// Tells outcomes to `outcomes`; `leads_until`: until when this process leads, if nothing more is heard.
     pub fn new(
         client: Client,
         events: Events,
         metrics: ControllerMetrics,
+        leads_until: signal::Receiver<Option<Mono>>,
         outcomes: mpsc::Sender<Event>,
     ) -> Self {
-        Self { client, events, metrics, outcomes, slots: Arc::new(Semaphore::new(MAX_WRITES)) }
+        Self { client, events, metrics, leads_until, outcomes, slots: Arc::new(Semaphore::new(MAX_WRITES)) }
     }
 
-    /// Carries one action out and tells the outcome.
-    pub async fn execute(self, action: Action) {
+    /// Carries out an action that was decided then, and tells the outcome.
+    pub async fn execute(self, action: Action, decided: Mono) {
         let Ok(_slot) = self.slots.acquire().await else { return };
         log(&action);
         let step = match action {
@@ -49,7 +55,17 @@ impl Executor {
         let over = loop {
             match step {
                 Step::Send(request, exchange) => {
-                    step = exchange.answered(client::send(&self.client, *request).await);
+                    let answer = if self.may_send(decided) {
+                        client::send(&self.client, *request).await
+                    } else {
+                        debug!(uri = %request.uri(), "a decision is too old, or the lead over: nothing is sent");
+                        // As if another had been faster: it is known that nothing was written.
+                        Answer::Failed(Failure::of_code(
+                            409,
+                            "not sent: decided too long ago, or not the leader",
+                        ))
+                    };
+                    step = exchange.answered(answer);
                 }
                 Step::Over(over) => break over,
             }
@@ -57,6 +73,12 @@ impl Executor {
         self.tell(&over);
         // The receiver is gone only when the process ends.
         let _ = self.outcomes.send(over.event).await;
+    }
+
+    /// Read right before each request: while a write waited, the process may have stood still. The clock runs on then, also
+    /// while the machine sleeps.
+    fn may_send(&self, decided: Mono) -> bool {
+        Config::default().may_send(now().mono, decided, *self.leads_until.borrow())
     }
 
     fn tell(&self, Over { name, object, failure, .. }: &Over) {
@@ -82,28 +104,42 @@ fn log(action: &Action) {
             info!(request, request_uid, reason = note.reason, "{}", note.message);
         }
         Action::WriteStatus { key, uid, status, .. } => {
-            debug!(request = %key, request_uid = uid, phase = ?status.phase, "writes the status");
+            debug!(request = %key, request_uid = uid, phase = shown(&status.phase), "writes the status");
         }
         Action::WriteResizeStatus { key, uid, status, .. } => {
-            debug!(resize = %key, resize_uid = uid, phase = ?status.phase, "writes the status");
+            debug!(resize = %key, resize_uid = uid, phase = shown(&status.phase), "writes the status");
         }
         Action::Survey { key, uid, node } => {
             debug!(resize = %key, resize_uid = uid, node, "looks at what bounds the Pod");
+        }
+        Action::ReadPod { key, uid, pod, .. } => {
+            debug!(request = %key, request_uid = uid, %pod, "asks whether the Pod exists");
         }
         Action::DeleteResize { key, uid } => {
             info!(resize = %key, resize_uid = uid, "deletes the resize: its time to live is over");
         }
         Action::PatchMetadata { key, uid, labels, annotations, .. } => {
-            debug!(request = %key, request_uid = uid, ?labels, ?annotations, "patches metadata");
+            debug!(request = %key, request_uid = uid, labels = shown(labels), annotations = shown(annotations), "patches metadata");
         }
         Action::DeleteRequest { key, uid } => {
             info!(request = %key, request_uid = uid, "deletes the request: its time to live is over");
         }
         Action::Do { key, uid, deed } => {
-            info!(resize = %key, resize_uid = uid, ?deed, "does what a resize asks for");
+            let (what, object) = match deed {
+                Deed::Restart(new) => ("create a recreate request", &new.key),
+                Deed::Withdraw { key, .. } => ("delete its recreate request", key),
+                Deed::Evict { key, .. } => ("evict the Pod", key),
+            };
+            info!(resize = %key, resize_uid = uid, what, %object, "does what a resize asks for");
         }
         Action::PatchPod { key, uid, change, .. } => {
-            debug!(pod = %key, pod_uid = uid, ?change, "changes the Pod");
+            let what = match change {
+                PodChange::Gates(_) => "conditions",
+                PodChange::Images(_) => "images",
+                PodChange::Resources(Sizing { dry_run: true, .. }) => "resources, as a dry run",
+                PodChange::Resources(_) => "resources",
+            };
+            debug!(pod = %key, pod_uid = uid, what, "changes the Pod");
         }
         Action::WriteOrders { node, orders, .. } => {
             for order in orders {

@@ -2,12 +2,15 @@
 
 use std::convert::Infallible;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use hyper::{Method, Request, Response};
 use kube::client::Body;
+use pitstop_api::quantity::Resources;
 use pitstop_api::recreate::ContainerRecreateRequestStatus;
+use pitstop_controller_core::action::ResourceChange;
 use pitstop_controller_core::{ObjectKey, Outcome};
 use pitstop_kit::Metrics;
 use serde_json::{Value, json};
@@ -16,6 +19,30 @@ use super::*;
 
 /// Carries an action out against an API server that always answers 409; gives back what it was sent.
 async fn refused(action: Action) -> ((Method, String, Value), Event) {
+    refused_with(409, "Conflict", "the object has been modified", action).await
+}
+
+/// The same against one that always refuses so.
+async fn refused_with(
+    code: u16,
+    reason: &'static str,
+    message: &'static str,
+    action: Action,
+) -> ((Method, String, Value), Event) {
+    let present = now().mono;
+    let until = Some(present.after(Duration::from_mins(1)));
+    let (mut sent, outcome) = carried_out((code, reason, message), action, present, until).await;
+    assert_eq!(sent.len(), 1, "once: whether to write again is decided anew");
+    (sent.remove(0), outcome)
+}
+
+/// The same of an action that was decided then, by a process that leads until then.
+async fn carried_out(
+    (code, reason, message): (u16, &'static str, &'static str),
+    action: Action,
+    decided: Mono,
+    leads_until: Option<Mono>,
+) -> (Vec<(Method, String, Value)>, Event) {
     let sent = Arc::new(Mutex::new(Vec::new()));
     let service = tower::service_fn({
         let sent = Arc::clone(&sent);
@@ -27,9 +54,9 @@ async fn refused(action: Action) -> ((Method, String, Value), Event) {
                 let body = serde_json::from_slice(&body).unwrap();
                 sent.lock().unwrap().push((parts.method, parts.uri.path().to_owned(), body));
                 let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-                    "reason": "Conflict", "code": 409, "message": "the object has been modified"});
+                    "reason": reason, "code": code, "message": message});
                 let answer = Full::new(Bytes::from(status.to_string()));
-                Ok::<_, Infallible>(Response::builder().status(409).body(answer).unwrap())
+                Ok::<_, Infallible>(Response::builder().status(code).body(answer).unwrap())
             }
         }
     });
@@ -37,11 +64,51 @@ async fn refused(action: Action) -> ((Method, String, Value), Event) {
     let metrics = ControllerMetrics::register(&mut Metrics::new("pitstop_controller", "0.0.1"));
     let (events, _) = Events::new(client.clone(), "test".to_owned(), metrics.clone());
     let (outcomes, mut told) = mpsc::channel(1);
-    Executor::new(client, events, metrics, outcomes).execute(action).await;
+    let (_until, leads_until) = signal::channel(leads_until);
+    Executor::new(client, events, metrics, leads_until, outcomes).execute(action, decided).await;
     let outcome = told.recv().await.unwrap();
-    let mut sent = sent.lock().unwrap();
-    assert_eq!(sent.len(), 1, "once: whether to write again is decided anew");
-    (sent.remove(0), outcome)
+    let sent = std::mem::take(&mut *sent.lock().unwrap());
+    (sent, outcome)
+}
+
+/// A process that was frozen wakes up with what it had decided before.
+#[tokio::test]
+async fn what_waited_for_too_long_or_outlived_the_lead_is_not_sent() {
+    let present = now().mono;
+    let later = Some(present.after(Duration::from_mins(1)));
+    let long_ago = Mono(present.0.saturating_sub(10_000));
+    for (decided, until) in [(long_ago, later), (present, Some(present)), (present, None)] {
+        let key = ObjectKey::new("shop", "crr");
+        let delete = Action::DeleteRequest { key, uid: "u".into() };
+        let (sent, outcome) =
+            carried_out((409, "Conflict", "the object has been modified"), delete, decided, until).await;
+        assert!(sent.is_empty(), "{sent:?}");
+        // It is known that nothing was written.
+        assert!(matches!(outcome, Event::RequestWritten { outcome: Outcome::Conflict, .. }), "{outcome:?}");
+    }
+}
+
+/// These words become the request's message and its event.
+#[tokio::test]
+async fn a_refusal_is_told_in_the_words_of_the_api_server_and_nothing_else() {
+    const QUOTA: &str = "pods \"web\" is forbidden: exceeded quota: small, requested: requests.cpu=400m, used: \
+                         requests.cpu=100m, limited: requests.cpu=300m";
+    let sizing = Sizing {
+        containers: vec![ResourceChange {
+            container: "app".to_owned(),
+            init: false,
+            resources: Resources { cpu_request: Some(400), ..Resources::default() },
+            whole: Resources { cpu_request: Some(400), ..Resources::default() },
+        }],
+        dry_run: true,
+    };
+    let key = ObjectKey::new("shop", "web");
+    let change = PodChange::Resources(sizing);
+    let write = Action::PatchPod { key, uid: "u".into(), resource_version: "7".into(), change };
+    let ((method, url, _), outcome) = refused_with(403, "Forbidden", QUOTA, write).await;
+    assert_eq!((method, &*url), (Method::PATCH, "/api/v1/namespaces/shop/pods/web/resize"));
+    let Event::PodTried { outcome: Outcome::Refused(text), .. } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(text, QUOTA);
 }
 
 const KEY: &str = "/apis/apps.kruise.io/v1alpha1/namespaces/shop/containerrecreaterequests/crr";

@@ -6,7 +6,7 @@ use kube::Client;
 use kube::runtime::events::EventType;
 use pitstop_controller_core::Event;
 use pitstop_controller_core::guard::{POLICY, Verdict, judge, probe};
-use pitstop_kit::client;
+use pitstop_kit::{client, describe};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::mpsc;
 use tracing::{error, info, warn};
@@ -40,7 +40,7 @@ impl Guard {
         loop {
             let verdict = match probe() {
                 Ok(request) => judge(&client::send(&self.client, request).await),
-                Err(error) => Verdict::Unknown(error.to_string()),
+                Err(error) => Verdict::Unknown(describe(&error)),
             };
             let now = match &verdict {
                 Verdict::InForce => Some(true),

@@ -14,7 +14,7 @@ use prometheus_client::registry::Unit;
 /// Upper bounds of the stages' durations, in seconds: from a quick stop to a long grace period.
 const BUCKETS: [f64; 13] = [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0];
 /// The one reason of requests that did what they were asked for.
-const COMPLETE: &str = "AllContainersRestarted";
+const COMPLETE: &str = "Complete";
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct WriteLabels {
@@ -226,7 +226,7 @@ mod tests {
         let text = metrics.encode().unwrap();
         for line in [
             "pitstop_controller_requests_ended_total{outcome=\"failed\",reason=\"PodGone\"} 1\n",
-            "pitstop_controller_requests_ended_total{outcome=\"complete\",reason=\"AllContainersRestarted\"} 0\n",
+            "pitstop_controller_requests_ended_total{outcome=\"complete\",reason=\"Complete\"} 0\n",
             "pitstop_controller_stage_duration_seconds_sum{stage=\"stop\"} 0.3\n",
             "pitstop_controller_stage_duration_seconds_bucket{le=\"0.25\",stage=\"stop\"} 0\n",
             "pitstop_controller_stage_duration_seconds_bucket{le=\"0.5\",stage=\"stop\"} 1\n",

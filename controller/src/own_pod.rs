@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Api, Client};
 use pitstop_api::condition::truncate;
+use pitstop_kit::describe;
 use tracing::debug;
 
 use crate::events::MAX_NOTE;
@@ -29,7 +30,7 @@ impl OwnPod {
         let uid = match pods.get_metadata(&self.name).await {
             Ok(pod) => pod.metadata.uid,
             Err(error) => {
-                debug!(%error, "cannot read the own Pod");
+                debug!(error = describe(&error), "cannot read the own Pod");
                 None
             }
         };
@@ -50,7 +51,7 @@ impl OwnPod {
             secondary: None,
         };
         if let Err(error) = Recorder::new(self.client.clone(), reporter).publish(&event, &own).await {
-            debug!(%error, reason, "an event was not recorded");
+            debug!(error = describe(&error), reason, "an event was not recorded");
         }
     }
 }

@@ -102,12 +102,8 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 
     let listener =
         health::bind(metrics_address).await.with_context(|| format!("cannot listen on {metrics_address}"))?;
-    tasks.spawn({
-        let (readiness, metrics, shutdown) = (readiness, Arc::new(metrics), shutdown.clone());
-        async move {
-            health::serve(listener, readiness, metrics, shutdown).await;
-        }
-    });
+    let health = health::serve(listener, readiness, Arc::new(metrics), shutdown.clone());
+    tasks.spawn(async move { match health.await {} });
 
     let (leading, is_leading) = signal::channel(false);
     let (pair, current_pair) = signal::channel(None);
@@ -151,14 +147,15 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         synced: needs.lease,
         metrics: watch_metrics,
     };
-    let mut election = tokio::spawn(election::run(candidate, leading, shutdown.clone()));
+    let (until, leads_until) = signal::channel(None);
+    let mut election = tokio::spawn(election::run(candidate, leading, until, shutdown.clone()));
 
-    let executor = Executor::new(client, events, own.clone(), sender);
+    let executor = Executor::new(client, events, own.clone(), leads_until, sender);
     let mut index = Index::new(config(default_active_deadline, resize_cri));
     let mut actions = JoinSet::new();
     let execute = |action: Action| {
         while actions.try_join_next().is_some() {}
-        actions.spawn(executor.clone().execute(action));
+        actions.spawn(executor.clone().execute(action, pitstop_kit::now().mono));
     };
     let after = |index: &Index| own.open(index.open_requests(), index.open_resizes(), &index.open_orders());
     let driving = pitstop_kit::drive(&mut index, &mut inbox, &shutdown, execute, after);

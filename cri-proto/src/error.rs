@@ -47,7 +47,7 @@ pub enum Error {
     },
     /// No answer in time, by our clock or the runtime's. The call may have taken effect. For `ExecSync` it also
     /// means that the command ran into its timeout and was killed.
-    #[error("{call}: no answer within {limit:?}{}", after_colon(detail))]
+    #[error("{call}: no answer within {} s{}", limit.as_secs_f64(), after_colon(detail))]
     Deadline {
         /// The call.
         call: Call,
@@ -114,7 +114,7 @@ pub enum Error {
         field: &'static str,
     },
     /// Anything else that the runtime reports; containerd sends most of its own failures as `Unknown`.
-    #[error("{call}: the container runtime failed ({code:?}): {detail}")]
+    #[error("{call}: the container runtime failed (gRPC code {}): {detail}", i32::from(*code))]
     Other {
         /// The call.
         call: Call,
@@ -293,7 +293,7 @@ mod tests {
                 .ends_with(": not found: Some requested entity was not found")
         );
         let silent = Error::Deadline { call: call(), limit: Duration::from_secs(5), detail: String::new() };
-        assert_eq!(silent.to_string(), "StopContainer on /run/x.sock: no answer within 5s");
+        assert_eq!(silent.to_string(), "StopContainer on /run/x.sock: no answer within 5 s");
     }
 
     #[test]

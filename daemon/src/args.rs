@@ -25,7 +25,7 @@ pub(crate) struct Args {
     pub(crate) state_dir: PathBuf,
 
     /// Change CPU and memory of running containers and their Pods where the kubelet does not. It needs the right to write
-    /// cgroups, which `deploy/overlays/resize-cri` gives; without this flag nothing is changed.
+    /// cgroups, which `deploy/components/resize-cri` gives; without this flag nothing is changed.
     #[arg(long, env = "PITSTOP_RESIZE")]
     pub(crate) resize: bool,
 

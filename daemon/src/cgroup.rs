@@ -9,6 +9,7 @@ use pitstop_api::nodework::Observed;
 use pitstop_cri::Runtime;
 use pitstop_daemon_core::CallFailure;
 use pitstop_daemon_core::cgroup::{self, Controller, Place, Version};
+use pitstop_kit::describe;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::runtime;
@@ -89,7 +90,7 @@ impl Cgroups {
             match text(&path, if file == "memory.stat" { MAX_STAT } else { MAX_FILE }) {
                 Ok(text) => return Ok(text),
                 Err(error) if told.is_empty() || error.kind() != ErrorKind::NotFound => {
-                    told = format!("cannot read {}: {error}", path.display());
+                    told = format!("cannot read {}: {}", path.display(), describe(&error));
                 }
                 Err(_) => {}
             }

@@ -5,9 +5,10 @@ use std::time::Duration;
 use kube::Client;
 use pitstop_api::logic::answer::{Answer, Failure};
 use pitstop_api::nodework::NodeWorkStatus;
+use pitstop_daemon_core::resize::{Seen, listed};
 use pitstop_daemon_core::{Action, CallFailure, Event, Outcome, wire};
-use pitstop_kit::client;
 use pitstop_kit::clock::Monotonic;
+use pitstop_kit::{client, describe, shown};
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
@@ -41,7 +42,10 @@ impl Executor {
                 };
                 self.count("inspect", result.is_ok());
                 match &result {
-                    Ok(facts) => debug!(order_id, container_id, ?facts, "asked about the container"),
+                    Ok(facts) => {
+                        let state = facts.as_ref().map_or("not there", |facts| facts.state.as_str());
+                        debug!(order_id, container_id, state, "asked about the container");
+                    }
                     Err(failure) => {
                         warn!(
                             order_id,
@@ -72,6 +76,7 @@ impl Executor {
             }
             Action::Stop { order_id, container_id, grace_seconds } => {
                 info!(order_id, container_id, grace_seconds, "stopping the container");
+                self.record.stops(&order_id);
                 let begun = Monotonic::now();
                 let result = match self.link.runtime() {
                     Ok(runtime) => self.doubting(runtime::stop(&runtime, &container_id, grace_seconds).await),
@@ -97,7 +102,9 @@ impl Executor {
                 };
                 self.count("read_cgroups", result.is_ok());
                 match &result {
-                    Ok(observed) => debug!(order_id, container_id, ?observed, "read the cgroups"),
+                    Ok(observed) => {
+                        debug!(order_id, container_id, observed = shown(observed), "read the cgroups");
+                    }
                     Err(failure) => {
                         warn!(order_id, container_id, error = failure.message, "cannot read the cgroups");
                     }
@@ -129,7 +136,11 @@ impl Executor {
                 };
                 self.count("read_resources", result.is_ok());
                 match &result {
-                    Ok(present) => debug!(order_id, container_id, ?present, "looked at the resources"),
+                    Ok(present) => {
+                        let of = |seen: &Option<Seen>| shown(&seen.as_ref().map(|seen| seen.cgroup));
+                        let (container, pod) = (of(&present.container), of(&present.pod));
+                        debug!(order_id, container_id, container, pod, "looked at the resources");
+                    }
                     Err(failure) => {
                         warn!(
                             order_id,
@@ -142,7 +153,7 @@ impl Executor {
                 Some(Event::ResourcesRead(order_id, result))
             }
             Action::Resize { order_id, container_id, pod_uid, cgroup, writes } => {
-                info!(order_id, container_id, pod_uid, ?writes, "changes the resources");
+                info!(order_id, container_id, pod_uid, writes = listed(&writes), "changes the resources");
                 let result = match self.link.runtime() {
                     // Whose fault a failure is, is not known: systemd or the kernel may have refused.
                     Ok(runtime) => self.resizer.apply(&runtime, &cgroup, &writes, false).await,
@@ -184,11 +195,16 @@ impl Executor {
 
     async fn write(&self, resource_version: String, status: NodeWorkStatus) -> Outcome {
         for answer in &status.answers {
-            info!(order_id = answer.order_id, state = ?answer.state, reason = ?answer.reason, "answers");
+            info!(
+                order_id = answer.order_id,
+                state = shown(&answer.state),
+                reason = answer.reason.as_ref().map(shown),
+                "answers"
+            );
         }
         let answer = match wire::write_status(&self.node, resource_version, status) {
             Ok(request) => client::send(&self.client, request).await,
-            Err(error) => Answer::Failed(Failure::of_code(400, error.to_string())),
+            Err(error) => Answer::Failed(Failure::of_code(400, describe(&error))),
         };
         let outcome = wire::written(&answer);
         let label = match outcome {

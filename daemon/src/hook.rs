@@ -15,6 +15,7 @@ use std::time::Duration;
 use pitstop_api::condition::truncate;
 use pitstop_cri::{ContainerId, Error, Runtime, SandboxId, v1};
 use pitstop_daemon_core::{CallFailure, Hook, HttpGet};
+use pitstop_kit::describe;
 use tokio::time::{sleep, timeout};
 
 use http::Loopback;
@@ -147,7 +148,7 @@ async fn pod_address(runtime: Result<&Runtime, &CallFailure>, container_id: &str
 pub fn sandbox_of(containers: &[v1::Container], container_id: &str) -> Result<SandboxId, String> {
     let container = containers.iter().find(|c| c.id == container_id);
     let sandbox = container.ok_or("the container is gone")?.pod_sandbox_id.as_str();
-    SandboxId::parse(sandbox).map_err(|error| error.to_string())
+    SandboxId::parse(sandbox).map_err(|error| describe(&error))
 }
 
 /// The first address of a sandbox, as the kubelet takes it: only while the sandbox is ready, since the address of

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pitstop_api::condition::truncate;
 use pitstop_api::nodework::MAX_MESSAGE;
 use pitstop_daemon_core::{EndedHooks, MAX_ENDED_HOOKS};
+use pitstop_kit::describe;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
@@ -43,7 +44,7 @@ impl Record {
     pub(crate) fn open(folder: &Path) -> Self {
         let file = folder.join(FILE);
         let entries = read(&file).unwrap_or_else(|error| {
-            warn!(file = %file.display(), %error, "cannot read which hooks ended; one may run again");
+            warn!(file = %file.display(), error = describe(&error), "cannot read which hooks ended; one may run again");
             VecDeque::new()
         });
         Self { file, entries: Arc::new(Mutex::new(entries)) }
@@ -53,6 +54,16 @@ impl Record {
     pub(crate) fn ended(&self) -> EndedHooks {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.iter().map(|entry| (entry.order.clone(), entry.failure.clone())).collect()
+    }
+
+    /// Writes down that the stop of an order's container is being sent: whatever precedes it is over, and from now on
+    /// time counts against the container's grace though no daemon runs.
+    pub(crate) fn stops(&self, order_id: &str) {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if !entries.iter().any(|entry| entry.order == order_id) {
+            drop(entries);
+            self.hook_ended(order_id, None);
+        }
     }
 
     /// Writes down that an order's hook ended. Where that is impossible, there is a warning, and the stop goes on:
@@ -65,7 +76,7 @@ impl Record {
             entries.pop_front();
         }
         if let Err(error) = write(&self.file, &entries) {
-            warn!(file = %self.file.display(), %error, "cannot write down that a hook ended");
+            warn!(file = %self.file.display(), error = describe(&error), "cannot write down that a hook ended");
         }
     }
 }
@@ -106,10 +117,13 @@ mod tests {
         let record = Record::open(&folder);
         assert_eq!(record.ended(), EndedHooks::new());
         record.hook_ended("a/app/1", None);
+        // Without a hook, the stop is what is written down; after one it says nothing new.
+        record.stops("c/app/1");
+        record.stops("a/app/1");
         record.clone().hook_ended("b/app/1", Some(&"x".repeat(9_000)));
         let known = Record::open(&folder).ended();
         assert_eq!(known, record.ended());
-        assert_eq!(known["a/app/1"], None);
+        assert_eq!((known.len(), &known["a/app/1"], &known["c/app/1"]), (3, &None, &None));
         assert_eq!(known["b/app/1"].as_ref().unwrap().len(), MAX_MESSAGE);
         let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|f| f.unwrap().file_name()).collect();
         assert_eq!(files, [FILE], "nothing else stays behind");

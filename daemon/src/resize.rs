@@ -4,10 +4,14 @@
 use std::time::Duration;
 
 use pitstop_api::nodework::{Held, OrderPod};
+use pitstop_api::text::quoted;
 use pitstop_cri::{Runtime, v1};
 use pitstop_daemon_core::cgroup::{self, Place};
-use pitstop_daemon_core::resize::{Driver, Part, Present, Seen, Setting, Write, give_back, shares_of};
+use pitstop_daemon_core::resize::{
+    Driver, Part, Present, Seen, Setting, Write, give_back, listed, shares_of,
+};
 use pitstop_daemon_core::{CallFailure, ContainerState};
+use pitstop_kit::describe;
 
 use crate::cgroup::Cgroups;
 use crate::runtime;
@@ -106,9 +110,9 @@ impl Resizer {
         let writing = tokio::task::spawn_blocking(move || work(cgroups));
         match tokio::time::timeout(WRITE, writing).await {
             Ok(Ok(result)) => result,
-            Ok(Err(error)) => Err(CallFailure { retry: true, message: error.to_string() }),
+            Ok(Err(error)) => Err(CallFailure { retry: true, message: describe(&error) }),
             Err(_) => {
-                let message = format!("{what} was not done within {WRITE:?}");
+                let message = format!("{what} was not done within {} s", WRITE.as_secs());
                 Err(CallFailure { retry: true, message })
             }
         }
@@ -118,7 +122,11 @@ impl Resizer {
     pub(crate) async fn write_back(&self, runtime: &Runtime, held: &Held) -> Result<(), CallFailure> {
         let pod = held.cgroup.as_str();
         if !cgroup::is_place(pod, &held.pod.uid) {
-            return Err(never(format!("{pod:?} cannot be the cgroup of Pod {:?}", held.pod.uid)));
+            return Err(never(format!(
+                "{} cannot be the cgroup of Pod {}",
+                quoted(pod),
+                quoted(&held.pod.uid)
+            )));
         }
         // Which weight a runtime makes of shares shows when it has.
         for curved in [false, true, true] {
@@ -131,7 +139,7 @@ impl Resizer {
         match self.missing(runtime, held).await?.as_slice() {
             [] => Ok(()),
             missing => {
-                let message = format!("what was written is not there: {missing:?}");
+                let message = format!("what was written is not there: {}", listed(missing));
                 Err(CallFailure { retry: true, message })
             }
         }

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pitstop_api::condition::truncate;
+use pitstop_api::text::quoted;
 use pitstop_cri::{Class, ContainerId, Error, Runtime, keys, v1};
 use pitstop_daemon_core::{CallFailure, ContainerState, Facts, cgroup};
+use pitstop_kit::describe;
 
 /// Asks about a container; absent when the runtime knows none of that ID.
 pub(crate) async fn inspect(runtime: &Runtime, id: &str) -> Result<Option<Facts>, CallFailure> {
@@ -32,12 +34,12 @@ pub(crate) async fn cgroups_path(runtime: &Runtime, id: &str) -> Result<String, 
     let id = parse(id)?;
     let never = |message: String| CallFailure { retry: false, message };
     let (status, info) = runtime.container_info(&id).await.map_err(|error| match error {
-        Error::NotFound { .. } => never(error.to_string()),
+        Error::NotFound { .. } => never(describe(&error)),
         error => failure(&error),
     })?;
     // Runtimes resolve ID prefixes.
     if status.id != id.as_str() {
-        return Err(never(format!("the runtime tells of container {:?}", truncate(&status.id, 80))));
+        return Err(never(format!("the runtime tells of container {}", quoted(&truncate(&status.id, 80)))));
     }
     let info = info.get("info").map_or("", String::as_str);
     cgroup::path_in(info).map_err(never)
@@ -61,11 +63,11 @@ pub(crate) async fn update(
 }
 
 fn parse(id: &str) -> Result<ContainerId, CallFailure> {
-    ContainerId::parse(id).map_err(|error| CallFailure { retry: false, message: error.to_string() })
+    ContainerId::parse(id).map_err(|error| CallFailure { retry: false, message: describe(&error) })
 }
 
 fn failure(error: &Error) -> CallFailure {
-    CallFailure { retry: matches!(error.class(), Class::Retry | Class::Conflict), message: error.to_string() }
+    CallFailure { retry: matches!(error.class(), Class::Retry | Class::Conflict), message: describe(error) }
 }
 
 fn facts(status: &v1::ContainerStatus) -> Facts {

@@ -15,6 +15,7 @@ use pitstop_api::nodework::RuntimeInfo;
 use pitstop_cri::{Deadlines, Runtime, v1};
 use pitstop_daemon_core::{CallFailure, Event, Search, SocketId};
 use pitstop_kit::clock::Monotonic;
+use pitstop_kit::describe;
 use pitstop_kit::health::Condition;
 use tokio::sync::{Notify, mpsc, watch};
 use tracing::{info, warn};
@@ -86,7 +87,7 @@ pub(crate) async fn run(
                         }
                         break;
                     }
-                    Err(error) => trouble.push(error.to_string()),
+                    Err(error) => trouble.push(describe(&error)),
                 }
             }
             search.answered(now(), answered);
@@ -129,7 +130,7 @@ fn look(search: &Search) -> (Vec<Option<SocketId>>, Vec<String>) {
         }
         Err(error) => {
             if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) {
-                trouble.push(format!("{}: {error}", path.display()));
+                trouble.push(format!("{}: {}", path.display(), describe(&error)));
             }
             None
         }

@@ -8,6 +8,7 @@ use pitstop_api::logic::cgroup::{in_systemd_steps, linear_weight};
 use pitstop_daemon_core::CallFailure;
 use pitstop_daemon_core::cgroup::Version;
 use pitstop_daemon_core::resize::Setting;
+use pitstop_kit::describe;
 use tokio::net::UnixStream;
 use zbus::connection::Builder;
 use zbus::zvariant::Value;
@@ -64,7 +65,10 @@ impl Systemd {
             answer.map(drop).map_err(|error| failure(slice, &error))
         };
         tokio::time::timeout(LIMIT, call).await.unwrap_or_else(|_| {
-            Err(CallFailure { retry: true, message: format!("systemd did not answer within {LIMIT:?}") })
+            Err(CallFailure {
+                retry: true,
+                message: format!("systemd did not answer within {} s", LIMIT.as_secs()),
+            })
         })
     }
 
@@ -82,7 +86,7 @@ impl Systemd {
             };
             match connected.await {
                 Ok(connection) => return Ok(connection),
-                Err(error) => told.push(format!("{}: {error}", path.display())),
+                Err(error) => told.push(format!("{}: {}", path.display(), describe(&error))),
             }
         }
         // A socket that is not mounted will not appear, but systemd may be starting anew.
@@ -102,7 +106,7 @@ fn failure(slice: &str, error: &Error) -> CallFailure {
             let retry = !never.iter().any(|end| name.as_str().ends_with(end));
             (retry, format!("{name}: {}", why.as_deref().unwrap_or_default()))
         }
-        error => (true, error.to_string()),
+        error => (true, describe(error)),
     };
     CallFailure { retry, message: format!("systemd does not change {slice}: {why}") }
 }

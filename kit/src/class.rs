@@ -4,6 +4,8 @@ use kube::Error;
 pub use pitstop_api::logic::answer::Class;
 use pitstop_api::logic::answer::Failure;
 
+use crate::describe::describe;
+
 /// The class of an error from the Kubernetes client.
 ///
 /// `404` is [`Class::Invalid`]: callers for whom a missing object is an answer ask for it first.
@@ -30,7 +32,7 @@ pub fn classify(error: &Error) -> Class {
 /// The error as the cores see it.
 pub fn failure(error: &Error) -> Failure {
     let gone = matches!(error, Error::Api(status) if status.code == 404);
-    Failure { gone, class: classify(error), message: error.to_string() }
+    Failure { gone, class: classify(error), message: describe(error) }
 }
 
 #[cfg(test)]
@@ -69,6 +71,11 @@ mod tests {
         let broken = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
         assert_eq!(classify(&Error::ReadEvents(broken)), Class::Retry);
         assert_eq!(classify(&Error::TlsRequired), Class::Fatal);
+    }
+
+    #[test]
+    fn a_failure_has_the_words_of_the_api_server_and_nothing_else() {
+        assert_eq!(failure(&api(403)).message, "m");
     }
 
     #[test]

@@ -5,12 +5,17 @@ use std::time::Duration;
 use hyper::header::{HeaderValue, USER_AGENT};
 use hyper::http::uri::PathAndQuery;
 use hyper::{Request, Uri};
-use kube::client::ClientBuilder;
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use kube::client::{Body, ClientBuilder, ConfigExt as _};
 use kube::config::{InClusterError, KubeConfigOptions, KubeconfigError};
 use kube::{Client, Config};
 use pitstop_api::logic::answer::Answer;
 use tower::timeout::TimeoutLayer;
 use tower::util::MapRequestLayer;
+use tower::{BoxError, ServiceBuilder};
 
 use crate::class::{Class, failure};
 
@@ -21,6 +26,14 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest silence inside an answer. Above the 290 s after which the server ends a watch (a quiet one gets a bookmark
 /// every minute), so that only a dead connection meets it.
 const READ_TIMEOUT: Duration = Duration::from_secs(310);
+/// Silence of the peer's machine after which the kernel asks whether it is there.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
+/// Time between two such questions.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+/// Questions without an answer after which the connection is dead.
+const KEEPALIVE_PROBES: u32 = 3;
+/// How long what was sent may stay without an acknowledgement by the peer's machine.
+const USER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest wait for the network to take a request.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -28,16 +41,16 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// `KUBECONFIG` names no usable file.
-    #[error("KUBECONFIG is set but cannot be used: {0}")]
+    #[error("KUBECONFIG is set but cannot be used")]
     Kubeconfig(#[source] KubeconfigError),
     /// Neither inside a Pod with a ServiceAccount token, nor pointed at a cluster.
-    #[error("not inside a cluster ({0}), and KUBECONFIG is not set")]
+    #[error("KUBECONFIG is not set, and this is not a Pod in a cluster")]
     NoCluster(#[source] InClusterError),
     /// The user agent is no header value.
-    #[error("{0:?} cannot be a user agent")]
+    #[error("{0} cannot be a user agent")]
     UserAgent(String),
     /// The configuration was read, but no client can be made of it.
-    #[error("cannot make a client: {0}")]
+    #[error("cannot make a client")]
     Build(#[source] kube::Error),
 }
 
@@ -86,11 +99,42 @@ fn tune(config: &mut Config, program: &str, version: &str) -> Result<(), ClientE
     Ok(())
 }
 
-/// A client with a bound on the wait for each answer, whose lists are of the present.
+/// A client with a bound on the wait for each answer, whose lists are of the present, and which knows when its peer is dead.
+/// But for the sockets' options and tracing it is what kube builds.
 fn build(config: Config) -> Result<Client, ClientError> {
-    let builder = ClientBuilder::try_from(config).map_err(ClientError::Build)?;
-    let builder = builder.with_layer(&MapRequestLayer::new(list_the_present));
-    Ok(builder.with_layer(&TimeoutLayer::new(ANSWER_TIMEOUT)).build())
+    if config.proxy_url.is_some() {
+        // Refused by kube: its support of proxies is not built in.
+        return Ok(ClientBuilder::try_from(config).map_err(ClientError::Build)?.build());
+    }
+    let tls = config.rustls_https_connector_with_connector(connector()).map_err(ClientError::Build)?;
+    let mut connector = TimeoutConnector::new(tls);
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_read_timeout(config.read_timeout);
+    connector.set_write_timeout(config.write_timeout);
+    connector.set_reset_reader_on_write(config.reset_reader_on_write);
+    let http = legacy::Client::builder(TokioExecutor::new()).build::<_, Body>(connector);
+    let service = ServiceBuilder::new()
+        .layer(TimeoutLayer::new(ANSWER_TIMEOUT))
+        .layer(MapRequestLayer::new(list_the_present))
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer().map_err(ClientError::Build)?)
+        .layer(config.extra_headers_layer().map_err(ClientError::Build)?)
+        .map_err(BoxError::from)
+        .service(http);
+    Ok(ClientBuilder::new(service, config.default_namespace).build())
+}
+
+/// Makes connections that end when the peer is silent, so that a dead one is known within 35 seconds: the kernel
+/// asks after [`KEEPALIVE_IDLE`] without a word from it, and gives up when nothing was acknowledged for [`USER_TIMEOUT`]
+/// (tcp(7)).
+fn connector() -> HttpConnector {
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_keepalive(Some(KEEPALIVE_IDLE));
+    connector.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
+    connector.set_keepalive_retries(Some(KEEPALIVE_PROBES));
+    connector.set_tcp_user_timeout(Some(USER_TIMEOUT));
+    connector
 }
 
 /// Makes a streamed list a consistent one.
@@ -162,6 +206,25 @@ mod tests {
         let heads = server.await.unwrap();
         assert_eq!(heads.len(), 1);
         assert!(heads[0].to_lowercase().contains("user-agent: pitstop-test/1.2.3"), "{}", heads[0]);
+    }
+
+    /// A machine that vanishes closes nothing: without these the kernel waits for ever on a quiet connection, and for a
+    /// quarter of an hour on one with data under way.
+    #[tokio::test]
+    async fn a_dead_peer_is_known_within_45_seconds() {
+        use nix::sys::socket::{getsockopt, sockopt};
+        use tower::Service as _;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let uri: Uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let stream = connector().call(uri).await.unwrap().into_inner();
+        assert!(getsockopt(&stream, sockopt::KeepAlive).unwrap());
+        let idle = getsockopt(&stream, sockopt::TcpKeepIdle).unwrap();
+        let every = getsockopt(&stream, sockopt::TcpKeepInterval).unwrap();
+        let probes = getsockopt(&stream, sockopt::TcpKeepCount).unwrap();
+        let unacknowledged = getsockopt(&stream, sockopt::TcpUserTimeout).unwrap();
+        assert_eq!((idle, every, probes, unacknowledged), (15, 5, 3, 30_000));
+        // A probe more may be under way when the time is over.
+        assert!((idle + every * probes).max(unacknowledged / 1000) + every <= 45);
     }
 
     #[test]

@@ -11,16 +11,18 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use crate::describe::describe;
+
 /// An object, or why it cannot be decoded. Can only be read from JSON.
 #[derive(Clone, Debug)]
 pub struct Guard<K>(pub Result<K, Malformed>);
 
 /// An object that does not have the shape of its kind.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{error}")]
+#[error("{why}")]
 pub struct Malformed {
     /// What the decoder says.
-    pub error: String,
+    pub why: String,
     /// As much of its metadata as could be read: at least the names and the version.
     pub metadata: ObjectMeta,
 }
@@ -55,7 +57,7 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Guard<K> {
                     resource_version: metadata.resource_version,
                     ..ObjectMeta::default()
                 };
-                Ok(Self(Err(Malformed { error: error.to_string(), metadata })))
+                Ok(Self(Err(Malformed { why: describe(&error), metadata })))
             }
         }
     }

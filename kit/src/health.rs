@@ -18,6 +18,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
+use crate::describe::describe;
 use crate::metrics::{self, Metrics};
 use crate::shutdown::Shutdown;
 
@@ -130,7 +131,7 @@ pub async fn serve(
             }
             Err(error) => {
                 // Out of file descriptors, most likely: they come back when connections end.
-                tracing::warn!(%error, "cannot accept a health connection");
+                tracing::warn!(error = describe(&error), "cannot accept a health connection");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
@@ -160,7 +161,7 @@ async fn connection(stream: TcpStream, state: Arc<Server>) {
     let served = builder.serve_connection(TokioIo::new(stream), service);
     match tokio::time::timeout(CONNECTION_TIMEOUT, served).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "health connection"),
+        Ok(Err(error)) => tracing::debug!(error = describe(&error), "health connection"),
         Err(_) => tracing::debug!("health connection timed out"),
     }
 }
@@ -188,7 +189,8 @@ fn answer(method: &Method, path: &str, state: &Server) -> Response<Full<Bytes>> 
                 response
             }
             Err(error) => {
-                text(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot encode metrics: {error}\n"))
+                let text_of = format!("cannot encode metrics: {}\n", describe(&error));
+                text(StatusCode::INTERNAL_SERVER_ERROR, text_of)
             }
         },
     }

@@ -7,6 +7,7 @@ pub mod args;
 pub mod class;
 pub mod client;
 pub mod clock;
+pub mod describe;
 pub mod drive;
 pub mod guard;
 pub mod health;
@@ -20,7 +21,8 @@ pub mod watch;
 
 pub use args::CommonArgs;
 pub use class::{Class, classify, failure};
-pub use drive::drive;
+pub use describe::{describe, shown};
+pub use drive::{drive, now};
 pub use health::Readiness;
 pub use metrics::Metrics;
 pub use shutdown::Shutdown;

@@ -1,9 +1,10 @@
 //! The end of a process that cannot go on: its reason where `kubectl describe pod` shows it.
 
-use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
+
+use crate::describe;
 
 /// Where the kubelet looks for the reason of a container's end.
 pub const TERMINATION_LOG: &str = "/dev/termination-log";
@@ -12,11 +13,10 @@ pub const TERMINATION_LOG: &str = "/dev/termination-log";
 const MAX_BYTES: usize = 4096;
 
 /// Logs the reason, writes it to [`TERMINATION_LOG`], and exits with code 1.
-pub fn fatal(reason: &dyn Display) -> ! {
-    let reason = reason.to_string();
+pub fn fatal(reason: &str) -> ! {
     tracing::error!(reason, "cannot go on");
-    if let Err(error) = write(Path::new(TERMINATION_LOG), &reason) {
-        tracing::debug!(%error, "no termination log");
+    if let Err(error) = write(Path::new(TERMINATION_LOG), reason) {
+        tracing::debug!(error = describe(&error), "no termination log");
     }
     std::process::exit(1)
 }

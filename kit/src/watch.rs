@@ -19,6 +19,7 @@ use prometheus_client::registry::Registry;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
+use crate::describe::describe;
 use crate::guard::{Guard, Malformed};
 use crate::health::Condition;
 
@@ -100,7 +101,12 @@ pub async fn run<K, T, E>(
                 Some(Ok(event)) => event,
                 Some(Err(error)) => {
                     if strategy == InitialListStrategy::StreamingList && cannot_stream_lists(&error) {
-                        tracing::info!(watch = source.name, %error, "no streaming lists here, listing by pages");
+                        let error = describe(&error);
+                        tracing::info!(
+                            watch = source.name,
+                            error,
+                            "no streaming lists here, listing by pages"
+                        );
                         break true;
                     }
                     reporter.error(&error);
@@ -201,9 +207,9 @@ impl<'a> Reporter<'a> {
     fn error(&mut self, error: &watcher::Error) {
         self.source.metrics.errors.get_or_create(&self.label).inc();
         if std::mem::replace(&mut self.failing, true) {
-            tracing::debug!(watch = self.source.name, %error, "watch still fails");
+            tracing::debug!(watch = self.source.name, error = describe(error), "watch still fails");
         } else {
-            tracing::warn!(watch = self.source.name, %error, "watch fails, trying again");
+            tracing::warn!(watch = self.source.name, error = describe(error), "watch fails, trying again");
         }
     }
 
@@ -236,7 +242,7 @@ impl<'a> Reporter<'a> {
             watch = self.source.name,
             namespace = key.0,
             name = key.1,
-            error = object.error,
+            error = object.why,
             "object is malformed and left out"
         );
         self.malformed.insert(key);

@@ -67,7 +67,7 @@ fn up(root: &Path, kubernetes: &Kubernetes, nodes: usize, images: &[Built]) -> R
         bail!("the cluster did not start: {status}");
     }
     for image in images {
-        cluster::push(root, &image.path, &image.reference)?;
+        cluster::push(root, &image.path, &image.reference())?;
     }
     step.done();
     Ok(())

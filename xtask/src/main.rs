@@ -50,12 +50,9 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
-    /// Build both programs as static binaries into OCI image archives under target/images.
-    Image {
-        /// Build faster and larger binaries.
-        #[arg(long)]
-        dev: bool,
-    },
+    /// Build both programs as static binaries into OCI image archives under target/images, named by their content, and
+    /// write what to apply under target/deploy.
+    Image(image::Args),
     /// Run a real Kubernetes on this machine: up, down, status, push, exec, kill, stop, start, halt, boot, reboot.
     ///
     /// `up [--kubernetes 1.34] [--nodes N]` builds and starts it, and prints the path of its KUBECONFIG as the last
@@ -106,7 +103,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Crds { check } => crds::generate(&root, check)?,
         Command::Protos { check } => protos::generate(&root, check)?,
-        Command::Image { dev } => image::run(&root, dev)?,
+        Command::Image(args) => image::run(&root, &args)?,
         Command::Cluster { args } => return cluster::run(&root, &args),
         Command::Check => return Ok(check::run(&root)),
         Command::Test => return Ok(test::run(&root)),

@@ -158,6 +158,19 @@ fn total(parts: &[Part], get: Amount) -> i64 {
     together.max(init)
 }
 
+/// What a cgroup should hold where the kubelet sets no CPU quota: with `cpuCFSQuota: false`, and for containers with CPUs of
+/// their own (`DisableCPUQuotaWithExclusiveCPUs` of the kubelet, on from Kubernetes 1.33). All else is as it was.
+pub fn without_quota(wanted: &Resources) -> Resources {
+    Resources { cpu_request: cpu_request(wanted), cpu_limit: None, ..*wanted }
+}
+
+/// Which resources of a Pod's cgroup are not what they should be: CPU, and memory.
+pub fn pod_apart(wanted: &Resources, observed: &Cgroup) -> (bool, bool) {
+    let cpu = quota_differs(wanted.cpu_limit, observed)
+        .or_else(|| weight_differs(cpu_request(wanted).unwrap_or_default(), observed, false));
+    (cpu.is_some(), memory_differs(wanted.memory_limit, observed).is_some())
+}
+
 /// How the cgroup of a container differs from what it should hold, as a sentence; absent when it does not.
 pub fn container_differs(wanted: &Resources, observed: &Cgroup) -> Option<String> {
     differs(wanted, observed, true)

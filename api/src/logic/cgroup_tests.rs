@@ -151,6 +151,33 @@ fn differences_name_file_value_and_reason() {
 
 /// Pods keep the straight line, so one on the curve would weigh more than its neighbours.
 #[test]
+fn a_quota_that_is_not_set_is_told_apart_from_one_that_is_wrong() {
+    let wanted = resources((100, 300), (MI, 2 * MI));
+    let none = Cgroup { cpu_quota: None, ..v1(&wanted) };
+    assert!(container_differs(&wanted, &none).is_some());
+    assert_eq!(container_differs(&without_quota(&wanted), &none), None);
+    let old = Cgroup { cpu_quota: Some(20_000), ..v1(&wanted) };
+    assert!(container_differs(&without_quota(&wanted), &old).is_some());
+    let limit_alone = Resources { cpu_request: None, ..wanted };
+    let none = Cgroup { cpu_quota: None, ..v1(&Resources { cpu_request: Some(300), ..wanted }) };
+    assert_eq!(
+        container_differs(&without_quota(&limit_alone), &none),
+        None,
+        "a limit alone is a request too"
+    );
+}
+
+#[test]
+fn what_of_a_pod_is_off_is_told_by_resource() {
+    let wanted = resources((100, 300), (MI, 2 * MI));
+    let right = v1(&wanted);
+    assert_eq!(pod_apart(&wanted, &right), (false, false));
+    assert_eq!(pod_apart(&wanted, &Cgroup { cpu_quota: Some(1), ..right }), (true, false));
+    assert_eq!(pod_apart(&wanted, &Cgroup { cpu_shares: Some(2), ..right }), (true, false));
+    assert_eq!(pod_apart(&wanted, &Cgroup { memory_limit: Some(MI), ..right }), (false, true));
+}
+
+#[test]
 fn the_weight_of_a_pod_is_on_the_line_and_that_of_a_container_on_either() {
     let wanted = resources((1000, 0), (0, 0));
     let (line, curve) = (v2(&wanted, linear_weight), v2(&wanted, curved_weight));

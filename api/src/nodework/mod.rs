@@ -10,6 +10,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::MAX_SECONDS;
+
 mod observed;
 mod resize;
 
@@ -35,6 +37,7 @@ pub type Unknown = BTreeMap<String, Value>;
     plural = "nodeworks",
     singular = "nodework",
     shortname = "nw",
+    category = "pitstop",
     status = "NodeWorkStatus",
     derive = "PartialEq",
     derive = "Default",
@@ -50,6 +53,10 @@ pub struct NodeWorkSpec {
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
     #[x_kube(validation = Rule::new("self.all(o, !oldSelf.exists(p, p.id == o.id) || oldSelf.exists(p, p == o))").message("an order never changes: withdraw it and place another"))]
     pub orders: Vec<Order>,
+    /// IDs of those orders whose request has ended or is about to. The daemon finishes what it has begun of them, and begins nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 256)), extend("x-kubernetes-list-type" = "set"))]
+    pub closed: Vec<String>,
 }
 
 /// One thing to do to one container instance. Never changes; withdrawn by removing it.
@@ -124,7 +131,7 @@ pub struct OrderAction {
 pub struct Recreate {
     /// Seconds between the stop signal and the kill. Absent: the Pod's own, from the runtime's annotation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = crate::MAX_SECONDS))]
     pub grace_period_seconds: Option<i64>,
     /// What a newer version adds; no daemon has to heed it.
     #[serde(flatten)]
@@ -134,8 +141,9 @@ pub struct Recreate {
 
 impl Recreate {
     /// With that grace; absent for the Pod's own.
+    /// No longer than [`MAX_SECONDS`]: a Pod's own grace has no bound.
     pub fn with_grace(seconds: Option<i64>) -> Self {
-        Self { grace_period_seconds: seconds, ..Self::default() }
+        Self { grace_period_seconds: seconds.map(|s| s.min(MAX_SECONDS)), ..Self::default() }
     }
 }
 
@@ -242,6 +250,8 @@ pub enum AnswerReason {
     Swap,
     /// `Refused`: the kubelet's static managers have given the container CPUs or memory nodes of its own.
     Pinned,
+    /// `Refused`: the request of the order has ended, and no stop of this daemon is under way.
+    RequestOver,
     /// `Refused`: so many Pods are held on this node that no other can be ([`MAX_HELD`]).
     TooManyHeld,
     /// `Acknowledged`: more memory is in use than the new limit would leave room for; the daemon looks again.

@@ -96,7 +96,7 @@ pub struct Held {
     pub given: Option<Bounds>,
     /// Its containers that were given something.
     #[serde(default)]
-    #[schemars(length(max = 64))]
+    #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub containers: Vec<HeldContainer>,
 }
 

@@ -1,14 +1,15 @@
 //! Defaults that need nothing but the request itself.
 
 use super::{ContainerRecreateRequestSpec, FailurePolicy};
+use crate::MAX_SECONDS;
 
 /// Fills in what `OpenKruise`'s admission fills in without looking at the Pod: `strategy` and its
-/// `failurePolicy`. `pod_grace_seconds` is the Pod's own grace period, taken when the request names none.
+/// `failurePolicy`. A Pod's grace has no bound, a request's has: [`MAX_SECONDS`]. `pod_grace_seconds` is the Pod's own grace period, taken when the request names none.
 pub fn apply_defaults(spec: &mut ContainerRecreateRequestSpec, pod_grace_seconds: Option<i64>) {
     let strategy = spec.strategy.get_or_insert_default();
     strategy.failure_policy.get_or_insert(FailurePolicy::Fail);
     if strategy.termination_grace_period_seconds.is_none() {
-        strategy.termination_grace_period_seconds = pod_grace_seconds;
+        strategy.termination_grace_period_seconds = pod_grace_seconds.map(|seconds| seconds.min(MAX_SECONDS));
     }
 }
 
@@ -26,5 +27,12 @@ mod tests {
         let once = spec.clone();
         apply_defaults(&mut spec, Some(5));
         assert_eq!(spec, once);
+    }
+
+    #[test]
+    fn the_grace_of_a_pod_is_taken_as_far_as_a_request_may_ask_for_it() {
+        let mut spec = ContainerRecreateRequestSpec::default();
+        apply_defaults(&mut spec, Some(9_223_372_037));
+        assert_eq!(spec.strategy.unwrap().termination_grace_period_seconds, Some(MAX_SECONDS));
     }
 }

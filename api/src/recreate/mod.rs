@@ -1,8 +1,8 @@
 //! `ContainerRecreateRequest`: restart named containers of one running Pod.
 //!
 //! Wire-compatible with `OpenKruise` (`apps.kruise.io`): names, types, defaults and the meaning of absent
-//! fields are theirs. `status.conditions` (beyond `PreRecreateGrace`) and `status.target` are ours; their typed
-//! clients drop both.
+//! fields are theirs. `status.conditions` (beyond `PreRecreateGrace`), `status.observedGeneration` and `status.target`
+//! are ours; their typed clients drop them.
 
 mod defaults;
 mod validate;
@@ -12,6 +12,9 @@ use std::borrow::Cow;
 use chrono::{DateTime, Utc};
 pub use k8s_openapi::api::core::v1::ContainerPort;
 use k8s_openapi::api::core::v1::{ExecAction, HTTPGetAction, SleepAction, TCPSocketAction};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    JSONSchemaProps, JSONSchemaPropsOrArray,
+};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::de::IntoDeserializer as _;
@@ -20,6 +23,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub use defaults::apply_defaults;
 pub use validate::validate;
 
+use crate::crds::{immutable, rule};
 use crate::{Condition, is_false};
 
 /// Plural name, as in URLs and RBAC.
@@ -36,17 +40,16 @@ pub const MAX_PORTS: usize = 256;
 
 /// Condition types of a request.
 pub mod conditions {
+    pub use crate::condition::{COMPLETE, FAILED, RECONCILING, STALLED};
+
     /// True once the request was found valid and its containers were resolved; False with the reason when not.
     pub const ACCEPTED: &str = "Accepted";
-    /// True when every container was restarted; while False, the reason says what the request waits for.
-    pub const COMPLETE: &str = "Complete";
-    /// False when a container's preStop hook failed, though its stop went ahead; absent else.
-    pub const PRE_STOP_HOOK: &str = "PreStopHook";
-    /// True when the request ended without restarting every container; the reason says why.
-    pub const FAILED: &str = "Failed";
+    /// True when a container's preStop hook failed, though its stop went ahead; else absent.
+    pub const PRE_STOP_HOOK_FAILED: &str = "PreStopHookFailed";
     /// `OpenKruise`'s: True from when the drain began, which is its `lastTransitionTime`.
     pub const PRE_RECREATE_GRACE: &str = "PreRecreateGrace";
-    /// Whether the Pod was out of service before its first container was stopped; only where a drain was asked for.
+    /// Whether the Pod was out of service before its first container was stopped, and if not, whether it still can be;
+    /// only where a drain was asked for.
     pub const DRAINED: &str = "Drained";
 }
 
@@ -59,6 +62,9 @@ pub mod conditions {
     plural = "containerrecreaterequests",
     singular = "containerrecreaterequest",
     shortname = "crr",
+    category = "pitstop",
+    selectable = ".spec.podName",
+    selectable = ".status.phase",
     namespaced,
     status = "ContainerRecreateRequestStatus",
     derive = "PartialEq",
@@ -68,32 +74,68 @@ pub mod conditions {
     printcolumn = r#"{"name":"Pod","type":"string","jsonPath":".spec.podName","description":"The Pod whose containers are restarted"}"#,
     printcolumn = r#"{"name":"Node","type":"string","jsonPath":".metadata.labels.crr\\.apps\\.kruise\\.io/node-name","description":"The Pod's node"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
-    printcolumn = r#"{"name":"Complete","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Complete\")].reason","description":"What the request waits for, or how it went"}"#,
-    printcolumn = r#"{"name":"Failed","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Failed\")].reason","description":"Why the request failed"}"#,
+    printcolumn = r#"{"name":"Result","type":"string","jsonPath":".status.conditions[?(@.type==\"Complete\")].reason","description":"Complete, or why it failed, or what it waits for"}"#,
     printcolumn = r#"{"name":"Drained","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Drained\")].reason","description":"How far the Pod is out of service, where that was asked for"}"#,
     printcolumn = r#"{"name":"Message","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Complete\")].message","description":"The same in a sentence: what it waits for, or how it went"}"#
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("self == oldSelf").message("spec of ContainerRecreateRequest is immutable"))]
 pub struct ContainerRecreateRequestSpec {
     /// Name of the Pod, in the request's namespace.
     #[schemars(length(min = 1, max = 253))]
     pub pod_name: String,
     /// The containers to restart, in the order in which they are stopped. Names are unique.
-    #[schemars(length(min = 1, max = 64))]
-    #[x_kube(validation = Rule::new("self.all(c, self.exists_one(o, o.name == c.name))").message("containers must be unique by name"))]
+    #[schemars(length(min = 1, max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub containers: Vec<RecreateContainer>,
     /// How to restart them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = {}))]
     pub strategy: Option<RecreateStrategy>,
-    /// Seconds after which the request ends whatever happened; at least 3. Absent: the controller's default.
+    /// Seconds after which the request ends whatever happened. Absent: the controller's default, one hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 3))]
+    #[schemars(range(min = 3, max = crate::MAX_SECONDS))]
     pub active_deadline_seconds: Option<i64>,
     /// Seconds after the end at which the request is deleted. Absent: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = crate::MAX_SECONDS))]
     pub ttl_seconds_after_finished: Option<i32>,
+}
+
+/// The spec never changes. But `OpenKruise`'s typed clients know neither `preStop.sleep` nor `strategy.mechanism`, and send
+/// an object that they have read without them: what such a client cannot carry may be absent from an update. The
+/// webhook puts it back; where that is not reached, what was resolved at acceptance stays in force.
+pub(crate) fn fix(spec: &mut JSONSchemaProps) {
+    const WHY: &str = ": spec of ContainerRecreateRequest is immutable";
+    immutable(spec, "spec", &["podName", "activeDeadlineSeconds", "ttlSecondsAfterFinished"], WHY);
+    let Some(fields) = &mut spec.properties else { return };
+    if let Some(strategy) = fields.get_mut("strategy") {
+        let known = [
+            "failurePolicy",
+            "orderedRecreate",
+            "forceRecreate",
+            "terminationGracePeriodSeconds",
+            "unreadyGracePeriodSeconds",
+            "minStartedSeconds",
+        ];
+        immutable(strategy, "spec.strategy", &known, WHY);
+        droppable(strategy, "spec.strategy", "mechanism", WHY);
+    }
+    let Some(containers) = fields.get_mut("containers") else { return };
+    let same = "self.map(c, c.name) == oldSelf.map(c, c.name)".to_owned();
+    rule(containers, "", same, format!("spec.containers{WHY}"));
+    let Some(JSONSchemaPropsOrArray::Schema(item)) = &mut containers.items else { return };
+    immutable(item, "spec.containers", &["ports", "statusContext"], WHY);
+    let same = "has(self.preStop) == has(oldSelf.preStop)".to_owned();
+    rule(item, "preStop", same, format!("spec.containers.preStop{WHY}"));
+    if let Some(hook) = item.properties.as_mut().and_then(|all| all.get_mut("preStop")) {
+        immutable(hook, "spec.containers.preStop", &["exec", "httpGet", "tcpSocket"], WHY);
+        droppable(hook, "spec.containers.preStop", "sleep", WHY);
+    }
+}
+
+/// A rule by which the field never changes, but may go.
+fn droppable(schema: &mut JSONSchemaProps, path: &str, field: &str, why: &str) {
+    let kept = format!("!has(self.{field}) || (has(oldSelf.{field}) && self.{field} == oldSelf.{field})");
+    rule(schema, field, kept, format!("{path}.{field}{why}"));
 }
 
 /// One container to restart. All but the name is filled in at admission and must be left empty by users.
@@ -149,46 +191,53 @@ pub struct StatusContext {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecreateStrategy {
-    /// What a failed stop means for the containers after it. Default `Fail`.
+    /// What a failed stop means for the containers after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "Fail"))]
     pub failure_policy: Option<FailurePolicy>,
     /// Restart a container only after the one before it is up again.
     #[serde(default, skip_serializing_if = "is_false")]
+    #[schemars(extend("default" = false))]
     pub ordered_recreate: bool,
     /// Restart a container also when it was restarted by others since the request was made.
     #[serde(default, skip_serializing_if = "is_false")]
+    #[schemars(extend("default" = false))]
     pub force_recreate: bool,
-    /// Seconds between the stop signal and the kill. Default: the Pod's own.
+    /// Seconds between the stop signal and the kill. Absent: the Pod's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = crate::MAX_SECONDS))]
     pub termination_grace_period_seconds: Option<i64>,
     /// Seconds for which the Pod is kept not ready before the first stop, counted from when it is seen not ready; with
     /// a readiness gate `KruisePodReady` or `pitstop.dev/ready` in the Pod, else they only pass. Absent: no drain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = crate::MAX_SECONDS))]
     pub unready_grace_period_seconds: Option<i64>,
     /// Seconds that a new container must have run before it counts as restarted.
     #[serde(default, skip_serializing_if = "is_zero")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = crate::MAX_SECONDS), extend("default" = 0))]
     pub min_started_seconds: i32,
-    /// By which means a container is restarted. Default `Auto`.
+    /// By which means a container is restarted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mechanism: Option<Mechanism>,
 }
 
-/// By which means a container is restarted. An addition to `OpenKruise`'s fields.
+/// By which means a container is restarted: `Runtime` (the node's daemon stops it through the container runtime),
+/// `Kubelet` (the kubelet restarts it because its image string changes: the digest that runs already is written into it),
+/// or `Auto` (default), `Runtime` where the node's daemon answers and the container comes back that way, else
+/// `Kubelet`. An addition to `OpenKruise`'s fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Mechanism {
     /// The node's daemon stops it through the container runtime.
     Runtime,
-    /// The kubelet restarts it because its image string changes: the digest that runs already is written into it.
+    /// The kubelet restarts it because its image string changes.
     Kubelet,
     /// `Runtime` where the node's daemon answers and the container comes back that way, else `Kubelet`.
     #[default]
     Auto,
 }
 
-/// What a container that could not be stopped means for the request.
+/// What a container that cannot be stopped means for the request: `Fail` (default: the request ends) or `Ignore` (the
+/// request goes on with the next container).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum FailurePolicy {
     /// The request ends.
@@ -213,13 +262,29 @@ pub enum Phase {
     Completed,
 }
 
+impl Phase {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Recreating => "Recreating",
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+            Self::Completed => "Completed",
+        }
+    }
+}
+
 /// How far a request is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerRecreateRequestStatus {
-    /// `Pending`, `Recreating` or `Completed`.
+    /// `Pending`, `Recreating` or `Completed`: the reason of the condition `Reconciling`.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "phase")]
     pub phase: Option<Phase>,
+    /// `metadata.generation` that this status speaks of; -1 while the controller has not seen the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
     /// When the request ended; set together with `Completed` and never changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<DateTime<Utc>>,
@@ -229,14 +294,14 @@ pub struct ContainerRecreateRequestStatus {
     pub message: String,
     /// One entry per container of the spec, in its order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64))]
+    #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub container_recreate_states: Vec<ContainerRecreateState>,
     /// The containers that run after their restart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64))]
+    #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub container_status_snapshot: Vec<ContainerStatusSnapshot>,
-    /// What holds of the request: `Accepted`, `Complete`, `Failed`, `Drained`, `PreStopHook`, and `OpenKruise`'s
-    /// `PreRecreateGrace`.
+    /// What holds of the request: `Accepted`, `Complete`, `Failed`, `Drained`, `PreStopHookFailed`, `Reconciling` and
+    /// `Stalled` for kstatus, and `OpenKruise`'s `PreRecreateGrace`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -292,8 +357,11 @@ pub struct Target {
     #[schemars(length(max = 253))]
     pub node_name: String,
     /// The containers to stop, in the order of the spec.
-    #[schemars(length(max = 64))]
+    #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub containers: Vec<TargetContainer>,
+    /// By which means the request asked for it when it was accepted. Absent: `Auto`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mechanism: Option<Mechanism>,
 }
 
 /// The one container instance that a request may stop.

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::{ContainerRecreateRequestSpec, MAX_CONTAINERS};
-use crate::Invalid;
+use crate::{Invalid, too_long};
 
 /// The first reason to refuse the request, judged without the Pod.
 pub fn validate(spec: &ContainerRecreateRequestSpec) -> Result<(), Invalid> {
@@ -34,6 +34,11 @@ pub fn validate(spec: &ContainerRecreateRequestSpec) -> Result<(), Invalid> {
         ));
     }
     strategy(spec)?;
+    for (field, seconds) in durations(spec) {
+        if let Some(text) = seconds.and_then(too_long) {
+            return Err(Invalid::new(field, text));
+        }
+    }
     let mut seen = BTreeSet::new();
     for (i, container) in spec.containers.iter().enumerate() {
         if !seen.insert(container.name.as_str()) {
@@ -58,6 +63,21 @@ fn strategy(spec: &ContainerRecreateRequestSpec) -> Result<(), Invalid> {
         return Err(Invalid::new(format!("spec.strategy.{name}"), text));
     }
     Ok(())
+}
+
+/// Every duration that a request names, in seconds.
+fn durations(spec: &ContainerRecreateRequestSpec) -> [(&'static str, Option<i64>); 5] {
+    let strategy = spec.strategy.as_ref();
+    [
+        ("spec.activeDeadlineSeconds", spec.active_deadline_seconds),
+        ("spec.ttlSecondsAfterFinished", spec.ttl_seconds_after_finished.map(i64::from)),
+        (
+            "spec.strategy.terminationGracePeriodSeconds",
+            strategy.and_then(|s| s.termination_grace_period_seconds),
+        ),
+        ("spec.strategy.unreadyGracePeriodSeconds", strategy.and_then(|s| s.unready_grace_period_seconds)),
+        ("spec.strategy.minStartedSeconds", strategy.map(|s| i64::from(s.min_started_seconds))),
+    ]
 }
 
 #[cfg(test)]
@@ -139,6 +159,31 @@ mod tests {
         let (field, message) = refused_strategy(drain);
         assert_eq!(field, "spec.strategy.unreadyGracePeriodSeconds");
         assert_eq!(message, "unreadyGracePeriodSeconds must be non-negative integer");
+    }
+
+    /// Above 9223372036 s containerd's nanoseconds overflow, and it kills at once.
+    #[test]
+    fn absurd_times_are_refused_with_the_bound() {
+        let of = |name: &str, seconds: i64| {
+            let mut spec = serde_json::to_value(good()).unwrap();
+            match name.split_once('.') {
+                Some((strategy, field)) => spec[strategy] = serde_json::json!({field: seconds}),
+                None => spec[name] = seconds.into(),
+            }
+            validate(&serde_json::from_value(spec).unwrap())
+        };
+        for name in [
+            "activeDeadlineSeconds",
+            "ttlSecondsAfterFinished",
+            "strategy.terminationGracePeriodSeconds",
+            "strategy.unreadyGracePeriodSeconds",
+            "strategy.minStartedSeconds",
+        ] {
+            assert_eq!(of(name, 31_536_000), Ok(()), "{name}");
+            let refused = of(name, 31_536_001).unwrap_err();
+            assert_eq!(refused.field, format!("spec.{name}"));
+            assert_eq!(refused.message, "must be at most 31536000 (365 days), not 31536001");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::quantity::{MAX_TEXT, Resource, ceiling, decimal};
+use crate::text::quoted;
 
 /// An amount of a resource: a quantity such as `500m` or `1Gi`, or a change such as `+20%`, `-10%` or `x1.5`.
 ///
@@ -32,12 +33,17 @@ impl Amount {
         }
         let Some((numerator, denominator)) = factor(text)? else {
             return resource.parse(text).ok_or_else(|| {
-                format!("{text:?} is no amount of {resource}: write a quantity such as {}", example(resource))
+                format!(
+                    "{} is no amount of {resource}: write a quantity such as {}",
+                    quoted(text),
+                    example(resource)
+                )
             });
         };
         let current = current.ok_or_else(|| {
             format!(
-                "{text:?} is a change, and the container has none to change: write a quantity such as {}",
+                "{} is a change, and the container has none to change: write a quantity such as {}",
+                quoted(text),
                 example(resource)
             )
         })?;
@@ -50,7 +56,9 @@ impl Amount {
             let units = ceiling(scaled, denominator.checked_mul(i128::from(unit))?)?;
             i64::try_from(units.checked_mul(i128::from(unit))?).ok()
         };
-        amount().ok_or_else(|| format!("{text:?} of {} is more than can be counted", resource.show(current)))
+        amount().ok_or_else(|| {
+            format!("{} of {} is more than can be counted", quoted(text), resource.show(current))
+        })
     }
 }
 
@@ -63,7 +71,7 @@ fn example(resource: Resource) -> &'static str {
 
 /// What a change multiplies by, as a fraction; absent for a quantity.
 fn factor(text: &str) -> Result<Option<(i128, i128)>, String> {
-    let wrong = || format!("{text:?} is no change: write +20%, -10% or x1.5");
+    let wrong = || format!("{} is no change: write +20%, -10% or x1.5", quoted(text));
     let number = |number: &str| {
         let (digits, decimals) = decimal(number).ok_or_else(wrong)?;
         let scale = u32::try_from(decimals).ok().filter(|d| *d <= 6).and_then(|d| 10_i128.checked_pow(d));

@@ -6,6 +6,7 @@ mod validate;
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use amount::Amount;
 pub use validate::validate;
 
+use crate::crds::immutable;
 use crate::nodework::Observed;
 use crate::quantity::{Resource, Resources};
 use crate::{Condition, is_false, is_zero};
@@ -25,14 +27,14 @@ pub const MAX_CONTAINERS: usize = 64;
 
 /// Condition types of a `PodResize`.
 pub mod conditions {
+    pub use crate::condition::{COMPLETE, FAILED, RECONCILING, STALLED};
+
     /// True once the request was found valid and what it means was resolved; False with the reason when not.
     pub const ACCEPTED: &str = "Accepted";
-    /// True once the Pod has the resources; while False, the reason says what the request waits for.
-    pub const COMPLETE: &str = "Complete";
-    /// True when the node's daemon has found the resources in the kernel; Unknown, with the reason, when it cannot tell.
+    /// True when the node's daemon has found the resources in the kernel, but for a CPU quota where the kubelet sets none;
+    /// False, with what it has found, when the kernel has something else than the kubelet says; Unknown, with the reason,
+    /// when it cannot tell.
     pub const VERIFIED: &str = "Verified";
-    /// True when the request ended without giving the Pod the resources; the reason says why.
-    pub const FAILED: &str = "Failed";
 }
 
 /// What to change, and what to do when that cannot be.
@@ -43,7 +45,10 @@ pub mod conditions {
     kind = "PodResize",
     plural = "podresizes",
     singular = "podresize",
-    shortname = "prs",
+    shortname = "prz",
+    category = "pitstop",
+    selectable = ".spec.podRef.name",
+    selectable = ".status.phase",
     namespaced,
     status = "PodResizeStatus",
     derive = "PartialEq",
@@ -58,49 +63,68 @@ pub mod conditions {
     printcolumn = r#"{"name":"Message","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Complete\")].message","description":"The same in a sentence"}"#
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("self.podRef == oldSelf.podRef && self.containers == oldSelf.containers").message("podRef and containers of PodResize are immutable: make another one"))]
-#[x_kube(validation = Rule::new("has(self.mechanism) == has(oldSelf.mechanism) && (!has(self.mechanism) || self.mechanism == oldSelf.mechanism) && has(self.restart) == has(oldSelf.restart) && (!has(self.restart) || self.restart == oldSelf.restart) && has(self.memoryShrink) == has(oldSelf.memoryShrink) && (!has(self.memoryShrink) || self.memoryShrink == oldSelf.memoryShrink) && has(self.onInfeasible) == has(oldSelf.onInfeasible) && (!has(self.onInfeasible) || self.onInfeasible == oldSelf.onInfeasible) && has(self.onDeferred) == has(oldSelf.onDeferred) && (!has(self.onDeferred) || self.onDeferred == oldSelf.onDeferred) && has(self.rollbackOnFailure) == has(oldSelf.rollbackOnFailure) && (!has(self.rollbackOnFailure) || self.rollbackOnFailure == oldSelf.rollbackOnFailure) && has(self.activeDeadlineSeconds) == has(oldSelf.activeDeadlineSeconds) && (!has(self.activeDeadlineSeconds) || self.activeDeadlineSeconds == oldSelf.activeDeadlineSeconds) && has(self.dryRun) == has(oldSelf.dryRun) && (!has(self.dryRun) || self.dryRun == oldSelf.dryRun)").message("only cancel and ttlSecondsAfterFinished of a PodResize can be changed: make another one"))]
-#[x_kube(validation = Rule::new("!has(oldSelf.cancel) || !oldSelf.cancel || (has(self.cancel) && self.cancel)").message("what is cancelled stays so: make another PodResize"))]
+#[x_kube(validation = Rule::new("!has(oldSelf.activeDeadlineSeconds) || (has(self.activeDeadlineSeconds) && self.activeDeadlineSeconds >= oldSelf.activeDeadlineSeconds)").message("activeDeadlineSeconds can only be raised: a request may be given more time, not less").field_path(".activeDeadlineSeconds"))]
+#[x_kube(validation = Rule::new("!has(oldSelf.cancel) || !oldSelf.cancel || (has(self.cancel) && self.cancel)").message("cancel cannot be taken back: make another PodResize").field_path(".cancel"))]
 pub struct PodResizeSpec {
-    /// The Pod, in the namespace of the request.
+    /// The Pod, in the namespace of the request. Immutable.
     pub pod_ref: PodRef,
-    /// The containers to resize; sidecars too. Names are unique.
-    #[schemars(length(min = 1, max = 64))]
-    #[x_kube(validation = Rule::new("self.all(c, self.exists_one(o, o.name == c.name))").message("containers must be unique by name"))]
+    /// The containers to resize; sidecars too. Names are unique. Immutable.
+    #[schemars(length(min = 1, max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub containers: Vec<ContainerResize>,
-    /// By which means. Default `Auto`.
+    /// By which means. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "Auto"))]
     pub mechanism: Option<Mechanism>,
-    /// Whether containers may be restarted for it. Default `IfPolicyRequires`.
+    /// Whether containers may be restarted for it. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "IfPolicyRequires"))]
     pub restart: Option<Restart>,
-    /// How memory limits are lowered. Absent: in one step, and as soon as the kubelet takes them.
+    /// How memory limits are lowered. Absent: in one step, and as soon as the kubelet accepts them. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_shrink: Option<MemoryShrink>,
-    /// What to do when the node can never give the resources. Absent: fail at once.
+    /// What to do when the node can never give the resources. Absent: fail at once. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_infeasible: Option<OnInfeasible>,
-    /// What to do while the node has no room. Absent: wait until the deadline.
+    /// What to do while the node has no room. Absent: wait until the deadline. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_deferred: Option<OnDeferred>,
-    /// Put the original resources back when the Pod does badly with the new ones. Absent: not watched.
+    /// When to put the original resources back because the Pod does badly with the new ones. Absent: the Pod is not
+    /// watched. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback_on_failure: Option<RollbackOnFailure>,
-    /// Seconds after which the request ends whatever happened; what the Pod has not got by then is taken back. At least
-    /// 3. Absent: the controller's default.
+    /// Seconds after which the request ends; resources that the Pod has not got by then are taken back. It can be raised
+    /// while the request runs, not lowered. Absent: the controller's default, one hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 3))]
+    #[schemars(range(min = 3, max = crate::MAX_SECONDS))]
     pub active_deadline_seconds: Option<i64>,
-    /// Change nothing: the status says what would happen, and why not.
+    /// Change nothing: the status says what would happen, and why not. Immutable.
     #[serde(default, skip_serializing_if = "is_false")]
+    #[schemars(extend("default" = false))]
     pub dry_run: bool,
-    /// End the request, and take back what the Pod has got by then.
+    /// End the request, and take back what the Pod has got by then. It cannot be taken back.
     #[serde(default, skip_serializing_if = "is_false")]
+    #[schemars(extend("default" = false))]
     pub cancel: bool,
     /// Seconds after the end at which the request is deleted. Absent: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = crate::MAX_SECONDS))]
     pub ttl_seconds_after_finished: Option<i32>,
+}
+
+/// What never changes of a spec.
+pub(crate) fn fix(spec: &mut JSONSchemaProps) {
+    let fields = [
+        "podRef",
+        "containers",
+        "mechanism",
+        "restart",
+        "memoryShrink",
+        "onInfeasible",
+        "onDeferred",
+        "rollbackOnFailure",
+        "dryRun",
+    ];
+    immutable(spec, "spec", &fields, " is immutable: make another PodResize");
 }
 
 /// A Pod, which may be pinned.
@@ -110,49 +134,63 @@ pub struct PodRef {
     /// Its name.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Its UID: another Pod of that name is left alone. Absent: the Pod that is there when the request is made, which
-    /// the webhook writes down, or where that was not reached, when it is accepted.
+    /// Its UID: another Pod of that name is left alone. Absent: the Pod that exists when the request is made, whose UID
+    /// the webhook writes here; if the webhook was not reached, the Pod that exists when the request is accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     pub uid: Option<String>,
 }
 
-/// The new resources of one container; what is not named stays.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+/// One container and its new resources.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("(has(self.requests) && size(self.requests) > 0) || (has(self.limits) && size(self.limits) > 0)").message("name at least one of requests and limits"))]
 pub struct ContainerResize {
     /// Name of the container in the Pod.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// Requests: `cpu`, `memory`.
+    /// The new resources, as in the Pod's own spec; a value that is not named stays.
+    pub resources: NewResources,
+}
+
+/// The new resources of a container, in the shape of `spec.containers[].resources` of a Pod; a value that is not named
+/// stays. Beside a quantity, each value may be a change of what the container has, such as `+20%`, `-10%` or `x1.5`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("(has(self.requests) && size(self.requests) > 0) || (has(self.limits) && size(self.limits) > 0)").message("name at least one of requests and limits"))]
+pub struct NewResources {
+    /// Requests of `cpu` (cores, `500m` is half of one) and `memory` (bytes, `256Mi`): quantities, or changes such as
+    /// `+20%`, `-10%` or `x1.5`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 8))]
     #[x_kube(validation = Rule::new("self.all(r, r == 'cpu' || r == 'memory')").message("only cpu and memory can be resized in place"))]
     pub requests: BTreeMap<String, Amount>,
-    /// Limits: `cpu`, `memory`.
+    /// Limits of `cpu` (cores, `500m` is half of one) and `memory` (bytes, `256Mi`): quantities, or changes such as
+    /// `+20%`, `-10%` or `x1.5`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 8))]
     #[x_kube(validation = Rule::new("self.all(r, r == 'cpu' || r == 'memory')").message("only cpu and memory can be resized in place"))]
     pub limits: BTreeMap<String, Amount>,
 }
 
-/// By which means a Pod is resized.
+/// By which means the Pod is resized: `API` (the subresource `pods/resize` of the API server, Kubernetes 1.33 and later),
+/// `CRI` (the node's daemon, through the container runtime and the Pod's cgroup, where the kubelet does not resize; the
+/// Pod has the resources for as long as the request exists), or `Auto` (default), the best that the Pod's node offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Mechanism {
-    /// The best that there is for the Pod's node.
+    /// The best that the Pod's node offers.
     #[default]
     Auto,
     /// The subresource `pods/resize` of the API server (Kubernetes 1.33 and later).
     #[serde(rename = "API")]
     Api,
-    /// The node's daemon, through the container runtime and the Pod's cgroup: where the kubelet does not resize. The Pod
-    /// has the resources for as long as the request exists.
+    /// The node's daemon.
     #[serde(rename = "CRI")]
     Cri,
 }
 
-/// Whether containers may be restarted for a resize.
+/// Whether containers may be restarted for a resize: `Never` (where the container's `resizePolicy` asks for a restart, the
+/// request fails), `IfPolicyRequires` (default: where its `resizePolicy` asks for it), or `Always` (every container of
+/// the request, once it has its new resources, as by a `ContainerRecreateRequest`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Restart {
     /// Not at all: where the container's `resizePolicy` asks for a restart, the request fails.
@@ -160,7 +198,7 @@ pub enum Restart {
     /// Where the container's `resizePolicy` asks for it.
     #[default]
     IfPolicyRequires,
-    /// Every container of the request, once it has its new resources: as by a `ContainerRecreateRequest`.
+    /// Every container of the request, once it has its new resources.
     Always,
 }
 
@@ -168,15 +206,16 @@ pub enum Restart {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MemoryShrink {
-    /// Memory that a lower limit must leave free beyond what is in use, such as `64Mi`. Absent: none.
+    /// Memory that a lower limit must leave free beyond what is in use, in bytes, such as `64Mi`. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub margin: Option<String>,
-    /// Where that has no room, have the kernel reclaim memory of the container first, page cache before all; the node's
-    /// daemon needs more rights for that (overlay `resize-cri`).
+    /// If the margin is not free, the kernel first reclaims memory of the container, page cache before all. The node's
+    /// daemon needs more rights for that (component `resize-cri`).
     #[serde(default, skip_serializing_if = "is_false")]
+    #[schemars(extend("default" = false))]
     pub reclaim: bool,
-    /// Lower each limit by no more than this at a time, such as `256Mi`. Absent: at once.
+    /// Lower each limit by at most this at a time, in bytes, such as `256Mi`. Absent: in one step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub step: Option<String>,
@@ -187,10 +226,11 @@ pub struct MemoryShrink {
 #[serde(rename_all = "camelCase")]
 pub struct OnDeferred {
     /// Seconds to wait for room, from when the request is seen deferred.
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = crate::MAX_SECONDS))]
     pub wait_seconds: i64,
-    /// What then. Default `Fail`.
+    /// What to do after that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "Fail"))]
     pub then: Option<AfterWait>,
 }
 
@@ -198,34 +238,38 @@ pub struct OnDeferred {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OnInfeasible {
-    /// Seconds for which the request is tried again, from when it is seen infeasible. Default 0.
+    /// Seconds for which the request is tried again, from when it is seen infeasible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = crate::MAX_SECONDS), extend("default" = 0))]
     pub wait_seconds: Option<i64>,
-    /// What then. Default `Fail`.
+    /// What to do after that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "Fail"))]
     pub then: Option<LastResort>,
 }
 
-/// What to do when no waiting helps.
+/// What to do when waiting does not help: `Fail` (default: put the original resources back and end the request as failed)
+/// or `Evict` (evict the Pod, as `kubectl drain` does: its workload makes another one, which may find room elsewhere).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum LastResort {
-    /// Put the original resources back, and end the request without success.
+    /// Put the original resources back, and end the request as failed.
     #[default]
     Fail,
-    /// Evict the Pod, as `kubectl drain` does: its workload makes another one, which may find room elsewhere.
+    /// Evict the Pod.
     Evict,
 }
 
-/// What to do once a wait for room was in vain.
+/// What to do when no room was found in time: `Fail` (default: put the original resources back and end the request as
+/// failed), `Evict` (evict the Pod, as `kubectl drain` does: its workload makes another one, which may find room
+/// elsewhere) or `Keep` (end the request, and leave the resize to the kubelet).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum AfterWait {
-    /// Put the original resources back, and end the request without success.
+    /// Put the original resources back, and end the request as failed.
     #[default]
     Fail,
-    /// Evict the Pod, as `kubectl drain` does: its workload makes another one, which may find room elsewhere.
+    /// Evict the Pod.
     Evict,
-    /// End the request, and leave to the kubelet what it was asked for.
+    /// End the request, and leave the resize to the kubelet.
     Keep,
 }
 
@@ -236,14 +280,17 @@ pub struct RollbackOnFailure {
     /// Seconds for which the Pod is watched once it has the new resources.
     #[schemars(range(min = 1, max = 86400))]
     pub observe_seconds: i64,
-    /// A container ends because it has used up its memory. Default true.
+    /// If a container is killed for lack of memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = true))]
     pub oom_kill: Option<bool>,
-    /// A container restarts that should not. Default true.
+    /// If a container restarts that should not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = true))]
     pub restarts: Option<bool>,
-    /// The Pod, which was ready, is not ready at the end of that time. Default true.
+    /// If the Pod, which was ready, is not ready at the end of that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = true))]
     pub not_ready: Option<bool>,
 }
 
@@ -275,16 +322,31 @@ impl Phase {
     pub fn is_end(self) -> bool {
         matches!(self, Self::Succeeded | Self::Infeasible | Self::Failed | Self::RolledBack | Self::Cancelled)
     }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Proposed => "Proposed",
+            Self::Deferred => "Deferred",
+            Self::InProgress => "InProgress",
+            Self::Verifying => "Verifying",
+            Self::Succeeded => "Succeeded",
+            Self::Infeasible => "Infeasible",
+            Self::Failed => "Failed",
+            Self::RolledBack => "RolledBack",
+            Self::Cancelled => "Cancelled",
+        }
+    }
 }
 
 /// How far a request is, and what was there before.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodResizeStatus {
-    /// How far it is.
+    /// How far it is: the reason of the condition `Reconciling`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
-    /// `metadata.generation` that this status speaks of.
+    /// `metadata.generation` that this status speaks of; -1 while the controller has not seen the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// When it ended; never changed.
@@ -302,12 +364,13 @@ pub struct PodResizeStatus {
     pub target: Option<Target>,
     /// Every container of the spec, in its order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64))]
+    #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub containers: Vec<ContainerStatus>,
     /// The original resources are put back; this is how the request will end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restoring: Option<Restoring>,
-    /// What holds of the request: `Accepted`, `Complete`, `Verified`, `Failed`.
+    /// What holds of the request: `Accepted`, `Complete`, `Verified`, `Failed`, and `Reconciling` and `Stalled` for
+    /// kstatus.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{Amount, MAX_CONTAINERS, PodResizeSpec};
-use crate::Invalid;
+use super::{Amount, MAX_CONTAINERS, NewResources, PodResizeSpec};
 use crate::quantity::Resource;
+use crate::text::quoted;
+use crate::{Invalid, too_long};
 
 /// Least bytes by which a memory limit is lowered at a time.
 const LEAST_STEP: i64 = 1 << 20;
@@ -34,6 +35,9 @@ pub fn validate(spec: &PodResizeSpec) -> Result<(), Invalid> {
         if let Some(value) = value.filter(|value| *value < least) {
             return Err(Invalid::new(field, format!("must be at least {least}, not {value}")));
         }
+        if let Some(text) = value.and_then(too_long) {
+            return Err(Invalid::new(field, text));
+        }
     }
     if let Some(shrink) = &spec.memory_shrink {
         let of = |field: &str, text: Option<&String>, least: i64| {
@@ -41,7 +45,7 @@ pub fn validate(spec: &PodResizeSpec) -> Result<(), Invalid> {
             let why = match Resource::Memory.parse(text) {
                 Some(amount) if amount >= least => return Ok(()),
                 Some(_) => format!("must be at least {}, not {text}", Resource::Memory.show(least)),
-                None => format!("{text:?} is no amount of memory: write a quantity such as 64Mi"),
+                None => format!("{} is no amount of memory: write a quantity such as 64Mi", quoted(text)),
             };
             Err(Invalid::new(format!("spec.memoryShrink.{field}"), why))
         };
@@ -52,13 +56,15 @@ pub fn validate(spec: &PodResizeSpec) -> Result<(), Invalid> {
     for (i, container) in spec.containers.iter().enumerate() {
         let at = format!("spec.containers[{i}]");
         if !seen.insert(container.name.as_str()) {
-            let text = format!("{:?} is named twice", container.name);
+            let text = format!("{} is named twice", quoted(&container.name));
             return Err(Invalid::new(format!("{at}.name"), text));
         }
-        if container.requests.is_empty() && container.limits.is_empty() {
+        let at = format!("{at}.resources");
+        let NewResources { requests, limits } = &container.resources;
+        if requests.is_empty() && limits.is_empty() {
             return Err(Invalid::new(at, "must name at least one of requests and limits"));
         }
-        for (list, amounts) in [("requests", &container.requests), ("limits", &container.limits)] {
+        for (list, amounts) in [("requests", requests), ("limits", limits)] {
             for (resource, amount) in amounts {
                 amount_of(resource, amount)
                     .map_err(|message| Invalid::new(format!("{at}.{list}.{resource}"), message))?;
@@ -89,8 +95,8 @@ mod tests {
     #[test]
     fn what_is_meant_is_taken() {
         for containers in [
-            json!([{"name": "app", "requests": {"cpu": "+20%", "memory": "1Gi"}, "limits": {"cpu": 2}}]),
-            json!([{"name": "app", "limits": {"memory": "x1.5"}}, {"name": "proxy", "requests": {"cpu": "10m"}}]),
+            json!([{"name": "app", "resources": {"requests": {"cpu": "+20%", "memory": "1Gi"}, "limits": {"cpu": 2}}}]),
+            json!([{"name": "app", "resources": {"limits": {"memory": "x1.5"}}}, {"name": "proxy", "resources": {"requests": {"cpu": "10m"}}}]),
         ] {
             assert_eq!(judged(json!({"podRef": {"name": "web"}, "containers": containers})), Ok(()));
         }
@@ -98,9 +104,10 @@ mod tests {
 
     #[test]
     fn each_refusal_names_the_field_and_what_would_be_right() {
-        let app = json!([{"name": "app", "limits": {"cpu": "1"}}]);
-        let many: Vec<Value> =
-            (0..65).map(|i| json!({"name": format!("c{i}"), "limits": {"cpu": "1"}})).collect();
+        let app = json!([{"name": "app", "resources": {"limits": {"cpu": "1"}}}]);
+        let many: Vec<Value> = (0..65)
+            .map(|i| json!({"name": format!("c{i}"), "resources": {"limits": {"cpu": "1"}}}))
+            .collect();
         for (spec, why) in [
             (json!({"podRef": {"name": ""}, "containers": app}), "spec.podRef.name: must name a Pod"),
             (
@@ -113,20 +120,24 @@ mod tests {
                 "spec.containers[1].name: \"app\" is named twice",
             ),
             (
-                json!({"podRef": {"name": "web"}, "containers": [{"name": "app"}]}),
-                "spec.containers[0]: must name at least one",
+                json!({"podRef": {"name": "web"}, "containers": [{"name": "app", "resources": {}}]}),
+                "spec.containers[0].resources: must name at least one",
             ),
             (
-                json!({"podRef": {"name": "web"}, "containers": [{"name": "app", "requests": {"nvidia.com/gpu": 1}}]}),
-                "spec.containers[0].requests.nvidia.com/gpu: only cpu and memory",
+                json!({"podRef": {"name": "web"}, "containers": [{"name": "app", "resources": {"requests": {"nvidia.com/gpu": 1}}}]}),
+                "spec.containers[0].resources.requests.nvidia.com/gpu: only cpu and memory",
             ),
             (
-                json!({"podRef": {"name": "web"}, "containers": [{"name": "app", "limits": {"memory": "lots"}}]}),
-                "spec.containers[0].limits.memory: \"lots\" is no amount of memory: write a quantity such as 256Mi",
+                json!({"podRef": {"name": "web"}, "containers": [{"name": "app", "resources": {"limits": {"memory": "lots"}}}]}),
+                "spec.containers[0].resources.limits.memory: \"lots\" is no amount of memory: write a quantity such as 256Mi",
             ),
             (
                 json!({"podRef": {"name": "web"}, "containers": app, "activeDeadlineSeconds": 2}),
                 "spec.activeDeadlineSeconds: must be at least 3, not 2",
+            ),
+            (
+                json!({"podRef": {"name": "web"}, "containers": app, "onDeferred": {"waitSeconds": 31_536_001}}),
+                "spec.onDeferred.waitSeconds: must be at most 31536000 (365 days), not 31536001",
             ),
             (
                 json!({"podRef": {"name": "web"}, "containers": app, "rollbackOnFailure": {"observeSeconds": 0}}),

@@ -87,6 +87,17 @@ pub enum Event {
         /// What was found.
         outcome: Outcome<Survey>,
     },
+    /// The API server was asked for the Pod of a request.
+    PodRead {
+        /// The request's kind.
+        kind: RequestKind,
+        /// The request.
+        key: ObjectKey,
+        /// Its UID, as the action named it.
+        uid: String,
+        /// The Pod's UID.
+        outcome: Outcome<String>,
+    },
     /// A write of an order book came back.
     NodeWorkWritten(String, Outcome<NodeWork>),
     /// Time passed.
@@ -150,6 +161,17 @@ pub enum Action {
         /// The node.
         node: String,
     },
+    /// Read whether the Pod of a request exists.
+    ReadPod {
+        /// The request's kind.
+        kind: RequestKind,
+        /// The request.
+        key: ObjectKey,
+        /// Its UID.
+        uid: String,
+        /// The Pod.
+        pod: ObjectKey,
+    },
     /// Set or remove labels and annotations of a request, if it is still that version.
     PatchMetadata {
         /// The request.
@@ -178,6 +200,10 @@ pub enum Action {
         resource_version: Option<String>,
         /// All open orders.
         orders: Vec<Order>,
+        /// IDs of those of them whose request has ended or is about to.
+        closed: Vec<String>,
+        /// The book has no owner, and gets its node for one if that is there.
+        adopt: bool,
     },
     /// Change a Pod, if it is still that version.
     PatchPod {

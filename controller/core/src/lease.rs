@@ -34,6 +34,17 @@ impl Default for Config {
     }
 }
 
+impl Config {
+    /// Whether a write that was decided then may be sent now by who leads until `leads_until`.
+    ///
+    /// A lead ends `renew_deadline` after its last renewal began, and another one begins `term` after that at the earliest, so
+    /// who looks right before sending sends while nobody else leads. A decision older than `renew_deadline` was made under
+    /// a renewal that has run out: the process stood still or its writes queue up, and what it rests on is decided anew.
+    pub fn may_send(&self, now: Mono, decided: Mono, leads_until: Option<Mono>) -> bool {
+        now < decided.after(self.renew_deadline) && leads_until.is_some_and(|until| now < until)
+    }
+}
+
 /// The `Lease`, reduced to what the election needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
@@ -93,7 +104,7 @@ impl Elector {
 
     /// Whether this process may act as the leader.
     pub fn leads(&self, now: Mono) -> bool {
-        !self.releasing && self.leads_until().is_some_and(|until| now < until)
+        self.leads_until().is_some_and(|until| now < until)
     }
 
     /// Whether the record names this process, or may soon.
@@ -103,8 +114,10 @@ impl Elector {
         named || self.in_flight.is_some()
     }
 
-    fn leads_until(&self) -> Option<Mono> {
-        self.held_since.map(|start| start.after(self.config.renew_deadline))
+    /// Until when this process may act as the leader, if nothing more is heard; absent when it may not.
+    pub fn leads_until(&self) -> Option<Mono> {
+        let until = self.held_since.map(|start| start.after(self.config.renew_deadline));
+        until.filter(|_| !self.releasing)
     }
 
     /// When to send a tick though nothing happened.
@@ -305,5 +318,25 @@ mod tests {
         for at in 0..60 {
             assert_eq!(a.step(Mono(at * 1_000), Event::Tick), None);
         }
+    }
+
+    /// A leader that was frozen for a minute wakes with writes that wait to be sent.
+    #[test]
+    fn what_was_decided_long_ago_or_under_a_lead_that_is_over_is_not_sent() {
+        let config = Config::default();
+        let mut a = elector("a");
+        a.step(Mono(0), Event::Observed(None)).unwrap();
+        a.step(Mono(400), Event::Written(record("a", 1)));
+        let until = a.leads_until();
+        assert_eq!(until, Some(Mono(10_000)));
+        assert!(config.may_send(Mono(9_999), Mono(0), until));
+        assert!(!config.may_send(Mono(10_000), Mono(9_999), until), "the lead is over");
+        assert!(!config.may_send(Mono(70_000), Mono(400), until));
+        let renewed = Some(Mono(80_000));
+        assert!(!config.may_send(Mono(70_000), Mono(60_000), renewed), "it is decided anew");
+        assert!(config.may_send(Mono(70_000), Mono(60_001), renewed));
+        assert!(!config.may_send(Mono(1), Mono(0), None));
+        a.step(Mono(1_000), Event::Release);
+        assert_eq!(a.leads_until(), None, "another replica may take over at once");
     }
 }

@@ -12,6 +12,7 @@ pub mod guard;
 pub mod index;
 pub mod key;
 pub mod lease;
+pub mod look;
 pub mod measure;
 pub mod nodework;
 pub mod plan;

@@ -34,12 +34,16 @@ pub struct Plan<S> {
     pub status: Option<StatusWrite<S>>,
     /// The orders that it wants in its node's book; any other of its orders is withdrawn.
     pub orders: Vec<Order>,
+    /// IDs of those of them that outlive the request: the daemon may finish what it has begun of them, and begin nothing.
+    pub closed: Vec<String>,
     /// Images to set in its Pod.
     pub images: Vec<ImageChange>,
     /// Resources to set in its Pod.
     pub sizing: Option<Sizing>,
     /// Read what bounds its Pod.
     pub survey: bool,
+    /// Ask the API server whether its Pod exists.
+    pub look: bool,
     /// What else to do.
     pub deed: Option<Deed>,
     /// Labels to set or to remove.

@@ -1,10 +1,14 @@
 //! A Pod, reduced to what decisions need.
 
+mod ends;
+
 use pitstop_api::quantity::Resources;
 
 use crate::key::ObjectKey;
 use crate::readiness::Gate;
 use crate::tracked::Versioned;
+
+pub use ends::{AfterEnd, AfterStop, MAX_EXIT_CODES, MAX_RULES, OwnPolicy, RestartRule};
 
 /// A Pod as the API server last told it.
 #[allow(clippy::struct_excessive_bools, reason = "each is a field of the API's Pod")]
@@ -111,6 +115,8 @@ pub struct Container {
     pub resources: Resources,
     /// What of it asks for a restart when it changes.
     pub restart_for: RestartFor,
+    /// When the kubelet restarts it; absent where the Pod's policy says so.
+    pub own_policy: Option<Box<OwnPolicy>>,
     /// The Pod's status of it, if there is any.
     pub status: Option<ContainerStatus>,
 }

@@ -16,6 +16,7 @@ use pitstop_controller_core::resize::Resize;
 use pitstop_controller_core::resize::review::{create as create_resize, update as update_resize};
 use pitstop_controller_core::review::Verdict;
 use pitstop_controller_core::wire::observe;
+use pitstop_kit::describe;
 use tracing::{info, warn};
 
 use crate::metrics::ControllerMetrics;
@@ -93,23 +94,23 @@ impl Handler {
             Api::namespaced_with(self.client.clone(), &request.key.namespace, &kind);
         // There is no Pod of a name that cannot be one. In the path of a URL it could mean something else.
         let read = if is_name(&request.key.namespace) && is_name(&request.spec.pod_name) {
-            pods.get_opt(&request.spec.pod_name).await.map_err(|error| error.to_string())
+            pods.get_opt(&request.spec.pod_name).await.map_err(|error| describe(&error))
         } else {
             Ok(None)
         };
-        let pod = read.and_then(|pod| pod.map(observe::live).transpose().map_err(|error| error.to_string()));
+        let pod = read.and_then(|pod| pod.map(observe::live).transpose().map_err(|error| describe(&error)));
         Ok(match pod {
             Ok(None) => create(&request, None, &Hooks::new(), false),
             Ok(Some((pod, hooks))) => {
                 let on_virtual_node = self.is_virtual(pod.node.as_deref()).await;
                 create(&request, Some(&pod), &hooks, on_virtual_node)
             }
-            Err(error) => {
-                warn!(%error, pod = request.spec.pod_name, "cannot read the Pod of a request");
+            Err(why) => {
+                warn!(why, pod = request.spec.pod_name, "cannot read the Pod of a request");
                 Verdict::Deny {
                     code: 500,
                     message: format!(
-                        "ContainerRecreateRequest {}: cannot read Pod {}: {error}",
+                        "ContainerRecreateRequest {}: cannot read Pod {}: {why}",
                         request.key, request.spec.pod_name
                     ),
                 }
@@ -130,7 +131,7 @@ impl Handler {
         }
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &new.key.namespace);
         let found = pods.get_metadata_opt(name).await.unwrap_or_else(|error| {
-            warn!(%error, pod = name, "cannot read the Pod of a resize");
+            warn!(error = describe(&error), pod = name, "cannot read the Pod of a resize");
             None
         });
         create_resize(&new, found.and_then(|pod| pod.metadata.uid).as_deref())
@@ -144,7 +145,7 @@ impl Handler {
         let metadata = match nodes.get_metadata_opt(node).await {
             Ok(found) => found.map(|n| n.metadata),
             Err(error) => {
-                warn!(%error, node, "cannot read the node of a request's Pod");
+                warn!(error = describe(&error), node, "cannot read the node of a request's Pod");
                 None
             }
         };
@@ -189,8 +190,9 @@ fn decode(
     let name = format!("{}/{}", review.namespace.as_deref().unwrap_or_default(), review.name);
     let object =
         object.ok_or_else(|| format!("ContainerRecreateRequest {name}: the review carries no object"))?;
-    let mut parsed: ContainerRecreateRequest =
-        object.try_parse().map_err(|error| format!("ContainerRecreateRequest {name}: {error}"))?;
+    let mut parsed: ContainerRecreateRequest = object
+        .try_parse()
+        .map_err(|error| format!("ContainerRecreateRequest {name}: {}", describe(&error)))?;
     parsed.metadata.namespace.get_or_insert_with(|| review.namespace.clone().unwrap_or_default());
     Ok(observe::request(parsed))
 }
@@ -206,8 +208,8 @@ fn allow(response: AdmissionResponse, patch: Vec<serde_json::Value>) -> Admissio
         return response;
     }
     let patched = serde_json::from_value(serde_json::Value::Array(patch))
-        .map_err(|error| error.to_string())
-        .and_then(|patch| response.clone().with_patch(patch).map_err(|error| error.to_string()));
+        .map_err(|error| describe(&error))
+        .and_then(|patch| response.clone().with_patch(patch).map_err(|error| describe(&error)));
     patched.unwrap_or_else(|error| refuse(response, 500, &error))
 }
 
@@ -336,7 +338,7 @@ mod tests {
                 "uid": "r", "kind": kind, "resource": resource, "operation": "CREATE", "userInfo": {},
                 "name": "grow", "namespace": "shop", "options": null,
                 "object": {"apiVersion": "pitstop.dev/v1alpha1", "kind": "PodResize", "metadata": {"name": "grow"},
-                    "spec": {"podRef": {"name": pod}, "containers": [{"name": "app", "limits": limits}]}}
+                    "spec": {"podRef": {"name": pod}, "containers": [{"name": "app", "resources": {"limits": limits}}]}}
             }))
             .unwrap()
         };
@@ -349,7 +351,7 @@ mod tests {
         );
         let answer = handler.review(review("web", json!({"cpu": "much"}))).await;
         assert!(
-            answer.result.message.starts_with("PodResize shop/grow: spec.containers[0].limits"),
+            answer.result.message.starts_with("PodResize shop/grow: spec.containers[0].resources.limits"),
             "{answer:?}"
         );
         asked.lock().unwrap().clear();

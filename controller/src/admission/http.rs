@@ -9,6 +9,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionRequest, AdmissionResponse, AdmissionReview};
 use pitstop_api::condition::truncate;
+use pitstop_kit::describe;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
@@ -107,9 +108,9 @@ where
     match answered {
         Ok(json) => response(StatusCode::OK, "application/json", json.into()),
         Err(refused) => {
-            tracing::debug!(%refused, "webhook request refused");
+            tracing::debug!(why = describe(&refused), "webhook request refused");
             // It may repeat a part of the body.
-            let text = format!("{}\n", truncate(&refused.to_string(), MAX_TEXT));
+            let text = format!("{}\n", truncate(&describe(&refused), MAX_TEXT));
             let mut response = response(refused.code(), "text/plain; charset=utf-8", text.into());
             if matches!(refused, Refused::Method) {
                 response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
@@ -143,7 +144,7 @@ async fn review(
             if error.is::<LengthLimitError>() {
                 Refused::TooLarge
             } else {
-                Refused::Broken(error.to_string())
+                Refused::Broken(describe(&*error))
             }
         })?;
         Ok::<_, Refused>((body.to_bytes(), place))

@@ -17,7 +17,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionRequest, AdmissionResponse};
-use pitstop_kit::Shutdown;
+use pitstop_kit::{Shutdown, describe};
 use rustls::ServerConfig;
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -112,7 +112,7 @@ where
                     });
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a webhook connection");
+                    tracing::warn!(error = describe(&error), "cannot accept a webhook connection");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -155,7 +155,7 @@ async fn connection<H, F>(
     };
     let stream = match stream {
         Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return tracing::debug!(%error, "webhook handshake"),
+        Ok(Err(error)) => return tracing::debug!(error = describe(&error), "webhook handshake"),
         Err(_) => return tracing::debug!("webhook handshake timed out"),
     };
     let asked = Arc::new(AtomicBool::new(false));
@@ -176,7 +176,7 @@ async fn connection<H, F>(
         tokio::select! {
             ended = served.as_mut() => {
                 if let Err(error) = ended {
-                    tracing::debug!(%error, "webhook connection");
+                    tracing::debug!(error = describe(&error), "webhook connection");
                 }
                 return;
             }

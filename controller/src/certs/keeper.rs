@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use pitstop_controller_core::certs::{Config, Published, Step, Stored, plan};
 use pitstop_kit::clock::{self, Monotonic};
+use pitstop_kit::describe;
 use pitstop_kit::watch::Watch;
 use rustls::sign::CertifiedKey;
 use tokio::sync::watch as signal;
@@ -28,10 +29,10 @@ const ALARM_DAYS: i64 = 14;
 #[derive(Debug, thiserror::Error)]
 enum StepError {
     /// The API server refused or was not reached.
-    #[error(transparent)]
+    #[error("the API server did not take it")]
     Api(#[from] kube::Error),
     /// No certificate could be made.
-    #[error("cannot make a certificate: {0}")]
+    #[error("cannot make a certificate")]
     Issue(#[from] rcgen::Error),
     /// The plan asked for something that is not there.
     #[error("the {0} to work with is missing")]
@@ -229,10 +230,11 @@ impl Keeper {
         let raced =
             matches!(error, StepError::Api(kube::Error::Api(status)) if matches!(status.code, 409 | 422));
         if raced && self.failures == 1 {
-            info!(step = name(step), %error, "changed meanwhile");
+            info!(step = name(step), error = describe(error), "changed meanwhile");
         } else {
             self.certs.metrics.failures.inc();
-            warn!(step = name(step), %error, retry_in_seconds = wait.as_secs(), "webhook certificates: failed");
+            let (error, retry_in_seconds) = (describe(error), wait.as_secs());
+            warn!(step = name(step), error, retry_in_seconds, "webhook certificates: failed");
         }
     }
 

@@ -18,6 +18,8 @@ pub struct Book {
     pub generation: Option<i64>,
     /// `spec.orders`; not trusted.
     pub orders: Vec<Order>,
+    /// `spec.closed`: IDs of orders of which nothing may begin any more.
+    pub closed: Vec<String>,
     /// `status`, as this daemon or the one before it wrote it.
     pub status: NodeWorkStatus,
 }
@@ -122,6 +124,18 @@ pub enum ContainerState {
     /// The runtime does not know; a stop is worth a try.
     #[default]
     Unknown,
+}
+
+impl ContainerState {
+    /// For logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Running => "running",
+            Self::Exited => "exited",
+            Self::Unknown => "unknown",
+        }
+    }
 }
 
 /// Something to do.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use pitstop_api::condition::truncate;
 use pitstop_api::nodework::Cgroup;
+use pitstop_api::text::quoted;
 use serde::Deserialize;
 
 /// Longest path that is taken, in bytes: `PATH_MAX` of Linux.
@@ -58,7 +59,8 @@ pub fn path_in(info: &str) -> Result<String, String> {
 /// for `<prefix>-<name>.scope` in nested slices. It must end in the container's ID and lie in a cgroup named after the
 /// Pod's UID, as the kubelet makes it: `pod<UID>`, with systemd `..-pod<UID>.slice` and `_` for `-`.
 pub fn place(cgroups_path: &str, container_id: &str, pod_uid: &str) -> Result<Place, String> {
-    let refuse = |why: &str| format!("the runtime's cgroupsPath {:?} {why}", truncate(cgroups_path, 256));
+    let refuse =
+        |why: &str| format!("the runtime's cgroupsPath {} {why}", quoted(&truncate(cgroups_path, 256)));
     if cgroups_path.len() > MAX_PATH {
         return Err(refuse("is too long"));
     }
@@ -68,7 +70,7 @@ pub fn place(cgroups_path: &str, container_id: &str, pod_uid: &str) -> Result<Pl
             .ok_or_else(|| refuse("is neither a path from the root nor one of systemd"))?,
     };
     if let Some(bad) = names.iter().find(|name| !is_name(name)) {
-        return Err(refuse(&format!("has the part {:?}", truncate(bad, 80))));
+        return Err(refuse(&format!("has the part {}", quoted(&truncate(bad, 80)))));
     }
     let [above @ .., pod, container] = names.as_slice() else {
         return Err(refuse("names no cgroup of a Pod"));
@@ -78,7 +80,7 @@ pub fn place(cgroups_path: &str, container_id: &str, pod_uid: &str) -> Result<Pl
         return Err(refuse("does not end in the container's ID"));
     }
     if !is_of_pod(pod, pod_uid) {
-        return Err(refuse(&format!("is not in the cgroup of Pod {:?}", truncate(pod_uid, 80))));
+        return Err(refuse(&format!("is not in the cgroup of Pod {}", quoted(&truncate(pod_uid, 80)))));
     }
     let pod: Vec<&str> = above.iter().chain([pod]).map(String::as_str).collect();
     let pod = pod.join("/");
@@ -213,7 +215,7 @@ fn kills(file: &str, text: &str) -> Result<Option<i64>, String> {
 }
 
 fn odd(file: &str, text: &str) -> String {
-    format!("{file} holds {:?}, which is not understood", truncate(text.trim_end(), 80))
+    format!("{file} holds {}, which is not understood", quoted(&truncate(text.trim_end(), 80)))
 }
 
 #[cfg(test)]

@@ -25,12 +25,17 @@ use pitstop_api::nodework::{
 
 use crate::DEFAULT_GRACE_SECONDS;
 use crate::action::{Action, Book, CallFailure, Event, Facts, Outcome};
-use crate::order::{Asks, HookStep, Progress, Step, TOLD_STOPS, answer, uptime_seconds};
+use crate::order::{
+    Asks, HookStep, HookTime, Progress, Standing, Step, TOLD_STOPS, answer, request_over, uptime_seconds,
+};
 use crate::resize::{self, Owed};
 use crate::verdict::{Verdict, verdict};
 
 /// How long to wait before a container that was made but not started is asked about again.
 const CREATED_PATIENCE: Duration = Duration::from_secs(1);
+/// How long ago the write may have begun that proves the book when a hook or a stop begins. Longer than such a write may
+/// take (30 s, `kit/src/client.rs`), so that a slow API server does not hold up every stop for ever.
+const FRESH: Duration = Duration::from_secs(40);
 /// How long the watch may take to show what a conflict was about.
 const CONFLICT_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -64,6 +69,10 @@ pub struct Daemon {
     backoff: Backoff,
     /// When to try a write again: the back-off is over, or the watch has had its time to explain a conflict.
     write_at: Option<Mono>,
+    /// When the write under way began.
+    write_began: Option<Mono>,
+    /// When the last write began that was stored: then the book was as it is known, or is shown anew.
+    proved_at: Option<Mono>,
 }
 
 impl Daemon {
@@ -79,6 +88,8 @@ impl Daemon {
             owed: BTreeMap::new(),
             backoff: Backoff::default(),
             write_at: None,
+            write_began: None,
+            proved_at: None,
         }
     }
 
@@ -147,11 +158,19 @@ impl Daemon {
         }
     }
 
+    /// What the book says was proved a short while ago by a write of this process. A process that stood still, or whose
+    /// writes fail, does not know whether its orders still stand.
+    pub(crate) fn proved(&self, now: Mono) -> bool {
+        self.proved_at.is_some_and(|at| now < at.after(FRESH))
+    }
+
     fn written(&mut self, now: Mono, outcome: Outcome) {
+        let began = self.write_began.take();
         let Some(book) = &mut self.book else { return };
         match outcome {
             Outcome::Written(new) => {
                 book.written(new);
+                self.proved_at = began;
                 self.backoff.succeeded();
                 self.write_at = None;
             }
@@ -170,6 +189,7 @@ impl Daemon {
     fn inspected(&mut self, now: Mono, id: &str, result: Result<Option<Facts>, CallFailure>) {
         let order = self.open_orders().iter().find(|o| o.id == id).cloned();
         let stored = self.stored(id).cloned();
+        let closed = self.closed(id);
         let Some(progress) = self.orders.get_mut(id) else { return };
         let Some(order) = order else {
             // Withdrawn meanwhile.
@@ -207,6 +227,7 @@ impl Daemon {
             }
             (Verdict::Read, _) => progress.step = Step::Read,
             (Verdict::Resize { runs }, _) => progress.may_resize(&order, runs),
+            (Verdict::Stop { .. }, _) if closed => progress.step = request_over(id),
             (Verdict::Wait, _) => progress.ask_at = Some(now.after(CREATED_PATIENCE)),
             (Verdict::Stop { grace_seconds, hook }, _) => {
                 progress.grace_seconds = grace_seconds;
@@ -223,18 +244,31 @@ impl Daemon {
         }
     }
 
-    /// A hook ended. An order that is open goes on as its acknowledgement allows; one that was withdrawn meanwhile is
-    /// stopped all the same, since its stop began with the hook: a container that was told to shut down must not
-    /// stay behind.
+    /// A hook ended. An order that is open goes on as its acknowledgement allows; one that was withdrawn meanwhile, or
+    /// whose request ended, is stopped all the same, since its stop began with the hook: a container that was told to
+    /// shut down must not stay behind. But what is told later than the hook may last is told by a process that stood
+    /// still: that one asks the book first.
     fn hook_done(&mut self, now: Mono, id: &str, result: Result<(), String>) -> Option<Action> {
         let open: BTreeSet<String> = self.open_orders().iter().map(|o| o.id.clone()).collect();
         let named = self.open_orders().iter().find(|o| o.id == id).cloned();
+        let acknowledged = self.stored(id).is_some_and(|a| self.identity.acknowledged(a));
+        let finishes = self.closed(id) && acknowledged;
         let progress = self.orders.get_mut(id).filter(|p| matches!(p.step, Step::Hooking))?;
         let failure = result.err();
         progress.hook_ended(failure.as_deref());
         progress.step = Step::Ready;
-        if !named.is_some_and(|order| progress.is_of(&order)) {
+        let in_time = matches!(progress.hook_time, HookTime::Until(until) if now <= until);
+        progress.hook_time = if in_time { HookTime::Kept } else { HookTime::Missed };
+        let stands = named.is_some_and(|order| progress.is_of(&order));
+        if !stands && !in_time {
+            return None;
+        }
+        if !stands || (finishes && in_time) {
             return Some(progress.act(id, now));
+        }
+        if !in_time {
+            // Whatever was proved before this process stood still says nothing of now.
+            self.proved_at = None;
         }
         if self.ended_hooks.len() >= MAX_ENDED_HOOKS {
             self.ended_hooks.retain(|id, _| open.contains(id));
@@ -279,6 +313,11 @@ impl Daemon {
         }
     }
 
+    /// The book says that the order's request is over.
+    fn closed(&self, order_id: &str) -> bool {
+        self.book.as_ref().is_some_and(|book| book.get().closed.iter().any(|id| id == order_id))
+    }
+
     pub(crate) fn stored(&self, order_id: &str) -> Option<&Answer> {
         self.book.as_ref()?.get().answer(order_id)
     }
@@ -302,6 +341,7 @@ impl Daemon {
                 record(&mut held, order, step, acknowledged);
             }
             let progress = progress.as_deref();
+            let unproved = acknowledged && progress.is_some_and(|p| p.standing == Standing::AsksBook);
             let mut wanted = match progress.map(|p| &p.step) {
                 Some(Step::Over(over)) => {
                     let first = before.is_none_or(|a| a.state == AnswerState::Acknowledged);
@@ -310,10 +350,13 @@ impl Daemon {
                     }
                     Some(over.clone())
                 }
-                Some(Step::Ready | Step::Fit { .. }) if !acknowledged => {
+                Some(step @ (Step::Ready | Step::Fit { .. })) if !acknowledged || unproved => {
+                    urgent |= unproved;
+                    let counts = same_boot
+                        && (!matches!(step, Step::Ready) || progress.is_some_and(Progress::signalled));
                     let uptime = before
                         .and_then(|a| a.acknowledged_uptime_seconds)
-                        .filter(|_| same_boot)
+                        .filter(|_| counts)
                         .unwrap_or_else(|| uptime_seconds(now));
                     Some(Answer {
                         acknowledged_uptime_seconds: Some(uptime),
@@ -343,6 +386,7 @@ impl Daemon {
         };
         let resource_version = stored.resource_version.clone();
         book.write_started();
+        self.write_began = Some(now);
         Some(Action::WriteStatus { resource_version, status: Box::new(status) })
     }
 }

@@ -5,6 +5,7 @@
 //! also where pitstop reads it. Nothing else ever says what to run. What each handler means is read from
 //! `pkg/kubelet/lifecycle/handlers.go`, `pkg/probe/http/request.go` and `pkg/probe/util.go` of Kubernetes 1.36.
 
+use pitstop_api::text::quoted;
 use serde::Deserialize;
 
 /// Longest annotation that is read, in bytes: what Linux takes for one argument of a program.
@@ -166,7 +167,7 @@ fn port(port: Option<IntOrString>, ports: Option<&str>) -> Result<u16, String> {
         Some(IntOrString::Int(number)) => number,
         Some(IntOrString::String(name)) => named_port(&name, ports)
             .or_else(|| name.parse().ok())
-            .ok_or_else(|| format!("the container has no port named {:?}", head(&name)))?,
+            .ok_or_else(|| format!("the container has no port named {}", quoted(&head(&name))))?,
     };
     match u16::try_from(number) {
         Ok(number) if number > 0 => Ok(number),

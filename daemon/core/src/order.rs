@@ -1,8 +1,10 @@
 //! How far one order is, in this process.
 
+use std::time::Duration;
+
 use pitstop_api::condition::truncate;
 use pitstop_api::logic::backoff::Backoff;
-use pitstop_api::logic::time::Mono;
+use pitstop_api::logic::time::{Mono, seconds};
 use pitstop_api::nodework::{
     Answer, AnswerReason, AnswerState, MAX_MESSAGE, Observed, Order, OrderContainer, OrderPod, Resize,
 };
@@ -15,6 +17,9 @@ use crate::verdict::malformed;
 
 /// Stops without effect after which the daemon says so. It goes on: the controller withdraws the order in time.
 pub(crate) const TOLD_STOPS: u32 = 3;
+
+/// How long after its time the end of a hook may be told: the executor ends a hook at its limit.
+const HOOK_MARGIN: Duration = Duration::from_secs(5);
 
 /// What this process does about an order.
 #[derive(Clone, Debug, Default)]
@@ -89,6 +94,32 @@ pub(crate) enum HookStep {
     Ended(Option<String>),
 }
 
+/// Whether this process was there while the hook ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum HookTime {
+    /// It ran none, or the stop that follows one has begun.
+    #[default]
+    None,
+    /// It is told of the end by then, if it does not stand still.
+    Until(Mono),
+    /// The hook has ended by then, and the stop follows: it began with the hook.
+    Kept,
+    /// It was told later than that: it stood still.
+    Missed,
+}
+
+/// How the order stands with its book.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It stands in the book.
+    #[default]
+    Stands,
+    /// It is its turn, and nothing begins before a write proves that it still stands.
+    AsksBook,
+    /// The book that it stood in is gone.
+    Outlived,
+}
+
 /// One order's progress.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
@@ -100,10 +131,12 @@ pub(crate) struct Progress {
     pub(crate) container: OrderContainer,
     /// What is to be done.
     pub(crate) asks: Asks,
-    /// The book that it stood in is gone.
-    pub(crate) outlived: bool,
+    /// Whether it still stands.
+    pub(crate) standing: Standing,
     /// The hook.
     pub(crate) hook: HookStep,
+    /// Whether this process was there while it ran.
+    pub(crate) hook_time: HookTime,
     /// A stop was sent by this process.
     pub(crate) stops: u32,
     /// What to say of stops that had no effect, once there were [`TOLD_STOPS`].
@@ -135,7 +168,7 @@ impl Progress {
     /// that may be carried out: the container that is known to be the Pod's would not be the one that is named. What was
     /// done for another book counts for none of this one.
     pub(crate) fn is_of(&self, order: &Order) -> bool {
-        !self.outlived
+        self.standing != Standing::Outlived
             && self.pod == order.pod
             && self.container == order.container
             && self.asks == Asks::of(order)
@@ -194,6 +227,20 @@ impl Progress {
         self.hook = ended(failure);
     }
 
+    /// The container has got its signal, or is about to: what is left of the grace is the container's alone. Before that
+    /// nobody has told it to end, or its hook was cut and begins anew, and so does the grace. What ended by the record of
+    /// the node was followed by the stop, but in a process that stood still.
+    pub(crate) fn signalled(&self) -> bool {
+        let stood_still = matches!(self.hook_time, HookTime::Until(_) | HookTime::Missed);
+        self.stops > 0 || (matches!(self.hook, HookStep::Ended(_)) && !stood_still)
+    }
+
+    /// Something is to begin that does not follow at once from what this process has begun: the book must have been proved
+    /// a short while ago.
+    pub(crate) fn must_ask(&self) -> bool {
+        matches!(self.step, Step::Ready) && self.hook_time != HookTime::Kept
+    }
+
     /// The hook, if it still must run, else the stop; with the grace that is left.
     pub(crate) fn act(&mut self, order_id: &str, now: Mono) -> Action {
         let elapsed = uptime_seconds(now).saturating_sub(self.grace_since).max(0);
@@ -202,6 +249,7 @@ impl Progress {
         match std::mem::take(&mut self.hook) {
             HookStep::Waits(hook) if left > 0 => {
                 self.step = Step::Hooking;
+                self.hook_time = HookTime::Until(now.after(seconds(left)).after(HOOK_MARGIN));
                 return Action::RunHook { order_id, container_id, hook, limit_seconds: left };
             }
             // A process before this one used up the grace, and was cut before the hook ended.
@@ -209,6 +257,7 @@ impl Progress {
             other => self.hook = other,
         }
         self.stops = self.stops.saturating_add(1);
+        self.hook_time = HookTime::None;
         self.step = Step::Stopping;
         Action::Stop { order_id, container_id, grace_seconds: left.max(MIN_GRACE_SECONDS) }
     }
@@ -262,6 +311,12 @@ pub(crate) fn reused(order_id: &str) -> Answer {
     let text =
         "an order never changes, and this one has the ID of another: withdraw it and place one with a new ID";
     answer(order_id, AnswerState::Refused, Some(AnswerReason::InvalidOrder), text.to_owned())
+}
+
+/// The answer to an order of which nothing may begin any more, while its container runs.
+pub(crate) fn request_over(order_id: &str) -> Step {
+    let text = "the request has ended: the container is not stopped";
+    Step::Over(answer(order_id, AnswerState::Refused, Some(AnswerReason::RequestOver), text.to_owned()))
 }
 
 /// An answer without times.

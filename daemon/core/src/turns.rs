@@ -10,7 +10,7 @@ use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, MAX_MESSAGE, Orde
 
 use crate::action::{Action, Book, CallFailure, Watch};
 use crate::daemon::Daemon;
-use crate::order::{HookStep, Progress, Step, answer, ended, reused, uptime_seconds};
+use crate::order::{HookStep, Progress, Standing, Step, answer, ended, request_over, reused, uptime_seconds};
 use crate::resize::{Owed, Present, forgets, recorded};
 use crate::verdict::malformed;
 
@@ -48,7 +48,7 @@ impl Daemon {
     fn outlive(&mut self) {
         self.orders.retain(|_, progress| !progress.idle());
         for progress in self.orders.values_mut() {
-            progress.outlived = true;
+            progress.standing = Standing::Outlived;
         }
     }
 
@@ -138,6 +138,7 @@ impl Daemon {
         let open: BTreeSet<&str> = book.orders.iter().map(|o| o.id.as_str()).collect();
         self.orders.retain(|id, p| open.contains(id.as_str()) || !p.idle());
         let (mut busy_pods, taken) = self.busy_pods(&open);
+        let proved = self.proved(now);
         let mut actions = Vec::new();
         for order in &book.orders {
             let stored = book.answer(&order.id);
@@ -146,7 +147,7 @@ impl Daemon {
             let acknowledged = stored.filter(|a| self.identity.acknowledged(a));
             let progress =
                 self.orders.entry(order.id.clone()).or_insert_with(|| start(order, stored, hook, resizes));
-            if progress.outlived && progress.idle() {
+            if progress.standing == Standing::Outlived && progress.idle() {
                 *progress = start(order, stored, hook, resizes);
             }
             if let Some(stored) = stored {
@@ -174,8 +175,14 @@ impl Daemon {
                     let (order_id, container_id) = (order.id.clone(), order.container.id.clone());
                     actions.push(Action::Inspect { order_id, container_id });
                 }
+                Step::Ready if book.closed.contains(&order.id) => progress.step = request_over(&order.id),
                 Step::Ready => {
                     let Some(acknowledged) = acknowledged else { continue };
+                    if !proved && progress.must_ask() {
+                        progress.standing = Standing::AsksBook;
+                        continue;
+                    }
+                    progress.standing = Standing::Stands;
                     let same_boot = book.status.boot.as_ref().is_some_and(|b| b.id == self.identity.boot_id);
                     let since = acknowledged.acknowledged_uptime_seconds.filter(|_| same_boot);
                     progress.grace_since = since.unwrap_or_else(|| uptime_seconds(now));

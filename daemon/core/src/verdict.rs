@@ -3,8 +3,10 @@
 //! Orders are not trusted: whoever can write a `NodeWork` must not reach a container that it does not name in
 //! full and by all its labels.
 
+use pitstop_api::MAX_SECONDS;
 use pitstop_api::condition::truncate;
 use pitstop_api::nodework::{AnswerReason, Bounds, MAX_MESSAGE, Order, Resize};
+use pitstop_api::text::quoted;
 
 use crate::action::{ContainerState, Facts};
 use crate::hook::{self, Hook};
@@ -36,7 +38,7 @@ pub(crate) enum Verdict {
 pub(crate) fn malformed(order: &Order) -> Option<String> {
     let id = &order.container.id;
     if id.len() != 64 || !id.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)) {
-        return Some(format!("container.id must be 64 hex digits, not {:?}", truncate(id, 80)));
+        return Some(format!("container.id must be 64 hex digits, not {}", quoted(&truncate(id, 80))));
     }
     // What is empty would match a container without that label, such as one that is not the kubelet's.
     let named = [
@@ -97,7 +99,8 @@ pub(crate) fn verdict(order: &Order, facts: Option<&Facts>, default_grace: i64) 
         ("container", &order.container.name, &facts.container),
     ];
     if let Some((what, asked, found)) = labels.into_iter().find(|(_, asked, found)| asked != found) {
-        let text = format!("the runtime's labels name {what} {found:?}, the order {asked:?}");
+        let (found, asked) = (quoted(found), quoted(asked));
+        let text = format!("the runtime's labels name {what} {found}, the order {asked}");
         return refuse(AnswerReason::WrongContainer, &text);
     }
     match facts.state {
@@ -111,7 +114,8 @@ pub(crate) fn verdict(order: &Order, facts: Option<&Facts>, default_grace: i64) 
         ContainerState::Running if order.action.resize.is_some() => Verdict::Resize { runs: true },
         ContainerState::Running | ContainerState::Unknown => {
             let asked = order.action.recreate.as_ref().and_then(|r| r.grace_period_seconds);
-            let grace_seconds = asked.or(facts.grace_seconds).unwrap_or(default_grace).max(0);
+            // More would overflow in the runtime, which then kills at once.
+            let grace_seconds = asked.or(facts.grace_seconds).unwrap_or(default_grace).clamp(0, MAX_SECONDS);
             // Without any grace the kubelet runs no hook.
             let handler = facts.pre_stop.as_deref().filter(|_| grace_seconds > 0);
             let hook = handler.map(|handler| hook::parse(handler, facts.ports.as_deref()));

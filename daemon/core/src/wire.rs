@@ -16,6 +16,7 @@ pub fn book(object: NodeWork) -> Book {
         resource_version: metadata.resource_version.unwrap_or_default(),
         generation: metadata.generation,
         orders: spec.orders,
+        closed: spec.closed,
         status: status.unwrap_or_default(),
     }
 }

@@ -5,9 +5,11 @@ use std::io::{ErrorKind, Write as _};
 
 use nix::errno::Errno;
 use pitstop_api::logic::cgroup::linear_weight;
+use pitstop_api::text::quoted;
 use pitstop_daemon_core::CallFailure;
 use pitstop_daemon_core::cgroup::{self, Controller, Place, Version};
 use pitstop_daemon_core::resize::{Present, Seen, Setting};
+use pitstop_kit::describe;
 
 use super::{Cgroups, MAX_FILE, text};
 
@@ -124,7 +126,8 @@ impl Cgroups {
             match opened.and_then(|mut file| file.write_all(value.as_bytes())) {
                 Ok(()) => return Ok(()),
                 Err(error) => {
-                    let message = format!("cannot write {value:?} to {}: {error}", path.display());
+                    let message =
+                        format!("cannot write {} to {}: {}", quoted(value), path.display(), describe(&error));
                     // Busy: memory that could not be reclaimed. Not found: the Pod may have ended, which shows next.
                     let passes = [Errno::EBUSY, Errno::EAGAIN, Errno::EINTR, Errno::ENODEV, Errno::ENOMEM];
                     let number = error.raw_os_error().map(Errno::from_raw);

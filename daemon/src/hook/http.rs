@@ -19,6 +19,7 @@ use hyper::rt::{Read, Write};
 use hyper::{Request, Response, Uri};
 use hyper_util::rt::TokioIo;
 use pitstop_daemon_core::HttpGet;
+use pitstop_kit::describe;
 use tokio::net::TcpStream;
 
 use super::tls;
@@ -153,7 +154,7 @@ impl Target {
             Some(address) => vec![SocketAddr::new(address, self.port)],
             None => tokio::net::lookup_host((self.host.as_str(), self.port))
                 .await
-                .map_err(|error| format!("cannot look up {}: {error}", self.authority()))?
+                .map_err(|error| format!("cannot look up {}: {}", self.authority(), describe(&error)))?
                 .collect(),
         };
         let own = |address: &SocketAddr| {
@@ -165,7 +166,7 @@ impl Target {
         }
         TcpStream::connect(addresses.as_slice())
             .await
-            .map_err(|error| format!("cannot connect to {}: {error}", self.authority()))
+            .map_err(|error| format!("cannot connect to {}: {}", self.authority(), describe(&error)))
     }
 }
 
@@ -202,7 +203,7 @@ async fn exchange(
     io: impl Read + Write + Unpin,
     request: Request<Empty<Bytes>>,
 ) -> Result<Option<String>, String> {
-    let failed = |error: hyper::Error| format!("the request failed: {error}");
+    let failed = |error: hyper::Error| format!("the request failed: {}", describe(&error));
     let (mut sender, connection) =
         http1::Builder::new().max_buf_size(MAX_BUFFER).handshake(io).await.map_err(failed)?;
     let exchange = async {

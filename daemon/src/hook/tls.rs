@@ -7,6 +7,7 @@
 use std::io;
 use std::sync::Arc;
 
+use pitstop_kit::describe;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -26,19 +27,19 @@ pub(super) enum Failure {
 /// Speaks TLS over a connection to `host`.
 pub(super) async fn connect(stream: TcpStream, host: &str) -> Result<TlsStream<TcpStream>, Failure> {
     let other = |text: String| Failure::Other(text);
-    let name = ServerName::try_from(host.to_owned()).map_err(|error| other(error.to_string()))?;
+    let name = ServerName::try_from(host.to_owned()).map_err(|error| other(describe(&error)))?;
     // Made anew each time: hooks over TLS are rare, and nothing of it stays in memory.
     let provider = Arc::new(ring::default_provider());
     let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(|error| other(error.to_string()))?
+        .map_err(|error| other(describe(&error)))?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Anyone(provider)))
         .with_no_client_auth();
     TlsConnector::from(Arc::new(config))
         .connect(name, stream)
         .await
-        .map_err(|error| if not_tls(&error) { Failure::NotTls } else { other(error.to_string()) })
+        .map_err(|error| if not_tls(&error) { Failure::NotTls } else { other(describe(&error)) })
 }
 
 /// The first byte from the server begins no TLS record. That of `HTTP/1.1 400 Bad Request` does not.

@@ -76,7 +76,7 @@ impl Stage {
     /// policy is seen to refuse.
     pub async fn set_up() -> Result<Self> {
         let cluster = Cluster::connect().await?;
-        cluster.install().context("kubectl apply -k deploy/default")?;
+        cluster.install().context("cannot install pitstop")?;
         system::healthy(&cluster).await?;
         let door = Door::of_kubeconfig().await?;
         let nobody = door.nobody()?;

@@ -5,9 +5,11 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use kube::Client;
+use pitstop_manifests_test::docs;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 
 use crate::wait::{SHORT, until};
 
@@ -60,9 +62,63 @@ impl Cluster {
         self.resizes
     }
 
-    /// What a user would install here.
+    /// What a user would install here, with the images of the last `cargo xtask image`.
     pub fn folder(&self) -> PathBuf {
-        root().join(if self.resizes { "deploy/default" } else { "deploy/overlays/resize-cri" })
+        root().join(if self.resizes { "target/deploy/default" } else { "target/deploy/resize-cri" })
+    }
+
+    /// A folder to be applied: one that can be installed, with components, and with other tags of images.
+    pub fn combined(&self, base: &Path, components: &[&str], tags: &[(&str, &str)]) -> Result<PathBuf> {
+        let images = tags.iter().map(|(name, tag)| json!({"name": name, "newTag": tag}));
+        let components = components.iter().map(|name| format!("../../deploy/components/{name}"));
+        let kustomization = json!({
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "resources": [Path::new("../..").join(base.strip_prefix(root())?)],
+            "components": components.collect::<Vec<_>>(),
+            "images": images.collect::<Vec<_>>(),
+        });
+        let folder = root().join("target/e2e");
+        fs::create_dir_all(&folder)?;
+        // JSON is YAML.
+        fs::write(folder.join("kustomization.yaml"), kustomization.to_string())?;
+        Ok(folder)
+    }
+
+    /// Installs pitstop with these components of `deploy/components`.
+    pub fn install_with(&self, components: &[&str]) -> Result<()> {
+        let folder = self.combined(&self.folder(), components, &[])?;
+        self.kubectl(&["apply", "-k", &folder.to_string_lossy()]).map(drop)
+    }
+
+    /// Runs what the documentation shows under a mark, as somebody does at the root of the checkout with this cluster's
+    /// `kubectl`: every block of that mark, with `texts` in place of others. Fails where one fails, or where kustomize
+    /// finds fault with a kustomization.
+    pub fn documented(&self, mark: &str, texts: &[(&str, &str)]) -> Result<()> {
+        let blocks = docs::marked(mark)?;
+        ensure!(!blocks.is_empty(), "nothing is marked `run: {mark}`");
+        for block in blocks {
+            let script = texts.iter().fold(block.text, |script, (from, to)| script.replace(from, to));
+            println!("documented, {mark}:\n{script}");
+            self.sh(&script)?;
+        }
+        Ok(())
+    }
+
+    fn sh(&self, script: &str) -> Result<()> {
+        let folder = self.program.parent().context("the cluster's program is in no folder")?;
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::env::join_paths([folder.to_owned()].into_iter().chain(std::env::split_paths(&path)))?;
+        let output = Command::new("bash")
+            .args(["-e", "-o", "pipefail", "-c", script])
+            .current_dir(root())
+            .env("PATH", path)
+            .stdin(Stdio::null())
+            .output()?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        printed(&[script], output)?;
+        ensure!(!said.contains("kustomization") && !said.contains("deprecated"), "{script}: {said}");
+        Ok(())
     }
 
     /// Installs pitstop, as a user would.
@@ -102,6 +158,11 @@ impl Cluster {
     /// Brings a stopped component back.
     pub fn start(&self, component: &str) -> Result<()> {
         self.lab(&["start", component]).map(drop)
+    }
+
+    /// Puts an image archive into the cluster's registry under a name.
+    pub fn push(&self, archive: &Path, reference: &str) -> Result<()> {
+        self.lab(&["push", &archive.to_string_lossy(), reference]).map(drop)
     }
 
     /// Runs a command on a node, as its root, and gives back what it prints.

@@ -62,7 +62,8 @@ async fn run(test: impl AsyncFnOnce(&Ns) -> Result<()>) -> Result<()> {
     }
     system::healthy(&cluster).await.inspect_err(|_| report(&cluster, NAMESPACE))?;
     let ns = Ns::open(cluster).await?;
-    let outcome = AssertUnwindSafe(test(&ns)).catch_unwind().await;
+    let test = async { test(&ns).await.and(plain(&ns)) };
+    let outcome = AssertUnwindSafe(test).catch_unwind().await;
     if !matches!(outcome, Ok(Ok(()))) {
         report(&ns.cluster, &ns.name);
         repair(&ns.cluster);
@@ -72,6 +73,19 @@ async fn run(test: impl AsyncFnOnce(&Ns) -> Result<()>) -> Result<()> {
         Ok(result) => result.and(closed),
         Err(panic) => resume_unwind(panic),
     }
+}
+
+/// What only debug output of Rust has.
+const DEBUG: [&str; 6] = ["Status {", "Some(", "Error {", "ApiError", "HyperError", "ServiceError"];
+
+/// Fails when an event or a status shows debug output to a user.
+fn plain(ns: &Ns) -> Result<()> {
+    for kind in ["events", "containerrecreaterequests.apps.kruise.io", "podresizes.pitstop.dev"] {
+        let text = ns.kubectl(&["get", kind, "--output=json"])?;
+        let debug = text.lines().find(|line| DEBUG.iter().any(|debug| line.contains(debug)));
+        ensure!(debug.is_none(), "{kind} show debug output: {}", debug.unwrap_or_default());
+    }
+    Ok(())
 }
 
 async fn deploy(cluster: &Cluster) -> Result<()> {
@@ -84,8 +98,8 @@ fn report(cluster: &Cluster, namespace: &str) {
     let programs = "app.kubernetes.io/name=pitstop";
     let logs = ["logs", "-n", NAMESPACE, "-l", programs, "--prefix", "--timestamps", "--tail=60"];
     let looks: [&[&str]; 7] = [
-        &["get", "pods,crr,prs", "-n", namespace, "-o", "wide"],
-        &["get", "crr,prs", "-n", namespace, "-o", "yaml"],
+        &["get", "pods,crr,prz", "-n", namespace, "-o", "wide"],
+        &["get", "crr,prz", "-n", namespace, "-o", "yaml"],
         &["describe", "pods", "-n", namespace],
         &["get", "events", "-n", namespace, "--sort-by=.metadata.creationTimestamp"],
         &["get", "nodework", NODE, "-o", "yaml"],

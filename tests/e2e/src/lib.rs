@@ -17,6 +17,7 @@ pub mod requests;
 pub mod resizes;
 pub mod stories;
 pub mod system;
+pub mod users;
 pub mod wait;
 
 pub use anyhow::{Context, Result, bail, ensure};

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, LogParams, ObjectMeta, PostParams};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, LogParams, ObjectMeta, PostParams};
 use pitstop_api::labels;
 use pitstop_api::nodework::{Answer, AnswerState, NodeWork, Order, request_uid};
 use pitstop_api::recreate::ContainerRecreateRequest;
@@ -72,9 +72,12 @@ impl Ns {
         Ok(self.pods().get(name).await?)
     }
 
-    /// Creates a Pod.
+    /// Creates a Pod, with fields too that the client's types do not know.
     pub async fn create_pod(&self, pod: Value) -> Result<Pod> {
-        Ok(self.pods().create(&PostParams::default(), &serde_json::from_value(pod)?).await?)
+        let kind = ApiResource::erase::<Pod>(&());
+        let pods: Api<DynamicObject> = Api::namespaced_with(self.cluster.client.clone(), &self.name, &kind);
+        let made = pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
+        Ok(made.try_parse()?)
     }
 
     /// Creates a Pod and waits until it is ready.

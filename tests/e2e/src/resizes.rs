@@ -24,10 +24,7 @@ pub fn api(ns: &Ns) -> Api<PodResize> {
 
 /// A request for a container of the Pod `web`; `resources` holds `requests` and `limits`.
 pub fn resize(name: &str, container: &str, resources: &Value) -> Value {
-    let mut named = resources.clone();
-    if let Some(fields) = named.as_object_mut() {
-        fields.insert("name".to_owned(), json!(container));
-    }
+    let named = json!({"name": container, "resources": resources});
     json!({"apiVersion": "pitstop.dev/v1alpha1", "kind": "PodResize", "metadata": {"name": name},
         "spec": {"podRef": {"name": "web"}, "containers": [named]}})
 }

@@ -178,7 +178,7 @@ impl Cluster {
                     self.remove_request(&key);
                 }
             }
-            Action::WriteOrders { node, resource_version, orders } => {
+            Action::WriteOrders { node, resource_version, orders, closed, .. } => {
                 let known = self.books.get(&node).map(|book| book.resource_version.clone());
                 let applies = matches!(end, End::Stored | End::Unknown) && known == resource_version;
                 if applies {
@@ -188,6 +188,7 @@ impl Cluster {
                         ..NodeWork::default()
                     });
                     book.orders = orders;
+                    book.closed = closed;
                     book.resource_version = version;
                 }
                 let stored = self.books.get(&node).cloned().filter(|_| applies);
@@ -210,6 +211,11 @@ impl Cluster {
                 if let Some(pod) = stored {
                     self.send(Event::Pods(Watch::Upsert(pod)));
                 }
+            }
+            Action::ReadPod { kind, key, uid, pod } => {
+                let found = self.pods.get(&pod).map(|pod| pod.uid.clone());
+                let outcome = answer(end, || found.map_or(Outcome::Gone, Outcome::Written));
+                self.send(Event::PodRead { kind, key, uid, outcome });
             }
             Action::WriteResizeStatus { .. }
             | Action::DeleteResize { .. }
@@ -235,7 +241,8 @@ impl Cluster {
         let stored = request.filter(|_| matches!(end, End::Stored | End::Unknown)).map(|request| {
             let before = request.status.clone();
             change(request);
-            forward(&before, &request.status);
+            let forced = request.spec.strategy.as_ref().is_some_and(|s| s.force_recreate);
+            forward(forced, &before, &request.status);
             request.resource_version = version;
             request.clone()
         });
@@ -252,13 +259,13 @@ impl Cluster {
                 let spec = json!({"podName": "web", "containers": [{"name": "app"}]});
                 refusals("ContainerRecreateRequest", &json!({"spec": spec, "status": status}))
             }
-            Action::WriteOrders { node, orders, .. } => {
+            Action::WriteOrders { node, orders, closed, .. } => {
                 let before = self.books.get(node).map_or(&[][..], |book| &book.orders);
                 orders
                     .iter()
                     .filter(|order| !before.contains(order))
                     .for_each(|order| self.known(node, order));
-                refusals("NodeWork", &json!({"spec": {"orders": orders}}))
+                refusals("NodeWork", &json!({"spec": {"orders": orders, "closed": closed}}))
             }
             Action::PatchPod { key, change: PodChange::Images(images), .. } => {
                 for image in images {
@@ -285,6 +292,7 @@ impl Cluster {
             }
             Action::PatchMetadata { .. }
             | Action::DeleteRequest { .. }
+            | Action::ReadPod { .. }
             | Action::Emit(_)
             | Action::Count(_) => Vec::new(),
         };
@@ -297,7 +305,9 @@ impl Cluster {
         // One that was deleted since is not known here any more.
         let Some(request) = request else { return };
         let target = request.status.target.as_ref().expect("an order of a request without a target");
-        assert_eq!(order.id, order_id(&request.uid, &order.container.name, 1));
+        let meant = target.containers.iter().find(|container| container.name == order.container.name);
+        let attempt = meant.map_or(0, |container| u32::try_from(container.restart_count).unwrap_or(0) + 1);
+        assert_eq!(order.id, order_id(&request.uid, &order.container.name, attempt));
         assert_eq!((node, &order.pod.uid), (target.node_name.as_str(), &target.pod_uid));
         assert_eq!((&order.pod.namespace, &order.pod.name), (&request.key.namespace, &request.spec.pod_name));
         let named = target.containers.iter().any(|container| {
@@ -344,7 +354,7 @@ fn patch(pod: &mut Pod, change: PodChange) {
 }
 
 /// No stored state goes back, and an end stays as it is.
-fn forward(before: &ContainerRecreateRequestStatus, after: &ContainerRecreateRequestStatus) {
+fn forward(forced: bool, before: &ContainerRecreateRequestStatus, after: &ContainerRecreateRequestStatus) {
     let rank = |phase: Option<Phase>| match phase {
         None => 0,
         Some(Phase::Pending) => 1,
@@ -365,11 +375,16 @@ fn forward(before: &ContainerRecreateRequestStatus, after: &ContainerRecreateReq
             (after.completion_time, after.phase, &after.message, &after.target)
         );
     }
-    let instances = |status: &ContainerRecreateRequestStatus| {
-        status.target.clone().map(|target| {
-            let containers = target.containers.into_iter().map(|c| (c.name, c.container_id));
-            (target.pod_uid, target.node_name, containers.collect::<Vec<_>>())
-        })
-    };
-    assert!(before.target.is_none() || instances(before) == instances(after), "{before:?} becomes {after:?}");
+    let Some(target) = &before.target else { return };
+    let becomes = after.target.as_ref().unwrap_or_else(|| panic!("{target:?} is forgotten"));
+    assert_eq!((&target.pod_uid, &target.node_name), (&becomes.pod_uid, &becomes.node_name));
+    assert_eq!(target.containers.len(), becomes.containers.len(), "{target:?} becomes {becomes:?}");
+    for (old, new) in target.containers.iter().zip(&becomes.containers) {
+        // A forced request goes on to the next instance as long as it has not begun with the one before.
+        let begun =
+            before.container_recreate_states.iter().any(|state| state.name == old.name && state.is_killed);
+        let moves = forced && !begun && new.restart_count > old.restart_count;
+        assert_eq!(old.name, new.name);
+        assert!(moves || old.container_id == new.container_id, "{target:?} becomes {becomes:?}");
+    }
 }

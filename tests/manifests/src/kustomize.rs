@@ -1,5 +1,6 @@
-//! The part of kustomize that `deploy/` uses: resources and JSON patches. Any other field is an error, so that
-//! the tests never judge less than what is applied.
+//! The part of kustomize that `deploy/` and its users use: resources, components, JSON patches, names of images. Any other
+//! field is an error, so that the tests never judge less than what is applied. One of them would be `sortOptions`: kubectl
+//! sorts in its own order anyway, and warns about that field at every run (kustomize's `krusty/kustomizer.go`).
 
 use std::fs;
 use std::path::Path;
@@ -8,35 +9,40 @@ use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::object::Object;
+use crate::object::{Object, text};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Kustomization {
     #[serde(rename = "apiVersion")]
     _api_version: String,
-    #[serde(rename = "kind")]
-    _kind: String,
-    /// The order of application; only what is applied itself needs to say it.
-    #[serde(default, rename = "sortOptions")]
-    _sort_options: Option<SortOptions>,
+    kind: Kind,
+    #[serde(default)]
     resources: Vec<String>,
     #[serde(default)]
+    components: Vec<String>,
+    #[serde(default)]
     patches: Vec<Patch>,
+    #[serde(default)]
+    images: Vec<Image>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SortOptions {
-    #[serde(rename = "order")]
-    _order: Order,
+/// A component changes what there is beside it; kustomize takes either kind only where that belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+enum Kind {
+    Kustomization,
+    Component,
 }
 
-/// Only the order in which resources are listed: [`load`] gives them back so.
+/// Another name for the image of that name.
 #[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Order {
-    Fifo,
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Image {
+    name: String,
+    #[serde(default)]
+    new_name: Option<String>,
+    #[serde(default)]
+    new_tag: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -71,24 +77,75 @@ enum Operation {
     },
 }
 
-/// Every object that `kubectl apply -k FOLDER` applies, in that order.
+/// Every object that `kubectl apply -k FOLDER` applies, in the order of the files.
 pub fn load(folder: &Path) -> Result<Vec<Object>> {
-    let path = folder.join("kustomization.yaml");
-    let kustomization: Kustomization = serde_saphyr::from_str(&read(&path)?)
-        .with_context(|| format!("{} uses what this loader does not know", path.display()))?;
     let mut objects = Vec::new();
-    for resource in &kustomization.resources {
-        let path = folder.join(resource);
-        if path.is_dir() {
-            objects.extend(load(&path)?);
-        } else {
-            objects.extend(documents(&path)?);
+    let path = folder.join("kustomization.yaml");
+    let kustomization = parse(&read(&path)?).with_context(|| path.display().to_string())?;
+    kustomization.add_to(&mut objects, folder).with_context(|| path.display().to_string())?;
+    Ok(objects)
+}
+
+/// The objects of a `kustomization.yaml` with that text, if it were in the folder.
+pub fn load_text(text: &str, folder: &Path) -> Result<Vec<Object>> {
+    let mut objects = Vec::new();
+    parse(text)?.add_to(&mut objects, folder)?;
+    Ok(objects)
+}
+
+fn parse(text: &str) -> Result<Kustomization> {
+    serde_saphyr::from_str(text).context("it uses what this loader does not know")
+}
+
+impl Kustomization {
+    fn add_to(&self, objects: &mut Vec<Object>, folder: &Path) -> Result<()> {
+        for resource in &self.resources {
+            let path = folder.join(resource);
+            if path.is_dir() {
+                add(objects, &path, Kind::Kustomization)?;
+            } else {
+                objects.extend(documents(&path)?);
+            }
+        }
+        for component in &self.components {
+            add(objects, &folder.join(component), Kind::Component)?;
+        }
+        for patch in &self.patches {
+            apply(objects, patch)?;
+        }
+        for image in &self.images {
+            rename(objects, image)?;
+        }
+        Ok(())
+    }
+}
+
+fn add(objects: &mut Vec<Object>, folder: &Path, kind: Kind) -> Result<()> {
+    let path = folder.join("kustomization.yaml");
+    let kustomization = parse(&read(&path)?).with_context(|| path.display().to_string())?;
+    if kustomization.kind != kind {
+        bail!("{} is no {kind:?}", path.display());
+    }
+    kustomization.add_to(objects, folder).with_context(|| path.display().to_string())
+}
+
+/// Renames an image in every Pod that is made of it.
+fn rename(objects: &mut [Object], image: &Image) -> Result<()> {
+    let mut found = false;
+    let pods = objects.iter_mut().filter_map(|object| object.0.pointer_mut("/spec/template/spec/containers"));
+    for container in pods.filter_map(Value::as_array_mut).flatten() {
+        let (name, tag) = text(container, "/image").rsplit_once(':').unwrap_or_default();
+        if name == image.name {
+            let name = image.new_name.as_deref().unwrap_or(name);
+            let tag = image.new_tag.as_deref().unwrap_or(tag);
+            container["image"] = format!("{name}:{tag}").into();
+            found = true;
         }
     }
-    for patch in &kustomization.patches {
-        apply(&mut objects, patch).with_context(|| path.display().to_string())?;
+    if !found {
+        bail!("no image {} to rename", image.name);
     }
-    Ok(objects)
+    Ok(())
 }
 
 fn documents(path: &Path) -> Result<Vec<Object>> {

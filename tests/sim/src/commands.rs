@@ -5,6 +5,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +47,22 @@ pub struct Sum {
     pub trace: u64,
     /// How requests ended.
     pub ends: BTreeMap<String, usize>,
+}
+
+/// So many seeds that no run before had: they begin with the microseconds since 1970.
+pub fn fresh(since_1970: Duration, count: u64) -> Range<u64> {
+    let first = u64::try_from(since_1970.as_micros()).unwrap_or_default();
+    first..first.saturating_add(count)
+}
+
+/// What runs these seeds again.
+pub fn again(seeds: &Range<u64>) -> String {
+    format!("cargo xtask sim --seeds {}..{}", seeds.start, seeds.end)
+}
+
+/// The seeds of `A..B`.
+pub fn range(text: &str) -> Option<Range<u64>> {
+    text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?))
 }
 
 /// Runs the schedules of seeds, in so many threads; each schedule runs in one.
@@ -190,4 +207,27 @@ pub fn regressions() -> Vec<(String, Option<Violation>)> {
         (name, guarded(&regression.schedule, false).violation)
     };
     files.into_iter().map(run).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fresh_seeds_can_be_run_again() {
+        let now = Duration::from_micros(1_795_000_000_123_456);
+        let seeds = fresh(now, 3);
+        assert_eq!(seeds, 1_795_000_000_123_456..1_795_000_000_123_459);
+        let again = again(&seeds);
+        assert_eq!(range(again.strip_prefix("cargo xtask sim --seeds ").unwrap()), Some(seeds.clone()));
+        assert_ne!(fresh(now + Duration::from_micros(3), 3).start, seeds.start);
+        assert_eq!(range("5"), None);
+    }
+
+    #[test]
+    fn seeds_that_are_run_again_do_the_same() {
+        let seeds = fresh(Duration::from_secs(1_795_000_000), 4);
+        let (first, second) = (super::seeds(seeds.clone(), 1), super::seeds(seeds, 2));
+        assert_eq!((first.schedules, first.trace), (4, second.trace));
+    }
 }

@@ -119,7 +119,7 @@ fn container(rng: &mut Rng, name: &'static str, sidecar: bool) -> ContainerPlan 
     };
     let behaviour =
         format!(r#"{{"start":{start},"term":{term},"ready":{ready},"hook":[{took},{code}]{runs}}}"#);
-    ContainerPlan { name: name.into(), sidecar, hook, behaviour, size: Size::default() }
+    ContainerPlan { name: name.into(), sidecar, hook, behaviour, size: Size::default(), restarts: None }
 }
 
 fn steps(rng: &mut Rng, schedule: &mut Schedule) {

@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use clap::{Parser, Subcommand};
 use pitstop_sim::commands;
@@ -25,6 +26,11 @@ enum Command {
     Seeds {
         /// `A..B`, without B.
         range: String,
+    },
+    /// Runs the schedules of seeds that no run before had.
+    Fresh {
+        /// How many.
+        count: u64,
     },
     /// Tells the story of a seed's schedule; if it breaks something, also of the smallest one that does.
     Trace {
@@ -55,7 +61,7 @@ enum Command {
 }
 
 fn range(text: &str) -> Option<Range<u64>> {
-    let parsed = text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
+    let parsed = commands::range(text);
     if parsed.is_none() {
         println!("{text} is no range of seeds; for example 0..1000");
     }
@@ -68,6 +74,7 @@ fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|_| ()));
     let good = match args.command {
         Command::Seeds { range: text } => range(&text).is_some_and(|range| seeds(range, args.jobs)),
+        Command::Fresh { count } => fresh(count, args.jobs),
         Command::Skews { range: text } => range(&text).is_some_and(|range| skews(range, args.jobs)),
         Command::Trace { seed } => trace(seed),
         Command::Regressions => regressions(),
@@ -78,6 +85,13 @@ fn main() -> ExitCode {
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+fn fresh(count: u64, jobs: u64) -> bool {
+    let seeds = commands::fresh(SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default(), count);
+    // First: what is cut off can be run again too.
+    println!("fresh seeds; again with: {}", commands::again(&seeds));
+    self::seeds(seeds, jobs)
+}
+
 fn seeds(range: Range<u64>, jobs: u64) -> bool {
     let sum = commands::seeds(range, jobs);
     for (end, n) in &sum.ends {
@@ -85,6 +99,10 @@ fn seeds(range: Range<u64>, jobs: u64) -> bool {
     }
     for (seed, violation) in sum.violations.iter().take(20) {
         println!("seed {seed}: {} at {} ms: {}", violation.invariant, violation.at, violation.what);
+    }
+    if !sum.violations.is_empty() {
+        let broken: Vec<String> = sum.violations.iter().map(|(seed, _)| seed.to_string()).collect();
+        println!("seeds that broke something: {}", broken.join(" "));
     }
     println!("schedules={} violations={} trace={:016x}", sum.schedules, sum.violations.len(), sum.trace);
     sum.violations.is_empty()

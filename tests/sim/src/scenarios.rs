@@ -4,13 +4,20 @@ mod resizes;
 
 use crate::world::clock::Clock;
 use crate::world::plan::{
-    Clocks, ContainerPlan, HookPlan, PodPlan, RequestPlan, Schedule, Skew, Step, Timed,
+    Clocks, ContainerPlan, HookPlan, PodPlan, RequestPlan, Restarts, Schedule, Skew, Step, Timed,
 };
 use crate::world::sizing::{Room, Size};
 
 fn container(name: &'static str) -> ContainerPlan {
     let behaviour = r#"{"start":20,"term":[100,143],"ready":500,"hook":[400,0]}"#.to_owned();
-    ContainerPlan { name: name.into(), sidecar: false, hook: None, behaviour, size: Size::default() }
+    ContainerPlan {
+        name: name.into(),
+        sidecar: false,
+        hook: None,
+        behaviour,
+        size: Size::default(),
+        restarts: None,
+    }
 }
 
 fn pod() -> PodPlan {
@@ -102,6 +109,20 @@ pub fn all() -> Vec<Schedule> {
                 vec![(0, create(|r| r.mechanism = Some(mechanism.into())))],
             );
         }
+        // The stop ends the process with exit code 143.
+        for (what, policy, own, codes) in [
+            ("never of its own", "Always", "Never", vec![]),
+            ("always of its own", "Never", "Always", vec![]),
+            ("on failure of its own", "Always", "OnFailure", vec![]),
+            ("never but by rule", "Never", "Never", vec![143]),
+            ("never, and a rule for others", "Always", "Never", vec![7]),
+        ] {
+            let restarts = Some(Restarts { policy: own.into(), codes });
+            let containers = vec![ContainerPlan { restarts, ..container("app") }, container("sidecar")];
+            let pod = PodPlan { restart_policy: policy.into(), containers, ..pod() };
+            let made = create(|r| r.mechanism = Some(mechanism.into()));
+            add(format!("{mechanism} restarts {what}"), pod, vec![(0, made)]);
+        }
         let sidecar = ContainerPlan { sidecar: true, ..container("proxy") };
         let native = PodPlan { containers: vec![sidecar, container("app")], ..pod() };
         let steps = vec![(
@@ -125,6 +146,14 @@ pub fn all() -> Vec<Schedule> {
             }),
         )];
         add(format!("{mechanism} crash loop"), looping, steps);
+        // Ends by itself while the Pod is being taken out of service: before an order for it is taken up.
+        let forced = create(|r| {
+            r.mechanism = Some(mechanism.into());
+            r.force = true;
+            r.unready_grace = Some(4);
+        });
+        let crash = Step::Crash("web".to_owned(), "app".into(), 1);
+        add(format!("{mechanism} forced, crashes in the drain"), pod(), vec![(0, forced), (1500, crash)]);
         let mut steps = vec![(0, create(|r| r.mechanism = Some(mechanism.into())))];
         steps.push((
             10,

@@ -18,8 +18,10 @@ const LAYER_TYPE: &str = "application/vnd.oci.image.layer.v1.tar";
 
 /// What an image is: files on an empty root, and how to start one of them.
 pub(crate) struct ImageSpec<'a> {
-    /// Name with tag, such as `pitstop.dev/daemon:0.1.0`.
-    pub(crate) reference: &'a str,
+    /// Name without tag, such as `pitstop.dev/daemon`.
+    pub(crate) repository: &'a str,
+    /// What the tag begins with, such as `0.1.0`.
+    pub(crate) version: &'a str,
     /// Processor, in Go's words.
     pub(crate) architecture: &'a str,
     /// User and group, as `65532:65532`.
@@ -32,8 +34,20 @@ pub(crate) struct ImageSpec<'a> {
     pub(crate) executables: BTreeMap<&'a str, &'a [u8]>,
 }
 
+/// An image in one file.
+pub(crate) struct Archive {
+    /// The file.
+    pub(crate) bytes: Vec<u8>,
+    /// The tag: the version, and [`DIGITS`] of the digest of the image's manifest, so that another content has another
+    /// name. With the same name, nodes would keep what they have, and `kubectl apply` would roll nothing.
+    pub(crate) tag: String,
+}
+
+/// Digits of the digest that a tag ends with.
+const DIGITS: usize = 12;
+
 /// The archive of an image.
-pub(crate) fn archive(spec: &ImageSpec<'_>) -> Result<Vec<u8>> {
+pub(crate) fn archive(spec: &ImageSpec<'_>) -> Result<Archive> {
     let executables = spec.executables.iter().map(|(path, content)| Entry::executable(path, content));
     let layer = Blob::new(tar(executables)?);
     let config = Blob::json(&json!({
@@ -53,14 +67,16 @@ pub(crate) fn archive(spec: &ImageSpec<'_>) -> Result<Vec<u8>> {
         "config": config.descriptor(CONFIG_TYPE),
         "layers": [layer.descriptor(LAYER_TYPE)],
     }))?;
+    let tag = format!("{}-{}", spec.version, manifest.hex.get(..DIGITS).context("a digest is longer")?);
+    let reference = format!("{}:{tag}", spec.repository);
     let index = text(&json!({
         "schemaVersion": 2,
         "mediaType": INDEX_TYPE,
-        "manifests": [indexed(spec, &manifest)],
+        "manifests": [indexed(spec, &manifest, &reference, &tag)],
     }))?;
     let docker = text(&json!([{
         "Config": config.path(),
-        "RepoTags": [spec.reference],
+        "RepoTags": [reference],
         "Layers": [layer.path()],
     }]))?;
     let layout = text(&json!({ "imageLayoutVersion": "1.0.0" }))?;
@@ -75,20 +91,19 @@ pub(crate) fn archive(spec: &ImageSpec<'_>) -> Result<Vec<u8>> {
             Entry::file("manifest.json", &docker),
             Entry::file("oci-layout", &layout),
         ]);
-    tar(entries)
+    Ok(Archive { bytes: tar(entries)?, tag })
 }
 
 /// The image in the index. containerd takes the whole name from its own annotation; others join the OCI's
 /// to a name of theirs, so that one holds the tag alone.
-fn indexed(spec: &ImageSpec<'_>, manifest: &Blob) -> Value {
-    let tag = spec.reference.rsplit_once(':').map_or("latest", |(_, tag)| tag);
+fn indexed(spec: &ImageSpec<'_>, manifest: &Blob, reference: &str, tag: &str) -> Value {
     let mut descriptor = manifest.descriptor(MANIFEST_TYPE);
     if let Some(fields) = descriptor.as_object_mut() {
         fields.insert("platform".to_owned(), json!({ "architecture": spec.architecture, "os": "linux" }));
         fields.insert(
             "annotations".to_owned(),
             json!({
-                "io.containerd.image.name": spec.reference,
+                "io.containerd.image.name": reference,
                 "org.opencontainers.image.ref.name": tag,
             }),
         );
@@ -177,16 +192,25 @@ mod tests {
 
     use super::*;
 
-    fn sample() -> Vec<u8> {
+    fn archive_of(program: &[u8]) -> Archive {
         archive(&ImageSpec {
-            reference: "pitstop.dev/daemon:0.1.0",
+            repository: "pitstop.dev/daemon",
+            version: "0.1.0",
             architecture: "amd64",
             user: "65532:0",
             entrypoint: "/pitstop-daemon",
             labels: BTreeMap::from([("org.opencontainers.image.version", "0.1.0")]),
-            executables: BTreeMap::from([("pitstop-daemon", b"program".as_slice())]),
+            executables: BTreeMap::from([("pitstop-daemon", program)]),
         })
         .unwrap()
+    }
+
+    fn sample() -> Vec<u8> {
+        archive_of(b"program").bytes
+    }
+
+    fn tag() -> String {
+        archive_of(b"program").tag
     }
 
     /// Path, mode and content of every entry, after a look at what must be the same for all.
@@ -230,6 +254,14 @@ mod tests {
     }
 
     #[test]
+    fn the_tag_is_the_version_and_the_content() {
+        let manifest = &json_of(&entries(&sample()), "index.json")["manifests"][0]["digest"];
+        let digits = &manifest.as_str().unwrap().strip_prefix("sha256:").unwrap()[..12];
+        assert_eq!(tag(), format!("0.1.0-{digits}"), "as the image's ID in a Pod's status begins");
+        assert_ne!(archive_of(b"program of a later build").tag, tag());
+    }
+
+    #[test]
     fn every_blob_is_named_by_its_digest() {
         let entries = entries(&sample());
         let blobs: Vec<_> = entries.iter().filter(|(path, ..)| path.len() > "blobs/sha256/".len()).collect();
@@ -251,8 +283,8 @@ mod tests {
         assert_eq!(json_of(&entries, "oci-layout"), json!({ "imageLayoutVersion": "1.0.0" }));
         let index = json_of(&entries, "index.json");
         let image = &index["manifests"][0];
-        assert_eq!(image["annotations"]["io.containerd.image.name"], "pitstop.dev/daemon:0.1.0");
-        assert_eq!(image["annotations"]["org.opencontainers.image.ref.name"], "0.1.0");
+        assert_eq!(image["annotations"]["io.containerd.image.name"], format!("pitstop.dev/daemon:{}", tag()));
+        assert_eq!(image["annotations"]["org.opencontainers.image.ref.name"], tag());
         let manifest: Value = serde_json::from_slice(&described(&entries, image)).unwrap();
         let config: Value = serde_json::from_slice(&described(&entries, &manifest["config"])).unwrap();
         assert_eq!(config["config"]["User"], "65532:0");
@@ -268,7 +300,7 @@ mod tests {
     fn docker_finds_the_same_config_and_layer() {
         let entries = entries(&sample());
         let docker = json_of(&entries, "manifest.json");
-        assert_eq!(docker[0]["RepoTags"], json!(["pitstop.dev/daemon:0.1.0"]));
+        assert_eq!(docker[0]["RepoTags"], json!([format!("pitstop.dev/daemon:{}", tag())]));
         let index = json_of(&entries, "index.json");
         let manifest: Value = serde_json::from_slice(&described(&entries, &index["manifests"][0])).unwrap();
         let path =

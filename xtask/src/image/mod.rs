@@ -1,9 +1,10 @@
 //! `cargo xtask image`: both programs as image archives under `target/images`, equal bit for bit wherever
-//! they are built.
+//! they are built, and the kustomizations under `target/deploy` that name them.
 
 mod archive;
 mod build;
 mod elf;
+mod install;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,6 +14,7 @@ use anyhow::{Context as _, Result};
 
 use self::archive::{ImageSpec, archive};
 pub(crate) use self::build::{executables, programs};
+use crate::cluster;
 use crate::progress::{Step, note};
 use crate::workspace::{VERSION, shown};
 
@@ -46,13 +48,36 @@ const IMAGES: [Image; 2] = [
 pub(crate) struct Built {
     /// The archive.
     pub(crate) path: PathBuf,
+    /// The image's name without its tag.
+    pub(crate) repository: &'static str,
+    /// Its tag, which another content does not have.
+    pub(crate) tag: String,
+}
+
+impl Built {
     /// The image's name with its tag.
-    pub(crate) reference: String,
+    pub(crate) fn reference(&self) -> String {
+        format!("{}:{}", self.repository, self.tag)
+    }
+}
+
+/// What is built.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Build programs that are built faster and are larger.
+    #[arg(long)]
+    dev: bool,
+    /// Put the images into the registry of the cluster that runs.
+    #[arg(long)]
+    push: bool,
 }
 
 /// The command.
-pub(crate) fn run(root: &Path, dev: bool) -> Result<()> {
-    build(root, dev).map(|_| ())
+pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
+    for image in build(root, args.dev)?.iter().filter(|_| args.push) {
+        cluster::push(root, &image.path, &image.reference())?;
+    }
+    Ok(())
 }
 
 /// Builds every image.
@@ -68,22 +93,25 @@ pub(crate) fn build(root: &Path, dev: bool) -> Result<Vec<Built>> {
             programs.get(image.package).with_context(|| format!("{} was not built", image.package))?;
         let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
         elf::require_static(&bytes).with_context(|| program.display().to_string())?;
-        let reference = format!("{}:{VERSION}", image.repository);
         let path = folder.join(format!("{}.tar", image.package));
         let entrypoint = format!("/{}", image.package);
-        write(&path, &archive(&image.spec(&reference, &entrypoint, &bytes))?)?;
+        let archive = archive(&image.spec(&entrypoint, &bytes))?;
+        write(&path, &archive.bytes)?;
+        let one = Built { path, repository: image.repository, tag: archive.tag };
         let kib = bytes.len() / 1024;
-        note(format!("{reference}: {} (program of {kib} KiB)", shown(root, &path)));
-        built.push(Built { path, reference });
+        note(format!("{}: {} (program of {kib} KiB)", one.reference(), shown(root, &one.path)));
+        built.push(one);
     }
+    install::write(root, &built)?;
     step.done();
     Ok(built)
 }
 
 impl Image {
-    fn spec<'a>(&self, reference: &'a str, entrypoint: &'a str, program: &'a [u8]) -> ImageSpec<'a> {
+    fn spec<'a>(&self, entrypoint: &'a str, program: &'a [u8]) -> ImageSpec<'a> {
         ImageSpec {
-            reference,
+            repository: self.repository,
+            version: VERSION,
             architecture: "amd64",
             user: self.user,
             entrypoint,
@@ -99,7 +127,7 @@ impl Image {
 
 /// Replaces a file as a whole: who reads it at the same time sees the old or the new one.
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    let new = path.with_extension("tar.new");
+    let new = path.with_extension("new");
     fs::write(&new, bytes).with_context(|| format!("cannot write {}", new.display()))?;
     fs::rename(&new, path).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -23,13 +23,13 @@ pub(crate) struct Args {
     #[command(flatten)]
     what: What,
     /// How many threads run schedules side by side.
-    #[arg(long, value_name = "N", requires = "seeds", conflicts_with_all = ["seed", "skews", "crash_points", "regressions", "planted"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["seed", "skews", "crash_points", "regressions", "planted"])]
     jobs: Option<u32>,
     /// Tell what happens, step by step: of one seed, or of the schedule that shows one planted bug.
-    #[arg(long, conflicts_with_all = ["seeds", "skews", "crash_points", "regressions"])]
+    #[arg(long, conflicts_with_all = ["seeds", "fresh", "skews", "crash_points", "regressions"])]
     trace: bool,
     /// Only this planted bug; may be given several times.
-    #[arg(long = "bug", value_name = "NAME", requires = "planted", conflicts_with_all = ["seed", "seeds", "skews", "crash_points", "regressions"])]
+    #[arg(long = "bug", value_name = "NAME", requires = "planted", conflicts_with_all = ["seed", "seeds", "fresh", "skews", "crash_points", "regressions"])]
     bugs: Vec<String>,
     /// Schedules within which a planted bug must be found.
     #[arg(long, value_name = "N", requires = "planted", default_value_t = FOUND_WITHIN)]
@@ -43,6 +43,9 @@ struct What {
     /// Run the schedules of the seeds from A to below B.
     #[arg(long, value_name = "A..B")]
     seeds: Option<String>,
+    /// Run the schedules of N seeds that no run before had, and print them.
+    #[arg(long, value_name = "N")]
+    fresh: Option<u64>,
     /// Run the schedule of one seed.
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
@@ -90,11 +93,15 @@ fn words(args: &Args) -> Vec<String> {
     if let Some(seeds) = &what.skews {
         return vec!["skews".to_owned(), seeds.clone()];
     }
+    let many = |what: &str, which: String| {
+        let jobs = args.jobs.into_iter().flat_map(|n| ["--jobs".to_owned(), n.to_string()]);
+        [what.to_owned(), which].into_iter().chain(jobs).collect()
+    };
+    if let Some(count) = what.fresh {
+        return many("fresh", count.to_string());
+    }
     match (&what.seeds, what.seed) {
-        (Some(seeds), _) => {
-            let jobs = args.jobs.into_iter().flat_map(|n| ["--jobs".to_owned(), n.to_string()]);
-            ["seeds".to_owned(), seeds.clone()].into_iter().chain(jobs).collect()
-        }
+        (Some(seeds), _) => many("seeds", seeds.clone()),
         (None, Some(seed)) if args.trace => vec!["trace".to_owned(), seed.to_string()],
         (None, Some(seed)) => vec!["seeds".to_owned(), format!("{seed}..{}", seed.saturating_add(1))],
         (None, None) if what.crash_points => vec!["crash-points".to_owned()],
@@ -123,6 +130,8 @@ mod tests {
         for (given, expected) in [
             ("--seeds 5..9", "seeds 5..9"),
             ("--seeds 5..9 --jobs 2", "seeds 5..9 --jobs 2"),
+            ("--fresh 20", "fresh 20"),
+            ("--fresh 20 --jobs 1", "fresh 20 --jobs 1"),
             ("--seed 7", "seeds 7..8"),
             ("--seed 7 --trace", "trace 7"),
             ("--skews 0..9", "skews 0..9"),
@@ -135,7 +144,14 @@ mod tests {
 
     #[test]
     fn one_thing_at_a_time() {
-        for wrong in ["", "--seeds 1..2 --planted", "--trace", "--crash-points --trace", "--seed 1 --bug x"] {
+        for wrong in [
+            "",
+            "--seeds 1..2 --planted",
+            "--trace",
+            "--crash-points --trace",
+            "--seed 1 --bug x",
+            "--fresh 2 --seed 1",
+        ] {
             assert!(line(wrong).is_err(), "{wrong}");
         }
         assert_eq!(line("--planted --bug a --bug b").unwrap().bugs, ["a", "b"]);

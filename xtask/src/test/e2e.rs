@@ -8,7 +8,7 @@ use super::tally::{CargoCount, Tally};
 use super::{cargo_test, counted, skipped};
 use crate::kubernetes::Kubernetes;
 use crate::progress::note;
-use crate::{image, lab};
+use crate::{debian, image, lab};
 
 /// The module of tests that need a cluster without the resize API. All others need one with it.
 const WITHOUT_RESIZE: &str = "cri::";
@@ -44,6 +44,8 @@ impl Part {
         if let Some(skipped) = skipped(lab::require())? {
             return Ok(skipped);
         }
+        // Commands of the documentation that tests run need it.
+        debian::ensure(&["jq"], "the tests on a cluster")?;
         let images = image::build(root, false)?;
         let run = || {
             let tests = ["test", "--locked", "--no-fail-fast", "-p", "pitstop-e2e", "--", "--test-threads=1"];

@@ -9,8 +9,9 @@ use pitstop_api::nodework::Order;
 use super::deeds::Deeds;
 use super::pacing::Pacing;
 use super::{Index, Timer};
-use crate::action::{Action, ImageChange, Note, Sizing};
+use crate::action::{Action, ImageChange, Note, RequestKind, Sizing};
 use crate::key::ObjectKey;
+use crate::look::Look;
 use crate::measure::Measure;
 use crate::plan::Plan;
 use crate::time::Mono;
@@ -22,6 +23,8 @@ pub(super) trait UserRequest: Versioned + Clone + Debug {
     type Status: Clone + PartialEq + Debug;
     /// What this process remembers of one.
     type Memory: Clone + Debug;
+    /// What people call it.
+    const KIND: RequestKind;
 
     /// Where the index keeps them.
     fn asked(index: &Index) -> &Asked<Self>;
@@ -36,6 +39,8 @@ pub(super) trait UserRequest: Versioned + Clone + Debug {
     fn key(&self) -> &ObjectKey;
     /// The Pod that it names.
     fn pod_key(&self) -> ObjectKey;
+    /// The UID of the Pod that it means, once that is known.
+    fn pod_uid(&self) -> Option<&str>;
     /// `metadata.creationTimestamp`.
     fn created(&self) -> i64;
     /// It has ended.
@@ -153,12 +158,16 @@ pub(super) struct Entry<R: UserRequest> {
     pub(super) write: Pacing,
     /// What the request wants in its node's book.
     pub(super) orders: Vec<Order>,
+    /// IDs of those of them that outlive the request.
+    pub(super) closed: Vec<String>,
     /// The images that it wants in its Pod.
     pub(super) images: Vec<ImageChange>,
     /// The resources that it wants in its Pod.
     pub(super) sizing: Option<Sizing>,
     /// What it has done beside.
     pub(super) deeds: Deeds,
+    /// What is known of its Pod while the watch does not show it.
+    pub(super) look: Look,
     /// Its acceptance was sent once, whatever came of it: no other request for the Pod overtakes it.
     pub(super) chosen: bool,
     /// The status that the write under way replaces.
@@ -174,9 +183,11 @@ impl<R: UserRequest> Entry<R> {
             memory: R::remember(now),
             write: Pacing::default(),
             orders: Vec::new(),
+            closed: Vec::new(),
             images: Vec::new(),
             sizing: None,
             deeds: Deeds::default(),
+            look: Look::default(),
             chosen: false,
             replaces: None,
             confirmed: false,
@@ -189,6 +200,7 @@ impl<R: UserRequest> Entry<R> {
         self.confirmed = false;
         self.write = Pacing::default();
         self.deeds = Deeds::default();
+        self.look = Look::default();
         self.request.retry();
     }
 }

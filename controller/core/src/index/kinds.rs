@@ -98,6 +98,8 @@ pub(super) struct Book {
     pub(super) work: Option<Tracked<NodeWork>>,
     /// A create is under way, and the watch has not shown the object yet.
     pub(super) creating: bool,
+    /// The API server has no such node, so nobody reads what would be in the book.
+    pub(super) missing: bool,
     pub(super) write: Pacing,
     /// Requests of which a write places orders: one under way, or one that ended unknown.
     pub(super) placing: BTreeSet<String>,
@@ -105,6 +107,8 @@ pub(super) struct Book {
     pub(super) answered: BTreeMap<String, Mono>,
     /// Those of them whose write ended unknown: that a later one was refused says nothing of it.
     unknown: BTreeSet<String>,
+    /// Nothing can come of that write from then on.
+    unknown_until: Mono,
 }
 
 impl Book {
@@ -119,6 +123,7 @@ impl Book {
     /// The watch delivered the book.
     pub(super) fn observed(&mut self, work: NodeWork, listed: bool) {
         let before = self.version();
+        self.missing = false;
         match &mut self.work {
             Some(known) if listed => known.listed(work),
             Some(known) => known.observed(work),
@@ -143,13 +148,18 @@ impl Book {
         self.unknown.clear();
     }
 
-    /// Nobody knows how the write under way ended.
-    pub(super) fn write_unknown(&mut self) {
+    /// Nobody knows how the write under way ended; it may take effect until then.
+    pub(super) fn write_unknown(&mut self, until: Mono) {
         self.unknown.clone_from(&self.placing);
+        self.unknown_until = until;
     }
 
     /// The write under way had no effect.
-    pub(super) fn write_refused(&mut self) {
+    pub(super) fn write_refused(&mut self, now: Mono) {
+        // A node that is gone leaves no other way to learn how a write before it ended: the watch has not shown the book.
+        if self.work.is_none() && self.unknown_until <= now {
+            self.unknown.clear();
+        }
         self.placing.clone_from(&self.unknown);
     }
 
@@ -170,8 +180,8 @@ impl Book {
 
     /// A write that changes nothing but tells, by its precondition, whether the one before took effect.
     pub(super) fn probe(&self) -> Option<BookWrite> {
-        let orders = self.known().map_or_else(Vec::new, |w| w.orders.clone());
-        (!self.placing.is_empty()).then_some(BookWrite { orders, urgency: Urgency::Now })
+        let (orders, closed) = self.known().map(|w| (w.orders.clone(), w.closed.clone())).unwrap_or_default();
+        (!self.placing.is_empty()).then_some(BookWrite { orders, closed, urgency: Urgency::Now })
     }
 
     /// What was timed while another process led is timed anew.
@@ -192,11 +202,14 @@ mod tests {
     fn a_refusal_says_nothing_of_the_write_before_it() {
         let mut book = Book::default();
         book.write_started(&[Order { id: "a/app/1".into(), ..Order::default() }]);
-        book.write_unknown();
+        book.write_unknown(Mono(100));
         assert!(book.probe().is_some());
         book.write_started(&[Order { id: "b/app/1".into(), ..Order::default() }]);
-        book.write_refused();
+        book.write_refused(Mono(99));
         assert_eq!(book.placing, BTreeSet::from(["a".to_owned()]));
+        let mut late = book.clone();
+        late.write_refused(Mono(100));
+        assert!(late.placing.is_empty(), "nothing can come of it any more");
         book.observed(NodeWork { resource_version: "1".into(), ..NodeWork::default() }, false);
         assert!(book.probe().is_none());
     }

@@ -25,7 +25,7 @@ use chrono::{DateTime, Utc};
 use pitstop_api::logic::machine::{Machine, Now};
 use pitstop_api::nodework::AnswerState;
 
-use crate::action::{Action, Event};
+use crate::action::{Action, Event, RequestKind};
 use crate::key::ObjectKey;
 use crate::measure::OrderCounts;
 use crate::recreate::Request;
@@ -146,6 +146,12 @@ impl Index {
                 self.request_written(now, &key, &uid, outcome, &mut actions);
             }
             Event::Surveyed { key, uid, outcome } => self.surveyed(now, &key, &uid, outcome),
+            Event::PodRead { kind: RequestKind::Recreate, key, uid, outcome } => {
+                self.pod_read::<Request>(now, &key, &uid, &outcome);
+            }
+            Event::PodRead { kind: RequestKind::Resize, key, uid, outcome } => {
+                self.pod_read::<Resize>(now, &key, &uid, &outcome);
+            }
             Event::PodTried { key, uid, outcome } => self.pod_tried(now, &key, &uid, &outcome),
             Event::PodWritten { key, uid, outcome } => self.pod_written(now, &key, &uid, outcome),
             Event::DeedDone { key, uid, done } => self.deed_done(now, &key, &uid, done),

@@ -5,6 +5,7 @@ use super::kinds::Wrote;
 use super::{Index, Timer};
 use crate::action::{Action, Outcome};
 use crate::key::ObjectKey;
+use crate::look::Found;
 use crate::nodework::NodeWork;
 use crate::pod::Pod;
 use crate::time::Mono;
@@ -44,6 +45,25 @@ impl Index {
             }
         }
         self.request_changed::<R>(key);
+    }
+
+    pub(super) fn pod_read<R: UserRequest>(
+        &mut self,
+        now: Mono,
+        key: &ObjectKey,
+        uid: &str,
+        outcome: &Outcome<String>,
+    ) {
+        let asked = R::asked_mut(self);
+        let Some(entry) = asked.objects.get_mut(key).filter(|e| e.request.get().uid() == uid) else { return };
+        let meant = entry.request.get().pod_uid();
+        let found = match outcome {
+            Outcome::Written(pod) if meant.is_none_or(|meant| meant == pod) => Found::There,
+            Outcome::Written(_) | Outcome::Gone => Found::Gone,
+            Outcome::Conflict | Outcome::Retry | Outcome::Refused(_) => Found::Unknown,
+        };
+        entry.look.answered(now, found);
+        asked.dirty.insert(key.clone());
     }
 
     pub(super) fn pod_written(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: Outcome<Pod>) {
@@ -140,15 +160,21 @@ impl Index {
                 book.write.conflicted(now.after(self.config.conflict_patience));
             }
             // A conflict of a create means that the book exists: the watch will show it.
-            (Outcome::Conflict | Outcome::Gone, None) => book.write.failed(now),
+            (Outcome::Conflict, None) => book.write.failed(now),
+            // There is no such node, so no daemon either.
+            (Outcome::Gone, None) => {
+                book.missing = true;
+                book.write_refused(now);
+                book.write.failed(now);
+            }
             (Outcome::Retry, known) => {
                 known.iter_mut().for_each(Tracked::failed);
-                book.write_unknown();
+                book.write_unknown(now.after(self.config.write_bound));
                 book.write.failed(now);
             }
             (Outcome::Refused(_), known) => {
                 known.iter_mut().for_each(Tracked::failed);
-                book.write_refused();
+                book.write_refused(now);
                 book.write.failed(now);
             }
         }

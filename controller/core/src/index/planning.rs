@@ -10,7 +10,7 @@ use super::kinds::{Book, PodEntry, Wrote};
 use super::{Index, Timer, deeds, pacing, remove};
 use crate::action::{Action, ImageChange, PodChange, Sizing};
 use crate::key::ObjectKey;
-use crate::nodework::{self, views};
+use crate::nodework::{self, BookWrite, views};
 use crate::plan::{Plan, StatusWrite, Urgency};
 use crate::pod::{ContainerState, Pod};
 use crate::readiness;
@@ -26,11 +26,21 @@ impl Index {
         actions: &mut Vec<Action>,
     ) {
         let Some(mut entry) = R::asked_mut(self).objects.remove(key) else { return };
+        let known = self.pods.objects.get(&entry.request.get().pod_key()).map(|e| e.pod.get());
+        if known.is_some_and(|pod| entry.request.get().pod_uid().is_none_or(|uid| uid == pod.uid)) {
+            entry.look.seen();
+        }
         let (mut plan, measures) = R::decide(self, now, wall, &mut entry);
         self.confirm_first(&entry, &mut plan);
         actions.extend(measures.into_iter().map(Action::Count));
-        self.want_orders(&mut entry, plan.orders.clone());
+        self.want_orders(&mut entry, plan.orders.clone(), plan.closed.clone());
         self.want_change(&mut entry, plan.images.clone(), plan.sizing.clone());
+        if plan.look {
+            entry.look.begin();
+            let request = entry.request.get();
+            let (key, uid) = (request.key().clone(), request.uid().to_owned());
+            actions.push(Action::ReadPod { kind: R::KIND, key, uid, pod: request.pod_key() });
+        }
         let deed_at = deeds::begin(now, &mut entry, plan.deed.take(), actions);
         if entry.write.patience_over(now) {
             entry.request.retry();
@@ -106,7 +116,7 @@ impl Index {
         pacing::hold(self.config.progress_after, self.config.progress_spacing, open)
     }
 
-    fn want_orders<R: UserRequest>(&mut self, entry: &mut Entry<R>, orders: Vec<Order>) {
+    fn want_orders<R: UserRequest>(&mut self, entry: &mut Entry<R>, orders: Vec<Order>, closed: Vec<String>) {
         let request = entry.request.get();
         let Some(node) = request.node() else {
             entry.orders.clear();
@@ -118,9 +128,9 @@ impl Index {
         } else {
             by_node.entry(node.to_owned()).or_default().insert(request.key().clone());
         }
-        if entry.orders != orders {
+        if entry.orders != orders || entry.closed != closed {
             self.dirty_nodes.insert(node.to_owned());
-            entry.orders = orders;
+            (entry.orders, entry.closed) = (orders, closed);
         }
     }
 
@@ -199,7 +209,8 @@ impl Index {
         wanted_at(&self.requests, node, &mut wanting);
         wanted_at(&self.resizes, node, &mut wanting);
         wanting.sort_by_key(|(rank, _)| *rank);
-        let mut wanted: Vec<Order> = wanting.into_iter().flat_map(|(_, orders)| orders).cloned().collect();
+        let closed: Vec<String> = wanting.iter().flat_map(|(_, wants)| wants.closed).cloned().collect();
+        let mut wanted: Vec<Order> = wanting.iter().flat_map(|(_, wants)| wants.orders).cloned().collect();
         let held = self.holding(now, node);
         wanted.extend(held.orders);
         let book = self.books.objects.entry(ObjectKey::new("", node)).or_default();
@@ -209,7 +220,7 @@ impl Index {
             work.retry();
         }
         let wait = if book.writable() {
-            match nodework::plan(book.known(), &wanted).or_else(|| book.probe()) {
+            match nodework::plan(book.known(), &wanted, &closed).or_else(|| book.probe()) {
                 None => {
                     book.write.satisfied();
                     None
@@ -218,8 +229,9 @@ impl Index {
                     Ok(()) => {
                         let resource_version = book.known().map(|w| w.resource_version().to_owned());
                         book.write_started(&write.orders);
-                        let node = node.to_owned();
-                        actions.push(Action::WriteOrders { node, resource_version, orders: write.orders });
+                        let (node, BookWrite { orders, closed, .. }) = (node.to_owned(), write);
+                        let adopt = book.known().is_some_and(|work| work.orphan);
+                        actions.push(Action::WriteOrders { node, resource_version, orders, closed, adopt });
                         None
                     }
                     Err(at) => Some(at),
@@ -271,14 +283,20 @@ fn write_of<R: UserRequest>(plan: Plan<R::Status>, request: &R) -> Option<Write<
 /// By what requests go one after another: the oldest first.
 type Rank<'a> = (i64, &'a ObjectKey);
 
+/// What one request wants in its node's book.
+struct Wants<'a> {
+    orders: &'a [Order],
+    closed: &'a [String],
+}
+
 /// What the requests of a kind want in a node's book.
 fn wanted_at<'a, R: UserRequest>(
     asked: &'a Asked<R>,
     node: &'a str,
-    wanting: &mut Vec<(Rank<'a>, &'a Vec<Order>)>,
+    wanting: &mut Vec<(Rank<'a>, Wants<'a>)>,
 ) {
     wanting.extend(asked.of_node(node).map(|e| {
         let request = e.request.get();
-        ((request.created(), request.key()), &e.orders)
+        ((request.created(), request.key()), Wants { orders: &e.orders, closed: &e.closed })
     }));
 }

@@ -1,6 +1,7 @@
 //! Recreate requests, as the index deals with them.
 
 use chrono::{DateTime, Utc};
+use pitstop_api::labels;
 use pitstop_api::nodework::request_uid;
 use pitstop_api::recreate::ContainerRecreateRequestStatus;
 
@@ -8,7 +9,7 @@ use super::asked::{Asked, Entry, UserRequest};
 use super::kinds::Book;
 use super::planning::may_run;
 use super::{Index, Timer};
-use crate::action::{Action, Note};
+use crate::action::{Action, Note, RequestKind};
 use crate::key::ObjectKey;
 use crate::measure::Measure;
 use crate::nodework::{OrderView, views};
@@ -18,6 +19,7 @@ use crate::time::Mono;
 impl UserRequest for Request {
     type Status = ContainerRecreateRequestStatus;
     type Memory = Memory;
+    const KIND: RequestKind = RequestKind::Recreate;
 
     fn asked(index: &Index) -> &Asked<Self> {
         &index.requests
@@ -37,6 +39,10 @@ impl UserRequest for Request {
     }
     fn pod_key(&self) -> ObjectKey {
         Self::pod_key(self)
+    }
+    fn pod_uid(&self) -> Option<&str> {
+        let target = self.status.target.as_ref().map(|target| &target.pod_uid);
+        target.or_else(|| self.labels.get(labels::POD_UID)).map(String::as_str)
     }
     fn created(&self) -> i64 {
         self.created
@@ -75,7 +81,8 @@ impl UserRequest for Request {
         let busy = views(known)
             .filter(|o| target.is_some_and(|t| t.pod_uid == o.order.pod.uid))
             .any(|o| o.acting() && may_run(o.order, pod));
-        entry.memory.update(now, request.completed(), busy, &orders);
+        let unread = book.is_some_and(|book| book.missing) && !entry.orders.is_empty();
+        entry.memory.update(now, request.completed(), busy, unread, &orders);
         entry.memory.see(now, request, pod);
         let observed = Observed {
             request,
@@ -87,6 +94,7 @@ impl UserRequest for Request {
             pinned_now: known_pod.is_some_and(|e| e.pinning.is_some() && e.pod.in_flight()),
             guarded: index.guarded,
             placing: book.is_some_and(|b| b.placing.contains(&request.uid)),
+            look: &entry.look,
             memory: &entry.memory,
         };
         let plan = recreate::plan(now, wall, &index.config, &observed);

@@ -7,7 +7,7 @@ use pitstop_api::resize::PodResizeStatus;
 use super::asked::{Asked, Entry, UserRequest};
 use super::kinds::Book;
 use super::{Index, Timer};
-use crate::action::{Action, Note};
+use crate::action::{Action, Note, RequestKind};
 use crate::key::ObjectKey;
 use crate::measure::Measure;
 use crate::nodework::{OrderView, views};
@@ -18,6 +18,7 @@ use crate::time::Mono;
 impl UserRequest for Resize {
     type Status = PodResizeStatus;
     type Memory = Memory;
+    const KIND: RequestKind = RequestKind::Resize;
 
     fn asked(index: &Index) -> &Asked<Self> {
         &index.resizes
@@ -37,6 +38,10 @@ impl UserRequest for Resize {
     }
     fn pod_key(&self) -> ObjectKey {
         Self::pod_key(self)
+    }
+    fn pod_uid(&self) -> Option<&str> {
+        let target = self.status.target.as_ref().map(|target| &target.pod_uid);
+        target.or(self.spec.pod_ref.uid.as_ref()).map(String::as_str)
     }
     fn created(&self) -> i64 {
         self.created
@@ -110,6 +115,7 @@ impl UserRequest for Resize {
             last_attempt: book.map_or(0, |work| work.last_attempt(&resize.uid)),
             guarded: index.guarded,
             crowd: index.crowd(resize, &entry.memory),
+            look: &entry.look,
             memory: &entry.memory,
         };
         (resize::plan(now, wall, &index.config, &observed), Vec::new())

@@ -7,6 +7,7 @@ mod held;
 mod holds;
 mod kept;
 mod lead;
+mod look;
 mod pins;
 mod requests;
 mod resizes;
@@ -128,10 +129,10 @@ impl Bench {
                 let outcome = Outcome::Written(stored.clone());
                 Event::RequestWritten { key: key.clone(), uid: uid.clone(), outcome }
             }
-            Action::WriteOrders { node, orders, .. } => {
+            Action::WriteOrders { node, orders, closed, .. } => {
                 let mut book = self.book.take().unwrap_or_default();
                 (book.node, book.uid) = (node.clone(), "book".into());
-                (book.orders, book.resource_version) = (orders.clone(), version);
+                (book.orders, book.closed, book.resource_version) = (orders.clone(), closed.clone(), version);
                 self.book = Some(book.clone());
                 Event::NodeWorkWritten(node.clone(), Outcome::Written(book))
             }
@@ -145,6 +146,11 @@ impl Bench {
                 stored.resource_version = version;
                 let outcome = Outcome::Written(stored.clone());
                 Event::PodWritten { key: key.clone(), uid: uid.clone(), outcome }
+            }
+            Action::ReadPod { kind, key, uid, pod } => {
+                let outcome =
+                    self.pods.get(pod).map_or(Outcome::Gone, |pod| Outcome::Written(pod.uid.clone()));
+                Event::PodRead { kind: *kind, key: key.clone(), uid: uid.clone(), outcome }
             }
             Action::PatchPod { .. }
             | Action::DeleteRequest { .. }
@@ -450,6 +456,6 @@ fn what_a_request_took_is_told_to_be_counted() {
     let end = over.iter().find(|a| matches!(a, Action::WriteStatus { .. })).unwrap();
     let stored = bench.write(end);
     let told = bench.step(stored);
-    let ended = Measure::Ended { complete: true, reason: "AllContainersRestarted" };
+    let ended = Measure::Ended { complete: true, reason: "Complete" };
     assert_eq!(counts(&told), [ended]);
 }

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use pitstop_api::nodework::request_uid;
+
 use super::asked::{Entry, UserRequest};
-use super::kinds::PodEntry;
+use super::kinds::{Book, PodEntry};
 use super::{Index, Timer, remove};
 use crate::action::Watch;
 use crate::key::ObjectKey;
-use crate::nodework::NodeWork;
+use crate::nodework::{NodeWork, OrderView, views};
 use crate::pod::Pod;
 use crate::time::Mono;
 
@@ -146,15 +148,22 @@ impl Index {
                     && book.known().is_some_and(|known| known.uid == work.uid)
                 {
                     book.gone();
+                    // What was deleted is the newest there was.
+                    self.book_lost(&work, true);
                 }
                 self.book_changed(&node);
             }
             Watch::Restart(all) => {
                 let listed: BTreeSet<&str> = all.iter().map(|w| w.node.as_str()).collect();
+                let mut lost = Vec::new();
                 for (key, book) in &mut self.books.objects {
                     if book.work.is_some() && !listed.contains(key.name.as_str()) {
+                        lost.extend(book.known().cloned());
                         book.gone();
                     }
+                }
+                for work in &lost {
+                    self.book_lost(work, false);
                 }
                 for work in all {
                     self.upsert_book(work, true);
@@ -167,8 +176,28 @@ impl Index {
 
     fn upsert_book(&mut self, work: NodeWork, listed: bool) {
         let node = work.node.clone();
-        self.books.objects.entry(ObjectKey::new("", &node)).or_default().observed(work, listed);
+        let key = ObjectKey::new("", &node);
+        let known = self.books.objects.get(&key).and_then(Book::known);
+        if let Some(lost) = known.filter(|known| known.uid != work.uid).cloned() {
+            self.book_lost(&lost, false);
+        }
+        self.books.objects.entry(key).or_default().observed(work, listed);
         self.book_changed(&node);
+    }
+
+    /// A book is gone, and the daemon's answers with it: what was begun of it is remembered, as nothing else tells
+    /// that the next instance of a container may be the one that was asked for.
+    /// `newest`: nothing came after that state of it.
+    fn book_lost(&mut self, work: &NodeWork, newest: bool) {
+        let begun = |o: &OrderView<'_>| o.begun() || (!newest && o.answer.is_none());
+        for order in views(Some(work)).filter(begun).map(|view| view.order) {
+            for key in self.requests.by_node.get(&work.node).into_iter().flatten() {
+                let entry = self.requests.objects.get_mut(key);
+                if let Some(entry) = entry.filter(|e| e.request.get().uid == request_uid(&order.id)) {
+                    entry.memory.begun.insert(order.container.name.clone());
+                }
+            }
+        }
     }
 
     /// The plans of the node's book and of the requests that look at it may be different now.

@@ -22,8 +22,12 @@ pub struct NodeWork {
     pub resource_version: String,
     /// `metadata.generation`, which every change of the orders raises.
     pub generation: i64,
+    /// Nobody owns it (`metadata.ownerReferences`), so nobody deletes it when its node goes.
+    pub orphan: bool,
     /// `spec.orders`.
     pub orders: Vec<Order>,
+    /// `spec.closed`.
+    pub closed: Vec<String>,
     /// `status`, as the node's daemon claims.
     pub status: NodeWorkStatus,
 }

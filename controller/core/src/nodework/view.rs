@@ -11,6 +11,8 @@ pub struct OrderView<'a> {
     pub order: &'a Order,
     /// The daemon's answer, if there is one.
     pub answer: Option<&'a Answer>,
+    /// The book says that the order's request is over: the daemon begins nothing of it.
+    pub closed: bool,
 }
 
 impl OrderView<'_> {
@@ -22,6 +24,11 @@ impl OrderView<'_> {
     /// The daemon may be acting on it.
     pub fn acting(&self) -> bool {
         self.answer.is_some_and(|a| a.state == AnswerState::Acknowledged)
+    }
+
+    /// The daemon has taken it up: it was not withdrawn before, nor refused.
+    pub fn begun(&self) -> bool {
+        self.answer.is_some_and(|a| a.state != AnswerState::Refused)
     }
 
     /// The daemon's stop ended the container, or will.
@@ -38,6 +45,11 @@ impl OrderView<'_> {
     /// The daemon has stopped it several times without effect, and goes on.
     pub fn retried(&self) -> bool {
         self.answer.is_some_and(|a| a.reason == Some(AnswerReason::StopRetried))
+    }
+
+    /// The daemon begins nothing of it, since the book says that its request is over.
+    pub fn request_over(&self) -> bool {
+        self.answer.is_some_and(|a| a.reason == Some(AnswerReason::RequestOver))
     }
 
     /// The daemon says that the container does not run any more.
@@ -57,6 +69,11 @@ pub(crate) fn newest<'a>(views: &[OrderView<'a>], container: &str) -> Option<Ord
 
 /// Every order of a book.
 pub(crate) fn views(book: Option<&NodeWork>) -> impl Iterator<Item = OrderView<'_>> {
-    book.into_iter()
-        .flat_map(|b| b.orders.iter().map(|order| OrderView { order, answer: b.answer(&order.id) }))
+    book.into_iter().flat_map(|b| {
+        b.orders.iter().map(|order| OrderView {
+            order,
+            answer: b.answer(&order.id),
+            closed: b.closed.contains(&order.id),
+        })
+    })
 }

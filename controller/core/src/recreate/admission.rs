@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::observe::Request;
 use super::resolve::{Tense, resolve};
+use super::restore::changed;
 pub use super::restore::keep;
-use super::restore::says_the_same;
 use crate::pod::Pod;
 use crate::review::{BAD_REQUEST, FORBIDDEN, Verdict};
 
@@ -98,15 +98,15 @@ pub fn create(request: &Request, pod: Option<&Pod>, hooks: &Hooks, virtual_node:
 /// Answers a change of a request. Allowed, the spec is to be [kept](keep) as it is stored. `by_controller`: the change
 /// comes from pitstop's own controller, which adds what an absent webhook did not and removes what is over.
 pub fn update(old: &Request, new: &Request, by_controller: bool) -> Verdict {
-    if !says_the_same(&old.spec, &new.spec) {
-        let why = Invalid::new("spec", "spec of ContainerRecreateRequest is immutable");
+    if let Some(field) = changed(&old.spec, &new.spec) {
+        let why = Invalid::new(field, "spec of ContainerRecreateRequest is immutable");
         return deny(new, FORBIDDEN, &why);
     }
     if by_controller {
         return Verdict::Allow(Vec::new());
     }
-    let changed = |key: &str| old.labels.get(key) != new.labels.get(key);
-    if let Some(key) = [labels::POD_UID, labels::NODE_NAME].into_iter().find(|key| changed(key)) {
+    let relabelled = |key: &str| old.labels.get(key) != new.labels.get(key);
+    if let Some(key) = [labels::POD_UID, labels::NODE_NAME].into_iter().find(|key| relabelled(key)) {
         let why = Invalid::new(
             format!("metadata.labels[{key}]"),
             format!("not allowed to update immutable label {key}"),
@@ -119,7 +119,7 @@ pub fn update(old: &Request, new: &Request, by_controller: bool) -> Verdict {
         let text = format!("not allowed to update immutable annotation {key}");
         return deny(new, FORBIDDEN, &Invalid::new(format!("metadata.annotations[{key}]"), text));
     }
-    if changed(labels::ACTIVE) && !old.completed() {
+    if relabelled(labels::ACTIVE) && !old.completed() {
         let text = "the label stays until the request is over; delete the request to stop it";
         return deny(new, FORBIDDEN, &Invalid::new(format!("metadata.labels[{}]", labels::ACTIVE), text));
     }

@@ -79,6 +79,7 @@ pub(super) fn stage(now: Mono, observed: &Observed<'_>, pod: Option<&Pod>) -> Dr
     let until = since.map(|since| since.after(seconds(grace)));
     match until {
         Some(until) if until <= now => Drain::Over,
+        Some(until) if pod.gates.is_empty() => Drain::Lasts(Wait::NoGate(grace), Some(until)),
         Some(until) => Drain::Lasts(Wait::Draining(grace), Some(until)),
         None => Drain::Lasts(opening(pod, grace), None),
     }
@@ -94,7 +95,7 @@ fn opening(pod: &Pod, grace: i64) -> Wait {
     let foreign = pod.gates.iter().find(|gate| gate.foreign());
     match foreign {
         Some(gate) => Wait::ForeignGate(gate.type_.clone()),
-        None if pod.gates.is_empty() => Wait::Draining(grace),
+        None if pod.gates.is_empty() => Wait::NoGate(grace),
         None => Wait::NotReadyPod,
     }
 }
@@ -107,19 +108,23 @@ pub(super) fn begin(
     now: DateTime<Utc>,
 ) {
     let Some(grace) = grace(request) else { return };
-    let gates: Vec<&str> = pod.gates.iter().map(|g| g.type_.as_str()).collect();
-    let (reason, text) = if gates.is_empty() {
-        let text = format!(
-            "the Pod has no readiness gate KruisePodReady or pitstop.dev/ready, so it stays in service; \
-             containers are stopped after {grace} s all the same"
-        );
-        (NO_GATE, text)
-    } else {
-        let text = format!(
-            "the Pod is taken out of service by {}; containers are stopped once it has been not ready for {grace} s",
-            gates.join(", ")
-        );
-        (DRAINING, text)
+    let (reason, text) = match opening(pod, grace) {
+        Wait::NoGate(_) => {
+            let text = format!(
+                "the Pod has no readiness gate KruisePodReady or pitstop.dev/ready, so it stays in service; \
+                 containers are stopped after {grace} s all the same"
+            );
+            (NO_GATE, text)
+        }
+        wait @ Wait::ForeignGate(_) => (GATE_IN_USE, wait.message()),
+        _ => {
+            let gates: Vec<&str> = pod.gates.iter().map(|g| g.type_.as_str()).collect();
+            let text = format!(
+                "the Pod is taken out of service by {}; containers are stopped once it has been not ready for {grace} s",
+                gates.join(", ")
+            );
+            (DRAINING, text)
+        }
     };
     for (type_, value, reason) in [
         (conditions::PRE_RECREATE_GRACE, ConditionStatus::True, conditions::PRE_RECREATE_GRACE),
@@ -131,17 +136,29 @@ pub(super) fn begin(
     }
 }
 
-/// Writes down that the Pod was out of service before the first stop, once that is so.
+/// Writes down that the Pod was out of service before the first stop, once that is so, and until then whether it can be
+/// taken out of service.
 pub(super) fn proceed(
     status: &mut ContainerRecreateRequestStatus,
     request: &Request,
     drain: &Drain,
     now: DateTime<Utc>,
 ) {
-    if *drain == Drain::Over && lasts(status) {
-        let text =
-            format!("the Pod was not ready for {} s before the first stop", grace(request).unwrap_or(0));
-        set(status, request, conditions::DRAINED, ConditionStatus::True, conditions::DRAINED, &text, now);
+    let grace = grace(request).unwrap_or(0);
+    let (value, reason, text) = match drain {
+        Drain::Over => {
+            let text = format!("the Pod was not ready for {grace} s before the first stop");
+            (ConditionStatus::True, conditions::DRAINED, text)
+        }
+        Drain::Lasts(wait @ Wait::ForeignGate(_), _) => (ConditionStatus::False, GATE_IN_USE, wait.message()),
+        Drain::Lasts(..) if is(status, &[GATE_IN_USE]) => {
+            let text = format!("containers are stopped once the Pod has been not ready for {grace} s");
+            (ConditionStatus::False, DRAINING, text)
+        }
+        Drain::Lasts(..) | Drain::Unasked => return,
+    };
+    if lasts(status) {
+        set(status, request, conditions::DRAINED, value, reason, &text, now);
     }
 }
 
@@ -159,15 +176,20 @@ pub(super) fn conclude(
     }
 }
 
-/// The status says that the Pod is being taken out of service.
+/// The status says that the Pod is being taken out of service, or is to be.
 fn lasts(status: &ContainerRecreateRequestStatus) -> bool {
-    let drained = condition::find(&status.conditions, conditions::DRAINED);
-    drained.is_some_and(|c| c.status == ConditionStatus::False && c.reason == DRAINING)
+    is(status, &[DRAINING, GATE_IN_USE])
 }
 
 /// Whether the status says that the Pod cannot be taken out of service.
 pub(super) fn impossible(status: &ContainerRecreateRequestStatus) -> bool {
-    condition::find(&status.conditions, conditions::DRAINED).is_some_and(|c| c.reason == NO_GATE)
+    is(status, &[NO_GATE])
+}
+
+/// Whether the drain has one of these reasons.
+fn is(status: &ContainerRecreateRequestStatus, reasons: &[&str]) -> bool {
+    let drained = condition::find(&status.conditions, conditions::DRAINED);
+    drained.is_some_and(|c| reasons.contains(&c.reason.as_str()))
 }
 
 /// When the drain began, as written down.
@@ -177,11 +199,14 @@ pub(super) fn began(status: &ContainerRecreateRequestStatus) -> Option<DateTime<
 }
 
 /// Every reason of the condition `Drained`.
-pub(super) const REASONS: [&str; 4] = [DRAINING, conditions::DRAINED, NO_GATE, NOT_DRAINED];
+pub(super) const REASONS: [&str; 5] = [DRAINING, conditions::DRAINED, NO_GATE, GATE_IN_USE, NOT_DRAINED];
 /// Reason of `Drained` while the Pod is being taken out of service, and of the wait for it.
 pub(super) const DRAINING: &str = "Draining";
-/// Reason of `Drained` when the Pod cannot be taken out of service.
-const NO_GATE: &str = "NoReadinessGate";
+/// Reason of `Drained` when the Pod cannot be taken out of service, and of the wait for the time to pass.
+pub(super) const NO_GATE: &str = "NoReadinessGate";
+/// Reason of `Drained` while somebody else holds the gate by which the Pod is to be taken out of service, and of the wait
+/// for that.
+pub(super) const GATE_IN_USE: &str = "ReadinessGateInUse";
 /// Reason of `Drained` when the request ended before; and of the event that tells of a Pod without a gate.
 pub(super) const NOT_DRAINED: &str = "NotDrained";
 

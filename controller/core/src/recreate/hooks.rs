@@ -19,7 +19,7 @@ pub(super) fn record(
     observed: &Observed<'_>,
     now: DateTime<Utc>,
 ) {
-    let known = condition::find(&status.conditions, conditions::PRE_STOP_HOOK);
+    let known = condition::find(&status.conditions, conditions::PRE_STOP_HOOK_FAILED);
     let mut message = known.map_or_else(String::new, |c| c.message.clone());
     for order in &observed.orders {
         let failed = order.answer.filter(|a| a.reason == Some(AnswerReason::PreStopHookFailed));
@@ -38,8 +38,8 @@ pub(super) fn record(
     }
     let generation = observed.request.generation;
     let told = Condition::new(
-        conditions::PRE_STOP_HOOK,
-        ConditionStatus::False,
+        conditions::PRE_STOP_HOOK_FAILED,
+        ConditionStatus::True,
         FAILED,
         &condition::truncate(&message, condition::MAX_MESSAGE),
         now,
@@ -53,8 +53,9 @@ pub(super) fn news<'a>(
     old: &ContainerRecreateRequestStatus,
     new: &'a ContainerRecreateRequestStatus,
 ) -> Option<&'a str> {
-    let message = &condition::find(&new.conditions, conditions::PRE_STOP_HOOK)?.message;
-    let before = condition::find(&old.conditions, conditions::PRE_STOP_HOOK).map_or("", |c| &c.message);
+    let message = &condition::find(&new.conditions, conditions::PRE_STOP_HOOK_FAILED)?.message;
+    let before =
+        condition::find(&old.conditions, conditions::PRE_STOP_HOOK_FAILED).map_or("", |c| &c.message);
     let news = message.strip_prefix(before).unwrap_or(message);
     Some(news.trim_start_matches(AND)).filter(|news| !news.is_empty())
 }

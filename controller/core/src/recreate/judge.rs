@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use pitstop_api::condition::{MAX_MESSAGE, truncate};
 use pitstop_api::nodework::{Answer, AnswerReason, AnswerState};
-use pitstop_api::recreate::{ContainerRecreateState, Phase, TargetContainer};
+use pitstop_api::recreate::{ContainerRecreateState, MAX_CONTAINER_ID, Mechanism, Phase, TargetContainer};
 
+use super::mechanism::{by_kubelet, choose, in_back_off};
 use super::observe::{Observed, grace};
 use super::status::Wait;
 use crate::nodework::OrderView;
-use crate::pod::{ContainerKind, ContainerState, ContainerStatus, Pod, RestartPolicy};
+use crate::pod::{AfterEnd, ContainerState, ContainerStatus, Pod, parse_container_id};
 use crate::time::{Mono, seconds};
 
 /// How often the pinning of an image is tried though it is refused: an API server that has just started refuses what
@@ -28,17 +29,19 @@ pub(super) struct Judged {
     pub(super) needs_stop: bool,
     /// The target is still there, and its image is not pinned yet.
     pub(super) needs_pin: bool,
+    /// What its target becomes.
+    pub(super) becomes: Option<TargetContainer>,
     /// When to look again though nothing happened.
     pub(super) wake_at: Option<Mono>,
 }
 
 impl Judged {
     fn ends(state: ContainerRecreateState) -> Self {
-        Self { state, wait: None, needs_stop: false, needs_pin: false, wake_at: None }
+        Self { wait: None, ..Self::waits(state, Wait::Daemon) }
     }
 
     fn waits(state: ContainerRecreateState, wait: Wait) -> Self {
-        Self { state, wait: Some(wait), needs_stop: false, needs_pin: false, wake_at: None }
+        Self { state, wait: Some(wait), needs_stop: false, needs_pin: false, becomes: None, wake_at: None }
     }
 
     /// Nothing more will happen to it.
@@ -81,6 +84,10 @@ pub(super) fn judge(
         Some(Judged::ends(ContainerRecreateState { phase, message, ..recreating(name, killed) }))
     };
     if replaced(target, status) {
+        let becomes = newer(observed, target, pod).filter(|_| for_good().is_none());
+        if becomes.is_some() {
+            return Judged { becomes, ..Judged::waits(so_far, Wait::Daemon) };
+        }
         return match &status.state {
             ContainerState::Running if status.ready => {
                 started(now, observed, target, recreating(name, killed))
@@ -94,9 +101,10 @@ pub(super) fn judge(
         return Judged::ends(failed(name, answer));
     }
     let needs_pin = target.pin.is_some() && !is_pinned(target, pod);
-    if let Some((_, text)) =
-        observed.memory.pin_refused.as_ref().filter(|(n, _)| needs_pin && *n >= MAX_REFUSALS)
-    {
+    let refused = observed.memory.pin_refused.as_ref().filter(|(n, _)| *n >= MAX_REFUSALS);
+    let auto = observed.request.mechanism() == Mechanism::Auto;
+    let comes_back = over(target, status) && for_good().is_none();
+    if let Some((_, text)) = refused.filter(|_| needs_pin && !(auto && comes_back)) {
         let message = format!("kill container error: the Pod's image cannot be pinned: {text}");
         let message = truncate(&message, MAX_MESSAGE);
         return Judged::ends(ContainerRecreateState { phase: Phase::Failed, message, ..pending(name) });
@@ -107,7 +115,16 @@ pub(super) fn judge(
         }
         // In back-off the kubelet starts it at once when its image string changes.
         let waits = Judged::waits(recreating(name, killed), not_running(name, &status.state));
-        return Judged { needs_pin, ..waits };
+        // Not after a stop of the request's own: the kubelet may tell of a back-off as it ends, and the pin would end the
+        // instance that it has just started.
+        // Nor where the word of such a stop went with its book.
+        let stopped = killed || (observed.begun(name) && !spared);
+        let unpinned = auto && !stopped && target.pin.is_none() && refused.is_none();
+        let waiting = pod.container(name).filter(|container| unpinned && in_back_off(container));
+        let strategy = observed.request.spec.strategy.as_ref();
+        let pin = waiting.and_then(|container| by_kubelet(strategy, pod, container).ok());
+        let becomes = pin.map(|pin| TargetContainer { pin: Some(pin), ..target.clone() });
+        return Judged { needs_pin: needs_pin && refused.is_none(), becomes, ..waits };
     }
     if target.pin.is_some() {
         let wait = if needs_pin { Wait::Pin(name.clone()) } else { Wait::Pinned(name.clone()) };
@@ -131,17 +148,36 @@ pub(super) fn judge(
     Judged { needs_stop: runs, wake_at, ..Judged::waits(so_far, wait) }
 }
 
-/// Why the kubelet does not start an ended container again, if so. A sidecar has a restart policy of its own.
-fn ended_for_good(pod: &Pod, name: &str, state: &ContainerState) -> Option<&'static str> {
-    let ContainerState::Terminated { exit_code } = state else { return None };
-    pod.container(name).filter(|c| c.kind == ContainerKind::Main)?;
-    match pod.restart_policy {
-        RestartPolicy::Always => None,
-        RestartPolicy::OnFailure => {
-            (*exit_code == 0).then_some("ended with exit code 0 and restartPolicy is OnFailure")
-        }
-        RestartPolicy::Never => Some("ended and restartPolicy is Never"),
+/// The instance that runs now, where the request is forced and the target has ended by itself.
+///
+/// Once the daemon has taken an order up or the image is pinned, the next instance may be the one that was asked for. A
+/// restart count of the same height does not tell instances apart, and orders are numbered by it.
+fn newer(observed: &Observed<'_>, target: &TargetContainer, pod: &Pod) -> Option<TargetContainer> {
+    let strategy = observed.request.spec.strategy.as_ref();
+    let container = pod.container(&target.name)?;
+    let status = container.status.as_ref().filter(|s| s.restart_count > target.restart_count)?;
+    let (id, restart_count) = (&status.container_id, status.restart_count);
+    let usable = id.len() <= MAX_CONTAINER_ID && parse_container_id(id).is_some();
+    let forced = strategy.is_some_and(|s| s.force_recreate);
+    // Another image than the one before the pin: the kubelet has restarted the container for it, or for somebody else's
+    // change after the pin.
+    let begun = target.pin.as_ref().is_some_and(|pin| container.image != pin.from);
+    if !forced || !usable || begun || observed.begun(&target.name) {
+        return None;
     }
+    let pin = match &target.pin {
+        Some(_) => Some(by_kubelet(strategy, pod, container).ok()?),
+        None => choose(strategy, pod, container).ok()?,
+    };
+    Some(TargetContainer { name: target.name.clone(), container_id: id.clone(), restart_count, pin })
+}
+
+/// Why the kubelet does not start an ended container again, if so.
+fn ended_for_good(pod: &Pod, name: &str, state: &ContainerState) -> Option<String> {
+    let ContainerState::Terminated { exit_code } = state else { return None };
+    let container = pod.container(name)?;
+    let stays = pod.after_end(container, *exit_code) == AfterEnd::Stays;
+    stays.then(|| format!("ended with exit code {exit_code} and {}", pod.restart_policy_of(container)))
 }
 
 /// The Pod's spec has the image by which the kubelet restarts the target.
@@ -195,7 +231,10 @@ pub(super) fn over(target: &TargetContainer, status: &ContainerStatus) -> bool {
 fn hopeless(answer: &Answer) -> bool {
     match answer.state {
         AnswerState::Failed => true,
-        AnswerState::Refused => answer.reason != Some(AnswerReason::NotRunning),
+        // That the request is over is no failure of the container's.
+        AnswerState::Refused => {
+            !matches!(answer.reason, Some(AnswerReason::NotRunning | AnswerReason::RequestOver))
+        }
         AnswerState::Acknowledged | AnswerState::Done => false,
     }
 }
@@ -203,7 +242,8 @@ fn hopeless(answer: &Answer) -> bool {
 fn not_running(name: &str, state: &ContainerState) -> Wait {
     match state {
         ContainerState::Waiting { reason, message } if !reason.is_empty() => {
-            Wait::Kubelet(reason.clone(), format!("container {name}: {message}"))
+            let words = [reason.as_str(), message].map(str::trim).join(": ");
+            Wait::NotStarted(name.to_owned(), words.trim_end_matches(": ").to_owned())
         }
         _ => Wait::Restart(name.to_owned()),
     }

@@ -1,12 +1,17 @@
 //! How a container is restarted: by a stop through the runtime, or by the kubelet, which starts a container anew
 //! when its image string changes. A string that names the digest that runs already changes nothing else.
 
-use pitstop_api::recreate::{Mechanism, Pin, RecreateStrategy};
+use pitstop_api::recreate::{Mechanism, Pin, RecreateStrategy, TargetContainer};
+use pitstop_api::text::quoted;
 
-use crate::pod::{Container, ContainerKind, Pod, RestartPolicy};
+use crate::action::ImageChange;
+use crate::pod::{AfterStop, Container, ContainerKind, ContainerState, Pod};
 
 /// Longest image string that is written, in bytes; as the field's bound in the request's schema.
 const MAX_IMAGE: usize = 512;
+
+/// The kubelet's reason for a container that has ended and that it starts again later (`ErrCrashLoopBackOff`).
+const BACK_OFF: &str = "CrashLoopBackOff";
 
 /// Chooses the mechanism for one container: the pin to set where the kubelet does it, none where the runtime does.
 /// Fails with the reasons against every mechanism that the request allows.
@@ -15,25 +20,58 @@ pub(super) fn choose(
     pod: &Pod,
     container: &Container,
 ) -> Result<Option<Pin>, String> {
-    match strategy.and_then(|s| s.mechanism).unwrap_or_default() {
-        Mechanism::Runtime => by_runtime(pod, container).map(|()| None),
-        Mechanism::Kubelet => by_kubelet(strategy, pod, container).map(Some),
-        Mechanism::Auto => match by_runtime(pod, container) {
-            Ok(()) => Ok(None),
-            Err(runtime) => by_kubelet(strategy, pod, container)
-                .map(Some)
-                .map_err(|kubelet| format!("{runtime}; through the kubelet neither: {kubelet}")),
-        },
+    let by_kubelet = || by_kubelet(strategy, pod, container);
+    match (strategy.and_then(|s| s.mechanism).unwrap_or_default(), by_runtime(pod, container)) {
+        (Mechanism::Kubelet, _) => by_kubelet().map(Some),
+        // There is nothing to stop. Where its image cannot be pinned, it comes back when the back-off is over.
+        (Mechanism::Auto, _) if in_back_off(container) => Ok(by_kubelet().ok()),
+        (Mechanism::Runtime, ByRuntime::Sure | ByRuntime::Unsure(_)) | (Mechanism::Auto, ByRuntime::Sure) => {
+            Ok(None)
+        }
+        (Mechanism::Runtime, ByRuntime::Never(why)) => Err(why),
+        (Mechanism::Auto, ByRuntime::Never(why)) => {
+            by_kubelet().map(Some).map_err(|kubelet| format!("{why}; through the kubelet neither: {kubelet}"))
+        }
+        (Mechanism::Auto, ByRuntime::Unsure(why)) => by_kubelet().map(Some).map_err(|kubelet| {
+            format!(
+                "{why} (mechanism Runtime accepts that); the kubelet cannot restart it instead: {kubelet}"
+            )
+        }),
     }
 }
 
-/// Whether the kubelet starts the container again once it has been stopped.
-fn by_runtime(pod: &Pod, container: &Container) -> Result<(), String> {
-    // A sidecar has a restart policy of its own, Always.
-    if pod.restart_policy == RestartPolicy::Never && container.kind == ContainerKind::Main {
-        return Err("restartPolicy is Never, so a stopped container would not come back".to_owned());
+/// What comes of a container that is stopped through the runtime.
+enum ByRuntime {
+    /// The kubelet starts it again, and only it.
+    Sure,
+    /// That depends on the exit code, which its program chooses: why.
+    Unsure(String),
+    /// The kubelet does not start it again: why.
+    Never(String),
+}
+
+fn by_runtime(pod: &Pod, container: &Container) -> ByRuntime {
+    let policy = || pod.restart_policy_of(container);
+    match pod.after_stop(container) {
+        AfterStop::Runs => ByRuntime::Sure,
+        AfterStop::RunsPerhapsAll => ByRuntime::Unsure(format!(
+            "{}, so a stopped container may make the kubelet restart every container of the Pod",
+            policy()
+        )),
+        AfterStop::Depends(code) => ByRuntime::Unsure(format!(
+            "{}, so a container that ends with exit code {code} when it is stopped would not come back",
+            policy()
+        )),
+        AfterStop::Stays => {
+            ByRuntime::Never(format!("{}, so a stopped container would not come back", policy()))
+        }
     }
-    Ok(())
+}
+
+/// The kubelet waits before it starts the container again.
+pub(super) fn in_back_off(container: &Container) -> bool {
+    let state = container.status.as_ref().map(|s| &s.state);
+    matches!(state, Some(ContainerState::Waiting { reason, .. }) if reason == BACK_OFF)
 }
 
 /// The pin by which the kubelet restarts the container.
@@ -56,6 +94,14 @@ pub(super) fn by_kubelet(
     Ok(Pin { from: container.image.clone(), image })
 }
 
+/// The change that pins a target's image, unless somebody has changed it since.
+pub(super) fn pin(target: &TargetContainer, pod: &Pod) -> Option<ImageChange> {
+    let pin = target.pin.as_ref()?;
+    let container = pod.container(&target.name).filter(|c| c.image == pin.from)?;
+    let init = container.kind != ContainerKind::Main;
+    Some(ImageChange { container: target.name.clone(), init, image: pin.image.clone() })
+}
+
 /// Another image string for the same bits: the spec's own repository with the digest that runs.
 ///
 /// The kubelet keeps its back-off per image string, and restarts only when the string changes, so the result always
@@ -64,12 +110,13 @@ pub(super) fn by_kubelet(
 fn pinned(image: &str, image_id: &str) -> Result<String, String> {
     let Some((_, running)) = image_id.split_once('@') else {
         return Err(format!(
-            "its imageID {image_id:?} names no repository digest (an image that was loaded, not pulled?), so its \
-             image cannot be pinned"
+            "its imageID {} names no repository digest (an image that was loaded, not pulled?), so its image cannot be \
+             pinned",
+            quoted(image_id)
         ));
     };
     if !is_digest(running) {
-        return Err(format!("its imageID {image_id:?} does not end in sha256: and 64 hex digits"));
+        return Err(format!("its imageID {} does not end in sha256: and 64 hex digits", quoted(image_id)));
     }
     let (named, digest) = match image.split_once('@') {
         Some((named, digest)) => (named, Some(digest)),
@@ -80,7 +127,7 @@ fn pinned(image: &str, image_id: &str) -> Result<String, String> {
     }
     let (repository, tag) = split_tag(named);
     if repository.is_empty() {
-        return Err(format!("its image {image:?} names no repository"));
+        return Err(format!("its image {} names no repository", quoted(image)));
     }
     let result = match (tag, digest) {
         (Some(tag), None) => format!("{repository}:{tag}@{running}"),
@@ -110,7 +157,7 @@ fn is_digest(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pod::ContainerStatus;
+    use crate::pod::{ContainerStatus, OwnPolicy, RestartPolicy, RestartRule};
 
     fn digest() -> String {
         format!("sha256:{}", "0123456789abcdef".repeat(4))
@@ -183,6 +230,76 @@ mod tests {
         assert!(chosen(Some(Mechanism::Runtime), &never).unwrap_err().contains("would not come back"));
         let sidecar = case(RestartPolicy::Never, ContainerKind::Sidecar, &id);
         assert_eq!(chosen(Some(Mechanism::Runtime), &sidecar), Ok(false));
+    }
+
+    fn own(policy: RestartPolicy, rules: Vec<RestartRule>) -> OwnPolicy {
+        OwnPolicy { policy, rules }
+    }
+
+    #[test]
+    fn auto_takes_the_kubelet_where_the_container_may_not_come_back() {
+        let id = format!("a@{}", digest());
+        let on_failure = case(RestartPolicy::OnFailure, ContainerKind::Main, &id);
+        assert_eq!(
+            chosen(None, &on_failure),
+            Ok(true),
+            "a program may exit 0 on SIGTERM, which completes it"
+        );
+        assert_eq!(chosen(Some(Mechanism::Runtime), &on_failure), Ok(false), "who asks for it gets it");
+        let mut never_here = case(RestartPolicy::Always, ContainerKind::Main, &id);
+        never_here.1.own_policy = Some(Box::new(own(RestartPolicy::Never, Vec::new())));
+        assert_eq!(chosen(None, &never_here), Ok(true));
+        let error = chosen(Some(Mechanism::Runtime), &never_here).unwrap_err();
+        assert_eq!(
+            error,
+            "the container's restartPolicy is Never, so a stopped container would not come back"
+        );
+        let mut always_here = case(RestartPolicy::Never, ContainerKind::Main, &id);
+        always_here.1.own_policy = Some(Box::new(own(RestartPolicy::Always, Vec::new())));
+        assert_eq!(chosen(None, &always_here), Ok(false));
+        assert_eq!(chosen(Some(Mechanism::Runtime), &always_here), Ok(false));
+    }
+
+    #[test]
+    fn auto_takes_the_kubelet_where_a_stop_may_restart_the_whole_pod() {
+        let mut all = case(RestartPolicy::Always, ContainerKind::Main, &format!("a@{}", digest()));
+        let rule = RestartRule { all: true, not_in: false, codes: [143].into() };
+        all.1.own_policy = Some(Box::new(own(RestartPolicy::Always, vec![rule])));
+        assert_eq!(chosen(None, &all), Ok(true));
+        assert_eq!(chosen(Some(Mechanism::Runtime), &all), Ok(false));
+    }
+
+    /// Nothing is stopped that may not come back, unless the request asks for just that.
+    #[test]
+    fn what_may_not_come_back_and_cannot_be_pinned_is_refused() {
+        let error =
+            chosen(None, &case(RestartPolicy::OnFailure, ContainerKind::Main, &digest())).unwrap_err();
+        for part in ["exit code 0", "mechanism Runtime accepts that", "no repository digest"] {
+            assert!(error.contains(part), "{error}");
+        }
+        assert_eq!(
+            chosen(Some(Mechanism::Runtime), &case(RestartPolicy::OnFailure, ContainerKind::Main, &digest())),
+            Ok(false)
+        );
+    }
+
+    #[test]
+    fn auto_takes_the_kubelet_for_a_container_that_waits_in_back_off() {
+        let waiting = |image_id: &str, reason: &str| {
+            let mut case = case(RestartPolicy::Always, ContainerKind::Main, image_id);
+            let state = ContainerState::Waiting { reason: reason.into(), message: String::new() };
+            case.1.status.as_mut().unwrap().state = state;
+            case
+        };
+        let id = format!("a@{}", digest());
+        assert_eq!(chosen(None, &waiting(&id, "CrashLoopBackOff")), Ok(true));
+        assert_eq!(chosen(Some(Mechanism::Runtime), &waiting(&id, "CrashLoopBackOff")), Ok(false));
+        let mut bare = waiting(&digest(), "CrashLoopBackOff");
+        assert_eq!(chosen(None, &bare), Ok(false), "it is waited for");
+        bare.0.restart_policy = RestartPolicy::OnFailure;
+        assert_eq!(chosen(None, &bare), Ok(false), "it comes back by itself, and is not stopped");
+        // What cannot be pulled is not what ran last.
+        assert_eq!(chosen(None, &waiting(&id, "ImagePullBackOff")), Ok(false));
     }
 
     /// D14: what neither mechanism can restart is refused with both reasons.

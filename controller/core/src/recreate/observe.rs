@@ -3,16 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use pitstop_api::nodework::Order;
-use pitstop_api::recreate::{ContainerRecreateRequestSpec, ContainerRecreateRequestStatus};
+use pitstop_api::nodework::{Answer, Order};
+use pitstop_api::recreate::{ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, Mechanism};
 
 use super::drain::Seen;
 use super::judge::is_pinned;
 use super::stages::Stages;
 use crate::action::ImageChange;
 use crate::key::ObjectKey;
+use crate::look::Look;
 use crate::nodework::OrderView;
-use crate::pod::{ContainerState, Pod};
+use crate::pod::{ContainerState, Pod, parse_container_id};
 use crate::readiness::{Hold, RECREATE_AGENT};
 use crate::time::{Mono, seconds};
 use crate::tracked::Versioned;
@@ -78,6 +79,11 @@ impl Request {
             && self.status.target.as_ref().is_some_and(|target| target.pod_uid == pod.uid)
     }
 
+    /// `spec.strategy.mechanism`.
+    pub fn mechanism(&self) -> Mechanism {
+        self.spec.strategy.as_ref().and_then(|s| s.mechanism).unwrap_or_default()
+    }
+
     /// The hold by which the request keeps its Pod not ready while it is at work; absent when it asks for no drain.
     pub fn hold(&self) -> Option<Hold> {
         let drains = self.spec.strategy.as_ref().is_some_and(|s| s.unready_grace_period_seconds.is_some());
@@ -106,8 +112,11 @@ pub struct Memory {
     pub unanswered_since: Option<Mono>,
     /// How many of its orders the daemon has answered.
     pub answered: usize,
-    /// Since when the daemon carries an order out, by the order's ID.
-    pub acting: BTreeMap<String, Mono>,
+    /// Containers of which the daemon has taken an order up, though the book may be gone since; or may have, where
+    /// the book went without a last word.
+    pub begun: BTreeSet<String>,
+    /// Which process of the daemon carries an order out, and since when, by the order's ID.
+    pub acting: BTreeMap<String, (String, Mono)>,
     /// How far the drain is seen to be.
     pub drain: Seen,
     /// Containers that were seen running: name, ID, and since when.
@@ -126,27 +135,36 @@ impl Memory {
         Self { first_seen: now, ..Self::default() }
     }
 
-    /// Notes when waits begin and end. `orders` are the request's; `busy`: the daemon stops a container of the Pod.
+    /// Notes when waits begin and end. `orders` are the request's; `busy`: the daemon stops a container of the Pod;
+    /// `unread`: there is no node, so no book can be made for what the request wants.
     ///
     /// A silence lasts until the daemon answers something: it outlasts the withdrawal of the order that nobody
     /// took up, so that the outcome can follow.
-    pub fn update(&mut self, now: Mono, completed: bool, busy: bool, orders: &[OrderView<'_>]) {
+    pub fn update(&mut self, now: Mono, completed: bool, busy: bool, unread: bool, orders: &[OrderView<'_>]) {
         self.completed_seen = completed.then(|| self.completed_seen.unwrap_or(now));
         let answered = orders.iter().filter(|o| o.answer.is_some()).count();
         if busy || answered > self.answered {
             self.unanswered_since = None;
         }
         self.answered = answered;
-        let acting = orders.iter().filter(|o| o.acting()).map(|o| &o.order.id);
-        self.acting = acting.map(|id| (id.clone(), self.acting.get(id).copied().unwrap_or(now))).collect();
-        if !busy && answered < orders.len() {
+        let begun = orders.iter().filter(|o| o.begun()).map(|o| o.order.container.name.clone());
+        self.begun.extend(begun);
+        let acting = orders.iter().filter(|o| o.acting()).filter_map(|o| Some((&o.order.id, o.answer?)));
+        // A process that takes an order over has its own time for it.
+        let since = |(id, answer): (&String, &Answer)| {
+            let known = self.acting.get(id).filter(|(by, _)| *by == answer.acknowledged_by);
+            let known = known.cloned().unwrap_or_else(|| (answer.acknowledged_by.clone(), now));
+            (id.clone(), known)
+        };
+        self.acting = acting.map(since).collect();
+        if !busy && (unread || answered < orders.len()) {
             self.unanswered_since.get_or_insert(now);
         }
     }
 
     /// When the daemon has been silent for longer than the stop of that order can take, by `patience`.
     pub fn overdue_at(&self, order: &Order, patience: Duration) -> Option<Mono> {
-        self.acting.get(&order.id).map(|since| since.after(grace(order)).after(patience))
+        self.acting.get(&order.id).map(|(_, since)| since.after(grace(order)).after(patience))
     }
 
     /// Notes since when the request's containers run, and how far its Pod is out of service.
@@ -214,14 +232,29 @@ pub struct Observed<'a> {
     pub placing: bool,
     /// Images of the request in a write of the Pod that is under way, or of which nobody knows yet how it ended.
     pub pinning: &'a [ImageChange],
+    /// What is known of the Pod while the watch does not show it.
+    pub look: &'a Look,
     /// What this process remembers.
     pub memory: &'a Memory,
 }
 
 impl<'a> Observed<'a> {
-    /// The order for a container.
+    /// The order for the container's target. One that names another instance is older than the target.
     pub fn order(&self, container: &str) -> Option<OrderView<'a>> {
-        self.orders.iter().copied().find(|o| o.order.container.name == container)
+        let mut targets = self.request.status.target.iter().flat_map(|t| &t.containers);
+        let target = targets.find(|t| t.name == container)?;
+        let (_, id) = parse_container_id(&target.container_id)?;
+        let names = |o: &OrderView<'_>| o.order.container.name == container && o.order.container.id == id;
+        self.orders.iter().copied().find(names)
+    }
+
+    /// The daemon has stopped the container for the request, or may yet; or a pin has ended it.
+    pub fn begun(&self, container: &str) -> bool {
+        let states = &self.request.status.container_recreate_states;
+        states.iter().any(|state| state.name == container && state.is_killed)
+            || self.orders.iter().any(|o| o.order.container.name == container && o.begun())
+            || self.memory.begun.contains(container)
+            || self.memory.pinned.contains(container)
     }
 
     /// Whether the daemon has answered the order for a container.

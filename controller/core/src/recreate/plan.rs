@@ -19,15 +19,15 @@ use pitstop_api::{Invalid, annotations, labels};
 use super::drain::{self, Drain};
 use super::hooks;
 use super::judge::{Judged, failed, judge, over, recreating, replaced, status_of};
-use super::mechanism::by_kubelet;
+use super::mechanism::{by_kubelet, pin};
 use super::observe::Observed;
 use super::resolve::{Tense, resolve};
 use super::status::{End, Wait, accepted, ended, waits};
-use crate::action::ImageChange;
 use crate::index::Config;
+use crate::look::Missing;
 use crate::nodework::OrderView;
 use crate::plan::{StatusWrite, Urgency};
-use crate::pod::{ContainerKind, Pod, parse_container_id};
+use crate::pod::{Pod, parse_container_id};
 use crate::time::{Mono, earliest, seconds};
 
 /// What one request needs.
@@ -40,7 +40,7 @@ pub fn plan(now: Mono, wall: DateTime<Utc>, config: &Config, observed: &Observed
     if request.completed() {
         planner.after_end()
     } else if request.deleting {
-        Plan { orders: planner.running(), ..Plan::default() }
+        planner.withdrawn(planner.running())
     } else if let Some(target) = &request.status.target {
         planner.recreate(target)
     } else {
@@ -76,12 +76,12 @@ fn kubelet_instead(
     Some(target)
 }
 
-/// The change that pins a target's image, unless somebody has changed it since.
-fn pin(target: &TargetContainer, pod: &Pod) -> Option<ImageChange> {
-    let pin = target.pin.as_ref()?;
-    let container = pod.container(&target.name).filter(|c| c.image == pin.from)?;
-    let init = container.kind != ContainerKind::Main;
-    Some(ImageChange { container: target.name.clone(), init, image: pin.image.clone() })
+/// The target as it goes on, where a container's part of it becomes another one.
+fn becomes(target: &Target, judged: &[Judged]) -> Option<Target> {
+    judged.iter().find(|j| j.becomes.is_some())?;
+    let of = |(old, judged): (&TargetContainer, &Judged)| judged.becomes.as_ref().unwrap_or(old).clone();
+    let containers = target.containers.iter().zip(judged).map(of).collect();
+    Some(Target { containers, ..target.clone() })
 }
 
 struct Planner<'a> {
@@ -135,8 +135,27 @@ impl Planner<'_> {
         // Admission read the Pod itself; this process's watch of Pods may be a little behind it.
         match self.lag_until() {
             Some(at) => Plan { wake_at: earliest(deadline, Some(at)), ..Plan::default() },
+            None if refused == End::PodGone => self.without_pod(&[]),
             None => self.end(&[], &refused),
         }
+    }
+
+    /// The watch does not show the Pod: ends the request once the API server says the same.
+    fn without_pod(&self, stored: &[ContainerRecreateState]) -> Plan {
+        let (expired, deadline) = self.deadline();
+        let (look, at) = match self.observed.look.missing(self.now) {
+            Missing::Gone => return self.end(stored, &End::PodGone),
+            _ if expired => return self.end(stored, &End::DeadlineExceeded),
+            Missing::Ask => (true, None),
+            Missing::Wait(at) => (false, at),
+        };
+        Plan { look, wake_at: earliest(deadline, at), ..self.stands() }
+    }
+
+    /// Everything stays as it is.
+    fn stands(&self) -> Plan {
+        let orders = self.observed.orders.iter().map(|o| o.order.clone()).collect();
+        Plan { orders, images: self.observed.pinning.to_vec(), ..Plan::default() }
     }
 
     /// Until when what is missing may only be late; absent once that time is over.
@@ -149,9 +168,10 @@ impl Planner<'_> {
         let request = self.observed.request;
         let stored = &request.status.container_recreate_states;
         let Some(pod) = self.observed.pod.filter(|pod| pod.uid == target.pod_uid) else {
-            let Some(at) = self.lag_until() else { return self.end(stored, &End::PodGone) };
-            let orders = self.observed.orders.iter().map(|o| o.order.clone()).collect();
-            return Plan { orders, wake_at: Some(at), ..Plan::default() };
+            return match self.lag_until() {
+                Some(at) => Plan { wake_at: Some(at), ..self.stands() },
+                None => self.without_pod(stored),
+            };
         };
         let judged: Vec<Judged> = target
             .containers
@@ -177,11 +197,18 @@ impl Planner<'_> {
         if expired {
             return self.end(&entries, &End::DeadlineExceeded);
         }
+        // An end was decided upon while the daemon was away, and its write did not come through.
+        if self.observed.orders.iter().any(OrderView::request_over) {
+            return self.end(&entries, &End::DaemonSilent);
+        }
+        if let Some(target) = becomes(target, &judged) {
+            return self.go_on_with(target);
+        }
         let silent_at = match self.silence(target, pod, &judged) {
             Silence::None => None,
             Silence::Until(at) => Some(at),
             Silence::Over => return self.end(&entries, &End::DaemonSilent),
-            Silence::Instead(target) => return self.through_the_kubelet(target),
+            Silence::Instead(target) => return self.go_on_with(target),
         };
         let mut status = request.status.clone();
         // A request that was accepted without a word about its drain gets it now.
@@ -213,6 +240,10 @@ impl Planner<'_> {
                     .then(|| self.order(target, t, pod))
                     .flatten(),
             })
+            // By a target that this process has not seen yet, or not any more.
+            .chain(
+                self.observed.orders.iter().filter(|o| o.begun() && self.stale(o)).map(|o| o.order.clone()),
+            )
             .collect();
         let pins = target
             .containers
@@ -254,9 +285,10 @@ impl Planner<'_> {
             .spec
             .ttl_seconds_after_finished
             .and_then(|ttl| Some(self.observed.memory.completed_seen?.after(seconds(ttl.into()))));
+        let overdue_at = self.observed.orders.iter().filter(|o| self.finishes(o));
+        let overdue_at = overdue_at.filter_map(|o| self.overdue_at(o)).min();
         Plan {
             status: (!recorded).then_some(StatusWrite { status, urgency: Urgency::Now }),
-            orders,
             labels: remove(request.labels.contains_key(labels::ACTIVE), labels::ACTIVE),
             annotations: if request.in_v1beta1 {
                 self.drain_annotation()
@@ -265,21 +297,26 @@ impl Planner<'_> {
                 remove(request.annotations.contains_key(key), key)
             },
             delete: !request.deleting && expiry.is_some_and(|at| at <= self.now),
-            wake_at: expiry.filter(|at| *at > self.now),
-            ..Plan::default()
+            wake_at: earliest(expiry, overdue_at).filter(|at| *at > self.now),
+            ..self.withdrawn(orders)
         }
     }
 
-    /// Ends the request, once nothing is left that might still begin.
+    /// Ends the request, once nothing is left that might still begin: a stop that is under way may finish, and the book
+    /// says that no other process may begin it anew.
     fn end(&self, entries: &[ContainerRecreateState], end: &End) -> Plan {
-        if self.undecided() {
+        let orders = self.observed.orders.iter().filter(|o| o.answer.is_some() && !self.stalled(o));
+        let orders: Vec<Order> = orders.map(|o| o.order.clone()).collect();
+        let may_begin = |o: &OrderView<'_>| self.stalled(o) || (self.finishes(o) && !o.closed);
+        if self.undecided() || self.observed.orders.iter().any(may_begin) {
             let images = self.observed.pinning.to_vec();
-            return Plan { orders: self.taken_up(), images, ..Plan::default() };
+            return Plan { images, ..self.withdrawn(orders) };
         }
         let drain = drain::stage(self.now, self.observed, self.observed.live_pod());
         let mut status = ended(self.observed, entries.to_vec(), end, self.wall);
         drain::conclude(&mut status, self.observed.request, &drain, self.wall);
-        Plan { orders: self.taken_up(), ..self.with_status(status, Urgency::Now) }
+        let Plan { orders, closed, .. } = self.withdrawn(orders);
+        Plan { orders, closed, ..self.with_status(status, Urgency::Now) }
     }
 
     /// Something may begin yet: an order that the daemon has not answered, or a write whose end is not known.
@@ -299,7 +336,9 @@ impl Planner<'_> {
             return Silence::None;
         }
         let strategy = self.observed.request.spec.strategy.as_ref();
-        let auto = strategy.and_then(|s| s.mechanism).unwrap_or_default() == Mechanism::Auto;
+        // As it was accepted: a typed client of OpenKruise may have dropped the field since.
+        let asked = target.mechanism.or_else(|| strategy?.mechanism).unwrap_or_default();
+        let auto = asked == Mechanism::Auto;
         let instead = auto.then(|| kubelet_instead(strategy, target, pod, self.observed)).flatten();
         let patience = match &instead {
             Some(_) => self.config.fall_back_after,
@@ -313,14 +352,27 @@ impl Planner<'_> {
         }
     }
 
-    /// Withdraws what the silent daemon has not taken up, then writes down that the kubelet does it.
-    fn through_the_kubelet(&self, target: Target) -> Plan {
-        if self.undecided() {
-            return Plan { orders: self.taken_up(), ..Plan::default() };
+    /// Withdraws what the daemon has not taken up of what changes, then writes the other target down.
+    fn go_on_with(&self, target: Target) -> Plan {
+        let old = self.observed.request.status.target.iter().flat_map(|old| &old.containers);
+        let changed: Vec<&str> =
+            old.zip(&target.containers).filter(|(a, b)| a != b).map(|(a, _)| a.name.as_str()).collect();
+        let stands =
+            |o: &&OrderView<'_>| o.answer.is_some() || !changed.contains(&o.order.container.name.as_str());
+        let kept: Vec<Order> = self.observed.orders.iter().filter(stands).map(|o| o.order.clone()).collect();
+        let withdrawn = kept.len() == self.observed.orders.len();
+        if !withdrawn || self.observed.placing || !self.observed.pinning.is_empty() {
+            return Plan { orders: kept, images: self.observed.pinning.to_vec(), ..Plan::default() };
         }
         let status =
             ContainerRecreateRequestStatus { target: Some(target), ..self.observed.request.status.clone() };
-        Plan { orders: self.taken_up(), ..self.with_status(status, Urgency::Now) }
+        Plan { orders: kept, ..self.with_status(status, Urgency::Now) }
+    }
+
+    /// It names another instance than the target.
+    fn stale(&self, view: &OrderView<'_>) -> bool {
+        let current = self.observed.order(&view.order.container.name);
+        current.is_none_or(|current| current.order.id != view.order.id)
     }
 
     /// Orders that the daemon has answered.
@@ -328,14 +380,40 @@ impl Planner<'_> {
         self.observed.orders.iter().filter(|o| o.answer.is_some()).map(|o| o.order.clone()).collect()
     }
 
-    /// Orders that the daemon is carrying out. One whose stops have no effect has no end of its own.
+    /// Nothing but these orders is left of the request; what the daemon has not begun of them, it does not begin.
+    fn withdrawn(&self, orders: Vec<Order>) -> Plan {
+        let closes = |o: &&OrderView<'_>| o.closed || self.finishes(o);
+        let over = self.observed.orders.iter().filter(closes).map(|o| &o.order.id);
+        let kept = over.filter(|id| orders.iter().any(|o| o.id == **id));
+        Plan { closed: kept.cloned().collect(), orders, ..Plan::default() }
+    }
+
+    /// Orders that the daemon is carrying out.
     fn running(&self) -> Vec<Order> {
-        let unfinished = |o: &&OrderView<'_>| {
-            o.acting()
-                && !o.retried()
-                && self.observed.live_pod().is_some_and(|pod| !self.is_over(&o.order.container, pod))
-        };
-        self.observed.orders.iter().filter(unfinished).map(|o| o.order.clone()).collect()
+        self.observed.orders.iter().filter(|o| self.finishes(o)).map(|o| o.order.clone()).collect()
+    }
+
+    /// The daemon has acknowledged the order, and as far as is known the container still runs.
+    fn unfinished(&self, order: &OrderView<'_>) -> bool {
+        let live = self.observed.live_pod();
+        order.acting() && live.is_some_and(|pod| !self.is_over(&order.order.container, pod))
+    }
+
+    /// The daemon is carrying the order out, and will come to an end.
+    fn finishes(&self, order: &OrderView<'_>) -> bool {
+        self.unfinished(order) && !self.stalled(order)
+    }
+
+    /// The order was acknowledged and has no end of its own: its stops have no effect, or the daemon is silent for longer
+    /// than a stop can take.
+    fn stalled(&self, order: &OrderView<'_>) -> bool {
+        let overdue = self.overdue_at(order).is_some_and(|at| at <= self.now);
+        self.unfinished(order) && (order.retried() || overdue)
+    }
+
+    /// When the daemon has been silent about the order for longer than its stop can take.
+    fn overdue_at(&self, order: &OrderView<'_>) -> Option<Mono> {
+        self.observed.memory.overdue_at(order.order, self.config.daemon_silent_after)
     }
 
     /// The Pod's status shows that the container instance has ended.
@@ -362,8 +440,10 @@ impl Planner<'_> {
         let request = self.observed.request;
         let grace = request.spec.strategy.as_ref().and_then(|s| s.termination_grace_period_seconds);
         let (_, id) = parse_container_id(&container.container_id)?;
+        let attempt = u32::try_from(container.restart_count).unwrap_or_default().saturating_add(1);
         Some(Order {
-            id: order_id(&request.uid, &container.name, 1),
+            // One number per instance: a forced request may order the stop of another one later.
+            id: order_id(&request.uid, &container.name, attempt),
             pod: OrderPod {
                 namespace: pod.key.namespace.clone(),
                 name: pod.key.name.clone(),

@@ -6,6 +6,7 @@ use pitstop_api::Invalid;
 use pitstop_api::recreate::{
     ContainerRecreateRequestSpec, MAX_CONTAINER_ID, StatusContext, Target, TargetContainer,
 };
+use pitstop_api::text::quoted;
 
 use super::mechanism::choose;
 use crate::pod::{Container, ContainerKind, Pod, parse_container_id};
@@ -89,7 +90,8 @@ pub fn resolve(spec: &ContainerRecreateRequestSpec, pod: &Pod, tense: Tense) -> 
         }
         if parse_container_id(id).is_none() {
             return refuse(format!(
-                "containerID {id:?} of {name} is not of the form <runtime>://<64 hex digits>"
+                "containerID {} of {name} is not of the form <runtime>://<64 hex digits>",
+                quoted(id)
             ));
         }
         let pin = choose(strategy, pod, container).map_err(|text| {
@@ -97,7 +99,8 @@ pub fn resolve(spec: &ContainerRecreateRequestSpec, pod: &Pod, tense: Tense) -> 
         })?;
         containers.push(TargetContainer { name: name.clone(), container_id: id.clone(), restart_count, pin });
     }
-    Ok(Target { pod_uid: pod.uid.clone(), node_name: node.clone(), containers })
+    let mechanism = strategy.and_then(|s| s.mechanism);
+    Ok(Target { pod_uid: pod.uid.clone(), node_name: node.clone(), containers, mechanism })
 }
 
 /// Whether a container of that kind can be restarted.

@@ -1,34 +1,63 @@
 //! The spec of a request never changes; saying it again is no change.
 //!
-//! Whoever applies the file of a request a second time leaves out what admission has filled in since. What is left out
-//! is not taken away: the spec stays as it is stored.
+//! Whoever applies the file of a request a second time leaves out what admission has filled in since, and a typed client
+//! of `OpenKruise` the fields that its schema lacks: `preStop.sleep` and `strategy.mechanism`. What is left out is not
+//! taken away: the spec stays as it is stored.
 
 use pitstop_api::recreate::ContainerRecreateRequestSpec;
 use serde_json::{Value, json};
 
-/// Whether `new` says what `old` says, but for what admission filled in and `new` leaves out.
-pub(super) fn says_the_same(old: &ContainerRecreateRequestSpec, new: &ContainerRecreateRequestSpec) -> bool {
+/// The first field of which `new` says something else than `old`; what admission filled in, and what a typed client of
+/// `OpenKruise` cannot carry, may be left out.
+pub(super) fn changed(
+    old: &ContainerRecreateRequestSpec,
+    new: &ContainerRecreateRequestSpec,
+) -> Option<String> {
     let mut restored = new.clone();
     if let Some(kept) = &old.strategy {
         let strategy = restored.strategy.get_or_insert_default();
         strategy.failure_policy = strategy.failure_policy.or(kept.failure_policy);
         strategy.termination_grace_period_seconds =
             strategy.termination_grace_period_seconds.or(kept.termination_grace_period_seconds);
+        strategy.mechanism = strategy.mechanism.or(kept.mechanism);
     }
     for (container, kept) in restored.containers.iter_mut().zip(&old.containers) {
         if container.name != kept.name {
-            return false;
+            break;
         }
-        container.pre_stop = container.pre_stop.take().or_else(|| kept.pre_stop.clone());
+        match (&mut container.pre_stop, &kept.pre_stop) {
+            (Some(hook), Some(kept)) => hook.sleep = hook.sleep.take().or_else(|| kept.sleep.clone()),
+            (hook, kept) => *hook = hook.take().or_else(|| kept.clone()),
+        }
         container.status_context = container.status_context.take().or_else(|| kept.status_context.clone());
         if container.ports.is_empty() {
             container.ports.clone_from(&kept.ports);
         }
     }
-    restored == *old
+    (restored != *old).then(|| difference("spec", &json!(old), &json!(restored)))
 }
 
-/// The JSON Patch that puts the stored spec in the place of one that [says the same](says_the_same). Both are as the API
+/// Where two values first differ: as deep as both are objects, or lists of the same length.
+fn difference(path: &str, old: &Value, new: &Value) -> String {
+    let below = match (old, new) {
+        (Value::Object(a), Value::Object(b)) => {
+            let differs = a.keys().chain(b.keys()).find(|key| a.get(*key) != b.get(*key));
+            differs.map(|key| (format!("{path}.{key}"), a.get(key), b.get(key)))
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            let mut pairs = a.iter().zip(b).enumerate();
+            pairs.find(|(_, (a, b))| a != b).map(|(i, (a, b))| (format!("{path}[{i}]"), Some(a), Some(b)))
+        }
+        _ => None,
+    };
+    match below {
+        Some((path, Some(old), Some(new))) => difference(&path, old, new),
+        Some((path, ..)) => path,
+        None => path.to_owned(),
+    }
+}
+
+/// The JSON Patch that puts the stored spec in the place of one that [says the same](changed). Both are as the API
 /// server has them, since its rule compares them literally.
 pub fn keep(stored: Option<&Value>, new: Option<&Value>) -> Vec<Value> {
     match stored {

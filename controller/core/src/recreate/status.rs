@@ -1,7 +1,7 @@
 //! From decisions to the status of a request, and from a change of status to events.
 
 use chrono::{DateTime, Utc};
-use pitstop_api::condition::{self, Condition, ConditionStatus};
+use pitstop_api::condition::{self, Condition, ConditionStatus, Progress, Standing};
 use pitstop_api::recreate::{
     ContainerRecreateRequestStatus, ContainerRecreateState, ContainerStatusSnapshot, MAX_CONTAINER_ID, Phase,
     Target, conditions,
@@ -27,6 +27,8 @@ pub enum Wait {
     ForeignGate(String),
     /// The Pod is out of service, and is kept so for that many seconds before the first stop.
     Draining(i64),
+    /// The Pod cannot be taken out of service; that many seconds pass all the same before the first stop.
+    NoGate(i64),
     /// The API server is not known to keep each daemon to its own node, so no order is placed.
     Policy,
     /// The node's daemon has not answered yet.
@@ -43,20 +45,21 @@ pub enum Wait {
     StopOverdue(String, u64),
     /// The kubelet has not started the container again.
     Restart(String),
-    /// The kubelet says why it does not start the container: its reason and message.
-    Kubelet(String, String),
+    /// The kubelet says why it does not start the container: its words.
+    NotStarted(String, String),
     /// The new container is not ready.
     NotReady(String),
     /// The new container is ready, and has not run for that many seconds yet.
     MinStarted(String, i32),
 }
 
-/// Every reason of [`Wait`] but the kubelet's own.
-pub(super) const WAITS: [&str; 14] = [
+/// Every reason of [`Wait`].
+pub(super) const WAITS: [&str; 16] = [
     "Queued",
     "WaitingForNotReady",
-    "ReadinessGateInUse",
+    drain::GATE_IN_USE,
     drain::DRAINING,
+    drain::NO_GATE,
     "WaitingForPolicy",
     "WaitingForDaemon",
     "Stopping",
@@ -65,17 +68,19 @@ pub(super) const WAITS: [&str; 14] = [
     "StopRetried",
     "StopOverdue",
     "WaitingForRestart",
+    "ContainerNotStarted",
     "ContainerNotReady",
     "WaitingForMinStarted",
 ];
 
 impl Wait {
-    pub(super) fn reason(&self) -> &str {
+    pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Queued(_) => "Queued",
             Self::NotReadyPod => "WaitingForNotReady",
-            Self::ForeignGate(_) => "ReadinessGateInUse",
+            Self::ForeignGate(_) => drain::GATE_IN_USE,
             Self::Draining(_) => drain::DRAINING,
+            Self::NoGate(_) => drain::NO_GATE,
             Self::Policy => "WaitingForPolicy",
             Self::Daemon => "WaitingForDaemon",
             Self::Stopping(_) => "Stopping",
@@ -84,13 +89,13 @@ impl Wait {
             Self::StopRetried(..) => "StopRetried",
             Self::StopOverdue(..) => "StopOverdue",
             Self::Restart(_) => "WaitingForRestart",
-            Self::Kubelet(reason, _) => reason,
+            Self::NotStarted(..) => "ContainerNotStarted",
             Self::NotReady(_) => "ContainerNotReady",
             Self::MinStarted(..) => "WaitingForMinStarted",
         }
     }
 
-    fn message(&self) -> String {
+    pub(super) fn message(&self) -> String {
         match self {
             Self::Queued(ahead) => format!("waits for request {ahead} of the same Pod"),
             Self::NotReadyPod => "waits for the Pod to be seen not ready".to_owned(),
@@ -101,6 +106,10 @@ impl Wait {
             Self::Draining(seconds) => {
                 format!("stops nothing before {seconds} s have passed (unreadyGracePeriodSeconds)")
             }
+            Self::NoGate(seconds) => format!(
+                "the Pod has no readiness gate and stays in service; stops nothing before {seconds} s have passed \
+                 (unreadyGracePeriodSeconds)"
+            ),
             Self::Policy => format!(
                 "places no order while the API server does not keep each daemon to its own node: apply the \
                  ValidatingAdmissionPolicy {POLICY} and its binding"
@@ -117,7 +126,7 @@ impl Wait {
             ),
             Self::StopRetried(name, words) => format!("container {name}: {words}"),
             Self::Restart(name) => format!("waits for the kubelet to start container {name} again"),
-            Self::Kubelet(_, message) => message.clone(),
+            Self::NotStarted(name, words) => format!("the kubelet does not start container {name}: {words}"),
             Self::NotReady(name) => format!("waits for the new container {name} to be ready"),
             Self::MinStarted(name, seconds) => {
                 format!("waits for the new container {name} to have run for {seconds} s (minStartedSeconds)")
@@ -147,7 +156,7 @@ pub enum End {
 
 /// Every reason of [`End`], and what stands for one that is not known: the values of a label.
 pub const REASONS: [&str; 8] = [
-    "AllContainersRestarted",
+    COMPLETE,
     "Invalid",
     "PodGone",
     "DeadlineExceeded",
@@ -157,11 +166,13 @@ pub const REASONS: [&str; 8] = [
     UNKNOWN,
 ];
 const UNKNOWN: &str = "Unknown";
+/// Reason of a success: what the column `RESULT` shows.
+const COMPLETE: &str = "Complete";
 
 impl End {
     pub(super) fn reason(&self) -> &'static str {
         match self {
-            Self::Complete => "AllContainersRestarted",
+            Self::Complete => COMPLETE,
             Self::Invalid(_) => "Invalid",
             Self::PodGone => "PodGone",
             Self::DeadlineExceeded => "DeadlineExceeded",
@@ -195,12 +206,12 @@ const STARTED: &str = "RecreateStarted";
 const COMPLETED: &str = "RecreateCompleted";
 const FAILED: &str = "RecreateFailed";
 
-/// Every reason that a condition of a request, or an event on it and its Pod, can have by pitstop's own doing, with
-/// repetitions. The kubelet's reasons for a container that waits come to them.
+/// Every reason that a condition of a request, or an event on it and its Pod, can have, with repetitions.
 pub fn all_reasons() -> impl Iterator<Item = &'static str> {
     let ends = REASONS.into_iter().filter(|reason| *reason != UNKNOWN);
     let grace = [RESOLVED, conditions::PRE_RECREATE_GRACE];
-    WAITS.into_iter().chain(ends).chain(EVENTS).chain(drain::REASONS).chain(grace)
+    let phases = [Phase::Pending, Phase::Recreating, Phase::Completed].map(Phase::name);
+    WAITS.into_iter().chain(ends).chain(EVENTS).chain(drain::REASONS).chain(grace).chain(phases)
 }
 
 /// The status of a request that has just been accepted.
@@ -211,7 +222,6 @@ pub(super) fn accepted(
     now: DateTime<Utc>,
 ) -> ContainerRecreateRequestStatus {
     let mut status = request.status.clone();
-    status.phase = Some(Phase::Recreating);
     status.container_recreate_states = target
         .containers
         .iter()
@@ -237,10 +247,24 @@ pub(super) fn waits(
     wait: &Wait,
     now: DateTime<Utc>,
 ) -> ContainerRecreateRequestStatus {
-    status.phase.get_or_insert(Phase::Pending);
-    let (reason, message) = (wait.reason(), wait.message());
-    set(&mut status, request, conditions::COMPLETE, ConditionStatus::False, reason, &message, now);
+    let phase = if status.target.is_some() { Phase::Recreating } else { Phase::Pending };
+    let message = wait.message();
+    let standing =
+        Standing { progress: Progress::Open, phase: phase.name(), reason: wait.reason(), message: &message };
+    stands(&mut status, request, standing, now);
     status
+}
+
+/// Writes down how far the request is. The phase follows from the conditions.
+fn stands(
+    status: &mut ContainerRecreateRequestStatus,
+    request: &Request,
+    standing: Standing<'_>,
+    now: DateTime<Utc>,
+) {
+    condition::record(&mut status.conditions, standing, now, request.generation);
+    status.phase = condition::phase(&status.conditions);
+    status.observed_generation = request.generation;
 }
 
 /// The terminal status.
@@ -253,7 +277,6 @@ pub(super) fn ended(
     let request = observed.request;
     let mut status = request.status.clone();
     hooks::record(&mut status, observed, now);
-    status.phase = Some(Phase::Completed);
     status.completion_time = Some(now);
     status.message = condition::truncate(end.message(), condition::MAX_MESSAGE);
     status.container_recreate_states = entries;
@@ -264,11 +287,9 @@ pub(super) fn ended(
         set(&mut status, request, conditions::ACCEPTED, ConditionStatus::False, end.reason(), why, now);
     }
     let text = outcome(&status, request, end);
-    let complete = if *end == End::Complete { ConditionStatus::True } else { ConditionStatus::False };
-    set(&mut status, request, conditions::COMPLETE, complete, end.reason(), &text, now);
-    if *end != End::Complete {
-        set(&mut status, request, conditions::FAILED, ConditionStatus::True, end.reason(), &text, now);
-    }
+    let progress = if *end == End::Complete { Progress::Succeeded } else { Progress::Failed };
+    let (phase, reason) = (Phase::Completed.name(), end.reason());
+    stands(&mut status, request, Standing { progress, phase, reason, message: &text }, now);
     status
 }
 
@@ -311,9 +332,9 @@ fn snapshot(status: &ContainerRecreateRequestStatus, pod: &Pod) -> Vec<Container
 pub(super) fn set(
     status: &mut ContainerRecreateRequestStatus,
     request: &Request,
-    type_: &str,
+    type_: &'static str,
     value: ConditionStatus,
-    reason: &str,
+    reason: &'static str,
     message: &str,
     now: DateTime<Utc>,
 ) {

@@ -1,9 +1,13 @@
 //! How far the Pod is on its way to other resources, going by its spec and its kubelet's words.
 
+use std::time::Duration;
+
 use pitstop_api::quantity::Resources;
 use pitstop_api::resize::ContainerStatus;
 
-use crate::pod::{self, ContainerState, Pod};
+use super::nudge::Nudge;
+use crate::pod::{self, AfterEnd, ContainerState, Pod};
+use crate::time::Mono;
 
 /// What the Pod's spec says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +18,8 @@ pub(super) enum Place {
     Desired,
     /// So many steps on the way from the one to the other.
     Between(i64),
+    /// The smallest step beyond what the request means, for a moment.
+    Nudged(Nudge),
     /// Neither, for this container: somebody else has changed it.
     Other(String),
 }
@@ -63,17 +69,12 @@ pub(super) fn returned(container: &ContainerStatus) -> Resources {
     }
 }
 
-/// The container has ended, and its Pod does not start it again.
+/// The container has ended, and the kubelet does not start it again.
 pub(super) fn never_again(pod: &Pod, container: &pod::Container) -> bool {
     let Some(ContainerState::Terminated { exit_code }) = container.status.as_ref().map(|s| &s.state) else {
         return false;
     };
-    let main = container.kind == pod::ContainerKind::Main;
-    main && match pod.restart_policy {
-        pod::RestartPolicy::Always => false,
-        pod::RestartPolicy::OnFailure => *exit_code == 0,
-        pod::RestartPolicy::Never => true,
-    }
+    pod.after_end(container, *exit_code) == AfterEnd::Stays
 }
 
 /// The container has ended, or cannot start.
@@ -97,17 +98,36 @@ pub(super) enum Progress {
     Underway(Option<String>),
     /// It restarts this container for it, or has yet to.
     Restarting(String),
+    /// The kubelet says that it is done, and tells another CPU limit. One that sets no CPU quota goes on telling the limit
+    /// of before (`convertToAPIContainerStatuses`, Kubernetes 1.33 to 1.36).
+    Untold,
     /// Every container has what the Pod's spec says.
     Sized,
 }
 
+/// How long a kubelet that counts what it has seen may take to tell a CPU limit after it was done.
+const UNTOLD: Duration = Duration::from_secs(10);
+
 impl Progress {
+    /// What has stayed untold since then counts as done, the kernel is asked next.
+    pub(super) fn settled(self, now: Mono, untold_since: Option<Mono>) -> Self {
+        let long = untold_since.is_some_and(|since| since.after(UNTOLD) <= now);
+        if self == Self::Untold && long { Self::Sized } else { self }
+    }
+
+    /// When that is.
+    pub(super) fn settles_at(&self, untold_since: Option<Mono>) -> Option<Mono> {
+        untold_since.filter(|_| *self == Self::Untold).map(|since| since.after(UNTOLD))
+    }
+
     /// Why the kubelet has not got there.
     pub(super) fn hindrance(&self) -> String {
         match self {
             Self::Unseen => "the kubelet has not taken them up".to_owned(),
             Self::Deferred(text) | Self::Infeasible(text) | Self::Underway(Some(text)) => text.clone(),
-            Self::Underway(None) | Self::Sized => "the kubelet changes the containers".to_owned(),
+            Self::Underway(None) | Self::Untold | Self::Sized => {
+                "the kubelet changes the containers".to_owned()
+            }
             Self::Restarting(name) => format!("container {name} does not run"),
         }
     }
@@ -160,6 +180,7 @@ fn towards(
     if let Some(told) = &pod.resize.in_progress {
         return Progress::Underway((told.reason == "Error").then(|| told.message.clone()));
     }
+    let mut untold = false;
     for container in containers {
         let Some(status) = pod.container(&container.name).and_then(|c| c.status.as_ref()) else {
             return Progress::Unseen;
@@ -179,10 +200,17 @@ fn towards(
             return Progress::Restarting(container.name.clone());
         }
         if !status.actual.as_ref().is_some_and(|actual| changed.matches(&wanted(container), actual)) {
-            return Progress::Underway(None);
+            // Where the kubelet counts what it has seen, that neither condition is there is its word.
+            let but_quota = Changed { cpu_limit: false, ..changed };
+            let counts = pod.observed_generation.is_some() && status.allocated.is_some();
+            let matches = |actual: &Resources| but_quota.matches(&wanted(container), actual);
+            if !(counts && status.actual.as_ref().is_some_and(matches)) {
+                return Progress::Underway(None);
+            }
+            untold = true;
         }
     }
-    Progress::Sized
+    if untold { Progress::Untold } else { Progress::Sized }
 }
 
 /// It is another instance than the one before the request, and ready.

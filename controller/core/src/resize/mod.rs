@@ -1,7 +1,7 @@
 //! Changing CPU and memory of a running Pod on request: the decisions.
 //!
 //! `resolve` finds what a request means for its Pod, `observe` is what a decision sees, `judge` how far the Pod is,
-//! `verify` whether the kernel has it, `repair` what the kubelet leaves undone, `rollback` whether the Pod does badly,
+//! `verify` whether the kernel has it, `repair` and `nudge` what the kubelet leaves undone, `rollback` whether the Pod does badly,
 //! `refusal` what the API server's no means, `review` what the webhook says of a request, `admission` whether the Pod may
 //! have it where the API server does not ask, `plan` decides, `status` writes it down.
 
@@ -10,6 +10,7 @@ mod evict;
 mod force;
 mod judge;
 mod mechanism;
+mod nudge;
 mod observe;
 mod plan;
 mod refusal;

@@ -15,6 +15,7 @@ use super::status::{EVICTED, NODE_BUSY, NODE_CAPACITY};
 use crate::action::Sizing;
 use crate::deed::{Deed, Done};
 use crate::key::ObjectKey;
+use crate::look::Look;
 use crate::nodework::OrderView;
 use crate::pod::Pod;
 use crate::recreate::Request;
@@ -109,6 +110,14 @@ pub struct Memory {
     pub deferred_since: Option<Mono>,
     /// Since when the Pod has what the request means.
     pub sized_since: Option<Mono>,
+    /// Since when all is done but for a CPU limit that the kubelet does not tell.
+    pub untold_since: Option<Mono>,
+    /// Since when the kubelet has said that it is done, though it may have said something else later.
+    pub done_since: Option<Mono>,
+    /// Since when the Pod's spec is at the smallest step beyond what the request means.
+    pub nudged_since: Option<Mono>,
+    /// How often it was seen to get there.
+    pub nudges: u32,
     /// Since when a container does not run that has what the request means only once it does.
     pub stuck_since: Option<Mono>,
     /// Since when the original resources are being put back.
@@ -193,13 +202,19 @@ impl Memory {
         let applied = pod
             .filter(|pod| resize.started_for(pod) && !restoring)
             .map(|pod| (place(resize, pod), pod))
-            .filter(|(place, _)| matches!(place, Place::Desired | Place::Between(_)));
+            .filter(|(place, _)| matches!(place, Place::Desired | Place::Between(_) | Place::Nudged(_)));
         self.applied |= applied.is_some();
+        let nudged = matches!(applied, Some((Place::Nudged(_), _)));
+        self.nudges = self.nudges.saturating_add(u32::from(nudged && self.nudged_since.is_none()));
+        self.nudged_since = nudged.then(|| self.nudged_since.unwrap_or(now));
         // The one whose node has no room for what its daemon should give is not accepted yet.
         let waits = resize.status.target.is_none() && resize.waits_for(NODE_BUSY);
         let progress = applied
             .as_ref()
             .map(|(place, pod)| progress(&containers(resize, place), resize.pending_before(), pod));
+        let untold = matches!(progress, Some(Progress::Untold));
+        self.untold_since = untold.then(|| self.untold_since.unwrap_or(now));
+        let progress = progress.map(|progress| progress.settled(now, self.untold_since));
         let done = applied.filter(|(place, _)| *place == Place::Desired);
         let down = |progress: &Progress, pod: &Pod| matches!(progress, Progress::Restarting(name) if stopped(pod, name));
         let all = &resize.status.containers;
@@ -221,6 +236,7 @@ impl Memory {
         }
         self.deferred_since = deferred.then(|| self.deferred_since.unwrap_or(now));
         self.sized_since = sized.then(|| self.sized_since.unwrap_or(now));
+        self.done_since = self.done_since.or(self.sized_since);
     }
 
     /// Notes what is seen of the restart; `request`: the one under the name that the resize gives it.
@@ -293,6 +309,8 @@ pub struct Observed<'a> {
     /// What other Pods take of what the survey found. Absent without a survey, after acceptance, and while the acceptance
     /// of another resize that counts is being written.
     pub crowd: Option<Crowd<'a>>,
+    /// What is known of the Pod while the watch does not show it.
+    pub look: &'a Look,
     /// What this process remembers.
     pub memory: &'a Memory,
 }

@@ -63,6 +63,13 @@ fn resizes(pod: &Pod) -> bool {
     pod.containers.iter().any(|c| c.status.as_ref().is_some_and(|status| status.allocated.is_some()))
 }
 
+/// The Pod's cgroup is the kubelet's to write, by what its spec says. What bounds the Pod as a whole, or what the daemon
+/// holds it at, is another sum.
+pub(super) fn kubelets(observed: &Observed<'_>, pod: &Pod) -> bool {
+    let own = !observed.resize.held() && pod.pod_level.is_none() && resizes(pod);
+    own && observed.force.containers.is_empty() && !observed.recorded
+}
+
 /// Repairs the Pod's cgroup, by an order that names this container; nothing where that is not pitstop's to do.
 ///
 /// `low`: the daemon has found that it is not what it should be.
@@ -74,9 +81,7 @@ pub(super) fn repair(
     container: &str,
     low: bool,
 ) -> Option<Repair> {
-    // What bounds the Pod as a whole, or what the daemon holds it at, is another sum.
-    let own = !observed.resize.held() && pod.pod_level.is_none() && resizes(pod);
-    if !own || !observed.force.containers.is_empty() || observed.recorded {
+    if !kubelets(observed, pod) {
         return None;
     }
     if !config.resize_cri {

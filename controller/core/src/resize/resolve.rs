@@ -7,6 +7,7 @@ use pitstop_api::quantity::{Resource, Resources};
 use pitstop_api::resize::{
     Amount, ContainerResize, ContainerStatus, PodResizeSpec, Restart, Values, validate,
 };
+use pitstop_api::text::quoted;
 
 use super::evict;
 use super::force::Force;
@@ -74,8 +75,8 @@ fn container(at: &str, wanted: &ContainerResize, pod: &Pod, force: &Force) -> Re
     let name = &wanted.name;
     let found = pod.container(name).ok_or_else(|| {
         let names: Vec<&str> = pod.containers.iter().map(|c| c.name.as_str()).collect();
-        let text =
-            format!("{at}.name: Pod {} has no container {name:?}; it has {}", pod.key, names.join(", "));
+        let (name, names) = (quoted(name), names.join(", "));
+        let text = format!("{at}.name: Pod {} has no container {name}; it has {names}", pod.key);
         (INVALID, truncate(&text, pitstop_api::condition::MAX_MESSAGE))
     })?;
     match found.kind {
@@ -99,20 +100,23 @@ fn container(at: &str, wanted: &ContainerResize, pod: &Pod, force: &Force) -> Re
     let set = |list: &str, amounts: &BTreeMap<String, Amount>, resource: Resource, slot: &mut Option<i64>| {
         let Some(amount) = amounts.get(resource.as_str()) else { return Ok(()) };
         let resolved = amount.resolve(resource, *slot);
-        let resolved = resolved.map_err(|why| (INVALID, format!("{at}.{list}.{resource}: {why}")))?;
+        let resolved =
+            resolved.map_err(|why| (INVALID, format!("{at}.resources.{list}.{resource}: {why}")))?;
         if list == "limits" && resolved == 0 {
             return Err((
                 INVALID,
-                format!("{at}.{list}.{resource}: a limit cannot be 0; a limit cannot be removed in place"),
+                format!(
+                    "{at}.resources.{list}.{resource}: a limit cannot be 0; a limit cannot be removed in place"
+                ),
             ));
         }
         *slot = Some(resolved);
         Ok(())
     };
-    set("requests", &wanted.requests, Resource::Cpu, &mut to.cpu_request)?;
-    set("requests", &wanted.requests, Resource::Memory, &mut to.memory_request)?;
-    set("limits", &wanted.limits, Resource::Cpu, &mut to.cpu_limit)?;
-    set("limits", &wanted.limits, Resource::Memory, &mut to.memory_limit)?;
+    set("requests", &wanted.resources.requests, Resource::Cpu, &mut to.cpu_request)?;
+    set("requests", &wanted.resources.requests, Resource::Memory, &mut to.memory_request)?;
+    set("limits", &wanted.resources.limits, Resource::Cpu, &mut to.cpu_limit)?;
+    set("limits", &wanted.resources.limits, Resource::Memory, &mut to.memory_limit)?;
     // What the API server does: a limit alone is a request too.
     to.cpu_request = to.cpu_request.or(to.cpu_limit);
     to.memory_request = to.memory_request.or(to.memory_limit);

@@ -51,7 +51,7 @@ mod tests {
     use crate::key::ObjectKey;
 
     fn resize(uid: Option<&str>, cpu: &str) -> Resize {
-        let spec = json!({"podRef": {"name": "web", "uid": uid}, "containers": [{"name": "app", "limits": {"cpu": cpu}}]});
+        let spec = json!({"podRef": {"name": "web", "uid": uid}, "containers": [{"name": "app", "resources": {"limits": {"cpu": cpu}}}]});
         let spec = serde_json::from_value(spec).unwrap();
         Resize { key: ObjectKey::new("shop", "grow"), spec, ..Resize::default() }
     }
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused_at_once() {
         let text = refusal(create(&resize(None, "much"), Some("u1")));
-        assert!(text.starts_with("PodResize shop/grow: spec.containers[0].limits"), "{text}");
+        assert!(text.starts_with("PodResize shop/grow: spec.containers[0].resources.limits"), "{text}");
     }
 
     #[test]

@@ -161,8 +161,12 @@ impl Settler<'_> {
     /// What a container needs that has not what it should.
     fn need<'b>(&self, pod: &'b Pod, container: &'b Container) -> Option<Need<'b>> {
         let name = container.name.as_str();
-        let wish = self.holding.force.containers.get(name);
         let record = record(self.holding.held, name);
+        // An instance that was given nothing has what its spec says, or will start with it. A wish for just that is none:
+        // what the instance before it held goes back.
+        let given = running(container).is_some_and(|id| record.is_some_and(|record| record.id == id));
+        let other = |wish: &&Wish| given || bounds(&wish.resources) != bounds(&container.resources);
+        let wish = self.holding.force.containers.get(name).filter(other);
         match (wish, running(container)) {
             (Some(wish), Some(id)) => self.take(pod, container, id, wish, record),
             // It starts with what its spec says, and is given the rest then.
@@ -182,10 +186,6 @@ impl Settler<'_> {
         let wanted = bounds(&wish.resources);
         let record = record.filter(|record| record.id == id);
         if record.is_some_and(|record| record.given == Some(wanted)) {
-            return None;
-        }
-        // What is given to it for the first time must differ from what its spec says; else there is nothing to hold.
-        if record.is_none() && wanted == bounds(&container.resources) {
             return None;
         }
         let before = record.map_or(Some(bounds(&container.resources)), |record| record.given);

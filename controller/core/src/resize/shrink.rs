@@ -6,6 +6,7 @@ use pitstop_api::quantity::{Resource, Resources};
 use pitstop_api::resize::{ContainerStatus, PodResizeSpec, Values};
 
 use super::judge::{self, Place, desired, original};
+use super::nudge::{nudged, stepped};
 use super::observe::Resize;
 use crate::pod::Pod;
 
@@ -78,7 +79,11 @@ fn after(spec: &PodResizeSpec, container: &ContainerStatus, steps: i64) -> Resou
 pub(super) fn place(resize: &Resize, pod: &Pod) -> Place {
     let containers = &resize.status.containers;
     let known = judge::place(containers, pod);
-    let (Place::Other(_), Some(step)) = (&known, step(&resize.spec)) else { return known };
+    let Place::Other(_) = &known else { return known };
+    if let Some(nudge) = nudged(resize, pod) {
+        return Place::Nudged(nudge);
+    }
+    let Some(step) = step(&resize.spec) else { return known };
     let taken = |c: &ContainerStatus| {
         let (from, _) = falls(c)?;
         Some(count(from, pod.container(&c.name)?.resources.memory_limit?, step))
@@ -92,11 +97,15 @@ pub(super) fn place(resize: &Resize, pod: &Pod) -> Place {
 
 /// The containers with what the Pod's spec means for them there, on its way to what the request means.
 pub(super) fn containers<'a>(resize: &'a Resize, place: &Place) -> Cow<'a, [ContainerStatus]> {
-    let Place::Between(steps) = place else { return Cow::Borrowed(&resize.status.containers) };
-    let there = |c: &ContainerStatus| ContainerStatus {
-        desired: Values::from(&after(&resize.spec, c, *steps)),
-        ..c.clone()
+    let resources = |c: &ContainerStatus| match place {
+        Place::Between(steps) => after(&resize.spec, c, *steps),
+        Place::Nudged(nudge) => stepped(c, nudge).unwrap_or_else(|| desired(c)),
+        Place::Original | Place::Desired | Place::Other(_) => desired(c),
     };
+    if !matches!(place, Place::Between(_) | Place::Nudged(_)) {
+        return Cow::Borrowed(&resize.status.containers);
+    }
+    let there = |c: &ContainerStatus| ContainerStatus { desired: Values::from(&resources(c)), ..c.clone() };
     Cow::Owned(resize.status.containers.iter().map(there).collect())
 }
 

@@ -1,7 +1,7 @@
 //! How a resize is written down.
 
 use chrono::{DateTime, Utc};
-use pitstop_api::condition::{self, Condition, ConditionStatus};
+use pitstop_api::condition::{self, Condition, ConditionStatus, Progress, Standing};
 use pitstop_api::quantity::Resources;
 use pitstop_api::resize::{
     ContainerStatus, Mechanism, Phase, PodResizeStatus, Restoring, Target, Values, conditions,
@@ -110,9 +110,10 @@ pub(super) const EVICTED: &str = "Evicted";
 pub(super) const EVICTION_FORBIDDEN: &str = "EvictionForbidden";
 /// The Pod is not ready.
 pub(super) const NOT_READY: &str = "NotReady";
+/// What another version of the controller has called otherwise.
 const UNKNOWN: &str = "Unknown";
 
-/// Every reason of an end, and what stands for one that is not known: the values of a label.
+/// Every reason of an end.
 pub const REASONS: [&str; 27] = [
     RUNTIME_ERROR,
     RESIZED,
@@ -157,24 +158,42 @@ const FAILED: &str = "ResizeFailed";
 
 /// Every reason that a condition of a request, or an event on it and its Pod, can have, with repetitions.
 pub fn all_reasons() -> impl Iterator<Item = &'static str> {
-    let ends = REASONS.into_iter().filter(|reason| *reason != UNKNOWN);
-    WAITS.into_iter().chain(ends).chain(EVENTS).chain(verify::REASONS).chain([RESOLVED])
+    let said = WAITS.into_iter().chain(REASONS).chain(EVENTS).chain(verify::REASONS);
+    said.chain([RESOLVED]).chain(PHASES.map(Phase::name))
+}
+
+/// Every phase: the reasons of `Reconciling`.
+const PHASES: [Phase; 9] = [
+    Phase::Proposed,
+    Phase::Deferred,
+    Phase::InProgress,
+    Phase::Verifying,
+    Phase::Succeeded,
+    Phase::Infeasible,
+    Phase::Failed,
+    Phase::RolledBack,
+    Phase::Cancelled,
+];
+
+/// The one of the [reasons of ends](REASONS) that reads so.
+fn known(reason: &str) -> &'static str {
+    REASONS.into_iter().find(|known| *known == reason).unwrap_or(UNKNOWN)
 }
 
 /// How a request ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct End {
     pub(super) phase: Phase,
-    pub(super) reason: String,
+    pub(super) reason: &'static str,
     pub(super) message: String,
 }
 
 impl End {
-    pub(super) fn new(phase: Phase, reason: &str, message: impl Into<String>) -> Self {
-        Self { phase, reason: reason.to_owned(), message: message.into() }
+    pub(super) fn new(phase: Phase, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { phase, reason, message: message.into() }
     }
 
-    pub(super) fn failed(reason: &str, message: impl Into<String>) -> Self {
+    pub(super) fn failed(reason: &'static str, message: impl Into<String>) -> Self {
         Self::new(Phase::Failed, reason, message)
     }
 }
@@ -183,9 +202,15 @@ impl From<End> for Restoring {
     fn from(end: End) -> Self {
         Self {
             phase: end.phase,
-            reason: end.reason,
+            reason: end.reason.to_owned(),
             message: condition::truncate(&end.message, condition::MAX_MESSAGE),
         }
+    }
+}
+
+impl From<&Restoring> for End {
+    fn from(restoring: &Restoring) -> Self {
+        Self::new(restoring.phase, known(&restoring.reason), restoring.message.clone())
     }
 }
 
@@ -222,10 +247,17 @@ pub(super) fn waits(
     wait: &Wait,
     now: DateTime<Utc>,
 ) -> PodResizeStatus {
-    status.phase = Some(wait.phase);
-    status.observed_generation = resize.generation;
-    set(&mut status, resize, conditions::COMPLETE, ConditionStatus::False, wait.reason, &wait.message, now);
+    let phase = wait.phase.name();
+    let standing = Standing { progress: Progress::Open, phase, reason: wait.reason, message: &wait.message };
+    stands(&mut status, resize, standing, now);
     status
+}
+
+/// Writes down how far the request is. The phase follows from the conditions.
+fn stands(status: &mut PodResizeStatus, resize: &Resize, standing: Standing<'_>, now: DateTime<Utc>) {
+    condition::record(&mut status.conditions, standing, now, resize.generation);
+    status.phase = condition::phase(&status.conditions);
+    status.observed_generation = resize.generation;
 }
 
 /// The terminal status.
@@ -234,27 +266,14 @@ pub(super) fn ended(observed: &Observed<'_>, end: &End, now: DateTime<Utc>) -> P
     let mut status = resize.status.clone();
     told(&mut status, observed.pod.filter(|pod| resize.is_for(pod)));
     status.restoring = None;
-    status.phase = Some(end.phase);
-    status.observed_generation = resize.generation;
     status.completion_time = Some(now);
     status.message = condition::truncate(&end.message, condition::MAX_MESSAGE);
     if status.target.is_none() {
-        set(
-            &mut status,
-            resize,
-            conditions::ACCEPTED,
-            ConditionStatus::False,
-            &end.reason,
-            &end.message,
-            now,
-        );
+        set(&mut status, resize, conditions::ACCEPTED, ConditionStatus::False, end.reason, &end.message, now);
     }
-    let succeeded = end.phase == Phase::Succeeded;
-    let complete = if succeeded { ConditionStatus::True } else { ConditionStatus::False };
-    set(&mut status, resize, conditions::COMPLETE, complete, &end.reason, &end.message, now);
-    if !succeeded {
-        set(&mut status, resize, conditions::FAILED, ConditionStatus::True, &end.reason, &end.message, now);
-    }
+    let progress = if end.phase == Phase::Succeeded { Progress::Succeeded } else { Progress::Failed };
+    let (phase, reason) = (end.phase.name(), end.reason);
+    stands(&mut status, resize, Standing { progress, phase, reason, message: &end.message }, now);
     status
 }
 
@@ -276,8 +295,10 @@ pub(super) fn verified(
             let text = "the control groups of the containers and of the Pod hold what they should";
             (ConditionStatus::True, verify::MATCH, text)
         }
+        Verdict::NoQuota(text) => (ConditionStatus::True, verify::NO_QUOTA, text.as_str()),
         Verdict::Unknown(reason, text) => (ConditionStatus::Unknown, *reason, text.as_str()),
-        Verdict::Waits | Verdict::Differs(_) => return,
+        Verdict::Differs(text) => (ConditionStatus::False, KERNEL_DIFFERS, text.as_str()),
+        Verdict::Waits => return,
     };
     set(status, observed.resize, conditions::VERIFIED, value, reason, text, now);
 }
@@ -295,9 +316,9 @@ pub(super) fn told(status: &mut PodResizeStatus, pod: Option<&Pod>) {
 fn set(
     status: &mut PodResizeStatus,
     resize: &Resize,
-    type_: &str,
+    type_: &'static str,
     value: ConditionStatus,
-    reason: &str,
+    reason: &'static str,
     message: &str,
     now: DateTime<Utc>,
 ) {
@@ -387,6 +408,5 @@ pub fn measure(new: &PodResizeStatus, old: &PodResizeStatus) -> Option<Measure> 
         return None;
     }
     let last = condition::find(&new.conditions, conditions::COMPLETE)?;
-    let reason = REASONS.into_iter().find(|reason| *reason == last.reason).unwrap_or(UNKNOWN);
-    Some(Measure::Resized { complete: last.status == ConditionStatus::True, reason })
+    Some(Measure::Resized { complete: last.status == ConditionStatus::True, reason: known(&last.reason) })
 }

@@ -5,7 +5,7 @@ use pitstop_api::condition::{self, ConditionStatus};
 use pitstop_api::logic::cgroup::{self, Overhead, Part};
 use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, Cgroup, Observed as Cgroups, Order};
 use pitstop_api::quantity::Resources;
-use pitstop_api::resize::{Phase, PodResizeSpec, conditions};
+use pitstop_api::resize::{Phase, PodResizeSpec, PodResizeStatus, conditions};
 use serde_json::{Value, json};
 
 use super::*;
@@ -13,6 +13,7 @@ use crate::action::Sizing;
 use crate::deed::Deed;
 use crate::index::Config;
 use crate::key::ObjectKey;
+use crate::look::{Found, Look};
 use crate::nodework::OrderView;
 use crate::plan::Urgency;
 use crate::pod::{Container, ContainerKind, ContainerState, ContainerStatus, Pod, Told};
@@ -21,6 +22,7 @@ use crate::time::Mono;
 
 mod ends;
 mod follow;
+mod nudge;
 mod repair;
 mod resolve;
 mod restart;
@@ -30,6 +32,27 @@ mod shrink;
 mod verify;
 
 const MI: i64 = 1 << 20;
+
+/// What a status says in several ways is the same in all of them, and its reasons are listed.
+#[track_caller]
+fn agrees(status: &PodResizeStatus, generation: Option<i64>) {
+    assert_eq!(
+        (status.phase, status.observed_generation),
+        (condition::phase(&status.conditions), generation)
+    );
+    let told = |type_| {
+        let found = condition::find(&status.conditions, type_)?;
+        Some((found.status == ConditionStatus::True, found.reason.as_str(), found.message.as_str()))
+    };
+    let over = status.completion_time.is_some();
+    let complete = told(conditions::COMPLETE).unwrap();
+    assert_eq!(told(conditions::RECONCILING).unwrap().0, !over);
+    let failed = (over && !complete.0).then_some((true, complete.1, complete.2));
+    assert_eq!((told(conditions::FAILED), told(conditions::STALLED)), (failed, failed));
+    for condition in &status.conditions {
+        assert!(all_reasons().any(|known| known == condition.reason), "{condition:?}");
+    }
+}
 
 /// Something else than the rule, done to a Pod before the request is accepted.
 type Change = fn(&mut Pod);
@@ -81,8 +104,7 @@ fn resize(spec: Value) -> Resize {
 
 /// `app` to 300m of CPU limit, and whatever else the spec says.
 fn grow(more: &Value) -> Value {
-    let mut spec =
-        json!({"podRef": {"name": "web"}, "containers": [{"name": "app", "limits": {"cpu": "300m"}}]});
+    let mut spec = json!({"podRef": {"name": "web"}, "containers": [{"name": "app", "resources": {"limits": {"cpu": "300m"}}}]});
     spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     spec
 }
@@ -94,6 +116,8 @@ enum Daemon {
     Right,
     /// It tells of twice the CPU.
     Differs,
+    /// It tells what the Pod's spec says, and of no CPU quota.
+    NoQuota,
     /// It does not tell.
     Says(AnswerState, AnswerReason),
     /// It is away.
@@ -106,6 +130,9 @@ struct Scene {
     resize: Resize,
     pod: Option<Pod>,
     memory: Memory,
+    look: Look,
+    /// What the API server says of a Pod that the watch does not show.
+    found: Found,
     newer: Option<ObjectKey>,
     at_work: Option<ObjectKey>,
     sizing: Option<Sizing>,
@@ -134,6 +161,8 @@ impl Scene {
             resize: resize(spec),
             pod: Some(pod()),
             memory: Memory::new(Mono(0)),
+            look: Look::default(),
+            found: Found::Gone,
             newer: None,
             at_work: None,
             sizing: None,
@@ -154,7 +183,7 @@ impl Scene {
 
     fn plan(&mut self) -> Plan {
         let answer = |order: &Order| self.answers.iter().find(|a| a.order_id == order.id);
-        let views = self.orders.iter().map(|order| OrderView { order, answer: answer(order) });
+        let views = self.orders.iter().map(|order| OrderView { order, answer: answer(order), closed: false });
         let (repairs, orders): (Vec<_>, Vec<_>) = views.partition(|view| is_repair(view.order));
         self.memory.see(self.now, &self.resize, self.pod.as_ref(), &orders, &repairs);
         let force = Force::default();
@@ -177,14 +206,24 @@ impl Scene {
             last_attempt: 0,
             guarded: self.guarded,
             crowd: None,
+            look: &self.look,
             memory: &self.memory,
         };
-        plan(self.now, DateTime::UNIX_EPOCH, &self.config, &observed)
+        let plan = plan(self.now, DateTime::UNIX_EPOCH, &self.config, &observed);
+        if let Some(write) = &plan.status {
+            agrees(&write.status, self.resize.generation);
+        }
+        plan
     }
 
     /// Carries out what is urgent: the status first, then the Pod.
     fn act(&mut self) {
-        let plan = self.plan();
+        let mut plan = self.plan();
+        if plan.look {
+            self.look.begin();
+            self.look.answered(self.now, self.found);
+            plan = self.plan();
+        }
         if self.orders != plan.orders {
             self.orders.clone_from(&plan.orders);
             self.writes += 1;
@@ -210,7 +249,7 @@ impl Scene {
                 self.usage -= std::mem::take(&mut self.droppable);
             }
             let (state, reason, factor) = match self.daemon {
-                Daemon::Right => (AnswerState::Done, None, 1),
+                Daemon::Right | Daemon::NoQuota => (AnswerState::Done, None, 1),
                 Daemon::Differs => (AnswerState::Done, None, 2),
                 Daemon::Says(state, reason) => (state, Some(reason), 1),
                 Daemon::Silent => continue,
@@ -232,7 +271,10 @@ impl Scene {
             }
             let mut pod = holds(cgroup::of_pod(&parts, Overhead::default()));
             pod.cpu_quota = pod.cpu_quota.map(|quota| if self.low > 0 { quota - 10_000 } else { quota });
-            let observed = Cgroups { container: holds(own), pod };
+            let mut observed = Cgroups { container: holds(own), pod };
+            if matches!(self.daemon, Daemon::NoQuota) {
+                (observed.container.cpu_quota, observed.pod.cpu_quota) = (None, None);
+            }
             self.answers.push(Answer {
                 order_id: order.id.clone(),
                 state,
@@ -278,6 +320,13 @@ impl Scene {
             }
         }
         panic!("does not come to rest: {:?}", self.resize.status);
+    }
+
+    /// A wait that has lasted is stored.
+    fn tell(&mut self) {
+        if let Some(write) = self.plan().status {
+            self.resize.status = write.status;
+        }
     }
 
     /// The kubelet has seen the Pod's spec.

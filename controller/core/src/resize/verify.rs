@@ -14,6 +14,7 @@ use pitstop_api::quantity::Resources;
 use pitstop_api::resize::ContainerStatus;
 
 use super::force::{bounds, of_pod};
+use super::judge::{desired, original};
 use super::observe::Observed;
 use super::settle::pod_wants;
 use crate::index::Config;
@@ -21,8 +22,10 @@ use crate::nodework::{OrderView, newest};
 use crate::pod::{Pod, parse_container_id};
 use crate::time::{Mono, earliest};
 
-/// How long after an answer that was not the wanted one the daemon is asked again.
+/// How long after the first answer that was not the wanted one the daemon is asked again; then after twice as long each time.
 const AGAIN: Duration = Duration::from_secs(2);
+/// The longest of these waits.
+const SELDOM: Duration = Duration::from_mins(1);
 
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,20 +36,24 @@ pub(super) enum Verdict {
     Differs(String),
     /// The kernel has it.
     Matches,
+    /// The kernel has it, but for CPU quotas, which the kubelet sets none of: a sentence.
+    NoQuota(String),
     /// Nobody can tell: a reason, and a sentence.
     Unknown(&'static str, String),
 }
 
 /// The kernel has it.
 pub(super) const MATCH: &str = "CgroupsMatch";
+/// The kernel has it, but for a CPU quota that the kubelet does not set.
+pub(super) const NO_QUOTA: &str = "CPUQuotaNotSet";
 /// The node's daemon does not answer.
 pub(super) const SILENT: &str = "DaemonNotResponding";
 /// The node's daemon cannot tell.
 pub(super) const UNREADABLE: &str = "CgroupUnreadable";
 /// The node's daemon refuses to tell.
 pub(super) const REFUSED: &str = "VerifyRefused";
-/// Every reason of the condition `Verified`.
-pub(super) const REASONS: [&str; 4] = [MATCH, SILENT, UNREADABLE, REFUSED];
+/// Every reason of the condition `Verified`, beside [`KERNEL_DIFFERS`](super::status::KERNEL_DIFFERS).
+pub(super) const REASONS: [&str; 5] = [MATCH, NO_QUOTA, SILENT, UNREADABLE, REFUSED];
 
 /// How far the verification is.
 #[derive(Clone, Debug)]
@@ -56,8 +63,17 @@ pub(super) struct Verification {
     pub(super) orders: Vec<Order>,
     /// When to look again.
     pub(super) wake_at: Option<Mono>,
-    /// The containers have what they should, and only the Pod has not: the container that was asked about.
-    pub(super) pod_alone: Option<String>,
+    /// The containers have what they should, and only the Pod has not.
+    pub(super) low: Option<Low>,
+}
+
+/// What the cgroup of the Pod does not hold as it should.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Low {
+    /// The container that was asked about.
+    pub(super) container: String,
+    pub(super) cpu: bool,
+    pub(super) memory: bool,
 }
 
 /// What one container needs.
@@ -73,26 +89,32 @@ enum Next<'a> {
 /// Asks about every container of the request, and judges the answers.
 pub(super) fn verify(now: Mono, config: &Config, observed: &Observed<'_>, pod: &Pod) -> Verification {
     let resize = observed.resize;
-    let mut result =
-        Verification { verdict: Verdict::Matches, orders: Vec::new(), wake_at: None, pod_alone: None };
+    let mut result = Verification { verdict: Verdict::Matches, orders: Vec::new(), wake_at: None, low: None };
     let mut all_have = true;
     for container in &resize.status.containers {
         let verdict = match next(now, observed, container, pod) {
             Next::Untold(reason, text) => Verdict::Unknown(reason, text),
             Next::Told(order, cgroups) => {
-                let own = own_differs(container, cgroups);
-                all_have &= own.is_none();
-                let of_pod = if own.is_none() { pod_differs(observed, cgroups, pod) } else { None };
-                result.pod_alone = of_pod.as_ref().map(|_| container.name.clone()).or(result.pod_alone);
-                let text = own.or(of_pod);
-                let at = observed.memory.answered_since(&order.id).unwrap_or(now).after(AGAIN);
-                if text.is_some() && at <= now {
+                let own = own_verdict(observed, container, cgroups, pod);
+                let differs = matches!(own, Verdict::Differs(_));
+                all_have &= !differs;
+                let of_pod =
+                    if differs { Verdict::Matches } else { pod_verdict(observed, cgroups, pod, &own) };
+                if matches!(of_pod, Verdict::Differs(_)) {
+                    let (wanted, found) = of_whole(observed, cgroups, pod);
+                    let (cpu, memory) = cgroup::pod_apart(&wanted, found);
+                    result.low = Some(Low { container: container.name.clone(), cpu, memory });
+                }
+                let verdict = worse(own, of_pod);
+                let open = matches!(verdict, Verdict::Differs(_));
+                let at = again_at(now, observed, order);
+                if open && at <= now {
                     result.orders.extend(place(observed, container, pod));
                 } else {
-                    result.wake_at = earliest(result.wake_at, text.as_ref().map(|_| at));
+                    result.wake_at = earliest(result.wake_at, open.then_some(at));
                     result.orders.extend(Some(order).filter(|order| order.action.verify.is_some()).cloned());
                 }
-                text.map_or(Verdict::Matches, Verdict::Differs)
+                verdict
             }
             Next::Order(order, again) => {
                 result.orders.push(*order);
@@ -111,7 +133,7 @@ pub(super) fn verify(now: Mono, config: &Config, observed: &Observed<'_>, pod: &
         }
         result.wake_at = earliest(result.wake_at, Some(at));
     }
-    result.pod_alone = result.pod_alone.filter(|_| all_have && matches!(result.verdict, Verdict::Differs(_)));
+    result.low = result.low.filter(|_| all_have && matches!(result.verdict, Verdict::Differs(_)));
     if !observed.guarded {
         // No order is placed; those that stand may go.
         result.orders.clear();
@@ -123,11 +145,24 @@ pub(super) fn verify(now: Mono, config: &Config, observed: &Observed<'_>, pod: &
 fn worse(one: Verdict, other: Verdict) -> Verdict {
     let rank = |verdict: &Verdict| match verdict {
         Verdict::Matches => 0,
-        Verdict::Unknown(..) => 1,
-        Verdict::Differs(_) => 2,
-        Verdict::Waits => 3,
+        Verdict::NoQuota(_) => 1,
+        Verdict::Unknown(..) => 2,
+        Verdict::Differs(_) => 3,
+        Verdict::Waits => 4,
     };
     if rank(&other) > rank(&one) { other } else { one }
+}
+
+/// When an answer is worth another question: the longer it has been so, the later.
+fn again_at(now: Mono, observed: &Observed<'_>, order: &Order) -> Mono {
+    let said = observed.memory.answered_since(&order.id).unwrap_or(now);
+    let since = observed.memory.sized_since.unwrap_or(said);
+    let at = said.after(said.since(since).clamp(AGAIN, SELDOM));
+    // What was repaired since may be right.
+    let done =
+        observed.repairs.iter().filter(|v| v.answer.is_some_and(|answer| answer.state == AnswerState::Done));
+    let repaired = done.filter_map(|view| observed.memory.answered_since(&view.order.id)).max();
+    repaired.filter(|repaired| *repaired >= said).map_or(at, |repaired| at.min(repaired.after(AGAIN)))
 }
 
 fn next<'a>(now: Mono, observed: &Observed<'a>, container: &ContainerStatus, pod: &Pod) -> Next<'a> {
@@ -160,7 +195,7 @@ fn next<'a>(now: Mono, observed: &Observed<'a>, container: &ContainerStatus, pod
         (AnswerState::Done, Some(cgroups)) => Next::Told(view.order, cgroups),
         // The Pod's status will show another instance, or that it still runs.
         (AnswerState::Refused, _) if answer.reason == Some(AnswerReason::NotRunning) => {
-            let at = observed.memory.answered_since(&view.order.id).unwrap_or(now).after(AGAIN);
+            let at = again_at(now, observed, view.order);
             if at <= now { Next::Order(Box::new(new), None) } else { stays(Some(at)) }
         }
         _ => untold(container, answer),
@@ -203,23 +238,65 @@ pub(super) fn next_order(
     })
 }
 
-/// What the kernel has for the container that is not what should be, if anything.
-fn own_differs(container: &ContainerStatus, cgroups: &Cgroups) -> Option<String> {
-    let own = cgroup::container_differs(&Resources::from(&container.desired), &cgroups.container);
-    own.map(|text| format!("container {}: {text}", container.name))
+/// Whether the kernel has for the container what it should.
+fn own_verdict(
+    observed: &Observed<'_>,
+    container: &ContainerStatus,
+    cgroups: &Cgroups,
+    pod: &Pod,
+) -> Verdict {
+    let (from, to) = (original(container), desired(container));
+    let Some(text) = cgroup::container_differs(&to, &cgroups.container) else { return Verdict::Matches };
+    // Who sets quotas would have set one for the limit of before, or when the instance began; and the weight goes with the
+    // quota, in one call (`updateContainerResources`).
+    let status = pod.container(&container.name).and_then(|found| found.status.as_ref());
+    let began = status.is_some_and(|status| status.container_id != container.container_id);
+    let weighed = cgroup::container_differs(&cgroup::without_quota(&from), &cgroups.container).is_some();
+    let sets_none = !observed.resize.held() && (from.cpu_limit.is_some() || began || weighed);
+    let text = if sets_none && cgroups.container.cpu_quota.is_none() {
+        // A quota that nobody sets is not missed.
+        cgroup::container_differs(&cgroup::without_quota(&to), &cgroups.container)
+    } else {
+        Some(text)
+    };
+    match text {
+        None => Verdict::NoQuota(format!("the kubelet sets no CPU quota for container {}", container.name)),
+        Some(text) => Verdict::Differs(format!("container {}: {text}", container.name)),
+    }
 }
 
-/// What the kernel has for the Pod that is not what should be, if anything.
-fn pod_differs(observed: &Observed<'_>, cgroups: &Cgroups, pod: &Pod) -> Option<String> {
+/// Whether the kernel has for the Pod what it should. `own` is the verdict on the container that was asked about.
+fn pod_verdict(observed: &Observed<'_>, cgroups: &Cgroups, pod: &Pod, own: &Verdict) -> Verdict {
     // What bounds the Pod as a whole is another sum then.
     if pod.pod_level.is_some() {
-        return None;
+        return Verdict::Matches;
     }
-    let (wanted, found) = match observed.told.filter(|_| observed.resize.held()) {
+    let (wanted, found) = of_whole(observed, cgroups, pod);
+    let Some(text) = cgroup::pod_differs(&wanted, found) else { return Verdict::Matches };
+    let all = &observed.resize.status.containers;
+    let before = of_pod(pod, |container| {
+        let named = all.iter().find(|named| named.name == container.name);
+        named.map_or(container.resources, original)
+    });
+    let sets_none =
+        !observed.resize.held() && (before.cpu_limit.is_some() || matches!(own, Verdict::NoQuota(_)));
+    let text = if sets_none && found.cpu_quota.is_none() {
+        cgroup::pod_differs(&cgroup::without_quota(&wanted), found)
+    } else {
+        Some(text)
+    };
+    match text {
+        None => Verdict::NoQuota("the kubelet sets no CPU quota for the Pod".to_owned()),
+        Some(text) => Verdict::Differs(format!("the Pod: {text}")),
+    }
+}
+
+/// What the cgroup of the Pod should hold, and what it holds.
+fn of_whole<'a>(observed: &Observed<'a>, cgroups: &'a Cgroups, pod: &Pod) -> (Resources, &'a Cgroup) {
+    match observed.told.filter(|_| observed.resize.held()) {
         Some(told) => (pod_wants(told, observed.force), last_pod(observed).unwrap_or(&cgroups.pod)),
         None => (of_pod(pod, |container| container.resources), &cgroups.pod),
-    };
-    cgroup::pod_differs(&wanted, found).map(|text| format!("the Pod: {text}"))
+    }
 }
 
 /// What the daemon found in the cgroup of the Pod when it changed it last, unless it was asked since.

@@ -1,7 +1,7 @@
 //! A write, or a reading, as requests to the API server.
 
 use chrono::{DateTime, Utc};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
 use kube::core::params::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions};
@@ -12,13 +12,13 @@ use pitstop_api::recreate::{ContainerRecreateRequest, ContainerRecreateRequestSp
 use pitstop_api::resize::{PodResize, PodResizeSpec};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::deeds;
 use super::observe::{self, SlimPod};
 use super::pods::{self, Version};
 use super::survey::Reading;
-use crate::action::{Action, Event, Outcome, PodChange};
+use crate::action::{Action, Event, Outcome, PodChange, RequestKind};
 use crate::deed::Done;
 use crate::key::ObjectKey;
 
@@ -50,6 +50,8 @@ enum Object {
     Survey(Box<Reading>),
     /// What a resize has done.
     Deed(ObjectKey, String),
+    /// Nothing: the Pod of that request is only read.
+    Look(RequestKind, ObjectKey, String),
 }
 
 /// The answer that comes next.
@@ -63,8 +65,17 @@ enum Awaits {
     DryRun(Option<Box<HttpRequest>>, PodChange),
     /// One of the things that a survey reads.
     Reading,
-    /// The node's metadata, for the owner of its new book with these orders.
-    Owner(String, Vec<Order>),
+    /// The node's metadata, for the owner of its book.
+    Owner(String, NewBook),
+}
+
+/// A book that gets an owner.
+#[derive(Clone, Debug)]
+enum NewBook {
+    /// It is made, with these orders.
+    Made(Vec<Order>),
+    /// It is there, and this is changed.
+    Adopted(Value),
 }
 
 /// What to do next.
@@ -106,6 +117,10 @@ impl Exchange {
                 let request = reading.request();
                 (Self::new("survey", Object::Survey(Box::new(reading)), Awaits::Reading), request)
             }
+            Action::ReadPod { kind, key, uid, pod } => {
+                let request = pods::read(&pod);
+                (Self::new("read_pod", Object::Look(kind, key, uid), Awaits::Stored), request)
+            }
             Action::PatchMetadata { key, uid, resource_version, labels, annotations } => {
                 let body = Patch::Merge(json!({"metadata":
                     {"resourceVersion": resource_version, "labels": labels, "annotations": annotations}}));
@@ -137,18 +152,25 @@ impl Exchange {
                 let (name, request) = deeds::request(&key, &uid, &deed);
                 (Self::new(name, Object::Deed(key, uid), Awaits::Done), request)
             }
-            Action::WriteOrders { node, resource_version, orders } => {
+            Action::WriteOrders { node, resource_version, orders, closed, adopt } => {
                 let object = Object::Book(node.clone());
-                if let Some(version) = resource_version {
-                    let body = Patch::Merge(
-                        json!({"metadata": {"resourceVersion": version}, "spec": {"orders": orders}}),
-                    );
-                    let request = books().patch(&node, &PatchParams::default(), &body);
-                    (Self::new("write_orders", object, Awaits::Stored), request)
-                } else {
-                    let request =
-                        Builder::new(Node::url_path(&(), None)).get_metadata(&node, &GetParams::default());
-                    (Self::new("write_orders", object, Awaits::Owner(node, orders)), request)
+                let change = resource_version.map(|version| {
+                    // None removes the field from the stored book.
+                    let closed = (!closed.is_empty()).then_some(closed);
+                    json!({"metadata": {"resourceVersion": version},
+                        "spec": {"orders": &orders, "closed": closed}})
+                });
+                match change {
+                    Some(change) if !adopt => {
+                        let request = patch_book(&node, change);
+                        (Self::new("write_orders", object, Awaits::Stored), request)
+                    }
+                    change => {
+                        let request = Builder::new(Node::url_path(&(), None))
+                            .get_metadata(&node, &GetParams::default());
+                        let book = change.map_or(NewBook::Made(orders), NewBook::Adopted);
+                        (Self::new("write_orders", object, Awaits::Owner(node, book)), request)
+                    }
                 }
             }
         };
@@ -217,9 +239,16 @@ impl Exchange {
                     (Err(failure), _) => self.end(Err(failure)),
                 }
             }
-            (Awaits::Owner(node, orders), answer) => match owner(answer) {
-                Ok(owner) => self.send(create_book(&node, owner, orders)),
-                Err(failure) => self.end(Err(failure)),
+            (Awaits::Owner(node, book), answer) => match (owner(&node, answer), book) {
+                (Ok(owner), NewBook::Made(orders)) => self.send(create_book(&node, owner, orders)),
+                (Ok(owner), NewBook::Adopted(change)) => {
+                    self.send(patch_book(&node, adopted(change, &owner)))
+                }
+                // What was ordered is withdrawn though the node is gone.
+                (Err(failure), NewBook::Adopted(change)) if failure.gone => {
+                    self.send(patch_book(&node, change))
+                }
+                (Err(failure), _) => self.end(Err(failure)),
             },
             // The API server does not serve the subresource; a Pod that is gone is named.
             (Awaits::DryRun(_, PodChange::Resources(_)), Answer::Failed(failure))
@@ -247,6 +276,7 @@ impl Exchange {
             | Object::Resize(key, _)
             | Object::Pod(key, _)
             | Object::Deed(key, _)
+            | Object::Look(_, key, _)
             | Object::Trial(key, _) => key.to_string(),
             Object::Book(node) => node.clone(),
             Object::Survey(reading) => reading.key.to_string(),
@@ -273,6 +303,11 @@ impl Exchange {
                 let failure = result.err();
                 let outcome = failure.as_ref().map_or(Outcome::Written(survey), failed);
                 (Event::Surveyed { key, uid, outcome }, failure)
+            }
+            Object::Look(kind, key, uid) => {
+                let read = |pod: PartialObjectMeta<Pod>| pod.metadata.uid.unwrap_or_default();
+                let (outcome, failure) = outcome(result, read);
+                (Event::PodRead { kind, key, uid, outcome }, failure)
             }
             Object::Deed(key, uid) => {
                 let failure = result.err();
@@ -362,26 +397,36 @@ fn replace_status<K: Resource<DynamicType = ()> + Serialize>(
     of_kind::<K>(key).replace_subresource("status", &key.name, &PostParams::default(), body)
 }
 
-/// The owner of a new book, so that it goes when its node goes; nobody when there is no such node.
-fn owner(answer: Answer) -> Result<Option<String>, Failure> {
+/// The owner of a book, so that it goes when its node goes. For a node that is not there none is made: nobody would ever
+/// delete it.
+fn owner(node: &str, answer: Answer) -> Result<OwnerReference, Failure> {
     match answer {
-        Answer::Body(text) => parse::<PartialObjectMeta<Node>>(&text).map(|node| node.metadata.uid),
-        Answer::Failed(failure) if failure.gone => Ok(None),
+        Answer::Body(text) => Ok(OwnerReference {
+            api_version: Node::api_version(&()).into_owned(),
+            kind: Node::kind(&()).into_owned(),
+            name: node.to_owned(),
+            uid: parse::<PartialObjectMeta<Node>>(&text)?.metadata.uid.unwrap_or_default(),
+            ..OwnerReference::default()
+        }),
         Answer::Failed(failure) => Err(failure),
     }
 }
 
-fn create_book(node: &str, owner: Option<String>, orders: Vec<Order>) -> Result<HttpRequest, request::Error> {
-    let mut object = NodeWorkObject::new(node, NodeWorkSpec { orders });
-    object.metadata.owner_references = owner.map(|uid| {
-        vec![OwnerReference {
-            api_version: Node::api_version(&()).into_owned(),
-            kind: Node::kind(&()).into_owned(),
-            name: node.to_owned(),
-            uid,
-            ..OwnerReference::default()
-        }]
-    });
+fn patch_book(node: &str, change: Value) -> Result<HttpRequest, request::Error> {
+    books().patch(node, &PatchParams::default(), &Patch::Merge(change))
+}
+
+/// The same change, with which the book gets its owner.
+fn adopted(mut change: Value, owner: &OwnerReference) -> Value {
+    if let Some(metadata) = change.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("ownerReferences".into(), json!([owner]));
+    }
+    change
+}
+
+fn create_book(node: &str, owner: OwnerReference, orders: Vec<Order>) -> Result<HttpRequest, request::Error> {
+    let mut object = NodeWorkObject::new(node, NodeWorkSpec { orders, ..NodeWorkSpec::default() });
+    object.metadata.owner_references = Some(vec![owner]);
     let body = serde_json::to_vec(&object).map_err(request::Error::SerializeBody)?;
     books().create(&PostParams::default(), body)
 }

@@ -48,6 +48,30 @@ fn pod(image: &str) -> Answer {
 }
 
 #[test]
+fn whether_a_pod_exists_is_read_from_the_api_server() {
+    let outcome = |answer: Answer| {
+        let (key, uid) = (ObjectKey::new("shop", "a"), "u".to_owned());
+        let pod = ObjectKey::new("shop", "web");
+        let (request, exchange) = begin(Action::ReadPod { kind: RequestKind::Recreate, key, uid, pod });
+        assert_eq!(
+            (request.method().as_str(), request.uri().path()),
+            ("GET", "/api/v1/namespaces/shop/pods/web")
+        );
+        assert_eq!(request.uri().query().unwrap_or_default(), "", "from no cache");
+        let Event::PodRead { outcome, key, uid, .. } = over(exchange.answered(answer)).event else {
+            panic!()
+        };
+        assert_eq!((key.name.as_str(), uid.as_str()), ("a", "u"));
+        outcome
+    };
+    assert!(matches!(outcome(pod("app")), Outcome::Written(uid) if uid == "u"));
+    let failed = |code| Answer::Failed(Failure::of_code(code, "words".to_owned()));
+    assert!(matches!(outcome(failed(404)), Outcome::Gone));
+    assert!(matches!(outcome(failed(500)), Outcome::Retry));
+    assert!(matches!(outcome(failed(403)), Outcome::Refused(_)));
+}
+
+#[test]
 fn images_are_written_after_a_dry_run_that_stores_just_them() {
     let (dry, exchange) = begin(pin());
     assert!(dry.uri().query().unwrap().contains("dryRun=All"), "{dry:?}");
@@ -68,8 +92,14 @@ fn images_that_admission_alters_are_not_written() {
 }
 
 #[test]
-fn a_new_book_belongs_to_its_node_if_there_is_one() {
-    let create = || Action::WriteOrders { node: "n1".into(), resource_version: None, orders: Vec::new() };
+fn a_new_book_belongs_to_its_node_and_none_is_made_for_a_node_that_is_not_there() {
+    let create = || Action::WriteOrders {
+        node: "n1".into(),
+        resource_version: None,
+        orders: Vec::new(),
+        closed: Vec::new(),
+        adopt: false,
+    };
     let (read, exchange) = begin(create());
     assert_eq!((read.method().as_str(), read.uri().path()), ("GET", "/api/v1/nodes/n1"));
     let node = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
@@ -77,11 +107,35 @@ fn a_new_book_belongs_to_its_node_if_there_is_one() {
     let (made, _) = sent(exchange.answered(Answer::Body(node.to_string())));
     assert_eq!(body(&made)["metadata"]["ownerReferences"][0]["uid"], "node-uid");
     let (_, exchange) = begin(create());
-    let (made, _) = sent(exchange.answered(Answer::Failed(Failure::of_code(404, "no such node"))));
-    assert_eq!(body(&made)["metadata"].get("ownerReferences"), None);
+    let gone = over(exchange.answered(Answer::Failed(Failure::of_code(404, "no such node"))));
+    assert!(matches!(gone.event, Event::NodeWorkWritten(_, Outcome::Gone)), "{gone:?}");
     let (_, exchange) = begin(create());
     let over = over(exchange.answered(Answer::Failed(Failure::of_code(503, "away"))));
     assert!(matches!(over.event, Event::NodeWorkWritten(_, Outcome::Retry)), "{over:?}");
+}
+
+/// One of an older version, whose node was away when it was made.
+#[test]
+fn a_book_without_an_owner_gets_its_node_for_one() {
+    let adopt = || Action::WriteOrders {
+        node: "n1".into(),
+        resource_version: Some("7".into()),
+        orders: Vec::new(),
+        closed: Vec::new(),
+        adopt: true,
+    };
+    let (read, exchange) = begin(adopt());
+    assert_eq!((read.method().as_str(), read.uri().path()), ("GET", "/api/v1/nodes/n1"));
+    let node = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+        "metadata": {"name": "n1", "uid": "node-uid"}});
+    let (made, _) = sent(exchange.answered(Answer::Body(node.to_string())));
+    let metadata = &body(&made)["metadata"];
+    assert_eq!((made.method().as_str(), &metadata["resourceVersion"]), ("PATCH", &json!("7")));
+    assert_eq!(metadata["ownerReferences"][0]["uid"], "node-uid");
+    // The node is away: what is withdrawn is withdrawn all the same.
+    let (_, exchange) = begin(adopt());
+    let (made, _) = sent(exchange.answered(Answer::Failed(Failure::of_code(404, "no such node"))));
+    assert_eq!(body(&made)["metadata"], json!({"resourceVersion": "7"}));
 }
 
 /// The write took effect; only its answer is lost on us.

@@ -7,6 +7,7 @@ mod deeds;
 mod exchange;
 pub mod observe;
 mod pods;
+mod policies;
 mod slim;
 mod survey;
 

@@ -118,7 +118,9 @@ pub fn nodework(object: NodeWorkObject) -> NodeWork {
         uid: metadata.uid.unwrap_or_default(),
         resource_version: metadata.resource_version.unwrap_or_default(),
         generation: metadata.generation.unwrap_or_default(),
+        orphan: metadata.owner_references.is_none_or(|owners| owners.is_empty()),
         orders: spec.orders,
+        closed: spec.closed,
         status: status.unwrap_or_default(),
     }
 }

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use kube::Resource as _;
-use kube::core::params::{Patch, PatchParams};
+use kube::core::params::{GetParams, Patch, PatchParams};
 use kube::core::{Request as Builder, request};
 use pitstop_api::quantity::Resource;
 use serde_json::{Value, json};
@@ -33,6 +33,11 @@ impl Version<'_> {
 
 fn at(key: &ObjectKey) -> Builder {
     Builder::new(SlimPod::url_path(&(), Some(&key.namespace)))
+}
+
+/// Reads a Pod's metadata: the API server's own state, no watch's.
+pub(super) fn read(key: &ObjectKey) -> Result<HttpRequest, request::Error> {
+    at(key).get_metadata(&key.name, &GetParams::default())
 }
 
 /// Sets conditions; `wall` is when those that change do.

@@ -36,7 +36,13 @@ fn write_status() -> Action {
 }
 
 fn write_orders() -> Action {
-    Action::WriteOrders { node: "n1".into(), resource_version: Some("7".into()), orders: vec![order()] }
+    Action::WriteOrders {
+        node: "n1".into(),
+        resource_version: Some("7".into()),
+        orders: vec![order()],
+        closed: Vec::new(),
+        adopt: false,
+    }
 }
 
 fn doing(deed: Deed) -> Action {
@@ -167,12 +173,21 @@ fn conditions_of_a_pod_are_set_in_the_status_of_that_very_version() {
 fn orders_go_into_the_version_of_the_book_that_was_looked_at() {
     let (method, path, body) = wire(write_orders());
     assert_eq!((method.as_str(), path.as_str()), ("PATCH", "/apis/pitstop.dev/v1alpha1/nodeworks/n1"));
-    assert_eq!(body, json!({"metadata": {"resourceVersion": "7"}, "spec": {"orders": [order()]}}));
+    assert_eq!(
+        body,
+        json!({"metadata": {"resourceVersion": "7"}, "spec": {"orders": [order()], "closed": null}})
+    );
 }
 
 #[test]
 fn a_new_book_is_created_under_the_name_of_its_node_with_its_orders() {
-    let action = Action::WriteOrders { node: "n1".into(), resource_version: None, orders: vec![order()] };
+    let action = Action::WriteOrders {
+        node: "n1".into(),
+        resource_version: None,
+        orders: vec![order()],
+        closed: Vec::new(),
+        adopt: false,
+    };
     let (_, exchange) = begin(action);
     let node = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
         "metadata": {"name": "n1", "uid": "u-node"}});

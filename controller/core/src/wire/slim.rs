@@ -9,9 +9,8 @@ use pitstop_api::quantity::{self, Resources};
 use serde::{Deserialize, Serialize};
 
 use super::observe::key;
-use crate::pod::{
-    Container, ContainerKind, ContainerState, ContainerStatus, Pod, Resize, RestartFor, RestartPolicy, Told,
-};
+use super::policies::{SlimRule, own_policy, policy};
+use crate::pod::{Container, ContainerKind, ContainerState, ContainerStatus, Pod, Resize, RestartFor, Told};
 use crate::readiness::{self, Gate, GateCondition};
 
 /// Annotation of a Pod that mirrors a static one.
@@ -62,8 +61,9 @@ struct SlimGate {
 struct SlimContainer {
     name: String,
     image: String,
-    /// Only of init containers, and only `Always`.
+    /// Of init containers `Always` (KEP-753); of any other any policy (KEP-5307).
     restart_policy: Option<String>,
+    restart_policy_rules: Vec<SlimRule>,
     resources: SlimResources,
     resize_policy: Vec<SlimResizePolicy>,
 }
@@ -197,6 +197,7 @@ pub fn pod(pod: SlimPod) -> Pod {
             image: container.image,
             resources: container.resources.read(),
             restart_for: restart_for(&container.resize_policy),
+            own_policy: own_policy(container.restart_policy.as_deref(), container.restart_policy_rules),
             status: statuses.remove(&container.name).map(container_status),
             name: container.name,
         })
@@ -217,11 +218,7 @@ pub fn pod(pod: SlimPod) -> Pod {
         observed_generation: status.observed_generation,
         node: spec.node_name.filter(|name| !name.is_empty()),
         finished: matches!(status.phase.as_str(), "Succeeded" | "Failed"),
-        restart_policy: match spec.restart_policy.as_str() {
-            "Never" => RestartPolicy::Never,
-            "OnFailure" => RestartPolicy::OnFailure,
-            _ => RestartPolicy::Always,
-        },
+        restart_policy: policy(&spec.restart_policy).unwrap_or_default(),
         grace_seconds: spec.termination_grace_period_seconds,
         gates,
         ready,
@@ -287,6 +284,7 @@ fn container_status(status: SlimContainerStatus) -> ContainerStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pod::RestartPolicy;
 
     #[test]
     fn a_pod_of_the_api_server_is_understood() {

@@ -8,6 +8,7 @@ mod back;
 mod held;
 mod plan;
 mod steps;
+mod words;
 
 use pitstop_api::nodework::Cgroup;
 
@@ -19,6 +20,7 @@ pub use held::MAX_HELD_CONTAINERS;
 pub(crate) use held::{begin, finish, forgets, recorded};
 pub use plan::{Change, Driver, Goal, in_use, writes};
 pub(crate) use steps::Resizing;
+pub use words::listed;
 
 /// One value of a cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

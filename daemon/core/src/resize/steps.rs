@@ -6,7 +6,8 @@ use pitstop_api::condition::truncate;
 use pitstop_api::logic::time::Mono;
 use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, Bounds, Held, MAX_MESSAGE, Observed, Resize};
 
-use super::{Change, Driver, Goal, Present, Seen, Setting, Write, in_use, writes};
+use super::words::told;
+use super::{Change, Driver, Goal, Present, Seen, Write, in_use, writes};
 use crate::action::{Action, CallFailure};
 use crate::order::{Asks, Progress, Step, answer};
 
@@ -266,24 +267,4 @@ fn failed(order_id: &str, stored: Option<&Answer>, why: &str) -> Answer {
         Some(acknowledged) => Answer { state, reason, message, ..acknowledged.clone() },
         None => answer(order_id, state, reason, message),
     }
-}
-
-/// A write in words.
-fn told(write: &Write) -> String {
-    let (whose, settings) = match write {
-        Write::Reclaim { bytes, .. } => return format!("{bytes} bytes of memory to reclaim"),
-        Write::Pod(setting) => ("the Pod's", std::slice::from_ref(setting)),
-        Write::Container { settings, .. } => ("the container's", settings.as_slice()),
-    };
-    let or_none =
-        |amount: &Option<i64>| amount.map_or_else(|| "none".to_owned(), |amount| amount.to_string());
-    let each = settings.iter().map(|setting| match setting {
-        Setting::Shares(shares) => format!("CPU shares {shares}"),
-        Setting::Weight(weight) => format!("CPU weight {weight}"),
-        Setting::Quota { quota, period } => {
-            format!("CPU quota {} (µs in each {period} µs)", or_none(quota))
-        }
-        Setting::Memory(bytes) => format!("memory limit {} (bytes)", or_none(bytes)),
-    });
-    format!("{whose} {}", each.collect::<Vec<_>>().join(", "))
 }

@@ -25,7 +25,7 @@ impl Node {
         self.send(Event::HookDone(format!("req/c{n}/1"), result.map_err(str::to_owned)));
     }
 
-    fn restart_knowing(&mut self, instance: &str, ended: &[(&str, Option<&str>)]) {
+    pub(super) fn restart_knowing(&mut self, instance: &str, ended: &[(&str, Option<&str>)]) {
         let ended = ended.iter().map(|(id, failure)| ((*id).to_owned(), failure.map(str::to_owned)));
         self.daemon = daemon(instance).with_ended_hooks(ended.collect());
         self.todo.clear();
@@ -164,28 +164,20 @@ fn a_failure_outlives_a_crash_by_the_record_and_by_the_answer() {
     told(&mut node);
 }
 
+/// Nobody has told the container to end by its signal yet, and how much of the grace the hook had is not known.
 #[test]
-fn d8_a_hook_that_the_crash_cut_runs_again_within_the_grace_left() {
-    let mut node = hooking(30);
-    node.now += 12_000;
-    node.restart("two");
-    node.inspect(1, hooked(1, "web"));
-    node.stored();
-    assert_eq!(node.hook(1), (exec(), 18));
-    node.now += 8_000;
-    node.hook_done(1, Ok(()));
-    assert_eq!(node.stop(1), 10);
-}
-
-#[test]
-fn a_hook_that_the_crash_cut_is_given_up_when_no_grace_is_left() {
-    let mut node = hooking(30);
-    node.now += 30_000;
-    node.restart("two");
-    node.inspect(1, hooked(1, "web"));
-    node.stored();
-    assert_eq!(node.stop(1), 2);
-    assert_eq!(node.stored().answers[0].reason, Some(AnswerReason::PreStopHookFailed));
+fn d8_a_hook_that_the_crash_cut_runs_again_with_the_whole_grace() {
+    for away in [12_000, 30_000, 7_200_000] {
+        let mut node = hooking(30);
+        node.now += away;
+        node.restart("two");
+        node.inspect(1, hooked(1, "web"));
+        node.stored();
+        assert_eq!(node.hook(1), (exec(), 30));
+        node.now += 8_000;
+        node.hook_done(1, Ok(()));
+        assert_eq!(node.stop(1), 22);
+    }
 }
 
 #[test]
@@ -322,4 +314,60 @@ fn d22_a_long_hook_of_one_pod_holds_up_no_other() {
     node.stopped(2);
     node.inspect(2, exited(2, "db"));
     node.quiet();
+}
+
+/// A process that is told of a hook's end later than the hook may last stood still: it asks the book first.
+#[test]
+fn a_process_that_stood_still_in_mid_hook_begins_no_stop_of_a_request_that_is_over() {
+    type End = fn(&mut Book);
+    let ends: [(End, bool); 2] =
+        [(|b| b.orders.clear(), false), (|b| b.closed = vec!["req/c1/1".to_owned()], true)];
+    for (end, told) in ends {
+        let mut node = hooking(30);
+        node.now += 7_200_000;
+        node.hook_done(1, Ok(()));
+        end(&mut node.book);
+        if let [Action::WriteStatus { .. }] = node.todo[..] {
+            node.todo.clear();
+            node.send(Event::StatusWritten(Outcome::Conflict));
+        }
+        node.change(|_| ());
+        if told {
+            let answer = node.stored().answers.remove(0);
+            assert_eq!(
+                (answer.state, answer.reason),
+                (AnswerState::Refused, Some(AnswerReason::RequestOver))
+            );
+        }
+        node.quiet();
+    }
+}
+
+#[test]
+fn a_process_that_stood_still_in_mid_hook_goes_on_with_the_whole_grace_where_the_order_stands() {
+    let mut node = hooking(30);
+    node.now += 7_200_000;
+    node.hook_done(1, Ok(()));
+    node.quiet_but_write();
+    assert_eq!(node.stored().answers[0].acknowledged_uptime_seconds, Some(7_300));
+    assert_eq!(node.stop(1), 30);
+    node.quiet();
+}
+
+/// `OpenKruise`'s e2e case 3b: the deadline is over while the hook runs.
+#[test]
+fn a_request_that_ends_in_mid_hook_is_carried_out_by_the_process_that_runs_the_hook() {
+    let mut node = hooking(30);
+    node.change(|b| b.closed = vec!["req/c1/1".to_owned()]);
+    node.quiet();
+    node.now += 8_000;
+    node.hook_done(1, Ok(()));
+    assert_eq!(node.stop(1), 22);
+    node.stopped(1);
+    node.inspect(1, exited(1, "web"));
+    node.quiet();
+    node.book.orders.push(order(2, "db", None));
+    node.change(|_| ());
+    node.inspect(2, running(2, "db"));
+    assert_eq!(node.stored().answers[0].state, AnswerState::Done);
 }

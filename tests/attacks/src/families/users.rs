@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use pitstop_e2e::requests::{plain, recreate, with_spec};
 use pitstop_e2e::system::{DAEMON, NAMESPACE};
-use pitstop_e2e::{SHORT, pods, until};
+use pitstop_e2e::{SHORT, pods, resizes, until};
 use serde_json::{Value, json};
 
 use crate::ask::{self, Ask};
@@ -34,7 +34,8 @@ pub(super) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
         "unchanged",
         seen,
     );
-    Ok(())
+    // Last: a resize of the own Pod has an order.
+    by_resizes(stage, report, &user).await
 }
 
 /// A ServiceAccount with the role `edit` in its namespace.
@@ -206,7 +207,8 @@ async fn forged(stage: &Stage, report: &mut Report, user: &Who, uid: &str) -> Re
             .unwrap_or("none")
             .to_owned()
     };
-    report.fact("user", "the status that would be stored", "null", &stored["status"].to_string());
+    let fresh = r#"{"observedGeneration":-1}"#;
+    report.fact("user", "the status that would be stored", fresh, &stored["status"].to_string());
     let whose = if label("pod-uid") == uid { "the Pod's" } else { "another" };
     report.fact("user", "the label of the Pod's UID that would be stored", "the Pod's", whose);
     report.fact(
@@ -322,4 +324,92 @@ async fn as_a_daemon(stage: &Stage, report: &mut Report, user: &Who) -> Result<(
     report.ask(&impostor, "write the status of node B's NodeWork", write, rights()).await;
     report.ask(&impostor, "list NodeWorks", ask::get(BOOKS), rights()).await;
     Ok(())
+}
+
+/// What pitstop may do to a Pod and the role `edit` may not: resize it.
+async fn by_resizes(stage: &Stage, report: &mut Report, user: &Who) -> Result<()> {
+    let ns = &stage.own.name;
+    stage.own.start_pod(on(&stage.a().name, resizes::web())).await?;
+    let place = format!("/apis/pitstop.dev/v1alpha1/namespaces/{ns}/podresizes");
+    let dry = format!("{place}?dryRun=All");
+    let amounts = |cpu: &str| json!({"limits": {"cpu": cpu}});
+    let more = resizes::resize("more", "app", &amounts("300m"));
+    let evict = resizes::with(more.clone(), "onDeferred", &json!({"waitSeconds": 60, "then": "Evict"}));
+    let restart = resizes::with(more.clone(), "restart", &json!("Always"));
+    let other = resizes::with(more.clone(), "podRef", &json!({"name": "there-is-no-such-pod"}));
+    // Somebody with the right made it.
+    stage.done(ask::post(&place, &resizes::resize("theirs", "app", &amounts("250m")))).await?;
+    resizes::over(&stage.own, "theirs").await?;
+    let theirs = format!("{place}/theirs");
+    let stored = stage.stored(&theirs).await?;
+    let mut cancelled = stored.clone();
+    cancelled["spec"]["cancel"] = json!(true);
+    let apply = json!({"apiVersion": "pitstop.dev/v1alpha1", "kind": "PodResize", "spec": {"ttlSecondsAfterFinished": 1}});
+    let by_hand = json!({"spec": {"containers": [{"name": "app", "resources": amounts("300m")}]}});
+    let pod = format!("/api/v1/namespaces/{ns}/pods/web");
+    let policy = || refused(403, "needs the right to patch pods/resize");
+    let cases = [
+        (
+            "resize the own Pod by hand",
+            ask::patch(&format!("{pod}/resize"), "strategic-merge", &by_hand),
+            rights(),
+        ),
+        ("resize it by a PodResize", ask::post(&dry, &more), policy()),
+        ("resize it by one that also evicts", ask::post(&dry, &evict), policy()),
+        ("resize it by one that also restarts", ask::post(&dry, &restart), policy()),
+        ("resize a Pod that is not there", ask::post(&dry, &other), policy()),
+        (
+            "cancel the PodResize of somebody else",
+            ask::put(&format!("{theirs}?dryRun=All"), &cancelled),
+            policy(),
+        ),
+        (
+            "change its spec by a patch",
+            ask::patch(
+                &format!("{theirs}?dryRun=All"),
+                "merge",
+                &json!({"spec": {"ttlSecondsAfterFinished": 1}}),
+            ),
+            policy(),
+        ),
+        (
+            "change its spec by apply",
+            ask::patch(&format!("{theirs}?dryRun=All&fieldManager=x&force=true"), "apply", &apply),
+            policy(),
+        ),
+        ("write its status", ask::put(&format!("{theirs}/status"), &stored), rights()),
+        (
+            "label it: allowed",
+            ask::patch(
+                &format!("{theirs}?dryRun=All"),
+                "merge",
+                &json!({"metadata": {"labels": {"a": "b"}}}),
+            ),
+            granted(200),
+        ),
+        (
+            "take the right to resize",
+            ask::post(&format!("{RBAC}/namespaces/{ns}/rolebindings"), &binding(ns)),
+            rights(),
+        ),
+    ];
+    for (what, ask, expected) in cases {
+        report.ask(user, what, ask, expected).await;
+    }
+    stage.done(ask::post(&format!("{RBAC}/namespaces/{ns}/rolebindings"), &binding(ns))).await?;
+    until("the right to resize", SHORT, async || {
+        Ok((user.send(ask::post(&dry, &more)).await.code == 201).then_some(()))
+    })
+    .await?;
+    for (what, object) in [("resize", &more), ("resize or evict", &evict), ("resize and restart", &restart)] {
+        let what = format!("{what} it by a PodResize, with the role pitstop-resizer: allowed");
+        report.ask(user, &what, ask::post(&dry, object), granted(201)).await;
+    }
+    Ok(())
+}
+
+fn binding(ns: &str) -> Value {
+    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "resizes"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "pitstop-resizer"},
+        "subjects": [{"kind": "ServiceAccount", "namespace": ns, "name": USER}]})
 }

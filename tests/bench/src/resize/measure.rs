@@ -101,7 +101,7 @@ impl Bench<'_> {
         let (over, phase) = self.requests.find(start, PATIENCE, "the request to end", over).await?;
         if phase != Phase::Succeeded {
             bail!(
-                "the request ended as {phase:?}; see `kubectl -n {} get prs {pod} -o yaml`",
+                "the request ended as {phase:?}; see `kubectl -n {} get prz {pod} -o yaml`",
                 self.yard.namespace
             );
         }
@@ -167,8 +167,8 @@ impl Bench<'_> {
 /// A request of the Pod's own name.
 fn request(pod: &str) -> Result<PodResize> {
     let [cpu_request, cpu_limit, memory_limit] = AFTER;
-    let container = json!({"name": CONTAINER,
-        "requests": {"cpu": cpu_request}, "limits": {"cpu": cpu_limit, "memory": memory_limit}});
+    let container = json!({"name": CONTAINER, "resources": {
+        "requests": {"cpu": cpu_request}, "limits": {"cpu": cpu_limit, "memory": memory_limit}}});
     let container: ContainerResize = serde_json::from_value(container)?;
     let spec = PodResizeSpec {
         pod_ref: PodRef { name: pod.to_owned(), uid: None },

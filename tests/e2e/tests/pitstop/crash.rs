@@ -52,7 +52,7 @@ impl Scene {
         }
         let over = ns.over_within("again", LONG).await?;
         assert_eq!(requests::states(&over), [requests::succeeded("app")]);
-        assert_eq!(requests::conditions(&over)["Complete"], "True/AllContainersRestarted");
+        assert_eq!(requests::conditions(&over)["Complete"], "True/Complete");
         ns.settled(&self.request).await?;
         // No order is left, so nothing can be stopped any more.
         let after = ns.ready("web").await?;

@@ -79,7 +79,7 @@ fn where_no_policy_is_served_they_get_it_by_the_webhook() -> Result<()> {
 async fn by_webhook(ns: &Ns) -> Result<()> {
     let folder = |path| cluster::root().join(path).to_string_lossy().into_owned();
     ns.cluster.kubectl(&["delete", "-k", &folder("deploy/gate-policy")])?;
-    ns.cluster.kubectl(&["apply", "-k", &folder("deploy/overlays/gate-webhook")])?;
+    ns.cluster.kubectl(&["apply", "-k", &folder("target/deploy/gate-webhook")])?;
     until("a CA for every webhook", SHORT, async || {
         let bundles = bundles(ns).await?;
         Ok((bundles.len() == 4 && bundles.iter().all(|b| !b.is_empty())).then_some(()))

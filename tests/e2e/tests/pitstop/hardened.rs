@@ -34,8 +34,7 @@ fn the_daemon_does_its_work_under_its_own_seccomp_profile() -> Result<()> {
         let folder = node.join("var/lib/kubelet/seccomp/pitstop");
         fs::create_dir_all(&folder)?;
         fs::write(folder.join("pitstop-daemon.json"), profile()?)?;
-        let overlay = root().join("deploy/overlays/seccomp");
-        cluster.kubectl(&["apply", "-k", &overlay.to_string_lossy()])?;
+        cluster.install_with(&["seccomp"])?;
         system::healthy(cluster).await?;
 
         let daemon = system::daemon(cluster).await?;
@@ -72,7 +71,7 @@ fn the_daemon_does_its_work_under_its_own_seccomp_profile() -> Result<()> {
             ns.create(requests::recreate(name, "web", &[name])).await?;
             let over = ns.over_within(name, LONG).await?;
             assert_eq!(requests::states(&over), [requests::succeeded(name)]);
-            let warned = requests::condition(&over, "PreStopHook").is_some();
+            let warned = requests::condition(&over, "PreStopHookFailed").is_some();
             assert_eq!(warned, name == "seeks", "{name}: {:?}", requests::conditions(&over));
         }
         let between = ns.ready("web").await?;
@@ -174,9 +173,7 @@ async fn nobody_gets_in(cluster: &Cluster) -> Result<()> {
 fn a_locked_namespace_has_pitstops_own_pods_and_nobody_else() -> Result<()> {
     on_cluster(async |ns| {
         let cluster = &ns.cluster;
-        let policies = root().join("deploy/locked-namespace");
-        let policies = policies.to_string_lossy();
-        cluster.kubectl(&["apply", "-k", &policies])?;
+        cluster.documented("lock", &[])?;
         let checked = async {
             nobody_gets_in(cluster).await?;
             // Its own Pods come back.
@@ -184,7 +181,7 @@ fn a_locked_namespace_has_pitstops_own_pods_and_nobody_else() -> Result<()> {
             system::healthy(cluster).await
         };
         let checked = checked.await;
-        cluster.kubectl(&["delete", "-k", &policies])?;
+        cluster.documented("unlock", &[])?;
         checked?;
         let before = ns.start_pod(pods::app("web")).await?;
         ns.create(requests::recreate("again", "web", &["app"])).await?;

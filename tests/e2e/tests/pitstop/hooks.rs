@@ -49,7 +49,7 @@ async fn done(
 ) -> Result<(ContainerRecreateRequest, i64)> {
     let over = ns.over_within("again", LONG).await?;
     assert_eq!(requests::states(&over), [requests::succeeded("app")]);
-    assert_eq!(requests::conditions(&over)["Complete"], "True/AllContainersRestarted");
+    assert_eq!(requests::conditions(&over)["Complete"], "True/Complete");
     ns.settled(request).await?;
     let after = ns.ready("web").await?;
     pods::assert_restarted_once(before, &after, "app")?;
@@ -61,8 +61,8 @@ async fn done(
 
 /// Waits for the Warning `FailedPreStopHook` on the Pod and on the request; gives back what the condition says.
 async fn warned(ns: &Ns, pod: &Pod, over: &ContainerRecreateRequest) -> Result<String> {
-    let told = requests::condition(over, "PreStopHook").context("no condition PreStopHook")?;
-    assert_eq!(requests::conditions(over)["PreStopHook"], "False/FailedPreStopHook");
+    let told = requests::condition(over, "PreStopHookFailed").context("no condition PreStopHookFailed")?;
+    assert_eq!(requests::conditions(over)["PreStopHookFailed"], "True/FailedPreStopHook");
     let events: Api<Event> = Api::namespaced(ns.cluster.client.clone(), &ns.name);
     for uid in [&pod.metadata.uid, &over.metadata.uid] {
         let event = until("the event FailedPreStopHook", SHORT, async || {
@@ -87,7 +87,7 @@ fn a_command_runs_once_before_the_stop() -> Result<()> {
         assert_eq!(shown.exec.and_then(|exec| exec.command).unwrap_or_default()[0], "sh");
         let (over, _) = done(ns, &before, &request).await?;
         assert_eq!(written(ns).await?, ["bye"]);
-        assert_eq!(requests::condition(&over, "PreStopHook"), None);
+        assert_eq!(requests::condition(&over, "PreStopHookFailed"), None);
         Ok(())
     })
 }
@@ -101,7 +101,7 @@ fn d18_a_sleep_is_waited_for() -> Result<()> {
         assert_eq!(shown.sleep.map(|sleep| sleep.seconds), Some(4));
         let (over, took) = done(ns, &before, &request).await?;
         assert!((4..15).contains(&took), "ended after {took} s");
-        assert_eq!(requests::condition(&over, "PreStopHook"), None);
+        assert_eq!(requests::condition(&over, "PreStopHookFailed"), None);
         Ok(())
     })
 }
@@ -123,7 +123,7 @@ fn d17_http_get_without_a_host_goes_to_the_pod_ip() -> Result<()> {
         let log = ns.log("web", "server").await?;
         assert_eq!(log.lines().filter(|line| line.ends_with("url:/good/bye")).count(), 1, "{log}");
         // It was answered with 404, which is as good as any other answer.
-        assert_eq!(requests::condition(&over, "PreStopHook"), None);
+        assert_eq!(requests::condition(&over, "PreStopHookFailed"), None);
         Ok(())
     })
 }
@@ -190,7 +190,7 @@ fn d8_a_hook_that_the_daemons_end_cut_runs_again() -> Result<()> {
         let lines = written(ns).await?;
         assert_eq!(lines.iter().filter(|line| *line == "begin").count(), 2, "{lines:?}");
         assert_eq!(lines.last().map(String::as_str), Some("end"), "the stop waited for the second run");
-        assert_eq!(requests::condition(&over, "PreStopHook"), None);
+        assert_eq!(requests::condition(&over, "PreStopHookFailed"), None);
         Ok(())
     })
 }

@@ -1,11 +1,14 @@
 //! pitstop on a real Kubernetes: API server, kubelet and containerd.
 #![cfg(test)]
 
+mod away;
 mod certificates;
+mod comes_back;
 mod crash;
 mod cri;
 mod deadline;
 mod deployed;
+mod documented;
 mod drain;
 mod failover;
 mod gates;
@@ -13,6 +16,7 @@ mod gone;
 mod guard;
 mod hardened;
 mod hooks;
+mod kinds;
 mod kruise;
 mod mechanism;
 mod queue;

@@ -123,10 +123,7 @@ fn a_container_in_back_off_is_started_at_once() -> Result<()> {
         let over = ns.over("pin").await?;
         let [state] = requests::states(&over) else { panic!("{over:?}") };
         assert!(!state.is_killed, "nobody killed it: it had ended by itself");
-        assert_eq!(
-            requests::condition(&over, "Complete").map(|c| c.reason.as_str()),
-            Some("AllContainersRestarted")
-        );
+        assert_eq!(requests::condition(&over, "Complete").map(|c| c.reason.as_str()), Some("Complete"));
         let after = ns.pod("web").await?;
         assert_eq!(pods::restarts(&after, "app")?, pods::restarts(&before, "app")? + 1);
         assert_eq!(image(&after, "app")?, format!("{}@{}", image(&before, "app")?, digest(&before, "app")?));

@@ -143,7 +143,7 @@ fn changes() -> Result<()> {
         let cases = [
             (
                 json!({"spec": {"ttlSecondsAfterFinished": 9}}),
-                "spec",
+                "spec.ttlSecondsAfterFinished",
                 "spec of ContainerRecreateRequest is immutable",
             ),
             (label(labels::POD_UID, json!("x")), "metadata.labels[crr.apps.kruise.io/pod-uid]", immutable),

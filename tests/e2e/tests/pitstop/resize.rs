@@ -3,6 +3,7 @@
 mod asked;
 mod beside;
 mod repaired;
+mod unquoted;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams};
@@ -10,7 +11,7 @@ use pitstop_api::resize::Phase;
 use pitstop_e2e::resizes::{
     MI, api, assert_verified, create, ends, fill, kernel, resize, sized, usual, waits, wanting, web, with,
 };
-use pitstop_e2e::{Context, Result, SHORT, on_cluster, pods, stories, until};
+use pitstop_e2e::{Context, Result, SHORT, on_cluster, pods, stories, until, users};
 use serde_json::{Value, json};
 
 /// An amount in the Pod's spec.
@@ -133,6 +134,18 @@ fn refusals_are_told_in_the_users_words_and_change_nothing() -> Result<()> {
         let before = stories::refusals(ns).await?;
         let after = ns.pod("web").await?;
         assert_eq!(after.metadata.generation, before.metadata.generation, "the Pod's spec was never changed");
+        // The API server's words, in status and event, and nothing else.
+        let words = "pods \"web\" is forbidden: exceeded quota: quota, requested: ";
+        let message = api(ns).get("quota").await?.status.unwrap_or_default().message;
+        let last = message.rsplit("limited: ").next().unwrap_or_default();
+        assert!(message.starts_with(words) && last == "requests.cpu=150m", "{message}");
+        let told = until("the event that tells of the quota", SHORT, async || {
+            let fields = ["get", "events", "--output=jsonpath={range .items[*]}{.message}{\"\\n\"}{end}"];
+            let notes = ns.kubectl(&fields)?;
+            Ok(notes.lines().find(|note| note.contains(words)).map(str::to_owned))
+        });
+        let told = told.await?;
+        assert!(told.ends_with("limited: requests.cpu=150m"), "{told}");
 
         let gpu = resize("gpu", "app", &json!({"limits": {"nvidia.com/gpu": "1"}}));
         let refused = create(ns, gpu).await.unwrap_err().to_string();
@@ -163,4 +176,9 @@ fn the_daemon_does_not_go_behind_a_kubelet_that_resizes() -> Result<()> {
         assert_eq!(after.metadata.generation, before.metadata.generation, "the Pod's spec was never changed");
         Ok(())
     })
+}
+
+#[test]
+fn a_user_needs_the_right_to_do_by_hand_what_a_resize_does() -> Result<()> {
+    on_cluster(async |ns| users::are_asked_what_they_could_do_by_hand(ns).await)
 }

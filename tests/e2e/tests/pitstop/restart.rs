@@ -32,8 +32,10 @@ fn one_container_restarts_and_the_other_stays() -> Result<()> {
         assert_eq!(requests::message(&over), "");
         let conditions = requests::conditions(&over);
         assert_eq!(conditions["Accepted"], "True/Resolved");
-        assert_eq!(conditions["Complete"], "True/AllContainersRestarted");
-        assert_eq!(conditions.get("Failed"), None);
+        assert_eq!(conditions["Complete"], "True/Complete");
+        assert_eq!(conditions["Reconciling"], "False/Completed");
+        assert_eq!((conditions.get("Failed"), conditions.get("Stalled")), (None, None));
+        assert_eq!(over.status.as_ref().and_then(|s| s.observed_generation), over.metadata.generation);
 
         // 5 s is what OpenKruise's clients allow.
         until("the label active to be removed", Duration::from_secs(5), async || {
@@ -81,12 +83,12 @@ fn people_see_what_happens() -> Result<()> {
         ns.cluster.kubectl_with(&["apply", "--namespace", &ns.name, "-f", "-"], &file)?;
         let over = ns.over("again").await?;
 
-        let plain = ["NAME PHASE POD NODE AGE", "again Completed web node1 *"];
+        let plain = ["NAME PHASE POD NODE AGE RESULT", "again Completed web node1 * Complete"];
         assert_eq!(columns(ns, &[])?, plain);
-        // Neither failed nor drained.
+        // Not drained.
         let wide = [
-            "NAME PHASE POD NODE AGE COMPLETE FAILED DRAINED MESSAGE",
-            "again Completed web node1 * AllContainersRestarted restarted 1 container(s)",
+            "NAME PHASE POD NODE AGE RESULT DRAINED MESSAGE",
+            "again Completed web node1 * Complete restarted 1 container(s)",
         ];
         assert_eq!(columns(ns, &["-o", "wide"])?, wide);
 
@@ -108,6 +110,30 @@ fn people_see_what_happens() -> Result<()> {
             }
         }
         Ok(())
+    })
+}
+
+/// A request that failed does not look like one that went well, and a wait says for what.
+#[test]
+fn people_see_what_is_waited_for_and_why_a_request_failed() -> Result<()> {
+    on_cluster(async |ns| {
+        let before = ns.start_pod(pods::app("web")).await?;
+        let mut spec = requests::plain("web", &["app"]);
+        spec["activeDeadlineSeconds"] = json!(5);
+        spec["strategy"] = json!({"unreadyGracePeriodSeconds": 600});
+        ns.create(requests::with_spec("slow", &spec)).await?;
+        let head = "NAME PHASE POD NODE AGE RESULT";
+        until("the wait to be told", SHORT, async || {
+            let waits = [head, "slow Recreating web node1 * NoReadinessGate"];
+            Ok((columns(ns, &[])? == waits).then_some(()))
+        })
+        .await?;
+        // Either way it is over then.
+        for condition in ["Reconciling=False", "Failed", "Stalled"] {
+            ns.kubectl(&["wait", &format!("--for=condition={condition}"), "--timeout=30s", "crr/slow"])?;
+        }
+        assert_eq!(columns(ns, &[])?, [head, "slow Completed web node1 * DeadlineExceeded"]);
+        pods::assert_untouched(&before, &ns.pod("web").await?, "app")
     })
 }
 

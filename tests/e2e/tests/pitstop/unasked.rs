@@ -52,7 +52,10 @@ async fn the_schema_refuses(ns: &Ns) -> Result<()> {
     let cases = [
         (with(|s| s["podName"] = json!("")), "spec.podName"),
         (with(|s| s["containers"] = json!([])), "spec.containers"),
-        (with(|s| s["containers"] = json!([{"name": "app"}, {"name": "app"}])), "unique by name"),
+        (
+            with(|s| s["containers"] = json!([{"name": "app"}, {"name": "app"}])),
+            "spec.containers[1]: Duplicate value",
+        ),
         (with(|s| s["activeDeadlineSeconds"] = json!(2)), "spec.activeDeadlineSeconds"),
         (with(|s| s["ttlSecondsAfterFinished"] = json!(-1)), "spec.ttlSecondsAfterFinished"),
         (
@@ -100,6 +103,14 @@ async fn the_controller_refuses(ns: &Ns) -> Result<()> {
     let patched = ns.requests().patch("no-pod", &PatchParams::default(), &Patch::Merge(&change)).await;
     let Err((code, message)) = refusal(patched)? else { panic!("the spec could be changed") };
     assert_eq!(code, 422, "{message}");
-    assert!(message.contains("spec of ContainerRecreateRequest is immutable"), "{message}");
+    let text = "spec.activeDeadlineSeconds: spec of ContainerRecreateRequest is immutable";
+    assert!(message.contains(text), "{message}");
+    // What a typed client of OpenKruise cannot carry may go.
+    let mut object = requests::recreate("typed", "other", &["app"]);
+    object["spec"]["strategy"] = json!({"mechanism": "Runtime"});
+    ns.create(object).await?;
+    let without = json!({"spec": {"strategy": {"mechanism": null}}, "metadata": {"labels": {"team": "a"}}});
+    let patched = ns.requests().patch("typed", &PatchParams::default(), &Patch::Merge(&without)).await?;
+    assert_eq!(patched.spec.strategy.and_then(|s| s.mechanism), None);
     Ok(())
 }

@@ -41,7 +41,7 @@ fn order(pod: &Pod, container: &str, attempt: u32) -> Result<Order> {
 async fn answered(cluster: &Cluster, order: Order) -> Result<Answer> {
     let books: Api<NodeWork> = Api::all(cluster.client.clone());
     let id = order.id.clone();
-    let spec = NodeWorkSpec { orders: vec![order] };
+    let spec = NodeWorkSpec { orders: vec![order], ..NodeWorkSpec::default() };
     match books.get_opt(NODE).await? {
         Some(book) => {
             let next = NodeWork { spec, ..book };

@@ -43,9 +43,9 @@ fn one_resize_costs_at_most_six_writes() -> Result<()> {
         alone(ns).await?;
         let mark = Mark::now(&ns.cluster)?;
         let resize = json!({"apiVersion": "pitstop.dev/v1alpha1", "kind": "PodResize", "metadata": {"name": "grow"},
-            "spec": {"podRef": {"name": "web"}, "containers": [{"name": "app", "requests": {"cpu": "50m"}}]}});
+            "spec": {"podRef": {"name": "web"}, "containers": [{"name": "app", "resources": {"requests": {"cpu": "50m"}}}]}});
         ns.cluster.kubectl_with(&["--namespace", &ns.name, "apply", "-f", "-"], &resize.to_string())?;
-        ns.kubectl(&["wait", "--for=condition=Complete", "prs/grow", "--timeout=60s"])?;
+        ns.kubectl(&["wait", "--for=condition=Complete", "prz/grow", "--timeout=60s"])?;
         costs(ns, &mark, "one resize of one container").await
     })
 }

@@ -93,3 +93,14 @@ fn every_test_that_is_named_exists_where_it_is_said_to_be() {
     let used: BTreeSet<&String> = named.iter().map(|(_, file, _)| file).collect();
     assert_eq!(used, files.keys().collect(), "files that no row names");
 }
+
+#[test]
+fn the_readme_says_how_many_are_open() {
+    let page = fs::read_to_string(root().join(PAGE)).unwrap();
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let open = page.lines().filter(|line| line.starts_with("| ") && line.contains("**Open:**")).count();
+    let all = rows(&page).len();
+    let (closed, open) = (format!("{} are closed", all - open), format!("{open} are open"));
+    assert!(readme.contains(&format!("Of the {all} ")), "{all}");
+    assert!(readme.contains(&closed) && readme.contains(&open), "{closed}, {open}");
+}

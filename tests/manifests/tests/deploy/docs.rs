@@ -1,42 +1,27 @@
 //! What the documentation shows must be true: links lead somewhere, requests are valid.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use pitstop_api::recreate::{self, ContainerRecreateRequest};
 use pitstop_api::resize::{self, PodResize};
-use pitstop_manifests_test::root;
+use pitstop_manifests_test::{docs, kustomize, root};
 use serde_json::Value;
 
 /// The pages at the top and every page under `docs/`.
 fn pages() -> Vec<PathBuf> {
-    let mut pages = ["README.md", "SECURITY.md"].map(|name| root().join(name)).to_vec();
-    let mut folders = vec![root().join("docs")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "md") {
-                pages.push(path);
-            }
-        }
-    }
-    pages
+    docs::pages().unwrap()
 }
 
-/// The targets of `[text](target)`, without those on the web.
-fn links(page: &str) -> impl Iterator<Item = &str> {
-    page.split("](")
-        .skip(1)
-        .filter_map(|rest| rest.split(')').next())
-        .filter(|target| !target.contains("://"))
-}
-
-/// The contents of fenced blocks of a language.
-fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
-    let fence = format!("```{language}\n");
-    page.split(fence.as_str()).skip(1).filter_map(|rest| rest.split("```").next()).collect()
+/// The targets of `[text](target)`, without those on the web and without what is code.
+fn links(page: &str) -> Vec<String> {
+    let prose = page.split("\n\n").map(|paragraph| paragraph.split('`').step_by(2).collect::<String>());
+    let targets = prose.flat_map(|text| {
+        let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        targets.map(str::to_owned).collect::<Vec<_>>()
+    });
+    targets.filter(|target| !target.contains("://")).collect()
 }
 
 /// The anchor that a heading gets, as the usual viewers make it.
@@ -59,12 +44,19 @@ fn leads_somewhere(page: &Path, target: &str) -> bool {
 }
 
 #[test]
+fn what_is_code_is_no_link() {
+    let page = "[`a`](b.md) and `[x](c)`, as in\n\n```sh\n[x](d)\n```\n\n[web](https://e) [e](f.md#g)";
+    assert_eq!(links(page), ["b.md", "f.md#g"]);
+}
+
+#[test]
 fn links_lead_somewhere() {
     let mut broken = Vec::new();
     for page in pages() {
         let text = fs::read_to_string(&page).unwrap();
         broken.extend(
             links(&text)
+                .into_iter()
                 .filter(|target| !leads_somewhere(&page, target))
                 .map(|target| format!("{}: {target}", page.display())),
         );
@@ -77,9 +69,9 @@ fn every_request_that_is_shown_is_one_that_is_accepted() {
     let mut shown = 0;
     for page in pages() {
         let text = fs::read_to_string(&page).unwrap();
-        for block in blocks(&text, "yaml") {
-            let objects: Vec<Value> = serde_saphyr::from_multiple(block)
-                .unwrap_or_else(|error| panic!("{}: {error}\n{block}", page.display()));
+        for block in docs::blocks(&text).into_iter().filter(|block| block.language == "yaml") {
+            let objects: Vec<Value> = serde_saphyr::from_multiple(&block.text)
+                .unwrap_or_else(|error| panic!("{}:{}: {error}", page.display(), block.line));
             for object in objects {
                 // A misspelt field would be dropped without a word.
                 let (refused, read_back) = match object["kind"].as_str() {
@@ -116,7 +108,85 @@ fn every_reason_is_explained() {
     };
     let reasons = pitstop_controller_core::recreate::all_reasons()
         .chain(pitstop_controller_core::resize::all_reasons());
-    let missing: Vec<&str> = reasons.filter(|reason| !explained(reason)).collect();
-    assert!(missing.is_empty(), "{missing:?}");
+    // One word, as the schema and kubectl's columns want it.
+    let word = |reason: &str| {
+        reason.starts_with(|c: char| c.is_ascii_uppercase())
+            && reason.chars().all(|c| c.is_ascii_alphanumeric())
+    };
+    let wrong: Vec<&str> = reasons.filter(|reason| !explained(reason) || !word(reason)).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
     assert!(!explained("Whatever"));
+}
+
+/// What changes the installation: each such command is run by a test, from the page.
+const COMMANDS: [&str; 5] =
+    ["-k deploy/", "-k target/", "kubectl replace --filename", " set env ", "create rolebinding"];
+
+#[test]
+fn every_command_that_installs_changes_or_removes_pitstop_is_marked_to_be_run() {
+    let mut unmarked = Vec::new();
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        let run: Vec<(usize, usize)> = docs::blocks(&text)
+            .into_iter()
+            .filter(|block| block.mark.is_some() && block.language == "sh")
+            .map(|block| (block.line, block.line + block.text.lines().count()))
+            .collect();
+        for (at, line) in text.lines().enumerate().map(|(at, line)| (at + 1, line)) {
+            let is_one = COMMANDS.iter().any(|command| line.contains(command));
+            if is_one && !run.iter().any(|(first, end)| (*first..*end).contains(&at)) {
+                unmarked.push(format!("{}:{at}: {line}", page.display()));
+            }
+        }
+    }
+    assert!(unmarked.is_empty(), "{unmarked:#?}");
+}
+
+/// The tests on the real cluster name each mark that there is, and no other.
+#[test]
+fn every_mark_is_run_by_a_test() {
+    let mut marks = BTreeSet::new();
+    for page in pages() {
+        marks.extend(
+            docs::blocks(&fs::read_to_string(page).unwrap()).into_iter().filter_map(|block| block.mark),
+        );
+    }
+    let mut run = BTreeSet::new();
+    let mut folders = vec![root().join("tests/e2e")];
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            let calls = text.split("documented(\"").skip(1).filter_map(|rest| rest.split('"').next());
+            run.extend(calls.map(str::to_owned));
+        }
+    }
+    assert!(marks.len() > 3);
+    assert_eq!(marks, run);
+}
+
+/// What a page tells people to write as `kustomization.yaml` can be applied. It lies where the page says.
+#[test]
+fn every_kustomization_that_is_shown_is_understood() {
+    let mut shown = 0;
+    for page in pages() {
+        for block in docs::blocks(&fs::read_to_string(&page).unwrap()) {
+            let Some((_, rest)) = block.text.split_once("kustomization.yaml") else { continue };
+            let Some(at) = rest.find("apiVersion:") else { continue };
+            let text = rest[at..].split("EOF").next().unwrap();
+            // What was built lies under `target`, which a checkout does not have: its folder takes its place.
+            let text = text
+                .replace("- ../deploy/", "- ../../deploy/")
+                .replace("deploy/gate-webhook", "deploy/overlays/gate-webhook");
+            let objects = kustomize::load_text(&text, &root().join("deploy/base"));
+            let objects =
+                objects.unwrap_or_else(|error| panic!("{}:{}: {error:#}", page.display(), block.line));
+            assert!(objects.len() > 20, "{}", page.display());
+            shown += 1;
+        }
+    }
+    assert!(shown >= 1, "{shown}");
 }

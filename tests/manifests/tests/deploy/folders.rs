@@ -1,4 +1,4 @@
-//! The folders that users apply.
+//! The folders that users apply, and what they combine.
 
 use pitstop_manifests_test::{Object, kustomize, root};
 
@@ -10,19 +10,42 @@ pub(crate) fn default() -> Vec<Object> {
 }
 
 /// All of one of `deploy/overlays`.
-pub(crate) fn overlay(name: &str) -> Vec<Object> {
+fn overlay(name: &str) -> Vec<Object> {
     kustomize::load(&root().join("deploy/overlays").join(name)).unwrap()
 }
 
-/// The overlays, and where the runtime that each is for has its socket.
-pub(crate) const OVERLAYS: [(&str, &str); 6] = [
+/// A folder that can be installed as it is, with some of `deploy/components`.
+pub(crate) fn combined(base: &str, components: &[&str]) -> Vec<Object> {
+    let components: Vec<String> = components.iter().map(|name| format!("components/{name}")).collect();
+    let text = format!(
+        "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [{base}]\n\
+         components: [{}]\n",
+        components.join(", ")
+    );
+    kustomize::load_text(&text, &root().join("deploy")).unwrap()
+}
+
+/// `deploy/default` with a component.
+pub(crate) fn with(component: &str) -> Vec<Object> {
+    combined("default", &[component])
+}
+
+/// What can be installed as it is: for Kubernetes 1.36 or later, for any, and for any whose kubelets do not resize.
+pub(crate) const BASES: [&str; 3] = ["default", "overlays/gate-webhook", "overlays/resize-cri"];
+
+/// Components for other runtimes, and where each has its socket.
+pub(crate) const RUNTIMES: [(&str, &str); 4] = [
     ("crio", "/run/crio/crio.sock"),
     ("k0s", "/run/k0s/containerd.sock"),
     ("k3s", "/run/k3s/containerd/containerd.sock"),
-    ("locked-namespace", "/run/containerd/containerd.sock"),
     ("microk8s", "/var/snap/microk8s/common/run/containerd.sock"),
-    ("seccomp", "/run/containerd/containerd.sock"),
 ];
+
+/// Components that give no right.
+pub(crate) const STRICTER: [&str; 2] = ["locked-namespace", "seccomp"];
+
+/// Components that give rights.
+pub(crate) const RIGHTS: [&str; 2] = ["resize-cri", "resize-evict"];
 
 /// All of `deploy/overlays/gate-webhook`.
 pub(crate) fn gate_webhook() -> Vec<Object> {
@@ -34,13 +57,13 @@ pub(crate) fn resize_cri() -> Vec<Object> {
     overlay("resize-cri")
 }
 
-/// Everything that can be installed.
+/// Everything that can be installed, each component by itself.
 pub(crate) fn every_install() -> impl Iterator<Item = Vec<Object>> {
-    usual_installs().chain([resize_cri()])
+    usual_installs().chain([resize_cri()]).chain(RIGHTS.map(with))
 }
 
 /// Everything that can be installed and gives no more rights than the default.
 pub(crate) fn usual_installs() -> impl Iterator<Item = Vec<Object>> {
-    let overlays = OVERLAYS.iter().map(|(name, _)| overlay(name));
-    [default(), gate_webhook()].into_iter().chain(overlays)
+    let runtimes = RUNTIMES.iter().map(|(name, _)| with(name));
+    [default(), gate_webhook()].into_iter().chain(runtimes).chain(STRICTER.map(with))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use pitstop_controller_core::readiness::{OPT_IN, PITSTOP_READY};
 use pitstop_manifests_test::object::{list, text};
-use pitstop_manifests_test::{Object, find};
+use pitstop_manifests_test::{Object, find, kustomize, root};
 use serde_json::{Value, json};
 
 use super::folders::{default, gate_webhook};
@@ -78,10 +78,27 @@ fn the_policys_bindings_select_those_that_opted_in() {
     for (binding, (namespaces, pods)) in bindings.iter().zip(ways()) {
         let spec = &binding.0["spec"];
         assert_eq!(spec["policyName"], POLICY);
+        assert_eq!(spec["paramRef"], json!({"name": "pitstop", "parameterNotFoundAction": "Allow"}));
         let selected = spec["matchResources"].pointer("/namespaceSelector/matchLabels");
         assert_eq!(selected.unwrap_or(&Value::Null), &namespaces, "{}", binding.name());
         assert_eq!(spec["matchResources"]["objectSelector"], pods, "{}", binding.name());
     }
+}
+
+/// Nobody opens a gate then: `kubectl delete -k deploy/base` takes the policy's parameter away, and so do the removal of
+/// everything and that of the overlay, whichever it was.
+#[test]
+fn no_pod_gets_the_gate_once_the_programs_are_removed() {
+    let objects = default();
+    let policy = policy(&objects);
+    let kind =
+        json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration"});
+    assert_eq!(policy["paramKind"], kind);
+    let base = kustomize::load(&root().join("deploy/base")).unwrap();
+    let parameters = |objects: &[Object]| {
+        objects.iter().filter(|o| o.kind() == "MutatingWebhookConfiguration" && o.name() == "pitstop").count()
+    };
+    assert_eq!((parameters(&base), parameters(&objects)), (1, 1), "it is in base, and nowhere else");
 }
 
 #[test]

@@ -12,6 +12,8 @@ mod folders;
 #[cfg(test)]
 mod gate;
 #[cfg(test)]
+mod gitops;
+#[cfg(test)]
 mod network;
 #[cfg(test)]
 mod policies;

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 
 use pitstop_api::GROUP;
 use pitstop_api::nodework::PLURAL;
+use pitstop_api::resize;
 use pitstop_controller_core::guard::{POLICY, PROBE};
 use pitstop_controller_core::readiness::SERVED;
 use pitstop_manifests_test::Object;
 use pitstop_manifests_test::object::{list, text};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::folders::{NAMESPACE, default, every_install};
 
@@ -25,7 +26,7 @@ fn every_policy_is_bound_and_denies() {
         assert!(!policies.is_empty());
         let bound: BTreeSet<&str> = of_kind(&objects, "ValidatingAdmissionPolicyBinding")
             .map(|binding| {
-                assert_eq!(binding.0.pointer("/spec/validationActions"), Some(&serde_json::json!(["Deny"])));
+                assert_eq!(binding.0.pointer("/spec/validationActions"), Some(&json!(["Deny"])));
                 assert_eq!(binding.0.pointer("/spec/matchResources"), None, "it holds everywhere");
                 text(&binding.0, "/spec/policyName")
             })
@@ -34,6 +35,7 @@ fn every_policy_is_bound_and_denies() {
     }
 }
 
+/// Of people, [`USERS`] asks about objects of pitstop's own alone: `a_user_is_asked_about_resizes_and_nothing_else`.
 #[test]
 fn policies_concern_pitstop_alone_and_fail_closed() {
     for policy in of_kind(&default(), "ValidatingAdmissionPolicy") {
@@ -49,28 +51,76 @@ fn policies_concern_pitstop_alone_and_fail_closed() {
                  request.operation == 'CREATE' && request.name == '{PROBE}')",
                 by("daemon")
             ),
+            USERS => "request.operation == 'CREATE' || object.spec != oldObject.spec".to_owned(),
             _ => by("controller"),
         };
         assert_eq!(conditions, [expected], "{}", policy.name());
     }
 }
 
-/// Between a right and the policy that comes after it, the right is worth all that it says.
+/// What a request would make pitstop do, its author must be allowed to do.
+const USERS: &str = "pitstop-users";
+
 #[test]
-fn policies_are_applied_before_the_rights_that_they_narrow() {
+fn a_user_is_asked_about_resizes_and_nothing_else() {
     for objects in every_install() {
-        let at = |kind: &str, name: &str| {
-            objects
-                .iter()
-                .position(|o| o.kind() == kind && o.name() == name)
-                .unwrap_or_else(|| panic!("{name}"))
-        };
-        for policy in of_kind(&objects, "ValidatingAdmissionPolicy").map(Object::name) {
-            let program = if policy == POLICY { "pitstop-daemon" } else { "pitstop-controller" };
-            let right = at("ClusterRoleBinding", program);
-            assert!(at("ValidatingAdmissionPolicy", policy) < right, "{policy}");
-            assert!(at("ValidatingAdmissionPolicyBinding", policy) < right, "{policy}");
+        let policy = pitstop_manifests_test::find(&objects, "ValidatingAdmissionPolicy", USERS).unwrap();
+        let rules = json!([{
+            "apiGroups": [GROUP],
+            "apiVersions": ["v1alpha1"],
+            "operations": ["CREATE", "UPDATE"],
+            "resources": [resize::PLURAL],
+            "scope": "Namespaced",
+        }]);
+        assert_eq!(policy.0["spec"]["matchConstraints"], json!({"resourceRules": rules}), "not their status");
+    }
+}
+
+/// The deeds, each with its right; and every denial names the right and who gives it.
+#[test]
+fn each_deed_of_a_resize_takes_the_right_to_do_it_by_hand() {
+    let objects = default();
+    let policy = pitstop_manifests_test::find(&objects, "ValidatingAdmissionPolicy", USERS).unwrap();
+    let of_pod = ".namespace(request.namespace) .name(object.spec.podRef.name)";
+    let expected = [
+        (
+            format!(
+                "authorizer.group('').resource('pods').subresource('resize'){of_pod}.check('patch').allowed()"
+            ),
+            ["patch pods/resize", "ClusterRole pitstop-resizer"],
+        ),
+        (
+            format!(
+                "!variables.evicts || authorizer.group('').resource('pods').subresource('eviction'){of_pod}\
+                 .check('create').allowed()"
+            ),
+            ["create pods/eviction", "ClusterRole edit"],
+        ),
+        (
+            "!variables.restarts || authorizer.group('apps.kruise.io').resource('containerrecreaterequests')\
+             .namespace(request.namespace).check('create').allowed()"
+                .to_owned(),
+            ["create containerrecreaterequests.apps.kruise.io", "ClusterRole pitstop-edit"],
+        ),
+    ];
+    let validations = list(&policy.0, "/spec/validations");
+    assert_eq!(validations.len(), expected.len());
+    let spaceless = |text: &str| text.replace([' ', '\n'], "");
+    for (validation, (expression, words)) in validations.iter().zip(expected) {
+        assert_eq!(spaceless(text(validation, "/expression")), spaceless(&expression));
+        assert_eq!(text(validation, "/reason"), "Forbidden");
+        let said = text(validation, "/messageExpression").replace("\" + \"", "");
+        for word in words {
+            assert!(said.contains(word), "{said}");
+            assert!(text(validation, "/message").contains(word), "{validation}");
         }
+    }
+    // Both ways to ask for an eviction, and every last resort that is one.
+    let evicts = list(&policy.0, "/spec/variables").iter().find(|v| v["name"] == "evicts").unwrap();
+    let serialized = [json!(resize::LastResort::Evict), json!(resize::AfterWait::Evict), json!("Evict")];
+    assert!(serialized.iter().all(|word| *word == serialized[0]));
+    for field in ["onInfeasible", "onDeferred"] {
+        assert!(text(evicts, "/expression").contains(&format!("{field}.?then.orValue('') == 'Evict'")));
     }
 }
 
@@ -81,7 +131,7 @@ fn the_daemons_policy_looks_at_every_write() {
     let policy = pitstop_manifests_test::find(&objects, "ValidatingAdmissionPolicy", POLICY).unwrap();
     assert_eq!(
         policy.0.pointer("/spec/matchConstraints"),
-        Some(&serde_json::json!({"resourceRules":
+        Some(&json!({"resourceRules":
             [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}]}))
     );
 }

@@ -6,9 +6,9 @@ use std::path::Path;
 use pitstop_manifests_test::Object;
 use pitstop_manifests_test::object::{list, text};
 use pitstop_manifests_test::rbac::{Ask, Asker, VERBS, allows, rights};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::folders::{NAMESPACE, default, overlay, usual_installs};
+use super::folders::{NAMESPACE, default, usual_installs, with};
 
 const DAEMON: [&str; 3] = [
     "cluster list pitstop.dev/nodeworks",
@@ -75,16 +75,16 @@ fn the_controller_has_exactly_these_rights() {
     }
 }
 
-/// Rights that somebody opts in to, each by an overlay of its own.
+/// Rights that somebody opts in to, each by a component of its own.
 const OPT_IN: [(&str, &[&str]); 2] = [
     ("resize-cri", &["cluster list /limitranges", "cluster list /resourcequotas"]),
     ("resize-evict", &["cluster create /pods/eviction"]),
 ];
 
 #[test]
-fn an_overlay_with_rights_of_its_own_gives_those_to_the_controller_alone() {
+fn a_component_with_rights_of_its_own_gives_those_to_the_controller_alone() {
     for (name, more) in OPT_IN {
-        let objects = overlay(name);
+        let objects = with(name);
         let mut expected = table(&CONTROLLER);
         expected.extend(table(more));
         assert_eq!(rights(&objects, NAMESPACE, "pitstop-controller").unwrap(), expected);
@@ -185,7 +185,7 @@ fn no_file_under_deploy_grants_more() {
     visit(&pitstop_manifests_test::root().join("deploy"), &mut found);
     let mut known: Vec<Object> = default().into_iter().filter(is_about_rights).collect();
     for (name, _) in OPT_IN {
-        let more = overlay(name).into_iter().filter(is_about_rights);
+        let more = with(name).into_iter().filter(is_about_rights);
         let more: Vec<Object> = more.filter(|object| !known.contains(object)).collect();
         known.extend(more);
     }
@@ -234,7 +234,11 @@ fn users_get_their_rights_by_aggregation_and_never_the_status() {
         }
         for rule in list(&role.0, "/rules") {
             let resource = format!("{}/{}", rule["apiGroups"][0], rule["resources"][0]).replace('"', "");
-            let ours = ["apps.kruise.io/containerrecreaterequests", "pitstop.dev/podresizes"];
+            let ours = [
+                "apps.kruise.io/containerrecreaterequests",
+                "pitstop.dev/podresizes",
+                "pitstop.dev/nodeworks",
+            ];
             assert!(ours.contains(&resource.as_str()), "{resource}");
             assert_eq!((list(rule, "/apiGroups").len(), list(rule, "/resources").len()), (1, 1));
             let verbs: Vec<&str> = list(rule, "/verbs").iter().filter_map(Value::as_str).collect();
@@ -247,10 +251,38 @@ fn users_get_their_rights_by_aggregation_and_never_the_status() {
         [
             "admin edit view: get list watch apps.kruise.io/containerrecreaterequests".to_owned(),
             "admin edit view: get list watch pitstop.dev/podresizes".to_owned(),
+            // The object of no namespace: for those alone who may view all namespaces.
+            "admin edit view: get list watch pitstop.dev/nodeworks".to_owned(),
             format!("admin edit: {all} apps.kruise.io/containerrecreaterequests"),
             format!("admin edit: {all} pitstop.dev/podresizes"),
         ]
     );
+}
+
+/// What a `PodResize` takes beyond a right to make one, an administrator gives by name, and no role of Kubernetes' own.
+#[test]
+fn the_right_to_resize_is_in_one_role_that_nothing_is_joined_to() {
+    let resizers: Vec<Object> = default()
+        .into_iter()
+        .filter(|o| o.kind() == "ClusterRole" && o.name() != "pitstop-controller")
+        .filter(|o| {
+            list(&o.0, "/rules").iter().any(|rule| list(rule, "/resources").contains(&json!("pods/resize")))
+        })
+        .collect();
+    let [role] = resizers.as_slice() else { panic!("{resizers:?}") };
+    assert_eq!(role.name(), "pitstop-resizer");
+    assert_eq!(role.0["metadata"]["labels"], json!({"app.kubernetes.io/name": "pitstop"}), "not aggregated");
+    let all = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+    assert_eq!(
+        role.0["rules"],
+        json!([
+            {"apiGroups": [""], "resources": ["pods/resize"], "verbs": ["patch"]},
+            {"apiGroups": ["pitstop.dev"], "resources": ["podresizes"], "verbs": all},
+        ])
+    );
+    let joined = default();
+    let joined = joined.iter().filter(|o| o.kind().ends_with("RoleBinding"));
+    assert!(joined.map(|o| text(&o.0, "/roleRef/name")).all(|name| name != "pitstop-resizer"));
 }
 
 #[test]

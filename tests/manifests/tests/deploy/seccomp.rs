@@ -6,7 +6,7 @@ use pitstop_manifests_test::object::{list, text};
 use pitstop_manifests_test::{Object, root};
 use serde_json::{Value, json};
 
-use super::folders::{default, overlay};
+use super::folders::{default, with};
 
 fn profile() -> Value {
     let text = std::fs::read_to_string(root().join("deploy/seccomp/pitstop-daemon.json")).unwrap();
@@ -19,10 +19,10 @@ fn of_daemon(objects: &[Object]) -> Value {
 }
 
 #[test]
-fn the_base_needs_no_file_on_nodes_and_the_overlay_names_it() {
+fn the_base_needs_no_file_on_nodes_and_the_component_names_it() {
     assert_eq!(of_daemon(&default()), json!({"type": "RuntimeDefault"}));
     let own = json!({"type": "Localhost", "localhostProfile": "pitstop/pitstop-daemon.json"});
-    assert_eq!(of_daemon(&overlay("seccomp")), own);
+    assert_eq!(of_daemon(&with("seccomp")), own);
 }
 
 #[test]

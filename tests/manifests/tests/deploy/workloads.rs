@@ -7,7 +7,9 @@ use pitstop_manifests_test::security::breaches;
 use pitstop_manifests_test::{Object, find};
 use serde_json::{Value, json};
 
-use super::folders::{NAMESPACE, OVERLAYS, default, gate_webhook, overlay, resize_cri};
+use super::folders::{
+    BASES, NAMESPACE, RIGHTS, RUNTIMES, STRICTER, combined, default, gate_webhook, resize_cri, with,
+};
 
 fn workload<'a>(objects: &'a [Object], name: &str) -> &'a Object {
     objects.iter().find(|o| o.pod().is_some() && o.name() == name).unwrap()
@@ -80,9 +82,11 @@ fn the_controller_passes_the_strictest_pod_security_level() {
 
 #[test]
 fn the_folders_of_the_runtimes_socket_and_of_cgroups_are_the_daemons_only_breaches() {
-    let base = ("default", default(), "/run/containerd/containerd.sock");
-    let overlays = OVERLAYS.iter().map(|(name, socket)| (*name, overlay(name), *socket));
-    for (name, objects, socket) in std::iter::once(base).chain(overlays) {
+    let containerd = "/run/containerd/containerd.sock";
+    let runtimes = RUNTIMES.iter().map(|(name, socket)| (*name, with(name), *socket));
+    let stricter = STRICTER.iter().map(|name| (*name, with(name), containerd));
+    let all = std::iter::once(("default", default(), containerd)).chain(runtimes).chain(stricter);
+    for (name, objects, socket) in all {
         let (folder, _) = socket.rsplit_once('/').unwrap();
         let pod = pod(&objects, "pitstop-daemon");
         // MicroK8s' socket belongs to a group without a fixed number, so only its owner can be named.
@@ -113,10 +117,14 @@ fn the_folders_of_the_runtimes_socket_and_of_cgroups_are_the_daemons_only_breach
 
 /// What changing cgroups takes, and no more: nothing but these places differs from the base.
 #[test]
-fn only_one_overlay_lets_cgroups_be_changed_and_it_takes_these_rights() {
-    // Where kubelets do not resize, Kubernetes is too old for the policy that gives gates.
-    let (base, objects) = (gate_webhook(), resize_cri());
-    let daemon = pod(&objects, "pitstop-daemon");
+fn only_one_component_lets_cgroups_be_changed_and_it_takes_these_rights() {
+    for (base, objects) in [(gate_webhook(), resize_cri()), (default(), with("resize-cri"))] {
+        differs_by_what_changing_cgroups_takes(&base, &objects);
+    }
+}
+
+fn differs_by_what_changing_cgroups_takes(base: &[Object], objects: &[Object]) {
+    let daemon = pod(objects, "pitstop-daemon");
     let expected = [
         "hostPath: volume cgroup",
         "hostPath: volume runtime",
@@ -126,9 +134,9 @@ fn only_one_overlay_lets_cgroups_be_changed_and_it_takes_these_rights() {
     ];
     let found: BTreeSet<String> = breaches(daemon).into_iter().collect();
     assert_eq!(found, expected.map(str::to_owned).into());
-    assert_eq!(breaches(pod(&objects, "pitstop-controller")), [""; 0]);
+    assert_eq!(breaches(pod(objects, "pitstop-controller")), [""; 0]);
 
-    let mut like_the_base = objects.clone();
+    let mut like_the_base = objects.to_vec();
     for object in like_the_base.iter_mut().filter(|o| o.pod().is_some()) {
         let name = object.name().to_owned();
         let spec = &mut object.0["spec"]["template"]["spec"];
@@ -156,20 +164,51 @@ fn only_one_overlay_lets_cgroups_be_changed_and_it_takes_these_rights() {
     // The controller's rights to look at what bounds a Pod: `rights`.
     like_the_base.retain(|object| object.name() != "pitstop-controller-resize-cri");
     let all = |objects: &[Object]| objects.iter().map(|o| o.0.clone()).collect::<Vec<Value>>();
-    assert_eq!(all(&like_the_base), all(&base));
+    assert_eq!(all(&like_the_base), all(base));
 }
 
-#[test]
-fn every_overlay_is_tested() {
-    let folder = pitstop_manifests_test::root().join("deploy/overlays");
-    let mut found: Vec<String> = std::fs::read_dir(folder)
+fn names_in(folder: &str) -> Vec<String> {
+    let mut found: Vec<String> = std::fs::read_dir(pitstop_manifests_test::root().join(folder))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
         .collect();
     found.sort();
-    // Those are about admission and rights, `gate` and `rights`, or have a test of their own below.
-    found.retain(|name| !["gate-webhook", "resize-evict", "resize-cri"].contains(&name.as_str()));
-    assert_eq!(found, OVERLAYS.map(|(name, _)| name));
+    found
+}
+
+#[test]
+fn every_overlay_and_every_component_is_tested() {
+    let overlays = BASES.iter().filter_map(|base| base.strip_prefix("overlays/"));
+    assert_eq!(names_in("deploy/overlays"), overlays.collect::<Vec<_>>());
+    let mut components: Vec<&str> =
+        RUNTIMES.iter().map(|(name, _)| *name).chain(STRICTER).chain(RIGHTS).collect();
+    components.sort_unstable();
+    assert_eq!(names_in("deploy/components"), components);
+}
+
+/// One runtime, and any of the others, on whatever the Kubernetes is.
+#[test]
+fn components_go_together_and_with_every_base() {
+    for base in BASES {
+        for (runtime, socket) in RUNTIMES {
+            // That one has `resize-cri` in it.
+            let rights = RIGHTS.into_iter().filter(|name| !base.ends_with(name));
+            let components: Vec<&str> = [runtime].into_iter().chain(STRICTER).chain(rights).collect();
+            let objects = combined(base, &components);
+            let daemon = pod(&objects, "pitstop-daemon");
+            let mounts = list(container(daemon), "/volumeMounts");
+            let paths: BTreeSet<&str> = mounts.iter().map(|mount| text(mount, "/mountPath")).collect();
+            let folder = socket.rsplit_once('/').unwrap().0;
+            assert!(paths.contains(folder) && paths.contains("/run/systemd"), "{base} {runtime}: {paths:?}");
+            assert_eq!(text(daemon, "/spec/securityContext/seccompProfile/type"), "Localhost");
+            assert_eq!(daemon["spec"]["securityContext"]["runAsUser"], 0, "resizing takes it");
+            assert_eq!(container(pod(&objects, "pitstop-controller"))["args"], json!(["--resize-cri"]));
+            let new = find(&objects, "MutatingAdmissionPolicy", "pitstop-readiness-gate").is_some();
+            assert_eq!(new, base == "default", "before 1.36 there is no such kind");
+            let rest = ["pitstop-locked-pods", "pitstop-controller-evict"];
+            assert!(rest.iter().all(|name| objects.iter().any(|o| o.name() == *name)), "{base} {runtime}");
+        }
+    }
 }
 
 #[test]

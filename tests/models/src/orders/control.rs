@@ -122,6 +122,7 @@ fn target_of(action: &Action) -> String {
         | Action::Do { uid, .. }
         | Action::PatchPod { uid, .. } => uid.clone(),
         Action::WriteOrders { node, .. } => node.clone(),
+        Action::ReadPod { uid, .. } => format!("Pod of {uid}"),
         Action::Emit(_) | Action::Count(_) => String::new(),
     }
 }
@@ -151,6 +152,7 @@ pub fn brief(action: &Action) -> String {
         }
         Action::WriteResizeStatus { key, .. } => format!("status of {}", key.name),
         Action::Survey { key, .. } | Action::Do { key, .. } => format!("for {}", key.name),
+        Action::ReadPod { key, .. } => format!("is the Pod of {} there?", key.name),
         Action::WriteOrders { resource_version, orders, .. } => {
             let orders: Vec<&str> = orders.iter().map(|o| o.id.as_str()).collect();
             format!("orders at {resource_version:?}: {orders:?}")

@@ -271,6 +271,7 @@ pub fn book(work: &NodeWork) -> Book {
         resource_version: work.resource_version.clone(),
         generation: None,
         orders: work.orders.clone(),
+        closed: work.closed.clone(),
         status: work.status.clone(),
     }
 }

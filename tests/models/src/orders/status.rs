@@ -81,7 +81,7 @@ fn is_late_record(before: &ContainerRecreateRequestStatus, after: &ContainerRecr
     let rest = |status: &ContainerRecreateRequestStatus| {
         let mut status = status.clone();
         status.container_recreate_states.clear();
-        status.conditions.retain(|c| c.type_ != conditions::PRE_STOP_HOOK);
+        status.conditions.retain(|c| c.type_ != conditions::PRE_STOP_HOOK_FAILED);
         status
     };
     let states = before.container_recreate_states.iter().zip(&after.container_recreate_states);

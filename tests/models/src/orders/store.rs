@@ -111,7 +111,8 @@ impl Store {
                 (Some(book), Some(version)) => self.same(&book.resource_version, version),
                 _ => false,
             },
-            Action::WriteResizeStatus { .. }
+            Action::ReadPod { .. }
+            | Action::WriteResizeStatus { .. }
             | Action::Survey { .. }
             | Action::Do { .. }
             | Action::DeleteResize { .. }
@@ -159,7 +160,7 @@ impl Store {
 
     /// Carries out a write of the node's orders.
     pub fn write_orders(&mut self, action: &Action) -> Outcome<NodeWork> {
-        let Action::WriteOrders { node, orders, resource_version } = action else {
+        let Action::WriteOrders { node, orders, closed, resource_version, .. } = action else {
             panic!("{action:?} is no write of orders")
         };
         assert!(orders.len() <= MAX_ORDERS);
@@ -170,9 +171,10 @@ impl Store {
                 node: node.clone(),
                 uid: "book".into(),
                 orders: orders.clone(),
+                closed: closed.clone(),
                 ..NodeWork::default()
             },
-            Some(stored) => NodeWork { orders: orders.clone(), ..(**stored).clone() },
+            Some(stored) => NodeWork { orders: orders.clone(), closed: closed.clone(), ..(**stored).clone() },
         };
         Outcome::Written(self.put_book(new))
     }

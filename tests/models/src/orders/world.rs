@@ -209,6 +209,11 @@ impl World {
                 }
                 Event::PodWritten { key: key.clone(), uid: uid.clone(), outcome }
             }
+            Action::ReadPod { kind, key, uid, pod } => {
+                let found = self.store.pods.get(&pod.name);
+                let outcome = found.map_or(Outcome::Gone, |pod| Outcome::Written(pod.uid.clone()));
+                Event::PodRead { kind: *kind, key: key.clone(), uid: uid.clone(), outcome }
+            }
             Action::WriteResizeStatus { .. }
             | Action::DeleteResize { .. }
             | Action::Survey { .. }
@@ -444,6 +449,9 @@ fn ends(action: &Action, refused: bool) -> Event {
         }
         Action::PatchPod { key, uid, .. } => {
             Event::PodWritten { key: key.clone(), uid: uid.clone(), outcome: outcome(refused) }
+        }
+        Action::ReadPod { kind, key, uid, .. } => {
+            Event::PodRead { kind: *kind, key: key.clone(), uid: uid.clone(), outcome: Outcome::Retry }
         }
         Action::WriteResizeStatus { .. }
         | Action::DeleteResize { .. }

@@ -33,6 +33,9 @@ pub(super) fn draw(rng: &mut Rng, schedule: &mut Schedule) {
         faults(rng, schedule, first);
     }
     held::draw(&mut Rng::new(schedule.seed ^ 0x6865_6c64), schedule);
+    let mut rng = Rng::new(schedule.seed ^ 0x0071_756f_7461);
+    let room = &mut schedule.room;
+    room.no_quota = (0..schedule.nodes).filter(|at| rng.one_in(8) && !room.fixed.contains(at)).collect();
 }
 
 /// Faults close to the steps from that one on.
@@ -103,6 +106,7 @@ fn room(rng: &mut Rng, pods: &[PodPlan]) -> Room {
         quota: rng.one_in(8).then(|| all + more(rng) / 4),
         kubelets_judge: rng.one_in(2),
         fixed: Vec::new(),
+        no_quota: Vec::new(),
     }
 }
 

@@ -59,11 +59,27 @@ impl Cgroups {
         self.hidden_until = until;
     }
 
-    /// A container's group is written.
-    pub fn write(&mut self, now: u64, id: &str, size: Resources) {
-        let from = self.from(now);
-        self.containers.entry(id.to_owned()).or_default().push((from, size));
-        self.news.push(Written { id: id.to_owned(), size, from });
+    /// A container's group is written. What it was made with is told along with the first write.
+    pub fn write(&mut self, now: u64, info: &ContainerInfo, size: Resources) {
+        let (from, id) = (self.from(now), &info.id);
+        let all = self.containers.entry(id.clone()).or_default();
+        if all.is_empty() {
+            self.news.push(Written { id: id.clone(), size: made_with(info), from: 0 });
+        }
+        all.push((from, size));
+        self.news.push(Written { id: id.clone(), size, from });
+    }
+
+    /// What the group of a Pod was last given, whether it holds yet or not.
+    pub fn given_to_pod(&self, uid: &str) -> Option<Resources> {
+        Some(self.pods.get(uid)?.last()?.1)
+    }
+
+    /// What the kubelet tells that a container runs with. Where it sets no CPU quota, it goes on telling the limit of before.
+    pub fn told(&self, info: &ContainerInfo) -> Resources {
+        let given = self.given(info);
+        let cpu_limit = if self.keeping.no_quota { made_with(info).cpu_limit } else { given.cpu_limit };
+        Resources { cpu_limit, ..given }
     }
 
     /// A Pod's group is written, where that changes anything. What a daemon has written is there no more.
@@ -191,7 +207,12 @@ mod tests {
         let quota = |groups: &Cgroups, now| groups.read(now, &info).unwrap().container.cpu_quota;
         assert_eq!((quota(&groups, 0), groups.given(&info)), (Some(10_000), size(100)));
         groups.slow(1000, 500);
-        groups.write(10, "a", size(200));
+        groups.write(10, &info, size(200));
+        let news = groups.take_news();
+        assert_eq!(
+            news.iter().map(|w| (w.from, w.size)).collect::<Vec<_>>(),
+            [(0, size(100)), (510, size(200))]
+        );
         assert_eq!((quota(&groups, 509), quota(&groups, 510)), (Some(10_000), Some(20_000)));
         assert_eq!(groups.given(&info), size(200), "the kubelet has written it");
         groups.hide(2000);

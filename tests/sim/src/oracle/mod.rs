@@ -96,6 +96,10 @@ pub struct Oracle {
     orders: BTreeMap<String, (String, String, String)>,
     /// Acknowledgements that were stored: order and container, and when first.
     acknowledged: BTreeMap<(String, String), u64>,
+    /// Those of them whose answers somebody deleted with the book, by order.
+    forgotten: BTreeSet<String>,
+    /// How often that happened to a container of a request.
+    losses: BTreeMap<(String, String), usize>,
     /// Containers that we stopped, by request and name.
     stopped: BTreeMap<(String, String), BTreeSet<String>>,
     /// When each hold was written last, by Pod UID and the hold's key.
@@ -104,8 +108,8 @@ pub struct Oracle {
     pinned: BTreeMap<(String, String), String>,
     /// Stops that a daemon began: container, and when with how many seconds of grace.
     stops: BTreeMap<String, (u64, i64)>,
-    /// Containers that a kubelet stops, for its own reasons.
-    kubelet_stops: BTreeSet<String>,
+    /// Containers that a kubelet stops, for its own reasons, and when the first of its graces is over.
+    kubelet_stops: BTreeMap<String, u64>,
     /// Lists may be older than what was seen before, which the API server never does to who asks as pitstop does.
     stale: bool,
     /// A runtime lies for so long that an order is not over when the rest is.
@@ -144,11 +148,13 @@ impl Oracle {
             ends: BTreeMap::new(),
             orders: BTreeMap::new(),
             acknowledged: BTreeMap::new(),
+            forgotten: BTreeSet::new(),
+            losses: BTreeMap::new(),
             stopped: BTreeMap::new(),
             held: BTreeMap::new(),
             pinned: BTreeMap::new(),
             stops: BTreeMap::new(),
-            kubelet_stops: BTreeSet::new(),
+            kubelet_stops: BTreeMap::new(),
             stale: schedule.faults.iter().any(|f| matches!(f.what, Fault::StaleLists(..))),
             lying: schedule.faults.iter().any(|f| matches!(f.what, Fault::RuntimeLies(_, 6..))),
             lied: schedule.faults.iter().any(|f| matches!(f.what, Fault::RuntimeLies(..))),

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use pitstop_api::condition;
 use pitstop_api::recreate::{
-    ContainerRecreateRequest, ContainerRecreateRequestStatus, Phase, Target, conditions,
+    ContainerRecreateRequest, ContainerRecreateRequestStatus, Phase, Target, TargetContainer, conditions,
 };
 
 use super::{Known, Oracle, Writer};
@@ -37,13 +38,21 @@ impl Oracle {
             // Somebody's finalizer may keep it; for pitstop it is gone.
             known.deleted.get_or_insert(now);
         }
-        let old_status = before.filter(|old| uid(old) == id).and_then(|old| old.status).unwrap_or_default();
+        // The API server gives a new request the status that no controller has seen it.
+        let unseen =
+            || ContainerRecreateRequestStatus { observed_generation: Some(-1), ..Default::default() };
+        let before = before.filter(|old| uid(old) == id);
+        let old_status = before.map_or_else(unseen, |old| old.status.unwrap_or_default());
         let new_status = new.status.clone().unwrap_or_default();
         if old_status == new_status {
             return;
         }
         self.check(writer == Writer::Controller, "I11", || format!("{writer:?} writes the status of {id}"));
-        self.check_target(&id, &old_status, &new_status);
+        self.check(new_status.phase == condition::phase(&new_status.conditions), "rule", || {
+            format!("the phase of {id} is not what its conditions say: {new_status:?}")
+        });
+        let forced = new.spec.strategy.as_ref().is_some_and(|s| s.force_recreate);
+        self.check_target(&id, &old_status, &new_status, forced);
         self.check_states(&id, &old_status, &new_status);
         self.check_truth(&id, &new, &new_status, server);
         if let Some(known) = self.requests.get_mut(&id) {
@@ -82,21 +91,42 @@ impl Oracle {
         }
     }
 
-    /// A target never changes, and one Pod has one request at work.
+    /// A target never changes, but that a forced request follows the instance that runs until the daemon has taken an
+    /// order of it up; and one Pod has one request at work.
     fn check_target(
         &mut self,
         id: &str,
         old: &ContainerRecreateRequestStatus,
         new: &ContainerRecreateRequestStatus,
+        forced: bool,
     ) {
         if let Some(before) = &old.target {
-            // Who restarts it may change: the kubelet where the daemon is silent.
+            // Who restarts it may change: the kubelet where the daemon is silent. With a book that somebody deletes
+            // goes the word of what was taken up by it, and of nothing else.
+            let known = |o: &str| {
+                self.acknowledged.keys().any(|(id, _)| id.starts_with(o) && !self.forgotten.contains(id))
+            };
+            let restored = self.restored;
+            let newer = |c: &TargetContainer| {
+                let mut befores = before.containers.iter();
+                let before = befores.find(|b| b.name == c.name).filter(|b| b.restart_count < c.restart_count);
+                let order = format!("{id}/{}/", c.name);
+                forced && before.is_some() && (restored || !known(&order))
+            };
             let bare = |target: &Target| {
                 let mut target = target.clone();
-                target.containers.iter_mut().for_each(|c| c.pin = None);
+                for (c, after) in
+                    target.containers.iter_mut().zip(new.target.iter().flat_map(|t| &t.containers))
+                {
+                    c.pin = None;
+                    if newer(after) {
+                        (c.container_id, c.restart_count) = (after.container_id.clone(), after.restart_count);
+                    }
+                }
                 target
             };
-            self.check(new.target.as_ref().map(bare) == Some(bare(before)), "I1", || {
+            let same = new.target.as_ref().map(bare) == Some(bare(before));
+            self.check(same, "I1", || {
                 format!("the target of {id} changes from {before:?} to {:?}", new.target)
             });
             return;
@@ -140,7 +170,7 @@ impl Oracle {
         let rest = |status: &ContainerRecreateRequestStatus| {
             let mut status = status.clone();
             status.container_recreate_states.clear();
-            status.conditions.retain(|c| c.type_ != conditions::PRE_STOP_HOOK);
+            status.conditions.retain(|c| c.type_ != conditions::PRE_STOP_HOOK_FAILED);
             status.conditions.sort_by(|a, b| a.type_.cmp(&b.type_));
             status
         };

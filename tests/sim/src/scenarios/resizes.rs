@@ -92,6 +92,10 @@ pub(super) fn add(add: &mut impl FnMut(String, PodPlan, Vec<(u64, Step)>)) {
         steps.extend(free.map(|at| (at, Step::Crowd(0, 0))));
         steps
     };
+    // The kubelet of that node leaves the Pod's group as it is for a container that is down, here in its back-off.
+    let crash = |at| (at, Step::Crash("web".to_owned(), "app".into(), 1));
+    let down = vec![crash(0), crash(3000), (10_000, resize(&[("memory", "512Mi")], |_| ()))];
+    one("while its container is down", sized(&[]), down);
     one("waits for room", sized(&[]), full(Some(6000)));
     one("waits for room in vain", sized(&[]), full(None));
 }

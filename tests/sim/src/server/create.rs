@@ -53,7 +53,9 @@ impl Server {
         if call.dry_run {
             return Ok((201, call.shown(&object)));
         }
-        let stored = self.store.put(kind.index, &key, object);
+        // The status of a custom resource is dropped before it is stored, its default too.
+        let bare = kind.is_custom() && object.get("status").is_some();
+        let stored = self.store.put_new(kind.index, &key, object, bare);
         Ok((201, call.shown(&stored)))
     }
 }

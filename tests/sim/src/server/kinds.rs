@@ -45,6 +45,8 @@ pub(super) struct Kind {
     pub unconditional_update: bool,
     /// Whether DELETE answers with the object instead of a `Status`.
     pub returns_deleted: bool,
+    /// Fields of a custom resource that lists can be narrowed by, beside its name and namespace.
+    pub selectable: Vec<String>,
     /// Of a custom resource; the same for all versions.
     pub schema: Option<Arc<Schema>>,
 }
@@ -131,6 +133,7 @@ fn built_in(family: Family, group: &str, kind: &str, plural: &str, status: bool)
         create_on_update: matches!(family, Family::Lease | Family::Event),
         unconditional_update: family != Family::Lease,
         returns_deleted: matches!(family, Family::Pod | Family::Namespace),
+        selectable: Vec::new(),
         schema: None,
     }
 }
@@ -140,6 +143,8 @@ fn custom(spec: &Value) -> Kind {
     let mut versions: Vec<&Value> = spec["versions"].as_array().unwrap().iter().collect();
     versions.sort_by_key(|version| version["storage"] != true);
     let schema = &versions[0]["schema"]["openAPIV3Schema"];
+    let selectable = versions[0]["selectableFields"].as_array().into_iter().flatten();
+    let selectable = selectable.map(|field| field["jsonPath"].as_str().unwrap()[1..].to_owned()).collect();
     for version in &versions {
         assert_eq!(&version["schema"]["openAPIV3Schema"], schema, "versions with schemas of their own");
     }
@@ -155,6 +160,7 @@ fn custom(spec: &Value) -> Kind {
         create_on_update: false,
         unconditional_update: false,
         returns_deleted: false,
+        selectable,
         schema: Some(Arc::new(Schema::parse(schema))),
     }
 }

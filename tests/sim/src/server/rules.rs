@@ -4,44 +4,27 @@
 use serde_json::Value;
 
 /// One rule of `x-kubernetes-validations`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
-    Immutable,
-    UniqueNames,
+    /// That field never changes, comes or goes.
+    Immutable(String),
+    /// That field may go, and never changes in another way.
+    Droppable(String),
+    /// That field comes or goes with the object alone.
+    NeverComesNorGoes(String),
+    /// The names of a list stay, in their order.
+    SameNames,
     OneAction,
     OrdersNeverChange,
     OnlyCpuAndMemory,
     SomeAmount,
-    PodAndContainersNeverChange,
-    OnlyCancelAndTtlChange,
+    OnlyMoreTime,
     CancelledStaysSo,
 }
 
-/// What of a `PodResize` its creator says once and for all, beside the Pod and the containers.
-const SAID_ONCE: [&str; 8] = [
-    "mechanism",
-    "restart",
-    "memoryShrink",
-    "onInfeasible",
-    "onDeferred",
-    "rollbackOnFailure",
-    "activeDeadlineSeconds",
-    "dryRun",
-];
-
-/// The rule that holds [`SAID_ONCE`] fast.
-const ONLY_CANCEL_AND_TTL_CHANGE: &str = "has(self.mechanism) == has(oldSelf.mechanism) && (!has(self.mechanism) || self.mechanism == oldSelf.mechanism) \
-    && has(self.restart) == has(oldSelf.restart) && (!has(self.restart) || self.restart == oldSelf.restart) \
-    && has(self.memoryShrink) == has(oldSelf.memoryShrink) && (!has(self.memoryShrink) || self.memoryShrink == oldSelf.memoryShrink) \
-    && has(self.onInfeasible) == has(oldSelf.onInfeasible) && (!has(self.onInfeasible) || self.onInfeasible == oldSelf.onInfeasible) \
-    && has(self.onDeferred) == has(oldSelf.onDeferred) && (!has(self.onDeferred) || self.onDeferred == oldSelf.onDeferred) \
-    && has(self.rollbackOnFailure) == has(oldSelf.rollbackOnFailure) && (!has(self.rollbackOnFailure) || self.rollbackOnFailure == oldSelf.rollbackOnFailure) \
-    && has(self.activeDeadlineSeconds) == has(oldSelf.activeDeadlineSeconds) && (!has(self.activeDeadlineSeconds) || self.activeDeadlineSeconds == oldSelf.activeDeadlineSeconds) \
-    && has(self.dryRun) == has(oldSelf.dryRun) && (!has(self.dryRun) || self.dryRun == oldSelf.dryRun)";
-
-const RULES: [(Rule, &str); 9] = [
-    (Rule::Immutable, "self == oldSelf"),
-    (Rule::UniqueNames, "self.all(c, self.exists_one(o, o.name == c.name))"),
+/// Those whose text is always the same.
+const RULES: [(Rule, &str); 7] = [
+    (Rule::SameNames, "self.map(c, c.name) == oldSelf.map(c, c.name)"),
     (
         Rule::OneAction,
         "[has(self.recreate), has(self.verify), has(self.resize)].filter(set, set).size() == 1",
@@ -53,34 +36,54 @@ const RULES: [(Rule, &str); 9] = [
         "(has(self.requests) && size(self.requests) > 0) || (has(self.limits) && size(self.limits) > 0)",
     ),
     (
-        Rule::PodAndContainersNeverChange,
-        "self.podRef == oldSelf.podRef && self.containers == oldSelf.containers",
+        Rule::OnlyMoreTime,
+        "!has(oldSelf.activeDeadlineSeconds) || (has(self.activeDeadlineSeconds) && self.activeDeadlineSeconds >= oldSelf.activeDeadlineSeconds)",
     ),
-    (Rule::OnlyCancelAndTtlChange, ONLY_CANCEL_AND_TTL_CHANGE),
     (Rule::CancelledStaysSo, "!has(oldSelf.cancel) || !oldSelf.cancel || (has(self.cancel) && self.cancel)"),
 ];
 
 impl Rule {
     pub(super) fn known(text: &str) -> Self {
-        let found = RULES.iter().find(|(_, known)| *known == text);
-        found
+        let constant = RULES.iter().find(|(_, known)| *known == text).map(|(rule, _)| rule.clone());
+        let about_a_field = || {
+            let field = text.rsplit('.').next()?.trim_end_matches(')').to_owned();
+            [Self::Immutable(field.clone()), Self::Droppable(field.clone()), Self::NeverComesNorGoes(field)]
+                .into_iter()
+                .find(|rule| rule.text() == text)
+        };
+        constant
+            .or_else(about_a_field)
             .unwrap_or_else(|| panic!("the model does not know the rule {text:?}: add it to server/rules.rs"))
-            .0
     }
 
-    pub(super) fn text(self) -> &'static str {
-        RULES.iter().find(|(rule, _)| *rule == self).unwrap().1
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Immutable(field) => format!(
+                "has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})"
+            ),
+            Self::Droppable(field) => {
+                format!("!has(self.{field}) || (has(oldSelf.{field}) && self.{field} == oldSelf.{field})")
+            }
+            Self::NeverComesNorGoes(field) => format!("has(self.{field}) == has(oldSelf.{field})"),
+            other => RULES.iter().find(|(rule, _)| rule == other).unwrap().1.to_owned(),
+        }
     }
 
     /// Whether a value keeps it. Rules about `oldSelf` are not asked where there is none.
-    pub(super) fn holds(self, new: &Value, old: Option<&Value>) -> bool {
+    pub(super) fn holds(&self, new: &Value, old: Option<&Value>) -> bool {
         let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
         match self {
-            Self::Immutable => old.is_none_or(|old| old == new),
-            Self::UniqueNames => {
-                let all = list(new);
-                all.iter().all(|c| all.iter().filter(|o| o["name"] == c["name"]).count() == 1)
+            Self::Immutable(field) => old.is_none_or(|old| new.get(field) == old.get(field)),
+            Self::Droppable(field) => {
+                old.is_none_or(|old| new.get(field).is_none_or(|now| Some(now) == old.get(field)))
             }
+            Self::NeverComesNorGoes(field) => {
+                old.is_none_or(|old| new.get(field).is_some() == old.get(field).is_some())
+            }
+            Self::SameNames => old.is_none_or(|old| {
+                let names = |value: &Value| list(value).iter().map(|c| c["name"].clone()).collect::<Vec<_>>();
+                names(new) == names(old)
+            }),
             Self::OneAction => {
                 let has = |member: &str| new.get(member).is_some_and(|value| !value.is_null());
                 ["recreate", "verify", "resize"].into_iter().filter(|member| has(member)).count() == 1
@@ -95,12 +98,10 @@ impl Rule {
             Self::SomeAmount => {
                 ["requests", "limits"].iter().any(|l| new[*l].as_object().is_some_and(|all| !all.is_empty()))
             }
-            Self::PodAndContainersNeverChange => old.is_none_or(|old| {
-                ["podRef", "containers"].iter().all(|field| new.get(*field) == old.get(*field))
+            Self::OnlyMoreTime => old.is_none_or(|old| {
+                let seconds = |value: &Value| value["activeDeadlineSeconds"].as_i64();
+                seconds(old).is_none_or(|old| seconds(new).is_some_and(|new| new >= old))
             }),
-            Self::OnlyCancelAndTtlChange => {
-                old.is_none_or(|old| SAID_ONCE.iter().all(|field| new.get(*field) == old.get(*field)))
-            }
             Self::CancelledStaysSo => old.is_none_or(|old| old["cancel"] != true || new["cancel"] == true),
         }
     }
@@ -111,13 +112,21 @@ impl Rule {
 pub(super) enum Pattern {
     ContainerId,
     Amount,
+    ConditionType,
+    ConditionReason,
 }
+
+/// What `metav1.Condition` allows.
+const CONDITION_TYPE: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
+const CONDITION_REASON: &str = r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$";
 
 impl Pattern {
     pub(super) fn known(text: &str) -> Self {
         match text {
             "^[0-9a-f]{64}$" => Self::ContainerId,
             r"^([+-][0-9.]+%|x[0-9.]+|[0-9.]+([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?)$" => Self::Amount,
+            CONDITION_TYPE => Self::ConditionType,
+            CONDITION_REASON => Self::ConditionReason,
             other => panic!("the model does not know the pattern {other:?}: add it to server/rules.rs"),
         }
     }
@@ -128,7 +137,35 @@ impl Pattern {
                 text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
             }
             Self::Amount => is_amount(text),
+            Self::ConditionType => {
+                let (domain, name) = text.rsplit_once('/').unwrap_or(("a", text));
+                let label = |label: &str| {
+                    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+                    within(label, plain, |b| plain(b) || b == b'-', plain)
+                };
+                let plain = |b: u8| b.is_ascii_alphanumeric();
+                domain.split('.').all(label)
+                    && within(name, plain, |b| plain(b) || matches!(b, b'-' | b'_' | b'.'), plain)
+            }
+            Self::ConditionReason => {
+                let last = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+                within(text, |b| b.is_ascii_alphabetic(), |b| last(b) || matches!(b, b',' | b':'), last)
+            }
         }
+    }
+}
+
+/// The first, the inner and the last character of a text that is not empty are of these kinds; a single one is a first.
+fn within(
+    text: &str,
+    first: impl Fn(u8) -> bool,
+    inner: impl Fn(u8) -> bool,
+    last: impl Fn(u8) -> bool,
+) -> bool {
+    match text.as_bytes() {
+        [] => false,
+        [one] => first(*one),
+        [a, rest @ .., z] => first(*a) && rest.iter().all(|b| inner(*b)) && last(*z),
     }
 }
 
@@ -155,6 +192,22 @@ fn is_amount(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn types_and_reasons_of_conditions_are_told_from_other_texts() {
+        for good in ["A", "PodReady", "example.com/Ready", "a-b.c/x.y_z"] {
+            assert!(Pattern::ConditionType.matches(good), "{good}");
+        }
+        for bad in ["", "/A", "A/", "Example.com/A", "a..b/A", "-A", "A B", "a/b/C"] {
+            assert!(!Pattern::ConditionType.matches(bad), "{bad}");
+        }
+        for good in ["A", "WaitingForDaemon", "a_b,c:d_"] {
+            assert!(Pattern::ConditionReason.matches(good), "{good}");
+        }
+        for bad in ["", "1A", "A B", "A:", "A.", "back-off"] {
+            assert!(!Pattern::ConditionReason.matches(bad), "{bad}");
+        }
+    }
 
     #[test]
     fn amounts_are_told_from_other_texts() {

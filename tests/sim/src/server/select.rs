@@ -108,7 +108,7 @@ fn is_selectable(kind: &Kind, path: &str) -> bool {
             ),
             Family::Node => path == "spec.unschedulable",
             Family::Namespace => path == "status.phase",
-            _ => false,
+            _ => kind.selectable.iter().any(|field| field == path),
         },
     }
 }

@@ -1,6 +1,6 @@
 //! What etcd holds: objects, one version for all of them, and the history that watches and old lists read.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -25,6 +25,8 @@ pub(super) struct Change {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     pub objects: Objects,
+    /// Those whose defaults come in as they are read: etcd does not hold them before the first write of any kind.
+    bare: BTreeSet<Arc<str>>,
     log: VecDeque<Change>,
     /// How many changes were dropped from the front of the log.
     dropped: u64,
@@ -101,15 +103,31 @@ impl Store {
         let table = &mut self.tables[kind];
         let key: Arc<str> =
             table.objects.get_key_value(key).map_or_else(|| key.into(), |(key, _)| key.clone());
+        table.bare.remove(&key);
         let old = table.objects.insert(key.clone(), new.clone());
         table.log.push_back(Change { version: self.version, key, old, new: Some(new.clone()) });
         new
+    }
+
+    /// Stores a new object; `bare`: without what its kind's defaults add.
+    pub(super) fn put_new(&mut self, kind: usize, key: &str, object: Value, bare: bool) -> Arc<Value> {
+        let new = self.put(kind, key, object);
+        if bare {
+            self.tables[kind].bare.insert(key.into());
+        }
+        new
+    }
+
+    /// Whether a write stores something else though it changes nothing.
+    pub(super) fn is_bare(&self, kind: usize, key: &str) -> bool {
+        self.tables[kind].bare.contains(key)
     }
 
     /// Removes an object; gives it back under the version of its removal, as events and answers show it.
     pub(super) fn remove(&mut self, kind: usize, key: &str) -> Option<Value> {
         let table = &mut self.tables[kind];
         let (key, old) = table.objects.remove_entry(key)?;
+        table.bare.remove(&key);
         self.version += 1;
         let mut gone = (*old).clone();
         meta::set_version(&mut gone, self.version);

@@ -91,7 +91,7 @@ impl Server {
             return Ok((200, call.shown(&new)));
         }
         // What changes nothing is not written.
-        if call.dry_run || new == *old {
+        if call.dry_run || (new == *old && !self.store.is_bare(kind.index, &key)) {
             return Ok((200, call.shown(&new)));
         }
         let stored = self.store.put(kind.index, &key, new);

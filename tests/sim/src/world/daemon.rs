@@ -252,6 +252,8 @@ impl DaemonProcess {
                     out.effects.push(Effect::Call(asked));
                 }
                 Action::Stop { order_id, container_id, grace_seconds } => {
+                    // Before the call, as in `daemon/src/execute.rs`.
+                    machine.ended_hooks.entry(order_id.clone()).or_insert(None);
                     let limit = millis(grace_seconds) + STOP_MARGIN;
                     let call = Call::StopContainer { id: container_id.clone(), timeout_s: grace_seconds };
                     out.effects.push(Effect::Call(Asked {

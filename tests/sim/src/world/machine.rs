@@ -50,7 +50,8 @@ impl Node {
         let kubelet = KubeletOptions::default();
         let fixed = room.fixed.contains(&at);
         let (v2, systemd) = (fixed && rng.one_in(2), fixed && rng.one_in(2));
-        let keeping = Keeping { v2, systemd, curved: v2 && rng.one_in(2) };
+        let no_quota = room.no_quota.contains(&at);
+        let keeping = Keeping { v2, systemd, curved: v2 && rng.one_in(2), no_quota };
         let kubelet = KubeletOptions {
             millicores: room.millicores.unwrap_or(kubelet.millicores),
             judges_capacity: room.kubelets_judge,

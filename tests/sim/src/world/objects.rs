@@ -51,6 +51,13 @@ fn container(plan: &ContainerPlan) -> Value {
     if plan.sidecar {
         container["restartPolicy"] = json!("Always");
     }
+    if let Some(restarts) = &plan.restarts {
+        container["restartPolicy"] = json!(restarts.policy);
+        if !restarts.codes.is_empty() {
+            let codes = json!({"operator": "In", "values": restarts.codes});
+            container["restartPolicyRules"] = json!([{"action": "Restart", "exitCodes": codes}]);
+        }
+    }
     plan.size.put(&mut container);
     match plan.hook {
         Some(HookPlan::Exec) => container["lifecycle"] = json!({"preStop": {"exec": {"command": [HOOK]}}}),

@@ -110,6 +110,51 @@ pub struct ContainerPlan {
     /// Its resources.
     #[serde(default)]
     pub size: Size,
+    /// Its own restart policy.
+    #[serde(default)]
+    pub restarts: Option<Restarts>,
+}
+
+/// A container's own `restartPolicy`, with one rule of `restartPolicyRules`: these exit codes restart it, whatever the
+/// policy says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Restarts {
+    /// `restartPolicy`.
+    pub policy: Word,
+    /// The exit codes of the rule; there is none without any.
+    pub codes: Vec<i32>,
+}
+
+/// Whether the kubelet starts a container again that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ComesBack {
+    /// Whatever its exit code.
+    Surely,
+    /// With some exit codes.
+    Perhaps,
+    /// With none.
+    Never,
+}
+
+impl PodPlan {
+    /// Whether the kubelet starts the container of that name again.
+    pub fn comes_back(&self, container: &str) -> ComesBack {
+        let Some(container) = self.containers.iter().find(|c| *c.name == *container) else {
+            return ComesBack::Never;
+        };
+        let own = container.restarts.as_ref();
+        match own.map_or(&*self.restart_policy, |own| &*own.policy) {
+            _ if container.sidecar => ComesBack::Surely,
+            "Always" => ComesBack::Surely,
+            "Never" if own.is_none_or(|own| own.codes.is_empty()) => ComesBack::Never,
+            _ => ComesBack::Perhaps,
+        }
+    }
+
+    /// Every container is started again, whatever its exit code.
+    pub fn stays(&self) -> bool {
+        self.containers.iter().all(|c| self.comes_back(&c.name) == ComesBack::Surely)
+    }
 }
 
 /// A preStop hook.

@@ -66,6 +66,9 @@ pub struct Room {
     pub kubelets_judge: bool,
     /// Nodes whose kubelet does not resize, so that their daemons do.
     pub fixed: Vec<usize>,
+    /// Nodes whose kubelet sets no CPU quota (`cpuCFSQuota: false`).
+    #[serde(default)]
+    pub no_quota: Vec<usize>,
 }
 
 /// A `PodResize`.
@@ -105,11 +108,7 @@ impl ResizePlan {
         let containers: Vec<Value> = self
             .containers
             .iter()
-            .map(|(name, requests, limits)| {
-                let mut container = lists(requests, limits);
-                container["name"] = json!(name);
-                container
-            })
+            .map(|(name, requests, limits)| json!({"name": name, "resources": lists(requests, limits)}))
             .collect();
         let mut spec = json!({"podRef": {"name": self.pod}, "containers": containers});
         let mut set = |field: &str, value: Option<Value>| {

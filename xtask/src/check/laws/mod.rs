@@ -1,11 +1,12 @@
 //! The laws of the workspace: which crate may use which, what the pure ones may not reach, what is there
-//! once, and what every crate inherits.
+//! once, what every crate inherits, and what no text may hold.
 //!
-//! Each law is a pure function from what cargo says to the breaches; `check` asks cargo.
+//! Each law is a pure function from what cargo says, or from a source, to the breaches.
 
 mod graph;
 mod manifests;
 mod purity;
+mod texts;
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +14,9 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 
 use self::graph::Metadata;
+use super::files;
 use crate::sh::Cmd;
+use crate::workspace::shown;
 
 pub(super) fn check(root: &Path) -> Result<()> {
     let breaches = breaches(root)?;
@@ -36,6 +39,13 @@ fn breaches(root: &Path) -> Result<Vec<String>> {
         let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
         breaches.extend(manifests::lints(name, &text));
         breaches.extend(manifests::versions(name, &text));
+    }
+    for path in files::all(root)? {
+        let file = shown(root, &path).to_string();
+        if texts::is_bound(&file) {
+            let text = fs::read_to_string(&path).with_context(|| format!("cannot read {file}"))?;
+            breaches.extend(texts::breaches(&file, &text));
+        }
     }
     Ok(breaches)
 }

@@ -1,5 +1,7 @@
 //! Order books, as the watch and own writes show them in turn.
 
+use pitstop_api::recreate::RecreateStrategy;
+
 use super::*;
 
 fn book(version: &str) -> NodeWork {
@@ -77,6 +79,48 @@ fn an_end_of_another_book_of_that_name_says_nothing() {
     assert_eq!(writes(&bench.step(Event::NodeWorks(Watch::Gone(other)))), []);
     let own = bench.book.clone().unwrap();
     assert_eq!(writes(&bench.step(Event::NodeWorks(Watch::Gone(own)))), [(None, 1)]);
+}
+
+/// A forced request has its order in a book that goes by that event, and its container is restarted; gives back the
+/// restart count of its target after that.
+fn forced_without_its_book(acknowledged: bool, gone: fn(NodeWork) -> Watch<NodeWork>) -> i32 {
+    let mut forced = request("a", "web", 0);
+    let strategy = RecreateStrategy { force_recreate: true, ..RecreateStrategy::default() };
+    forced.spec.strategy = Some(strategy);
+    let mut bench = Bench::new(vec![pod("web")], vec![forced]);
+    let mut book = bench.book.clone().unwrap();
+    bench.step(Event::NodeWorks(Watch::Upsert(book.clone())));
+    if acknowledged {
+        // What nobody has seen before the end of the book.
+        let order_id = book.orders[0].id.clone();
+        let answer = Answer {
+            order_id,
+            state: AnswerState::Acknowledged,
+            reason: None,
+            message: String::new(),
+            acknowledged_uptime_seconds: None,
+            acknowledged_by: String::new(),
+            observed: None,
+        };
+        book.status.answers = vec![answer];
+        book.resource_version = "900".into();
+    }
+    bench.book = None;
+    let actions = bench.step(Event::NodeWorks(gone(book)));
+    bench.all(actions);
+    let actions = bench.restarted("web");
+    bench.all(actions);
+    let status = &bench.requests[&ObjectKey::new("shop", "a")].status;
+    status.target.as_ref().unwrap().containers[0].restart_count
+}
+
+/// Whether the container was stopped for the request, nobody says any more.
+#[test]
+fn what_was_taken_up_unseen_is_remembered_when_its_book_goes() {
+    assert_eq!(forced_without_its_book(true, Watch::Gone), 0);
+    assert_eq!(forced_without_its_book(false, Watch::Gone), 1, "its last state says that nobody did");
+    assert_eq!(forced_without_its_book(true, |_| Watch::Restart(Vec::new())), 0);
+    assert_eq!(forced_without_its_book(false, |_| Watch::Restart(Vec::new())), 0, "nobody knows");
 }
 
 /// The answer to its creation is all that would ever speak of it again.

@@ -86,8 +86,7 @@ impl Node {
     }
 
     fn apply(&mut self, name: &str, more: &Value) {
-        let mut spec =
-            json!({"podRef": {"name": "web"}, "containers": [{"name": "app", "limits": {"cpu": "400m"}}]});
+        let mut spec = json!({"podRef": {"name": "web"}, "containers": [{"name": "app", "resources": {"limits": {"cpu": "400m"}}}]});
         spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         self.version += 1;
         let resize = Resize {
@@ -183,6 +182,10 @@ impl Node {
                 let allocatable = Amounts { cpu: Some(self.allocatable), memory: Some(1 << 40) };
                 let survey = Survey { allocatable, ..Survey::default() };
                 return Some(vec![Event::Surveyed { key, uid, outcome: Outcome::Written(survey) }]);
+            }
+            // Nobody asks for a Pod that the watch shows.
+            Action::ReadPod { kind, key, uid, .. } => {
+                return Some(vec![Event::PodRead { kind, key, uid, outcome: Outcome::Gone }]);
             }
             Action::Do { ref key, ref uid, .. } => {
                 let done = Event::DeedDone { key: key.clone(), uid: uid.clone(), done: Done::Effected };
@@ -321,7 +324,10 @@ fn an_instance_that_starts_later_is_given_the_same() {
 fn a_later_request_counts_and_when_it_is_deleted_the_one_before_does_again() {
     let mut node = Node::new();
     node.apply("first", &json!({}));
-    node.apply("second", &json!({"containers": [{"name": "app", "limits": {"memory": "x2"}}]}));
+    node.apply(
+        "second",
+        &json!({"containers": [{"name": "app", "resources": {"limits": {"memory": "x2"}}}]}),
+    );
     assert_eq!(node.reason("second").0, Some(Phase::Succeeded));
     // A change is one of what is in force, and all else of the container stays as it was then.
     assert_eq!(node.given(), Some(bounds(100, 400, 256)));
@@ -371,7 +377,10 @@ fn what_the_daemon_refused_once_is_asked_anew_for_the_next_request() {
 fn a_request_that_cannot_go_on_waits_tells_why_and_gives_back_when_it_is_cancelled() {
     let mut node = Node::new();
     node.says = Some((AnswerState::Acknowledged, AnswerReason::MemoryInUse));
-    node.apply("shrink", &json!({"containers": [{"name": "app", "limits": {"memory": "70Mi"}}]}));
+    node.apply(
+        "shrink",
+        &json!({"containers": [{"name": "app", "resources": {"limits": {"memory": "70Mi"}}}]}),
+    );
     node.later(10);
     assert_eq!(node.reason("shrink"), (Some(Phase::InProgress), "MemoryInUse".into()));
     node.says = None;
@@ -387,7 +396,7 @@ fn a_pod_that_does_badly_has_its_resources_of_before_again() {
     node.apply(
         "shrink",
         &json!({
-            "containers": [{"name": "app", "limits": {"memory": "70Mi"}}],
+            "containers": [{"name": "app", "resources": {"limits": {"memory": "70Mi"}}}],
             "rollbackOnFailure": {"observeSeconds": 30},
         }),
     );
@@ -409,8 +418,7 @@ fn a_request_for_which_the_node_has_no_room_waits_for_it() {
     other.uid = "uid-other".into();
     other.containers[0].resources.cpu_request = Some(3800);
     node.happens(Event::Pods(Watch::Upsert(other.clone())));
-    let wanted =
-        json!({"containers": [{"name": "app", "requests": {"cpu": "250m"}, "limits": {"cpu": "400m"}}]});
+    let wanted = json!({"containers": [{"name": "app", "resources": {"requests": {"cpu": "250m"}, "limits": {"cpu": "400m"}}}]});
     node.apply("grow", &wanted);
     node.later(20);
     assert_eq!(node.reason("grow"), (Some(Phase::Deferred), "NodeBusy".into()));
@@ -426,7 +434,7 @@ fn a_request_for_which_the_node_has_no_room_waits_for_it() {
     node.allocatable = 300;
     node.apply(
         "much",
-        &json!({"containers": [{"name": "app", "requests": {"cpu": "5"}, "limits": {"cpu": "6"}}]}),
+        &json!({"containers": [{"name": "app", "resources": {"requests": {"cpu": "5"}, "limits": {"cpu": "6"}}}]}),
     );
     node.later(10);
     assert_eq!(node.reason("much"), (Some(Phase::Infeasible), "NodeCapacity".into()));

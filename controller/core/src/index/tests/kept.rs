@@ -71,6 +71,7 @@ fn nothing_is_kept_of_what_is_gone() {
 fn a_pod_that_a_list_leaves_out_is_gone() {
     let mut bench = Bench::new(vec![pod("web")], vec![request("a", "web", 0)]);
     bench.now = Mono(3000);
+    bench.pods.clear();
     let gone = bench.step(Event::Pods(Watch::Restart(Vec::new())));
     bench.all(gone);
     let status = &bench.requests[&ObjectKey::new("shop", "a")].status;

@@ -19,7 +19,7 @@ fn sizable() -> Pod {
 }
 
 fn resize(name: &str, created: i64, cpu: &str) -> Resize {
-    let spec = json!({"podRef": {"name": "web"}, "containers": [{"name": "app", "limits": {"cpu": cpu}}]});
+    let spec = json!({"podRef": {"name": "web"}, "containers": [{"name": "app", "resources": {"limits": {"cpu": cpu}}}]});
     Resize {
         key: ObjectKey::new("shop", name),
         uid: format!("uid-{name}"),

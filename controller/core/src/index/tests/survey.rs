@@ -26,7 +26,7 @@ fn on(node: &str, name: &str, request: i64) -> Pod {
 /// A resize of a Pod, which has this in force when there is something.
 fn resize(name: &str, pod: &Pod, granted: Option<i64>) -> Resize {
     let spec = json!({"podRef": {"name": pod.key.name},
-        "containers": [{"name": "app", "requests": {"cpu": "1"}}], "mechanism": "CRI"});
+        "containers": [{"name": "app", "resources": {"requests": {"cpu": "1"}}}], "mechanism": "CRI"});
     let container = |cpu_request| ContainerStatus {
         name: "app".into(),
         desired: Values::from(&cpu(cpu_request)),

@@ -28,7 +28,7 @@ fn acceptance_makes_the_target_durable_and_orders_come_after() {
     assert_eq!((plan.status, plan.labels.len()), (None, 0), "the webhook has set the labels");
     assert_eq!(scene.orders.len(), 2);
     let order = &scene.orders[0];
-    assert_eq!(order.id, "crr-1/app/1");
+    assert_eq!(order.id, "crr-1/app/2");
     let pod = OrderPod { namespace: "shop".into(), name: "web".into(), uid: "pod-1".into() };
     assert_eq!(order.pod, pod);
     let full = id("app", 1).split_once("//").unwrap().1.to_owned();
@@ -95,6 +95,24 @@ fn a_pod_that_the_watch_does_not_show_yet_is_waited_for() {
     scene.pod = None;
     scene.at(2 * S).settle();
     assert_ended(&scene, "PodGone", "pod has gone");
+}
+
+/// The watch is far behind what admission read.
+#[test]
+fn a_pod_that_the_api_server_knows_is_waited_for() {
+    for other in [None, Some("pod-0")] {
+        let mut scene = Scene::admitted(&["app"]);
+        let pod = scene.pod.take();
+        scene.pod = other.map(|uid| Pod { uid: uid.into(), ..pod.clone().unwrap() });
+        scene.found = Found::There;
+        scene.at(60 * S);
+        let plan = scene.settle();
+        assert!(!scene.request.completed());
+        assert_eq!(plan.wake_at, Some(Mono(60_500)));
+        scene.pod = pod;
+        scene.settle();
+        assert!(scene.request.started());
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The webhook's answers.
 
-use pitstop_api::recreate::{ContainerPort, PreStopHandler, RecreateStrategy};
+use k8s_openapi::api::core::v1::ExecAction;
+use pitstop_api::recreate::{ContainerPort, Mechanism, PreStopHandler, RecreateStrategy};
 use serde_json::{Value, json};
 
 use super::super::admission::{Hooked, Hooks, create, keep, precheck, update};
@@ -120,6 +121,8 @@ fn a_spec_that_is_said_again_is_kept_as_it_is() {
     assert_eq!(keep(None, Some(&stored)), [Value::Null; 0]);
 }
 
+type Change = fn(&mut ContainerRecreateRequestSpec);
+
 #[test]
 fn d21_what_admission_filled_in_never_changes() {
     let old = {
@@ -129,23 +132,58 @@ fn d21_what_admission_filled_in_never_changes() {
             Some(serde_json::from_value(json!({"sleep": {"seconds": 3}})).unwrap());
         request
     };
-    let changes: [fn(&mut ContainerRecreateRequestSpec); 8] = [
-        |s| s.containers[0].pre_stop.as_mut().unwrap().sleep.as_mut().unwrap().seconds = 4,
-        |s| s.containers[0].pre_stop = Some(PreStopHandler::default()),
-        |s| s.containers[0].status_context.as_mut().unwrap().restart_count += 1,
-        |s| s.containers[0].ports = vec![ContainerPort::default()],
-        |s| s.strategy.as_mut().unwrap().termination_grace_period_seconds = Some(1),
-        |s| s.strategy = Some(RecreateStrategy { ordered_recreate: true, ..Default::default() }),
-        |s| s.containers[0].name = "sidecar".into(),
-        |s| s.containers.push(s.containers[0].clone()),
+    let changes: [(Change, &str); 8] = [
+        (
+            |s| s.containers[0].pre_stop.as_mut().unwrap().sleep.as_mut().unwrap().seconds = 4,
+            "spec.containers[0].preStop.sleep.seconds",
+        ),
+        (
+            |s| s.containers[0].pre_stop.as_mut().unwrap().exec = Some(ExecAction::default()),
+            "spec.containers[0].preStop.exec",
+        ),
+        (
+            |s| s.containers[0].status_context.as_mut().unwrap().restart_count += 1,
+            "spec.containers[0].statusContext.restartCount",
+        ),
+        (|s| s.containers[0].ports = vec![ContainerPort::default()], "spec.containers[0].ports"),
+        (
+            |s| s.strategy.as_mut().unwrap().termination_grace_period_seconds = Some(1),
+            "spec.strategy.terminationGracePeriodSeconds",
+        ),
+        (
+            |s| s.strategy = Some(RecreateStrategy { ordered_recreate: true, ..Default::default() }),
+            "spec.strategy.orderedRecreate",
+        ),
+        (|s| s.containers[0].name = "sidecar".into(), "spec.containers[0].name"),
+        (|s| s.containers.push(s.containers[0].clone()), "spec.containers"),
     ];
-    for change in changes {
+    for (change, field) in changes {
         let mut new = old.clone();
         change(&mut new.spec);
         let (code, message) = denied(update(&old, &new, false));
         assert_eq!(code, 403);
-        assert!(message.ends_with("spec: spec of ContainerRecreateRequest is immutable"), "{message}");
+        let text = format!("{field}: spec of ContainerRecreateRequest is immutable");
+        assert!(message.ends_with(&format!(" {text}")), "{message}");
     }
+}
+
+/// `OpenKruise`'s Go types know neither `preStop.sleep` nor `strategy.mechanism`: a client reads and writes without them.
+#[test]
+fn what_a_typed_kruise_client_cannot_carry_stays() {
+    let mut old = Scene::admitted(&["app"]).request;
+    pitstop_api::recreate::apply_defaults(&mut old.spec, Some(30));
+    old.spec.strategy.as_mut().unwrap().mechanism = Some(Mechanism::Kubelet);
+    old.spec.containers[0].pre_stop = Some(serde_json::from_value(json!({"sleep": {"seconds": 3}})).unwrap());
+    let mut new = old.clone();
+    new.spec.strategy.as_mut().unwrap().mechanism = None;
+    new.spec.containers[0].pre_stop = Some(PreStopHandler::default());
+    assert_eq!(update(&old, &new, false), Verdict::Allow(Vec::new()));
+    let (stored, sent) = (json!(old.spec), json!(new.spec));
+    let put_back = json!({"op": "add", "path": "/spec", "value": stored});
+    assert_eq!(keep(Some(&stored), Some(&sent)), [put_back]);
+    new.spec.strategy.as_mut().unwrap().mechanism = Some(Mechanism::Runtime);
+    let (_, message) = denied(update(&old, &new, false));
+    assert!(message.contains(" spec.strategy.mechanism: "), "{message}");
 }
 
 #[test]
@@ -198,7 +236,8 @@ fn the_spec_and_two_labels_never_change() {
     for by_controller in [false, true] {
         let (code, message) = denied(update(&old, &new, by_controller));
         assert_eq!(code, 403);
-        assert!(message.ends_with("spec: spec of ContainerRecreateRequest is immutable"), "{message}");
+        let text = " spec.ttlSecondsAfterFinished: spec of ContainerRecreateRequest is immutable";
+        assert!(message.ends_with(text), "{message}");
     }
     for key in [labels::POD_UID, labels::NODE_NAME] {
         for value in [None, Some("other")] {

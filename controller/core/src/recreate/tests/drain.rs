@@ -105,7 +105,7 @@ fn k5_nothing_is_ordered_before_the_pod_was_not_ready_for_the_whole_grace() {
     scene.acknowledge("app");
     scene.restarts("app", true);
     scene.settle();
-    assert_ended(&scene, "AllContainersRestarted", "");
+    assert_ended(&scene, "Complete", "");
     assert_eq!(drained(&scene), (ConditionStatus::True, "Drained"));
     assert!(scene.request.annotations.is_empty(), "it goes with the label");
 }
@@ -237,7 +237,7 @@ fn containers_that_others_restarted_need_no_drain() {
     assert_eq!(waits_for(&scene.plan()), "ContainerNotReady", "there is nothing to drain the Pod for");
     scene.status("app", |s| s.ready = true);
     scene.settle();
-    assert_ended(&scene, "AllContainersRestarted", "");
+    assert_ended(&scene, "Complete", "");
     assert_eq!(drained(&scene), (ConditionStatus::False, "NotDrained"));
 }
 
@@ -272,7 +272,7 @@ fn d24_without_a_gate_the_grace_passes_and_the_condition_and_an_event_say_so() {
     let before = scene.request.status.clone();
     let plan = scene.at(3 * S).settle();
     assert_eq!((plan.wake_at, scene.orders.len()), (Some(Mono(8 * S)), 0));
-    assert_eq!(reason(&scene.request.status, conditions::COMPLETE), "Draining");
+    assert_eq!(reason(&scene.request.status, conditions::COMPLETE), "NoReadinessGate");
     assert_eq!(drained(&scene), (ConditionStatus::False, "NoReadinessGate"));
     assert!(began(&scene).message.contains("stays in service"), "{}", began(&scene).message);
     let told = |old| notes(&scene.request, old).into_iter().filter(|n| n.warning).collect::<Vec<_>>();
@@ -286,7 +286,7 @@ fn d24_without_a_gate_the_grace_passes_and_the_condition_and_an_event_say_so() {
     scene.acknowledge("app");
     scene.restarts("app", true);
     scene.settle();
-    assert_ended(&scene, "AllContainersRestarted", "");
+    assert_ended(&scene, "Complete", "");
     assert_eq!(drained(&scene), (ConditionStatus::False, "NoReadinessGate"));
 }
 
@@ -306,7 +306,7 @@ fn d7_an_existing_drain_time_is_never_moved_and_other_conditions_survive() {
     scene.acknowledge("app");
     scene.restarts("app", true);
     scene.settle();
-    assert_ended(&scene, "AllContainersRestarted", "");
+    assert_ended(&scene, "Complete", "");
     assert_eq!(*began(&scene), first);
     assert_eq!(scene.request.status.conditions[0], foreign);
 }
@@ -374,9 +374,33 @@ fn a_condition_that_is_somebody_elses_is_named_and_the_deadline_ends_the_request
     let complete = condition::find(&scene.request.status.conditions, conditions::COMPLETE).unwrap();
     assert_eq!(complete.reason, "ReadinessGateInUse");
     assert!(complete.message.contains(KRUISE_POD_READY), "{}", complete.message);
+    assert_eq!(drained(&scene), (ConditionStatus::False, "ReadinessGateInUse"));
     scene.at(3600 * S).settle();
     assert_ended(&scene, "DeadlineExceeded", "recreating has exceeded the activeDeadlineSeconds");
     assert_eq!(drained(&scene), (ConditionStatus::False, "NotDrained"));
+}
+
+#[test]
+fn a_drain_that_cannot_begin_is_told_from_one_that_lasts() {
+    let mut scene = gated(0);
+    let theirs = readiness::GateCondition { open: false, message: "maintenance until Monday".into() };
+    let gate = |scene: &mut Scene, to| scene.pod.as_mut().unwrap().gates[0].condition = to;
+    let tells = |scene: &mut Scene| {
+        if let Some(write) = scene.plan().status {
+            scene.request.status = write.status;
+        }
+        let status = &scene.request.status;
+        assert_eq!(drained(scene).0, ConditionStatus::False);
+        (drained(scene).1.to_owned(), reason(status, conditions::COMPLETE).to_owned())
+    };
+    let in_use = "ReadinessGateInUse".to_owned();
+    gate(&mut scene, Some(theirs.clone()));
+    scene.act();
+    assert_eq!(tells(&mut scene), (in_use.clone(), in_use.clone()));
+    gate(&mut scene, None);
+    assert_eq!(tells(&mut scene), ("Draining".to_owned(), "WaitingForNotReady".to_owned()));
+    gate(&mut scene, Some(theirs));
+    assert_eq!(tells(&mut scene), (in_use.clone(), in_use));
 }
 
 #[test]

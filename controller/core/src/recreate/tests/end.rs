@@ -13,8 +13,9 @@ fn orders_that_nobody_took_up_are_withdrawn_before_the_outcome() {
     assert_eq!((plan.status, plan.orders.len()), (None, 0), "that write proves that nobody took it up");
     // The daemon was faster: its answer makes the withdrawal fail and changes the picture.
     scene.acknowledge("app");
-    let plan = scene.plan();
+    let plan = scene.act();
     assert_eq!(plan.orders, scene.orders, "a stop under way may finish");
+    assert_eq!((plan.status, plan.closed), (None, vec![scene.orders[0].id.clone()]), "no other may begin");
     scene.act();
     assert_ended(&scene, "DeadlineExceeded", DEADLINE);
 }
@@ -128,6 +129,18 @@ fn a_pod_that_is_not_seen_yet_may_only_be_late() {
     assert_ended(&scene, "PodGone", "pod has gone");
 }
 
+/// The orders stay, so that what the daemon does is known when the watch shows the Pod again.
+#[test]
+fn a_pod_that_the_watch_has_lost_ends_nothing() {
+    let mut scene = Scene::ordered(&["app"]);
+    scene.acknowledge("app");
+    (scene.pod, scene.found) = (None, Found::There);
+    scene.at(60 * S).settle();
+    assert_eq!((scene.request.completed(), scene.orders.len()), (false, 1));
+    scene.at(3600 * S).settle();
+    assert_ended(&scene, "DeadlineExceeded", DEADLINE);
+}
+
 #[test]
 fn a_request_that_is_deleted_starts_nothing_and_lets_a_stop_finish() {
     let mut scene = Scene::admitted(&["app"]);
@@ -153,7 +166,7 @@ fn a_request_is_deleted_when_its_time_to_live_is_over() {
     scene.acknowledge("app");
     scene.restarts("app", true);
     scene.at(10 * S).settle();
-    assert_ended(&scene, "AllContainersRestarted", "");
+    assert_ended(&scene, "Complete", "");
     let plan = scene.plan();
     assert_eq!((plan.delete, plan.wake_at), (false, Some(Mono(13 * S))));
     let plan = scene.at(13 * S).plan();
@@ -204,5 +217,5 @@ fn d6_a_daemon_that_falls_silent_after_its_acknowledgement_is_told() {
     assert!(!scene.settle().orders.is_empty(), "the order stands");
     scene.restarts("app", true);
     scene.settle();
-    assert_ended(&scene, "AllContainersRestarted", "");
+    assert_ended(&scene, "Complete", "");
 }

@@ -6,7 +6,8 @@ use crate::action::Note;
 
 fn told(scene: &Scene) -> Option<(&str, &str)> {
     let conditions = &scene.request.status.conditions;
-    let found = conditions.iter().find(|c| c.type_ == conditions::PRE_STOP_HOOK)?;
+    let found = conditions.iter().find(|c| c.type_ == conditions::PRE_STOP_HOOK_FAILED)?;
+    assert_eq!(found.status, ConditionStatus::True, "the condition is there only when one has failed");
     Some((found.reason.as_str(), found.message.as_str()))
 }
 
@@ -39,7 +40,7 @@ fn it_is_told_by_a_condition_and_one_event_and_the_request_completes() {
     assert_eq!(told(&scene), Some(("FailedPreStopHook", both.as_str())));
     let event = "Request shop/crr: container sidecar: told so, and the stop went ahead".to_owned();
     assert_eq!(warnings(&scene, &before), [("FailedPreStopHook".to_owned(), event)]);
-    assert_ended(&scene, "AllContainersRestarted", "");
+    assert_ended(&scene, "Complete", "");
     assert_eq!(
         scene.states(),
         [state("app", Phase::Succeeded, true), state("sidecar", Phase::Succeeded, true)]

@@ -130,3 +130,94 @@ fn a_stop_without_effect_is_withdrawn_at_the_end() {
     assert_ended(&scene, "DeadlineExceeded", "recreating has exceeded the activeDeadlineSeconds");
     assert!(scene.orders.is_empty());
 }
+
+/// The law: a process of the daemon that comes back finds in the book that the request is over, before users are told so.
+#[test]
+fn the_book_says_that_a_request_is_over_before_the_outcome_is_told() {
+    let mut scene = Scene::ordered(&["app"]);
+    scene.request.spec.active_deadline_seconds = Some(3);
+    scene.acknowledge("app");
+    let id = scene.orders[0].id.clone();
+    let plan = scene.at(3 * S).act();
+    assert_eq!((plan.status, plan.closed), (None, vec![id.clone()]));
+    let plan = scene.act();
+    assert!(plan.status.is_some());
+    assert_eq!((plan.orders.len(), plan.closed), (1, vec![id]), "the stop under way may finish");
+    assert_ended(&scene, "DeadlineExceeded", "recreating has exceeded the activeDeadlineSeconds");
+    // A container that has ended needs no such word.
+    let mut scene = Scene::ordered(&["app"]);
+    scene.acknowledge("app");
+    scene.restarts("app", true);
+    let plan = scene.act();
+    assert!(plan.status.is_some() && plan.closed.is_empty());
+}
+
+#[test]
+fn a_deleted_request_leaves_nothing_to_begin() {
+    let mut scene = Scene::ordered(&["app", "sidecar"]);
+    scene.acknowledge("app");
+    scene.request.deleting = true;
+    let plan = scene.plan();
+    assert_eq!((plan.orders.len(), plan.closed), (1, vec![scene.orders[0].id.clone()]));
+}
+
+/// The stop took the Pod's grace of 30 seconds and a minute more: its daemon is gone.
+#[test]
+fn a_stop_whose_daemon_is_gone_is_withdrawn_before_the_outcome() {
+    let mut scene = Scene::ordered(&["app"]);
+    scene.request.spec.active_deadline_seconds = Some(90);
+    scene.acknowledge("app");
+    scene.plan();
+    let plan = scene.at(90 * S).plan();
+    assert_eq!((plan.status, plan.orders.len(), plan.closed.len()), (None, 0, 0));
+    scene.settle();
+    assert_ended(&scene, "DeadlineExceeded", "recreating has exceeded the activeDeadlineSeconds");
+    assert_eq!(scene.states(), [state("app", Phase::Pending, false)]);
+}
+
+#[test]
+fn a_stop_whose_daemon_is_gone_is_withdrawn_after_the_outcome() {
+    let mut scene = expired();
+    assert_eq!(scene.plan().wake_at, Some(Mono(90 * S)));
+    scene.at(90 * S - 1).settle();
+    assert_eq!(scene.orders.len(), 1);
+    scene.at(90 * S).settle();
+    assert!(scene.orders.is_empty());
+    assert_eq!(scene.states()[0], state("app", Phase::Pending, false));
+}
+
+#[test]
+fn a_daemon_that_takes_a_stop_over_has_its_own_time_for_it() {
+    let mut scene = Scene::ordered(&["app"]);
+    scene.request.spec.active_deadline_seconds = Some(100);
+    scene.acknowledge("app");
+    scene.plan();
+    scene.answers[0].acknowledged_by = "another".into();
+    scene.at(60 * S).plan();
+    scene.at(100 * S).settle();
+    assert_ended(&scene, "DeadlineExceeded", "recreating has exceeded the activeDeadlineSeconds");
+    assert_eq!(scene.orders.len(), 1, "it may finish until 150 s");
+    scene.at(150 * S).settle();
+    assert!(scene.orders.is_empty());
+}
+
+/// The book says that it is over, and the write of the end was lost: what the daemon answers is no failure of its own.
+#[test]
+fn an_end_whose_write_was_lost_stays_that_end() {
+    let mut scene = Scene::ordered(&["app"]);
+    scene.request.spec.active_deadline_seconds = Some(10);
+    scene.acknowledge("app");
+    scene.plan();
+    let plan = scene.at(10 * S).plan();
+    assert_eq!((plan.status, plan.closed.len()), (None, 1));
+    scene.closed = plan.closed;
+    scene.answer("app", AnswerState::Refused, Some(AnswerReason::RequestOver));
+    scene.settle();
+    assert_ended(&scene, "DeadlineExceeded", "recreating has exceeded the activeDeadlineSeconds");
+    assert_eq!(scene.states(), [state("app", Phase::Pending, false)]);
+    // A process that leads since does not know of that deadline.
+    let mut scene = Scene::ordered(&["app"]);
+    scene.answer("app", AnswerState::Refused, Some(AnswerReason::RequestOver));
+    scene.settle();
+    assert_ended(&scene, "DaemonNotResponding", "daemon has not responded for a long time");
+}

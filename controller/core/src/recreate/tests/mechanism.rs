@@ -5,7 +5,7 @@ use std::time::Duration;
 use pitstop_api::recreate::{Mechanism, RecreateStrategy};
 
 use super::*;
-use crate::pod::RestartPolicy;
+use crate::pod::{OwnPolicy, RestartPolicy};
 
 fn digest() -> String {
     format!("sha256:{:064x}", 7)
@@ -54,7 +54,7 @@ fn both_containers_are_pinned_in_one_change_and_nothing_is_ordered() {
     assert!(!scene.request.completed());
     scene.status("sidecar", |s| s.ready = true);
     scene.settle();
-    assert_ended(&scene, "AllContainersRestarted", "");
+    assert_ended(&scene, "Complete", "");
     assert_eq!(
         scene.states(),
         [state("app", Phase::Succeeded, true), state("sidecar", Phase::Succeeded, true)]
@@ -91,7 +91,7 @@ fn an_image_that_somebody_changed_is_left_alone() {
     assert!(scene.settle().images.is_empty());
     scene.restarts("app", true);
     scene.settle();
-    assert_ended(&scene, "AllContainersRestarted", "");
+    assert_ended(&scene, "Complete", "");
 }
 
 /// D14: a container of a Pod with restartPolicy Never comes back through the kubelet.
@@ -103,7 +103,7 @@ fn d14_never_goes_through_the_kubelet() {
     assert_eq!(images(&scene)[0], app_pinned());
     scene.restarts("app", true);
     scene.settle();
-    assert_ended(&scene, "AllContainersRestarted", "");
+    assert_ended(&scene, "Complete", "");
 }
 
 /// D14: once it has ended and will not be started again, the request says so at once.
@@ -146,7 +146,7 @@ fn d10_back_off_ends_with_the_pin() {
     scene.settle();
     assert_eq!(images(&scene)[0], app_pinned());
     scene.at(4 * S);
-    assert_eq!(waits_for(&scene.plan()), "CrashLoopBackOff");
+    assert_eq!(waits_for(&scene.plan()), "ContainerNotStarted");
     scene.restarts("app", true);
     scene.settle();
     assert_eq!(scene.states(), [state("app", Phase::Succeeded, false)]);
@@ -170,7 +170,7 @@ fn auto_falls_back_when_the_daemon_is_silent() {
     scene.restarts("app", true);
     scene.restarts("sidecar", true);
     scene.settle();
-    assert_ended(&scene, "AllContainersRestarted", "");
+    assert_ended(&scene, "Complete", "");
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn what_the_daemon_did_is_followed_after_it_fell_silent_about_the_rest() {
     let plan = scene.settle();
     assert_eq!(plan.wake_at, Some(scene.now.after(Duration::from_secs(5))));
     scene.at(16 * S).settle();
-    assert_ended(&scene, "AllContainersRestarted", "");
+    assert_ended(&scene, "Complete", "");
 }
 
 #[test]
@@ -265,5 +265,163 @@ fn native_sidecars_go_through_the_runtime_also_where_the_pod_says_never() {
     assert!(!scene.request.completed(), "it has a restart policy of its own");
     scene.restarts("sidecar", true);
     scene.settle();
-    assert_ended(&scene, "AllContainersRestarted", "");
+    assert_ended(&scene, "Complete", "");
+}
+
+fn waits_in_back_off(scene: &mut Scene, name: &str) {
+    scene.status(name, |s| {
+        s.ready = false;
+        s.state =
+            ContainerState::Waiting { reason: "CrashLoopBackOff".into(), message: "back-off 5m0s".into() };
+    });
+}
+
+#[test]
+fn auto_does_not_wait_for_a_back_off() {
+    let mut scene = with(Mechanism::Auto, &["app"]);
+    waits_in_back_off(&mut scene, "app");
+    scene.settle();
+    assert_eq!(images(&scene)[0], app_pinned());
+    assert!(scene.orders.is_empty());
+    scene.restarts("app", true);
+    scene.settle();
+    assert_ended(&scene, "Complete", "");
+    assert_eq!(scene.states(), [state("app", Phase::Succeeded, false)], "nobody killed it");
+}
+
+/// Also where the container came to wait after the request was accepted.
+#[test]
+fn auto_ends_a_back_off_that_comes_before_its_stop() {
+    let mut scene = with(Mechanism::Auto, &["app", "sidecar"]);
+    scene.settle();
+    scene.answer("app", AnswerState::Refused, Some(AnswerReason::NotRunning));
+    waits_in_back_off(&mut scene, "app");
+    let sidecar = scene.orders[1].clone();
+    scene.settle();
+    assert_eq!(images(&scene), [app_pinned().as_str(), "shop/sidecar:1"]);
+    assert!(scene.orders.contains(&sidecar), "the daemon still stops the other one");
+    scene.acknowledge("sidecar");
+    scene.restarts("app", true);
+    scene.restarts("sidecar", true);
+    scene.settle();
+    assert_ended(&scene, "Complete", "");
+    assert_eq!(scene.states()[0], state("app", Phase::Succeeded, false));
+}
+
+/// The kubelet may tell of it as it starts the next instance, which the pin would end.
+#[test]
+fn a_back_off_that_its_own_stop_leads_to_is_waited_out() {
+    let mut scene = with(Mechanism::Auto, &["app"]);
+    scene.settle();
+    scene.answer("app", AnswerState::Done, None);
+    waits_in_back_off(&mut scene, "app");
+    scene.settle();
+    assert_eq!(images(&scene)[0], "shop/app:1");
+    scene.restarts("app", true);
+    scene.settle();
+    assert_ended(&scene, "Complete", "");
+    assert_eq!(scene.states(), [state("app", Phase::Succeeded, true)]);
+}
+
+/// Somebody deletes the book before the stop is told in the request's status.
+#[test]
+fn a_back_off_is_waited_out_though_the_word_of_the_stop_is_gone() {
+    let mut scene = with(Mechanism::Auto, &["app"]);
+    scene.settle();
+    scene.acknowledge("app");
+    scene.plan();
+    (scene.orders, scene.answers) = (Vec::new(), Vec::new());
+    waits_in_back_off(&mut scene, "app");
+    scene.settle();
+    assert_eq!(images(&scene)[0], "shop/app:1");
+    scene.restarts("app", true);
+    scene.settle();
+    assert_ended(&scene, "Complete", "");
+}
+
+#[test]
+fn an_order_that_nobody_took_up_is_withdrawn_before_its_container_is_pinned() {
+    let mut scene = with(Mechanism::Auto, &["app"]);
+    scene.settle();
+    waits_in_back_off(&mut scene, "app");
+    let plan = scene.act();
+    assert!(plan.orders.is_empty() && plan.status.is_none() && plan.images.is_empty(), "{plan:?}");
+    scene.settle();
+    assert_eq!(images(&scene)[0], app_pinned());
+}
+
+#[test]
+fn a_new_container_that_loops_is_not_pinned_again() {
+    let mut scene = with(Mechanism::Auto, &["app"]);
+    waits_in_back_off(&mut scene, "app");
+    scene.settle();
+    scene.restarts("app", false);
+    waits_in_back_off(&mut scene, "app");
+    assert!(scene.settle().images.is_empty());
+    assert_eq!(images(&scene)[0], app_pinned());
+}
+
+/// Today's way where the pin cannot be: the back-off is waited out.
+#[test]
+fn a_back_off_is_waited_out_where_no_pin_is_let_through() {
+    let mut scene = with(Mechanism::Auto, &["app"]);
+    waits_in_back_off(&mut scene, "app");
+    scene.act();
+    for _ in 0..4 {
+        scene.memory.pin_written(Some("policy says no".into()));
+    }
+    scene.at(4 * S);
+    let plan = scene.plan();
+    assert!(plan.images.is_empty(), "{plan:?}");
+    assert_eq!(waits_for(&plan), "ContainerNotStarted");
+    scene.restarts("app", true);
+    scene.settle();
+    assert_ended(&scene, "Complete", "");
+}
+
+#[test]
+fn runtime_waits_a_back_off_out() {
+    let mut scene = with(Mechanism::Runtime, &["app"]);
+    waits_in_back_off(&mut scene, "app");
+    scene.settle();
+    assert_eq!(images(&scene)[0], "shop/app:1");
+    assert!(!scene.request.completed());
+}
+
+#[test]
+fn auto_does_not_let_a_stop_complete_a_container() {
+    let mut scene = with(Mechanism::Auto, &["app"]);
+    scene.pod.as_mut().unwrap().restart_policy = RestartPolicy::OnFailure;
+    scene.settle();
+    assert_eq!(images(&scene)[0], app_pinned());
+    assert!(scene.orders.is_empty());
+}
+
+/// A container's own policy: one that stays ended says so at once, one that comes back is waited for.
+#[test]
+fn a_containers_own_restart_policy_decides() {
+    let own = |policy| Some(Box::new(OwnPolicy { policy, rules: Vec::new() }));
+    let mut scene = with(Mechanism::Kubelet, &["app"]);
+    scene.pod.as_mut().unwrap().containers[0].own_policy = own(RestartPolicy::Never);
+    scene.act();
+    scene.ends("app", 143);
+    scene.settle();
+    assert_eq!(outcome(&scene).1, "ContainerFailed");
+    let message = &scene.states()[0].message;
+    assert!(
+        message.contains("exit code 143") && message.contains("the container's restartPolicy is Never"),
+        "{message}"
+    );
+
+    let mut scene = with(Mechanism::Runtime, &["app"]);
+    let pod = scene.pod.as_mut().unwrap();
+    (pod.restart_policy, pod.containers[0].own_policy) = (RestartPolicy::Never, own(RestartPolicy::Always));
+    scene.settle();
+    scene.acknowledge("app");
+    scene.ends("app", 0);
+    scene.settle();
+    assert!(!scene.request.completed(), "it comes back");
+    scene.restarts("app", true);
+    scene.settle();
+    assert_ended(&scene, "Complete", "");
 }

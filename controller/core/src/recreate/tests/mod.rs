@@ -6,6 +6,7 @@ mod admit;
 mod defects;
 mod drain;
 mod end;
+mod forced;
 mod hooks;
 mod late;
 mod mechanism;
@@ -15,6 +16,7 @@ mod restart;
 mod strategy;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use pitstop_api::condition::{self, ConditionStatus};
 use pitstop_api::labels;
 use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, Order, request_uid};
 use pitstop_api::recreate::{
@@ -22,9 +24,10 @@ use pitstop_api::recreate::{
     RecreateContainer, StatusContext, conditions,
 };
 
-use super::{Memory, Observed, Plan, Request, measure, plan};
+use super::{Memory, Observed, Plan, Request, all_reasons, measure, plan};
 use crate::index::Config;
 use crate::key::ObjectKey;
+use crate::look::{Found, Look};
 use crate::measure::Measure;
 use crate::nodework::OrderView;
 use crate::plan::Urgency;
@@ -94,8 +97,13 @@ struct Scene {
     resize_over: bool,
     orders: Vec<Order>,
     answers: Vec<Answer>,
+    /// What the book says is over.
+    closed: Vec<String>,
     placing: bool,
     memory: Memory,
+    look: Look,
+    /// What the API server says of a Pod that the watch does not show.
+    found: Found,
     /// By how many seconds the wall clock is wrong.
     wrong_by: i64,
 }
@@ -124,8 +132,11 @@ impl Scene {
             resize_over: false,
             orders: Vec::new(),
             answers: Vec::new(),
+            closed: Vec::new(),
             placing: false,
             memory: Memory::new(Mono(0)),
+            look: Look::default(),
+            found: Found::Gone,
             wrong_by: 0,
         }
     }
@@ -144,10 +155,14 @@ impl Scene {
             .orders
             .iter()
             .filter(|o| request_uid(&o.id) == self.request.uid)
-            .map(|order| OrderView { order, answer: self.answers.iter().find(|a| a.order_id == order.id) })
+            .map(|order| OrderView {
+                order,
+                answer: self.answers.iter().find(|a| a.order_id == order.id),
+                closed: self.closed.contains(&order.id),
+            })
             .collect();
         let acting = orders.iter().any(OrderView::acting);
-        self.memory.update(self.now, self.request.completed(), acting, &orders);
+        self.memory.update(self.now, self.request.completed(), acting, false, &orders);
         self.memory.see(self.now, &self.request, self.pod.as_ref());
         let observed = Observed {
             request: &self.request,
@@ -159,15 +174,25 @@ impl Scene {
             pinned_now: false,
             guarded: true,
             pinning: &[],
+            look: &self.look,
             memory: &self.memory,
         };
         let clock = wall(self.now) + TimeDelta::seconds(self.wrong_by);
-        plan(self.now, clock, &self.config, &observed)
+        let plan = plan(self.now, clock, &self.config, &observed);
+        if let Some(write) = &plan.status {
+            agrees(&write.status, self.request.generation);
+        }
+        plan
     }
 
     /// Plans, and lets everything take effect that is due at once.
     fn act(&mut self) -> Plan {
-        let plan = self.plan();
+        let mut plan = self.plan();
+        if plan.look {
+            self.look.begin();
+            self.look.answered(self.now, self.found);
+            plan = self.plan();
+        }
         if let Some(write) = plan.status.clone().filter(|w| w.urgency == Urgency::Now) {
             self.request.status = write.status;
         }
@@ -190,6 +215,7 @@ impl Scene {
             }
         }
         self.orders.clone_from(&plan.orders);
+        self.closed.clone_from(&plan.closed);
         self.answers.retain(|a| self.orders.iter().any(|o| o.id == a.order_id));
         plan
     }
@@ -197,9 +223,9 @@ impl Scene {
     /// Acts until nothing is left to do; gives back the last plan.
     fn settle(&mut self) -> Plan {
         for _ in 0..10 {
-            let before = (self.request.clone(), self.orders.clone());
+            let before = (self.request.clone(), self.orders.clone(), self.closed.clone());
             let plan = self.act();
-            if (&self.request, &self.orders) == (&before.0, &before.1) {
+            if (&self.request, &self.orders, &self.closed) == (&before.0, &before.1, &before.2) {
                 return plan;
             }
         }
@@ -263,6 +289,27 @@ fn state(name: &str, phase: Phase, is_killed: bool) -> ContainerRecreateState {
     ContainerRecreateState { name: name.into(), phase, message: String::new(), is_killed }
 }
 
+/// What a status says in several ways is the same in all of them, and its reasons are listed.
+#[track_caller]
+fn agrees(status: &ContainerRecreateRequestStatus, generation: Option<i64>) {
+    assert_eq!(
+        (status.phase, status.observed_generation),
+        (condition::phase(&status.conditions), generation)
+    );
+    let told = |type_| {
+        let found = condition::find(&status.conditions, type_)?;
+        Some((found.status == ConditionStatus::True, found.reason.as_str(), found.message.as_str()))
+    };
+    let over = status.completion_time.is_some();
+    let complete = told(conditions::COMPLETE).unwrap();
+    assert_eq!(told(conditions::RECONCILING).unwrap().0, !over);
+    let failed = (over && !complete.0).then_some((true, complete.1, complete.2));
+    assert_eq!((told(conditions::FAILED), told(conditions::STALLED)), (failed, failed));
+    for condition in status.conditions.iter().filter(|c| c.type_ != "Theirs") {
+        assert!(all_reasons().any(|known| known == condition.reason), "{condition:?}");
+    }
+}
+
 /// Reason of a condition.
 fn reason<'a>(status: &'a ContainerRecreateRequestStatus, type_: &str) -> &'a str {
     status.conditions.iter().find(|c| c.type_ == type_).map_or("", |c| &c.reason)
@@ -278,7 +325,7 @@ fn outcome(scene: &Scene) -> (Option<Phase>, &str, &str) {
     let status = &scene.request.status;
     assert_eq!(status.completion_time.is_some(), status.phase == Some(Phase::Completed));
     let why = reason(status, conditions::COMPLETE);
-    let failed = if why == "AllContainersRestarted" { "" } else { why };
+    let failed = if why == "Complete" { "" } else { why };
     assert_eq!(reason(status, conditions::FAILED), failed);
     (status.phase, why, &status.message)
 }
@@ -287,7 +334,7 @@ fn outcome(scene: &Scene) -> (Option<Phase>, &str, &str) {
 fn assert_ended(scene: &Scene, why: &str, message: &str) {
     assert_eq!(outcome(scene), (Some(Phase::Completed), why, message));
     let (new, old) = (&scene.request.status, ContainerRecreateRequestStatus::default());
-    let complete = why == "AllContainersRestarted";
+    let complete = why == "Complete";
     assert!(
         matches!(measure(new, &old), Some(Measure::Ended { complete: c, reason }) if c == complete && reason == why)
     );

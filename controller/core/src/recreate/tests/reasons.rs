@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::super::status::{End, REASONS, WAITS, Wait, all_reasons};
+use super::super::status::{End, REASONS, WAITS, Wait};
+use super::*;
 
 /// One wait of each kind. The match names them all, so that a new one is not forgotten here.
 fn waits() -> Vec<Wait> {
@@ -12,6 +13,7 @@ fn waits() -> Vec<Wait> {
         Wait::NotReadyPod,
         Wait::ForeignGate(name()),
         Wait::Draining(0),
+        Wait::NoGate(0),
         Wait::Policy,
         Wait::Daemon,
         Wait::Stopping(name()),
@@ -20,6 +22,7 @@ fn waits() -> Vec<Wait> {
         Wait::StopRetried(name(), name()),
         Wait::StopOverdue(name(), 0),
         Wait::Restart(name()),
+        Wait::NotStarted(name(), name()),
         Wait::NotReady(name()),
         Wait::MinStarted(name(), 0),
     ];
@@ -29,6 +32,7 @@ fn waits() -> Vec<Wait> {
             | Wait::NotReadyPod
             | Wait::ForeignGate(_)
             | Wait::Draining(_)
+            | Wait::NoGate(_)
             | Wait::Policy
             | Wait::Daemon
             | Wait::Stopping(_)
@@ -38,9 +42,8 @@ fn waits() -> Vec<Wait> {
             | Wait::StopOverdue(..)
             | Wait::Restart(_)
             | Wait::NotReady(_)
-            | Wait::MinStarted(..)
-            // Its reason is the kubelet's.
-            | Wait::Kubelet(..) => {}
+            | Wait::NotStarted(..)
+            | Wait::MinStarted(..) => {}
         }
     }
     all
@@ -89,8 +92,60 @@ fn whatever_is_said_is_among_the_reasons_to_explain() {
     let said = waits.iter().map(Wait::reason).chain(REASONS);
     let events =
         ["RecreateStarted", "RecreateCompleted", "RecreateFailed", "FailedPreStopHook", "NotDrained"];
-    let others = ["Resolved", "PreRecreateGrace", "Draining", "Drained", "NoReadinessGate"];
+    let others = ["Resolved", "PreRecreateGrace", "Draining", "Drained", "NotDrained"];
     let missing: Vec<&str> =
         said.chain(events).chain(others).filter(|reason| !told.contains(reason)).collect();
     assert_eq!(missing, ["Unknown"], "a label's value for what is not known is never said to people");
+}
+
+/// The words of the kubelet are for people: what programs go by is pitstop's own.
+#[test]
+fn no_word_of_the_kubelet_is_a_reason() {
+    for (reason, message, told) in [
+        ("CrashLoopBackOff", "back-off 5m0s", "CrashLoopBackOff: back-off 5m0s"),
+        ("not a reason: at all", "", "not a reason: at all"),
+        ("", "nobody says why", "waits for the kubelet to start container app again"),
+    ] {
+        let mut scene = Scene::admitted(&["app"]);
+        scene.status("app", |s| {
+            s.ready = false;
+            s.state = ContainerState::Waiting { reason: reason.into(), message: message.into() };
+        });
+        scene.act();
+        let status = scene.plan().status.unwrap().status;
+        let complete = condition::find(&status.conditions, conditions::COMPLETE).unwrap();
+        let expected = if reason.is_empty() { "WaitingForRestart" } else { "ContainerNotStarted" };
+        assert_eq!(complete.reason, expected);
+        assert!(complete.message.ends_with(told), "{}", complete.message);
+    }
+}
+
+/// What a column of `kubectl get` shows, and what kstatus goes by, from the first write to the last.
+#[test]
+fn the_conditions_read_like_those_of_kubernetes() {
+    let told = |scene: &Scene| -> Vec<String> {
+        let all = scene.request.status.conditions.iter();
+        all.map(|c| format!("{}={:?}/{}", c.type_, c.status, c.reason)).collect()
+    };
+    let mut scene = Scene::admitted(&["app"]);
+    scene.ahead = Some(ObjectKey::new("shop", "first"));
+    scene.act();
+    assert_eq!(told(&scene), ["Complete=False/Queued", "Reconciling=True/Pending"]);
+    scene.ahead = None;
+    scene.act();
+    let accepted = "Accepted=True/Resolved";
+    let begun = ["Complete=False/WaitingForDaemon", "Reconciling=True/Recreating", accepted];
+    assert_eq!(told(&scene), begun);
+    scene.act();
+    scene.acknowledge("app");
+    scene.restarts("app", true);
+    scene.settle();
+    assert_eq!(told(&scene), ["Complete=True/Complete", "Reconciling=False/Completed", accepted]);
+
+    let mut scene = Scene::ordered(&["app"]);
+    scene.pod = None;
+    scene.at(10 * S).settle();
+    let gone = ["Failed=True/PodGone", "Stalled=True/PodGone"];
+    let failed = ["Complete=False/PodGone", "Reconciling=False/Completed", gone[0], gone[1]];
+    assert!(failed.iter().all(|c| told(&scene).iter().any(|t| t == c)), "{:?}", told(&scene));
 }

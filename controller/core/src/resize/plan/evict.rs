@@ -20,7 +20,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 
 impl Planner<'_> {
     /// Writes down that the Pod is to be evicted, and how the request ends then.
-    pub(super) fn evict(&self, pod: &Pod, place: &Place, end: End) -> Plan {
+    pub(super) fn evict(&self, pod: &Pod, place: &Place, end: &End) -> Plan {
         if self.unsettled() {
             return self.unsure();
         }
@@ -31,11 +31,11 @@ impl Planner<'_> {
     }
 
     /// The same, from a status that says so far how the request stands.
-    pub(super) fn evict_from(&self, mut status: PodResizeStatus, end: End) -> Plan {
+    pub(super) fn evict_from(&self, mut status: PodResizeStatus, end: &End) -> Plan {
         let resize = self.observed.resize;
         let wait = Wait::new(Phase::InProgress, status::EVICTING, format!("evicts the Pod: {}", end.message));
         let message = format!("the Pod is evicted: {}", end.message);
-        status.restoring = Some(End { message, ..end }.into());
+        status.restoring = Some(End { message, ..*end }.into());
         self.with_status(waits(status, resize, &wait, self.wall), Urgency::Now)
     }
 
@@ -57,13 +57,16 @@ impl Planner<'_> {
         }
         if let Some(refused) = deeds.refused.as_ref().filter(|refused| refusal::for_good(refused, self.now)) {
             let text = format!(
-                "the Pod cannot be evicted; the right to do so is in deploy/overlays/resize-evict: {}",
+                "the Pod cannot be evicted; the right to do so is in deploy/components/resize-evict: {}",
                 refused.text
             );
             return self.give_up(&place, End::failed(status::EVICTION_FORBIDDEN, text));
         }
         let found = progress(&containers(resize, &place), resize.pending_before(), pod);
-        let begun = matches!(found, Progress::Sized | Progress::Underway(_) | Progress::Restarting(_));
+        let begun = matches!(
+            found,
+            Progress::Sized | Progress::Untold | Progress::Underway(_) | Progress::Restarting(_)
+        );
         if place != Place::Original && begun {
             return self.spared();
         }
@@ -95,7 +98,7 @@ impl Planner<'_> {
     }
 
     /// How a request ends whose Pod is gone.
-    pub(super) fn without_pod(&self) -> End {
+    pub(super) fn end_without_pod(&self) -> End {
         let evicted = self.observed.resize.evicting();
         let end = evicted.map(|e| End::new(e.phase, status::EVICTED, e.message.clone()));
         end.unwrap_or_else(|| self.no_pod())

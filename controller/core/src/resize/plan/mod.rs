@@ -6,6 +6,7 @@
 
 mod cri;
 mod evict;
+mod nudge;
 mod repair;
 mod restart;
 mod restore;
@@ -31,6 +32,7 @@ use super::shrink::{containers, place};
 use super::status::{self, End, Wait, accepted, changes, difference, ended, told, waits};
 use crate::action::{ResourceChange, Sizing};
 use crate::index::Config;
+use crate::look::Missing;
 use crate::plan::{StatusWrite, Urgency};
 use crate::pod::{ContainerKind, Pod};
 use crate::time::{Mono, earliest, seconds};
@@ -98,6 +100,7 @@ impl Planner<'_> {
         let uid = spec.pod_ref.uid.as_ref();
         let pod = self.observed.pod.filter(|pod| uid.is_none_or(|uid| *uid == pod.uid));
         let refused = match pod {
+            None if self.lag_until().is_none() => return self.without_pod(|| self.no_pod(), deadline),
             None => self.no_pod(),
             Some(pod) if pod.gone() => self.no_pod(),
             Some(pod) if pod.node.is_none() => {
@@ -115,7 +118,7 @@ impl Planner<'_> {
                             Admission::Evicts(end) => {
                                 let turn = self.observed.force.turn.saturating_add(1);
                                 let status = accepted(resize, pod, (mechanism, turn), containers, self.wall);
-                                return self.evict_from(status, end);
+                                return self.evict_from(status, &end);
                             }
                             Admission::Refused(end) if spec.dry_run => {
                                 return self
@@ -159,9 +162,13 @@ impl Planner<'_> {
     fn follow(&self) -> Plan {
         let resize = self.observed.resize;
         let Some(pod) = self.observed.pod.filter(|pod| resize.is_for(pod) && !pod.gone()) else {
-            return match self.lag_until() {
-                Some(at) => Plan { wake_at: Some(at), ..self.unsure() },
-                None => self.end(&self.without_pod()),
+            if let Some(at) = self.lag_until() {
+                return Plan { wake_at: Some(at), ..self.unsure() };
+            }
+            return if self.observed.pod.is_some_and(|pod| resize.is_for(pod)) {
+                self.end(&self.end_without_pod())
+            } else {
+                self.without_pod(|| self.end_without_pod(), self.deadline().1)
             };
         };
         if resize.spec.dry_run {
@@ -171,7 +178,7 @@ impl Planner<'_> {
             return self.evicting(pod);
         }
         if let Some(restoring) = &resize.status.restoring {
-            let end = End::new(restoring.phase, &restoring.reason, restoring.message.clone());
+            let end = End::from(restoring);
             return if resize.held() { self.given_back(pod, end) } else { self.restore(pod, end) };
         }
         let place = place(resize, pod);
@@ -186,8 +193,17 @@ impl Planner<'_> {
         }
         let (expired, deadline) = self.deadline();
         let found = progress(&containers(resize, &place), resize.pending_before(), pod);
-        // What the Pod has in time may be watched for longer.
-        let in_time = place == Place::Desired && found == Progress::Sized && self.restarted();
+        let untold_since = self.observed.memory.untold_since;
+        let settles_at = found.settles_at(untold_since);
+        let found = found.settled(self.now, untold_since);
+        if let Place::Nudged(nudge) = &place {
+            return self.nudged(pod, &place, nudge, &found, (expired, deadline));
+        }
+        // What the Pod has in time may be watched for longer. After a step there and back the kubelet has said so before, and
+        // where it only goes on telling another CPU limit, it says so now.
+        let said = self.observed.memory.nudges > 0 || found == Progress::Untold;
+        let sized = found == Progress::Sized || (expired && said);
+        let in_time = place == Place::Desired && sized && self.restarted();
         if expired && !in_time {
             let so_far = self.restart_waits(&found).or_else(|| self.shrink_waits(pod, &place));
             let so_far = so_far.unwrap_or_else(|| self.wait(&place, pod).message);
@@ -222,12 +238,15 @@ impl Planner<'_> {
             return self.give_up(&place, end);
         }
         match found {
+            _ if expired && in_time => self.sized(pod, expired, None),
             Progress::Infeasible(text) => self.infeasible(pod, &place, text, deadline),
             Progress::Sized if place != Place::Desired => self.step(pod, &place, deadline),
-            Progress::Sized => self.sized(pod, expired, deadline.filter(|_| !expired)),
+            Progress::Sized => self.sized(pod, expired, deadline),
             Progress::Deferred(text) => self.deferred(pod, &place, text, deadline),
             Progress::Restarting(name) => self.stuck(pod, &place, &name, deadline),
-            Progress::Unseen | Progress::Underway(_) => self.waiting(pod, &self.wait(&place, pod), deadline),
+            Progress::Unseen | Progress::Underway(_) | Progress::Untold => {
+                self.waiting(pod, &self.wait(&place, pod), earliest(deadline, settles_at))
+            }
         }
     }
 
@@ -266,15 +285,21 @@ impl Planner<'_> {
         Plan { sizing: Some(Sizing { dry_run: true, ..sizing }), wake_at: deadline, ..Plan::default() }
     }
 
-    /// Over: delete it in time.
+    /// Over: delete it in time. Nothing else changes, but for which spec that is said of: kstatus takes a request for one
+    /// that is at work whose last spec was not seen.
     fn after_end(&self) -> Plan {
         let resize = self.observed.resize;
+        let mut status = resize.status.clone();
+        if status.observed_generation.is_some() {
+            status.observed_generation = resize.generation;
+        }
         let ttl = resize.spec.ttl_seconds_after_finished;
         let expiry =
             ttl.and_then(|ttl| Some(self.observed.memory.completed_seen?.after(seconds(ttl.into()))));
         Plan {
             delete: !resize.deleting && expiry.is_some_and(|at| at <= self.now),
             wake_at: expiry.filter(|at| *at > self.now),
+            status: (status != resize.status).then_some(StatusWrite { status, urgency: Urgency::Now }),
             ..Plan::default()
         }
     }
@@ -332,7 +357,7 @@ impl Planner<'_> {
                 Wait::new(Phase::Proposed, status::KUBELET, "the kubelet has not taken the change up yet")
             }
             Progress::Deferred(text) => Wait::new(Phase::Deferred, status::NODE_BUSY, text),
-            Progress::Underway(None) => {
+            Progress::Underway(None) | Progress::Untold => {
                 Wait::new(Phase::InProgress, status::KUBELET, "the kubelet changes the containers")
             }
             Progress::Underway(Some(text)) => {
@@ -373,6 +398,20 @@ impl Planner<'_> {
         told(&mut status, Some(pod));
         let plan = self.with_status(waits(status, resize, wait, self.wall), Urgency::Later);
         Plan { wake_at, ..plan }
+    }
+
+    /// The watch does not show the Pod: ends the request once the API server says the same.
+    fn without_pod(&self, gone: impl FnOnce() -> End, deadline: Option<Mono>) -> Plan {
+        let (look, at) = match self.observed.look.missing(self.now) {
+            Missing::Gone => return self.end(&gone()),
+            _ if deadline.is_some_and(|at| at <= self.now) => {
+                let text = "the API server says that the Pod exists, and its watch has not shown it";
+                return self.end(&overdue(text));
+            }
+            Missing::Ask => (true, None),
+            Missing::Wait(at) => (false, at),
+        };
+        Plan { look, wake_at: earliest(deadline, at), ..self.unsure() }
     }
 
     fn no_pod(&self) -> End {

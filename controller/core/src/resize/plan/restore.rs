@@ -68,7 +68,7 @@ impl Planner<'_> {
             };
         }
         let place = place(resize, pod);
-        if !matches!(place, Place::Desired | Place::Between(_)) {
+        if !matches!(place, Place::Desired | Place::Between(_) | Place::Nudged(_)) {
             return close("somebody else has changed the resources meanwhile, and is left alone".to_owned());
         }
         if overdue {

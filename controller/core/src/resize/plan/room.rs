@@ -27,7 +27,7 @@ impl Planner<'_> {
         }
         match asked.and_then(|d| d.then).unwrap_or_default() {
             AfterWait::Fail => self.give_up(place, End::failed(status::NODE_BUSY, text)),
-            AfterWait::Evict => self.evict(pod, place, End::failed(status::EVICTED, text)),
+            AfterWait::Evict => self.evict(pod, place, &End::failed(status::EVICTED, text)),
             AfterWait::Keep => {
                 let text = format!("{text}; the kubelet gives the resources all the same once there is room");
                 self.end(&End::failed(status::NODE_BUSY, text))
@@ -77,7 +77,7 @@ impl Planner<'_> {
             LastResort::Fail => None,
             LastResort::Evict => {
                 let end = End::new(Phase::Infeasible, status::EVICTED, end.message.clone());
-                Some(self.evict(pod, place, end))
+                Some(self.evict(pod, place, &end))
             }
         }
     }

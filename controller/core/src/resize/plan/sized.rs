@@ -1,8 +1,10 @@
 //! The Pod has its new resources: asked of the kernel, and watched.
 
+use std::time::Duration;
+
 use pitstop_api::resize::Phase;
 
-use super::{Plan, Planner, overdue};
+use super::{Plan, Planner};
 use crate::guard::POLICY;
 use crate::plan::Urgency;
 use crate::pod::Pod;
@@ -10,21 +12,39 @@ use crate::resize::judge::Place;
 use crate::resize::restart::to_restart;
 use crate::resize::rollback::{failed, was_ready};
 use crate::resize::status::{self, End, Wait, changes, ended};
-use crate::resize::verify::{Verdict, Verification, verify};
+use crate::resize::verify::{SILENT, Verdict, Verification, verify};
 use crate::time::{Mono, earliest, seconds};
 
+/// How long after the kubelet has said that it is done the kernel's word is waited for.
+const KERNEL_PATIENCE: Duration = Duration::from_mins(2);
+
 impl Planner<'_> {
-    /// The Pod has what it should have: watch it where that is asked for, then end.
+    /// The kubelet says that the Pod has what it should have: ask the kernel, for a while, and watch the Pod where that is
+    /// asked for; then end. What the kubelet says that it did is not taken back for what the kernel has.
     pub(super) fn sized(&self, pod: &Pod, expired: bool, deadline: Option<Mono>) -> Plan {
+        if let Some(sizing) = self.stepping() {
+            return Plan { sizing: Some(sizing.clone()), ..self.stands() };
+        }
         let resize = self.observed.resize;
+        let memory = self.observed.memory;
         let watch = resize.spec.rollback_on_failure.as_ref();
-        let since = self.observed.memory.sized_since.unwrap_or(self.now);
+        let since = memory.sized_since.unwrap_or(self.now);
         let until = watch.map(|w| since.after(seconds(w.observe_seconds)));
-        let Verification { verdict, mut orders, mut wake_at, pod_alone } =
+        let last = memory.done_since.unwrap_or(since).after(KERNEL_PATIENCE);
+        let enough = expired || last <= self.now;
+        let Verification { mut verdict, mut orders, mut wake_at, low } =
             verify(self.now, self.config, self.observed, pod);
-        let repair = pod_alone.and_then(|container| self.low_repair(pod, &container));
-        let repaired = repair.as_ref().map(|repair| format!("; {}", repair.text)).unwrap_or_default();
-        wake_at = earliest(wake_at, repair.as_ref().and_then(|repair| repair.wake_at));
+        if expired && verdict == Verdict::Waits {
+            let text = "the node's daemon has not said what the kernel has before the deadline".to_owned();
+            verdict = Verdict::Unknown(SILENT, text);
+        }
+        let low = low.filter(|_| !enough);
+        let nudging = low.as_ref().and_then(|low| self.nudging(pod, low));
+        let repair = low.filter(|_| nudging.is_none()).and_then(|low| self.low_repair(pod, &low.container));
+        let told = nudging.as_ref().and_then(|n| n.text.as_ref()).or(repair.as_ref().map(|r| &r.text));
+        let told = told.map(|text| format!("; {text}")).unwrap_or_default();
+        let wakes = [nudging.as_ref().and_then(|n| n.wake_at), repair.as_ref().and_then(|r| r.wake_at)];
+        wake_at = wakes.into_iter().fold(wake_at, earliest);
         let order = repair.map_or_else(|| self.standing_repair(), |repair| repair.order);
         if order.as_ref().is_some_and(|order| !self.observed.repairs.iter().any(|v| v.order.id == order.id)) {
             // What is asked next is asked after it, and has another number.
@@ -32,20 +52,25 @@ impl Planner<'_> {
         }
         orders.extend(order);
         let unsettled = match &verdict {
+            // What was told stays told: by that, a step that stands is known as the request's own.
+            Verdict::Waits if resize.waits_for(status::KERNEL_DIFFERS) => {
+                let text = "asks the node's daemon again what the kernel has".to_owned();
+                Some((status::KERNEL_DIFFERS, text))
+            }
             Verdict::Waits if !self.observed.guarded => Some((status::POLICY, policy_missing())),
             Verdict::Waits => {
                 Some((status::VERIFYING, "asks the node's daemon what the kernel has".to_owned()))
             }
-            Verdict::Differs(text) => Some((status::KERNEL_DIFFERS, format!("{text}{repaired}"))),
-            Verdict::Matches | Verdict::Unknown(..) => None,
+            Verdict::Differs(text) if !enough => Some((status::KERNEL_DIFFERS, format!("{text}{told}"))),
+            Verdict::Differs(_) | Verdict::Matches | Verdict::NoQuota(_) | Verdict::Unknown(..) => None,
         };
         if let Some((reason, text)) = unsettled {
-            if expired {
-                return self.give_up(&Place::Desired, overdue(&text));
-            }
             let wait = Wait::new(Phase::Verifying, reason, text);
-            let wake_at = [deadline, until.filter(|at| *at > self.now), wake_at].into_iter().flatten().min();
-            return Plan { orders, ..self.waiting(pod, &wait, wake_at) };
+            let last = Some(last).filter(|_| reason == status::KERNEL_DIFFERS);
+            let wake_at =
+                [deadline, until.filter(|at| *at > self.now), wake_at, last].into_iter().flatten().min();
+            let sizing = nudging.and_then(|nudging| nudging.sizing);
+            return Plan { orders, sizing, ..self.waiting(pod, &wait, wake_at) };
         }
         if let (Some(watch), Some(at)) = (watch, until.filter(|at| *at > self.now)) {
             let text = format!("watches the Pod with its new resources for {} s", watch.observe_seconds);
@@ -60,9 +85,20 @@ impl Planner<'_> {
         if self.unsettled() {
             return self.unsure();
         }
-        let end = End::new(Phase::Succeeded, status::RESIZED, changes(&resize.status.containers));
+        self.succeeded(&verdict)
+    }
+
+    /// The end, with what is known of the kernel.
+    pub(super) fn succeeded(&self, verdict: &Verdict) -> Plan {
+        let mut text = changes(&self.observed.resize.status.containers);
+        if let Verdict::Differs(found) = verdict {
+            text = format!(
+                "{text}; the kubelet says that it is done, and the kernel has something else: {found}"
+            );
+        }
+        let end = End::new(Phase::Succeeded, status::RESIZED, text);
         let mut status = ended(self.observed, &end, self.wall);
-        status::verified(&mut status, self.observed, &verdict, self.wall);
+        status::verified(&mut status, self.observed, verdict, self.wall);
         self.with_status(status, Urgency::Now)
     }
 

@@ -234,6 +234,18 @@ fn a_pod_that_goes_ends_the_request() {
     assert_eq!((scene.stored().1, scene.pod == before), ("PodGone", true), "another Pod of that name");
 }
 
+#[test]
+fn a_pod_that_the_watch_has_lost_ends_nothing() {
+    let mut scene = patched(&json!({}));
+    scene.later(10);
+    (scene.pod, scene.found) = (None, Found::There);
+    scene.settle();
+    assert_eq!(scene.resize.status.completion_time, None);
+    scene.later(3600);
+    scene.settle();
+    assert_eq!(scene.stored(), (Some(Phase::Failed), "DeadlineExceeded"));
+}
+
 /// A controller that starts anew goes on from what is stored.
 #[test]
 fn every_stage_survives_the_loss_of_the_memory() {
@@ -249,7 +261,8 @@ fn every_stage_survives_the_loss_of_the_memory() {
 /// Kubernetes removes no amount in place: all else is put back, and nothing is tried for ever.
 #[test]
 fn what_was_added_stays_and_is_told() {
-    let containers = json!([{"name": "app", "requests": {"cpu": "150m"}, "limits": {"memory": "32Mi"}}]);
+    let containers =
+        json!([{"name": "app", "resources": {"requests": {"cpu": "150m"}, "limits": {"memory": "32Mi"}}}]);
     let mut scene = Scene::new(json!({"podRef": {"name": "web"}, "containers": containers}));
     let app = scene.container("app");
     (app.resources.memory_limit, app.resources.memory_request) = (None, Some(16 * MI));
@@ -263,7 +276,7 @@ fn what_was_added_stays_and_is_told() {
     assert_eq!(scene.stored().0, Some(Phase::Cancelled));
     let told = &scene.resize.status.message;
     assert!(told.ends_with("but for what cannot be removed in place: limits.memory of app"), "{told}");
-    let only_added = json!([{"name": "app", "limits": {"memory": "64Mi"}}]);
+    let only_added = json!([{"name": "app", "resources": {"limits": {"memory": "64Mi"}}}]);
     let mut scene = Scene::new(json!({"podRef": {"name": "web"}, "containers": only_added}));
     scene.container("app").resources.memory_limit = None;
     scene.done();
@@ -324,4 +337,32 @@ fn a_container_that_ends_for_good_ends_the_request() {
     scene.settle();
     assert!(scene.resize.status.restoring.is_some());
     assert!(scene.resize.status.restoring.as_ref().unwrap().message.contains("will not run again"));
+}
+
+/// kstatus takes a request for one that is at work while its last spec was not seen: also one that is over.
+#[test]
+fn a_change_after_the_end_is_seen_and_changes_nothing_else() {
+    let mut scene = patched(&json!({}));
+    scene.done();
+    scene.settle();
+    assert!(scene.resize.completed());
+    let before = scene.resize.status.clone();
+    scene.resize.generation = scene.resize.generation.map(|generation| generation + 1);
+    scene.resize.spec.ttl_seconds_after_finished = Some(60);
+    scene.settle();
+    let seen = PodResizeStatus { observed_generation: scene.resize.generation, ..before };
+    assert_eq!(scene.resize.status, seen);
+    assert_eq!(scene.plan().status, None);
+}
+
+#[test]
+fn the_reason_of_another_version_is_no_reason_of_ours() {
+    let mut scene = patched(&json!({}));
+    let (phase, message) = (Phase::Failed, "as it says".to_owned());
+    scene.resize.status.restoring =
+        Some(pitstop_api::resize::Restoring { phase, reason: "WhoKnows".to_owned(), message });
+    scene.settle();
+    scene.done();
+    scene.settle();
+    assert_eq!(scene.stored(), (Some(Phase::Failed), "Unknown"));
 }

@@ -39,8 +39,7 @@ fn no_condition_alone_is_no_success() {
 
 #[test]
 fn what_the_kubelet_rounds_is_what_was_asked_for() {
-    let spec =
-        json!({"podRef": {"name": "web"}, "containers": [{"name": "app", "requests": {"cpu": "111m"}}]});
+    let spec = json!({"podRef": {"name": "web"}, "containers": [{"name": "app", "resources": {"requests": {"cpu": "111m"}}}]});
     for (told, phase) in [(110, Phase::Succeeded), (112, Phase::Succeeded), (109, Phase::Proposed)] {
         let mut scene = Scene::new(spec.clone());
         scene.settle();
@@ -145,8 +144,8 @@ fn a_dry_run_changes_nothing_and_says_what_would_be() {
 #[test]
 fn only_the_amounts_that_change_are_patched() {
     let spec = json!({"podRef": {"name": "web"}, "containers": [
-        {"name": "app", "requests": {"cpu": "100m", "memory": "+50%"}, "limits": {"memory": "256Mi"}},
-        {"name": "proxy", "limits": {"cpu": "200m"}}]});
+        {"name": "app", "resources": {"requests": {"cpu": "100m", "memory": "+50%"}, "limits": {"memory": "256Mi"}}},
+        {"name": "proxy", "resources": {"limits": {"cpu": "200m"}}}]});
     let mut scene = Scene::new(spec);
     scene.container("app").kind = ContainerKind::Sidecar;
     scene.act();

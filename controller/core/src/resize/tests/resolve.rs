@@ -23,28 +23,28 @@ fn each_refusal_says_why_and_what_would_be_right() {
     let nothing: Change = |_| {};
     let cases: [(Value, Change, &str, &str); 12] = [
         (
-            of(json!({"name": "ap", "limits": {"cpu": 1}})),
+            of(json!({"name": "ap", "resources": {"limits": {"cpu": 1}}})),
             nothing,
             "Invalid",
             "spec.containers[0].name: Pod shop/web has no container \"ap\"; it has app, proxy",
         ),
         (
-            of(json!({"name": "app", "limits": {"cpu": "50m"}})),
+            of(json!({"name": "app", "resources": {"limits": {"cpu": "50m"}}})),
             nothing,
             "Invalid",
             "container app would ask for 100m of cpu and may use 50m",
         ),
         (
-            of(json!({"name": "app", "limits": {"cpu": 0}})),
+            of(json!({"name": "app", "resources": {"limits": {"cpu": 0}}})),
             nothing,
             "Invalid",
             "limits.cpu: a limit cannot be 0",
         ),
         (
-            of(json!({"name": "app", "limits": {"cpu": "much"}})),
+            of(json!({"name": "app", "resources": {"limits": {"cpu": "much"}}})),
             nothing,
             "Invalid",
-            "spec.containers[0].limits.cpu: \"much\" is no amount",
+            "spec.containers[0].resources.limits.cpu: \"much\" is no amount",
         ),
         (grow(&json!({})), |pod| pod.mirror = true, "UnsupportedContainer", "mirrors a static one"),
         (

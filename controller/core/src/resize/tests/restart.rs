@@ -9,7 +9,7 @@ use crate::deed::{Deed, Done, NewRequest};
 /// A request for both containers whose resources are there.
 fn sized(more: &Value) -> Scene {
     let mut spec = json!({"podRef": {"name": "web"}, "restart": "Always", "activeDeadlineSeconds": 600, "containers": [
-        {"name": "proxy", "limits": {"cpu": "300m"}}, {"name": "app", "limits": {"cpu": "300m"}}]});
+        {"name": "proxy", "resources": {"limits": {"cpu": "300m"}}}, {"name": "app", "resources": {"limits": {"cpu": "300m"}}}]});
     spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let mut scene = Scene::new(spec);
     scene.settle();

@@ -99,7 +99,7 @@ fn an_eviction_that_is_not_allowed_puts_the_original_back() {
     scene.done();
     scene.settle();
     assert_eq!(scene.stored(), (Some(Phase::Failed), "EvictionForbidden"));
-    assert!(scene.resize.status.message.contains("deploy/overlays/resize-evict"));
+    assert!(scene.resize.status.message.contains("deploy/components/resize-evict"));
 }
 
 #[test]

@@ -59,8 +59,11 @@ impl World {
 
     fn settled(&self) -> Settled {
         let answer = |order: &Order| self.answers.iter().find(|a| a.order_id == order.id);
-        let orders: Vec<_> =
-            self.orders.iter().map(|order| OrderView { order, answer: answer(order) }).collect();
+        let orders: Vec<_> = self
+            .orders
+            .iter()
+            .map(|order| OrderView { order, answer: answer(order), closed: false })
+            .collect();
         settle(
             self.now,
             &Holding {
@@ -246,6 +249,13 @@ impl World {
         }
     }
 
+    /// A request wants what the spec says.
+    fn want_spec(&mut self, n: usize) {
+        let Some(pod) = &self.pod else { return };
+        let Container { name, resources, .. } = &pod.containers[n];
+        self.force.containers.insert(name.clone(), Wish { resources: *resources, ..Wish::default() });
+    }
+
     /// Until nothing is left to do.
     fn rest(&mut self) {
         for _ in 0..40 {
@@ -274,6 +284,13 @@ impl World {
                 assert_eq!(self.cgroups[&container.name], wanted, "{}", container.name);
             }
         }
+        let all_run =
+            pod.containers.iter().all(|c| c.status.as_ref().unwrap().state == ContainerState::Running);
+        let as_specified =
+            pod.containers.iter().all(|c| bounds(&self.force.wants(c)) == bounds(&c.resources));
+        if all_run && as_specified {
+            assert_eq!(self.cgroup, spec_of(pod), "the Pod keeps nothing that nobody asks for");
+        }
         if self.force.containers.is_empty() {
             assert_eq!((&self.held, self.cgroup), (&None, spec_of(pod)), "all is given back");
         }
@@ -283,6 +300,7 @@ impl World {
 #[derive(Clone, Copy, Debug)]
 enum Happens {
     Wants(usize, Option<(i64, i64)>),
+    WantsSpec(usize),
     Restarts(usize),
     Crashes(usize),
     Controls,
@@ -294,6 +312,7 @@ fn happens() -> impl Strategy<Value = Happens> {
     let n = 0..2_usize;
     prop_oneof![
         4 => (n.clone(), proptest::option::of((50..500_i64, 32..512_i64))).prop_map(|(n, wish)| Happens::Wants(n, wish)),
+        1 => n.clone().prop_map(Happens::WantsSpec),
         2 => n.clone().prop_map(Happens::Restarts),
         1 => n.prop_map(Happens::Crashes),
         4 => Just(Happens::Controls),
@@ -311,6 +330,7 @@ proptest! {
         for happens in story {
             match happens {
                 Happens::Wants(n, wish) => world.want(n, wish),
+                Happens::WantsSpec(n) => world.want_spec(n),
                 Happens::Restarts(n) => world.restart(n),
                 Happens::Crashes(n) => world.crash(n),
                 Happens::Controls => world.control(),
@@ -433,6 +453,22 @@ fn a_container_that_is_about_to_start_keeps_its_part_of_the_pod() {
     world.crash(0);
     world.rest();
     assert_eq!(world.placed, placed);
+}
+
+/// Found by the simulator (seed 7006972).
+#[test]
+fn a_wish_for_what_the_spec_says_keeps_nothing_of_the_instance_before() {
+    for restarts in [World::restart as fn(&mut World, usize), World::crash] {
+        let mut world = World::new();
+        world.want(0, Some((300, 256)));
+        world.rest();
+        assert_ne!(world.cgroup, spec_of(world.pod.as_ref().unwrap()));
+        restarts(&mut world, 0);
+        world.want_spec(0);
+        world.rest();
+        assert_eq!((&world.held, world.cgroup), (&None, spec_of(world.pod.as_ref().unwrap())));
+        world.right();
+    }
 }
 
 #[test]

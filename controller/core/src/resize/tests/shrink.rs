@@ -4,8 +4,7 @@ use super::*;
 
 /// `app` from 128Mi down to that limit.
 fn shrink(to: &str, how: &Value) -> Scene {
-    let containers =
-        json!([{"name": "app", "requests": {"memory": "32Mi"}, "limits": {"memory": to, "cpu": "300m"}}]);
+    let containers = json!([{"name": "app", "resources": {"requests": {"memory": "32Mi"}, "limits": {"memory": to, "cpu": "300m"}}}]);
     let spec = json!({"podRef": {"name": "web"}, "containers": containers, "memoryShrink": how,
         "activeDeadlineSeconds": 600});
     Scene::new(spec)
@@ -130,7 +129,7 @@ fn what_somebody_else_changes_on_the_way_is_not_fought_for() {
 #[test]
 fn a_guaranteed_pod_stays_so_at_every_step() {
     let spec = json!({"podRef": {"name": "web"}, "memoryShrink": {"step": "48Mi"}, "containers": [
-        {"name": "app", "requests": {"memory": "32Mi"}, "limits": {"memory": "32Mi"}}]});
+        {"name": "app", "resources": {"requests": {"memory": "32Mi"}, "limits": {"memory": "32Mi"}}}]});
     let mut scene = Scene::new(spec);
     scene.container("app").resources.memory_request = Some(128 * MI);
     scene.done();
@@ -272,7 +271,7 @@ fn what_cannot_be_done_is_refused() {
         (json!({"margin": "much"}), "Invalid", "spec.memoryShrink.margin: \"much\" is no amount"),
     ] {
         let mut scene = shrink("8Mi", &how);
-        scene.resize.spec.containers[0].requests.clear();
+        scene.resize.spec.containers[0].resources.requests.clear();
         scene.container("app").resources.memory_request = Some(4 * MI);
         scene.later(10);
         scene.settle();

@@ -28,7 +28,7 @@ fn the_daemons_word_is_written_down() {
 }
 
 #[test]
-fn a_kernel_that_has_something_else_is_asked_again_until_the_deadline() {
+fn a_kernel_that_has_something_else_is_asked_again() {
     let mut scene = sized(Daemon::Differs);
     assert_eq!(scene.told(), (Phase::Verifying, "KernelDiffers".into()));
     assert_eq!(scene.orders[0].id, "prs-1/app/1");
@@ -40,13 +40,140 @@ fn a_kernel_that_has_something_else_is_asked_again_until_the_deadline() {
     scene.daemon = Daemon::Right;
     scene.settle();
     assert_eq!(scene.stored().0, Some(Phase::Succeeded));
+    assert_eq!(verified(&scene), (ConditionStatus::True, "CgroupsMatch"));
+}
+
+/// The numbers of the last question that was asked until each second.
+fn asked_until(scene: &mut Scene, seconds: u64) -> Vec<u32> {
+    let mut last = Vec::new();
+    for _ in 0..seconds {
+        scene.later(1);
+        scene.settle();
+        last.extend(scene.orders.iter().map(|order| pitstop_api::nodework::order_attempt(&order.id)));
+    }
+    last
+}
+
+#[test]
+fn what_the_kubelet_says_that_it_did_stays_whatever_the_kernel_has() {
     let mut scene = sized(Daemon::Differs);
-    scene.later(600);
+    let asked = asked_until(&mut scene, 119);
+    assert_eq!(asked.last(), Some(&7), "2, 4, 8, 16, 32 and 64 seconds after the first: {asked:?}");
+    assert_eq!(scene.told(), (Phase::Verifying, "KernelDiffers".into()));
+    assert_eq!(scene.plan().wake_at, Some(Mono(120_000)));
+    scene.later(1);
     scene.settle();
-    assert_eq!(scene.cpu_limit(), Some(200), "taken back");
+    assert_eq!(scene.stored(), (Some(Phase::Succeeded), "Resized"));
+    assert_eq!(verified(&scene), (ConditionStatus::False, "KernelDiffers"));
+    let found = condition::find(&scene.resize.status.conditions, conditions::VERIFIED).unwrap();
+    assert!(found.message.contains("cpu.cfs_quota_us holds 60000"), "{}", found.message);
+    assert!(scene.resize.status.message.contains("the kernel has something else"));
+    assert_eq!(scene.cpu_limit(), Some(300), "nothing is taken back");
+    assert!(scene.orders.is_empty());
+}
+
+#[test]
+fn a_deadline_ends_the_wait_for_the_kernel_and_takes_nothing_back() {
+    for (daemon, status, reason) in [
+        (Daemon::Differs, ConditionStatus::False, "KernelDiffers"),
+        (Daemon::Silent, ConditionStatus::Unknown, "DaemonNotResponding"),
+    ] {
+        let mut scene = Scene::new(grow(&json!({"activeDeadlineSeconds": 10})));
+        scene.daemon = daemon;
+        scene.settle();
+        scene.done();
+        scene.settle();
+        scene.later(10);
+        scene.settle();
+        assert_eq!(scene.stored(), (Some(Phase::Succeeded), "Resized"));
+        assert_eq!(verified(&scene), (status, reason));
+        assert_eq!(scene.cpu_limit(), Some(300));
+    }
+    let mut scene = Scene::new(grow(&json!({"activeDeadlineSeconds": 10})));
+    scene.settle();
+    scene.later(10);
+    scene.settle();
+    assert_eq!(scene.cpu_limit(), Some(200), "the kubelet has not said so: taken back");
+}
+
+#[test]
+fn where_the_kubelet_sets_no_quota_none_is_missed() {
+    let memory = json!({"podRef": {"name": "web"}, "containers": [{"name": "app", "resources": {"limits": {"memory": "256Mi"}}}]});
+    for spec in [memory, grow(&json!({}))] {
+        let mut scene = Scene::new(spec);
+        scene.daemon = Daemon::NoQuota;
+        scene.settle();
+        scene.done();
+        // `convertToAPIContainerStatuses` of the kubelet: without a quota the limit of before is told for ever.
+        scene.status("app").actual.as_mut().unwrap().cpu_limit = Some(200);
+        scene.settle();
+        if !scene.resize.completed() {
+            assert_eq!(scene.told(), (Phase::InProgress, "WaitingForKubelet".into()));
+            assert_eq!(scene.plan().wake_at, Some(Mono(10_000)), "it may tell yet");
+            scene.later(10);
+            scene.settle();
+        }
+        assert_eq!(scene.stored(), (Some(Phase::Succeeded), "Resized"));
+        assert_eq!(verified(&scene), (ConditionStatus::True, "CPUQuotaNotSet"));
+    }
+}
+
+/// It may still tell another limit: that it is done, it has said.
+#[test]
+fn a_deadline_takes_nothing_back_where_the_kubelet_tells_the_limit_of_before() {
+    let mut scene = Scene::new(grow(&json!({"activeDeadlineSeconds": 9})));
+    scene.daemon = Daemon::NoQuota;
+    scene.settle();
     scene.done();
+    scene.status("app").actual.as_mut().unwrap().cpu_limit = Some(200);
     scene.settle();
-    assert_eq!(scene.stored(), (Some(Phase::Failed), "DeadlineExceeded"));
+    scene.later(9);
+    scene.settle();
+    assert_eq!(scene.cpu_limit(), Some(300));
+    assert_eq!(scene.stored(), (Some(Phase::Succeeded), "Resized"));
+}
+
+/// The limit of before says nothing where a kubelet does not count what it has seen, and had room for its words.
+#[test]
+fn a_limit_that_is_not_told_yet_counts_only_where_the_kubelet_counts() {
+    let mut scene = Scene::new(grow(&json!({})));
+    scene.settle();
+    scene.done();
+    scene.pod.as_mut().unwrap().observed_generation = None;
+    scene.status("app").actual.as_mut().unwrap().cpu_limit = Some(200);
+    scene.settle();
+    scene.later(60);
+    scene.settle();
+    assert_eq!(scene.told(), (Phase::InProgress, "WaitingForKubelet".into()));
+    scene.sees();
+    scene.pod.as_mut().unwrap().resize.in_progress = Some(Told::default());
+    scene.later(60);
+    scene.settle();
+    assert_eq!(scene.told().0, Phase::InProgress);
+}
+
+/// Nothing shows then that the kubelet sets none: it may not have done anything.
+#[test]
+fn a_first_limit_without_a_quota_is_a_difference_unless_the_weight_shows_that_it_was_written() {
+    for (cpu, told) in [
+        (json!({"limits": {"cpu": "300m"}}), (ConditionStatus::False, "KernelDiffers")),
+        (
+            json!({"requests": {"cpu": "200m"}, "limits": {"cpu": "300m"}}),
+            (ConditionStatus::True, "CPUQuotaNotSet"),
+        ),
+    ] {
+        let container = json!({"name": "app", "resources": cpu});
+        let mut scene = Scene::new(json!({"podRef": {"name": "web"}, "containers": [container]}));
+        scene.container("app").resources.cpu_limit = None;
+        scene.status("app").actual.as_mut().unwrap().cpu_limit = None;
+        scene.daemon = Daemon::NoQuota;
+        scene.settle();
+        scene.done();
+        scene.settle();
+        scene.later(120);
+        scene.settle();
+        assert_eq!((scene.stored(), verified(&scene)), ((Some(Phase::Succeeded), "Resized"), told));
+    }
 }
 
 #[test]
@@ -122,7 +249,7 @@ fn what_was_asked_stands_until_the_end_is_stored() {
 #[test]
 fn every_container_of_the_request_is_asked_about() {
     let spec = json!({"podRef": {"name": "web"}, "containers": [
-        {"name": "app", "limits": {"cpu": "300m"}}, {"name": "proxy", "limits": {"cpu": "400m"}}]});
+        {"name": "app", "resources": {"limits": {"cpu": "300m"}}}, {"name": "proxy", "resources": {"limits": {"cpu": "400m"}}}]});
     let mut scene = Scene::new(spec);
     scene.daemon = Daemon::Silent;
     scene.settle();

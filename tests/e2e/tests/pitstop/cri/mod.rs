@@ -3,6 +3,7 @@
 //! These tests need a cluster of another Kubernetes than all others: `cargo xtask cluster up --kubernetes 1.34`.
 
 mod counts;
+mod documented;
 mod ends;
 mod given;
 mod refused;

@@ -75,18 +75,17 @@ fn a_pod_that_finds_no_room_is_evicted_where_that_is_allowed() -> Result<()> {
         };
         create(ns, evict("forbidden")).await?;
         let status = ends(ns, "forbidden", Phase::Failed, "EvictionForbidden").await?;
-        assert!(status.message.contains("deploy/overlays/resize-evict"), "{}", status.message);
+        assert!(status.message.contains("deploy/components/resize-evict"), "{}", status.message);
         assert_eq!(spec_amount(&ns.pod("web").await?, "app", "requests", "cpu")?, "100m");
-        let folder = pitstop_e2e::cluster::root().join("deploy/resize-evict");
-        let folder = folder.to_string_lossy();
-        ns.cluster.kubectl(&["apply", "-k", &folder])?;
+        ns.cluster.documented("resize-evict", &[])?;
         let allowed = async {
             create(ns, evict("evict")).await?;
             ends(ns, "evict", Phase::Failed, "Evicted").await
         };
         let allowed = allowed.await;
         // The right is the cluster's, and other tests count the controller's rights.
-        ns.cluster.kubectl(&["delete", "-k", &folder])?;
+        let folder = pitstop_e2e::cluster::root().join("deploy/components/resize-evict");
+        ns.cluster.kubectl(&["delete", "-k", &folder.to_string_lossy()])?;
         let status = allowed?;
         assert!(status.message.starts_with("the Pod is evicted"), "{}", status.message);
         Ok(())

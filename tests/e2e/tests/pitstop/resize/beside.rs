@@ -1,14 +1,13 @@
-//! What the node's daemon does beside a kubelet that resizes, where it may: overlay `resize-cri`.
+//! What the node's daemon does beside a kubelet that resizes, where it may: component `resize-cri`.
 
 use pitstop_e2e::resizes::{fill_page_cache, usage};
-use pitstop_e2e::{Ns, cluster, ensure, system};
+use pitstop_e2e::{Ns, ensure, system};
 
 use super::*;
 
 /// Runs a test while the daemons may change control groups.
 pub(super) async fn with_daemons(ns: &Ns, test: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
-    let folder = cluster::root().join("deploy/overlays/resize-cri").to_string_lossy().into_owned();
-    ns.cluster.kubectl(&["apply", "-k", &folder])?;
+    ns.cluster.install_with(&["resize-cri"])?;
     let outcome = match system::healthy(&ns.cluster).await {
         Ok(()) => test().await,
         Err(error) => Err(error),

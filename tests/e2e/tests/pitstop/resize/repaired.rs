@@ -58,6 +58,29 @@ async fn forgotten(ns: &Ns) -> Result<()> {
     .await
 }
 
+/// Without any right over the node: a step of one byte there and back makes the kubelet write the cgroup of the Pod.
+#[test]
+fn a_pod_that_stays_too_small_while_it_runs_is_repaired_by_default() -> Result<()> {
+    on_cluster(async |ns| {
+        ns.create_pod(failing()).await?;
+        ended_twice(ns).await?;
+        let before = ns.pod("web").await?;
+        create(ns, resize("more", "app", &json!({"limits": {"memory": "256Mi"}}))).await?;
+        assert_verified(&ends(ns, "more", Phase::Succeeded, "Resized").await?)?;
+        let pod = ns.ready("web").await?;
+        let found = kernel(&pod, "app")?;
+        ensure!(found == [(20_000, 256 * MI); 2], "{found:?}");
+        let changes = pod.metadata.generation.zip(before.metadata.generation).map(|(to, from)| to - from);
+        ensure!(changes == Some(3), "the resize, the step and the way back: {changes:?}");
+        let (request, limit) =
+            (spec_amount(&pod, "app", "requests", "memory")?, spec_amount(&pod, "app", "limits", "memory")?);
+        ensure!((&*request, &*limit) == ("64Mi", "256Mi"), "{request} to {limit}");
+        let restarts = pods::restarts(&pod, "app")?;
+        ensure!(restarts == 2, "{restarts} restarts: the step restarts nothing");
+        forgotten(ns).await
+    })
+}
+
 #[test]
 fn what_is_killed_in_a_pod_that_stays_too_small_is_repaired() -> Result<()> {
     on_cluster(async |ns| {

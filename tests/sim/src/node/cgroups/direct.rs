@@ -21,12 +21,14 @@ pub struct Keeping {
     pub systemd: bool,
     /// The runtime makes weights of shares on the curve, not in the straight line.
     pub curved: bool,
+    /// The kubelet sets no CPU quota.
+    pub no_quota: bool,
 }
 
 impl Keeping {
     /// What the kernel's files say of a size.
     pub fn files(&self, size: &Resources, container: bool) -> Cgroup {
-        let limit = size.cpu_limit.filter(|limit| *limit > 0);
+        let limit = size.cpu_limit.filter(|limit| *limit > 0 && !self.no_quota);
         let shares = super::shares(size.cpu_request.or(size.cpu_limit).unwrap_or(0));
         Cgroup {
             cpu_quota: self.quota(limit.map(super::quota)),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pitstop_api::quantity::Resources;
 
-use super::pod::{Amounts, Kind, Pod, PodContainer, Policy};
+use super::pod::{Amounts, Kind, Pod, PodContainer};
 use super::sizes::{Sizes, shown};
 use super::status::{Condition, ContainerState, ContainerStatus, PodStatus, Running, Terminated, rfc3339};
 use super::view::Seen;
@@ -91,7 +91,7 @@ impl Worker {
                 .and_then(|a| allocated(&a)),
             resources: told.then(|| {
                 if running {
-                    let given = here.sizes.cgroups.given(&newest.info);
+                    let given = here.sizes.cgroups.told(&newest.info);
                     resources(given.cpu_request.map(read_back), &given)
                 } else {
                     let admitted = here.sizes.allocated(&self.pod.uid, spec);
@@ -163,17 +163,12 @@ impl Worker {
 
     /// `ShouldContainerBeRestarted` of a container that has instances.
     pub(super) fn wants_start(&self, spec: &PodContainer, newest: &Seen) -> bool {
-        let policy = if spec.kind == Kind::Sidecar { Policy::Always } else { self.pod.policy };
         match newest.info.state {
             State::Running => false,
             State::Created | State::Unknown => true,
             State::Exited if self.pod.deleting.is_some() => false,
             State::Exited if spec.kind == Kind::Init && newest.info.exit_code == 0 => false,
-            State::Exited => match policy {
-                Policy::Always => true,
-                Policy::OnFailure => newest.info.exit_code != 0,
-                Policy::Never => false,
-            },
+            State::Exited => spec.again(self.pod.policy, newest.info.exit_code),
         }
     }
 
@@ -294,9 +289,10 @@ fn phase(pod: &Pod, inits: &[ContainerStatus], mains: &[ContainerStatus], over: 
         }
         let ended = status.state.terminated.as_ref();
         let ended = ended.or(status.state.waiting.as_ref().and(status.last_state.terminated.as_ref()));
+        let again = |code| pod.container(&status.name).is_some_and(|c| c.again(pod.policy, code));
         match ended {
             Some(t) if t.exit_code == 0 => {}
-            Some(_) if pod.policy == Policy::Never => return "Failed",
+            Some(t) if !again(t.exit_code) => return "Failed",
             _ => pending_init = true,
         }
     }
@@ -316,11 +312,12 @@ fn phase(pod: &Pod, inits: &[ContainerStatus], mains: &[ContainerStatus], over: 
     if (pending_init && !begun) || waiting > 0 {
         return "Pending";
     }
-    if running > 0 || pod.policy == Policy::Always {
+    let again = |s: &ContainerStatus| {
+        let spec = pod.container(&s.name);
+        spec.zip(exit(s)).is_some_and(|(spec, code)| spec.again(pod.policy, code))
+    };
+    if running > 0 || mains.iter().any(again) {
         return "Running";
     }
-    if mains.iter().all(|s| exit(s) == Some(0)) {
-        return "Succeeded";
-    }
-    if pod.policy == Policy::Never { "Failed" } else { "Running" }
+    if mains.iter().all(|s| exit(s) == Some(0)) { "Succeeded" } else { "Failed" }
 }

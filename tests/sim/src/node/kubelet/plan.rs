@@ -39,8 +39,8 @@ impl Worker {
             let newest = self.view.newest(&c.name);
             newest.is_some_and(|n| n.info.state == State::Exited && n.info.exit_code == 0)
         };
-        let once = pod.policy == Policy::OnFailure;
-        let start: Vec<_> = pod.of_kind(Kind::Main).filter(|c| !(once && succeeded(c))).collect();
+        let once = |c: &PodContainer| c.policy.unwrap_or(pod.policy) == Policy::OnFailure;
+        let start: Vec<_> = pod.of_kind(Kind::Main).filter(|c| !(once(c) && succeeded(c))).collect();
         if start.is_empty() && pod.of_kind(Kind::Main).any(|c| self.view.newest(&c.name).is_some()) {
             return steps;
         }
@@ -66,13 +66,11 @@ impl Worker {
                 // Init containers never run again once the Pod is initialized.
                 (Kind::Init, _) if begun => {}
                 (Kind::Init, Some(seen)) if seen.info.state == State::Running => return Vec::new(),
-                (Kind::Init, Some(seen)) if seen.info.state == State::Exited => {
-                    match (seen.info.exit_code, self.pod.policy) {
-                        (0, _) => {}
-                        (_, Policy::Never) => return self.plan_kill(),
-                        _ => return vec![Step::Start(spec.name.clone())],
-                    }
-                }
+                (Kind::Init, Some(seen)) if seen.info.state == State::Exited => match seen.info.exit_code {
+                    0 => {}
+                    code if !spec.again(self.pod.policy, code) => return self.plan_kill(),
+                    _ => return vec![Step::Start(spec.name.clone())],
+                },
                 (Kind::Sidecar, Some(seen)) if seen.info.state == State::Running => {
                     if changed(spec, seen) {
                         kill.push(Step::Kill(vec![seen.info.id.clone()]));

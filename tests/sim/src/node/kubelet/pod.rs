@@ -72,6 +72,10 @@ pub struct PodContainer {
     pub size: Resources,
     /// `resizePolicy`: a change of CPU, of memory restarts it.
     pub restart_for: (bool, bool),
+    /// `restartPolicy` of a container that is no sidecar.
+    pub policy: Option<Policy>,
+    /// `restartPolicyRules` with the action `Restart`: whether the operator is `NotIn`, and the exit codes.
+    pub rules: Vec<(bool, Vec<i32>)>,
     pub behaviour: Behaviour,
 }
 
@@ -101,6 +105,20 @@ impl PodContainer {
         process
     }
 
+    /// `ContainerShouldRestart`: it has ended with that exit code.
+    pub fn again(&self, pod: Policy, exit_code: i32) -> bool {
+        if self.kind == Kind::Sidecar {
+            return true;
+        }
+        let ruled = self.rules.iter().any(|(not_in, codes)| codes.contains(&exit_code) != *not_in);
+        let by_policy = match self.policy.unwrap_or(pod) {
+            Policy::Always => true,
+            Policy::OnFailure => exit_code != 0,
+            Policy::Never => false,
+        };
+        (ruled && self.policy.is_some()) || by_policy
+    }
+
     /// The command of an exec hook.
     pub fn hook_command(&self) -> Option<Vec<String>> {
         let command = self.pre_stop.as_ref()?.pointer("/exec/command")?;
@@ -127,7 +145,7 @@ impl Pod {
                 .map_or_else(Behaviour::default, |text| Behaviour::parse(text))
         };
         let inits = spec.init_containers.into_iter().map(|c| {
-            let sidecar = c.restart_policy.as_deref() == Some("Always");
+            let sidecar = c.restart_policy == Some(Policy::Always);
             (if sidecar { Kind::Sidecar } else { Kind::Init }, c)
         });
         let containers = inits
@@ -138,6 +156,13 @@ impl Pod {
                 ports: c.ports,
                 size: c.resources.read(),
                 restart_for: (asks(&c.resize_policy, "cpu"), asks(&c.resize_policy, "memory")),
+                policy: c.restart_policy,
+                rules: c
+                    .restart_policy_rules
+                    .into_iter()
+                    .filter(|rule| rule.action == "Restart")
+                    .map(|rule| (rule.exit_codes.operator == "NotIn", rule.exit_codes.values))
+                    .collect(),
                 name: c.name,
                 image: c.image,
                 kind,
@@ -208,7 +233,8 @@ struct Spec {
 struct Container {
     name: String,
     image: String,
-    restart_policy: Option<String>,
+    restart_policy: Option<Policy>,
+    restart_policy_rules: Vec<Rule>,
     lifecycle: Option<Lifecycle>,
     ports: Option<Value>,
     resources: Amounts,
@@ -237,6 +263,20 @@ impl Amounts {
             memory_limit: of(&self.limits, Resource::Memory),
         }
     }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Rule {
+    action: String,
+    exit_codes: ExitCodes,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ExitCodes {
+    operator: String,
+    values: Vec<i32>,
 }
 
 #[derive(Deserialize, Default)]

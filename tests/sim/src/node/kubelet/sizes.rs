@@ -6,6 +6,7 @@
 //!   every half a minute.
 //! - The new size is written into the control groups by the next pass. A container whose `resizePolicy` asks for it is
 //!   ended and started instead.
+//! - The Pod's group is written with the containers', CPU when the CPU of one changes, memory when its memory does.
 //! - A memory limit is not lowered below what is in use: that is tried again.
 
 use std::collections::BTreeMap;
@@ -221,14 +222,27 @@ impl Worker {
 
     /// Has what was admitted written into the Pod's control group.
     fn size_pod(&self, cx: &mut Cx<'_>) {
+        self.size_pod_for(cx, true, true);
+    }
+
+    /// The same, each resource only where a container's changes.
+    fn size_pod_for(&self, cx: &mut Cx<'_>, cpu: bool, memory: bool) {
         let all: Vec<Resources> =
             self.pod.containers.iter().map(|c| cx.sizes.allocated(&self.pod.uid, c)).collect();
-        cx.sizes.cgroups.write_pod(cx.now, &self.pod.uid, of_pod(&all));
+        let (new, uid) = (of_pod(&all), &self.pod.uid);
+        let old = cx.sizes.cgroups.given_to_pod(uid).unwrap_or(new);
+        let (of_cpu, of_memory) = (if cpu { new } else { old }, if memory { new } else { old });
+        let size = Resources {
+            memory_request: of_memory.memory_request,
+            memory_limit: of_memory.memory_limit,
+            ..of_cpu
+        };
+        cx.sizes.cgroups.write_pod(cx.now, uid, size);
     }
 
     /// The new sizes are written, unless one cannot be.
     pub(super) fn write_sizes(&mut self, cx: &mut Cx<'_>, pass: &mut Pass, names: &[String]) {
-        let mut error = None;
+        let (mut error, mut cpu, mut memory) = (None, false, false);
         for name in names {
             let Some(spec) = self.pod.container(name) else { continue };
             let Some(seen) = self.instance(name) else { continue };
@@ -246,11 +260,15 @@ impl Worker {
                 ));
                 break;
             }
-            cx.sizes.cgroups.write(cx.now, &seen.info.id, wanted);
+            cpu |= (wanted.cpu_request, wanted.cpu_limit) != (given.cpu_request, given.cpu_limit);
+            memory |=
+                (wanted.memory_request, wanted.memory_limit) != (given.memory_request, given.memory_limit);
+            let info = seen.info.clone();
+            cx.sizes.cgroups.write(cx.now, &info, wanted);
         }
         pass.failed |= error.is_some();
         if error.is_none() {
-            self.size_pod(cx);
+            self.size_pod_for(cx, cpu, memory);
         }
         // Whoever waits for room may have some now; and the status tells.
         cx.sizes.look_again(cx.now);

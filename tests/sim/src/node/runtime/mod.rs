@@ -183,6 +183,12 @@ impl Runtime {
         });
     }
 
+    /// What the call does goes on, and its reply never comes.
+    fn untold(&mut self, call: CallId) {
+        self.replies.retain(|r| r.1 != call);
+        self.waits.iter_mut().filter(|w| w.call == call).for_each(|w| w.client = NOBODY);
+    }
+
     /// A client's process dies: all its calls are cancelled.
     pub fn cancel_all(&mut self, client: Client) {
         let waiting = self.waits.iter().filter(|w| w.client == client).map(|w| w.call);
@@ -262,7 +268,7 @@ impl Runtime {
     }
 }
 
-/// The caller of a call that was cancelled.
+/// The caller of a call whose reply nobody waits for.
 const NOBODY: Client = Client(u32::MAX);
 
 fn unavailable(message: &str) -> Failure {

@@ -20,7 +20,8 @@ impl Runtime {
         if let Some(at) = self.planned.iter().position(|p| p.0 == method) {
             let (_, code, applied) = self.planned.remove(at);
             if applied {
-                self.serve(now, call, NOBODY_BUT_EFFECT, request);
+                self.serve(now, call, client, request);
+                self.untold(call);
             }
             let failure = Failure { code, message: "planned by the simulator".to_owned() };
             return self.reply(now, call, client, Err(failure));
@@ -297,9 +298,6 @@ impl Runtime {
         Ok(Waiting::StopSandbox { id, remove })
     }
 }
-
-/// Takes effect, and nobody is told.
-const NOBODY_BUT_EFFECT: Client = super::NOBODY;
 
 /// The full ID that an ID or a prefix of one belongs to.
 fn resolve<T>(all: &BTreeMap<String, T>, given: &str, what: &str) -> Result<String, Failure> {

@@ -220,6 +220,11 @@ fn planned_failures_and_lies() {
     assert_eq!(code(&b.stop(&id, 1)), Code::Unavailable);
     b.pass(5000);
     assert_eq!(b.state(&id), (State::Exited, 7), "it failed and worked");
+    let asked = b.runtime.take_deeds().into_iter().filter_map(|deed| match deed.what {
+        What::StopAsked(client, grace) => Some((client, grace)),
+        _ => None,
+    });
+    assert_eq!(asked.collect::<Vec<_>>(), [(ME, 1)], "whose stop it was is known all the same");
     assert!(b.stop(&id, 1).is_ok(), "each plan counts once");
 }
 

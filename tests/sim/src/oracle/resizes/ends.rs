@@ -13,10 +13,12 @@ use crate::world::plan::{Fault, Step};
 
 /// What comes to a wait by the way of things: watches, writes, the kubelet's own pace.
 const SLACK: u64 = 10_000;
+/// How long the kernel's word is waited for.
+const KERNEL: u64 = 120_000;
 /// How long the original resources are put back.
 const PATIENCE: u64 = 60_000;
 /// A change of the Pod that is younger may not have been seen.
-const KNOWN: u64 = 8_000;
+pub(super) const KNOWN: u64 = 8_000;
 
 impl Resizes {
     pub(super) fn ended(&self, id: &str, reason: &str, server: &Server, found: &mut Found) {
@@ -52,6 +54,12 @@ impl Resizes {
             found.push(("R2", format!("{id} has succeeded, and does not say what the kernel has")));
             return;
         };
+        if followed.stepped.is_some() && self.foreign_to(status) <= followed.stepped {
+            found.push(("R11", format!("{id} has succeeded, and its Pod is at a step beyond what it means")));
+        }
+        if verified.status == ConditionStatus::False {
+            self.gives_up_on_the_kernel(id, followed, &verified.message, status, found);
+        }
         if verified.status != ConditionStatus::True {
             return;
         }
@@ -64,7 +72,11 @@ impl Resizes {
             // A group that was written is one of which it is known when it held what.
             let held = |id: &&str| {
                 let Some(all) = self.groups.get(*id) else { return true };
-                all.iter().any(|(from, size)| *from <= self.now && limits(size) == limits(&desired))
+                let until = all.iter().skip(1).map(|(from, _)| *from).chain([u64::MAX]);
+                all.iter().zip(until).any(|((from, size), until)| {
+                    let at_work = *from <= self.now && followed.accepted.is_none_or(|at| until > at);
+                    at_work && limits(size) == limits(&desired)
+                })
             };
             if changed && !ids.iter().any(held) {
                 found.push(("R2", format!("{id}: the kernel never had what {} should have", container.name)));
@@ -76,6 +88,29 @@ impl Resizes {
                 let text = format!("{id} is told of {ids:?}, and {} runs as {shown}", container.name);
                 found.push(("R7", text));
             }
+        }
+    }
+
+    /// It says that the kernel has something else: it has waited, and that is not what the kubelet leaves alone.
+    fn gives_up_on_the_kernel(
+        &self,
+        id: &str,
+        followed: &Followed,
+        message: &str,
+        status: &PodResizeStatus,
+        found: &mut Found,
+    ) {
+        let waited = followed.sized.is_some_and(|at| self.now >= at + self.clocks.least(KERNEL));
+        let late = self.now >= followed.created + self.clocks.least(followed.deadline(&self.schedule));
+        if !waited && !late {
+            found.push(("R2", format!("{id} does not wait for the kernel: {message}")));
+        }
+        let node = status.target.as_ref().map(|t| t.node_name.clone()).unwrap_or_default();
+        let sets_none = self.schedule.room.no_quota.iter().any(|at| node == format!("node{at}"));
+        let added = |c: &pitstop_api::resize::ContainerStatus| c.original.limits.cpu.is_none();
+        let known = sets_none && !status.containers.iter().any(added);
+        if known && ["cpu.max", "cpu.cfs_quota_us"].iter().any(|file| message.contains(file)) {
+            found.push(("R5", format!("{id} misses a quota that nobody sets: {message}")));
         }
     }
 
@@ -112,6 +147,10 @@ impl Resizes {
             "PodGone" => {
                 let since = followed.accepted.unwrap_or(followed.created);
                 pod.is_none_or(|pod| !lives(pod)) || self.now < since + SLACK
+            }
+            // A dry run that the daemon would carry out is over at once.
+            "NodeBusy" if spec.dry_run => {
+                self.schedule.room.millicores.is_some() && !self.schedule.room.fixed.is_empty()
             }
             "NodeBusy" => {
                 let wait = spec.on_deferred.as_ref().map(|d| millis(d.wait_seconds));

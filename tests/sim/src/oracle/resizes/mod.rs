@@ -11,6 +11,8 @@
 //! | R7 | What is told of the kernel was told of the instance that runs. |
 //! | R8 | Where no restart is allowed, nothing is changed that restarts. |
 //! | R9 | One request is at work on a Pod. |
+//! | R10 | What the kubelet says that it did is not taken back because of the kernel, or of a deadline that passes later. |
+//! | R11 | A step beyond what a request means is the smallest, at most three times, only where a Pod's group may have been left as it was, and is taken back. |
 
 mod ends;
 mod pods;
@@ -19,6 +21,7 @@ pub(in crate::oracle) use self::pods::sizes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pitstop_api::condition;
 use pitstop_api::nodework::{AnswerState, NodeWork};
 use pitstop_api::quantity::{Resource, Resources};
 use pitstop_api::resize::{Mechanism, Phase, PodResize, PodResizeStatus, Restart, conditions};
@@ -44,6 +47,13 @@ struct Followed {
     deleted: Option<u64>,
     /// When its Pod and the kubelet first had what it means, after it was accepted.
     sized: Option<u64>,
+    /// Since when they have it.
+    has_since: Option<u64>,
+    /// When it began to put back what was there.
+    restoring: Option<u64>,
+    /// Since when its Pod is at a step beyond what it means, and how often it was.
+    stepped: Option<u64>,
+    steps: u32,
     /// When its Pod first waited for room, after it was accepted.
     deferred: Option<u64>,
     /// Its Pod was shown as one that can never have it.
@@ -117,6 +127,11 @@ impl Followed {
 
     fn deadline(&self, schedule: &Schedule) -> u64 {
         self.object.spec.active_deadline_seconds.map_or(schedule.default_deadline * 1000, millis)
+    }
+
+    /// It puts back what was there, for that reason.
+    fn restoring_for(&self, reason: &str) -> bool {
+        status(&self.object).restoring.is_some_and(|restoring| restoring.reason == reason)
     }
 
     /// For how long it watches the Pod.
@@ -246,6 +261,10 @@ impl Resizes {
             ended: None,
             deleted: None,
             sized: None,
+            has_since: None,
+            restoring: None,
+            stepped: None,
+            steps: 0,
             deferred: None,
             infeasible: false,
             forth: None,
@@ -258,11 +277,16 @@ impl Resizes {
         }
         followed.object = new.clone();
         let after = status(&new);
+        if after.restoring.is_some() {
+            followed.restoring.get_or_insert(now);
+        }
         // Where the node's daemon is to act, the request itself tells that there is no room.
         if after.phase == Some(Phase::Deferred) && after.target.is_none() {
             followed.deferred.get_or_insert(now);
         }
-        if before == after {
+        // The API server gives a new request the status that no controller has seen it.
+        let unseen = PodResizeStatus { observed_generation: Some(-1), ..PodResizeStatus::default() };
+        if before == after || (before == PodResizeStatus::default() && after == unseen) {
             return;
         }
         followed.writes += 1;
@@ -375,9 +399,14 @@ impl Resizes {
     }
 }
 
-/// What has ended and what was resolved never changes.
+/// What has ended and what was resolved never changes, and the phase is what the conditions say.
 fn stays(id: &str, before: &PodResizeStatus, after: &PodResizeStatus, found: &mut Found) {
-    if before.completion_time.is_some() {
+    if after.phase != condition::phase(&after.conditions) {
+        found.push(("rule", format!("the phase of {id} is not what its conditions say: {after:?}")));
+    }
+    // For which spec an end is said is no part of the end.
+    let seen = PodResizeStatus { observed_generation: after.observed_generation, ..before.clone() };
+    if before.completion_time.is_some() && seen != *after {
         found.push(("R6", format!("{id} has ended, and changes from {before:?} to {after:?}")));
     }
     let resolved = |status: &PodResizeStatus| -> Vec<_> {

@@ -6,9 +6,11 @@ use pitstop_api::quantity::Resources;
 use pitstop_api::resize::{ContainerStatus, Restart};
 use serde_json::Value;
 
+use super::ends::KNOWN;
 use super::{Followed, Resizes, read, status};
 use crate::oracle::Writer;
 use crate::oracle::rules::{Found, bare};
+use crate::world::plan::Fault;
 
 /// The resources of a Pod's containers, by name.
 pub(in crate::oracle) fn sizes(pod: &Value) -> BTreeMap<String, Resources> {
@@ -42,6 +44,20 @@ pub(super) fn returned(container: &ContainerStatus) -> Resources {
 enum Way {
     Forth,
     Back,
+    /// The smallest step beyond, and home again.
+    Step,
+    Home,
+}
+
+/// The one is the smallest step beyond the other: a millicore, or a byte, more.
+fn is_step(from: &Resources, to: &Resources) -> bool {
+    let one = |old: (Option<i64>, Option<i64>), new: (Option<i64>, Option<i64>)| {
+        let more = (old.0.map(|n| n + 1), if old.0 == old.1 { old.1.map(|n| n + 1) } else { old.1 });
+        (new == old, new == more)
+    };
+    let cpu = one((from.cpu_request, from.cpu_limit), (to.cpu_request, to.cpu_limit));
+    let memory = one((from.memory_request, from.memory_limit), (to.memory_request, to.memory_limit));
+    (cpu.0 || cpu.1) && (memory.0 || memory.1) && from != to
 }
 
 impl Followed {
@@ -56,10 +72,26 @@ impl Followed {
                 |c: &ContainerStatus| old.get(&c.name) == Some(&from(c)) && new.get(&c.name) == Some(&to(c));
             status.containers.iter().all(one)
         };
-        if leads(|c| (&c.original).into(), |c| (&c.desired).into()) {
-            Some(Way::Forth)
-        } else {
-            leads(|c| (&c.desired).into(), returned).then_some(Way::Back)
+        let desired = |c: &ContainerStatus| Resources::from(&c.desired);
+        if leads(|c| (&c.original).into(), desired) {
+            return Some(Way::Forth);
+        }
+        if leads(desired, returned) {
+            return Some(Way::Back);
+        }
+        let beyond = |all: &BTreeMap<String, Resources>| {
+            let off = status.containers.iter().filter(|c| all.get(&c.name) != Some(&desired(c)));
+            let off: Vec<_> = off.collect();
+            matches!(&off[..], [c] if all.get(&c.name).is_some_and(|to| is_step(&desired(c), to)))
+        };
+        let is = |all: &BTreeMap<String, Resources>, what: fn(&ContainerStatus) -> Resources| {
+            status.containers.iter().all(|c| all.get(&c.name) == Some(&what(c)))
+        };
+        match (beyond(old), beyond(new)) {
+            (false, true) if is(old, desired) => Some(Way::Step),
+            (true, false) if is(new, desired) => Some(Way::Home),
+            (true, false) if is(new, returned) => Some(Way::Back),
+            _ => None,
         }
     }
 }
@@ -106,6 +138,7 @@ impl Resizes {
             return;
         };
         let sound = self.sound();
+        let slow = self.schedule.faults.iter().any(|f| matches!(f.what, Fault::SlowCgroups(..)));
         let (now, blind) = (self.now, self.many_leaders || self.stale());
         let Some(followed) = self.followed.get_mut(&id) else { return };
         followed.writes += 1;
@@ -114,7 +147,30 @@ impl Resizes {
         if !open && ended && !blind {
             found.push(("R1", format!("{id} changes Pod {pod} after it has ended or gone")));
         }
-        let slot = if way == Way::Forth { &mut followed.forth } else { &mut followed.back };
+        let node = object["spec"]["nodeName"].as_str().unwrap_or_default();
+        if way == Way::Step {
+            followed.steps += 1;
+            // Every second node's kubelet leaves groups as they were.
+            let leaves = node
+                .strip_prefix("node")
+                .and_then(|at| at.parse().ok())
+                .is_none_or(|at: u64| at.is_multiple_of(2));
+            if !(leaves || slow) || (followed.steps > 3 && sound) {
+                found.push(("R11", format!("{id} makes step {} of Pod {pod} on {node}", followed.steps)));
+            }
+        }
+        followed.stepped = (way == Way::Step).then_some(now);
+        let overdue = followed.restoring_for("DeadlineExceeded");
+        let always = followed.object.spec.restart == Some(Restart::Always);
+        let known = followed.has_since.zip(followed.restoring).is_some_and(|(has, at)| at > has + KNOWN);
+        if way == Way::Back && overdue && known && !always && sound && !blind {
+            found.push(("R10", format!("{id} takes back what the kubelet of Pod {pod} says that it did")));
+        }
+        let slot = match way {
+            Way::Forth => &mut followed.forth,
+            Way::Back => &mut followed.back,
+            Way::Step | Way::Home => return,
+        };
         // A leader that dies may have been the only one to know of what it has done.
         if slot.is_some_and(|_| sound) {
             found.push(("R4", format!("{id} changes Pod {pod} a second time")));
@@ -138,6 +194,8 @@ impl Resizes {
             }
         }
         let now = self.now;
+        let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+        let quotas = !self.schedule.room.no_quota.iter().any(|at| node == format!("node{at}"));
         let pending = condition(pod, "PodResizePending");
         let (waits, never) = (pending == Some("Deferred"), pending == Some("Infeasible"));
         for followed in self.followed.values_mut().filter(|f| f.is_for(&uid)) {
@@ -145,9 +203,9 @@ impl Resizes {
                 followed.deferred.get_or_insert(now);
             }
             followed.infeasible |= never;
-            if followed.sized.is_none() && has(pod, &status(&followed.object).containers) {
-                followed.sized = Some(now);
-            }
+            let has = has(pod, &status(&followed.object).containers, quotas);
+            followed.has_since = has.then(|| followed.has_since.unwrap_or(now));
+            followed.sized = followed.sized.or(followed.has_since);
         }
     }
 }
@@ -175,8 +233,8 @@ fn restarts(pod: &Value, from: &BTreeMap<String, Resources>, to: &BTreeMap<Strin
     })
 }
 
-/// The Pod's spec says it, and its kubelet says that it is so.
-fn has(pod: &Value, wanted: &[ContainerStatus]) -> bool {
+/// The Pod's spec says it, and its kubelet says that it is so. One that sets no quotas does not tell of CPU limits.
+fn has(pod: &Value, wanted: &[ContainerStatus], quotas: bool) -> bool {
     let seen = pod["status"]["observedGeneration"].as_i64() >= pod["metadata"]["generation"].as_i64();
     let done = ["PodResizePending", "PodResizeInProgress"].iter().all(|c| condition(pod, c).is_none());
     let spec = sizes(pod);
@@ -194,8 +252,8 @@ fn has(pod: &Value, wanted: &[ContainerStatus]) -> bool {
                 && (admitted.cpu_request, admitted.memory_request)
                     == (desired.cpu_request, desired.memory_request)
                 && near
-                && (runs.cpu_limit, runs.memory_request, runs.memory_limit)
-                    == (desired.cpu_limit, desired.memory_request, desired.memory_limit)
+                && (!quotas || runs.cpu_limit == desired.cpu_limit)
+                && (runs.memory_request, runs.memory_limit) == (desired.memory_request, desired.memory_limit)
                 && (!container.restarts || another)
         })
 }

@@ -1,17 +1,20 @@
 //! What daemons do to containers: in turn, in order, within the grace.
 
 use pitstop_api::nodework::{AnswerState, request_uid};
+use pitstop_api::recreate::Mechanism;
 
 use super::{Found, Rules, bare, millis};
 use crate::node::keys;
 use crate::node::runtime::{Call, Deed, Runtime, What as Happened};
 use crate::world::effect::{Asked, What};
-use crate::world::plan::Fault;
+use crate::world::plan::{ComesBack, Fault, PodPlan};
 
 /// Least seconds between signal and kill.
 const LEAST_GRACE: i64 = 2;
 /// More calls for orders in a second than any of the small worlds can need.
 const MOST_A_SECOND: usize = 60;
+/// A stop begins so long after its acknowledgement at most, or at the end of a hook; in milliseconds.
+const MOST_LATE: u64 = 60_000;
 /// Whole seconds and the way to the API server and back, in seconds.
 const ROUNDING: i64 = 2;
 
@@ -59,6 +62,10 @@ impl Rules {
         let Some(request) = self.requests.get(request_uid(&asked.order_id)) else { return };
         // What was acknowledged before the end may be carried out after it.
         let began = |since: u64| request.ended.is_some_and(|end| since <= end);
+        let late = request.ended.is_some_and(|end| self.now > end + MOST_LATE + Self::grace(&placed.order));
+        if late {
+            found.push(("I4", format!("{} is carried out long after its request has ended", asked.order_id)));
+        }
         if placed.answer.is_some_and(|(state, since)| state == AnswerState::Acknowledged && began(since)) {
             return;
         }
@@ -83,7 +90,9 @@ impl Rules {
         });
         for (id, other) in others {
             let begun = other.hooked.is_some() || other.stopped.is_some();
-            if begun && alive(&other.order.container.id) && other.node == placed.node {
+            // Its request was over before a process that came later took it up: nothing more comes of it.
+            let refused = other.answer.is_some_and(|(state, _)| state == AnswerState::Refused);
+            if begun && !refused && alive(&other.order.container.id) && other.node == placed.node {
                 found.push(("rule", format!("{} begins while {id} is under way", asked.order_id)));
             }
         }
@@ -103,11 +112,12 @@ impl Rules {
         }
     }
 
-    /// The grace counts from the acknowledgement, hook and crashes included, and is never less than two seconds.
+    /// The grace counts from the acknowledgement, hook included, and is never less than two seconds. A crash before the
+    /// signal begins it anew, one after it does not.
     fn within_grace(&self, asked: &Asked, found: &mut Found) {
         let Some(placed) = self.orders.get(&asked.order_id) else { return };
         let grace = placed.order.action.recreate.as_ref().and_then(|r| r.grace_period_seconds);
-        let (Some(grace), Some((_, since))) = (grace, placed.answer) else { return };
+        let (Some(grace), Some((_, since))) = (grace, placed.graced) else { return };
         let gone = i64::try_from(self.clocks.at_least_seen(self.now - since) / 1000).unwrap();
         let left = (grace - gone + ROUNDING).min(grace);
         match &asked.call {
@@ -133,9 +143,15 @@ impl Rules {
     fn comes_back(&self, asked: &Asked, found: &mut Found) {
         let Some(placed) = self.orders.get(&asked.order_id) else { return };
         let plan = self.schedule.pods.iter().find(|p| p.name == placed.order.pod.name);
-        let Some(plan) = plan.filter(|p| &*p.restart_policy == "Never") else { return };
-        if plan.containers.iter().any(|c| *c.name == *placed.order.container.name && !c.sidecar) {
+        let comes_back = plan.map(|plan| plan.comes_back(&placed.order.container.name));
+        if comes_back == Some(ComesBack::Never) {
             found.push(("rule", format!("{} stops what does not come back", asked.order_id)));
+        }
+        let request = self.requests.get(request_uid(&asked.order_id));
+        let mechanism = request.map(|r| r.object.spec.strategy.clone().unwrap_or_default().mechanism);
+        if comes_back == Some(ComesBack::Perhaps) && mechanism.is_some_and(|m| m != Some(Mechanism::Runtime))
+        {
+            found.push(("rule", format!("{} stops what may not come back, unasked", asked.order_id)));
         }
     }
 
@@ -169,7 +185,9 @@ impl Rules {
         if self.sound_daemons() {
             for (id, placed) in self.orders.iter().filter(|(_, o)| o.hooked.is_some() && o.stopped.is_none())
             {
-                if alive(&placed.order.container.id) {
+                // A process that stood still asks the book first, and what is over is not stopped.
+                let paused = self.schedule.faults.iter().any(|f| matches!(f.what, Fault::PauseDaemon(..)));
+                if !paused && alive(&placed.order.container.id) {
                     found.push((
                         "rule",
                         format!("{id}: the hook has run, and the container was never stopped"),
@@ -198,7 +216,7 @@ impl Rules {
             // The words come from the daemon's answer or from the Pod's status, whichever is first; a Pod that is gone
             // or over has none.
             let plan = self.schedule.pods.iter().find(|p| p.name == placed.order.pod.name);
-            let stays = plan.is_some_and(|p| &*p.restart_policy == "Always");
+            let stays = plan.is_some_and(PodPlan::stays);
             if !stays || self.pods.get(&placed.order.pod.uid).is_none_or(|(_, gone)| gone.is_some()) {
                 continue;
             }

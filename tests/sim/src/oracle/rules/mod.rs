@@ -29,6 +29,8 @@ struct Placed {
     standing: bool,
     /// The stored answer, and since when there is one in this state.
     answer: Option<(AnswerState, u64)>,
+    /// The uptime that the stored acknowledgement names, and since when: the grace counts from it.
+    graced: Option<(Option<i64>, u64)>,
     /// When a daemon first ran its hook.
     hooked: Option<u64>,
     /// When a daemon first stopped its container.

@@ -2,7 +2,7 @@
 
 use pitstop_api::nodework::request_uid;
 use pitstop_api::recreate::{
-    ContainerRecreateRequest, ContainerRecreateRequestStatus, Phase, Target, conditions,
+    ContainerRecreateRequest, ContainerRecreateRequestStatus, Phase, Target, TargetContainer, conditions,
 };
 use pitstop_api::{labels, nodework::AnswerState};
 use serde::Deserialize;
@@ -12,7 +12,7 @@ use super::{Followed, Found, Placed, Rules, bare, millis};
 use crate::oracle::Writer;
 use crate::oracle::pods::images;
 use crate::server::Server;
-use crate::world::plan::{Fault, Step};
+use crate::world::plan::{ComesBack, Fault, PodPlan, Step};
 
 /// How long a daemon may be silent.
 const SILENCE: u64 = 60_000;
@@ -102,9 +102,8 @@ impl Rules {
                 found.push(("rule", format!("{id} waited in vain for its Pod to be taken out of service")));
             }
             let plan = self.schedule.pods.iter().find(|p| p.name == new.spec.pod_name);
-            // A native sidecar comes back whatever the Pod says.
-            let ends = plan
-                .is_some_and(|p| &*p.restart_policy == "Never" && p.containers.iter().all(|c| !c.sidecar));
+            let never = |p: &PodPlan| p.containers.iter().all(|c| p.comes_back(&c.name) == ComesBack::Never);
+            let ends = plan.is_some_and(never);
             if long && waited.0 == "WaitingForRestart" && ends {
                 found.push(("rule", format!("{id} waited in vain for what does not come back")));
             }
@@ -206,7 +205,7 @@ impl Rules {
             }
             "DaemonNotResponding" => self.silent(id, found),
             "PodGone" => self.gone(id, server, found),
-            "AllContainersRestarted" if self.calm() => self.in_time(id, found),
+            "Complete" if self.calm() => self.in_time(id, found),
             _ => {}
         }
         if self.calm() && age > self.clocks.most(deadline) + SLACK {
@@ -294,6 +293,11 @@ impl Rules {
         if let Some(followed) = self.requests.get_mut(id) {
             followed.falls_back = Some(self.now);
         }
+        // What has ended waits for nobody: the kubelet starts it at once when its image is pinned.
+        let ended = |c: &TargetContainer| c.pin.is_none() || self.over.contains(bare(&c.container_id));
+        if target.containers.iter().all(ended) {
+            return;
+        }
         if let Some(order) = self.busy_with(&target.pod_uid) {
             found.push(("rule", format!("{id} takes its daemon for silent, which is busy with {order}")));
         }
@@ -329,7 +333,12 @@ impl Rules {
         let plain = self.only(|f| {
             matches!(
                 f,
-                Fault::KillController(..) | Fault::KillDaemon(..) | Fault::ApiSlow(..) | Fault::JumpClock(..)
+                Fault::KillController(..)
+                    | Fault::KillDaemon(..)
+                    | Fault::ApiSlow(..)
+                    | Fault::JumpClock(..)
+                    | Fault::HoldWatch(..)
+                    | Fault::LoseEvents(..)
             )
         });
         if meant && there && long && plain {

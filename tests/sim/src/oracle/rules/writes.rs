@@ -10,7 +10,7 @@ use super::{Found, Placed, Rules, bare, millis};
 use crate::oracle::Writer;
 use crate::oracle::pods::images;
 use crate::server::Server;
-use crate::world::plan::{Fault, Step};
+use crate::world::plan::{Fault, PodPlan, Step};
 
 /// How long a change may take to be known, in milliseconds, where nothing holds it up.
 const KNOWN: u64 = 1_500;
@@ -69,6 +69,7 @@ impl Rules {
                 write,
                 standing: true,
                 answer: None,
+                graced: None,
                 hooked: None,
                 stopped: None,
             };
@@ -78,7 +79,17 @@ impl Rules {
         let answers = book.status.unwrap_or_default().answers;
         let now = self.now;
         for answer in answers.iter().filter(|a| a.state == AnswerState::Acknowledged) {
-            self.acknowledged_by.insert((answer.order_id.clone(), answer.acknowledged_by.clone()));
+            let new = self.acknowledged_by.insert((answer.order_id.clone(), answer.acknowledged_by.clone()));
+            let ended = self.requests.get(request_uid(&answer.order_id)).and_then(|r| r.ended);
+            // Of an instance that has ended nothing more can come, and of a Pod that is gone all containers end.
+            let order = self.orders.get(&answer.order_id);
+            let over = order.is_some_and(|placed| self.over.contains(&placed.order.container.id));
+            let request = self.requests.get(request_uid(&answer.order_id));
+            let over = over || request.is_some_and(|request| request.reason() == "PodGone");
+            if new && !over && ended.is_some_and(|end| end < now) && !self.loses_books() {
+                let text = format!("{} takes {} up after its end", answer.acknowledged_by, answer.order_id);
+                found.push(("I4", text));
+            }
         }
         // The runtime is found again within two seconds.
         let back = self.only(|f| matches!(f, Fault::RuntimeDown(..))).then(|| self.last_fault() + 2_000);
@@ -86,8 +97,22 @@ impl Rules {
         let alone: Vec<String> =
             self.orders.iter().filter(|(_, o)| of(&o.order.pod.uid) == 1).map(|(id, _)| id.clone()).collect();
         let (daemons, controllers, calm) = (self.sound_daemons(), self.sound_controllers(), self.calm());
+        // A daemon's Pod that is replaced loses the record of what was signalled. What stands in a book that was made anew
+        // is carried out anew.
+        let forgets = self.schedule.faults.iter().any(|f| matches!(f.what, Fault::TwoDaemons(..)));
+        let forgets = forgets || self.loses_books();
         for (id, placed) in self.orders.iter_mut().filter(|(_, p)| p.node == node) {
             let answer = answers.iter().find(|a| a.order_id == *id);
+            if let Some(answer) = answer.filter(|a| a.state == AnswerState::Acknowledged) {
+                let named = answer.acknowledged_uptime_seconds;
+                // An outage before the signal does not shorten the grace.
+                let moves = placed
+                    .graced
+                    .is_none_or(|(before, _)| before != named && (forgets || placed.stopped.is_none()));
+                if moves {
+                    placed.graced = Some((named, now));
+                }
+            }
             let state = answer.map(|a| a.state);
             if placed.answer.map(|(state, _)| state) == state {
                 continue;
@@ -154,7 +179,7 @@ impl Rules {
         // A failure that is ignored is written down beside the next step.
         let plan = self.schedule.pods.iter().find(|p| p.name == request.object.spec.pod_name);
         let policy = request.object.spec.strategy.clone().unwrap_or_default().failure_policy;
-        if policy == Some(FailurePolicy::Ignore) && plan.is_none_or(|p| &*p.restart_policy != "Always") {
+        if policy == Some(FailurePolicy::Ignore) && !plan.is_some_and(PodPlan::stays) {
             return;
         }
         for earlier in target.containers.iter().take_while(|c| c.name != name) {

@@ -71,6 +71,10 @@ pub(super) fn prepare_create(kind: &Kind, object: &mut Value) {
             if kind.status {
                 object.as_object_mut().unwrap().remove("status");
             }
+            // What is read from storage has its defaults.
+            if let Some(schema) = &kind.schema {
+                schema.coerce(object);
+            }
             meta::set(object, "generation", Some(1.into()));
         }
         Family::Node | Family::ConfigMap | Family::Event | Family::Lease | Family::Bounds => {}

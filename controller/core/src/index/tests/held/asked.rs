@@ -13,7 +13,8 @@ fn a_pod_that_finds_no_room_is_evicted_where_that_is_asked_for() {
         node.pod.controller = Some("ReplicaSet".into());
         node.pod.resource_version = "9".into();
         node.happens(Event::Pods(Watch::Upsert(node.pod.clone())));
-        let mut spec = json!({"containers": [{"name": "app", "requests": more, "limits": {"cpu": "6"}}]});
+        let mut spec =
+            json!({"containers": [{"name": "app", "resources": {"requests": more, "limits": {"cpu": "6"}}}]});
         spec.as_object_mut().unwrap().extend(ask.as_object().unwrap().clone());
         node.apply("much", &spec);
         node.later(5);
@@ -56,7 +57,7 @@ fn no_order_has_the_number_of_one_that_was_withdrawn_unanswered() {
     let first: Vec<String> = node.book.orders.iter().map(|order| order.id.clone()).collect();
     node.delete("first");
     assert_eq!((first.len(), node.book.orders.len()), (1, 0));
-    node.apply("second", &json!({"containers": [{"name": "app", "limits": {"cpu": "500m"}}]}));
+    node.apply("second", &json!({"containers": [{"name": "app", "resources": {"limits": {"cpu": "500m"}}}]}));
     assert_eq!(node.book.orders.len(), 1);
     assert!(node.book.orders.iter().all(|order| !first.contains(&order.id)));
 }

@@ -24,9 +24,15 @@ pub(super) fn scripts() -> Vec<Script> {
         selectors = selectors.list("crr", &format!("labelSelector={selector}"));
     }
     let mut fields = three("field selectors");
-    for selector in
-        ["metadata.name%3Db", "metadata.name!%3Db", "metadata.namespace%3D{ns}", "spec.podName%3Dp", "x"]
-    {
+    for selector in [
+        "metadata.name%3Db",
+        "metadata.name!%3Db",
+        "metadata.namespace%3D{ns}",
+        "spec.podName%3Dp",
+        "spec.podName!%3Dp",
+        "spec.nonsense%3Dp",
+        "x",
+    ] {
         fields = fields.list("crr", &format!("fieldSelector={selector}"));
     }
     vec![

@@ -84,7 +84,7 @@ pub(super) fn scripts() -> Vec<Script> {
         Script::new("wrong watches")
             .watch("crr", "resourceVersion=nonsense")
             .watch("crr", "labelSelector=%3D")
-            .watch("crr", "fieldSelector=spec.podName%3Dx")
+            .watch("crr", "fieldSelector=spec.nonsense%3Dx")
             .watch("wrong", ""),
     ]
 }

@@ -121,6 +121,31 @@ fn restart_policies() {
     }
 }
 
+/// As `ContainerShouldRestart` decides: rules, then the container's policy, then the Pod's.
+#[test]
+fn a_containers_own_policy_goes_before_the_pods() {
+    let rule =
+        |operator: &str| json!([{"action": "Restart", "exitCodes": {"operator": operator, "values": [42]}}]);
+    for (pod_policy, own, rules, code, comes_back, phase) in [
+        ("Always", "Never", json!([]), 1, false, "Failed"),
+        ("Never", "Always", json!([]), 0, true, "Running"),
+        ("Never", "Never", rule("In"), 42, true, "Running"),
+        ("Always", "Never", rule("In"), 0, false, "Succeeded"),
+        ("Never", "Never", rule("NotIn"), 7, true, "Running"),
+        ("Never", "Never", rule("NotIn"), 42, false, "Failed"),
+    ] {
+        let mut b = Bench::new();
+        let mut pod = app(&format!(r#"{{"runs":[[500,{code}]]}}"#));
+        pod["spec"]["restartPolicy"] = json!(pod_policy);
+        pod["spec"]["containers"][0]["restartPolicy"] = json!(own);
+        pod["spec"]["containers"][0]["restartPolicyRules"] = rules;
+        b.put(pod);
+        b.pass(5000);
+        let found = (b.running("app").is_some(), b.phase());
+        assert_eq!(found, (comes_back, phase), "{own} in {pod_policy}, exit code {code}");
+    }
+}
+
 #[test]
 fn init_containers_run_first_and_sidecars_beside() {
     let mut b = Bench::new();

@@ -1,0 +1,108 @@
+//! Whether a Pod that the watch does not show exists: the API server is asked before a request ends for it.
+//!
+//! A watch may be far behind what the user saw, so that it shows nothing proves nothing.
+
+use crate::backoff::Backoff;
+use crate::time::Mono;
+
+/// What is known of the Pod that one request means, beside the watch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// The question is under way.
+    asking: bool,
+    /// The API server has said that there is no such Pod.
+    gone: bool,
+    /// When it may be asked again: it has said that the Pod is there, or nothing.
+    pace: Backoff,
+}
+
+/// What the API server says of the Pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// There is none, or another one of its name.
+    Gone,
+    /// It is there: the watch will show it.
+    There,
+    /// No answer.
+    Unknown,
+}
+
+/// What to do about a Pod that the watch does not show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// It is gone.
+    Gone,
+    /// Ask the API server.
+    Ask,
+    /// Wait for the watch or for the answer; when to look again though nothing happened.
+    Wait(Option<Mono>),
+}
+
+impl Look {
+    /// What to do about the Pod, which the watch does not show.
+    pub fn missing(&self, now: Mono) -> Missing {
+        if self.gone {
+            return Missing::Gone;
+        }
+        match self.pace.waits_until(now) {
+            _ if self.asking => Missing::Wait(None),
+            None => Missing::Ask,
+            at => Missing::Wait(at),
+        }
+    }
+
+    /// The API server is asked.
+    pub fn begin(&mut self) {
+        self.asking = true;
+    }
+
+    /// It has answered, or has not.
+    pub fn answered(&mut self, now: Mono, found: Found) {
+        self.asking = false;
+        match found {
+            Found::Gone => self.gone = true,
+            Found::There | Found::Unknown => self.pace.failed(now),
+        }
+    }
+
+    /// The watch shows the Pod.
+    pub fn seen(&mut self) {
+        (self.gone, self.pace) = (false, Backoff::default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_question_is_under_way_at_a_time() {
+        let mut look = Look::default();
+        assert_eq!(look.missing(Mono(0)), Missing::Ask);
+        look.begin();
+        assert_eq!(look.missing(Mono(9_000)), Missing::Wait(None));
+        look.answered(Mono(9_000), Found::Gone);
+        assert_eq!(look.missing(Mono(9_000)), Missing::Gone);
+        look.seen();
+        assert_eq!(look.missing(Mono(9_000)), Missing::Ask, "the Pod is back, and gone once more");
+    }
+
+    #[test]
+    fn what_is_there_is_asked_for_less_and_less_often() {
+        for found in [Found::There, Found::Unknown] {
+            let (mut look, mut now, mut asked) = (Look::default(), Mono(0), 0);
+            while now < Mono(3_600_000) {
+                match look.missing(now) {
+                    Missing::Ask => {
+                        asked += 1;
+                        look.begin();
+                        look.answered(now, found);
+                    }
+                    Missing::Wait(Some(at)) => now = at,
+                    other => panic!("{other:?}"),
+                }
+            }
+            assert_eq!(asked, 66, "within an hour: seven in the first minute, then one a minute");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! `forceRecreate`: the instance that runs is stopped, though the one that was meant has ended by itself meanwhile.
+
+use pitstop_api::recreate::{Mechanism, RecreateStrategy};
+
+use super::*;
+
+fn forced(containers: &[&str]) -> Scene {
+    let mut scene = Scene::admitted(containers);
+    scene.request.spec.strategy = Some(RecreateStrategy { force_recreate: true, ..Default::default() });
+    scene.act();
+    scene
+}
+
+fn target(scene: &Scene) -> (&str, i32) {
+    let target = &scene.request.status.target.as_ref().unwrap().containers[0];
+    (&target.container_id, target.restart_count)
+}
+
+#[test]
+fn a_container_that_ended_by_itself_before_its_order_was_taken_up_is_restarted_once_more() {
+    let mut scene = forced(&["app"]);
+    scene.act();
+    assert_eq!(scene.orders[0].id, "crr-1/app/2");
+    scene.restarts("app", true);
+    let plan = scene.act();
+    assert!(plan.orders.is_empty() && plan.status.is_none(), "first the order is withdrawn: {plan:?}");
+    scene.act();
+    assert_eq!(target(&scene), (id("app", 2).as_str(), 2));
+    scene.act();
+    let order = &scene.orders[0];
+    assert_eq!((order.id.as_str(), order.container.id.as_str()), ("crr-1/app/3", &id("app", 2)[13..]));
+    scene.acknowledge("app");
+    scene.restarts("app", true);
+    scene.settle();
+    assert_ended(&scene, "Complete", "");
+    assert_eq!(scene.states(), [state("app", Phase::Succeeded, true)]);
+}
+
+/// The daemon found it ended: it has stopped nothing.
+#[test]
+fn an_order_that_came_too_late_counts_for_nothing() {
+    let mut scene = forced(&["app"]);
+    scene.act();
+    scene.answer("app", AnswerState::Refused, Some(AnswerReason::NotRunning));
+    scene.restarts("app", true);
+    scene.settle();
+    assert!(!scene.request.completed());
+    assert_eq!(target(&scene).1, 2);
+    let ids: Vec<&str> = scene.orders.iter().map(|o| o.id.as_str()).collect();
+    assert_eq!(ids, ["crr-1/app/3"], "the old one goes with the new one's coming");
+}
+
+#[test]
+fn once_taken_up_the_next_instance_is_never_stopped() {
+    use AnswerState::{Acknowledged, Done};
+    for (answer, why) in [(Acknowledged, None), (Done, None), (Done, Some(AnswerReason::EndedByItself))] {
+        let mut scene = forced(&["app"]);
+        scene.act();
+        scene.answer("app", answer, why);
+        scene.settle();
+        scene.restarts("app", true);
+        scene.settle();
+        assert_ended(&scene, "Complete", "");
+        assert_eq!(target(&scene).1, 1, "{answer:?} {why:?}");
+    }
+}
+
+/// Somebody deletes the book, and the answers with it.
+#[test]
+fn what_was_taken_up_is_remembered_without_its_book() {
+    let mut scene = forced(&["app"]);
+    scene.act();
+    scene.acknowledge("app");
+    scene.plan();
+    (scene.orders, scene.answers) = (Vec::new(), Vec::new());
+    scene.restarts("app", true);
+    scene.settle();
+    assert_ended(&scene, "Complete", "");
+    assert_eq!(target(&scene).1, 1);
+}
+
+/// As another leader plans that has not seen the new target yet: what stands is not touched.
+#[test]
+fn an_order_for_a_newer_target_than_is_known_stays_once_it_is_taken_up() {
+    let mut scene = forced(&["app"]);
+    let old = scene.request.clone();
+    scene.restarts("app", true);
+    scene.settle();
+    scene.acknowledge("app");
+    scene.memory = Memory::new(scene.now);
+    scene.request = old;
+    let plan = scene.plan();
+    assert_eq!(plan.orders, scene.orders);
+    let next = plan.status.and_then(|write| write.status.target).map(|t| t.containers[0].restart_count);
+    assert!(next.is_none_or(|count| count == 1), "and no newer target is taken");
+}
+
+#[test]
+fn unforced_what_ended_by_itself_is_done() {
+    let mut scene = Scene::ordered(&["app"]);
+    scene.restarts("app", true);
+    scene.settle();
+    assert_ended(&scene, "Complete", "");
+    assert_eq!(target(&scene).1, 1);
+}
+
+#[test]
+fn the_others_go_on_meanwhile() {
+    let mut scene = forced(&["app", "sidecar"]);
+    scene.act();
+    let sidecar = scene.orders[1].clone();
+    scene.restarts("app", true);
+    let plan = scene.act();
+    assert_eq!(plan.orders, std::slice::from_ref(&sidecar));
+    scene.settle();
+    assert_eq!(scene.orders.len(), 2);
+    assert!(scene.orders.contains(&sidecar));
+}
+
+#[test]
+fn phases_stay_where_they_are() {
+    let mut scene = forced(&["app"]);
+    scene.act();
+    scene.ends("app", 1);
+    scene.request.status = scene.plan().status.unwrap().status;
+    assert_eq!(scene.states(), [state("app", Phase::Recreating, false)]);
+    scene.restarts("app", true);
+    scene.settle();
+    assert_eq!(scene.states(), [state("app", Phase::Recreating, false)]);
+    assert_eq!(scene.orders.len(), 1);
+}
+
+#[test]
+fn an_older_status_of_the_pod_is_no_newer_instance() {
+    let mut scene = forced(&["app"]);
+    scene.act();
+    scene.status("app", |s| (s.container_id, s.restart_count) = (id("app", 0), 0));
+    scene.settle();
+    assert_eq!((target(&scene).1, scene.orders.len()), (1, 1));
+}
+
+#[test]
+fn through_the_kubelet_the_newer_instance_is_pinned_and_then_no_other() {
+    let mut scene = Scene::admitted(&["app"]);
+    let app = &mut scene.pod.as_mut().unwrap().containers[0];
+    app.image = "shop/app:1".into();
+    let digest = format!("sha256:{:064x}", 7);
+    app.status.as_mut().unwrap().image_id = format!("shop/app@{digest}");
+    let mechanism = Some(Mechanism::Kubelet);
+    scene.request.spec.strategy =
+        Some(RecreateStrategy { force_recreate: true, mechanism, ..Default::default() });
+    scene.act();
+    scene.restarts("app", true);
+    scene.settle();
+    assert_eq!(target(&scene).1, 2);
+    assert_eq!(scene.pod.as_ref().unwrap().containers[0].image, format!("shop/app:1@{digest}"));
+    assert!(!scene.request.completed());
+    scene.restarts("app", true);
+    scene.settle();
+    assert_ended(&scene, "Complete", "");
+    assert_eq!(target(&scene).1, 2);
+}
+
+/// Somebody has set another image since: whether the kubelet had restarted the container for the pin, nobody can tell.
+#[test]
+fn where_another_image_came_after_the_pin_no_instance_is_pinned_any_more() {
+    let mut scene = Scene::admitted(&["app"]);
+    let app = &mut scene.pod.as_mut().unwrap().containers[0];
+    app.image = "shop/app:1".into();
+    app.status.as_mut().unwrap().image_id = format!("shop/app@sha256:{:064x}", 7);
+    let mechanism = Some(Mechanism::Kubelet);
+    scene.request.spec.strategy =
+        Some(RecreateStrategy { force_recreate: true, mechanism, ..Default::default() });
+    scene.act();
+    scene.pod.as_mut().unwrap().containers[0].image = "shop/app:2".into();
+    scene.restarts("app", true);
+    scene.settle();
+    assert_ended(&scene, "Complete", "");
+    assert_eq!(target(&scene).1, 1);
+}
+
+/// Until somebody takes an order up, each instance that ends by itself makes place for the next.
+#[test]
+fn the_deadline_ends_it_all_the_same() {
+    let mut scene = forced(&["app"]);
+    scene.request.spec.active_deadline_seconds = Some(3);
+    for _ in 0..3 {
+        scene.restarts("app", true);
+        scene.settle();
+    }
+    assert_eq!(target(&scene).1, 4);
+    scene.at(3 * S).settle();
+    assert_eq!(outcome(&scene).1, "DeadlineExceeded");
+    assert!(scene.orders.is_empty());
+}

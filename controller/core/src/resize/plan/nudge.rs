@@ -1,0 +1,115 @@
+//! The cgroup of the Pod is not what it should be though all its containers run: the kubelet is made to write it.
+
+use std::time::Duration;
+
+use pitstop_api::resize::Phase;
+
+use super::{Plan, Planner};
+use crate::action::Sizing;
+use crate::pod::Pod;
+use crate::resize::judge::{Place, Progress, desired};
+use crate::resize::nudge::{Nudge, choose, stepped};
+use crate::resize::refusal::for_good;
+use crate::resize::repair::{REPAIR_AFTER, kubelets};
+use crate::resize::shrink::containers;
+use crate::resize::status::{self, Wait};
+use crate::resize::verify::{Low, Verdict};
+use crate::time::{Mono, earliest};
+
+/// How often it is tried: after [`REPAIR_AFTER`], and after three times as long each further time.
+const TRIES: u32 = 3;
+/// How long the kubelet may take for the step, before it is taken back all the same.
+const STEP_PATIENCE: Duration = Duration::from_secs(15);
+
+/// What is done about it.
+pub(super) struct Nudging {
+    pub(super) sizing: Option<Sizing>,
+    /// For the message of what the request waits for.
+    pub(super) text: Option<String>,
+    /// When to look again.
+    pub(super) wake_at: Option<Mono>,
+}
+
+impl Planner<'_> {
+    /// The step, once the Pod's cgroup has not had what it should for long enough; nothing where it cannot be made, or was
+    /// in vain.
+    pub(super) fn nudging(&self, pod: &Pod, low: &Low) -> Option<Nudging> {
+        let memory = self.observed.memory;
+        if !kubelets(self.observed, pod) || memory.nudges >= TRIES || memory.refused.is_some() {
+            return None;
+        }
+        let nudge = choose(self.observed.resize, pod, low)?;
+        let wait = REPAIR_AFTER.saturating_mul(3_u32.saturating_pow(memory.nudges));
+        let at = memory.sized_since.unwrap_or(self.now).after(wait);
+        if at > self.now {
+            return Some(Nudging { sizing: None, text: None, wake_at: Some(at) });
+        }
+        let text = Some(says(&nudge));
+        // That the kernel differs is durable first: by that, a step that stands is known as the request's own.
+        let may = self.observed.resize.waits_for(status::KERNEL_DIFFERS) && !self.observed.sizing_now;
+        let sizing = may.then(|| self.there(pod, &nudge));
+        Some(Nudging { sizing, text, wake_at: None })
+    }
+
+    fn there(&self, pod: &Pod, nudge: &Nudge) -> Sizing {
+        self.sizing(pod, |c| (desired(c), stepped(c, nudge).unwrap_or_else(|| desired(c))))
+    }
+
+    /// A step that is sent, and of which nobody knows yet how it ended.
+    pub(super) fn stepping(&self) -> Option<&Sizing> {
+        let all = &self.observed.resize.status.containers;
+        let wanted = |name: &str| all.iter().find(|c| c.name == name).map(desired);
+        let beyond = |sizing: &&Sizing| {
+            sizing.containers.iter().any(|change| wanted(&change.container) != Some(change.whole))
+        };
+        self.observed.sizing.filter(beyond)
+    }
+
+    /// The Pod's spec is at the step: it goes back once the kubelet has made it, or cannot.
+    pub(super) fn nudged(
+        &self,
+        pod: &Pod,
+        place: &Place,
+        nudge: &Nudge,
+        found: &Progress,
+        (expired, deadline): (bool, Option<Mono>),
+    ) -> Plan {
+        if let Some(failure) = self.failure(pod) {
+            return self.give_up(place, failure);
+        }
+        let memory = self.observed.memory;
+        let until = memory.nudged_since.unwrap_or(self.now).after(STEP_PATIENCE);
+        let open = matches!(found, Progress::Unseen | Progress::Underway(None) | Progress::Restarting(_));
+        let refused = memory.refused.as_ref();
+        if let Some(refused) = refused.filter(|refused| expired && for_good(refused, self.now)) {
+            let text = format!("{}; that cannot be taken back, and stays: {}", says(nudge), refused.text);
+            return self.succeeded(&Verdict::Differs(text));
+        }
+        let text = match refused {
+            Some(refused) => format!("{}; it cannot be taken back yet: {}", says(nudge), refused.text),
+            None => says(nudge),
+        };
+        let wait = Wait::new(Phase::Verifying, status::KERNEL_DIFFERS, text);
+        let deadline = deadline.filter(|at| *at > self.now);
+        if open && !expired && until > self.now && self.observed.sizing.is_none() {
+            return self.waiting(pod, &wait, earliest(deadline, Some(until)));
+        }
+        let stage = containers(self.observed.resize, place);
+        let from = |name: &str| stage.iter().find(|c| c.name == name).map(desired);
+        let sizing = self.sizing(pod, |c| (from(&c.name).unwrap_or_else(|| desired(c)), desired(c)));
+        Plan { sizing: Some(sizing), ..self.waiting(pod, &wait, deadline) }
+    }
+}
+
+fn says(nudge: &Nudge) -> String {
+    let step = match (nudge.cpu, nudge.memory) {
+        (true, true) => "1m of CPU and one byte of memory",
+        (true, false) => "1m of CPU",
+        (false, _) => "one byte of memory",
+    };
+    format!(
+        "pitstop gives container {} {step} more for a moment, so that the kubelet writes the cgroup of the Pod, \
+         which it has left as it was (kubernetes#138760)",
+        nudge.container
+    )
+}

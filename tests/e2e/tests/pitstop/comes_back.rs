@@ -1,0 +1,180 @@
+//! Whether a stopped container comes back: the policy of its Pod, its own, and the kubelet's back-off.
+
+use std::time::Instant;
+
+use k8s_openapi::api::core::v1::Pod;
+use pitstop_api::recreate::ContainerRecreateRequest;
+use pitstop_e2e::{Context, LONG, Ns, Result, SHORT, ensure, on_cluster, pods, requests, until};
+use serde_json::{Value, json};
+
+fn with_strategy(name: &str, strategy: Value) -> Value {
+    let mut spec = requests::plain("web", &["app"]);
+    spec["strategy"] = strategy;
+    requests::with_spec(name, &spec)
+}
+
+/// The image string that the kubelet restarted a container by; absent where the runtime stopped it.
+fn pin<'a>(request: &'a ContainerRecreateRequest, container: &str) -> Option<&'a str> {
+    let target = request.status.as_ref()?.target.as_ref()?;
+    target.containers.iter().find(|c| c.name == container)?.pin.as_ref().map(|pin| pin.image.as_str())
+}
+
+/// A Pod with that policy, whose container `app` exits 0 when it is asked to end.
+fn pod(policy: &str, own: Option<&str>, rules: &Value) -> Value {
+    let mut app = pods::idle("app");
+    if let Some(own) = own {
+        app["restartPolicy"] = json!(own);
+        app["restartPolicyRules"] = rules.clone();
+    }
+    let mut pod = pods::pod("web", &[app, pods::idle("sidecar")]);
+    pod["spec"]["restartPolicy"] = json!(policy);
+    pod
+}
+
+async fn restarted(ns: &Ns, name: &str, before: &Pod) -> Result<ContainerRecreateRequest> {
+    let over = ns.over(name).await?;
+    assert_eq!(requests::states(&over), [requests::succeeded("app")], "{name}");
+    let after = ns.pod("web").await?;
+    pods::assert_restarted_once(before, &after, "app")?;
+    pods::assert_untouched(before, &after, "sidecar")?;
+    Ok(over)
+}
+
+/// A container `Never` in a Pod `Always` (Kubernetes 1.35 and later).
+#[test]
+fn a_container_that_never_comes_back_goes_through_the_kubelet() -> Result<()> {
+    on_cluster(async |ns| {
+        let before = ns.start_pod(pod("Always", Some("Never"), &json!([]))).await?;
+        let refused = ns.try_create(with_strategy("stop", json!({"mechanism": "Runtime"}))).await?;
+        let (code, message) = refused.err().context("a stop that nothing undoes is not refused")?;
+        assert_eq!(code, 400);
+        assert!(message.contains("the container's restartPolicy is Never"), "{message}");
+        ns.create(requests::recreate("auto", "web", &["app"])).await?;
+        let over = restarted(ns, "auto", &before).await?;
+        ensure!(pin(&over, "app").is_some(), "it was not the kubelet");
+        Ok(())
+    })
+}
+
+/// Containers of a Pod `Never` that come back by their own policy, or by a rule for every code.
+#[test]
+fn a_container_that_comes_back_by_its_own_policy_is_stopped_by_the_runtime() -> Result<()> {
+    on_cluster(async |ns| {
+        let every = json!([
+            {"action": "Restart", "exitCodes": {"operator": "In", "values": [0]}},
+            {"action": "Restart", "exitCodes": {"operator": "NotIn", "values": [0]}},
+        ]);
+        for (name, own, rules) in [("always", "Always", json!([])), ("ruled", "Never", every)] {
+            let before = ns.start_pod(pod("Never", Some(own), &rules)).await?;
+            ns.create(requests::recreate(name, "web", &["app"])).await?;
+            let over = restarted(ns, name, &before).await?;
+            ensure!(pin(&over, "app").is_none(), "{name}: it was not the runtime");
+            ns.pods().delete("web", &kube::api::DeleteParams::default().grace_period(0)).await?;
+            until("the Pod to be gone", SHORT, async || {
+                Ok(ns.pods().get_opt("web").await?.is_none().then_some(()))
+            })
+            .await?;
+        }
+        Ok(())
+    })
+}
+
+/// A program that exits 0 on SIGTERM would complete its Pod.
+#[test]
+fn a_restart_does_not_complete_a_pod_on_failure() -> Result<()> {
+    on_cluster(async |ns| {
+        let before = ns.start_pod(pod("OnFailure", None, &json!([]))).await?;
+        ns.create(requests::recreate("auto", "web", &["app"])).await?;
+        let over = restarted(ns, "auto", &before).await?;
+        ensure!(pin(&over, "app").is_some(), "it was not the kubelet");
+        let after = ns.pod("web").await?;
+        assert_eq!(after.status.and_then(|s| s.phase).as_deref(), Some("Running"));
+        Ok(())
+    })
+}
+
+/// Who asks for the runtime gets it, and is told how it went.
+#[test]
+fn a_stop_that_completes_a_container_is_told() -> Result<()> {
+    on_cluster(async |ns| {
+        ns.start_pod(pod("OnFailure", None, &json!([]))).await?;
+        ns.create(with_strategy("stop", json!({"mechanism": "Runtime"}))).await?;
+        let over = ns.over("stop").await?;
+        let [state] = requests::states(&over) else { panic!("{over:?}") };
+        let expected = "container app ended with exit code 0 and restartPolicy is OnFailure";
+        assert!(state.message.starts_with(expected), "{}", state.message);
+        Ok(())
+    })
+}
+
+/// Fails until the volume has seen four starts: the third end leads to a back-off of 20 s.
+fn failing() -> Value {
+    let script = "trap 'exit 0' TERM; echo x >> /data/starts; [ $(wc -l < /data/starts) -ge 4 ] || exit 1; \
+                  sleep 100000 & wait";
+    let mut app = pods::shell("app", script);
+    app["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
+    let mut pod = pods::pod("web", &[app]);
+    pod["spec"]["volumes"] = json!([{"name": "data", "emptyDir": {}}]);
+    pod
+}
+
+async fn in_back_off(ns: &Ns) -> Result<Pod> {
+    until("the back-off after the third end", LONG, async || {
+        let pod = ns.pod("web").await?;
+        let waiting = pods::status(&pod, "app").is_ok_and(|s| {
+            let reason = s.state.as_ref().and_then(|state| state.waiting.as_ref()?.reason.as_deref());
+            s.restart_count == 2 && reason == Some("CrashLoopBackOff")
+        });
+        Ok(waiting.then_some(pod))
+    })
+    .await
+}
+
+#[test]
+fn a_back_off_is_ended_unasked() -> Result<()> {
+    on_cluster(async |ns| {
+        ns.create_pod(failing()).await?;
+        let before = in_back_off(ns).await?;
+        let began = Instant::now();
+        ns.create(requests::recreate("auto", "web", &["app"])).await?;
+        let over = ns.over("auto").await?;
+        let took = began.elapsed();
+        println!("from CrashLoopBackOff to the end of the request: {took:?}");
+        let [state] = requests::states(&over) else { panic!("{over:?}") };
+        assert!(!state.is_killed, "nobody killed it: it had ended by itself");
+        let after = ns.pod("web").await?;
+        assert_eq!(pods::restarts(&after, "app")?, pods::restarts(&before, "app")? + 1);
+        ensure!(pin(&over, "app").is_some(), "it was not the kubelet");
+        ensure!(took.as_secs() < 10, "the back-off of 20 s was waited out: {took:?}");
+        Ok(())
+    })
+}
+
+/// A container that ends by itself while its Pod is being taken out of service is restarted once more.
+#[test]
+fn a_forced_request_restarts_what_came_up_by_itself_meanwhile() -> Result<()> {
+    on_cluster(async |ns| {
+        let before = ns.start_pod(pods::gated(pods::app("web"), &["pitstop.dev/ready"])).await?;
+        let strategy = json!({"forceRecreate": true, "unreadyGracePeriodSeconds": 8});
+        let request = ns.create(with_strategy("force", strategy)).await?;
+        until("the request to be accepted", SHORT, async || {
+            Ok(ns.request("force").await?.status.and_then(|s| s.target).map(drop))
+        })
+        .await?;
+        ensure!(ns.orders(&request).await?.is_empty(), "nothing is ordered in a drain");
+        // Later than the command itself, which would else end with the container, and not well.
+        let kill = "(sleep 1; kill 1) > /dev/null 2>&1 &";
+        ns.kubectl(&["exec", "web", "--container", "app", "--", "sh", "-c", kill])?;
+        until("the container to come up by itself", SHORT, async || {
+            let pod = ns.pod("web").await?;
+            let count = pods::restarts(&pod, "app")? - pods::restarts(&before, "app")?;
+            Ok((count == 1 && pods::id(&pod, "app").is_ok()).then_some(()))
+        })
+        .await?;
+        let over = ns.over("force").await?;
+        assert_eq!(requests::states(&over), [requests::succeeded("app")]);
+        let after = ns.pod("web").await?;
+        assert_eq!(pods::restarts(&after, "app")?, pods::restarts(&before, "app")? + 2);
+        Ok(())
+    })
+}

@@ -118,14 +118,14 @@ impl<'a> Fuzzer<'a> {
         let host = host(&Cmd::new("rustc").arg("-vV").dir(root).read()?)?;
         let folder = root.join("target/fuzz");
         Cmd::cargo()
-            .args(["build", "--locked", "--quiet", "--profile", "sim", "-p", "pitstop-fuzz", "--bins"])
+            .args(["build", "--locked", "--quiet", "--profile", "fuzz", "-p", "pitstop-fuzz", "--bins"])
             .args(["--features", "libfuzzer", "--target", &host, "--target-dir"])
             .arg(&folder)
             .env("RUSTFLAGS", FLAGS.join(" "))
             .dir(root)
             .run_quiet()?;
         step.done();
-        Ok(Self { root, programs: folder.join(host).join("sim") })
+        Ok(Self { root, programs: folder.join(host).join("fuzz") })
     }
 
     fn folder(&self, kind: &str, target: &str) -> PathBuf {

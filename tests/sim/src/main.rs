@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 use pitstop_sim::commands;
 use pitstop_sim::draw;
 use pitstop_sim::world::plan::Position::{Before, Begun, Known};
+use pitstop_sim::world::plan::Schedule;
 
 /// Runs the production cores of controller and daemon through schedules of faults.
 #[derive(Parser)]
@@ -34,8 +35,8 @@ enum Command {
     },
     /// Tells the story of a seed's schedule; if it breaks something, also of the smallest one that does.
     Trace {
-        /// The seed.
-        seed: u64,
+        /// The seed, or the name of one of the regressions.
+        what: String,
     },
     /// Runs the schedules of seeds under several sets of wrong clocks: all must decide the same.
     Skews {
@@ -76,7 +77,7 @@ fn main() -> ExitCode {
         Command::Seeds { range: text } => range(&text).is_some_and(|range| seeds(range, args.jobs)),
         Command::Fresh { count } => fresh(count, args.jobs),
         Command::Skews { range: text } => range(&text).is_some_and(|range| skews(range, args.jobs)),
-        Command::Trace { seed } => trace(seed),
+        Command::Trace { what } => trace(&what),
         Command::Regressions => regressions(),
         Command::CrashPoints => crash_points(usize::try_from(args.jobs).unwrap()),
         #[cfg(feature = "planted")]
@@ -118,22 +119,32 @@ fn skews(range: Range<u64>, jobs: u64) -> bool {
     other.is_empty()
 }
 
-fn trace(seed: u64) -> bool {
-    let schedule = draw::schedule(seed);
+fn trace(what: &str) -> bool {
+    let drawn = what.parse().map(draw::schedule).ok();
+    let kept =
+        || commands::kept().into_iter().find_map(|(name, schedule)| (name == what).then_some(schedule));
+    let Some(schedule) = drawn.or_else(kept) else {
+        println!("{what} is neither a seed nor a regression");
+        return false;
+    };
+    story(what, &schedule)
+}
+
+fn story(what: &str, schedule: &Schedule) -> bool {
     println!("{schedule:#?}");
-    let ran = commands::trace(&schedule);
+    let ran = commands::trace(schedule);
     for line in &ran.story {
         println!("{line}");
     }
     let Some(violation) = ran.violation else {
-        println!("seed {seed}: nothing is broken, trace={:016x}", ran.hash);
+        println!("{what}: nothing is broken, trace={:016x}", ran.hash);
         return true;
     };
-    let (small, text) = commands::smallest(&schedule);
+    let (small, text) = commands::smallest(schedule);
     println!("the smallest schedule that breaks the same:\n{text}");
     let regression = commands::Regression { why: violation.what.clone(), schedule: small };
     println!("for tests/sim/regressions:\n{}", serde_json::to_string(&regression).unwrap());
-    println!("seed {seed}: {} at {} ms: {}", violation.invariant, violation.at, violation.what);
+    println!("{what}: {} at {} ms: {}", violation.invariant, violation.at, violation.what);
     false
 }
 
@@ -165,12 +176,14 @@ fn crash_points(jobs: usize) -> bool {
 #[cfg(feature = "planted")]
 fn planted(name: &str, at_most: u64, told: bool) -> bool {
     pitstop_api::planted::set(name);
-    for seed in 0..at_most {
-        if let Some(violation) = commands::guarded(&draw::schedule(seed), false).violation {
+    // First what has shown a bug before: some bugs show once in many thousands of schedules.
+    let drawn = (0..at_most).map(|seed| (seed.to_string(), draw::schedule(seed)));
+    for (number, (what, schedule)) in (1..).zip(commands::kept().into_iter().chain(drawn)) {
+        if let Some(violation) = commands::guarded(&schedule, false).violation {
             if told {
-                trace(seed);
+                story(&what, &schedule);
             }
-            println!("planted {name} found after {} schedules: {}", seed + 1, violation.invariant);
+            println!("planted {name} found after {number} schedules: {}", violation.invariant);
             return true;
         }
     }

@@ -1,6 +1,7 @@
 //! What goes into the index and what comes out of it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 pub use pitstop_api::logic::watch::Watch;
 use pitstop_api::nodework::Order;
@@ -282,6 +283,31 @@ pub enum RequestKind {
     Recreate,
     /// `PodResize`.
     Resize,
+}
+
+impl RequestKind {
+    /// As `kind` says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Recreate => "ContainerRecreateRequest",
+            Self::Resize => "PodResize",
+        }
+    }
+}
+
+/// A request of either kind, as messages name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// Its kind.
+    pub kind: RequestKind,
+    /// It.
+    pub key: ObjectKey,
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind.name(), self.key)
+    }
 }
 
 /// A Kubernetes event to record.

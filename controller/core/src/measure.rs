@@ -83,6 +83,20 @@ impl OrderCounts {
         *count = count.saturating_add(1);
     }
 
+    /// Counts the ones in the place of the others.
+    pub(crate) fn replace(&mut self, old: &Self, new: &Self) {
+        let each = [
+            (&mut self.placed, old.placed, new.placed),
+            (&mut self.acknowledged, old.acknowledged, new.acknowledged),
+            (&mut self.done, old.done, new.done),
+            (&mut self.refused, old.refused, new.refused),
+            (&mut self.failed, old.failed, new.failed),
+        ];
+        for (count, old, new) in each {
+            *count = count.saturating_sub(old).saturating_add(new);
+        }
+    }
+
     /// Each with its name in metrics.
     pub fn by_state(&self) -> [(&'static str, usize); 5] {
         [
@@ -129,5 +143,8 @@ mod tests {
             (0..times).for_each(|_| counts.add(answer));
         }
         assert_eq!(counts.by_state().map(|(_, count)| count), [1, 2, 3, 4, 5]);
+        let mut all = OrderCounts { placed: 7, failed: 9, ..counts };
+        all.replace(&counts, &OrderCounts { done: 1, ..OrderCounts::default() });
+        assert_eq!(all.by_state().map(|(_, count)| count), [6, 0, 1, 0, 4]);
     }
 }

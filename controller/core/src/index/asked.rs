@@ -8,6 +8,7 @@ use pitstop_api::nodework::Order;
 
 use super::deeds::Deeds;
 use super::pacing::Pacing;
+use super::queue::{Place, Queues, Standing};
 use super::{Index, Timer};
 use crate::action::{Action, ImageChange, Note, RequestKind, Sizing};
 use crate::key::ObjectKey;
@@ -43,8 +44,14 @@ pub(super) trait UserRequest: Versioned + Clone + Debug {
     fn pod_uid(&self) -> Option<&str>;
     /// `metadata.creationTimestamp`.
     fn created(&self) -> i64;
+    /// It is about to be deleted.
+    fn deleting(&self) -> bool;
     /// It has ended.
     fn completed(&self) -> bool;
+    /// It only asks what would be.
+    fn asks(&self) -> bool {
+        false
+    }
     /// It counts beyond its end: what it gave is kept up.
     fn lasts(&self) -> bool {
         false
@@ -66,6 +73,16 @@ pub(super) trait UserRequest: Versioned + Clone + Debug {
         wall: DateTime<Utc>,
         entry: &mut Entry<Self>,
     ) -> (Plan<Self::Status>, Vec<Measure>);
+
+    /// The recreate request that it makes, or has made.
+    fn child(&self) -> Option<ObjectKey> {
+        None
+    }
+
+    /// It keeps others from the Pod for now.
+    fn busy(_: &Entry<Self>) -> bool {
+        false
+    }
 
     /// The reading that its plan wants, if it may begin; else when it may.
     fn survey(_: &Index, _: Mono, _: &mut Entry<Self>) -> Result<Option<Action>, Mono> {
@@ -92,7 +109,9 @@ pub(super) struct Asked<R: UserRequest> {
     pub(super) synced: bool,
     pub(super) objects: BTreeMap<ObjectKey, Entry<R>>,
     /// By the Pod that they name.
-    pub(super) by_pod: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
+    pub(super) queues: Queues,
+    /// How many have not ended.
+    pub(super) open: usize,
     /// By their target's node: those that are open or want orders.
     pub(super) by_node: BTreeMap<String, BTreeSet<ObjectKey>>,
     /// To be planned.
@@ -104,7 +123,8 @@ impl<R: UserRequest> Default for Asked<R> {
         Self {
             synced: false,
             objects: BTreeMap::new(),
-            by_pod: BTreeMap::new(),
+            queues: Queues::default(),
+            open: 0,
             by_node: BTreeMap::new(),
             dirty: BTreeSet::new(),
         }
@@ -112,9 +132,52 @@ impl<R: UserRequest> Default for Asked<R> {
 }
 
 impl<R: UserRequest> Asked<R> {
-    /// Those that name the Pod.
-    pub(super) fn of_pod<'a>(&'a self, pod: &ObjectKey) -> impl Iterator<Item = &'a Entry<R>> + use<'a, R> {
-        self.by_pod.get(pod).into_iter().flatten().filter_map(|key| self.objects.get(key))
+    /// Those that are so far with the Pod, the oldest first.
+    pub(super) fn of(
+        &self,
+        pod: &ObjectKey,
+        standing: Standing,
+    ) -> impl DoubleEndedIterator<Item = &Entry<R>> + use<'_, R> {
+        self.queues.of(pod, standing).filter_map(|place| self.objects.get(&place.key))
+    }
+
+    /// Takes what is known of the request in, or its end.
+    pub(super) fn insert(&mut self, key: &ObjectKey, mut entry: Entry<R>) {
+        let before = (entry.standing, entry.open);
+        (entry.standing, entry.open) = (entry.stands(), !entry.request.get().completed());
+        self.moved(&entry, before);
+        self.objects.insert(key.clone(), entry);
+    }
+
+    /// Takes the request out, to be changed or to be forgotten.
+    pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Entry<R>> {
+        let mut entry = self.objects.remove(key)?;
+        let before = (entry.standing.take(), std::mem::take(&mut entry.open));
+        self.moved(&entry, before);
+        Some(entry)
+    }
+
+    /// Notes how far a request is that is not where it was.
+    pub(super) fn stand(&mut self, key: &ObjectKey) {
+        if let Some(entry) = self.objects.remove(key) {
+            self.insert(key, entry);
+        }
+    }
+
+    fn moved(&mut self, entry: &Entry<R>, (standing, open): (Option<Standing>, bool)) {
+        self.open = self.open.saturating_sub(usize::from(open)).saturating_add(usize::from(entry.open));
+        if entry.standing == standing {
+            return;
+        }
+        let request = entry.request.get();
+        let pod = request.pod_key();
+        let place = |standing| Place { standing, created: request.created(), key: request.key().clone() };
+        if let Some(before) = standing {
+            self.queues.leave(&pod, &place(before));
+        }
+        if let Some(now) = entry.standing {
+            self.queues.enter(&pod, place(now));
+        }
     }
 
     /// Those whose orders belong into the node's book.
@@ -128,19 +191,14 @@ impl<R: UserRequest> Asked<R> {
         self.dirty.extend(self.objects.keys().cloned());
     }
 
-    /// Those that name the Pod are to be planned.
+    /// Those that a change of the Pod concerns are to be planned.
     pub(super) fn pod_changed(&mut self, pod: &ObjectKey) {
-        self.dirty.extend(self.by_pod.get(pod).into_iter().flatten().cloned());
+        self.dirty.extend(self.queues.concerned(pod).cloned());
     }
 
     /// Those that look at the node's book are to be planned.
     pub(super) fn book_changed(&mut self, node: &str) {
         self.dirty.extend(self.by_node.get(node).into_iter().flatten().cloned());
-    }
-
-    /// How many have not ended.
-    pub(super) fn open(&self) -> usize {
-        self.objects.values().filter(|e| !e.request.get().completed()).count()
     }
 
     /// The lead begins or ends.
@@ -168,8 +226,12 @@ pub(super) struct Entry<R: UserRequest> {
     pub(super) deeds: Deeds,
     /// What is known of its Pod while the watch does not show it.
     pub(super) look: Look,
-    /// Its acceptance was sent once, whatever came of it: no other request for the Pod overtakes it.
-    pub(super) chosen: bool,
+    /// Since when its acceptance was sent once, whatever came of it: no other request for the Pod overtakes it.
+    pub(super) chosen: Option<Mono>,
+    /// How far it is with its Pod, as the queue has it.
+    standing: Option<Standing>,
+    /// It counts as one that has not ended.
+    open: bool,
     /// The status that the write under way replaces.
     pub(super) replaces: Option<Box<R::Status>>,
     /// This process has written the request since it leads, and not its end: it knows of every end that was stored.
@@ -188,10 +250,30 @@ impl<R: UserRequest> Entry<R> {
             sizing: None,
             deeds: Deeds::default(),
             look: Look::default(),
-            chosen: false,
+            chosen: None,
+            standing: None,
+            open: false,
             replaces: None,
             confirmed: false,
         }
+    }
+
+    /// How far it is with its Pod; absent once it is over and through.
+    fn stands(&self) -> Option<Standing> {
+        let request = self.request.get();
+        if request.completed() {
+            let lasts = request.lasts().then_some(Standing::Lasts);
+            return if self.orders.is_empty() { lasts } else { Some(Standing::Lingers) };
+        }
+        Some(if request.deleting() {
+            Standing::Lingers
+        } else if request.asks() {
+            Standing::Asks
+        } else if self.chosen.is_some() || R::accepted(request.status()) {
+            Standing::Begun
+        } else {
+            Standing::Waits
+        })
     }
 
     /// What was timed while another process led is timed anew.

@@ -6,12 +6,12 @@ use pitstop_api::nodework::{Held, request_uid};
 
 use super::Index;
 use super::kinds::Book;
+use super::queue::Standing;
 use crate::key::ObjectKey;
 use crate::nodework::{NodeWork, OrderView, views};
 use crate::pod::Pod;
 use crate::resize::{Force, Holding, Resize, Settled, settle};
 use crate::time::{Mono, earliest};
-use crate::tracked::Tracked;
 
 impl NodeWork {
     /// The daemon's record of a Pod.
@@ -20,28 +20,10 @@ impl NodeWork {
     }
 }
 
-impl Book {
-    /// Notes since when the answers are known to the orders that no request owns.
-    fn see_answers(&mut self, now: Mono) {
-        let known = self.work.as_ref().map(Tracked::get);
-        let answered =
-            views(known).filter(|view| view.answer.is_some() && view.order.action.resize.is_some());
-        self.answered = answered
-            .map(|view| {
-                let id = &view.order.id;
-                (id.clone(), self.answered.get(id).copied().unwrap_or(now))
-            })
-            .collect();
-    }
-}
-
 impl Index {
     /// The orders for the Pods that the daemon of the node holds, or should, and when to look at them again.
     pub(super) fn holding(&mut self, now: Mono, node: &str) -> Settled {
         let key = ObjectKey::new("", node);
-        if let Some(book) = self.books.objects.get_mut(&key) {
-            book.see_answers(now);
-        }
         let book = self.books.objects.get(&key);
         let unknown = BTreeMap::new();
         let mut pods: BTreeMap<String, ObjectKey> = BTreeMap::new();
@@ -73,11 +55,7 @@ impl Index {
                     answered: book.map_or(&unknown, |book| &book.answered),
                     last_attempt: book.and_then(Book::known).map_or(0, |work| work.last_attempt(&uid)),
                     guarded: self.guarded,
-                    awaited: self
-                        .resizes
-                        .of_pod(&key)
-                        .map(|e| e.request.get())
-                        .any(|r| r.held() && !r.completed() && !r.deleting),
+                    awaited: self.resizes.of(&key, Standing::Begun).any(|e| e.request.get().held()),
                 },
             );
             settled.orders.extend(of_pod.orders);
@@ -88,18 +66,24 @@ impl Index {
 
     /// What the requests want that are for that Pod.
     pub(super) fn force(&self, pod: &Pod) -> Force {
-        Force::of(pod, self.resizes.of_pod(&pod.key).map(|e| e.request.get()))
+        Force::of(pod, self.given(&pod.key))
     }
 
     /// The same while one of them is being planned.
     pub(super) fn force_with(&self, pod: &Pod, own: &Resize) -> Force {
-        let others = self.resizes.of_pod(&pod.key).map(|e| e.request.get()).filter(|r| r.key != own.key);
-        Force::of(pod, others.chain([own]))
+        Force::of(pod, self.given(&pod.key).filter(|r| r.key != own.key).chain([own]))
+    }
+
+    /// The requests by which the daemon may hold the Pod.
+    fn given(&self, pod: &ObjectKey) -> impl Iterator<Item = &Resize> + use<'_> {
+        let of = |standing| self.resizes.of(pod, standing);
+        let all = of(Standing::Begun).chain(of(Standing::Lingers)).chain(of(Standing::Lasts));
+        all.map(|e| e.request.get())
     }
 
     /// The node whose daemon holds the Pod, or should, has to be looked at.
     pub(super) fn holder_dirty(&mut self, pod: &ObjectKey) {
-        let requests = self.resizes.of_pod(pod).map(|e| e.request.get()).filter(|r| r.held());
+        let requests = self.given(pod).filter(|r| r.held());
         let targets = requests.filter_map(|r| r.status.target.as_ref()).map(|target| &target.node_name);
         let node = self.pods.objects.get(pod).and_then(|e| e.pod.get().node.as_ref());
         let holds = |node: &&String| {

@@ -7,7 +7,8 @@ use pitstop_api::nodework::{Order, request_uid};
 use super::pacing::Pacing;
 use crate::action::PodChange;
 use crate::key::ObjectKey;
-use crate::nodework::{BookWrite, NodeWork};
+use crate::measure::OrderCounts;
+use crate::nodework::{Acting, BookWrite, NodeWork, OrderView, views};
 use crate::plan::Urgency;
 use crate::pod::Pod;
 use crate::time::Mono;
@@ -109,6 +110,10 @@ pub(super) struct Book {
     unknown: BTreeSet<String>,
     /// Nothing can come of that write from then on.
     unknown_until: Mono,
+    /// For how long the daemon has been carrying the orders out.
+    pub(super) acting: Acting,
+    /// The orders by their answers.
+    pub(super) counts: OrderCounts,
 }
 
 impl Book {
@@ -134,6 +139,20 @@ impl Book {
             // Whatever was written on the version before has taken effect by now, or never will.
             self.placed();
         }
+    }
+
+    /// Notes since when what the book shows is known.
+    pub(super) fn see(&mut self, now: Mono) {
+        let known = self.work.as_ref().map(Tracked::get);
+        self.acting.see(now, known);
+        let told = |view: &OrderView<'_>| view.answer.is_some() && view.order.action.resize.is_some();
+        let since = |view: OrderView<'_>| {
+            let id = &view.order.id;
+            (id.clone(), self.answered.get(id).copied().unwrap_or(now))
+        };
+        self.answered = views(known).filter(told).map(since).collect();
+        self.counts = OrderCounts::default();
+        views(known).for_each(|view| self.counts.add(view.answer.map(|answer| answer.state)));
     }
 
     /// The book does not exist any more.
@@ -188,6 +207,7 @@ impl Book {
     pub(super) fn restart(&mut self) {
         self.write = Pacing::default();
         self.answered.clear();
+        self.acting = Acting::default();
         if let Some(work) = &mut self.work {
             work.retry();
         }

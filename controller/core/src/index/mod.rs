@@ -11,11 +11,13 @@ mod kinds;
 mod outcome;
 mod pacing;
 mod planning;
+mod queue;
 mod recreates;
 mod resizes;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod turn;
 mod watched;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +25,6 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use pitstop_api::logic::machine::{Machine, Now};
-use pitstop_api::nodework::AnswerState;
 
 use crate::action::{Action, Event, RequestKind};
 use crate::key::ObjectKey;
@@ -94,6 +95,10 @@ pub struct Index {
     requests: Asked<Request>,
     resizes: Asked<Resize>,
     books: Kind<Book>,
+    /// Orders in all books.
+    orders: OrderCounts,
+    /// Plans of requests so far.
+    planned: u64,
     dirty_pods: BTreeSet<ObjectKey>,
     dirty_nodes: BTreeSet<String>,
     timers: Timers<Timer>,
@@ -119,6 +124,8 @@ impl Index {
             requests: Asked::default(),
             resizes: Asked::default(),
             books: Kind::default(),
+            orders: OrderCounts::default(),
+            planned: 0,
             dirty_pods: BTreeSet::new(),
             dirty_nodes: BTreeSet::new(),
             timers: Timers::default(),
@@ -132,7 +139,7 @@ impl Index {
             Event::Pods(watch) => self.pods_changed(watch),
             Event::Requests(watch) => self.requests_changed(now, watch),
             Event::Resizes(watch) => self.requests_changed(now, watch),
-            Event::NodeWorks(watch) => self.books_changed(watch),
+            Event::NodeWorks(watch) => self.books_changed(now, watch),
             Event::Leader(leading) => self.lead(now, leading),
             Event::Guarded(guarded) => {
                 if std::mem::replace(&mut self.guarded, guarded) != guarded {
@@ -168,11 +175,12 @@ impl Index {
             self.timers.clear();
         } else if self.synced() {
             let mut requests = Vec::new();
-            for key in std::mem::take(&mut self.requests.dirty) {
-                self.plan_request::<Request>(now, wall, &key, &mut requests);
-            }
+            // Before the restarts, which wait for what they have begun.
             for key in std::mem::take(&mut self.resizes.dirty) {
                 self.plan_request::<Resize>(now, wall, &key, &mut requests);
+            }
+            for key in std::mem::take(&mut self.requests.dirty) {
+                self.plan_request::<Request>(now, wall, &key, &mut requests);
             }
             // Before the tidying up of requests: what takes a Pod out of service or brings it back.
             for key in std::mem::take(&mut self.dirty_pods) {
@@ -198,23 +206,22 @@ impl Index {
 
     /// Recreate requests that have not ended.
     pub fn open_requests(&self) -> usize {
-        self.requests.open()
+        self.requests.open
     }
 
     /// Resizes that have not ended.
     pub fn open_resizes(&self) -> usize {
-        self.resizes.open()
+        self.resizes.open
+    }
+
+    /// How often a request has been planned: what events cost.
+    pub fn planned(&self) -> u64 {
+        self.planned
     }
 
     /// Orders in all books.
     pub fn open_orders(&self) -> OrderCounts {
-        let mut counts = OrderCounts::default();
-        for work in self.books.objects.values().filter_map(Book::known).filter(|w| !w.orders.is_empty()) {
-            let states: BTreeMap<&str, AnswerState> =
-                work.status.answers.iter().map(|a| (a.order_id.as_str(), a.state)).collect();
-            work.orders.iter().for_each(|order| counts.add(states.get(order.id.as_str()).copied()));
-        }
-        counts
+        self.orders
     }
 
     fn lead(&mut self, now: Mono, leading: bool) {

@@ -128,8 +128,9 @@ impl Index {
     }
 
     fn pin_written(&mut self, pod: &ObjectKey, refused: Option<&String>) {
-        for request in self.requests.by_pod.get(pod).into_iter().flatten() {
-            if let Some(entry) = self.requests.objects.get_mut(request).filter(|e| !e.images.is_empty()) {
+        let requests = &mut self.requests;
+        for request in requests.queues.concerned(pod) {
+            if let Some(entry) = requests.objects.get_mut(request).filter(|e| !e.images.is_empty()) {
                 entry.memory.pin_written(refused.cloned());
             }
         }
@@ -178,7 +179,7 @@ impl Index {
                 book.write.failed(now);
             }
         }
-        self.book_changed(node);
+        self.book_changed(now, node);
     }
 
     pub(super) fn due_timers(&mut self, now: Mono) {

@@ -7,6 +7,7 @@ use pitstop_api::nodework::{Order, request_uid};
 
 use super::asked::{Asked, Entry, UserRequest};
 use super::kinds::{Book, PodEntry, Wrote};
+use super::queue::Standing;
 use super::{Index, Timer, deeds, pacing, remove};
 use crate::action::{Action, ImageChange, PodChange, Sizing};
 use crate::key::ObjectKey;
@@ -25,7 +26,10 @@ impl Index {
         key: &ObjectKey,
         actions: &mut Vec<Action>,
     ) {
+        // Out of the map, and still where it stands in its queue.
         let Some(mut entry) = R::asked_mut(self).objects.remove(key) else { return };
+        let was_busy = R::busy(&entry);
+        self.planned = self.planned.saturating_add(1);
         let known = self.pods.objects.get(&entry.request.get().pod_key()).map(|e| e.pod.get());
         if known.is_some_and(|pod| entry.request.get().pod_uid().is_none_or(|uid| uid == pod.uid)) {
             entry.look.seen();
@@ -63,7 +67,9 @@ impl Index {
                         entry.request.write_started();
                         if let Some(status) = &write.status {
                             let before = entry.request.get().status();
-                            entry.chosen |= !R::accepted(before) && R::accepted(status);
+                            if !R::accepted(before) && R::accepted(status) {
+                                entry.chosen.get_or_insert(now);
+                            }
                             // Nothing begins any more unless a later write shows that the end was not stored.
                             entry.confirmed &= !R::over(status);
                             entry.replaces = Some(Box::new(before.clone()));
@@ -78,7 +84,10 @@ impl Index {
             entry.write.retry_at()
         };
         self.timers.set(R::timer(key.clone()), earliest(wake_at, earliest(deed_at, wait)));
-        R::asked_mut(self).objects.insert(key.clone(), entry);
+        if was_busy != R::busy(&entry) {
+            self.requests.pod_changed(&entry.request.get().pod_key());
+        }
+        R::asked_mut(self).insert(key, entry);
     }
 
     /// Holds back what is not begun yet until this process has written the request once since it leads.
@@ -180,7 +189,8 @@ impl Index {
         if pod.gone() {
             return None;
         }
-        let requests = || self.requests.of_pod(&pod.key).filter(|e| e.request.get().started_for(pod));
+        let requests =
+            || self.requests.of(&pod.key, Standing::Begun).filter(|e| e.request.get().started_for(pod));
         if !pod.gates.is_empty() {
             let holds = requests().filter_map(|e| e.request.get().hold()).collect();
             let gates = readiness::plan(&pod.gates, &holds);
@@ -194,7 +204,9 @@ impl Index {
         if !images.is_empty() {
             return Some((PodChange::Images(images), Wrote::Images));
         }
-        let mut resizes = self.resizes.of_pod(&pod.key).filter(|e| e.request.get().started_for(pod));
+        let of = |standing| self.resizes.of(&pod.key, standing);
+        let mut resizes =
+            of(Standing::Begun).chain(of(Standing::Asks)).filter(|e| e.request.get().started_for(pod));
         let wanted = |sizing: &Sizing| !sizing.containers.is_empty();
         let (resize, mut sizing) =
             resizes.find_map(|e| Some((e.request.get().key.clone(), e.sizing.clone().filter(wanted)?)))?;

@@ -12,9 +12,9 @@ use super::{Index, Timer};
 use crate::action::{Action, Note, RequestKind};
 use crate::key::ObjectKey;
 use crate::measure::Measure;
-use crate::nodework::{OrderView, views};
+use crate::nodework::{Acting, OrderView, views};
 use crate::recreate::{self, Memory, Observed, Plan, Request};
-use crate::time::Mono;
+use crate::time::{Mono, earliest};
 
 impl UserRequest for Request {
     type Status = ContainerRecreateRequestStatus;
@@ -47,6 +47,9 @@ impl UserRequest for Request {
     fn created(&self) -> i64 {
         self.created
     }
+    fn deleting(&self) -> bool {
+        self.deleting
+    }
     fn completed(&self) -> bool {
         Self::completed(self)
     }
@@ -78,26 +81,35 @@ impl UserRequest for Request {
         let known = book.and_then(Book::known);
         let orders: Vec<OrderView<'_>> =
             views(known).filter(|o| request_uid(&o.order.id) == request.uid).collect();
-        let busy = views(known)
+        // What takes longer than it may keeps nobody waiting.
+        let overdue_at = |o: &OrderView<'_>| {
+            book.and_then(|book| book.acting.overdue_at(o.order, index.config.daemon_silent_after))
+        };
+        let busy_until = views(known)
             .filter(|o| target.is_some_and(|t| t.pod_uid == o.order.pod.uid))
-            .any(|o| o.acting() && may_run(o.order, pod));
+            .filter(|o| o.acting() && may_run(o.order, pod))
+            .filter_map(|o| overdue_at(&o).filter(|at| *at > now))
+            .max();
         let unread = book.is_some_and(|book| book.missing) && !entry.orders.is_empty();
-        entry.memory.update(now, request.completed(), busy, unread, &orders);
+        entry.memory.update(now, request.completed(), busy_until.is_some(), unread, &orders);
         entry.memory.see(now, request, pod);
+        let idle = Acting::default();
         let observed = Observed {
             request,
             pod,
-            ahead: ahead(index, entry),
-            resize_over: resize_over(index, request),
+            ahead: index.before_recreate(now, request),
+            resize_over: index.resize_over(request),
             orders,
             pinning: if known_pod.is_some_and(|e| e.pinning.is_some()) { &entry.images } else { &[] },
             pinned_now: known_pod.is_some_and(|e| e.pinning.is_some() && e.pod.in_flight()),
             guarded: index.guarded,
             placing: book.is_some_and(|b| b.placing.contains(&request.uid)),
+            acting: book.map_or(&idle, |book| &book.acting),
             look: &entry.look,
             memory: &entry.memory,
         };
-        let plan = recreate::plan(now, wall, &index.config, &observed);
+        let mut plan = recreate::plan(now, wall, &index.config, &observed);
+        plan.wake_at = earliest(plan.wake_at, busy_until.filter(|_| !request.completed()));
         let places = recreate::places(now, &observed);
         (plan, entry.memory.stages.update(now, places))
     }
@@ -127,31 +139,4 @@ impl UserRequest for Request {
     fn measure(&self, old: &Self::Status) -> Option<Measure> {
         recreate::measure(&self.status, old)
     }
-}
-
-/// The request for the same Pod that goes before this one: one that has started, else the oldest.
-fn ahead<'a>(index: &'a Index, own: &Entry<Request>) -> Option<&'a ObjectKey> {
-    let rank = |e: &Entry<Request>| {
-        let request = e.request.get();
-        (!(request.started() || e.chosen), request.created, request.key.clone())
-    };
-    let own_rank = rank(own);
-    index
-        .requests
-        .of_pod(&own.request.get().pod_key())
-        .filter(|e| {
-            let request = e.request.get();
-            request.key != own.request.get().key && !request.completed() && !request.deleting
-        })
-        .map(|e| (rank(e), e))
-        .filter(|(rank, _)| *rank < own_rank)
-        .min_by(|(a, _), (b, _)| a.cmp(b))
-        .map(|(_, e)| &e.request.get().key)
-}
-
-/// The request belongs to a resize that is not at work any more.
-fn resize_over(index: &Index, request: &Request) -> bool {
-    let Some(uid) = &request.resize_uid else { return false };
-    let mut resizes = index.resizes.of_pod(&request.pod_key()).map(|e| e.request.get());
-    !resizes.any(|resize| resize.uid == *uid && resize.started() && !resize.deleting)
 }

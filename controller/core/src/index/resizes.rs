@@ -11,8 +11,7 @@ use crate::action::{Action, Note, RequestKind};
 use crate::key::ObjectKey;
 use crate::measure::Measure;
 use crate::nodework::{OrderView, views};
-use crate::pod::Pod;
-use crate::resize::{self, Force, Memory, Observed, Plan, Resize};
+use crate::resize::{self, Memory, Observed, Plan, Resize};
 use crate::time::Mono;
 
 impl UserRequest for Resize {
@@ -46,8 +45,20 @@ impl UserRequest for Resize {
     fn created(&self) -> i64 {
         self.created
     }
+    fn deleting(&self) -> bool {
+        self.deleting
+    }
     fn completed(&self) -> bool {
         Self::completed(self)
+    }
+    fn asks(&self) -> bool {
+        self.spec.dry_run
+    }
+    fn child(&self) -> Option<ObjectKey> {
+        Some(resize::restart_key(self))
+    }
+    fn busy(entry: &Entry<Self>) -> bool {
+        entry.memory.busy_since.is_some()
     }
     fn lasts(&self) -> bool {
         self.in_force()
@@ -90,6 +101,11 @@ impl UserRequest for Resize {
         let held_orders: Vec<OrderView<'_>> = target.map(|target| of(&target.pod_uid)).unwrap_or_default();
         let given: Vec<OrderView<'_>> = held_orders.iter().chain(&repairs).copied().collect();
         entry.memory.see(now, resize, pod, &orders, &given);
+        // What only asks what would be is in nobody's way, and nobody in its.
+        let ahead = index.before_resize(resize, told).filter(|_| !resize.spec.dry_run);
+        if ahead.is_some() {
+            entry.memory.put_off(now);
+        }
         let restart = index.requests.objects.get(&resize::restart_key(resize)).map(|e| e.request.get());
         entry.memory.see_restart(resize, restart);
         let observed = Observed {
@@ -98,9 +114,8 @@ impl UserRequest for Resize {
             told,
             force: &force,
             held: held_orders,
-            // What only asks what would be is in nobody's way, and nobody in its.
-            newer: told.filter(|_| !resize.spec.dry_run).and_then(|pod| newer(index, resize, pod, &force)),
-            at_work: at_work(index, resize).filter(|_| !resize.spec.dry_run),
+            newer: told.filter(|_| !resize.spec.dry_run).and_then(|pod| index.newer(resize, pod, &force)),
+            ahead,
             sizing_now: known_pod.is_some_and(|e| e.sizing.is_some()),
             // A dry run has no effect that could be unknown: what is, is another one's.
             sizing: entry
@@ -146,28 +161,4 @@ impl UserRequest for Resize {
     fn measure(&self, old: &Self::Status) -> Option<Measure> {
         resize::measure(&self.status, old)
     }
-}
-
-/// The last later resize of the same Pod that can be carried out there. One that only asks what would be is none.
-fn newer<'a>(index: &'a Index, own: &Resize, pod: &Pod, force: &Force) -> Option<&'a ObjectKey> {
-    // Of one second, who has begun is the earlier one.
-    let rank = |resize: &Resize| (resize.created, !resize.started(), resize.key.clone());
-    index
-        .resizes
-        .of_pod(&own.pod_key())
-        .map(|e| e.request.get())
-        .filter(|other| !other.completed() && !other.deleting && !other.spec.dry_run && !other.spec.cancel)
-        .filter(|other| rank(other) > rank(own) && resize::can_be(&other.spec, pod, force, &index.config))
-        .max_by_key(|other| rank(other))
-        .map(|other| &other.key)
-}
-
-/// Another resize that has begun on the same Pod, or is about to.
-fn at_work<'a>(index: &'a Index, own: &Resize) -> Option<&'a ObjectKey> {
-    let at_work = |e: &&Entry<Resize>| {
-        let other = e.request.get();
-        let begun = other.started() || (e.chosen && !other.completed());
-        other.key != own.key && begun && !other.deleting && !other.spec.dry_run
-    };
-    index.resizes.of_pod(&own.pod_key()).find(at_work).map(|e| &e.request.get().key)
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use pitstop_api::quantity::Resources;
 
 use super::asked::Entry;
+use super::queue::Standing;
 use super::{Index, remove};
 use crate::action::{Action, Outcome};
 use crate::key::ObjectKey;
@@ -86,17 +87,15 @@ impl Index {
         let mut crowd = Crowd::default();
         for pod in self.neighbours.of(node).filter(|key| **key != own).filter_map(|key| self.unfinished(key))
         {
-            if self.resizes.of_pod(&pod.key).any(being_accepted) {
+            if self.resizes.of(&pod.key, Standing::Begun).any(being_accepted) {
                 return None;
             }
             let force = self.force(pod);
             let asked = asks(pod, |c| most(&c.resources, &force.wants(c)));
             crowd.asked = plus(&crowd.asked, &asked);
         }
-        let namespace = ObjectKey::new(&own.namespace, "");
-        let requested = self.resizes.by_pod.range(namespace..).map(|(pod, _)| pod);
-        for key in requested.take_while(|pod| pod.namespace == own.namespace).filter(|pod| **pod != own) {
-            if self.resizes.of_pod(key).any(being_accepted) {
+        for key in self.resizes.queues.pods_of(&own.namespace).filter(|pod| **pod != own) {
+            if self.resizes.of(key, Standing::Begun).any(being_accepted) {
                 return None;
             }
             let Some(pod) = self.unfinished(key) else { continue };
@@ -117,7 +116,10 @@ impl Index {
 /// Its acceptance is being written.
 fn being_accepted(entry: &Entry<Resize>) -> bool {
     let resize = entry.request.get();
-    entry.chosen && entry.request.in_flight() && resize.status.target.is_none() && !resize.completed()
+    entry.chosen.is_some()
+        && entry.request.in_flight()
+        && resize.status.target.is_none()
+        && !resize.completed()
 }
 
 /// What is asked for together.

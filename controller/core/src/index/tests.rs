@@ -13,6 +13,7 @@ mod requests;
 mod resizes;
 mod silence;
 mod survey;
+mod turns;
 
 use std::collections::VecDeque;
 

@@ -107,41 +107,50 @@ impl Index {
             self.forget_request::<R>(&key);
         }
         let asked = R::asked_mut(self);
-        asked.by_pod.entry(request.pod_key()).or_default().insert(key.clone());
-        match asked.objects.get_mut(&key) {
-            Some(entry) if listed => entry.request.listed(request),
-            Some(entry) => entry.request.observed(request),
-            None => {
-                asked.objects.insert(key.clone(), Entry::new(now, request));
+        let entry = match asked.remove(&key) {
+            None => Entry::new(now, request),
+            Some(mut entry) => {
+                if listed {
+                    entry.request.listed(request);
+                } else {
+                    entry.request.observed(request);
+                }
+                entry
             }
-        }
+        };
+        asked.insert(&key, entry);
         self.request_changed::<R>(&key);
     }
 
-    /// Its own plan, and those of the other requests for its Pod, may be different now.
+    /// Its own plan, and those of the other requests for its Pod that are at work or next, may be different now.
     pub(super) fn request_changed<R: UserRequest>(&mut self, key: &ObjectKey) {
-        let Some(entry) = R::asked(self).objects.get(key) else { return };
-        let pod = entry.request.get().pod_key();
+        let asked = R::asked_mut(self);
+        asked.stand(key);
+        let Some(entry) = asked.objects.get(key) else { return };
+        let (pod, child) = (entry.request.get().pod_key(), entry.request.get().child());
+        asked.dirty.insert(key.clone());
+        // It may wait for others, and is in vain without what it is for.
+        self.requests.dirty.extend(child);
         self.pod_changed(&pod);
     }
 
     fn forget_request<R: UserRequest>(&mut self, key: &ObjectKey) {
         let asked = R::asked_mut(self);
-        let Some(entry) = asked.objects.remove(key) else { return };
+        let Some(entry) = asked.remove(key) else { return };
         let request = entry.request.get();
-        let pod = request.pod_key();
-        remove(&mut asked.by_pod, &pod, key);
+        let (pod, child) = (request.pod_key(), request.child());
         if let Some(node) = request.node() {
             remove(&mut asked.by_node, &node.to_owned(), key);
             self.dirty_nodes.insert(node.to_owned());
         }
         self.timers.set(R::timer(key.clone()), None);
+        self.requests.dirty.extend(child);
         self.pod_changed(&pod);
     }
 
-    pub(super) fn books_changed(&mut self, watch: Watch<NodeWork>) {
+    pub(super) fn books_changed(&mut self, now: Mono, watch: Watch<NodeWork>) {
         match watch {
-            Watch::Upsert(work) => self.upsert_book(work, false),
+            Watch::Upsert(work) => self.upsert_book(now, work, false),
             Watch::Gone(work) => {
                 let node = work.node.clone();
                 if let Some(book) = self.books.objects.get_mut(&ObjectKey::new("", &node))
@@ -151,7 +160,7 @@ impl Index {
                     // What was deleted is the newest there was.
                     self.book_lost(&work, true);
                 }
-                self.book_changed(&node);
+                self.book_changed(now, &node);
             }
             Watch::Restart(all) => {
                 let listed: BTreeSet<&str> = all.iter().map(|w| w.node.as_str()).collect();
@@ -164,9 +173,10 @@ impl Index {
                 }
                 for work in &lost {
                     self.book_lost(work, false);
+                    self.book_changed(now, &work.node);
                 }
                 for work in all {
-                    self.upsert_book(work, true);
+                    self.upsert_book(now, work, true);
                 }
                 self.books.synced = true;
                 self.all_dirty();
@@ -174,7 +184,7 @@ impl Index {
         }
     }
 
-    fn upsert_book(&mut self, work: NodeWork, listed: bool) {
+    fn upsert_book(&mut self, now: Mono, work: NodeWork, listed: bool) {
         let node = work.node.clone();
         let key = ObjectKey::new("", &node);
         let known = self.books.objects.get(&key).and_then(Book::known);
@@ -182,7 +192,7 @@ impl Index {
             self.book_lost(&lost, false);
         }
         self.books.objects.entry(key).or_default().observed(work, listed);
-        self.book_changed(&node);
+        self.book_changed(now, &node);
     }
 
     /// A book is gone, and the daemon's answers with it: what was begun of it is remembered, as nothing else tells
@@ -201,7 +211,12 @@ impl Index {
     }
 
     /// The plans of the node's book and of the requests that look at it may be different now.
-    pub(super) fn book_changed(&mut self, node: &str) {
+    pub(super) fn book_changed(&mut self, now: Mono, node: &str) {
+        if let Some(book) = self.books.objects.get_mut(&ObjectKey::new("", node)) {
+            let before = book.counts;
+            book.see(now);
+            self.orders.replace(&before, &book.counts);
+        }
         self.dirty_nodes.insert(node.to_owned());
         self.requests.book_changed(node);
         self.resizes.book_changed(node);

@@ -1,5 +1,6 @@
 //! The order book of one node: which orders it should hold.
 
+mod acting;
 mod plan;
 mod view;
 
@@ -7,6 +8,7 @@ use pitstop_api::nodework::{Answer, NodeWorkStatus, Order, order_attempt, reques
 
 use crate::tracked::Versioned;
 
+pub use acting::{Acting, grace};
 pub use plan::{BookWrite, plan};
 pub use view::OrderView;
 pub(crate) use view::{newest, views};

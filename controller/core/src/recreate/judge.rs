@@ -9,9 +9,9 @@ use pitstop_api::nodework::{Answer, AnswerReason, AnswerState};
 use pitstop_api::recreate::{ContainerRecreateState, MAX_CONTAINER_ID, Mechanism, Phase, TargetContainer};
 
 use super::mechanism::{by_kubelet, choose, in_back_off};
-use super::observe::{Observed, grace};
+use super::observe::{Memory, Observed, Request};
 use super::status::Wait;
-use crate::nodework::OrderView;
+use crate::nodework::{OrderView, grace};
 use crate::pod::{AfterEnd, ContainerState, ContainerStatus, Pod, parse_container_id};
 use crate::time::{Mono, seconds};
 
@@ -130,7 +130,7 @@ pub(super) fn judge(
         let wait = if needs_pin { Wait::Pin(name.clone()) } else { Wait::Pinned(name.clone()) };
         return Judged { needs_pin, ..Judged::waits(so_far, wait) };
     }
-    let overdue_at = order.and_then(|o| observed.memory.overdue_at(o.order, patience));
+    let overdue_at = order.and_then(|o| observed.acting.overdue_at(o.order, patience));
     let wait = match order {
         Some(OrderView { answer: Some(answer), .. }) if answer.reason == Some(AnswerReason::StopRetried) => {
             Wait::StopRetried(name.clone(), answer.message.clone())
@@ -212,6 +212,22 @@ pub(super) fn replaced(target: &TargetContainer, status: &ContainerStatus) -> bo
     !status.container_id.is_empty()
         && status.container_id != target.container_id
         && status.restart_count >= target.restart_count
+}
+
+/// A container of the request has yet to end, or to be replaced. Of a forced request the next instance may have to end,
+/// too, until it has begun with the container.
+pub fn stops_yet(request: &Request, memory: &Memory, pod: &Pod) -> bool {
+    let forced = request.spec.strategy.as_ref().is_some_and(|s| s.force_recreate);
+    let over = |target: &TargetContainer| {
+        let name = &target.name;
+        let stored = request.status.container_recreate_states.iter().find(|s| s.name == *name);
+        let begun = memory.begun.contains(name) || memory.pinned.contains(name);
+        let settled = !forced || begun || stored.is_some_and(|s| s.is_killed);
+        stored.is_some_and(|s| matches!(s.phase, Phase::Succeeded | Phase::Failed))
+            || (settled && status_of(pod, name).is_some_and(|status| replaced(target, status)))
+    };
+    let target = request.status.target.as_ref().filter(|_| request.started_for(pod));
+    target.is_some_and(|target| !target.containers.iter().all(over))
 }
 
 /// The target has ended, and no other instance has taken its place. A container that waits keeps the ID of the

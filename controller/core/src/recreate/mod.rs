@@ -19,7 +19,8 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use observe::{Memory, Observed, Request};
+pub use judge::stops_yet;
+pub use observe::{Ahead, Memory, Observed, Request};
 pub use plan::{Plan, plan};
 pub use resolve::{Refusal, Tense, resolve};
 pub use stages::places;

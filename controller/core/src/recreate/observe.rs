@@ -1,21 +1,19 @@
 //! What a decision about one request sees.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
-use pitstop_api::nodework::{Answer, Order};
 use pitstop_api::recreate::{ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, Mechanism};
 
 use super::drain::Seen;
 use super::judge::is_pinned;
 use super::stages::Stages;
-use crate::action::ImageChange;
+use crate::action::{ImageChange, Named};
 use crate::key::ObjectKey;
 use crate::look::Look;
-use crate::nodework::OrderView;
+use crate::nodework::{Acting, OrderView};
 use crate::pod::{ContainerState, Pod, parse_container_id};
 use crate::readiness::{Hold, RECREATE_AGENT};
-use crate::time::{Mono, seconds};
+use crate::time::Mono;
 use crate::tracked::Versioned;
 
 /// A `ContainerRecreateRequest`, reduced to what decisions need.
@@ -91,16 +89,6 @@ impl Request {
     }
 }
 
-/// How long the stop of an order may take: the grace period, which is at least the runtime's own two seconds.
-pub(super) fn grace(order: &Order) -> Duration {
-    seconds(
-        order.action.recreate.as_ref().and_then(|r| r.grace_period_seconds).unwrap_or(DEFAULT_GRACE).max(2),
-    )
-}
-
-/// Seconds of grace where neither the request nor the Pod says (Kubernetes' default).
-const DEFAULT_GRACE: i64 = 30;
-
 /// What this process remembers of a request; lost when it ends, and then counted anew.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
@@ -115,8 +103,6 @@ pub struct Memory {
     /// Containers of which the daemon has taken an order up, though the book may be gone since; or may have, where
     /// the book went without a last word.
     pub begun: BTreeSet<String>,
-    /// Which process of the daemon carries an order out, and since when, by the order's ID.
-    pub acting: BTreeMap<String, (String, Mono)>,
     /// How far the drain is seen to be.
     pub drain: Seen,
     /// Containers that were seen running: name, ID, and since when.
@@ -135,7 +121,8 @@ impl Memory {
         Self { first_seen: now, ..Self::default() }
     }
 
-    /// Notes when waits begin and end. `orders` are the request's; `busy`: the daemon stops a container of the Pod;
+    /// Notes when waits begin and end. `orders` are the request's; `busy`: the daemon carries an order for the Pod out,
+    /// and may take as long as it has so far;
     /// `unread`: there is no node, so no book can be made for what the request wants.
     ///
     /// A silence lasts until the daemon answers something: it outlasts the withdrawal of the order that nobody
@@ -149,22 +136,9 @@ impl Memory {
         self.answered = answered;
         let begun = orders.iter().filter(|o| o.begun()).map(|o| o.order.container.name.clone());
         self.begun.extend(begun);
-        let acting = orders.iter().filter(|o| o.acting()).filter_map(|o| Some((&o.order.id, o.answer?)));
-        // A process that takes an order over has its own time for it.
-        let since = |(id, answer): (&String, &Answer)| {
-            let known = self.acting.get(id).filter(|(by, _)| *by == answer.acknowledged_by);
-            let known = known.cloned().unwrap_or_else(|| (answer.acknowledged_by.clone(), now));
-            (id.clone(), known)
-        };
-        self.acting = acting.map(since).collect();
         if !busy && (unread || answered < orders.len()) {
             self.unanswered_since.get_or_insert(now);
         }
-    }
-
-    /// When the daemon has been silent for longer than the stop of that order can take, by `patience`.
-    pub fn overdue_at(&self, order: &Order, patience: Duration) -> Option<Mono> {
-        self.acting.get(&order.id).map(|(_, since)| since.after(grace(order)).after(patience))
     }
 
     /// Notes since when the request's containers run, and how far its Pod is out of service.
@@ -210,6 +184,15 @@ impl Memory {
     }
 }
 
+/// What goes before a request for the same Pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ahead {
+    /// It.
+    pub by: Named,
+    /// Until when it does so at the most; absent where that is for as long as it is open.
+    pub until: Option<Mono>,
+}
+
 /// All that a decision about one request sees.
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Debug)]
@@ -218,8 +201,8 @@ pub struct Observed<'a> {
     pub request: &'a Request,
     /// The Pod under the name that the request gives.
     pub pod: Option<&'a Pod>,
-    /// The request for the same Pod that goes first.
-    pub ahead: Option<&'a ObjectKey>,
+    /// What goes first for the same Pod.
+    pub ahead: Option<Ahead>,
     /// It belongs to a `PodResize` that is not at work any more.
     pub resize_over: bool,
     /// The request's orders in the node's book.
@@ -232,6 +215,8 @@ pub struct Observed<'a> {
     pub placing: bool,
     /// Images of the request in a write of the Pod that is under way, or of which nobody knows yet how it ended.
     pub pinning: &'a [ImageChange],
+    /// For how long the daemon has been carrying the orders out.
+    pub acting: &'a Acting,
     /// What is known of the Pod while the watch does not show it.
     pub look: &'a Look,
     /// What this process remembers.

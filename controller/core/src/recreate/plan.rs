@@ -22,7 +22,7 @@ use super::judge::{Judged, failed, judge, over, recreating, replaced, status_of}
 use super::mechanism::{by_kubelet, pin};
 use super::observe::Observed;
 use super::resolve::{Tense, resolve};
-use super::status::{End, Wait, accepted, ended, waits};
+use super::status::{End, Wait, accepted, ended, queued, waits};
 use crate::index::Config;
 use crate::look::Missing;
 use crate::nodework::OrderView;
@@ -106,9 +106,10 @@ impl Planner<'_> {
         if expired {
             return self.end(&[], &End::DeadlineExceeded);
         }
-        if let Some(ahead) = self.observed.ahead {
-            let status = waits(request.status.clone(), request, &Wait::Queued(ahead.to_string()), self.wall);
-            return Plan { wake_at: deadline, ..self.with_status(status, Urgency::Now) };
+        if let Some(ahead) = &self.observed.ahead {
+            let status = queued(request, ahead, self.wall);
+            let wake_at = earliest(deadline, ahead.until);
+            return Plan { wake_at, ..self.with_status(status, Urgency::Now) };
         }
         // The images that are named here would be others than the ones that stand when it is written.
         if self.observed.pinned_now {
@@ -413,7 +414,7 @@ impl Planner<'_> {
 
     /// When the daemon has been silent about the order for longer than its stop can take.
     fn overdue_at(&self, order: &OrderView<'_>) -> Option<Mono> {
-        self.observed.memory.overdue_at(order.order, self.config.daemon_silent_after)
+        self.observed.acting.overdue_at(order.order, self.config.daemon_silent_after)
     }
 
     /// The Pod's status shows that the container instance has ended.

@@ -10,8 +10,8 @@ use pitstop_api::recreate::{
 use super::drain;
 use super::hooks;
 use super::judge::replaced;
-use super::observe::{Observed, Request};
-use crate::action::{Note, RequestKind};
+use super::observe::{Ahead, Observed, Request};
+use crate::action::{Named, Note, RequestKind};
 use crate::guard::POLICY;
 use crate::measure::Measure;
 use crate::pod::Pod;
@@ -20,7 +20,7 @@ use crate::pod::Pod;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Another request for the Pod goes first.
-    Queued(String),
+    Queued(Named),
     /// The Pod is still ready: its condition has not been written, or the kubelet has not followed.
     NotReadyPod,
     /// The condition of that type has a message that is not pitstop's to change.
@@ -97,7 +97,7 @@ impl Wait {
 
     pub(super) fn message(&self) -> String {
         match self {
-            Self::Queued(ahead) => format!("waits for request {ahead} of the same Pod"),
+            Self::Queued(ahead) => format!("waits for its turn with the Pod, first for {ahead}"),
             Self::NotReadyPod => "waits for the Pod to be seen not ready".to_owned(),
             Self::ForeignGate(type_) => format!(
                 "cannot take the Pod out of service: the message of its condition {type_} is no list of holds, so \
@@ -238,6 +238,19 @@ pub(super) fn accepted(
     drain::begin(&mut status, request, pod, now);
     let wait = drain::first_wait(request, pod).unwrap_or(Wait::Daemon);
     waits(status, request, &wait, now)
+}
+
+/// The status of a request that waits for its turn. What it waits for first is written once: with each end of a request
+/// all that wait for the Pod would else be written again.
+pub(super) fn queued(request: &Request, ahead: &Ahead, now: DateTime<Utc>) -> ContainerRecreateRequestStatus {
+    let status = request.status.clone();
+    let wait = Wait::Queued(ahead.by.clone());
+    let told = condition::find(&status.conditions, conditions::COMPLETE);
+    if told.is_some_and(|told| told.reason == wait.reason()) {
+        status
+    } else {
+        waits(status, request, &wait, now)
+    }
 }
 
 /// `status` with the wait written down.

@@ -115,6 +115,14 @@ impl Progress {
         if self == Self::Untold && long { Self::Sized } else { self }
     }
 
+    /// The kubelet is at it, or about to be.
+    pub(super) fn changes(&self) -> bool {
+        match self {
+            Self::Unseen | Self::Underway(_) | Self::Restarting(_) => true,
+            Self::Deferred(_) | Self::Infeasible(_) | Self::Untold | Self::Sized => false,
+        }
+    }
+
     /// When that is.
     pub(super) fn settles_at(&self, untold_since: Option<Mono>) -> Option<Mono> {
         untold_since.filter(|_| *self == Self::Untold).map(|since| since.after(UNTOLD))

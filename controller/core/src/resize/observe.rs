@@ -12,7 +12,7 @@ use super::refusal;
 use super::restart;
 use super::shrink::{containers, place};
 use super::status::{EVICTED, NODE_BUSY, NODE_CAPACITY};
-use crate::action::Sizing;
+use crate::action::{Named, Sizing};
 use crate::deed::{Deed, Done};
 use crate::key::ObjectKey;
 use crate::look::Look;
@@ -104,6 +104,8 @@ pub struct Memory {
     pub completed_seen: Option<Mono>,
     /// The Pod's spec was seen with what the request means.
     pub applied: bool,
+    /// Since when the Pod is being changed, without an end of that.
+    pub busy_since: Option<Mono>,
     /// Since when the node is too small.
     pub infeasible_since: Option<Mono>,
     /// Since when the node has no room.
@@ -215,6 +217,20 @@ impl Memory {
         let untold = matches!(progress, Some(Progress::Untold));
         self.untold_since = untold.then(|| self.untold_since.unwrap_or(now));
         let progress = progress.map(|progress| progress.settled(now, self.untold_since));
+        let busy = match pod.filter(|pod| resize.started_for(pod) && !resize.spec.dry_run) {
+            None => false,
+            Some(_) if resize.evicting().is_some() => false,
+            Some(pod) if restoring => {
+                let all = &resize.status.containers;
+                !is_back(all, pod) || return_progress(all, pod) != Progress::Sized
+            }
+            Some(pod) => match (&applied, &progress) {
+                (Some((Place::Desired, _)), Some(progress)) => progress.changes(),
+                (Some(_), _) => true,
+                (None, _) => place(resize, pod) == Place::Original,
+            },
+        };
+        self.busy_since = busy.then(|| self.busy_since.unwrap_or(now));
         let done = applied.filter(|(place, _)| *place == Place::Desired);
         let down = |progress: &Progress, pod: &Pod| matches!(progress, Progress::Restarting(name) if stopped(pod, name));
         let all = &resize.status.containers;
@@ -237,6 +253,13 @@ impl Memory {
         self.deferred_since = deferred.then(|| self.deferred_since.unwrap_or(now));
         self.sized_since = sized.then(|| self.sized_since.unwrap_or(now));
         self.done_since = self.done_since.or(self.sized_since);
+    }
+
+    /// Notes that a restart has the Pod, so that the change has yet to begin.
+    pub fn put_off(&mut self, now: Mono) {
+        if !self.applied {
+            self.busy_since = self.busy_since.map(|_| now);
+        }
     }
 
     /// Notes what is seen of the restart; `request`: the one under the name that the resize gives it.
@@ -285,8 +308,8 @@ pub struct Observed<'a> {
     pub held: Vec<OrderView<'a>>,
     /// A later resize of the same Pod, which can be carried out.
     pub newer: Option<&'a ObjectKey>,
-    /// Another resize at work on the same Pod.
-    pub at_work: Option<&'a ObjectKey>,
+    /// What goes first for the same Pod.
+    pub ahead: Option<Named>,
     /// A write of the Pod's resources is under way, or nobody knows yet how it ended.
     pub sizing_now: bool,
     /// What the request has in a write of the Pod that is under way, or of which nobody knows yet how it ended.

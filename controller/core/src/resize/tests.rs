@@ -9,7 +9,7 @@ use pitstop_api::resize::{Phase, PodResizeSpec, PodResizeStatus, conditions};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::action::Sizing;
+use crate::action::{Named, RequestKind, Sizing};
 use crate::deed::Deed;
 use crate::index::Config;
 use crate::key::ObjectKey;
@@ -134,7 +134,7 @@ struct Scene {
     /// What the API server says of a Pod that the watch does not show.
     found: Found,
     newer: Option<ObjectKey>,
-    at_work: Option<ObjectKey>,
+    ahead: Option<Named>,
     sizing: Option<Sizing>,
     restart: Option<Request>,
     deed: Option<Deed>,
@@ -164,7 +164,7 @@ impl Scene {
             look: Look::default(),
             found: Found::Gone,
             newer: None,
-            at_work: None,
+            ahead: None,
             sizing: None,
             restart: None,
             deed: None,
@@ -195,7 +195,7 @@ impl Scene {
             force: &force,
             held: Vec::new(),
             newer: self.newer.as_ref(),
-            at_work: self.at_work.as_ref(),
+            ahead: self.ahead.clone(),
             sizing_now: false,
             sizing: self.sizing.as_ref(),
             restart: self.restart.as_ref(),
@@ -274,6 +274,9 @@ impl Scene {
             let mut observed = Cgroups { container: holds(own), pod };
             if matches!(self.daemon, Daemon::NoQuota) {
                 (observed.container.cpu_quota, observed.pod.cpu_quota) = (None, None);
+                // What else the kubelet has left as it was.
+                let left = if self.low > 0 { 64 * MI } else { 0 };
+                observed.pod.memory_limit = observed.pod.memory_limit.map(|limit| limit - left);
             }
             self.answers.push(Answer {
                 order_id: order.id.clone(),

@@ -3,6 +3,7 @@
 mod asked;
 mod beside;
 mod repaired;
+mod together;
 mod unquoted;
 
 use k8s_openapi::api::core::v1::Pod;

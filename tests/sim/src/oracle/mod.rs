@@ -13,6 +13,7 @@ mod pods;
 mod requests;
 mod resizes;
 mod rules;
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -267,6 +268,7 @@ impl Oracle {
         if writer.ours() {
             self.writes += 1;
         }
+        self.check_turn(kind, before, after, server);
         let mut found = self.rules.wrote(now, writer, kind, before, after, server);
         found.extend(self.rules.one_leads(self.leaders));
         let by = (writer, self.leaders > 1);

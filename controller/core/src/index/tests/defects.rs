@@ -41,6 +41,8 @@ fn d25_an_event_concerns_only_the_requests_of_its_pod_or_node() {
     assert_eq!(bench.index.requests.dirty, BTreeSet::from([own.clone()]));
     assert_eq!(bench.index.dirty_pods, BTreeSet::from([own]));
     bench.step(Event::Tick);
-    bench.index.books_changed(Watch::Upsert(NodeWork { node: "node2".into(), ..NodeWork::default() }));
+    bench
+        .index
+        .books_changed(Mono(0), Watch::Upsert(NodeWork { node: "node2".into(), ..NodeWork::default() }));
     assert!(bench.index.requests.dirty.is_empty(), "nothing is at work on that node");
 }

@@ -62,7 +62,7 @@ fn nothing_is_kept_of_what_is_gone() {
     assert!(bench.step(Event::Pods(Watch::Gone(pod("web")))).is_empty());
     let index = &bench.index;
     assert!(index.requests.objects.is_empty() && index.pods.objects.is_empty());
-    assert!(index.requests.by_pod.is_empty() && index.requests.by_node.is_empty());
+    assert!(index.requests.queues.is_empty() && index.requests.by_node.is_empty());
     assert_eq!(bench.wake_at(), None);
 }
 

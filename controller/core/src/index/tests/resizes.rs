@@ -10,7 +10,7 @@ use crate::deed::{Deed, Done};
 use crate::resize::Resize;
 
 /// A Pod whose kubelet resizes.
-fn sizable() -> Pod {
+pub(super) fn sizable() -> Pod {
     let resources = Resources { cpu_request: Some(100), cpu_limit: Some(200), ..Resources::default() };
     let mut pod = pod("web");
     pod.containers[0].resources = resources;
@@ -18,7 +18,7 @@ fn sizable() -> Pod {
     pod
 }
 
-fn resize(name: &str, created: i64, cpu: &str) -> Resize {
+pub(super) fn resize(name: &str, created: i64, cpu: &str) -> Resize {
     let spec = json!({"podRef": {"name": "web"}, "containers": [{"name": "app", "resources": {"limits": {"cpu": cpu}}}]});
     Resize {
         key: ObjectKey::new("shop", name),
@@ -31,18 +31,18 @@ fn resize(name: &str, created: i64, cpu: &str) -> Resize {
 }
 
 /// A resize that leads to these actions.
-fn begin(bench: &mut Bench, resize: &Resize) -> Vec<Action> {
+pub(super) fn begin(bench: &mut Bench, resize: &Resize) -> Vec<Action> {
     bench.step(Event::Resizes(Watch::Upsert(resize.clone())))
 }
 
 /// The status that is written.
-fn status(action: &Action) -> &PodResizeStatus {
+pub(super) fn status(action: &Action) -> &PodResizeStatus {
     let Action::WriteResizeStatus { status, .. } = action else { panic!("{action:?}") };
     status
 }
 
 /// A write of the resize took effect.
-fn written(bench: &mut Bench, resize: &mut Resize, action: &Action) -> Vec<Action> {
+pub(super) fn written(bench: &mut Bench, resize: &mut Resize, action: &Action) -> Vec<Action> {
     bench.version += 1;
     resize.status = status(action).clone();
     resize.resource_version = bench.version.to_string();
@@ -52,7 +52,7 @@ fn written(bench: &mut Bench, resize: &mut Resize, action: &Action) -> Vec<Actio
 }
 
 /// The patch of the Pod took effect, and the kubelet is done with it.
-fn patched(bench: &mut Bench, cpu: i64) -> Vec<Action> {
+pub(super) fn patched(bench: &mut Bench, cpu: i64) -> Vec<Action> {
     bench.version += 1;
     let mut pod = sizable();
     pod.resource_version = bench.version.to_string();
@@ -141,7 +141,7 @@ fn a_new_leader_confirms_a_resize_before_it_restarts_anything() {
     assert!(matches!(make, Action::Do { deed: Deed::Restart(_), .. }), "{make:?}");
 }
 
-fn is_patch(action: &Action) -> bool {
+pub(super) fn is_patch(action: &Action) -> bool {
     matches!(action, Action::PatchPod { change: PodChange::Resources(_), .. })
 }
 

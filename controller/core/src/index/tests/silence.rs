@@ -61,6 +61,26 @@ fn a_daemon_that_still_stops_a_container_of_the_pod_is_not_silent_about_the_next
     assert_eq!(message(&bench, "b"), SILENT);
 }
 
+/// Nothing bounds how long a daemon that is away or hangs has an order.
+#[test]
+fn what_takes_longer_than_it_may_is_silence_about_the_next_order() {
+    let mut first = request("a", "web", 0);
+    first.spec.active_deadline_seconds = Some(3);
+    let mut bench = Bench::new(vec![pod("web")], vec![first, request("b", "web", 1)]);
+    takes_up(&mut bench, "a");
+    passes(&mut bench, 3);
+    assert_eq!(bench.phase("b"), Some(Phase::Recreating));
+    // 30 s of grace, 60 s of patience, counted from when the order was taken up.
+    passes(&mut bench, 86);
+    assert_eq!(message(&bench, "b"), "");
+    assert_eq!(bench.wake_at(), Some(Mono(90_000)));
+    passes(&mut bench, 1);
+    passes(&mut bench, 59);
+    assert_eq!(message(&bench, "b"), "");
+    passes(&mut bench, 1);
+    assert_eq!(message(&bench, "b"), SILENT);
+}
+
 /// What the book shows while the end is being written may call for the next order: nothing begins any more.
 #[test]
 fn nothing_is_ordered_while_the_end_is_being_written() {

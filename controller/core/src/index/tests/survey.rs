@@ -213,8 +213,9 @@ fn nothing_is_known_while_another_one_is_being_accepted() {
     surveyed(&mut index, 0, &grow, Outcome::Written(Survey::default()));
     assert_eq!(asked(&index, &grow), Some(200));
     let entry = index.resizes.objects.get_mut(&second.key).unwrap();
-    entry.chosen = true;
+    entry.chosen = Some(Mono(0));
     entry.request.write_started();
+    index.resizes.stand(&second.key);
     assert!(crowd(&index, &grow).is_none());
     let mut accepted = resize("second", &on("n1", "other", 200), Some(600));
     accepted.resource_version = "2".into();

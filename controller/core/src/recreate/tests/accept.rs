@@ -148,7 +148,7 @@ fn a_pod_on_its_way_out_never_comes_back() {
 #[test]
 fn a_later_request_waits_its_turn() {
     let mut scene = Scene::admitted(&["app"]);
-    scene.ahead = Some(ObjectKey::new("shop", "first"));
+    scene.ahead = Some(Ahead { by: first(), until: None });
     let plan = scene.act();
     assert_eq!(scene.request.status.phase, Some(Phase::Pending));
     assert_eq!(waits_for(&plan), "Queued");
@@ -156,6 +156,11 @@ fn a_later_request_waits_its_turn() {
     assert!(scene.states().is_empty());
     let plan = scene.act();
     assert_eq!((plan.status, plan.orders.len()), (None, 0), "it is said once");
+    // Another one goes first now, for a while at the most.
+    let by = Named { kind: RequestKind::Resize, key: ObjectKey::new("shop", "grow") };
+    scene.ahead = Some(Ahead { by, until: Some(Mono(9 * S)) });
+    let plan = scene.act();
+    assert_eq!((plan.status, plan.wake_at), (None, Some(Mono(9 * S))));
     scene.ahead = None;
     scene.act();
     assert_eq!(scene.request.status.phase, Some(Phase::Recreating));
@@ -165,7 +170,7 @@ fn a_later_request_waits_its_turn() {
 fn the_deadline_counts_in_the_queue_too() {
     let mut scene = Scene::admitted(&["app"]);
     scene.request.spec.active_deadline_seconds = Some(3);
-    scene.ahead = Some(ObjectKey::new("shop", "first"));
+    scene.ahead = Some(Ahead { by: first(), until: None });
     scene.act();
     assert_eq!(scene.plan().wake_at, Some(Mono(3 * S)));
     scene.at(3 * S).settle();

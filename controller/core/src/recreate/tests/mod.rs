@@ -24,12 +24,13 @@ use pitstop_api::recreate::{
     RecreateContainer, StatusContext, conditions,
 };
 
-use super::{Memory, Observed, Plan, Request, all_reasons, measure, plan};
+use super::{Ahead, Memory, Observed, Plan, Request, all_reasons, measure, plan};
+use crate::action::{Named, RequestKind};
 use crate::index::Config;
 use crate::key::ObjectKey;
 use crate::look::{Found, Look};
 use crate::measure::Measure;
-use crate::nodework::OrderView;
+use crate::nodework::{Acting, NodeWork, OrderView};
 use crate::plan::Urgency;
 use crate::pod::{Container, ContainerKind, ContainerState, ContainerStatus, Pod};
 use crate::time::Mono;
@@ -93,19 +94,25 @@ struct Scene {
     config: Config,
     request: Request,
     pod: Option<Pod>,
-    ahead: Option<ObjectKey>,
+    ahead: Option<Ahead>,
     resize_over: bool,
     orders: Vec<Order>,
     answers: Vec<Answer>,
     /// What the book says is over.
     closed: Vec<String>,
     placing: bool,
+    acting: Acting,
     memory: Memory,
     look: Look,
     /// What the API server says of a Pod that the watch does not show.
     found: Found,
     /// By how many seconds the wall clock is wrong.
     wrong_by: i64,
+}
+
+/// An earlier request for the same Pod.
+fn first() -> Named {
+    Named { kind: RequestKind::Recreate, key: ObjectKey::new("shop", "first") }
 }
 
 impl Scene {
@@ -134,6 +141,7 @@ impl Scene {
             answers: Vec::new(),
             closed: Vec::new(),
             placing: false,
+            acting: Acting::default(),
             memory: Memory::new(Mono(0)),
             look: Look::default(),
             found: Found::Gone,
@@ -161,19 +169,23 @@ impl Scene {
                 closed: self.closed.contains(&order.id),
             })
             .collect();
-        let acting = orders.iter().any(OrderView::acting);
-        self.memory.update(self.now, self.request.completed(), acting, false, &orders);
+        let busy = orders.iter().any(OrderView::acting);
+        self.memory.update(self.now, self.request.completed(), busy, false, &orders);
+        let mut book = NodeWork { orders: self.orders.clone(), ..NodeWork::default() };
+        book.status.answers.clone_from(&self.answers);
+        self.acting.see(self.now, Some(&book));
         self.memory.see(self.now, &self.request, self.pod.as_ref());
         let observed = Observed {
             request: &self.request,
             pod: self.pod.as_ref(),
-            ahead: self.ahead.as_ref(),
+            ahead: self.ahead.clone(),
             resize_over: self.resize_over,
             orders,
             placing: self.placing,
             pinned_now: false,
             guarded: true,
             pinning: &[],
+            acting: &self.acting,
             look: &self.look,
             memory: &self.memory,
         };

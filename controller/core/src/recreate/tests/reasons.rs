@@ -9,7 +9,7 @@ use super::*;
 fn waits() -> Vec<Wait> {
     let name = String::new;
     let all = vec![
-        Wait::Queued(name()),
+        Wait::Queued(first()),
         Wait::NotReadyPod,
         Wait::ForeignGate(name()),
         Wait::Draining(0),
@@ -128,7 +128,7 @@ fn the_conditions_read_like_those_of_kubernetes() {
         all.map(|c| format!("{}={:?}/{}", c.type_, c.status, c.reason)).collect()
     };
     let mut scene = Scene::admitted(&["app"]);
-    scene.ahead = Some(ObjectKey::new("shop", "first"));
+    scene.ahead = Some(Ahead { by: first(), until: None });
     scene.act();
     assert_eq!(told(&scene), ["Complete=False/Queued", "Reconciling=True/Pending"]);
     scene.ahead = None;

@@ -87,11 +87,8 @@ impl Planner<'_> {
             return self.end(&overdue(waited));
         }
         // What is resolved here would be another one than what stands when it is written.
-        if let Some(other) = self.observed.at_work {
-            let text =
-                format!("waits for PodResize {other} of the same Pod, which puts back what it has changed");
-            let wait = Wait::new(Phase::Proposed, status::QUEUED, text);
-            let status = waits(resize.status.clone(), resize, &wait, self.wall);
+        if self.observed.ahead.is_some() {
+            let status = waits(resize.status.clone(), resize, &self.queued(), self.wall);
             return Plan { wake_at: deadline, ..self.with_status(status, Urgency::Later) };
         }
         if self.observed.sizing_now {
@@ -216,6 +213,10 @@ impl Planner<'_> {
             }
             if let Some(end) = self.refused() {
                 return self.never_taken(pod, &end, deadline);
+            }
+            // A restart has begun all the same, or before this process led.
+            if self.observed.ahead.is_some() && !self.unsettled() {
+                return self.waiting(pod, &self.queued(), deadline);
             }
             return self.step(pod, &place, deadline);
         }
@@ -368,6 +369,18 @@ impl Planner<'_> {
             }
         };
         self.stepwise(place, wait)
+    }
+
+    /// It waits for its turn. What it waits for first is written once.
+    fn queued(&self) -> Wait {
+        let resize = self.observed.resize;
+        let told = condition::find(&resize.status.conditions, conditions::COMPLETE);
+        let text = match (told.filter(|told| told.reason == status::QUEUED), &self.observed.ahead) {
+            (Some(told), _) => told.message.clone(),
+            (None, Some(ahead)) => format!("waits for its turn with the Pod, first for {ahead}"),
+            (None, None) => "waits for its turn with the Pod".to_owned(),
+        };
+        Wait::new(Phase::Proposed, status::QUEUED, text)
     }
 
     /// The change of the Pod that the request means.

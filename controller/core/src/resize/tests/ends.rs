@@ -114,8 +114,27 @@ fn what_somebody_else_changes_is_not_fought_for() {
     assert_eq!(scene.stored(), (Some(Phase::Failed), "Superseded"));
     assert!(scene.resize.status.message.contains("shop/later"));
     let mut scene = Scene::new(grow(&json!({})));
-    scene.at_work = Some(ObjectKey::new("shop", "earlier"));
+    scene.ahead = Some(Named { kind: RequestKind::Resize, key: ObjectKey::new("shop", "earlier") });
     assert_eq!(scene.told(), (Phase::Proposed, "Queued".into()));
+}
+
+#[test]
+fn the_change_waits_for_a_restart_that_has_begun() {
+    let mut scene = Scene::new(grow(&json!({})));
+    scene.act();
+    scene.ahead = Some(Named { kind: RequestKind::Recreate, key: ObjectKey::new("shop", "crr") });
+    let plan = scene.plan();
+    assert!(plan.sizing.is_none(), "{plan:?}");
+    let told = plan.status.unwrap().status;
+    let told = condition::find(&told.conditions, "Complete").unwrap();
+    assert_eq!(told.reason, "Queued");
+    assert_eq!(told.message, "waits for its turn with the Pod, first for ContainerRecreateRequest shop/crr");
+    // Its own time begins when the restart is over.
+    assert_eq!(scene.memory.busy_since, Some(Mono(0)));
+    scene.memory.put_off(Mono(70_000));
+    assert_eq!(scene.memory.busy_since, Some(Mono(70_000)));
+    scene.ahead = None;
+    assert!(scene.plan().sizing.is_some());
 }
 
 #[test]

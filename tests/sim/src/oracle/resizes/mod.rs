@@ -13,6 +13,7 @@
 //! | R9 | One request is at work on a Pod. |
 //! | R10 | What the kubelet says that it did is not taken back because of the kernel, or of a deadline that passes later. |
 //! | R11 | A step beyond what a request means is the smallest, at most three times, only where a Pod's group may have been left as it was, and is taken back. |
+//! | R12 | A resize begins while no restart has a container of the Pod to stop; a restart while no resize has begun to change the Pod, but for one that does not get on within a minute. |
 
 mod ends;
 mod pods;
@@ -31,6 +32,7 @@ use serde_json::Value;
 use super::Writer;
 use super::pace::Clocks;
 use super::rules::{Found, leaves_controllers_alone, millis};
+use super::turns::Turns;
 use crate::node::cgroups::Written;
 use crate::server::Server;
 use crate::world::plan::{Fault, Schedule, Step};
@@ -84,6 +86,8 @@ pub struct Resizes {
     shown: BTreeMap<(String, String), (String, u64)>,
     /// Those that have succeeded since it was last asked.
     successes: Vec<(String, PodResizeStatus)>,
+    /// The other kind's.
+    restarts: Turns,
     /// How requests ended, and how often.
     pub(super) ends: BTreeMap<String, usize>,
 }
@@ -155,6 +159,7 @@ impl Resizes {
             foreign: BTreeMap::new(),
             shown: BTreeMap::new(),
             successes: Vec::new(),
+            restarts: Turns::default(),
             ends: BTreeMap::new(),
         }
     }
@@ -232,6 +237,7 @@ impl Resizes {
         match kind {
             "PodResize" => self.resize_wrote(writer, before, after, server, &mut found),
             "Pod" => self.pod_wrote(writer, before, after, &mut found),
+            "ContainerRecreateRequest" => self.restarts.wrote(now, before, after),
             _ => {}
         }
         if self.off { Found::new() } else { found }
@@ -360,9 +366,30 @@ impl Resizes {
         let pods = self.schedule.steps.iter().all(|s| !matches!(s.what, Step::DeletePod(_)));
         // What bounds a Pod that its daemon resizes may leave no room for a while.
         let admitted = new.mechanism == Some(Mechanism::Cri);
-        if self.calm() && pods && !admitted && self.now > since + SOON {
+        // A restart that is open is before it, or has yet to let it go.
+        let restarted = self.restarts.free_since(&spec.pod_ref.name);
+        let late = restarted.is_some_and(|free| self.now > since.max(free) + SOON);
+        if self.calm() && pods && !admitted && late {
             found.push(("L2", format!("{id} begins {} ms after it could", self.now - since)));
         }
+    }
+
+    /// A resize that has begun to change that Pod within the last minute, and of which the Pod has not shown that it has
+    /// it or cannot have it; none that one of `owners` is.
+    pub(super) fn changing(&self, pod: &str, owners: &[&str]) -> Option<String> {
+        let at_work = |followed: &Followed| {
+            let halted = followed.has_since.is_some() || followed.deferred.is_some() || followed.infeasible;
+            // The minute counts from when the acceptance was sent.
+            let recent = followed.accepted.is_some_and(|at| self.now < at + self.clocks.least(55_000));
+            let real = !followed.object.spec.dry_run && !followed.by_daemon();
+            real && followed.is_for(pod)
+                && followed.open()
+                && recent
+                && !halted
+                && followed.restoring.is_none()
+        };
+        let mut others = self.followed.iter().filter(|(id, _)| !owners.contains(&id.as_str()));
+        others.find(|(_, followed)| at_work(followed) && self.sound()).map(|(id, _)| id.clone())
     }
 
     /// Everything is over, in time.

@@ -12,6 +12,7 @@ use pitstop_api::nodework::{AnswerState, Order};
 use pitstop_api::recreate::ContainerRecreateRequest;
 
 use super::pace::{Clocks, Rate};
+use super::turns::Turns;
 use crate::world::plan::{Fault, Schedule};
 
 /// What was broken: its number, or `rule`, and what happened.
@@ -77,6 +78,8 @@ pub struct Rules {
     /// Orders with the processes that acknowledged them.
     acknowledged_by: BTreeSet<(String, String)>,
     calling: Rate,
+    /// The other kind's.
+    resizes: Turns,
 }
 
 impl Rules {
@@ -97,6 +100,7 @@ impl Rules {
             were_ready: BTreeSet::new(),
             acknowledged_by: BTreeSet::new(),
             calling: Rate::default(),
+            resizes: Turns::default(),
         }
     }
 

@@ -1,0 +1,147 @@
+//! Where the requests of a kind stand with the Pods that they name: an event about a Pod plans those that it concerns,
+//! however many wait.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::key::ObjectKey;
+
+/// How far a request is with its Pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Standing {
+    /// It was accepted and has not ended, or its acceptance was sent, whatever came of it: nothing overtakes it.
+    Begun,
+    /// It waits for its turn.
+    Waits,
+    /// It only asks what would be: it is in nobody's way, and nobody in its.
+    Asks,
+    /// It has ended or is about to be deleted, and has not got through with its orders.
+    Lingers,
+    /// It has ended, and what it gave is kept up.
+    Lasts,
+}
+
+impl Standing {
+    const ALL: [Self; 5] = [Self::Begun, Self::Waits, Self::Asks, Self::Lingers, Self::Lasts];
+}
+
+/// A request in the queue of its Pod, in the order in which they go.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) standing: Standing,
+    /// `metadata.creationTimestamp`.
+    pub(super) created: i64,
+    pub(super) key: ObjectKey,
+}
+
+/// The requests of one kind by their Pods. What is over and through stands nowhere.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Queues(BTreeMap<ObjectKey, BTreeSet<Place>>);
+
+impl Queues {
+    pub(super) fn enter(&mut self, pod: &ObjectKey, place: Place) {
+        // Most changes concern Pods that are known.
+        match self.0.get_mut(pod) {
+            Some(places) => {
+                places.insert(place);
+            }
+            None => {
+                self.0.insert(pod.clone(), BTreeSet::from([place]));
+            }
+        }
+    }
+
+    pub(super) fn leave(&mut self, pod: &ObjectKey, place: &Place) {
+        let Some(places) = self.0.get_mut(pod) else { return };
+        places.remove(place);
+        if places.is_empty() {
+            self.0.remove(pod);
+        }
+    }
+
+    /// Those of a Pod that are so far, the oldest first.
+    pub(super) fn of(
+        &self,
+        pod: &ObjectKey,
+        standing: Standing,
+    ) -> impl DoubleEndedIterator<Item = &Place> + use<'_> {
+        let least = |standing| Place { standing, created: i64::MIN, key: ObjectKey::default() };
+        let after = Standing::ALL.into_iter().find(|next| *next > standing).map(least);
+        let places = self.0.get(pod).map(|places| {
+            let from = std::ops::Bound::Included(least(standing));
+            places.range((from, after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded)))
+        });
+        places.into_iter().flatten()
+    }
+
+    /// Whose turn it is, or will be next.
+    pub(super) fn first(&self, pod: &ObjectKey) -> Option<&Place> {
+        let first = self.0.get(pod)?.first()?;
+        [Standing::Begun, Standing::Waits].contains(&first.standing).then_some(first)
+    }
+
+    /// Those whose plans may be different when something changes about the Pod or about one of them: of those that wait
+    /// or only ask, the first.
+    pub(super) fn concerned(&self, pod: &ObjectKey) -> impl Iterator<Item = &ObjectKey> + use<'_> {
+        let first = |standing| self.of(pod, standing).take(1);
+        let all = self.of(pod, Standing::Begun).chain(self.of(pod, Standing::Lingers));
+        all.chain(first(Standing::Waits)).chain(first(Standing::Asks)).map(|place| &place.key)
+    }
+
+    /// The Pods of a namespace that requests stand with.
+    pub(super) fn pods_of<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a ObjectKey> {
+        let pods = self.0.range(ObjectKey::new(namespace, "")..).map(|(pod, _)| pod);
+        pods.take_while(move |pod| pod.namespace == namespace)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(standing: Standing, created: i64, name: &str) -> Place {
+        Place { standing, created, key: ObjectKey::new("shop", name) }
+    }
+
+    fn names<'a>(places: impl Iterator<Item = &'a Place>) -> Vec<&'a str> {
+        places.map(|place| place.key.name.as_str()).collect()
+    }
+
+    #[test]
+    fn those_of_a_standing_come_in_order_of_creation() {
+        let pod = ObjectKey::new("shop", "web");
+        let mut queues = Queues::default();
+        assert_eq!((queues.first(&pod), queues.of(&pod, Standing::Waits).count()), (None, 0));
+        for standing in Standing::ALL {
+            for (created, name) in [(7, "b"), (7, "a"), (3, "z"), (-1, "old")] {
+                queues.enter(&pod, place(standing, created, &format!("{standing:?}-{name}").to_lowercase()));
+            }
+        }
+        for standing in Standing::ALL {
+            let expected = ["old", "z", "a", "b"].map(|name| format!("{standing:?}-{name}").to_lowercase());
+            assert_eq!(names(queues.of(&pod, standing)), expected);
+        }
+        assert_eq!(names(queues.first(&pod).into_iter()), ["begun-old"]);
+        let concerned: Vec<&str> = queues.concerned(&pod).map(|key| key.name.as_str()).collect();
+        assert_eq!((concerned.len(), concerned[8], concerned[9]), (10, "waits-old", "asks-old"));
+    }
+
+    #[test]
+    fn what_is_in_nobodys_way_is_never_first() {
+        let pod = ObjectKey::new("shop", "web");
+        let mut queues = Queues::default();
+        let asks = place(Standing::Asks, 0, "a");
+        queues.enter(&pod, asks.clone());
+        queues.enter(&pod, place(Standing::Lasts, 0, "b"));
+        assert_eq!(queues.first(&pod), None);
+        assert_eq!(queues.pods_of("shop").count(), 1);
+        assert_eq!(queues.pods_of("shoq").count(), 0);
+        queues.leave(&pod, &asks);
+        queues.leave(&pod, &place(Standing::Lasts, 0, "b"));
+        assert!(queues.is_empty());
+    }
+}

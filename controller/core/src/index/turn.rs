@@ -1,0 +1,99 @@
+//! Whose turn it is with a Pod. Requests of all kinds go in order of creation, and none overtakes one that has begun.
+//!
+//! A restart in the midst of a resize leaves the Pod's cgroup at other values than those of its spec
+//! (kubernetes#138760), so each waits for the other.
+
+use std::time::Duration;
+
+use super::Index;
+use super::asked::{Entry, UserRequest as _};
+use super::queue::Standing;
+use crate::action::{Named, RequestKind};
+use crate::key::ObjectKey;
+use crate::pod::Pod;
+use crate::recreate::{self, Ahead, Request};
+use crate::resize::{self, Force, Resize};
+use crate::time::Mono;
+
+/// How long a restart waits for a resize that does not get on: memory that is in use may keep it for hours, and a restart
+/// may be what frees it.
+const RESTART_PATIENCE: Duration = Duration::from_mins(1);
+
+/// How many later resizes are looked at for one that can be carried out: those that cannot end by themselves.
+const LATER: usize = 16;
+
+impl Index {
+    /// What goes before a recreate request that is not accepted yet.
+    pub(super) fn before_recreate(&self, now: Mono, own: &Request) -> Option<Ahead> {
+        let pod = own.pod_key();
+        if let Some(first) = self.requests.queues.first(&pod).filter(|first| first.key != own.key) {
+            return Some(Ahead { by: recreate(&first.key), until: None });
+        }
+        let mut resizes = self.resizes.of(&pod, Standing::Begun).filter(|e| !belongs(own, e.request.get()));
+        resizes.find_map(|e| {
+            let until = busy_since(e)?.after(RESTART_PATIENCE);
+            let by = Named { kind: RequestKind::Resize, key: e.request.get().key.clone() };
+            (until > now).then_some(Ahead { by, until: Some(until) })
+        })
+    }
+
+    /// What goes before a resize: as long as it is not accepted, another one that has begun, and restarts that were asked
+    /// for earlier; then only a restart that has begun.
+    pub(super) fn before_resize(&self, own: &Resize, pod: Option<&Pod>) -> Option<Named> {
+        let key = own.pod_key();
+        let in_the_way = |e: &&Entry<Request>| {
+            let restart = e.request.get();
+            let stops = |pod| recreate::stops_yet(restart, &e.memory, pod);
+            !belongs(restart, own) && (restart.status.target.is_none() || pod.is_some_and(stops))
+        };
+        if let Some(restart) = self.requests.of(&key, Standing::Begun).find(in_the_way) {
+            return Some(recreate(&restart.request.get().key));
+        }
+        if own.status.target.is_some() {
+            return None;
+        }
+        let mut begun = self.resizes.queues.of(&key, Standing::Begun).filter(|place| place.key != own.key);
+        if let Some(resize) = begun.next() {
+            return Some(Named { kind: RequestKind::Resize, key: resize.key.clone() });
+        }
+        let earlier = self.requests.queues.of(&key, Standing::Waits).next();
+        earlier.filter(|place| place.created < own.created).map(|place| recreate(&place.key))
+    }
+
+    /// The last later resize of the same Pod that can be carried out there.
+    pub(super) fn newer(&self, own: &Resize, pod: &Pod, force: &Force) -> Option<&ObjectKey> {
+        // Of one second, who has begun is the earlier one.
+        let rank = |resize: &Resize| (resize.created, !resize.started(), resize.key.clone());
+        let begun = self.resizes.of(&pod.key, Standing::Begun);
+        let later = self.resizes.of(&pod.key, Standing::Waits).rev().take(LATER);
+        begun
+            .chain(later)
+            .map(|e| e.request.get())
+            .filter(|other| !other.spec.cancel && rank(other) > rank(own))
+            .filter(|other| resize::can_be(&other.spec, pod, force, &self.config))
+            .max_by_key(|other| rank(other))
+            .map(|other| &other.key)
+    }
+
+    /// The request belongs to a resize that is not at work any more.
+    pub(super) fn resize_over(&self, request: &Request) -> bool {
+        let Some(uid) = &request.resize_uid else { return false };
+        let mut resizes = self.resizes.of(&request.pod_key(), Standing::Begun).map(|e| e.request.get());
+        !resizes.any(|resize| resize.uid == *uid && resize.started())
+    }
+}
+
+/// The resize has made the request to restart its containers.
+fn belongs(request: &Request, resize: &Resize) -> bool {
+    request.resize_uid.as_ref() == Some(&resize.uid)
+}
+
+/// Since when a resize changes its Pod; absent while it changes nothing.
+fn busy_since(entry: &Entry<Resize>) -> Option<Mono> {
+    let resize = entry.request.get();
+    if Resize::accepted(resize.status()) { entry.memory.busy_since } else { entry.chosen }
+}
+
+fn recreate(key: &ObjectKey) -> Named {
+    Named { kind: RequestKind::Recreate, key: key.clone() }
+}

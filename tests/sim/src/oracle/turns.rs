@@ -1,0 +1,102 @@
+//! Whose turn it is with a Pod: restarts and resizes wait for each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pitstop_api::recreate::{ContainerRecreateRequest, Phase, TargetContainer};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Known, Oracle};
+use crate::server::Server;
+
+/// The requests of one kind that are open, by the names of their Pods.
+#[derive(Default)]
+pub(super) struct Turns(BTreeMap<String, Turn>);
+
+#[derive(Default)]
+struct Turn {
+    open: BTreeSet<String>,
+    /// When one of them was written last.
+    last: u64,
+}
+
+impl Turns {
+    /// A request was written, or removed.
+    pub(super) fn wrote(&mut self, now: u64, before: Option<&Value>, after: Option<&Value>) {
+        let Some(request) = after.or(before) else { return };
+        let spec = &request["spec"];
+        let pod = spec["podName"].as_str().or_else(|| spec["podRef"]["name"].as_str()).unwrap_or_default();
+        let uid = request["metadata"]["uid"].as_str().unwrap_or_default();
+        let over = !request["status"]["completionTime"].is_null()
+            || !request["metadata"]["deletionTimestamp"].is_null()
+            || spec["dryRun"] == true;
+        let turn = self.0.entry(pod.to_owned()).or_default();
+        if after.is_none() || over {
+            if turn.open.remove(uid) {
+                turn.last = now;
+            }
+        } else {
+            turn.open.insert(uid.to_owned());
+        }
+    }
+
+    /// Since when none is open; absent while one is.
+    pub(super) fn free_since(&self, pod: &str) -> Option<u64> {
+        self.0.get(pod).map_or(Some(0), |turn| turn.open.is_empty().then_some(turn.last))
+    }
+}
+
+impl Oracle {
+    /// A resize of a Pod is accepted, or a restart: nothing of the other kind is at work there.
+    pub(super) fn check_turn(
+        &mut self,
+        kind: &str,
+        before: Option<&Value>,
+        after: Option<&Value>,
+        server: &Server,
+    ) {
+        let target =
+            |o: Option<&Value>| o.and_then(|o| o["status"]["target"]["podUID"].as_str().map(str::to_owned));
+        let (None, Some(pod)) = (target(before), target(after)) else { return };
+        let Some(new) = after.filter(|new| new["spec"]["dryRun"] != true) else { return };
+        if self.many_leaders || self.restored || new["status"]["completionTime"].is_string() {
+            return;
+        }
+        let name = &new["metadata"]["name"];
+        let beside = match kind {
+            "PodResize" => self.restarting(&pod, server),
+            "ContainerRecreateRequest" => {
+                let owners = new["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+                let owners: Vec<&str> = owners.filter_map(|owner| owner["uid"].as_str()).collect();
+                self.resizes.changing(&pod, &owners)
+            }
+            _ => None,
+        };
+        self.check(beside.is_none(), "R12", || format!("{kind} {name} begins beside {beside:?}"));
+    }
+
+    /// A restart that has a container of that Pod to stop.
+    fn restarting(&self, pod: &str, server: &Server) -> Option<String> {
+        let shown = server.objects("Pod").find(|p| p["metadata"]["uid"] == *pod)?;
+        let stops = |uid: &str, t: &TargetContainer| {
+            let stored = server.objects("ContainerRecreateRequest").find(|r| r["metadata"]["uid"] == *uid);
+            let stored = stored.map(|r| ContainerRecreateRequest::deserialize(&**r).unwrap());
+            let states = stored.and_then(|r| r.status).unwrap_or_default().container_recreate_states;
+            let over = |p: Phase| matches!(p, Phase::Succeeded | Phase::Failed);
+            let told = states.iter().any(|s| s.name == t.name && over(s.phase));
+            let lists = ["containerStatuses", "initContainerStatuses"];
+            let mut statuses = lists.iter().filter_map(|l| shown["status"][*l].as_array()).flatten();
+            let replaced = statuses.any(|s| {
+                let id = s["containerID"].as_str().unwrap_or_default();
+                s["name"] == *t.name && !id.is_empty() && id != t.container_id
+            });
+            !told && !replaced
+        };
+        let open = |known: &Known| known.ended.is_none() && known.deleted.is_none();
+        let at_work = |(uid, known): &(&String, &Known)| {
+            let target = known.target.as_ref().filter(|target| target.pod_uid == pod && open(known));
+            target.is_some_and(|target| target.containers.iter().any(|t| stops(uid, t)))
+        };
+        self.requests.iter().find(at_work).map(|(_, known)| known.key.clone())
+    }
+}

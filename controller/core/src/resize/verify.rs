@@ -101,7 +101,7 @@ pub(super) fn verify(now: Mono, config: &Config, observed: &Observed<'_>, pod: &
                 let of_pod =
                     if differs { Verdict::Matches } else { pod_verdict(observed, cgroups, pod, &own) };
                 if matches!(of_pod, Verdict::Differs(_)) {
-                    let (wanted, found) = of_whole(observed, cgroups, pod);
+                    let (wanted, found) = but_unset_quota(observed, cgroups, pod, &own);
                     let (cpu, memory) = cgroup::pod_apart(&wanted, found);
                     result.low = Some(Low { container: container.name.clone(), cpu, memory });
                 }
@@ -272,7 +272,24 @@ fn pod_verdict(observed: &Observed<'_>, cgroups: &Cgroups, pod: &Pod, own: &Verd
         return Verdict::Matches;
     }
     let (wanted, found) = of_whole(observed, cgroups, pod);
-    let Some(text) = cgroup::pod_differs(&wanted, found) else { return Verdict::Matches };
+    if cgroup::pod_differs(&wanted, found).is_none() {
+        return Verdict::Matches;
+    }
+    let (wanted, found) = but_unset_quota(observed, cgroups, pod, own);
+    match cgroup::pod_differs(&wanted, found) {
+        None => Verdict::NoQuota("the kubelet sets no CPU quota for the Pod".to_owned()),
+        Some(text) => Verdict::Differs(format!("the Pod: {text}")),
+    }
+}
+
+/// What the cgroup of the Pod should hold, but for a quota that its kubelet does not set, and what it holds.
+fn but_unset_quota<'a>(
+    observed: &Observed<'a>,
+    cgroups: &'a Cgroups,
+    pod: &Pod,
+    own: &Verdict,
+) -> (Resources, &'a Cgroup) {
+    let (wanted, found) = of_whole(observed, cgroups, pod);
     let all = &observed.resize.status.containers;
     let before = of_pod(pod, |container| {
         let named = all.iter().find(|named| named.name == container.name);
@@ -280,14 +297,10 @@ fn pod_verdict(observed: &Observed<'_>, cgroups: &Cgroups, pod: &Pod, own: &Verd
     });
     let sets_none =
         !observed.resize.held() && (before.cpu_limit.is_some() || matches!(own, Verdict::NoQuota(_)));
-    let text = if sets_none && found.cpu_quota.is_none() {
-        cgroup::pod_differs(&cgroup::without_quota(&wanted), found)
+    if sets_none && found.cpu_quota.is_none() {
+        (cgroup::without_quota(&wanted), found)
     } else {
-        Some(text)
-    };
-    match text {
-        None => Verdict::NoQuota("the kubelet sets no CPU quota for the Pod".to_owned()),
-        Some(text) => Verdict::Differs(format!("the Pod: {text}")),
+        (wanted, found)
     }
 }
 

@@ -43,6 +43,26 @@ fn made(scene: &mut Scene) {
     scene.settle();
 }
 
+/// A step of CPU would change nothing that is missed.
+#[test]
+fn where_the_kubelet_sets_no_quota_only_memory_is_stepped() {
+    let mut scene = Scene::new(grow(&json!({})));
+    scene.daemon = Daemon::NoQuota;
+    let before = scene.container("app").resources;
+    scene.settle();
+    scene.done();
+    scene.low = 1;
+    scene.settle();
+    scene.later(3);
+    scene.settle();
+    scene.tell();
+    scene.later(2);
+    scene.settle();
+    let after = scene.container("app").resources;
+    assert_eq!(after.cpu_request, before.cpu_request);
+    assert_eq!(after.memory_request, before.memory_request.map(|memory| memory + 1));
+}
+
 #[test]
 fn a_pod_that_is_low_is_written_by_the_smallest_step_there_and_back() {
     let mut scene = low(&json!({}));

@@ -32,8 +32,10 @@ fn tool(root: &Path) -> Result<PathBuf> {
     if !found {
         let step =
             Step::begin(format!("installing cargo-deny {VERSION} into target/tools (some minutes, once)"));
+        // It works for a second: what optimizing would save there is less than what it takes.
         Cmd::cargo()
-            .args(["install", "--locked", "--quiet", "cargo-deny", "--version", VERSION, "--force", "--root"])
+            .args(["install", "--debug", "--locked", "--quiet", "cargo-deny", "--version", VERSION])
+            .args(["--force", "--root"])
             .arg(&folder)
             .dir(root)
             .run_quiet()?;

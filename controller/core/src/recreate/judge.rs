@@ -19,6 +19,10 @@ use crate::time::{Mono, seconds};
 /// it does not know the roles for yet.
 const MAX_REFUSALS: u32 = 4;
 
+/// How long a kubelet may take to start a container that has ended, by its own means. In a back-off it may tell nothing but
+/// the end until that is over: it looks at the Pod again when it is (seen on Kubernetes 1.36.3).
+const STARTS: Duration = Duration::from_millis(1500);
+
 /// What is known of one container.
 pub(super) struct Judged {
     /// Its entry in `status.containerRecreateStates`.
@@ -120,11 +124,14 @@ pub(super) fn judge(
         // Nor where the word of such a stop went with its book.
         let stopped = killed || (observed.begun(name) && !spared);
         let unpinned = auto && !stopped && target.pin.is_none() && refused.is_none();
-        let waiting = pod.container(name).filter(|container| unpinned && in_back_off(container));
+        let waits_at = observed.memory.ended_since(name).filter(|_| unpinned).map(|at| at.after(STARTS));
+        let waits_long = waits_at.is_some_and(|at| at <= now);
+        let waiting = pod.container(name).filter(|c| unpinned && (in_back_off(c) || waits_long));
         let strategy = observed.request.spec.strategy.as_ref();
         let pin = waiting.and_then(|container| by_kubelet(strategy, pod, container).ok());
         let becomes = pin.map(|pin| TargetContainer { pin: Some(pin), ..target.clone() });
-        return Judged { needs_pin: needs_pin && refused.is_none(), becomes, ..waits };
+        let wake_at = waits_at.filter(|at| *at > now);
+        return Judged { needs_pin: needs_pin && refused.is_none(), becomes, wake_at, ..waits };
     }
     if target.pin.is_some() {
         let wait = if needs_pin { Wait::Pin(name.clone()) } else { Wait::Pinned(name.clone()) };

@@ -11,7 +11,7 @@ use crate::action::{ImageChange, Named};
 use crate::key::ObjectKey;
 use crate::look::Look;
 use crate::nodework::{Acting, OrderView};
-use crate::pod::{ContainerState, Pod, parse_container_id};
+use crate::pod::{ContainerState, ContainerStatus, Pod, parse_container_id};
 use crate::readiness::{Hold, RECREATE_AGENT};
 use crate::time::Mono;
 use crate::tracked::Versioned;
@@ -107,6 +107,8 @@ pub struct Memory {
     pub drain: Seen,
     /// Containers that were seen running: name, ID, and since when.
     pub running: BTreeMap<String, (String, Mono)>,
+    /// Containers that were seen ended: name, ID, and since when.
+    pub ended: BTreeMap<String, (String, Mono)>,
     /// Containers whose target was seen running with the image pinned: it is the pin that ends them.
     pub pinned: BTreeSet<String>,
     /// How often in a row the pinning was refused, and what was said last.
@@ -146,10 +148,23 @@ impl Memory {
         self.drain.update(now, request, pod);
         if request.completed() {
             self.running.clear();
+            self.ended.clear();
             return;
         }
         for wanted in &request.spec.containers {
             let status = pod.and_then(|pod| pod.container(&wanted.name)).and_then(|c| c.status.as_ref());
+            let over = |s: &&ContainerStatus| matches!(s.state, ContainerState::Terminated { .. });
+            match status.filter(over) {
+                Some(status) => {
+                    let seen = self.ended.entry(wanted.name.clone()).or_default();
+                    if seen.0 != status.container_id {
+                        *seen = (status.container_id.clone(), now);
+                    }
+                }
+                None => {
+                    self.ended.remove(&wanted.name);
+                }
+            }
             match status.filter(|s| s.state == ContainerState::Running) {
                 Some(status) => {
                     let seen = self.running.entry(wanted.name.clone()).or_default();
@@ -176,6 +191,11 @@ impl Memory {
             let before = self.pin_refused.as_ref().map_or(0, |(times, _)| *times);
             (before.saturating_add(1), text)
         });
+    }
+
+    /// Since when the container of that name has ended and was not started again, as far as this process has seen.
+    pub fn ended_since(&self, container: &str) -> Option<Mono> {
+        self.ended.get(container).map(|(_, since)| *since)
     }
 
     /// Since when the container of that name runs, as far as this process has seen.

@@ -289,6 +289,21 @@ fn auto_does_not_wait_for_a_back_off() {
     assert_eq!(scene.states(), [state("app", Phase::Succeeded, false)], "nobody killed it");
 }
 
+/// A kubelet may tell nothing but the end for as long as its back-off lasts.
+#[test]
+fn auto_waits_a_moment_for_a_container_that_has_ended() {
+    let mut scene = with(Mechanism::Auto, &["app"]);
+    scene.ends("app", 1);
+    scene.settle();
+    assert_eq!(images(&scene)[0], "shop/app:1", "it may be about to start");
+    assert_eq!(scene.plan().wake_at, Some(Mono(1_500)));
+    scene.at(1_500).settle();
+    assert_eq!(images(&scene)[0], app_pinned());
+    scene.restarts("app", true);
+    scene.settle();
+    assert_ended(&scene, "Complete", "");
+}
+
 /// Also where the container came to wait after the request was accepted.
 #[test]
 fn auto_ends_a_back_off_that_comes_before_its_stop() {

@@ -198,7 +198,9 @@ impl<R: UserRequest> Asked<R> {
 
     /// Those that look at the node's book are to be planned.
     pub(super) fn book_changed(&mut self, node: &str) {
-        self.dirty.extend(self.by_node.get(node).into_iter().flatten().cloned());
+        let keys = self.by_node.get(node).into_iter().flatten();
+        let looks = |e: &Entry<R>| e.open || e.has_orders();
+        self.dirty.extend(keys.filter(|key| self.objects.get(key).is_some_and(looks)).cloned());
     }
 
     /// The lead begins or ends.
@@ -232,6 +234,8 @@ pub(super) struct Entry<R: UserRequest> {
     standing: Option<Standing>,
     /// It counts as one that has not ended.
     open: bool,
+    /// Orders of its own stood in its node's book when it was planned last.
+    pub(super) ordered: bool,
     /// The status that the write under way replaces.
     pub(super) replaces: Option<Box<R::Status>>,
     /// This process has written the request since it leads, and not its end: it knows of every end that was stored.
@@ -253,9 +257,15 @@ impl<R: UserRequest> Entry<R> {
             chosen: None,
             standing: None,
             open: false,
+            ordered: false,
             replaces: None,
             confirmed: false,
         }
+    }
+
+    /// Orders of its own are wanted, or have yet to go from its node's book.
+    pub(super) fn has_orders(&self) -> bool {
+        self.ordered || !self.orders.is_empty()
     }
 
     /// How far it is with its Pod; absent once it is over and through.
@@ -263,7 +273,7 @@ impl<R: UserRequest> Entry<R> {
         let request = self.request.get();
         if request.completed() {
             let lasts = request.lasts().then_some(Standing::Lasts);
-            return if self.orders.is_empty() { lasts } else { Some(Standing::Lingers) };
+            return if self.has_orders() { Some(Standing::Lingers) } else { lasts };
         }
         Some(if request.deleting() {
             Standing::Lingers

@@ -139,6 +139,7 @@ impl Index {
     fn sizing_written(&mut self, now: Mono, resize: &ObjectKey, tried: bool, refused: Option<String>) {
         if let Some(entry) = self.resizes.objects.get_mut(resize) {
             entry.memory.sizing_written(now, tried, refused);
+            self.resizes.dirty.insert(resize.clone());
         }
     }
 

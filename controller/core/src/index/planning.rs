@@ -132,7 +132,7 @@ impl Index {
             return;
         };
         let by_node = &mut R::asked_mut(self).by_node;
-        if request.completed() && orders.is_empty() && !request.lasts() {
+        if request.completed() && orders.is_empty() && !entry.ordered && !request.lasts() {
             remove(by_node, &node.to_owned(), request.key());
         } else {
             by_node.entry(node.to_owned()).or_default().insert(request.key().clone());

@@ -90,6 +90,7 @@ impl UserRequest for Request {
             .filter(|o| o.acting() && may_run(o.order, pod))
             .filter_map(|o| overdue_at(&o).filter(|at| *at > now))
             .max();
+        entry.ordered = !orders.is_empty();
         let unread = book.is_some_and(|book| book.missing) && !entry.orders.is_empty();
         entry.memory.update(now, request.completed(), busy_until.is_some(), unread, &orders);
         entry.memory.see(now, request, pod);

@@ -94,6 +94,7 @@ impl UserRequest for Resize {
         };
         let (repairs, orders): (Vec<OrderView<'_>>, Vec<OrderView<'_>>) =
             of(&resize.uid).into_iter().partition(|view| resize::is_repair(view.order));
+        entry.ordered = !(orders.is_empty() && repairs.is_empty());
         let target = resize.status.target.as_ref().filter(|_| resize.by_daemon());
         let held = target.and_then(|target| book?.held(&target.pod_uid));
         let applied = told.filter(|_| target.is_some()).map(|pod| force.applied(pod, held));
@@ -102,8 +103,8 @@ impl UserRequest for Resize {
         let given: Vec<OrderView<'_>> = held_orders.iter().chain(&repairs).copied().collect();
         entry.memory.see(now, resize, pod, &orders, &given);
         // What only asks what would be is in nobody's way, and nobody in its.
-        let ahead = index.before_resize(resize, told).filter(|_| !resize.spec.dry_run);
-        if ahead.is_some() {
+        let ahead = index.before_resize(entry, told).filter(|_| !resize.spec.dry_run);
+        if ahead.as_ref().is_some_and(|ahead| index.is_accepted(ahead)) {
             entry.memory.put_off(now);
         }
         let restart = index.requests.objects.get(&resize::restart_key(resize)).map(|e| e.request.get());

@@ -1,12 +1,14 @@
-//! Whose turn it is with a Pod. Requests of all kinds go in order of creation, and none overtakes one that has begun.
+//! Whose turn it is with a Pod. Requests of one kind go in order of creation, and none overtakes one that has begun.
 //!
 //! A restart in the midst of a resize leaves the Pod's cgroup at other values than those of its spec
-//! (kubernetes#138760), so each waits for the other.
+//! (kubernetes#138760), so a resize waits for restarts that have begun or were asked for earlier, and a restart for a
+//! resize that has begun.
 
 use std::time::Duration;
 
 use super::Index;
 use super::asked::{Entry, UserRequest as _};
+use super::planning::may_run;
 use super::queue::Standing;
 use crate::action::{Named, RequestKind};
 use crate::key::ObjectKey;
@@ -39,14 +41,18 @@ impl Index {
 
     /// What goes before a resize: as long as it is not accepted, another one that has begun, and restarts that were asked
     /// for earlier; then only a restart that has begun.
-    pub(super) fn before_resize(&self, own: &Resize, pod: Option<&Pod>) -> Option<Named> {
+    pub(super) fn before_resize(&self, entry: &Entry<Resize>, pod: Option<&Pod>) -> Option<Named> {
+        let own = entry.request.get();
         let key = own.pod_key();
         let in_the_way = |e: &&Entry<Request>| {
             let restart = e.request.get();
             let stops = |pod| recreate::stops_yet(restart, &e.memory, pod);
             !belongs(restart, own) && (restart.status.target.is_none() || pod.is_some_and(stops))
         };
-        if let Some(restart) = self.requests.of(&key, Standing::Begun).find(in_the_way) {
+        // A stop may outlive its request.
+        let stops = |e: &&Entry<Request>| e.orders.iter().any(|order| may_run(order, pod));
+        let begun = self.requests.of(&key, Standing::Begun).find(in_the_way);
+        if let Some(restart) = begun.or_else(|| self.requests.of(&key, Standing::Lingers).find(stops)) {
             return Some(recreate(&restart.request.get().key));
         }
         if own.status.target.is_some() {
@@ -56,8 +62,16 @@ impl Index {
         if let Some(resize) = begun.next() {
             return Some(Named { kind: RequestKind::Resize, key: resize.key.clone() });
         }
-        let earlier = self.requests.queues.of(&key, Standing::Waits).next();
+        // Those wait for this one from when its acceptance is sent.
+        let earlier =
+            self.requests.queues.of(&key, Standing::Waits).next().filter(|_| entry.chosen.is_none());
         earlier.filter(|place| place.created < own.created).map(|place| recreate(&place.key))
+    }
+
+    /// It is a restart that has been accepted, as far as is known.
+    pub(super) fn is_accepted(&self, ahead: &Named) -> bool {
+        let restart = self.requests.objects.get(&ahead.key).filter(|_| ahead.kind == RequestKind::Recreate);
+        restart.is_some_and(|e| e.request.get().status.target.is_some())
     }
 
     /// The last later resize of the same Pod that can be carried out there.

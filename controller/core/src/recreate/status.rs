@@ -97,7 +97,7 @@ impl Wait {
 
     pub(super) fn message(&self) -> String {
         match self {
-            Self::Queued(ahead) => format!("waits for its turn with the Pod, first for {ahead}"),
+            Self::Queued(ahead) => format!("waits for its turn: {ahead} goes first"),
             Self::NotReadyPod => "waits for the Pod to be seen not ready".to_owned(),
             Self::ForeignGate(type_) => format!(
                 "cannot take the Pod out of service: the message of its condition {type_} is no list of holds, so \

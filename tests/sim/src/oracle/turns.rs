@@ -68,7 +68,7 @@ impl Oracle {
             "ContainerRecreateRequest" => {
                 let owners = new["metadata"]["ownerReferences"].as_array().into_iter().flatten();
                 let owners: Vec<&str> = owners.filter_map(|owner| owner["uid"].as_str()).collect();
-                self.resizes.changing(&pod, &owners)
+                self.resizes.changing(self.now, &pod, &owners)
             }
             _ => None,
         };

@@ -46,7 +46,7 @@ fn a_restart_waits_for_a_resize_until_the_kubelet_is_done() {
     at_work(&mut bench, "grow", 5);
     // Asked for earlier, and not begun.
     asks(&mut bench, request("a", "web", 0));
-    let message = "waits for its turn with the Pod, first for PodResize shop/grow";
+    let message = "waits for its turn: PodResize shop/grow goes first";
     assert_eq!(told(&stored(&bench, "a").status), ("Queued", message));
     let next = patched(&mut bench, 300);
     assert!(next.iter().any(|action| accepts(action, "a")), "{next:?}");
@@ -74,7 +74,7 @@ fn a_resize_waits_for_a_restart_until_no_container_is_left_to_stop() {
     bench.now = Mono(3_000);
     let waiting = bench.step(Event::Tick);
     let waiting = waiting.iter().find(|a| matches!(a, Action::WriteResizeStatus { .. })).unwrap();
-    let message = "waits for its turn with the Pod, first for ContainerRecreateRequest shop/a";
+    let message = "waits for its turn: ContainerRecreateRequest shop/a goes first";
     assert_eq!(waits(status(waiting)), ("Queued", message));
     bench.acknowledge();
     // Another instance runs, and is not ready: that may take as long as it likes, and need more memory.
@@ -111,6 +111,39 @@ fn a_resize_waits_for_a_forced_restart_whose_container_has_ended_by_itself() {
             .any(|a| matches!(a, Action::WriteResizeStatus { status, .. } if status.target.is_some()));
         assert_eq!(accepted, !forced, "{next:?}");
     }
+}
+
+/// What the watch did not show when a change was sent must not be sent beside a restart.
+#[test]
+fn an_accepted_resize_sends_nothing_beside_a_restart_that_has_begun() {
+    let mut bench = Bench::new(vec![sizable()], vec![request("a", "web", 0)]);
+    let mut other = Bench::new(vec![sizable()], Vec::new());
+    let mut grow = resize("grow", 1, "300m");
+    let accept = only(begin(&mut other, &grow));
+    grow.status = status(&accept).clone();
+    let next = bench.step(Event::Resizes(Watch::Upsert(grow.clone())));
+    assert!(!next.iter().any(is_patch), "{next:?}");
+    bench.now = Mono(600_000);
+    assert!(!bench.step(Event::Tick).iter().any(is_patch), "and it goes on waiting");
+}
+
+/// The answer to a dry run concerns that one, though others only ask, too.
+#[test]
+fn what_comes_of_a_dry_run_ends_it_though_it_is_not_the_first() {
+    let mut bench = Bench::new(vec![sizable()], Vec::new());
+    let (mut one, mut other) = (resize("a", 0, "300m"), resize("b", 1, "400m"));
+    (one.spec.dry_run, other.spec.dry_run) = (true, true);
+    let accept = only(begin(&mut bench, &one));
+    let accepts = only(begin(&mut bench, &other));
+    let trial = only(written(&mut bench, &mut one, &accept));
+    assert_eq!(written(&mut bench, &mut other, &accepts), [], "one write of a Pod at a time");
+    let Action::PatchPod { key, uid, .. } = &trial else { panic!("{trial:?}") };
+    let tried = || Event::PodTried { key: key.clone(), uid: uid.clone(), outcome: Outcome::Written(()) };
+    let next = bench.step(tried());
+    assert_eq!(next.len(), 2, "the end of the one, the trial of the other: {next:?}");
+    // The end of the first is on its way.
+    let end = only(bench.step(tried()));
+    assert_eq!(status(&end).phase, Some(pitstop_api::resize::Phase::Succeeded), "it is not tried again");
 }
 
 #[test]
@@ -152,6 +185,37 @@ fn of_a_restart_and_a_resize_that_are_listed_together_one_begins() {
     };
     assert!(begun.target.is_some() && queued.target.is_none());
     assert_eq!(told(queued).0, "Queued");
+}
+
+/// The stop outlives the request, and its daemon is away: its order is on its way out of the book when the container ends.
+#[test]
+fn a_stop_is_told_as_long_as_its_order_stands() {
+    let mut late = request("a", "web", 0);
+    late.spec.active_deadline_seconds = Some(3);
+    let mut bench = Bench::new(vec![pod("web")], vec![late]);
+    let acknowledged = bench.acknowledge();
+    bench.all(acknowledged);
+    bench.now = Mono(3_000);
+    let end = bench.step(Event::Tick);
+    bench.all(end);
+    assert_eq!((bench.phase("a"), bench.orders()), (Some(Phase::Completed), 1));
+    // The grace and a minute are over.
+    bench.now = Mono(90_000);
+    let overdue = bench.step(Event::Tick);
+    assert_eq!(bench.orders(), 1);
+    assert!(!stored(&bench, "a").status.container_recreate_states[0].is_killed);
+    let told = bench.restarted("web");
+    bench.all(told);
+    assert!(stored(&bench, "a").status.container_recreate_states[0].is_killed);
+    // Once it has gone, nothing is left of the request but itself.
+    bench.now = Mono(100_000);
+    let tidy = bench.step(Event::Tick);
+    bench.all(overdue);
+    bench.all(tidy);
+    assert_eq!(bench.orders(), 0);
+    let book = bench.book.clone().unwrap();
+    bench.step(Event::NodeWorks(Watch::Upsert(book)));
+    assert!(bench.index.requests.queues.is_empty() && bench.index.requests.by_node.is_empty());
 }
 
 /// 300 requests wait for one Pod, and 300 for it have ended: an event concerns those that are at work or next.

@@ -30,7 +30,7 @@ use super::refusal;
 use super::resolve::{CONTAINER, INVALID, No, resolve};
 use super::shrink::{containers, place};
 use super::status::{self, End, Wait, accepted, changes, difference, ended, told, waits};
-use crate::action::{ResourceChange, Sizing};
+use crate::action::{Named, ResourceChange, Sizing};
 use crate::index::Config;
 use crate::look::Missing;
 use crate::plan::{StatusWrite, Urgency};
@@ -51,7 +51,11 @@ pub fn plan(now: Mono, wall: DateTime<Utc>, config: &Config, observed: &Observed
     } else if resize.status.target.is_none() {
         planner.accept()
     } else {
-        planner.follow()
+        let mut plan = planner.follow();
+        if planner.put_off() {
+            plan.sizing = None;
+        }
+        plan
     }
 }
 
@@ -84,7 +88,8 @@ impl Planner<'_> {
         if expired {
             let waited = condition::find(&resize.status.conditions, conditions::COMPLETE);
             let waited = waited.map_or("its Pod was not there to be resized", |waited| &waited.message);
-            return self.end(&overdue(waited));
+            let queued = self.observed.ahead.as_ref().map(turn_of);
+            return self.end(&overdue(queued.as_deref().unwrap_or(waited)));
         }
         // What is resolved here would be another one than what stands when it is written.
         if self.observed.ahead.is_some() {
@@ -214,8 +219,7 @@ impl Planner<'_> {
             if let Some(end) = self.refused() {
                 return self.never_taken(pod, &end, deadline);
             }
-            // A restart has begun all the same, or before this process led.
-            if self.observed.ahead.is_some() && !self.unsettled() {
+            if self.put_off() {
                 return self.waiting(pod, &self.queued(), deadline);
             }
             return self.step(pod, &place, deadline);
@@ -371,14 +375,20 @@ impl Planner<'_> {
         self.stepwise(place, wait)
     }
 
+    /// A restart has begun though this one was accepted, or before this process led: what changes the Pod waits, but for
+    /// what may be on its way already, and what puts the original back.
+    fn put_off(&self) -> bool {
+        self.observed.ahead.is_some() && !self.unsettled() && self.observed.resize.status.restoring.is_none()
+    }
+
     /// It waits for its turn. What it waits for first is written once.
     fn queued(&self) -> Wait {
         let resize = self.observed.resize;
         let told = condition::find(&resize.status.conditions, conditions::COMPLETE);
         let text = match (told.filter(|told| told.reason == status::QUEUED), &self.observed.ahead) {
             (Some(told), _) => told.message.clone(),
-            (None, Some(ahead)) => format!("waits for its turn with the Pod, first for {ahead}"),
-            (None, None) => "waits for its turn with the Pod".to_owned(),
+            (None, Some(ahead)) => turn_of(ahead),
+            (None, None) => "waits for its turn".to_owned(),
         };
         Wait::new(Phase::Proposed, status::QUEUED, text)
     }
@@ -465,6 +475,10 @@ impl Planner<'_> {
 
 fn overdue(waited_for: &str) -> End {
     End::failed(status::DEADLINE, format!("not done within activeDeadlineSeconds: {waited_for}"))
+}
+
+fn turn_of(ahead: &Named) -> String {
+    format!("waits for its turn: {ahead} goes first")
 }
 
 fn superseded(by: &str) -> End {

@@ -128,7 +128,7 @@ fn the_change_waits_for_a_restart_that_has_begun() {
     let told = plan.status.unwrap().status;
     let told = condition::find(&told.conditions, "Complete").unwrap();
     assert_eq!(told.reason, "Queued");
-    assert_eq!(told.message, "waits for its turn with the Pod, first for ContainerRecreateRequest shop/crr");
+    assert_eq!(told.message, "waits for its turn: ContainerRecreateRequest shop/crr goes first");
     // Its own time begins when the restart is over.
     assert_eq!(scene.memory.busy_since, Some(Mono(0)));
     scene.memory.put_off(Mono(70_000));

@@ -376,11 +376,11 @@ impl Resizes {
 
     /// A resize that has begun to change that Pod within the last minute, and of which the Pod has not shown that it has
     /// it or cannot have it; none that one of `owners` is.
-    pub(super) fn changing(&self, pod: &str, owners: &[&str]) -> Option<String> {
+    pub(super) fn changing(&self, now: u64, pod: &str, owners: &[&str]) -> Option<String> {
         let at_work = |followed: &Followed| {
             let halted = followed.has_since.is_some() || followed.deferred.is_some() || followed.infeasible;
             // The minute counts from when the acceptance was sent.
-            let recent = followed.accepted.is_some_and(|at| self.now < at + self.clocks.least(55_000));
+            let recent = followed.accepted.is_some_and(|at| now < at + self.clocks.least(55_000));
             let real = !followed.object.spec.dry_run && !followed.by_daemon();
             real && followed.is_for(pod)
                 && followed.open()

@@ -59,7 +59,7 @@ impl Oracle {
             |o: Option<&Value>| o.and_then(|o| o["status"]["target"]["podUID"].as_str().map(str::to_owned));
         let (None, Some(pod)) = (target(before), target(after)) else { return };
         let Some(new) = after.filter(|new| new["spec"]["dryRun"] != true) else { return };
-        if self.many_leaders || self.restored || new["status"]["completionTime"].is_string() {
+        if self.many_leaders || self.restored || self.stale || new["status"]["completionTime"].is_string() {
             return;
         }
         let name = &new["metadata"]["name"];

@@ -131,7 +131,9 @@ impl Resizes {
         let told = text.contains("could not be put back");
         // Nothing refuses it, and nothing holds it up.
         let roomy = self.schedule.room.millicores.is_none() && self.schedule.room.quota.is_none();
-        if !told || (roomy && self.calm()) {
+        // While no container runs, nobody can tell that the kubelet does not resize.
+        let fixed = !self.schedule.room.fixed.is_empty() && text.contains("without support for resize");
+        if !told || (roomy && self.calm() && !fixed) {
             found.push(("R3", format!("{id} ends, and its Pod keeps what it has got: {text}")));
         }
     }

@@ -66,6 +66,9 @@ impl Resizes {
         let pod = status.target.as_ref().map(|t| t.pod_uid.clone()).unwrap_or_default();
         for container in &status.containers {
             let desired = Resources::from(&container.desired);
+            // A quota that the kubelet does not set is in no group.
+            let unset = verified.reason == "CPUQuotaNotSet";
+            let limits = |r: &Resources| (limits(r).0.filter(|_| !unset), limits(r).1);
             let changed = limits(&desired) != limits(&Resources::from(&container.original));
             let instances = followed.told.iter().filter(|(name, _)| *name == container.name);
             let ids: Vec<&str> = instances.map(|(_, id)| id.as_str()).collect();

@@ -5,6 +5,8 @@
 //! events. There is no clock, no I/O and no randomness here: time comes in as [`time::Mono`].
 
 pub mod action;
+#[cfg(test)]
+mod agree;
 pub mod certs;
 pub mod coexist;
 pub mod deed;

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::action::{Named, RequestKind, Sizing};
+use crate::agree::agree;
 use crate::deed::Deed;
 use crate::index::Config;
 use crate::key::ObjectKey;
@@ -40,18 +41,9 @@ fn agrees(status: &PodResizeStatus, generation: Option<i64>) {
         (status.phase, status.observed_generation),
         (condition::phase(&status.conditions), generation)
     );
-    let told = |type_| {
-        let found = condition::find(&status.conditions, type_)?;
-        Some((found.status == ConditionStatus::True, found.reason.as_str(), found.message.as_str()))
-    };
-    let over = status.completion_time.is_some();
-    let complete = told(conditions::COMPLETE).unwrap();
-    assert_eq!(told(conditions::RECONCILING).unwrap().0, !over);
-    let failed = (over && !complete.0).then_some((true, complete.1, complete.2));
-    assert_eq!((told(conditions::FAILED), told(conditions::STALLED)), (failed, failed));
-    for condition in &status.conditions {
-        assert!(all_reasons().any(|known| known == condition.reason), "{condition:?}");
-    }
+    agree(&status.conditions, status.completion_time.is_some(), |condition| {
+        all_reasons().any(|known| known == condition.reason)
+    });
 }
 
 /// Something else than the rule, done to a Pod before the request is accepted.

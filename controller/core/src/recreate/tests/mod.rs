@@ -26,6 +26,7 @@ use pitstop_api::recreate::{
 
 use super::{Ahead, Memory, Observed, Plan, Request, all_reasons, measure, plan};
 use crate::action::{Named, RequestKind};
+use crate::agree::agree;
 use crate::index::Config;
 use crate::key::ObjectKey;
 use crate::look::{Found, Look};
@@ -308,18 +309,9 @@ fn agrees(status: &ContainerRecreateRequestStatus, generation: Option<i64>) {
         (status.phase, status.observed_generation),
         (condition::phase(&status.conditions), generation)
     );
-    let told = |type_| {
-        let found = condition::find(&status.conditions, type_)?;
-        Some((found.status == ConditionStatus::True, found.reason.as_str(), found.message.as_str()))
-    };
-    let over = status.completion_time.is_some();
-    let complete = told(conditions::COMPLETE).unwrap();
-    assert_eq!(told(conditions::RECONCILING).unwrap().0, !over);
-    let failed = (over && !complete.0).then_some((true, complete.1, complete.2));
-    assert_eq!((told(conditions::FAILED), told(conditions::STALLED)), (failed, failed));
-    for condition in status.conditions.iter().filter(|c| c.type_ != "Theirs") {
-        assert!(all_reasons().any(|known| known == condition.reason), "{condition:?}");
-    }
+    agree(&status.conditions, status.completion_time.is_some(), |condition| {
+        condition.type_ == "Theirs" || all_reasons().any(|known| known == condition.reason)
+    });
 }
 
 /// Reason of a condition.

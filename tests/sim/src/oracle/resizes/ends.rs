@@ -135,8 +135,8 @@ impl Resizes {
         // Nothing refuses it, and nothing holds it up.
         let roomy = self.schedule.room.millicores.is_none() && self.schedule.room.quota.is_none();
         // While no container runs, nobody can tell that the kubelet does not resize.
-        let fixed = !self.schedule.room.fixed.is_empty() && text.contains("without support for resize");
-        if !told || (roomy && self.calm() && !fixed) {
+        let unknown = followed.blind && !self.schedule.room.fixed.is_empty();
+        if !told || (roomy && self.calm() && !unknown) {
             found.push(("R3", format!("{id} ends, and its Pod keeps what it has got: {text}")));
         }
     }

@@ -65,6 +65,8 @@ struct Followed {
     back: Option<u64>,
     /// Instances of which the daemon has told: container and ID.
     told: BTreeSet<(String, String)>,
+    /// No container of its Pod ran when it was accepted.
+    blind: bool,
     /// Writes of its status, and of the Pod for it.
     writes: u64,
 }
@@ -98,6 +100,13 @@ fn uid(resize: &PodResize) -> String {
 
 fn status(resize: &PodResize) -> PodResizeStatus {
     resize.status.clone().unwrap_or_default()
+}
+
+/// A container of the Pod is shown running.
+fn runs(pod: &Value) -> bool {
+    let lists = ["containerStatuses", "initContainerStatuses"];
+    let mut statuses = lists.iter().filter_map(|list| pod["status"][*list].as_array()).flatten();
+    statuses.any(|status| !status["state"]["running"].is_null())
 }
 
 /// Reads requests and limits.
@@ -276,6 +285,7 @@ impl Resizes {
             forth: None,
             back: None,
             told: BTreeSet::new(),
+            blind: false,
             writes: 0,
         });
         if new.metadata.deletion_timestamp.is_some() {
@@ -304,6 +314,9 @@ impl Resizes {
             followed.accepted = Some(now);
             self.accepted(&id, &after, found);
             if let Some(pod) = self.pod_of(&after, server) {
+                if let Some(followed) = self.followed.get_mut(&id) {
+                    followed.blind = !runs(&pod);
+                }
                 self.see(&pod);
             }
         }

@@ -1,0 +1,19 @@
+//! What the tests hold the conditions of every kind to.
+
+use pitstop_api::condition::{self, Condition, ConditionStatus};
+
+/// What conditions say in several ways is the same in all of them, and each is `known` by its reason.
+#[track_caller]
+pub(crate) fn agree(conditions: &[Condition], over: bool, known: impl Fn(&Condition) -> bool) {
+    let told = |type_| {
+        let found = condition::find(conditions, type_)?;
+        Some((found.status == ConditionStatus::True, found.reason.as_str(), found.message.as_str()))
+    };
+    let complete = told(condition::COMPLETE).unwrap();
+    assert_eq!(told(condition::RECONCILING).unwrap().0, !over);
+    let failed = (over && !complete.0).then_some((true, complete.1, complete.2));
+    assert_eq!((told(condition::FAILED), told(condition::STALLED)), (failed, failed));
+    for condition in conditions {
+        assert!(known(condition), "{}: {}", condition.type_, condition.reason);
+    }
+}

@@ -57,6 +57,8 @@ pub struct Holds {
     sums: BTreeMap<String, Vec<Bounds>>,
     /// What daemons wrote into containers' groups, by ID.
     written: BTreeMap<String, Vec<Cgroup>>,
+    /// What was there before the first write since the node's book has a record, by container ID or Pod UID.
+    before: BTreeMap<String, BTreeMap<String, Cgroup>>,
     /// When a Pod ceased to show an instance as running, by ID.
     over: BTreeMap<String, u64>,
     /// Instances that Pods show as running, by Pod UID.
@@ -82,6 +84,7 @@ impl Holds {
             by_api: BTreeMap::new(),
             sums: BTreeMap::new(),
             written: BTreeMap::new(),
+            before: BTreeMap::new(),
             over: BTreeMap::new(),
             shown: BTreeMap::new(),
             began: 0,
@@ -145,6 +148,11 @@ impl Holds {
     fn book_wrote(&mut self, book: &NodeWork) {
         for order in book.spec.orders.iter().filter(|o| o.action.resize.is_some()) {
             self.orders.insert(order.id.clone(), order.clone());
+        }
+        let held: BTreeSet<&str> =
+            book.status.iter().flat_map(|status| &status.held).flat_map(recorded_of).collect();
+        if let Some(before) = book.metadata.name.as_ref().and_then(|node| self.before.get_mut(node)) {
+            before.retain(|whose, _| held.contains(whose.as_str()));
         }
         let answers = book.status.iter().flat_map(|status| &status.answers);
         let acknowledged = answers.filter(|a| a.state == AnswerState::Acknowledged);
@@ -224,7 +232,7 @@ impl Holds {
         } else if touched.container.is_some() && touched.wrong.is_none() {
             self.written.entry(whose.to_owned()).or_default().push(touched.after);
         }
-        match order_id.map(|id| (id, self.orders.get(id))) {
+        match order_id.map(|id| (id, self.orders.get(id).cloned())) {
             _ if self.off => {}
             None => self.gives_back(by, node, touched, &mut found),
             Some((id, None)) => found.push(("H1", format!("{by} writes for {id}, which stood nowhere"))),
@@ -241,7 +249,7 @@ impl Holds {
                     found.push(("H1", format!("{by} writes for {id}, which it has not acknowledged")));
                 }
                 if resize.hold && !self.forgotten() {
-                    self.recorded(order, node, touched, server, &mut found);
+                    self.recorded(&order, node, touched, server, &mut found);
                 }
             }
         }
@@ -260,8 +268,9 @@ impl Holds {
         }
     }
 
-    /// What was there before is in the stored book.
-    fn recorded(&self, order: &Order, node: &str, touched: &Touched, server: &Server, found: &mut Found) {
+    /// What was there before is in the stored book: what the kubelet gave, or what was there when this hold began. A spec
+    /// may change after an instance was made, and what is given back is what it says then.
+    fn recorded(&mut self, order: &Order, node: &str, touched: &Touched, server: &Server, found: &mut Found) {
         let Some(book) = server.object("NodeWork", "", node) else { return };
         let book = NodeWork::deserialize(&**book).unwrap();
         let all = book.status.unwrap_or_default().held;
@@ -270,9 +279,12 @@ impl Holds {
             Some(id) => held.containers.iter().find(|c| c.id == *id).map(|c| c.original),
             None => Some(held.original),
         });
+        let whose = touched.container.as_deref().unwrap_or(&touched.pod);
+        let began = self.before.entry(node.to_owned()).or_default();
+        let before = [touched.original, *began.entry(whose.to_owned()).or_insert(touched.before)];
         match record {
             None => found.push(("H2", format!("{} is carried out, and nothing is on record", order.id))),
-            Some(record) if !same(&record, &touched.original) => {
+            Some(record) if !before.iter().any(|before| same(&record, before)) => {
                 let text = format!("{} was there, and {record:?} is on record", told(&touched.original));
                 found.push(("H2", text));
             }
@@ -308,6 +320,12 @@ impl Holds {
         }
         found
     }
+}
+
+/// The groups that the record of a Pod is about.
+fn recorded_of(held: &Held) -> impl Iterator<Item = &str> {
+    let containers = held.containers.iter().map(|container| container.id.as_str());
+    containers.chain([held.pod.uid.as_str()])
 }
 
 /// As far as limits and weights go.

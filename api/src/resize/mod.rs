@@ -35,6 +35,8 @@ pub mod conditions {
     /// False, with what it has found, when the kernel has something else than the kubelet says; Unknown, with the reason,
     /// when it cannot tell.
     pub const VERIFIED: &str = "Verified";
+    /// False, with the reason, where what the daemon gave is not admitted anew once a later request is gone; else True.
+    pub const IN_FORCE: &str = "InForce";
 }
 
 /// What to change, and what to do when that cannot be.

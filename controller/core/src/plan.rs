@@ -26,6 +26,15 @@ pub struct StatusWrite<S> {
     pub urgency: Urgency,
 }
 
+/// What the watches do not tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// What bounds the Pod of the request.
+    Bounds,
+    /// Whether that Pod exists.
+    Pod,
+}
+
 /// What one request needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[must_use]
@@ -40,10 +49,10 @@ pub struct Plan<S> {
     pub images: Vec<ImageChange>,
     /// Resources to set in its Pod.
     pub sizing: Option<Sizing>,
-    /// Read what bounds its Pod.
-    pub survey: bool,
-    /// Ask the API server whether its Pod exists.
-    pub look: bool,
+    /// The request waits for its turn, and was seen to be possible: an earlier one that it replaces may give way.
+    pub possible: bool,
+    /// What to ask the API server.
+    pub read: Option<Read>,
     /// What else to do.
     pub deed: Option<Deed>,
     /// Labels to set or to remove.

@@ -210,6 +210,49 @@ impl<R: UserRequest> Asked<R> {
     }
 }
 
+/// What is known of a request's turn with its Pod.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Nothing.
+    #[default]
+    Open,
+    /// It waits, and was seen to be possible.
+    Possible,
+    /// Since then its acceptance has been sent once, whatever came of it: no other request for the Pod overtakes it.
+    Begun(Mono),
+}
+
+impl Turn {
+    /// Since when its acceptance has been sent.
+    pub(super) fn begun(self) -> Option<Mono> {
+        match self {
+            Self::Begun(since) => Some(since),
+            Self::Open | Self::Possible => None,
+        }
+    }
+
+    /// Its acceptance is sent.
+    pub(super) fn begin(&mut self, now: Mono) {
+        *self = Self::Begun(self.begun().unwrap_or(now));
+    }
+
+    /// It was seen to be possible. Whether that is new.
+    pub(super) fn possible(&mut self) -> bool {
+        let new = *self == Self::Open;
+        if new {
+            *self = Self::Possible;
+        }
+        new
+    }
+
+    /// What was seen while another process led may be otherwise by now.
+    fn restart(&mut self) {
+        if *self == Self::Possible {
+            *self = Self::Open;
+        }
+    }
+}
+
 /// One object.
 #[derive(Clone, Debug)]
 pub(super) struct Entry<R: UserRequest> {
@@ -228,8 +271,8 @@ pub(super) struct Entry<R: UserRequest> {
     pub(super) deeds: Deeds,
     /// What is known of its Pod while the watch does not show it.
     pub(super) look: Look,
-    /// Since when its acceptance was sent once, whatever came of it: no other request for the Pod overtakes it.
-    pub(super) chosen: Option<Mono>,
+    /// What is known of its turn.
+    pub(super) turn: Turn,
     /// How far it is with its Pod, as the queue has it.
     standing: Option<Standing>,
     /// It counts as one that has not ended.
@@ -254,7 +297,7 @@ impl<R: UserRequest> Entry<R> {
             sizing: None,
             deeds: Deeds::default(),
             look: Look::default(),
-            chosen: None,
+            turn: Turn::Open,
             standing: None,
             open: false,
             ordered: false,
@@ -279,7 +322,7 @@ impl<R: UserRequest> Entry<R> {
             Standing::Lingers
         } else if request.asks() {
             Standing::Asks
-        } else if self.chosen.is_some() || R::accepted(request.status()) {
+        } else if self.turn.begun().is_some() || R::accepted(request.status()) {
             Standing::Begun
         } else {
             Standing::Waits
@@ -290,6 +333,7 @@ impl<R: UserRequest> Entry<R> {
     fn restart(&mut self, now: Mono) {
         self.memory = R::remember(now);
         self.confirmed = false;
+        self.turn.restart();
         self.write = Pacing::default();
         self.deeds = Deeds::default();
         self.look = Look::default();

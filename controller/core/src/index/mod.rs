@@ -34,6 +34,7 @@ use crate::resize::Resize;
 use crate::time::Mono;
 
 use asked::Asked;
+use holding::Grants;
 use kinds::{Book, Kind, PodEntry};
 use pacing::Timers;
 use survey::Neighbours;
@@ -95,6 +96,8 @@ pub struct Index {
     requests: Asked<Request>,
     resizes: Asked<Resize>,
     books: Kind<Book>,
+    /// By Pods: those that daemons hold.
+    grants: BTreeMap<ObjectKey, Grants>,
     /// Orders in all books.
     orders: OrderCounts,
     /// Plans of requests so far.
@@ -124,6 +127,7 @@ impl Index {
             requests: Asked::default(),
             resizes: Asked::default(),
             books: Kind::default(),
+            grants: BTreeMap::new(),
             orders: OrderCounts::default(),
             planned: 0,
             dirty_pods: BTreeSet::new(),
@@ -176,10 +180,10 @@ impl Index {
         } else if self.synced() {
             let mut requests = Vec::new();
             // Before the restarts, which wait for what they have begun.
-            for key in std::mem::take(&mut self.resizes.dirty) {
+            while let Some(key) = self.resizes.dirty.pop_first() {
                 self.plan_request::<Resize>(now, wall, &key, &mut requests);
             }
-            for key in std::mem::take(&mut self.requests.dirty) {
+            while let Some(key) = self.requests.dirty.pop_first() {
                 self.plan_request::<Request>(now, wall, &key, &mut requests);
             }
             // Before the tidying up of requests: what takes a Pod out of service or brings it back.
@@ -234,6 +238,7 @@ impl Index {
             // belongs to: each watch begins anew with the lead.
             (self.pods.synced, self.books.synced) = (false, false);
         }
+        self.grants.clear();
         self.requests.lead(now, leading);
         self.resizes.lead(now, leading);
         self.pods.objects.values_mut().for_each(PodEntry::restart);

@@ -8,6 +8,7 @@ use crate::key::ObjectKey;
 use crate::look::Found;
 use crate::nodework::NodeWork;
 use crate::pod::Pod;
+use crate::resize::Memory;
 use crate::time::Mono;
 use crate::tracked::Tracked;
 
@@ -96,7 +97,9 @@ impl Index {
         self.neighbours.moved(key, before.as_deref(), after.as_deref());
         match wrote {
             Some(Wrote::Images) => self.pin_written(key, refused.as_ref()),
-            Some(Wrote::Resources(resize)) => self.sizing_written(now, &resize, false, refused),
+            Some(Wrote::Resources(resize)) => {
+                self.sizing_ended(&resize, |memory| memory.sizing_written(now, refused));
+            }
             Some(Wrote::Gates) | None => {}
         }
         self.pod_changed(key);
@@ -106,24 +109,26 @@ impl Index {
     pub(super) fn pod_tried(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: &Outcome<()>) {
         let Some(entry) = self.pods.objects.get_mut(key).filter(|e| e.pod.get().uid == uid) else { return };
         let wrote = entry.writes.take();
+        let Some(Wrote::Resources(resize)) = wrote else { return };
+        let asks = self.resizes.objects.get(&resize).is_some_and(|e| e.request.get().spec.dry_run);
         match outcome {
-            Outcome::Written(()) => {
-                entry.pod.failed();
-                entry.write.succeeded();
-            }
             Outcome::Conflict | Outcome::Gone => {
                 entry.pod.conflicted();
                 entry.write.conflicted(now.after(self.config.conflict_patience));
             }
-            Outcome::Retry | Outcome::Refused(_) => {
+            Outcome::Written(()) | Outcome::Retry | Outcome::Refused(_) => {
                 entry.pod.failed();
-                entry.write.failed(now);
+                // Who waits for its turn asks again in its own time: other writes of the Pod wait for no refusal of that.
+                let told = matches!(outcome, Outcome::Written(())) || (!asks && refusal(outcome).is_some());
+                if told {
+                    entry.write.succeeded();
+                } else {
+                    entry.write.failed(now);
+                }
             }
         }
-        if let Some(Wrote::Resources(resize)) = wrote {
-            let tried = matches!(outcome, Outcome::Written(()));
-            self.sizing_written(now, &resize, tried, refusal(outcome));
-        }
+        let stored = matches!(outcome, Outcome::Written(()));
+        self.sizing_ended(&resize, |memory| memory.sizing_tried(now, asks, stored, refusal(outcome)));
         self.pod_changed(key);
     }
 
@@ -136,9 +141,9 @@ impl Index {
         }
     }
 
-    fn sizing_written(&mut self, now: Mono, resize: &ObjectKey, tried: bool, refused: Option<String>) {
+    fn sizing_ended(&mut self, resize: &ObjectKey, note: impl FnOnce(&mut Memory)) {
         if let Some(entry) = self.resizes.objects.get_mut(resize) {
-            entry.memory.sizing_written(now, tried, refused);
+            note(&mut entry.memory);
             self.resizes.dirty.insert(resize.clone());
         }
     }

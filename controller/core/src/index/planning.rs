@@ -8,11 +8,12 @@ use pitstop_api::nodework::{Order, request_uid};
 use super::asked::{Asked, Entry, UserRequest};
 use super::kinds::{Book, PodEntry, Wrote};
 use super::queue::Standing;
+use super::turn::LATER;
 use super::{Index, Timer, deeds, pacing, remove};
 use crate::action::{Action, ImageChange, PodChange, Sizing};
 use crate::key::ObjectKey;
 use crate::nodework::{self, BookWrite, views};
-use crate::plan::{Plan, StatusWrite, Urgency};
+use crate::plan::{Plan, Read, StatusWrite, Urgency};
 use crate::pod::{ContainerState, Pod};
 use crate::readiness;
 use crate::time::{Mono, earliest};
@@ -39,18 +40,19 @@ impl Index {
         actions.extend(measures.into_iter().map(Action::Count));
         self.want_orders(&mut entry, plan.orders.clone(), plan.closed.clone());
         self.want_change(&mut entry, plan.images.clone(), plan.sizing.clone());
-        if plan.look {
+        if plan.read == Some(Read::Pod) {
             entry.look.begin();
             let request = entry.request.get();
             let (key, uid) = (request.key().clone(), request.uid().to_owned());
             actions.push(Action::ReadPod { kind: R::KIND, key, uid, pod: request.pod_key() });
         }
+        let possible = plan.possible;
         let deed_at = deeds::begin(now, &mut entry, plan.deed.take(), actions);
         if entry.write.patience_over(now) {
             entry.request.retry();
         }
         let mut wake_at = plan.wake_at;
-        if plan.survey {
+        if plan.read == Some(Read::Bounds) {
             match R::survey(self, now, &mut entry) {
                 Ok(reading) => actions.extend(reading),
                 Err(at) => wake_at = earliest(wake_at, Some(at)),
@@ -68,7 +70,7 @@ impl Index {
                         if let Some(status) = &write.status {
                             let before = entry.request.get().status();
                             if !R::accepted(before) && R::accepted(status) {
-                                entry.chosen.get_or_insert(now);
+                                entry.turn.begin(now);
                             }
                             // Nothing begins any more unless a later write shows that the end was not stored.
                             entry.confirmed &= !R::over(status);
@@ -84,8 +86,12 @@ impl Index {
             entry.write.retry_at()
         };
         self.timers.set(R::timer(key.clone()), earliest(wake_at, earliest(deed_at, wait)));
+        let pod = entry.request.get().pod_key();
         if was_busy != R::busy(&entry) {
-            self.requests.pod_changed(&entry.request.get().pod_key());
+            self.requests.pod_changed(&pod);
+        }
+        if possible && entry.turn.possible() {
+            R::asked_mut(self).pod_changed(&pod);
         }
         R::asked_mut(self).insert(key, entry);
     }
@@ -205,8 +211,10 @@ impl Index {
             return Some((PodChange::Images(images), Wrote::Images));
         }
         let of = |standing| self.resizes.of(&pod.key, standing);
-        let mut resizes =
+        let asked =
             of(Standing::Begun).chain(of(Standing::Asks)).filter(|e| e.request.get().started_for(pod));
+        // Of those that wait some try whether they would be possible.
+        let mut resizes = asked.chain(of(Standing::Waits).rev().take(LATER));
         let wanted = |sizing: &Sizing| !sizing.containers.is_empty();
         let (resize, mut sizing) =
             resizes.find_map(|e| Some((e.request.get().key.clone(), e.sizing.clone().filter(wanted)?)))?;
@@ -223,7 +231,7 @@ impl Index {
         wanting.sort_by_key(|(rank, _)| *rank);
         let closed: Vec<String> = wanting.iter().flat_map(|(_, wants)| wants.closed).cloned().collect();
         let mut wanted: Vec<Order> = wanting.iter().flat_map(|(_, wants)| wants.orders).cloned().collect();
-        let held = self.holding(now, node);
+        let held = self.holding(now, node, actions);
         wanted.extend(held.orders);
         let book = self.books.objects.entry(ObjectKey::new("", node)).or_default();
         if book.write.patience_over(now)

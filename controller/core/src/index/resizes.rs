@@ -11,7 +11,7 @@ use crate::action::{Action, Note, RequestKind};
 use crate::key::ObjectKey;
 use crate::measure::Measure;
 use crate::nodework::{OrderView, views};
-use crate::resize::{self, Memory, Observed, Plan, Resize};
+use crate::resize::{self, Ahead, Memory, Observed, Plan, Resize};
 use crate::time::Mono;
 
 impl UserRequest for Resize {
@@ -107,6 +107,7 @@ impl UserRequest for Resize {
         if ahead.as_ref().is_some_and(|ahead| index.is_accepted(ahead)) {
             entry.memory.put_off(now);
         }
+        let ahead = ahead.map(|by| Ahead { by, gives_way: index.overtakes(entry) });
         let restart = index.requests.objects.get(&resize::restart_key(resize)).map(|e| e.request.get());
         entry.memory.see_restart(resize, restart);
         let observed = Observed {
@@ -130,7 +131,7 @@ impl UserRequest for Resize {
             recorded: told.is_some_and(|pod| book.is_some_and(|work| work.held(&pod.uid).is_some())),
             last_attempt: book.map_or(0, |work| work.last_attempt(&resize.uid)),
             guarded: index.guarded,
-            crowd: index.crowd(resize, &entry.memory),
+            crowd: if resize.status.target.is_none() { index.crowd(resize, &entry.memory) } else { None },
             look: &entry.look,
             memory: &entry.memory,
         };

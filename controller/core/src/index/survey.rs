@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pitstop_api::quantity::Resources;
 
-use super::asked::Entry;
+use super::asked::{Entry, UserRequest as _};
 use super::queue::Standing;
 use super::{Index, remove};
 use crate::action::{Action, Outcome};
@@ -69,6 +69,7 @@ impl Index {
         entry.memory.surveying = false;
         entry.memory.survey = Some(Surveyed { at: now, result });
         self.resizes.dirty.insert(key.clone());
+        self.dirty_nodes.extend(entry.request.get().node().map(str::to_owned));
         let pods = &self.pods.objects;
         if self.neighbours.0.is_none() {
             self.neighbours.0 = Some(BTreeMap::new());
@@ -78,10 +79,10 @@ impl Index {
         }
     }
 
-    /// What other Pods take of what bounds the Pod of a resize that is not accepted yet. Absent without a survey, and
-    /// while the acceptance of another resize that counts is being written: what it grants is not known yet.
+    /// What other Pods take of what bounds the Pod of a resize. Absent without a survey, and while the acceptance of
+    /// another resize that counts is being written: what it grants is not known yet.
     pub(super) fn crowd(&self, resize: &Resize, memory: &Memory) -> Option<Crowd<'_>> {
-        memory.survey.as_ref().filter(|last| last.result.is_ok() && resize.status.target.is_none())?;
+        memory.survey.as_ref().filter(|last| last.result.is_ok())?;
         let own = resize.pod_key();
         let node = self.pods.objects.get(&own)?.pod.get().node.as_deref()?;
         let mut crowd = Crowd::default();
@@ -116,7 +117,7 @@ impl Index {
 /// Its acceptance is being written.
 fn being_accepted(entry: &Entry<Resize>) -> bool {
     let resize = entry.request.get();
-    entry.chosen.is_some()
+    entry.turn.begun().is_some()
         && entry.request.in_flight()
         && resize.status.target.is_none()
         && !resize.completed()

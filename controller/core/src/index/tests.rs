@@ -22,7 +22,7 @@ use pitstop_api::nodework::{Answer, AnswerState};
 use pitstop_api::recreate::{ContainerRecreateRequestSpec, Phase, RecreateContainer};
 
 use super::*;
-use crate::action::{Outcome, PodChange, Watch};
+use crate::action::{Outcome, PodChange, Sizing, Watch};
 use crate::measure::{Measure, OrderCounts, Stage};
 use crate::nodework::NodeWork;
 use crate::pod::{Container, ContainerState, ContainerStatus, Pod};

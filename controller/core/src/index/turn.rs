@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::Index;
-use super::asked::{Entry, UserRequest as _};
+use super::asked::{Entry, Turn, UserRequest as _};
 use super::planning::may_run;
 use super::queue::Standing;
 use crate::action::{Named, RequestKind};
@@ -21,8 +21,8 @@ use crate::time::Mono;
 /// may be what frees it.
 const RESTART_PATIENCE: Duration = Duration::from_mins(1);
 
-/// How many later resizes are looked at for one that can be carried out: those that cannot end by themselves.
-const LATER: usize = 16;
+/// How many of the last resizes that wait are looked at for one that an earlier one gives way to.
+pub(super) const LATER: usize = 16;
 
 impl Index {
     /// What goes before a recreate request that is not accepted yet.
@@ -39,8 +39,8 @@ impl Index {
         })
     }
 
-    /// What goes before a resize: as long as it is not accepted, another one that has begun, and restarts that were asked
-    /// for earlier; then only a restart that has begun.
+    /// What goes before a resize: as long as it is not accepted, another one that has begun or was asked for earlier, and
+    /// restarts that were asked for earlier; then only a restart that has begun.
     pub(super) fn before_resize(&self, entry: &Entry<Resize>, pod: Option<&Pod>) -> Option<Named> {
         let own = entry.request.get();
         let key = own.pod_key();
@@ -58,13 +58,12 @@ impl Index {
         if own.status.target.is_some() {
             return None;
         }
-        let mut begun = self.resizes.queues.of(&key, Standing::Begun).filter(|place| place.key != own.key);
-        if let Some(resize) = begun.next() {
-            return Some(Named { kind: RequestKind::Resize, key: resize.key.clone() });
+        if let Some(first) = self.resizes.queues.first(&key).filter(|first| first.key != own.key) {
+            return Some(Named { kind: RequestKind::Resize, key: first.key.clone() });
         }
         // Those wait for this one from when its acceptance is sent.
         let earlier =
-            self.requests.queues.of(&key, Standing::Waits).next().filter(|_| entry.chosen.is_none());
+            self.requests.queues.of(&key, Standing::Waits).next().filter(|_| entry.turn.begun().is_none());
         earlier.filter(|place| place.created < own.created).map(|place| recreate(&place.key))
     }
 
@@ -74,19 +73,28 @@ impl Index {
         restart.is_some_and(|e| e.request.get().status.target.is_some())
     }
 
-    /// The last later resize of the same Pod that can be carried out there.
+    /// The last later resize of the same Pod that has begun, or was seen to be possible, and can be carried out there.
     pub(super) fn newer(&self, own: &Resize, pod: &Pod, force: &Force) -> Option<&ObjectKey> {
-        // Of one second, who has begun is the earlier one.
-        let rank = |resize: &Resize| (resize.created, !resize.started(), resize.key.clone());
         let begun = self.resizes.of(&pod.key, Standing::Begun);
         let later = self.resizes.of(&pod.key, Standing::Waits).rev().take(LATER);
         begun
-            .chain(later)
+            .chain(later.filter(|e| e.turn == Turn::Possible))
             .map(|e| e.request.get())
             .filter(|other| !other.spec.cancel && rank(other) > rank(own))
             .filter(|other| resize::can_be(&other.spec, pod, force, &self.config))
             .max_by_key(|other| rank(other))
             .map(|other| &other.key)
+    }
+
+    /// It is one of the last resizes that wait for their Pod, and an earlier one would give way to it.
+    pub(super) fn overtakes(&self, entry: &Entry<Resize>) -> bool {
+        let own = entry.request.get();
+        let pod = own.pod_key();
+        let mut last = self.resizes.queues.of(&pod, Standing::Waits).rev().take(LATER);
+        let begun =
+            self.resizes.of(&pod, Standing::Begun).chain(self.resizes.of(&pod, Standing::Waits).take(1));
+        let gives_way = |other: &Resize| other.status.restoring.is_none() && rank(other) < rank(own);
+        last.any(|place| place.key == own.key) && begun.map(|e| e.request.get()).any(gives_way)
     }
 
     /// The request belongs to a resize that is not at work any more.
@@ -97,6 +105,11 @@ impl Index {
     }
 }
 
+/// The order of resizes. Of one second, who has begun is the earlier one.
+fn rank(resize: &Resize) -> (i64, bool, &ObjectKey) {
+    (resize.created, !resize.started(), &resize.key)
+}
+
 /// The resize has made the request to restart its containers.
 fn belongs(request: &Request, resize: &Resize) -> bool {
     request.resize_uid.as_ref() == Some(&resize.uid)
@@ -105,7 +118,7 @@ fn belongs(request: &Request, resize: &Resize) -> bool {
 /// Since when a resize changes its Pod; absent while it changes nothing.
 fn busy_since(entry: &Entry<Resize>) -> Option<Mono> {
     let resize = entry.request.get();
-    if Resize::accepted(resize.status()) { entry.memory.busy_since } else { entry.chosen }
+    if Resize::accepted(resize.status()) { entry.memory.busy_since } else { entry.turn.begun() }
 }
 
 fn recreate(key: &ObjectKey) -> Named {

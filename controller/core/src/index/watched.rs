@@ -62,6 +62,7 @@ impl Index {
         if let Some(entry) = self.pods.objects.remove(key) {
             self.neighbours.moved(key, entry.pod.get().node.as_deref(), None);
         }
+        self.grants.remove(key);
         self.timers.set(Timer::Pod(key.clone()), None);
     }
 

@@ -26,7 +26,7 @@ use super::status::{End, Wait, accepted, ended, queued, waits};
 use crate::index::Config;
 use crate::look::Missing;
 use crate::nodework::OrderView;
-use crate::plan::{StatusWrite, Urgency};
+use crate::plan::{Read, StatusWrite, Urgency};
 use crate::pod::{Pod, parse_container_id};
 use crate::time::{Mono, earliest, seconds};
 
@@ -144,13 +144,13 @@ impl Planner<'_> {
     /// The watch does not show the Pod: ends the request once the API server says the same.
     fn without_pod(&self, stored: &[ContainerRecreateState]) -> Plan {
         let (expired, deadline) = self.deadline();
-        let (look, at) = match self.observed.look.missing(self.now) {
+        let (read, at) = match self.observed.look.missing(self.now) {
             Missing::Gone => return self.end(stored, &End::PodGone),
             _ if expired => return self.end(stored, &End::DeadlineExceeded),
-            Missing::Ask => (true, None),
-            Missing::Wait(at) => (false, at),
+            Missing::Ask => (Some(Read::Pod), None),
+            Missing::Wait(at) => (None, at),
         };
-        Plan { look, wake_at: earliest(deadline, at), ..self.stands() }
+        Plan { read, wake_at: earliest(deadline, at), ..self.stands() }
     }
 
     /// Everything stays as it is.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use pitstop_api::logic::cgroup::{self, Kind, Overhead, Part};
 use pitstop_api::nodework::{Bounds, Held, HeldContainer};
 use pitstop_api::quantity::Resources;
-use pitstop_api::resize::{Mechanism, Phase};
+use pitstop_api::resize::{ContainerStatus, Mechanism, Phase};
 
 use super::judge::desired;
 use super::observe::Resize;
@@ -58,22 +58,66 @@ impl Resize {
     }
 }
 
+/// What counts for a container, if it is granted.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim<'a> {
+    /// The request.
+    pub resize: &'a Resize,
+    /// The container, as the request was accepted for it.
+    pub container: &'a ContainerStatus,
+}
+
+/// By container, what counts of these requests, as far as they are for that Pod: of two that name a container the later one.
+/// The requests come in the order in which they were accepted.
+pub fn claims<'a>(
+    pod: &Pod,
+    requests: impl Iterator<Item = &'a Resize>,
+) -> (Vec<&'a Resize>, BTreeMap<&'a str, Claim<'a>>) {
+    let mut requests: Vec<&Resize> = requests.filter(|r| r.in_force() && r.is_for(pod)).collect();
+    requests.sort_by_key(|r| (r.turn(), r.created, &r.key));
+    let all = requests.iter().flat_map(|resize| {
+        resize
+            .status
+            .containers
+            .iter()
+            .map(|container| (container.name.as_str(), Claim { resize, container }))
+    });
+    let claims = all.collect();
+    (requests, claims)
+}
+
+impl Claim<'_> {
+    /// What the container is to have.
+    pub fn resources(&self) -> Resources {
+        desired(self.container)
+    }
+
+    /// By what is stored, the container was given just that, or is to have what its spec says.
+    pub fn stands(&self, pod: &Pod, held: Option<&Held>) -> bool {
+        let wanted = bounds(&self.resources());
+        let given = record(held, &self.container.name);
+        given.is_some_and(|r| [r.given, r.before].contains(&Some(wanted)))
+            || pod.container(&self.container.name).is_some_and(|c| bounds(&c.resources) == wanted)
+    }
+}
+
 impl Force {
-    /// Of these requests, as far as they are for that Pod. Of two that name a container the later one counts.
-    pub fn of<'a>(pod: &Pod, requests: impl Iterator<Item = &'a Resize>) -> Self {
-        let mut requests: Vec<&Resize> = requests.filter(|r| r.in_force() && r.is_for(pod)).collect();
-        requests.sort_by_key(|r| (r.turn(), r.created, &r.key));
-        let mut force = Self::default();
-        for request in requests {
-            force.turn = force.turn.max(request.turn());
-            let margin = shrink::margin(&request.spec).unwrap_or_default();
-            let reclaims = shrink::reclaims(&request.spec);
-            for container in &request.status.containers {
-                let wish = Wish { resources: desired(container), margin, reclaims };
-                force.containers.insert(container.name.clone(), wish);
-            }
-        }
-        force
+    /// Of these requests, as far as they are for that Pod, and what they claim is granted.
+    pub fn of<'a>(
+        pod: &Pod,
+        requests: impl Iterator<Item = &'a Resize>,
+        granted: impl Fn(&Claim<'_>) -> bool,
+    ) -> Self {
+        let (requests, claims) = claims(pod, requests);
+        let turn = requests.last().map_or(0, |last| last.turn());
+        let wish = |(name, claim): (&str, Claim<'_>)| {
+            let spec = &claim.resize.spec;
+            let margin = shrink::margin(spec).unwrap_or_default();
+            let wish = Wish { resources: claim.resources(), margin, reclaims: shrink::reclaims(spec) };
+            (name.to_owned(), wish)
+        };
+        let granted = claims.into_iter().filter(|(_, claim)| granted(claim));
+        Self { containers: granted.map(wish).collect(), turn }
     }
 
     /// What the container should have.

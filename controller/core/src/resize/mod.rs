@@ -26,11 +26,11 @@ mod status;
 mod tests;
 mod verify;
 
-pub use force::Force;
-pub use observe::{Deeds, Memory, Observed, Resize};
+pub use force::{Claim, Force, claims};
+pub use observe::{Ahead, Deeds, Dormant, Memory, Observed, Resize};
 pub use plan::{Plan, plan};
 pub use repair::is_repair;
 pub use resolve::can_be;
 pub use restart::restart_key;
 pub use settle::{Holding, Settled, settle};
-pub use status::{REASONS, SUCCESSES, all_reasons, measure, notes};
+pub use status::{ADMITTING, NODE_BUSY, REASONS, SUCCESSES, all_reasons, measure, notes};

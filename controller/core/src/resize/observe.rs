@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pitstop_api::condition;
+use pitstop_api::condition::{self, ConditionStatus};
 use pitstop_api::resize::{Phase, PodResizeSpec, PodResizeStatus, Restoring, conditions};
 
 use super::admission::{Crowd, Surveyed};
@@ -89,6 +89,12 @@ impl Resize {
         !self.completed() && complete.is_some_and(|complete| complete.reason == reason)
     }
 
+    /// Its status says that what it gave does not count any more.
+    pub fn is_told_dormant(&self) -> bool {
+        let told = condition::find(&self.status.conditions, conditions::IN_FORCE);
+        told.is_some_and(|told| told.status == ConditionStatus::False)
+    }
+
     /// It was accepted for that very Pod.
     pub fn is_for(&self, pod: &Pod) -> bool {
         self.status.target.as_ref().is_some_and(|target| target.pod_uid == pod.uid)
@@ -128,8 +134,10 @@ pub struct Memory {
     pub refused: Option<Refused>,
     /// The request was accepted before this process saw it: a write of another process may still be on its way.
     pub inherited: Option<bool>,
-    /// The dry run has shown that the change would be stored.
+    /// A dry run has shown that the change would be stored.
     pub tried: bool,
+    /// When the API server last refused that to a request that waits for its turn.
+    pub turned_down: Option<Mono>,
     /// Since when the daemon is asked what the kernel has.
     pub asked_since: Option<Mono>,
     /// Since when the daemon's answers are known, by the orders' IDs.
@@ -138,10 +146,23 @@ pub struct Memory {
     pub survey: Option<Surveyed>,
     /// A survey is under way.
     pub surveying: bool,
+    /// A later request had its place and is gone: whether what it gave counts again. Absent while nobody has asked.
+    pub anew: Option<Result<(), Dormant>>,
     /// The recreate request that belongs to the resize was seen; whether it had restarted every container.
     pub restarted: Option<bool>,
     /// What came of what the resize has done.
     pub deeds: Deeds,
+}
+
+/// What a request gave is not given again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dormant {
+    /// When that was seen last.
+    pub at: Mono,
+    /// Why, in one word.
+    pub reason: &'static str,
+    /// Why, as a sentence.
+    pub text: String,
 }
 
 /// What came of what a resize has done.
@@ -284,12 +305,30 @@ impl Memory {
         self.answers.get(order_id).copied()
     }
 
-    /// A write of the Pod's resources, or its dry run, came back: refused with that text, or else. `tried`: it was a dry
-    /// run, and it has shown that the change would be stored.
-    pub fn sizing_written(&mut self, now: Mono, tried: bool, refused: Option<String>) {
-        self.tried |= tried;
+    /// A dry run came back: the change would be stored, is refused with that text, or nobody knows. `asks`: that is all
+    /// that the request wants to know.
+    pub fn sizing_tried(&mut self, now: Mono, asks: bool, stored: bool, refused: Option<String>) {
+        self.tried |= stored;
+        if asks {
+            self.sizing_written(now, refused);
+        } else if refused.is_some() {
+            self.turned_down = Some(now);
+        }
+    }
+
+    /// A write of the Pod's resources came back: refused with that text, or else.
+    pub fn sizing_written(&mut self, now: Mono, refused: Option<String>) {
         self.refused = refused.map(|text| Refused::again(self.refused.take(), now, text));
     }
+}
+
+/// What goes before a resize.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ahead {
+    /// The request.
+    pub by: Named,
+    /// An earlier resize is at work on the Pod, and gives way once this one is seen to be possible.
+    pub gives_way: bool,
 }
 
 /// All that a decision about one resize sees.
@@ -306,10 +345,10 @@ pub struct Observed<'a> {
     pub force: &'a Force,
     /// The orders by which the daemon does so, in the node's book.
     pub held: Vec<OrderView<'a>>,
-    /// A later resize of the same Pod, which can be carried out.
+    /// A later resize of the same Pod, which was seen to be possible.
     pub newer: Option<&'a ObjectKey>,
     /// What goes first for the same Pod.
-    pub ahead: Option<Named>,
+    pub ahead: Option<Ahead>,
     /// A write of the Pod's resources is under way, or nobody knows yet how it ended.
     pub sizing_now: bool,
     /// What the request has in a write of the Pod that is under way, or of which nobody knows yet how it ended.

@@ -33,13 +33,13 @@ pub(super) const QUEUED: &str = "Queued";
 /// The change is sent to the API server.
 pub(super) const PROPOSING: &str = "Proposing";
 /// What bounds the Pod is read.
-pub(super) const ADMITTING: &str = "Admitting";
+pub const ADMITTING: &str = "Admitting";
 /// The node's daemon is asked, or at work.
 pub(super) const DAEMON: &str = "WaitingForDaemon";
 /// The kubelet has not said a word.
 pub(super) const KUBELET: &str = "WaitingForKubelet";
 /// The node has no room now.
-pub(super) const NODE_BUSY: &str = "NodeBusy";
+pub const NODE_BUSY: &str = "NodeBusy";
 /// The kubelet does not lower a limit below what is in use.
 pub(super) const MEMORY_IN_USE: &str = "MemoryInUse";
 /// The kubelet or the runtime fails, and tries again.
@@ -301,6 +301,26 @@ pub(super) fn verified(
         Verdict::Waits => return,
     };
     set(status, observed.resize, conditions::VERIFIED, value, reason, text, now);
+}
+
+/// Writes down whether what the request gave counts again, once a later one that had its place is gone.
+pub(super) fn counts(status: &mut PodResizeStatus, observed: &Observed<'_>, now: DateTime<Utc>) {
+    let resize = observed.resize;
+    match &observed.memory.anew {
+        Some(Ok(())) if resize.is_told_dormant() => {
+            let text = "the resources are given again";
+            set(status, resize, conditions::IN_FORCE, ConditionStatus::True, RESIZED, text, now);
+        }
+        Some(Err(dormant)) if !resize.is_told_dormant() => {
+            let text = format!(
+                "the later PodResize that had its place is gone, and the resources are not given again: {}",
+                dormant.text
+            );
+            let text = condition::truncate(&text, condition::MAX_MESSAGE);
+            set(status, resize, conditions::IN_FORCE, ConditionStatus::False, dormant.reason, &text, now);
+        }
+        _ => {}
+    }
 }
 
 /// Writes down what the kubelet says of each container.

@@ -16,7 +16,7 @@ use crate::index::Config;
 use crate::key::ObjectKey;
 use crate::look::{Found, Look};
 use crate::nodework::OrderView;
-use crate::plan::Urgency;
+use crate::plan::{Read, Urgency};
 use crate::pod::{Container, ContainerKind, ContainerState, ContainerStatus, Pod, Told};
 use crate::recreate::Request;
 use crate::time::Mono;
@@ -187,7 +187,7 @@ impl Scene {
             force: &force,
             held: Vec::new(),
             newer: self.newer.as_ref(),
-            ahead: self.ahead.clone(),
+            ahead: self.ahead.clone().map(|by| Ahead { by, gives_way: false }),
             sizing_now: false,
             sizing: self.sizing.as_ref(),
             restart: self.restart.as_ref(),
@@ -211,7 +211,7 @@ impl Scene {
     /// Carries out what is urgent: the status first, then the Pod.
     fn act(&mut self) {
         let mut plan = self.plan();
-        if plan.look {
+        if plan.read == Some(Read::Pod) {
             self.look.begin();
             self.look.answered(self.now, self.found);
             plan = self.plan();
@@ -284,9 +284,9 @@ impl Scene {
 
     fn patch(&mut self, sizing: &Sizing) {
         assert!(!sizing.containers.is_empty(), "a patch that changes nothing");
-        self.memory.sizing_written(self.now, sizing.dry_run, None);
         self.writes += 1;
         if sizing.dry_run {
+            self.memory.sizing_tried(self.now, self.resize.spec.dry_run, true, None);
             return;
         }
         let pod = self.pod.as_mut().unwrap();
@@ -352,7 +352,7 @@ impl Scene {
 
     /// The API server refuses the patch.
     fn refuse(&mut self, text: &str) {
-        self.memory.sizing_written(self.now, false, Some(text.to_owned()));
+        self.memory.sizing_written(self.now, Some(text.to_owned()));
     }
 
     fn later(&mut self, seconds: u64) {

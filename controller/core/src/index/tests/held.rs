@@ -12,6 +12,7 @@ use crate::deed::Done;
 use crate::resize::Resize;
 use crate::resize::admission::{Amounts, Survey};
 
+mod anew;
 mod asked;
 
 const MI: i64 = 1 << 20;

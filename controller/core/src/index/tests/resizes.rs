@@ -53,11 +53,16 @@ pub(super) fn written(bench: &mut Bench, resize: &mut Resize, action: &Action) -
 
 /// The patch of the Pod took effect, and the kubelet is done with it.
 pub(super) fn patched(bench: &mut Bench, cpu: i64) -> Vec<Action> {
-    bench.version += 1;
     let mut pod = sizable();
-    pod.resource_version = bench.version.to_string();
     pod.containers[0].resources.cpu_limit = Some(cpu);
     pod.containers[0].status.as_mut().unwrap().actual = Some(pod.containers[0].resources);
+    stored(bench, pod)
+}
+
+/// The patch of the Pod took effect.
+fn stored(bench: &mut Bench, mut pod: Pod) -> Vec<Action> {
+    bench.version += 1;
+    pod.resource_version = bench.version.to_string();
     let (key, uid) = (pod.key.clone(), pod.uid.clone());
     let actions = bench.step(Event::PodWritten { key, uid, outcome: Outcome::Written(pod) });
     actions.into_iter().filter(|a| !matches!(a, Action::Emit(_) | Action::Count(_))).collect()
@@ -229,16 +234,33 @@ fn a_patch_of_unknown_end_is_sent_again_before_the_request_may_end() {
     assert!(status(&back).restoring.is_some(), "now that it is known, it is taken back");
 }
 
+/// What came of a dry run that a request sent while it waits for its turn.
+fn tried(bench: &mut Bench, trial: &Action, outcome: Outcome<()>) -> Vec<Action> {
+    let Action::PatchPod { key, uid, change: PodChange::Resources(sizing), .. } = trial else {
+        panic!("{trial:?}")
+    };
+    assert!(sizing.dry_run, "{trial:?}");
+    bench.step(Event::PodTried { key: key.clone(), uid: uid.clone(), outcome })
+}
+
+/// An earlier resize whose change the kubelet has yet to make, and the trial of a later one.
+fn overtaken(bench: &mut Bench) -> (Resize, Resize, Action) {
+    let (mut early, late) = (resize("early", 0, "300m"), resize("late", 1, "400m"));
+    let accept = only(begin(bench, &early));
+    assert!(is_patch(&only(written(bench, &mut early, &accept))));
+    assert_eq!(begin(bench, &late), [], "one write of a Pod at a time");
+    let mut pod = sizable();
+    pod.containers[0].resources.cpu_limit = Some(300);
+    let trial = only(stored(bench, pod));
+    (early, late, trial)
+}
+
 /// The earlier one puts back what it has changed, and the later one begins from there.
 #[test]
-fn a_later_resize_takes_the_place_of_an_earlier_one() {
+fn a_later_resize_takes_the_place_of_an_earlier_one_once_it_is_seen_to_be_possible() {
     let mut bench = Bench::new(vec![sizable()], Vec::new());
-    let (mut early, mut late) = (resize("early", 0, "300m"), resize("late", 1, "400m"));
-    let accept = only(begin(&mut bench, &early));
-    let patch = only(written(&mut bench, &mut early, &accept));
-    assert!(is_patch(&patch));
-    assert_eq!(begin(&mut bench, &late), [], "nothing is known of the patch yet");
-    let restores = only(patched(&mut bench, 300));
+    let (mut early, mut late, trial) = overtaken(&mut bench);
+    let restores = only(tried(&mut bench, &trial, Outcome::Written(())));
     assert!(status(&restores).restoring.is_some());
     let back = only(written(&mut bench, &mut early, &restores));
     assert!(is_patch(&back));
@@ -249,18 +271,53 @@ fn a_later_resize_takes_the_place_of_an_earlier_one() {
     assert!(is_patch(&only(written(&mut bench, &mut late, &accept))));
 }
 
+#[test]
+fn a_later_resize_that_would_be_refused_waits_for_the_end_of_the_earlier_one() {
+    let mut bench = Bench::new(vec![sizable()], Vec::new());
+    let (mut early, mut late, trial) = overtaken(&mut bench);
+    let refused = || Outcome::Refused("exceeded quota: q, requested: limits.cpu=100m".to_owned());
+    assert_eq!(tried(&mut bench, &trial, refused()), []);
+    bench.now = Mono(29_999);
+    for wait in bench.step(Event::Tick) {
+        let whose = if status(&wait).target.is_some() { &mut early } else { &mut late };
+        assert!(!written(&mut bench, whose, &wait).iter().any(is_patch));
+    }
+    bench.now = Mono(30_000);
+    let again = only(bench.step(Event::Tick));
+    assert_eq!(tried(&mut bench, &again, refused()), []);
+    let mut done = sizable();
+    done.resource_version = "900".into();
+    done.containers[0].resources.cpu_limit = Some(300);
+    done.containers[0].status.as_mut().unwrap().actual = Some(done.containers[0].resources);
+    // The own write comes by first.
+    let own = bench.index.pods.objects[&done.key].pod.get().clone();
+    bench.step(Event::Pods(Watch::Upsert(own)));
+    let verifies = only(bench.step(Event::Pods(Watch::Upsert(done))));
+    assert!(matches!(verifies, Action::WriteOrders { .. }), "the earlier one goes on: {verifies:?}");
+    // What a trial was told is not the last word.
+    let next = bench.step(Event::Resizes(Watch::Gone(early)));
+    let accept = next.into_iter().find(|a| matches!(a, Action::WriteResizeStatus { .. })).unwrap();
+    let patch = only(written(&mut bench, &mut late, &accept));
+    let Action::PatchPod { key, uid, change: PodChange::Resources(Sizing { dry_run: false, .. }), .. } =
+        patch
+    else {
+        panic!("{patch:?}")
+    };
+    let end =
+        only(bench.step(Event::PodWritten { key, uid, outcome: Outcome::Refused("exceeded quota".into()) }));
+    assert!(status(&end).conditions.iter().any(|c| c.reason == "Quota"), "{end:?}");
+}
+
 /// One goes ahead, whatever their names are; the other one is not resolved before it has ended.
 #[test]
-fn of_two_that_come_together_the_later_one_stays() {
+fn of_two_that_come_together_the_earlier_one_begins() {
     for (first, second) in [("a", "b"), ("b", "a")] {
         let mut bench = Bench::new(vec![sizable()], Vec::new());
         let (early, late) = (resize(first, 0, "300m"), resize(second, 1, "400m"));
         let both = bench.step(Event::Resizes(Watch::Restart(vec![early, late])));
-        let ends: Vec<_> = both.iter().filter(|a| status(a).completion_time.is_some()).collect();
-        assert_eq!(ends.len(), 1, "{both:?}");
-        assert!(status(ends[0]).message.contains(second), "{both:?}");
-        let accepts = both.iter().filter(|a| status(a).target.is_some()).count();
-        assert!(accepts <= 1, "{both:?}");
+        let [trial, Action::WriteResizeStatus { key, status, .. }] = &both[..] else { panic!("{both:?}") };
+        assert!(key.name == first && status.target.is_some(), "{both:?}");
+        assert!(is_patch(trial), "the other one is tried: {both:?}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! Surveys: when they begin, what is remembered of them, and what other Pods take.
 
+use pitstop_api::nodework::{Bounds, Held, HeldContainer, NodeWorkStatus, OrderPod};
 use pitstop_api::quantity::Resources;
 use pitstop_api::resize::{ContainerStatus, Mechanism, Phase, PodResizeStatus, Target, Values};
 use serde_json::json;
@@ -52,10 +53,27 @@ fn resize(name: &str, pod: &Pod, granted: Option<i64>) -> Resize {
     }
 }
 
+/// The book of a node whose daemon has given what was granted there.
+fn on_record(node: &str, resizes: &[Resize]) -> NodeWork {
+    let held = resizes.iter().filter_map(|resize| {
+        let target = resize.status.target.as_ref().filter(|target| target.node_name == node)?;
+        let container = resize.status.containers.first()?;
+        let given = Resources::from(&container.desired).cpu_request.unwrap_or_default();
+        let given = Some(Bounds { cpu_request: given, ..Bounds::default() });
+        let container = HeldContainer { name: container.name.clone(), given, ..HeldContainer::default() };
+        let pod = OrderPod { uid: target.pod_uid.clone(), ..OrderPod::default() };
+        Some(Held { pod, containers: vec![container], ..Held::default() })
+    });
+    let status = NodeWorkStatus { held: held.collect(), ..NodeWorkStatus::default() };
+    NodeWork { node: node.into(), uid: format!("book-{node}"), status, ..NodeWork::default() }
+}
+
 /// These Pods and resizes, which nobody has planned: what they lead to is another test's.
 fn index(pods: Vec<Pod>, resizes: &[Resize]) -> Index {
     let mut index = Index::new(Config::default());
     index.step(Mono(0), DateTime::UNIX_EPOCH, Event::Pods(Watch::Restart(pods)));
+    let books = ["n1", "n2"].map(|node| on_record(node, resizes));
+    index.step(Mono(0), DateTime::UNIX_EPOCH, Event::NodeWorks(Watch::Restart(books.to_vec())));
     let resizes = Event::Resizes(Watch::Restart(resizes.to_vec()));
     index.step(Mono(0), DateTime::UNIX_EPOCH, resizes);
     index
@@ -213,12 +231,13 @@ fn nothing_is_known_while_another_one_is_being_accepted() {
     surveyed(&mut index, 0, &grow, Outcome::Written(Survey::default()));
     assert_eq!(asked(&index, &grow), Some(200));
     let entry = index.resizes.objects.get_mut(&second.key).unwrap();
-    entry.chosen = Some(Mono(0));
+    entry.turn.begin(Mono(0));
     entry.request.write_started();
     index.resizes.stand(&second.key);
     assert!(crowd(&index, &grow).is_none());
     let mut accepted = resize("second", &on("n1", "other", 200), Some(600));
     accepted.resource_version = "2".into();
+    (accepted.status.completion_time, accepted.status.phase) = (None, Some(Phase::Proposed));
     let (key, uid) = (second.key.clone(), second.uid.clone());
     let written = Event::ResizeWritten { key, uid, outcome: Outcome::Written(accepted) };
     index.step(Mono(1), DateTime::UNIX_EPOCH, written);

@@ -32,7 +32,7 @@ use crate::key::ObjectKey;
 use crate::look::{Found, Look};
 use crate::measure::Measure;
 use crate::nodework::{Acting, NodeWork, OrderView};
-use crate::plan::Urgency;
+use crate::plan::{Read, Urgency};
 use crate::pod::{Container, ContainerKind, ContainerState, ContainerStatus, Pod};
 use crate::time::Mono;
 
@@ -201,7 +201,7 @@ impl Scene {
     /// Plans, and lets everything take effect that is due at once.
     fn act(&mut self) -> Plan {
         let mut plan = self.plan();
-        if plan.look {
+        if plan.read == Some(Read::Pod) {
             self.look.begin();
             self.look.answered(self.now, self.found);
             plan = self.plan();

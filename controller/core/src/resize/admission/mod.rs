@@ -10,6 +10,8 @@ mod room;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use pitstop_api::condition::{MAX_MESSAGE, truncate};
 use pitstop_api::logic::cgroup;
 use pitstop_api::quantity::{Resource, Resources};
@@ -24,6 +26,9 @@ use super::resolve::CONTAINER;
 use crate::pod::{Container, Pod};
 use crate::time::Mono;
 use room::Room;
+
+/// How old what was read may be.
+pub const FRESH: Duration = Duration::from_secs(5);
 
 /// What bounds the Pods of a namespace and of a node, as the API server told it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

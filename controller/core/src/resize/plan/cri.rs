@@ -1,24 +1,19 @@
 //! What is different where the node's daemon carries a request out in place of the kubelet.
 
-use std::time::Duration;
-
 use pitstop_api::nodework::{Answer, AnswerReason, AnswerState};
 use pitstop_api::resize::{AfterWait, ContainerStatus, LastResort, Phase};
 
 use super::sized::policy_missing;
 use super::{Plan, Planner};
 use crate::nodework::{OrderView, newest};
-use crate::plan::Urgency;
+use crate::plan::{Read, Urgency};
 use crate::pod::{Container, Pod};
-use crate::resize::admission::{Question, Surveyed, Verdict, admit};
+use crate::resize::admission::{FRESH, Question, Surveyed, Verdict, admit};
 use crate::resize::judge::{Progress, as_it_should, desired};
 use crate::resize::mechanism::UNSUPPORTED;
 use crate::resize::refusal::{REFUSED, STATIC_MANAGER, SWAP};
 use crate::resize::status::{self, End, Wait, waits};
 use crate::time::{Mono, earliest, seconds};
-
-/// How old what was read may be.
-const FRESH: Duration = Duration::from_secs(5);
 
 /// Whether what bounds the Pod lets it have what a request means.
 pub(super) enum Admission {
@@ -92,7 +87,7 @@ impl Planner<'_> {
         let urgency = if counts && !resize.waits_for(wait.reason) { Urgency::Now } else { Urgency::Later };
         let until = earliest(self.deferred_until(), self.infeasible_until());
         let wake_at = earliest(deadline, until.filter(|at| *at > self.now));
-        Plan { survey: true, wake_at, ..self.with_status(status, urgency) }
+        Plan { read: Some(Read::Bounds), wake_at, ..self.with_status(status, urgency) }
     }
 
     fn deferred_until(&self) -> Option<Mono> {

@@ -13,6 +13,7 @@ mod restore;
 mod room;
 mod shrink;
 mod sized;
+mod turn;
 
 use chrono::{DateTime, Utc};
 use pitstop_api::condition;
@@ -22,6 +23,7 @@ use pitstop_api::resize::{
 };
 
 use cri::Admission;
+use turn::turn_of;
 
 use super::judge::{Place, Progress, desired, never_again, progress};
 use super::mechanism::choose;
@@ -30,10 +32,10 @@ use super::refusal;
 use super::resolve::{CONTAINER, INVALID, No, resolve};
 use super::shrink::{containers, place};
 use super::status::{self, End, Wait, accepted, changes, difference, ended, told, waits};
-use crate::action::{Named, ResourceChange, Sizing};
+use crate::action::{ResourceChange, Sizing};
 use crate::index::Config;
 use crate::look::Missing;
-use crate::plan::{StatusWrite, Urgency};
+use crate::plan::{Read, StatusWrite, Urgency};
 use crate::pod::{ContainerKind, Pod};
 use crate::time::{Mono, earliest, seconds};
 
@@ -88,13 +90,12 @@ impl Planner<'_> {
         if expired {
             let waited = condition::find(&resize.status.conditions, conditions::COMPLETE);
             let waited = waited.map_or("its Pod was not there to be resized", |waited| &waited.message);
-            let queued = self.observed.ahead.as_ref().map(turn_of);
+            let queued = self.observed.ahead.as_ref().map(|ahead| turn_of(&ahead.by));
             return self.end(&overdue(queued.as_deref().unwrap_or(waited)));
         }
         // What is resolved here would be another one than what stands when it is written.
         if self.observed.ahead.is_some() {
-            let status = waits(resize.status.clone(), resize, &self.queued(), self.wall);
-            return Plan { wake_at: deadline, ..self.with_status(status, Urgency::Later) };
+            return self.in_queue(deadline);
         }
         if self.observed.sizing_now {
             return Plan { wake_at: deadline, ..Plan::default() };
@@ -298,6 +299,7 @@ impl Planner<'_> {
         if status.observed_generation.is_some() {
             status.observed_generation = resize.generation;
         }
+        status::counts(&mut status, self.observed, self.wall);
         let ttl = resize.spec.ttl_seconds_after_finished;
         let expiry =
             ttl.and_then(|ttl| Some(self.observed.memory.completed_seen?.after(seconds(ttl.into()))));
@@ -375,24 +377,6 @@ impl Planner<'_> {
         self.stepwise(place, wait)
     }
 
-    /// A restart has begun though this one was accepted, or before this process led: what changes the Pod waits, but for
-    /// what may be on its way already, and what puts the original back.
-    fn put_off(&self) -> bool {
-        self.observed.ahead.is_some() && !self.unsettled() && self.observed.resize.status.restoring.is_none()
-    }
-
-    /// It waits for its turn. What it waits for first is written once.
-    fn queued(&self) -> Wait {
-        let resize = self.observed.resize;
-        let told = condition::find(&resize.status.conditions, conditions::COMPLETE);
-        let text = match (told.filter(|told| told.reason == status::QUEUED), &self.observed.ahead) {
-            (Some(told), _) => told.message.clone(),
-            (None, Some(ahead)) => turn_of(ahead),
-            (None, None) => "waits for its turn".to_owned(),
-        };
-        Wait::new(Phase::Proposed, status::QUEUED, text)
-    }
-
     /// The change of the Pod that the request means.
     fn forth(&self, pod: &Pod) -> Sizing {
         self.sizing(pod, |c| (Resources::from(&c.original), desired(c)))
@@ -400,7 +384,15 @@ impl Planner<'_> {
 
     /// The change of the Pod from the one to the other.
     fn sizing(&self, pod: &Pod, of: impl Fn(&ContainerStatus) -> (Resources, Resources)) -> Sizing {
-        let changes = self.observed.resize.status.containers.iter().filter_map(|container| {
+        Self::sizing_of(&self.observed.resize.status.containers, pod, of)
+    }
+
+    fn sizing_of(
+        containers: &[ContainerStatus],
+        pod: &Pod,
+        of: impl Fn(&ContainerStatus) -> (Resources, Resources),
+    ) -> Sizing {
+        let changes = containers.iter().filter_map(|container| {
             let (from, whole) = of(container);
             let resources = difference(&from, &whole);
             let kind = pod.container(&container.name)?.kind;
@@ -425,16 +417,16 @@ impl Planner<'_> {
 
     /// The watch does not show the Pod: ends the request once the API server says the same.
     fn without_pod(&self, gone: impl FnOnce() -> End, deadline: Option<Mono>) -> Plan {
-        let (look, at) = match self.observed.look.missing(self.now) {
+        let (read, at) = match self.observed.look.missing(self.now) {
             Missing::Gone => return self.end(&gone()),
             _ if deadline.is_some_and(|at| at <= self.now) => {
                 let text = "the API server says that the Pod exists, and its watch has not shown it";
                 return self.end(&overdue(text));
             }
-            Missing::Ask => (true, None),
-            Missing::Wait(at) => (false, at),
+            Missing::Ask => (Some(Read::Pod), None),
+            Missing::Wait(at) => (None, at),
         };
-        Plan { look, wake_at: earliest(deadline, at), ..self.unsure() }
+        Plan { read, wake_at: earliest(deadline, at), ..self.unsure() }
     }
 
     fn no_pod(&self) -> End {
@@ -475,10 +467,6 @@ impl Planner<'_> {
 
 fn overdue(waited_for: &str) -> End {
     End::failed(status::DEADLINE, format!("not done within activeDeadlineSeconds: {waited_for}"))
-}
-
-fn turn_of(ahead: &Named) -> String {
-    format!("waits for its turn: {ahead} goes first")
 }
 
 fn superseded(by: &str) -> End {

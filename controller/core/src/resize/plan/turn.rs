@@ -1,0 +1,76 @@
+//! A resize that waits for its turn, and what it finds out meanwhile: no earlier one gives way to what would be refused.
+
+use std::time::Duration;
+
+use pitstop_api::condition;
+use pitstop_api::quantity::Resources;
+use pitstop_api::resize::{Mechanism, Phase, conditions};
+
+use super::cri::Admission;
+use super::{Plan, Planner};
+use crate::action::{Named, Sizing};
+use crate::plan::{Read, Urgency};
+use crate::resize::judge::desired;
+use crate::resize::status::{self, Wait, waits};
+use crate::time::{Mono, earliest};
+
+/// How soon after a refusal the API server is asked again.
+const AGAIN: Duration = Duration::from_secs(30);
+
+impl Planner<'_> {
+    /// Not accepted yet, and another request goes first.
+    pub(super) fn in_queue(&self, deadline: Option<Mono>) -> Plan {
+        let resize = self.observed.resize;
+        let status = waits(resize.status.clone(), resize, &self.queued(), self.wall);
+        let plan = Plan { wake_at: deadline, ..self.with_status(status, Urgency::Later) };
+        let gives_way = self.observed.ahead.as_ref().is_some_and(|ahead| ahead.gives_way);
+        if gives_way { self.tries(plan) } else { plan }
+    }
+
+    /// Adds to what waits what shows whether the change is possible on the Pod as it is.
+    fn tries(&self, plan: Plan) -> Plan {
+        let memory = self.observed.memory;
+        let resolved = self.observed.pod.and_then(|pod| Some((pod, self.resolved(pod).ok()?)));
+        let Some((pod, (mechanism, containers))) = resolved else { return plan };
+        if mechanism == Mechanism::Cri {
+            return match self.admission(pod, &containers) {
+                Admission::Admitted => Plan { possible: true, ..plan },
+                // Whoever waits for room waits in the place of the earlier one.
+                Admission::Waits(wait) if wait.reason == status::NODE_BUSY => Plan { possible: true, ..plan },
+                _ => Plan { read: Some(Read::Bounds), ..plan },
+            };
+        }
+        if memory.tried {
+            return Plan { possible: true, ..plan };
+        }
+        let again = memory.turned_down.map(|at| at.after(AGAIN)).filter(|at| *at > self.now);
+        if again.is_some() {
+            return Plan { wake_at: earliest(plan.wake_at, again), ..plan };
+        }
+        let sizing = Self::sizing_of(&containers, pod, |c| (Resources::from(&c.original), desired(c)));
+        Plan { sizing: Some(Sizing { dry_run: true, ..sizing }), ..plan }
+    }
+
+    /// A restart has begun though this one was accepted, or before this process led: what changes the Pod waits, but for
+    /// what may be on its way already, and what puts the original back.
+    pub(super) fn put_off(&self) -> bool {
+        self.observed.ahead.is_some() && !self.unsettled() && self.observed.resize.status.restoring.is_none()
+    }
+
+    /// It waits for its turn. What it waits for first is written once.
+    pub(super) fn queued(&self) -> Wait {
+        let resize = self.observed.resize;
+        let told = condition::find(&resize.status.conditions, conditions::COMPLETE);
+        let text = match (told.filter(|told| told.reason == status::QUEUED), &self.observed.ahead) {
+            (Some(told), _) => told.message.clone(),
+            (None, Some(ahead)) => turn_of(&ahead.by),
+            (None, None) => "waits for its turn".to_owned(),
+        };
+        Wait::new(Phase::Proposed, status::QUEUED, text)
+    }
+}
+
+/// What a request that waits for its turn says.
+pub(super) fn turn_of(ahead: &Named) -> String {
+    format!("waits for its turn: {ahead} goes first")
+}

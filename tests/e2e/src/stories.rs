@@ -28,23 +28,16 @@ pub async fn refusals(ns: &Ns) -> Result<Pod> {
         create(ns, resize(name, "app", &resources)).await?;
         ends(ns, name, phase, reason).await?;
     }
-    let apply = |object: Value| {
-        ns.cluster.kubectl_with(&["--namespace", &ns.name, "apply", "-f", "-"], &object.to_string())
-    };
-    apply(json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "range"},
-        "spec": {"limits": [{"type": "Container", "max": {"cpu": "300m"}}]}}))?;
+    apply(
+        ns,
+        &json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "range"},
+        "spec": {"limits": [{"type": "Container", "max": {"cpu": "300m"}}]}}),
+    )?;
     create(ns, resize("range", "app", &both("400m"))).await?;
     let status = ends(ns, "range", Phase::Failed, "LimitRange").await?;
     let words = "maximum cpu usage per Container is 300m";
     ensure!(status.message.contains(words), "{}", status.message);
-    apply(json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "quota"},
-        "spec": {"hard": {"requests.cpu": "150m"}}}))?;
-    until("the quota to count", SHORT, async || {
-        let used =
-            ns.kubectl(&["get", "quota", "quota", "--output=jsonpath={.status.used.requests\\.cpu}"])?;
-        Ok((used == "100m").then_some(()))
-    })
-    .await?;
+    quota(ns, "150m", "100m").await?;
     create(ns, resize("quota", "app", &both("200m"))).await?;
     let status = ends(ns, "quota", Phase::Failed, "Quota").await?;
     ensure!(status.message.contains("exceeded quota: quota"), "{}", status.message);
@@ -53,6 +46,25 @@ pub async fn refusals(ns: &Ns) -> Result<Pod> {
     let status = ends(ns, "dry", Phase::Succeeded, "WouldResize").await?;
     ensure!(status.message.starts_with("dry run: app: requests.cpu 100m -> 140m"), "{}", status.message);
     Ok(before)
+}
+
+fn apply(ns: &Ns, object: &Value) -> Result<String> {
+    ns.cluster.kubectl_with(&["--namespace", &ns.name, "apply", "-f", "-"], &object.to_string())
+}
+
+/// Bounds the CPU that the namespace may ask for, and waits until `used` of it counts.
+pub async fn quota(ns: &Ns, hard: &str, used: &str) -> Result<()> {
+    apply(
+        ns,
+        &json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "quota"},
+            "spec": {"hard": {"requests.cpu": hard}}}),
+    )?;
+    until("the quota to count", SHORT, async || {
+        let counted =
+            ns.kubectl(&["get", "quota", "quota", "--output=jsonpath={.status.used.requests\\.cpu}"])?;
+        Ok((counted == used).then_some(()))
+    })
+    .await
 }
 
 /// A container is killed below a limit that is too small, and gets back what it had; `back`: how the message ends.

@@ -120,6 +120,10 @@ fn what_is_deferred_ends_by_deadline_by_cancel_and_by_another_hand() -> Result<(
 
         create(ns, wanting("earlier", &cpu)).await?;
         waits(ns, "earlier", "NodeBusy").await?;
+        create(ns, resize("never", "proxy", &stories::both("900"))).await?;
+        waits(ns, "never", "Queued").await?;
+        waits(ns, "earlier", "NodeBusy").await.context("it gives way to what would be refused")?;
+        ns.kubectl(&["delete", "podresize", "never"])?;
         create(ns, resize("later", "proxy", &json!({"limits": {"cpu": "250m"}}))).await?;
         let status = ends(ns, "earlier", Phase::Failed, "Superseded").await?;
         assert!(status.message.contains("/later"), "{}", status.message);

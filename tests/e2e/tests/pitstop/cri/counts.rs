@@ -1,10 +1,12 @@
 //! Which of several requests counts.
 
-use pitstop_e2e::resizes::{Group, MI, groups, resize, web};
-use pitstop_e2e::{Result, pods};
+use pitstop_api::condition::ConditionStatus;
+use pitstop_api::resize::conditions;
+use pitstop_e2e::resizes::{Group, MI, api, groups, resize, web};
+use pitstop_e2e::{Result, SHORT, pods, stories, until};
 use serde_json::json;
 
-use super::{BEFORE, delete, have, on_old_cluster, succeeds};
+use super::{BEFORE, delete, have, larger, on_old_cluster, succeeds};
 
 #[test]
 fn the_later_request_counts_until_it_is_deleted() -> Result<()> {
@@ -54,6 +56,25 @@ fn the_earlier_request_may_go_first() -> Result<()> {
         have(ns, second).await?;
         delete(ns, "second").await?;
         have(ns, BEFORE).await?;
+        Ok(())
+    })
+}
+
+#[test]
+fn what_a_quota_does_not_admit_any_more_is_not_given_again() -> Result<()> {
+    on_old_cluster(async |ns| {
+        ns.start_pod(web()).await?;
+        succeeds(ns, larger("first")).await?;
+        succeeds(ns, resize("second", "app", &json!({"requests": {"cpu": "110m"}}))).await?;
+        stories::quota(ns, "220m", "200m").await?;
+        delete(ns, "second").await?;
+        have(ns, BEFORE).await?;
+        let told = until("the first one to tell why", SHORT, async || {
+            let status = api(ns).get("first").await?.status.unwrap_or_default();
+            Ok(status.conditions.into_iter().find(|c| c.type_ == conditions::IN_FORCE))
+        });
+        let told = told.await?;
+        assert_eq!((told.status, told.reason.as_str()), (ConditionStatus::False, "Quota"));
         Ok(())
     })
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pitstop_api::nodework::{Order, request_uid};
 
 use super::pacing::Pacing;
-use crate::action::PodChange;
+use crate::action::{Outcome, PodChange};
 use crate::key::ObjectKey;
 use crate::measure::OrderCounts;
 use crate::nodework::{Acting, BookWrite, NodeWork, OrderView, views};
@@ -32,12 +32,21 @@ impl<T> Default for Kind<T> {
 pub(super) struct PodEntry {
     pub(super) pod: Tracked<Pod>,
     pub(super) write: Pacing,
-    /// The version that a write of images rests on which is under way, or of which nobody knows how it ended.
-    pub(super) pinning: Option<String>,
-    /// The same of a write of resources.
-    pub(super) sizing: Option<String>,
+    /// A write of images that is under way, or of which nobody knows how it ended.
+    pub(super) pinning: Option<Unsure>,
+    /// The same of resources.
+    pub(super) sizing: Option<Unsure>,
     /// What is being written now.
     pub(super) writes: Option<Wrote>,
+}
+
+/// A write that may take effect yet, or may have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unsure {
+    /// The version of the Pod that it rests on.
+    version: String,
+    /// One like it has ended unknown: a conflict may be its doing.
+    unknown: bool,
 }
 
 /// What a write of a Pod changes.
@@ -64,21 +73,32 @@ impl PodEntry {
     /// A write begins.
     pub(super) fn write_started(&mut self, change: &PodChange, wrote: Wrote) {
         let version = self.pod.get().resource_version.clone();
-        self.writes = Some(wrote);
-        match change {
-            PodChange::Images(_) => self.pinning = Some(version),
-            PodChange::Resources(sizing) if !sizing.dry_run => self.sizing = Some(version),
-            PodChange::Gates(_) | PodChange::Resources(_) => {}
+        let dry_run = matches!(change, PodChange::Resources(sizing) if sizing.dry_run);
+        if let Some(unsure) = self.unsure(&wrote).filter(|_| !dry_run) {
+            let unknown = unsure.as_ref().is_some_and(|before| before.version == version && before.unknown);
+            *unsure = Some(Unsure { version, unknown });
         }
+        self.writes = Some(wrote);
         self.pod.write_started();
     }
 
-    /// A write came back; it is known how it ended.
-    pub(super) fn known(&mut self, wrote: Option<&Wrote>) {
+    /// A write came back. What is refused had no effect, though one before it may have ended unknown: what is refused for ever
+    /// would else keep its request open for ever.
+    pub(super) fn ended<T>(&mut self, wrote: &Wrote, outcome: &Outcome<T>) {
+        let Some(unsure) = self.unsure(wrote) else { return };
+        match (outcome, unsure) {
+            (Outcome::Retry, Some(unsure)) => unsure.unknown = true,
+            // Resources that were changed are put back before the end: the watch must have shown whether they were.
+            (Outcome::Conflict, Some(unsure)) if unsure.unknown && matches!(wrote, Wrote::Resources(_)) => {}
+            (_, unsure) => *unsure = None,
+        }
+    }
+
+    fn unsure(&mut self, wrote: &Wrote) -> Option<&mut Option<Unsure>> {
         match wrote {
-            Some(Wrote::Images) => self.pinning = None,
-            Some(Wrote::Resources(_)) => self.sizing = None,
-            Some(Wrote::Gates) | None => {}
+            Wrote::Images => Some(&mut self.pinning),
+            Wrote::Resources(_) => Some(&mut self.sizing),
+            Wrote::Gates => None,
         }
     }
 
@@ -86,7 +106,7 @@ impl PodEntry {
     pub(super) fn settle(&mut self) {
         if !self.pod.in_flight() {
             for unsure in [&mut self.pinning, &mut self.sizing] {
-                unsure.take_if(|version| *version != self.pod.get().resource_version);
+                unsure.take_if(|unsure| unsure.version != self.pod.get().resource_version);
             }
         }
     }

@@ -72,10 +72,8 @@ impl Index {
         let Some(entry) = self.pods.objects.get_mut(key).filter(|e| e.pod.get().uid == uid) else { return };
         let wrote = entry.writes.take();
         let refused = refusal(&outcome);
-        // A refusal makes known too, though a write before it may have ended unknown: what is refused for ever would else
-        // keep its request open for ever.
-        if !matches!(outcome, Outcome::Retry) {
-            entry.known(wrote.as_ref());
+        if let Some(wrote) = &wrote {
+            entry.ended(wrote, &outcome);
         }
         let before = entry.pod.get().node.clone();
         match outcome {

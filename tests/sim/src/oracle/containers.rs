@@ -53,15 +53,17 @@ impl Oracle {
     fn stops_container(&mut self, order_id: &str, container_id: &str) {
         let uid = request_uid(order_id).to_owned();
         let Some((_, name, _)) = self.orders.get(order_id).cloned() else { return };
-        // As often as the word of a stop was lost with its book, and no more often, another one may follow.
-        let lost = self.losses.get(&(uid.clone(), name.clone())).copied().unwrap_or_default();
-        let all = self.stopped.entry((uid, name)).or_default();
+        self.restarts((uid, name), container_id, &format!("{order_id} stops a second container"));
+    }
+
+    /// A request has one instance of a container restarted. As often as the word of a stop was lost with its book, and no
+    /// more often, another one may follow.
+    fn restarts(&mut self, whose: (String, String), container_id: &str, otherwise: &str) {
+        let lost = self.losses.get(&whose).copied().unwrap_or_default();
+        let all = self.stopped.entry(whose).or_default();
         all.insert(container_id.to_owned());
         let all = all.clone();
-        let restored = self.restored;
-        self.check(all.len() <= 1 + lost || restored, "I1", || {
-            format!("{order_id} stops a second container: {all:?}")
-        });
+        self.check(all.len() <= 1 + lost || self.restored, "I1", || format!("{otherwise}: {all:?}"));
     }
 
     /// Something really happened on a node.
@@ -80,12 +82,8 @@ impl Oracle {
                 *first = over.min(*first);
                 // The kubelet does what a pin asks for once.
                 let Some(uid) = self.pinned.remove(&(pod, name.clone())) else { return };
-                let all = self.stopped.entry((uid.clone(), name.clone())).or_default();
-                all.insert(deed.id.clone());
-                let all = all.clone();
-                self.check(all.len() <= 1 || self.restored, "I1", || {
-                    format!("{uid} restarts {name} by order and by pin: {all:?}")
-                });
+                let otherwise = format!("{uid} restarts {name} by order and by pin");
+                self.restarts((uid, name), &deed.id, &otherwise);
             }
             Happened::StopAsked(_, grace) => {
                 self.stops.entry(deed.id.clone()).or_insert((deed.at, *grace));
@@ -94,6 +92,8 @@ impl Oracle {
                 let Some((taken, grace)) = self.stops.get(&deed.id).copied() else { return };
                 // Crashes and waits included, a stop takes no longer than its grace.
                 let begun = self.rules.asked_to_stop(&deed.id).map_or(taken, |asked| asked.min(taken));
+                // One of two daemons that was frozen goes by its own stop, which began with its hook.
+                let begun = self.rules.begun_by_one_of_two(&deed.id).map_or(begun, |at| at.min(begun));
                 // Another request for the same instance may leave it less time.
                 let named = self.orders.iter().filter(|(_, (.., id))| *id == deed.id);
                 let requests: BTreeSet<&str> = named.map(|(order, _)| request_uid(order)).collect();

@@ -234,6 +234,30 @@ fn a_patch_of_unknown_end_is_sent_again_before_the_request_may_end() {
     assert!(status(&back).restoring.is_some(), "now that it is known, it is taken back");
 }
 
+/// A conflict says that the Pod was changed, perhaps by the write whose end nobody knows: the watch will tell.
+#[test]
+fn a_conflict_after_an_unknown_end_says_nothing_of_that() {
+    let mut bench = Bench::new(vec![sizable()], Vec::new());
+    let mut grow = resize("grow", 0, "300m");
+    let accept = only(begin(&mut bench, &grow));
+    let patch = only(written(&mut bench, &mut grow, &accept));
+    let Action::PatchPod { key, uid, .. } = &patch else { panic!("{patch:?}") };
+    let outcome = |outcome| Event::PodWritten { key: key.clone(), uid: uid.clone(), outcome };
+    assert_eq!(bench.step(outcome(Outcome::Retry)), []);
+    assert_eq!(begin(&mut bench, &grow), [], "the watch shows the acceptance");
+    bench.now = bench.wake_at().unwrap();
+    assert!(is_patch(&only(bench.step(Event::Tick))));
+    assert_eq!(bench.step(outcome(Outcome::Conflict)), []);
+    grow.spec.cancel = true;
+    grow.resource_version = "900".into();
+    assert_eq!(bench.step(Event::Resizes(Watch::Upsert(grow.clone()))), [], "it may have taken effect");
+    let mut pod = sizable();
+    pod.resource_version = "2".into();
+    pod.containers[0].resources.cpu_limit = Some(300);
+    let back = only(bench.step(Event::Pods(Watch::Upsert(pod))));
+    assert!(status(&back).restoring.is_some(), "it had, and is taken back");
+}
+
 /// What came of a dry run that a request sent while it waits for its turn.
 fn tried(bench: &mut Bench, trial: &Action, outcome: Outcome<()>) -> Vec<Action> {
     let Action::PatchPod { key, uid, change: PodChange::Resources(sizing), .. } = trial else {

@@ -65,6 +65,8 @@ pub struct Holds {
     shown: BTreeMap<String, BTreeSet<String>>,
     /// Containers that began, where there is such a node.
     pub(super) began: usize,
+    /// Containers that ended, there too: what they held is to be forgotten.
+    ended: usize,
     /// Writes of pitstop.
     pub(super) writes: usize,
 }
@@ -88,6 +90,7 @@ impl Holds {
             over: BTreeMap::new(),
             shown: BTreeMap::new(),
             began: 0,
+            ended: 0,
             writes: 0,
         }
     }
@@ -118,7 +121,9 @@ impl Holds {
 
     /// Something happened to a container.
     pub(super) fn deed(&mut self, deed: &Deed) {
-        self.began += usize::from(deed.what == What::Started && !self.keepings.is_empty());
+        let counts = !self.keepings.is_empty();
+        self.began += usize::from(counts && deed.what == What::Started);
+        self.ended += usize::from(counts && matches!(deed.what, What::Ended(_)));
     }
 
     /// An object was written, or removed.

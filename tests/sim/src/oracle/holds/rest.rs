@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use pitstop_api::condition::{self, ConditionStatus};
 use pitstop_api::nodework::{Held, NodeWork};
 use pitstop_api::quantity::Resources;
-use pitstop_api::resize::{Mechanism, Phase, PodResize};
+use pitstop_api::resize::{Mechanism, Phase, PodResize, conditions};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -27,8 +28,9 @@ pub struct Present<'a> {
     pub cgroups: &'a Cgroups,
 }
 
-/// What requests want, by container: the one of the last turn counts.
-fn in_force(server: &Server, uid: &str) -> BTreeMap<String, Resources> {
+/// What requests want, by container: the one of the last turn counts. What is told not to be admitted anew counts where the
+/// daemon has it on record: it may be one container of several.
+fn in_force(server: &Server, uid: &str, held: Option<&Held>) -> BTreeMap<String, Resources> {
     let stored = server.objects("PodResize").map(|o| PodResize::deserialize(&**o).unwrap());
     let mut all = Vec::new();
     for resize in stored.filter(|r| r.metadata.deletion_timestamp.is_none() && !r.spec.dry_run) {
@@ -36,7 +38,11 @@ fn in_force(server: &Server, uid: &str) -> BTreeMap<String, Resources> {
         let Some(target) = status.target.filter(|t| t.pod_uid == uid) else { continue };
         let over = status.completion_time.is_some() && status.phase != Some(Phase::Succeeded);
         if status.mechanism == Some(Mechanism::Cri) && status.restoring.is_none() && !over {
-            all.push((target.turn, status.containers));
+            let told = condition::find(&status.conditions, conditions::IN_FORCE);
+            let dormant = told.is_some_and(|told| told.status == ConditionStatus::False);
+            let recorded = |name: &str| held.is_some_and(|h| h.containers.iter().any(|c| c.name == name));
+            let counts = status.containers.into_iter().filter(|c| !dormant || recorded(&c.name));
+            all.push((target.turn, counts.collect::<Vec<_>>()));
         }
     }
     all.sort_by_key(|(turn, _)| *turn);
@@ -92,7 +98,7 @@ impl Holds {
     ) {
         let keeping = self.keepings.get(node.name).copied().unwrap_or_default();
         let (name, uid) = (&pod["metadata"]["name"], pod["metadata"]["uid"].as_str().unwrap_or_default());
-        let (force, spec) = (in_force(server, uid), sizes(pod));
+        let (force, spec) = (in_force(server, uid, held), sizes(pod));
         let of_it = |c: &&Container| {
             c.info.labels.get(keys::POD_UID).is_some_and(|of| of == uid) && c.info.state == State::Running
         };
@@ -151,7 +157,7 @@ impl Holds {
         let plain = plan.containers.len() == 1 && plan.ttl.is_none() && plan.observe.is_none();
         // Each gate is opened once.
         let most = 6 + self.schedule.pods.iter().map(|p| p.gates.len()).sum::<usize>();
-        if calm && plain && self.writes > most && self.began == self.containers() {
+        if calm && plain && self.writes > most && self.began == self.containers() && self.ended == 0 {
             return vec![("H6", format!("one request took {} writes", self.writes))];
         }
         Found::new()

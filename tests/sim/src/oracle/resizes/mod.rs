@@ -84,6 +84,8 @@ pub struct Resizes {
     groups: BTreeMap<String, Vec<(u64, Resources)>>,
     /// When somebody else last changed the resources of a Pod, by its UID.
     foreign: BTreeMap<String, u64>,
+    /// How often the resources of a Pod were changed, by UID.
+    changes: BTreeMap<String, u64>,
     /// The instance that a Pod shows, and since when: by Pod UID and container.
     shown: BTreeMap<(String, String), (String, u64)>,
     /// Those that have succeeded since it was last asked.
@@ -166,6 +168,7 @@ impl Resizes {
             followed: BTreeMap::new(),
             groups: BTreeMap::new(),
             foreign: BTreeMap::new(),
+            changes: BTreeMap::new(),
             shown: BTreeMap::new(),
             successes: Vec::new(),
             restarts: Turns::default(),
@@ -444,9 +447,13 @@ fn stays(id: &str, before: &PodResizeStatus, after: &PodResizeStatus, found: &mu
     if after.phase != condition::phase(&after.conditions) {
         found.push(("rule", format!("the phase of {id} is not what its conditions say: {after:?}")));
     }
-    // For which spec an end is said is no part of the end.
-    let seen = PodResizeStatus { observed_generation: after.observed_generation, ..before.clone() };
-    if before.completion_time.is_some() && seen != *after {
+    // For which spec an end is said is no part of the end, nor whether what was given counts still.
+    let end = |status: &PodResizeStatus| {
+        let conditions =
+            status.conditions.iter().filter(|c| c.type_ != conditions::IN_FORCE).cloned().collect();
+        PodResizeStatus { observed_generation: None, conditions, ..status.clone() }
+    };
+    if before.completion_time.is_some() && end(before) != end(after) {
         found.push(("R6", format!("{id} has ended, and changes from {before:?} to {after:?}")));
     }
     let resolved = |status: &PodResizeStatus| -> Vec<_> {

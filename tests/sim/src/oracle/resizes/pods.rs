@@ -108,6 +108,9 @@ impl Resizes {
         let uid = new["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         if let Some(old) = before.filter(|old| old["metadata"]["uid"] == *uid) {
             let (from, to) = (sizes(old), sizes(new));
+            if from != to {
+                *self.changes.entry(uid.clone()).or_default() += 1;
+            }
             if from != to && writer == Writer::Controller {
                 self.changed(&uid, new, &from, &to, found);
             } else if from != to {
@@ -155,7 +158,9 @@ impl Resizes {
                 .strip_prefix("node")
                 .and_then(|at| at.parse().ok())
                 .is_none_or(|at: u64| at.is_multiple_of(2));
-            if !(leaves || slow) || (followed.steps > 3 && sound) {
+            // What was changed again before the kubelet had made it stays in the group of the Pod.
+            let again = self.changes.get(pod).is_some_and(|changes| *changes > followed.writes);
+            if !(leaves || slow || again) || (followed.steps > 3 && sound) {
                 found.push(("R11", format!("{id} makes step {} of Pod {pod} on {node}", followed.steps)));
             }
         }

@@ -50,6 +50,17 @@ impl Rules {
         self.orders.values().filter(|p| p.order.container.id == id).filter_map(|p| p.stopped).min()
     }
 
+    /// When a daemon first began with that container, of two that do not know of each other's stops.
+    pub(in crate::oracle) fn begun_by_one_of_two(&self, id: &str) -> Option<u64> {
+        let first = |hooked: Option<u64>, stopped| [hooked, stopped].into_iter().flatten().min();
+        let of_it = self.orders.values().filter(|p| self.rivals() && p.order.container.id == id);
+        of_it.filter_map(|p| first(p.hooked, p.stopped)).min()
+    }
+
+    fn rivals(&self) -> bool {
+        self.schedule.faults.iter().any(|f| matches!(f.what, Fault::TwoDaemons(..)))
+    }
+
     /// Nothing begins once the request has ended.
     fn begins(&self, asked: &Asked, runtime: &Runtime, found: &mut Found) {
         let Some(placed) = self.orders.get(&asked.order_id) else { return };
@@ -82,7 +93,7 @@ impl Rules {
     /// Orders of one Pod go one after another, and those of one write in the order of the request's containers.
     fn in_turn(&self, asked: &Asked, runtime: &Runtime, found: &mut Found) {
         // Two daemons of one node do not know what the other one has begun.
-        let rivals = self.schedule.faults.iter().any(|f| matches!(f.what, Fault::TwoDaemons(..)));
+        let rivals = self.rivals();
         let Some(placed) = self.orders.get(&asked.order_id).filter(|_| !rivals) else { return };
         let alive = |id: &str| runtime.containers().get(id).is_some_and(|c| c.alive(self.now));
         let others = self.orders.iter().filter(|(id, other)| {

@@ -1,5 +1,6 @@
 //! From what is known to the next write of each object.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -239,14 +240,17 @@ impl Index {
         {
             work.retry();
         }
+        let mut placed = None;
         let wait = if book.writable() {
             match nodework::plan(book.known(), &wanted, &closed).or_else(|| book.probe()) {
                 None => {
                     book.write.satisfied();
+                    placed = Some(in_book(book.known().map_or(&[], |work| &work.orders)));
                     None
                 }
                 Some(write) => match book.write.due(now, write.urgency, self.config.tidy_after) {
                     Ok(()) => {
+                        placed = Some(in_book(&write.orders));
                         let resource_version = book.known().map(|w| w.resource_version().to_owned());
                         book.write_started(&write.orders);
                         let (node, BookWrite { orders, closed, .. }) = (node.to_owned(), write);
@@ -261,7 +265,27 @@ impl Index {
             book.write.retry_at()
         };
         self.timers.set(Timer::Node(node.to_owned()), earliest(wait, held.wake_at));
+        if let Some(placed) = placed {
+            self.crowded(now, node, &placed);
+        }
     }
+
+    /// Notes which requests have orders and no place for any of them; `placed`: requests that have one.
+    fn crowded(&mut self, now: Mono, node: &str, placed: &BTreeSet<String>) {
+        for key in self.requests.by_node.get(node).into_iter().flatten() {
+            let Some(entry) = self.requests.objects.get_mut(key) else { continue };
+            let crowded = !entry.orders.is_empty() && !placed.contains(&entry.request.get().uid);
+            if entry.memory.crowded(now, crowded) {
+                // It tells so, and may do without.
+                self.timers.set(Timer::Request(key.clone()), Some(now));
+            }
+        }
+    }
+}
+
+/// The requests that have orders among these.
+fn in_book(orders: &[Order]) -> BTreeSet<String> {
+    orders.iter().map(|order| request_uid(&order.id).to_owned()).collect()
 }
 
 /// As far as the Pod's status tells, the daemon still has that container to stop.

@@ -2,6 +2,7 @@
 
 mod books;
 mod defects;
+mod fair;
 mod guard;
 mod held;
 mod holds;
@@ -17,7 +18,6 @@ mod turns;
 
 use std::collections::VecDeque;
 
-use pitstop_api::MAX_ORDERS;
 use pitstop_api::nodework::{Answer, AnswerState};
 use pitstop_api::recreate::{ContainerRecreateRequestSpec, Phase, RecreateContainer};
 
@@ -356,28 +356,6 @@ fn an_outcome_waits_for_a_write_of_orders_under_way() {
     assert_eq!(orders.len(), 1);
     bench.all(vec![probe]);
     assert_eq!((bench.phase("a"), bench.orders()), (Some(Phase::Completed), 0));
-}
-
-#[test]
-fn a_full_book_is_filled_up_as_room_comes() {
-    let names: Vec<String> = (0..MAX_ORDERS + 3).map(|i| format!("p{i:02}")).collect();
-    let pods = names.iter().map(|n| pod(n)).collect();
-    let requests = (0..).zip(&names).map(|(i, n)| request(n, n, i)).collect();
-    let mut bench = Bench::new(pods, requests);
-    assert_eq!(bench.orders(), MAX_ORDERS);
-    let acknowledged = bench.acknowledge();
-    bench.all(acknowledged);
-    bench.now = Mono(30_000);
-    let over = bench.restarted("p00");
-    bench.all(over);
-    assert_eq!(bench.phase("p00"), Some(Phase::Completed));
-    let ids: Vec<&str> = bench.book.as_ref().unwrap().orders.iter().map(|o| o.pod.name.as_str()).collect();
-    assert_eq!((ids.len(), ids[0], ids[MAX_ORDERS - 1]), (MAX_ORDERS, "p01", "p64"), "the oldest goes next");
-    // Those without room are not told that their daemon is silent.
-    bench.now = Mono(200_000);
-    let late = bench.step(Event::Tick);
-    bench.all(late);
-    assert_eq!(bench.phase("p66"), Some(Phase::Recreating));
 }
 
 #[test]

@@ -1,10 +1,17 @@
 //! From the orders that requests want to the one write that a node's book needs.
 
+use std::collections::BTreeMap;
+
 use pitstop_api::MAX_ORDERS;
-use pitstop_api::nodework::Order;
+use pitstop_api::nodework::{Order, request_uid};
 
 use super::NodeWork;
 use crate::plan::Urgency;
+
+/// How many places of a book one request can have at a time.
+pub const MAX_OF_REQUEST: usize = 8;
+/// How many the requests of one namespace can have: the others always find some.
+const MAX_OF_NAMESPACE: usize = MAX_ORDERS / 4 * 3;
 
 /// A write of a book.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +28,7 @@ pub struct BookWrite {
 /// The write that brings a node's book to the wanted orders, if it needs one.
 ///
 /// Orders that stay keep their place, since orders of one Pod are carried out in the order of the list. New
-/// ones follow in the given sequence as far as [`MAX_ORDERS`] allows; the others wait for room. `over`: IDs of orders
-/// whose request is over.
+/// ones follow as far as there are [places](place); the others wait. `over`: IDs of orders whose request is over.
 pub fn plan(book: Option<&NodeWork>, wanted: &[Order], over: &[String]) -> Option<BookWrite> {
     let current: &[Order] = book.map_or(&[], |b| &b.orders);
     let mut orders: Vec<Order> = current.iter().filter(|o| wanted.contains(o)).cloned().collect();
@@ -31,7 +37,7 @@ pub fn plan(book: Option<&NodeWork>, wanted: &[Order], over: &[String]) -> Optio
     // An order never changes: one of the same ID must be gone from the book before it can be placed anew.
     let places: Vec<&Order> = wanted.iter().filter(|o| !current.iter().any(|c| c.id == o.id)).collect();
     let before = orders.len();
-    orders.extend(places.into_iter().take(MAX_ORDERS.saturating_sub(before)).cloned());
+    place(&mut orders, places);
     let known: &[String] = book.map_or(&[], |b| &b.closed);
     // A leader that does not know of the end yet says nothing else.
     let is_over = |id: &&String| over.contains(id) || known.contains(id);
@@ -42,9 +48,55 @@ pub fn plan(book: Option<&NodeWork>, wanted: &[Order], over: &[String]) -> Optio
     (marks || orders != current).then_some(BookWrite { orders, closed, urgency })
 }
 
+/// Gives free places to new orders, each to the namespace that has the fewest, and there to the Pod that has the fewest, to
+/// the first of its orders in the given sequence.
+fn place(orders: &mut Vec<Order>, mut new: Vec<&Order>) {
+    let mut taken = Taken::default();
+    for order in orders.iter() {
+        taken.add(order);
+    }
+    while orders.len() < MAX_ORDERS {
+        let free = new.iter().enumerate().filter(|(_, order)| taken.leaves_room(order));
+        let Some((at, _)) = free.min_by_key(|(at, order)| (taken.of(order), *at)) else { return };
+        let order = new.remove(at);
+        taken.add(order);
+        orders.push(order.clone());
+    }
+}
+
+/// Who has how many places.
+#[derive(Default)]
+struct Taken {
+    requests: BTreeMap<String, usize>,
+    pods: BTreeMap<String, usize>,
+    namespaces: BTreeMap<String, usize>,
+}
+
+impl Taken {
+    fn add(&mut self, order: &Order) {
+        let namespace = self.namespaces.entry(order.pod.namespace.clone()).or_default();
+        *namespace = namespace.saturating_add(1);
+        let pod = self.pods.entry(order.pod.uid.clone()).or_default();
+        *pod = pod.saturating_add(1);
+        let request = self.requests.entry(request_uid(&order.id).to_owned()).or_default();
+        *request = request.saturating_add(1);
+    }
+
+    /// Places of the order's namespace and of its Pod.
+    fn of(&self, order: &Order) -> (usize, usize) {
+        let of = |all: &BTreeMap<String, usize>, key: &str| all.get(key).copied().unwrap_or_default();
+        (of(&self.namespaces, &order.pod.namespace), of(&self.pods, &order.pod.uid))
+    }
+
+    fn leaves_room(&self, order: &Order) -> bool {
+        let request = self.requests.get(request_uid(&order.id)).copied().unwrap_or_default();
+        request < MAX_OF_REQUEST && self.of(order).0 < MAX_OF_NAMESPACE
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use pitstop_api::nodework::{Answer, AnswerState};
+    use pitstop_api::nodework::{Answer, AnswerState, OrderPod};
 
     use super::*;
 
@@ -99,12 +151,60 @@ mod tests {
 
     #[test]
     fn a_book_is_never_longer_than_allowed() {
-        let wanted: Vec<Order> = (0..200).map(|i| order(&format!("{i:03}"))).collect();
+        let wanted: Vec<Order> =
+            (0..200).map(|i| of(&format!("ns-{}", i % 2), &format!("{i:03}"), "app")).collect();
         let write = plan(None, &wanted, &[]).unwrap();
         assert_eq!(write.orders.len(), MAX_ORDERS);
         let mut full = book(&[], &[]);
         full.orders.clone_from(&write.orders);
         assert_eq!(plan(Some(&full), &wanted, &[]), None);
+    }
+
+    fn of(namespace: &str, pod: &str, container: &str) -> Order {
+        let pod =
+            OrderPod { namespace: namespace.into(), name: pod.into(), uid: format!("{namespace}-{pod}") };
+        let id = format!("request-of-{}/{container}/1", pod.uid);
+        Order { id, pod, ..Order::default() }
+    }
+
+    fn taken(orders: &[Order]) -> NodeWork {
+        NodeWork { orders: orders.to_vec(), ..NodeWork::default() }
+    }
+
+    #[test]
+    fn one_request_has_eight_places_and_its_orders_stay_in_sequence() {
+        let wanted: Vec<Order> = (0..33).map(|i| of("a", "web", &format!("{i:02}"))).collect();
+        let first = plan(None, &wanted, &[]).unwrap().orders;
+        assert_eq!(first, wanted[..8]);
+        assert_eq!(plan(Some(&taken(&first)), &wanted, &[]), None);
+        // Three of them are over.
+        let next = plan(Some(&taken(&first)), &wanted[3..], &[]).unwrap().orders;
+        assert_eq!(next, wanted[3..11]);
+    }
+
+    #[test]
+    fn a_namespace_leaves_places_to_others() {
+        let wanted: Vec<Order> = (0..100).map(|i| of("a", &format!("{i:02}"), "app")).collect();
+        let write = plan(None, &wanted, &[]).unwrap();
+        assert_eq!(write.orders, wanted[..48]);
+        let book = taken(&write.orders);
+        // The other one's is the last that was asked for.
+        let all: Vec<Order> = wanted.iter().cloned().chain([of("b", "web", "app")]).collect();
+        let write = plan(Some(&book), &all, &[]).unwrap();
+        assert_eq!((write.orders.len(), &write.orders[48]), (49, &all[100]));
+    }
+
+    #[test]
+    fn places_go_round_namespaces_and_pods() {
+        let wanted =
+            [of("a", "x", "1"), of("a", "x", "2"), of("a", "y", "1"), of("b", "z", "1"), of("b", "z", "2")];
+        let write = plan(None, &wanted, &[]).unwrap();
+        let names: Vec<String> = write
+            .orders
+            .iter()
+            .map(|o| format!("{}{}", o.pod.name, &o.id[o.id.len() - 3..o.id.len() - 2]))
+            .collect();
+        assert_eq!(names, ["x1", "z1", "y1", "z2", "x2"]);
     }
 
     #[test]

@@ -137,6 +137,8 @@ pub(super) fn judge(
         let wait = if needs_pin { Wait::Pin(name.clone()) } else { Wait::Pinned(name.clone()) };
         return Judged { needs_pin, ..Judged::waits(so_far, wait) };
     }
+    // It is on record, and its order may have made room for another one.
+    let stopped = stored.is_some_and(|s| s.phase == Phase::Recreating && s.is_killed);
     let overdue_at = order.and_then(|o| observed.acting.overdue_at(o.order, patience));
     let wait = match order {
         Some(OrderView { answer: Some(answer), .. }) if answer.reason == Some(AnswerReason::StopRetried) => {
@@ -147,12 +149,14 @@ pub(super) fn judge(
             None => Wait::Stopping(name.clone()),
         },
         Some(o) if o.answer.is_some() => Wait::Restart(name.clone()),
+        None if stopped => Wait::Restart(name.clone()),
         None if !observed.guarded => Wait::Policy,
+        None if observed.memory.crowded_since.is_some() => Wait::Place,
         _ => Wait::Daemon,
     };
     let runs = status.container_id == target.container_id && status.state == ContainerState::Running;
     let wake_at = overdue_at.filter(|at| *at > now);
-    Judged { needs_stop: runs, wake_at, ..Judged::waits(so_far, wait) }
+    Judged { needs_stop: runs && !stopped, wake_at, ..Judged::waits(so_far, wait) }
 }
 
 /// The instance that runs now, where the request is forced and the target has ended by itself.

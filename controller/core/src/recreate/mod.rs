@@ -2,7 +2,7 @@
 //!
 //! `resolve` finds what a request means on its Pod, `mechanism` by which means its containers can be restarted,
 //! `observe` is what a decision sees, `plan` decides, `judge` how far each container is, `drain` whether the Pod is
-//! out of service, `status` writes it down, `stages` measures how long all that takes, `admission` answers the
+//! out of service, `silence` what orders come to that nobody takes up, `status` writes it down, `stages` measures how long all that takes, `admission` answers the
 //! webhook with the same rules.
 
 pub mod admission;
@@ -14,6 +14,7 @@ mod observe;
 mod plan;
 mod resolve;
 mod restore;
+mod silence;
 mod stages;
 mod status;
 #[cfg(test)]

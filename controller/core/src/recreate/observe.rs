@@ -98,6 +98,8 @@ pub struct Memory {
     pub completed_seen: Option<Mono>,
     /// Since when an order waits for the daemon's answer while the daemon has nothing else to do for the Pod.
     pub unanswered_since: Option<Mono>,
+    /// Since when its orders find no place in the node's book.
+    pub crowded_since: Option<Mono>,
     /// How many of its orders the daemon has answered.
     pub answered: usize,
     /// Containers of which the daemon has taken an order up, though the book may be gone since; or may have, where
@@ -141,6 +143,13 @@ impl Memory {
         if !busy && (unread || answered < orders.len()) {
             self.unanswered_since.get_or_insert(now);
         }
+    }
+
+    /// Notes whether its orders find no place in the node's book. Whether that is news.
+    pub fn crowded(&mut self, now: Mono, crowded: bool) -> bool {
+        let before = self.crowded_since;
+        self.crowded_since = crowded.then(|| before.unwrap_or(now));
+        before.is_some() != crowded
     }
 
     /// Notes since when the request's containers run, and how far its Pod is out of service.
@@ -255,8 +264,7 @@ impl<'a> Observed<'a> {
 
     /// The daemon has stopped the container for the request, or may yet; or a pin has ended it.
     pub fn begun(&self, container: &str) -> bool {
-        let states = &self.request.status.container_recreate_states;
-        states.iter().any(|state| state.name == container && state.is_killed)
+        self.is_told_killed(container)
             || self.orders.iter().any(|o| o.order.container.name == container && o.begun())
             || self.memory.begun.contains(container)
             || self.memory.pinned.contains(container)
@@ -264,7 +272,13 @@ impl<'a> Observed<'a> {
 
     /// Whether the daemon has answered the order for a container.
     pub fn taken_up(&self, container: &str) -> bool {
-        self.order(container).is_some_and(|o| o.answer.is_some())
+        self.order(container).is_some_and(|o| o.answer.is_some()) || self.is_told_killed(container)
+    }
+
+    /// The status says that the container was stopped.
+    pub fn is_told_killed(&self, container: &str) -> bool {
+        let states = &self.request.status.container_recreate_states;
+        states.iter().any(|state| state.name == container && state.is_killed)
     }
 
     /// The Pod, if it is still the one that the request was resolved for and has a future.

@@ -11,21 +11,22 @@ use std::time::Duration;
 use chrono::{DateTime, SecondsFormat, Utc};
 use pitstop_api::nodework::{AnswerState, Order, OrderContainer, OrderPod, Recreate, order_id};
 use pitstop_api::recreate::{
-    ContainerRecreateRequestStatus, ContainerRecreateState, FailurePolicy, Mechanism, Phase,
-    RecreateStrategy, Target, TargetContainer, validate,
+    ContainerRecreateRequestStatus, ContainerRecreateState, FailurePolicy, Mechanism, Phase, Target,
+    TargetContainer, validate,
 };
 use pitstop_api::{Invalid, annotations, labels};
 
 use super::drain::{self, Drain};
 use super::hooks;
 use super::judge::{Judged, failed, judge, over, recreating, replaced, status_of};
-use super::mechanism::{by_kubelet, pin};
+use super::mechanism::pin;
 use super::observe::Observed;
 use super::resolve::{Tense, resolve};
+use super::silence::Silence;
 use super::status::{End, Wait, accepted, ended, queued, waits};
 use crate::index::Config;
 use crate::look::Missing;
-use crate::nodework::OrderView;
+use crate::nodework::{MAX_OF_REQUEST, OrderView};
 use crate::plan::{Read, StatusWrite, Urgency};
 use crate::pod::{Pod, parse_container_id};
 use crate::time::{Mono, earliest, seconds};
@@ -48,34 +49,6 @@ pub fn plan(now: Mono, wall: DateTime<Utc>, config: &Config, observed: &Observed
     }
 }
 
-/// What the daemon's silence means.
-enum Silence {
-    /// It is not silent, or nobody waits for it.
-    None,
-    /// It may take until then.
-    Until(Mono),
-    /// It has been silent for too long.
-    Over,
-    /// The kubelet does it instead.
-    Instead(Target),
-}
-
-/// The target with a pin for every container that waits for the daemon; absent when one of them cannot be pinned.
-fn kubelet_instead(
-    strategy: Option<&RecreateStrategy>,
-    target: &Target,
-    pod: &Pod,
-    observed: &Observed<'_>,
-) -> Option<Target> {
-    let mut target = target.clone();
-    for container in &mut target.containers {
-        if container.pin.is_none() && !observed.taken_up(&container.name) {
-            container.pin = Some(by_kubelet(strategy, pod, pod.container(&container.name)?).ok()?);
-        }
-    }
-    Some(target)
-}
-
 /// The target as it goes on, where a container's part of it becomes another one.
 fn becomes(target: &Target, judged: &[Judged]) -> Option<Target> {
     judged.iter().find(|j| j.becomes.is_some())?;
@@ -84,11 +57,11 @@ fn becomes(target: &Target, judged: &[Judged]) -> Option<Target> {
     Some(Target { containers, ..target.clone() })
 }
 
-struct Planner<'a> {
-    now: Mono,
+pub(super) struct Planner<'a> {
+    pub(super) now: Mono,
     wall: DateTime<Utc>,
-    config: &'a Config,
-    observed: &'a Observed<'a>,
+    pub(super) config: &'a Config,
+    pub(super) observed: &'a Observed<'a>,
 }
 
 impl Planner<'_> {
@@ -214,7 +187,9 @@ impl Planner<'_> {
         let mut status = request.status.clone();
         // A request that was accepted without a word about its drain gets it now.
         drain::begin(&mut status, request, pod, self.wall);
-        let urgency = if status == request.status { Urgency::Later } else { Urgency::Now };
+        let tells = self.is_short(target, &judged)
+            && entries.iter().any(|entry| entry.is_killed && !self.observed.is_told_killed(&entry.name));
+        let urgency = if status == request.status && !tells { Urgency::Later } else { Urgency::Now };
         let drain = drain::stage(self.now, self.observed, Some(pod));
         drain::proceed(&mut status, request, &drain, self.wall);
         status.container_recreate_states = entries;
@@ -230,13 +205,14 @@ impl Planner<'_> {
         } else {
             judged.len()
         };
+        let short = self.is_short(target, &judged);
         let orders = target
             .containers
             .iter()
             .zip(&judged)
             .enumerate()
             .filter_map(|(i, (t, j))| match self.observed.order(&t.name) {
-                Some(order) => Some(order.order.clone()),
+                Some(order) => (!(short && self.is_done(&order))).then(|| order.order.clone()),
                 None => (j.needs_stop && i < in_turn && drain.drained() && self.observed.guarded)
                     .then(|| self.order(target, t, pod))
                     .flatten(),
@@ -264,6 +240,19 @@ impl Planner<'_> {
             wake_at: [deadline, silent_at, drain.wake_at(), judged_at].into_iter().flatten().min(),
             ..self.with_status(waits(status, request, &wait, self.wall), urgency)
         }
+    }
+
+    /// It has as many orders in the book as a request may, and containers beyond them to stop.
+    fn is_short(&self, target: &Target, judged: &[Judged]) -> bool {
+        let beyond =
+            |(t, j): (&TargetContainer, &Judged)| j.needs_stop && self.observed.order(&t.name).is_none();
+        self.observed.orders.len() >= MAX_OF_REQUEST && target.containers.iter().zip(judged).any(beyond)
+    }
+
+    /// The container was stopped, and that is on record: nothing is lost with the order.
+    fn is_done(&self, view: &OrderView<'_>) -> bool {
+        let done = view.answer.is_some_and(|answer| answer.state == AnswerState::Done);
+        done && !view.spared() && self.observed.is_told_killed(&view.order.container.name)
     }
 
     /// Over: let a stop under way finish and record it, tidy up, delete in time.
@@ -325,32 +314,6 @@ impl Planner<'_> {
         self.observed.placing
             || !self.observed.pinning.is_empty()
             || self.observed.orders.iter().any(|o| o.answer.is_none())
-    }
-
-    /// Whether the node's daemon has left an order unanswered for too long, and what follows.
-    fn silence(&self, target: &Target, pod: &Pod, judged: &[Judged]) -> Silence {
-        let Some(since) = self.observed.memory.unanswered_since else { return Silence::None };
-        let waiting = |(t, j): (&TargetContainer, &Judged)| {
-            !j.over() && t.pin.is_none() && !self.observed.taken_up(&t.name)
-        };
-        if !target.containers.iter().zip(judged).any(waiting) {
-            return Silence::None;
-        }
-        let strategy = self.observed.request.spec.strategy.as_ref();
-        // As it was accepted: a typed client of OpenKruise may have dropped the field since.
-        let asked = target.mechanism.or_else(|| strategy?.mechanism).unwrap_or_default();
-        let auto = asked == Mechanism::Auto;
-        let instead = auto.then(|| kubelet_instead(strategy, target, pod, self.observed)).flatten();
-        let patience = match &instead {
-            Some(_) => self.config.fall_back_after,
-            None => self.config.daemon_silent_after,
-        };
-        let at = since.after(patience);
-        match instead {
-            _ if at > self.now => Silence::Until(at),
-            Some(target) => Silence::Instead(target),
-            None => Silence::Over,
-        }
     }
 
     /// Withdraws what the daemon has not taken up of what changes, then writes the other target down.

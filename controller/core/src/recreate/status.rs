@@ -31,6 +31,8 @@ pub enum Wait {
     NoGate(i64),
     /// The API server is not known to keep each daemon to its own node, so no order is placed.
     Policy,
+    /// The node's order book has no place for the order.
+    Place,
     /// The node's daemon has not answered yet.
     Daemon,
     /// The daemon stops the container.
@@ -54,13 +56,14 @@ pub enum Wait {
 }
 
 /// Every reason of [`Wait`].
-pub(super) const WAITS: [&str; 16] = [
+pub(super) const WAITS: [&str; 17] = [
     "Queued",
     "WaitingForNotReady",
     drain::GATE_IN_USE,
     drain::DRAINING,
     drain::NO_GATE,
     "WaitingForPolicy",
+    "WaitingForPlace",
     "WaitingForDaemon",
     "Stopping",
     "PinningImage",
@@ -82,6 +85,7 @@ impl Wait {
             Self::Draining(_) => drain::DRAINING,
             Self::NoGate(_) => drain::NO_GATE,
             Self::Policy => "WaitingForPolicy",
+            Self::Place => "WaitingForPlace",
             Self::Daemon => "WaitingForDaemon",
             Self::Stopping(_) => "Stopping",
             Self::Pin(_) => "PinningImage",
@@ -114,6 +118,9 @@ impl Wait {
                 "places no order while the API server does not keep each daemon to its own node: apply the \
                  ValidatingAdmissionPolicy {POLICY} and its binding"
             ),
+            Self::Place => "waits for a place in the order book of the node: other requests have those that there are, or \
+                            those of the namespace"
+                .to_owned(),
             Self::Daemon => "waits for the node's daemon to take up the order".to_owned(),
             Self::Stopping(name) => format!("the node's daemon stops container {name}"),
             Self::Pin(name) => format!("pins the image of container {name} to the digest that it runs"),

@@ -4,7 +4,7 @@ use pitstop_api::recreate::{Mechanism, RecreateStrategy};
 
 use super::*;
 
-fn pinnable() -> Pod {
+pub(super) fn pinnable() -> Pod {
     let mut pod = pod("web");
     let app = &mut pod.containers[0];
     app.image = "app:1".into();

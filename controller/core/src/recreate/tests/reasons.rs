@@ -15,6 +15,7 @@ fn waits() -> Vec<Wait> {
         Wait::Draining(0),
         Wait::NoGate(0),
         Wait::Policy,
+        Wait::Place,
         Wait::Daemon,
         Wait::Stopping(name()),
         Wait::Pin(name()),
@@ -34,6 +35,7 @@ fn waits() -> Vec<Wait> {
             | Wait::Draining(_)
             | Wait::NoGate(_)
             | Wait::Policy
+            | Wait::Place
             | Wait::Daemon
             | Wait::Stopping(_)
             | Wait::Pin(_)

@@ -1,0 +1,130 @@
+//! Places in a node's book: shared over requests, Pods and namespaces.
+
+use pitstop_api::condition;
+use pitstop_api::recreate::ContainerRecreateRequestStatus;
+
+use super::pins::pinnable;
+use super::*;
+
+fn waits_for(status: &ContainerRecreateRequestStatus) -> &str {
+    &condition::find(&status.conditions, "Complete").unwrap().reason
+}
+
+fn named(bench: &Bench, name: &str) -> ContainerRecreateRequestStatus {
+    bench.requests[&ObjectKey::new("shop", name)].status.clone()
+}
+
+/// Requests of one namespace for so many Pods of a node, and for this one, which is asked for last.
+fn crowd(many: usize, last: Pod) -> Bench {
+    let names: Vec<String> = (0..many).map(|i| format!("p{i:02}")).collect();
+    let own = request("z-last", &last.key.name, 99);
+    let pods = names.iter().map(|name| pod(name)).chain([last]).collect();
+    let requests = (0..).zip(&names).map(|(i, name)| request(name, name, i)).chain([own]).collect();
+    let mut bench = Bench::new(pods, requests);
+    let acknowledged = bench.acknowledge();
+    bench.all(acknowledged);
+    bench
+}
+
+fn tick(bench: &mut Bench, at: u64) {
+    bench.now = Mono(at);
+    while bench.wake_at().is_some_and(|at| at <= bench.now) {
+        let actions = bench.step(Event::Tick);
+        bench.all(actions);
+    }
+}
+
+#[test]
+fn who_finds_no_place_says_so_and_gets_the_next_one() {
+    let mut bench = crowd(48, pod("web"));
+    assert_eq!(bench.orders(), 48);
+    // With many at work on a node, each tells of its waits later.
+    tick(&mut bench, 40_000);
+    assert_eq!(waits_for(&named(&bench, "z-last")), "WaitingForPlace");
+    let over = bench.restarted("p00");
+    bench.all(over);
+    let pods: Vec<&str> = bench.book.as_ref().unwrap().orders.iter().map(|o| o.pod.name.as_str()).collect();
+    assert_eq!((pods.len(), pods[0], pods[47]), (48, "p01", "web"));
+}
+
+/// There is a daemon, and there will be a place: it is not told to be silent.
+#[test]
+fn who_cannot_do_without_the_daemon_waits_for_a_place() {
+    let mut bench = crowd(48, pod("web"));
+    tick(&mut bench, 90_000);
+    let status = named(&bench, "z-last");
+    assert_eq!((status.phase, waits_for(&status)), (Some(Phase::Recreating), "WaitingForPlace"));
+}
+
+#[test]
+fn who_can_do_without_the_daemon_waits_for_ten_seconds() {
+    let mut bench = crowd(48, pinnable());
+    let pinned = |bench: &Bench| named(bench, "z-last").target.unwrap().containers[0].pin.is_some();
+    tick(&mut bench, 9_999);
+    assert!(!pinned(&bench));
+    bench.now = Mono(10_000);
+    let falls_back = bench.step(Event::Tick).into_iter().find(|action| {
+        matches!(action, Action::WriteStatus { key, status, .. }
+            if key.name == "z-last" && status.target.as_ref().is_some_and(|t| t.containers[0].pin.is_some()))
+    });
+    assert!(falls_back.is_some());
+}
+
+#[test]
+fn another_namespace_finds_a_place() {
+    let mut bench = crowd(60, pod("web"));
+    assert_eq!(bench.orders(), 48);
+    let mut other = pod("web");
+    (other.key.namespace, other.uid) = ("other".into(), "uid-other".into());
+    let mut own = request("own", "web", 100);
+    (own.key.namespace, own.uid) = ("other".into(), "uid-own".into());
+    bench.pods.insert(other.key.clone(), other.clone());
+    bench.requests.insert(own.key.clone(), own.clone());
+    bench.step(Event::Pods(Watch::Upsert(other)));
+    let accepts = bench.step(Event::Requests(Watch::Upsert(own)));
+    bench.all(accepts);
+    let last = bench.book.as_ref().unwrap().orders.last().unwrap();
+    assert_eq!(last.pod.namespace, "other");
+}
+
+/// What was stopped makes room for the rest, once that is on record; and nothing is stopped twice.
+#[test]
+fn a_large_request_goes_on_by_eight() {
+    let names: Vec<String> = (0..20).map(|i| format!("c{i:02}")).collect();
+    let mut web = pod("web");
+    web.containers =
+        names.iter().map(|name| Container { name: name.clone(), ..web.containers[0].clone() }).collect();
+    let mut all = request("a", "web", 0);
+    all.spec.containers =
+        names.iter().map(|name| RecreateContainer { name: name.clone(), ..Default::default() }).collect();
+    let mut bench = Bench::new(vec![web.clone()], vec![all]);
+    let mut ordered: Vec<String> = Vec::new();
+    for _ in 0..3 {
+        // The own write comes by first.
+        let own = bench.book.clone().unwrap();
+        bench.step(Event::NodeWorks(Watch::Upsert(own)));
+        let acknowledged = bench.acknowledge();
+        bench.all(acknowledged);
+        let book = bench.book.as_mut().unwrap();
+        assert!(book.orders.len() <= 8, "{}", book.orders.len());
+        ordered.extend(book.orders.iter().map(|order| order.container.name.clone()));
+        book.status.answers.iter_mut().for_each(|answer| answer.state = AnswerState::Done);
+        bench.version += 1;
+        book.resource_version = bench.version.to_string();
+        let book = book.clone();
+        let done = bench.step(Event::NodeWorks(Watch::Upsert(book)));
+        bench.all(done);
+    }
+    ordered.dedup();
+    assert_eq!(ordered, names);
+    for container in &mut web.containers {
+        let status = container.status.as_mut().unwrap();
+        (status.container_id, status.restart_count) = (format!("containerd://{:064x}", 2), 1);
+    }
+    web.resource_version = "2".into();
+    let over = bench.step(Event::Pods(Watch::Upsert(web)));
+    bench.all(over);
+    let status = named(&bench, "a");
+    assert_eq!((status.phase, waits_for(&status)), (Some(Phase::Completed), "Complete"));
+    assert!(status.container_recreate_states.iter().all(|state| state.is_killed));
+}

@@ -14,6 +14,9 @@ pub const NODE_TYPE: &str = "type";
 /// Value of [`NODE_TYPE`] of a node that is no machine with a container runtime.
 pub const VIRTUAL_KUBELET: &str = "virtual-kubelet";
 
+/// All of them.
+pub const KNOWN: [&str; 4] = [POD_UID, NODE_NAME, ACTIVE, NODE_TYPE];
+
 /// Longest label value that the API server accepts, in bytes.
 const MAX_LABEL_VALUE: usize = 63;
 

@@ -66,6 +66,11 @@ impl<T: Versioned> Tracked<T> {
         self.in_flight.is_some()
     }
 
+    /// Whether nothing is under way, and the watch has delivered what was written last.
+    pub fn settled(&self) -> bool {
+        self.awaited.is_none() && self.writable()
+    }
+
     /// The watch delivered a version.
     pub fn observed(&mut self, object: T) {
         if let Some(write) = &mut self.in_flight {

@@ -194,7 +194,7 @@ fn decode(
         .try_parse()
         .map_err(|error| format!("ContainerRecreateRequest {name}: {}", describe(&error)))?;
     parsed.metadata.namespace.get_or_insert_with(|| review.namespace.clone().unwrap_or_default());
-    Ok(observe::request(parsed))
+    Ok(observe::admitted(parsed))
 }
 
 fn resize_in(review: &AdmissionRequest<DynamicObject>, object: Option<&DynamicObject>) -> Option<Resize> {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use pitstop_api::nodework::Order;
@@ -11,6 +12,7 @@ use super::pacing::Pacing;
 use super::queue::{Place, Queues, Standing};
 use super::{Index, Timer};
 use crate::action::{Action, ImageChange, Note, RequestKind, Sizing};
+use crate::backoff::Backoff;
 use crate::key::ObjectKey;
 use crate::look::Look;
 use crate::measure::Measure;
@@ -91,8 +93,14 @@ pub(super) trait UserRequest: Versioned + Clone + Debug {
 
     /// The write of its status.
     fn write_status(&self, status: Self::Status) -> Action;
-    /// The write that deletes it.
-    fn delete(&self) -> Action;
+    /// The write that deletes one.
+    fn delete(key: &ObjectKey, uid: &str) -> Action;
+    /// How long it stays once it has ended; absent for ever.
+    fn ttl(&self) -> Option<Duration>;
+    /// Others look at it beyond its end.
+    fn is_watched(&self) -> bool;
+    /// When this process first saw it completed.
+    fn completed_seen(memory: &mut Self::Memory) -> &mut Option<Mono>;
     /// The write of its labels and annotations; absent where nobody wants any.
     fn patch_metadata(&self, plan: &Plan<Self::Status>) -> Option<Action>;
 
@@ -108,6 +116,8 @@ pub(super) struct Asked<R: UserRequest> {
     /// A list has come since the lead began.
     pub(super) synced: bool,
     pub(super) objects: BTreeMap<ObjectKey, Entry<R>>,
+    /// Those that are over and through.
+    pub(super) resting: BTreeMap<ObjectKey, Rest>,
     /// By the Pod that they name.
     pub(super) queues: Queues,
     /// How many have not ended.
@@ -123,6 +133,7 @@ impl<R: UserRequest> Default for Asked<R> {
         Self {
             synced: false,
             objects: BTreeMap::new(),
+            resting: BTreeMap::new(),
             queues: Queues::default(),
             open: 0,
             by_node: BTreeMap::new(),
@@ -155,6 +166,24 @@ impl<R: UserRequest> Asked<R> {
         let before = (entry.standing.take(), std::mem::take(&mut entry.open));
         self.moved(&entry, before);
         Some(entry)
+    }
+
+    /// Of a request that is over and through, all but its name goes.
+    pub(super) fn rest(&mut self, key: &ObjectKey, now: Mono) {
+        let Some(mut entry) = self.remove(key) else { return };
+        let since = R::completed_seen(&mut entry.memory).unwrap_or(now);
+        let request = entry.request.get();
+        let expiry = request.ttl().map(|ttl| since.after(ttl));
+        let rest = Rest { uid: request.uid().to_owned(), since, expiry, deletes: Backoff::default() };
+        self.resting.insert(key.clone(), rest);
+    }
+
+    /// Takes one that the watch tells of anew out of those that rest.
+    pub(super) fn wake(&mut self, now: Mono, request: R) -> Entry<R> {
+        let rest = self.resting.remove(request.key()).filter(|rest| rest.uid == request.uid());
+        let mut entry = Entry::new(now, request);
+        *R::completed_seen(&mut entry.memory) = rest.map(|rest| rest.since);
+        entry
     }
 
     /// Notes how far a request is that is not where it was.
@@ -207,7 +236,20 @@ impl<R: UserRequest> Asked<R> {
     pub(super) fn lead(&mut self, now: Mono, leading: bool) {
         self.synced &= !leading;
         self.objects.values_mut().for_each(|entry| entry.restart(now));
+        self.resting.values_mut().for_each(|rest| rest.since = now);
     }
+}
+
+/// A request that is over and through: what is left of it is its deletion in time.
+#[derive(Clone, Debug)]
+pub(super) struct Rest {
+    pub(super) uid: String,
+    /// When this process first saw it completed.
+    since: Mono,
+    /// When its time is over; absent for never.
+    pub(super) expiry: Option<Mono>,
+    /// Deletions that failed.
+    pub(super) deletes: Backoff,
 }
 
 /// What is known of a request's turn with its Pod.
@@ -327,6 +369,13 @@ impl<R: UserRequest> Entry<R> {
         } else {
             Standing::Waits
         })
+    }
+
+    /// It is over and through: nothing is wanted or under way, and nobody looks at it.
+    pub(super) fn may_rest(&self) -> bool {
+        let request = self.request.get();
+        let through = request.completed() && !request.deleting() && self.stands().is_none();
+        through && self.request.settled() && self.deeds.open().is_none() && !request.is_watched()
     }
 
     /// What was timed while another process led is timed anew.

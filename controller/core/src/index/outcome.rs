@@ -24,7 +24,7 @@ impl Index {
         // An answer about a request that was deleted says nothing about another one of that name.
         let (leading, patience) = (self.leading, self.config.conflict_patience);
         let entry = R::asked_mut(self).objects.get_mut(key).filter(|e| e.request.get().uid() == uid);
-        let Some(entry) = entry else { return };
+        let Some(entry) = entry else { return self.rest_written(now, key, uid, &outcome) };
         let replaced = entry.replaces.take();
         match outcome {
             Outcome::Written(new) => {
@@ -46,6 +46,17 @@ impl Index {
             }
         }
         self.request_changed::<R>(key);
+    }
+
+    /// The deletion of a request that is over and through came back.
+    fn rest_written<R: UserRequest>(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: &Outcome<R>) {
+        let asked = R::asked_mut(self);
+        let Some(rest) = asked.resting.get_mut(key).filter(|rest| rest.uid == uid) else { return };
+        // The watch will show that it is gone.
+        if !matches!(outcome, Outcome::Written(_) | Outcome::Gone) {
+            rest.deletes.failed(now);
+            asked.dirty.insert(key.clone());
+        }
     }
 
     pub(super) fn pod_read<R: UserRequest>(

@@ -29,7 +29,9 @@ impl Index {
         actions: &mut Vec<Action>,
     ) {
         // Out of the map, and still where it stands in its queue.
-        let Some(mut entry) = R::asked_mut(self).objects.remove(key) else { return };
+        let Some(mut entry) = R::asked_mut(self).objects.remove(key) else {
+            return self.plan_rest::<R>(now, key, actions);
+        };
         let was_busy = R::busy(&entry);
         self.planned = self.planned.saturating_add(1);
         let known = self.pods.objects.get(&entry.request.get().pod_key()).map(|e| e.pod.get());
@@ -48,6 +50,7 @@ impl Index {
             actions.push(Action::ReadPod { kind: R::KIND, key, uid, pod: request.pod_key() });
         }
         let possible = plan.possible;
+        let mut idle = plan.read.is_none() && plan.deed.is_none();
         let deed_at = deeds::begin(now, &mut entry, plan.deed.take(), actions);
         if entry.write.patience_over(now) {
             entry.request.retry();
@@ -67,6 +70,7 @@ impl Index {
                 }
                 Some(write) => match entry.write.due(now, write.urgency, self.progress_hold(&entry)) {
                     Ok(()) => {
+                        idle = false;
                         entry.request.write_started();
                         if let Some(status) = &write.status {
                             let before = entry.request.get().status();
@@ -86,6 +90,7 @@ impl Index {
         } else {
             entry.write.retry_at()
         };
+        idle &= wait.is_none() && entry.may_rest();
         self.timers.set(R::timer(key.clone()), earliest(wake_at, earliest(deed_at, wait)));
         let pod = entry.request.get().pod_key();
         if was_busy != R::busy(&entry) {
@@ -95,6 +100,20 @@ impl Index {
             R::asked_mut(self).pod_changed(&pod);
         }
         R::asked_mut(self).insert(key, entry);
+        if idle {
+            R::asked_mut(self).rest(key, now);
+            self.plan_rest::<R>(now, key, actions);
+        }
+    }
+
+    /// Deletes a request that is over and through, in time.
+    fn plan_rest<R: UserRequest>(&mut self, now: Mono, key: &ObjectKey, actions: &mut Vec<Action>) {
+        let Some(rest) = R::asked(self).resting.get(key) else { return };
+        let at = rest.expiry.max(rest.deletes.waits_until(now)).filter(|_| rest.expiry.is_some());
+        if at.is_some_and(|at| at <= now) {
+            actions.push(R::delete(key, &rest.uid));
+        }
+        self.timers.set(R::timer(key.clone()), at.filter(|at| *at > now));
     }
 
     /// Holds back what is not begun yet until this process has written the request once since it leads.
@@ -309,7 +328,8 @@ struct Write<S> {
 /// The one write of the request object that its plan needs next.
 fn write_of<R: UserRequest>(plan: Plan<R::Status>, request: &R) -> Option<Write<R::Status>> {
     if plan.delete {
-        return Some(Write { action: request.delete(), urgency: Urgency::Now, status: None });
+        let action = R::delete(request.key(), request.uid());
+        return Some(Write { action, urgency: Urgency::Now, status: None });
     }
     let metadata = request.patch_metadata(&plan);
     match (plan.status, metadata) {

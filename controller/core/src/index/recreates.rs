@@ -1,5 +1,7 @@
 //! Recreate requests, as the index deals with them.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use pitstop_api::labels;
 use pitstop_api::nodework::request_uid;
@@ -14,7 +16,7 @@ use crate::key::ObjectKey;
 use crate::measure::Measure;
 use crate::nodework::{Acting, OrderView, views};
 use crate::recreate::{self, Memory, Observed, Plan, Request};
-use crate::time::{Mono, earliest};
+use crate::time::{Mono, earliest, seconds};
 
 impl UserRequest for Request {
     type Status = ContainerRecreateRequestStatus;
@@ -123,8 +125,18 @@ impl UserRequest for Request {
             status: Box::new(status),
         }
     }
-    fn delete(&self) -> Action {
-        Action::DeleteRequest { key: self.key.clone(), uid: self.uid.clone() }
+    fn delete(key: &ObjectKey, uid: &str) -> Action {
+        Action::DeleteRequest { key: key.clone(), uid: uid.to_owned() }
+    }
+    fn ttl(&self) -> Option<Duration> {
+        self.spec.ttl_seconds_after_finished.map(|ttl| seconds(ttl.into()))
+    }
+    fn is_watched(&self) -> bool {
+        // By the resize that it belongs to.
+        self.resize_uid.is_some()
+    }
+    fn completed_seen(memory: &mut Memory) -> &mut Option<Mono> {
+        &mut memory.completed_seen
     }
     fn patch_metadata(&self, plan: &Plan) -> Option<Action> {
         let (labels, annotations) = (plan.labels.clone(), plan.annotations.clone());

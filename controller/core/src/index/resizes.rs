@@ -1,5 +1,7 @@
 //! Resizes, as the index deals with them.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use pitstop_api::nodework::request_uid;
 use pitstop_api::resize::PodResizeStatus;
@@ -12,7 +14,7 @@ use crate::key::ObjectKey;
 use crate::measure::Measure;
 use crate::nodework::{OrderView, views};
 use crate::resize::{self, Ahead, Memory, Observed, Plan, Resize};
-use crate::time::Mono;
+use crate::time::{Mono, seconds};
 
 impl UserRequest for Resize {
     type Status = PodResizeStatus;
@@ -150,8 +152,17 @@ impl UserRequest for Resize {
             status: Box::new(status),
         }
     }
-    fn delete(&self) -> Action {
-        Action::DeleteResize { key: self.key.clone(), uid: self.uid.clone() }
+    fn delete(key: &ObjectKey, uid: &str) -> Action {
+        Action::DeleteResize { key: key.clone(), uid: uid.to_owned() }
+    }
+    fn ttl(&self) -> Option<Duration> {
+        self.spec.ttl_seconds_after_finished.map(|ttl| seconds(ttl.into()))
+    }
+    fn is_watched(&self) -> bool {
+        false
+    }
+    fn completed_seen(memory: &mut Memory) -> &mut Option<Mono> {
+        &mut memory.completed_seen
     }
     fn patch_metadata(&self, _: &Plan) -> Option<Action> {
         None

@@ -12,6 +12,7 @@ mod look;
 mod pins;
 mod requests;
 mod resizes;
+mod rests;
 mod silence;
 mod survey;
 mod turns;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use pitstop_api::nodework::request_uid;
 
-use super::asked::{Entry, UserRequest};
+use super::asked::UserRequest;
 use super::kinds::{Book, PodEntry};
 use super::{Index, Timer, remove};
 use crate::action::Watch;
@@ -76,8 +76,10 @@ impl Index {
 
     pub(super) fn requests_changed<R: UserRequest>(&mut self, now: Mono, watch: Watch<R>) {
         let known = |index: &mut Self, request: &R| {
-            let entry = R::asked(index).objects.get(request.key());
-            entry.is_some_and(|e| e.request.get().uid() == request.uid())
+            let asked = R::asked(index);
+            let entry = asked.objects.get(request.key()).map(|e| e.request.get().uid());
+            let uid = entry.or_else(|| asked.resting.get(request.key()).map(|rest| rest.uid.as_str()));
+            uid == Some(request.uid())
         };
         match watch {
             Watch::Upsert(request) => self.upsert_request(now, request, false),
@@ -88,8 +90,9 @@ impl Index {
             }
             Watch::Restart(all) => {
                 let listed: BTreeSet<ObjectKey> = all.iter().map(|r| r.key().clone()).collect();
-                let lost: Vec<ObjectKey> =
-                    R::asked(self).objects.keys().filter(|k| !listed.contains(*k)).cloned().collect();
+                let asked = R::asked(self);
+                let known = asked.objects.keys().chain(asked.resting.keys());
+                let lost: Vec<ObjectKey> = known.filter(|k| !listed.contains(*k)).cloned().collect();
                 for key in &lost {
                     self.forget_request::<R>(key);
                 }
@@ -109,7 +112,7 @@ impl Index {
         }
         let asked = R::asked_mut(self);
         let entry = match asked.remove(&key) {
-            None => Entry::new(now, request),
+            None => asked.wake(now, request),
             Some(mut entry) => {
                 if listed {
                     entry.request.listed(request);
@@ -136,7 +139,9 @@ impl Index {
     }
 
     fn forget_request<R: UserRequest>(&mut self, key: &ObjectKey) {
+        self.timers.set(R::timer(key.clone()), None);
         let asked = R::asked_mut(self);
+        asked.resting.remove(key);
         let Some(entry) = asked.remove(key) else { return };
         let request = entry.request.get();
         let (pod, child) = (request.pod_key(), request.child());
@@ -144,7 +149,6 @@ impl Index {
             remove(&mut asked.by_node, &node.to_owned(), key);
             self.dirty_nodes.insert(node.to_owned());
         }
-        self.timers.set(R::timer(key.clone()), None);
         self.requests.dirty.extend(child);
         self.pod_changed(&pod);
     }

@@ -31,7 +31,7 @@ pub struct Request {
     pub created: i64,
     /// `metadata.deletionTimestamp` is set.
     pub deleting: bool,
-    /// `metadata.labels`; [`pitstop_api::labels`] names those that matter.
+    /// `metadata.labels`: those that [`pitstop_api::labels`] names, and for admission all.
     pub labels: BTreeMap<String, String>,
     /// Those of `metadata.annotations` that [`pitstop_api::annotations`] names.
     pub annotations: BTreeMap<String, String>,

@@ -59,7 +59,7 @@ fn becomes(target: &Target, judged: &[Judged]) -> Option<Target> {
 
 pub(super) struct Planner<'a> {
     pub(super) now: Mono,
-    wall: DateTime<Utc>,
+    pub(super) wall: DateTime<Utc>,
     pub(super) config: &'a Config,
     pub(super) observed: &'a Observed<'a>,
 }

@@ -4,10 +4,10 @@ use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference};
 use kube::Resource as _;
 use kube::core::DynamicObject;
-use pitstop_api::annotations;
 use pitstop_api::nodework::NodeWork as NodeWorkObject;
 use pitstop_api::recreate::{ContainerRecreateRequest, PreStopHandler};
 use pitstop_api::resize::PodResize;
+use pitstop_api::{annotations, labels};
 use serde::Deserialize;
 
 pub use super::slim::{SlimPod, pod};
@@ -58,8 +58,15 @@ pub(super) fn key(meta: &ObjectMeta) -> ObjectKey {
     ObjectKey::new(meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
 }
 
-/// The request as the core sees it.
+/// The request as decisions see it: with those of its labels that matter, however many it has.
 pub fn request(object: ContainerRecreateRequest) -> Request {
+    let mut request = admitted(object);
+    request.labels.retain(|key, _| labels::KNOWN.contains(&key.as_str()));
+    request
+}
+
+/// The request as admission sees it: with all its labels.
+pub fn admitted(object: ContainerRecreateRequest) -> Request {
     let ContainerRecreateRequest { metadata, spec, status } = object;
     Request {
         key: key(&metadata),
@@ -136,14 +143,17 @@ mod tests {
         let text = r#"{"apiVersion":"apps.kruise.io/v1alpha1","kind":"ContainerRecreateRequest",
           "metadata":{"name":"crr","namespace":"shop","uid":"u","resourceVersion":"7","generation":2,
             "creationTimestamp":"1970-01-01T00:01:05Z","deletionTimestamp":"1970-01-01T00:02:00Z",
-            "labels":{"a":"b"},"annotations":{"example.com/own":"x"}},
+            "labels":{"a":"b","crr.apps.kruise.io/active":"true"},"annotations":{"example.com/own":"x"}},
           "spec":{"podName":"web","containers":[{"name":"app"}]},"status":{"phase":"Recreating"}}"#;
+        let all = admitted(serde_json::from_str(text).unwrap());
+        assert_eq!(all.labels.get("a").map(String::as_str), Some("b"));
         let request = request(serde_json::from_str(text).unwrap());
         assert_eq!((request.key.to_string().as_str(), request.uid.as_str()), ("shop/crr", "u"));
         assert_eq!((request.resource_version.as_str(), request.generation), ("7", Some(2)));
         assert_eq!((request.created, request.deleting), (65, true));
-        assert_eq!(request.labels.get("a").map(String::as_str), Some("b"));
-        assert!(request.annotations.is_empty(), "those of others are none of its business");
+        let labels: Vec<&str> = request.labels.keys().map(String::as_str).collect();
+        assert_eq!(labels, [labels::ACTIVE], "those of others are none of its business");
+        assert!(request.annotations.is_empty(), "nor are their annotations");
         assert_eq!((request.spec.pod_name.as_str(), request.status.phase), ("web", Some(Phase::Recreating)));
     }
 

@@ -129,13 +129,19 @@ impl Index {
     fn grant(&mut self, now: Mono, key: &ObjectKey, actions: &mut Vec<Action>) -> (bool, Option<Mono>) {
         let Some(pod) = self.pods.objects.get(key).map(|e| e.pod.get()) else { return (false, None) };
         let before = self.grants.get(key).filter(|grants| grants.pod_uid == pod.uid);
+        let all = claims(pod, self.given(key)).1;
+        let counts = |resize: &Resize| all.values().any(|claim| claim.resize.key == resize.key);
+        // Whose place a later one has is asked anew when it comes back.
+        let told = self.resizes.of(key, Standing::Lasts).filter(|e| e.memory.anew.is_some());
+        let over: Vec<ObjectKey> =
+            told.map(|e| e.request.get()).filter(|r| !counts(r)).map(|r| r.key.clone()).collect();
         let mut by = BTreeMap::new();
         let mut returned = Vec::new();
         let mut doubtful: BTreeMap<ObjectKey, Vec<String>> = BTreeMap::new();
-        for (name, claim) in claims(pod, self.given(key)).1 {
+        for (name, claim) in all {
             if self.is_granted(pod, &claim) {
                 by.insert(name.to_owned(), claim.resize.uid.clone());
-                returned.extend(claim.resize.is_told_dormant().then(|| claim.resize.key.clone()));
+                returned.extend(claim.resize.told_dormant().is_some().then(|| claim.resize.key.clone()));
                 continue;
             }
             doubtful.entry(claim.resize.key.clone()).or_default().push(name.to_owned());
@@ -147,6 +153,11 @@ impl Index {
             );
         }
         let pod_uid = pod.uid.clone();
+        for request in over {
+            if let Some(entry) = self.resizes.objects.get_mut(&request) {
+                (entry.memory.anew, entry.memory.doubtful_since) = (None, None);
+            }
+        }
         let (mut waits, mut again) = (false, None);
         for (request, containers) in doubtful {
             let grant = self.admit_anew(now, key, &request, &containers, actions);
@@ -179,9 +190,11 @@ impl Index {
         actions: &mut Vec<Action>,
     ) -> Grant {
         let Some(mut entry) = self.resizes.objects.remove(request) else { return Grant::Unknown(None) };
+        let doubtful_since = *entry.memory.doubtful_since.get_or_insert(now);
         let fresh = entry.memory.survey.as_ref().filter(|survey| survey.at.after(FRESH) >= now);
         let refused = match fresh.map(|survey| &survey.result) {
             None => None,
+            Some(Err(_)) if doubtful_since.after(AGAIN) > now => None,
             Some(Err(text)) => Some((ADMITTING, format!("cannot read what bounds the Pod: {text}"))),
             Some(Ok(survey)) => match self.verdict(pod, &entry, containers, survey) {
                 None => return self.put_back(request, entry, Grant::Unknown(Some(now.after(SOON)))),
@@ -233,7 +246,9 @@ impl Index {
     /// What came of it is for the request to tell.
     fn tells(&mut self, now: Mono, request: &ObjectKey, anew: Result<(), Dormant>) {
         let Some(entry) = self.resizes.objects.get_mut(request) else { return };
-        if entry.memory.anew.as_ref().map(Result::is_ok) != Some(anew.is_ok()) {
+        entry.memory.doubtful_since = None;
+        let reason = |anew: &Result<(), Dormant>| anew.as_ref().map_err(|dormant| dormant.reason).err();
+        if entry.memory.anew.as_ref().map(reason) != Some(reason(&anew)) {
             self.timers.set(Timer::Resize(request.clone()), Some(now));
         }
         entry.memory.anew = Some(anew);

@@ -264,12 +264,12 @@ impl Index {
             match nodework::plan(book.known(), &wanted, &closed).or_else(|| book.probe()) {
                 None => {
                     book.write.satisfied();
-                    placed = Some(in_book(book.known().map_or(&[], |work| &work.orders)));
+                    placed = Some(ids(book.known().map_or(&[], |work| &work.orders)));
                     None
                 }
                 Some(write) => match book.write.due(now, write.urgency, self.config.tidy_after) {
                     Ok(()) => {
-                        placed = Some(in_book(&write.orders));
+                        placed = Some(ids(&write.orders));
                         let resource_version = book.known().map(|w| w.resource_version().to_owned());
                         book.write_started(&write.orders);
                         let (node, BookWrite { orders, closed, .. }) = (node.to_owned(), write);
@@ -285,26 +285,28 @@ impl Index {
         };
         self.timers.set(Timer::Node(node.to_owned()), earliest(wait, held.wake_at));
         if let Some(placed) = placed {
-            self.crowded(now, node, &placed);
+            self.places(now, node, &placed);
         }
     }
 
-    /// Notes which requests have orders and no place for any of them; `placed`: requests that have one.
-    fn crowded(&mut self, now: Mono, node: &str, placed: &BTreeSet<String>) {
+    /// Notes which requests have orders without a place; `placed`: the IDs of those that have one.
+    fn places(&mut self, now: Mono, node: &str, placed: &BTreeSet<String>) {
         for key in self.requests.by_node.get(node).into_iter().flatten() {
-            let Some(entry) = self.requests.objects.get_mut(key) else { continue };
-            let crowded = !entry.orders.is_empty() && !placed.contains(&entry.request.get().uid);
-            if entry.memory.crowded(now, crowded) {
-                // It tells so, and may do without.
+            // One that goes through the kubelet instead wants no order before that is stored.
+            let entry = self.requests.objects.get_mut(key).filter(|e| !e.orders.is_empty());
+            let Some(entry) = entry else { continue };
+            let of = entry.orders.iter().filter(|order| placed.contains(&order.id)).count();
+            if entry.memory.placed(now, of == entry.orders.len(), of == 0) {
+                // It tells so, makes room, or may do without.
                 self.timers.set(Timer::Request(key.clone()), Some(now));
             }
         }
     }
 }
 
-/// The requests that have orders among these.
-fn in_book(orders: &[Order]) -> BTreeSet<String> {
-    orders.iter().map(|order| request_uid(&order.id).to_owned()).collect()
+/// Their IDs.
+fn ids(orders: &[Order]) -> BTreeSet<String> {
+    orders.iter().map(|order| order.id.clone()).collect()
 }
 
 /// As far as the Pod's status tells, the daemon still has that container to stop.

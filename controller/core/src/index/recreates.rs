@@ -16,6 +16,7 @@ use crate::key::ObjectKey;
 use crate::measure::Measure;
 use crate::nodework::{Acting, OrderView, views};
 use crate::recreate::{self, Memory, Observed, Plan, Request};
+use crate::resize;
 use crate::time::{Mono, earliest, seconds};
 
 impl UserRequest for Request {
@@ -132,8 +133,8 @@ impl UserRequest for Request {
         self.spec.ttl_seconds_after_finished.map(|ttl| seconds(ttl.into()))
     }
     fn is_watched(&self) -> bool {
-        // By the resize that it belongs to.
-        self.resize_uid.is_some()
+        // By the resize that it belongs to, or that finds its name taken.
+        self.resize_uid.is_some() || resize::may_be_restart(&self.key)
     }
     fn completed_seen(memory: &mut Memory) -> &mut Option<Mono> {
         &mut memory.completed_seen

@@ -133,7 +133,7 @@ impl UserRequest for Resize {
             recorded: told.is_some_and(|pod| book.is_some_and(|work| work.held(&pod.uid).is_some())),
             last_attempt: book.map_or(0, |work| work.last_attempt(&resize.uid)),
             guarded: index.guarded,
-            crowd: if resize.status.target.is_none() { index.crowd(resize, &entry.memory) } else { None },
+            crowd: entry.memory.admits(now, resize).then(|| index.crowd(resize, &entry.memory)).flatten(),
             look: &entry.look,
             memory: &entry.memory,
         };

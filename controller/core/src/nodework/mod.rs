@@ -9,7 +9,7 @@ use pitstop_api::nodework::{Answer, NodeWorkStatus, Order, order_attempt, reques
 use crate::tracked::Versioned;
 
 pub use acting::{Acting, grace};
-pub use plan::{BookWrite, MAX_OF_REQUEST, plan};
+pub use plan::{BookWrite, plan};
 pub use view::OrderView;
 pub(crate) use view::{newest, views};
 

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use pitstop_api::MAX_ORDERS;
-use pitstop_api::nodework::{Order, request_uid};
+use pitstop_api::nodework::{AnswerState, Order, request_uid};
 
 use super::NodeWork;
 use crate::plan::Urgency;
 
-/// How many places of a book one request can have at a time.
-pub const MAX_OF_REQUEST: usize = 8;
-/// How many the requests of one namespace can have: the others always find some.
+/// How many stops of one request can be under way at a time.
+const MAX_OF_REQUEST: usize = 8;
+/// How many of the requests of one namespace can be.
 const MAX_OF_NAMESPACE: usize = MAX_ORDERS / 4 * 3;
 
 /// A write of a book.
@@ -37,7 +37,12 @@ pub fn plan(book: Option<&NodeWork>, wanted: &[Order], over: &[String]) -> Optio
     // An order never changes: one of the same ID must be gone from the book before it can be placed anew.
     let places: Vec<&Order> = wanted.iter().filter(|o| !current.iter().any(|c| c.id == o.id)).collect();
     let before = orders.len();
-    place(&mut orders, places);
+    let finished = |order: &Order| {
+        let answer = book.and_then(|book| book.answer(&order.id));
+        answer.is_some_and(|answer| answer.state != AnswerState::Acknowledged)
+    };
+    let taken = Taken::of(orders.iter().filter(|order| !finished(order)));
+    place(&mut orders, places, taken);
     let known: &[String] = book.map_or(&[], |b| &b.closed);
     // A leader that does not know of the end yet says nothing else.
     let is_over = |id: &&String| over.contains(id) || known.contains(id);
@@ -50,21 +55,18 @@ pub fn plan(book: Option<&NodeWork>, wanted: &[Order], over: &[String]) -> Optio
 
 /// Gives free places to new orders, each to the namespace that has the fewest, and there to the Pod that has the fewest, to
 /// the first of its orders in the given sequence.
-fn place(orders: &mut Vec<Order>, mut new: Vec<&Order>) {
-    let mut taken = Taken::default();
-    for order in orders.iter() {
-        taken.add(order);
-    }
+fn place(orders: &mut Vec<Order>, mut new: Vec<&Order>, mut taken: Taken) {
     while orders.len() < MAX_ORDERS {
         let free = new.iter().enumerate().filter(|(_, order)| taken.leaves_room(order));
-        let Some((at, _)) = free.min_by_key(|(at, order)| (taken.of(order), *at)) else { return };
+        let Some((at, _)) = free.min_by_key(|(at, order)| (taken.beside(order), *at)) else { return };
         let order = new.remove(at);
         taken.add(order);
         orders.push(order.clone());
     }
 }
 
-/// Who has how many places.
+/// Who has how many places with stops that are not over. What else is ordered is bounded by itself, and may be wanted all
+/// together.
 #[derive(Default)]
 struct Taken {
     requests: BTreeMap<String, usize>,
@@ -73,7 +75,16 @@ struct Taken {
 }
 
 impl Taken {
+    fn of<'a>(orders: impl Iterator<Item = &'a Order>) -> Self {
+        let mut taken = Self::default();
+        orders.for_each(|order| taken.add(order));
+        taken
+    }
+
     fn add(&mut self, order: &Order) {
+        if order.action.recreate.is_none() {
+            return;
+        }
         let namespace = self.namespaces.entry(order.pod.namespace.clone()).or_default();
         *namespace = namespace.saturating_add(1);
         let pod = self.pods.entry(order.pod.uid.clone()).or_default();
@@ -83,20 +94,21 @@ impl Taken {
     }
 
     /// Places of the order's namespace and of its Pod.
-    fn of(&self, order: &Order) -> (usize, usize) {
+    fn beside(&self, order: &Order) -> (usize, usize) {
         let of = |all: &BTreeMap<String, usize>, key: &str| all.get(key).copied().unwrap_or_default();
         (of(&self.namespaces, &order.pod.namespace), of(&self.pods, &order.pod.uid))
     }
 
     fn leaves_room(&self, order: &Order) -> bool {
         let request = self.requests.get(request_uid(&order.id)).copied().unwrap_or_default();
-        request < MAX_OF_REQUEST && self.of(order).0 < MAX_OF_NAMESPACE
+        order.action.recreate.is_none()
+            || (request < MAX_OF_REQUEST && self.beside(order).0 < MAX_OF_NAMESPACE)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use pitstop_api::nodework::{Answer, AnswerState, OrderPod};
+    use pitstop_api::nodework::{Answer, OrderAction, OrderPod, Recreate};
 
     use super::*;
 
@@ -107,19 +119,21 @@ mod tests {
     fn book(orders: &[&str], answered: &[&str]) -> NodeWork {
         let mut book =
             NodeWork { orders: orders.iter().map(|id| order(id)).collect(), ..NodeWork::default() };
-        book.status.answers = answered
-            .iter()
-            .map(|id| Answer {
-                order_id: (*id).into(),
-                state: AnswerState::Acknowledged,
-                reason: None,
-                message: String::new(),
-                acknowledged_uptime_seconds: None,
-                acknowledged_by: String::new(),
-                observed: None,
-            })
-            .collect();
+        book.status.answers =
+            answered.iter().map(|id| Answer { order_id: (*id).into(), ..answer() }).collect();
         book
+    }
+
+    fn answer() -> Answer {
+        Answer {
+            order_id: String::new(),
+            state: AnswerState::Acknowledged,
+            reason: None,
+            message: String::new(),
+            acknowledged_uptime_seconds: None,
+            acknowledged_by: String::new(),
+            observed: None,
+        }
     }
 
     fn ids(write: &BookWrite) -> Vec<&str> {
@@ -164,7 +178,7 @@ mod tests {
         let pod =
             OrderPod { namespace: namespace.into(), name: pod.into(), uid: format!("{namespace}-{pod}") };
         let id = format!("request-of-{}/{container}/1", pod.uid);
-        Order { id, pod, ..Order::default() }
+        Order { id, pod, action: Recreate::with_grace(None).into(), ..Order::default() }
     }
 
     fn taken(orders: &[Order]) -> NodeWork {
@@ -177,9 +191,26 @@ mod tests {
         let first = plan(None, &wanted, &[]).unwrap().orders;
         assert_eq!(first, wanted[..8]);
         assert_eq!(plan(Some(&taken(&first)), &wanted, &[]), None);
-        // Three of them are over.
-        let next = plan(Some(&taken(&first)), &wanted[3..], &[]).unwrap().orders;
-        assert_eq!(next, wanted[3..11]);
+        // Three of them are over: two answered, one withdrawn.
+        let mut book = taken(&first);
+        for done in &first[1..3] {
+            book.status.answers.push(Answer {
+                order_id: done.id.clone(),
+                state: AnswerState::Done,
+                ..answer()
+            });
+        }
+        let next = plan(Some(&book), &wanted[1..], &[]).unwrap().orders;
+        assert_eq!(next, wanted[1..11]);
+    }
+
+    /// They may be wanted all together, and none of them stops a container.
+    #[test]
+    fn questions_and_resizes_are_not_counted() {
+        let questions: Vec<Order> = (0..64)
+            .map(|i| Order { action: OrderAction::default(), ..of("a", "web", &i.to_string()) })
+            .collect();
+        assert_eq!(plan(None, &questions, &[]).unwrap().orders.len(), 64);
     }
 
     #[test]

@@ -98,8 +98,10 @@ pub struct Memory {
     pub completed_seen: Option<Mono>,
     /// Since when an order waits for the daemon's answer while the daemon has nothing else to do for the Pod.
     pub unanswered_since: Option<Mono>,
-    /// Since when its orders find no place in the node's book.
+    /// Since when none of its orders finds a place in the node's book.
     pub crowded_since: Option<Mono>,
+    /// One of them has found none.
+    pub short: bool,
     /// How many of its orders the daemon has answered.
     pub answered: usize,
     /// Containers of which the daemon has taken an order up, though the book may be gone since; or may have, where
@@ -145,11 +147,12 @@ impl Memory {
         }
     }
 
-    /// Notes whether its orders find no place in the node's book. Whether that is news.
-    pub fn crowded(&mut self, now: Mono, crowded: bool) -> bool {
-        let before = self.crowded_since;
-        self.crowded_since = crowded.then(|| before.unwrap_or(now));
-        before.is_some() != crowded
+    /// Notes whether all or none of its orders have a place in the node's book. Whether that is news.
+    pub fn placed(&mut self, now: Mono, all: bool, none: bool) -> bool {
+        let before = (self.short, self.crowded_since.is_some());
+        self.short = !all;
+        self.crowded_since = none.then(|| self.crowded_since.unwrap_or(now));
+        before != (self.short, self.crowded_since.is_some())
     }
 
     /// Notes since when the request's containers run, and how far its Pod is out of service.

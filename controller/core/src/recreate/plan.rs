@@ -26,7 +26,7 @@ use super::silence::Silence;
 use super::status::{End, Wait, accepted, ended, queued, waits};
 use crate::index::Config;
 use crate::look::Missing;
-use crate::nodework::{MAX_OF_REQUEST, OrderView};
+use crate::nodework::OrderView;
 use crate::plan::{Read, StatusWrite, Urgency};
 use crate::pod::{Pod, parse_container_id};
 use crate::time::{Mono, earliest, seconds};
@@ -187,8 +187,9 @@ impl Planner<'_> {
         let mut status = request.status.clone();
         // A request that was accepted without a word about its drain gets it now.
         drain::begin(&mut status, request, pod, self.wall);
-        let tells = self.is_short(target, &judged)
-            && entries.iter().any(|entry| entry.is_killed && !self.observed.is_told_killed(&entry.name));
+        // What is over makes room for what has no place yet, once that is on record.
+        let short = self.observed.memory.short;
+        let tells = short && entries != request.status.container_recreate_states;
         let urgency = if status == request.status && !tells { Urgency::Later } else { Urgency::Now };
         let drain = drain::stage(self.now, self.observed, Some(pod));
         drain::proceed(&mut status, request, &drain, self.wall);
@@ -205,7 +206,6 @@ impl Planner<'_> {
         } else {
             judged.len()
         };
-        let short = self.is_short(target, &judged);
         let orders = target
             .containers
             .iter()
@@ -242,17 +242,13 @@ impl Planner<'_> {
         }
     }
 
-    /// It has as many orders in the book as a request may, and containers beyond them to stop.
-    fn is_short(&self, target: &Target, judged: &[Judged]) -> bool {
-        let beyond =
-            |(t, j): (&TargetContainer, &Judged)| j.needs_stop && self.observed.order(&t.name).is_none();
-        self.observed.orders.len() >= MAX_OF_REQUEST && target.containers.iter().zip(judged).any(beyond)
-    }
-
-    /// The container was stopped, and that is on record: nothing is lost with the order.
+    /// Nothing is lost with the order: its container was stopped or is over, and that is on record.
     fn is_done(&self, view: &OrderView<'_>) -> bool {
-        let done = view.answer.is_some_and(|answer| answer.state == AnswerState::Done);
-        done && !view.spared() && self.observed.is_told_killed(&view.order.container.name)
+        let name = &view.order.container.name;
+        let mut states = self.observed.request.status.container_recreate_states.iter();
+        let over = |s: &ContainerRecreateState| matches!(s.phase, Phase::Succeeded | Phase::Failed);
+        let done = view.answer.is_some_and(|answer| answer.state == AnswerState::Done) && !view.spared();
+        states.any(|s| s.name == *name && (over(s) || (done && s.is_killed)))
     }
 
     /// Over: let a stop under way finish and record it, tidy up, delete in time.

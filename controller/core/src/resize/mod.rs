@@ -31,6 +31,6 @@ pub use observe::{Ahead, Deeds, Dormant, Memory, Observed, Resize};
 pub use plan::{Plan, plan};
 pub use repair::is_repair;
 pub use resolve::can_be;
-pub use restart::restart_key;
+pub use restart::{may_be_restart, restart_key};
 pub use settle::{Holding, Settled, settle};
 pub use status::{ADMITTING, NODE_BUSY, REASONS, SUCCESSES, all_reasons, measure, notes};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pitstop_api::condition::{self, ConditionStatus};
 use pitstop_api::resize::{Phase, PodResizeSpec, PodResizeStatus, Restoring, conditions};
 
-use super::admission::{Crowd, Surveyed};
+use super::admission::{Crowd, FRESH, Surveyed};
 use super::force::Force;
 use super::judge::{Place, Progress, is_back, progress, return_progress, stopped};
 use super::refusal;
@@ -89,10 +89,10 @@ impl Resize {
         !self.completed() && complete.is_some_and(|complete| complete.reason == reason)
     }
 
-    /// Its status says that what it gave does not count any more.
-    pub fn is_told_dormant(&self) -> bool {
+    /// Why, by its status, what it gave does not count any more.
+    pub fn told_dormant(&self) -> Option<&str> {
         let told = condition::find(&self.status.conditions, conditions::IN_FORCE);
-        told.is_some_and(|told| told.status == ConditionStatus::False)
+        told.filter(|told| told.status == ConditionStatus::False).map(|told| told.reason.as_str())
     }
 
     /// It was accepted for that very Pod.
@@ -148,6 +148,8 @@ pub struct Memory {
     pub surveying: bool,
     /// A later request had its place and is gone: whether what it gave counts again. Absent while nobody has asked.
     pub anew: Option<Result<(), Dormant>>,
+    /// Since when that is not known.
+    pub doubtful_since: Option<Mono>,
     /// The recreate request that belongs to the resize was seen; whether it had restarted every container.
     pub restarted: Option<bool>,
     /// What came of what the resize has done.
@@ -274,6 +276,12 @@ impl Memory {
         self.deferred_since = deferred.then(|| self.deferred_since.unwrap_or(now));
         self.sized_since = sized.then(|| self.sized_since.unwrap_or(now));
         self.done_since = self.done_since.or(self.sized_since);
+    }
+
+    /// What bounds the Pod is known, and is to be judged by: the request is not accepted yet.
+    pub fn admits(&self, now: Mono, resize: &Resize) -> bool {
+        let fresh = self.survey.as_ref().is_some_and(|survey| survey.at.after(FRESH) >= now);
+        fresh && resize.status.target.is_none()
     }
 
     /// Notes that a restart has the Pod, so that the change has yet to begin.

@@ -42,6 +42,11 @@ pub fn restart_key(resize: &Resize) -> ObjectKey {
     ObjectKey::new(&resize.key.namespace, format!("{}{tail}", kept.trim_end_matches(['-', '.'])))
 }
 
+/// A resize may look for a recreate request of that name.
+pub fn may_be_restart(request: &ObjectKey) -> bool {
+    request.name.ends_with(SUFFIX)
+}
+
 /// The containers to restart: those that the resize itself does not.
 pub(super) fn to_restart(resize: &Resize) -> impl Iterator<Item = &str> {
     let asked = resize.spec.restart == Some(Restart::Always);

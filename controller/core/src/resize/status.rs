@@ -307,11 +307,11 @@ pub(super) fn verified(
 pub(super) fn counts(status: &mut PodResizeStatus, observed: &Observed<'_>, now: DateTime<Utc>) {
     let resize = observed.resize;
     match &observed.memory.anew {
-        Some(Ok(())) if resize.is_told_dormant() => {
+        Some(Ok(())) if resize.told_dormant().is_some() => {
             let text = "the resources are given again";
             set(status, resize, conditions::IN_FORCE, ConditionStatus::True, RESIZED, text, now);
         }
-        Some(Err(dormant)) if !resize.is_told_dormant() => {
+        Some(Err(dormant)) if resize.told_dormant() != Some(dormant.reason) => {
             let text = format!(
                 "the later PodResize that had its place is gone, and the resources are not given again: {}",
                 dormant.text

@@ -30,22 +30,28 @@ impl Planner<'_> {
     /// Adds to what waits what shows whether the change is possible on the Pod as it is.
     fn tries(&self, plan: Plan) -> Plan {
         let memory = self.observed.memory;
+        let later =
+            |since: Mono| Plan { wake_at: earliest(plan.wake_at, Some(since.after(AGAIN))), ..plan.clone() };
         let resolved = self.observed.pod.and_then(|pod| Some((pod, self.resolved(pod).ok()?)));
-        let Some((pod, (mechanism, containers))) = resolved else { return plan };
+        let Some((pod, (mechanism, containers))) = resolved else { return later(self.now) };
         if mechanism == Mechanism::Cri {
+            let asked = memory.survey.as_ref().map(|survey| survey.at);
             return match self.admission(pod, &containers) {
                 Admission::Admitted => Plan { possible: true, ..plan },
                 // Whoever waits for room waits in the place of the earlier one.
                 Admission::Waits(wait) if wait.reason == status::NODE_BUSY => Plan { possible: true, ..plan },
-                _ => Plan { read: Some(Read::Bounds), ..plan },
+                _ => match asked.filter(|at| at.after(AGAIN) > self.now) {
+                    Some(at) => later(at),
+                    None => Plan { read: Some(Read::Bounds), ..plan },
+                },
             };
         }
-        if memory.tried {
+        let nothing = containers.iter().all(|c| c.original == c.desired);
+        if memory.tried || nothing {
             return Plan { possible: true, ..plan };
         }
-        let again = memory.turned_down.map(|at| at.after(AGAIN)).filter(|at| *at > self.now);
-        if again.is_some() {
-            return Plan { wake_at: earliest(plan.wake_at, again), ..plan };
+        if let Some(at) = memory.turned_down.filter(|at| at.after(AGAIN) > self.now) {
+            return later(at);
         }
         let sizing = Self::sizing_of(&containers, pod, |c| (Resources::from(&c.original), desired(c)));
         Plan { sizing: Some(Sizing { dry_run: true, ..sizing }), ..plan }

@@ -55,6 +55,8 @@ pub struct Holds {
     by_api: BTreeMap<String, String>,
     /// What the specs of Pods came to, by UID.
     sums: BTreeMap<String, Vec<Bounds>>,
+    /// What they said of each container, by UID.
+    said: BTreeMap<String, Vec<BTreeMap<String, Resources>>>,
     /// What daemons wrote into containers' groups, by ID.
     written: BTreeMap<String, Vec<Cgroup>>,
     /// What was there before the first write since the node's book has a record, by container ID or Pod UID.
@@ -85,6 +87,7 @@ impl Holds {
             accepted: BTreeSet::new(),
             by_api: BTreeMap::new(),
             sums: BTreeMap::new(),
+            said: BTreeMap::new(),
             written: BTreeMap::new(),
             before: BTreeMap::new(),
             over: BTreeMap::new(),
@@ -167,6 +170,9 @@ impl Holds {
     fn pod_wrote(&mut self, before: Option<&Value>, after: Option<&Value>) {
         let Some(pod) = after.or(before) else { return };
         let uid = pod["metadata"]["uid"].as_str().unwrap_or_default();
+        let said = self.said.entry(uid.to_owned()).or_default();
+        said.push(sizes(pod));
+        said.dedup();
         let sum = of_pod(&sizes(pod).into_values().collect::<Vec<_>>());
         let sums = self.sums.entry(uid.to_owned()).or_default();
         sums.push(Bounds {
@@ -273,8 +279,8 @@ impl Holds {
         }
     }
 
-    /// What was there before is in the stored book: what the kubelet gave, or what was there when this hold began. A spec
-    /// may change after an instance was made, and what is given back is what it says then.
+    /// What was there before is in the stored book: what the kubelet gave, or what was there when this hold began, if the
+    /// Pod's spec has said so: it may change after an instance was made, and what is given back is what it says then.
     fn recorded(&mut self, order: &Order, node: &str, touched: &Touched, server: &Server, found: &mut Found) {
         let Some(book) = server.object("NodeWork", "", node) else { return };
         let book = NodeWork::deserialize(&**book).unwrap();
@@ -286,10 +292,18 @@ impl Holds {
         });
         let whose = touched.container.as_deref().unwrap_or(&touched.pod);
         let began = self.before.entry(node.to_owned()).or_default();
-        let before = [touched.original, *began.entry(whose.to_owned()).or_insert(touched.before)];
+        let began = *began.entry(whose.to_owned()).or_insert(touched.before);
+        let keeping = self.keepings.get(node).copied().unwrap_or_default();
+        let says = |sizes: &BTreeMap<String, Resources>| match &touched.container {
+            Some(_) => sizes.get(&order.container.name).map(|size| keeping.files(size, true)),
+            None => Some(keeping.files(&of_pod(&sizes.values().copied().collect::<Vec<_>>()), false)),
+        };
+        let said = self.said.get(&touched.pod).into_iter().flatten().filter_map(says);
+        let back = said.into_iter().find(|said| same(said, &began));
+        let before = [Some(touched.original), back];
         match record {
             None => found.push(("H2", format!("{} is carried out, and nothing is on record", order.id))),
-            Some(record) if !before.iter().any(|before| same(&record, before)) => {
+            Some(record) if !before.iter().flatten().any(|before| same(&record, before)) => {
                 let text = format!("{} was there, and {record:?} is on record", told(&touched.original));
                 found.push(("H2", text));
             }

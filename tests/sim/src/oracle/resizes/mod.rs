@@ -22,7 +22,7 @@ pub(in crate::oracle) use self::pods::sizes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pitstop_api::condition;
+use pitstop_api::condition::{self, Condition};
 use pitstop_api::nodework::{AnswerState, NodeWork};
 use pitstop_api::quantity::{Resource, Resources};
 use pitstop_api::resize::{Mechanism, Phase, PodResize, PodResizeStatus, Restart, conditions};
@@ -69,6 +69,8 @@ struct Followed {
     blind: bool,
     /// Writes of its status, and of the Pod for it.
     writes: u64,
+    /// Changes of the Pod's resources for it.
+    changes: u64,
 }
 
 /// The ledger.
@@ -290,6 +292,7 @@ impl Resizes {
             told: BTreeSet::new(),
             blind: false,
             writes: 0,
+            changes: 0,
         });
         if new.metadata.deletion_timestamp.is_some() {
             followed.deleted.get_or_insert(now);
@@ -447,10 +450,11 @@ fn stays(id: &str, before: &PodResizeStatus, after: &PodResizeStatus, found: &mu
     if after.phase != condition::phase(&after.conditions) {
         found.push(("rule", format!("the phase of {id} is not what its conditions say: {after:?}")));
     }
-    // For which spec an end is said is no part of the end, nor whether what was given counts still.
+    // For which spec an end is said is no part of the end, nor whether what a daemon gave counts still.
+    let given = before.phase == Some(Phase::Succeeded) && before.mechanism == Some(Mechanism::Cri);
     let end = |status: &PodResizeStatus| {
-        let conditions =
-            status.conditions.iter().filter(|c| c.type_ != conditions::IN_FORCE).cloned().collect();
+        let told = |c: &&Condition| !given || c.type_ != conditions::IN_FORCE;
+        let conditions = status.conditions.iter().filter(told).cloned().collect();
         PodResizeStatus { observed_generation: None, conditions, ..status.clone() }
     };
     if before.completion_time.is_some() && end(before) != end(after) {

@@ -145,6 +145,7 @@ impl Resizes {
         let (now, blind) = (self.now, self.many_leaders || self.stale());
         let Some(followed) = self.followed.get_mut(&id) else { return };
         followed.writes += 1;
+        followed.changes += 1;
         // Nobody can know of a deletion that the watch has not shown.
         let ended = followed.ended.is_some() || followed.deleted.is_some_and(|at| sound && now > at + 6_000);
         if !open && ended && !blind {
@@ -158,8 +159,8 @@ impl Resizes {
                 .strip_prefix("node")
                 .and_then(|at| at.parse().ok())
                 .is_none_or(|at: u64| at.is_multiple_of(2));
-            // What was changed again before the kubelet had made it stays in the group of the Pod.
-            let again = self.changes.get(pod).is_some_and(|changes| *changes > followed.writes);
+            // What others changed, and again before the kubelet had made it, stays in the group of the Pod.
+            let again = self.changes.get(pod).is_some_and(|changes| *changes > followed.changes);
             if !(leaves || slow || again) || (followed.steps > 3 && sound) {
                 found.push(("R11", format!("{id} makes step {} of Pod {pod} on {node}", followed.steps)));
             }

@@ -219,7 +219,7 @@ pub fn pod(pod: SlimPod) -> Pod {
         node: spec.node_name.filter(|name| !name.is_empty()),
         finished: matches!(status.phase.as_str(), "Succeeded" | "Failed"),
         restart_policy: policy(&spec.restart_policy).unwrap_or_default(),
-        grace_seconds: spec.termination_grace_period_seconds,
+        grace_seconds: spec.termination_grace_period_seconds.map(grace),
         gates,
         ready,
         resize,
@@ -233,6 +233,12 @@ pub fn pod(pod: SlimPod) -> Pod {
 }
 
 /// The Pod's gates of the types that pitstop serves, each with its condition.
+/// Seconds. Below zero, as may be stored from long ago, means one: an update may change it to that and to nothing else
+/// (`ValidatePodUpdate` of Kubernetes 1.36).
+fn grace(seconds: i64) -> i64 {
+    if seconds < 0 { 1 } else { seconds }
+}
+
 fn gates(gates: &[SlimGate], conditions: &[SlimCondition]) -> Vec<Gate> {
     let served = gates.iter().map(|g| &g.condition_type).filter(|t| readiness::SERVED.contains(&t.as_str()));
     served
@@ -285,6 +291,15 @@ fn container_status(status: SlimContainerStatus) -> ContainerStatus {
 mod tests {
     use super::*;
     use crate::pod::RestartPolicy;
+
+    #[test]
+    fn a_grace_period_below_zero_is_one_second() {
+        for (stored, meant) in [(-5, 1), (0, 0), (30, 30)] {
+            let text = format!(r#"{{"metadata":{{}},"spec":{{"terminationGracePeriodSeconds":{stored}}}}}"#);
+            let slim: SlimPod = serde_json::from_str(&text).unwrap();
+            assert_eq!(pod(slim).grace_seconds, Some(meant));
+        }
+    }
 
     #[test]
     fn a_pod_of_the_api_server_is_understood() {

@@ -191,7 +191,9 @@ impl Index {
     ) -> Grant {
         let Some(mut entry) = self.resizes.objects.remove(request) else { return Grant::Unknown(None) };
         let doubtful_since = *entry.memory.doubtful_since.get_or_insert(now);
-        let fresh = entry.memory.survey.as_ref().filter(|survey| survey.at.after(FRESH) >= now);
+        // What was read before that tells nothing of what others have got since.
+        let asked = |at: Mono| at >= doubtful_since && at.after(FRESH) >= now;
+        let fresh = entry.memory.survey.as_ref().filter(|survey| asked(survey.at));
         let refused = match fresh.map(|survey| &survey.result) {
             None => None,
             Some(Err(_)) if doubtful_since.after(AGAIN) > now => None,

@@ -96,3 +96,19 @@ fn what_is_on_record_is_not_admitted_anew() {
     assert_eq!(node.given(), Some(bounds(200, 400, 128)));
     node.at_rest();
 }
+
+/// Seconds lie between the acceptance, which has read what bounds the Pod, and the return.
+#[test]
+fn what_was_read_for_the_acceptance_does_not_count_for_the_return() {
+    let mut node = Node::new();
+    node.apply("much", &cpu("2", "3"));
+    node.apply("less", &cpu("200m", "400m"));
+    node.later(1);
+    node.allocatable = 1000;
+    node.delete("less");
+    assert_eq!(node.given(), Some(bounds(200, 400, 128)), "it keeps that until it is known");
+    node.later(5);
+    assert_eq!((node.given(), node.book.status.held.len()), (None, 0));
+    assert_eq!(in_force(&node, "much"), Some((ConditionStatus::False, "NodeCapacity".into())));
+    node.at_rest();
+}

@@ -2,8 +2,8 @@
 //!
 //! `resolve` finds what a request means on its Pod, `mechanism` by which means its containers can be restarted,
 //! `observe` is what a decision sees, `plan` decides, `judge` how far each container is, `drain` whether the Pod is
-//! out of service, `silence` what orders come to that nobody takes up, `status` writes it down, `stages` measures how long all that takes, `admission` answers the
-//! webhook with the same rules.
+//! out of service, `silence` what orders come to that nobody takes up, `status` writes it down, `stages` measures how
+//! long all that takes, `admission` answers the webhook with the same rules.
 
 pub mod admission;
 mod drain;

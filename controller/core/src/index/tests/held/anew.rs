@@ -31,6 +31,16 @@ fn less_after_much() -> Node {
     node
 }
 
+/// A process begins to lead that finds this Pod beside its own.
+fn leads(node: &mut Node, other: Pod) {
+    node.happens(Event::Leader(true));
+    node.happens(Event::Pods(Watch::Restart(vec![node.pod.clone(), other])));
+    node.happens(Event::Requests(Watch::Restart(Vec::new())));
+    node.happens(Event::NodeWorks(Watch::Restart(vec![node.book.clone()])));
+    let resizes: Vec<Resize> = node.resizes.values().cloned().collect();
+    node.happens(Event::Resizes(Watch::Restart(resizes)));
+}
+
 #[test]
 fn what_others_have_got_meanwhile_is_not_given_again() {
     let mut node = less_after_much();
@@ -60,7 +70,7 @@ fn what_may_be_given_again_is_given_in_one_step() {
     assert_eq!((node.writes - writes, node.book.generation - attempt), (4, 2), "an order and its end");
 }
 
-/// The same after its answer was lost: nothing but what the daemon has on record tells who was given what.
+/// Nothing but what the daemon has on record tells it who was given what.
 #[test]
 fn a_new_leader_admits_anew_what_it_does_not_find_on_record() {
     for room in [true, false] {
@@ -69,12 +79,7 @@ fn a_new_leader_admits_anew_what_it_does_not_find_on_record() {
         let less = node.resizes.remove(&ObjectKey::new("shop", "less")).unwrap();
         node.happens(Event::Leader(false));
         node.happens(Event::Resizes(Watch::Gone(less)));
-        node.happens(Event::Leader(true));
-        node.happens(Event::Pods(Watch::Restart(vec![node.pod.clone(), other])));
-        node.happens(Event::Requests(Watch::Restart(Vec::new())));
-        node.happens(Event::NodeWorks(Watch::Restart(vec![node.book.clone()])));
-        let resizes: Vec<Resize> = node.resizes.values().cloned().collect();
-        node.happens(Event::Resizes(Watch::Restart(resizes)));
+        leads(&mut node, other);
         assert_eq!(node.given(), room.then(|| bounds(2000, 3000, 128)));
         node.at_rest();
     }
@@ -86,12 +91,7 @@ fn what_is_on_record_is_not_admitted_anew() {
     let mut node = less_after_much();
     let other = neighbour(&node, 3950);
     node.happens(Event::Leader(false));
-    node.happens(Event::Leader(true));
-    node.happens(Event::Pods(Watch::Restart(vec![node.pod.clone(), other])));
-    node.happens(Event::Requests(Watch::Restart(Vec::new())));
-    node.happens(Event::NodeWorks(Watch::Restart(vec![node.book.clone()])));
-    let resizes: Vec<Resize> = node.resizes.values().cloned().collect();
-    node.happens(Event::Resizes(Watch::Restart(resizes)));
+    leads(&mut node, other);
     node.restart(7);
     assert_eq!(node.given(), Some(bounds(200, 400, 128)));
     node.at_rest();

@@ -99,6 +99,7 @@ impl Settler<'_> {
             needs.extend(self.pod_alone(pod));
         }
         self.side_by_side(&mut needs);
+        self.after_the_others(&mut needs);
         // What is under way first; then what is given back, which makes room for what is taken.
         needs.sort_by_key(|need| (!self.stands(need), !need.shrinks));
         let target = OrderPod {
@@ -147,6 +148,19 @@ impl Settler<'_> {
             resize.hold |= resize.container.is_some();
             resize.pod = resize.pod.filter(|_| resize.hold && !*shrinks);
         }
+    }
+
+    /// What gives back no more than the Pod's part of an instance that is over, and makes no headway, goes after what the
+    /// others need: beside them it would give the Pod what they had before.
+    fn after_the_others(&self, needs: &mut Vec<Need<'_>>) {
+        let own = |need: &Need<'_>| need.resize.container.is_some();
+        if self.hindered || !needs.iter().any(own) {
+            return;
+        }
+        let stuck = |need: &Need<'_>| {
+            newest(self.holding.orders, &need.container.name).is_some_and(|view| hindered(&view))
+        };
+        needs.retain(|need| own(need) || !stuck(need));
     }
 
     /// The orders that gave the containers what they have.

@@ -33,6 +33,18 @@ fn spec_of(pod: &Pod) -> Bounds {
     bounds(&held_pod(pod, |container| container.resources))
 }
 
+fn answer(order_id: &str, state: AnswerState, reason: Option<AnswerReason>) -> Answer {
+    Answer {
+        order_id: order_id.to_owned(),
+        state,
+        reason,
+        message: String::new(),
+        acknowledged_uptime_seconds: None,
+        acknowledged_by: String::new(),
+        observed: None,
+    }
+}
+
 impl World {
     fn new() -> Self {
         let mut pod = pod();
@@ -97,24 +109,18 @@ impl World {
         let known = |order: &&Order| self.answers.iter().all(|answer| answer.order_id != order.id);
         let Some(order) = self.orders.iter().find(known).cloned() else { return };
         let resize = order.action.resize.clone().unwrap();
-        if resize.container.is_none() || !self.runs(&order) {
+        // Of an instance that is over, only the Pod's part may be in the way.
+        let (runs, pod_alone) = (self.runs(&order), resize.pod.is_some() && !resize.hold);
+        if self.pod.is_none() || !(runs && resize.container.is_some() || !runs && pod_alone) {
             return;
         }
-        self.answers.push(Answer {
-            order_id: order.id.clone(),
-            state: AnswerState::Acknowledged,
-            reason: Some(AnswerReason::MemoryInUse),
-            message: "not now".into(),
-            acknowledged_uptime_seconds: None,
-            acknowledged_by: String::new(),
-            observed: None,
-        });
+        self.answers.push(answer(&order.id, AnswerState::Acknowledged, Some(AnswerReason::MemoryInUse)));
         let held = self.held.get_or_insert_with(|| Held { pod: order.pod.clone(), ..Held::default() });
         held.given = None;
         let name = order.container.name;
         let at = held.containers.iter().position(|c| c.name == name && c.id == order.container.id);
         if let Some(at) = at {
-            held.containers[at].given = None;
+            held.containers[at].given = held.containers[at].given.filter(|_| !runs);
         } else {
             held.containers.retain(|c| c.name != name);
             let (id, order) = (order.container.id, order.id);
@@ -137,15 +143,7 @@ impl World {
                 (AnswerState::Refused, Some(AnswerReason::NotRunning))
             };
             self.answered.insert(order.id.clone(), self.now);
-            self.answers.push(Answer {
-                order_id: order.id,
-                state,
-                reason,
-                message: String::new(),
-                acknowledged_uptime_seconds: None,
-                acknowledged_by: String::new(),
-                observed: None,
-            });
+            self.answers.push(answer(&order.id, state, reason));
             self.safe();
         }
     }
@@ -305,6 +303,7 @@ enum Happens {
     Crashes(usize),
     Controls,
     Obeys,
+    Hinders,
     Goes,
 }
 
@@ -317,6 +316,7 @@ fn happens() -> impl Strategy<Value = Happens> {
         1 => n.prop_map(Happens::Crashes),
         4 => Just(Happens::Controls),
         3 => Just(Happens::Obeys),
+        1 => Just(Happens::Hinders),
         1 => Just(Happens::Goes),
     ]
 }
@@ -335,6 +335,7 @@ proptest! {
                 Happens::Crashes(n) => world.crash(n),
                 Happens::Controls => world.control(),
                 Happens::Obeys => world.obey(),
+                Happens::Hinders => world.hinder(),
                 Happens::Goes => world.pod = None,
             }
         }
@@ -400,15 +401,7 @@ fn what_cannot_be_given_now_keeps_no_other_container_waiting() {
     world.want(1, Some((300, 256)));
     world.control();
     let [order] = &world.orders[..] else { panic!("one at a time: {:?}", world.orders) };
-    world.answers.push(Answer {
-        order_id: order.id.clone(),
-        state: AnswerState::Acknowledged,
-        reason: Some(AnswerReason::ResizeRetried),
-        message: "not now".into(),
-        acknowledged_uptime_seconds: None,
-        acknowledged_by: String::new(),
-        observed: None,
-    });
+    world.answers.push(answer(&order.id, AnswerState::Acknowledged, Some(AnswerReason::ResizeRetried)));
     world.control();
     let named: Vec<&str> = world.orders.iter().map(|order| order.container.name.as_str()).collect();
     assert_eq!(named, ["app", "proxy"]);
@@ -426,6 +419,26 @@ fn what_made_no_headway_does_not_bound_the_pod_by_what_others_had() {
     world.rest();
     world.right();
     assert_eq!(world.cgroup.memory_limit, Some((64 + 256) * MI));
+}
+
+/// Its containers are over, and its kubelet, which does not run, tells so of one alone.
+#[test]
+fn what_gives_back_only_the_pods_part_in_vain_is_not_repeated_after_the_others() {
+    let mut world = World::new();
+    world.want(0, Some((300, 256)));
+    world.want(1, Some((300, 256)));
+    world.rest();
+    world.crash(0);
+    world.want(0, None);
+    world.control();
+    world.hinder();
+    assert_eq!(world.answers.len(), 1, "the Pod's group cannot be written");
+    world.want(1, None);
+    world.control();
+    let named: Vec<&str> = world.orders.iter().map(|order| order.container.name.as_str()).collect();
+    assert_eq!(named, ["proxy"]);
+    world.rest();
+    world.right();
 }
 
 #[test]

@@ -348,7 +348,7 @@ impl Daemon {
                     if first && over.state == AnswerState::Done {
                         resize::finish(&mut held, order);
                     }
-                    Some(over.clone())
+                    Some(taken_up_as(over.clone(), before))
                 }
                 Some(step @ (Step::Ready | Step::Fit { .. })) if !acknowledged || unproved => {
                     urgent |= unproved;
@@ -388,6 +388,16 @@ impl Daemon {
         book.write_started();
         self.write_began = Some(now);
         Some(Action::WriteStatus { resource_version, status: Box::new(status) })
+    }
+}
+
+/// Who took an order up is told with whatever came of it.
+fn taken_up_as(over: Answer, before: Option<&Answer>) -> Answer {
+    match before.cloned().filter(|_| over.acknowledged_by.is_empty()) {
+        None => over,
+        Some(Answer { acknowledged_uptime_seconds, acknowledged_by, .. }) => {
+            Answer { acknowledged_uptime_seconds, acknowledged_by, ..over }
+        }
     }
 }
 

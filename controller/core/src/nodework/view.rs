@@ -52,6 +52,11 @@ impl OrderView<'_> {
         self.answer.is_some_and(|a| a.reason == Some(AnswerReason::RequestOver))
     }
 
+    /// A process of the daemon had acknowledged it, whatever came of that.
+    pub fn was_taken_up(&self) -> bool {
+        self.answer.is_some_and(|a| !a.acknowledged_by.is_empty())
+    }
+
     /// The daemon says that the container does not run any more.
     pub fn ended(&self) -> bool {
         self.answer.is_some_and(|a| {

@@ -171,9 +171,9 @@ impl Planner<'_> {
         if expired {
             return self.end(&entries, &End::DeadlineExceeded);
         }
-        // An end was decided upon while the daemon was away, and its write did not come through.
+        // An end was decided upon, and its write did not come through.
         if self.observed.orders.iter().any(OrderView::request_over) {
-            return self.end(&entries, &End::DaemonSilent);
+            return self.end(&entries, &self.lost_end());
         }
         if let Some(target) = becomes(target, &judged) {
             return self.go_on_with(target);
@@ -439,12 +439,26 @@ impl Planner<'_> {
         missing.map(|text| (key.to_owned(), Some(text))).into_iter().collect()
     }
 
+    fn limit(&self) -> Option<Duration> {
+        let own = self.observed.request.spec.active_deadline_seconds.map(seconds);
+        own.or(self.config.default_active_deadline)
+    }
+
     /// Whether the deadline has passed, and when it will.
     fn deadline(&self) -> (bool, Option<Mono>) {
-        let own = self.observed.request.spec.active_deadline_seconds.map(seconds);
-        let limit: Option<Duration> = own.or(self.config.default_active_deadline);
-        let at = limit.map(|limit| self.observed.memory.first_seen.after(limit));
+        let at = self.limit().map(|limit| self.observed.memory.first_seen.after(limit));
         (at.is_some_and(|at| at <= self.now), at)
+    }
+
+    /// The end that another process decided upon: the deadline where the daemon had taken the order up, or could not have
+    /// been silent for long enough before it; else the daemon's silence.
+    fn lost_end(&self) -> End {
+        let patience = self.config.daemon_silent_after;
+        let taken_up = self.observed.orders.iter().any(|o| o.request_over() && o.was_taken_up());
+        match self.limit() {
+            Some(limit) if taken_up || limit <= patience => End::DeadlineExceeded,
+            _ => End::DaemonSilent,
+        }
     }
 
     fn with_status(&self, status: ContainerRecreateRequestStatus, urgency: Urgency) -> Plan {

@@ -14,6 +14,7 @@ fn acknowledged() -> Node {
 fn refused_as_over(node: &mut Node) {
     let answer = node.stored().answers.remove(0);
     assert_eq!((answer.state, answer.reason), (AnswerState::Refused, Some(AnswerReason::RequestOver)));
+    assert_ne!(answer.acknowledged_by, "", "a controller that leads since learns that it was taken up");
     node.quiet();
 }
 

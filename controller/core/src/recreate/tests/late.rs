@@ -215,9 +215,23 @@ fn an_end_whose_write_was_lost_stays_that_end() {
     scene.settle();
     assert_ended(&scene, "DeadlineExceeded", "recreating has exceeded the activeDeadlineSeconds");
     assert_eq!(scene.states(), [state("app", Phase::Pending, false)]);
-    // A process that leads since does not know of that deadline.
-    let mut scene = Scene::ordered(&["app"]);
-    scene.answer("app", AnswerState::Refused, Some(AnswerReason::RequestOver));
-    scene.settle();
-    assert_ended(&scene, "DaemonNotResponding", "daemon has not responded for a long time");
+}
+
+/// A process that leads since has not seen when the request began.
+#[test]
+fn an_end_that_another_process_decided_upon_is_told_from_what_the_daemon_says() {
+    let ended = |deadline: Option<i64>, by: &str| {
+        let mut scene = Scene::ordered(&["app"]);
+        scene.request.spec.active_deadline_seconds = deadline;
+        scene.answer("app", AnswerState::Refused, Some(AnswerReason::RequestOver));
+        scene.answers.iter_mut().for_each(|answer| by.clone_into(&mut answer.acknowledged_by));
+        scene.settle();
+        scene
+    };
+    let deadline = "recreating has exceeded the activeDeadlineSeconds";
+    let silent = "daemon has not responded for a long time";
+    assert_ended(&ended(Some(600), "daemon-1"), "DeadlineExceeded", deadline);
+    assert_ended(&ended(Some(600), ""), "DaemonNotResponding", silent);
+    assert_ended(&ended(None, ""), "DaemonNotResponding", silent);
+    assert_ended(&ended(Some(60), ""), "DeadlineExceeded", deadline);
 }

@@ -57,9 +57,9 @@ impl Oracle {
     }
 
     /// A request has one instance of a container restarted. As often as the word of a stop was lost with its book, and no
-    /// more often, another one may follow.
+    /// more often, another one may follow; and where an old list did not show it.
     fn restarts(&mut self, whose: (String, String), container_id: &str, otherwise: &str) {
-        let lost = self.losses.get(&whose).copied().unwrap_or_default();
+        let lost = self.losses.get(&whose).copied().unwrap_or_default() + usize::from(self.stale);
         let all = self.stopped.entry(whose).or_default();
         all.insert(container_id.to_owned());
         let all = all.clone();

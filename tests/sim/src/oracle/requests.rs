@@ -102,16 +102,16 @@ impl Oracle {
     ) {
         if let Some(before) = &old.target {
             // Who restarts it may change: the kubelet where the daemon is silent. With a book that somebody deletes
-            // goes the word of what was taken up by it, and of nothing else.
+            // goes the word of what was taken up by it, and of nothing else. An old list does not show it either.
             let known = |o: &str| {
                 self.acknowledged.keys().any(|(id, _)| id.starts_with(o) && !self.forgotten.contains(id))
             };
-            let restored = self.restored;
+            let blind = self.restored || self.stale;
             let newer = |c: &TargetContainer| {
                 let mut befores = before.containers.iter();
                 let before = befores.find(|b| b.name == c.name).filter(|b| b.restart_count < c.restart_count);
                 let order = format!("{id}/{}/", c.name);
-                forced && before.is_some() && (restored || !known(&order))
+                forced && before.is_some() && (blind || !known(&order))
             };
             let bare = |target: &Target| {
                 let mut target = target.clone();

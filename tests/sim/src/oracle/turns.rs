@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pitstop_api::nodework::{AnswerState, NodeWork};
 use pitstop_api::recreate::{ContainerRecreateRequest, Phase, TargetContainer};
 use serde::Deserialize;
 use serde_json::Value;
@@ -15,8 +16,9 @@ pub(super) struct Turns(BTreeMap<String, Turn>);
 
 #[derive(Default)]
 struct Turn {
+    /// Requests, and orders to stop that a daemon has taken up.
     open: BTreeSet<String>,
-    /// When one of them was written last.
+    /// When one of them ended last.
     last: u64,
 }
 
@@ -30,13 +32,23 @@ impl Turns {
         let over = !request["status"]["completionTime"].is_null()
             || !request["metadata"]["deletionTimestamp"].is_null()
             || spec["dryRun"] == true;
+        self.is(now, pod, uid, after.is_some() && !over);
+    }
+
+    /// A book was written, or removed: a stop that is under way may outlive its request.
+    pub(super) fn book_wrote(&mut self, now: u64, before: Option<&Value>, after: Option<&Value>) {
+        let (before, after) = (stopping(before), stopping(after));
+        for (pod, order) in before.union(&after) {
+            self.is(now, pod, order, after.contains(&(pod.clone(), order.clone())));
+        }
+    }
+
+    fn is(&mut self, now: u64, pod: &str, id: &str, open: bool) {
         let turn = self.0.entry(pod.to_owned()).or_default();
-        if after.is_none() || over {
-            if turn.open.remove(uid) {
-                turn.last = now;
-            }
-        } else {
-            turn.open.insert(uid.to_owned());
+        if open {
+            turn.open.insert(id.to_owned());
+        } else if turn.open.remove(id) {
+            turn.last = now;
         }
     }
 
@@ -44,6 +56,17 @@ impl Turns {
     pub(super) fn free_since(&self, pod: &str) -> Option<u64> {
         self.0.get(pod).map_or(Some(0), |turn| turn.open.is_empty().then_some(turn.last))
     }
+}
+
+/// The Pods and orders of a book that its daemon has taken up to stop a container.
+fn stopping(book: Option<&Value>) -> BTreeSet<(String, String)> {
+    let Some(book) = book.map(|book| NodeWork::deserialize(book).unwrap()) else { return BTreeSet::new() };
+    let answers = book.status.unwrap_or_default().answers;
+    let under_way =
+        |id: &str| answers.iter().any(|a| a.order_id == id && a.state == AnswerState::Acknowledged);
+    let orders = book.spec.orders.into_iter();
+    let orders = orders.filter(|order| order.action.recreate.is_some() && under_way(&order.id));
+    orders.map(|order| (order.pod.name, order.id)).collect()
 }
 
 impl Oracle {

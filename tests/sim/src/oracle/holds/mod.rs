@@ -236,8 +236,9 @@ impl Holds {
         self.now = now;
         let mut found = Found::new();
         let whose = touched.container.as_deref().unwrap_or(&touched.pod);
-        // A write before this one may have had no effect, and what nobody has on record nobody can heed.
-        let lied = self.faults(|f| matches!(f, Fault::FailWrite(_, Failing::Lies)));
+        // A write before this one may have had no effect, an instance that is told to be over may run, and what nobody has
+        // on record nobody can heed.
+        let lied = self.faults(|f| matches!(f, Fault::FailWrite(_, Failing::Lies) | Fault::RuntimeLies(..)));
         if let Some(wrong) = touched.wrong.as_ref().filter(|_| !lied && !self.forgotten()) {
             found.push(("H4", format!("{by} writes {:?} for {whose}: {wrong}", touched.after)));
         } else if touched.container.is_some() && touched.wrong.is_none() {
@@ -329,9 +330,12 @@ impl Holds {
                 |order: &&Order| order.pod.uid == target.pod_uid && order.container.name == container.name;
             let ids: BTreeSet<&str> =
                 self.orders.values().filter(of_it).map(|o| o.container.id.as_str()).collect();
-            let had = |id: &&str| {
-                self.written.get(*id).is_some_and(|past| past.iter().any(|cgroup| same(cgroup, &wanted)))
-            };
+            // What it does not change is not its own. An instance that nobody wrote to has what the spec says.
+            let has = |cgroup: &Cgroup| same(&changed(&spec, &wanted, cgroup), &wanted);
+            let said = self.said.get(&target.pod_uid).into_iter().flatten();
+            let said: Vec<Cgroup> =
+                said.filter_map(|s| s.get(&container.name)).map(|size| keeping.files(size, true)).collect();
+            let had = |id: &&str| self.written.get(*id).unwrap_or(&said).iter().any(has);
             if !same(&wanted, &spec) && !ids.iter().any(had) {
                 let text = format!("{id} has succeeded, and {} never had {}", container.name, told(&wanted));
                 found.push(("H5", text));
@@ -345,6 +349,20 @@ impl Holds {
 fn recorded_of(held: &Held) -> impl Iterator<Item = &str> {
     let containers = held.containers.iter().map(|container| container.id.as_str());
     containers.chain([held.pod.uid.as_str()])
+}
+
+/// What is there, as far as it is to become something else than what was.
+fn changed(before: &Cgroup, wanted: &Cgroup, there: &Cgroup) -> Cgroup {
+    fn of<T: PartialEq>(before: T, wanted: T, there: T) -> T {
+        if before == wanted { wanted } else { there }
+    }
+    Cgroup {
+        cpu_quota: of(before.cpu_quota, wanted.cpu_quota, there.cpu_quota),
+        cpu_shares: of(before.cpu_shares, wanted.cpu_shares, there.cpu_shares),
+        cpu_weight: of(before.cpu_weight, wanted.cpu_weight, there.cpu_weight),
+        memory_limit: of(before.memory_limit, wanted.memory_limit, there.memory_limit),
+        ..*there
+    }
 }
 
 /// As far as limits and weights go.

@@ -104,8 +104,13 @@ impl Holds {
         };
         let running: Vec<&Container> =
             node.runtime.containers().values().filter(of_it).filter(|c| c.alive(self.now)).collect();
-        // Of several instances the Pod shows the last one.
+        // Of several instances the Pod shows the last one. While the one before it runs, which its runtime tells to be over,
+        // the kernel may refuse what the Pod should have.
+        let all = running.len();
         let running: Vec<&Container> = running.into_iter().filter(|c| self.shows(uid, &c.info.id)).collect();
+        if running.len() < all && self.faults(|f| matches!(f, Fault::RuntimeLies(..))) {
+            return;
+        }
         let wanted: BTreeMap<&String, Resources> =
             spec.iter().map(|(name, own)| (name, *force.get(name).unwrap_or(own))).collect();
         for container in &running {

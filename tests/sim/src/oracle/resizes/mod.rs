@@ -252,6 +252,7 @@ impl Resizes {
             "PodResize" => self.resize_wrote(writer, before, after, server, &mut found),
             "Pod" => self.pod_wrote(writer, before, after, &mut found),
             "ContainerRecreateRequest" => self.restarts.wrote(now, before, after),
+            "NodeWork" => self.restarts.book_wrote(now, before, after),
             _ => {}
         }
         if self.off { Found::new() } else { found }
@@ -401,10 +402,13 @@ impl Resizes {
             // The minute counts from when the acceptance was sent.
             let recent = followed.accepted.is_some_and(|at| now < at + self.clocks.least(55_000));
             let real = !followed.object.spec.dry_run && !followed.by_daemon();
+            // What somebody else has changed since is theirs.
+            let taken_over = self.foreign.get(pod).copied() > followed.accepted;
             real && followed.is_for(pod)
                 && followed.open()
                 && recent
                 && !halted
+                && !taken_over
                 && followed.restoring.is_none()
         };
         let mut others = self.followed.iter().filter(|(id, _)| !owners.contains(&id.as_str()));

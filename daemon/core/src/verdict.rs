@@ -10,6 +10,7 @@ use pitstop_api::text::quoted;
 
 use crate::action::{ContainerState, Facts};
 use crate::hook::{self, Hook};
+use crate::resize::forgets;
 
 /// What to do about an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub(crate) enum Verdict {
         /// It runs.
         runs: bool,
     },
-    /// It is neither running nor ended: ask again.
+    /// It is neither running nor ended, or runs while its Pod is said to be gone: ask again.
     Wait,
     /// Never.
     Refuse(AnswerReason, String),
@@ -110,6 +111,8 @@ pub(crate) fn verdict(order: &Order, facts: Option<&Facts>, default_grace: i64) 
         }
         ContainerState::Exited => refuse(AnswerReason::NotRunning, "the container has ended"),
         ContainerState::Created => Verdict::Wait,
+        // Whoever ordered that has not seen the Pod: without its record nothing would come back.
+        ContainerState::Running if order.action.resize.as_ref().is_some_and(forgets) => Verdict::Wait,
         ContainerState::Running | ContainerState::Unknown if order.action.verify.is_some() => Verdict::Read,
         ContainerState::Running if order.action.resize.is_some() => Verdict::Resize { runs: true },
         ContainerState::Running | ContainerState::Unknown => {

@@ -1,9 +1,9 @@
 //! What Pods get back when the book is gone that said what they are held at.
 
 use pitstop_api::logic::cgroup::{curved_weight, linear_weight};
-use pitstop_api::nodework::{Cgroup, Held};
+use pitstop_api::nodework::{Cgroup, Held, Resize};
 
-use super::resize::{MB, bounds, cgroup, hold, limits, may_pass, never, present};
+use super::resize::{MB, ask, bounds, cgroup, hold, limits, may_pass, never, present};
 use super::*;
 use crate::resize::{Part, Seen, Write, give_back, shares_of};
 
@@ -130,4 +130,38 @@ fn a_pod_and_its_containers_get_back_what_they_had_unless_memory_is_in_use() {
     assert!(give_back(&held, None, &[part]).unwrap_err().contains("by the container"));
     let back = Seen { cgroup: original, inactive_file: 0 };
     assert_eq!(give_back(&held, Some(&back), &[]), Ok(vec![]));
+}
+
+/// The Pod is said to be gone, and its record is to go.
+fn forget() -> Order {
+    Order { id: "req/c1/2".into(), ..ask(1, "web", Resize::default()) }
+}
+
+#[test]
+fn a_pod_that_is_gone_is_forgotten_in_one_write() {
+    let mut node = Node::resizing(vec![hold(1, "web", 100, 64)]);
+    node.held(1, "web", 32, 64);
+    node.change(|b| b.orders = vec![forget()]);
+    node.restart("without");
+    node.inspected("req/c1/2", None::<Facts>);
+    let status = node.stored();
+    assert_eq!((status.answers[0].state, status.held.len()), (AnswerState::Done, 0));
+    node.quiet();
+}
+
+/// A controller whose list of Pods is behind takes for gone what it does not know yet.
+#[test]
+fn a_pod_is_not_forgotten_while_its_container_runs() {
+    let mut node = Node::resizing(vec![hold(1, "web", 100, 64)]);
+    node.held(1, "web", 32, 64);
+    let held = node.book.status.held.clone();
+    node.change(|b| b.orders = vec![forget()]);
+    node.inspected("req/c1/2", running(1, "web"));
+    node.quiet();
+    assert_eq!((node.book.status.held.len(), &node.book.status.held), (1, &held));
+    assert_eq!(node.wait(), 1_000);
+    node.inspected("req/c1/2", exited(1, "web"));
+    let status = node.stored();
+    assert_eq!((status.answers[0].state, status.held.len()), (AnswerState::Done, 0));
+    node.quiet();
 }

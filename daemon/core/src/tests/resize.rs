@@ -298,19 +298,6 @@ fn where_the_cgroup_of_the_pod_is_gone_too_nothing_is_left_to_do() {
 }
 
 /// Also by a daemon that may not resize any more: nothing is changed on the node.
-#[test]
-fn a_pod_that_is_gone_is_forgotten_in_one_write() {
-    let mut node = Node::resizing(vec![hold(1, "web", 100, 64)]);
-    node.held(1, "web", 32, 64);
-    let forget = Order { id: "req/c1/2".into(), ..ask(1, "web", Resize::default()) };
-    node.change(|b| b.orders = vec![forget]);
-    node.restart("without");
-    node.inspected("req/c1/2", None::<Facts>);
-    let status = node.stored();
-    assert_eq!((status.answers[0].state, status.held.len()), (AnswerState::Done, 0));
-    node.quiet();
-}
-
 /// The repair of what the kubelet leaves (kubernetes#138760): of a container that has ended, and of one that runs.
 #[test]
 fn the_cgroup_of_a_pod_is_repaired_and_nothing_is_held() {

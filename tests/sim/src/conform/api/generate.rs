@@ -408,15 +408,16 @@ impl Maker {
             3 => match self.known("a") {
                 Some(step) => {
                     let version = format!("resourceVersion={{{step}:/metadata/resourceVersion}}");
-                    let how = self.rng.pick(&["Exact", "NotOlderThan"]).unwrap();
+                    let how = *self.rng.pick(&["Exact", "NotOlderThan"]).unwrap();
+                    if how == "NotOlderThan" {
+                        self.fresh(&query);
+                    }
                     format!("{version}&resourceVersionMatch={how}")
                 }
                 None => String::new(),
             },
             _ => {
-                // The cache is behind until a read has waited for it.
-                let query = query.clone();
-                self.step(|script| script.list(kind, &query));
+                self.fresh(&query);
                 "resourceVersion=0".to_owned()
             }
         };
@@ -425,6 +426,12 @@ impl Maker {
         }
         query.push_str(&more);
         self.step(|script| script.list(kind, &query));
+    }
+
+    /// The cache is behind until a read has waited for it.
+    fn fresh(&mut self, query: &str) {
+        let kind = self.kind;
+        self.step(|script| script.list(kind, query));
     }
 
     /// Objects without a namespace do not go with one.

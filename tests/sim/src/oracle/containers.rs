@@ -101,7 +101,7 @@ impl Oracle {
                     return;
                 }
                 // What is left of a grace is reckoned in whole seconds. The kubelet's own stop may end it sooner.
-                let least = begun + millis(grace).saturating_sub(1000);
+                let least = begun + self.clocks.least(millis(grace)).saturating_sub(1000);
                 let least = self.kubelet_stops.get(&deed.id).map_or(least, |over| least.min(*over));
                 self.check(deed.at >= least, "I9", || {
                     format!(

@@ -328,7 +328,9 @@ impl Oracle {
         self.now = now;
         self.last_sent = now;
         let sent = self.sending.count(now);
-        self.check(sent <= MOST_A_SECOND, "I12", || format!("{sent} requests in a second"));
+        // Two that lead after a restore undo each other's orders until one of them learns of it.
+        let most = if self.restored { 2 * MOST_A_SECOND } else { MOST_A_SECOND };
+        self.check(sent <= most, "I12", || format!("{sent} requests in a second"));
     }
 
     /// All requests are over, and pitstop sent nothing for longer than its longest back-off.

@@ -204,7 +204,8 @@ impl Worker {
     /// Makes the Pod's control group before a container is made in it, or has what was admitted written into it.
     pub(super) fn make_pod(&self, cx: &mut Cx<'_>) {
         let made = cx.sizes.fixed || cx.sizes.leaves;
-        if !made || cx.sizes.cgroups.of_pod(cx.now, &self.pod.uid).is_none() {
+        // It is there once it is made, whether it holds what was written or not yet.
+        if !made || cx.sizes.cgroups.given_to_pod(&self.pod.uid).is_none() {
             self.size_pod(cx);
         }
     }

@@ -84,7 +84,7 @@ impl Holds {
                 found.push(("H3", format!("the book of {} holds Pods that are gone: {gone:?}", node.name)));
             }
         }
-        found.extend(self.few_writes());
+        found.extend(self.few_writes(server));
         found
     }
 
@@ -154,15 +154,22 @@ impl Holds {
         self.shown.get(uid).is_some_and(|shown| shown.contains(id))
     }
 
-    /// What one request costs where nothing goes wrong.
-    fn few_writes(&self) -> Found {
+    /// What one request costs where nothing goes wrong, and the memory that it would take away is not in use.
+    fn few_writes(&self, server: &Server) -> Found {
         let [step] = self.schedule.steps.as_slice() else { return Found::new() };
         let Step::Resize(plan) = &step.what else { return Found::new() };
         let calm = self.schedule.faults.is_empty() && self.schedule.crash.is_none();
         let plain = plan.containers.len() == 1 && plan.ttl.is_none() && plan.observe.is_none();
         // Each gate is opened once.
         let most = 6 + self.schedule.pods.iter().map(|p| p.gates.len()).sum::<usize>();
-        if calm && plain && self.writes > most && self.began == self.containers() && self.ended == 0 {
+        let succeeded = server.objects("PodResize").all(|r| r["status"]["phase"] == "Succeeded");
+        if calm
+            && plain
+            && succeeded
+            && self.writes > most
+            && self.began == self.containers()
+            && self.ended == 0
+        {
             return vec![("H6", format!("one request took {} writes", self.writes))];
         }
         Found::new()

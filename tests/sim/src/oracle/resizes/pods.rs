@@ -132,7 +132,11 @@ impl Resizes {
         let real = |f: &Followed| f.is_for(pod) && !f.object.spec.dry_run;
         let asks = |(id, f): (&String, &Followed)| Some((id.clone(), f.way(from, to)?, f.open()));
         let asking: Vec<_> = self.followed.iter().filter(|(_, f)| real(f)).filter_map(asks).collect();
-        let whose = asking.iter().find(|(.., open)| *open).or(asking.first()).cloned();
+        // Of two that are alike the last one that was there: a deletion may not be known yet.
+        let ended =
+            |id: &String| self.followed.get(id).and_then(|f| f.ended.into_iter().chain(f.deleted).min());
+        let last = asking.iter().max_by_key(|(id, ..)| ended(id));
+        let whose = asking.iter().find(|(.., open)| *open).or(last).cloned();
         let Some((id, way, open)) = whose else {
             // Whoever is at work on it does not know of what it has found.
             let fights = self.followed.values().any(|f| real(f) && f.open());

@@ -98,3 +98,19 @@ fn sizes_outlive_the_kubelet() {
     assert_eq!(b.condition("PodResizePending")["reason"], "Deferred", "it is no Pod that is admitted anew");
     assert_eq!(told(&b), ("100m".into(), "100m".into()));
 }
+
+/// Also while what it wrote does not hold yet.
+#[test]
+fn a_kubelet_that_does_not_resize_makes_the_group_of_a_pod_once() {
+    let mut b = Bench::with(Options { resizes: false, ..Options::default() }, 1);
+    b.node.kubelet.cgroups_mut().slow(60_000, 60_000);
+    b.put(sized(&json!([])));
+    b.until(5_000, Bench::ready);
+    let made = b.node.kubelet.cgroups().given_to_pod("u");
+    assert!(made.is_some());
+    ask(&mut b, "200m", "128Mi");
+    let id = b.id("app");
+    b.node.runtime.crash(b.now, &id, 1);
+    b.until(5_000, |b| b.running("app").is_some_and(|c| c.info.id != id));
+    assert_eq!(b.node.kubelet.cgroups().given_to_pod("u"), made);
+}

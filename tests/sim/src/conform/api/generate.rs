@@ -408,7 +408,7 @@ impl Maker {
             3 => match self.known("a") {
                 Some(step) => {
                     let version = format!("resourceVersion={{{step}:/metadata/resourceVersion}}");
-                    let how = *self.rng.pick(&["Exact", "NotOlderThan"]).unwrap();
+                    let how = self.rng.pick(&["Exact", "NotOlderThan"]).unwrap();
                     if how == "NotOlderThan" {
                         self.fresh(&query);
                     }

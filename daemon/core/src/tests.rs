@@ -10,6 +10,7 @@ mod refused;
 mod resize;
 mod rivals;
 mod verify;
+mod weights;
 
 use pitstop_api::logic::machine::{Machine, Now};
 use pitstop_api::logic::time::Mono;

@@ -137,6 +137,10 @@ impl Progress {
             return None;
         };
         if unproven {
+            // Where the container's limits are not there its weight may not be either, and look right by chance.
+            if writes.iter().any(|write| matches!(write, Write::Container { .. })) {
+                self.resizing.written = false;
+            }
             let why = format!("what was written is not there: {}", told(first));
             self.stall(now, AnswerReason::ResizeRetried, &why, FAILED);
             return None;

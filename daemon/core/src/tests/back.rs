@@ -137,6 +137,7 @@ fn forget() -> Order {
     Order { id: "req/c1/2".into(), ..ask(1, "web", Resize::default()) }
 }
 
+/// Also by a daemon that may not resize any more: nothing is changed on the node.
 #[test]
 fn a_pod_that_is_gone_is_forgotten_in_one_write() {
     let mut node = Node::resizing(vec![hold(1, "web", 100, 64)]);

@@ -297,7 +297,6 @@ fn where_the_cgroup_of_the_pod_is_gone_too_nothing_is_left_to_do() {
     assert_eq!(status.held, []);
 }
 
-/// Also by a daemon that may not resize any more: nothing is changed on the node.
 /// The repair of what the kubelet leaves (kubernetes#138760): of a container that has ended, and of one that runs.
 #[test]
 fn the_cgroup_of_a_pod_is_repaired_and_nothing_is_held() {

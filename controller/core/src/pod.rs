@@ -147,6 +147,8 @@ pub struct ContainerStatus {
     pub allocated: Option<Resources>,
     /// `resources`: what the container runs with. Absent where the kubelet knows nothing of resizing.
     pub actual: Option<Resources>,
+    /// That is the word of the node's daemon, and exact. A kubelet works it out of shares.
+    pub exact: bool,
     /// The last instance that was killed for lack of memory: its `containerID`; empty for none.
     pub oom_killed: String,
 }

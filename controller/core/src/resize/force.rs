@@ -139,6 +139,7 @@ impl Force {
             container.resources = wanted;
             if let Some(status) = &mut container.status {
                 status.actual = has;
+                status.exact = true;
                 status.allocated = None;
             }
         }

@@ -193,7 +193,7 @@ fn towards(
         let Some(status) = pod.container(&container.name).and_then(|c| c.status.as_ref()) else {
             return Progress::Unseen;
         };
-        let changed = Changed::of(container).or_all();
+        let changed = Changed { exact: status.exact, ..Changed::of(container).or_all() };
         let admitted = |allocated: &Resources| {
             let wanted = wanted(container);
             (!changed.cpu_request || allocated.cpu_request == wanted.cpu_request)
@@ -234,6 +234,8 @@ pub(super) struct Changed {
     cpu_limit: bool,
     memory_request: bool,
     memory_limit: bool,
+    /// What it runs with is told exactly.
+    exact: bool,
 }
 
 impl Changed {
@@ -244,6 +246,7 @@ impl Changed {
             cpu_limit: from.cpu_limit != to.cpu_limit,
             memory_request: from.memory_request != to.memory_request,
             memory_limit: from.memory_limit != to.memory_limit,
+            exact: false,
         }
     }
 
@@ -252,7 +255,7 @@ impl Changed {
         if self.cpu() || self.memory() {
             return self;
         }
-        Self { cpu_request: true, cpu_limit: true, memory_request: true, memory_limit: true }
+        Self { cpu_request: true, cpu_limit: true, memory_request: true, memory_limit: true, ..self }
     }
 
     /// CPU changes in any way.
@@ -275,7 +278,7 @@ impl Changed {
             let found = actual.unwrap_or_default().max(least);
             told.abs_diff(found) <= apart.unsigned_abs()
         };
-        (!self.cpu_request || near(wanted.cpu_request, actual.cpu_request, 2, 1))
+        (!self.cpu_request || near(wanted.cpu_request, actual.cpu_request, 2, i64::from(!self.exact)))
             && (!self.cpu_limit || near(wanted.cpu_limit, actual.cpu_limit, 10, 0))
             && (!self.memory_request || wanted.memory_request == actual.memory_request)
             && (!self.memory_limit || wanted.memory_limit == actual.memory_limit)

@@ -283,6 +283,7 @@ fn container_status(status: SlimContainerStatus) -> ContainerStatus {
         state,
         allocated: status.allocated_resources.map(requests),
         actual: status.resources.map(|resources| resources.read()),
+        exact: false,
         oom_killed,
     }
 }

@@ -472,3 +472,18 @@ fn by_which_means_is_told_where_it_cannot_be_the_one_asked_for() {
         assert!(message.contains(words), "{message}");
     }
 }
+
+/// A kubelet's words are rounded, the daemon's record is not.
+#[test]
+fn a_millicore_less_is_not_there_before_the_daemon_has_given_it() {
+    let mut node = Node::new();
+    node.away = true;
+    node.apply("less", &json!({"containers": [{"name": "app", "resources": {"requests": {"cpu": "99m"}}}]}));
+    node.later(180);
+    assert_eq!(node.reason("less"), (Some(Phase::Proposed), "WaitingForDaemon".into()));
+    node.away = false;
+    node.happens(Event::Tick);
+    assert_eq!(node.reason("less").0, Some(Phase::Succeeded));
+    assert_eq!(node.given(), Some(bounds(99, 200, 128)));
+    node.at_rest();
+}

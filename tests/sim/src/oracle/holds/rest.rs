@@ -118,14 +118,16 @@ impl Holds {
             let Some(size) = wanted.get(own) else { continue };
             let (should, is) =
                 (keeping.files(size, true), node.cgroups.of_container(self.now, &container.info));
-            // A spec may change after an instance was made.
+            // A spec may change after an instance was made, and to claim just what it says then is no order.
             let made = node.cgroups.base(&container.info);
-            if !same(&should, &is) && (force.contains_key(own) || !same(&made, &is)) {
+            let record = held.and_then(|h| h.containers.iter().find(|c| c.name == *own));
+            let claimed = force.contains_key(own);
+            let differs = claimed && !same(&should, &keeping.files(&spec[own], true));
+            let given = claimed && record.is_some_and(|r| r.id == *id);
+            if !same(&should, &is) && (differs || given || !same(&made, &is)) {
                 let text = format!("{own} of {name} has {}, and should have {}", told(&is), told(&should));
                 found.push(("H3", text));
             }
-            let record = held.and_then(|h| h.containers.iter().find(|c| c.name == *own));
-            let differs = force.contains_key(own) && !same(&should, &keeping.files(&spec[own], true));
             if differs && record.is_none_or(|r| r.id != *id || r.given.is_none()) {
                 found.push(("H3", format!("{own} of {name} is held, and the book says {record:?}")));
             }

@@ -4,6 +4,8 @@
 
 mod calls;
 mod requests;
+#[cfg(test)]
+mod tests;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};

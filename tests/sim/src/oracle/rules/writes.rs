@@ -1,6 +1,6 @@
 //! Writes of books and Pods: who is drained, whose turn it is, what answers may say.
 
-use pitstop_api::nodework::{AnswerReason, AnswerState, NodeWork, request_uid};
+use pitstop_api::nodework::{AnswerReason, AnswerState, NodeWork, Order, request_uid};
 use pitstop_api::recreate::{FailurePolicy, Phase};
 use pitstop_controller_core::readiness::{Hold, RECREATE_AGENT, SERVED};
 use serde::Deserialize;
@@ -16,6 +16,20 @@ use crate::world::plan::{Fault, PodPlan, Step};
 const KNOWN: u64 = 1_500;
 /// How long the order of a request that is gone may still be taken up.
 const WITHDRAWN: u64 = 10_000;
+
+/// What the order asks for, without what a newer version says beside it: no daemon has to heed that, and the version
+/// that places a withdrawn order again may not be the one that placed it.
+fn asked(order: &Order) -> Order {
+    let mut order = order.clone();
+    order.unknown.clear();
+    let action = &mut order.action;
+    let recreate = action.recreate.iter_mut().map(|recreate| &mut recreate.unknown);
+    let resize = action.resize.iter_mut().map(|resize| &mut resize.unknown);
+    for unknown in recreate.chain(resize) {
+        unknown.clear();
+    }
+    order
+}
 
 impl Rules {
     /// An object was written, or removed.
@@ -59,7 +73,8 @@ impl Rules {
             placed.standing = book.spec.orders.iter().any(|o| o.id == placed.order.id);
         }
         for order in &book.spec.orders {
-            if self.orders.get(&order.id).is_some_and(|p| p.node == node && p.order == *order) {
+            let again = |p: &Placed| p.node == node && asked(&p.order) == asked(order);
+            if self.orders.get(&order.id).is_some_and(again) {
                 continue;
             }
             let (at, write) = (self.now, self.writes);

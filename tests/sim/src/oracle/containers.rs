@@ -57,9 +57,10 @@ impl Oracle {
     }
 
     /// A request has one instance of a container restarted. As often as the word of a stop was lost with its book, and no
-    /// more often, another one may follow; and where an old list did not show it.
+    /// more often, another one may follow; of a forced request also where an old list did not show it.
     fn restarts(&mut self, whose: (String, String), container_id: &str, otherwise: &str) {
-        let lost = self.losses.get(&whose).copied().unwrap_or_default() + usize::from(self.stale);
+        let hidden = self.stale && self.requests.get(&whose.0).is_some_and(|known| known.forced);
+        let lost = self.losses.get(&whose).copied().unwrap_or_default() + usize::from(hidden);
         let all = self.stopped.entry(whose).or_default();
         all.insert(container_id.to_owned());
         let all = all.clone();

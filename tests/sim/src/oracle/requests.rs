@@ -84,6 +84,7 @@ impl Oracle {
             deadline: spec.active_deadline_seconds.map_or(self.default_deadline * 1000, seconds),
             ttl: spec.ttl_seconds_after_finished.map(|s| seconds(s.into())),
             unready_grace: strategy.unready_grace_period_seconds.map(seconds),
+            forced: strategy.force_recreate,
             ended: None,
             deleted: None,
             target: None,

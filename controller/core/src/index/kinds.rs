@@ -145,9 +145,14 @@ impl Book {
         !self.creating && self.work.as_ref().is_none_or(Tracked::writable)
     }
 
-    /// The watch delivered the book.
-    pub(super) fn observed(&mut self, work: NodeWork, listed: bool) {
+    /// The watch delivered the book. Only who leads writes orders: where others stand than this process knows of, another
+    /// process takes itself for the leader, and if each put its own back at once, they would go on as fast as the API
+    /// server answers.
+    pub(super) fn observed(&mut self, now: Mono, work: NodeWork, listed: bool) {
         let before = self.version();
+        let alone = listed || self.work.as_ref().is_none_or(Tracked::in_flight);
+        let known = self.known().filter(|known| !alone && known.uid == work.uid);
+        let orders = known.map(|known| known.orders.clone());
         self.missing = false;
         match &mut self.work {
             Some(known) if listed => known.listed(work),
@@ -158,6 +163,9 @@ impl Book {
         if self.version() != before {
             // Whatever was written on the version before has taken effect by now, or never will.
             self.placed();
+        }
+        if orders.is_some_and(|before| self.known().is_some_and(|known| known.orders != before)) {
+            self.write.failed(now);
         }
     }
 
@@ -250,7 +258,7 @@ mod tests {
         let mut late = book.clone();
         late.write_refused(Mono(100));
         assert!(late.placing.is_empty(), "nothing can come of it any more");
-        book.observed(NodeWork { resource_version: "1".into(), ..NodeWork::default() }, false);
+        book.observed(Mono(0), NodeWork { resource_version: "1".into(), ..NodeWork::default() }, false);
         assert!(book.probe().is_none());
     }
 
@@ -259,7 +267,7 @@ mod tests {
         let order = |id: &str| Order { id: id.into(), ..Order::default() };
         let mut book = Book::default();
         let orders = vec![order("a/app/1"), order("a/proxy/1")];
-        book.observed(NodeWork { orders: orders.clone(), ..NodeWork::default() }, true);
+        book.observed(Mono(0), NodeWork { orders: orders.clone(), ..NodeWork::default() }, true);
         let [app, proxy] = &orders[..] else { panic!() };
         book.write_started(&[app.clone(), proxy.clone(), order("b/app/1")]);
         assert_eq!(book.placing, BTreeSet::from(["b".to_owned()]));

@@ -196,7 +196,7 @@ impl Index {
         if let Some(lost) = known.filter(|known| known.uid != work.uid).cloned() {
             self.book_lost(&lost, false);
         }
-        self.books.objects.entry(key).or_default().observed(work, listed);
+        self.books.objects.entry(key).or_default().observed(now, work, listed);
         self.book_changed(now, &node);
     }
 

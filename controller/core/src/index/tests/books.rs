@@ -43,6 +43,28 @@ fn a_version_from_before_the_own_write_changes_nothing() {
     assert_eq!(writes(&late), []);
 }
 
+/// Another leader that knows less takes the order out of the book as often as this one places it.
+#[test]
+fn what_another_undoes_is_not_written_again_as_fast_as_it_can_be() {
+    let mut bench = ordered();
+    let own = bench.book.clone().unwrap();
+    bench.step(Event::NodeWorks(Watch::Upsert(own)));
+    let mut placed = 0;
+    for ms in 1..=2_000 {
+        bench.now = Mono(ms);
+        bench.version += 1;
+        let mut actions = bench.step(Event::NodeWorks(Watch::Upsert(book(&bench.version.to_string()))));
+        while let Some(write) = actions.pop() {
+            placed += writes(std::slice::from_ref(&write)).len();
+            let written = bench.write(&write);
+            actions.extend(bench.step(written));
+            let own = bench.book.clone().unwrap();
+            actions.extend(bench.step(Event::NodeWorks(Watch::Upsert(own))));
+        }
+    }
+    assert_eq!(placed, 3, "one in 500 ms");
+}
+
 #[test]
 fn a_list_counts_though_the_own_write_has_not_come_by() {
     let mut bench = ordered();

@@ -18,6 +18,16 @@ pub struct Args {
     #[arg(long, env = "PITSTOP_DEFAULT_ACTIVE_DEADLINE", default_value = "1h", value_parser = duration, value_name = "DURATION")]
     pub default_active_deadline: Duration,
 
+    /// How many requests of one kind are carried out in a namespace at a time; the others wait with the reason
+    /// `TooManyRequests`. `0` for no bound.
+    #[arg(
+        long,
+        env = "PITSTOP_MAX_OPEN_REQUESTS_PER_NAMESPACE",
+        default_value_t = 1_000,
+        value_name = "NUMBER"
+    )]
+    pub max_open_requests_per_namespace: usize,
+
     /// `OpenKruise` is installed in this cluster, and its own controller for `ContainerRecreateRequest`s is off (feature
     /// gate `KruiseDaemon=false`). Without this, no request is carried out where there is a sign of Kruise.
     #[arg(long, env = "PITSTOP_KRUISE_CRR_OFF", value_parser = clap::builder::BoolishValueParser::new())]

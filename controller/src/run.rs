@@ -66,16 +66,8 @@ impl Needs {
 
 /// Runs until the process is asked to stop, or the lead is lost.
 pub async fn run(args: Args) -> anyhow::Result<()> {
-    let Args {
-        webhook_address,
-        default_active_deadline,
-        resize_cri,
-        kruise_crr_off,
-        namespace,
-        pod_name,
-        service_account,
-        common,
-    } = args;
+    let config = config(&args);
+    let Args { webhook_address, kruise_crr_off, namespace, pod_name, service_account, common, .. } = args;
     let CommonArgs { log_level: _, log_format: _, metrics_address } = common;
     let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
     let client = pitstop_kit::client::connect(NAME, VERSION).await?;
@@ -151,7 +143,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let mut election = tokio::spawn(election::run(candidate, leading, until, shutdown.clone()));
 
     let executor = Executor::new(client, events, own.clone(), leads_until, sender);
-    let mut index = Index::new(config(default_active_deadline, resize_cri));
+    let mut index = Index::new(config);
     let mut actions = JoinSet::new();
     let execute = |action: Action| {
         while actions.try_join_next().is_some() {}
@@ -168,11 +160,12 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The core's settings; no deadline for zero.
-fn config(default_active_deadline: Duration, resize_cri: bool) -> Config {
+/// The core's settings; zero stands for no bound.
+fn config(args: &Args) -> Config {
     Config {
-        resize_cri,
-        default_active_deadline: (!default_active_deadline.is_zero()).then_some(default_active_deadline),
+        resize_cri: args.resize_cri,
+        default_active_deadline: Some(args.default_active_deadline).filter(|deadline| !deadline.is_zero()),
+        max_open_requests_per_namespace: Some(args.max_open_requests_per_namespace).filter(|most| *most > 0),
         ..Config::default()
     }
 }

@@ -232,6 +232,26 @@ pub enum Action {
     Count(Measure),
 }
 
+impl Action {
+    /// The namespace of what it is about; absent for a node.
+    pub fn namespace(&self) -> Option<&str> {
+        let key = match self {
+            Self::WriteStatus { key, .. }
+            | Self::WriteResizeStatus { key, .. }
+            | Self::DeleteResize { key, .. }
+            | Self::Survey { key, .. }
+            | Self::ReadPod { key, .. }
+            | Self::PatchMetadata { key, .. }
+            | Self::DeleteRequest { key, .. }
+            | Self::PatchPod { key, .. }
+            | Self::Do { key, .. } => key,
+            Self::Emit(note) => &note.request,
+            Self::WriteOrders { .. } | Self::Count(_) => return None,
+        };
+        Some(&key.namespace)
+    }
+}
+
 /// One kind of change to a Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodChange {

@@ -7,6 +7,7 @@
 pub mod action;
 #[cfg(test)]
 mod agree;
+pub mod before;
 pub mod certs;
 pub mod coexist;
 pub mod deed;

@@ -31,6 +31,7 @@ pub fn schedule(seed: u64) -> Schedule {
         pods,
         skew: skew(&mut Rng::new(seed ^ 0x0073_6b65_7773)),
         room: Room::default(),
+        most_open: most_open(&mut Rng::new(seed ^ 0x0062_6f75_6e64)),
         steps: Vec::new(),
         faults: Vec::new(),
         crash: None,
@@ -43,6 +44,10 @@ pub fn schedule(seed: u64) -> Schedule {
     }
     resizes::draw(&mut Rng::new(seed ^ 0x7265_7369_7a65), &mut schedule);
     schedule
+}
+
+fn most_open(rng: &mut Rng) -> Option<usize> {
+    rng.one_in(8).then(|| usize::try_from(1 + rng.below(3)).unwrap())
 }
 
 fn skew(rng: &mut Rng) -> Skew {

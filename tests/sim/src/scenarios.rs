@@ -52,6 +52,7 @@ fn scenario(name: &str, pods: Vec<PodPlan>, steps: Vec<(u64, Step)>) -> Schedule
         pods,
         skew: Skew::default(),
         room: Room::default(),
+        most_open: None,
         steps: steps.into_iter().map(|(at, what)| Timed { at: 20_000 + at, what }).collect(),
         faults: Vec::new(),
         crash: None,

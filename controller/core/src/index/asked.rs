@@ -7,12 +7,14 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use pitstop_api::nodework::Order;
 
+use super::bound::Bound;
 use super::deeds::Deeds;
 use super::pacing::Pacing;
 use super::queue::{Place, Queues, Standing};
 use super::{Index, Timer};
 use crate::action::{Action, ImageChange, Note, RequestKind, Sizing};
 use crate::backoff::Backoff;
+use crate::before::Before;
 use crate::key::ObjectKey;
 use crate::look::Look;
 use crate::measure::Measure;
@@ -120,6 +122,8 @@ pub(super) struct Asked<R: UserRequest> {
     pub(super) resting: BTreeMap<ObjectKey, Rest>,
     /// By the Pod that they name.
     pub(super) queues: Queues,
+    /// Those of them that have a place among those of their namespace.
+    bound: Bound,
     /// How many have not ended.
     pub(super) open: usize,
     /// By their target's node: those that are open or want orders.
@@ -128,21 +132,21 @@ pub(super) struct Asked<R: UserRequest> {
     pub(super) dirty: BTreeSet<ObjectKey>,
 }
 
-impl<R: UserRequest> Default for Asked<R> {
-    fn default() -> Self {
+impl<R: UserRequest> Asked<R> {
+    /// None known yet; `most`: how many of a namespace are carried out at a time.
+    pub(super) fn new(most: Option<usize>) -> Self {
         Self {
             synced: false,
             objects: BTreeMap::new(),
             resting: BTreeMap::new(),
             queues: Queues::default(),
+            bound: Bound::new(most),
             open: 0,
             by_node: BTreeMap::new(),
             dirty: BTreeSet::new(),
         }
     }
-}
 
-impl<R: UserRequest> Asked<R> {
     /// Those that are so far with the Pod, the oldest first.
     pub(super) fn of(
         &self,
@@ -202,11 +206,25 @@ impl<R: UserRequest> Asked<R> {
         let pod = request.pod_key();
         let place = |standing| Place { standing, created: request.created(), key: request.key().clone() };
         if let Some(before) = standing {
-            self.queues.leave(&pod, &place(before));
+            let place = place(before);
+            self.queues.leave(&pod, &place);
+            self.bound.leave(&place);
         }
         if let Some(now) = entry.standing {
-            self.queues.enter(&pod, place(now));
+            let place = place(now);
+            self.bound.enter(&place);
+            self.queues.enter(&pod, place);
         }
+    }
+
+    /// Those whose waits are others since places became free, or others took them, are to be planned.
+    pub(super) fn give_places(&mut self) {
+        self.dirty.extend(self.bound.give());
+    }
+
+    /// What goes before a request that has not begun: others of its namespace.
+    pub(super) fn too_many(&self, request: &R) -> Option<Before> {
+        self.bound.before(request.created(), request.key()).map(Before::TooMany)
     }
 
     /// Those whose orders belong into the node's book.

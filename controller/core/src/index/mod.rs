@@ -5,6 +5,7 @@
 //! watch has delivered a list since the lead began, and nothing is written by a process that does not lead.
 
 mod asked;
+mod bound;
 mod deeds;
 mod holding;
 mod kinds;
@@ -44,6 +45,8 @@ use survey::Neighbours;
 pub struct Config {
     /// Bound of requests that name no deadline; absent for none.
     pub default_active_deadline: Option<Duration>,
+    /// How many requests of one kind are carried out in a namespace at a time; absent for all of them.
+    pub max_open_requests_per_namespace: Option<usize>,
     /// How long an order may stay without the daemon's answer.
     pub daemon_silent_after: Duration,
     /// How long an order may stay unanswered where the kubelet can restart the container instead.
@@ -70,6 +73,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             default_active_deadline: Some(Duration::from_hours(1)),
+            max_open_requests_per_namespace: Some(1_000),
             daemon_silent_after: Duration::from_mins(1),
             fall_back_after: Duration::from_secs(10),
             progress_after: Duration::from_secs(3),
@@ -124,8 +128,8 @@ impl Index {
             guarded: false,
             pods: Kind::default(),
             neighbours: Neighbours::default(),
-            requests: Asked::default(),
-            resizes: Asked::default(),
+            requests: Asked::new(config.max_open_requests_per_namespace),
+            resizes: Asked::new(config.max_open_requests_per_namespace),
             books: Kind::default(),
             grants: BTreeMap::new(),
             orders: OrderCounts::default(),
@@ -179,6 +183,8 @@ impl Index {
             self.timers.clear();
         } else if self.synced() {
             let mut requests = Vec::new();
+            self.resizes.give_places();
+            self.requests.give_places();
             // Before the restarts, which wait for what they have begun.
             while let Some(key) = self.resizes.dirty.pop_first() {
                 self.plan_request::<Resize>(now, wall, &key, &mut requests);

@@ -10,6 +10,7 @@ use super::asked::{Asked, Entry, UserRequest};
 use super::kinds::Book;
 use super::{Index, Timer};
 use crate::action::{Action, Note, RequestKind};
+use crate::before::Before;
 use crate::key::ObjectKey;
 use crate::measure::Measure;
 use crate::nodework::{OrderView, views};
@@ -109,7 +110,9 @@ impl UserRequest for Resize {
         if ahead.as_ref().is_some_and(|ahead| index.is_accepted(ahead)) {
             entry.memory.put_off(now);
         }
-        let ahead = ahead.map(|by| Ahead { by, gives_way: index.overtakes(entry) });
+        let ahead = ahead.map(|by| Ahead { by: Before::Request(by), gives_way: index.overtakes(entry) });
+        let too_many = index.resizes.too_many(resize).filter(|_| target.is_none());
+        let ahead = too_many.map(|by| Ahead { by, gives_way: false }).or(ahead);
         let restart = index.requests.objects.get(&resize::restart_key(resize)).map(|e| e.request.get());
         entry.memory.see_restart(resize, restart);
         let observed = Observed {

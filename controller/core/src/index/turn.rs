@@ -11,6 +11,7 @@ use super::asked::{Entry, Turn, UserRequest as _};
 use super::planning::may_run;
 use super::queue::Standing;
 use crate::action::{Named, RequestKind};
+use crate::before::Before;
 use crate::key::ObjectKey;
 use crate::pod::Pod;
 use crate::recreate::{self, Ahead, Request};
@@ -27,14 +28,18 @@ pub(super) const LATER: usize = 16;
 impl Index {
     /// What goes before a recreate request that is not accepted yet.
     pub(super) fn before_recreate(&self, now: Mono, own: &Request) -> Option<Ahead> {
+        // What belongs to a resize that has begun waits for nobody.
+        if let Some(by) = self.requests.too_many(own).filter(|_| own.resize_uid.is_none()) {
+            return Some(Ahead { by, until: None });
+        }
         let pod = own.pod_key();
         if let Some(first) = self.requests.queues.first(&pod).filter(|first| first.key != own.key) {
-            return Some(Ahead { by: recreate(&first.key), until: None });
+            return Some(Ahead { by: Before::Request(recreate(&first.key)), until: None });
         }
         let mut resizes = self.resizes.of(&pod, Standing::Begun).filter(|e| !belongs(own, e.request.get()));
         resizes.find_map(|e| {
             let until = busy_since(e)?.after(RESTART_PATIENCE);
-            let by = Named { kind: RequestKind::Resize, key: e.request.get().key.clone() };
+            let by = Before::Request(Named { kind: RequestKind::Resize, key: e.request.get().key.clone() });
             (until > now).then_some(Ahead { by, until: Some(until) })
         })
     }

@@ -7,7 +7,8 @@ use pitstop_api::recreate::{ContainerRecreateRequestSpec, ContainerRecreateReque
 use super::drain::Seen;
 use super::judge::is_pinned;
 use super::stages::Stages;
-use crate::action::{ImageChange, Named};
+use crate::action::ImageChange;
+use crate::before::Before;
 use crate::key::ObjectKey;
 use crate::look::Look;
 use crate::nodework::{Acting, OrderView};
@@ -220,7 +221,7 @@ impl Memory {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ahead {
     /// It.
-    pub by: Named,
+    pub by: Before,
     /// Until when it does so at the most; absent where that is for as long as it is open.
     pub until: Option<Mono>,
 }

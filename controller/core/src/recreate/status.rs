@@ -11,7 +11,8 @@ use super::drain;
 use super::hooks;
 use super::judge::replaced;
 use super::observe::{Ahead, Observed, Request};
-use crate::action::{Named, Note, RequestKind};
+use crate::action::{Note, RequestKind};
+use crate::before::Before;
 use crate::guard::POLICY;
 use crate::measure::Measure;
 use crate::pod::Pod;
@@ -20,7 +21,7 @@ use crate::pod::Pod;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Another request for the Pod goes first.
-    Queued(Named),
+    Queued(Before),
     /// The Pod is still ready: its condition has not been written, or the kubelet has not followed.
     NotReadyPod,
     /// The condition of that type has a message that is not pitstop's to change.
@@ -56,8 +57,9 @@ pub enum Wait {
 }
 
 /// Every reason of [`Wait`].
-pub(super) const WAITS: [&str; 17] = [
-    "Queued",
+pub(super) const WAITS: [&str; 18] = [
+    Before::REASONS[0],
+    Before::REASONS[1],
     "WaitingForNotReady",
     drain::GATE_IN_USE,
     drain::DRAINING,
@@ -79,7 +81,7 @@ pub(super) const WAITS: [&str; 17] = [
 impl Wait {
     pub(super) fn reason(&self) -> &'static str {
         match self {
-            Self::Queued(_) => "Queued",
+            Self::Queued(before) => before.reason(),
             Self::NotReadyPod => "WaitingForNotReady",
             Self::ForeignGate(_) => drain::GATE_IN_USE,
             Self::Draining(_) => drain::DRAINING,
@@ -101,7 +103,7 @@ impl Wait {
 
     pub(super) fn message(&self) -> String {
         match self {
-            Self::Queued(ahead) => format!("waits for its turn: {ahead} goes first"),
+            Self::Queued(before) => before.to_string(),
             Self::NotReadyPod => "waits for the Pod to be seen not ready".to_owned(),
             Self::ForeignGate(type_) => format!(
                 "cannot take the Pod out of service: the message of its condition {type_} is no list of holds, so \

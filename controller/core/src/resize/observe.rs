@@ -12,7 +12,8 @@ use super::refusal;
 use super::restart;
 use super::shrink::{containers, place};
 use super::status::{EVICTED, NODE_BUSY, NODE_CAPACITY};
-use crate::action::{Named, Sizing};
+use crate::action::Sizing;
+use crate::before::Before;
 use crate::deed::{Deed, Done};
 use crate::key::ObjectKey;
 use crate::look::Look;
@@ -334,7 +335,7 @@ impl Memory {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ahead {
     /// The request.
-    pub by: Named,
+    pub by: Before,
     /// An earlier resize is at work on the Pod, and gives way once this one is seen to be possible.
     pub gives_way: bool,
 }

@@ -11,6 +11,7 @@ use super::observe::{Observed, Resize};
 use super::verify::{self, Verdict};
 use super::{refusal, resolve};
 use crate::action::{Note, RequestKind};
+use crate::before::Before;
 use crate::measure::Measure;
 use crate::pod::Pod;
 
@@ -29,7 +30,9 @@ impl Wait {
 }
 
 /// An earlier resize of the Pod has yet to end.
-pub(super) const QUEUED: &str = "Queued";
+pub(super) const QUEUED: &str = Before::REASONS[0];
+/// Its namespace has as many open as are carried out at a time.
+const TOO_MANY: &str = Before::REASONS[1];
 /// The change is sent to the API server.
 pub(super) const PROPOSING: &str = "Proposing";
 /// What bounds the Pod is read.
@@ -65,10 +68,11 @@ pub(super) const DISRUPTION_BUDGET: &str = "DisruptionBudget";
 /// The original resources are put back.
 pub(super) const RESTORING: &str = "Restoring";
 /// Every reason of a wait.
-const WAITS: [&str; 18] = [
+const WAITS: [&str; 19] = [
     ADMITTING,
     DAEMON,
     QUEUED,
+    TOO_MANY,
     PROPOSING,
     KUBELET,
     NODE_BUSY,

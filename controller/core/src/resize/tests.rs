@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::action::{Named, RequestKind, Sizing};
 use crate::agree::agree;
+use crate::before::Before;
 use crate::deed::Deed;
 use crate::index::Config;
 use crate::key::ObjectKey;
@@ -126,7 +127,7 @@ struct Scene {
     /// What the API server says of a Pod that the watch does not show.
     found: Found,
     newer: Option<ObjectKey>,
-    ahead: Option<Named>,
+    ahead: Option<Before>,
     sizing: Option<Sizing>,
     restart: Option<Request>,
     deed: Option<Deed>,

@@ -210,10 +210,13 @@ impl World {
     }
 
     fn config(&self) -> Config {
+        let usual = Config::default();
+        let most_open = self.schedule.most_open.or(usual.max_open_requests_per_namespace);
         Config {
+            max_open_requests_per_namespace: most_open,
             default_active_deadline: Some(std::time::Duration::from_secs(self.schedule.default_deadline)),
             resize_cri: true,
-            ..Config::default()
+            ..usual
         }
     }
 

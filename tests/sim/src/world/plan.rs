@@ -33,6 +33,9 @@ pub struct Schedule {
     /// What resizes find.
     #[serde(default)]
     pub room: Room,
+    /// How many requests of one kind are carried out in a namespace at a time; absent for as many as usual.
+    #[serde(default)]
+    pub most_open: Option<usize>,
     /// What users do.
     pub steps: Vec<Timed<Step>>,
     /// What goes wrong.

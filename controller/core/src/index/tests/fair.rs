@@ -197,3 +197,72 @@ fn a_large_request_goes_on_by_eight() {
     assert_eq!((status.phase, waits_for(&status)), (Some(Phase::Completed), "Complete"));
     assert!(status.container_recreate_states.iter().all(|state| state.is_killed));
 }
+
+/// Requests of one namespace for as many Pods, and one of another namespace; that many of one are carried out at a time.
+fn bounded(most: usize, many: usize) -> Bench {
+    let mut bench = Bench::empty();
+    let config = Config { max_open_requests_per_namespace: Some(most), ..Config::default() };
+    bench.index = Index::new(config);
+    bench.step(Event::Guarded(true));
+    let names: Vec<String> = (0..many).map(|i| format!("p{i:02}")).collect();
+    // The list comes by name, and the names say nothing of the age.
+    let mut requests: Vec<Request> = (0..).zip(&names).map(|(i, name)| request(name, name, 99 - i)).collect();
+    let mut other = request("a", "a", 500);
+    other.key.namespace = "z-other".into();
+    requests.push(other);
+    let mut pods: Vec<Pod> = names.iter().map(|name| pod(name)).collect();
+    let key = ObjectKey::new("z-other", "a");
+    pods.push(Pod { key, uid: "uid-other".into(), ..pod("a") });
+    bench.requests = requests.iter().map(|r| (r.key.clone(), r.clone())).collect();
+    bench.step(Event::Leader(true));
+    bench.step(Event::Pods(Watch::Restart(pods)));
+    bench.step(Event::NodeWorks(Watch::Restart(Vec::new())));
+    let first = bench.step(Event::Requests(Watch::Restart(requests)));
+    bench.all(first);
+    bench
+}
+
+fn accepted(bench: &Bench) -> Vec<&str> {
+    let accepted = bench.requests.values().filter(|r| r.status.target.is_some());
+    accepted.map(|r| r.key.name.as_str()).collect()
+}
+
+#[test]
+fn a_namespace_with_too_many_requests_waits_and_no_other_does() {
+    let mut bench = bounded(2, 5);
+    assert_eq!(accepted(&bench), ["p03", "p04", "a"], "the oldest two, and that of the other namespace");
+    let waiting = named(&bench, "p01");
+    assert_eq!((waiting.phase, waits_for(&waiting)), (Some(Phase::Pending), "TooManyRequests"));
+    let acknowledged = bench.acknowledge();
+    bench.all(acknowledged);
+    let (before, version) =
+        (bench.index.planned(), bench.requests[&ObjectKey::new("shop", "p00")].resource_version.clone());
+    let over = bench.restarted("p04");
+    bench.all(over);
+    assert_eq!(accepted(&bench), ["p02", "p03", "p04", "a"], "the next one");
+    // What waits is neither planned nor written again.
+    let planned = bench.index.planned() - before;
+    assert!(planned <= 16, "{planned}");
+    assert_eq!(bench.requests[&ObjectKey::new("shop", "p00")].resource_version, version);
+}
+
+/// A new leader gives no place of one that has begun to an older one that has not.
+#[test]
+fn who_has_begun_keeps_the_place() {
+    let mut bench = bounded(2, 3);
+    assert_eq!(accepted(&bench), ["p01", "p02", "a"]);
+    let older = request("older", "p00", 0);
+    bench.requests.insert(older.key.clone(), older.clone());
+    let actions = bench.step(Event::Requests(Watch::Upsert(older)));
+    bench.all(actions);
+    assert_eq!(accepted(&bench), ["p01", "p02", "a"]);
+    assert_eq!(waits_for(&named(&bench, "older")), "TooManyRequests");
+}
+
+#[test]
+fn who_waits_for_too_many_others_ends_by_the_deadline() {
+    let mut bench = bounded(0, 1);
+    assert_eq!(waits_for(&named(&bench, "p00")), "TooManyRequests");
+    tick(&mut bench, 3_600_000);
+    assert_eq!(waits_for(&named(&bench, "p00")), "DeadlineExceeded");
+}

@@ -157,7 +157,7 @@ fn a_later_request_waits_its_turn() {
     let plan = scene.act();
     assert_eq!((plan.status, plan.orders.len()), (None, 0), "it is said once");
     // Another one goes first now, for a while at the most.
-    let by = Named { kind: RequestKind::Resize, key: ObjectKey::new("shop", "grow") };
+    let by = Before::Request(Named { kind: RequestKind::Resize, key: ObjectKey::new("shop", "grow") });
     scene.ahead = Some(Ahead { by, until: Some(Mono(9 * S)) });
     let plan = scene.act();
     assert_eq!((plan.status, plan.wake_at), (None, Some(Mono(9 * S))));

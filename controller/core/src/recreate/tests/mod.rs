@@ -27,6 +27,7 @@ use pitstop_api::recreate::{
 use super::{Ahead, Memory, Observed, Plan, Request, all_reasons, measure, plan};
 use crate::action::{Named, RequestKind};
 use crate::agree::agree;
+use crate::before::Before;
 use crate::index::Config;
 use crate::key::ObjectKey;
 use crate::look::{Found, Look};
@@ -112,8 +113,8 @@ struct Scene {
 }
 
 /// An earlier request for the same Pod.
-fn first() -> Named {
-    Named { kind: RequestKind::Recreate, key: ObjectKey::new("shop", "first") }
+fn first() -> Before {
+    Before::Request(Named { kind: RequestKind::Recreate, key: ObjectKey::new("shop", "first") })
 }
 
 impl Scene {

@@ -9,6 +9,7 @@ use super::*;
 fn waits() -> Vec<Wait> {
     let name = String::new;
     let all = vec![
+        Wait::Queued(Before::TooMany(0)),
         Wait::Queued(first()),
         Wait::NotReadyPod,
         Wait::ForeignGate(name()),

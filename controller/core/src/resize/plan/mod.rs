@@ -23,7 +23,6 @@ use pitstop_api::resize::{
 };
 
 use cri::Admission;
-use turn::turn_of;
 
 use super::judge::{Place, Progress, desired, never_again, progress};
 use super::mechanism::choose;
@@ -90,7 +89,7 @@ impl Planner<'_> {
         if expired {
             let waited = condition::find(&resize.status.conditions, conditions::COMPLETE);
             let waited = waited.map_or("its Pod was not there to be resized", |waited| &waited.message);
-            let queued = self.observed.ahead.as_ref().map(|ahead| turn_of(&ahead.by));
+            let queued = self.observed.ahead.as_ref().map(|ahead| ahead.by.to_string());
             return self.end(&overdue(queued.as_deref().unwrap_or(waited)));
         }
         // What is resolved here would be another one than what stands when it is written.

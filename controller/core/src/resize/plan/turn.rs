@@ -8,7 +8,7 @@ use pitstop_api::resize::{Mechanism, Phase, conditions};
 
 use super::cri::Admission;
 use super::{Plan, Planner};
-use crate::action::{Named, Sizing};
+use crate::action::Sizing;
 use crate::plan::{Read, Urgency};
 use crate::resize::judge::desired;
 use crate::resize::status::{self, Wait, waits};
@@ -67,16 +67,12 @@ impl Planner<'_> {
     pub(super) fn queued(&self) -> Wait {
         let resize = self.observed.resize;
         let told = condition::find(&resize.status.conditions, conditions::COMPLETE);
-        let text = match (told.filter(|told| told.reason == status::QUEUED), &self.observed.ahead) {
+        let reason = self.observed.ahead.as_ref().map_or(status::QUEUED, |ahead| ahead.by.reason());
+        let text = match (told.filter(|told| told.reason == reason), &self.observed.ahead) {
             (Some(told), _) => told.message.clone(),
-            (None, Some(ahead)) => turn_of(&ahead.by),
+            (None, Some(ahead)) => ahead.by.to_string(),
             (None, None) => "waits for its turn".to_owned(),
         };
-        Wait::new(Phase::Proposed, status::QUEUED, text)
+        Wait::new(Phase::Proposed, reason, text)
     }
-}
-
-/// What a request that waits for its turn says.
-pub(super) fn turn_of(ahead: &Named) -> String {
-    format!("waits for its turn: {ahead} goes first")
 }

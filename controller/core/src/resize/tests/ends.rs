@@ -114,7 +114,8 @@ fn what_somebody_else_changes_is_not_fought_for() {
     assert_eq!(scene.stored(), (Some(Phase::Failed), "Superseded"));
     assert!(scene.resize.status.message.contains("shop/later"));
     let mut scene = Scene::new(grow(&json!({})));
-    scene.ahead = Some(Named { kind: RequestKind::Resize, key: ObjectKey::new("shop", "earlier") });
+    scene.ahead =
+        Some(Before::Request(Named { kind: RequestKind::Resize, key: ObjectKey::new("shop", "earlier") }));
     assert_eq!(scene.told(), (Phase::Proposed, "Queued".into()));
 }
 
@@ -122,7 +123,8 @@ fn what_somebody_else_changes_is_not_fought_for() {
 fn the_change_waits_for_a_restart_that_has_begun() {
     let mut scene = Scene::new(grow(&json!({})));
     scene.act();
-    scene.ahead = Some(Named { kind: RequestKind::Recreate, key: ObjectKey::new("shop", "crr") });
+    scene.ahead =
+        Some(Before::Request(Named { kind: RequestKind::Recreate, key: ObjectKey::new("shop", "crr") }));
     let plan = scene.plan();
     assert!(plan.sizing.is_none(), "{plan:?}");
     let told = plan.status.unwrap().status;

@@ -379,8 +379,11 @@ impl Resizes {
         if let Some((other, _)) = beside.filter(|_| real(own) && !self.many_leaders) {
             found.push(("R9", format!("{id} is accepted while {other} is at work on the same Pod")));
         }
-        let of_name = others().filter(|(_, f)| f.object.spec.pod_ref.name == spec.pod_ref.name);
-        let free = of_name.filter_map(|(_, f)| f.ended.into_iter().chain(f.deleted).min()).max();
+        // Of a place in the namespace each end of another one may be what gives it.
+        let bounded = self.schedule.most_open.is_some();
+        let before = |f: &Followed| (real(f) && f.object.spec.pod_ref.name == spec.pod_ref.name) || bounded;
+        let free = self.followed.iter().filter(|(other, f)| *other != id && before(f));
+        let free = free.filter_map(|(_, f)| f.ended.into_iter().chain(f.deleted).min()).max();
         let since = own.created.max(free.unwrap_or(0));
         // What the kubelet has yet to write of a Pod that begins is waited for.
         let pods = self.schedule.steps.iter().all(|s| !matches!(s.what, Step::DeletePod(_)));

@@ -162,12 +162,13 @@ impl Rules {
             }
         }
         if self.calm() {
-            let free = self
-                .requests
-                .iter()
-                .filter(|(uid, r)| **uid != id && r.object.spec.pod_name == request.spec.pod_name);
-            let free =
-                free.filter_map(|(_, r)| r.accepted.and(r.ended.into_iter().chain(r.deleted).min())).max();
+            // Of a place in the namespace each end of another one may be what gives it.
+            let bounded = self.schedule.most_open.is_some();
+            let before = |r: &Followed| {
+                r.accepted.is_some() && r.object.spec.pod_name == request.spec.pod_name || bounded
+            };
+            let free = self.requests.iter().filter(|(uid, r)| **uid != id && before(r));
+            let free = free.filter_map(|(_, r)| r.ended.into_iter().chain(r.deleted).min()).max();
             let since = self.requests.get(id).map_or(0, |r| r.created).max(free.unwrap_or(0));
             // A resize that is open has begun, or lets it go first.
             let resized = self.resizes.free_since(&request.spec.pod_name);

@@ -1,0 +1,186 @@
+//! How many requests of one kind are carried out in a namespace at a time. What is asked for beyond that waits: it is
+//! planned when it comes, and again when a place is free for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::queue::{Place, Standing};
+use crate::key::ObjectKey;
+
+/// The open requests of one kind, by their namespaces.
+#[derive(Clone, Debug)]
+pub(super) struct Bound {
+    /// How many have a place; absent for all.
+    most: Option<usize>,
+    namespaces: BTreeMap<String, Shares>,
+    /// Where something has changed since places were given last.
+    changed: BTreeSet<String>,
+}
+
+/// Those of a namespace. Of those that have not begun, the oldest have the places that are left.
+#[derive(Clone, Debug, Default)]
+struct Shares {
+    /// How many have begun: nothing takes their places from them.
+    begun: usize,
+    within: BTreeSet<Rank>,
+    beyond: BTreeSet<Rank>,
+}
+
+impl Shares {
+    /// One step towards the oldest having the places, of which there are so many; gives back whose wait is another by
+    /// that. None once they have them.
+    fn swap(&mut self, room: usize) -> Option<Rank> {
+        let unfair = self.within.last().zip(self.beyond.first()).is_some_and(|(last, first)| last > first);
+        let (from, to) = if unfair || self.within.len() > room {
+            (self.within.pop_last()?, &mut self.beyond)
+        } else if self.within.len() < room {
+            (self.beyond.pop_first()?, &mut self.within)
+        } else {
+            return None;
+        };
+        to.insert(from.clone());
+        Some(from)
+    }
+}
+
+/// `metadata.creationTimestamp`, then the name: the order of a Pod's queue too, so that whoever waits for another one of
+/// its kind has no place before it.
+type Rank = (i64, String);
+
+fn rank(place: &Place) -> Rank {
+    (place.created, place.key.name.clone())
+}
+
+impl Bound {
+    pub(super) fn new(most: Option<usize>) -> Self {
+        Self { most, namespaces: BTreeMap::new(), changed: BTreeSet::new() }
+    }
+
+    /// A request stands there now.
+    pub(super) fn enter(&mut self, place: &Place) {
+        self.change(place, |shares| match place.standing {
+            Standing::Begun => shares.begun = shares.begun.saturating_add(1),
+            Standing::Waits | Standing::Asks => {
+                shares.beyond.insert(rank(place));
+            }
+            Standing::Lingers | Standing::Lasts => {}
+        });
+    }
+
+    /// It does not stand there any more.
+    pub(super) fn leave(&mut self, place: &Place) {
+        self.change(place, |shares| match place.standing {
+            Standing::Begun => shares.begun = shares.begun.saturating_sub(1),
+            Standing::Waits | Standing::Asks => {
+                let rank = rank(place);
+                let _ = shares.within.remove(&rank) || shares.beyond.remove(&rank);
+            }
+            Standing::Lingers | Standing::Lasts => {}
+        });
+    }
+
+    fn change(&mut self, place: &Place, change: impl FnOnce(&mut Shares)) {
+        if self.most.is_some() {
+            let namespace = &place.key.namespace;
+            change(self.namespaces.entry(namespace.clone()).or_default());
+            self.changed.insert(namespace.clone());
+        }
+    }
+
+    /// Gives the places anew; gives back whose waits are others by that.
+    pub(super) fn give(&mut self) -> Vec<ObjectKey> {
+        let mut moved = Vec::new();
+        let Some(most) = self.most else { return moved };
+        for namespace in std::mem::take(&mut self.changed) {
+            let Some(shares) = self.namespaces.get_mut(&namespace) else { continue };
+            let room = most.saturating_sub(shares.begun);
+            while let Some(rank) = shares.swap(room) {
+                moved.push(ObjectKey::new(&namespace, &rank.1));
+            }
+            if shares.begun == 0 && shares.within.is_empty() && shares.beyond.is_empty() {
+                self.namespaces.remove(&namespace);
+            }
+        }
+        moved
+    }
+
+    /// How many go before that request; absent when it has a place.
+    pub(super) fn before(&self, created: i64, key: &ObjectKey) -> Option<usize> {
+        let shares = self.namespaces.get(&key.namespace)?;
+        self.most.filter(|_| shares.beyond.contains(&(created, key.name.clone())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn place(standing: Standing, created: i64) -> Place {
+        Place { standing, created, key: ObjectKey::new("shop", format!("r{created}")) }
+    }
+
+    #[test]
+    fn a_place_that_becomes_free_is_the_oldest_ones() {
+        let mut bound = Bound::new(Some(2));
+        for created in [4, 3, 2, 1] {
+            bound.enter(&place(Standing::Waits, created));
+        }
+        bound.give();
+        let waits = |bound: &Bound| {
+            (1..5)
+                .filter(|i| bound.before(*i, &place(Standing::Waits, *i).key) == Some(2))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(waits(&bound), [3, 4]);
+        bound.leave(&place(Standing::Waits, 1));
+        bound.enter(&place(Standing::Begun, 1));
+        assert_eq!(bound.give(), [], "who begins keeps the place");
+        bound.leave(&place(Standing::Begun, 1));
+        bound.enter(&place(Standing::Lingers, 1));
+        assert_eq!(bound.give(), [ObjectKey::new("shop", "r3")]);
+        assert_eq!(waits(&bound), [4]);
+    }
+
+    #[test]
+    fn other_namespaces_are_none_of_its_business() {
+        let mut bound = Bound::new(Some(1));
+        bound.enter(&place(Standing::Waits, 1));
+        let other = Place { key: ObjectKey::new("other", "a"), ..place(Standing::Waits, 9) };
+        bound.enter(&other);
+        bound.give();
+        assert_eq!(bound.before(9, &other.key), None);
+    }
+
+    proptest! {
+        /// Whatever comes and goes: nobody has a place while an older one waits for one, no place is left free, and nothing
+        /// is kept of a namespace without requests.
+        #[test]
+        fn the_oldest_have_the_places(steps in prop::collection::vec((0..12_i64, 0..3_u8), 1..60)) {
+            let mut bound = Bound::new(Some(3));
+            let mut stands: BTreeMap<i64, Standing> = BTreeMap::new();
+            for (created, step) in steps {
+                if let Some(before) = stands.remove(&created) {
+                    bound.leave(&place(before, created));
+                }
+                let to = [None, Some(Standing::Waits), Some(Standing::Begun)][usize::from(step)];
+                if let Some(standing) = to {
+                    stands.insert(created, standing);
+                    bound.enter(&place(standing, created));
+                }
+                bound.give();
+                let begun = stands.values().filter(|s| **s == Standing::Begun).count();
+                let waiting = stands.iter().filter(|(_, s)| **s == Standing::Waits).map(|(created, _)| *created);
+                for (i, created) in waiting.enumerate() {
+                    let beyond = bound.before(created, &place(Standing::Waits, created).key).is_some();
+                    prop_assert_eq!(beyond, i >= 3_usize.saturating_sub(begun));
+                }
+            }
+            for (created, standing) in stands {
+                bound.leave(&place(standing, created));
+            }
+            bound.give();
+            prop_assert!(bound.namespaces.is_empty());
+        }
+    }
+}

@@ -1,23 +1,19 @@
 //! The one place that writes. Outcomes go back to the core as events.
 
-use std::sync::Arc;
-
 use kube::Client;
 use pitstop_api::logic::answer::{Answer, Failure};
-use pitstop_controller_core::action::{PodChange, Sizing};
+use pitstop_controller_core::action::{Note, PodChange, Sizing};
 use pitstop_controller_core::deed::Deed;
 use pitstop_controller_core::lease::Config;
 use pitstop_controller_core::wire::{Exchange, Over, Step};
 use pitstop_controller_core::{Action, Event, Mono};
 use pitstop_kit::{Class, client, clock, now, shown};
-use tokio::sync::{Semaphore, mpsc, watch as signal};
+use tokio::sync::{mpsc, watch as signal};
 use tracing::{debug, info, warn};
 
 use crate::events::Events;
 use crate::metrics::ControllerMetrics;
-
-/// Most writes under way at a time; each holds a connection.
-const MAX_WRITES: usize = 16;
+use crate::slots::Slots;
 
 /// What actions are carried out with.
 #[derive(Clone)]
@@ -27,7 +23,7 @@ pub struct Executor {
     metrics: ControllerMetrics,
     leads_until: signal::Receiver<Option<Mono>>,
     outcomes: mpsc::Sender<Event>,
-    slots: Arc<Semaphore>,
+    slots: Slots,
 }
 
 impl Executor {
@@ -39,19 +35,22 @@ impl Executor {
         leads_until: signal::Receiver<Option<Mono>>,
         outcomes: mpsc::Sender<Event>,
     ) -> Self {
-        Self { client, events, metrics, leads_until, outcomes, slots: Arc::new(Semaphore::new(MAX_WRITES)) }
+        Self { client, events, metrics, leads_until, outcomes, slots: Slots::new() }
     }
 
     /// Carries out an action that was decided then, and tells the outcome.
     pub async fn execute(self, action: Action, decided: Mono) {
-        let Ok(_slot) = self.slots.acquire().await else { return };
-        log(&action);
-        let step = match action {
+        let action = match action {
             Action::Count(measure) => return self.metrics.measure(&measure),
-            Action::Emit(note) => return self.events.record(note),
-            write => Exchange::begin(write, clock::wall()),
+            Action::Emit(note) => {
+                log_note(&note);
+                return self.events.record(note);
+            }
+            write => write,
         };
-        let Some(mut step) = step else { return };
+        let Some(_slot) = self.slots.take(action.namespace()).await else { return };
+        log(&action);
+        let Some(mut step) = Exchange::begin(action, clock::wall()) else { return };
         let over = loop {
             match step {
                 Step::Send(request, exchange) => {
@@ -96,13 +95,14 @@ impl Executor {
     }
 }
 
+fn log_note(note: &Note) {
+    let (request, request_uid) = (note.request.to_string(), &note.request_uid);
+    info!(request, request_uid, reason = note.reason, "{}", note.message);
+}
+
 fn log(action: &Action) {
     match action {
-        Action::Count(_) => {}
-        Action::Emit(note) => {
-            let (request, request_uid) = (note.request.to_string(), &note.request_uid);
-            info!(request, request_uid, reason = note.reason, "{}", note.message);
-        }
+        Action::Count(_) | Action::Emit(_) => {}
         Action::WriteStatus { key, uid, status, .. } => {
             debug!(request = %key, request_uid = uid, phase = shown(&status.phase), "writes the status");
         }

@@ -14,6 +14,7 @@ mod lead;
 pub mod metrics;
 mod own_pod;
 mod run;
+mod slots;
 
 use clap::Parser as _;
 

@@ -120,7 +120,10 @@ impl World {
         let name = order.container.name;
         let at = held.containers.iter().position(|c| c.name == name && c.id == order.container.id);
         if let Some(at) = at {
-            held.containers[at].given = held.containers[at].given.filter(|_| !runs);
+            let record = &mut held.containers[at];
+            if runs {
+                record.before = record.given.take().or(record.before);
+            }
         } else {
             held.containers.retain(|c| c.name != name);
             let (id, order) = (order.container.id, order.id);
@@ -197,11 +200,10 @@ impl World {
             let counts = |c: &Container| {
                 let own = get(&self.cgroups[&c.name])?;
                 let most = match record(&c.name) {
-                    // What it had before is on no record.
-                    Some(HeldContainer { given: None, .. }) => {
+                    Some(HeldContainer { given: None, before: None, .. }) => {
                         get(&bounds(&c.resources)).max(get(&bounds(&self.force.wants(c))))
                     }
-                    record => record.and_then(|record| get(&record.given?)),
+                    record => record.and_then(|record| get(&record.given.or(record.before)?)),
                 };
                 Some(most.map_or(own, |most| own.min(most)))
             };

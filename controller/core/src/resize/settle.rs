@@ -136,7 +136,8 @@ impl Settler<'_> {
     }
 
     /// Where one makes no headway, nobody knows what its container has, nor which of them ends last. What shrinks leaves
-    /// the Pod alone then, and every record stays: the last one gives the Pod just what it should have.
+    /// the Pod alone then, what does not gives it the most that they may have, and every record stays: the last one gives
+    /// it just what it should have.
     fn side_by_side(&self, needs: &mut Vec<Need<'_>>) {
         if needs.len() < 2 || !self.hindered {
             return;
@@ -146,7 +147,7 @@ impl Settler<'_> {
             .retain(|need| need.resize.hold || given(need).is_none() || given(need) != need.resize.container);
         for Need { resize, shrinks, .. } in needs {
             resize.hold |= resize.container.is_some();
-            resize.pod = resize.pod.filter(|_| resize.hold && !*shrinks);
+            resize.pod = resize.pod.filter(|_| !*shrinks);
         }
     }
 
@@ -198,7 +199,7 @@ impl Settler<'_> {
         record: Option<&HeldContainer>,
     ) -> Option<Need<'b>> {
         let wanted = bounds(&wish.resources);
-        let record = record.filter(|record| record.id == id);
+        let (record, other) = (record.filter(|r| r.id == id), record.filter(|r| r.id != id));
         if record.is_some_and(|record| record.given == Some(wanted)) {
             return None;
         }
@@ -212,7 +213,10 @@ impl Settler<'_> {
             reclaim_to: wanted.memory_limit.filter(|_| wish.reclaims).map(|limit| room(limit, wish.margin)),
             ..Resize::default()
         };
-        let shrinks = before.is_some_and(|before| smaller(&wanted, &before));
+        // The Pod's cgroup may still count what the instance before it was given.
+        let counted = other.and_then(|other| other.given.or(other.before));
+        let shrinks = before.is_some_and(|before| smaller(&wanted, &before))
+            && counted.is_none_or(|counted| covers(&counted, &wanted));
         Some(Need { container, id: id.to_owned(), resize, shrinks })
     }
 

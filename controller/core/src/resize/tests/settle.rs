@@ -1,7 +1,7 @@
 //! A Pod and the daemon of its node, which does what it is ordered to, restarts included: whatever happens, the Pod ends
 //! up with what is in force.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pitstop_api::nodework::{Bounds, Held, HeldContainer, OrderPod};
 use proptest::prelude::*;
@@ -25,6 +25,8 @@ struct World {
     cgroups: BTreeMap<String, Bounds>,
     /// The Pod's.
     cgroup: Bounds,
+    /// The containers whose instances were given nothing since they restarted.
+    restarted: BTreeSet<String>,
     now: Mono,
     placed: usize,
 }
@@ -61,6 +63,7 @@ impl World {
             next_id: 10,
             force: Force::default(),
             held: None,
+            restarted: BTreeSet::new(),
             orders: Vec::new(),
             answers: Vec::new(),
             answered: BTreeMap::new(),
@@ -171,6 +174,7 @@ impl World {
         held.containers.retain(|c| c.name != *name);
         if let (Some(own), true) = (resize.container, runs) {
             self.cgroups.insert(name.clone(), own);
+            self.restarted.remove(name);
         }
         if let (Some(own), true) = (resize.pod, self.pod.is_some()) {
             self.cgroup = own;
@@ -199,13 +203,10 @@ impl World {
             let record = |name: &str| self.held.as_ref()?.containers.iter().find(|c| c.name == name);
             let counts = |c: &Container| {
                 let own = get(&self.cgroups[&c.name])?;
-                let most = match record(&c.name) {
-                    Some(HeldContainer { given: None, before: None, .. }) => {
-                        get(&bounds(&c.resources)).max(get(&bounds(&self.force.wants(c))))
-                    }
-                    record => record.and_then(|record| get(&record.given.or(record.before)?)),
-                };
-                Some(most.map_or(own, |most| own.min(most)))
+                let Some(record) = record(&c.name) else { return Some(own) };
+                let restarted = self.restarted.contains(&c.name).then_some(0);
+                let given = record.given.or(record.before).map_or(restarted, |given| get(&given));
+                Some(given.map_or(own, |given| own.min(given)))
             };
             let all: Option<Vec<i64>> = running.map(counts).collect();
             all.map(|all| all.iter().sum::<i64>())
@@ -225,6 +226,7 @@ impl World {
         status.container_id = id(self.next_id);
         status.state = ContainerState::Running;
         self.cgroups.insert(container.name.clone(), bounds(&container.resources));
+        self.restarted.insert(container.name.clone());
     }
 
     fn crash(&mut self, n: usize) {
@@ -323,31 +325,47 @@ fn happens() -> impl Strategy<Value = Happens> {
     ]
 }
 
+fn play(story: &[Happens]) {
+    let mut world = World::new();
+    for happens in story {
+        match *happens {
+            Happens::Wants(n, wish) => world.want(n, wish),
+            Happens::WantsSpec(n) => world.want_spec(n),
+            Happens::Restarts(n) => world.restart(n),
+            Happens::Crashes(n) => world.crash(n),
+            Happens::Controls => world.control(),
+            Happens::Obeys => world.obey(),
+            Happens::Hinders => world.hinder(),
+            Happens::Goes => world.pod = None,
+        }
+    }
+    world.rest();
+    world.right();
+    // All that was taken is given back once nothing is wanted.
+    (0..2).for_each(|n| world.want(n, None));
+    world.rest();
+    world.right();
+}
+
 proptest! {
     #[test]
     fn whatever_happens_a_pod_comes_to_rest_with_what_is_in_force(
         story in proptest::collection::vec(happens(), 0..30)
     ) {
-        let mut world = World::new();
-        for happens in story {
-            match happens {
-                Happens::Wants(n, wish) => world.want(n, wish),
-                Happens::WantsSpec(n) => world.want_spec(n),
-                Happens::Restarts(n) => world.restart(n),
-                Happens::Crashes(n) => world.crash(n),
-                Happens::Controls => world.control(),
-                Happens::Obeys => world.obey(),
-                Happens::Hinders => world.hinder(),
-                Happens::Goes => world.pod = None,
-            }
-        }
-        world.rest();
-        world.right();
-        // All that was taken is given back once nothing is wanted.
-        (0..2).for_each(|n| world.want(n, None));
-        world.rest();
-        world.right();
+        play(&story);
     }
+}
+
+#[test]
+fn beside_one_that_makes_no_headway_a_restarted_one_has_its_part_of_the_pod() {
+    use self::Happens::{Controls, Hinders, Obeys, Restarts, Wants};
+    let app = [Wants(0, Some((200, 128))), Controls, Obeys];
+    let both = [&app[..], &[Wants(1, Some((50, 32))), Controls, Obeys]].concat();
+    // Nothing is wanted of it any more.
+    let one = [Wants(0, Some((50, 32))), Restarts(1), Controls, Hinders, Wants(1, None)];
+    // It is to have more than the instance before, and less than its spec says.
+    let other = [Restarts(1), Wants(1, Some((50, 120))), Wants(0, None), Controls, Hinders];
+    [one, other].iter().for_each(|then| play(&[&both[..], then].concat()));
 }
 
 #[test]
@@ -360,17 +378,6 @@ fn one_change_takes_one_order() {
     let held = world.held.as_ref().unwrap();
     assert_eq!(held.pod, OrderPod { namespace: "shop".into(), name: "web".into(), uid: "pod-1".into() });
     assert_eq!(world.cgroup.memory_limit, Some((256 + 128) * MI));
-}
-
-#[test]
-fn a_restarted_container_is_given_its_resources_again() {
-    let mut world = World::new();
-    world.want(0, Some((300, 256)));
-    world.rest();
-    world.restart(0);
-    assert_ne!(world.cgroups["app"].memory_limit, Some(256 * MI));
-    world.rest();
-    assert_eq!(world.cgroups["app"].memory_limit, Some(256 * MI));
 }
 
 /// Its kubelet does not run, so that nobody starts it again, and the Pod's status says what was.
@@ -445,18 +452,10 @@ fn what_gives_back_only_the_pods_part_in_vain_is_not_repeated_after_the_others()
 
 #[test]
 fn what_is_given_back_last_says_what_the_pod_had() {
-    let mut world = World::new();
-    world.want(0, Some((300, 256)));
-    world.want(1, Some((300, 256)));
-    world.rest();
-    world.want(0, None);
-    world.want(1, None);
-    world.control();
-    world.hinder();
-    world.control();
-    world.obey();
-    world.rest();
-    world.right();
+    use self::Happens::{Controls, Hinders, Obeys, Wants};
+    let given = [Wants(0, Some((300, 256))), Wants(1, Some((300, 256))), Controls, Obeys, Controls, Obeys];
+    let back = [Wants(0, None), Wants(1, None), Controls, Hinders, Controls, Obeys];
+    play(&[given, back].concat());
 }
 
 #[test]

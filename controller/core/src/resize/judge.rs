@@ -63,10 +63,17 @@ pub(super) fn returned(container: &ContainerStatus) -> Resources {
     let (from, to) = (original(container), desired(container));
     Resources {
         cpu_request: from.cpu_request.or(to.cpu_request),
-        cpu_limit: from.cpu_limit.or(to.cpu_limit),
+        cpu_limit: from.cpu_limit.or(stays(to.cpu_limit, from.cpu_request, to.cpu_request)),
         memory_request: from.memory_request.or(to.memory_request),
-        memory_limit: from.memory_limit.or(to.memory_limit),
+        memory_limit: from.memory_limit.or(stays(to.memory_limit, from.memory_request, to.memory_request)),
     }
+}
+
+/// A limit that stays is more than another request that is put back: less would be refused, and as much may change the
+/// quality of service class.
+fn stays(limit: Option<i64>, from: Option<i64>, to: Option<i64>) -> Option<i64> {
+    let least = from.filter(|_| from != to).map(|request| request.saturating_add(1));
+    limit.map(|limit| least.map_or(limit, |least| limit.max(least)))
 }
 
 /// The container has ended, and the kubelet does not start it again.

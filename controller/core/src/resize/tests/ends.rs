@@ -308,6 +308,23 @@ fn what_was_added_stays_and_is_told() {
     assert_eq!(scene.stored().0, Some(Phase::Cancelled));
 }
 
+/// A limit below the request that is put back would be refused for ever.
+#[test]
+fn a_limit_that_was_added_stays_above_the_request() {
+    let resources = json!({"requests": {"cpu": "330m"}, "limits": {"cpu": 1}});
+    let mut scene = Scene::new(
+        json!({"podRef": {"name": "web"}, "containers": [{"name": "app", "resources": resources}]}),
+    );
+    let app = scene.container("app");
+    (app.resources.cpu_request, app.resources.cpu_limit) = (Some(64_000), None);
+    scene.done();
+    scene.settle();
+    scene.resize.spec.cancel = true;
+    scene.settle();
+    let back = scene.container("app").resources;
+    assert_eq!((back.cpu_request, back.cpu_limit), (Some(64_000), Some(64_001)));
+}
+
 #[test]
 fn a_pod_may_be_watched_for_longer_than_the_deadline() {
     let spec = json!({"activeDeadlineSeconds": 30, "rollbackOnFailure": {"observeSeconds": 7200}});

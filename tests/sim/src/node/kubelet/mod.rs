@@ -297,6 +297,7 @@ impl Kubelet {
         let mut cx = Cx {
             now,
             wall: wall.saturating_mul(1_000_000),
+            looked: self.seen.is_some(),
             runtime,
             rng,
             options: &self.options,

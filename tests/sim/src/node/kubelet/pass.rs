@@ -76,8 +76,8 @@ impl Worker {
     /// Begins a pass.
     fn sync(&mut self, cx: &mut Cx<'_>) {
         self.sync_at = None;
-        if !cx.runtime.answers(cx.now) {
-            // "Skipping pod synchronization", until the runtime answers.
+        if !cx.looked || !cx.runtime.answers(cx.now) {
+            // "Skipping pod synchronization", until the runtime answers and its containers were seen.
             self.sync_at = Some(cx.now + 1000);
             return;
         }

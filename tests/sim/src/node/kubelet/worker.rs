@@ -107,6 +107,8 @@ pub(super) struct Cx<'a> {
     pub(super) now: u64,
     /// Nanoseconds of the node's wall clock.
     pub(super) wall: i64,
+    /// It has seen the runtime's containers since it started.
+    pub(super) looked: bool,
     pub(super) runtime: &'a mut Runtime,
     pub(super) rng: &'a mut Rng,
     pub(super) options: &'a Options,

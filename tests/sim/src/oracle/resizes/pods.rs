@@ -28,14 +28,18 @@ fn statuses(pod: &Value) -> impl Iterator<Item = &Value> {
     lists.into_iter().filter_map(|list| pod["status"][list].as_array()).flatten()
 }
 
-/// What can be put back: what was not there stays.
+/// What can be put back: a limit that was not there stays, above the request.
 pub(super) fn returned(container: &ContainerStatus) -> Resources {
     let (from, to) = (Resources::from(&container.original), Resources::from(&container.desired));
+    let stays = |limit: Option<i64>, from: Option<i64>, to: Option<i64>| match (limit, from) {
+        (Some(limit), Some(request)) if from != to && limit <= request => Some(request + 1),
+        _ => limit,
+    };
     Resources {
         cpu_request: from.cpu_request.or(to.cpu_request),
-        cpu_limit: from.cpu_limit.or(to.cpu_limit),
+        cpu_limit: from.cpu_limit.or(stays(to.cpu_limit, from.cpu_request, to.cpu_request)),
         memory_request: from.memory_request.or(to.memory_request),
-        memory_limit: from.memory_limit.or(to.memory_limit),
+        memory_limit: from.memory_limit.or(stays(to.memory_limit, from.memory_request, to.memory_request)),
     }
 }
 

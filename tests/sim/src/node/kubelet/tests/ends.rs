@@ -252,3 +252,19 @@ fn a_runtime_that_is_away_delays_and_nothing_else() {
     assert_eq!(b.status("app").restart_count, 1);
     b.until(3000, |b| b.status("app").restart_count == 2);
 }
+
+/// Whenever the runtime answers again: before the first look at it the kubelet knows of no container.
+#[test]
+fn a_kubelet_that_starts_without_an_answer_takes_nothing_for_over() {
+    for hangs_ms in (500..3500).step_by(100) {
+        let mut b = Bench::new();
+        b.put(app("{}"));
+        b.until(1000, Bench::ready);
+        let known = b.status("app").container_id;
+        b.kubelet_dies();
+        b.node.runtime.hang(b.now + hangs_ms);
+        b.kubelet_starts();
+        let forgotten = b.until_time(b.now + 10_000, |b| b.status("app").container_id != known);
+        assert!(!forgotten, "{hangs_ms}");
+    }
+}

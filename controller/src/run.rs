@@ -144,18 +144,23 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 
     let executor = Executor::new(client, events, own.clone(), leads_until, sender);
     let mut index = Index::new(config);
-    let mut actions = JoinSet::new();
-    let execute = |action: Action| {
-        while actions.try_join_next().is_some() {}
-        actions.spawn(executor.clone().execute(action, pitstop_kit::now().mono));
-    };
-    let after = |index: &Index| own.open(index.open_requests(), index.open_resizes(), &index.open_orders());
-    let driving = pitstop_kit::drive(&mut index, &mut inbox, &shutdown, execute, after);
-    tokio::select! {
-        () = driving => {}
+    // The lease, the webhook and health never wait for a plan.
+    let driving = pitstop_kit::apart(async move {
+        let mut actions = JoinSet::new();
+        let execute = |action: Action| {
+            while actions.try_join_next().is_some() {}
+            actions.spawn(executor.clone().execute(action, pitstop_kit::now().mono));
+        };
+        let after =
+            |index: &Index| own.open(index.open_requests(), index.open_resizes(), &index.open_orders());
+        pitstop_kit::drive(&mut index, &mut inbox, &shutdown, execute, after).await;
+        actions
+    });
+    let actions = tokio::select! {
+        actions = driving => actions.context("the plans ended")?,
         ended = &mut election => return ended.context("the election ended")?,
         ended = &mut serving => return Ok(ended.context("the webhook ended")??),
-    }
+    };
     drain(actions, election, serving).await;
     Ok(())
 }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use pitstop_api::logic::machine::{Machine, Now};
 use pitstop_api::logic::time::Mono;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use crate::Shutdown;
 use crate::clock::{self, Monotonic};
@@ -43,9 +45,37 @@ pub async fn drive<M: Machine>(
     }
 }
 
+/// Runs a future on a thread of its own, with the timers, sockets and tasks of this runtime: however long it does not
+/// yield, what else the runtime runs goes on.
+///
+/// Must be called inside a tokio runtime. What the future spawns runs on the runtime's own threads.
+pub fn apart<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+    let runtime = Handle::current();
+    tokio::task::spawn_blocking(move || runtime.block_on(future))
+}
+
 async fn sleep(wait: Option<Duration>) {
     match wait {
         Some(wait) => tokio::time::sleep(wait).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_does_not_yield_keeps_nothing_else_waiting() {
+        let (renew, renewed) = channel();
+        let planning = apart(async move {
+            tokio::spawn(async move { renew.send(()) });
+            let renewed = renewed.recv_timeout(Duration::from_secs(30));
+            sleep(Some(Duration::ZERO)).await;
+            renewed
+        });
+        assert_eq!(planning.await.unwrap(), Ok(()));
     }
 }

@@ -285,12 +285,16 @@ impl Settler<'_> {
         bounds(&held_pod(pod, of))
     }
 
-    /// What a container has; the most that it may have while that is not known.
+    /// What a container has; the most that it may have while that is not known, by the order that is under way too.
     fn has(&self, container: &Container) -> Resources {
         has(container, self.holding.held).unwrap_or_else(|| {
             let may = most(&container.resources, &self.holding.force.wants(container));
-            let before = record(self.holding.held, &container.name).and_then(|record| record.before);
-            before.map_or(may, |before| most(&may, &resources(&before)))
+            let record = record(self.holding.held, &container.name);
+            let under_way =
+                record.and_then(|record| self.holding.orders.iter().find(|v| v.order.id == record.order));
+            let given = under_way.and_then(|view| view.order.action.resize.as_ref()?.container);
+            let known = record.and_then(|record| record.before).into_iter().chain(given);
+            known.fold(may, |may, has| most(&may, &resources(&has)))
         })
     }
 

@@ -154,7 +154,7 @@ impl Holds {
     }
 
     fn book_wrote(&mut self, book: &NodeWork) {
-        for order in book.spec.orders.iter().filter(|o| o.action.resize.is_some()) {
+        for order in book.spec.orders.iter().filter(|o| o.action.recreate.is_none()) {
             self.orders.insert(order.id.clone(), order.clone());
         }
         let held: BTreeSet<&str> =

@@ -144,6 +144,9 @@ impl Index {
     pub fn step(&mut self, now: Mono, wall: DateTime<Utc>, event: Event) -> Vec<Action> {
         let mut actions = Vec::new();
         match event {
+            // Each watch begins anew with the lead: what a process does not carry out, it need not keep.
+            Event::Pods(_) | Event::Requests(_) | Event::Resizes(_) | Event::NodeWorks(_)
+                if !self.leading => {}
             Event::Pods(watch) => self.pods_changed(watch),
             Event::Requests(watch) => self.requests_changed(now, watch),
             Event::Resizes(watch) => self.requests_changed(now, watch),

@@ -96,3 +96,15 @@ fn a_new_lead_waits_for_no_back_off_of_an_earlier_one() {
     let next = bench.step(confirmed);
     assert_eq!(orders(&first) + orders(&next), 1, "{first:?} {next:?}");
 }
+
+/// Else every replica would need as much memory as the one that leads.
+#[test]
+fn a_process_that_does_not_lead_keeps_nothing() {
+    let mut bench = Bench::empty();
+    bench.step(Event::Pods(Watch::Restart(vec![pod("web")])));
+    bench.step(Event::Requests(Watch::Restart(vec![request("a", "web", 0)])));
+    bench.step(Event::Requests(Watch::Upsert(request("b", "web", 0))));
+    let index = &bench.index;
+    assert!(index.pods.objects.is_empty() && index.requests.objects.is_empty());
+    assert_eq!((index.synced(), index.open_requests(), bench.wake_at()), (false, 0, None));
+}

@@ -71,11 +71,13 @@ fn on_record(node: &str, resizes: &[Resize]) -> NodeWork {
 /// These Pods and resizes, which nobody has planned: what they lead to is another test's.
 fn index(pods: Vec<Pod>, resizes: &[Resize]) -> Index {
     let mut index = Index::new(Config::default());
+    index.step(Mono(0), DateTime::UNIX_EPOCH, Event::Leader(true));
     index.step(Mono(0), DateTime::UNIX_EPOCH, Event::Pods(Watch::Restart(pods)));
     let books = ["n1", "n2"].map(|node| on_record(node, resizes));
     index.step(Mono(0), DateTime::UNIX_EPOCH, Event::NodeWorks(Watch::Restart(books.to_vec())));
     let resizes = Event::Resizes(Watch::Restart(resizes.to_vec()));
     index.step(Mono(0), DateTime::UNIX_EPOCH, resizes);
+    index.resizes.dirty.clear();
     index
 }
 

@@ -16,17 +16,18 @@ use anyhow::{Result, bail};
 use crate::kubernetes::Kubernetes;
 use crate::progress::{note, seconds};
 use crate::sh::Cmd;
-use crate::{cluster, crds, protos};
+use crate::{cluster, crds, protos, sim};
 
 type Step = (&'static str, fn(&Path) -> Result<()>);
 
 /// Quick and likely to fail first.
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 11] = [
     ("format of Rust", rustfmt),
     ("format of Go", gofmt),
     ("file lengths", files::check_lengths),
     ("registry hosts", hosts::check),
     ("laws of the workspace", laws::check),
+    ("places of planted bugs", sim::fits),
     ("definitions current", |root| crds::generate(root, true)),
     ("bindings current", |root| protos::generate(root, true)),
     ("dependencies", deny::check),

@@ -91,6 +91,9 @@ fn check(bugs: &[Bug]) -> Result<()> {
         if bug.violates.is_empty() || bug.edit.is_empty() {
             bail!("planted bug {id} must violate a law and edit a source");
         }
+        if bug.edit.iter().any(|edit| edit.find == edit.replace) {
+            bail!("planted bug {id}: an edit must change something");
+        }
         if let Some(law) = bug.violates.iter().find(|law| !is_law(law)) {
             bail!(
                 "planted bug {id}: {law} is no law; there are I1 to I16, L1 to L7, and `{RULE}` with a rule"
@@ -119,7 +122,7 @@ mod tests {
             origin: "own".into(),
             shows: "s".into(),
             violates: vec!["I1".into()],
-            edit: vec![Edit::default()],
+            edit: vec![Edit { replace: "r".into(), ..Edit::default() }],
         }
     }
 
@@ -133,6 +136,7 @@ mod tests {
             vec![Bug { title: " ".into(), ..bug("a") }],
             vec![Bug { violates: vec!["I17".into()], ..bug("a") }],
             vec![Bug { edit: Vec::new(), ..bug("a") }],
+            vec![Bug { edit: vec![Edit::default()], ..bug("a") }],
         ] {
             assert!(check(&wrong).is_err(), "{wrong:?}");
         }

@@ -16,6 +16,12 @@ use crate::sh::{Cmd, exit_code};
 /// Schedules within which a planted bug must be found.
 const FOUND_WITHIN: u64 = 5_000;
 
+/// Every planted bug stands where its description says: what `--planted` would fail on, without building anything.
+pub(crate) fn fits(root: &Path) -> Result<()> {
+    copy::planted(root, &bugs::load(root)?)?;
+    Ok(())
+}
+
 /// What to simulate.
 #[derive(Debug, clap::Args)]
 #[group(skip)]

@@ -1,9 +1,9 @@
 //! The core's watches, and whether this process leads.
 //!
-//! A process that does not lead watches too: it is ready to lead, and shows in time where it may not list something.
-//! When it begins to lead, each watch begins anew with a list of the present. What came before may be older than what the
-//! leader before wrote, and who takes a hold of a request that he does not know yet for left behind puts a Pod into
-//! service too soon.
+//! A process that does not lead watches too, and so shows in time where it may not list something; the core keeps
+//! nothing of it. When it begins to lead, each watch begins anew with a list of the present. What came before may be
+//! older than what the leader before wrote, and who takes a hold of a request that he does not know yet for left behind
+//! puts a Pod into service too soon.
 
 use kube::runtime::watcher;
 use kube::{Api, Client};

@@ -126,16 +126,6 @@ impl Rules {
         self.only(leaves_controllers_alone)
     }
 
-    /// A controller stands still or is away, and what it has not withdrawn stands in the books.
-    fn nobody_withdraws(&self) -> bool {
-        self.schedule.faults.iter().any(|f| match f.what {
-            Fault::PauseController(_, ms) | Fault::KillController(_, ms) => {
-                (f.at..=f.at + ms).contains(&self.now)
-            }
-            _ => false,
-        })
-    }
-
     /// Every daemon's process goes on.
     fn sound_daemons(&self) -> bool {
         self.only(|f| {

@@ -102,7 +102,6 @@ impl Rules {
             let over = order.is_some_and(|placed| self.over.contains(&placed.order.container.id));
             let request = self.requests.get(request_uid(&answer.order_id));
             let over = over || request.is_some_and(|request| request.reason() == "PodGone");
-            let over = over || self.nobody_withdraws();
             if new && !over && ended.is_some_and(|end| end < now) && !self.loses_books() {
                 let text = format!("{} takes {} up after its end", answer.acknowledged_by, answer.order_id);
                 found.push(("I4", text));
@@ -114,10 +113,9 @@ impl Rules {
         let alone: Vec<String> =
             self.orders.iter().filter(|(_, o)| of(&o.order.pod.uid) == 1).map(|(id, _)| id.clone()).collect();
         let (daemons, controllers, calm) = (self.sound_daemons(), self.sound_controllers(), self.calm());
-        // A daemon's Pod that is replaced loses the record of what was signalled. What stands in a book that was made anew,
-        // or was withdrawn after a list of a server that is behind, is carried out anew.
-        let anew = |f: &Fault| matches!(f, Fault::TwoDaemons(..) | Fault::StaleLists(..));
-        let forgets = self.schedule.faults.iter().any(|f| anew(&f.what));
+        // A daemon's Pod that is replaced loses the record of what was signalled. What stands in a book that was made anew
+        // is carried out anew.
+        let forgets = self.schedule.faults.iter().any(|f| matches!(f.what, Fault::TwoDaemons(..)));
         let forgets = forgets || self.loses_books();
         for (id, placed) in self.orders.iter_mut().filter(|(_, p)| p.node == node) {
             let answer = answers.iter().find(|a| a.order_id == *id);

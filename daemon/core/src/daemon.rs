@@ -26,7 +26,8 @@ use pitstop_api::nodework::{
 use crate::DEFAULT_GRACE_SECONDS;
 use crate::action::{Action, Book, CallFailure, Event, Facts, Outcome};
 use crate::order::{
-    Asks, HookStep, HookTime, Progress, Standing, Step, TOLD_STOPS, answer, request_over, uptime_seconds,
+    Asks, HookStep, HookTime, Progress, Sent, Standing, Step, TOLD_STOPS, answer, request_over,
+    uptime_seconds,
 };
 use crate::resize::{self, Owed};
 use crate::verdict::{Verdict, verdict};
@@ -64,6 +65,9 @@ pub struct Daemon {
     pub(crate) book: Option<Tracked<Book>>,
     pub(crate) orders: BTreeMap<String, Progress>,
     pub(crate) ended_hooks: EndedHooks,
+    /// Stops that this process sent. An order that is withdrawn and placed again names a container that has its signal, so
+    /// its grace goes on.
+    pub(crate) sent: Sent,
     /// Pods that are to get back what they had, by their UIDs.
     pub(crate) owed: BTreeMap<String, Owed>,
     backoff: Backoff,
@@ -85,6 +89,7 @@ impl Daemon {
             book: None,
             orders: BTreeMap::new(),
             ended_hooks: EndedHooks::new(),
+            sent: Sent::default(),
             owed: BTreeMap::new(),
             backoff: Backoff::default(),
             write_at: None,
@@ -264,7 +269,7 @@ impl Daemon {
             return None;
         }
         if !stands || (finishes && in_time) {
-            return Some(progress.act(id, now));
+            return Some(progress.act(id, now, &mut self.sent));
         }
         if !in_time {
             // Whatever was proved before this process stood still says nothing of now.
@@ -357,6 +362,7 @@ impl Daemon {
                     let uptime = before
                         .and_then(|a| a.acknowledged_uptime_seconds)
                         .filter(|_| counts)
+                        .or_else(|| self.sent.since(order).filter(|_| before.is_none()))
                         .unwrap_or_else(|| uptime_seconds(now));
                     Some(Answer {
                         acknowledged_uptime_seconds: Some(uptime),

@@ -1,5 +1,6 @@
 //! How far one order is, in this process.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pitstop_api::condition::truncate;
@@ -118,6 +119,33 @@ pub(crate) enum Standing {
     AsksBook,
     /// The book that it stood in is gone.
     Outlived,
+}
+
+/// How many sent stops are remembered: four times what a book can hold.
+const MAX_SENT: usize = 256;
+
+/// The stops that this process has sent, by their orders' IDs: the container, and when its grace began to count, in seconds
+/// since the node's boot. The oldest are forgotten beyond [`MAX_SENT`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sent(BTreeMap<String, (String, i64)>);
+
+impl Sent {
+    fn note(&mut self, order_id: &str, container_id: &str, since: i64) {
+        if self.0.len() >= MAX_SENT
+            && let Some(oldest) = self.0.iter().min_by_key(|(_, (_, since))| *since).map(|(id, _)| id.clone())
+        {
+            self.0.remove(&oldest);
+        }
+        self.0.entry(order_id.to_owned()).or_insert_with(|| (container_id.to_owned(), since));
+    }
+
+    /// When the grace of the order's container began to count, if it was sent a stop for that order.
+    pub(crate) fn since(&self, order: &Order) -> Option<i64> {
+        self.0
+            .get(&order.id)
+            .filter(|(container, _)| *container == order.container.id)
+            .map(|(_, since)| *since)
+    }
 }
 
 /// One order's progress.
@@ -242,7 +270,7 @@ impl Progress {
     }
 
     /// The hook, if it still must run, else the stop; with the grace that is left.
-    pub(crate) fn act(&mut self, order_id: &str, now: Mono) -> Action {
+    pub(crate) fn act(&mut self, order_id: &str, now: Mono, sent: &mut Sent) -> Action {
         let elapsed = uptime_seconds(now).saturating_sub(self.grace_since).max(0);
         let left = self.grace_seconds.saturating_sub(elapsed);
         let (order_id, container_id) = (order_id.to_owned(), self.container.id.clone());
@@ -259,6 +287,7 @@ impl Progress {
         self.stops = self.stops.saturating_add(1);
         self.hook_time = HookTime::None;
         self.step = Step::Stopping;
+        sent.note(&order_id, &container_id, self.grace_since);
         Action::Stop { order_id, container_id, grace_seconds: left.max(MIN_GRACE_SECONDS) }
     }
 

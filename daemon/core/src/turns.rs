@@ -186,7 +186,7 @@ impl Daemon {
                     let same_boot = book.status.boot.as_ref().is_some_and(|b| b.id == self.identity.boot_id);
                     let since = acknowledged.acknowledged_uptime_seconds.filter(|_| same_boot);
                     progress.grace_since = since.unwrap_or_else(|| uptime_seconds(now));
-                    actions.push(progress.act(&order.id, now));
+                    actions.push(progress.act(&order.id, now, &mut self.sent));
                 }
                 Step::Read if progress.ask_at.is_none_or(|at| at <= now) => {
                     actions.push(progress.read(&order.id));

@@ -140,6 +140,24 @@ fn d22_a_daemon_that_starts_anew_acknowledges_again_and_keeps_to_the_grace_left(
     assert_eq!(node.stop(1), 18);
 }
 
+/// A list of an API server that is behind makes the controller withdraw an order and place it again.
+#[test]
+fn an_order_that_is_placed_again_keeps_to_the_grace_left() {
+    let orders = vec![order(1, "web", Some(30))];
+    let mut node = Node::new(orders.clone());
+    node.inspect(1, running(1, "web"));
+    node.stored();
+    assert_eq!(node.stop(1), 30);
+    // The next write of the status forgets the answer.
+    node.change(|book| (book.orders, book.status.answers) = (Vec::new(), Vec::new()));
+    node.send(Event::Stopped("req/c1/1".into(), Err(CallFailure { retry: true, message: String::new() })));
+    node.now += 9_000;
+    node.change(|book| book.orders = orders);
+    node.inspect(1, running(1, "web"));
+    assert_eq!(node.stored().answers[0].acknowledged_uptime_seconds, Some(100));
+    assert_eq!(node.stop(1), 21);
+}
+
 #[test]
 fn after_a_reboot_the_old_uptime_says_nothing() {
     let mut node = Node::new(vec![order(1, "web", Some(30))]);

@@ -84,9 +84,8 @@ impl Worker {
         if self.life == Life::Terminated {
             return;
         }
-        self.renew_status(cx);
-        let phase = self.status.as_ref().map_or("", |s| s.phase.as_str());
-        if self.life == Life::Living && matches!(phase, "Succeeded" | "Failed") {
+        let over = self.renew_status(cx);
+        if over && self.life == Life::Living {
             self.life = Life::Terminating(self.pod.grace);
         }
         let steps = match self.life {

@@ -239,8 +239,9 @@ impl Worker {
             || init_container_statuses != &ours.init_container_statuses
     }
 
-    /// Makes the status anew and has it written, with a lag, when it is another one.
-    pub(super) fn renew_status(&mut self, cx: &mut Cx<'_>) {
+    /// Makes the status anew and has it written, with a lag, when it is another one. Gives back whether the Pod ends: that
+    /// phase is told once nothing of the Pod runs (`mergePodStatus` of the kubelet's status manager).
+    pub(super) fn renew_status(&mut self, cx: &mut Cx<'_>) -> bool {
         if self.start_time.is_none() {
             self.start_time = Some(rfc3339(cx.wall));
         }
@@ -250,11 +251,16 @@ impl Worker {
             host_ip: cx.host_ip,
             sizes: cx.sizes,
         };
-        let status = self.generate(&here, self.life == Life::Terminated);
+        let mut status = self.generate(&here, self.life == Life::Terminated);
+        let ends = matches!(status.phase.as_str(), "Succeeded" | "Failed");
+        if ends && self.life != Life::Terminated {
+            status.phase = self.status.as_ref().map_or_else(|| "Pending".to_owned(), |s| s.phase.clone());
+        }
         if self.status.as_ref() != Some(&status) {
             self.status = Some(status);
             self.publish_soon(cx);
         }
+        ends
     }
 
     fn publish_soon(&mut self, cx: &mut Cx<'_>) {

@@ -4,7 +4,8 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use pitstop_api::condition::truncate;
-use pitstop_controller_core::action::{Note, RequestKind};
+use pitstop_controller_core::change::Note;
+use pitstop_controller_core::kinds::about;
 use pitstop_kit::describe;
 use tokio::sync::mpsc;
 use tracing::debug;
@@ -45,13 +46,10 @@ impl Events {
 
 async fn record_all(recorder: Recorder, mut inbox: mpsc::Receiver<Note>) {
     while let Some(note) = inbox.recv().await {
-        let (api_version, kind, action) = match note.kind {
-            RequestKind::Recreate => ("apps.kruise.io/v1alpha1", "ContainerRecreateRequest", "Recreate"),
-            RequestKind::Resize => ("pitstop.dev/v1alpha1", "PodResize", "Resize"),
-        };
+        let Some(about) = about(note.kind) else { continue };
         let request = ObjectReference {
-            api_version: Some(api_version.to_owned()),
-            kind: Some(kind.to_owned()),
+            api_version: Some(about.api_version.to_owned()),
+            kind: Some(about.id.name().to_owned()),
             namespace: Some(note.request.namespace.clone()),
             name: Some(note.request.name.clone()),
             uid: Some(note.request_uid.clone()),
@@ -69,7 +67,7 @@ async fn record_all(recorder: Recorder, mut inbox: mpsc::Receiver<Note>) {
             type_: if note.warning { EventType::Warning } else { EventType::Normal },
             reason: note.reason.to_owned(),
             note: Some(truncate(&note.message, MAX_NOTE)),
-            action: action.to_owned(),
+            action: about.action.to_owned(),
             secondary: pod.clone(),
         };
         publish(&recorder, &event, &request).await;

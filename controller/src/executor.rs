@@ -2,11 +2,11 @@
 
 use kube::Client;
 use pitstop_api::logic::answer::{Answer, Failure};
-use pitstop_controller_core::action::{Note, PodChange, Sizing};
+use pitstop_controller_core::change::{Note, PodChange, Sizing};
 use pitstop_controller_core::deed::Deed;
 use pitstop_controller_core::lease::Config;
 use pitstop_controller_core::wire::{Exchange, Over, Step};
-use pitstop_controller_core::{Action, Event, Mono};
+use pitstop_controller_core::{Action, Event, Mono, Object, Write};
 use pitstop_kit::{Class, client, clock, now, shown};
 use tokio::sync::{mpsc, watch as signal};
 use tracing::{debug, info, warn};
@@ -103,34 +103,29 @@ fn log_note(note: &Note) {
 fn log(action: &Action) {
     match action {
         Action::Count(_) | Action::Emit(_) => {}
-        Action::WriteStatus { key, uid, status, .. } => {
-            debug!(request = %key, request_uid = uid, phase = shown(&status.phase), "writes the status");
+        Action::Write { object: Object { kind, key, uid }, write } => match write {
+            Write::Status { .. } => debug!(%kind, request = %key, request_uid = uid, "writes the status"),
+            Write::Metadata { labels, annotations, .. } => {
+                let (labels, annotations) = (shown(labels), shown(annotations));
+                debug!(%kind, request = %key, request_uid = uid, labels, annotations, "patches metadata");
+            }
+            Write::Delete => {
+                info!(%kind, request = %key, request_uid = uid, "deletes the request: its time to live is over");
+            }
+        },
+        Action::Survey { by: Object { kind, key, uid }, node } => {
+            debug!(%kind, request = %key, request_uid = uid, node, "reads what bounds the Pod");
         }
-        Action::WriteResizeStatus { key, uid, status, .. } => {
-            debug!(resize = %key, resize_uid = uid, phase = shown(&status.phase), "writes the status");
+        Action::ReadPod { by: Object { kind, key, uid }, pod } => {
+            debug!(%kind, request = %key, request_uid = uid, %pod, "asks whether the Pod exists");
         }
-        Action::Survey { key, uid, node } => {
-            debug!(resize = %key, resize_uid = uid, node, "looks at what bounds the Pod");
-        }
-        Action::ReadPod { key, uid, pod, .. } => {
-            debug!(request = %key, request_uid = uid, %pod, "asks whether the Pod exists");
-        }
-        Action::DeleteResize { key, uid } => {
-            info!(resize = %key, resize_uid = uid, "deletes the resize: its time to live is over");
-        }
-        Action::PatchMetadata { key, uid, labels, annotations, .. } => {
-            debug!(request = %key, request_uid = uid, labels = shown(labels), annotations = shown(annotations), "patches metadata");
-        }
-        Action::DeleteRequest { key, uid } => {
-            info!(request = %key, request_uid = uid, "deletes the request: its time to live is over");
-        }
-        Action::Do { key, uid, deed } => {
+        Action::Do { by: Object { kind, key, uid }, deed } => {
             let (what, object) = match deed {
-                Deed::Restart(new) => ("create a recreate request", &new.key),
-                Deed::Withdraw { key, .. } => ("delete its recreate request", key),
-                Deed::Evict { key, .. } => ("evict the Pod", key),
+                Deed::Create(child) => ("create", format!("{} {}", child.kind, child.key)),
+                Deed::Delete { kind, key, .. } => ("delete", format!("{kind} {key}")),
+                Deed::Evict { key, .. } => ("evict", format!("Pod {key}")),
             };
-            info!(resize = %key, resize_uid = uid, what, %object, "does what a resize asks for");
+            info!(%kind, request = %key, request_uid = uid, what, object, "does what a request asks for");
         }
         Action::PatchPod { key, uid, change, .. } => {
             let what = match change {

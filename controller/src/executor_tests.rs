@@ -10,8 +10,9 @@ use hyper::{Method, Request, Response};
 use kube::client::Body;
 use pitstop_api::quantity::Resources;
 use pitstop_api::recreate::ContainerRecreateRequestStatus;
-use pitstop_controller_core::action::ResourceChange;
-use pitstop_controller_core::{ObjectKey, Outcome};
+use pitstop_controller_core::change::ResourceChange;
+use pitstop_controller_core::recreate;
+use pitstop_controller_core::{Object, ObjectKey, Outcome, Status, Write, Written};
 use pitstop_kit::Metrics;
 use serde_json::{Value, json};
 
@@ -79,12 +80,18 @@ async fn what_waited_for_too_long_or_outlived_the_lead_is_not_sent() {
     let long_ago = Mono(present.0.saturating_sub(10_000));
     for (decided, until) in [(long_ago, later), (present, Some(present)), (present, None)] {
         let key = ObjectKey::new("shop", "crr");
-        let delete = Action::DeleteRequest { key, uid: "u".into() };
+        let delete = Action::Write {
+            object: Object { kind: recreate::ID, key, uid: "u".into() },
+            write: Write::Delete,
+        };
         let (sent, outcome) =
             carried_out((409, "Conflict", "the object has been modified"), delete, decided, until).await;
         assert!(sent.is_empty(), "{sent:?}");
         // It is known that nothing was written.
-        assert!(matches!(outcome, Event::RequestWritten { outcome: Outcome::Conflict, .. }), "{outcome:?}");
+        assert!(
+            matches!(outcome, Event::Written { outcome: Written::Recreate(Outcome::Conflict), .. }),
+            "{outcome:?}"
+        );
     }
 }
 
@@ -118,18 +125,28 @@ const KEY: &str = "/apis/apps.kruise.io/v1alpha1/namespaces/shop/containerrecrea
 async fn d3_every_write_of_a_request_names_the_version_that_it_rests_on() {
     let key = ObjectKey::new("shop", "crr");
     let status = Box::new(ContainerRecreateRequestStatus::default());
-    let write =
-        Action::WriteStatus { key: key.clone(), uid: "u".into(), resource_version: "7".into(), status };
+    let write = Action::Write {
+        object: Object { kind: recreate::ID, key: key.clone(), uid: "u".into() },
+        write: Write::Status { resource_version: "7".into(), status: Status::Recreate(status) },
+    };
     let ((method, url, body), outcome) = refused(write).await;
     assert_eq!((method, url), (Method::PUT, format!("{KEY}/status")));
     assert_eq!((&body["metadata"]["resourceVersion"], &body["metadata"]["uid"]), (&json!("7"), &json!("u")));
-    assert!(matches!(outcome, Event::RequestWritten { outcome: Outcome::Conflict, .. }), "{outcome:?}");
+    assert!(
+        matches!(outcome, Event::Written { outcome: Written::Recreate(Outcome::Conflict), .. }),
+        "{outcome:?}"
+    );
 
     let (labels, annotations) = ([("a".to_owned(), None)].into(), [].into());
-    let patch =
-        Action::PatchMetadata { key, uid: "u".into(), resource_version: "7".into(), labels, annotations };
+    let patch = Action::Write {
+        object: Object { kind: recreate::ID, key, uid: "u".into() },
+        write: Write::Metadata { resource_version: "7".into(), labels, annotations },
+    };
     let ((method, url, body), outcome) = refused(patch).await;
     assert_eq!((method, url), (Method::PATCH, KEY.to_owned()));
     assert_eq!(body["metadata"]["resourceVersion"], "7");
-    assert!(matches!(outcome, Event::RequestWritten { outcome: Outcome::Conflict, .. }), "{outcome:?}");
+    assert!(
+        matches!(outcome, Event::Written { outcome: Written::Recreate(Outcome::Conflict), .. }),
+        "{outcome:?}"
+    );
 }

@@ -5,12 +5,13 @@
 //! older than what the leader before wrote, and who takes a hold of a request that he does not know yet for left behind
 //! puts a Pod into service too soon.
 
+use std::collections::BTreeMap;
+
 use kube::runtime::watcher;
 use kube::{Api, Client};
-use pitstop_api::recreate::ContainerRecreateRequest;
-use pitstop_api::resize::PodResize;
-use pitstop_controller_core::Event;
+use pitstop_controller_core::kinds::{ForEach, Registered, for_each};
 use pitstop_controller_core::wire::observe::{self, SlimPod};
+use pitstop_controller_core::{Event, KindId};
 use pitstop_kit::WatchMetrics;
 use pitstop_kit::health::Condition;
 use pitstop_kit::watch::{self, Source};
@@ -23,10 +24,8 @@ use crate::metrics::ControllerMetrics;
 pub struct Synced {
     /// Of Pods.
     pub pods: Condition,
-    /// Of requests.
-    pub requests: Condition,
-    /// Of resizes.
-    pub resizes: Condition,
+    /// Of the objects of each kind.
+    pub kinds: BTreeMap<KindId, Condition>,
     /// Of order books.
     pub books: Condition,
 }
@@ -47,42 +46,52 @@ impl Watches {
 
     /// Begins with a list of each kind; they end when the set is dropped or shut down.
     fn spawn(&self) -> JoinSet<()> {
-        let source = |name, synced: &Condition| Source {
-            name,
-            config: watcher::Config::default(),
-            synced: synced.clone(),
-            metrics: self.metrics.clone(),
-        };
         let mut tasks = JoinSet::new();
         tasks.spawn(watch::run(
             Api::all(self.client.clone()),
-            source("pods", &self.synced.pods),
+            self.source("pods", &self.synced.pods),
             |pod: SlimPod| Some(observe::pod(pod)),
             Event::Pods,
             self.events.clone(),
         ));
         tasks.spawn(watch::run(
             Api::all(self.client.clone()),
-            source("requests", &self.synced.requests),
-            |request: ContainerRecreateRequest| Some(observe::request(request)),
-            Event::Requests,
-            self.events.clone(),
-        ));
-        tasks.spawn(watch::run(
-            Api::all(self.client.clone()),
-            source("podresizes", &self.synced.resizes),
-            |resize: PodResize| Some(observe::resize(resize)),
-            Event::Resizes,
-            self.events.clone(),
-        ));
-        tasks.spawn(watch::run(
-            Api::all(self.client.clone()),
-            source("nodeworks", &self.synced.books),
+            self.source("nodeworks", &self.synced.books),
             |work| Some(observe::nodework(work)),
             Event::NodeWorks,
             self.events.clone(),
         ));
+        for_each(&mut Spawn { watches: self, tasks: &mut tasks });
         tasks
+    }
+
+    fn source(&self, name: &'static str, synced: &Condition) -> Source {
+        Source {
+            name,
+            config: watcher::Config::default(),
+            synced: synced.clone(),
+            metrics: self.metrics.clone(),
+        }
+    }
+}
+
+/// Begins the watch of each kind.
+struct Spawn<'a> {
+    watches: &'a Watches,
+    tasks: &'a mut JoinSet<()>,
+}
+
+impl ForEach for Spawn<'_> {
+    fn kind<K: Registered>(&mut self) {
+        let Watches { client, synced, events, .. } = self.watches;
+        let Some(synced) = synced.kinds.get(&K::ABOUT.id) else { return };
+        self.tasks.spawn(watch::run(
+            Api::all(client.clone()),
+            self.watches.source(K::ABOUT.watch, synced),
+            |object: K::Object| Some(K::observe(object)),
+            Event::of::<K>,
+            events.clone(),
+        ));
     }
 }
 

@@ -1,20 +1,21 @@
 //! What the controller counts. Every metric is described in `docs/reference/metrics.md`.
 
+use std::collections::BTreeMap;
+
+use pitstop_controller_core::KindId;
+use pitstop_controller_core::kind::About;
+use pitstop_controller_core::kinds::all;
 use pitstop_controller_core::measure::{Measure, OrderCounts, Stage};
-use pitstop_controller_core::recreate::REASONS;
-use pitstop_controller_core::resize;
 use pitstop_kit::Metrics;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Unit;
+use prometheus_client::registry::{Registry, Unit};
 
 /// Upper bounds of the stages' durations, in seconds: from a quick stop to a long grace period.
 const BUCKETS: [f64; 13] = [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0];
-/// The one reason of requests that did what they were asked for.
-const COMPLETE: &str = "Complete";
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct WriteLabels {
@@ -44,6 +45,26 @@ struct StateLabels {
     state: &'static str,
 }
 
+/// What is counted of each kind.
+#[derive(Clone, Debug, Default)]
+struct KindMetrics {
+    ended: Family<EndLabels, Counter>,
+    open: Gauge,
+}
+
+impl KindMetrics {
+    fn register(&self, registry: &mut Registry, about: &About) {
+        let About { metric, noun, .. } = about;
+        let help = format!("{noun} that ended, by outcome and reason");
+        registry.register(format!("{metric}_ended"), help, self.ended.clone());
+        registry.register(format!("{metric}_open"), format!("{noun} that have not ended"), self.open.clone());
+        for &reason in about.reasons {
+            let outcome = outcome(about.successes.contains(&reason));
+            drop(self.ended.get_or_create(&EndLabels { outcome, reason }));
+        }
+    }
+}
+
 /// The controller's metrics.
 #[derive(Clone, Debug)]
 pub struct ControllerMetrics {
@@ -53,11 +74,8 @@ pub struct ControllerMetrics {
     leading: Gauge,
     refusing: Gauge,
     policy_in_force: Gauge,
-    ended: Family<EndLabels, Counter>,
-    resized: Family<EndLabels, Counter>,
+    kinds: BTreeMap<KindId, KindMetrics>,
     stages: Family<StageLabels, Histogram, fn() -> Histogram>,
-    open_requests: Gauge,
-    open_resizes: Gauge,
     open_orders: Family<StateLabels, Gauge>,
 }
 
@@ -71,11 +89,8 @@ impl ControllerMetrics {
             leading: Gauge::default(),
             refusing: Gauge::default(),
             policy_in_force: Gauge::default(),
-            ended: Family::default(),
+            kinds: all().map(|about| (about.id, KindMetrics::default())).collect(),
             stages: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
-            resized: Family::default(),
-            open_requests: Gauge::default(),
-            open_resizes: Gauge::default(),
             open_orders: Family::default(),
         };
         let registry = metrics.registry();
@@ -97,32 +112,24 @@ impl ControllerMetrics {
             "1 while the API server is seen to keep each daemon to its own node",
             own.policy_in_force.clone(),
         );
-        registry.register("requests_ended", "Requests that ended, by outcome and reason", own.ended.clone());
-        registry.register("resizes_ended", "Resizes that ended, by outcome and reason", own.resized.clone());
+        for about in all() {
+            own.kinds.get(&about.id).into_iter().for_each(|kind| kind.register(registry, about));
+        }
         registry.register_with_unit(
             "stage_duration",
             "How long drains, stops and starts took",
             Unit::Seconds,
             own.stages.clone(),
         );
-        registry.register("requests_open", "Requests that have not ended", own.open_requests.clone());
-        registry.register("resizes_open", "Resizes that have not ended", own.open_resizes.clone());
         registry.register(
             "orders_open",
             "Orders in all books, by the daemon's answer",
             own.open_orders.clone(),
         );
-        for reason in REASONS {
-            drop(own.ended.get_or_create(&EndLabels { outcome: outcome(reason == COMPLETE), reason }));
-        }
-        for reason in resize::REASONS {
-            let complete = resize::SUCCESSES.contains(&reason);
-            drop(own.resized.get_or_create(&EndLabels { outcome: outcome(complete), reason }));
-        }
         for stage in Stage::ALL {
             drop(own.stages.get_or_create(&StageLabels { stage: stage.as_str() }));
         }
-        own.open(0, 0, &OrderCounts::default());
+        own.open(all().map(|about| (about.id, 0)), &OrderCounts::default());
         own
     }
 
@@ -159,11 +166,10 @@ impl ControllerMetrics {
     /// What the core found worth a number.
     pub fn measure(&self, measure: &Measure) {
         match *measure {
-            Measure::Ended { complete, reason } => {
-                self.ended.get_or_create(&EndLabels { outcome: outcome(complete), reason }).inc();
-            }
-            Measure::Resized { complete, reason } => {
-                self.resized.get_or_create(&EndLabels { outcome: outcome(complete), reason }).inc();
+            Measure::Ended { kind, complete, reason } => {
+                if let Some(kind) = self.kinds.get(&kind) {
+                    kind.ended.get_or_create(&EndLabels { outcome: outcome(complete), reason }).inc();
+                }
             }
             Measure::Took { stage, duration } => {
                 let labels = StageLabels { stage: stage.as_str() };
@@ -172,10 +178,12 @@ impl ControllerMetrics {
         }
     }
 
-    /// What is open now.
-    pub fn open(&self, requests: usize, resizes: usize, orders: &OrderCounts) {
-        for (gauge, count) in [(&self.open_requests, requests), (&self.open_resizes, resizes)] {
-            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+    /// What is open now: requests of each kind, and orders.
+    pub fn open(&self, requests: impl Iterator<Item = (KindId, usize)>, orders: &OrderCounts) {
+        for (kind, count) in requests {
+            if let Some(kind) = self.kinds.get(&kind) {
+                kind.open.set(i64::try_from(count).unwrap_or(i64::MAX));
+            }
         }
         for (state, count) in orders.by_state() {
             let gauge = self.open_orders.get_or_create(&StateLabels { state });
@@ -192,6 +200,7 @@ fn outcome(complete: bool) -> &'static str {
 mod tests {
     use std::time::Duration;
 
+    use pitstop_controller_core::{recreate, resize};
     use pitstop_kit::WatchMetrics;
     use pitstop_kit::metrics::documented;
 
@@ -219,10 +228,13 @@ mod tests {
     #[test]
     fn ends_and_durations_are_counted() {
         let (metrics, own) = registered();
-        own.measure(&Measure::Ended { complete: false, reason: "PodGone" });
+        own.measure(&Measure::Ended { kind: recreate::ID, complete: false, reason: "PodGone" });
         own.measure(&Measure::Took { stage: Stage::Stop, duration: Duration::from_millis(300) });
-        own.measure(&Measure::Resized { complete: false, reason: "Quota" });
-        own.open(3, 2, &OrderCounts { placed: 2, ..OrderCounts::default() });
+        own.measure(&Measure::Ended { kind: resize::ID, complete: false, reason: "Quota" });
+        own.open(
+            [(recreate::ID, 3), (resize::ID, 2)].into_iter(),
+            &OrderCounts { placed: 2, ..OrderCounts::default() },
+        );
         let text = metrics.encode().unwrap();
         for line in [
             "pitstop_controller_requests_ended_total{outcome=\"failed\",reason=\"PodGone\"} 1\n",

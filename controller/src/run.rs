@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use pitstop_controller_core::{Action, Config, Index};
+use pitstop_controller_core::kinds::all;
+use pitstop_controller_core::{Action, Config, Engine};
 use pitstop_kit::health::{self, Condition, Readiness};
 use pitstop_kit::{CommonArgs, Metrics, Shutdown, WatchMetrics, clock};
 use tokio::sync::{mpsc, watch as signal};
@@ -56,8 +57,7 @@ impl Needs {
             alone: readiness.condition(coexist::CONDITION),
             watches: lead::Synced {
                 pods: readiness.condition("Pods synced"),
-                requests: readiness.condition("ContainerRecreateRequests synced"),
-                resizes: readiness.condition("PodResizes synced"),
+                kinds: all().map(|about| (about.id, readiness.condition(about.synced))).collect(),
                 books: readiness.condition("NodeWorks synced"),
             },
         }
@@ -143,7 +143,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let mut election = tokio::spawn(election::run(candidate, leading, until, shutdown.clone()));
 
     let executor = Executor::new(client, events, own.clone(), leads_until, sender);
-    let mut index = Index::new(config);
+    let mut engine = Engine::new(config);
     // The lease, the webhook and health never wait for a plan.
     let driving = pitstop_kit::apart(async move {
         let mut actions = JoinSet::new();
@@ -151,9 +151,8 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
             while actions.try_join_next().is_some() {}
             actions.spawn(executor.clone().execute(action, pitstop_kit::now().mono));
         };
-        let after =
-            |index: &Index| own.open(index.open_requests(), index.open_resizes(), &index.open_orders());
-        pitstop_kit::drive(&mut index, &mut inbox, &shutdown, execute, after).await;
+        let after = |engine: &Engine| own.open(engine.open(), &engine.open_orders());
+        pitstop_kit::drive(&mut engine, &mut inbox, &shutdown, execute, after).await;
         actions
     });
     let actions = tokio::select! {

@@ -26,6 +26,8 @@ pub use validate::validate;
 use crate::crds::{immutable, rule};
 use crate::{Condition, is_false};
 
+/// What `kind` says.
+pub const KIND: &str = "ContainerRecreateRequest";
 /// Plural name, as in URLs and RBAC.
 pub const PLURAL: &str = "containerrecreaterequests";
 

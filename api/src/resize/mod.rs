@@ -19,6 +19,8 @@ use crate::nodework::Observed;
 use crate::quantity::{Resource, Resources};
 use crate::{Condition, is_false, is_zero};
 
+/// What `kind` says.
+pub const KIND: &str = "PodResize";
 /// Plural name, as in URLs and RBAC.
 pub const PLURAL: &str = "podresizes";
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::action::Named;
+use crate::change::Named;
 
 /// What goes first.
 #[derive(Clone, Debug, PartialEq, Eq)]

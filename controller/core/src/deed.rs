@@ -1,15 +1,21 @@
 //! What a request has done beside writing itself, its Pod and its orders.
 
-use crate::key::ObjectKey;
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::key::{KindId, ObjectKey};
 
 /// One such thing. It names what it relies on, and can be repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deed {
-    /// Make a recreate request that belongs to the resize.
-    Restart(Box<NewRequest>),
-    /// Delete that recreate request, if it still has that UID.
-    Withdraw {
-        /// The recreate request.
+    /// Make an object that belongs to the request.
+    Create(Box<Child>),
+    /// Delete such an object, if it still has that UID.
+    Delete {
+        /// Its kind.
+        kind: KindId,
+        /// The object.
         key: ObjectKey,
         /// Its UID.
         uid: String,
@@ -23,19 +29,17 @@ pub enum Deed {
     },
 }
 
-/// A recreate request to make.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NewRequest {
-    /// Namespace and name.
+/// An object to make. It goes with the request, its owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Child {
+    /// Its kind.
+    pub kind: KindId,
+    /// Namespace, which is the request's, and name.
     pub key: ObjectKey,
-    /// The Pod, in that namespace.
-    pub pod_name: String,
-    /// The Pod's UID: another Pod of that name is left alone.
-    pub pod_uid: String,
-    /// The containers, in the order in which they are stopped.
-    pub containers: Vec<String>,
-    /// `activeDeadlineSeconds`; absent for the controller's default.
-    pub deadline_seconds: Option<i64>,
+    /// `metadata.labels`.
+    pub labels: BTreeMap<String, String>,
+    /// `spec`.
+    pub spec: Value,
 }
 
 /// How a deed ended.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
 /// Namespace and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObjectKey {
@@ -16,6 +18,11 @@ impl ObjectKey {
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
+
+    /// As an object's metadata say.
+    pub fn of(metadata: &ObjectMeta) -> Self {
+        Self::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+    }
 }
 
 impl fmt::Display for ObjectKey {
@@ -25,5 +32,27 @@ impl fmt::Display for ObjectKey {
         } else {
             write!(f, "{}/{}", self.namespace, self.name)
         }
+    }
+}
+
+/// A kind, by its name: what `kind` says in its objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KindId(&'static str);
+
+impl KindId {
+    /// The kind of that name.
+    pub const fn new(name: &'static str) -> Self {
+        Self(name)
+    }
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        self.0
+    }
+}
+
+impl fmt::Display for KindId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
     }
 }

@@ -1,6 +1,6 @@
 //! What the controller decides, as pure functions.
 //!
-//! [`index::Index`] owns the state of the world as it was last observed. Every event changes it and gives back
+//! [`engine::Engine`] owns the state of the world as it was last observed. Every event changes it and gives back
 //! [`action::Action`]s as data; the program around it carries them out and tells the outcome as further
 //! events. There is no clock, no I/O and no randomness here: time comes in as [`time::Mono`].
 
@@ -9,17 +9,27 @@ pub mod action;
 mod agree;
 pub mod before;
 pub mod certs;
+pub mod change;
 pub mod coexist;
+pub mod config;
 pub mod deed;
+pub mod engine;
+#[cfg(test)]
+mod fixtures;
 pub mod guard;
-pub mod index;
+pub mod hold;
 pub mod key;
+pub mod kind;
+pub mod kinds;
 pub mod lease;
 pub mod look;
 pub mod measure;
 pub mod nodework;
+pub mod outcome;
 pub mod plan;
 pub mod pod;
+#[cfg(test)]
+mod probe;
 pub mod readiness;
 pub mod recreate;
 pub mod resize;
@@ -28,8 +38,11 @@ pub mod wire;
 
 pub use pitstop_api::logic::{backoff, time, tracked};
 
-pub use action::{Action, Event, Outcome, Watch};
+pub use action::{Action, Event, Object, Watch, Write};
+pub use config::Config;
 pub use deed::{Deed, Done};
-pub use index::{Config, Index};
-pub use key::ObjectKey;
+pub use engine::Engine;
+pub use key::{KindId, ObjectKey};
+pub use kinds::{Status, Watched, Written};
+pub use outcome::Outcome;
 pub use time::Mono;

@@ -4,21 +4,18 @@ use std::time::Duration;
 
 use pitstop_api::nodework::AnswerState;
 
+use crate::key::KindId;
+
 /// One thing to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// A request ended, and that is stored.
     Ended {
-        /// Every container was restarted.
+        /// Its kind.
+        kind: KindId,
+        /// It did what it was made for.
         complete: bool,
-        /// Reason of its last condition; one of [`crate::recreate::REASONS`].
-        reason: &'static str,
-    },
-    /// A resize ended, and that is stored.
-    Resized {
-        /// The Pod has the resources.
-        complete: bool,
-        /// Reason of its last condition; one of [`crate::resize::REASONS`].
+        /// Reason of its last condition; one of [`crate::kind::About::reasons`].
         reason: &'static str,
     },
     /// A stage of a request is over.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pitstop_api::nodework::Order;
 
-use crate::action::{ImageChange, Sizing};
+use crate::change::{ImageChange, Sizing};
 use crate::deed::Deed;
 use crate::time::Mono;
 

@@ -9,9 +9,10 @@ use pitstop_api::condition::truncate;
 use pitstop_api::labels;
 use pitstop_api::recreate::ContainerRecreateRequest;
 use pitstop_api::resize::{self, PodResize};
+use pitstop_controller_core::kind::Kind as _;
 use pitstop_controller_core::readiness;
-use pitstop_controller_core::recreate::Request;
 use pitstop_controller_core::recreate::admission::{Hooks, create, keep, precheck, update};
+use pitstop_controller_core::recreate::{Request, object};
 use pitstop_controller_core::resize::Resize;
 use pitstop_controller_core::resize::review::{create as create_resize, update as update_resize};
 use pitstop_controller_core::review::Verdict;
@@ -194,13 +195,13 @@ fn decode(
         .try_parse()
         .map_err(|error| format!("ContainerRecreateRequest {name}: {}", describe(&error)))?;
     parsed.metadata.namespace.get_or_insert_with(|| review.namespace.clone().unwrap_or_default());
-    Ok(observe::admitted(parsed))
+    Ok(object::admitted(parsed))
 }
 
 fn resize_in(review: &AdmissionRequest<DynamicObject>, object: Option<&DynamicObject>) -> Option<Resize> {
     let mut parsed: PodResize = sent(object)?.try_parse().ok()?;
     parsed.metadata.namespace.get_or_insert_with(|| review.namespace.clone().unwrap_or_default());
-    Some(observe::resize(parsed))
+    Some(Resize::observe(parsed))
 }
 
 fn allow(response: AdmissionResponse, patch: Vec<serde_json::Value>) -> AdmissionResponse {

@@ -6,13 +6,15 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use pitstop_api::nodework::{Order, order_id, request_uid};
 use pitstop_api::recreate::{ContainerRecreateRequestStatus, Phase};
-use pitstop_controller_core::action::PodChange;
-use pitstop_controller_core::index::Config;
+use pitstop_controller_core::change::PodChange;
 use pitstop_controller_core::nodework::NodeWork;
 use pitstop_controller_core::pod::{Pod, parse_container_id};
 use pitstop_controller_core::readiness::{GateCondition, SERVED};
 use pitstop_controller_core::recreate::Request;
-use pitstop_controller_core::{Action, Event, Index, Mono, ObjectKey, Outcome, Watch};
+use pitstop_controller_core::resize::Resize;
+use pitstop_controller_core::{
+    Action, Config, Engine, Event, Mono, Object, ObjectKey, Outcome, Status, Watch, Write,
+};
 use serde_json::json;
 
 use crate::refusals;
@@ -32,7 +34,7 @@ pub(crate) enum End {
 
 /// The cluster. Every write is looked at when it is asked for.
 pub(crate) struct Cluster {
-    index: Index,
+    index: Engine,
     now: u64,
     version: u64,
     pub(crate) pods: BTreeMap<ObjectKey, Pod>,
@@ -45,7 +47,7 @@ impl Cluster {
     /// A controller that leads and has listed everything.
     pub(crate) fn new(pods: Vec<Pod>, requests: Vec<Request>) -> Self {
         let mut cluster = Self {
-            index: Index::new(Config::default()),
+            index: Engine::new(Config::default()),
             now: 1_000_000,
             version: 1,
             pods: pods.into_iter().map(|pod| (pod.key.clone(), pod)).collect(),
@@ -61,15 +63,15 @@ impl Cluster {
 
     /// Another process takes the controller's place.
     pub(crate) fn lead(&mut self) {
-        self.index = Index::new(Config::default());
+        self.index = Engine::new(Config::default());
         self.pending.clear();
         // Else it would place no order, and there were none to answer.
         self.send(Event::Guarded(true));
         self.send(Event::Leader(true));
-        self.send(Event::Resizes(Watch::Restart(Vec::new())));
+        self.send(Event::of::<Resize>(Watch::Restart(Vec::new())));
         self.send(Event::Pods(Watch::Restart(self.pods.values().cloned().collect())));
         self.send(Event::NodeWorks(Watch::Restart(self.books.values().cloned().collect())));
-        self.send(Event::Requests(Watch::Restart(self.requests.values().cloned().collect())));
+        self.send(Event::of::<Request>(Watch::Restart(self.requests.values().cloned().collect())));
     }
 
     fn next_version(&mut self) -> String {
@@ -98,13 +100,13 @@ impl Cluster {
     pub(crate) fn add_request(&mut self, mut request: Request) {
         request.resource_version = self.next_version();
         self.requests.insert(request.key.clone(), request.clone());
-        self.send(Event::Requests(Watch::Upsert(request)));
+        self.send(Event::of::<Request>(Watch::Upsert(request)));
     }
 
     /// A request is deleted.
     pub(crate) fn remove_request(&mut self, key: &ObjectKey) {
         if let Some(request) = self.requests.remove(key) {
-            self.send(Event::Requests(Watch::Gone(request)));
+            self.send(Event::of::<Request>(Watch::Gone(request)));
         }
     }
 
@@ -158,22 +160,28 @@ impl Cluster {
         let action = self.pending.remove(index);
         let version = self.next_version();
         match action {
-            Action::WriteStatus { key, uid, resource_version, status } => {
+            Action::Write {
+                object: Object { key, uid, .. },
+                write: Write::Status { resource_version, status: Status::Recreate(status) },
+            } => {
                 let change = |request: &mut Request| request.status = *status;
                 self.request_written(key, uid, Some(&resource_version), version, end, change);
             }
-            Action::PatchMetadata { key, uid, resource_version, labels, annotations } => {
+            Action::Write {
+                object: Object { key, uid, .. },
+                write: Write::Metadata { resource_version, labels, annotations },
+            } => {
                 let change = |request: &mut Request| {
                     merge(&mut request.labels, labels);
                     merge(&mut request.annotations, annotations);
                 };
                 self.request_written(key, uid, Some(&resource_version), version, end, change);
             }
-            Action::DeleteRequest { key, uid } => {
+            Action::Write { object: Object { key, uid, .. }, write: Write::Delete } => {
                 let there = self.requests.get(&key).is_some_and(|request| request.uid == uid);
                 let applies = matches!(end, End::Stored | End::Unknown);
                 let outcome = answer(end, || if there { Outcome::Gone } else { Outcome::Conflict });
-                self.send(Event::RequestWritten { key: key.clone(), uid, outcome });
+                self.send(Event::written::<Request>(key.clone(), uid, outcome));
                 if there && applies {
                     self.remove_request(&key);
                 }
@@ -212,13 +220,12 @@ impl Cluster {
                     self.send(Event::Pods(Watch::Upsert(pod)));
                 }
             }
-            Action::ReadPod { kind, key, uid, pod } => {
+            Action::ReadPod { by, pod } => {
                 let found = self.pods.get(&pod).map(|pod| pod.uid.clone());
                 let outcome = answer(end, || found.map_or(Outcome::Gone, Outcome::Written));
-                self.send(Event::PodRead { kind, key, uid, outcome });
+                self.send(Event::PodRead { by, outcome });
             }
-            Action::WriteResizeStatus { .. }
-            | Action::DeleteResize { .. }
+            Action::Write { write: Write::Status { status: Status::Resize(_), .. }, .. }
             | Action::Survey { .. }
             | Action::Do { .. } => {
                 panic!("there are no resizes here")
@@ -247,15 +254,15 @@ impl Cluster {
             request.clone()
         });
         let outcome = answer(end, || stored.clone().map_or(Outcome::Conflict, Outcome::Written));
-        self.send(Event::RequestWritten { key, uid, outcome });
+        self.send(Event::written::<Request>(key, uid, outcome));
         if let Some(request) = stored {
-            self.send(Event::Requests(Watch::Upsert(request)));
+            self.send(Event::of::<Request>(Watch::Upsert(request)));
         }
     }
 
     fn check(&self, action: &Action) {
         let refused = match action {
-            Action::WriteStatus { status, .. } => {
+            Action::Write { write: Write::Status { status: Status::Recreate(status), .. }, .. } => {
                 let spec = json!({"podName": "web", "containers": [{"name": "app"}]});
                 refusals("ContainerRecreateRequest", &json!({"spec": spec, "status": status}))
             }
@@ -282,16 +289,15 @@ impl Cluster {
                 Vec::new()
             }
             Action::PatchPod { change: PodChange::Resources(_), .. }
-            | Action::WriteResizeStatus { .. }
-            | Action::DeleteResize { .. }
+            | Action::Write { write: Write::Status { status: Status::Resize(_), .. }, .. }
             | Action::Do { .. }
             | Action::Survey { .. } => panic!("there are no resizes here: {action:?}"),
             Action::PatchPod { change: PodChange::Gates(gates), .. } => {
                 assert!(gates.iter().all(|gate| SERVED.contains(&gate.type_.as_str())), "{gates:?}");
                 Vec::new()
             }
-            Action::PatchMetadata { .. }
-            | Action::DeleteRequest { .. }
+            Action::Write { write: Write::Metadata { .. }, .. }
+            | Action::Write { write: Write::Delete, .. }
             | Action::ReadPod { .. }
             | Action::Emit(_)
             | Action::Count(_) => Vec::new(),

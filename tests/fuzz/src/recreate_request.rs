@@ -1,6 +1,7 @@
 //! What a request, and the Pod that it names, make a controller do.
 
 use pitstop_api::recreate::{ContainerRecreateRequest, ContainerRecreateRequestSpec, validate};
+use pitstop_controller_core::kind::Kind as _;
 use pitstop_controller_core::pod::{Pod, parse_container_id};
 use pitstop_controller_core::recreate::{Request, Tense, resolve};
 use pitstop_controller_core::wire::observe;
@@ -17,7 +18,7 @@ pub fn recreate_request(input: &[u8]) {
     object.status = None;
     let stored = json!({"spec": object.spec});
     let bounded = refusals("ContainerRecreateRequest", &stored).is_empty();
-    let mut request = observe::request(object);
+    let mut request = Request::observe(object);
     let pod = if pod.is_empty() { Ok(usual(&request.spec)) } else { serde_json::from_str(pod) };
     let Ok(slim) = pod.and_then(serde_json::from_value::<observe::SlimPod>) else { return };
     let mut pod = observe::pod(slim);

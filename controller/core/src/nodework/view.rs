@@ -1,8 +1,9 @@
 //! An order with its answer.
 
-use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, Order, order_attempt};
+use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, Order, order_attempt, request_uid};
 
 use super::NodeWork;
+use crate::pod::{ContainerState, Pod};
 
 /// One order of a request as the node's book has it, with the daemon's answer.
 #[derive(Clone, Copy, Debug)]
@@ -81,4 +82,22 @@ pub(crate) fn views(book: Option<&NodeWork>) -> impl Iterator<Item = OrderView<'
             closed: b.closed.contains(&order.id),
         })
     })
+}
+
+/// The orders of a request, or about a Pod, by its UID.
+pub(crate) fn own<'a>(
+    book: Option<&'a NodeWork>,
+    uid: &'a str,
+) -> impl Iterator<Item = OrderView<'a>> + use<'a> {
+    views(book).filter(move |view| request_uid(&view.order.id) == uid)
+}
+
+/// As far as the Pod's status tells, the daemon still has that container to stop.
+pub(crate) fn may_run(order: &Order, pod: Option<&Pod>) -> bool {
+    let status = pod
+        .filter(|p| p.uid == order.pod.uid)
+        .and_then(|p| p.container(&order.container.name))
+        .and_then(|c| c.status.as_ref());
+    status
+        .is_some_and(|s| s.state == ContainerState::Running && s.container_id.ends_with(&order.container.id))
 }

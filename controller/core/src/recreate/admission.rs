@@ -52,8 +52,8 @@ pub fn create(request: &Request, pod: Option<&Pod>, hooks: &Hooks, virtual_node:
         Ok(target) => target,
         Err(refusal) => return deny(request, BAD_REQUEST, &refusal),
     };
-    // The label of a request that the controller makes for a resize says which Pod is meant.
-    let meant = request.labels.get(labels::POD_UID).filter(|_| request.resize_uid.is_some());
+    // The label of a request that the controller makes for another one says which Pod is meant.
+    let meant = request.labels.get(labels::POD_UID).filter(|_| request.owner.is_some());
     if let Some(uid) = meant.filter(|uid| **uid != target.pod_uid) {
         let text = format!("made for the Pod with UID {uid}; the Pod of that name is another one now");
         return deny(request, BAD_REQUEST, &Invalid::new("spec.podName", text));

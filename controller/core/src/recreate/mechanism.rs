@@ -4,7 +4,7 @@
 use pitstop_api::recreate::{Mechanism, Pin, RecreateStrategy, TargetContainer};
 use pitstop_api::text::quoted;
 
-use crate::action::ImageChange;
+use crate::change::ImageChange;
 use crate::pod::{AfterStop, Container, ContainerKind, ContainerState, Pod};
 
 /// Longest image string that is written, in bytes; as the field's bound in the request's schema.

@@ -3,13 +3,16 @@
 //! `resolve` finds what a request means on its Pod, `mechanism` by which means its containers can be restarted,
 //! `observe` is what a decision sees, `plan` decides, `judge` how far each container is, `drain` whether the Pod is
 //! out of service, `silence` what orders come to that nobody takes up, `status` writes it down, `stages` measures how
-//! long all that takes, `admission` answers the webhook with the same rules.
+//! long all that takes, `admission` answers the webhook with the same rules. `object` reads the API object, `kind` is what the
+//! engine knows of it.
 
 pub mod admission;
 mod drain;
 mod hooks;
 mod judge;
+mod kind;
 mod mechanism;
+pub mod object;
 mod observe;
 mod plan;
 mod resolve;
@@ -20,8 +23,8 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use judge::stops_yet;
-pub use observe::{Ahead, Memory, Observed, Request};
+pub use kind::ID;
+pub use observe::{Memory, Observed, Request};
 pub use plan::{Plan, plan};
 pub use resolve::{Refusal, Tense, resolve};
 pub use stages::places;

@@ -7,9 +7,9 @@ use pitstop_api::recreate::{ContainerRecreateRequestSpec, ContainerRecreateReque
 use super::drain::Seen;
 use super::judge::is_pinned;
 use super::stages::Stages;
-use crate::action::ImageChange;
-use crate::before::Before;
+use crate::change::ImageChange;
 use crate::key::ObjectKey;
+use crate::kind::{Ahead, Owner};
 use crate::look::Look;
 use crate::nodework::{Acting, OrderView};
 use crate::pod::{ContainerState, ContainerStatus, Pod, parse_container_id};
@@ -38,8 +38,8 @@ pub struct Request {
     pub annotations: BTreeMap<String, String>,
     /// It was written through `v1beta1`, not `v1alpha1`.
     pub in_v1beta1: bool,
-    /// UID of the `PodResize` that it belongs to (`metadata.ownerReferences`).
-    pub resize_uid: Option<String>,
+    /// The request that it belongs to.
+    pub owner: Option<Owner>,
     /// `spec`.
     pub spec: ContainerRecreateRequestSpec,
     /// `status`.
@@ -217,15 +217,6 @@ impl Memory {
     }
 }
 
-/// What goes before a request for the same Pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ahead {
-    /// It.
-    pub by: Before,
-    /// Until when it does so at the most; absent where that is for as long as it is open.
-    pub until: Option<Mono>,
-}
-
 /// All that a decision about one request sees.
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Debug)]
@@ -236,8 +227,8 @@ pub struct Observed<'a> {
     pub pod: Option<&'a Pod>,
     /// What goes first for the same Pod.
     pub ahead: Option<Ahead>,
-    /// It belongs to a `PodResize` that is not at work any more.
-    pub resize_over: bool,
+    /// It belongs to another request that is not at work any more.
+    pub owner_over: bool,
     /// The request's orders in the node's book.
     pub orders: Vec<OrderView<'a>>,
     /// A write of images of the Pod is under way, for this request or for one before it.

@@ -24,7 +24,8 @@ use super::observe::Observed;
 use super::resolve::{Tense, resolve};
 use super::silence::Silence;
 use super::status::{End, Wait, accepted, ended, queued, waits};
-use crate::index::Config;
+use crate::config::Config;
+use crate::kind::Owner;
 use crate::look::Missing;
 use crate::nodework::OrderView;
 use crate::plan::{Read, StatusWrite, Urgency};
@@ -71,9 +72,9 @@ impl Planner<'_> {
         if let Err(invalid) = validate(&request.spec) {
             return self.end(&[], &End::Invalid(invalid.to_string()));
         }
-        // The resize may have ended while the write that made this request was on its way.
-        if self.observed.resize_over {
-            return self.end(&[], &End::Invalid(resize_over().to_string()));
+        // The owner may have ended while the write that made this request was on its way.
+        if let Some(owner) = request.owner.as_ref().filter(|_| self.observed.owner_over) {
+            return self.end(&[], &End::Invalid(owner_over(owner).to_string()));
         }
         let (expired, deadline) = self.deadline();
         if expired {
@@ -467,7 +468,10 @@ impl Planner<'_> {
     }
 }
 
-fn resize_over() -> Invalid {
-    let text = "the PodResize that the request belongs to is over or gone: nothing is restarted for it";
+fn owner_over(owner: &Owner) -> Invalid {
+    let text = format!(
+        "the {} that the request belongs to is over or gone: nothing is restarted for it",
+        owner.kind
+    );
     Invalid::new("metadata.ownerReferences", text)
 }

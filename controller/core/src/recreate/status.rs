@@ -10,10 +10,11 @@ use pitstop_api::recreate::{
 use super::drain;
 use super::hooks;
 use super::judge::replaced;
-use super::observe::{Ahead, Observed, Request};
-use crate::action::{Note, RequestKind};
+use super::observe::{Observed, Request};
 use crate::before::Before;
+use crate::change::Note;
 use crate::guard::POLICY;
+use crate::kind::{Ahead, Ended};
 use crate::measure::Measure;
 use crate::pod::Pod;
 
@@ -176,7 +177,7 @@ pub const REASONS: [&str; 8] = [
 ];
 const UNKNOWN: &str = "Unknown";
 /// Reason of a success: what the column `RESULT` shows.
-const COMPLETE: &str = "Complete";
+pub(super) const COMPLETE: &str = "Complete";
 
 impl End {
     pub(super) fn reason(&self) -> &'static str {
@@ -371,7 +372,7 @@ pub fn notes(request: &Request, old: &ContainerRecreateRequestStatus) -> Vec<Not
     let new = &request.status;
     let target = new.target.as_ref();
     let note = |warning, reason, message: String| Note {
-        kind: RequestKind::Recreate,
+        kind: super::ID,
         request: request.key.clone(),
         request_uid: request.uid.clone(),
         pod: target.map(|t| (request.pod_key(), t.pod_uid.clone())),
@@ -423,6 +424,14 @@ pub fn notes(request: &Request, old: &ContainerRecreateRequestStatus) -> Vec<Not
     notes
 }
 
+/// How a request has ended that has.
+pub(super) fn end(status: &ContainerRecreateRequestStatus) -> Option<Ended<'_>> {
+    status.completion_time?;
+    let last = condition::find(&status.conditions, conditions::COMPLETE);
+    let complete = last.is_some_and(|last| last.status == ConditionStatus::True);
+    Some(Ended { complete, message: last.map_or("", |last| &last.message) })
+}
+
 /// What to count when a change of status is stored.
 pub fn measure(
     new: &ContainerRecreateRequestStatus,
@@ -433,7 +442,7 @@ pub fn measure(
     }
     let last = condition::find(&new.conditions, conditions::COMPLETE)?;
     let reason = REASONS.into_iter().find(|reason| *reason == last.reason).unwrap_or(UNKNOWN);
-    Some(Measure::Ended { complete: last.status == ConditionStatus::True, reason })
+    Some(Measure::Ended { kind: super::ID, complete: last.status == ConditionStatus::True, reason })
 }
 
 /// ` (app: old -> new)` with shortened IDs.

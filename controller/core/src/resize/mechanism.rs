@@ -4,11 +4,9 @@ use pitstop_api::resize::{AfterWait, ContainerStatus, Mechanism, PodResizeSpec, 
 
 use super::resolve::{No, WOULD_RESTART};
 use super::shrink::reclaims;
-use crate::index::Config;
+use crate::config::Config;
+use crate::hold::admission::UNSUPPORTED;
 use crate::pod::{Container, ContainerKind, ContainerState, Pod};
-
-/// The Pod's node does not resize so.
-pub(super) const UNSUPPORTED: &str = "Unsupported";
 
 /// What carries the request out: `Api` or `Cri`.
 ///

@@ -5,21 +5,21 @@ use std::collections::BTreeMap;
 use pitstop_api::condition::{self, ConditionStatus};
 use pitstop_api::resize::{Phase, PodResizeSpec, PodResizeStatus, Restoring, conditions};
 
-use super::admission::{Crowd, FRESH, Surveyed};
-use super::force::Force;
 use super::judge::{Place, Progress, is_back, progress, return_progress, stopped};
 use super::refusal;
 use super::restart;
 use super::shrink::{containers, place};
 use super::status::{EVICTED, NODE_BUSY, NODE_CAPACITY};
-use crate::action::Sizing;
 use crate::before::Before;
+use crate::change::Sizing;
 use crate::deed::{Deed, Done};
+use crate::hold::Force;
+use crate::hold::admission::{Crowd, FRESH, Surveyed};
 use crate::key::ObjectKey;
+use crate::kind::{Dormant, Owner, Relative};
 use crate::look::Look;
 use crate::nodework::OrderView;
 use crate::pod::Pod;
-use crate::recreate::Request;
 use crate::time::Mono;
 use crate::tracked::Versioned;
 
@@ -38,6 +38,8 @@ pub struct Resize {
     pub created: i64,
     /// `metadata.deletionTimestamp` is set.
     pub deleting: bool,
+    /// The request that it belongs to.
+    pub owner: Option<Owner>,
     /// `spec`.
     pub spec: PodResizeSpec,
     /// `status`.
@@ -96,6 +98,11 @@ impl Resize {
         told.filter(|told| told.status == ConditionStatus::False).map(|told| told.reason.as_str())
     }
 
+    /// What bounds the Pod is known, and is to be judged by: the request is not accepted yet.
+    pub fn is_admitted_by(&self, now: Mono, survey: &Surveyed) -> bool {
+        survey.at.after(FRESH) >= now && self.status.target.is_none()
+    }
+
     /// It was accepted for that very Pod.
     pub fn is_for(&self, pod: &Pod) -> bool {
         self.status.target.as_ref().is_some_and(|target| target.pod_uid == pod.uid)
@@ -143,29 +150,10 @@ pub struct Memory {
     pub asked_since: Option<Mono>,
     /// Since when the daemon's answers are known, by the orders' IDs.
     pub answers: BTreeMap<String, Mono>,
-    /// What came of the last survey.
-    pub survey: Option<Surveyed>,
-    /// A survey is under way.
-    pub surveying: bool,
-    /// A later request had its place and is gone: whether what it gave counts again. Absent while nobody has asked.
-    pub anew: Option<Result<(), Dormant>>,
-    /// Since when that is not known.
-    pub doubtful_since: Option<Mono>,
     /// The recreate request that belongs to the resize was seen; whether it had restarted every container.
     pub restarted: Option<bool>,
     /// What came of what the resize has done.
     pub deeds: Deeds,
-}
-
-/// What a request gave is not given again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dormant {
-    /// When that was seen last.
-    pub at: Mono,
-    /// Why, in one word.
-    pub reason: &'static str,
-    /// Why, as a sentence.
-    pub text: String,
 }
 
 /// What came of what a resize has done.
@@ -279,12 +267,6 @@ impl Memory {
         self.done_since = self.done_since.or(self.sized_since);
     }
 
-    /// What bounds the Pod is known, and is to be judged by: the request is not accepted yet.
-    pub fn admits(&self, now: Mono, resize: &Resize) -> bool {
-        let fresh = self.survey.as_ref().is_some_and(|survey| survey.at.after(FRESH) >= now);
-        fresh && resize.status.target.is_none()
-    }
-
     /// Notes that a restart has the Pod, so that the change has yet to begin.
     pub fn put_off(&mut self, now: Mono) {
         if !self.applied {
@@ -293,8 +275,8 @@ impl Memory {
     }
 
     /// Notes what is seen of the restart; `request`: the one under the name that the resize gives it.
-    pub fn see_restart(&mut self, resize: &Resize, request: Option<&Request>) {
-        let own = request.filter(|request| restart::is_own(resize, request));
+    pub fn see_restart(&mut self, resize: &Resize, request: Option<&Relative<'_>>) {
+        let own = request.filter(|request| request.is_of(&resize.uid));
         self.restarted = self.restarted.max(own.map(restart::succeeded));
     }
 
@@ -363,7 +345,7 @@ pub struct Observed<'a> {
     /// What the request has in a write of the Pod that is under way, or of which nobody knows yet how it ended.
     pub sizing: Option<&'a Sizing>,
     /// The recreate request of the name by which the resize restarts its containers.
-    pub restart: Option<&'a Request>,
+    pub restart: Option<Relative<'a>>,
     /// What the request has done that is under way, or of which nobody knows yet how it ended.
     pub deed: Option<&'a Deed>,
     /// The request's orders in the node's book: what it asks, and what memory it has reclaimed.
@@ -377,6 +359,10 @@ pub struct Observed<'a> {
     pub last_attempt: u32,
     /// The API server is known to keep each daemon to its own node, so that orders may be placed.
     pub guarded: bool,
+    /// What came of the last survey.
+    pub survey: Option<&'a Surveyed>,
+    /// A later request had its place and is gone: whether what it gave counts again. Absent while nobody has asked.
+    pub anew: Option<&'a Result<(), Dormant>>,
     /// What other Pods take of what the survey found. Absent without a survey, after acceptance, and while the acceptance
     /// of another resize that counts is being written.
     pub crowd: Option<Crowd<'a>>,

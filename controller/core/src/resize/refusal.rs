@@ -5,8 +5,8 @@ use std::time::Duration;
 use pitstop_api::resize::Phase;
 
 use super::observe::Refused;
+use crate::outcome::NOT_SERVED;
 use crate::time::Mono;
-use crate::wire::NOT_SERVED;
 
 /// Refusals of which none says that the next try is in vain: so many, and for so long.
 const TRIES: u32 = 3;

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use pitstop_api::nodework::{AnswerState, Bounds, Order, Resize as Give};
 
-use super::force::{bounds, of_pod};
 use super::observe::Observed;
 use super::verify::next_order;
-use crate::index::Config;
+use crate::config::Config;
+use crate::hold::{bounds, of_pod};
 use crate::nodework::OrderView;
 use crate::pod::Pod;
 use crate::time::Mono;

@@ -10,11 +10,12 @@ use pitstop_api::resize::{
 use pitstop_api::text::quoted;
 
 use super::evict;
-use super::force::Force;
 use super::judge::{Changed, never_again};
 use super::mechanism::choose;
 use super::shrink;
-use crate::index::Config;
+use crate::config::Config;
+use crate::hold::Force;
+use crate::hold::admission::CONTAINER;
 use crate::pod::{Container, ContainerKind, ContainerState, Pod};
 
 /// Longest container ID that is kept, in characters; as the field's bound in the schema.
@@ -27,8 +28,6 @@ pub(super) type No = (&'static str, String);
 pub(super) const INVALID: &str = "Invalid";
 /// A container would be restarted, and must not.
 pub(super) const WOULD_RESTART: &str = "PolicyWouldRestart";
-/// Such containers cannot be resized.
-pub(super) const CONTAINER: &str = "UnsupportedContainer";
 
 /// Whether a request can be accepted for the Pod as it is.
 pub fn can_be(spec: &PodResizeSpec, pod: &Pod, force: &Force, config: &Config) -> bool {

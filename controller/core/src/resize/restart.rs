@@ -1,15 +1,17 @@
 //! The restart that a request asks for (`restart: Always`): by a recreate request that belongs to it.
 
-use pitstop_api::condition::{self, ConditionStatus};
 use pitstop_api::labels;
-use pitstop_api::recreate::conditions;
+use pitstop_api::recreate::KIND;
 use pitstop_api::resize::Restart;
 
 use super::observe::{Observed, Resize};
 use super::refusal;
-use crate::key::ObjectKey;
-use crate::recreate::Request;
+use crate::key::{KindId, ObjectKey};
+use crate::kind::Relative;
 use crate::time::Mono;
+
+/// Kind of the request by which the containers are restarted.
+pub(super) const CHILD: KindId = KindId::new(KIND);
 
 /// Longest name of a recreate request, in bytes: what a label value can hold.
 const MAX_NAME: usize = 63;
@@ -31,7 +33,7 @@ pub(super) enum Stage {
 }
 
 /// The name of the recreate request of a resize.
-pub fn restart_key(resize: &Resize) -> ObjectKey {
+pub(super) fn restart_key(resize: &Resize) -> ObjectKey {
     let name = &resize.key.name;
     let whole = format!("{name}{SUFFIX}");
     if whole.len() <= MAX_NAME {
@@ -42,20 +44,10 @@ pub fn restart_key(resize: &Resize) -> ObjectKey {
     ObjectKey::new(&resize.key.namespace, format!("{}{tail}", kept.trim_end_matches(['-', '.'])))
 }
 
-/// A resize may look for a recreate request of that name.
-pub fn may_be_restart(request: &ObjectKey) -> bool {
-    request.name.ends_with(SUFFIX)
-}
-
 /// The containers to restart: those that the resize itself does not.
 pub(super) fn to_restart(resize: &Resize) -> impl Iterator<Item = &str> {
     let asked = resize.spec.restart == Some(Restart::Always);
     resize.status.containers.iter().filter(move |c| asked && !c.restarts).map(|c| c.name.as_str())
-}
-
-/// It is the request that the resize has made, or the one that another process made for it.
-pub(super) fn is_own(resize: &Resize, request: &Request) -> bool {
-    request.resize_uid.as_ref().is_some_and(|uid| *uid == resize.uid)
 }
 
 /// How far the restart is.
@@ -64,7 +56,7 @@ pub(super) fn stage(now: Mono, observed: &Observed<'_>) -> Stage {
     if to_restart(resize).next().is_none() || observed.memory.restarted == Some(true) {
         return Stage::Over;
     }
-    let Some(request) = observed.restart else {
+    let Some(request) = &observed.restart else {
         if observed.memory.restarted.is_some() {
             return Stage::Failed("its ContainerRecreateRequest was deleted before it had ended".to_owned());
         }
@@ -76,9 +68,9 @@ pub(super) fn stage(now: Mono, observed: &Observed<'_>) -> Stage {
             None => Stage::Due,
         };
     };
-    let key = &request.key;
-    if !is_own(resize, request) {
-        return if request.resize_uid.is_some() || request.deleting {
+    let key = request.key;
+    if !request.is_of(&resize.uid) {
+        return if request.owner_uid.is_some() || request.deleting {
             Stage::Blocked(format!("waits until ContainerRecreateRequest {key} of somebody else is deleted"))
         } else {
             let text = format!(
@@ -87,23 +79,17 @@ pub(super) fn stage(now: Mono, observed: &Observed<'_>) -> Stage {
             Stage::Failed(text)
         };
     }
-    if request.deleting && !request.completed() {
-        return Stage::Failed(format!("ContainerRecreateRequest {key} was deleted before it had ended"));
-    }
-    if !request.completed() {
-        return Stage::Underway;
-    }
-    let message =
-        condition::find(&request.status.conditions, conditions::COMPLETE).map_or("", |c| &c.message);
-    if succeeded(request) {
-        Stage::Over
-    } else {
-        Stage::Failed(format!("ContainerRecreateRequest {key}: {message}"))
+    match request.ended {
+        None if request.deleting => {
+            Stage::Failed(format!("ContainerRecreateRequest {key} was deleted before it had ended"))
+        }
+        None => Stage::Underway,
+        Some(ended) if ended.complete => Stage::Over,
+        Some(ended) => Stage::Failed(format!("ContainerRecreateRequest {key}: {}", ended.message)),
     }
 }
 
 /// Every container was restarted.
-pub(super) fn succeeded(request: &Request) -> bool {
-    let complete = condition::find(&request.status.conditions, conditions::COMPLETE);
-    complete.is_some_and(|c| c.status == ConditionStatus::True)
+pub(super) fn succeeded(request: &Relative<'_>) -> bool {
+    request.ended.is_some_and(|ended| ended.complete)
 }

@@ -24,11 +24,6 @@ pub(super) fn reclaims(spec: &PodResizeSpec) -> bool {
     spec.memory_shrink.as_ref().is_some_and(|shrink| shrink.reclaim)
 }
 
-/// What a container may use below that limit, with so much to spare, in bytes.
-pub(super) fn room(limit: i64, margin: i64) -> i64 {
-    limit.saturating_sub(margin).max(0)
-}
-
 /// Bytes by which a limit is lowered at a time; absent for all at once.
 fn step(spec: &PodResizeSpec) -> Option<i64> {
     let text = spec.memory_shrink.as_ref()?.step.as_deref()?;

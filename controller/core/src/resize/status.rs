@@ -10,8 +10,10 @@ use pitstop_api::resize::{
 use super::observe::{Observed, Resize};
 use super::verify::{self, Verdict};
 use super::{refusal, resolve};
-use crate::action::{Note, RequestKind};
 use crate::before::Before;
+use crate::change::Note;
+pub(super) use crate::hold::admission::{ADMITTING, NODE_BUSY};
+use crate::kind::Ended;
 use crate::measure::Measure;
 use crate::pod::Pod;
 
@@ -35,14 +37,10 @@ pub(super) const QUEUED: &str = Before::REASONS[0];
 const TOO_MANY: &str = Before::REASONS[1];
 /// The change is sent to the API server.
 pub(super) const PROPOSING: &str = "Proposing";
-/// What bounds the Pod is read.
-pub const ADMITTING: &str = "Admitting";
 /// The node's daemon is asked, or at work.
 pub(super) const DAEMON: &str = "WaitingForDaemon";
 /// The kubelet has not said a word.
 pub(super) const KUBELET: &str = "WaitingForKubelet";
-/// The node has no room now.
-pub const NODE_BUSY: &str = "NodeBusy";
 /// The kubelet does not lower a limit below what is in use.
 pub(super) const MEMORY_IN_USE: &str = "MemoryInUse";
 /// The kubelet or the runtime fails, and tries again.
@@ -310,7 +308,7 @@ pub(super) fn verified(
 /// Writes down whether what the request gave counts again, once a later one that had its place is gone.
 pub(super) fn counts(status: &mut PodResizeStatus, observed: &Observed<'_>, now: DateTime<Utc>) {
     let resize = observed.resize;
-    match &observed.memory.anew {
+    match observed.anew {
         Some(Ok(())) if resize.told_dormant().is_some() => {
             let text = "the resources are given again";
             set(status, resize, conditions::IN_FORCE, ConditionStatus::True, RESIZED, text, now);
@@ -404,7 +402,7 @@ pub fn notes(resize: &Resize, old: &PodResizeStatus) -> Vec<Note> {
     let new = &resize.status;
     let target = new.target.as_ref();
     let note = |warning, reason, message: String| Note {
-        kind: RequestKind::Resize,
+        kind: super::ID,
         request: resize.key.clone(),
         request_uid: resize.uid.clone(),
         pod: target.map(|t| (resize.pod_key(), t.pod_uid.clone())),
@@ -426,11 +424,23 @@ pub fn notes(resize: &Resize, old: &PodResizeStatus) -> Vec<Note> {
     notes
 }
 
+/// How a request has ended that has.
+pub(super) fn end(status: &PodResizeStatus) -> Option<Ended<'_>> {
+    status.completion_time?;
+    let last = condition::find(&status.conditions, conditions::COMPLETE);
+    let complete = last.is_some_and(|last| last.status == ConditionStatus::True);
+    Some(Ended { complete, message: last.map_or("", |last| &last.message) })
+}
+
 /// What to count when a change of status is stored.
 pub fn measure(new: &PodResizeStatus, old: &PodResizeStatus) -> Option<Measure> {
     if old.completion_time.is_some() || new.completion_time.is_none() {
         return None;
     }
     let last = condition::find(&new.conditions, conditions::COMPLETE)?;
-    Some(Measure::Resized { complete: last.status == ConditionStatus::True, reason: known(&last.reason) })
+    Some(Measure::Ended {
+        kind: super::ID,
+        complete: last.status == ConditionStatus::True,
+        reason: known(&last.reason),
+    })
 }

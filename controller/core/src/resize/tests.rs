@@ -9,17 +9,19 @@ use pitstop_api::resize::{Phase, PodResizeSpec, PodResizeStatus, conditions};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::action::{Named, RequestKind, Sizing};
 use crate::agree::agree;
 use crate::before::Before;
+use crate::change::{Named, Sizing};
+use crate::config::Config;
 use crate::deed::Deed;
-use crate::index::Config;
+use crate::fixtures::{MI, container, id, pod};
+use crate::hold::Force;
 use crate::key::ObjectKey;
+use crate::kind::{Ended, Relative};
 use crate::look::{Found, Look};
 use crate::nodework::OrderView;
 use crate::plan::{Read, Urgency};
 use crate::pod::{Container, ContainerKind, ContainerState, ContainerStatus, Pod, Told};
-use crate::recreate::Request;
 use crate::time::Mono;
 
 mod ends;
@@ -29,11 +31,8 @@ mod repair;
 mod resolve;
 mod restart;
 mod room;
-mod settle;
 mod shrink;
 mod verify;
-
-const MI: i64 = 1 << 20;
 
 /// What a status says in several ways is the same in all of them, and its reasons are listed.
 #[track_caller]
@@ -51,44 +50,6 @@ fn agrees(status: &PodResizeStatus, generation: Option<i64>) {
 type Change = fn(&mut Pod);
 /// Something that happens.
 type Happens = fn(&mut Scene);
-
-fn id(n: u32) -> String {
-    format!("containerd://{n:064x}")
-}
-
-/// 100m to 200m of CPU, 64Mi to 128Mi of memory, running.
-fn container(name: &str) -> Container {
-    let resources = Resources {
-        cpu_request: Some(100),
-        cpu_limit: Some(200),
-        memory_request: Some(64 * MI),
-        memory_limit: Some(128 * MI),
-    };
-    let status = ContainerStatus {
-        container_id: id(1),
-        ready: true,
-        state: ContainerState::Running,
-        allocated: Some(Resources { cpu_limit: None, memory_limit: None, ..resources }),
-        actual: Some(resources),
-        ..ContainerStatus::default()
-    };
-    Container { name: name.into(), resources, status: Some(status), ..Container::default() }
-}
-
-fn pod() -> Pod {
-    Pod {
-        key: ObjectKey::new("shop", "web"),
-        uid: "pod-1".into(),
-        controller: Some("StatefulSet".into()),
-        resource_version: "1".into(),
-        generation: Some(1),
-        observed_generation: Some(1),
-        node: Some("node1".into()),
-        ready: true,
-        containers: vec![container("app"), container("proxy")],
-        ..Pod::default()
-    }
-}
 
 fn resize(spec: Value) -> Resize {
     let spec: PodResizeSpec = serde_json::from_value(spec).unwrap();
@@ -117,6 +78,29 @@ enum Daemon {
     Silent,
 }
 
+/// What is there under the name of the recreate request of a resize.
+#[derive(Clone, Default)]
+struct Made {
+    key: ObjectKey,
+    uid: String,
+    owner_uid: Option<String>,
+    deleting: bool,
+    ended: Option<(bool, String)>,
+}
+
+impl Made {
+    fn told(&self) -> Relative<'_> {
+        let ended = self.ended.as_ref();
+        Relative {
+            key: &self.key,
+            uid: &self.uid,
+            owner_uid: self.owner_uid.as_deref(),
+            deleting: self.deleting,
+            ended: ended.map(|(complete, message)| Ended { complete: *complete, message }),
+        }
+    }
+}
+
 /// The request, its Pod, and what this process remembers.
 struct Scene {
     now: Mono,
@@ -129,7 +113,7 @@ struct Scene {
     newer: Option<ObjectKey>,
     ahead: Option<Before>,
     sizing: Option<Sizing>,
-    restart: Option<Request>,
+    restart: Option<Made>,
     deed: Option<Deed>,
     orders: Vec<Order>,
     answers: Vec<Answer>,
@@ -180,7 +164,8 @@ impl Scene {
         let (repairs, orders): (Vec<_>, Vec<_>) = views.partition(|view| is_repair(view.order));
         self.memory.see(self.now, &self.resize, self.pod.as_ref(), &orders, &repairs);
         let force = Force::default();
-        self.memory.see_restart(&self.resize, self.restart.as_ref());
+        let restart = self.restart.as_ref().map(Made::told);
+        self.memory.see_restart(&self.resize, restart.as_ref());
         let observed = Observed {
             resize: &self.resize,
             pod: self.pod.as_ref(),
@@ -191,13 +176,15 @@ impl Scene {
             ahead: self.ahead.clone().map(|by| Ahead { by, gives_way: false }),
             sizing_now: false,
             sizing: self.sizing.as_ref(),
-            restart: self.restart.as_ref(),
+            restart,
             deed: self.deed.as_ref(),
             orders,
             repairs,
             recorded: self.recorded,
             last_attempt: 0,
             guarded: self.guarded,
+            survey: None,
+            anew: None,
             crowd: None,
             look: &self.look,
             memory: &self.memory,

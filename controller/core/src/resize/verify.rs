@@ -13,11 +13,10 @@ use pitstop_api::nodework::{
 use pitstop_api::quantity::Resources;
 use pitstop_api::resize::ContainerStatus;
 
-use super::force::{bounds, of_pod};
 use super::judge::{desired, original};
 use super::observe::Observed;
-use super::settle::pod_wants;
-use crate::index::Config;
+use crate::config::Config;
+use crate::hold::{bounds, of_pod, pod_wants};
 use crate::nodework::{OrderView, newest};
 use crate::pod::{Pod, parse_container_id};
 use crate::time::{Mono, earliest};

@@ -2,15 +2,12 @@
 
 use chrono::{DateTime, Utc};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
 use kube::core::params::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{PartialObjectMeta, Request as Builder, request};
 use pitstop_api::logic::answer::{Answer, Class, Failure};
 use pitstop_api::nodework::{NodeWork as NodeWorkObject, NodeWorkSpec, Order};
-use pitstop_api::recreate::{ContainerRecreateRequest, ContainerRecreateRequestSpec};
-use pitstop_api::resize::{PodResize, PodResizeSpec};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -18,29 +15,30 @@ use super::deeds;
 use super::observe::{self, SlimPod};
 use super::pods::{self, Version};
 use super::survey::Reading;
-use crate::action::{Action, Event, Outcome, PodChange, RequestKind};
+use crate::action::{Action, Event, Object, Write};
+use crate::change::PodChange;
 use crate::deed::Done;
-use crate::key::ObjectKey;
+use crate::key::{KindId, ObjectKey};
+use crate::kind::WriteNames;
+use crate::kinds::{ForEach, Registered, Status, Written, about, for_each};
+use crate::outcome::{NOT_SERVED, Outcome};
 
 /// A request without the server's address.
 pub type HttpRequest = http::Request<Vec<u8>>;
-
-/// The API server's words for a path that it does not serve.
-pub(crate) const NOT_SERVED: &str = "could not find the requested resource";
 
 /// A write, or a reading, under way: which answer it waits for and what that will mean.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     name: &'static str,
-    object: Object,
+    about: About,
     awaits: Awaits,
 }
 
-/// What is written.
+/// What is written, or read, and for whom.
 #[derive(Clone, Debug)]
-enum Object {
-    Request(ObjectKey, String),
-    Resize(ObjectKey, String),
+enum About {
+    /// An object of a kind.
+    Object(Object),
     /// The Pod itself.
     Pod(ObjectKey, String),
     /// What would come of a change of the Pod.
@@ -48,10 +46,10 @@ enum Object {
     Book(String),
     /// Nothing: it is only read.
     Survey(Box<Reading>),
-    /// What a resize has done.
-    Deed(ObjectKey, String),
+    /// What that request has done.
+    Deed(Object),
     /// Nothing: the Pod of that request is only read.
-    Look(RequestKind, ObjectKey, String),
+    Look(Object),
 }
 
 /// The answer that comes next.
@@ -105,55 +103,28 @@ impl Exchange {
     pub fn begin(action: Action, wall: DateTime<Utc>) -> Option<Step> {
         let (exchange, request) = match action {
             Action::Emit(_) | Action::Count(_) => return None,
-            Action::WriteStatus { key, uid, resource_version, status } => {
-                let spec = ContainerRecreateRequestSpec::default();
-                let mut object = ContainerRecreateRequest::new(&key.name, spec);
-                object.status = Some(*status);
-                let request = replace_status(&key, uid.clone(), resource_version, object);
-                (Self::new("write_status", Object::Request(key, uid), Awaits::Stored), request)
+            Action::Write { object, write } => {
+                let (name, awaits, request) = write_object(&object, write);
+                (Self::new(name, About::Object(object), awaits), request)
             }
-            Action::Survey { key, uid, node } => {
-                let reading = Reading::new(key, uid, node);
+            Action::Survey { by, node } => {
+                let reading = Reading::new(by, node);
                 let request = reading.request();
-                (Self::new("survey", Object::Survey(Box::new(reading)), Awaits::Reading), request)
+                (Self::new("survey", About::Survey(Box::new(reading)), Awaits::Reading), request)
             }
-            Action::ReadPod { kind, key, uid, pod } => {
+            Action::ReadPod { by, pod } => {
                 let request = pods::read(&pod);
-                (Self::new("read_pod", Object::Look(kind, key, uid), Awaits::Stored), request)
-            }
-            Action::PatchMetadata { key, uid, resource_version, labels, annotations } => {
-                let body = Patch::Merge(json!({"metadata":
-                    {"resourceVersion": resource_version, "labels": labels, "annotations": annotations}}));
-                let request = of_kind::<ContainerRecreateRequest>(&key).patch(
-                    &key.name,
-                    &PatchParams::default(),
-                    &body,
-                );
-                (Self::new("patch_metadata", Object::Request(key, uid), Awaits::Stored), request)
-            }
-            Action::DeleteRequest { key, uid } => {
-                let request = delete::<ContainerRecreateRequest>(&key, &uid);
-                (Self::new("delete_request", Object::Request(key, uid), Awaits::Done), request)
-            }
-            Action::WriteResizeStatus { key, uid, resource_version, status } => {
-                let mut object = PodResize::new(&key.name, PodResizeSpec::default());
-                object.status = Some(*status);
-                let request = replace_status(&key, uid.clone(), resource_version, object);
-                (Self::new("write_resize_status", Object::Resize(key, uid), Awaits::Stored), request)
-            }
-            Action::DeleteResize { key, uid } => {
-                let request = delete::<PodResize>(&key, &uid);
-                (Self::new("delete_resize", Object::Resize(key, uid), Awaits::Done), request)
+                (Self::new("read_pod", About::Look(by), Awaits::Stored), request)
             }
             Action::PatchPod { key, uid, resource_version, change } => {
                 Self::pod_change(key, uid, &resource_version, change, wall)
             }
-            Action::Do { key, uid, deed } => {
-                let (name, request) = deeds::request(&key, &uid, &deed);
-                (Self::new(name, Object::Deed(key, uid), Awaits::Done), request)
+            Action::Do { by, deed } => {
+                let (name, request) = deeds::request(&by, &deed);
+                (Self::new(name, About::Deed(by), Awaits::Done), request)
             }
             Action::WriteOrders { node, resource_version, orders, closed, adopt } => {
-                let object = Object::Book(node.clone());
+                let about = About::Book(node.clone());
                 let change = resource_version.map(|version| {
                     // None removes the field from the stored book.
                     let closed = (!closed.is_empty()).then_some(closed);
@@ -163,13 +134,13 @@ impl Exchange {
                 match change {
                     Some(change) if !adopt => {
                         let request = patch_book(&node, change);
-                        (Self::new("write_orders", object, Awaits::Stored), request)
+                        (Self::new("write_orders", about, Awaits::Stored), request)
                     }
                     change => {
                         let request = Builder::new(Node::url_path(&(), None))
                             .get_metadata(&node, &GetParams::default());
                         let book = change.map_or(NewBook::Made(orders), NewBook::Adopted);
-                        (Self::new("write_orders", object, Awaits::Owner(node, book)), request)
+                        (Self::new("write_orders", about, Awaits::Owner(node, book)), request)
                     }
                 }
             }
@@ -188,7 +159,7 @@ impl Exchange {
         let (name, real, dry_run) = match &change {
             PodChange::Gates(gates) => {
                 let request = pods::patch_gates(&key, version, gates, wall);
-                return (Self::new("patch_pod_conditions", Object::Pod(key, uid), Awaits::Stored), request);
+                return (Self::new("patch_pod_conditions", About::Pod(key, uid), Awaits::Stored), request);
             }
             PodChange::Images(images) => {
                 let patch = |dry_run| pods::patch_images(&key, version, images, dry_run);
@@ -199,20 +170,20 @@ impl Exchange {
                 ("patch_pod_resize", (!sizing.dry_run).then(|| patch(false)), patch(true))
             }
         };
-        let object = if real.is_some() { Object::Pod(key, uid) } else { Object::Trial(key, uid) };
+        let about = if real.is_some() { About::Pod(key, uid) } else { About::Trial(key, uid) };
         match real.transpose() {
-            Ok(real) => (Self::new(name, object, Awaits::DryRun(real.map(Box::new), change)), dry_run),
-            Err(error) => (Self::new(name, object, Awaits::Stored), Err(error)),
+            Ok(real) => (Self::new(name, about, Awaits::DryRun(real.map(Box::new), change)), dry_run),
+            Err(error) => (Self::new(name, about, Awaits::Stored), Err(error)),
         }
     }
 
-    fn new(name: &'static str, object: Object, awaits: Awaits) -> Self {
-        Self { name, object, awaits }
+    fn new(name: &'static str, about: About, awaits: Awaits) -> Self {
+        Self { name, about, awaits }
     }
 
     /// Takes the answer in.
     pub fn answered(mut self, answer: Answer) -> Step {
-        if let Object::Survey(reading) = &mut self.object {
+        if let About::Survey(reading) = &mut self.about {
             return match reading.answered(answer) {
                 Ok(true) => {
                     let request = reading.request();
@@ -271,49 +242,38 @@ impl Exchange {
 
     /// It is stored, with this text; or deleted; or failed.
     fn end(self, result: Result<Option<&str>, Failure>) -> Step {
-        let object = match &self.object {
-            Object::Request(key, _)
-            | Object::Resize(key, _)
-            | Object::Pod(key, _)
-            | Object::Deed(key, _)
-            | Object::Look(_, key, _)
-            | Object::Trial(key, _) => key.to_string(),
-            Object::Book(node) => node.clone(),
-            Object::Survey(reading) => reading.key.to_string(),
+        let object = match &self.about {
+            About::Object(object) | About::Deed(object) | About::Look(object) => object.key.to_string(),
+            About::Pod(key, _) | About::Trial(key, _) => key.to_string(),
+            About::Book(node) => node.clone(),
+            About::Survey(reading) => reading.by.key.to_string(),
         };
-        let (event, failure) = match self.object {
-            Object::Request(key, uid) => {
-                let (outcome, failure) = outcome(result, observe::request);
-                (Event::RequestWritten { key, uid, outcome }, failure)
-            }
-            Object::Resize(key, uid) => {
-                let (outcome, failure) = outcome(result, observe::resize);
-                (Event::ResizeWritten { key, uid, outcome }, failure)
-            }
-            Object::Trial(key, uid) => {
+        let (event, failure) = match self.about {
+            About::Object(object) => written(object, result),
+            About::Trial(key, uid) => {
                 let (outcome, failure) = outcome(result, |_: SlimPod| ());
                 (Event::PodTried { key, uid, outcome }, failure)
             }
-            Object::Pod(key, uid) => {
+            About::Pod(key, uid) => {
                 let (outcome, failure) = outcome(result, observe::pod);
                 (Event::PodWritten { key, uid, outcome }, failure)
             }
-            Object::Survey(reading) => {
-                let Reading { key, uid, survey, .. } = *reading;
+            About::Survey(reading) => {
+                let Reading { by, survey, .. } = *reading;
                 let failure = result.err();
                 let outcome = failure.as_ref().map_or(Outcome::Written(survey), failed);
-                (Event::Surveyed { key, uid, outcome }, failure)
+                (Event::Surveyed { by, outcome }, failure)
             }
-            Object::Look(kind, key, uid) => {
+            About::Look(by) => {
                 let read = |pod: PartialObjectMeta<Pod>| pod.metadata.uid.unwrap_or_default();
                 let (outcome, failure) = outcome(result, read);
-                (Event::PodRead { kind, key, uid, outcome }, failure)
+                (Event::PodRead { by, outcome }, failure)
             }
-            Object::Deed(key, uid) => {
+            About::Deed(by) => {
                 let failure = result.err();
-                (Event::DeedDone { key, uid, done: done(failure.as_ref()) }, failure)
+                (Event::DeedDone { by, done: done(failure.as_ref()) }, failure)
             }
-            Object::Book(node) => {
+            About::Book(node) => {
                 let (outcome, failure) = outcome(result, observe::nodework);
                 (Event::NodeWorkWritten(node, outcome), failure)
             }
@@ -362,8 +322,62 @@ pub(super) fn parse<K: DeserializeOwned>(text: &str) -> Result<K, Failure> {
     })
 }
 
-pub(super) fn of_kind<K: Resource<DynamicType = ()>>(key: &ObjectKey) -> Builder {
-    Builder::new(K::url_path(&(), Some(&key.namespace)))
+/// The objects of that kind in that namespace.
+pub(super) fn at(kind: KindId, key: &ObjectKey) -> Builder {
+    let (api_version, plural) = about(kind).map_or(("", ""), |about| (about.api_version, about.plural));
+    Builder::new(format!("/apis/{api_version}/namespaces/{}/{plural}", key.namespace))
+}
+
+/// The name of a write of an object, what it waits for, and what is sent.
+fn write_object(
+    object: &Object,
+    write: Write,
+) -> (&'static str, Awaits, Result<HttpRequest, request::Error>) {
+    let names = about(object.kind).map(|about| &about.writes);
+    let name = |of: fn(&WriteNames) -> &'static str| names.map_or("write", of);
+    match write {
+        Write::Status { resource_version, status } => {
+            let request = replace_status(object, resource_version, status);
+            (name(|names| names.status), Awaits::Stored, request)
+        }
+        Write::Metadata { resource_version, labels, annotations } => {
+            let body = Patch::Merge(json!({"metadata":
+                {"resourceVersion": resource_version, "labels": labels, "annotations": annotations}}));
+            let request =
+                at(object.kind, &object.key).patch(&object.key.name, &PatchParams::default(), &body);
+            (name(|names| names.metadata), Awaits::Stored, request)
+        }
+        Write::Delete => {
+            (name(|names| names.delete), Awaits::Done, delete(object.kind, &object.key, &object.uid))
+        }
+    }
+}
+
+/// The end of a write of an object, by its kind.
+struct Ending<'a> {
+    object: Object,
+    result: Option<Result<Option<&'a str>, Failure>>,
+    over: Option<(Written, Option<Failure>)>,
+}
+
+impl ForEach for Ending<'_> {
+    fn kind<K: Registered>(&mut self) {
+        if let Some(result) = self.result.take_if(|_| K::ABOUT.id == self.object.kind) {
+            let (outcome, failure) = outcome(result, K::observe);
+            self.over = Some((K::written(outcome), failure));
+        }
+    }
+}
+
+fn written(object: Object, result: Result<Option<&str>, Failure>) -> (Event, Option<Failure>) {
+    let mut ending = Ending { object, result: Some(result), over: None };
+    for_each(&mut ending);
+    let Ending { object: Object { key, uid, .. }, over, .. } = ending;
+    match over {
+        Some((outcome, failure)) => (Event::Written { key, uid, outcome }, failure),
+        // Of no kind that is registered.
+        None => (Event::Tick, None),
+    }
 }
 
 fn books() -> Builder {
@@ -371,30 +385,30 @@ fn books() -> Builder {
 }
 
 /// Deletes an object, if it still has that UID.
-pub(super) fn delete<K: Resource<DynamicType = ()>>(
-    key: &ObjectKey,
-    uid: &str,
-) -> Result<HttpRequest, request::Error> {
+pub(super) fn delete(kind: KindId, key: &ObjectKey, uid: &str) -> Result<HttpRequest, request::Error> {
     let params = DeleteParams {
         preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
         ..DeleteParams::default()
     };
-    of_kind::<K>(key).delete(&key.name, &params)
+    at(kind, key).delete(&key.name, &params)
 }
 
 /// Replaces the status of an object, if it is still that version. The API server takes the spec from the stored one.
-fn replace_status<K: Resource<DynamicType = ()> + Serialize>(
-    key: &ObjectKey,
-    uid: String,
+fn replace_status(
+    object: &Object,
     resource_version: String,
-    mut object: K,
+    status: Status,
 ) -> Result<HttpRequest, request::Error> {
-    let metadata = object.meta_mut();
-    metadata.namespace = Some(key.namespace.clone());
-    metadata.uid = Some(uid);
-    metadata.resource_version = Some(resource_version);
-    let body = serde_json::to_vec(&object).map_err(request::Error::SerializeBody)?;
-    of_kind::<K>(key).replace_subresource("status", &key.name, &PostParams::default(), body)
+    let Object { kind, key, uid } = object;
+    let metadata = ObjectMeta {
+        name: Some(key.name.clone()),
+        namespace: Some(key.namespace.clone()),
+        uid: Some(uid.clone()),
+        resource_version: Some(resource_version),
+        ..ObjectMeta::default()
+    };
+    let body = status.object(metadata).map_err(request::Error::SerializeBody)?;
+    at(*kind, key).replace_subresource("status", &key.name, &PostParams::default(), body)
 }
 
 /// The owner of a book, so that it goes when its node goes. For a node that is not there none is made: nobody would ever

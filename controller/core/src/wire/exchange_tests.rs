@@ -7,7 +7,8 @@ use pitstop_api::recreate::ContainerRecreateRequestStatus;
 use serde_json::Value;
 
 use super::*;
-use crate::action::ImageChange;
+use crate::change::ImageChange;
+use crate::recreate;
 
 fn begin(action: Action) -> (HttpRequest, Exchange) {
     sent(Exchange::begin(action, DateTime::UNIX_EPOCH).unwrap())
@@ -52,13 +53,14 @@ fn whether_a_pod_exists_is_read_from_the_api_server() {
     let outcome = |answer: Answer| {
         let (key, uid) = (ObjectKey::new("shop", "a"), "u".to_owned());
         let pod = ObjectKey::new("shop", "web");
-        let (request, exchange) = begin(Action::ReadPod { kind: RequestKind::Recreate, key, uid, pod });
+        let (request, exchange) = begin(Action::ReadPod { by: Object { kind: recreate::ID, key, uid }, pod });
         assert_eq!(
             (request.method().as_str(), request.uri().path()),
             ("GET", "/api/v1/namespaces/shop/pods/web")
         );
         assert_eq!(request.uri().query().unwrap_or_default(), "", "from no cache");
-        let Event::PodRead { outcome, key, uid, .. } = over(exchange.answered(answer)).event else {
+        let Event::PodRead { by: Object { key, uid, .. }, outcome } = over(exchange.answered(answer)).event
+        else {
             panic!()
         };
         assert_eq!((key.name.as_str(), uid.as_str()), ("a", "u"));
@@ -143,8 +145,14 @@ fn a_book_without_an_owner_gets_its_node_for_one() {
 fn a_success_that_cannot_be_read_is_no_refusal() {
     let key = ObjectKey::new("shop", "crr");
     let status = Box::new(ContainerRecreateRequestStatus::default());
-    let write = Action::WriteStatus { key, uid: "u".into(), resource_version: "7".into(), status };
+    let write = Action::Write {
+        object: Object { kind: recreate::ID, key, uid: "u".into() },
+        write: Write::Status { resource_version: "7".into(), status: Status::Recreate(status) },
+    };
     let (_, exchange) = begin(write);
     let over = over(exchange.answered(Answer::Body("<html>".into())));
-    assert!(matches!(over.event, Event::RequestWritten { outcome: Outcome::Retry, .. }), "{over:?}");
+    assert!(
+        matches!(over.event, Event::Written { outcome: Written::Recreate(Outcome::Retry), .. }),
+        "{over:?}"
+    );
 }

@@ -11,5 +11,4 @@ mod policies;
 mod slim;
 mod survey;
 
-pub(crate) use exchange::NOT_SERVED;
 pub use exchange::{Exchange, HttpRequest, Over, Step};

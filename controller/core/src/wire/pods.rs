@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::exchange::HttpRequest;
 use super::observe::SlimPod;
-use crate::action::{ImageChange, ResourceChange};
+use crate::change::{ImageChange, ResourceChange};
 use crate::key::ObjectKey;
 use crate::pod::Pod;
 use crate::readiness::GateChange;

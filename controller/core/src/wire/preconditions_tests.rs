@@ -8,9 +8,11 @@ use serde_json::{Value, json};
 use super::*;
 use pitstop_api::quantity::Resources;
 
-use crate::action::{ResourceChange, Sizing};
-use crate::deed::{Deed, NewRequest};
+use crate::change::{ResourceChange, Sizing};
+use crate::deed::{Child, Deed};
+use crate::kind::Kind as _;
 use crate::readiness::GateChange;
+use crate::{recreate, resize};
 
 const CRR: &str = "/apis/apps.kruise.io/v1alpha1/namespaces/shop/containerrecreaterequests/crr";
 
@@ -32,7 +34,10 @@ fn order() -> Order {
 
 fn write_status() -> Action {
     let ((key, uid), status) = (crr(), Box::default());
-    Action::WriteStatus { key, uid, resource_version: "7".into(), status }
+    Action::Write {
+        object: Object::new(recreate::ID, key, uid),
+        write: Write::Status { resource_version: "7".into(), status: Status::Recreate(status) },
+    }
 }
 
 fn write_orders() -> Action {
@@ -46,17 +51,18 @@ fn write_orders() -> Action {
 }
 
 fn doing(deed: Deed) -> Action {
-    Action::Do { key: ObjectKey::new("shop", "grow"), uid: "u-grow".into(), deed }
+    Action::Do { by: Object::new(resize::ID, ObjectKey::new("shop", "grow"), "u-grow"), deed }
 }
 
 #[test]
 fn a_restart_belongs_to_its_resize_and_says_which_pod_is_meant() {
-    let (method, path, body) = wire(doing(Deed::Restart(Box::new(NewRequest {
+    let spec = json!({"podName": "web", "containers": [{"name": "proxy"}, {"name": "app"}],
+        "activeDeadlineSeconds": 30});
+    let (method, path, body) = wire(doing(Deed::Create(Box::new(Child {
+        kind: recreate::ID,
         key: ObjectKey::new("shop", "grow-restart"),
-        pod_name: "web".into(),
-        pod_uid: "u-web".into(),
-        containers: vec!["proxy".into(), "app".into()],
-        deadline_seconds: Some(30),
+        labels: [("crr.apps.kruise.io/pod-uid".to_owned(), "u-web".to_owned())].into(),
+        spec: spec.clone(),
     }))));
     assert_eq!((method.as_str(), path.as_str()), ("POST", CRR.trim_end_matches("/crr")));
     let owner = json!({"apiVersion": "pitstop.dev/v1alpha1", "kind": "PodResize", "name": "grow", "uid": "u-grow",
@@ -64,31 +70,26 @@ fn a_restart_belongs_to_its_resize_and_says_which_pod_is_meant() {
     let metadata = json!({"name": "grow-restart", "namespace": "shop", "ownerReferences": [owner],
         "labels": {"crr.apps.kruise.io/pod-uid": "u-web"}});
     assert_eq!(body["metadata"], metadata);
-    let spec = json!({"podName": "web", "containers": [{"name": "proxy"}, {"name": "app"}],
-        "activeDeadlineSeconds": 30});
     assert_eq!(body["spec"], spec);
     // What is read back is the resize's own.
-    let request = super::observe::request(serde_json::from_value(body).unwrap());
-    assert_eq!(request.resize_uid.as_deref(), Some("u-grow"));
+    let request = recreate::Request::observe(serde_json::from_value(body).unwrap());
+    assert_eq!(request.owner.unwrap().uid, "u-grow");
 }
 
 #[test]
-fn an_owner_is_a_resize_only_where_all_of_it_says_so() {
+fn an_owner_is_one_only_where_all_of_it_says_so() {
     let belongs = |change: Value| {
         let mut owner = json!({"apiVersion": "pitstop.dev/v1alpha1", "kind": "PodResize", "name": "grow",
             "uid": "u", "controller": true});
         owner.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         let object = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "ContainerRecreateRequest",
             "metadata": {"name": "a", "ownerReferences": [owner]}, "spec": {"podName": "web", "containers": []}});
-        super::observe::request(serde_json::from_value(object).unwrap()).resize_uid.is_some()
+        recreate::Request::observe(serde_json::from_value(object).unwrap()).owner.is_some()
     };
     assert!(belongs(json!({})) && belongs(json!({"apiVersion": "pitstop.dev/v1"})));
-    for other in [
-        json!({"apiVersion": "example.com/v1"}),
-        json!({"apiVersion": "v1"}),
-        json!({"kind": "Pod"}),
-        json!({"controller": false}),
-    ] {
+    for other in
+        [json!({"apiVersion": "example.com/v1"}), json!({"apiVersion": "v1"}), json!({"controller": false})]
+    {
         assert!(!belongs(other.clone()), "{other}");
     }
 }
@@ -101,7 +102,7 @@ fn what_a_resize_has_done_goes_by_uid() {
     let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction",
         "metadata": {"name": "web", "namespace": "shop"}, "deleteOptions": {"preconditions": {"uid": "u-web"}}});
     assert_eq!(body, eviction);
-    let ((key, uid), withdraw) = (crr(), |key, uid| doing(Deed::Withdraw { key, uid }));
+    let ((key, uid), withdraw) = (crr(), |key, uid| doing(Deed::Delete { kind: recreate::ID, key, uid }));
     let (method, path, body) = wire(withdraw(key, uid));
     assert_eq!((method.as_str(), path.as_str()), ("DELETE", CRR));
     assert_eq!(body["preconditions"], json!({"uid": "u-crr"}));
@@ -113,7 +114,7 @@ fn each_answer_to_what_a_resize_has_done_has_one_meaning() {
         let (_, exchange) = begin(doing(Deed::Evict { key: ObjectKey::new("shop", "web"), uid: "u".into() }));
         let over = over(exchange.answered(answer));
         assert_eq!(over.name, "evict_pod");
-        let Event::DeedDone { key, uid, done } = over.event else { panic!("{over:?}") };
+        let Event::DeedDone { by: Object { key, uid, .. }, done } = over.event else { panic!("{over:?}") };
         assert_eq!((key.name.as_str(), uid.as_str()), ("grow", "u-grow"));
         done
     };
@@ -139,7 +140,10 @@ fn labels_and_annotations_change_only_the_version_that_was_looked_at() {
     let ((key, uid), resource_version) = (crr(), "7".to_owned());
     let labels = BTreeMap::from([("active".to_owned(), None)]);
     let annotations = BTreeMap::from([("since".to_owned(), Some("now".to_owned()))]);
-    let action = Action::PatchMetadata { key, uid, resource_version, labels, annotations };
+    let action = Action::Write {
+        object: Object::new(recreate::ID, key, uid),
+        write: Write::Metadata { resource_version, labels, annotations },
+    };
     let merged = json!({"metadata":
         {"resourceVersion": "7", "labels": {"active": null}, "annotations": {"since": "now"}}});
     assert_eq!(wire(action), ("PATCH".to_owned(), CRR.to_owned(), merged));
@@ -149,7 +153,8 @@ fn labels_and_annotations_change_only_the_version_that_was_looked_at() {
 #[test]
 fn a_request_is_deleted_only_by_its_uid() {
     let (key, uid) = crr();
-    let (method, path, body) = wire(Action::DeleteRequest { key, uid });
+    let (method, path, body) =
+        wire(Action::Write { object: Object::new(recreate::ID, key, uid), write: Write::Delete });
     assert_eq!((method.as_str(), path.as_str()), ("DELETE", CRR));
     assert_eq!(body["preconditions"], json!({"uid": "u-crr"}));
 }
@@ -223,7 +228,9 @@ fn each_failure_of_a_write_has_one_meaning() {
     let meaning = |code: u16| {
         let (_, exchange) = begin(write_status());
         let over = over(exchange.answered(Answer::Failed(Failure::of_code(code, "why"))));
-        let Event::RequestWritten { key, uid, outcome } = over.event else { panic!("{code}") };
+        let Event::Written { key, uid, outcome: Written::Recreate(outcome) } = over.event else {
+            panic!("{code}")
+        };
         assert_eq!((key, uid), crr());
         match outcome {
             Outcome::Written(_) => "written".to_owned(),
@@ -248,9 +255,13 @@ fn each_failure_of_a_write_has_one_meaning() {
 #[test]
 fn a_request_that_was_deleted_is_gone_and_that_is_no_failure() {
     let (key, uid) = crr();
-    let (_, exchange) = begin(Action::DeleteRequest { key, uid });
+    let (_, exchange) =
+        begin(Action::Write { object: Object::new(recreate::ID, key, uid), write: Write::Delete });
     let over = over(exchange.answered(Answer::Body(r#"{"kind":"Status","status":"Success"}"#.into())));
-    assert!(matches!(over.event, Event::RequestWritten { outcome: Outcome::Gone, .. }), "{over:?}");
+    assert!(
+        matches!(over.event, Event::Written { outcome: Written::Recreate(Outcome::Gone), .. }),
+        "{over:?}"
+    );
     assert_eq!(over.failure, None);
 }
 
@@ -267,16 +278,15 @@ fn what_only_tells_or_counts_is_no_write() {
 fn a_resize_is_written_at_its_version_and_deleted_by_its_uid() {
     const PRS: &str = "/apis/pitstop.dev/v1alpha1/namespaces/shop/podresizes/grow";
     let (key, uid) = (ObjectKey::new("shop", "grow"), "u-prs".to_owned());
-    let (method, path, body) = wire(Action::WriteResizeStatus {
-        key: key.clone(),
-        uid: uid.clone(),
-        resource_version: "7".into(),
-        status: Box::default(),
+    let (method, path, body) = wire(Action::Write {
+        object: Object { kind: resize::ID, key: key.clone(), uid: uid.clone() },
+        write: Write::Status { resource_version: "7".into(), status: Status::Resize(Box::default()) },
     });
     assert_eq!((method.as_str(), path), ("PUT", format!("{PRS}/status")));
     let named = json!({"name": "grow", "namespace": "shop", "uid": "u-prs", "resourceVersion": "7"});
     assert_eq!(body["metadata"], named);
-    let (method, path, body) = wire(Action::DeleteResize { key, uid });
+    let (method, path, body) =
+        wire(Action::Write { object: Object::new(resize::ID, key, uid), write: Write::Delete });
     assert_eq!((method.as_str(), path.as_str()), ("DELETE", PRS));
     assert_eq!(body["preconditions"], json!({"uid": "u-prs"}));
 }

@@ -8,8 +8,8 @@ use kube::Resource;
 use pitstop_api::quantity::{self, Resources};
 use serde::{Deserialize, Serialize};
 
-use super::observe::key;
 use super::policies::{SlimRule, own_policy, policy};
+use crate::key::ObjectKey;
 use crate::pod::{Container, ContainerKind, ContainerState, ContainerStatus, Pod, Resize, RestartFor, Told};
 use crate::readiness::{self, Gate, GateCondition};
 
@@ -203,7 +203,7 @@ pub fn pod(pod: SlimPod) -> Pod {
         })
         .collect();
     Pod {
-        key: key(&metadata),
+        key: ObjectKey::of(&metadata),
         mirror: metadata.annotations.is_some_and(|a| a.contains_key(MIRROR)),
         deleting: metadata.deletion_timestamp.is_some(),
         uid: metadata.uid.unwrap_or_default(),

@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::exchange::{HttpRequest, parse};
-use crate::key::ObjectKey;
-use crate::resize::admission::{Amounts, Bounded, Counted, Limit, Quota, QuotaBound, Scope, Survey};
+use crate::action::Object;
+use crate::hold::admission::{Amounts, Bounded, Counted, Limit, Quota, QuotaBound, Scope, Survey};
 
 /// Most `LimitRange`s, and most `ResourceQuota`s, of a namespace that are read.
 const MOST: u32 = 64;
@@ -21,10 +21,8 @@ const MOST: u32 = 64;
 /// A survey under way.
 #[derive(Clone, Debug)]
 pub(super) struct Reading {
-    /// The resize that it is for.
-    pub(super) key: ObjectKey,
-    /// Its UID.
-    pub(super) uid: String,
+    /// The request that it is for.
+    pub(super) by: Object,
     /// What was found up to now.
     pub(super) survey: Survey,
     node: String,
@@ -41,13 +39,13 @@ enum Next {
 
 impl Reading {
     /// Nothing read yet.
-    pub(super) fn new(key: ObjectKey, uid: String, node: String) -> Self {
-        Self { key, uid, survey: Survey::default(), node, next: Next::LimitRanges }
+    pub(super) fn new(by: Object, node: String) -> Self {
+        Self { by, survey: Survey::default(), node, next: Next::LimitRanges }
     }
 
     /// The request for what is read next.
     pub(super) fn request(&self) -> Result<HttpRequest, request::Error> {
-        let namespace = Some(self.key.namespace.as_str());
+        let namespace = Some(self.by.key.namespace.as_str());
         let list = |path: String| Builder::new(path).list(&ListParams::default().limit(MOST));
         match self.next {
             Next::LimitRanges => list(core::LimitRange::url_path(&(), namespace)),
@@ -91,7 +89,7 @@ impl Reading {
             let message = format!(
                 "there are more than {MOST} {} in namespace {}: more are not looked at, and so nothing is admitted",
                 self.plural(),
-                self.key.namespace
+                self.by.key.namespace
             );
             return Err(Failure { gone: false, class: Class::Invalid, message });
         }

@@ -4,12 +4,15 @@ use chrono::DateTime;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::action::{Action, Event, Outcome};
+use crate::action::{Action, Event};
+use crate::key::ObjectKey;
+use crate::outcome::Outcome;
+use crate::resize;
 use crate::wire::{Exchange, Over, Step};
 
 fn begin() -> Step {
     let key = ObjectKey::new("shop", "grow");
-    let action = Action::Survey { key, uid: "u".into(), node: "node1".into() };
+    let action = Action::Survey { by: Object::new(resize::ID, key, "u"), node: "node1".into() };
     Exchange::begin(action, DateTime::UNIX_EPOCH).unwrap()
 }
 
@@ -37,7 +40,7 @@ fn body(value: &Value) -> Answer {
 }
 
 fn outcome(answers: &[Answer]) -> Outcome<Survey> {
-    let Event::Surveyed { key, uid, outcome } = run(answers).1.event else { panic!() };
+    let Event::Surveyed { by: Object { key, uid, .. }, outcome } = run(answers).1.event else { panic!() };
     assert_eq!((key.to_string().as_str(), uid.as_str()), ("shop/grow", "u"));
     outcome
 }

@@ -4,7 +4,10 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 
 use chrono::DateTime;
-use pitstop_controller_core::{Action, Config, Event, Index, Mono, Watch};
+use pitstop_controller_core::kinds::{Watched, Written};
+use pitstop_controller_core::recreate::Request;
+use pitstop_controller_core::resize::Resize;
+use pitstop_controller_core::{Action, Config, Engine, Event, Mono, Object, Status, Watch, Write};
 
 use super::part::{Memo, Part};
 use super::store::{Change, Store};
@@ -21,7 +24,7 @@ pub enum Call {
 /// A process of the controller; it leads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Controller {
-    pub index: Part<Index>,
+    pub index: Part<Engine>,
     /// Undelivered changes of Pods, requests and books; absent until listed.
     pub watches: [Option<VecDeque<Change>>; 3],
     /// Writes on their way, by the object.
@@ -34,9 +37,9 @@ pub const KINDS: [&str; 3] = ["Pods", "requests", "the order book"];
 impl Controller {
     /// A process that has just begun to lead.
     pub fn new(now: Mono, config: Config) -> Self {
-        let mut index = Index::new(config);
+        let mut index = Engine::new(config);
         // There are no resizes here.
-        let none = Event::Resizes(Watch::Restart(Vec::new()));
+        let none = Event::of::<Resize>(Watch::Restart(Vec::new()));
         for event in [Event::Guarded(true), Event::Leader(true), none] {
             assert!(index.step(now, DateTime::UNIX_EPOCH, event).is_empty());
         }
@@ -68,7 +71,7 @@ impl Controller {
                 1 => {
                     let all: Vec<_> = store.requests.values().cloned().collect();
                     let list = all.iter().map(|r| (**r).clone()).collect();
-                    Part::of(Event::Requests(Watch::Restart(list)), (kind, all))
+                    Part::of(Event::of::<Request>(Watch::Restart(list)), (kind, all))
                 }
                 _ => {
                     let list = store.book.iter().map(|b| (**b).clone()).collect();
@@ -80,8 +83,8 @@ impl Controller {
         let event = match &change {
             Change::Pod(pod) => Event::Pods(Watch::Upsert((**pod).clone())),
             Change::PodGone(pod) => Event::Pods(Watch::Gone((**pod).clone())),
-            Change::Request(request) => Event::Requests(Watch::Upsert((**request).clone())),
-            Change::RequestGone(request) => Event::Requests(Watch::Gone((**request).clone())),
+            Change::Request(request) => Event::of::<Request>(Watch::Upsert((**request).clone())),
+            Change::RequestGone(request) => Event::of::<Request>(Watch::Gone((**request).clone())),
             Change::Book(book) => Event::NodeWorks(Watch::Upsert((**book).clone())),
         };
         Some(Part::of(event, ("change", change)))
@@ -90,7 +93,7 @@ impl Controller {
     /// Takes in an event; whether no write was under way for an object that it writes.
     pub fn step(&mut self, now: Mono, event: &Part<Event>) -> bool {
         thread_local! {
-            static MEMO: RefCell<Memo<Index, Action>> = RefCell::default();
+            static MEMO: RefCell<Memo<Engine, Action>> = RefCell::default();
         }
         let step = || {
             let mut index = (*self.index).clone();
@@ -113,16 +116,12 @@ impl Controller {
 /// The object that an action writes.
 fn target_of(action: &Action) -> String {
     match action {
-        Action::WriteStatus { uid, .. }
-        | Action::PatchMetadata { uid, .. }
-        | Action::DeleteRequest { uid, .. }
-        | Action::WriteResizeStatus { uid, .. }
-        | Action::DeleteResize { uid, .. }
-        | Action::Survey { uid, .. }
-        | Action::Do { uid, .. }
+        Action::Write { object: Object { uid, .. }, .. }
+        | Action::Survey { by: Object { uid, .. }, .. }
+        | Action::Do { by: Object { uid, .. }, .. }
         | Action::PatchPod { uid, .. } => uid.clone(),
         Action::WriteOrders { node, .. } => node.clone(),
-        Action::ReadPod { uid, .. } => format!("Pod of {uid}"),
+        Action::ReadPod { by: Object { uid, .. }, .. } => format!("Pod of {uid}"),
         Action::Emit(_) | Action::Count(_) => String::new(),
     }
 }
@@ -130,7 +129,10 @@ fn target_of(action: &Action) -> String {
 /// What a write is about, in a few words.
 pub fn brief(action: &Action) -> String {
     match action {
-        Action::WriteStatus { key, resource_version, status, .. } => {
+        Action::Write {
+            object: Object { key, .. },
+            write: Write::Status { resource_version, status: Status::Recreate(status) },
+        } => {
             let last = status.conditions.iter().rfind(|c| c.type_ == "Complete");
             let states: Vec<String> = status
                 .container_recreate_states
@@ -144,15 +146,23 @@ pub fn brief(action: &Action) -> String {
                 last.map_or("", |c| c.reason.as_str())
             )
         }
-        Action::PatchMetadata { key, labels, annotations, resource_version, .. } => {
+        Action::Write {
+            object: Object { key, .. },
+            write: Write::Metadata { resource_version, labels, annotations },
+        } => {
             format!("metadata of {} at {resource_version}: {labels:?} {annotations:?}", key.name)
         }
-        Action::DeleteRequest { key, .. } | Action::DeleteResize { key, .. } => {
+        Action::Write { object: Object { key, .. }, write: Write::Delete } => {
             format!("deletion of {}", key.name)
         }
-        Action::WriteResizeStatus { key, .. } => format!("status of {}", key.name),
-        Action::Survey { key, .. } | Action::Do { key, .. } => format!("for {}", key.name),
-        Action::ReadPod { key, .. } => format!("is the Pod of {} there?", key.name),
+        Action::Write {
+            object: Object { key, .. },
+            write: Write::Status { status: Status::Resize(_), .. },
+        } => format!("status of {}", key.name),
+        Action::Survey { by: Object { key, .. }, .. } | Action::Do { by: Object { key, .. }, .. } => {
+            format!("for {}", key.name)
+        }
+        Action::ReadPod { by: Object { key, .. }, .. } => format!("is the Pod of {} there?", key.name),
         Action::WriteOrders { resource_version, orders, .. } => {
             let orders: Vec<&str> = orders.iter().map(|o| o.id.as_str()).collect();
             format!("orders at {resource_version:?}: {orders:?}")
@@ -177,7 +187,7 @@ pub fn answer(event: &Event) -> String {
         }
     }
     match event {
-        Event::RequestWritten { key, outcome, .. } => {
+        Event::Written { key, outcome: Written::Recreate(outcome), .. } => {
             format!("{}: {}", key.name, of(outcome, |r| r.resource_version.clone()))
         }
         Event::PodWritten { key, outcome, .. } => {
@@ -209,7 +219,9 @@ pub fn told(event: &Event) -> String {
                 .collect();
             format!("{} {ids:?} ready {}", pod.resource_version, pod.ready)
         }),
-        Event::Requests(watch) => of(watch, |r| format!("{} {:?}", r.resource_version, r.status.phase)),
+        Event::Objects(Watched::Recreate(watch)) => {
+            of(watch, |r| format!("{} {:?}", r.resource_version, r.status.phase))
+        }
         Event::NodeWorks(watch) => of(watch, |b| {
             let orders: Vec<&str> = b.orders.iter().map(|o| o.id.as_str()).collect();
             let answers: Vec<String> =

@@ -1,5 +1,6 @@
 //! What may happen next, and what it does.
 
+use pitstop_controller_core::kinds::Watched;
 use pitstop_controller_core::pod::Pod;
 use pitstop_controller_core::{Event, Mono, Watch};
 use pitstop_daemon_core as daemon;
@@ -123,7 +124,7 @@ impl World {
         match action {
             Action::Watch(at, kind) => {
                 let event = self.controllers[*at].next(*kind, &self.store)?;
-                let gone = matches!(*event, Event::Requests(Watch::Gone(_)));
+                let gone = matches!(*event, Event::Objects(Watched::Recreate(Watch::Gone(_))));
                 if !(bounds.bug == Some(Bug::DeletionDropped) && gone) {
                     self.step(*at, &event);
                 }

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 
 use pitstop_api::MAX_ORDERS;
 use pitstop_api::nodework::NodeWorkStatus;
-use pitstop_controller_core::action::PodChange;
+use pitstop_controller_core::change::PodChange;
 use pitstop_controller_core::nodework::NodeWork;
 use pitstop_controller_core::pod::Pod;
 use pitstop_controller_core::readiness::GateCondition;
 use pitstop_controller_core::recreate::Request;
-use pitstop_controller_core::{Action, Outcome};
+use pitstop_controller_core::{Action, Object, Outcome, Status, Write};
 
 use super::part::Part;
 
@@ -98,11 +98,16 @@ impl Store {
     /// Whether a write could still take effect.
     pub fn may_apply(&self, action: &Action) -> bool {
         match action {
-            Action::WriteStatus { key, resource_version, .. }
-            | Action::PatchMetadata { key, resource_version, .. } => {
+            Action::Write {
+                object: Object { key, .. },
+                write: Write::Status { resource_version, status: Status::Recreate(_) },
+            }
+            | Action::Write { object: Object { key, .. }, write: Write::Metadata { resource_version, .. } } => {
                 self.requests.get(&key.name).is_some_and(|r| self.same(&r.resource_version, resource_version))
             }
-            Action::DeleteRequest { key, uid } => self.requests.get(&key.name).is_some_and(|r| r.uid == *uid),
+            Action::Write { object: Object { key, uid, .. }, write: Write::Delete } => {
+                self.requests.get(&key.name).is_some_and(|r| r.uid == *uid)
+            }
             Action::PatchPod { key, resource_version, .. } => {
                 self.pods.get(&key.name).is_some_and(|p| self.same(&p.resource_version, resource_version))
             }
@@ -112,10 +117,9 @@ impl Store {
                 _ => false,
             },
             Action::ReadPod { .. }
-            | Action::WriteResizeStatus { .. }
+            | Action::Write { write: Write::Status { status: Status::Resize(_), .. }, .. }
             | Action::Survey { .. }
             | Action::Do { .. }
-            | Action::DeleteResize { .. }
             | Action::Emit(_)
             | Action::Count(_) => false,
         }
@@ -123,9 +127,12 @@ impl Store {
 
     /// Carries out a write of a request.
     pub fn write_request(&mut self, action: &Action) -> Outcome<Request> {
-        let (Action::WriteStatus { key, .. }
-        | Action::PatchMetadata { key, .. }
-        | Action::DeleteRequest { key, .. }) = action
+        let (Action::Write {
+            object: Object { key, .. },
+            write: Write::Status { status: Status::Recreate(_), .. },
+        }
+        | Action::Write { object: Object { key, .. }, write: Write::Metadata { .. } }
+        | Action::Write { object: Object { key, .. }, write: Write::Delete }) = action
         else {
             panic!("{action:?} is no write of a request")
         };
@@ -135,11 +142,15 @@ impl Store {
         }
         match action {
             // A write that changes nothing makes no new version: it confirms the one that it names.
-            Action::WriteStatus { status, .. } if stored.status == **status => Outcome::Written(stored),
-            Action::WriteStatus { status, .. } => {
+            Action::Write { write: Write::Status { status: Status::Recreate(status), .. }, .. }
+                if stored.status == **status =>
+            {
+                Outcome::Written(stored)
+            }
+            Action::Write { write: Write::Status { status: Status::Recreate(status), .. }, .. } => {
                 Outcome::Written(self.put_request(Request { status: (**status).clone(), ..stored }))
             }
-            Action::PatchMetadata { labels, annotations, .. } => {
+            Action::Write { write: Write::Metadata { labels, annotations, .. }, .. } => {
                 let mut new = stored;
                 for (kept, changes) in [(&mut new.labels, labels), (&mut new.annotations, annotations)] {
                     for (key, value) in changes {

@@ -7,7 +7,8 @@ use pitstop_api::labels;
 use pitstop_api::nodework::{AnswerState, NodeWorkStatus, request_uid};
 use pitstop_controller_core::pod::{Container, Pod};
 use pitstop_controller_core::readiness::{Gate, GateCondition, KRUISE_POD_READY, RECREATE_AGENT};
-use pitstop_controller_core::{Action, Event, Mono, ObjectKey, Outcome};
+use pitstop_controller_core::recreate::Request;
+use pitstop_controller_core::{Action, Event, Mono, Object, ObjectKey, Outcome, Status, Write};
 use pitstop_daemon_core as daemon;
 
 use super::control::Controller;
@@ -190,15 +191,18 @@ impl World {
             Action::WriteOrders { node, .. } => {
                 Event::NodeWorkWritten(node.clone(), self.store.write_orders(action))
             }
-            Action::WriteStatus { key, uid, .. }
-            | Action::PatchMetadata { key, uid, .. }
-            | Action::DeleteRequest { key, uid } => {
+            Action::Write {
+                object: Object { key, uid, .. },
+                write: Write::Status { status: Status::Recreate(_), .. },
+            }
+            | Action::Write { object: Object { key, uid, .. }, write: Write::Metadata { .. } }
+            | Action::Write { object: Object { key, uid, .. }, write: Write::Delete } => {
                 let before = self.store.requests.get(&key.name).cloned();
                 let outcome = self.store.write_request(action);
                 if let (Some(before), Outcome::Written(after)) = (before, &outcome) {
                     self.check_request(&before, after, bounds);
                 }
-                Event::RequestWritten { key: key.clone(), uid: uid.clone(), outcome }
+                Event::written::<Request>(key.clone(), uid.clone(), outcome)
             }
             Action::PatchPod { key, uid, .. } => {
                 let before = self.store.pods.get(&key.name).cloned();
@@ -209,13 +213,12 @@ impl World {
                 }
                 Event::PodWritten { key: key.clone(), uid: uid.clone(), outcome }
             }
-            Action::ReadPod { kind, key, uid, pod } => {
+            Action::ReadPod { by, pod } => {
                 let found = self.store.pods.get(&pod.name);
                 let outcome = found.map_or(Outcome::Gone, |pod| Outcome::Written(pod.uid.clone()));
-                Event::PodRead { kind: *kind, key: key.clone(), uid: uid.clone(), outcome }
+                Event::PodRead { by: by.clone(), outcome }
             }
-            Action::WriteResizeStatus { .. }
-            | Action::DeleteResize { .. }
+            Action::Write { write: Write::Status { status: Status::Resize(_), .. }, .. }
             | Action::Survey { .. }
             | Action::Do { .. } => {
                 panic!("there are no resizes here")
@@ -442,19 +445,19 @@ fn ends(action: &Action, refused: bool) -> Event {
     }
     match action {
         Action::WriteOrders { node, .. } => Event::NodeWorkWritten(node.clone(), outcome(refused)),
-        Action::WriteStatus { key, uid, .. }
-        | Action::PatchMetadata { key, uid, .. }
-        | Action::DeleteRequest { key, uid } => {
-            Event::RequestWritten { key: key.clone(), uid: uid.clone(), outcome: outcome(refused) }
+        Action::Write {
+            object: Object { key, uid, .. },
+            write: Write::Status { status: Status::Recreate(_), .. },
+        }
+        | Action::Write { object: Object { key, uid, .. }, write: Write::Metadata { .. } }
+        | Action::Write { object: Object { key, uid, .. }, write: Write::Delete } => {
+            Event::written::<Request>(key.clone(), uid.clone(), outcome(refused))
         }
         Action::PatchPod { key, uid, .. } => {
             Event::PodWritten { key: key.clone(), uid: uid.clone(), outcome: outcome(refused) }
         }
-        Action::ReadPod { kind, key, uid, .. } => {
-            Event::PodRead { kind: *kind, key: key.clone(), uid: uid.clone(), outcome: Outcome::Retry }
-        }
-        Action::WriteResizeStatus { .. }
-        | Action::DeleteResize { .. }
+        Action::ReadPod { by, .. } => Event::PodRead { by: by.clone(), outcome: Outcome::Retry },
+        Action::Write { write: Write::Status { status: Status::Resize(_), .. }, .. }
         | Action::Survey { .. }
         | Action::Do { .. } => panic!("there are no resizes here"),
         Action::Emit(_) | Action::Count(_) => panic!("not kept"),

@@ -4,12 +4,14 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use http::Request;
 use pitstop_api::logic::answer::{Answer, Failure};
 use pitstop_api::logic::watch::Watch;
+use pitstop_controller_core::kind::Kind as _;
 use pitstop_controller_core::lease::{self, Elector, Record};
+use pitstop_controller_core::recreate::Request;
+use pitstop_controller_core::resize::Resize;
 use pitstop_controller_core::wire::{Exchange, HttpRequest, Step, observe};
-use pitstop_controller_core::{Action, Config, Event, Index};
+use pitstop_controller_core::{Action, Config, Engine, Event};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -35,7 +37,7 @@ pub struct Controller {
     /// Watches of Pods, requests, order books, the lease, and resizes where there are any, in this order.
     pub watchers: Vec<Watcher>,
     /// The core.
-    pub index: Index,
+    pub index: Engine,
     elector: Elector,
     leading: bool,
     /// It led and no longer does: the process ends.
@@ -70,7 +72,7 @@ impl Controller {
         if resizes {
             watchers.push(Watcher::new("/apis/pitstop.dev/v1alpha1/podresizes", ""));
         }
-        let mut index = Index::new(config);
+        let mut index = Engine::new(config);
         // The policy is there from the beginning; what its absence does is a rule of the core.
         index.step(clock.mono(0), DateTime::UNIX_EPOCH, Event::Guarded(true));
         Self {
@@ -106,7 +108,7 @@ impl Controller {
         match input {
             Input::Delivered(0, event) => self.core(now, Event::Pods(convert(event, pod)), &mut out),
             Input::Delivered(1, event) => {
-                self.core(now, Event::Requests(convert(event, |o| observe::request(read(o)))), &mut out);
+                self.core(now, Event::of::<Request>(convert(event, |o| Request::observe(read(o)))), &mut out);
             }
             Input::Delivered(2, event) => {
                 if let Some(next) = &mut self.next {
@@ -115,7 +117,7 @@ impl Controller {
                 self.core(now, Event::NodeWorks(convert(event, |o| observe::nodework(read(o)))), &mut out);
             }
             Input::Delivered(WATCH_OF_RESIZES, event) => {
-                self.core(now, Event::Resizes(convert(event, |o| observe::resize(read(o)))), &mut out);
+                self.core(now, Event::of::<Resize>(convert(event, |o| Resize::observe(read(o)))), &mut out);
             }
             Input::Delivered(_, event) => {
                 let observed = match convert(event, record) {
@@ -212,7 +214,7 @@ impl Controller {
             self.core(now, Event::Leader(leads), out);
             if self.watchers.len() <= WATCH_OF_RESIZES {
                 // A watch that delivers an empty list.
-                self.core(now, Event::Resizes(Watch::Restart(Vec::new())), out);
+                self.core(now, Event::of::<Resize>(Watch::Restart(Vec::new())), out);
             }
         }
     }
@@ -254,8 +256,8 @@ fn lease_request(write: &lease::Write, wall: DateTime<Utc>) -> HttpRequest {
             "renewTime": renewed},
     });
     let request = match write.resource_version {
-        None => Request::post(LEASES),
-        Some(_) => Request::put(format!("{LEASES}/{LEASE}")),
+        None => http::Request::post(LEASES),
+        Some(_) => http::Request::put(format!("{LEASES}/{LEASE}")),
     };
     let request = request.header(http::header::CONTENT_TYPE, "application/json");
     request.body(serde_json::to_vec(&body).unwrap()).unwrap()

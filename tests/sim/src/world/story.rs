@@ -4,7 +4,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
 
 use chrono::DateTime;
-use pitstop_controller_core::Action;
+use pitstop_controller_core::{Action, Status, Write};
 
 /// The record of one schedule.
 #[derive(Default)]
@@ -51,15 +51,15 @@ impl Story {
 pub fn told(action: &Action) -> String {
     let mut action = action.clone();
     match &mut action {
-        Action::WriteStatus { status, .. } => {
+        Action::Write { write: Write::Status { status: Status::Recreate(status), .. }, .. } => {
             status.completion_time = status.completion_time.map(|_| DateTime::UNIX_EPOCH);
             status.conditions.iter_mut().for_each(|c| c.last_transition_time = DateTime::UNIX_EPOCH);
         }
-        Action::WriteResizeStatus { status, .. } => {
+        Action::Write { write: Write::Status { status: Status::Resize(status), .. }, .. } => {
             status.completion_time = status.completion_time.map(|_| DateTime::UNIX_EPOCH);
             status.conditions.iter_mut().for_each(|c| c.last_transition_time = DateTime::UNIX_EPOCH);
         }
-        Action::PatchMetadata { annotations, .. } => {
+        Action::Write { write: Write::Metadata { annotations, .. }, .. } => {
             annotations.values_mut().flatten().for_each(String::clear);
         }
         _ => {}

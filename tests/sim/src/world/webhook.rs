@@ -1,6 +1,7 @@
 //! pitstop's own webhook in the model API server: the production rules, asked as `controller/src/admission` asks them.
 
 use pitstop_api::recreate::ContainerRecreateRequest;
+use pitstop_controller_core::kind::Kind as _;
 use pitstop_controller_core::recreate::Request;
 use pitstop_controller_core::recreate::admission::{Hooks, create, keep, precheck, update};
 use pitstop_controller_core::review::Verdict;
@@ -61,5 +62,5 @@ fn request(review: &Review<'_>, object: &Value) -> Result<Request, Refusal> {
         message: error.to_string(),
     })?;
     parsed.metadata.namespace.get_or_insert_with(|| review.namespace.to_owned());
-    Ok(observe::request(parsed))
+    Ok(Request::observe(parsed))
 }

@@ -287,7 +287,7 @@ fn a_request_of_a_resize_is_for_that_very_pod() {
     let mut request = raw(&["app"]);
     request.labels.insert(labels::POD_UID.into(), "pod-0".into());
     allowed(create(&request, Some(&pod()), &Hooks::new(), false));
-    request.resize_uid = Some("prs-1".into());
+    request.owner = Some(Owner { kind: "PodResize".into(), name: "grow".into(), uid: "prs-1".into() });
     let (code, why) = denied(create(&request, Some(&pod()), &Hooks::new(), false));
     assert!(code == 400 && why.contains("made for the Pod with UID pod-0"), "{why}");
     request.labels.insert(labels::POD_UID.into(), "pod-1".into());

@@ -2,7 +2,7 @@
 
 use super::super::status::notes;
 use super::*;
-use crate::action::Note;
+use crate::change::Note;
 
 fn told(scene: &Scene) -> Option<(&str, &str)> {
     let conditions = &scene.request.status.conditions;

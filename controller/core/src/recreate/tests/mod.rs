@@ -24,17 +24,19 @@ use pitstop_api::recreate::{
     RecreateContainer, StatusContext, conditions,
 };
 
-use super::{Ahead, Memory, Observed, Plan, Request, all_reasons, measure, plan};
-use crate::action::{Named, RequestKind};
+use super::{Memory, Observed, Plan, Request, all_reasons, measure, plan};
 use crate::agree::agree;
 use crate::before::Before;
-use crate::index::Config;
+use crate::change::Named;
+use crate::config::Config;
 use crate::key::ObjectKey;
+use crate::kind::{Ahead, Owner};
 use crate::look::{Found, Look};
 use crate::measure::Measure;
 use crate::nodework::{Acting, NodeWork, OrderView};
 use crate::plan::{Read, Urgency};
 use crate::pod::{Container, ContainerKind, ContainerState, ContainerStatus, Pod};
+use crate::recreate;
 use crate::time::Mono;
 
 const S: u64 = 1000;
@@ -97,7 +99,7 @@ struct Scene {
     request: Request,
     pod: Option<Pod>,
     ahead: Option<Ahead>,
-    resize_over: bool,
+    owner_over: bool,
     orders: Vec<Order>,
     answers: Vec<Answer>,
     /// What the book says is over.
@@ -114,7 +116,7 @@ struct Scene {
 
 /// An earlier request for the same Pod.
 fn first() -> Before {
-    Before::Request(Named { kind: RequestKind::Recreate, key: ObjectKey::new("shop", "first") })
+    Before::Request(Named { kind: recreate::ID, key: ObjectKey::new("shop", "first") })
 }
 
 impl Scene {
@@ -138,7 +140,7 @@ impl Scene {
             request,
             pod: Some(pod),
             ahead: None,
-            resize_over: false,
+            owner_over: false,
             orders: Vec::new(),
             answers: Vec::new(),
             closed: Vec::new(),
@@ -181,7 +183,7 @@ impl Scene {
             request: &self.request,
             pod: self.pod.as_ref(),
             ahead: self.ahead.clone(),
-            resize_over: self.resize_over,
+            owner_over: self.owner_over,
             orders,
             placing: self.placing,
             pinned_now: false,
@@ -341,7 +343,7 @@ fn assert_ended(scene: &Scene, why: &str, message: &str) {
     let (new, old) = (&scene.request.status, ContainerRecreateRequestStatus::default());
     let complete = why == "Complete";
     assert!(
-        matches!(measure(new, &old), Some(Measure::Ended { complete: c, reason }) if c == complete && reason == why)
+        matches!(measure(new, &old), Some(Measure::Ended { kind: recreate::ID, complete: c, reason }) if c == complete && reason == why)
     );
     assert_eq!(measure(new, new), None, "it is counted once");
 }

@@ -5,12 +5,11 @@ use pitstop_api::resize::{AfterWait, ContainerStatus, LastResort, Phase};
 
 use super::sized::policy_missing;
 use super::{Plan, Planner};
+use crate::hold::admission::{FRESH, Question, Surveyed, UNSUPPORTED, Verdict, admit};
 use crate::nodework::{OrderView, newest};
 use crate::plan::{Read, Urgency};
 use crate::pod::{Container, Pod};
-use crate::resize::admission::{FRESH, Question, Surveyed, Verdict, admit};
 use crate::resize::judge::{Progress, as_it_should, desired};
-use crate::resize::mechanism::UNSUPPORTED;
 use crate::resize::refusal::{REFUSED, STATIC_MANAGER, SWAP};
 use crate::resize::status::{self, End, Wait, waits};
 use crate::time::{Mono, earliest, seconds};
@@ -32,7 +31,7 @@ impl Planner<'_> {
     pub(super) fn admission(&self, pod: &Pod, containers: &[ContainerStatus]) -> Admission {
         let spec = &self.observed.resize.spec;
         let waits = |text: String| Admission::Waits(Wait::new(Phase::Proposed, status::ADMITTING, text));
-        let survey = match &self.observed.memory.survey {
+        let survey = match self.observed.survey {
             None => {
                 return waits(
                     "reads what bounds the Pod: its namespace's limits and quotas, its node".to_owned(),

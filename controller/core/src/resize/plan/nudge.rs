@@ -5,7 +5,7 @@ use std::time::Duration;
 use pitstop_api::resize::Phase;
 
 use super::{Plan, Planner};
-use crate::action::Sizing;
+use crate::change::Sizing;
 use crate::pod::Pod;
 use crate::resize::judge::{Place, Progress, desired};
 use crate::resize::nudge::{Nudge, choose, stepped};

@@ -1,12 +1,16 @@
 //! The restart of the containers, once they have their new resources.
 
+use std::collections::BTreeMap;
+
+use pitstop_api::labels;
+use pitstop_api::recreate::{ContainerRecreateRequestSpec, RecreateContainer};
 use pitstop_api::resize::Phase;
 
 use super::{Plan, Planner};
-use crate::deed::{Deed, NewRequest};
+use crate::deed::{Child, Deed};
 use crate::pod::Pod;
 use crate::resize::judge::{Place, Progress};
-use crate::resize::restart::{Stage, is_own, restart_key, stage, to_restart};
+use crate::resize::restart::{CHILD, Stage, restart_key, stage, to_restart};
 use crate::resize::status::{self, End, Wait};
 use crate::time::{Mono, earliest};
 
@@ -44,12 +48,12 @@ impl Planner<'_> {
         let wait = Wait::new(Phase::InProgress, status::RESTARTING, self.restart_wait(&stage));
         // The watch has a while to show what was made.
         let made = match self.observed.memory.deeds.done {
-            Some((at, Deed::Restart(_))) => Some(at.after(self.config.conflict_patience)),
+            Some((at, Deed::Create(_))) => Some(at.after(self.config.conflict_patience)),
             _ => None,
         };
         let shown_by = made.filter(|at| *at > self.now);
         let due = matches!(stage, Stage::Due) && shown_by.is_none();
-        let deed = due.then(|| Deed::Restart(Box::new(self.new_request(pod, deadline))));
+        let deed = due.then(|| self.new_request(pod, deadline)).flatten();
         Some(Plan { deed, ..self.waiting(pod, &wait, earliest(deadline, shown_by)) })
     }
 
@@ -66,9 +70,7 @@ impl Planner<'_> {
             Stage::Underway => {
                 format!("waits for ContainerRecreateRequest {key} to restart the containers")
             }
-            Stage::Failed(_)
-                if matches!(self.observed.memory.deeds.done, Some((_, Deed::Withdraw { .. }))) =>
-            {
+            Stage::Failed(_) if matches!(self.observed.memory.deeds.done, Some((_, Deed::Delete { .. }))) => {
                 format!("waited for ContainerRecreateRequest {key} to restart the containers")
             }
             Stage::Blocked(text) | Stage::Failed(text) => text.clone(),
@@ -90,25 +92,32 @@ impl Planner<'_> {
         self.end(&End::failed(status::RESTART_FAILED, text))
     }
 
-    fn new_request(&self, pod: &Pod, deadline: Option<Mono>) -> NewRequest {
+    /// Its label says which Pod is meant, and admission and the controller heed that.
+    fn new_request(&self, pod: &Pod, deadline: Option<Mono>) -> Option<Deed> {
         let resize = self.observed.resize;
         let left = deadline.map(|at| i64::try_from(at.since(self.now).as_secs()).unwrap_or(i64::MAX));
-        NewRequest {
-            key: restart_key(resize),
+        let container =
+            |name: &str| RecreateContainer { name: name.to_owned(), ..RecreateContainer::default() };
+        let spec = ContainerRecreateRequestSpec {
             pod_name: pod.key.name.clone(),
-            pod_uid: pod.uid.clone(),
-            containers: to_restart(resize).map(str::to_owned).collect(),
-            deadline_seconds: left.map(|left| left.max(LEAST_DEADLINE)),
-        }
+            containers: to_restart(resize).map(container).collect(),
+            active_deadline_seconds: left.map(|left| left.max(LEAST_DEADLINE)),
+            ..ContainerRecreateRequestSpec::default()
+        };
+        Some(Deed::Create(Box::new(Child {
+            kind: CHILD,
+            key: restart_key(resize),
+            labels: BTreeMap::from([(labels::POD_UID.to_owned(), pod.uid.clone())]),
+            spec: serde_json::to_value(spec).ok()?,
+        })))
     }
 
     /// Deletes the recreate request of a resize that ends, and waits until it is gone; nothing where there is none that
     /// could restart a container yet.
     pub(super) fn withdrawn(&self) -> Option<Plan> {
-        let open =
-            |r: &&crate::recreate::Request| is_own(self.observed.resize, r) && !r.completed() && !r.deleting;
-        let request = self.observed.restart.filter(open)?;
-        let deed = Deed::Withdraw { key: request.key.clone(), uid: request.uid.clone() };
+        let own = self.observed.restart.as_ref().filter(|r| r.is_of(&self.observed.resize.uid));
+        let request = own.filter(|r| r.ended.is_none() && !r.deleting)?;
+        let deed = Deed::Delete { kind: CHILD, key: request.key.clone(), uid: request.uid.to_owned() };
         // Until the watch shows it, it is gone for nobody.
         let done = self.observed.memory.deeds.done.as_ref().is_some_and(|(_, done)| *done == deed);
         Some(Plan { deed: (!done).then_some(deed), ..self.stands() })

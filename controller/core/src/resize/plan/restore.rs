@@ -3,7 +3,7 @@
 use pitstop_api::resize::{ContainerStatus, Phase};
 
 use super::{Plan, Planner};
-use crate::action::Sizing;
+use crate::change::Sizing;
 use crate::plan::Urgency;
 use crate::pod::Pod;
 use crate::resize::judge::{Place, Progress, desired, is_back, return_progress, returned};

@@ -8,11 +8,12 @@ use pitstop_api::resize::{ContainerStatus, Phase};
 
 use super::sized::policy_missing;
 use super::{Plan, Planner};
-use crate::action::Sizing;
+use crate::change::Sizing;
+use crate::hold::room;
 use crate::nodework::{OrderView, newest};
 use crate::pod::{ContainerState, Pod};
 use crate::resize::judge::Place;
-use crate::resize::shrink::{containers, lowered, margin, next, reclaims, room};
+use crate::resize::shrink::{containers, lowered, margin, next, reclaims};
 use crate::resize::status::{self, Wait};
 use crate::resize::verify;
 use crate::time::{Mono, earliest};

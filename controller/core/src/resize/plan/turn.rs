@@ -8,7 +8,7 @@ use pitstop_api::resize::{Mechanism, Phase, conditions};
 
 use super::cri::Admission;
 use super::{Plan, Planner};
-use crate::action::Sizing;
+use crate::change::Sizing;
 use crate::plan::{Read, Urgency};
 use crate::resize::judge::desired;
 use crate::resize::status::{self, Wait, waits};
@@ -35,7 +35,7 @@ impl Planner<'_> {
         let resolved = self.observed.pod.and_then(|pod| Some((pod, self.resolved(pod).ok()?)));
         let Some((pod, (mechanism, containers))) = resolved else { return later(self.now) };
         if mechanism == Mechanism::Cri {
-            let asked = memory.survey.as_ref().map(|survey| survey.at);
+            let asked = self.observed.survey.map(|survey| survey.at);
             return match self.admission(pod, &containers) {
                 Admission::Admitted => Plan { possible: true, ..plan },
                 // Whoever waits for room waits in the place of the earlier one.

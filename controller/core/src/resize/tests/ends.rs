@@ -115,7 +115,7 @@ fn what_somebody_else_changes_is_not_fought_for() {
     assert!(scene.resize.status.message.contains("shop/later"));
     let mut scene = Scene::new(grow(&json!({})));
     scene.ahead =
-        Some(Before::Request(Named { kind: RequestKind::Resize, key: ObjectKey::new("shop", "earlier") }));
+        Some(Before::Request(Named { kind: crate::resize::ID, key: ObjectKey::new("shop", "earlier") }));
     assert_eq!(scene.told(), (Phase::Proposed, "Queued".into()));
 }
 
@@ -124,7 +124,7 @@ fn the_change_waits_for_a_restart_that_has_begun() {
     let mut scene = Scene::new(grow(&json!({})));
     scene.act();
     scene.ahead =
-        Some(Before::Request(Named { kind: RequestKind::Recreate, key: ObjectKey::new("shop", "crr") }));
+        Some(Before::Request(Named { kind: crate::recreate::ID, key: ObjectKey::new("shop", "crr") }));
     let plan = scene.plan();
     assert!(plan.sizing.is_none(), "{plan:?}");
     let told = plan.status.unwrap().status;

@@ -1,10 +1,8 @@
 //! The restart that a request asks for.
 
-use pitstop_api::Condition;
-use pitstop_api::recreate::conditions as recreate;
-
 use super::*;
-use crate::deed::{Deed, Done, NewRequest};
+use crate::deed::{Child, Deed, Done};
+use crate::resize::restart::{CHILD, restart_key};
 
 /// A request for both containers whose resources are there.
 fn sized(more: &Value) -> Scene {
@@ -24,20 +22,17 @@ impl Scene {
 
     /// The recreate request is there.
     fn made(&mut self) {
-        let Some(Deed::Restart(new)) = self.deed() else { panic!("{:?}", self.plan()) };
-        self.memory.deed_done(self.now, Deed::Restart(new.clone()), Done::Effected);
-        let NewRequest { key, .. } = *new;
-        let resize_uid = Some(self.resize.uid.clone());
-        self.restart = Some(Request { key, uid: "crr-1".into(), resize_uid, ..Request::default() });
+        let Some(Deed::Create(new)) = self.deed() else { panic!("{:?}", self.plan()) };
+        self.memory.deed_done(self.now, Deed::Create(new.clone()), Done::Effected);
+        let Child { key, .. } = *new;
+        let owner_uid = Some(self.resize.uid.clone());
+        self.restart = Some(Made { key, uid: "crr-1".into(), owner_uid, ..Made::default() });
     }
 
     /// It has ended.
     fn ended(&mut self, status: ConditionStatus, message: &str) {
-        let request = self.restart.as_mut().unwrap();
-        request.status.completion_time = Some(DateTime::UNIX_EPOCH);
-        let complete =
-            Condition::new(recreate::COMPLETE, status, "Reason", message, DateTime::UNIX_EPOCH, None);
-        request.status.conditions = vec![complete];
+        let complete = status == ConditionStatus::True;
+        self.restart.as_mut().unwrap().ended = Some((complete, message.to_owned()));
     }
 
     /// Its containers are others now.
@@ -55,13 +50,12 @@ fn every_container_is_restarted_once_all_have_their_resources() {
     let mut scene = sized(&json!({}));
     scene.later(60);
     assert_eq!(scene.told(), (Phase::InProgress, "Restarting".into()));
-    let Some(Deed::Restart(new)) = scene.deed() else { panic!() };
-    let expected = NewRequest {
+    let Some(Deed::Create(new)) = scene.deed() else { panic!() };
+    let expected = Child {
+        kind: CHILD,
         key: ObjectKey::new("shop", "grow-restart"),
-        pod_name: "web".into(),
-        pod_uid: "pod-1".into(),
-        containers: vec!["proxy".into(), "app".into()],
-        deadline_seconds: Some(540),
+        labels: [(pitstop_api::labels::POD_UID.to_owned(), "pod-1".to_owned())].into(),
+        spec: json!({"podName": "web", "containers": [{"name": "proxy"}, {"name": "app"}], "activeDeadlineSeconds": 540}),
     };
     assert_eq!(*new, expected);
     scene.made();
@@ -82,8 +76,8 @@ fn what_the_policy_restarts_is_not_restarted_twice() {
     let mut scene = sized(&json!({}));
     scene.resize.status.containers[1].restarts = true;
     scene.restarted(&["app"]);
-    let Some(Deed::Restart(new)) = scene.deed() else { panic!() };
-    assert_eq!(new.containers, ["proxy"]);
+    let Some(Deed::Create(new)) = scene.deed() else { panic!() };
+    assert_eq!(new.spec["containers"], json!([{"name": "proxy"}]));
     scene.resize.status.containers[0].restarts = true;
     scene.restarted(&["proxy"]);
     assert_eq!(scene.deed(), None);
@@ -140,7 +134,8 @@ fn a_resize_that_ends_deletes_its_restart_first() {
         } else {
             scene.later(600);
         }
-        let withdraw = Deed::Withdraw { key: ObjectKey::new("shop", "grow-restart"), uid: "crr-1".into() };
+        let key = ObjectKey::new("shop", "grow-restart");
+        let withdraw = Deed::Delete { kind: CHILD, key, uid: "crr-1".into() };
         assert_eq!(scene.deed(), Some(withdraw.clone()));
         assert!(scene.plan().status.is_none());
         scene.memory.deed_done(scene.now, withdraw, Done::Effected);
@@ -174,10 +169,10 @@ fn a_restart_of_unknown_end_is_made_again_before_the_request_may_end() {
 fn a_request_of_somebody_else_with_that_name_is_left_alone() {
     let mut scene = sized(&json!({}));
     let key = ObjectKey::new("shop", "grow-restart");
-    let earlier = Request { key, resize_uid: Some("prs-0".into()), ..Request::default() };
+    let earlier = Made { key, owner_uid: Some("prs-0".into()), ..Made::default() };
     scene.restart = Some(earlier.clone());
     assert_eq!((scene.deed(), scene.told().1.as_str()), (None, "Restarting"), "it goes with its resize");
-    scene.restart = Some(Request { resize_uid: None, ..earlier });
+    scene.restart = Some(Made { owner_uid: None, ..earlier });
     scene.settle();
     assert_eq!(scene.stored(), (Some(Phase::Failed), "RestartFailed"));
     assert!(scene.resize.status.message.contains("shop/grow-restart does not belong to this PodResize"));

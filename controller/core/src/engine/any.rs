@@ -1,0 +1,357 @@
+//! What the engine asks of the objects of a kind, whichever kind it is.
+
+use std::collections::BTreeSet;
+
+use pitstop_api::nodework::{Order, request_uid};
+
+use super::queue::{Place, Standing};
+use super::store::{Admission, Entry, Store, node_of};
+use crate::change::{ImageChange, Sizing};
+use crate::deed::Done;
+use crate::hold::Claim;
+use crate::hold::admission::Surveyed;
+use crate::key::ObjectKey;
+use crate::kind::{About, At, Kind, PodWritten, Relative, started_for};
+use crate::look::Found;
+use crate::nodework::may_run;
+use crate::outcome::Outcome;
+use crate::pod::Pod;
+use crate::readiness::Hold;
+use crate::time::Mono;
+
+/// How many of the last requests that wait for a Pod are looked at for one that an earlier one gives way to.
+pub(super) const LATER: usize = 16;
+
+/// A request that does something to its Pod.
+pub(super) struct Disturbing<'a> {
+    pub(super) key: &'a ObjectKey,
+    pub(super) since: Mono,
+    /// It has been accepted.
+    pub(super) accepted: bool,
+}
+
+/// What one request wants in its node's book; by what comes first, requests go one after another, the oldest first.
+pub(super) struct Wants<'a> {
+    pub(super) rank: (i64, &'a ObjectKey),
+    pub(super) orders: &'a [Order],
+    pub(super) closed: &'a [String],
+}
+
+/// What a change of one object touches beside itself.
+pub(super) struct Touched {
+    pub(super) pod: ObjectKey,
+    /// Kind and key of what it looks after, and of what looks after it.
+    pub(super) relatives: Vec<(String, ObjectKey)>,
+}
+
+/// The objects of one kind.
+pub(super) trait AnyStore {
+    fn about(&self) -> &'static About;
+    fn synced(&self) -> bool;
+    fn open(&self) -> usize;
+
+    /// The lead begins or ends.
+    fn lead(&mut self, now: Mono, leading: bool);
+    /// Those whose waits are others since places became free, or others took them, are to be planned.
+    fn give_places(&mut self);
+    fn all_dirty(&mut self);
+    fn is_dirty(&self) -> bool;
+    fn clear_dirty(&mut self);
+    /// That one is to be planned.
+    fn mark(&mut self, key: &ObjectKey);
+    /// Those that a change of the Pod concerns are to be planned.
+    fn pod_changed(&mut self, pod: &ObjectKey);
+    /// Those that look at the node's book are to be planned.
+    fn book_changed(&mut self, node: &str);
+
+    /// It is to be planned and its place to be noted; what that touches, while it is known.
+    fn changed(&mut self, key: &ObjectKey) -> Option<Touched>;
+    /// What is told of it to others.
+    fn relative(&self, key: &ObjectKey) -> Option<Relative<'_>>;
+    /// It is at work on the Pod of that name.
+    fn at_work(&self, key: &ObjectKey, uid: &str, pod: &ObjectKey) -> bool;
+    fn admission(&mut self, key: &ObjectKey) -> Option<&mut Admission>;
+    /// The node of the Pod that it was accepted for.
+    fn node(&self, key: &ObjectKey) -> Option<&str>;
+
+    /// The holds of those at work on the Pod.
+    fn gates(&self, pod: &Pod) -> Vec<Hold>;
+    /// The images that those at work on the Pod want in it.
+    fn images(&self, pod: &Pod) -> Vec<ImageChange>;
+    /// The resources that the first one wants in the Pod: of those at work, that only ask, or that wait and try.
+    fn sizing(&self, pod: &Pod) -> Option<(ObjectKey, Sizing)>;
+    /// What requests want the daemon to hold the Pod at.
+    fn claims(&self, pod: &ObjectKey) -> Vec<Claim<'_>>;
+    /// Nodes of those for which a daemon holds the Pod, or may.
+    fn holders(&self, pod: &ObjectKey) -> Vec<&str>;
+    /// One for which a daemon is to hold the Pod is not over.
+    fn awaits_hold(&self, pod: &ObjectKey) -> bool;
+    /// Requests for the Pod whose admission was asked anew.
+    fn asked_anew(&self, pod: &ObjectKey) -> Vec<ObjectKey>;
+    /// The acceptance of one for the Pod is being written.
+    fn being_accepted(&self, pod: &ObjectKey) -> bool;
+    /// The first one that waits for the Pod.
+    fn waiting(&self, pod: &ObjectKey) -> Option<&Place>;
+    /// Those that do something to the Pod, but for `not`.
+    fn disturbing(
+        &self,
+        key: &ObjectKey,
+        pod: Option<&Pod>,
+        not: &dyn Fn(&str, Option<&str>) -> bool,
+    ) -> Vec<Disturbing<'_>>;
+    /// The Pods of a namespace that they stand with.
+    fn pods_of<'a>(&'a self, namespace: &'a str) -> Box<dyn Iterator<Item = &'a ObjectKey> + 'a>;
+
+    /// What they want in the node's book.
+    fn wanted_at<'a>(&'a self, node: &'a str) -> Vec<Wants<'a>>;
+    /// The Pods that the node's daemon holds for them, or may: UIDs and names.
+    fn held_at(&self, node: &str) -> Vec<(String, ObjectKey)>;
+    /// Notes which of them have orders without a place in the node's book; gives back for which that is news. `placed`: the
+    /// IDs of the orders that have one.
+    fn places(&mut self, now: Mono, node: &str, placed: &BTreeSet<String>) -> Vec<ObjectKey>;
+    /// The node's book went without a last word on that order, which was taken up or may have been.
+    fn lost(&mut self, node: &str, order: &Order);
+
+    /// A write of the Pod's images came back; refused in these words, or else.
+    fn images_written(&mut self, now: Mono, pod: &ObjectKey, refused: Option<&String>);
+    /// A write of its Pod came back.
+    fn pod_written(&mut self, now: Mono, key: &ObjectKey, written: PodWritten);
+    /// It only asks what would be.
+    fn only_asks(&self, key: &ObjectKey) -> bool;
+    fn pod_read(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: &Outcome<String>);
+    /// Whether it is known.
+    fn surveyed(&mut self, key: &ObjectKey, uid: &str, surveyed: Surveyed) -> bool;
+    /// Whether it is known.
+    fn deed_done(&mut self, now: Mono, key: &ObjectKey, uid: &str, done: Done) -> bool;
+}
+
+impl<K: Kind> Store<K> {
+    fn entry(&mut self, key: &ObjectKey, uid: &str) -> Option<&mut Entry<K>> {
+        // What is said of a request that was deleted says nothing of another one of that name.
+        self.objects.get_mut(key).filter(|e| e.request.get().uid() == uid)
+    }
+
+    fn at_work_on<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = &'a Entry<K>> {
+        self.of(&pod.key, Standing::Begun).filter(|e| started_for(e.request.get(), pod))
+    }
+
+    /// Those for which the node's daemon may hold the Pod.
+    fn holding(&self, pod: &ObjectKey) -> impl Iterator<Item = &Entry<K>> + use<'_, K> {
+        let of = |standing| self.of(pod, standing);
+        of(Standing::Begun).chain(of(Standing::Lingers)).chain(of(Standing::Lasts))
+    }
+}
+
+impl<K: Kind> AnyStore for Store<K> {
+    fn about(&self) -> &'static About {
+        const { &K::ABOUT }
+    }
+    fn synced(&self) -> bool {
+        self.synced
+    }
+    fn open(&self) -> usize {
+        self.open
+    }
+
+    fn lead(&mut self, now: Mono, leading: bool) {
+        self.begin_lead(now, leading);
+    }
+    fn give_places(&mut self) {
+        self.dirty.extend(self.bound.give());
+    }
+    fn all_dirty(&mut self) {
+        self.dirty.extend(self.objects.keys().cloned());
+    }
+    fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+    fn clear_dirty(&mut self) {
+        self.dirty.clear();
+    }
+    fn mark(&mut self, key: &ObjectKey) {
+        self.dirty.insert(key.clone());
+    }
+    fn pod_changed(&mut self, pod: &ObjectKey) {
+        self.dirty.extend(self.queues.concerned(pod).cloned());
+    }
+    fn book_changed(&mut self, node: &str) {
+        let keys = self.by_node.get(node).into_iter().flatten();
+        let looks = |e: &Entry<K>| e.is_open() || e.has_orders();
+        self.dirty.extend(keys.filter(|key| self.objects.get(key).is_some_and(looks)).cloned());
+    }
+
+    fn changed(&mut self, key: &ObjectKey) -> Option<Touched> {
+        self.stand(key);
+        let touched = self.objects.get(key)?.touches();
+        self.dirty.insert(key.clone());
+        Some(touched)
+    }
+    fn relative(&self, key: &ObjectKey) -> Option<Relative<'_>> {
+        if let Some((key, rest)) = self.resting.get_key_value(key) {
+            let ended = Some(crate::kind::Ended { complete: false, message: "" });
+            return Some(Relative { key, uid: &rest.uid, owner_uid: None, deleting: false, ended });
+        }
+        let request = self.objects.get(key)?.request.get();
+        let meta = request.meta();
+        Some(Relative {
+            key: meta.key,
+            uid: request.uid(),
+            owner_uid: meta.owner.map(|owner| owner.uid.as_str()),
+            deleting: meta.deleting,
+            ended: request.ended(),
+        })
+    }
+    fn at_work(&self, key: &ObjectKey, uid: &str, pod: &ObjectKey) -> bool {
+        let request = self.objects.get(key).map(|e| e.request.get());
+        request.is_some_and(|r| {
+            let open = r.target().is_some() && !r.completed() && !r.meta().deleting;
+            r.uid() == uid && open && r.pod_key() == *pod
+        })
+    }
+    fn admission(&mut self, key: &ObjectKey) -> Option<&mut Admission> {
+        self.objects.get_mut(key).map(|e| &mut e.admission)
+    }
+    fn node(&self, key: &ObjectKey) -> Option<&str> {
+        self.objects.get(key).and_then(|e| node_of(e.request.get()))
+    }
+
+    fn gates(&self, pod: &Pod) -> Vec<Hold> {
+        self.at_work_on(pod).filter_map(|e| e.request.get().gate()).collect()
+    }
+    fn images(&self, pod: &Pod) -> Vec<ImageChange> {
+        self.at_work_on(pod).flat_map(|e| e.images.iter().cloned()).collect()
+    }
+    fn sizing(&self, pod: &Pod) -> Option<(ObjectKey, Sizing)> {
+        let asks = self.of(&pod.key, Standing::Asks).filter(|e| started_for(e.request.get(), pod));
+        let wait = self.of(&pod.key, Standing::Waits).rev().take(LATER);
+        self.at_work_on(pod).chain(asks).chain(wait).find_map(|e| {
+            let sizing = e.sizing.clone().filter(|sizing| !sizing.containers.is_empty())?;
+            Some((e.request.get().meta().key.clone(), sizing))
+        })
+    }
+    fn claims(&self, pod: &ObjectKey) -> Vec<Claim<'_>> {
+        self.holding(pod).filter_map(|e| e.request.get().claim()).collect()
+    }
+    fn holders(&self, pod: &ObjectKey) -> Vec<&str> {
+        self.holding(pod).map(|e| e.request.get()).filter(|r| r.held()).filter_map(node_of).collect()
+    }
+    fn awaits_hold(&self, pod: &ObjectKey) -> bool {
+        self.of(pod, Standing::Begun).any(|e| e.request.get().held())
+    }
+    fn asked_anew(&self, pod: &ObjectKey) -> Vec<ObjectKey> {
+        let asked = self.of(pod, Standing::Lasts).filter(|e| e.admission.anew.is_some());
+        asked.map(|e| e.request.get().meta().key.clone()).collect()
+    }
+    fn being_accepted(&self, pod: &ObjectKey) -> bool {
+        self.of(pod, Standing::Begun).any(|e| {
+            let request = e.request.get();
+            let sent = e.turn.begun().is_some() && e.request.in_flight();
+            sent && request.target().is_none() && !request.completed()
+        })
+    }
+    fn waiting(&self, pod: &ObjectKey) -> Option<&Place> {
+        self.queues.of(pod, Standing::Waits).next()
+    }
+    fn disturbing(
+        &self,
+        key: &ObjectKey,
+        pod: Option<&Pod>,
+        not: &dyn Fn(&str, Option<&str>) -> bool,
+    ) -> Vec<Disturbing<'_>> {
+        let of = |standing: Standing| {
+            self.of(key, standing).filter_map(move |e| {
+                let request = e.request.get();
+                let meta = request.meta();
+                if not(request.uid(), meta.owner.map(|owner| owner.uid.as_str())) {
+                    return None;
+                }
+                let at = At {
+                    begun: e.turn.begun(),
+                    lingers: standing == Standing::Lingers,
+                    stops: e.orders.iter().any(|order| may_run(order, pod)),
+                };
+                let since = request.disturbs(&e.memory, at, pod)?;
+                Some(Disturbing { key: meta.key, since, accepted: request.target().is_some() })
+            })
+        };
+        of(Standing::Begun).chain(of(Standing::Lingers)).collect()
+    }
+    fn pods_of<'a>(&'a self, namespace: &'a str) -> Box<dyn Iterator<Item = &'a ObjectKey> + 'a> {
+        Box::new(self.queues.pods_of(namespace))
+    }
+
+    fn wanted_at<'a>(&'a self, node: &'a str) -> Vec<Wants<'a>> {
+        let wants = |e: &'a Entry<K>| {
+            let meta = e.request.get().meta();
+            Wants { rank: (meta.created, meta.key), orders: &e.orders, closed: &e.closed }
+        };
+        self.of_node(node).map(wants).collect()
+    }
+    fn held_at(&self, node: &str) -> Vec<(String, ObjectKey)> {
+        let held = self.of_node(node).map(|e| e.request.get()).filter(|r| r.held());
+        held.filter_map(|r| Some((r.target()?.pod_uid.to_owned(), r.pod_key()))).collect()
+    }
+    fn places(&mut self, now: Mono, node: &str, placed: &BTreeSet<String>) -> Vec<ObjectKey> {
+        let mut news = Vec::new();
+        for key in self.by_node.get(node).into_iter().flatten() {
+            // One that goes through the kubelet instead wants no order before that is stored.
+            let entry = self.objects.get_mut(key).filter(|e| !e.orders.is_empty());
+            let Some(entry) = entry else { continue };
+            let of = entry.orders.iter().filter(|order| placed.contains(&order.id)).count();
+            if K::placed(&mut entry.memory, now, of == entry.orders.len(), of == 0) {
+                news.push(key.clone());
+            }
+        }
+        news
+    }
+    fn lost(&mut self, node: &str, order: &Order) {
+        for key in self.by_node.get(node).into_iter().flatten() {
+            let entry = self.objects.get_mut(key);
+            if let Some(entry) = entry.filter(|e| e.request.get().uid() == request_uid(&order.id)) {
+                K::lost(&mut entry.memory, &order.container.name);
+            }
+        }
+    }
+
+    fn images_written(&mut self, now: Mono, pod: &ObjectKey, refused: Option<&String>) {
+        for request in self.queues.concerned(pod) {
+            if let Some(entry) = self.objects.get_mut(request).filter(|e| !e.images.is_empty()) {
+                let Entry { request, memory, .. } = entry;
+                request.get().pod_written(memory, now, PodWritten::Images(refused.cloned()));
+            }
+        }
+    }
+    fn pod_written(&mut self, now: Mono, key: &ObjectKey, written: PodWritten) {
+        if let Some(Entry { request, memory, .. }) = self.objects.get_mut(key) {
+            request.get().pod_written(memory, now, written);
+            self.dirty.insert(key.clone());
+        }
+    }
+    fn only_asks(&self, key: &ObjectKey) -> bool {
+        self.objects.get(key).is_some_and(|e| e.request.get().asks())
+    }
+    fn pod_read(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: &Outcome<String>) {
+        let Some(entry) = self.entry(key, uid) else { return };
+        let meant = entry.request.get().pod_uid();
+        let found = match outcome {
+            Outcome::Written(pod) if meant.is_none_or(|meant| meant == pod) => Found::There,
+            Outcome::Written(_) | Outcome::Gone => Found::Gone,
+            Outcome::Conflict | Outcome::Retry | Outcome::Refused(_) => Found::Unknown,
+        };
+        entry.look.answered(now, found);
+        self.dirty.insert(key.clone());
+    }
+    fn surveyed(&mut self, key: &ObjectKey, uid: &str, surveyed: Surveyed) -> bool {
+        let Some(entry) = self.entry(key, uid) else { return false };
+        entry.admission.surveying = false;
+        entry.admission.survey = Some(surveyed);
+        self.dirty.insert(key.clone());
+        true
+    }
+    fn deed_done(&mut self, now: Mono, key: &ObjectKey, uid: &str, done: Done) -> bool {
+        let Some(entry) = self.entry(key, uid) else { return false };
+        let Some(deed) = entry.deeds.ended(now, &done) else { return false };
+        K::deed_done(&mut entry.memory, now, deed, done);
+        true
+    }
+}

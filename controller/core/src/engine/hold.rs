@@ -1,0 +1,335 @@
+//! The Pods that the daemons of their nodes hold at other resources than those of their spec.
+//!
+//! What a request claims was admitted when it was accepted. It counts again once a later one that took its place is gone,
+//! and others may have been granted what it claims meanwhile: then it is admitted anew.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use pitstop_api::nodework::{Held, request_uid};
+
+use super::kept::Book;
+use super::store::Admission;
+use super::stores::Stored;
+use super::{Engine, Timer};
+use crate::action::{Action, Object};
+use crate::hold::admission::{ADMITTING, FRESH, NODE_BUSY, Question, Survey, Verdict, admit};
+use crate::hold::{Claim, Claims, Counted, Force, Holding, Settled, settle};
+use crate::key::ObjectKey;
+use crate::kind::Dormant;
+use crate::nodework::{NodeWork, OrderView, views};
+use crate::pod::{Container, Pod};
+use crate::time::{Mono, earliest};
+
+/// How soon what is not admitted any more is looked at again.
+const AGAIN: Duration = Duration::from_mins(1);
+/// How soon again while another request is being accepted.
+const SOON: Duration = Duration::from_secs(1);
+
+impl NodeWork {
+    /// The daemon's record of a Pod.
+    pub(crate) fn held(&self, pod_uid: &str) -> Option<&Held> {
+        self.status.held.iter().find(|held| held.pod.uid == pod_uid)
+    }
+}
+
+/// By which requests the containers of a Pod have what they have, as far as this process knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Grants {
+    pod_uid: String,
+    /// Requests' UIDs by containers' names.
+    by: BTreeMap<String, String>,
+}
+
+/// What counts for the containers of a Pod.
+#[derive(Default)]
+struct Sorted {
+    /// What is granted, or was until now: UIDs of requests by containers' names.
+    by: BTreeMap<String, String>,
+    /// Requests whose claims are granted, and whose statuses say otherwise.
+    returned: BTreeSet<Object>,
+    /// Containers by the requests whose claims are to be admitted anew.
+    doubtful: BTreeMap<Object, Vec<String>>,
+    /// Requests that were to be admitted anew, and do not count now.
+    over: Vec<Object>,
+}
+
+/// Whether what counts for a container is granted.
+enum Grant {
+    /// It is.
+    Given,
+    /// Not known yet: the container keeps what it has.
+    Unknown(Option<Mono>),
+    /// Not now: the container has what its spec says. When to look again.
+    Refused(Option<Mono>),
+}
+
+impl Grant {
+    fn again(&self) -> Option<Mono> {
+        match self {
+            Self::Given => None,
+            Self::Unknown(at) | Self::Refused(at) => *at,
+        }
+    }
+}
+
+impl Engine {
+    /// The orders for the Pods that the daemon of the node holds, or should, and when to look at them again.
+    pub(super) fn holding(&mut self, now: Mono, node: &str, actions: &mut Vec<Action>) -> Settled {
+        let key = ObjectKey::new("", node);
+        let mut pods: BTreeMap<String, ObjectKey> = BTreeMap::new();
+        for held in
+            self.books.objects.get(&key).and_then(Book::known).iter().flat_map(|work| &work.status.held)
+        {
+            pods.insert(held.pod.uid.clone(), ObjectKey::new(&held.pod.namespace, &held.pod.name));
+        }
+        pods.extend(self.stores.each().flat_map(|store| store.held_at(node)));
+        let mut settled = Settled::default();
+        for (uid, pod) in pods {
+            let known = self.pods.objects.get(&pod).map(|e| e.pod.get()).filter(|known| known.uid == uid);
+            if known.is_some_and(|known| known.deleting) {
+                // Its containers end, and its cgroup goes with them.
+                continue;
+            }
+            let runs = known.is_some_and(|known| !known.finished && known.node.as_deref() == Some(node));
+            let (waits, again) = if runs { self.grant(now, &pod, actions) } else { (false, None) };
+            settled.wake_at = earliest(settled.wake_at, again);
+            let of_pod = self.held_pod(now, &key, (&pod, &uid), runs, waits);
+            settled.orders.extend(of_pod.orders);
+            settled.wake_at = earliest(settled.wake_at, of_pod.wake_at);
+        }
+        settled
+    }
+
+    /// The orders for one Pod. `waits`: nobody knows yet what it should have.
+    fn held_pod(
+        &self,
+        now: Mono,
+        node: &ObjectKey,
+        (key, uid): (&ObjectKey, &str),
+        runs: bool,
+        waits: bool,
+    ) -> Settled {
+        let book = self.books.objects.get(node);
+        let work = book.and_then(Book::known);
+        let orders: Vec<OrderView<'_>> =
+            views(work).filter(|view| request_uid(&view.order.id) == uid).collect();
+        if waits {
+            let orders = orders.iter().map(|view| view.order.clone()).collect();
+            return Settled { orders, wake_at: None };
+        }
+        let pod = self.pods.objects.get(key).map(|e| e.pod.get()).filter(|_| runs);
+        let unknown = BTreeMap::new();
+        settle(
+            now,
+            &Holding {
+                pod,
+                force: &pod.map(|pod| self.force(pod)).unwrap_or_default(),
+                held: work.and_then(|work| work.held(uid)),
+                orders: &orders,
+                answered: book.map_or(&unknown, |book| &book.answered),
+                last_attempt: work.map_or(0, |work| work.last_attempt(uid)),
+                guarded: self.guarded,
+                awaited: self.stores.each().any(|store| store.awaits_hold(key)),
+            },
+        )
+    }
+
+    /// Notes what counts for the containers of the Pod and is granted, and finds out whether the rest may be. Whether that
+    /// is under way, and when to look again.
+    fn grant(&mut self, now: Mono, key: &ObjectKey, actions: &mut Vec<Action>) -> (bool, Option<Mono>) {
+        let Some(pod) = self.pods.objects.get(key).map(|e| e.pod.get()) else { return (false, None) };
+        let pod_uid = pod.uid.clone();
+        let Sorted { mut by, returned, doubtful, over } = self.sort_claims(pod);
+        for request in over {
+            if let Some(known) =
+                self.stores.named_mut(request.kind.name()).and_then(|s| s.admission(&request.key))
+            {
+                (known.anew, known.doubtful_since) = (None, None);
+            }
+        }
+        let (mut waits, mut again) = (false, None);
+        let mut returned: Vec<Object> = returned.into_iter().collect();
+        for (request, containers) in doubtful {
+            let grant = self.admit_anew(now, key, &request, &containers, actions);
+            again = earliest(again, grant.again());
+            waits |= matches!(grant, Grant::Unknown(_));
+            if matches!(grant, Grant::Given) {
+                by.extend(containers.into_iter().map(|name| (name, request.uid.clone())));
+                returned.push(request);
+            }
+        }
+        for request in returned {
+            self.tells(now, &request, Ok(()));
+        }
+        if by.is_empty() {
+            self.grants.remove(key);
+        } else {
+            self.grants.insert(key.clone(), Grants { pod_uid, by });
+        }
+        (waits, again)
+    }
+
+    /// What counts for the containers of the Pod, by whether it is granted.
+    fn sort_claims(&self, pod: &Pod) -> Sorted {
+        let before = self.grants.get(&pod.key).filter(|grants| grants.pod_uid == pod.uid);
+        let claims = self.claims(pod);
+        let mut sorted = Sorted::default();
+        let mut counting = BTreeSet::new();
+        for counted in claims.counted() {
+            let (request, name) = (object(counted.claim), counted.container);
+            counting.insert(request.clone());
+            if self.is_granted(pod, &counted) {
+                sorted.by.insert(name.to_owned(), request.uid.clone());
+                sorted.returned.extend(counted.claim.dormant.then_some(request));
+                continue;
+            }
+            sorted.doubtful.entry(request).or_default().push(name.to_owned());
+            // What counted last, until it is known whether this one may.
+            let known = before.and_then(|grants| grants.by.get_key_value(name));
+            sorted.by.extend(known.map(|(name, by)| (name.clone(), by.clone())));
+        }
+        // Whose place a later one has is asked anew when it comes back.
+        for store in self.stores.each() {
+            let kind = store.about().id;
+            let asked = store.asked_anew(&pod.key).into_iter();
+            let asked = asked.filter(|key| !counting.iter().any(|c| c.kind == kind && c.key == *key));
+            sorted.over.extend(asked.map(|key| Object { kind, key, uid: String::new() }));
+        }
+        sorted
+    }
+
+    /// Whether what a request that is over claims for these containers may be given again.
+    fn admit_anew(
+        &mut self,
+        now: Mono,
+        pod: &ObjectKey,
+        request: &Object,
+        containers: &[String],
+        actions: &mut Vec<Action>,
+    ) -> Grant {
+        let Some(known) = self.known(request) else { return Grant::Unknown(None) };
+        let doubtful_since = *known.doubtful_since.get_or_insert(now);
+        let mut known = known.clone();
+        // What was read before that tells nothing of what others have got since.
+        let asked = |at: Mono| at >= doubtful_since && at.after(FRESH) >= now;
+        let fresh = known.survey.as_ref().filter(|survey| asked(survey.at));
+        let refused = match fresh.map(|survey| &survey.result) {
+            None => None,
+            Some(Err(_)) if doubtful_since.after(AGAIN) > now => None,
+            Some(Err(text)) => Some((ADMITTING, format!("cannot read what bounds the Pod: {text}"))),
+            Some(Ok(survey)) => match self.verdict(pod, request, containers, survey) {
+                None => return Grant::Unknown(Some(now.after(SOON))),
+                Some(Verdict::Admitted) => return Grant::Given,
+                Some(Verdict::Busy(text)) => Some((NODE_BUSY, text)),
+                Some(Verdict::Refused { reason, text, .. }) => Some((reason, text)),
+            },
+        };
+        if let Some((reason, text)) = refused {
+            self.tells(now, request, Err(Dormant { at: now, reason, text }));
+            return Grant::Refused(Some(now.after(AGAIN)));
+        }
+        let told = known.anew.as_ref().and_then(|anew| anew.as_ref().err());
+        let again = told.map(|dormant| dormant.at.after(AGAIN));
+        if again.is_some_and(|at| at > now) {
+            return Grant::Refused(again);
+        }
+        let reading = self.survey(now, request.clone(), pod, &mut known);
+        if let Some(slot) = self.known(request) {
+            *slot = known;
+        }
+        let at = reading.map(|reading| actions.extend(reading)).err();
+        if again.is_some() { Grant::Refused(at) } else { Grant::Unknown(at) }
+    }
+
+    /// What is known of the admission of a request.
+    fn known(&mut self, request: &Object) -> Option<&mut Admission> {
+        self.stores.named_mut(request.kind.name())?.admission(&request.key)
+    }
+
+    /// By the rules of admission. Absent while the acceptance of another request is being written.
+    fn verdict(
+        &self,
+        pod: &ObjectKey,
+        request: &Object,
+        containers: &[String],
+        survey: &Survey,
+    ) -> Option<Verdict> {
+        let crowd = &self.crowd(pod)?;
+        let pod = self.pods.objects.get(pod).map(|e| e.pod.get())?;
+        let force = self.force(pod);
+        let in_force = |container: &Container| force.wants(container);
+        let own = |claim: &Claim<'_>| claim.kind == request.kind && *claim.key == request.key;
+        let own = Claims::of(pod, self.given(&pod.key).into_iter().filter(own));
+        let named = |counted: &Counted<'_>| containers.iter().any(|name| name == counted.container);
+        let wanted: Vec<_> =
+            own.counted().filter(named).map(|counted| (counted.container, counted.resources)).collect();
+        Some(admit(&Question { pod, in_force: &in_force, wanted: &wanted, survey, crowd }))
+    }
+
+    /// What came of it is for the request to tell.
+    fn tells(&mut self, now: Mono, request: &Object, anew: Result<(), Dormant>) {
+        let Some(known) = self.known(request) else { return };
+        known.doubtful_since = None;
+        let reason = |anew: &Result<(), Dormant>| anew.as_ref().map_err(|dormant| dormant.reason).err();
+        let news = known.anew.as_ref().map(reason) != Some(reason(&anew));
+        known.anew = Some(anew);
+        if news {
+            self.timers.set(Timer::Object(request.kind, request.key.clone()), Some(now));
+        }
+    }
+
+    /// The container may have what is claimed for it: the request is at work, and was admitted for that, or nothing else
+    /// has counted since the container was given that.
+    fn is_granted(&self, pod: &Pod, counted: &Counted<'_>) -> bool {
+        if !counted.claim.completed {
+            return true;
+        }
+        let grants = self.grants.get(&pod.key).filter(|grants| grants.pod_uid == pod.uid);
+        if let Some(by) = grants.and_then(|grants| grants.by.get(counted.container)) {
+            return *by == counted.claim.uid;
+        }
+        let book = pod.node.as_ref().and_then(|node| self.books.objects.get(&ObjectKey::new("", node)));
+        counted.stands(pod, book.and_then(Book::known).and_then(|work| work.held(&pod.uid)))
+    }
+
+    /// What the requests give the Pod.
+    pub(super) fn force(&self, pod: &Pod) -> Force {
+        Force::of(&self.claims(pod), |counted| self.is_granted(pod, counted))
+    }
+
+    /// The same while one of them is being planned.
+    pub(super) fn force_with<K: Stored>(&self, pod: &Pod, own: &K) -> Force {
+        let key = own.meta().key;
+        let others =
+            self.given(&pod.key).into_iter().filter(|claim| claim.kind != K::ABOUT.id || claim.key != key);
+        let claims = Claims::of(pod, others.chain(own.claim()));
+        Force::of(&claims, |counted| self.is_granted(pod, counted))
+    }
+
+    fn claims(&self, pod: &Pod) -> Claims<'_> {
+        Claims::of(pod, self.given(&pod.key).into_iter())
+    }
+
+    /// What requests want the daemon to hold the Pod at.
+    fn given(&self, pod: &ObjectKey) -> Vec<Claim<'_>> {
+        self.stores.each().flat_map(|store| store.claims(pod)).collect()
+    }
+
+    /// The node whose daemon holds the Pod, or should, has to be looked at.
+    pub(super) fn holder_dirty(&mut self, pod: &ObjectKey) {
+        let holders = self.stores.each().flat_map(|store| store.holders(pod)).map(str::to_owned);
+        let node = self.pods.objects.get(pod).and_then(|e| e.pod.get().node.as_ref());
+        let holds = |node: &&String| {
+            let book = self.books.objects.get(&ObjectKey::new("", node.as_str())).and_then(Book::known);
+            book.is_some_and(|work| !work.status.held.is_empty())
+        };
+        let nodes: Vec<String> = holders.chain(node.filter(holds).cloned()).collect();
+        self.dirty_nodes.extend(nodes);
+    }
+}
+
+/// The request whose claim it is.
+fn object(claim: &Claim<'_>) -> Object {
+    Object { kind: claim.kind, key: claim.key.clone(), uid: claim.uid.to_owned() }
+}

@@ -1,0 +1,276 @@
+//! What is kept of each object.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pitstop_api::nodework::{Order, request_uid};
+
+use super::pacing::Pacing;
+use crate::change::{Named, PodChange};
+use crate::key::ObjectKey;
+use crate::measure::OrderCounts;
+use crate::nodework::{Acting, BookWrite, NodeWork, OrderView, views};
+use crate::outcome::Outcome;
+use crate::plan::Urgency;
+use crate::pod::Pod;
+use crate::time::Mono;
+use crate::tracked::{Tracked, Versioned};
+
+/// Objects of one kind, and whether a list has come since the lead began.
+#[derive(Clone, Debug)]
+pub(super) struct Kept<T> {
+    pub(super) synced: bool,
+    pub(super) objects: BTreeMap<ObjectKey, T>,
+}
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self { synced: false, objects: BTreeMap::new() }
+    }
+}
+
+/// A Pod.
+#[derive(Clone, Debug)]
+pub(super) struct PodEntry {
+    pub(super) pod: Tracked<Pod>,
+    pub(super) write: Pacing,
+    /// A write of images that is under way, or of which nobody knows how it ended.
+    pub(super) pinning: Option<Unsure>,
+    /// The same of resources.
+    pub(super) sizing: Option<Unsure>,
+    /// What is being written now.
+    pub(super) writes: Option<Wrote>,
+}
+
+/// A write that may take effect yet, or may have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unsure {
+    /// The version of the Pod that it rests on.
+    version: String,
+    /// One like it has ended unknown: a conflict may be its doing.
+    unknown: bool,
+}
+
+/// What a write of a Pod changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Wrote {
+    Gates,
+    Images,
+    /// For that request.
+    Resources(Named),
+}
+
+impl PodEntry {
+    pub(super) fn new(pod: Pod) -> Self {
+        Self { pod: Tracked::new(pod), write: Pacing::default(), pinning: None, sizing: None, writes: None }
+    }
+
+    /// What was timed while another process led is timed anew.
+    pub(super) fn restart(&mut self) {
+        self.write = Pacing::default();
+        (self.pinning, self.sizing) = (None, None);
+        self.pod.retry();
+    }
+
+    /// A write begins.
+    pub(super) fn write_started(&mut self, change: &PodChange, wrote: Wrote) {
+        let version = self.pod.get().resource_version.clone();
+        let dry_run = matches!(change, PodChange::Resources(sizing) if sizing.dry_run);
+        if let Some(unsure) = self.unsure(&wrote).filter(|_| !dry_run) {
+            let unknown = unsure.as_ref().is_some_and(|before| before.version == version && before.unknown);
+            *unsure = Some(Unsure { version, unknown });
+        }
+        self.writes = Some(wrote);
+        self.pod.write_started();
+    }
+
+    /// A write came back. What is refused had no effect, though one before it may have ended unknown: what is refused for ever
+    /// would else keep its request open for ever.
+    pub(super) fn ended<T>(&mut self, wrote: &Wrote, outcome: &Outcome<T>) {
+        let Some(unsure) = self.unsure(wrote) else { return };
+        match (outcome, unsure) {
+            (Outcome::Retry, Some(unsure)) => unsure.unknown = true,
+            // Resources that were changed are put back before the end: the watch must have shown whether they were.
+            (Outcome::Conflict, Some(unsure)) if unsure.unknown && matches!(wrote, Wrote::Resources(_)) => {}
+            (_, unsure) => *unsure = None,
+        }
+    }
+
+    fn unsure(&mut self, wrote: &Wrote) -> Option<&mut Option<Unsure>> {
+        match wrote {
+            Wrote::Images => Some(&mut self.pinning),
+            Wrote::Resources(_) => Some(&mut self.sizing),
+            Wrote::Gates => None,
+        }
+    }
+
+    /// A write can no longer take effect once the Pod is another version than it rests on.
+    pub(super) fn settle(&mut self) {
+        if !self.pod.in_flight() {
+            for unsure in [&mut self.pinning, &mut self.sizing] {
+                unsure.take_if(|unsure| unsure.version != self.pod.get().resource_version);
+            }
+        }
+    }
+}
+
+/// A node's order book.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Book {
+    /// Absent while the object does not exist.
+    pub(super) work: Option<Tracked<NodeWork>>,
+    /// A create is under way, and the watch has not shown the object yet.
+    pub(super) creating: bool,
+    /// The API server has no such node, so nobody reads what would be in the book.
+    pub(super) missing: bool,
+    pub(super) write: Pacing,
+    /// Requests of which a write places orders: one under way, or one that ended unknown.
+    pub(super) placing: BTreeSet<String>,
+    /// Since when the answers are known to the orders for Pods that the daemon holds, by their IDs.
+    pub(super) answered: BTreeMap<String, Mono>,
+    /// Those of them whose write ended unknown: that a later one was refused says nothing of it.
+    unknown: BTreeSet<String>,
+    /// Nothing can come of that write from then on.
+    unknown_until: Mono,
+    /// For how long the daemon has been carrying the orders out.
+    pub(super) acting: Acting,
+    /// The orders by their answers.
+    pub(super) counts: OrderCounts,
+}
+
+impl Book {
+    pub(super) fn known(&self) -> Option<&NodeWork> {
+        self.work.as_ref().map(Tracked::get)
+    }
+
+    pub(super) fn writable(&self) -> bool {
+        !self.creating && self.work.as_ref().is_none_or(Tracked::writable)
+    }
+
+    /// The watch delivered the book. Only who leads writes orders: where others stand than this process knows of, another
+    /// process takes itself for the leader, and if each put its own back at once, they would go on as fast as the API
+    /// server answers.
+    pub(super) fn observed(&mut self, now: Mono, work: NodeWork, listed: bool) {
+        let before = self.version();
+        let alone = listed || self.work.as_ref().is_none_or(Tracked::in_flight);
+        let known = self.known().filter(|known| !alone && known.uid == work.uid);
+        let orders = known.map(|known| known.orders.clone());
+        self.missing = false;
+        match &mut self.work {
+            Some(known) if listed => known.listed(work),
+            Some(known) => known.observed(work),
+            None if std::mem::take(&mut self.creating) => self.work = Some(Tracked::appeared(work)),
+            None => self.work = Some(Tracked::new(work)),
+        }
+        if self.version() != before {
+            // Whatever was written on the version before has taken effect by now, or never will.
+            self.placed();
+        }
+        if orders.is_some_and(|before| self.known().is_some_and(|known| known.orders != before)) {
+            self.write.failed(now);
+        }
+    }
+
+    /// Notes since when what the book shows is known.
+    pub(super) fn see(&mut self, now: Mono) {
+        let known = self.work.as_ref().map(Tracked::get);
+        self.acting.see(now, known);
+        let told = |view: &OrderView<'_>| view.answer.is_some() && view.order.action.resize.is_some();
+        let since = |view: OrderView<'_>| {
+            let id = &view.order.id;
+            (id.clone(), self.answered.get(id).copied().unwrap_or(now))
+        };
+        self.answered = views(known).filter(told).map(since).collect();
+        self.counts = OrderCounts::default();
+        views(known).for_each(|view| self.counts.add(view.answer.map(|answer| answer.state)));
+    }
+
+    /// The book does not exist any more.
+    pub(super) fn gone(&mut self) {
+        self.work = None;
+        self.placed();
+    }
+
+    /// It is known how every write ended.
+    pub(super) fn placed(&mut self) {
+        self.placing.clear();
+        self.unknown.clear();
+    }
+
+    /// Nobody knows how the write under way ended; it may take effect until then.
+    pub(super) fn write_unknown(&mut self, until: Mono) {
+        self.unknown.clone_from(&self.placing);
+        self.unknown_until = until;
+    }
+
+    /// The write under way had no effect.
+    pub(super) fn write_refused(&mut self, now: Mono) {
+        // A node that is gone leaves no other way to learn how a write before it ended: the watch has not shown the book.
+        if self.work.is_none() && self.unknown_until <= now {
+            self.unknown.clear();
+        }
+        self.placing.clone_from(&self.unknown);
+    }
+
+    fn version(&self) -> Option<(String, String)> {
+        self.known().map(|w| (w.uid().to_owned(), w.resource_version().to_owned()))
+    }
+
+    /// A write of these orders starts.
+    pub(super) fn write_started(&mut self, orders: &[Order]) {
+        let known = self.work.as_ref().map(Tracked::get);
+        let new = |o: &&Order| known.is_none_or(|w| w.orders.iter().all(|k| k.id != o.id));
+        self.placing.extend(orders.iter().filter(new).map(|o| request_uid(&o.id).to_owned()));
+        match &mut self.work {
+            Some(work) => work.write_started(),
+            None => self.creating = true,
+        }
+    }
+
+    /// A write that changes nothing but tells, by its precondition, whether the one before took effect.
+    pub(super) fn probe(&self) -> Option<BookWrite> {
+        let (orders, closed) = self.known().map(|w| (w.orders.clone(), w.closed.clone())).unwrap_or_default();
+        (!self.placing.is_empty()).then_some(BookWrite { orders, closed, urgency: Urgency::Now })
+    }
+
+    /// What was timed while another process led is timed anew.
+    pub(super) fn restart(&mut self) {
+        self.write = Pacing::default();
+        self.answered.clear();
+        self.acting = Acting::default();
+        if let Some(work) = &mut self.work {
+            work.retry();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_nothing_of_the_write_before_it() {
+        let mut book = Book::default();
+        book.write_started(&[Order { id: "a/app/1".into(), ..Order::default() }]);
+        book.write_unknown(Mono(100));
+        assert!(book.probe().is_some());
+        book.write_started(&[Order { id: "b/app/1".into(), ..Order::default() }]);
+        book.write_refused(Mono(99));
+        assert_eq!(book.placing, BTreeSet::from(["a".to_owned()]));
+        let mut late = book.clone();
+        late.write_refused(Mono(100));
+        assert!(late.placing.is_empty(), "nothing can come of it any more");
+        book.observed(Mono(0), NodeWork { resource_version: "1".into(), ..NodeWork::default() }, false);
+        assert!(book.probe().is_none());
+    }
+
+    #[test]
+    fn a_write_places_what_the_book_does_not_have_yet() {
+        let order = |id: &str| Order { id: id.into(), ..Order::default() };
+        let mut book = Book::default();
+        let orders = vec![order("a/app/1"), order("a/proxy/1")];
+        book.observed(Mono(0), NodeWork { orders: orders.clone(), ..NodeWork::default() }, true);
+        let [app, proxy] = &orders[..] else { panic!() };
+        book.write_started(&[app.clone(), proxy.clone(), order("b/app/1")]);
+        assert_eq!(book.placing, BTreeSet::from(["b".to_owned()]));
+    }
+}

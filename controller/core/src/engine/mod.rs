@@ -1,0 +1,222 @@
+//! The state of the world as last observed, and what follows from it.
+//!
+//! One owner calls [`Engine::step`] with every event. Each event marks what it may concern; at the end of the
+//! step the marked requests, then the marked Pods, then the marked books are planned. Nothing is planned before every
+//! watch has delivered a list since the lead began, and nothing is written by a process that does not lead.
+
+mod any;
+mod bound;
+mod deeds;
+mod hold;
+mod kept;
+mod outcome;
+mod pacing;
+mod planning;
+mod queue;
+mod store;
+mod stores;
+mod survey;
+#[cfg(test)]
+mod tests;
+mod turn;
+mod watched;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chrono::{DateTime, Utc};
+use pitstop_api::logic::machine::{Machine, Now};
+
+use crate::action::{Action, Event};
+use crate::config::Config;
+use crate::key::{KindId, ObjectKey};
+use crate::measure::OrderCounts;
+use crate::time::Mono;
+
+use any::AnyStore;
+use hold::Grants;
+use kept::{Book, Kept, PodEntry};
+use pacing::Timers;
+use stores::Stores;
+use survey::Neighbours;
+
+/// Everything known.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    config: Config,
+    leading: bool,
+    /// No order is placed before the API server has been seen to keep daemons apart.
+    guarded: bool,
+    pods: Kept<PodEntry>,
+    neighbours: Neighbours,
+    stores: Stores,
+    books: Kept<Book>,
+    /// By Pods: those that daemons hold.
+    grants: BTreeMap<ObjectKey, Grants>,
+    /// Orders in all books.
+    orders: OrderCounts,
+    /// Plans of requests so far.
+    planned: u64,
+    dirty_pods: BTreeSet<ObjectKey>,
+    dirty_nodes: BTreeSet<String>,
+    timers: Timers<Timer>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    Object(KindId, ObjectKey),
+    Pod(ObjectKey),
+    Node(String),
+}
+
+impl Engine {
+    /// Nothing known yet, not leading.
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            leading: false,
+            guarded: false,
+            pods: Kept::default(),
+            neighbours: Neighbours::default(),
+            stores: Stores::new(config.max_open_requests_per_namespace),
+            books: Kept::default(),
+            grants: BTreeMap::new(),
+            orders: OrderCounts::default(),
+            planned: 0,
+            dirty_pods: BTreeSet::new(),
+            dirty_nodes: BTreeSet::new(),
+            timers: Timers::default(),
+        }
+    }
+
+    /// Takes in one event and gives back what to do. `wall` is only written down, never compared.
+    pub fn step(&mut self, now: Mono, wall: DateTime<Utc>, event: Event) -> Vec<Action> {
+        let mut actions = Vec::new();
+        match event {
+            // Each watch begins anew with the lead: what a process does not carry out, it need not keep.
+            Event::Pods(_) | Event::Objects(_) | Event::NodeWorks(_) if !self.leading => {}
+            Event::Pods(watch) => self.pods_changed(watch),
+            Event::Objects(watched) => self.objects_changed(now, watched),
+            Event::NodeWorks(watch) => self.books_changed(now, watch),
+            Event::Leader(leading) => self.lead(now, leading),
+            Event::Guarded(guarded) => {
+                if std::mem::replace(&mut self.guarded, guarded) != guarded {
+                    self.all_dirty();
+                }
+            }
+            Event::Written { key, uid, outcome } => self.written(now, &key, &uid, outcome, &mut actions),
+            Event::Surveyed { by, outcome } => self.surveyed(now, &by, outcome),
+            Event::PodRead { by, outcome } => {
+                if let Some(store) = self.stores.named_mut(by.kind.name()) {
+                    store.pod_read(now, &by.key, &by.uid, &outcome);
+                }
+            }
+            Event::PodTried { key, uid, outcome } => self.pod_tried(now, &key, &uid, &outcome),
+            Event::PodWritten { key, uid, outcome } => self.pod_written(now, &key, &uid, outcome),
+            Event::DeedDone { by, done } => {
+                let mut store = self.stores.named_mut(by.kind.name());
+                if store.as_mut().is_some_and(|store| store.deed_done(now, &by.key, &by.uid, done)) {
+                    self.request_changed(by.kind.name(), &by.key);
+                }
+            }
+            Event::NodeWorkWritten(node, outcome) => self.book_written(now, &node, outcome),
+            Event::Tick => {}
+        }
+        self.due_timers(now);
+        if !self.leading {
+            // Whoever begins to lead looks at everything.
+            self.stores.each_mut().for_each(AnyStore::clear_dirty);
+            self.dirty_pods.clear();
+            self.dirty_nodes.clear();
+            self.timers.clear();
+        } else if self.synced() {
+            let mut requests = self.plan_requests(now, wall);
+            // Before the tidying up of requests: what takes a Pod out of service or brings it back.
+            for key in std::mem::take(&mut self.dirty_pods) {
+                self.plan_pod(now, &key, &mut actions);
+            }
+            actions.append(&mut requests);
+            for node in std::mem::take(&mut self.dirty_nodes) {
+                self.plan_book(now, &node, &mut actions);
+            }
+        }
+        actions
+    }
+
+    /// When to call [`Engine::step`] with a tick though nothing happened.
+    pub fn wake_at(&self) -> Option<Mono> {
+        self.timers.first()
+    }
+
+    /// Whether every watch has delivered a list since the lead began.
+    pub fn synced(&self) -> bool {
+        self.pods.synced && self.books.synced && self.stores.each().all(AnyStore::synced)
+    }
+
+    /// How many requests of each kind have not ended.
+    pub fn open(&self) -> impl Iterator<Item = (KindId, usize)> {
+        self.stores.each().map(|store| (store.about().id, store.open()))
+    }
+
+    /// How many requests of that kind have not ended.
+    pub fn open_of(&self, kind: KindId) -> usize {
+        self.stores.of(kind).map_or(0, AnyStore::open)
+    }
+
+    /// How often a request has been planned: what events cost.
+    pub fn planned(&self) -> u64 {
+        self.planned
+    }
+
+    /// Orders in all books.
+    pub fn open_orders(&self) -> OrderCounts {
+        self.orders
+    }
+
+    fn lead(&mut self, now: Mono, leading: bool) {
+        if self.leading == leading {
+            return;
+        }
+        self.leading = leading;
+        if leading {
+            // What was listed before may lack what the leader before this one wrote, such as the request that a hold
+            // belongs to: each watch begins anew with the lead.
+            (self.pods.synced, self.books.synced) = (false, false);
+        }
+        self.grants.clear();
+        self.stores.each_mut().for_each(|store| store.lead(now, leading));
+        self.pods.objects.values_mut().for_each(PodEntry::restart);
+        self.books.objects.values_mut().for_each(Book::restart);
+    }
+
+    fn all_dirty(&mut self) {
+        self.stores.each_mut().for_each(AnyStore::all_dirty);
+        self.dirty_pods.extend(self.pods.objects.keys().cloned());
+        self.dirty_nodes.extend(self.books.objects.keys().map(|k| k.name.clone()));
+    }
+}
+
+fn remove<K: Ord>(index: &mut BTreeMap<K, BTreeSet<ObjectKey>>, at: &K, key: &ObjectKey) {
+    if let Some(set) = index.get_mut(at) {
+        set.remove(key);
+        if set.is_empty() {
+            index.remove(at);
+        }
+    }
+}
+
+impl Machine for Engine {
+    type Event = Event;
+    type Action = Action;
+
+    fn tick() -> Event {
+        Event::Tick
+    }
+
+    fn handle(&mut self, now: Now, event: Event) -> Vec<Action> {
+        self.step(now.mono, now.wall, event)
+    }
+
+    fn next_wake(&self, _: Mono) -> Option<Mono> {
+        self.wake_at()
+    }
+}

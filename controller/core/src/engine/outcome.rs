@@ -1,0 +1,192 @@
+//! How writes end.
+
+use super::kept::Wrote;
+use super::stores::Stored;
+use super::{Engine, Timer};
+use crate::action::Action;
+use crate::change::Named;
+use crate::key::ObjectKey;
+use crate::kind::PodWritten;
+use crate::nodework::NodeWork;
+use crate::outcome::Outcome;
+use crate::pod::Pod;
+use crate::time::Mono;
+use crate::tracked::Tracked;
+
+impl Engine {
+    pub(super) fn request_written<K: Stored>(
+        &mut self,
+        now: Mono,
+        key: &ObjectKey,
+        uid: &str,
+        outcome: Outcome<K>,
+        actions: &mut Vec<Action>,
+    ) {
+        // An answer about a request that was deleted says nothing about another one of that name.
+        let (leading, patience) = (self.leading, self.config.conflict_patience);
+        let entry =
+            K::store_mut(&mut self.stores).objects.get_mut(key).filter(|e| e.request.get().uid() == uid);
+        let Some(entry) = entry else { return self.rest_written(now, key, uid, &outcome) };
+        let replaced = entry.replaces.take();
+        match outcome {
+            Outcome::Written(new) => {
+                let measure = replaced.as_ref().and_then(|old| new.measure(old));
+                let notes = replaced.map(|old| new.notes(&old)).unwrap_or_default();
+                actions.extend(notes.into_iter().map(Action::Emit));
+                actions.extend(measure.map(Action::Count));
+                entry.request.written(new);
+                entry.write.succeeded();
+                entry.confirmed = leading;
+            }
+            Outcome::Conflict | Outcome::Gone => {
+                entry.request.conflicted();
+                entry.write.conflicted(now.after(patience));
+            }
+            Outcome::Retry | Outcome::Refused(_) => {
+                entry.request.failed();
+                entry.write.failed(now);
+            }
+        }
+        self.request_changed(K::ABOUT.id.name(), key);
+    }
+
+    /// The deletion of a request that is over and through came back.
+    fn rest_written<K: Stored>(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: &Outcome<K>) {
+        let asked = K::store_mut(&mut self.stores);
+        let Some(rest) = asked.resting.get_mut(key).filter(|rest| rest.uid == uid) else { return };
+        // The watch will show that it is gone.
+        if !matches!(outcome, Outcome::Written(_) | Outcome::Gone) {
+            rest.deletes.failed(now);
+            asked.dirty.insert(key.clone());
+        }
+    }
+
+    pub(super) fn pod_written(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: Outcome<Pod>) {
+        // An answer about a Pod that is gone says nothing about another one of that name.
+        let Some(entry) = self.pods.objects.get_mut(key).filter(|e| e.pod.get().uid == uid) else { return };
+        let wrote = entry.writes.take();
+        let refused = refusal(&outcome);
+        if let Some(wrote) = &wrote {
+            entry.ended(wrote, &outcome);
+        }
+        let before = entry.pod.get().node.clone();
+        match outcome {
+            Outcome::Written(new) => {
+                entry.pod.written(new);
+                entry.write.succeeded();
+            }
+            Outcome::Conflict | Outcome::Gone => {
+                entry.pod.conflicted();
+                entry.write.conflicted(now.after(self.config.conflict_patience));
+            }
+            Outcome::Retry | Outcome::Refused(_) => {
+                entry.pod.failed();
+                entry.write.failed(now);
+            }
+        }
+        entry.settle();
+        let after = entry.pod.get().node.clone();
+        self.neighbours.moved(key, before.as_deref(), after.as_deref());
+        match wrote {
+            Some(Wrote::Images) => {
+                let all = self.stores.each_mut();
+                all.for_each(|store| store.images_written(now, key, refused.as_ref()));
+            }
+            Some(Wrote::Resources(by)) => self.resources_written(now, &by, PodWritten::Resources(refused)),
+            Some(Wrote::Gates) | None => {}
+        }
+        self.pod_changed(key);
+    }
+
+    /// A dry run tells nothing of the Pod but whether it would take the change.
+    pub(super) fn pod_tried(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: &Outcome<()>) {
+        let Some(entry) = self.pods.objects.get_mut(key).filter(|e| e.pod.get().uid == uid) else { return };
+        let wrote = entry.writes.take();
+        let Some(Wrote::Resources(by)) = wrote else { return };
+        let asks = self.stores.of(by.kind).is_some_and(|store| store.only_asks(&by.key));
+        match outcome {
+            Outcome::Conflict | Outcome::Gone => {
+                entry.pod.conflicted();
+                entry.write.conflicted(now.after(self.config.conflict_patience));
+            }
+            Outcome::Written(()) | Outcome::Retry | Outcome::Refused(_) => {
+                entry.pod.failed();
+                // Who waits for its turn asks again in its own time: other writes of the Pod wait for no refusal of that.
+                let told = matches!(outcome, Outcome::Written(())) || (!asks && refusal(outcome).is_some());
+                if told {
+                    entry.write.succeeded();
+                } else {
+                    entry.write.failed(now);
+                }
+            }
+        }
+        let stored = matches!(outcome, Outcome::Written(()));
+        self.resources_written(now, &by, PodWritten::Trial { stored, refused: refusal(outcome) });
+        self.pod_changed(key);
+    }
+
+    fn resources_written(&mut self, now: Mono, by: &Named, written: PodWritten) {
+        if let Some(store) = self.stores.named_mut(by.kind.name()) {
+            store.pod_written(now, &by.key, written);
+        }
+    }
+
+    pub(super) fn book_written(&mut self, now: Mono, node: &str, outcome: Outcome<NodeWork>) {
+        let Some(book) = self.books.objects.get_mut(&ObjectKey::new("", node)) else { return };
+        let creating = std::mem::take(&mut book.creating);
+        match (outcome, &mut book.work) {
+            (Outcome::Written(work), known) => {
+                match known {
+                    Some(known) => known.written(work),
+                    None if creating => *known = Some(Tracked::new(work)),
+                    // Deleted meanwhile, as the watch has shown.
+                    None => {}
+                }
+                book.placed();
+                book.write.succeeded();
+            }
+            (Outcome::Conflict | Outcome::Gone, Some(known)) => {
+                known.conflicted();
+                book.write.conflicted(now.after(self.config.conflict_patience));
+            }
+            // A conflict of a create means that the book exists: the watch will show it.
+            (Outcome::Conflict, None) => book.write.failed(now),
+            // There is no such node, so no daemon either.
+            (Outcome::Gone, None) => {
+                book.missing = true;
+                book.write_refused(now);
+                book.write.failed(now);
+            }
+            (Outcome::Retry, known) => {
+                known.iter_mut().for_each(Tracked::failed);
+                book.write_unknown(now.after(self.config.write_bound));
+                book.write.failed(now);
+            }
+            (Outcome::Refused(_), known) => {
+                known.iter_mut().for_each(Tracked::failed);
+                book.write_refused(now);
+                book.write.failed(now);
+            }
+        }
+        self.book_changed(now, node);
+    }
+
+    pub(super) fn due_timers(&mut self, now: Mono) {
+        while let Some(timer) = self.timers.pop_due(now) {
+            match timer {
+                Timer::Object(kind, key) => {
+                    self.stores.named_mut(kind.name()).into_iter().for_each(|store| store.mark(&key));
+                }
+                Timer::Pod(key) => drop(self.dirty_pods.insert(key)),
+                Timer::Node(node) => drop(self.dirty_nodes.insert(node)),
+            }
+        }
+    }
+}
+
+fn refusal<T>(outcome: &Outcome<T>) -> Option<String> {
+    match outcome {
+        Outcome::Refused(text) => Some(text.clone()),
+        Outcome::Written(_) | Outcome::Gone | Outcome::Conflict | Outcome::Retry => None,
+    }
+}

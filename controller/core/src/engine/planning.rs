@@ -1,0 +1,426 @@
+//! From what is known to the next write of each object.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use pitstop_api::nodework::{Order, request_uid};
+
+use super::any::AnyStore;
+use super::kept::{Book, PodEntry, Wrote};
+use super::store::{Entry, node_of};
+use super::stores::Stored;
+use super::turn::Surroundings;
+use super::{Engine, Timer, pacing, remove};
+use crate::action::{self, Action, Object};
+use crate::change::{ImageChange, Named, PodChange, Sizing};
+use crate::key::ObjectKey;
+use crate::kind::{At, BookView, Cx, PodWrites, Sight};
+use crate::measure::Measure;
+use crate::nodework::{self, BookWrite, views};
+use crate::plan::{Plan, Read, StatusWrite, Urgency};
+use crate::pod::Pod;
+use crate::readiness;
+use crate::time::{Mono, earliest};
+use crate::tracked::Versioned as _;
+
+impl Engine {
+    pub(super) fn plan_request<K: Stored>(
+        &mut self,
+        now: Mono,
+        wall: DateTime<Utc>,
+        key: &ObjectKey,
+        actions: &mut Vec<Action>,
+    ) {
+        // Out of the map, and still where it stands in its queue.
+        let Some(mut entry) = K::store_mut(&mut self.stores).objects.remove(key) else {
+            return self.plan_rest::<K>(now, key, actions);
+        };
+        self.planned = self.planned.saturating_add(1);
+        let disturbed = self.disturbs(&entry);
+        let (mut plan, measures) = self.decide(now, wall, &mut entry);
+        self.confirm_first(&entry, &mut plan);
+        actions.extend(measures.into_iter().map(Action::Count));
+        self.want_orders(&mut entry, plan.orders.clone(), plan.closed.clone());
+        self.want_change(&mut entry, plan.images.clone(), plan.sizing.clone());
+        let possible = plan.possible;
+        let mut idle = plan.read.is_none() && plan.deed.is_none();
+        let begun_at = self.begin_others(now, &mut entry, &mut plan, actions);
+        if entry.write.patience_over(now) {
+            entry.request.retry();
+        }
+        let wake_at = earliest(plan.wake_at, begun_at);
+        let wait = self.write_object(now, &mut entry, plan, actions);
+        idle &= wait.is_none() && !entry.request.in_flight() && entry.may_rest();
+        self.timers.set(timer::<K>(key), earliest(wake_at, wait));
+        let pod = entry.request.get().pod_key();
+        if disturbed != self.disturbs(&entry) {
+            let others = self.stores.each_mut().filter(|store| store.about().id != K::ABOUT.id);
+            others.for_each(|store| store.pod_changed(&pod));
+        }
+        let store = K::store_mut(&mut self.stores);
+        if possible && entry.possible() {
+            store.pod_changed(&pod);
+        }
+        store.insert(key, entry);
+        if idle {
+            store.rest(key, now);
+            self.plan_rest::<K>(now, key, actions);
+        }
+    }
+
+    /// It is in the way of requests of other kinds.
+    fn disturbs<K: Stored>(&self, entry: &Entry<K>) -> bool {
+        let request = entry.request.get();
+        let pod = self.pods.objects.get(&request.pod_key()).map(|e| e.pod.get());
+        let at = At { begun: entry.turn.begun(), lingers: request.completed(), stops: false };
+        request.disturbs(&entry.memory, at, pod).is_some()
+    }
+
+    /// What the request needs, and what is worth a number.
+    fn decide<K: Stored>(
+        &self,
+        now: Mono,
+        wall: DateTime<Utc>,
+        entry: &mut Entry<K>,
+    ) -> (Plan<K::Status>, Vec<Measure>) {
+        let request = entry.request.get();
+        let known = self.pods.objects.get(&request.pod_key());
+        let pod = known.map(|e| e.pod.get());
+        if pod.is_some_and(|pod| request.pod_uid().is_none_or(|uid| uid == pod.uid)) {
+            entry.look.seen();
+        }
+        let book = node_of(request).and_then(|node| self.books.objects.get(&ObjectKey::new("", node)));
+        let work = book.and_then(Book::known);
+        entry.ordered = views(work).any(|view| request_uid(&view.order.id) == request.uid());
+        let survey = entry.admission.survey.as_ref();
+        let around =
+            Surroundings { engine: self, request, surveyed: survey.is_some_and(|last| last.result.is_ok()) };
+        let (images_open, resources_open) =
+            known.map_or((false, false), |e| (e.pinning.is_some(), e.sizing.is_some()));
+        let child = request.child();
+        let sight = Sight {
+            request,
+            pod,
+            book: book.map(|book| BookView {
+                work,
+                acting: &book.acting,
+                missing: book.missing,
+                placing: book.placing.contains(request.uid()),
+            }),
+            wants_orders: !entry.orders.is_empty(),
+            guarded: self.guarded,
+            ahead: self.ahead(now, entry, pod),
+            owner_over: self.owner_over(request),
+            child: child.as_ref().and_then(|(kind, key)| self.stores.of(*kind)?.relative(key)),
+            writes: PodWrites {
+                images: if images_open { &entry.images } else { &[] },
+                images_now: images_open && known.is_some_and(|e| e.pod.in_flight()),
+                // A dry run has no effect that could be unknown: what is, is another one's.
+                resources: entry.sizing.as_ref().filter(|own| !own.dry_run && resources_open),
+                resources_open,
+            },
+            deed: entry.deeds.open(),
+            look: &entry.look,
+            survey,
+            anew: entry.admission.anew.as_ref(),
+            force: pod.map(|pod| self.force_with(pod, request)).unwrap_or_default(),
+            around: &around,
+        };
+        K::decide(Cx { now, wall, config: &self.config }, sight, &mut entry.memory)
+    }
+
+    /// Begins what the plan wants beside writes of the object, the Pod and the book; gives back when to look again.
+    fn begin_others<K: Stored>(
+        &self,
+        now: Mono,
+        entry: &mut Entry<K>,
+        plan: &mut Plan<K::Status>,
+        actions: &mut Vec<Action>,
+    ) -> Option<Mono> {
+        let by = object(entry.request.get());
+        let mut at = None;
+        match plan.read {
+            Some(Read::Pod) => {
+                entry.look.begin();
+                actions.push(Action::ReadPod { by: by.clone(), pod: entry.request.get().pod_key() });
+            }
+            Some(Read::Bounds) => match self.begin_survey(now, entry) {
+                Ok(reading) => actions.extend(reading),
+                Err(later) => at = Some(later),
+            },
+            None => {}
+        }
+        match entry.deeds.begin(now, plan.deed.take()) {
+            Ok(deed) => actions.extend(deed.map(|deed| Action::Do { by, deed })),
+            Err(later) => at = earliest(at, Some(later)),
+        }
+        at
+    }
+
+    /// Starts the write of the object that the plan needs next; else gives back when to look again.
+    fn write_object<K: Stored>(
+        &self,
+        now: Mono,
+        entry: &mut Entry<K>,
+        plan: Plan<K::Status>,
+        actions: &mut Vec<Action>,
+    ) -> Option<Mono> {
+        if !entry.request.writable() {
+            return entry.write.retry_at();
+        }
+        let Some(write) = write_of(plan, entry.request.get()) else {
+            entry.write.satisfied();
+            return None;
+        };
+        if let Err(at) = entry.write.due(now, write.urgency, self.progress_hold(entry)) {
+            return Some(at);
+        }
+        entry.request.write_started();
+        if let Some(status) = &write.status {
+            let before = entry.request.get().status().clone();
+            if !K::accepted(&before) && K::accepted(status) {
+                entry.begin(now);
+            }
+            // Nothing begins any more unless a later write shows that the end was not stored.
+            entry.confirmed &= !K::over(status);
+            entry.replaces = Some(Box::new(before));
+        }
+        actions.push(Action::Write { object: object(entry.request.get()), write: write.write });
+        None
+    }
+
+    /// Deletes a request that is over and through, in time.
+    fn plan_rest<K: Stored>(&mut self, now: Mono, key: &ObjectKey, actions: &mut Vec<Action>) {
+        let Some(rest) = K::store(&self.stores).resting.get(key) else { return };
+        let at = rest.expiry.max(rest.deletes.waits_until(now)).filter(|_| rest.expiry.is_some());
+        if at.is_some_and(|at| at <= now) {
+            let object = Object { kind: K::ABOUT.id, key: key.clone(), uid: rest.uid.clone() };
+            actions.push(Action::Write { object, write: action::Write::Delete });
+        }
+        self.timers.set(timer::<K>(key), at.filter(|at| *at > now));
+    }
+
+    /// Holds back what is not begun yet until this process has written the request once since it leads.
+    ///
+    /// An end that the leader before it sent may arrive after the lists that this one decides on. The status is written as
+    /// it is, at the version that is known: it fails where there is a newer one.
+    fn confirm_first<K: Stored>(&self, entry: &Entry<K>, plan: &mut Plan<K::Status>) {
+        let request = entry.request.get();
+        let Some(node) = node_of(request).filter(|_| !entry.confirmed) else { return };
+        let book = self.books.objects.get(&ObjectKey::new("", node)).and_then(Book::known);
+        let stands = |order: &Order| views(book).any(|view| view.order.id == order.id);
+        if plan.images.is_empty()
+            && plan.sizing.is_none()
+            && plan.deed.is_none()
+            && plan.orders.iter().all(stands)
+        {
+            return;
+        }
+        plan.images.clear();
+        (plan.sizing, plan.deed) = (None, None);
+        if !plan.orders.iter().all(stands) {
+            // What stands goes only together with what takes its place.
+            let own = views(book).filter(|view| request_uid(&view.order.id) == request.uid());
+            plan.orders = own.map(|view| view.order.clone()).collect();
+        }
+        let status = plan.status.take().map_or_else(|| request.status().clone(), |write| write.status);
+        plan.status = Some(StatusWrite { status, urgency: Urgency::Now });
+    }
+
+    /// How long a wait of the request lasts before it is written down.
+    fn progress_hold<K: Stored>(&self, entry: &Entry<K>) -> Duration {
+        let of_node = |node| K::store(&self.stores).of_node(node);
+        let open = node_of(entry.request.get())
+            .map_or(0, |node| of_node(node).filter(|e| !e.request.get().completed()).count());
+        pacing::hold(self.config.progress_after, self.config.progress_spacing, open)
+    }
+
+    fn want_orders<K: Stored>(&mut self, entry: &mut Entry<K>, orders: Vec<Order>, closed: Vec<String>) {
+        let request = entry.request.get();
+        let Some(node) = node_of(request) else {
+            entry.orders.clear();
+            return;
+        };
+        let key = request.meta().key;
+        let by_node = &mut K::store_mut(&mut self.stores).by_node;
+        if request.completed() && orders.is_empty() && !entry.ordered && request.claim().is_none() {
+            remove(by_node, &node.to_owned(), key);
+        } else {
+            by_node.entry(node.to_owned()).or_default().insert(key.clone());
+        }
+        if entry.orders != orders || entry.closed != closed {
+            self.dirty_nodes.insert(node.to_owned());
+            (entry.orders, entry.closed) = (orders, closed);
+        }
+    }
+
+    fn want_change<K: Stored>(
+        &mut self,
+        entry: &mut Entry<K>,
+        images: Vec<ImageChange>,
+        sizing: Option<Sizing>,
+    ) {
+        if entry.images != images || entry.sizing != sizing {
+            (entry.images, entry.sizing) = (images, sizing);
+            self.dirty_pods.insert(entry.request.get().pod_key());
+        }
+    }
+
+    pub(super) fn plan_pod(&mut self, now: Mono, key: &ObjectKey, actions: &mut Vec<Action>) {
+        let Some(mut entry) = self.pods.objects.remove(key) else { return };
+        let wait = self.write_pod(now, &mut entry, actions);
+        self.timers.set(Timer::Pod(key.clone()), wait);
+        self.pods.objects.insert(key.clone(), entry);
+    }
+
+    /// Starts the one write that the Pod needs next; else gives back when to look again.
+    fn write_pod(&self, now: Mono, entry: &mut PodEntry, actions: &mut Vec<Action>) -> Option<Mono> {
+        if entry.write.patience_over(now) {
+            entry.pod.retry();
+        }
+        if !entry.pod.writable() {
+            return entry.write.retry_at();
+        }
+        let pod = entry.pod.get();
+        let Some((change, wrote)) = self.change_of(pod) else {
+            entry.write.satisfied();
+            return None;
+        };
+        if let Err(at) = entry.write.due(now, Urgency::Now, Duration::ZERO) {
+            return Some(at);
+        }
+        let (key, uid, resource_version) = (pod.key.clone(), pod.uid.clone(), pod.resource_version.clone());
+        entry.write_started(&change, wrote);
+        actions.push(Action::PatchPod { key, uid, resource_version, change });
+        None
+    }
+
+    /// The one change that a Pod needs next: first what keeps it out of service or brings it back.
+    fn change_of(&self, pod: &Pod) -> Option<(PodChange, Wrote)> {
+        if pod.gone() {
+            return None;
+        }
+        let all = || self.stores.each();
+        if !pod.gates.is_empty() {
+            let holds = all().flat_map(|store| store.gates(pod)).collect();
+            let gates = readiness::plan(&pod.gates, &holds);
+            if !gates.is_empty() {
+                return Some((PodChange::Gates(gates), Wrote::Gates));
+            }
+        }
+        // A strategic merge patch brings the containers that it names into its own order, and a Pod's order cannot change.
+        let place = |name: &str| pod.containers.iter().position(|c| c.name == *name);
+        let mut images: Vec<ImageChange> = all().flat_map(|store| store.images(pod)).collect();
+        images.sort_by_key(|image| place(&image.container));
+        if !images.is_empty() {
+            return Some((PodChange::Images(images), Wrote::Images));
+        }
+        let sizing = |store: &dyn AnyStore| {
+            let (key, sizing) = store.sizing(pod)?;
+            Some((Named { kind: store.about().id, key }, sizing))
+        };
+        let (by, mut sizing) = all().find_map(sizing)?;
+        sizing.containers.sort_by_key(|change| place(&change.container));
+        Some((PodChange::Resources(sizing), Wrote::Resources(by)))
+    }
+
+    pub(super) fn plan_book(&mut self, now: Mono, node: &str, actions: &mut Vec<Action>) {
+        let mut wanting: Vec<_> = self.stores.each().flat_map(|store| store.wanted_at(node)).collect();
+        wanting.sort_by_key(|wants| wants.rank);
+        let closed: Vec<String> = wanting.iter().flat_map(|wants| wants.closed).cloned().collect();
+        let mut wanted: Vec<Order> = wanting.iter().flat_map(|wants| wants.orders).cloned().collect();
+        let held = self.holding(now, node, actions);
+        wanted.extend(held.orders);
+        let book = self.books.objects.entry(ObjectKey::new("", node)).or_default();
+        if book.write.patience_over(now)
+            && let Some(work) = &mut book.work
+        {
+            work.retry();
+        }
+        let mut placed = None;
+        let wait = if book.writable() {
+            match nodework::plan(book.known(), &wanted, &closed).or_else(|| book.probe()) {
+                None => {
+                    book.write.satisfied();
+                    placed = Some(ids(book.known().map_or(&[], |work| &work.orders)));
+                    None
+                }
+                Some(write) => match book.write.due(now, write.urgency, self.config.tidy_after) {
+                    Ok(()) => {
+                        placed = Some(ids(&write.orders));
+                        let resource_version = book.known().map(|w| w.resource_version().to_owned());
+                        book.write_started(&write.orders);
+                        let (node, BookWrite { orders, closed, .. }) = (node.to_owned(), write);
+                        let adopt = book.known().is_some_and(|work| work.orphan);
+                        actions.push(Action::WriteOrders { node, resource_version, orders, closed, adopt });
+                        None
+                    }
+                    Err(at) => Some(at),
+                },
+            }
+        } else {
+            book.write.retry_at()
+        };
+        self.timers.set(Timer::Node(node.to_owned()), earliest(wait, held.wake_at));
+        if let Some(placed) = placed {
+            self.places(now, node, &placed);
+        }
+    }
+
+    /// Notes which requests have orders without a place; `placed`: the IDs of those that have one.
+    fn places(&mut self, now: Mono, node: &str, placed: &BTreeSet<String>) {
+        let timers = &mut self.timers;
+        for store in self.stores.each_mut() {
+            let kind = store.about().id;
+            for key in store.places(now, node, placed) {
+                // It tells so, makes room, or may do without.
+                timers.set(Timer::Object(kind, key), Some(now));
+            }
+        }
+    }
+}
+
+/// Its timer.
+fn timer<K: Stored>(key: &ObjectKey) -> Timer {
+    Timer::Object(K::ABOUT.id, key.clone())
+}
+
+/// It, as actions name it.
+fn object<K: Stored>(request: &K) -> Object {
+    Object { kind: K::ABOUT.id, key: request.meta().key.clone(), uid: request.uid().to_owned() }
+}
+
+/// Their IDs.
+fn ids(orders: &[Order]) -> BTreeSet<String> {
+    orders.iter().map(|order| order.id.clone()).collect()
+}
+
+/// A write of a request object.
+struct Write<S> {
+    write: action::Write,
+    urgency: Urgency,
+    /// The status that it stores.
+    status: Option<S>,
+}
+
+/// The one write of the request object that its plan needs next.
+fn write_of<K: Stored>(plan: Plan<K::Status>, request: &K) -> Option<Write<K::Status>> {
+    let now = |write| Some(Write { write, urgency: Urgency::Now, status: None });
+    if plan.delete {
+        return now(action::Write::Delete);
+    }
+    let resource_version = request.resource_version().to_owned();
+    let Plan { labels, annotations, .. } = plan;
+    let metadata = !(labels.is_empty() && annotations.is_empty());
+    match plan.status {
+        Some(StatusWrite { urgency: Urgency::Later, .. }) | None if metadata => {
+            now(action::Write::Metadata { resource_version, labels, annotations })
+        }
+        Some(StatusWrite { status, urgency }) => {
+            let write = action::Write::Status { resource_version, status: K::wrap(status.clone()) };
+            Some(Write { write, urgency, status: Some(status) })
+        }
+        None => None,
+    }
+}

@@ -1,0 +1,313 @@
+//! What is kept of the objects of one kind.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pitstop_api::nodework::Order;
+
+use super::any::Touched;
+use super::bound::Bound;
+use super::deeds::Deeds;
+use super::pacing::Pacing;
+use super::queue::{Place, Queues, Standing};
+use crate::backoff::Backoff;
+use crate::before::Before;
+use crate::change::{ImageChange, Sizing};
+use crate::hold::admission::Surveyed;
+use crate::key::ObjectKey;
+use crate::kind::{Dormant, Kind, Turn};
+use crate::look::Look;
+use crate::time::Mono;
+use crate::tracked::Tracked;
+
+/// All objects of one kind.
+#[derive(Clone, Debug)]
+pub(super) struct Store<K: Kind> {
+    /// A list has come since the lead began.
+    pub(super) synced: bool,
+    pub(super) objects: BTreeMap<ObjectKey, Entry<K>>,
+    /// Those that are over and through.
+    pub(super) resting: BTreeMap<ObjectKey, Rest>,
+    /// By the Pod that they name.
+    pub(super) queues: Queues,
+    /// Those of them that have a place among those of their namespace.
+    pub(super) bound: Bound,
+    /// How many have not ended.
+    pub(super) open: usize,
+    /// By their targets' nodes: those that are open or want orders.
+    pub(super) by_node: BTreeMap<String, BTreeSet<ObjectKey>>,
+    /// To be planned.
+    pub(super) dirty: BTreeSet<ObjectKey>,
+}
+
+impl<K: Kind> Store<K> {
+    /// None known yet; `most`: how many of a namespace are carried out at a time.
+    pub(super) fn new(most: Option<usize>) -> Self {
+        Self {
+            synced: false,
+            objects: BTreeMap::new(),
+            resting: BTreeMap::new(),
+            queues: Queues::default(),
+            bound: Bound::new(most),
+            open: 0,
+            by_node: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+        }
+    }
+
+    /// Those that are so far with the Pod, the oldest first.
+    pub(super) fn of(
+        &self,
+        pod: &ObjectKey,
+        standing: Standing,
+    ) -> impl DoubleEndedIterator<Item = &Entry<K>> + use<'_, K> {
+        self.queues.of(pod, standing).filter_map(|place| self.objects.get(&place.key))
+    }
+
+    /// The UID of the one of that name, whether it is at work or rests.
+    pub(super) fn uid(&self, key: &ObjectKey) -> Option<&str> {
+        let rests = || self.resting.get(key).map(|rest| rest.uid.as_str());
+        self.objects.get(key).map(|e| e.request.get().uid()).or_else(rests)
+    }
+
+    /// Takes what is known of the request in, or its end.
+    pub(super) fn insert(&mut self, key: &ObjectKey, mut entry: Entry<K>) {
+        let before = (entry.standing, entry.open);
+        (entry.standing, entry.open) = (entry.stands(), !entry.request.get().completed());
+        self.moved(&entry, before);
+        self.objects.insert(key.clone(), entry);
+    }
+
+    /// Takes the request out, to be changed or to be forgotten.
+    pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Entry<K>> {
+        let mut entry = self.objects.remove(key)?;
+        let before = (entry.standing.take(), std::mem::take(&mut entry.open));
+        self.moved(&entry, before);
+        Some(entry)
+    }
+
+    /// Of a request that is over and through, all but its name goes.
+    pub(super) fn rest(&mut self, key: &ObjectKey, now: Mono) {
+        let Some(mut entry) = self.remove(key) else { return };
+        let since = K::completed_seen(&mut entry.memory).unwrap_or(now);
+        let request = entry.request.get();
+        let expiry = request.ttl().map(|ttl| since.after(ttl));
+        let rest = Rest { uid: request.uid().to_owned(), since, expiry, deletes: Backoff::default() };
+        self.resting.insert(key.clone(), rest);
+    }
+
+    /// Takes one that the watch tells of anew out of those that rest.
+    pub(super) fn wake(&mut self, now: Mono, request: K) -> Entry<K> {
+        let rest = self.resting.remove(request.meta().key).filter(|rest| rest.uid == request.uid());
+        let mut entry = Entry::new(now, request);
+        *K::completed_seen(&mut entry.memory) = rest.map(|rest| rest.since);
+        entry
+    }
+
+    /// Notes how far a request is that is not where it was.
+    pub(super) fn stand(&mut self, key: &ObjectKey) {
+        if let Some(entry) = self.objects.remove(key) {
+            self.insert(key, entry);
+        }
+    }
+
+    fn moved(&mut self, entry: &Entry<K>, (standing, open): (Option<Standing>, bool)) {
+        self.open = self.open.saturating_sub(usize::from(open)).saturating_add(usize::from(entry.open));
+        if entry.standing == standing {
+            return;
+        }
+        let request = entry.request.get();
+        let pod = request.pod_key();
+        let meta = request.meta();
+        let place = |standing| Place { standing, created: meta.created, key: meta.key.clone() };
+        if let Some(before) = standing {
+            let place = place(before);
+            self.queues.leave(&pod, &place);
+            self.bound.leave(&place);
+        }
+        if let Some(now) = entry.standing {
+            let place = place(now);
+            self.bound.enter(&place);
+            self.queues.enter(&pod, place);
+        }
+    }
+
+    /// What goes before a request that has not begun: others of its namespace.
+    pub(super) fn too_many(&self, request: &K) -> Option<Before> {
+        self.bound.before(request.meta().created, request.meta().key).map(Before::TooMany)
+    }
+
+    /// Those whose orders belong into the node's book.
+    pub(super) fn of_node<'a>(&'a self, node: &'a str) -> impl Iterator<Item = &'a Entry<K>> {
+        let keys = self.by_node.get(node).into_iter().flatten();
+        keys.filter_map(|key| self.objects.get(key)).filter(move |e| node_of(e.request.get()) == Some(node))
+    }
+
+    /// The lead begins or ends.
+    pub(super) fn begin_lead(&mut self, now: Mono, leading: bool) {
+        self.synced &= !leading;
+        self.objects.values_mut().for_each(|entry| entry.restart(now));
+        self.resting.values_mut().for_each(|rest| rest.since = now);
+    }
+}
+
+/// A request that is over and through: what is left of it is its deletion in time.
+#[derive(Clone, Debug)]
+pub(super) struct Rest {
+    pub(super) uid: String,
+    /// When this process first saw it completed.
+    since: Mono,
+    /// When its time is over; absent for never.
+    pub(super) expiry: Option<Mono>,
+    /// Deletions that failed.
+    pub(super) deletes: Backoff,
+}
+
+/// What is known of what bounds the Pod of a request, and of whether its claim may count.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Admission {
+    /// What came of the last survey.
+    pub(super) survey: Option<Surveyed>,
+    /// A survey is under way.
+    pub(super) surveying: bool,
+    /// A later request had its place and is gone: whether what it gave counts again. Absent while nobody has asked.
+    pub(super) anew: Option<Result<(), Dormant>>,
+    /// Since when that is not known.
+    pub(super) doubtful_since: Option<Mono>,
+}
+
+/// One object.
+#[derive(Clone, Debug)]
+pub(super) struct Entry<K: Kind> {
+    pub(super) request: Tracked<K>,
+    pub(super) memory: K::Memory,
+    pub(super) write: Pacing,
+    /// What the request wants in its node's book.
+    pub(super) orders: Vec<Order>,
+    /// IDs of those of them that outlive the request.
+    pub(super) closed: Vec<String>,
+    /// The images that it wants in its Pod.
+    pub(super) images: Vec<ImageChange>,
+    /// The resources that it wants in its Pod.
+    pub(super) sizing: Option<Sizing>,
+    /// What it has done beside.
+    pub(super) deeds: Deeds,
+    /// What is known of its Pod while the watch does not show it.
+    pub(super) look: Look,
+    /// What is known of its turn.
+    pub(super) turn: Turn,
+    /// Whether what it wants from the node's daemon is admitted.
+    pub(super) admission: Admission,
+    /// How far it is with its Pod, as the queue has it.
+    standing: Option<Standing>,
+    /// It counts as one that has not ended.
+    open: bool,
+    /// Orders of its own stood in its node's book when it was planned last.
+    pub(super) ordered: bool,
+    /// The status that the write under way replaces.
+    pub(super) replaces: Option<Box<K::Status>>,
+    /// This process has written the request since it leads, and not its end: it knows of every end that was stored.
+    pub(super) confirmed: bool,
+}
+
+impl<K: Kind> Entry<K> {
+    pub(super) fn new(now: Mono, request: K) -> Self {
+        Self {
+            request: Tracked::new(request),
+            memory: K::remember(now),
+            write: Pacing::default(),
+            orders: Vec::new(),
+            closed: Vec::new(),
+            images: Vec::new(),
+            sizing: None,
+            deeds: Deeds::default(),
+            look: Look::default(),
+            turn: Turn::Open,
+            admission: Admission::default(),
+            standing: None,
+            open: false,
+            ordered: false,
+            replaces: None,
+            confirmed: false,
+        }
+    }
+
+    /// Its acceptance is sent.
+    pub(super) fn begin(&mut self, now: Mono) {
+        self.turn = Turn::Begun(self.turn.begun().unwrap_or(now));
+    }
+
+    /// It was seen to be possible. Whether that is new.
+    pub(super) fn possible(&mut self) -> bool {
+        let new = self.turn == Turn::Open;
+        if new {
+            self.turn = Turn::Possible;
+        }
+        new
+    }
+
+    /// It has not ended.
+    pub(super) fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// What a change of it touches.
+    pub(super) fn touches(&self) -> Touched {
+        let request = self.request.get();
+        let meta = request.meta();
+        let owner =
+            meta.owner.map(|owner| (owner.kind.clone(), ObjectKey::new(&meta.key.namespace, &owner.name)));
+        let child = request.child().map(|(kind, key)| (kind.name().to_owned(), key));
+        Touched { pod: request.pod_key(), relatives: owner.into_iter().chain(child).collect() }
+    }
+
+    /// Orders of its own are wanted, or have yet to go from its node's book.
+    pub(super) fn has_orders(&self) -> bool {
+        self.ordered || !self.orders.is_empty()
+    }
+
+    /// How far it is with its Pod; absent once it is over and through.
+    fn stands(&self) -> Option<Standing> {
+        let request = self.request.get();
+        if request.completed() {
+            let lasts = request.claim().map(|_| Standing::Lasts);
+            return if self.has_orders() { Some(Standing::Lingers) } else { lasts };
+        }
+        Some(if request.meta().deleting {
+            Standing::Lingers
+        } else if request.asks() {
+            Standing::Asks
+        } else if self.turn.begun().is_some() || K::accepted(request.status()) {
+            Standing::Begun
+        } else {
+            Standing::Waits
+        })
+    }
+
+    /// It is over and through: nothing is wanted or under way, and nobody looks at it.
+    pub(super) fn may_rest(&self) -> bool {
+        let request = self.request.get();
+        let through = request.completed() && !request.meta().deleting && self.stands().is_none();
+        // What belongs to another request is looked at by that one.
+        let watched = request.meta().owner.is_some();
+        through && self.request.settled() && self.deeds.open().is_none() && !watched
+    }
+
+    /// What was timed while another process led is timed anew.
+    fn restart(&mut self, now: Mono) {
+        self.memory = K::remember(now);
+        self.confirmed = false;
+        if self.turn == Turn::Possible {
+            self.turn = Turn::Open;
+        }
+        self.write = Pacing::default();
+        self.deeds = Deeds::default();
+        self.look = Look::default();
+        self.admission = Admission::default();
+        self.request.retry();
+    }
+}
+
+/// The node of the Pod that it was accepted for.
+pub(super) fn node_of<K: Kind>(request: &K) -> Option<&str> {
+    request.target().map(|target| target.node)
+}

@@ -1,0 +1,106 @@
+//! The objects of every kind.
+
+use chrono::{DateTime, Utc};
+
+use super::Engine;
+use super::any::AnyStore;
+use super::store::Store;
+use crate::action::Action;
+use crate::key::{KindId, ObjectKey};
+use crate::kinds::{Registered, Watched, Written, kinds};
+use crate::time::Mono;
+
+/// A kind whose objects the engine keeps.
+pub(super) trait Stored: Registered {
+    fn store(stores: &Stores) -> &Store<Self>;
+    fn store_mut(stores: &mut Stores) -> &mut Store<Self>;
+}
+
+macro_rules! stores {
+    ($($(#[$attr:meta])* $field:ident, $name:ident, $kind:ty;)*) => {
+        /// By kind.
+        #[derive(Clone, Debug)]
+        pub(super) struct Stores {
+            $($(#[$attr])* pub(super) $field: Store<$kind>,)*
+        }
+
+        impl Stores {
+            /// None known yet; `most`: how many of a kind are carried out in a namespace at a time.
+            pub(super) fn new(most: Option<usize>) -> Self {
+                Self { $($(#[$attr])* $field: Store::new(most),)* }
+            }
+
+            pub(super) fn each(&self) -> impl Iterator<Item = &dyn AnyStore> {
+                let all: Vec<&dyn AnyStore> = vec![$($(#[$attr])* &self.$field,)*];
+                all.into_iter()
+            }
+
+            pub(super) fn each_mut(&mut self) -> impl Iterator<Item = &mut dyn AnyStore> {
+                let all: Vec<&mut dyn AnyStore> = vec![$($(#[$attr])* &mut self.$field,)*];
+                all.into_iter()
+            }
+        }
+
+        $($(#[$attr])* impl Stored for $kind {
+            fn store(stores: &Stores) -> &Store<Self> {
+                &stores.$field
+            }
+            fn store_mut(stores: &mut Stores) -> &mut Store<Self> {
+                &mut stores.$field
+            }
+        })*
+
+        impl Engine {
+            pub(super) fn objects_changed(&mut self, now: Mono, watched: Watched) {
+                match watched {
+                    $($(#[$attr])* Watched::$name(watch) => self.requests_changed(now, watch),)*
+                }
+            }
+
+            pub(super) fn written(
+                &mut self,
+                now: Mono,
+                key: &ObjectKey,
+                uid: &str,
+                outcome: Written,
+                actions: &mut Vec<Action>,
+            ) {
+                match outcome {
+                    $($(#[$attr])* Written::$name(outcome) => {
+                        self.request_written(now, key, uid, outcome, actions);
+                    })*
+                }
+            }
+
+            /// Plans what is marked. What one kind begins may concern another.
+            pub(super) fn plan_requests(&mut self, now: Mono, wall: DateTime<Utc>) -> Vec<Action> {
+                let mut actions = Vec::new();
+                self.stores.each_mut().for_each(AnyStore::give_places);
+                while self.stores.each().any(AnyStore::is_dirty) {
+                    $($(#[$attr])* while let Some(key) = self.stores.$field.dirty.pop_first() {
+                        self.plan_request::<$kind>(now, wall, &key, &mut actions);
+                    })*
+                }
+                actions
+            }
+        }
+    };
+}
+kinds!(stores);
+
+impl Stores {
+    /// Those of that kind.
+    pub(super) fn of(&self, kind: KindId) -> Option<&dyn AnyStore> {
+        self.named(kind.name())
+    }
+
+    /// Those of the kind of that name.
+    pub(super) fn named(&self, kind: &str) -> Option<&dyn AnyStore> {
+        self.each().find(|store| store.about().id.name() == kind)
+    }
+
+    /// Those of the kind of that name.
+    pub(super) fn named_mut(&mut self, kind: &str) -> Option<&mut dyn AnyStore> {
+        self.each_mut().find(|store| store.about().id.name() == kind)
+    }
+}

@@ -1,0 +1,124 @@
+//! What a process does that has just begun to lead: its watches may lag behind what the leader before it wrote.
+
+use super::*;
+
+/// A request that was accepted by another leader and has no orders yet.
+fn accepted_elsewhere() -> (Bench, Request) {
+    let mut other = Bench::new(vec![pod("web")], Vec::new());
+    let first = other.step(Event::of::<Request>(Watch::Upsert(request("a", "web", 0))));
+    other.requests.insert(ObjectKey::new("shop", "a"), request("a", "web", 0));
+    let accepts = first
+        .iter()
+        .find(|a| matches!(a, Action::Write { write: Write::Status { status: Status::Recreate(_), .. }, .. }))
+        .unwrap();
+    other.write(accepts);
+    let stored = other.requests.values().next().unwrap().clone();
+    let mut bench = Bench::empty();
+    bench.requests.insert(stored.key.clone(), stored.clone());
+    bench.step(Event::Leader(true));
+    bench.step(Event::Pods(Watch::Restart(vec![pod("web")])));
+    bench.step(Event::NodeWorks(Watch::Restart(Vec::new())));
+    (bench, stored)
+}
+
+fn orders(actions: &[Action]) -> usize {
+    actions.iter().filter(|a| matches!(a, Action::WriteOrders { .. })).count()
+}
+
+#[test]
+fn nothing_is_ordered_before_a_write_has_shown_that_the_request_is_as_known() {
+    let (mut bench, stored) = accepted_elsewhere();
+    let first = bench.step(Event::of::<Request>(Watch::Restart(vec![stored.clone()])));
+    assert_eq!(orders(&first), 0, "{first:?}");
+    let Action::Write { write: Write::Status { resource_version, status: Status::Recreate(status) }, .. } =
+        &first[0]
+    else {
+        panic!("{first:?}")
+    };
+    assert_eq!((resource_version, &**status), (&stored.resource_version, &stored.status), "as it is");
+    let (key, uid) = (stored.key.clone(), stored.uid.clone());
+    let same = Event::written::<Request>(key, uid, Outcome::Written(stored));
+    let next = bench.step(same);
+    assert_eq!(orders(&next), 1, "{next:?}");
+}
+
+#[test]
+fn nothing_is_ordered_for_a_request_that_another_leader_has_ended() {
+    let (mut bench, stored) = accepted_elsewhere();
+    bench.step(Event::of::<Request>(Watch::Restart(vec![stored.clone()])));
+    let (key, uid) = (stored.key, stored.uid);
+    let next = bench.step(Event::written::<Request>(key, uid, Outcome::Conflict));
+    assert_eq!(orders(&next), 0, "{next:?}");
+    bench.now = Mono(60_000);
+    let later = bench.step(Event::Tick);
+    assert_eq!(orders(&later), 0, "{later:?}");
+}
+
+/// The process leads again, and the lists show this.
+fn leads_again(bench: &mut Bench, pods: Vec<Pod>, books: Vec<NodeWork>) -> Vec<Action> {
+    bench.step(Event::Leader(false));
+    bench.step(Event::Leader(true));
+    let mut actions = bench.step(Event::Pods(Watch::Restart(pods)));
+    actions.extend(bench.step(Event::NodeWorks(Watch::Restart(books))));
+    let requests = bench.requests.values().cloned().collect();
+    actions.extend(bench.step(Event::of::<Request>(Watch::Restart(requests))));
+    actions
+}
+
+#[test]
+fn what_was_confirmed_in_an_earlier_lead_is_confirmed_anew() {
+    let mut bench = Bench::new(vec![pod("web")], vec![request("a", "web", 0)]);
+    assert_eq!(bench.orders(), 1);
+    let first = leads_again(&mut bench, vec![pod("web")], Vec::new());
+    assert_eq!(orders(&first), 0, "{first:?}");
+    assert!(matches!(
+        only(first),
+        Action::Write { write: Write::Status { status: Status::Recreate(_), .. }, .. }
+    ));
+}
+
+#[test]
+fn a_new_lead_waits_for_no_back_off_of_an_earlier_one() {
+    let gate = crate::readiness::Gate { type_: crate::readiness::PITSTOP_READY.into(), condition: None };
+    let web = Pod { gates: vec![gate], ..pod("web") };
+    let mut bench = Bench::empty();
+    bench.step(Event::Leader(true));
+    bench.step(Event::Pods(Watch::Restart(vec![web.clone()])));
+    bench.step(Event::NodeWorks(Watch::Restart(Vec::new())));
+    let opens = only(bench.step(Event::of::<Request>(Watch::Restart(Vec::new()))));
+    let Action::PatchPod { key, uid, .. } = opens else { panic!("{opens:?}") };
+    assert!(bench.step(Event::PodWritten { key, uid, outcome: Outcome::Retry }).is_empty());
+    let again = leads_again(&mut bench, vec![web], Vec::new());
+    assert!(matches!(only(again), Action::PatchPod { .. }));
+
+    let mut bench = Bench::new(vec![pod("web")], Vec::new());
+    bench.requests.insert(ObjectKey::new("shop", "a"), request("a", "web", 0));
+    let accepts = only(bench.step(Event::of::<Request>(Watch::Upsert(request("a", "web", 0)))));
+    let accepted = bench.write(&accepts);
+    let next = bench.step(accepted);
+    let labels =
+        next.iter().find(|a| matches!(a, Action::Write { write: Write::Metadata { .. }, .. })).unwrap();
+    let labelled = bench.write(labels);
+    bench.step(labelled);
+    bench.step(Event::NodeWorkWritten("node1".into(), Outcome::Retry));
+    let first = leads_again(&mut bench, vec![pod("web")], Vec::new());
+    let confirms = first
+        .iter()
+        .find(|a| matches!(a, Action::Write { write: Write::Status { status: Status::Recreate(_), .. }, .. }))
+        .unwrap();
+    let confirmed = bench.write(confirms);
+    let next = bench.step(confirmed);
+    assert_eq!(orders(&first) + orders(&next), 1, "{first:?} {next:?}");
+}
+
+/// Else every replica would need as much memory as the one that leads.
+#[test]
+fn a_process_that_does_not_lead_keeps_nothing() {
+    let mut bench = Bench::empty();
+    bench.step(Event::Pods(Watch::Restart(vec![pod("web")])));
+    bench.step(Event::of::<Request>(Watch::Restart(vec![request("a", "web", 0)])));
+    bench.step(Event::of::<Request>(Watch::Upsert(request("b", "web", 0))));
+    let index = &bench.index;
+    assert!(index.pods.objects.is_empty() && index.stores.recreates.objects.is_empty());
+    assert_eq!((index.synced(), index.open_of(recreate::ID), bench.wake_at()), (false, 0, None));
+}

@@ -1,0 +1,247 @@
+//! Surveys: when they begin, what is remembered of them, and what other Pods take.
+
+use pitstop_api::nodework::{Bounds, Held, HeldContainer, NodeWorkStatus, OrderPod};
+use pitstop_api::quantity::Resources;
+use pitstop_api::resize::{ContainerStatus, Mechanism, Phase, PodResizeStatus, Target, Values};
+use serde_json::json;
+
+use super::*;
+use crate::hold::admission::{Crowd, Survey};
+
+fn cpu(request: i64) -> Resources {
+    Resources { cpu_request: Some(request), ..Resources::default() }
+}
+
+/// A Pod with one container that asks for that much.
+fn on(node: &str, name: &str, request: i64) -> Pod {
+    let mut pod = pod(name);
+    pod.uid = format!("pod-{name}");
+    pod.node = Some(node.into());
+    pod.containers.truncate(1);
+    pod.containers[0].resources = cpu(request);
+    pod
+}
+
+/// A resize of a Pod, which has this in force when there is something.
+fn resize(name: &str, pod: &Pod, granted: Option<i64>) -> Resize {
+    let spec = json!({"podRef": {"name": pod.key.name},
+        "containers": [{"name": "app", "resources": {"requests": {"cpu": "1"}}}], "mechanism": "CRI"});
+    let container = |cpu_request| ContainerStatus {
+        name: "app".into(),
+        desired: Values::from(&cpu(cpu_request)),
+        ..ContainerStatus::default()
+    };
+    let target =
+        Target { pod_uid: pod.uid.clone(), node_name: pod.node.clone().unwrap(), ..Target::default() };
+    let status = granted.map(|granted| PodResizeStatus {
+        phase: Some(Phase::Succeeded),
+        mechanism: Some(Mechanism::Cri),
+        target: Some(target),
+        completion_time: Some(DateTime::UNIX_EPOCH),
+        containers: vec![container(granted)],
+        ..PodResizeStatus::default()
+    });
+    Resize {
+        key: ObjectKey::new("shop", name),
+        uid: format!("uid-{name}"),
+        resource_version: "1".into(),
+        spec: serde_json::from_value(spec).unwrap(),
+        status: status.unwrap_or_default(),
+        ..Resize::default()
+    }
+}
+
+/// The book of a node whose daemon has given what was granted there.
+fn on_record(node: &str, resizes: &[Resize]) -> NodeWork {
+    let held = resizes.iter().filter_map(|resize| {
+        let target = resize.status.target.as_ref().filter(|target| target.node_name == node)?;
+        let container = resize.status.containers.first()?;
+        let given = Resources::from(&container.desired).cpu_request.unwrap_or_default();
+        let given = Some(Bounds { cpu_request: given, ..Bounds::default() });
+        let container = HeldContainer { name: container.name.clone(), given, ..HeldContainer::default() };
+        let pod = OrderPod { uid: target.pod_uid.clone(), ..OrderPod::default() };
+        Some(Held { pod, containers: vec![container], ..Held::default() })
+    });
+    let status = NodeWorkStatus { held: held.collect(), ..NodeWorkStatus::default() };
+    NodeWork { node: node.into(), uid: format!("book-{node}"), status, ..NodeWork::default() }
+}
+
+/// These Pods and resizes, which nobody has planned: what they lead to is another test's.
+fn index(pods: Vec<Pod>, resizes: &[Resize]) -> Engine {
+    let mut index = Engine::new(Config::default());
+    index.step(Mono(0), DateTime::UNIX_EPOCH, Event::Leader(true));
+    index.step(Mono(0), DateTime::UNIX_EPOCH, Event::Pods(Watch::Restart(pods)));
+    let books = ["n1", "n2"].map(|node| on_record(node, resizes));
+    index.step(Mono(0), DateTime::UNIX_EPOCH, Event::NodeWorks(Watch::Restart(books.to_vec())));
+    let resizes = Event::of::<Resize>(Watch::Restart(resizes.to_vec()));
+    index.step(Mono(0), DateTime::UNIX_EPOCH, resizes);
+    index.stores.resizes.dirty.clear();
+    index
+}
+
+fn surveyed(index: &mut Engine, now: u64, resize: &Resize, outcome: Outcome<Survey>) {
+    index.step(Mono(now), DateTime::UNIX_EPOCH, Event::Surveyed { by: by(resize), outcome });
+}
+
+fn by(resize: &Resize) -> Object {
+    Object::new(resize::ID, resize.key.clone(), resize.uid.clone())
+}
+
+fn begin(index: &mut Engine, now: u64, resize: &Resize) -> Result<Option<Action>, Mono> {
+    let mut entry = index.stores.resizes.objects.remove(&resize.key).unwrap();
+    let begun = index.begin_survey(Mono(now), &mut entry);
+    index.stores.resizes.objects.insert(resize.key.clone(), entry);
+    begun
+}
+
+fn crowd<'a>(index: &'a Engine, resize: &Resize) -> Option<Crowd<'a>> {
+    let survey = index.stores.resizes.objects[&resize.key].admission.survey.as_ref();
+    survey.is_some_and(|last| last.result.is_ok()).then(|| index.crowd(&resize.pod_key())).flatten()
+}
+
+fn asked(index: &Engine, resize: &Resize) -> Option<i64> {
+    crowd(index, resize).unwrap().asked.cpu_request
+}
+
+#[test]
+fn one_survey_at_a_time_and_not_too_soon() {
+    let web = on("n1", "web", 100);
+    let grow = resize("grow", &web, None);
+    let mut index = index(vec![web], std::slice::from_ref(&grow));
+    let Ok(Some(action)) = begin(&mut index, 0, &grow) else { panic!() };
+    assert_eq!(action, Action::Survey { by: by(&grow), node: "n1".into() });
+    assert_eq!(begin(&mut index, 60_000, &grow), Ok(None), "it is under way");
+    let other = Resize { uid: "other".into(), ..grow.clone() };
+    surveyed(&mut index, 60_000, &other, Outcome::Retry);
+    assert_eq!(begin(&mut index, 60_000, &grow), Ok(None), "the answer was for another one");
+    for outcome in
+        [Outcome::Written(Survey::default()), Outcome::Retry, Outcome::Refused("no".into()), Outcome::Gone]
+    {
+        surveyed(&mut index, 70_000, &grow, outcome);
+        assert_eq!(begin(&mut index, 74_999, &grow), Err(Mono(75_000)));
+        assert!(matches!(begin(&mut index, 75_000, &grow), Ok(Some(_))));
+    }
+}
+
+#[test]
+fn what_came_of_a_survey_is_remembered() {
+    let web = on("n1", "web", 100);
+    let grow = resize("grow", &web, None);
+    let mut index = index(vec![web], std::slice::from_ref(&grow));
+    for (outcome, text) in [
+        (Outcome::Retry, Some("has not answered")),
+        (Outcome::Refused("needs the right".into()), Some("needs the right")),
+        (Outcome::Gone, Some("does not exist")),
+        (Outcome::Written(Survey::default()), None),
+    ] {
+        surveyed(&mut index, 7, &grow, outcome);
+        let last = index.stores.resizes.objects[&grow.key].admission.survey.clone().unwrap();
+        assert_eq!(last.at, Mono(7));
+        match text {
+            Some(text) => assert!(last.result.clone().unwrap_err().contains(text), "{last:?}"),
+            None => assert_eq!(last.result, Ok(Survey::default())),
+        }
+        assert_eq!(crowd(&index, &grow).is_some(), text.is_none());
+    }
+}
+
+#[test]
+fn what_came_of_a_survey_leads_to_another_plan() {
+    let web = on("n1", "web", 100);
+    let grow = resize("grow", &web, None);
+    let mut index = index(vec![web], std::slice::from_ref(&grow));
+    assert!(index.stores.resizes.dirty.is_empty());
+    index.surveyed(Mono(9), &by(&grow), Outcome::Retry);
+    assert!(index.stores.resizes.dirty.contains(&grow.key));
+}
+
+#[test]
+fn the_other_pods_of_the_node_are_counted_as_they_come_and_go() {
+    let web = on("n1", "web", 100);
+    let grow = resize("grow", &web, None);
+    let given = on("n1", "given", 200);
+    let held = resize("held", &given, Some(700));
+    let less = on("n1", "less", 50);
+    let shrunk = resize("shrunk", &less, Some(10));
+    let mut done = on("n1", "done", 900);
+    done.finished = true;
+    let pods = vec![web.clone(), given, less.clone(), done, on("n2", "far", 800)];
+    let mut index = index(pods, &[grow.clone(), held, shrunk]);
+    surveyed(&mut index, 0, &grow, Outcome::Written(Survey::default()));
+    assert_eq!(asked(&index, &grow), Some(750), "700m that were granted and 50m of a spec");
+    let step = |index: &mut Engine, watch| {
+        index.step(Mono(1), DateTime::UNIX_EPOCH, Event::Pods(watch));
+    };
+    let mut fresh = on("n1", "new", 30);
+    fresh.node = None;
+    step(&mut index, Watch::Upsert(fresh.clone()));
+    assert_eq!(asked(&index, &grow), Some(750));
+    let bound = Pod { node: Some("n1".into()), resource_version: "2".into(), ..fresh };
+    step(&mut index, Watch::Upsert(bound.clone()));
+    assert_eq!(asked(&index, &grow), Some(780));
+    let moved = Pod { node: Some("n2".into()), uid: "another".into(), resource_version: "3".into(), ..bound };
+    step(&mut index, Watch::Upsert(moved));
+    assert_eq!(asked(&index, &grow), Some(750));
+    step(&mut index, Watch::Gone(less));
+    assert_eq!(asked(&index, &grow), Some(700));
+    step(&mut index, Watch::Restart(vec![web, on("n1", "last", 5)]));
+    assert_eq!(asked(&index, &grow), Some(5));
+}
+
+#[test]
+fn what_others_of_the_namespace_were_granted_is_told() {
+    let web = on("n1", "web", 100);
+    let grow = resize("grow", &web, None);
+    let (given, less) = (on("n2", "given", 200), on("n2", "less", 50));
+    let mut held = resize("held", &given, Some(700));
+    let shrunk = resize("shrunk", &less, Some(10));
+    let mut foreign = on("n2", "given", 200);
+    foreign.key.namespace = "other".into();
+    let mut elsewhere = resize("elsewhere", &foreign, Some(900));
+    elsewhere.key.namespace = "other".into();
+    let pods = vec![web, given, less, foreign];
+    let mut index = index(pods, &[grow.clone(), held.clone(), shrunk, elsewhere]);
+    surveyed(&mut index, 0, &grow, Outcome::Written(Survey::default()));
+    let granted = |index: &Engine| -> Vec<(String, Resources)> {
+        crowd(index, &grow).unwrap().granted.iter().map(|g| (g.pod.key.name.clone(), g.beyond)).collect()
+    };
+    assert_eq!(granted(&index), [("given".to_owned(), cpu(500))]);
+    let mut change = |version: &str, change: fn(&mut Resize)| {
+        change(&mut held);
+        held.resource_version = version.into();
+        index.step(Mono(1), DateTime::UNIX_EPOCH, Event::of::<Resize>(Watch::Upsert(held.clone())));
+        granted(&index).len()
+    };
+    assert_eq!(change("2", |held| held.status.phase = Some(Phase::RolledBack)), 0, "given up");
+    assert_eq!(change("3", |held| held.status.completion_time = None), 1, "at work");
+    assert_eq!(change("4", |held| held.deleting = true), 0);
+    assert_eq!(change("5", |held| (held.deleting, held.spec.dry_run) = (false, true)), 0);
+    assert_eq!(
+        change("6", |held| (held.status.mechanism, held.spec.dry_run) = (Some(Mechanism::Api), false)),
+        0
+    );
+}
+
+/// Two that are decided upon at once must not both get the last room.
+#[test]
+fn nothing_is_known_while_another_one_is_being_accepted() {
+    let web = on("n1", "web", 100);
+    let grow = resize("grow", &web, None);
+    let other = on("n1", "other", 200);
+    let second = resize("second", &other, None);
+    let mut index = index(vec![web, other], &[grow.clone(), second.clone()]);
+    surveyed(&mut index, 0, &grow, Outcome::Written(Survey::default()));
+    assert_eq!(asked(&index, &grow), Some(200));
+    let entry = index.stores.resizes.objects.get_mut(&second.key).unwrap();
+    entry.begin(Mono(0));
+    entry.request.write_started();
+    index.stores.resizes.stand(&second.key);
+    assert!(crowd(&index, &grow).is_none());
+    let mut accepted = resize("second", &on("n1", "other", 200), Some(600));
+    accepted.resource_version = "2".into();
+    (accepted.status.completion_time, accepted.status.phase) = (None, Some(Phase::Proposed));
+    let (key, uid) = (second.key.clone(), second.uid.clone());
+    let written = Event::written::<Resize>(key, uid, Outcome::Written(accepted));
+    index.step(Mono(1), DateTime::UNIX_EPOCH, written);
+    assert_eq!(asked(&index, &grow), Some(600));
+}

@@ -1,0 +1,128 @@
+//! Whose turn it is with a Pod. Requests of one kind go in order of creation, and none overtakes one that has begun. What
+//! requests of different kinds do to one Pod does not mix: each waits for what another one has begun.
+//!
+//! A restart in the midst of a resize leaves the Pod's cgroup at other values than those of its spec
+//! (kubernetes#138760), for example.
+
+use super::Engine;
+use super::any::{AnyStore, LATER};
+use super::queue::Standing;
+use super::store::Entry;
+use super::stores::Stored;
+use crate::before::Before;
+use crate::change::Named;
+use crate::hold::admission::Crowd;
+use crate::key::{KindId, ObjectKey};
+use crate::kind::{Ahead, Around, Owner, Peer, Turn};
+use crate::pod::Pod;
+use crate::time::Mono;
+
+impl Engine {
+    /// What goes before a request: as long as it is not accepted, others of its namespace and its queue, and what was asked
+    /// for earlier; then only what has begun to change the Pod.
+    pub(super) fn ahead<K: Stored>(&self, now: Mono, entry: &Entry<K>, pod: Option<&Pod>) -> Option<Ahead> {
+        let own = entry.request.get();
+        let meta = own.meta();
+        let store = K::store(&self.stores);
+        let waits = |by| Some(Ahead { by, until: None, has_pod: false });
+        let waits_for = |kind, key: &ObjectKey| waits(Before::Request(Named { kind, key: key.clone() }));
+        let accepted = own.target().is_some();
+        // What belongs to a request that has begun waits for nobody else of its namespace.
+        if let Some(by) = store.too_many(own).filter(|_| !accepted && self.owner(meta.owner).is_none()) {
+            return waits(by);
+        }
+        // What only asks what would be is in nobody's way, and nobody in its.
+        if own.asks() {
+            return None;
+        }
+        let key = own.pod_key();
+        if let Some(first) = store.queues.first(&key).filter(|first| !accepted && first.key != *meta.key) {
+            return waits_for(K::ABOUT.id, &first.key);
+        }
+        if let Some(ahead) = self.disturbed(now, entry, &key, pod) {
+            return Some(ahead);
+        }
+        // Those wait for this one from when its acceptance is sent.
+        let yields = !accepted && K::ABOUT.sharing.yields && entry.turn.begun().is_none();
+        let mut others = self.others(K::ABOUT.id).filter(|_| yields);
+        others.find_map(|other| {
+            let first = other.waiting(&key).filter(|place| place.created < meta.created)?;
+            waits_for(other.about().id, &first.key)
+        })
+    }
+
+    /// The request of another kind that has begun to change the Pod, and does not belong to this one.
+    fn disturbed<K: Stored>(
+        &self,
+        now: Mono,
+        entry: &Entry<K>,
+        key: &ObjectKey,
+        pod: Option<&Pod>,
+    ) -> Option<Ahead> {
+        let own = entry.request.get();
+        let owner = own.meta().owner.map(|owner| owner.uid.as_str());
+        let related = |uid: &str, of: Option<&str>| owner == Some(uid) || of == Some(own.uid());
+        self.others(K::ABOUT.id).find_map(|other| {
+            other.disturbing(key, pod, &related).into_iter().find_map(|it| {
+                let until = K::ABOUT.sharing.patience.map(|patience| it.since.after(patience));
+                let by = Before::Request(Named { kind: other.about().id, key: it.key.clone() });
+                until.is_none_or(|until| until > now).then_some(Ahead { by, until, has_pod: it.accepted })
+            })
+        })
+    }
+
+    fn others(&self, kind: KindId) -> impl Iterator<Item = &dyn AnyStore> {
+        self.stores.each().filter(move |store| store.about().id != kind)
+    }
+
+    /// The owner, if it is of a kind that is served.
+    fn owner<'a>(&self, owner: Option<&'a Owner>) -> Option<(&'a Owner, &dyn AnyStore)> {
+        let owner = owner?;
+        Some((owner, self.stores.named(&owner.kind)?))
+    }
+
+    /// The request belongs to another one that is not at work any more.
+    pub(super) fn owner_over<K: Stored>(&self, request: &K) -> bool {
+        let meta = request.meta();
+        self.owner(meta.owner).is_some_and(|(owner, store)| {
+            let key = ObjectKey::new(&meta.key.namespace, &owner.name);
+            !store.at_work(&key, &owner.uid, &request.pod_key())
+        })
+    }
+}
+
+/// What is around a request that is being planned, and so is not where the others are.
+pub(super) struct Surroundings<'a, K: Stored> {
+    pub(super) engine: &'a Engine,
+    pub(super) request: &'a K,
+    /// It has been surveyed with success.
+    pub(super) surveyed: bool,
+}
+
+impl<'a, K: Stored> Surroundings<'a, K> {
+    fn of(&self, standing: Standing) -> impl DoubleEndedIterator<Item = Peer<'a, K>> + use<'a, K> {
+        let pod = self.request.pod_key();
+        let others = K::store(&self.engine.stores).of(&pod, standing).collect::<Vec<_>>().into_iter();
+        others.map(|e: &Entry<K>| Peer { request: e.request.get(), turn: e.turn })
+    }
+}
+
+impl<K: Stored> Around<K> for Surroundings<'_, K> {
+    fn crowd(&self) -> Option<Crowd<'_>> {
+        self.surveyed.then(|| self.engine.crowd(&self.request.pod_key())).flatten()
+    }
+    fn begun(&self) -> Vec<Peer<'_, K>> {
+        self.of(Standing::Begun).collect()
+    }
+    fn first_waiting(&self) -> Option<Peer<'_, K>> {
+        self.of(Standing::Waits).next()
+    }
+    fn last_waiting(&self) -> Vec<Peer<'_, K>> {
+        self.of(Standing::Waits).rev().take(LATER).filter(|peer| peer.turn == Turn::Possible).collect()
+    }
+    fn is_last(&self) -> bool {
+        let queues = &K::store(&self.engine.stores).queues;
+        let last = queues.of(&self.request.pod_key(), Standing::Waits).rev().take(LATER);
+        last.into_iter().any(|place| place.key == *self.request.meta().key)
+    }
+}

@@ -1,0 +1,217 @@
+//! What the watches deliver.
+
+use std::collections::BTreeSet;
+
+use super::any::Touched;
+use super::kept::{Book, PodEntry};
+use super::store::node_of;
+use super::stores::Stored;
+use super::{Engine, Timer, remove};
+use crate::action::Watch;
+use crate::key::ObjectKey;
+use crate::nodework::{NodeWork, OrderView, views};
+use crate::pod::Pod;
+use crate::time::Mono;
+
+impl Engine {
+    pub(super) fn pods_changed(&mut self, watch: Watch<Pod>) {
+        match watch {
+            Watch::Upsert(pod) => self.upsert_pod(pod, false),
+            Watch::Gone(pod) => {
+                if self.pods.objects.get(&pod.key).is_some_and(|known| known.pod.get().uid == pod.uid) {
+                    self.forget_pod(&pod.key);
+                }
+                self.pod_changed(&pod.key);
+            }
+            Watch::Restart(all) => {
+                let listed: BTreeSet<&ObjectKey> = all.iter().map(|pod| &pod.key).collect();
+                let lost: Vec<ObjectKey> =
+                    self.pods.objects.keys().filter(|k| !listed.contains(*k)).cloned().collect();
+                for key in &lost {
+                    self.forget_pod(key);
+                }
+                for pod in all {
+                    self.upsert_pod(pod, true);
+                }
+                self.pods.synced = true;
+                self.all_dirty();
+            }
+        }
+    }
+
+    fn upsert_pod(&mut self, pod: Pod, listed: bool) {
+        let key = pod.key.clone();
+        if let Some(entry) = self.pods.objects.get_mut(&key) {
+            let before = entry.pod.get().node.clone();
+            if listed {
+                entry.pod.listed(pod);
+            } else {
+                entry.pod.observed(pod);
+            }
+            entry.settle();
+            self.neighbours.moved(&key, before.as_deref(), entry.pod.get().node.as_deref());
+        } else {
+            self.neighbours.moved(&key, None, pod.node.as_deref());
+            self.pods.objects.insert(key.clone(), PodEntry::new(pod));
+        }
+        self.pod_changed(&key);
+    }
+
+    fn forget_pod(&mut self, key: &ObjectKey) {
+        self.holder_dirty(key);
+        if let Some(entry) = self.pods.objects.remove(key) {
+            self.neighbours.moved(key, entry.pod.get().node.as_deref(), None);
+        }
+        self.grants.remove(key);
+        self.timers.set(Timer::Pod(key.clone()), None);
+    }
+
+    /// The plans of the Pod itself and of the requests for it may be different now.
+    pub(super) fn pod_changed(&mut self, pod: &ObjectKey) {
+        self.stores.each_mut().for_each(|store| store.pod_changed(pod));
+        self.dirty_pods.insert(pod.clone());
+        self.holder_dirty(pod);
+    }
+
+    pub(super) fn requests_changed<K: Stored>(&mut self, now: Mono, watch: Watch<K>) {
+        match watch {
+            Watch::Upsert(request) => self.upsert_request(now, request, false),
+            Watch::Gone(request) => {
+                let key = request.meta().key;
+                if K::store(&self.stores).uid(key) == Some(request.uid()) {
+                    self.forget_request::<K>(key);
+                }
+            }
+            Watch::Restart(all) => {
+                let listed: BTreeSet<ObjectKey> = all.iter().map(|r| r.meta().key.clone()).collect();
+                let store = K::store(&self.stores);
+                let known = store.objects.keys().chain(store.resting.keys());
+                let lost: Vec<ObjectKey> = known.filter(|k| !listed.contains(*k)).cloned().collect();
+                for key in &lost {
+                    self.forget_request::<K>(key);
+                }
+                for request in all {
+                    self.upsert_request(now, request, true);
+                }
+                K::store_mut(&mut self.stores).synced = true;
+                self.all_dirty();
+            }
+        }
+    }
+
+    fn upsert_request<K: Stored>(&mut self, now: Mono, request: K, listed: bool) {
+        let key = request.meta().key.clone();
+        let known = K::store(&self.stores).objects.get(&key);
+        if known.is_some_and(|e| e.request.get().uid() != request.uid()) {
+            self.forget_request::<K>(&key);
+        }
+        let store = K::store_mut(&mut self.stores);
+        let entry = match store.remove(&key) {
+            None => store.wake(now, request),
+            Some(mut entry) => {
+                if listed {
+                    entry.request.listed(request);
+                } else {
+                    entry.request.observed(request);
+                }
+                entry
+            }
+        };
+        store.insert(&key, entry);
+        self.request_changed(K::ABOUT.id.name(), &key);
+    }
+
+    /// Its own plan, and those of the other requests for its Pod that are at work or next, may be different now.
+    pub(super) fn request_changed(&mut self, kind: &str, key: &ObjectKey) {
+        let touched = self.stores.named_mut(kind).and_then(|store| store.changed(key));
+        touched.into_iter().for_each(|touched| self.touched(touched));
+    }
+
+    fn touched(&mut self, Touched { pod, relatives }: Touched) {
+        // What belongs to it may wait for others, and is in vain without what it is for.
+        for (kind, key) in relatives {
+            self.stores.named_mut(&kind).into_iter().for_each(|store| store.mark(&key));
+        }
+        self.pod_changed(&pod);
+    }
+
+    fn forget_request<K: Stored>(&mut self, key: &ObjectKey) {
+        self.timers.set(Timer::Object(K::ABOUT.id, key.clone()), None);
+        let store = K::store_mut(&mut self.stores);
+        store.resting.remove(key);
+        let Some(entry) = store.remove(key) else { return };
+        if let Some(node) = node_of(entry.request.get()) {
+            remove(&mut store.by_node, &node.to_owned(), key);
+            self.dirty_nodes.insert(node.to_owned());
+        }
+        self.touched(entry.touches());
+    }
+
+    pub(super) fn books_changed(&mut self, now: Mono, watch: Watch<NodeWork>) {
+        match watch {
+            Watch::Upsert(work) => self.upsert_book(now, work, false),
+            Watch::Gone(work) => {
+                let node = work.node.clone();
+                if let Some(book) = self.books.objects.get_mut(&ObjectKey::new("", &node))
+                    && book.known().is_some_and(|known| known.uid == work.uid)
+                {
+                    book.gone();
+                    // What was deleted is the newest there was.
+                    self.book_lost(&work, true);
+                }
+                self.book_changed(now, &node);
+            }
+            Watch::Restart(all) => {
+                let listed: BTreeSet<&str> = all.iter().map(|w| w.node.as_str()).collect();
+                let mut lost = Vec::new();
+                for (key, book) in &mut self.books.objects {
+                    if book.work.is_some() && !listed.contains(key.name.as_str()) {
+                        lost.extend(book.known().cloned());
+                        book.gone();
+                    }
+                }
+                for work in &lost {
+                    self.book_lost(work, false);
+                    self.book_changed(now, &work.node);
+                }
+                for work in all {
+                    self.upsert_book(now, work, true);
+                }
+                self.books.synced = true;
+                self.all_dirty();
+            }
+        }
+    }
+
+    fn upsert_book(&mut self, now: Mono, work: NodeWork, listed: bool) {
+        let node = work.node.clone();
+        let key = ObjectKey::new("", &node);
+        let known = self.books.objects.get(&key).and_then(Book::known);
+        if let Some(lost) = known.filter(|known| known.uid != work.uid).cloned() {
+            self.book_lost(&lost, false);
+        }
+        self.books.objects.entry(key).or_default().observed(now, work, listed);
+        self.book_changed(now, &node);
+    }
+
+    /// A book is gone, and the daemon's answers with it: what was begun of it is remembered, as nothing else tells
+    /// that the next instance of a container may be the one that was asked for.
+    /// `newest`: nothing came after that state of it.
+    fn book_lost(&mut self, work: &NodeWork, newest: bool) {
+        let begun = |o: &OrderView<'_>| o.begun() || (!newest && o.answer.is_none());
+        for order in views(Some(work)).filter(begun).map(|view| view.order) {
+            self.stores.each_mut().for_each(|store| store.lost(&work.node, order));
+        }
+    }
+
+    /// The plans of the node's book and of the requests that look at it may be different now.
+    pub(super) fn book_changed(&mut self, now: Mono, node: &str) {
+        if let Some(book) = self.books.objects.get_mut(&ObjectKey::new("", node)) {
+            let before = book.counts;
+            book.see(now);
+            self.orders.replace(&before, &book.counts);
+        }
+        self.dirty_nodes.insert(node.to_owned());
+        self.stores.each_mut().for_each(|store| store.book_changed(node));
+    }
+}

@@ -1,0 +1,412 @@
+//! From what a Pod should have and what its node's daemon says that it gave, to the orders for the daemon.
+//!
+//! One order at a time for each Pod, but for those that make no headway: each says what the Pod's cgroup should hold
+//! once it is done, going by what the other containers have then.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use pitstop_api::nodework::{
+    AnswerState, Bounds, Held, HeldContainer, Order, OrderContainer, OrderPod, Resize, order_attempt,
+    order_id,
+};
+use pitstop_api::quantity::Resources;
+
+use super::force::{Force, Wish, bounds, has, held_pod, record, resources, running};
+use crate::nodework::{OrderView, newest};
+use crate::pod::{Container, Pod};
+use crate::time::{Mono, earliest};
+
+/// How soon what the daemon refused, or gave up, is ordered again. Another instance, once the Pod's status shows it, is
+/// given its resources at once.
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// All that the orders for a Pod rest on.
+#[derive(Clone, Copy, Debug)]
+pub struct Holding<'a> {
+    /// The Pod; absent once it is gone.
+    pub pod: Option<&'a Pod>,
+    /// What its requests want.
+    pub force: &'a Force,
+    /// The daemon's record of it.
+    pub held: Option<&'a Held>,
+    /// Its orders in the node's book.
+    pub orders: &'a [OrderView<'a>],
+    /// Since when their answers are known, by their IDs.
+    pub answered: &'a BTreeMap<String, Mono>,
+    /// The last attempt that an order about it can have had, though the order may be gone.
+    pub last_attempt: u32,
+    /// Orders may be placed.
+    pub guarded: bool,
+    /// A request that is not over wants to know what came of them.
+    pub awaited: bool,
+}
+
+/// What the daemon should be asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// The orders of the Pod that its node's book should hold.
+    pub orders: Vec<Order>,
+    /// When to look again though nothing happened.
+    pub wake_at: Option<Mono>,
+}
+
+/// What the Pod's cgroup should hold once every container has what it should.
+pub fn pod_wants(pod: &Pod, force: &Force) -> Resources {
+    held_pod(pod, |container| force.wants(container))
+}
+
+/// What a Pod still needs. Nothing where it has what it should.
+pub fn settle(now: Mono, holding: &Holding<'_>) -> Settled {
+    let settler = Settler { now, holding, hindered: false };
+    match holding.pod {
+        None => settler.forget(),
+        Some(pod) => Settler { hindered: settler.any_hindered(pod), ..settler }.settle(pod),
+    }
+}
+
+/// What a container may use below that limit, with so much to spare, in bytes.
+pub(crate) fn room(limit: i64, margin: i64) -> i64 {
+    limit.saturating_sub(margin).max(0)
+}
+
+struct Settler<'a> {
+    now: Mono,
+    holding: &'a Holding<'a>,
+    /// An order for a container that runs makes no headway.
+    hindered: bool,
+}
+
+/// What one container needs.
+struct Need<'a> {
+    container: &'a Container,
+    id: String,
+    resize: Resize,
+    shrinks: bool,
+}
+
+impl Settler<'_> {
+    /// The Pod is gone, and its cgroup with it: the record of it may go.
+    fn forget(&self) -> Settled {
+        let Some(held) = self.holding.held else { return Settled::default() };
+        let mut settled = Settled::default();
+        for container in &held.containers {
+            let resize = Resize::default();
+            self.place(&held.pod, &container.name, &container.id, resize, &mut settled);
+        }
+        settled
+    }
+
+    fn settle(&self, pod: &Pod) -> Settled {
+        let mut needs: Vec<Need<'_>> = pod.containers.iter().filter_map(|c| self.need(pod, c)).collect();
+        if needs.is_empty() {
+            needs.extend(self.pod_alone(pod));
+        }
+        self.side_by_side(&mut needs);
+        self.after_the_others(&mut needs);
+        // What is under way first; then what is given back, which makes room for what is taken.
+        needs.sort_by_key(|need| (!self.stands(need), !need.shrinks));
+        let target = OrderPod {
+            namespace: pod.key.namespace.clone(),
+            name: pod.key.name.clone(),
+            uid: pod.uid.clone(),
+        };
+        let mut settled = Settled::default();
+        let mut open = false;
+        for need in needs {
+            let name = &need.container.name;
+            let standing =
+                newest(self.holding.orders, name).filter(|view| same(view.order, &need.id, &need.resize));
+            match standing {
+                // One that makes no headway stays, and is in no other's way.
+                Some(view) if hindered(&view) => {
+                    self.place(&target, name, &need.id, need.resize, &mut settled);
+                }
+                _ if open => {}
+                _ => open = self.place(&target, name, &need.id, need.resize, &mut settled),
+            }
+        }
+        if self.holding.awaited {
+            settled.orders.extend(self.told());
+        }
+        settled
+    }
+
+    fn any_hindered(&self, pod: &Pod) -> bool {
+        pod.containers.iter().any(|container| {
+            let newest = newest(self.holding.orders, &container.name).filter(hindered);
+            newest.is_some_and(|view| running(container) == Some(view.order.container.id.as_str()))
+        })
+    }
+
+    /// Where one makes no headway, nobody knows what its container has, nor which of them ends last. What shrinks leaves
+    /// the Pod alone then, what does not gives it the most that they may have, and every record stays: the last one gives
+    /// it just what it should have.
+    fn side_by_side(&self, needs: &mut Vec<Need<'_>>) {
+        if needs.len() < 2 || !self.hindered {
+            return;
+        }
+        let given = |need: &Need<'_>| record(self.holding.held, &need.container.name).and_then(|r| r.given);
+        needs
+            .retain(|need| need.resize.hold || given(need).is_none() || given(need) != need.resize.container);
+        for Need { resize, shrinks, .. } in needs {
+            resize.hold |= resize.container.is_some();
+            resize.pod = resize.pod.filter(|_| !*shrinks);
+        }
+    }
+
+    /// What gives back no more than the Pod's part of an instance that is over, and makes no headway, goes after what the
+    /// others need: beside them it would give the Pod what they had before.
+    fn after_the_others(&self, needs: &mut Vec<Need<'_>>) {
+        let own = |need: &Need<'_>| need.resize.container.is_some();
+        if self.hindered || !needs.iter().any(own) {
+            return;
+        }
+        let stuck = |need: &Need<'_>| {
+            newest(self.holding.orders, &need.container.name).is_some_and(|view| hindered(&view))
+        };
+        needs.retain(|need| own(need) || !stuck(need));
+    }
+
+    /// The orders that gave the containers what they have.
+    fn told(&self) -> impl Iterator<Item = Order> {
+        let records = self.holding.held.into_iter().flat_map(|held| &held.containers);
+        let given = records.filter(|record| record.given.is_some());
+        given.filter_map(|record| {
+            self.holding.orders.iter().find(|v| v.order.id == record.order).map(|v| v.order.clone())
+        })
+    }
+
+    /// What a container needs that has not what it should.
+    fn need<'b>(&self, pod: &'b Pod, container: &'b Container) -> Option<Need<'b>> {
+        let name = container.name.as_str();
+        let record = record(self.holding.held, name);
+        // An instance that was given nothing has what its spec says, or will start with it. A wish for just that is none:
+        // what the instance before it held goes back.
+        let given = running(container).is_some_and(|id| record.is_some_and(|record| record.id == id));
+        let other = |wish: &&Wish| given || bounds(&wish.resources) != bounds(&container.resources);
+        let wish = self.holding.force.containers.get(name).filter(other);
+        match (wish, running(container)) {
+            (Some(wish), Some(id)) => self.take(pod, container, id, wish, record),
+            // It starts with what its spec says, and is given the rest then.
+            (Some(_), None) => None,
+            (None, id) => Some(self.give_back(pod, container, id, record?)),
+        }
+    }
+
+    fn take<'b>(
+        &self,
+        pod: &'b Pod,
+        container: &'b Container,
+        id: &str,
+        wish: &Wish,
+        record: Option<&HeldContainer>,
+    ) -> Option<Need<'b>> {
+        let wanted = bounds(&wish.resources);
+        let (record, other) = (record.filter(|r| r.id == id), record.filter(|r| r.id != id));
+        if record.is_some_and(|record| record.given == Some(wanted)) {
+            return None;
+        }
+        let before = record.map_or(Some(bounds(&container.resources)), |record| record.given);
+        let resize = Resize {
+            container: Some(wanted),
+            pod: Some(self.pod_with(pod, container, &wish.resources)),
+            hold: true,
+            unless_pinned: pins(pod, container) && cpu_differs(&wanted, &bounds(&container.resources)),
+            memory_margin: wish.margin,
+            reclaim_to: wanted.memory_limit.filter(|_| wish.reclaims).map(|limit| room(limit, wish.margin)),
+            ..Resize::default()
+        };
+        // The Pod's cgroup may still count what the instance before it was given.
+        let counted = other.and_then(|other| other.given.or(other.before));
+        let shrinks = before.is_some_and(|before| smaller(&wanted, &before))
+            && counted.is_none_or(|counted| covers(&counted, &wanted));
+        Some(Need { container, id: id.to_owned(), resize, shrinks })
+    }
+
+    fn give_back<'b>(
+        &self,
+        pod: &'b Pod,
+        container: &'b Container,
+        id: Option<&str>,
+        record: &HeldContainer,
+    ) -> Need<'b> {
+        let own = id == Some(record.id.as_str());
+        let back = bounds(&container.resources);
+        let resize = Resize {
+            container: own.then_some(back),
+            pod: Some(self.pod_with(pod, container, &container.resources)),
+            ..Resize::default()
+        };
+        let shrinks = record.given.is_some_and(|given| smaller(&back, &given));
+        // Another instance is not given anything: only the record of the one before goes.
+        Need { container, id: record.id.clone(), resize, shrinks }
+    }
+
+    /// Every container has what it should, and the Pod's cgroup was given something else last.
+    fn pod_alone<'b>(&self, pod: &'b Pod) -> Option<Need<'b>> {
+        let held = self.holding.held?;
+        // What is to begin again has its part still.
+        let begins =
+            |c: &Container| self.holding.force.containers.contains_key(&c.name) && running(c).is_none();
+        if pod.containers.iter().any(begins) {
+            return None;
+        }
+        let wanted = bounds(&held_pod(pod, |container| self.has(container)));
+        if held.given == Some(wanted) {
+            return None;
+        }
+        let of = |container: &'b Container| {
+            let id = running(container)?;
+            let record = record(Some(held), &container.name).filter(|record| record.id == id)?;
+            let wish = self.holding.force.containers.get(&container.name)?;
+            let resize = Resize {
+                container: record.given,
+                pod: Some(wanted),
+                hold: true,
+                memory_margin: wish.margin,
+                ..Resize::default()
+            };
+            Some(Need { container, id: id.to_owned(), resize, shrinks: false })
+        };
+        pod.containers.iter().find_map(of)
+    }
+
+    /// What the Pod's cgroup should hold once this container has that.
+    fn pod_with(&self, pod: &Pod, container: &Container, wanted: &Resources) -> Bounds {
+        let of = |other: &Container| {
+            if other.name == container.name {
+                return *wanted;
+            }
+            // It may be given what it should have before this one is.
+            let has = self.has(other);
+            if self.hindered && running(other).is_some() {
+                most(&has, &self.holding.force.wants(other))
+            } else {
+                has
+            }
+        };
+        bounds(&held_pod(pod, of))
+    }
+
+    /// What a container has; the most that it may have while that is not known, by the order that is under way too.
+    fn has(&self, container: &Container) -> Resources {
+        has(container, self.holding.held).unwrap_or_else(|| {
+            let may = most(&container.resources, &self.holding.force.wants(container));
+            let record = record(self.holding.held, &container.name);
+            let under_way =
+                record.and_then(|record| self.holding.orders.iter().find(|v| v.order.id == record.order));
+            let given = under_way.and_then(|view| view.order.action.resize.as_ref()?.container);
+            let known = record.and_then(|record| record.before).into_iter().chain(given);
+            known.fold(may, |may, has| most(&may, &resources(&has)))
+        })
+    }
+
+    /// An order for it waits for the daemon.
+    fn stands(&self, need: &Need<'_>) -> bool {
+        let newest = newest(self.holding.orders, &need.container.name);
+        newest.is_some_and(|view| same(view.order, &need.id, &need.resize) && self.again_at(&view).is_none())
+    }
+
+    /// Keeps the order for it that stands, or places another one. Whether one is open then.
+    fn place(&self, pod: &OrderPod, name: &str, id: &str, resize: Resize, settled: &mut Settled) -> bool {
+        let newest = newest(self.holding.orders, name);
+        let stands = |view: &OrderView<'_>| {
+            same(view.order, id, &resize) && (!hindered(view) || suits(view.order, &resize))
+        };
+        if let Some(view) = newest.filter(stands) {
+            match self.again_at(&view) {
+                Some(at) if at > self.now => {
+                    settled.orders.push(view.order.clone());
+                    settled.wake_at = earliest(settled.wake_at, Some(at));
+                    return false;
+                }
+                Some(_) => {}
+                None => {
+                    settled.orders.push(view.order.clone());
+                    return true;
+                }
+            }
+        }
+        if !self.holding.guarded {
+            return false;
+        }
+        let last = self.holding.orders.iter().map(OrderView::attempt);
+        let given =
+            self.holding.held.into_iter().flat_map(|held| &held.containers).map(|c| order_attempt(&c.order));
+        let known = last.chain(given).max().unwrap_or_default().max(self.holding.last_attempt);
+        let attempt = known.saturating_add(1);
+        settled.orders.push(Order {
+            id: order_id(&pod.uid, name, attempt),
+            pod: pod.clone(),
+            container: OrderContainer { name: name.to_owned(), id: id.to_owned() },
+            action: resize.into(),
+            ..Order::default()
+        });
+        true
+    }
+
+    /// When what was answered is worth another order; absent while the daemon is still to answer.
+    fn again_at(&self, view: &OrderView<'_>) -> Option<Mono> {
+        let answer = view.answer.filter(|answer| answer.state != AnswerState::Acknowledged)?;
+        let since = self.holding.answered.get(&view.order.id).copied().unwrap_or(self.now);
+        // What it gave is another thing meanwhile.
+        let wait = if answer.state == AnswerState::Done { Duration::ZERO } else { AGAIN };
+        Some(since.after(wait))
+    }
+}
+
+/// The daemon tries in vain, and goes on.
+fn hindered(view: &OrderView<'_>) -> bool {
+    view.answer.is_some_and(|answer| answer.state == AnswerState::Acknowledged && answer.reason.is_some())
+}
+
+/// What an order that makes no headway says of the Pod is right still, or may be put right later.
+fn suits(order: &Order, resize: &Resize) -> bool {
+    let says = order.action.resize.as_ref().and_then(|own| own.pod);
+    says == resize.pod || (resize.hold && says.zip(resize.pod).is_some_and(|(own, new)| covers(&own, &new)))
+}
+
+/// It is no less of anything.
+fn covers(one: &Bounds, other: &Bounds) -> bool {
+    one == other || smaller(other, one)
+}
+
+/// An order for the same instance to have the same.
+fn same(order: &Order, id: &str, resize: &Resize) -> bool {
+    order.container.id == id
+        && order.action.resize.as_ref().is_some_and(|own| {
+            (own.container, own.hold, own.unless_pinned, own.memory_margin)
+                == (resize.container, resize.hold, resize.unless_pinned, resize.memory_margin)
+        })
+}
+
+/// The kubelet's static CPU manager gives such a container CPUs of its own: whole ones, in a guaranteed Pod.
+fn pins(pod: &Pod, container: &Container) -> bool {
+    let whole = container.resources.cpu_request.is_some_and(|request| request > 0 && request % 1000 == 0);
+    whole && super::admission::guaranteed(pod)
+}
+
+fn cpu_differs(one: &Bounds, other: &Bounds) -> bool {
+    (one.cpu_request, one.cpu_limit) != (other.cpu_request, other.cpu_limit)
+}
+
+/// It takes less of something, and more of nothing.
+fn smaller(new: &Bounds, old: &Bounds) -> bool {
+    let limit = |limit: Option<i64>| limit.unwrap_or(i64::MAX);
+    new != old
+        && new.cpu_request <= old.cpu_request
+        && limit(new.cpu_limit) <= limit(old.cpu_limit)
+        && limit(new.memory_limit) <= limit(old.memory_limit)
+}
+
+/// The larger of each amount; a limit that is not there is the largest.
+fn most(one: &Resources, other: &Resources) -> Resources {
+    let limit = |one: Option<i64>, other: Option<i64>| Some(one?.max(other?));
+    Resources {
+        cpu_request: one.cpu_request.max(other.cpu_request),
+        cpu_limit: limit(one.cpu_limit, other.cpu_limit),
+        memory_request: one.memory_request.max(other.memory_request),
+        memory_limit: limit(one.memory_limit, other.memory_limit),
+    }
+}

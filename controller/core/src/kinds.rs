@@ -1,0 +1,104 @@
+//! The kinds: one line each. Lists, watches, writes, metrics and reviews follow from it.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource as _;
+use kube::core::object::HasStatus as _;
+use pitstop_api::logic::watch::Watch;
+
+use crate::key::KindId;
+use crate::kind::{About, Kind};
+use crate::outcome::Outcome;
+
+/// Hands the list to another macro: the field that keeps the objects, the name in enums, the type.
+///
+/// In the order in which they are planned: a restart waits for what a resize has begun.
+macro_rules! kinds {
+    ($use:ident) => {
+        $use! {
+            resizes, Resize, $crate::resize::Resize;
+            recreates, Recreate, $crate::recreate::Request;
+            #[cfg(test)] probes, Probe, $crate::probe::Probe;
+        }
+    };
+}
+pub(crate) use kinds;
+
+/// A kind that is on the list.
+pub trait Registered: Kind {
+    /// News of its watch.
+    fn watched(watch: Watch<Self>) -> Watched;
+    /// The end of a write of one of its objects.
+    fn written(outcome: Outcome<Self>) -> Written;
+    /// A status of its objects.
+    fn wrap(status: Self::Status) -> Status;
+}
+
+/// Does something for every kind.
+pub trait ForEach {
+    /// For one of them.
+    fn kind<K: Registered>(&mut self);
+}
+
+macro_rules! define {
+    ($($(#[$attr:meta])* $field:ident, $name:ident, $kind:ty;)*) => {
+        /// News of a watch of one kind.
+        #[derive(Clone, Debug)]
+        pub enum Watched {
+            $($(#[$attr])* #[doc = concat!("Of [`", stringify!($kind), "`].")] $name(Watch<$kind>),)*
+        }
+
+        /// How a write of an object ended.
+        #[derive(Clone, Debug)]
+        pub enum Written {
+            $($(#[$attr])* #[doc = concat!("Of [`", stringify!($kind), "`].")] $name(Outcome<$kind>),)*
+        }
+
+        /// A status to write.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Status {
+            $($(#[$attr])* #[doc = concat!("Of [`", stringify!($kind), "`].")] $name(Box<<$kind as Kind>::Status>),)*
+        }
+
+        impl Status {
+            /// As JSON: an API object that has just this status.
+            pub fn object(self, metadata: ObjectMeta) -> serde_json::Result<Vec<u8>> {
+                match self {
+                    $($(#[$attr])* Self::$name(status) => {
+                        let mut object = <$kind as Kind>::Object::default();
+                        *object.meta_mut() = metadata;
+                        *object.status_mut() = Some(*status);
+                        serde_json::to_vec(&object)
+                    })*
+                }
+            }
+        }
+
+        $($(#[$attr])* impl Registered for $kind {
+            fn watched(watch: Watch<Self>) -> Watched {
+                Watched::$name(watch)
+            }
+            fn written(outcome: Outcome<Self>) -> Written {
+                Written::$name(outcome)
+            }
+            fn wrap(status: Self::Status) -> Status {
+                Status::$name(Box::new(status))
+            }
+        })*
+
+        /// What is fixed of each kind.
+        pub fn all() -> impl Iterator<Item = &'static About> {
+            [$($(#[$attr])* const { &<$kind as Kind>::ABOUT },)*].into_iter()
+        }
+
+        /// Does that for every kind.
+        pub fn for_each(what: &mut impl ForEach) {
+            $($(#[$attr])* what.kind::<$kind>();)*
+        }
+    };
+}
+kinds!(define);
+
+/// What is fixed of that kind.
+pub fn about(kind: KindId) -> Option<&'static About> {
+    all().find(|about| about.id == kind)
+}

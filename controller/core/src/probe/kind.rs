@@ -1,0 +1,132 @@
+//! Probes, as the engine deals with them.
+
+use std::time::Duration;
+
+use super::{Memory, PodProbe, PodProbeStatus, Probe, plan};
+use crate::change::Note;
+use crate::deed::{Deed, Done};
+use crate::key::{KindId, ObjectKey};
+use crate::kind::{About, At, Cx, Ended, Kind, Meta, Sharing, Sight, Target, WriteNames, owner};
+use crate::measure::Measure;
+use crate::plan::Plan;
+use crate::pod::Pod;
+use crate::time::Mono;
+
+pub(super) const ID: KindId = KindId::new("PodProbe");
+
+impl Kind for Probe {
+    type Object = PodProbe;
+    type Status = PodProbeStatus;
+    type Memory = Memory;
+    const ABOUT: About = About {
+        id: ID,
+        api_version: "pitstop.dev/v1alpha1",
+        plural: "podprobes",
+        watch: "podprobes",
+        synced: "PodProbes synced",
+        metric: "probes",
+        noun: "Probes",
+        writes: WriteNames {
+            status: "write_probe_status",
+            metadata: "patch_probe_metadata",
+            create: "create_probe",
+            delete: "delete_probe",
+        },
+        action: "Probe",
+        reasons: &plan::REASONS,
+        successes: &[plan::PROBED],
+        sharing: Sharing { patience: None, yields: true },
+        claims: false,
+    };
+
+    fn observe(object: Self::Object) -> Self {
+        let (key, owner) = (ObjectKey::of(&object.metadata), owner(&object.metadata));
+        let PodProbe { metadata, spec, status } = object;
+        Self {
+            key,
+            uid: metadata.uid.unwrap_or_default(),
+            resource_version: metadata.resource_version.unwrap_or_default(),
+            created: metadata.creation_timestamp.map_or(0, |t| t.0.as_second()),
+            deleting: metadata.deletion_timestamp.is_some(),
+            owner,
+            spec,
+            status: status.unwrap_or_default(),
+        }
+    }
+    fn remember(_: Mono) -> Memory {
+        Memory::default()
+    }
+
+    fn meta(&self) -> Meta<'_> {
+        Meta { key: &self.key, created: self.created, deleting: self.deleting, owner: self.owner.as_ref() }
+    }
+    fn pod_key(&self) -> ObjectKey {
+        ObjectKey::new(&self.key.namespace, &self.spec.pod_name)
+    }
+    fn pod_uid(&self) -> Option<&str> {
+        self.target().map(|target| target.pod_uid)
+    }
+    fn target(&self) -> Option<Target<'_>> {
+        let PodProbeStatus { pod_uid, node_name, .. } = &self.status;
+        Self::accepted(&self.status).then_some(Target { pod_uid, node: node_name })
+    }
+    fn status(&self) -> &Self::Status {
+        &self.status
+    }
+    fn ended(&self) -> Option<Ended<'_>> {
+        let message = self.status.outcome.as_deref()?;
+        Some(Ended { complete: message == plan::PROBED, message })
+    }
+    fn ttl(&self) -> Option<Duration> {
+        None
+    }
+    fn accepted(status: &Self::Status) -> bool {
+        !status.pod_uid.is_empty()
+    }
+    fn over(status: &Self::Status) -> bool {
+        status.outcome.is_some()
+    }
+    fn completed_seen(memory: &mut Memory) -> &mut Option<Mono> {
+        &mut memory.completed_seen
+    }
+    fn child(&self) -> Option<(KindId, ObjectKey)> {
+        Some((plan::CHILD, plan::child_key(self)))
+    }
+
+    fn decide(
+        cx: Cx<'_>,
+        sight: Sight<'_, Self>,
+        memory: &mut Memory,
+    ) -> (Plan<PodProbeStatus>, Vec<Measure>) {
+        let completed = sight.request.completed();
+        memory.completed_seen = completed.then(|| memory.completed_seen.unwrap_or(cx.now));
+        (plan::plan(&sight, memory), Vec::new())
+    }
+    fn notes(&self, old: &Self::Status) -> Vec<Note> {
+        let news = self.status.outcome.as_ref().filter(|_| old.outcome.is_none());
+        let note = |message: &String| Note {
+            kind: ID,
+            request: self.key.clone(),
+            request_uid: self.uid.clone(),
+            pod: None,
+            warning: message != plan::PROBED,
+            reason: plan::PROBED,
+            message: message.clone(),
+        };
+        news.map(note).into_iter().collect()
+    }
+    fn measure(&self, old: &Self::Status) -> Option<Measure> {
+        let outcome = self.status.outcome.as_ref().filter(|_| old.outcome.is_none())?;
+        let reason = plan::REASONS.into_iter().find(|reason| reason == outcome)?;
+        Some(Measure::Ended { kind: ID, complete: reason == plan::PROBED, reason })
+    }
+
+    fn disturbs(&self, _: &Memory, _: At, _: Option<&Pod>) -> Option<Mono> {
+        None
+    }
+    fn deed_done(memory: &mut Memory, now: Mono, deed: Deed, done: Done) {
+        if matches!((deed, done), (Deed::Create(_), Done::Effected)) {
+            memory.made = Some(now);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Recreate requests, as the engine deals with them.
+
+use std::time::Duration;
+
+use pitstop_api::labels;
+use pitstop_api::recreate::{ContainerRecreateRequest, ContainerRecreateRequestStatus, KIND, PLURAL};
+
+use super::{Memory, Observed, Request, judge, object, places, plan, status};
+use crate::change::Note;
+use crate::key::{KindId, ObjectKey};
+use crate::kind::{About, At, Cx, Ended, Kind, Meta, PodWritten, Sharing, Sight, Target, WriteNames};
+use crate::measure::Measure;
+use crate::nodework::{Acting, OrderView, may_run, own, views};
+use crate::pod::Pod;
+use crate::readiness::Hold;
+use crate::time::{Mono, earliest, seconds};
+
+/// The kind.
+pub const ID: KindId = KindId::new(KIND);
+
+/// How long a restart waits for what another request does to the Pod and does not get on with: memory that is in use may
+/// keep a resize for hours, and a restart may be what frees it.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+impl Kind for Request {
+    type Object = ContainerRecreateRequest;
+    type Status = ContainerRecreateRequestStatus;
+    type Memory = Memory;
+    const ABOUT: About = About {
+        id: ID,
+        api_version: "apps.kruise.io/v1alpha1",
+        plural: PLURAL,
+        watch: "requests",
+        synced: "ContainerRecreateRequests synced",
+        metric: "requests",
+        noun: "Requests",
+        writes: WriteNames {
+            status: "write_status",
+            metadata: "patch_metadata",
+            create: "create_request",
+            delete: "delete_request",
+        },
+        action: "Recreate",
+        reasons: &status::REASONS,
+        successes: &[status::COMPLETE],
+        sharing: Sharing { patience: Some(PATIENCE), yields: false },
+        claims: false,
+    };
+
+    fn observe(object: Self::Object) -> Self {
+        object::request(object)
+    }
+    fn remember(now: Mono) -> Memory {
+        Memory::new(now)
+    }
+
+    fn meta(&self) -> Meta<'_> {
+        let Self { key, created, deleting, owner, .. } = self;
+        Meta { key, created: *created, deleting: *deleting, owner: owner.as_ref() }
+    }
+    fn pod_key(&self) -> ObjectKey {
+        Self::pod_key(self)
+    }
+    fn pod_uid(&self) -> Option<&str> {
+        let target = self.status.target.as_ref().map(|target| &target.pod_uid);
+        target.or_else(|| self.labels.get(labels::POD_UID)).map(String::as_str)
+    }
+    fn target(&self) -> Option<Target<'_>> {
+        let target = self.status.target.as_ref()?;
+        Some(Target { pod_uid: &target.pod_uid, node: &target.node_name })
+    }
+    fn status(&self) -> &Self::Status {
+        &self.status
+    }
+    fn ended(&self) -> Option<Ended<'_>> {
+        status::end(&self.status)
+    }
+    fn ttl(&self) -> Option<Duration> {
+        self.spec.ttl_seconds_after_finished.map(|ttl| seconds(ttl.into()))
+    }
+    fn accepted(status: &Self::Status) -> bool {
+        status.target.is_some()
+    }
+    fn over(status: &Self::Status) -> bool {
+        status.completion_time.is_some()
+    }
+    fn completed_seen(memory: &mut Memory) -> &mut Option<Mono> {
+        &mut memory.completed_seen
+    }
+    fn gate(&self) -> Option<Hold> {
+        self.hold()
+    }
+
+    fn decide(
+        Cx { now, wall, config }: Cx<'_>,
+        sight: Sight<'_, Self>,
+        memory: &mut Memory,
+    ) -> (super::Plan, Vec<Measure>) {
+        let Sight { request, pod, book, .. } = sight;
+        let work = book.and_then(|book| book.work);
+        let orders: Vec<OrderView<'_>> = own(work, &request.uid).collect();
+        let target = request.status.target.as_ref();
+        // What takes longer than it may keeps nobody waiting.
+        let overdue_at = |o: &OrderView<'_>| book?.acting.overdue_at(o.order, config.daemon_silent_after);
+        let busy_until = views(work)
+            .filter(|o| target.is_some_and(|t| t.pod_uid == o.order.pod.uid))
+            .filter(|o| o.acting() && may_run(o.order, pod))
+            .filter_map(|o| overdue_at(&o).filter(|at| *at > now))
+            .max();
+        let unread = book.is_some_and(|book| book.missing) && sight.wants_orders;
+        memory.update(now, request.completed(), busy_until.is_some(), unread, &orders);
+        memory.see(now, request, pod);
+        let idle = Acting::default();
+        let observed = Observed {
+            request,
+            pod,
+            ahead: sight.ahead,
+            owner_over: sight.owner_over,
+            orders,
+            pinning: sight.writes.images,
+            pinned_now: sight.writes.images_now,
+            guarded: sight.guarded,
+            placing: book.is_some_and(|book| book.placing),
+            acting: book.map_or(&idle, |book| book.acting),
+            look: sight.look,
+            memory,
+        };
+        let mut plan = plan(now, wall, config, &observed);
+        plan.wake_at = earliest(plan.wake_at, busy_until.filter(|_| !request.completed()));
+        let places = places(now, &observed);
+        (plan, memory.stages.update(now, places))
+    }
+    fn notes(&self, old: &Self::Status) -> Vec<Note> {
+        status::notes(self, old)
+    }
+    fn measure(&self, old: &Self::Status) -> Option<Measure> {
+        status::measure(&self.status, old)
+    }
+
+    /// A stop may outlive its request.
+    fn disturbs(&self, memory: &Memory, at: At, pod: Option<&Pod>) -> Option<Mono> {
+        let stops = |pod: &Pod| judge::stops_yet(self, memory, pod);
+        let disturbs = if at.lingers {
+            at.stops
+        } else {
+            (at.begun.is_some() || self.status.target.is_some())
+                && (self.status.target.is_none() || pod.is_some_and(stops))
+        };
+        disturbs.then(|| at.begun.unwrap_or(memory.first_seen))
+    }
+    fn pod_written(&self, memory: &mut Memory, _: Mono, written: PodWritten) {
+        if let PodWritten::Images(refused) = written {
+            memory.pin_written(refused);
+        }
+    }
+    fn placed(memory: &mut Memory, now: Mono, all: bool, none: bool) -> bool {
+        memory.placed(now, all, none)
+    }
+    fn lost(memory: &mut Memory, container: &str) {
+        memory.begun.insert(container.to_owned());
+    }
+}

@@ -1,0 +1,208 @@
+//! Resizes, as the engine deals with them.
+
+use std::time::Duration;
+
+use pitstop_api::resize::{KIND, Mechanism, PLURAL, Phase, PodResize, PodResizeStatus};
+
+use super::judge::desired;
+use super::{Ahead, Memory, Observed, Resize, object, plan, repair, restart, shrink, status, turn};
+use crate::before::Before;
+use crate::change::Note;
+use crate::deed::{Deed, Done};
+use crate::hold::Claim;
+use crate::key::{KindId, ObjectKey};
+use crate::kind::{About, At, Cx, Ended, Kind, Meta, PodWritten, Sharing, Sight, Target, WriteNames};
+use crate::measure::Measure;
+use crate::nodework::{OrderView, own};
+use crate::pod::Pod;
+use crate::time::{Mono, seconds};
+
+/// The kind.
+pub const ID: KindId = KindId::new(KIND);
+
+impl Kind for Resize {
+    type Object = PodResize;
+    type Status = PodResizeStatus;
+    type Memory = Memory;
+    const ABOUT: About = About {
+        id: ID,
+        api_version: "pitstop.dev/v1alpha1",
+        plural: PLURAL,
+        watch: PLURAL,
+        synced: "PodResizes synced",
+        metric: "resizes",
+        noun: "Resizes",
+        writes: WriteNames {
+            status: "write_resize_status",
+            metadata: "patch_resize_metadata",
+            create: "create_resize",
+            delete: "delete_resize",
+        },
+        action: "Resize",
+        reasons: &status::REASONS,
+        successes: &status::SUCCESSES,
+        sharing: Sharing { patience: None, yields: true },
+        claims: true,
+    };
+
+    fn observe(object: Self::Object) -> Self {
+        object::resize(object)
+    }
+    fn remember(now: Mono) -> Memory {
+        Memory::new(now)
+    }
+
+    fn meta(&self) -> Meta<'_> {
+        Meta { key: &self.key, created: self.created, deleting: self.deleting, owner: self.owner.as_ref() }
+    }
+    fn pod_key(&self) -> ObjectKey {
+        Self::pod_key(self)
+    }
+    fn pod_uid(&self) -> Option<&str> {
+        let target = self.status.target.as_ref().map(|target| &target.pod_uid);
+        target.or(self.spec.pod_ref.uid.as_ref()).map(String::as_str)
+    }
+    fn target(&self) -> Option<Target<'_>> {
+        let target = self.status.target.as_ref()?;
+        Some(Target { pod_uid: &target.pod_uid, node: &target.node_name })
+    }
+    fn status(&self) -> &Self::Status {
+        &self.status
+    }
+    fn ended(&self) -> Option<Ended<'_>> {
+        status::end(&self.status)
+    }
+    fn ttl(&self) -> Option<Duration> {
+        self.spec.ttl_seconds_after_finished.map(|ttl| seconds(ttl.into()))
+    }
+    fn accepted(status: &Self::Status) -> bool {
+        status.target.is_some()
+    }
+    fn over(status: &Self::Status) -> bool {
+        status.completion_time.is_some()
+    }
+    fn completed_seen(memory: &mut Memory) -> &mut Option<Mono> {
+        &mut memory.completed_seen
+    }
+    fn asks(&self) -> bool {
+        self.spec.dry_run
+    }
+    fn child(&self) -> Option<(KindId, ObjectKey)> {
+        Some((restart::CHILD, restart::restart_key(self)))
+    }
+    fn claim(&self) -> Option<Claim<'_>> {
+        let target = self.status.target.as_ref().filter(|_| self.in_force())?;
+        Some(Claim {
+            kind: ID,
+            key: &self.key,
+            uid: &self.uid,
+            pod_uid: &target.pod_uid,
+            turn: target.turn,
+            created: self.created,
+            completed: self.completed(),
+            dormant: self.told_dormant().is_some(),
+            containers: self.status.containers.iter().map(|c| (c.name.as_str(), desired(c))).collect(),
+            margin: shrink::margin(&self.spec).unwrap_or_default(),
+            reclaims: shrink::reclaims(&self.spec),
+        })
+    }
+    fn held(&self) -> bool {
+        Self::held(self)
+    }
+
+    fn decide(cx: Cx<'_>, sight: Sight<'_, Self>, memory: &mut Memory) -> (super::Plan, Vec<Measure>) {
+        let Cx { now, wall, config } = cx;
+        let Sight { request: resize, pod: told, around, force, writes, child, .. } = sight;
+        let work = sight.book.and_then(|book| book.work);
+        let (repairs, orders): (Vec<OrderView<'_>>, Vec<OrderView<'_>>) =
+            own(work, &resize.uid).partition(|view| repair::is_repair(view.order));
+        let target = resize.status.target.as_ref().filter(|_| resize.by_daemon());
+        let held = target.and_then(|target| work?.held(&target.pod_uid));
+        let applied = told.filter(|_| target.is_some()).map(|pod| force.applied(pod, held));
+        let pod = applied.as_ref().or(told);
+        let held: Vec<OrderView<'_>> =
+            target.map(|target| own(work, &target.pod_uid).collect()).unwrap_or_default();
+        let given: Vec<OrderView<'_>> = held.iter().chain(&repairs).copied().collect();
+        memory.see(now, resize, pod, &orders, &given);
+        if sight.ahead.as_ref().is_some_and(|ahead| ahead.has_pod) {
+            memory.put_off(now);
+        }
+        let ahead = sight.ahead.map(|ahead| {
+            let in_queue = matches!(ahead.by, Before::Request(_));
+            Ahead { by: ahead.by, gives_way: in_queue && turn::overtakes(resize, around) }
+        });
+        memory.see_restart(resize, child.as_ref());
+        let newer = told.filter(|_| !resize.spec.dry_run);
+        let newer = newer.and_then(|pod| turn::newer(resize, around, pod, &force, config));
+        let fresh = sight.survey.is_some_and(|last| resize.is_admitted_by(now, last));
+        let observed = Observed {
+            resize,
+            pod,
+            told,
+            force: &force,
+            held,
+            newer: newer.as_ref(),
+            ahead,
+            sizing_now: writes.resources_open,
+            sizing: writes.resources,
+            restart: child,
+            deed: sight.deed,
+            orders,
+            repairs,
+            recorded: told.is_some_and(|pod| work.is_some_and(|work| work.held(&pod.uid).is_some())),
+            last_attempt: work.map_or(0, |work| work.last_attempt(&resize.uid)),
+            guarded: sight.guarded,
+            survey: sight.survey,
+            anew: sight.anew,
+            crowd: fresh.then(|| around.crowd()).flatten(),
+            look: sight.look,
+            memory,
+        };
+        (plan(now, wall, config, &observed), Vec::new())
+    }
+    fn notes(&self, old: &Self::Status) -> Vec<Note> {
+        status::notes(self, old)
+    }
+    fn measure(&self, old: &Self::Status) -> Option<Measure> {
+        status::measure(&self.status, old)
+    }
+
+    /// Since when it changes its Pod; absent while it changes nothing.
+    fn disturbs(&self, memory: &Memory, at: At, _: Option<&Pod>) -> Option<Mono> {
+        let since = if self.status.target.is_some() { memory.busy_since } else { at.begun };
+        since.filter(|_| !at.lingers)
+    }
+    fn deed_done(memory: &mut Memory, now: Mono, deed: Deed, done: Done) {
+        memory.deed_done(now, deed, done);
+    }
+    fn pod_written(&self, memory: &mut Memory, now: Mono, written: PodWritten) {
+        match written {
+            PodWritten::Images(_) => {}
+            PodWritten::Resources(refused) => memory.sizing_written(now, refused),
+            PodWritten::Trial { stored, refused } => {
+                memory.sizing_tried(now, self.spec.dry_run, stored, refused);
+            }
+        }
+    }
+}
+
+impl Resize {
+    /// The daemon is to give its Pod what it means: it was accepted for that, and is neither given up nor over without
+    /// success. After its success it counts until it is deleted.
+    pub fn in_force(&self) -> bool {
+        self.held()
+            && !self.deleting
+            && self.status.restoring.is_none()
+            && (!self.completed() || self.status.phase == Some(Phase::Succeeded))
+    }
+
+    /// The daemon carries it out, or is to.
+    pub fn held(&self) -> bool {
+        self.by_daemon() && !self.spec.dry_run
+    }
+
+    /// It was accepted to be carried out by the daemon, or to find out what would come of that.
+    pub fn by_daemon(&self) -> bool {
+        self.status.target.is_some() && self.status.mechanism == Some(Mechanism::Cri)
+    }
+}

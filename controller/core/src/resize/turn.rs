@@ -1,0 +1,41 @@
+//! Which of several resizes of one Pod goes: a later one takes the place of an earlier one once it was seen to be possible.
+
+use super::Resize;
+use super::resolve::can_be;
+use crate::config::Config;
+use crate::hold::Force;
+use crate::key::ObjectKey;
+use crate::kind::Around;
+use crate::pod::Pod;
+
+/// The last later resize of the same Pod that has begun, or was seen to be possible, and can be carried out there.
+pub(super) fn newer(
+    own: &Resize,
+    around: &dyn Around<Resize>,
+    pod: &Pod,
+    force: &Force,
+    config: &Config,
+) -> Option<ObjectKey> {
+    let (begun, last) = (around.begun(), around.last_waiting());
+    begun
+        .iter()
+        .chain(&last)
+        .map(|peer| peer.request)
+        .filter(|other| !other.spec.cancel && rank(other) > rank(own))
+        .filter(|other| can_be(&other.spec, pod, force, config))
+        .max_by_key(|other| rank(other))
+        .map(|other| other.key.clone())
+}
+
+/// It is one of the last resizes that wait for their Pod, and an earlier one would give way to it.
+pub(super) fn overtakes(own: &Resize, around: &dyn Around<Resize>) -> bool {
+    let gives_way = |other: &Resize| other.status.restoring.is_none() && rank(other) < rank(own);
+    let begun =
+        || around.begun().into_iter().chain(around.first_waiting()).any(|peer| gives_way(peer.request));
+    around.is_last() && begun()
+}
+
+/// The order of resizes. Of one second, who has begun is the earlier one.
+fn rank(resize: &Resize) -> (i64, bool, &ObjectKey) {
+    (resize.created, !resize.started(), &resize.key)
+}

@@ -22,6 +22,7 @@ pub mod key;
 pub mod kind;
 pub mod kinds;
 pub mod lease;
+mod lifecycle;
 pub mod look;
 pub mod measure;
 pub mod nodework;

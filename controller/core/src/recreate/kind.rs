@@ -9,6 +9,7 @@ use super::{Memory, Observed, Request, judge, object, places, plan, status};
 use crate::change::Note;
 use crate::key::{KindId, ObjectKey};
 use crate::kind::{About, At, Cx, Ended, Kind, Meta, PodWritten, Sharing, Sight, Target, WriteNames};
+use crate::lifecycle;
 use crate::measure::Measure;
 use crate::nodework::{Acting, OrderView, may_run, own, views};
 use crate::pod::Pod;
@@ -73,7 +74,7 @@ impl Kind for Request {
         &self.status
     }
     fn ended(&self) -> Option<Ended<'_>> {
-        status::end(&self.status)
+        lifecycle::ended(self.completed(), &self.status.conditions)
     }
     fn ttl(&self) -> Option<Duration> {
         self.spec.ttl_seconds_after_finished.map(|ttl| seconds(ttl.into()))

@@ -25,12 +25,13 @@ use super::resolve::{Tense, resolve};
 use super::silence::Silence;
 use super::status::{End, Wait, accepted, ended, queued, waits};
 use crate::config::Config;
-use crate::kind::Owner;
+use crate::kind::{Kind as _, Owner};
+use crate::lifecycle;
 use crate::look::Missing;
 use crate::nodework::OrderView;
 use crate::plan::{Read, StatusWrite, Urgency};
 use crate::pod::{Pod, parse_container_id};
-use crate::time::{Mono, earliest, seconds};
+use crate::time::{Mono, earliest};
 
 /// What one request needs.
 pub type Plan = crate::plan::Plan<ContainerRecreateRequestStatus>;
@@ -135,7 +136,7 @@ impl Planner<'_> {
 
     /// Until when what is missing may only be late; absent once that time is over.
     fn lag_until(&self) -> Option<Mono> {
-        Some(self.observed.memory.first_seen.after(self.config.watch_lag)).filter(|at| *at > self.now)
+        lifecycle::lag_until(self.now, self.observed.memory.first_seen, self.config)
     }
 
     /// Accepted: place orders and judge.
@@ -268,10 +269,8 @@ impl Planner<'_> {
         let recorded = status == request.status;
         let orders = if recorded { self.running() } else { self.taken_up() };
         let remove = |there: bool, key: &str| there.then(|| (key.to_owned(), None)).into_iter().collect();
-        let expiry = request
-            .spec
-            .ttl_seconds_after_finished
-            .and_then(|ttl| Some(self.observed.memory.completed_seen?.after(seconds(ttl.into()))));
+        let (expired, expiry) =
+            lifecycle::expiry(self.now, self.observed.memory.completed_seen, request.ttl());
         let overdue_at = self.observed.orders.iter().filter(|o| self.finishes(o));
         let overdue_at = overdue_at.filter_map(|o| self.overdue_at(o)).min();
         Plan {
@@ -283,7 +282,7 @@ impl Planner<'_> {
                 let key = annotations::UNREADY_ACQUIRED;
                 remove(request.annotations.contains_key(key), key)
             },
-            delete: !request.deleting && expiry.is_some_and(|at| at <= self.now),
+            delete: !request.deleting && expired,
             wake_at: earliest(expiry, overdue_at).filter(|at| *at > self.now),
             ..self.withdrawn(orders)
         }
@@ -441,14 +440,12 @@ impl Planner<'_> {
     }
 
     fn limit(&self) -> Option<Duration> {
-        let own = self.observed.request.spec.active_deadline_seconds.map(seconds);
-        own.or(self.config.default_active_deadline)
+        lifecycle::limit(self.observed.request.spec.active_deadline_seconds, self.config)
     }
 
     /// Whether the deadline has passed, and when it will.
     fn deadline(&self) -> (bool, Option<Mono>) {
-        let at = self.limit().map(|limit| self.observed.memory.first_seen.after(limit));
-        (at.is_some_and(|at| at <= self.now), at)
+        lifecycle::deadline(self.now, self.observed.memory.first_seen, self.limit())
     }
 
     /// The end that another process decided upon: the deadline where the daemon had taken the order up, or could not have

@@ -14,7 +14,8 @@ use super::observe::{Observed, Request};
 use crate::before::Before;
 use crate::change::Note;
 use crate::guard::POLICY;
-use crate::kind::{Ahead, Ended};
+use crate::kind::Ahead;
+use crate::lifecycle;
 use crate::measure::Measure;
 use crate::pod::Pod;
 
@@ -424,25 +425,14 @@ pub fn notes(request: &Request, old: &ContainerRecreateRequestStatus) -> Vec<Not
     notes
 }
 
-/// How a request has ended that has.
-pub(super) fn end(status: &ContainerRecreateRequestStatus) -> Option<Ended<'_>> {
-    status.completion_time?;
-    let last = condition::find(&status.conditions, conditions::COMPLETE);
-    let complete = last.is_some_and(|last| last.status == ConditionStatus::True);
-    Some(Ended { complete, message: last.map_or("", |last| &last.message) })
-}
-
 /// What to count when a change of status is stored.
 pub fn measure(
     new: &ContainerRecreateRequestStatus,
     old: &ContainerRecreateRequestStatus,
 ) -> Option<Measure> {
-    if old.completion_time.is_some() || new.completion_time.is_none() {
-        return None;
-    }
-    let last = condition::find(&new.conditions, conditions::COMPLETE)?;
-    let reason = REASONS.into_iter().find(|reason| *reason == last.reason).unwrap_or(UNKNOWN);
-    Some(Measure::Ended { kind: super::ID, complete: last.status == ConditionStatus::True, reason })
+    let ends = (old.completion_time.is_some(), new.completion_time.is_some());
+    let known = |reason: &str| REASONS.into_iter().find(|known| *known == reason).unwrap_or(UNKNOWN);
+    lifecycle::measure(super::ID, ends, &new.conditions, known)
 }
 
 /// ` (app: old -> new)` with shortened IDs.

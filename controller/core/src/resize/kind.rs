@@ -12,6 +12,7 @@ use crate::deed::{Deed, Done};
 use crate::hold::Claim;
 use crate::key::{KindId, ObjectKey};
 use crate::kind::{About, At, Cx, Ended, Kind, Meta, PodWritten, Sharing, Sight, Target, WriteNames};
+use crate::lifecycle;
 use crate::measure::Measure;
 use crate::nodework::{OrderView, own};
 use crate::pod::Pod;
@@ -70,7 +71,7 @@ impl Kind for Resize {
         &self.status
     }
     fn ended(&self) -> Option<Ended<'_>> {
-        status::end(&self.status)
+        lifecycle::ended(self.completed(), &self.status.conditions)
     }
     fn ttl(&self) -> Option<Duration> {
         self.spec.ttl_seconds_after_finished.map(|ttl| seconds(ttl.into()))

@@ -13,7 +13,7 @@ use super::{refusal, resolve};
 use crate::before::Before;
 use crate::change::Note;
 pub(super) use crate::hold::admission::{ADMITTING, NODE_BUSY};
-use crate::kind::Ended;
+use crate::lifecycle;
 use crate::measure::Measure;
 use crate::pod::Pod;
 
@@ -424,23 +424,8 @@ pub fn notes(resize: &Resize, old: &PodResizeStatus) -> Vec<Note> {
     notes
 }
 
-/// How a request has ended that has.
-pub(super) fn end(status: &PodResizeStatus) -> Option<Ended<'_>> {
-    status.completion_time?;
-    let last = condition::find(&status.conditions, conditions::COMPLETE);
-    let complete = last.is_some_and(|last| last.status == ConditionStatus::True);
-    Some(Ended { complete, message: last.map_or("", |last| &last.message) })
-}
-
 /// What to count when a change of status is stored.
 pub fn measure(new: &PodResizeStatus, old: &PodResizeStatus) -> Option<Measure> {
-    if old.completion_time.is_some() || new.completion_time.is_none() {
-        return None;
-    }
-    let last = condition::find(&new.conditions, conditions::COMPLETE)?;
-    Some(Measure::Ended {
-        kind: super::ID,
-        complete: last.status == ConditionStatus::True,
-        reason: known(&last.reason),
-    })
+    let ends = (old.completion_time.is_some(), new.completion_time.is_some());
+    lifecycle::measure(super::ID, ends, &new.conditions, known)
 }

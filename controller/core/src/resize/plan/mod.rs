@@ -34,10 +34,12 @@ use super::status::{self, End, Wait, accepted, changes, difference, ended, told,
 use crate::change::{ResourceChange, Sizing};
 use crate::config::Config;
 use crate::hold::admission::CONTAINER;
+use crate::kind::Kind as _;
+use crate::lifecycle;
 use crate::look::Missing;
 use crate::plan::{Read, StatusWrite, Urgency};
 use crate::pod::{ContainerKind, Pod};
-use crate::time::{Mono, earliest, seconds};
+use crate::time::{Mono, earliest};
 
 /// What one resize needs.
 pub type Plan = crate::plan::Plan<PodResizeStatus>;
@@ -300,12 +302,11 @@ impl Planner<'_> {
             status.observed_generation = resize.generation;
         }
         status::counts(&mut status, self.observed, self.wall);
-        let ttl = resize.spec.ttl_seconds_after_finished;
-        let expiry =
-            ttl.and_then(|ttl| Some(self.observed.memory.completed_seen?.after(seconds(ttl.into()))));
+        let (expired, expiry) =
+            lifecycle::expiry(self.now, self.observed.memory.completed_seen, resize.ttl());
         Plan {
-            delete: !resize.deleting && expiry.is_some_and(|at| at <= self.now),
-            wake_at: expiry.filter(|at| *at > self.now),
+            delete: !resize.deleting && expired,
+            wake_at: expiry,
             status: (status != resize.status).then_some(StatusWrite { status, urgency: Urgency::Now }),
             ..Plan::default()
         }
@@ -437,15 +438,13 @@ impl Planner<'_> {
 
     /// Until when what is missing may only be late; absent once that time is over.
     fn lag_until(&self) -> Option<Mono> {
-        Some(self.observed.memory.first_seen.after(self.config.watch_lag)).filter(|at| *at > self.now)
+        lifecycle::lag_until(self.now, self.observed.memory.first_seen, self.config)
     }
 
     /// Whether the deadline has passed, and when it will.
     fn deadline(&self) -> (bool, Option<Mono>) {
-        let own = self.observed.resize.spec.active_deadline_seconds.map(seconds);
-        let limit = own.or(self.config.default_active_deadline);
-        let at = limit.map(|limit| self.observed.memory.first_seen.after(limit));
-        (at.is_some_and(|at| at <= self.now), at)
+        let limit = lifecycle::limit(self.observed.resize.spec.active_deadline_seconds, self.config);
+        lifecycle::deadline(self.now, self.observed.memory.first_seen, limit)
     }
 
     fn with_status(&self, status: PodResizeStatus, urgency: Urgency) -> Plan {

@@ -1,0 +1,78 @@
+//! The life of a request, whatever its kind: its deadline, how far watches may be behind, its time to live, its end.
+
+use std::time::Duration;
+
+use pitstop_api::condition::{self, COMPLETE, Condition, ConditionStatus};
+
+use crate::config::Config;
+use crate::key::KindId;
+use crate::kind::Ended;
+use crate::measure::Measure;
+use crate::time::{Mono, seconds};
+
+/// How long a request may take: what it says itself (`activeDeadlineSeconds`), else the default.
+pub(crate) fn limit(own: Option<i64>, config: &Config) -> Option<Duration> {
+    own.map(seconds).or(config.default_active_deadline)
+}
+
+/// Whether the deadline of a request has passed that may take so long, and when it will.
+pub(crate) fn deadline(now: Mono, first_seen: Mono, limit: Option<Duration>) -> (bool, Option<Mono>) {
+    let at = limit.map(|limit| first_seen.after(limit));
+    (at.is_some_and(|at| at <= now), at)
+}
+
+/// Until when what is missing may only be late, since the watch of Pods may be behind what admission read; absent once that
+/// time is over.
+pub(crate) fn lag_until(now: Mono, first_seen: Mono, config: &Config) -> Option<Mono> {
+    Some(first_seen.after(config.watch_lag)).filter(|at| *at > now)
+}
+
+/// Whether the time of a request that has ended is over, and when it will be.
+pub(crate) fn expiry(now: Mono, completed_seen: Option<Mono>, ttl: Option<Duration>) -> (bool, Option<Mono>) {
+    let at = completed_seen.zip(ttl).map(|(since, ttl)| since.after(ttl));
+    (at.is_some_and(|at| at <= now), at.filter(|at| *at > now))
+}
+
+/// How a request has ended that has, by its conditions.
+pub(crate) fn ended(completed: bool, conditions: &[Condition]) -> Option<Ended<'_>> {
+    let last = condition::find(conditions, COMPLETE).filter(|_| completed);
+    let of = |last: &'_ Condition| last.status == ConditionStatus::True;
+    completed
+        .then(|| Ended { complete: last.is_some_and(of), message: last.map_or("", |last| &last.message) })
+}
+
+/// What to count when a change of status is stored by which a request ends; `known`: a reason as the metrics have it.
+pub(crate) fn measure(
+    kind: KindId,
+    (before, after): (bool, bool),
+    conditions: &[Condition],
+    known: impl Fn(&str) -> &'static str,
+) -> Option<Measure> {
+    let last = condition::find(conditions, COMPLETE).filter(|_| after && !before)?;
+    Some(Measure::Ended { kind, complete: last.status == ConditionStatus::True, reason: known(&last.reason) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_deadline_counts_before_the_default() {
+        let config = Config { default_active_deadline: Some(Duration::from_secs(60)), ..Config::default() };
+        assert_eq!(limit(Some(5), &config), Some(Duration::from_secs(5)));
+        assert_eq!(limit(None, &config), Some(Duration::from_secs(60)));
+        let five = limit(Some(5), &config);
+        assert_eq!(deadline(Mono(6_999), Mono(2_000), five), (false, Some(Mono(7_000))));
+        assert_eq!(deadline(Mono(7_000), Mono(2_000), five), (true, Some(Mono(7_000))));
+        assert_eq!(deadline(Mono(7_000), Mono(0), None), (false, None));
+    }
+
+    #[test]
+    fn the_time_to_live_counts_from_when_the_end_was_seen() {
+        let ttl = Some(Duration::from_secs(3));
+        assert_eq!(expiry(Mono(0), None, ttl), (false, None));
+        assert_eq!(expiry(Mono(1_000), Some(Mono(1_000)), ttl), (false, Some(Mono(4_000))));
+        assert_eq!(expiry(Mono(4_000), Some(Mono(1_000)), ttl), (true, None));
+        assert_eq!(expiry(Mono(4_000), Some(Mono(1_000)), None), (false, None));
+    }
+}

@@ -1,7 +1,7 @@
 //! pitstop's developer commands: `cargo xtask <command>`.
 //!
 //! Each command is one module; what they share is `sh` (running other programs), `lab` (a cluster for one
-//! command), `progress` (saying what takes long), `debian` (packages of the machine) and `workspace` (where things are).
+//! command), `progress` (saying what takes long), `priority` (who goes first), `debian` (packages of the machine) and `workspace` (where things are).
 
 mod attacks;
 mod bench;
@@ -16,6 +16,7 @@ mod fuzz;
 mod image;
 mod kubernetes;
 mod lab;
+mod priority;
 mod progress;
 mod protos;
 mod reference;

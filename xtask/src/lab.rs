@@ -88,3 +88,14 @@ fn up(root: &Path, kubernetes: &Kubernetes, nodes: usize, images: &[Built]) -> R
     step.done();
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_test_beside_is_there() {
+        let root = crate::workspace::root().unwrap();
+        assert!(root.join("tests/manifests/tests").join(BESIDE).join("main.rs").is_file());
+    }
+}

@@ -8,6 +8,7 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
@@ -26,8 +27,14 @@ const PACKAGES: [(&str, &[&str]); 3] = [
 ];
 /// The one with the scenarios.
 const SIMULATOR: &str = "pitstop-sim";
+/// What of the packages is run: their own tests, and of the simulator one made for this.
+const CHOICE: [&str; 5] = ["--lib", "--test", "mutants", "--features", "pitstop-sim/mutants"];
+/// A mutant that takes longer than all tests took without one, by this factor and at least so many seconds, goes round in
+/// circles.
+const PATIENCE: (u64, u64) = (3, 60);
 /// Where all of it is built and told.
 const OUT: &str = "target/mutants";
+const BUILD: &str = "build";
 /// What may be missed.
 const ALLOWED: &str = "tests/sim/mutants.toml";
 
@@ -91,9 +98,15 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
         if told.exists() {
             fs::remove_dir_all(&told).with_context(|| format!("cannot remove {}", told.display()))?;
         }
+        let tested = || tested.iter().chain(&[SIMULATOR]);
+        let took = unchanged(root, &out, tested().flat_map(|package| ["--package", package]))?;
+        let patience = took.as_secs().saturating_mul(PATIENCE.0).max(PATIENCE.1).to_string();
         let mut command = Cmd::new(&tool)
             .args(["mutants", "--no-shuffle", "--package", package])
-            .args(tested.iter().chain(&[SIMULATOR]).flat_map(|package| ["--test-package", package]))
+            // Its own look at what is not changed knows nothing of other packages' tests.
+            .args(["--baseline", "skip", "--timeout", &patience])
+            .args(tested().flat_map(|package| ["--test-package", package]))
+            .args(CHOICE.map(|arg| format!("--cargo-arg={arg}")))
             .args(args.files.iter().flat_map(|file| ["--file", file]))
             .args(args.shard.iter().flat_map(|shard| ["--shard", shard]));
         if let Some(diff) = &diff {
@@ -103,7 +116,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
         let status = command
             .arg("--output")
             .arg(out.join(package))
-            .env("CARGO_TARGET_DIR", out.join("build"))
+            .env("CARGO_TARGET_DIR", out.join(BUILD))
             .dir(root)
             .status()?;
         if status.code().is_none_or(|code| !TOLD.contains(&code)) {
@@ -117,6 +130,27 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     }
     println!("{count}");
     Ok(if count.missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Without a change no test may fail, or all that follows would count as caught. How long the tests took.
+fn unchanged<'a>(root: &Path, out: &Path, packages: impl Iterator<Item = &'a str>) -> Result<Duration> {
+    let step = Step::begin("the same tests without a change");
+    let packages: Vec<&str> = packages.collect();
+    let test = |more: &[&str]| {
+        Cmd::cargo()
+            .args(["test", "--locked", "--quiet"])
+            .args(&packages)
+            .args(CHOICE)
+            .args(more)
+            .env("CARGO_TARGET_DIR", out.join(BUILD))
+            .dir(root)
+            .run_quiet()
+    };
+    test(&["--no-run"])?;
+    let start = Instant::now();
+    test(&["--", "--skip", "certs"])?;
+    step.done();
+    Ok(start.elapsed())
 }
 
 impl Count {

@@ -31,7 +31,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
 
 /// Whether each probe was answered as expected, on a cluster of its own.
 pub(crate) fn on_cluster(root: &Path, images: &[Built]) -> Result<bool> {
-    let program = Cmd::cargo().args(["run", "--locked", "--quiet", "-p", "pitstop-attacks"]).dir(root);
+    let program = Cmd::new(lab::program(root, "pitstop-attacks")?).dir(root);
     let run = || Ok(told(root, program).status()?.success());
     let outcome = with_cluster(root, Kubernetes::default(), NODES, images, run, |good| *good)?;
     outcome.down?;

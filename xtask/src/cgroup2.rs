@@ -120,7 +120,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
 
 /// Runs the machine, as the tests do.
 pub(crate) fn check(root: &Path) -> Result<Count> {
-    // Most of the program is in the images of the other tests.
+    // What comes from elsewhere is built already: for the images of the other tests.
     let seen = boot(root, false)?;
     let mut count = seen.count;
     compare(root, &seen, &mut count);
@@ -185,7 +185,7 @@ fn kernel(root: &Path) -> Result<PathBuf> {
 /// Runs the machine to its end. `dev`: with a program that is built faster.
 fn boot(root: &Path, dev: bool) -> Result<Seen> {
     let step = Step::begin("building the first process of a machine (minutes when nothing is built yet)");
-    let programs = image::programs(root, &[PROGRAM], dev)?;
+    let programs = image::programs(root, &[PROGRAM], &image::PACKAGES, dev)?;
     let program = programs.get(PROGRAM).with_context(|| format!("{PROGRAM} was not built"))?;
     let (kernel, folder) = (kernel(root)?, folder(root));
     let bytes = |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));

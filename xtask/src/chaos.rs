@@ -37,8 +37,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
 /// Whether a run on a cluster of its own lost, doubled and left stuck nothing.
 pub(crate) fn on_cluster(root: &Path, images: &[Built], minutes: u64, seed: u64) -> Result<bool> {
     let (minutes, seed) = (minutes.to_string(), seed.to_string());
-    let program = Cmd::cargo()
-        .args(["run", "--locked", "--quiet", "-p", "pitstop-chaos", "--"])
+    let program = Cmd::new(lab::program(root, "pitstop-chaos")?)
         .args(["--minutes", &minutes, "--seed", &seed])
         .dir(root);
     let run = || Ok(told(root, program).status()?.success());

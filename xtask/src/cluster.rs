@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, bail};
 use serde::Deserialize;
@@ -109,9 +110,11 @@ pub(crate) fn push(root: &Path, archive: &Path, reference: &str) -> Result<()> {
     Cmd::new(program(root)).arg("push").arg("--dir").arg(dir(root)).arg(archive).arg(reference).run_quiet()
 }
 
-/// Builds the cluster's program.
-fn build(root: &Path, kubernetes: &Kubernetes) -> Result<()> {
+/// Builds the cluster's program; one at a time, so that who comes second has it for nothing.
+pub(crate) fn build(root: &Path, kubernetes: &Kubernetes) -> Result<()> {
+    static BUILDING: Mutex<()> = Mutex::new(());
     require_go()?;
+    let _one_at_a_time = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
     let step = Step::begin(format!(
         "building Kubernetes {} for the cluster (about 10 minutes when nothing is built yet)",
         kubernetes.release()

@@ -17,8 +17,10 @@ use crate::progress::{Step, note};
 use crate::sh::Cmd;
 use crate::workspace::shown;
 
-/// Seconds for each target, as in continuous integration.
+/// Seconds for each target.
 const SECONDS: u64 = 60;
+/// The same among all other tests, which read the committed corpora too.
+const SECONDS_IN_TESTS: u64 = 30;
 /// Longest input, in bytes; the corpora have shorter ones.
 const MAX_LEN: u64 = 16 * 1024;
 /// Lines of a target's output that are told of a crash.
@@ -78,7 +80,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
 
 /// Runs every target, as the tests do.
 pub(crate) fn look_for_crashes(root: &Path) -> Result<Count> {
-    Fuzzer::build(root)?.run_all(all(root)?, SECONDS)
+    Fuzzer::build(root)?.run_all(all(root)?, SECONDS_IN_TESTS)
 }
 
 /// Makes sure that libFuzzer, which is C++, can be compiled.

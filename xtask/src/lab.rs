@@ -1,15 +1,18 @@
 //! A cluster for the time of one command: started fresh, with images in its registry, and taken down at the end.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
-use crate::image::Built;
+use crate::image::{Built, executables};
 use crate::kubernetes::Kubernetes;
 use crate::progress::{Step, note};
 use crate::sh::Cmd;
 use crate::workspace::shown;
 use crate::{cluster, debian};
+
+/// A small test of the workspace.
+const BESIDE: &str = "deploy";
 
 /// What came of the time with a cluster.
 pub(crate) struct Outcome<T> {
@@ -50,6 +53,19 @@ pub(crate) fn with_cluster<T>(
     result.map(|value| Outcome { value, down })
 }
 
+/// Builds a program of the tests that runs on a cluster.
+///
+/// Chosen from the whole workspace, and beside a test: so what comes from elsewhere has the features that it has in the
+/// tests of the crates. For one package alone cargo builds most of it once more.
+pub(crate) fn program(root: &Path, name: &str) -> Result<PathBuf> {
+    let messages = Cmd::cargo()
+        .args(["build", "--locked", "--quiet", "--workspace", "--bin", name, "--test", BESIDE])
+        .arg("--message-format=json-render-diagnostics")
+        .dir(root)
+        .read_loud()?;
+    executables(&messages)?.remove(name).with_context(|| format!("cargo built no program named {name}"))
+}
+
 /// Tells a program of the tests where the cluster is.
 pub(crate) fn told(root: &Path, command: Cmd) -> Cmd {
     command
@@ -71,4 +87,15 @@ fn up(root: &Path, kubernetes: &Kubernetes, nodes: usize, images: &[Built]) -> R
     }
     step.done();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_test_beside_is_there() {
+        let root = crate::workspace::root().unwrap();
+        assert!(root.join("tests/manifests/tests").join(BESIDE).join("main.rs").is_file());
+    }
 }

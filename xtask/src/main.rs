@@ -1,7 +1,7 @@
 //! pitstop's developer commands: `cargo xtask <command>`.
 //!
 //! Each command is one module; what they share is `sh` (running other programs), `lab` (a cluster for one
-//! command), `progress` (saying what takes long), `debian` (packages of the machine) and `workspace` (where things are).
+//! command), `progress` (saying what takes long), `priority` (who goes first), `debian` (packages of the machine), `tools` (programs of others) and `workspace` (where things are).
 
 mod attacks;
 mod bench;
@@ -16,12 +16,15 @@ mod fuzz;
 mod image;
 mod kubernetes;
 mod lab;
+mod mutants;
+mod priority;
 mod progress;
 mod protos;
 mod reference;
 mod sh;
 mod sim;
 mod test;
+mod tools;
 mod workspace;
 
 use std::process::ExitCode;
@@ -79,6 +82,8 @@ enum Command {
     Chaos(chaos::Args),
     /// Look for inputs that break a property of what reads them; the last line counts.
     Fuzz(fuzz::Args),
+    /// Change the decisions one by one, and look whether a test notices; the last line counts.
+    Mutants(mutants::Args),
     /// The daemon's reads and writes in a virtual machine with cgroup v2; the last line counts the checks.
     Cgroup2(cgroup2::Args),
     /// Measure on the running cluster: burst, idle, latency, resize.
@@ -113,6 +118,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Attacks(args) => return attacks::run(&root, &args),
         Command::Chaos(args) => return chaos::run(&root, &args),
         Command::Fuzz(args) => return fuzz::run(&root, &args),
+        Command::Mutants(args) => return mutants::run(&root, &args),
         Command::Cgroup2(args) => return cgroup2::run(&root, &args),
         Command::Bench { args } => return bench::run(&root, &args),
     }

@@ -2,7 +2,7 @@
 //!
 //! Every probe says before it is sent which code it must be answered with, and by whom: by the rights of the API server
 //! (RBAC), by the admission policy of the daemon, by the schema. Nothing here is learned from the answers.
-//! `docs/design/attacks.md` tells how to read the table and how to add a probe.
+//! `docs/design/testing.md` tells how to read the table and how to add a probe.
 //!
 //! - [`probe`]: what a probe is and how an answer is judged
 //! - [`stage`]: the cluster with pitstop in it, as all probes find it

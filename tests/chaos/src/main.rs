@@ -3,7 +3,7 @@
 //! [`plan`] draws a run from its seed, [`judge`] says from [`facts`] what was wrong about it; both are pure. The other
 //! modules carry it out: [`setup`] makes the Pods, whose containers write a [`trace`]; [`stream`] makes the requests;
 //! [`kills`] kills; [`watch`] keeps what is seen; [`calm`] waits for the rest and gathers the facts; [`report`] prints.
-//! What is judged, and how to run one again, is in `docs/design/chaos.md`.
+//! What is judged, and how to run one again, is in `docs/design/testing.md`.
 
 mod calm;
 mod facts;

@@ -1,5 +1,5 @@
-//! What somebody may do, going by the roles and bindings of a set of manifests: as text, rule by rule, and asked as the
-//! API server is, request by request.
+//! What the roles and bindings of a set of manifests grant to a `ServiceAccount`, rule by rule, as text. What the API server
+//! makes of them, `tests/attacks` asks.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::object::{Object, list, text};
 
-/// Every verb that RBAC knows of: those of requests, and those that only roles name. The tables of rights are made, and
-/// the API server is asked, over these.
+/// Every verb that RBAC knows of: those of requests, and those that only roles name. `tests/attacks` asks the API server
+/// about each.
 pub const VERBS: [&str; 14] = [
     "get",
     "list",
@@ -44,67 +44,6 @@ pub fn rights(objects: &[Object], namespace: &str, account: &str) -> Result<BTre
         }
     }
     Ok(rights)
-}
-
-/// Somebody who asks.
-#[derive(Clone, Copy, Debug)]
-pub struct Asker<'a> {
-    /// The user's name.
-    pub user: &'a str,
-    /// The user's groups.
-    pub groups: &'a [&'a str],
-}
-
-/// What is asked for.
-#[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
-    /// The verb.
-    pub verb: &'a str,
-    /// `GROUP/RESOURCE[/SUBRESOURCE]`; the core group is empty.
-    pub resource: &'a str,
-    /// The namespace; none for all of them, and for what has none.
-    pub namespace: Option<&'a str>,
-    /// The object's name, where the request has one.
-    pub name: Option<&'a str>,
-}
-
-/// Whether RBAC allows it, as `plugin/pkg/auth/authorizer/rbac` of Kubernetes decides: wildcards, groups of users and
-/// names of objects included. Fails on roles that the manifests do not hold, and on those that gather others.
-pub fn allows(objects: &[Object], asker: Asker<'_>, ask: Ask<'_>) -> Result<bool> {
-    for binding in objects.iter().filter(|o| matches!(o.kind(), "RoleBinding" | "ClusterRoleBinding")) {
-        let here = binding.kind() == "ClusterRoleBinding" || ask.namespace == Some(binding.namespace());
-        if !here || !list(&binding.0, "/subjects").iter().any(|subject| is(subject, asker)) {
-            continue;
-        }
-        if list(&role_of(objects, binding)?.0, "/rules").iter().any(|rule| covers(rule, ask)) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-fn is(subject: &Value, asker: Asker<'_>) -> bool {
-    let name = text(subject, "/name");
-    match text(subject, "/kind") {
-        "ServiceAccount" => {
-            asker.user == format!("system:serviceaccount:{}:{name}", text(subject, "/namespace"))
-        }
-        "User" => asker.user == name,
-        "Group" => asker.groups.contains(&name),
-        _ => false,
-    }
-}
-
-fn covers(rule: &Value, ask: Ask<'_>) -> bool {
-    let has = |field: &str, value: &str| list(rule, field).iter().any(|one| one == "*" || one == value);
-    let (group, resource) = ask.resource.split_once('/').unwrap_or_default();
-    let any_parent = resource.split_once('/').map(|(_, sub)| format!("*/{sub}"));
-    let names = list(rule, "/resourceNames");
-    has("/verbs", ask.verb)
-        && has("/apiGroups", group)
-        && (has("/resources", resource) || any_parent.is_some_and(|any| has("/resources", &any)))
-        && (names.is_empty()
-            || names.iter().any(|name| name.as_str().is_some_and(|name| ask.name == Some(name))))
 }
 
 fn names(binding: &Object, namespace: &str, account: &str) -> Result<bool> {
@@ -202,41 +141,5 @@ mod tests {
         let everyone = json!({"kind": "Group", "name": "system:serviceaccounts"});
         assert!(rights(&[role(&json!([])), binding("r", &everyone)], "n", "a").is_err());
         assert!(rights(&[binding("cluster-admin", &account())], "n", "a").is_err());
-    }
-
-    #[test]
-    fn it_is_asked_as_the_api_server_is() {
-        let rules = json!([
-            {"apiGroups": [""], "resources": ["a", "*/status"], "verbs": ["get"]},
-            {"apiGroups": ["x.io"], "resources": ["*"], "verbs": ["*"], "resourceNames": ["one"]}
-        ]);
-        let groups = json!({"kind": "Group", "name": "g"});
-        let objects = [role(&rules), binding("r", &groups)];
-        let asked = |groups: &[&str], verb, resource, name| {
-            let ask = Ask { verb, resource, namespace: Some("any"), name };
-            allows(&objects, Asker { user: "u", groups }, ask).unwrap()
-        };
-        assert!(asked(&["g"], "get", "/a", None));
-        assert!(!asked(&["h"], "get", "/a", None));
-        assert!(!asked(&["g"], "list", "/a", None));
-        assert!(!asked(&["g"], "get", "/a/log", None));
-        assert!(asked(&["g"], "get", "/b/status", Some("z")));
-        assert!(asked(&["g"], "delete", "x.io/anything/at-all", Some("one")));
-        assert!(!asked(&["g"], "delete", "x.io/anything", Some("two")));
-        assert!(!asked(&["g"], "list", "x.io/anything", None));
-    }
-
-    #[test]
-    fn a_role_binding_is_about_its_own_namespace() {
-        let rules = json!([{"apiGroups": [""], "resources": ["a"], "verbs": ["get"]}]);
-        let mut bound = binding("r", &account());
-        bound.0["kind"] = json!("RoleBinding");
-        bound.0["metadata"]["namespace"] = json!("m");
-        let objects = [role(&rules), bound];
-        let account = Asker { user: "system:serviceaccount:n:a", groups: &[] };
-        let asked = |namespace| {
-            allows(&objects, account, Ask { verb: "get", resource: "/a", namespace, name: None }).unwrap()
-        };
-        assert_eq!([asked(Some("m")), asked(Some("n")), asked(None)], [true, false, false]);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`lease`] is the election of the leading controller. A model holds no decision of its own: it delivers events to
 //! the production cores, carries their actions out on a small store, and checks what no order of events may break.
-//! `docs/design/models.md` says what is promised and how to read a counterexample.
+//! `docs/design/testing.md` says what is promised and how to read a counterexample.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

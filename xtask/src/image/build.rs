@@ -13,7 +13,15 @@ use crate::sh::{Cmd, is_installed};
 const TARGET: &str = "x86_64-unknown-linux-musl";
 
 /// Builds programs and gives the path of each by its name.
-pub(crate) fn programs(root: &Path, packages: &[&str], dev: bool) -> Result<BTreeMap<String, PathBuf>> {
+///
+/// `beside`: packages whose features count, too, as if they were built. With those of the images, another program shares
+/// with them what comes from elsewhere.
+pub(crate) fn programs(
+    root: &Path,
+    packages: &[&str],
+    beside: &[&str],
+    dev: bool,
+) -> Result<BTreeMap<String, PathBuf>> {
     let sysroot = PathBuf::from(Cmd::new("rustc").args(["--print", "sysroot"]).dir(root).read()?.trim_end());
     require_tools(root, &sysroot)?;
     let home = cargo_home().context("neither CARGO_HOME nor HOME is set")?;
@@ -21,7 +29,8 @@ pub(crate) fn programs(root: &Path, packages: &[&str], dev: bool) -> Result<BTre
     let moves = [(home.as_path(), "/cargo"), (sysroot.as_path(), "/rust"), (root, "/pitstop")];
     let messages = Cmd::cargo()
         .args(["build", "--locked", "--profile", profile, "--target", TARGET])
-        .args(packages.iter().flat_map(|package| ["-p", package]))
+        .args(packages.iter().chain(beside).flat_map(|package| ["-p", package]))
+        .args(packages.iter().flat_map(|package| ["--bin", package]))
         .arg("--message-format=json-render-diagnostics")
         .env("CARGO_ENCODED_RUSTFLAGS", remapping("--remap-path-prefix", &moves).join("\u{1f}"))
         .env("CFLAGS_x86_64_unknown_linux_musl", remapping("-ffile-prefix-map", &moves).join(" "))

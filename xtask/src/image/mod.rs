@@ -80,11 +80,13 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// The packages of the programs in the images.
+pub(crate) const PACKAGES: [&str; 2] = [IMAGES[0].package, IMAGES[1].package];
+
 /// Builds every image.
 pub(crate) fn build(root: &Path, dev: bool) -> Result<Vec<Built>> {
     let step = Step::begin("building images (about 6 minutes when nothing is built yet)");
-    let packages = IMAGES.map(|image| image.package);
-    let programs = build::programs(root, &packages, dev)?;
+    let programs = build::programs(root, &PACKAGES, &[], dev)?;
     let folder = root.join("target/images");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let mut built = Vec::new();

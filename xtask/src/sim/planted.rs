@@ -15,6 +15,8 @@ use crate::sh::{Cmd, exit_code};
 
 /// The copy with the bugs.
 const OUT: &str = "target/planted";
+/// The seeds in which no bug may show while none is switched on.
+const HARMLESS: &str = "0..500";
 /// How many bugs run side by side.
 const SIDE_BY_SIDE: usize = 2;
 
@@ -48,6 +50,7 @@ pub(super) fn look(root: &Path, names: &[String], at_most: u64) -> Result<Count>
     let all = bugs::load(root)?;
     let chosen = choose(&all, names)?;
     let simulator = build(root, &all)?;
+    harmless(&simulator)?;
     let step = Step::begin(format!("looking for {} planted bugs", chosen.len()));
     let verdicts = each(&chosen, |bug| {
         let verdict = watch::run(&simulator, &bug.id, at_most)?;
@@ -89,6 +92,18 @@ fn build(root: &Path, bugs: &[Bug]) -> Result<PathBuf> {
     let mut programs = executables(&cargo.dir(&out).read_loud()?)?;
     step.done();
     programs.remove(copy::PROGRAM).with_context(|| format!("cargo built no program named {}", copy::PROGRAM))
+}
+
+/// With no bug switched on nothing may break: a bug that is not wholly behind its switch would be found in place of the
+/// others.
+fn harmless(simulator: &Path) -> Result<()> {
+    let step = Step::begin("schedules with no planted bug switched on");
+    let run = Cmd::new(simulator.as_os_str()).args(["seeds", HARMLESS]).read();
+    run.context(
+        "something breaks though no planted bug is switched on: one is not wholly behind its switch",
+    )?;
+    step.done();
+    Ok(())
 }
 
 /// Runs each, some side by side, and gives the results in their order.

@@ -12,6 +12,8 @@ use crate::{debian, image, lab};
 
 /// The module of tests that need a cluster without the resize API. All others need one with it.
 const WITHOUT_RESIZE: &str = "cri::";
+/// The test programs of `tests/e2e`. No other crate has tests of these names.
+const TESTS: [&str; 2] = ["pitstop", "cluster_conformance"];
 
 /// One part.
 pub(super) struct Part {
@@ -48,8 +50,14 @@ impl Part {
         debian::ensure(&["jq"], "the tests on a cluster")?;
         let images = image::build(root, false)?;
         let run = || {
-            let tests = ["test", "--locked", "--no-fail-fast", "-p", "pitstop-e2e", "--", "--test-threads=1"];
-            let command = lab::told(root, cargo_test(root)).args(tests).args(self.choice);
+            // Of the whole workspace, as the tests of the crates: for one package alone, cargo builds most of what comes
+            // from elsewhere once more, with the features that this one asks for.
+            let tests = TESTS.into_iter().flat_map(|name| ["--test", name]);
+            let command = lab::told(root, cargo_test(root))
+                .args(["test", "--locked", "--no-fail-fast", "--workspace"])
+                .args(tests)
+                .args(["--", "--test-threads=1"])
+                .args(self.choice);
             Ok(one_at_least(counted(command, CargoCount::default())?))
         };
         let good = |tally: &Tally| tally.failed == 0;
@@ -89,6 +97,28 @@ mod tests {
         let main = std::fs::read_to_string(folder.join("main.rs")).unwrap();
         let modules = main.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
         assert_eq!(modules.filter(|name| name.ends_with(module)).collect::<Vec<_>>(), [module]);
+    }
+
+    #[test]
+    fn every_test_program_is_run_and_is_of_this_crate() {
+        let root = workspace::root().unwrap();
+        let folder = root.join("tests/e2e/tests");
+        assert_eq!(std::fs::read_dir(folder).unwrap().count(), TESTS.len());
+        let found = crate::sh::Cmd::cargo()
+            .args(["metadata", "--locked", "--no-deps", "--format-version=1"])
+            .dir(&root)
+            .read()
+            .unwrap();
+        let found: serde_json::Value = serde_json::from_str(&found).unwrap();
+        for name in TESTS {
+            let is_it = |target: &serde_json::Value| target["name"] == name && target["kind"][0] == "test";
+            let having = found["packages"].as_array().unwrap().iter();
+            let having: Vec<_> = having
+                .filter(|package| package["targets"].as_array().unwrap().iter().any(is_it))
+                .map(|package| &package["name"])
+                .collect();
+            assert_eq!(having, ["pitstop-e2e"], "{name}");
+        }
     }
 
     #[test]

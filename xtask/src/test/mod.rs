@@ -14,11 +14,16 @@ use crate::kubernetes::Kubernetes;
 use crate::progress::{Step, note};
 use crate::sh::Cmd;
 use crate::workspace::is_ci;
-use crate::{attacks, cgroup2, chaos, cluster, fuzz, image, lab, sim};
+use crate::{attacks, cgroup2, chaos, cluster, fuzz, image, lab, priority, sim};
 
 /// The run of `cargo xtask chaos` that every test run has.
 const CHAOS_MINUTES: u64 = 3;
 const CHAOS_SEED: u64 = 6;
+
+/// How far what is built ahead stands back: behind the tests of the crates.
+const AHEAD: u8 = 5;
+/// How far what computes stands back: behind the clusters, whose tests are what takes longest.
+const COMPUTING: u8 = 15;
 
 /// The command. Whatever happens, all suites that can run do, and the last line is the count.
 pub(crate) fn run(root: &Path) -> ExitCode {
@@ -30,7 +35,11 @@ pub(crate) fn run(root: &Path) -> ExitCode {
             note(format!("{error:#}"));
         }
     }
-    suite(&mut total, "tests of the crates", || crates(root));
+    // Programs that are linked, and tests that wait, leave a processor idle.
+    std::thread::scope(|scope| {
+        scope.spawn(|| ahead(root));
+        suite(&mut total, "tests of the crates", || crates(root));
+    });
     // What computes goes beside what mostly waits: a cluster leaves the processors idle.
     std::thread::scope(|scope| {
         let computing = scope.spawn(|| computing(root));
@@ -47,8 +56,26 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     if total.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// Builds what the first cluster needs. What does not build, its suite will tell.
+fn ahead(root: &Path) {
+    if lab::require().is_ok() {
+        priority::stand_back(AHEAD);
+        let built = cluster::build(root, Kubernetes::default()).and_then(|()| image::build(root, false));
+        if let Err(error) = built {
+            note(format!("{error:#}"));
+        }
+    }
+}
+
 fn computing(root: &Path) -> Tally {
+    priority::stand_back(COMPUTING);
     let mut total = Tally::default();
+    // By the time that the second cluster is started, its program is there.
+    if lab::require().is_ok()
+        && let Err(error) = cluster::build(root, Kubernetes::without_resize())
+    {
+        note(format!("{error:#}"));
+    }
     suite(&mut total, "campaign of the simulator", || campaign(root));
     suite(&mut total, "planted bugs", || planted(root));
     suite(&mut total, "fuzz targets", || fuzzed(root));

@@ -1,4 +1,4 @@
-//! POST, and what PUT and apply do where there is nothing yet.
+//! POST, and what PUT does where there is nothing yet.
 
 use serde_json::Value;
 
@@ -12,7 +12,6 @@ impl Server {
         let mut object = call.object()?;
         core::decode(call.kind, &mut object)?;
         same_namespace(call, &mut object)?;
-        self.track(call, None, &mut object);
         self.store_new(call, object)
     }
 

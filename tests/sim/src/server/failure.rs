@@ -117,20 +117,6 @@ impl Failure {
         Self::new(409, "Conflict", message).about(name, &kind.group, &kind.kind)
     }
 
-    /// Another field manager owns what an apply wants to set.
-    pub(super) fn apply_conflicts(conflicts: &[(String, String)]) -> Self {
-        let causes = conflicts
-            .iter()
-            .map(|(manager, field)| {
-                json!({ "reason": "FieldManagerConflict",
-                        "message": format!("conflict with {manager:?}"), "field": field })
-            })
-            .collect();
-        let n = conflicts.len();
-        let message = format!("Apply failed with {n} conflict{}", if n == 1 { "" } else { "s" });
-        Self::new(409, "Conflict", message).causes(causes)
-    }
-
     /// An object that is not valid, with the fields at fault.
     pub(super) fn invalid(kind: &Kind, name: &str, errors: &[Invalid]) -> Self {
         Self::invalid_as(&kind.group, &kind.kind, name, errors)

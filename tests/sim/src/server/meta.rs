@@ -82,16 +82,14 @@ pub(super) fn bump_generation(object: &mut Value) {
 pub(super) fn normalize(object: &mut Value) {
     let metadata = of(object);
     metadata.retain(|field, value| {
-        // An empty list of managers is an order to forget them.
-        field == "managedFields"
-            || FIELDS.contains(&field.as_str())
-                && match value {
-                    Value::Null => false,
-                    Value::String(text) => !text.is_empty(),
-                    Value::Array(list) => !list.is_empty(),
-                    Value::Object(map) => !map.is_empty(),
-                    Value::Bool(_) | Value::Number(_) => true,
-                }
+        FIELDS.contains(&field.as_str())
+            && match value {
+                Value::Null => false,
+                Value::String(text) => !text.is_empty(),
+                Value::Array(list) => !list.is_empty(),
+                Value::Object(map) => !map.is_empty(),
+                Value::Bool(_) | Value::Number(_) => true,
+            }
     });
 }
 

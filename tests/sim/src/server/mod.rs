@@ -27,7 +27,6 @@
 //! - A streamed list (`sendInitialEvents`) of a version of the future opens and then ends with an ERROR event of 504;
 //!   a plain watch is open and silent until then.
 //! - Times with microseconds (Leases) must have exactly six digits: `08:00:00Z` is 400.
-//! - Apply refuses unknown fields and wrong types with 500 without a reason, where all else drops them or says 400.
 //! - The endpoint `resize` of a Pod takes nothing but the resources of its containers.
 //! - The status endpoint of a Pod or Node takes labels, annotations and finalizers too; that of a custom resource
 //!   nothing but the status.
@@ -45,7 +44,6 @@ mod delete;
 mod direct;
 mod failure;
 mod kinds;
-mod managed;
 mod meta;
 mod namespace;
 mod patch;
@@ -79,8 +77,6 @@ pub struct Server {
     kinds: Arc<Kinds>,
     store: Store,
     admission: Vec<Arc<dyn Admission>>,
-    /// Whether `metadata.managedFields` is kept. Server-side apply needs it; it doubles the price of a write.
-    managed: bool,
     /// Counts UIDs and generated names. Never goes back, not even when an older etcd is restored.
     serial: u64,
 }
@@ -101,16 +97,17 @@ pub fn refusals(kind: &str, object: &Value) -> Vec<String> {
 }
 
 impl Server {
-    /// An empty server that does all that the real one does. Namespaces must be created before objects in them.
+    /// An empty server. Namespaces must be created before objects in them. It knows no server-side apply, which nobody here
+    /// sends, and keeps no `metadata.managedFields`.
     pub fn new() -> Self {
         // The same for all, and not quickly made.
         static KINDS: OnceLock<Arc<Kinds>> = OnceLock::new();
         let kinds = KINDS.get_or_init(|| Arc::new(Kinds::all(|_| ()))).clone();
         let store = Store::new(kinds.len());
-        Self { kinds, store, admission: Vec::new(), managed: true, serial: 0 }
+        Self { kinds, store, admission: Vec::new(), serial: 0 }
     }
 
-    /// One without `metadata.managedFields`, twice as fast; server-side apply panics. Its CRDs are of the next version.
+    /// One whose CRDs are of the next version.
     pub fn for_worlds() -> Self {
         static KINDS: OnceLock<Arc<Kinds>> = OnceLock::new();
         let next = |crd: &mut Value| {
@@ -119,7 +116,7 @@ impl Server {
             }
         };
         let kinds = KINDS.get_or_init(|| Arc::new(Kinds::all(next))).clone();
-        Self { managed: false, kinds, ..Self::new() }
+        Self { kinds, ..Self::new() }
     }
 
     /// Adds an admission hook; hooks are asked in the order in which they were added.

@@ -1,7 +1,7 @@
 //! What a request asks for: path, query and headers.
 
 use chrono::{DateTime, Utc};
-use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
+use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, Method, Request};
 use serde_json::Value;
 
@@ -54,12 +54,6 @@ impl<'a> Call<'a> {
 
     pub(super) fn api_version(&self) -> String {
         self.kind.api_version(self.version)
-    }
-
-    /// Who writes: the parameter, or what the user agent begins with.
-    pub(super) fn manager(&self) -> &str {
-        let given = self.query("fieldManager");
-        if given.is_empty() { self.header(USER_AGENT).split('/').next().unwrap_or_default() } else { given }
     }
 
     /// Whether only the metadata is wanted.

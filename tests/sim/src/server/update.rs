@@ -6,16 +6,7 @@ use super::Server;
 use super::create::same_namespace;
 use super::failure::{Answer, Checked, Failure};
 use super::request::Call;
-use super::{core, managed, meta};
-
-/// What a write says of the field managers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tracking {
-    /// The fields that changed become the writer's.
-    Update,
-    /// An apply has seen to it.
-    Done,
-}
+use super::{core, meta};
 
 impl Server {
     pub(super) fn put(&mut self, call: &Call<'_>) -> Answer {
@@ -30,7 +21,7 @@ impl Server {
         same_namespace(call, &mut object)?;
         let uid = meta::text(&object, "uid").to_owned();
         let missing = call.kind.create_on_update && call.subresource.is_empty();
-        self.write(call, &uid, missing, Tracking::Update, |_, _| Ok(object))
+        self.write(call, &uid, missing, |_| Ok(object))
     }
 
     /// Replaces an object by what `make` makes of the stored one, under all rules of an update.
@@ -41,8 +32,7 @@ impl Server {
         call: &Call<'_>,
         uid: &str,
         missing: bool,
-        tracking: Tracking,
-        make: impl FnOnce(&Self, Option<&Value>) -> Checked<Value>,
+        make: impl FnOnce(Option<&Value>) -> Checked<Value>,
     ) -> Answer {
         let (kind, name, key) = (call.kind, call.name.unwrap_or_default(), call.key());
         let Some(old) = self.store.get(kind.index, &key).cloned() else {
@@ -52,20 +42,14 @@ impl Server {
             if !uid.is_empty() {
                 return Err(Failure::conflict(kind, name, &wrong_uid(uid, "")));
             }
-            let mut new = make(self, None)?;
+            let mut new = make(None)?;
             same_namespace(call, &mut new)?;
-            if tracking == Tracking::Update {
-                self.track(call, None, &mut new);
-            }
             return self.store_new(call, new);
         };
         if !uid.is_empty() && uid != meta::text(&old, "uid") {
             return Err(Failure::conflict(kind, name, &wrong_uid(uid, meta::text(&old, "uid"))));
         }
-        let mut new = make(self, Some(&old))?;
-        if tracking == Tracking::Update {
-            self.track(call, Some(&old), &mut new);
-        }
+        let mut new = make(Some(&old))?;
         if self.mutate(call, name, Some(&old), &mut new)? {
             core::decode(kind, &mut new)?;
         }
@@ -80,9 +64,6 @@ impl Server {
             _ => {}
         }
         Self::settle(call, &old, &mut new)?;
-        if self.managed && new != *old && managed::same_but_times(&new, &old) {
-            new = (*old).clone();
-        }
         self.approve(call, name, Some(&old), &new)?;
         if is_finished(&new, &old) && core::may_vanish(kind, &new) {
             if !call.dry_run {

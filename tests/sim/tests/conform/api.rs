@@ -62,7 +62,6 @@ fn there_are_enough_scripts_and_they_meet_every_kind_of_answer() {
         "PUT 409",
         "PUT 422",
         "PATCH 200",
-        "PATCH 201",
         "PATCH 400",
         "PATCH 404",
         "PATCH 409",

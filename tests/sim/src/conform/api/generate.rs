@@ -98,10 +98,9 @@ impl Maker {
                 self.create(name);
             }
             2..=4 => self.edit(),
-            5..=8 => self.merge(),
+            5..=8 | 12..=13 => self.merge(),
             9..=10 => self.json(),
             11 => self.strategic(),
-            12..=13 => self.apply(),
             14..=15 => self.status(),
             16..=17 => self.delete(),
             18 => self.get(),
@@ -326,19 +325,6 @@ impl Maker {
         self.wrote(name);
     }
 
-    fn apply(&mut self) {
-        let name = self.name();
-        let target = self.target(name);
-        let manager = self.rng.pick(&["m", "n"]).unwrap();
-        let object = self.object(name);
-        let force = self.rng.one_in(3);
-        self.step(|script| {
-            let script = script.apply(&target, manager, object);
-            if force { script.query("force=true") } else { script }
-        });
-        self.wrote(name);
-    }
-
     fn status(&mut self) {
         if matches!(self.kind, "cm" | "lease") {
             return self.merge();
@@ -350,12 +336,6 @@ impl Maker {
             (0, Some(step)) => self.step(|script| script.edit(&target, step, json!({ "status": status }))),
             (1, _) if self.kind == "pod" => {
                 self.step(|script| script.strategic(&target, json!({ "status": status })));
-            }
-            (2, _) => {
-                let mut object = self.object(name);
-                object["status"] = status;
-                object.as_object_mut().unwrap().remove("spec");
-                self.step(|script| script.apply(&target, "s", object));
             }
             _ => {
                 let metadata = self.reliance(name);

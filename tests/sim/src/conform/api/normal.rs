@@ -21,10 +21,6 @@ impl Normal {
 
     /// One answer.
     pub(super) fn answer(&mut self, request: &Draft, code: u16, body: &Value) -> Value {
-        // An apply to the status of what is not there: when a field is not known, the real one says now this, now that.
-        if matches!(code, 404 | 500) && request.applies() && request.target.ends_with("/status") {
-            return json!({ "code": "404 or 500" });
-        }
         if body["kind"] == "Status" || !body.is_object() {
             return json!({ "code": code, "status": self.status(body) });
         }
@@ -103,19 +99,11 @@ impl Normal {
                     _ => {}
                 }
             }
-            // Owners of a Pod's many fields are not compared, nor of kinds whose types the model does not know.
-            if matches!(kind, "cm" | "lease" | "crr" | "crrb" | "nw") {
-                managers(metadata);
-            } else {
-                metadata.remove("managedFields");
-            }
+            // The model does not know who owns which field.
+            metadata.remove("managedFields");
         }
         if built_in {
-            let managed = object["metadata"].get("managedFields").cloned();
             without_nothing(object);
-            if let Some(managed) = managed {
-                object["metadata"]["managedFields"] = managed;
-            }
         }
         self.places(object);
     }
@@ -157,17 +145,6 @@ impl Normal {
 /// Whether an event is a bookmark of a quiet moment, which comes when it comes.
 pub fn is_idle(event: &Value) -> bool {
     event["type"] == "BOOKMARK" && event["object"]["metadata"]["annotations"].is_null()
-}
-
-/// Managers in an order that does not depend on when they wrote.
-fn managers(metadata: &mut Map<String, Value>) {
-    let Some(Value::Array(entries)) = metadata.get_mut("managedFields") else { return };
-    for entry in entries.iter_mut() {
-        entry.as_object_mut().unwrap().remove("time");
-    }
-    entries.sort_by_key(|entry| {
-        ["operation", "manager", "apiVersion", "subresource"].map(|field| entry[field].to_string())
-    });
 }
 
 /// The kind of an object as scripts call it.

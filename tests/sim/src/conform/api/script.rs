@@ -81,11 +81,6 @@ impl Draft {
         target.split('/').next().unwrap()
     }
 
-    /// Whether it is a server-side apply.
-    pub fn applies(&self) -> bool {
-        self.content_type.starts_with("application/apply-patch")
-    }
-
     fn path(&self) -> String {
         let (place, target) = self.target.split_once(':').unwrap_or(("", &self.target));
         let mut parts = target.splitn(2, '/');
@@ -249,11 +244,6 @@ impl Script {
 
     pub(super) fn strategic(self, target: &str, patch: Value) -> Self {
         self.draft("PATCH", target, "application/strategic-merge-patch+json", Body::Json(patch))
-    }
-
-    pub(super) fn apply(self, target: &str, manager: &str, patch: Value) -> Self {
-        self.draft("PATCH", target, "application/apply-patch+yaml", Body::Json(patch))
-            .query(&format!("fieldManager={manager}"))
     }
 
     pub(super) fn delete(self, target: &str, options: Value) -> Self {

@@ -22,10 +22,7 @@ pub(super) fn decode(kind: &Kind, object: &mut Value) -> Checked<()> {
     if let Some(schema) = &kind.schema {
         schema.coerce(object);
     } else {
-        // An empty list of managers says something.
-        let managers = meta::of(object).remove("managedFields");
         without_nulls(object);
-        meta::set(object, "managedFields", managers);
         defaults::fill(kind.family, object)?;
     }
     Ok(())
@@ -94,9 +91,7 @@ pub(super) fn prepare_update(kind: &Kind, subresource: &str, new: &mut Value, ol
     match (kind.family, subresource) {
         (Family::Custom, "status") => {
             let status = new.as_object_mut().unwrap().remove("status");
-            let managed = meta::get(new, "managedFields").cloned();
             *new = old.clone();
-            meta::set(new, "managedFields", managed);
             match status {
                 Some(status) => new["status"] = status,
                 None => drop(new.as_object_mut().unwrap().remove("status")),

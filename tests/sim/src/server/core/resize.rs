@@ -12,9 +12,7 @@ const LISTS: [&str; 2] = ["containers", "initContainers"];
 /// Of what was sent only the resources of containers are taken; a change of them moves the generation.
 pub(in crate::server) fn take_over(new: &mut Value, old: &Value) {
     let sent = std::mem::replace(new, old.clone());
-    for field in ["resourceVersion", "managedFields"] {
-        meta::set(new, field, meta::get(&sent, field).cloned());
-    }
+    meta::set(new, "resourceVersion", meta::get(&sent, "resourceVersion").cloned());
     for list in LISTS {
         for container in new["spec"].get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
             let named = sent["spec"][list]

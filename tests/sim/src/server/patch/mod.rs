@@ -1,4 +1,4 @@
-//! PATCH: the four media types.
+//! PATCH: the media types, without server-side apply.
 
 mod strategic;
 
@@ -8,12 +8,11 @@ use serde_json::Value;
 use super::Server;
 use super::failure::{Answer, Checked, Failure, Invalid};
 use super::request::Call;
-use super::update::Tracking;
 use super::{core, meta};
 
 impl Server {
     pub(super) fn patch(&mut self, call: &Call<'_>) -> Answer {
-        if call.has("force") && call.content_type() != "application/apply-patch+yaml" {
+        if call.has("force") {
             let error =
                 Invalid::new("FieldValueForbidden", "force", "may not be specified for non-apply patch");
             return Err(Failure::invalid_as("meta.k8s.io", "PatchOptions", "", &[error]));
@@ -21,13 +20,11 @@ impl Server {
         match call.content_type() {
             "application/json-patch+json" => {
                 let patch = json_patch(call)?;
-                self.write(call, "", false, Tracking::Update, |_, old| {
-                    patched(call, old, |object| operate(object, &patch))
-                })
+                self.write(call, "", false, |old| patched(call, old, |object| operate(object, &patch)))
             }
             "application/merge-patch+json" => {
                 let patch = document(call)?;
-                self.write(call, "", false, Tracking::Update, |_, old| {
+                self.write(call, "", false, |old| {
                     patched(call, old, |object| {
                         json_patch::merge(object, &patch);
                         Ok(())
@@ -36,11 +33,10 @@ impl Server {
             }
             "application/strategic-merge-patch+json" if !call.kind.is_custom() => {
                 let patch = document(call)?;
-                self.write(call, "", false, Tracking::Update, |_, old| {
+                self.write(call, "", false, |old| {
                     patched(call, old, |object| strategic::merge(object, &patch))
                 })
             }
-            "application/apply-patch+yaml" => self.apply(call),
             // A custom resource has no merge keys.
             _ => Err(Failure::unsupported_media_type()),
         }
@@ -77,7 +73,7 @@ fn patched(
 }
 
 /// Refuses what a patch made of another object's name.
-pub(super) fn same_name(call: &Call<'_>, object: &Value) -> Checked<()> {
+fn same_name(call: &Call<'_>, object: &Value) -> Checked<()> {
     let (given, name) = (meta::text(object, "name"), call.name.unwrap_or_default());
     if given == name {
         return Ok(());

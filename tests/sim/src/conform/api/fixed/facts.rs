@@ -5,18 +5,10 @@ use crate::conform::api::Script;
 
 pub(super) fn scripts() -> Vec<Script> {
     let answered = json!({ "metadata": { "uid": WRONG }, "status": { "phase": "Pending" } });
-    let completed = json!({
-        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "ContainerRecreateRequest",
-        "metadata": { "name": "a", "uid": WRONG }, "status": { "phase": "Recreating" },
-    });
     vec![
         Script::new("a wrong uid in a merge patch of a custom status is not looked at")
             .post("crr", crr("a"))
             .merge("crr/a/status", answered)
-            .get("crr/a"),
-        Script::new("a wrong uid in an apply of a custom status is not looked at")
-            .post("crr", crr("a"))
-            .apply("crr/a/status", "m", completed)
             .get("crr/a"),
         Script::new("a wrong uid in a PUT of a custom status is a conflict")
             .post("crr", crr("a"))
@@ -74,20 +66,6 @@ pub(super) fn scripts() -> Vec<Script> {
                 json!({ "metadata": { "uid": "{0:/metadata/uid}" },
                                                "status": { "phase": "Running" } }),
             ),
-        Script::new("apply makes what is missing unless it names a uid")
-            .apply("crr/a", "m", {
-                let mut named = crr("a");
-                named["metadata"]["uid"] = WRONG.into();
-                named
-            })
-            .apply("crr/a", "m", crr("a"))
-            .get("crr/a"),
-        Script::new("apply does not make the status of what is missing").apply(
-            "crr/a/status",
-            "m",
-            json!({ "apiVersion": "apps.kruise.io/v1alpha1", "kind": "ContainerRecreateRequest",
-                    "metadata": { "name": "a" }, "status": { "phase": "Pending" } }),
-        ),
         Script::new("a list that waits for the future is too large").post("cm", map("a")).list(
             "cm",
             "resourceVersionMatch=NotOlderThan&resourceVersion={0:/metadata/resourceVersion+1000000}",

@@ -1,6 +1,5 @@
 //! Scripts written by hand: one fact each, those of `reliability.md` 3.4 first.
 
-mod applies;
 mod custom;
 mod deletes;
 mod facts;
@@ -21,7 +20,6 @@ pub(super) fn scripts() -> Vec<Script> {
     all.extend(lists::scripts());
     all.extend(watches::scripts());
     all.extend(custom::scripts());
-    all.extend(applies::scripts());
     all
 }
 

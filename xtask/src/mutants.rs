@@ -1,0 +1,247 @@
+//! `cargo xtask mutants`: changes the decisions one by one, and looks whether a test notices: one of the crate itself, a
+//! scenario of the simulator, or one of a few hundred seeds.
+//!
+//! What is changed and how is up to `cargo mutants`; `.cargo/mutants.toml` has its settings.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use serde::Deserialize;
+
+use crate::progress::{Step, note};
+use crate::sh::Cmd;
+use crate::tools::Tool;
+
+const MUTANTS: Tool = Tool { name: "cargo-mutants", version: "27.1.0", ask: &["mutants", "--version"] };
+
+/// The packages that decide, and those whose tests must notice, beside the simulator's.
+const PACKAGES: [(&str, &[&str]); 3] = [
+    ("pitstop-controller-core", &["pitstop-controller-core"]),
+    ("pitstop-daemon-core", &["pitstop-daemon-core"]),
+    ("pitstop-api", &["pitstop-api", "pitstop-controller-core", "pitstop-daemon-core"]),
+];
+/// The one with the scenarios.
+const SIMULATOR: &str = "pitstop-sim";
+/// What of the packages is run: their own tests, and of the simulator one made for this.
+const CHOICE: [&str; 5] = ["--lib", "--test", "mutants", "--features", "pitstop-sim/mutants"];
+/// A mutant that takes longer than all tests took without one, by this factor and at least so many seconds, goes round in
+/// circles.
+const PATIENCE: (u64, u64) = (3, 60);
+/// Where all of it is built and told.
+const OUT: &str = "target/mutants";
+const BUILD: &str = "build";
+/// What may be missed.
+const ALLOWED: &str = "tests/sim/mutants.toml";
+
+/// Exit codes of `cargo mutants` after which its counts say what there is to say: all caught, some missed, some timed out.
+const TOLD: [i32; 3] = [0, 2, 3];
+
+/// What to change.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Only this package; may be given several times.
+    #[arg(long = "package", value_name = "NAME", value_parser = PACKAGES.map(|(name, _)| name))]
+    packages: Vec<String>,
+    /// Only these sources: a pattern of paths from the root of the checkout; may be given several times.
+    #[arg(long = "file", value_name = "GLOB")]
+    files: Vec<String>,
+    /// Only the part K of N, from 0.
+    #[arg(long, value_name = "K/N")]
+    shard: Option<String>,
+    /// Only what differs from a commit.
+    #[arg(long, value_name = "BASE")]
+    in_diff: Option<String>,
+}
+
+/// How many mutants there were, by what came of them.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Count {
+    caught: usize,
+    missed: BTreeSet<String>,
+    /// Missed, as it may be.
+    allowed: usize,
+    unviable: usize,
+    timeout: usize,
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { caught, missed, allowed, unviable, timeout } = self;
+        let missed = missed.len();
+        write!(f, "caught={caught} missed={missed} allowed={allowed} unviable={unviable} timeout={timeout}")
+    }
+}
+
+/// The command.
+pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
+    let allowed = Allowed::load(root)?;
+    let tool = MUTANTS.installed(root)?;
+    let out = root.join(OUT);
+    fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
+    let diff = args.in_diff.as_ref().map(|base| -> Result<_> {
+        let path = out.join("base.diff");
+        let text = Cmd::new("git").args(["diff", base.as_str()]).dir(root).read()?;
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
+    });
+    let diff = diff.transpose()?;
+    let mut count = Count::default();
+    let chosen = |name: &str| args.packages.is_empty() || args.packages.iter().any(|one| one == name);
+    for (package, tested) in PACKAGES.into_iter().filter(|(name, _)| chosen(name)) {
+        let step = Step::begin(format!("mutants of {package}"));
+        let told = out.join(package).join("mutants.out");
+        if told.exists() {
+            fs::remove_dir_all(&told).with_context(|| format!("cannot remove {}", told.display()))?;
+        }
+        let tested = || tested.iter().chain(&[SIMULATOR]);
+        let took = unchanged(root, &out, tested().flat_map(|package| ["--package", package]))?;
+        let patience = took.as_secs().saturating_mul(PATIENCE.0).max(PATIENCE.1).to_string();
+        let mut command = Cmd::new(&tool)
+            .args(["mutants", "--no-shuffle", "--package", package])
+            // Its own look at what is not changed knows nothing of other packages' tests.
+            .args(["--baseline", "skip", "--timeout", &patience])
+            .args(tested().flat_map(|package| ["--test-package", package]))
+            .args(CHOICE.map(|arg| format!("--cargo-arg={arg}")))
+            .args(args.files.iter().flat_map(|file| ["--file", file]))
+            .args(args.shard.iter().flat_map(|shard| ["--shard", shard]));
+        if let Some(diff) = &diff {
+            command = command.arg("--in-diff").arg(diff);
+        }
+        // The copy is made anew each time; what comes from elsewhere is built once.
+        let status = command
+            .arg("--output")
+            .arg(out.join(package))
+            .env("CARGO_TARGET_DIR", out.join(BUILD))
+            .dir(root)
+            .status()?;
+        if status.code().is_none_or(|code| !TOLD.contains(&code)) {
+            bail!("`cargo mutants` failed: {status}; its logs are in {OUT}/{package}/mutants.out/log");
+        }
+        count.add(&allowed, |name| fs::read_to_string(told.join(name)).unwrap_or_default());
+        step.done();
+    }
+    for one in &count.missed {
+        note(format!("missed: {one}"));
+    }
+    println!("{count}");
+    Ok(if count.missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Without a change no test may fail, or all that follows would count as caught. How long the tests took.
+fn unchanged<'a>(root: &Path, out: &Path, packages: impl Iterator<Item = &'a str>) -> Result<Duration> {
+    let step = Step::begin("the same tests without a change");
+    let packages: Vec<&str> = packages.collect();
+    let test = |more: &[&str]| {
+        Cmd::cargo()
+            .args(["test", "--locked", "--quiet"])
+            .args(&packages)
+            .args(CHOICE)
+            .args(more)
+            .env("CARGO_TARGET_DIR", out.join(BUILD))
+            .dir(root)
+            .run_quiet()
+    };
+    test(&["--no-run"])?;
+    let start = Instant::now();
+    test(&["--", "--skip", "certs"])?;
+    step.done();
+    Ok(start.elapsed())
+}
+
+impl Count {
+    /// Adds what `cargo mutants` has written down, one mutant a line.
+    fn add(&mut self, allowed: &Allowed, read: impl Fn(&str) -> String) {
+        self.caught += read("caught.txt").lines().count();
+        self.unviable += read("unviable.txt").lines().count();
+        self.timeout += read("timeout.txt").lines().count();
+        for one in read("missed.txt").lines() {
+            if allowed.has(one) {
+                self.allowed += 1;
+            } else {
+                self.missed.insert(one.to_owned());
+            }
+        }
+    }
+}
+
+/// What may be missed, and why.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Allowed {
+    #[serde(default)]
+    allowed: Vec<One>,
+}
+
+/// One mutant.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct One {
+    /// The source, from the root of the checkout.
+    file: String,
+    /// What `cargo mutants` says of it behind the place.
+    mutant: String,
+    /// Why no test can notice, or none need.
+    reason: String,
+}
+
+impl Allowed {
+    fn load(root: &Path) -> Result<Self> {
+        let text =
+            fs::read_to_string(root.join(ALLOWED)).with_context(|| format!("cannot read {ALLOWED}"))?;
+        let this: Self = toml::from_str(&text).with_context(|| format!("{ALLOWED} cannot be read"))?;
+        for One { file, mutant, reason } in &this.allowed {
+            if reason.trim().is_empty() {
+                bail!("{ALLOWED} allows {mutant:?} in {file} without a reason");
+            }
+            if !root.join(file).is_file() {
+                bail!("{ALLOWED} allows {mutant:?} in {file}, which is not there");
+            }
+        }
+        Ok(this)
+    }
+
+    /// Whether it has a mutant that is told as `FILE:LINE:COLUMN: MUTANT`.
+    fn has(&self, told: &str) -> bool {
+        let Some((place, what)) = told.split_once(": ") else { return false };
+        let file = place.split(':').next().unwrap_or_default();
+        self.allowed.iter().any(|one| one.file == file && one.mutant == what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_allowed_is_no_miss() {
+        let allowed = Allowed {
+            allowed: vec![One {
+                file: "a.rs".to_owned(),
+                mutant: "replace f -> u8 with 1".to_owned(),
+                reason: "r".to_owned(),
+            }],
+        };
+        let read = |name: &str| match name {
+            "missed.txt" => {
+                "a.rs:3:5: replace f -> u8 with 1\na.rs:3:5: replace f -> u8 with 0\n\
+                 b.rs:3:5: replace f -> u8 with 1\n"
+            }
+            "caught.txt" => "a.rs:1:1: x\na.rs:2:1: x\n",
+            "timeout.txt" => "a.rs:9:1: x\n",
+            _ => "",
+        };
+        let mut count = Count::default();
+        count.add(&allowed, |name| read(name).to_owned());
+        assert_eq!(count.to_string(), "caught=2 missed=2 allowed=1 unviable=0 timeout=1");
+    }
+
+    #[test]
+    fn the_list_is_read() {
+        Allowed::load(&crate::workspace::root().unwrap()).unwrap();
+    }
+}

@@ -1,0 +1,57 @@
+//! Programs of others that commands run: each in one version, since another one judges otherwise.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use crate::progress::Step;
+use crate::sh::Cmd;
+
+/// A crate that is a program.
+pub(crate) struct Tool {
+    /// Its name, which is the program's.
+    pub(crate) name: &'static str,
+    pub(crate) version: &'static str,
+    /// What makes it tell its version.
+    pub(crate) ask: &'static [&'static str],
+}
+
+impl Tool {
+    /// Our own copy under `target/tools`, made at the first call and kept.
+    pub(crate) fn installed(&self, root: &Path) -> Result<PathBuf> {
+        let Self { name, version, ask } = self;
+        let folder = root.join("target/tools");
+        let program = folder.join("bin").join(name);
+        let is_there =
+            program.is_file() && Cmd::new(&program).args(*ask).read().is_ok_and(|said| self.is(&said));
+        if !is_there {
+            let step =
+                Step::begin(format!("installing {name} {version} into target/tools (some minutes, once)"));
+            // What such a program does itself is little: what optimizing would save there is less than what it takes.
+            Cmd::cargo()
+                .args(["install", "--debug", "--locked", "--quiet", name, "--version", version])
+                .args(["--force", "--root"])
+                .arg(&folder)
+                .dir(root)
+                .run_quiet()?;
+            step.done();
+        }
+        Ok(program)
+    }
+
+    fn is(&self, said: &str) -> bool {
+        said.split_whitespace().any(|word| word == self.version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_version_is_replaced() {
+        let tool = Tool { name: "cargo-x", version: "1.2.3", ask: &["--version"] };
+        assert!(tool.is("cargo-x 1.2.3\n"));
+        assert!(!tool.is("cargo-x 0.1.0\n"));
+    }
+}

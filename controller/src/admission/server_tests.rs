@@ -1,7 +1,5 @@
 use super::*;
 
-use std::net::SocketAddr;
-
 use chrono::{DateTime, Utc};
 use pitstop_controller_core::certs::{Config, Step, Validity};
 use pitstop_kit::shutdown::Trigger;
@@ -9,6 +7,8 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::ServerName;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -152,6 +152,7 @@ async fn wrong_requests_are_refused_with_a_reason() {
         let (head, body) = ask(&mut stream, &request).await;
         assert!(head.starts_with(&format!("HTTP/1.1 {code}")), "{head}");
         assert!(body.contains(reason), "{body}");
+        assert_eq!(head.contains("allow: POST"), code == "405", "{head}");
     }
     // What a refusal repeats of a body is short.
     let wordy = review("a").replace("CREATE", &"x".repeat(100_000));

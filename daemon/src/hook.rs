@@ -7,7 +7,6 @@
 //! or the runtime said goes into the node's log and no further: it may be secret.
 
 pub mod http;
-mod tls;
 
 use std::net::IpAddr;
 use std::time::Duration;

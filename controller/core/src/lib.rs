@@ -8,7 +8,6 @@ pub mod action;
 #[cfg(test)]
 mod agree;
 pub mod before;
-pub mod certs;
 pub mod change;
 pub mod coexist;
 pub mod config;

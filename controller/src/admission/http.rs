@@ -1,16 +1,21 @@
 //! One admission review over HTTP: what is refused, and with which code.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::body::{Body, Bytes, Incoming};
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
-use hyper::{Method, Request, Response, StatusCode};
+use axum::Router;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_TYPE, HeaderValue};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::Body as _;
 use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionRequest, AdmissionResponse, AdmissionReview};
 use pitstop_api::condition::truncate;
 use pitstop_kit::describe;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 /// Paths of the reviews, as in the webhook's configuration: of either kind of request, and of new Pods.
@@ -20,7 +25,7 @@ pub const PATHS: [&str; 3] =
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
 /// Bodies of at most so many bytes are read without a place among the large ones.
 const SMALL_BODY: u64 = 64 * 1024;
-/// Most large bodies in memory at a time.
+/// Most large bodies in memory at a time, which bounds what all connections together can occupy.
 const LARGE_BODIES: usize = 4;
 /// Longest text of a refusal, in characters.
 const MAX_TEXT: usize = 1024;
@@ -28,23 +33,6 @@ const MAX_TEXT: usize = 1024;
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest time that an answer may take; the API server waits for three seconds.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The places for large bodies, which bound the memory that all connections together can occupy.
-pub struct Bodies(Semaphore);
-
-impl Bodies {
-    /// With all places free.
-    pub fn new() -> Self {
-        Self(Semaphore::new(LARGE_BODIES))
-    }
-
-    async fn place(&self, announced: Option<u64>) -> Option<SemaphorePermit<'_>> {
-        if announced.is_some_and(|length| length <= SMALL_BODY) {
-            return None;
-        }
-        self.0.acquire().await.ok()
-    }
-}
 
 /// A request that is not answered with a review.
 #[derive(Debug, thiserror::Error)]
@@ -92,45 +80,36 @@ impl Refused {
     }
 }
 
-/// The answer to one request.
-pub async fn answer<H, F>(request: Request<Incoming>, bodies: &Bodies, handler: &H) -> Response<Full<Bytes>>
-where
-    H: Fn(AdmissionRequest<DynamicObject>) -> F,
-    F: Future<Output = AdmissionResponse>,
-{
-    let answered = match review(request, bodies).await {
-        Ok(review) => match timeout(REVIEW_TIMEOUT, handler(review)).await {
-            Ok(response) => serde_json::to_vec(&response.into_review()).map_err(Refused::from),
-            Err(_) => Err(Refused::Stuck),
-        },
-        Err(refused) => Err(refused),
-    };
-    match answered {
-        Ok(json) => response(StatusCode::OK, "application/json", json.into()),
-        Err(refused) => {
-            tracing::debug!(why = describe(&refused), "webhook request refused");
-            // It may repeat a part of the body.
-            let text = format!("{}\n", truncate(&describe(&refused), MAX_TEXT));
-            let mut response = response(refused.code(), "text/plain; charset=utf-8", text.into());
-            if matches!(refused, Refused::Method) {
-                response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
-            }
-            response
-        }
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        tracing::debug!(why = describe(&self), "webhook request refused");
+        // It may repeat a part of the body.
+        (self.code(), format!("{}\n", truncate(&describe(&self), MAX_TEXT))).into_response()
     }
 }
 
+/// Answers reviews at all of [`PATHS`].
+pub fn router<H, F>(handler: H) -> Router
+where
+    H: Fn(AdmissionRequest<DynamicObject>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = AdmissionResponse> + Send + 'static,
+{
+    let bodies = Arc::new(Semaphore::new(LARGE_BODIES));
+    let answer = post(move |request: Request| {
+        let (bodies, handler) = (Arc::clone(&bodies), handler.clone());
+        async move {
+            let review = review(request, &bodies).await?;
+            let answer = timeout(REVIEW_TIMEOUT, handler(review)).await.map_err(|_| Refused::Stuck)?;
+            let json = serde_json::to_vec(&answer.into_review())?;
+            Ok::<_, Refused>(([(CONTENT_TYPE, "application/json")], json))
+        }
+    });
+    let routes = PATHS.into_iter().fold(Router::new(), |router, path| router.route(path, answer.clone()));
+    routes.method_not_allowed_fallback(|| async { Refused::Method }).fallback(|| async { Refused::Path })
+}
+
 /// Reads the review that the request brings. Its bytes are freed before it is answered.
-async fn review(
-    request: Request<Incoming>,
-    bodies: &Bodies,
-) -> Result<AdmissionRequest<DynamicObject>, Refused> {
-    if !PATHS.contains(&request.uri().path()) {
-        return Err(Refused::Path);
-    }
-    if request.method() != Method::POST {
-        return Err(Refused::Method);
-    }
+async fn review(request: Request, bodies: &Semaphore) -> Result<AdmissionRequest<DynamicObject>, Refused> {
     if !is_json(request.headers().get(CONTENT_TYPE)) {
         return Err(Refused::ContentType);
     }
@@ -138,8 +117,9 @@ async fn review(
     if announced.is_some_and(|length| length > MAX_BODY as u64) {
         return Err(Refused::TooLarge);
     }
+    let small = announced.is_some_and(|length| length <= SMALL_BODY);
     let reading = async {
-        let place = bodies.place(announced).await;
+        let place = if small { None } else { bodies.acquire().await.ok() };
         let body = Limited::new(request.into_body(), MAX_BODY).collect().await.map_err(|error| {
             if error.is::<LengthLimitError>() {
                 Refused::TooLarge
@@ -163,11 +143,4 @@ pub fn parse(body: &[u8]) -> Result<AdmissionRequest<DynamicObject>, Refused> {
 fn is_json(value: Option<&HeaderValue>) -> bool {
     let kind = value.and_then(|value| value.to_str().ok()).and_then(|value| value.split(';').next());
     kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
-}
-
-fn response(code: StatusCode, content_type: &'static str, body: Bytes) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body));
-    *response.status_mut() = code;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    response
 }

@@ -1,3 +1,5 @@
+//! On a paused clock: what waits a minute takes none.
+
 use super::*;
 
 use std::time::Duration;
@@ -5,83 +7,25 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, TimeDelta, Utc};
-use facts::Reading;
 use hyper::Method;
-use pitstop_controller_core::certs::{Published, Step, Stored, plan};
+use material::{Material, Reading, issue};
 use pitstop_kit::shutdown::Trigger;
-use secret::Material;
 use serde_json::json;
 
 use super::fake_api::FakeApi;
-use super::keeper::testing::{after, first_start};
-
-fn at(days: i64) -> DateTime<Utc> {
-    DateTime::from_timestamp(1_700_000_000, 0).unwrap() + TimeDelta::days(days)
-}
+use super::keeper::SETTLE;
 
 fn config() -> Config {
     config_for("webhook", "ns")
 }
 
-const SETTLED: Published = Published::Same(Duration::from_hours(1));
-
-#[test]
-fn what_is_issued_reads_back_as_planned() {
-    let material = first_start(at(0), &config());
-    let reading = Reading::new(&material);
-    let Stored { bundle, signer, leaf } = &reading.stored;
-    let leaf = leaf.as_ref().unwrap();
-    assert_eq!(signer.as_ref(), Some(&bundle[0].fingerprint));
-    assert_eq!(leaf.issuer, *signer);
-    assert_eq!(leaf.names, ["webhook.ns.svc", "webhook.ns.svc.cluster.local"]);
-    assert_eq!(leaf.cert.not_after, at(90));
-    assert_eq!(bundle[0].not_after, at(365));
-    assert_eq!(reading.bundle_pem().as_bytes(), material.ca_crt);
-    assert!(reading.pair.is_some());
-    assert!(matches!(plan(at(1), Some(&reading.stored), SETTLED, &config()), Step::Nothing { .. }));
+fn now() -> DateTime<Utc> {
+    pitstop_kit::clock::wall()
 }
 
-#[test]
-fn years_of_certificates_stay_readable() {
-    let mut material = first_start(at(0), &config());
-    let (mut cas, mut leaves) = (0, 0);
-    for day in 1..800 {
-        let stored = Reading::new(&material).stored;
-        let step = plan(at(day), Some(&stored), SETTLED, &config());
-        match step {
-            Step::Nothing { .. } => continue,
-            Step::AddCa { .. } => cas += 1,
-            Step::IssueLeaf { .. } => leaves += 1,
-            Step::PublishCaBundle | Step::DropOldCas { .. } => {}
-        }
-        material = after(&step, material, &config());
-        let reading = Reading::new(&material);
-        assert!(reading.pair.is_some() && reading.stored.leaf.unwrap().issuer.is_some(), "{step:?}");
-    }
-    assert_eq!((cas, leaves), (3, 13));
-}
-
-#[test]
-fn what_cannot_be_read_is_absent() {
-    let good = first_start(at(0), &config());
-    let other = first_start(at(0), &config());
-    let stored = |material: Material| Reading::new(&material).stored;
-    assert_eq!(stored(Material::default()), Stored::default());
-    assert_eq!(stored(Material { ca_key: b"x".to_vec(), ..good.clone() }).signer, None);
-    assert_eq!(stored(Material { ca_key: other.ca_key, ..good.clone() }).signer, None);
-    assert_eq!(stored(Material { tls_key: other.tls_key, ..good.clone() }).leaf, None);
-    assert_eq!(stored(Material { ca_crt: other.ca_crt, ..good.clone() }).leaf.unwrap().issuer, None);
-    // Twice the same CA, a leaf among the CAs, and rubbish.
-    let mixed = [
-        &good.ca_crt[..],
-        b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
-        &good.ca_crt,
-        &good.tls_crt,
-    ]
-    .concat();
-    let reading = Reading::new(&Material { ca_crt: mixed, ..good.clone() });
-    assert_eq!(reading.stored, stored(good.clone()));
-    assert_eq!(reading.bundle_pem().as_bytes(), good.ca_crt);
+/// A Secret's content that was made so many days ago.
+fn made(days_ago: i64) -> Material {
+    issue(now() - TimeDelta::days(days_ago), &config().names, &Reading::default()).unwrap()
 }
 
 struct Running {
@@ -89,11 +33,13 @@ struct Running {
     pair: signal::Receiver<Option<Arc<CertifiedKey>>>,
     leads: signal::Sender<bool>,
     readiness: Readiness,
+    metrics: CertMetrics,
     _trigger: Trigger,
 }
 
-fn start(api: FakeApi, leads: bool) -> Running {
+fn start(api: &FakeApi, leads: bool) -> Running {
     let readiness = Readiness::new();
+    let metrics = CertMetrics::default();
     let certs = Certs {
         client: api.client(),
         namespace: "ns".to_owned(),
@@ -102,187 +48,252 @@ fn start(api: FakeApi, leads: bool) -> Running {
         config: config(),
         loaded: readiness.condition("certificate"),
         watch_metrics: WatchMetrics::default(),
-        metrics: CertMetrics::default(),
+        metrics: metrics.clone(),
     };
     let (pair_tx, pair) = signal::channel(None);
     let (leads, leader_rx) = signal::channel(leads);
     let (trigger, shutdown) = Shutdown::manual();
     tokio::spawn(run(certs, pair_tx, leader_rx, shutdown));
-    Running { api, pair, leads, readiness, _trigger: trigger }
+    Running { api: api.clone(), pair, leads, readiness, metrics, _trigger: trigger }
 }
 
-fn with_webhook() -> FakeApi {
+impl Running {
+    /// The certificate that is served.
+    fn served(&self) -> Option<Arc<CertifiedKey>> {
+        self.pair.borrow().clone()
+    }
+
+    /// Whether an API server that trusts what is published accepts what is served.
+    fn works(&self) -> bool {
+        let published = Reading::new(&Material { ca_crt: published(&self.api), ..Material::default() });
+        self.served().is_some_and(|pair| published.accepts(&pair, &config().names, now()))
+    }
+
+    /// Whether the stored certificate is served, works, and is not the one of `old`.
+    fn serves_another(&self, old: &Material) -> bool {
+        let stored = stored(&self.api);
+        let served = self.served().map(|pair| pair.cert.clone());
+        stored.tls_crt != old.tls_crt
+            && served == Reading::new(&stored).pair.map(|pair| pair.cert.clone())
+            && self.works()
+    }
+}
+
+fn with_webhooks() -> FakeApi {
     let api = FakeApi::default();
+    let webhook = |name| json!({"name": name, "admissionReviewVersions": ["v1"], "sideEffects": "None", "clientConfig": {"service": {"name": "webhook", "namespace": "ns"}}});
     api.put(
         "webhooks",
         json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
-            "metadata": {"name": "pitstop"},
-            "webhooks": [{"name": "a", "admissionReviewVersions": ["v1"], "sideEffects": "None", "clientConfig": {}}],
+            "metadata": {"name": "pitstop"}, "webhooks": [webhook("a"), webhook("b")],
         }),
     );
     api
 }
 
+/// What both webhooks trust.
 fn published(api: &FakeApi) -> Vec<u8> {
-    let webhook = api.get("webhooks").unwrap();
-    STANDARD.decode(webhook["webhooks"][0]["clientConfig"]["caBundle"].as_str().unwrap_or_default()).unwrap()
+    let configuration = api.get("webhooks").unwrap();
+    let bundles = [0, 1].map(|n| configuration["webhooks"][n]["clientConfig"]["caBundle"].clone());
+    assert_eq!(bundles[0], bundles[1]);
+    assert_eq!(configuration["webhooks"][1]["clientConfig"]["service"]["name"], "webhook", "its fields stay");
+    STANDARD.decode(bundles[0].as_str().unwrap_or_default()).unwrap()
 }
 
-fn stored(api: &FakeApi, key: &str) -> Vec<u8> {
-    STANDARD.decode(api.get("secrets").unwrap()["data"][key].as_str().unwrap_or_default()).unwrap()
+/// Somebody writes what the webhooks are to trust.
+fn publish(api: &FakeApi, bundle: &[u8]) {
+    let mut configuration = api.get("webhooks").unwrap();
+    for n in [0, 1] {
+        configuration["webhooks"][n]["clientConfig"]["caBundle"] = json!(STANDARD.encode(bundle));
+    }
+    api.put("webhooks", configuration);
+}
+
+fn stored(api: &FakeApi) -> Material {
+    let secret = api.get("secrets").unwrap_or_default();
+    let read = |key: &str| STANDARD.decode(secret["data"][key].as_str().unwrap_or_default()).unwrap();
+    Material { ca_crt: read("ca.crt"), tls_crt: read("tls.crt"), tls_key: read("tls.key") }
+}
+
+/// Somebody writes the Secret.
+fn store(api: &FakeApi, material: &Material) {
+    let data = json!({
+        "ca.crt": STANDARD.encode(&material.ca_crt),
+        "tls.crt": STANDARD.encode(&material.tls_crt),
+        "tls.key": STANDARD.encode(&material.tls_key),
+    });
+    let metadata = json!({"name": "cert", "namespace": "ns", "labels": {"kept": "yes"}});
+    api.put("secrets", json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}));
+}
+
+fn writes(api: &FakeApi) -> Vec<(Method, &'static str)> {
+    api.0.lock().unwrap().writes.clone()
 }
 
 async fn eventually(what: impl Fn() -> bool) {
-    for _ in 0..1000 {
+    for _ in 0..2_000 {
         if what() {
             return;
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
     panic!("never happened");
 }
 
-#[tokio::test]
-async fn the_leader_makes_everything_and_the_others_serve_it() {
-    let api = with_webhook();
-    let follower = start(api.clone(), false);
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert!(api.0.lock().unwrap().writes.is_empty() && !follower.readiness.is_ready());
-    let leader = start(api.clone(), true);
-    let mut pair = follower.pair.clone();
-    let served = pair.wait_for(Option::is_some).await.unwrap().clone().unwrap();
-    assert!(follower.readiness.is_ready());
-    eventually(|| leader.pair.borrow().as_ref().is_some_and(|own| own.cert == served.cert)).await;
-    assert_eq!(published(&api), stored(&api, "ca.crt"));
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(
-        api.0.lock().unwrap().writes,
-        [(Method::POST, "secrets"), (Method::PATCH, "webhooks"), (Method::PATCH, "secrets")]
-    );
+/// A leader that serves, and what it made.
+async fn settled() -> (Running, Material) {
+    let running = start(&with_webhooks(), true);
+    eventually(|| running.works()).await;
+    let made = stored(&running.api);
+    (running, made)
 }
 
-#[tokio::test]
-async fn damage_is_repaired_without_a_person() {
-    let running = start(with_webhook(), true);
-    let mut pair = running.pair.clone();
-    pair.wait_for(Option::is_some).await.unwrap();
+#[tokio::test(start_paused = true)]
+async fn the_leader_makes_everything_and_the_others_serve_it() {
+    let api = with_webhooks();
+    let follower = start(&api, false);
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert!(writes(&api).is_empty() && !follower.readiness.is_ready());
+    let leader = start(&api, true);
+    eventually(|| follower.works() && leader.works()).await;
+    assert!(follower.readiness.is_ready() && leader.readiness.is_ready());
+    assert_eq!(published(&api), stored(&api).ca_crt);
+    // Then there is silence.
+    tokio::time::sleep(Duration::from_hours(100)).await;
+    assert_eq!(writes(&api), [(Method::POST, "secrets"), (Method::PATCH, "webhooks")]);
+    let end = (now() + TimeDelta::days(90)).timestamp();
+    assert!((end - leader.metrics.not_after.get()).abs() < 600);
+    assert_eq!(leader.metrics.failures.get(), 0);
+}
+
+/// What cannot be watched for: between the renewal and its publication both replicas go on with the old certificate,
+/// and the old CA stays trusted.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_cuts_nobody_off() {
+    let api = with_webhooks();
+    let old = made(61);
+    store(&api, &old);
+    publish(&api, &old.ca_crt);
+    let follower = start(&api, false);
+    eventually(|| follower.works()).await;
+    let before = follower.served().unwrap();
+    let begun = tokio::time::Instant::now();
+    let leader = start(&api, true);
+    eventually(|| {
+        assert!(follower.works() && (leader.works() || leader.served().is_none()));
+        follower.serves_another(&old) && leader.serves_another(&old)
+    })
+    .await;
+    assert!(begun.elapsed() >= SETTLE, "API servers that are late know the CA");
+    let new = Reading::new(&stored(&api));
+    assert!(new.accepts(&before, &config().names, now()), "replicas that are late are trusted");
+    assert_eq!(writes(&api), [(Method::PATCH, "secrets"), (Method::PATCH, "webhooks")]);
+    assert_eq!(api.get("secrets").unwrap()["metadata"]["labels"]["kept"], "yes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_certificate_that_is_good_for_long_is_left_alone() {
+    let api = with_webhooks();
+    let good = made(59);
+    store(&api, &good);
+    publish(&api, &good.ca_crt);
+    let running = start(&api, true);
+    eventually(|| running.works()).await;
+    tokio::time::sleep(Duration::from_hours(100)).await;
+    assert!(writes(&api).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_people_damage_is_repaired() {
+    let (running, made) = settled().await;
     let api = &running.api;
     // Somebody applies the manifest anew.
-    let mut webhook = api.get("webhooks").unwrap();
-    webhook["webhooks"][0]["clientConfig"] = json!({});
-    api.put("webhooks", webhook);
-    eventually(|| published(api) == stored(api, "ca.crt")).await;
-    // Somebody empties the leaf: the old pair is served until there is a new one.
-    pair.borrow_and_update();
-    let mut secret = api.get("secrets").unwrap();
-    secret["data"]["tls.crt"] = json!("");
-    secret["metadata"]["labels"] = json!({"kept": "yes"});
-    api.put("secrets", secret);
-    pair.changed().await.unwrap();
-    assert!(pair.borrow().is_some());
-    assert_eq!(api.get("secrets").unwrap()["metadata"]["labels"]["kept"], "yes");
+    publish(api, b"");
+    eventually(|| running.works()).await;
+    assert_eq!(stored(api).tls_crt, made.tls_crt, "what is served was right all the time");
+    // Somebody has it trust another CA.
+    publish(api, &self::made(0).ca_crt);
+    eventually(|| running.works()).await;
+    assert_eq!(stored(api).tls_crt, made.tls_crt);
+    // Somebody empties the certificate. The old one is served meanwhile, and trusted.
+    store(api, &Material { tls_crt: Vec::new(), ..made.clone() });
+    eventually(|| {
+        assert!(running.works());
+        running.serves_another(&made)
+    })
+    .await;
     // Somebody deletes the Secret.
-    pair.borrow_and_update();
+    let made = stored(api);
     api.delete("secrets");
-    pair.changed().await.unwrap();
-    eventually(|| published(api) == stored(api, "ca.crt")).await;
+    eventually(|| running.serves_another(&made)).await;
     assert!(running.readiness.is_ready());
 }
 
-#[tokio::test]
-async fn a_race_is_lost_in_peace_and_leadership_comes_later() {
-    let api = with_webhook();
-    api.0.lock().unwrap().conflicts = 2;
-    let running = start(api, false);
-    running.leads.send(true).unwrap();
-    let mut pair = running.pair.clone();
-    tokio::time::timeout(Duration::from_secs(20), pair.wait_for(Option::is_some)).await.unwrap().unwrap();
-}
-
-/// The Secret, as somebody put it there.
-fn put_secret(api: &FakeApi, material: &Material) {
-    let data = [
-        ("ca.crt", &material.ca_crt),
-        ("ca.key", &material.ca_key),
-        ("tls.crt", &material.tls_crt),
-        ("tls.key", &material.tls_key),
-    ];
-    let data: serde_json::Value =
-        data.map(|(key, bytes)| (key, STANDARD.encode(bytes))).into_iter().collect();
-    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "cert", "namespace": "ns"}, "data": data});
-    api.put("secrets", secret);
-}
-
-/// Whether an API server that trusts what is published accepts what is stored.
-fn works(api: &FakeApi) -> bool {
-    let read = |key| stored(api, key);
-    let material = Material {
-        ca_crt: published(api),
-        ca_key: read("ca.key"),
-        tls_crt: read("tls.crt"),
-        tls_key: read("tls.key"),
-    };
-    let now = pitstop_kit::clock::wall();
-    let in_date =
-        |cert: &pitstop_controller_core::certs::CertFacts| cert.not_before <= now && now < cert.not_after;
-    let Stored { bundle, leaf, .. } = Reading::new(&material).stored;
-    leaf.is_some_and(|leaf| {
-        let issuer = bundle.iter().find(|ca| leaf.issuer.as_ref() == Some(&ca.fingerprint));
-        in_date(&leaf.cert) && issuer.is_some_and(in_date) && config().names == leaf.names
-    })
-}
-
-#[tokio::test]
-async fn expired_and_foreign_certificates_are_replaced_without_a_person() {
-    let now = pitstop_kit::clock::wall();
-    let (good, other) = (first_start(now, &config()), first_start(now, &config()));
-    // All of it, of long ago; a leaf of long ago under a CA of today; parts of another installation; other names.
-    let long_ago = first_start(now - TimeDelta::days(1000), &config());
-    let ended = first_start(now - TimeDelta::days(100), &config());
+#[tokio::test(start_paused = true)]
+async fn expired_and_foreign_certificates_are_replaced() {
+    let (good, other) = (made(0), made(0));
     let foreign_ca = Material { ca_crt: other.ca_crt.clone(), ..good.clone() };
-    let foreign_leaf = Material { tls_crt: other.tls_crt.clone(), tls_key: other.tls_key, ..good.clone() };
-    let foreign_names = first_start(now, &config_for("webhook", "elsewhere"));
+    let foreign_pair = Material { ca_crt: good.ca_crt.clone(), ..other.clone() };
+    let foreign_key = Material { tls_key: other.tls_key, ..good };
+    let names = config_for("webhook", "elsewhere").names;
+    let foreign_names = issue(now(), &names, &Reading::default()).unwrap();
     for (what, material) in [
-        ("long ago", long_ago),
-        ("ended", ended),
+        ("of long ago", made(1000)),
+        // Made while the wall clock was ahead.
+        ("of later", made(-1000)),
         ("foreign CA", foreign_ca),
-        ("foreign leaf", foreign_leaf),
+        ("foreign pair", foreign_pair),
+        ("foreign key", foreign_key),
         ("foreign names", foreign_names),
+        ("empty", Material::default()),
     ] {
-        let api = with_webhook();
-        put_secret(&api, &material);
-        assert!(!works(&api), "{what}");
-        let running = start(api, true);
-        eventually(|| works(&running.api)).await;
-        let new = stored(&running.api, "tls.crt");
-        assert_ne!(new, material.tls_crt, "{what}");
-        eventually(|| {
-            let served = running.pair.borrow();
-            let served = served.as_ref().and_then(|pair| pair.cert.first().map(facts::fingerprint));
-            let stored = Reading::new(&Material {
-                tls_crt: new.clone(),
-                tls_key: stored(&running.api, "tls.key"),
-                ..Material::default()
-            });
-            served.is_some() && served == stored.stored.leaf.map(|leaf| leaf.cert.fingerprint)
-        })
-        .await;
+        let api = with_webhooks();
+        store(&api, &material);
+        let running = start(&api, true);
+        let begun = tokio::time::Instant::now();
+        eventually(|| running.serves_another(&material)).await;
+        assert!(begun.elapsed() < SETTLE, "{what}: nothing is waited for");
+        assert_eq!(writes(&api), [(Method::PATCH, "secrets"), (Method::PATCH, "webhooks")], "{what}");
     }
 }
 
-#[tokio::test]
-async fn a_foreign_ca_in_the_webhooks_configuration_is_replaced() {
-    let running = start(with_webhook(), true);
-    let mut pair = running.pair.clone();
-    pair.wait_for(Option::is_some).await.unwrap();
-    let api = &running.api;
-    eventually(|| works(api)).await;
-    let foreign = first_start(pitstop_kit::clock::wall(), &config()).ca_crt;
-    let mut webhook = api.get("webhooks").unwrap();
-    webhook["webhooks"][0]["clientConfig"]["caBundle"] = json!(STANDARD.encode(foreign));
-    let leaf = stored(api, "tls.crt");
-    api.put("webhooks", webhook);
-    eventually(|| works(api)).await;
-    assert_eq!(stored(api, "tls.crt"), leaf, "what is served was right all the time");
+#[tokio::test(start_paused = true)]
+async fn two_who_lead_at_once_agree() {
+    let api = with_webhooks();
+    let both = [start(&api, false), start(&api, false)];
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    for one in &both {
+        one.leads.send_replace(true);
+    }
+    eventually(|| both.iter().all(Running::works)).await;
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    assert!(both.iter().all(Running::works));
+    assert_eq!(both[0].served().unwrap().cert, both[1].served().unwrap().cert);
+    assert!(writes(&api).len() <= 4, "{:?}", writes(&api));
+    assert!(api.0.lock().unwrap().conflicts > 0);
+    assert!(both.iter().all(|one| one.metrics.failures.get() == 0), "who comes second has not failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_who_undoes_each_write_is_met_once_a_second() {
+    let (running, _) = settled().await;
+    let before = writes(&running.api).len();
+    for _ in 0..1000 {
+        publish(&running.api, b"");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(writes(&running.api).len() - before <= 11);
+    eventually(|| running.works()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_configuration_the_certificate_is_made_and_published_later() {
+    let api = FakeApi::default();
+    let running = start(&api, true);
+    eventually(|| running.readiness.is_ready()).await;
+    assert_eq!(writes(&api), [(Method::POST, "secrets")]);
+    let installed = with_webhooks().get("webhooks").unwrap();
+    api.put("webhooks", installed);
+    eventually(|| running.works()).await;
 }

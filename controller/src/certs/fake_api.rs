@@ -20,9 +20,9 @@ pub struct State {
     version: u64,
     objects: BTreeMap<&'static str, Value>,
     watchers: Vec<(&'static str, UnboundedSender<String>)>,
-    /// Method and plural of every write.
+    /// Method and plural of every write that was taken.
     pub writes: Vec<(Method, &'static str)>,
-    /// Writes that are refused with 409 before one succeeds.
+    /// Writes that were refused, since they were made for something else than there is.
     pub conflicts: usize,
 }
 
@@ -69,45 +69,28 @@ impl FakeApi {
         }
         let body: Value =
             serde_json::from_slice(&request.into_body().collect_bytes().await.unwrap()).unwrap();
-        let stored = self.get(plural);
-        {
-            let mut state = self.0.lock().unwrap();
-            if state.conflicts > 0 {
-                state.conflicts -= 1;
-                return failure(409);
-            }
-            state.writes.push((method.clone(), plural));
-        }
-        let new = match (&method, stored) {
+        let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
+        let new = match (&method, self.get(plural)) {
             (&Method::POST, None) => body,
-            (&Method::PATCH, Some(mut stored)) => {
-                let version = stored["metadata"]["resourceVersion"].clone();
-                if let Some(operations) = body.as_array() {
-                    for operation in operations {
-                        let path = operation["path"].as_str().unwrap();
-                        let value = &operation["value"];
-                        match operation["op"].as_str().unwrap() {
-                            "test" if stored.pointer(path) == Some(value) => {}
-                            "test" => return failure(422),
-                            _ => {
-                                let (parent, key) = path.rsplit_once('/').unwrap();
-                                stored.pointer_mut(parent).unwrap()[key] = value.clone();
-                            }
-                        }
-                    }
-                } else {
-                    if body["metadata"]["resourceVersion"] != version {
-                        return failure(409);
-                    }
-                    for (key, value) in body["data"].as_object().unwrap() {
-                        stored["data"][key] = value.clone();
-                    }
+            (&Method::PATCH, Some(mut stored)) if version(&body) == version(&stored) => {
+                for (key, value) in body["data"].as_object().into_iter().flatten() {
+                    stored["data"][key] = value.clone();
+                }
+                for new in body["webhooks"].as_array().into_iter().flatten() {
+                    let webhooks = stored["webhooks"].as_array_mut().unwrap();
+                    let webhook = webhooks.iter_mut().find(|webhook| webhook["name"] == new["name"]).unwrap();
+                    webhook["clientConfig"]["caBundle"] = new["clientConfig"]["caBundle"].clone();
                 }
                 stored
             }
-            _ => return failure(409),
+            _ => {
+                self.0.lock().unwrap().conflicts += 1;
+                let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 409});
+                return answer(409, &status);
+            }
         };
-        answer(200, self.put(plural, new).to_string())
+        self.0.lock().unwrap().writes.push((method, plural));
+        answer(200, &self.put(plural, new))
     }
 
     fn watch(&self, plural: &'static str) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
@@ -143,11 +126,7 @@ fn event(kind: &str, object: &Value) -> String {
     format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n")
 }
 
-fn answer(code: u16, body: String) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
-    Response::builder().status(code).body(Full::new(Bytes::from(body)).boxed_unsync()).unwrap()
-}
-
-fn failure(code: u16) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
-    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "r", "message": "m", "code": code});
-    answer(code, status.to_string())
+fn answer(code: u16, body: &Value) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
+    let body = Full::new(Bytes::from(body.to_string()));
+    Response::builder().status(code).body(body.boxed_unsync()).unwrap()
 }

@@ -1,14 +1,11 @@
-//! The webhook's certificates: made, stored, published and renewed by the leader, served by every replica.
+//! The webhook's certificate: made, stored, published and renewed by the leader, served by every replica.
 //!
-//! What to do is decided by `pitstop_controller_core::certs`; here it is done. One Secret is the only state, two
-//! watches of one object each tell when it or the webhook's configuration changes, and a timer wakes the leader at
-//! the next due moment. Nothing polls.
+//! One Secret is the only state. Two watches of one object each tell when it or the webhook's configuration changes,
+//! and twice a day the leader looks by itself. Nothing polls.
 
-pub mod facts;
-pub mod issue;
-pub(crate) mod keeper;
-pub mod secret;
-pub mod webhook;
+mod keeper;
+pub mod material;
+mod stored;
 
 use std::sync::Arc;
 
@@ -16,7 +13,6 @@ use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::watcher;
 use kube::{Api, Client};
-use pitstop_controller_core::certs::Config;
 use pitstop_kit::health::{Condition, Readiness};
 use pitstop_kit::watch::{self, Source, Watch};
 use pitstop_kit::{Shutdown, WatchMetrics};
@@ -25,20 +21,18 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use rustls::sign::CertifiedKey;
 use tokio::sync::{mpsc, watch as signal};
-use tokio::time::Instant;
+use tokio::time::sleep;
 
 use keeper::Keeper;
-use secret::SecretView;
-use webhook::WebhookView;
+use stored::{SecretView, WebhookView};
 
-/// Field manager of the writes.
-const FIELD_MANAGER: &str = "pitstop-controller";
-/// Days that a leaf lives; it is renewed after 60.
-const LEAF_DAYS: u16 = 90;
-/// Days that a CA lives; it is followed by another one after 243.
-const CA_DAYS: u16 = 365;
+/// What is made.
+pub struct Config {
+    /// DNS names that the certificate must hold.
+    pub names: Vec<String>,
+}
 
-/// What the certificates are for and where they are kept.
+/// What the certificate is for and where it is kept.
 pub struct Certs {
     /// Client.
     pub client: Client,
@@ -58,11 +52,10 @@ pub struct Certs {
     pub metrics: CertMetrics,
 }
 
-/// Certificates of 90 days for the Service, from CAs of one year.
+/// A certificate for the Service.
 pub fn config_for(service: &str, namespace: &str) -> Config {
-    let names =
-        vec![format!("{service}.{namespace}.svc"), format!("{service}.{namespace}.svc.cluster.local")];
-    Config { names, leaf_days: LEAF_DAYS, ca_days: CA_DAYS }
+    let names = ["svc", "svc.cluster.local"].map(|end| format!("{service}.{namespace}.{end}"));
+    Config { names: names.into() }
 }
 
 /// What is counted of the certificates.
@@ -96,10 +89,10 @@ enum Event {
     Webhook(Watch<WebhookView>),
 }
 
-/// Keeps the certificates until the shutdown starts.
+/// Keeps the certificate until the shutdown starts.
 ///
-/// Every replica sends the newest usable pair into `pair`; only the one that leads writes. The first pair is made
-/// by whoever leads first.
+/// Every replica sends what it serves into `pair`; only the one that leads writes. The first certificate is made by
+/// whoever leads first.
 pub async fn run(
     certs: Certs,
     pair: signal::Sender<Option<Arc<CertifiedKey>>>,
@@ -113,12 +106,6 @@ pub async fn run(
         loop {
             let leads = *leader.borrow_and_update();
             let wake = keeper.act(leads).await;
-            let timer = async {
-                match wake {
-                    Some(wait) => tokio::time::sleep_until(Instant::now() + wait).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 event = rx.recv() => match event {
                     Some(Event::Secret(watch)) => keeper.watched_secret(watch),
@@ -126,7 +113,7 @@ pub async fn run(
                     None => return,
                 },
                 changed = leader.changed() => if changed.is_err() { return },
-                () = timer => {}
+                () = sleep(wake) => {}
             }
         }
     };

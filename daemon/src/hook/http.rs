@@ -4,30 +4,35 @@
 //! does not, redirects followed on the same host only, and any answer is a success. Sources, Kubernetes 1.36:
 //! `runHTTPHandler` in `pkg/kubelet/lifecycle/handlers.go`, `pkg/probe/http/request.go`, `RedirectChecker` in
 //! `pkg/probe/http/http.go`, and the client made in `pkg/kubelet/kubelet.go`. Nothing that the server says is kept.
+//!
+//! Connections, TLS and HTTP are hyper-util's and hyper-rustls', as in the client to the API server. Here is which
+//! addresses may be asked, what is sent there, and how much of an answer is read.
 
-use std::net::{IpAddr, SocketAddr};
+use std::error::Error;
+use std::io;
+use std::net::SocketAddr;
 
-use http_body_util::{BodyExt as _, Empty};
+use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::body::{Body as _, Bytes, Incoming};
-use hyper::client::conn::http1;
 use hyper::header::{
     ACCEPT, AUTHORIZATION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, TRAILER,
     TRANSFER_ENCODING, USER_AGENT,
 };
-use hyper::http::uri::PathAndQuery;
-use hyper::rt::{Read, Write};
+use hyper::http::uri::{Authority, PathAndQuery, Scheme};
 use hyper::{Request, Response, Uri};
-use hyper_util::rt::TokioIo;
+use hyper_util::client::legacy::connect::Connect;
+use hyper_util::client::legacy::{self, Client};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use kube::client::ConfigExt as _;
 use pitstop_daemon_core::HttpGet;
 use pitstop_kit::describe;
+use rustls::InvalidMessage;
 use tokio::net::TcpStream;
-
-use super::tls;
 
 /// Answers in a row that say where to ask instead; Go's limit.
 const MAX_REDIRECTS: usize = 10;
 /// Most of a body that is read, in bytes.
-const MAX_BODY: u64 = 64 * 1024;
+const MAX_BODY: usize = 64 * 1024;
 /// Most of an answer that is buffered, in bytes: its head, or a piece of its body.
 const MAX_BUFFER: usize = 16 * 1024;
 /// By what servers may know the request. The kubelet's is `kube-lifecycle/<version>`.
@@ -57,30 +62,18 @@ impl From<String> for Failure {
     }
 }
 
-/// Where a request goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// Over TLS.
-    pub https: bool,
-    /// Name or address, without brackets.
-    pub host: String,
-    /// Port.
-    pub port: u16,
-    /// Path and query.
-    pub path: PathAndQuery,
-}
-
 /// Sends the request of a hook to a host.
 pub(super) async fn get(get: &HttpGet, host: &str, loopback: Loopback) -> Result<(), String> {
-    let (mut headers, asked_host) = headers(get)?;
-    let host = host.trim_matches(['[', ']']).to_owned();
-    let target = Target { https: get.https, host, port: get.port, path: path(&get.path)? };
-    match follow(target.clone(), &headers, asked_host.as_ref(), loopback).await {
+    let mut headers = headers(get)?;
+    let client = client(loopback)?;
+    let scheme = if get.https { Scheme::HTTPS } else { Scheme::HTTP };
+    let first = url(scheme, &authority(host, get.port)?, &get.path)?;
+    match follow(&client, &first, headers.clone()).await {
         Err(Failure::NotTls) => {
             // Not in the clear.
             headers.remove(AUTHORIZATION);
-            let plain = Target { https: false, ..target };
-            follow(plain, &headers, asked_host.as_ref(), loopback).await
+            let plain = url(Scheme::HTTP, &authority(host, get.port)?, &get.path)?;
+            follow(&client, &plain, headers).await
         }
         result => result,
     }
@@ -90,134 +83,89 @@ pub(super) async fn get(get: &HttpGet, host: &str, loopback: Loopback) -> Result
     })
 }
 
+/// A client for one hook: hooks over HTTP are rare, and nothing of it stays in memory or connected.
+fn client(
+    loopback: Loopback,
+) -> Result<Client<impl Connect + Clone + Send + Sync + 'static, Empty<Bytes>>, String> {
+    let mut config = kube::Config::new(Uri::default());
+    // Hooks go to the Pod's own server, whose certificate rarely names an address; the kubelet does not verify it
+    // either (`insecureContainerLifecycleHTTPClient`). No secret of ours travels here: the request is all from the
+    // Pod's own handler. The connection to the API server has another configuration, and verifies.
+    config.accept_invalid_certs = true;
+    config.root_cert = Some(Vec::new());
+    let connector = tower::service_fn(move |url| Box::pin(connect(url, loopback)));
+    let connector =
+        config.rustls_https_connector_with_connector(connector).map_err(|error| describe(&error))?;
+    Ok(Client::builder(TokioExecutor::new())
+        .pool_max_idle_per_host(0)
+        .retry_canceled_requests(false)
+        .http1_max_buf_size(MAX_BUFFER)
+        .build(connector))
+}
+
+/// Connects over TCP to the server of a URL.
+async fn connect(url: Uri, loopback: Loopback) -> Result<TokioIo<TcpStream>, String> {
+    let place = url.authority().map_or("", Authority::as_str);
+    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+    let usual = if url.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
+    let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, url.port_u16().unwrap_or(usual)))
+        .await
+        .map_err(|error| format!("cannot look up {place}: {}", describe(&error)))?
+        .collect();
+    let own = |address: &SocketAddr| {
+        let ip = address.ip().to_canonical();
+        ip.is_loopback() || ip.is_unspecified()
+    };
+    if loopback == Loopback::Refuse && addresses.iter().any(own) {
+        return Err(format!("{place} is the node's own, which the daemon does not share"));
+    }
+    let stream = TcpStream::connect(addresses.as_slice()).await;
+    stream.map(TokioIo::new).map_err(|error| format!("cannot connect to {place}: {}", describe(&error)))
+}
+
 /// Asks, and asks again where the answer says.
 async fn follow(
-    mut target: Target,
-    headers: &HeaderMap,
-    mut asked_host: Option<&HeaderValue>,
-    loopback: Loopback,
+    client: &Client<impl Connect + Clone + Send + Sync + 'static, Empty<Bytes>>,
+    first: &Uri,
+    mut headers: HeaderMap,
 ) -> Result<(), Failure> {
-    let first = target.host.clone();
+    let mut url = first.clone();
     for _ in 0..=MAX_REDIRECTS {
-        let Some(location) = send(&target, headers, asked_host, loopback).await? else { return Ok(()) };
-        let (next, relative) = target.at(&location)?;
-        if !next.host.eq_ignore_ascii_case(&first) {
+        let mut request = Request::new(Empty::new());
+        *request.uri_mut() = url.clone();
+        headers.clone_into(request.headers_mut());
+        let response = client.request(request).await.map_err(|error| failure(&error))?;
+        let location = redirect(&response);
+        discard(response.into_body()).await;
+        let Some(location) = location else { return Ok(()) };
+        let (next, relative) = redirected(&url, &location)?;
+        if !same_host(&next, first) {
             return Ok(());
         }
-        asked_host = asked_host.filter(|_| relative);
-        target = next;
+        if !relative {
+            headers.remove(HOST);
+        }
+        url = next;
     }
     Err(format!("stopped after {MAX_REDIRECTS} redirects").into())
 }
 
-impl Target {
-    /// What a `Location` names, and whether it names no host of its own.
-    pub fn at(&self, location: &str) -> Result<(Self, bool), String> {
-        let invalid = || "the server redirects to what is no URL".to_owned();
-        let location = location.split('#').next().unwrap_or_default();
-        if location.contains("://") {
-            let uri: Uri = location.parse().map_err(|_| invalid())?;
-            let https = match uri.scheme_str() {
-                Some("http") => false,
-                Some("https") => true,
-                _ => return Err(invalid()),
-            };
-            let host = uri.host().ok_or_else(invalid)?.trim_matches(['[', ']']).to_owned();
-            let port = uri.port_u16().unwrap_or(if https { 443 } else { 80 });
-            return Ok((
-                Self { https, host, port, path: path(uri.path_and_query().map_or("", |p| p.as_str()))? },
-                false,
-            ));
-        }
-        let path = if location.starts_with('/') {
-            path(location)?
-        } else if location.starts_with('?') || location.is_empty() {
-            path(&format!("{}{location}", self.path.path()))?
-        } else {
-            let folder = self.path.path().rsplit_once('/').map_or("", |(folder, _)| folder);
-            path(&format!("{folder}/{location}"))?
-        };
-        Ok((Self { path, ..self.clone() }, true))
+/// Why there is no answer.
+fn failure(error: &legacy::Error) -> Failure {
+    let first: &(dyn Error + 'static) = error;
+    let mut causes = std::iter::successors(Some(first), |&error| match error.downcast_ref::<io::Error>() {
+        // Its `source` is that of the error in it.
+        Some(error) => error.get_ref().map(|inner| inner as _),
+        None => error.source(),
+    });
+    // The first byte from the server begins no TLS record. That of `HTTP/1.1 400 Bad Request` does not.
+    let not_tls = rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType);
+    if causes.any(|cause| cause.downcast_ref() == Some(&not_tls)) {
+        return Failure::NotTls;
     }
-
-    /// The host as headers and URLs write it.
-    fn authority(&self) -> String {
-        let usual = if self.https { 443 } else { 80 };
-        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        if self.port == usual { host } else { format!("{host}:{}", self.port) }
-    }
-
-    /// Connects over TCP.
-    async fn connect(&self, loopback: Loopback) -> Result<TcpStream, String> {
-        let known = self.host.parse::<IpAddr>().ok();
-        let addresses: Vec<SocketAddr> = match known {
-            Some(address) => vec![SocketAddr::new(address, self.port)],
-            None => tokio::net::lookup_host((self.host.as_str(), self.port))
-                .await
-                .map_err(|error| format!("cannot look up {}: {}", self.authority(), describe(&error)))?
-                .collect(),
-        };
-        let own = |address: &SocketAddr| {
-            let ip = address.ip().to_canonical();
-            ip.is_loopback() || ip.is_unspecified()
-        };
-        if loopback == Loopback::Refuse && addresses.iter().any(own) {
-            return Err(format!("{} is the node's own, which the daemon does not share", self.authority()));
-        }
-        TcpStream::connect(addresses.as_slice())
-            .await
-            .map_err(|error| format!("cannot connect to {}: {}", self.authority(), describe(&error)))
-    }
-}
-
-/// Sends one request; the answer's `Location`, where it is a redirect.
-async fn send(
-    target: &Target,
-    headers: &HeaderMap,
-    asked_host: Option<&HeaderValue>,
-    loopback: Loopback,
-) -> Result<Option<String>, Failure> {
-    let mut request = Request::new(Empty::<Bytes>::new());
-    *request.uri_mut() = Uri::from(target.path.clone());
-    headers.clone_into(request.headers_mut());
-    let host = match asked_host {
-        Some(host) => host.clone(),
-        None => HeaderValue::from_str(&target.authority()).map_err(|_| "the host is no host".to_owned())?,
-    };
-    request.headers_mut().insert(HOST, host);
-    let stream = target.connect(loopback).await?;
-    if !target.https {
-        return Ok(exchange(TokioIo::new(stream), request).await?);
-    }
-    match tls::connect(stream, &target.host).await {
-        Ok(stream) => Ok(exchange(TokioIo::new(stream), request).await?),
-        Err(tls::Failure::NotTls) => Err(Failure::NotTls),
-        Err(tls::Failure::Other(text)) => {
-            Err(Failure::Other(format!("TLS with {}: {text}", target.authority())))
-        }
-    }
-}
-
-/// One request and its answer over a connection.
-async fn exchange(
-    io: impl Read + Write + Unpin,
-    request: Request<Empty<Bytes>>,
-) -> Result<Option<String>, String> {
-    let failed = |error: hyper::Error| format!("the request failed: {}", describe(&error));
-    let (mut sender, connection) =
-        http1::Builder::new().max_buf_size(MAX_BUFFER).handshake(io).await.map_err(failed)?;
-    let exchange = async {
-        let response = sender.send_request(request).await.map_err(failed)?;
-        let location = redirect(&response);
-        discard(response.into_body()).await;
-        Ok(location)
-    };
-    tokio::pin!(exchange);
-    tokio::select! {
-        biased;
-        result = &mut exchange => result,
-        // What the exchange still misses was read already, or it fails.
-        _ = connection => exchange.await,
+    match error.source() {
+        Some(cause) if error.is_connect() => Failure::Other(describe(cause)),
+        _ => Failure::Other(format!("the request failed: {}", describe(error))),
     }
 }
 
@@ -229,21 +177,55 @@ fn redirect(response: &Response<Incoming>) -> Option<String> {
 }
 
 /// Reads a body to its end, so that the server is not cut short, as far as it is small. How that ends is all the same.
-async fn discard(mut body: Incoming) {
-    if body.size_hint().lower() > MAX_BODY {
-        return;
-    }
-    let mut read = 0_u64;
-    while let Some(Ok(frame)) = body.frame().await {
-        read = read.saturating_add(frame.data_ref().map_or(0, |data| data.len() as u64));
-        if read > MAX_BODY {
-            return;
-        }
+async fn discard(body: Incoming) {
+    if body.size_hint().lower() <= MAX_BODY as u64 {
+        let mut body = Limited::new(body, MAX_BODY);
+        while let Some(Ok(_)) = body.frame().await {}
     }
 }
 
-/// The headers of the request, and the `Host` that the hook asks for.
-pub fn headers(get: &HttpGet) -> Result<(HeaderMap, Option<HeaderValue>), String> {
+/// What a `Location` names, and whether it names no host of its own.
+pub fn redirected(from: &Uri, location: &str) -> Result<(Uri, bool), String> {
+    let invalid = || "the server redirects to what is no URL".to_owned();
+    let location = location.split('#').next().unwrap_or_default();
+    if location.contains("://") {
+        let to: Uri = location.parse().map_err(|_| invalid())?;
+        let scheme = to.scheme().filter(|scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme));
+        let (Some(scheme), Some(authority)) = (scheme, to.authority()) else { return Err(invalid()) };
+        let path = to.path_and_query().map_or("", PathAndQuery::as_str);
+        return Ok((url(scheme.clone(), authority, path)?, false));
+    }
+    let path = if location.starts_with('/') {
+        location.to_owned()
+    } else if location.starts_with('?') || location.is_empty() {
+        format!("{}{location}", from.path())
+    } else {
+        let folder = from.path().rsplit_once('/').map_or("", |(folder, _)| folder);
+        format!("{folder}/{location}")
+    };
+    let (Some(scheme), Some(authority)) = (from.scheme(), from.authority()) else { return Err(invalid()) };
+    Ok((url(scheme.clone(), authority, &path)?, true))
+}
+
+fn same_host(one: &Uri, other: &Uri) -> bool {
+    matches!((one.host(), other.host()), (Some(one), Some(other)) if one.eq_ignore_ascii_case(other))
+}
+
+/// The server at a host, which is a name or an address, with brackets or without.
+pub fn authority(host: &str, port: u16) -> Result<Authority, String> {
+    let host = host.trim_matches(['[', ']']);
+    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    format!("{host}:{port}").parse().map_err(|_| "the host is no host".to_owned())
+}
+
+/// A URL whose path is written as [`path`] does it.
+pub fn url(scheme: Scheme, authority: &Authority, text: &str) -> Result<Uri, String> {
+    let url = Uri::builder().scheme(scheme).authority(authority.clone()).path_and_query(path(text)?);
+    url.build().map_err(|error| describe(&error))
+}
+
+/// The headers of the request; with a `Host` only if the hook asks for one.
+pub fn headers(get: &HttpGet) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     for (name, value) in &get.headers {
         let invalid = || "a header is invalid".to_owned();
@@ -251,7 +233,6 @@ pub fn headers(get: &HttpGet) -> Result<(HeaderMap, Option<HeaderValue>), String
         let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| invalid())?;
         headers.try_append(name, value).map_err(|_| "there are too many headers".to_owned())?;
     }
-    let host = headers.remove(HOST).filter(|host| !host.is_empty());
     // There is no body. Go's client sends none of these from the map either.
     for name in [CONTENT_LENGTH, TRANSFER_ENCODING, TRAILER] {
         headers.remove(name);
@@ -264,7 +245,11 @@ pub fn headers(get: &HttpGet) -> Result<(HeaderMap, Option<HeaderValue>), String
             Some(_) => {}
         }
     }
-    Ok((headers, host))
+    // Once, and not an empty one.
+    if let Some(host) = headers.remove(HOST).filter(|host| !host.is_empty()) {
+        headers.insert(HOST, host);
+    }
+    Ok(headers)
 }
 
 /// Path and query of a URL: without the fragment, from the root on, what must not be in it escaped.

@@ -191,11 +191,29 @@ async fn redirects_are_followed_on_the_same_host() {
 #[tokio::test]
 async fn the_daemon_never_asks_itself() {
     let server = Server::start(&[OK]).await;
-    for host in ["127.0.0.1", "127.9.9.9", "localhost", "0.0.0.0", "::1", "[::1]", "::", "::ffff:127.0.0.1"] {
+    let literal = ["127.0.0.1", "127.9.9.9", "0.0.0.0", "::1", "[::1]", "::", "::ffff:127.0.0.1"];
+    for host in literal.into_iter().chain(["localhost", "web@127.0.0.1"]) {
         let failure = get(&server.get("/", &[]), host, Loopback::Refuse).await.unwrap_err();
         assert!(failure.ends_with("is the node's own, which the daemon does not share"), "{failure}");
     }
     assert!(server.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_request_that_is_given_up_closes_its_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for https in [false, true] {
+        let asked = HttpGet { https, port, ..HttpGet::default() };
+        let asked = tokio::spawn(async move { get(&asked, "127.0.0.1", Loopback::Allow).await });
+        let (mut stream, _) = listener.accept().await.unwrap();
+        assert!(stream.read(&mut [0; 4096]).await.unwrap() > 0);
+        asked.abort();
+        let mut rest = Vec::new();
+        let end =
+            tokio::time::timeout(std::time::Duration::from_secs(5), stream.read_to_end(&mut rest)).await;
+        assert!(end.is_ok() && rest.is_empty(), "closed");
+    }
 }
 
 #[test]
@@ -214,15 +232,31 @@ fn paths_begin_at_the_root_and_are_escaped() {
 
 #[test]
 fn locations_are_understood() {
-    let from = Target { https: true, host: "fd00::1".into(), port: 443, path: path("/a/b?c").unwrap() };
+    let from = url(Scheme::HTTPS, &authority("fd00::1", 443).unwrap(), "/a/b?c").unwrap();
     let at = |location: &str| {
-        let (target, relative) = from.at(location).unwrap();
-        (target.https, format!("{}{}", target.authority(), target.path), relative)
+        let (to, relative) = redirected(&from, location).unwrap();
+        (to.to_string(), relative)
     };
-    assert_eq!(at("/x"), (true, "[fd00::1]/x".into(), true));
-    assert_eq!(at("x/y"), (true, "[fd00::1]/a/x/y".into(), true));
-    assert_eq!(at("?x"), (true, "[fd00::1]/a/b?x".into(), true));
-    assert_eq!(at("http://[fd00::1]:8080"), (false, "[fd00::1]:8080/".into(), false));
-    assert_eq!(at("https://other/x"), (true, "other/x".into(), false));
-    assert!(from.at("http://").is_err());
+    let own = "https://[fd00::1]:443";
+    assert_eq!(at("/x"), (format!("{own}/x"), true));
+    assert_eq!(at("x/y"), (format!("{own}/a/x/y"), true));
+    assert_eq!(at("?x"), (format!("{own}/a/b?x"), true));
+    assert_eq!(at(""), (format!("{own}/a/b"), true));
+    assert_eq!(at("http://[fd00::1]:8080"), ("http://[fd00::1]:8080/".into(), false));
+    assert_eq!(at("https://other/x#y"), ("https://other/x".into(), false));
+    for bad in ["http://", "://", "gopher://other/", "http:// /"] {
+        assert!(redirected(&from, bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn hosts_are_names_and_addresses() {
+    let of = |host| authority(host, 80).map(|authority| authority.to_string());
+    for host in ["::1", "[::1]"] {
+        assert_eq!(of(host), Ok("[::1]:80".to_owned()));
+    }
+    assert_eq!(of("web_1.shop"), Ok("web_1.shop:80".to_owned()));
+    for bad in ["a b", "a/b", "a?b", "a\r\nb"] {
+        assert_eq!(of(bad).unwrap_err(), "the host is no host", "{bad}");
+    }
 }

@@ -1,8 +1,9 @@
 //! The preStop handler of a container, as the kubelet writes it into an annotation.
 
 use hyper::header::{CONTENT_LENGTH, HOST, TRAILER, TRANSFER_ENCODING};
+use hyper::http::uri::Scheme;
 use k8s_openapi::api::core::v1::LifecycleHandler;
-use pitstop_daemon::hook::http::{self, Target};
+use pitstop_daemon::hook::http;
 use pitstop_daemon_core::hook::{Hook, HttpGet, MAX_ANNOTATION, parse};
 
 use crate::texts;
@@ -33,21 +34,23 @@ pub fn prestop_handler(input: &[u8]) {
 fn request(get: &HttpGet, location: &str) {
     assert!(get.port > 0, "no port");
     assert_ne!(get.host.as_deref(), Some(""), "no host is none");
-    if let Ok((headers, host)) = http::headers(get) {
-        for name in [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, TRAILER] {
+    if let Ok(headers) = http::headers(get) {
+        for name in [CONTENT_LENGTH, TRANSFER_ENCODING, TRAILER] {
             assert!(!headers.contains_key(&name), "{name} is not the Pod's to set");
         }
-        for value in headers.values().chain(&host) {
+        let hosts: Vec<_> = headers.get_all(HOST).iter().collect();
+        assert!(hosts.len() <= 1 && hosts.iter().all(|host| !host.is_empty()), "{hosts:?}");
+        for value in headers.values() {
             assert!(!value.as_bytes().iter().any(|b| matches!(b, b'\r' | b'\n' | 0)), "{value:?}");
         }
     }
-    let Ok(path) = http::path(&get.path) else { return };
-    visible(path.as_str());
-    let host = get.host.clone().unwrap_or_else(|| "10.0.0.1".to_owned());
-    let target = Target { https: get.https, host, port: get.port, path };
-    if let Ok((next, relative)) = target.at(location) {
-        visible(next.path.as_str());
-        let same = (next.https, &next.host, next.port) == (target.https, &target.host, target.port);
+    let Ok(authority) = http::authority(get.host.as_deref().unwrap_or("10.0.0.1"), get.port) else { return };
+    let scheme = if get.https { Scheme::HTTPS } else { Scheme::HTTP };
+    let Ok(url) = http::url(scheme, &authority, &get.path) else { return };
+    visible(url.path_and_query().map_or("", |path| path.as_str()));
+    if let Ok((next, relative)) = http::redirected(&url, location) {
+        visible(next.path_and_query().map_or("", |path| path.as_str()));
+        let same = (next.scheme(), next.authority()) == (url.scheme(), url.authority());
         assert!(!relative || same, "{location:?} names no other server");
     }
 }

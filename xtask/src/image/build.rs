@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use serde::Deserialize;
+use cargo_metadata::{Artifact, Message};
 
 use crate::debian;
 use crate::sh::{Cmd, is_installed};
@@ -75,31 +75,12 @@ fn remapping(flag: &str, moves: &[(&Path, &str)]) -> Vec<String> {
     moves.iter().map(|(from, to)| format!("{flag}={}={to}", from.display())).collect()
 }
 
-/// What cargo says about a thing that it built.
-#[derive(Deserialize)]
-struct Message {
-    reason: String,
-    #[serde(default)]
-    executable: Option<PathBuf>,
-    #[serde(default)]
-    target: Option<Target>,
-}
-
-#[derive(Deserialize)]
-struct Target {
-    name: String,
-}
-
 /// The programs that cargo's messages tell of.
 pub(crate) fn executables(messages: &str) -> Result<BTreeMap<String, PathBuf>> {
     let mut found = BTreeMap::new();
-    for line in messages.lines().filter(|line| line.starts_with('{')) {
-        let message: Message = serde_json::from_str(line)
-            .with_context(|| format!("cargo's message is not understood: {line}"))?;
-        if let (true, Some(path), Some(target)) =
-            (message.reason == "compiler-artifact", message.executable, message.target)
-        {
-            found.insert(target.name, path);
+    for message in Message::parse_stream(messages.as_bytes()) {
+        if let Message::CompilerArtifact(Artifact { target, executable: Some(path), .. }) = message? {
+            found.insert(target.name, path.into());
         }
     }
     Ok(found)
@@ -107,6 +88,8 @@ pub(crate) fn executables(messages: &str) -> Result<BTreeMap<String, PathBuf>> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -120,11 +103,21 @@ mod tests {
 
     #[test]
     fn only_programs_are_taken_from_cargos_messages() {
-        let messages = r#"{"reason":"compiler-artifact","target":{"name":"serde"},"executable":null}
-{"reason":"build-script-executed","package_id":"x"}
-{"reason":"compiler-artifact","target":{"name":"pitstop-daemon"},"executable":"/t/pitstop-daemon"}
-{"reason":"build-finished","success":true}"#;
+        let artifact = |name: &str, executable: Option<&str>| {
+            json!({
+                "reason": "compiler-artifact", "package_id": name, "features": [], "filenames": [], "fresh": false,
+                "target": {"name": name, "kind": ["bin"], "src_path": "/main.rs"}, "executable": executable,
+                "profile": {"opt_level": "0", "debug_assertions": true, "overflow_checks": true, "test": false},
+            })
+        };
+        let messages = [
+            artifact("serde", None),
+            json!({"reason": "build-script-executed", "package_id": "x"}),
+            artifact("pitstop-daemon", Some("/t/pitstop-daemon")),
+            json!({"reason": "build-finished", "success": true}),
+        ];
+        let messages = messages.map(|message| message.to_string()).join("\n");
         let expected = BTreeMap::from([("pitstop-daemon".to_owned(), PathBuf::from("/t/pitstop-daemon"))]);
-        assert_eq!(executables(messages).unwrap(), expected);
+        assert_eq!(executables(&messages).unwrap(), expected);
     }
 }

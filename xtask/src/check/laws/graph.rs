@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context as _, Result};
-use serde::Deserialize;
+use cargo_metadata::{DependencyKind, Metadata};
 
 /// Each crate of the workspace and the others that it may use, tests aside: `api` <- `*/core` <- programs.
 const ARROWS: [(&str, &[&str]); 17] = [
@@ -54,51 +53,11 @@ const SINGLES: [&str; 9] = [
 /// Crates that do the work of others that we have, and do not build into small static programs.
 const ABSENT: [&str; 5] = ["aws-lc-rs", "aws-lc-sys", "native-tls", "openssl", "openssl-sys"];
 
-/// What we read of `cargo metadata`.
-#[derive(Debug, Deserialize)]
-pub(super) struct Metadata {
-    packages: Vec<Package>,
-    workspace_members: BTreeSet<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Package {
-    id: String,
-    name: String,
-    version: String,
-    manifest_path: String,
-    dependencies: Vec<Dependency>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Dependency {
-    name: String,
-    /// `dev` or `build`; nothing for a normal one.
-    kind: Option<String>,
-    /// Where it lies, when it is one of ours.
-    path: Option<String>,
-}
-
-impl Metadata {
-    pub(super) fn parse(json: &str) -> Result<Self> {
-        serde_json::from_str(json).context("cargo metadata is not understood")
-    }
-
-    /// Each crate of the workspace with the path of its manifest.
-    pub(super) fn manifests(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.members().map(|package| (package.name.as_str(), package.manifest_path.as_str()))
-    }
-
-    fn members(&self) -> impl Iterator<Item = &Package> {
-        self.packages.iter().filter(|package| self.workspace_members.contains(&package.id))
-    }
-}
-
 /// Dependencies between our crates that point the wrong way.
 pub(super) fn arrows(metadata: &Metadata) -> Vec<String> {
     let law: BTreeMap<_, _> = ARROWS.into();
     let mut breaches = Vec::new();
-    for package in metadata.members() {
+    for package in metadata.workspace_packages() {
         let name = package.name.as_str();
         let Some(allowed) = law.get(name) else {
             breaches.push(format!(
@@ -107,7 +66,7 @@ pub(super) fn arrows(metadata: &Metadata) -> Vec<String> {
             continue;
         };
         let ours = package.dependencies.iter().filter(|dependency| dependency.path.is_some());
-        for dependency in ours.filter(|dependency| dependency.kind.as_deref() != Some("dev")) {
+        for dependency in ours.filter(|dependency| dependency.kind != DependencyKind::Development) {
             if !allowed.contains(&dependency.name.as_str()) {
                 breaches.push(format!("{name} may not use {}", dependency.name));
             }
@@ -118,14 +77,14 @@ pub(super) fn arrows(metadata: &Metadata) -> Vec<String> {
 
 /// Crates that are there in two versions and may not be.
 pub(super) fn singles(metadata: &Metadata) -> Vec<String> {
-    let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut versions: BTreeMap<&str, BTreeSet<_>> = BTreeMap::new();
     for package in &metadata.packages {
         versions.entry(&package.name).or_default().insert(&package.version);
     }
     let mut breaches = Vec::new();
     for name in SINGLES {
         if let Some(found) = versions.get(name).filter(|found| found.len() > 1) {
-            let list = found.iter().copied().collect::<Vec<_>>().join(", ");
+            let list = found.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             breaches.push(format!("{name} is there in {} versions: {list}", found.len()));
         }
     }
@@ -147,22 +106,28 @@ mod tests {
 
     /// A crate of ours that uses others of ours, each with the kind of the use.
     fn ours(name: &str, uses: &[(&str, Option<&str>)]) -> Value {
-        let uses: Vec<_> = uses
-            .iter()
-            .map(|(name, kind)| json!({ "name": name, "kind": kind, "path": format!("/src/{name}") }))
-            .collect();
-        json!({ "id": name, "name": name, "version": "0.1.0", "manifest_path": "/Cargo.toml", "dependencies": uses })
+        let uses = uses.iter().map(|(name, kind)| {
+            json!({ "name": name, "kind": kind, "path": format!("/src/{name}"), "req": "*", "optional": false,
+                    "uses_default_features": true, "features": [] })
+        });
+        package(name, "0.1.0", &uses.collect::<Vec<_>>())
     }
 
     fn theirs(name: &str, version: &str) -> Value {
-        json!({ "id": format!("{name}@{version}"), "name": name, "version": version, "manifest_path": "/Cargo.toml",
-                "dependencies": [{ "name": "serde", "kind": null, "path": null }] })
+        package(name, version, &[])
+    }
+
+    fn package(name: &str, version: &str, uses: &[Value]) -> Value {
+        json!({ "id": format!("{name}@{version}"), "name": name, "version": version, "dependencies": uses,
+                "manifest_path": "/Cargo.toml", "targets": [], "features": {} })
     }
 
     fn metadata(packages: &[Value]) -> Metadata {
-        let members: Vec<_> =
-            packages.iter().filter(|p| !p["id"].as_str().unwrap().contains('@')).map(|p| &p["id"]).collect();
-        Metadata::parse(&json!({ "packages": packages, "workspace_members": members }).to_string()).unwrap()
+        let ours = |package: &&Value| package["version"] == "0.1.0";
+        let members: Vec<_> = packages.iter().filter(ours).map(|package| &package["id"]).collect();
+        let json = json!({ "packages": packages, "workspace_members": members, "workspace_root": "/",
+                           "target_directory": "/target", "version": 1 });
+        serde_json::from_value(json).unwrap()
     }
 
     #[test]

@@ -1,19 +1,21 @@
 //! The laws of the workspace: which crate may use which, what the pure ones may not reach, what is there
-//! once, what every crate inherits, and what no text may hold.
+//! once, which folders import each other in no circle, what every crate inherits, and what no text may hold.
 //!
 //! Each law is a pure function from what cargo says, or from a source, to the breaches.
 
 mod graph;
+mod imports;
 mod manifests;
 mod purity;
 mod texts;
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+use cargo_metadata::MetadataCommand;
 
-use self::graph::Metadata;
 use super::files;
 use crate::sh::Cmd;
 use crate::workspace::shown;
@@ -27,20 +29,25 @@ pub(super) fn check(root: &Path) -> Result<()> {
 }
 
 fn breaches(root: &Path) -> Result<Vec<String>> {
-    let json = Cmd::cargo().args(["metadata", "--format-version", "1", "--locked"]).dir(root).read()?;
-    let metadata = Metadata::parse(&json)?;
+    let metadata = MetadataCommand::new().current_dir(root).other_options(["--locked".to_owned()]).exec()?;
     let mut breaches = graph::arrows(&metadata);
     breaches.extend(graph::singles(&metadata));
     breaches.extend(graph::absences(&metadata));
     for pure in purity::PURE {
         breaches.extend(purity::reaches(pure, &reached(root, pure)?));
     }
-    for (name, path) in metadata.manifests() {
+    for package in metadata.workspace_packages() {
+        let (name, path) = (&package.name, &package.manifest_path);
         let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
         breaches.extend(manifests::lints(name, &text));
         breaches.extend(manifests::versions(name, &text));
     }
-    for path in files::all(root)? {
+    let files = files::all(root)?;
+    for folder in imports::CHECKED {
+        let circles = imports::circles(&sources(root, folder, &files)?)?;
+        breaches.extend(circles.into_iter().map(|circle| format!("{folder}: {circle}")));
+    }
+    for path in files {
         let file = shown(root, &path).to_string();
         if texts::is_bound(&file) {
             let text = fs::read_to_string(&path).with_context(|| format!("cannot read {file}"))?;
@@ -48,6 +55,18 @@ fn breaches(root: &Path) -> Result<Vec<String>> {
         }
     }
     Ok(breaches)
+}
+
+/// The sources below a folder: each by its path from there, and its text.
+fn sources(root: &Path, folder: &str, files: &[PathBuf]) -> Result<BTreeMap<String, String>> {
+    let mut sources = BTreeMap::new();
+    for path in files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "rs")) {
+        if let Some(file) = shown(root, path).to_string().strip_prefix(folder) {
+            let text = fs::read_to_string(path).with_context(|| format!("cannot read {folder}{file}"))?;
+            sources.insert(file.to_owned(), text);
+        }
+    }
+    Ok(sources)
 }
 
 /// What a package reaches when it is built alone. `cargo metadata` cannot say it: there, features that any
@@ -71,6 +90,15 @@ fn reached(root: &Path, package: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_crate_is_checked_by_a_folder_that_there_is() {
+        let root = crate::workspace::root().unwrap();
+        let files = files::all(&root).unwrap();
+        for folder in imports::CHECKED {
+            assert!(sources(&root, folder, &files).unwrap().contains_key("lib.rs"), "{folder}");
+        }
+    }
 
     #[test]
     fn the_tree_keeps_the_laws() {

@@ -1,0 +1,276 @@
+//! The law that the folders of a crate import each other in no circle: each can be read and changed with nothing in mind
+//! but what it imports.
+//!
+//! A folder is what lies directly below `src`: `x.rs` belongs to the folder `x`, and a file without a folder of its name
+//! counts like one. What `lib.rs` shows under a name of its own belongs to the folder that it is from. Tests may import
+//! what they like.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context as _, Result};
+use syn::visit::Visit;
+use syn::{Attribute, ImplItemFn, Item, ItemFn, ItemImpl, ItemMod, ItemUse, Meta, UseTree};
+
+/// The crates that keep the law, each by the folder of its sources.
+pub(super) const CHECKED: [&str; 4] = ["controller/src/", "cri-proto/src/", "daemon/src/", "kit/src/"];
+
+/// Which folder imports which, and the files that say so.
+type Imports = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
+
+/// Circles among the sources of a crate: each by its path below `src`, and its text.
+pub(super) fn circles(sources: &BTreeMap<String, String>) -> Result<Vec<String>> {
+    let imports = imports(sources)?;
+    let mut breaches = Vec::new();
+    let mut told = BTreeSet::new();
+    for folder in imports.keys() {
+        let reached = reached(&imports, folder);
+        let circle: Vec<_> =
+            reached.iter().filter(|other| self::reached(&imports, other).contains(folder)).collect();
+        if circle.len() < 2 || !told.insert(circle.clone().into_iter().cloned().collect::<Vec<_>>()) {
+            continue;
+        }
+        let mut ties = Vec::new();
+        for from in &circle {
+            for (to, files) in imports.get(*from).into_iter().flatten().filter(|(to, _)| circle.contains(to))
+            {
+                let files = files.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+                ties.push(format!("  {from} -> {to}: {files}"));
+            }
+        }
+        let names = circle.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+        breaches.push(format!("{names} import each other in a circle:\n{}", ties.join("\n")));
+    }
+    Ok(breaches)
+}
+
+/// All folders that a folder imports, at any distance.
+fn reached(imports: &Imports, folder: &str) -> BTreeSet<String> {
+    let mut reached = BTreeSet::new();
+    let mut next = vec![folder];
+    while let Some(folder) = next.pop() {
+        for to in imports.get(folder).into_iter().flat_map(BTreeMap::keys) {
+            if reached.insert(to.clone()) {
+                next.push(to);
+            }
+        }
+    }
+    reached
+}
+
+fn imports(sources: &BTreeMap<String, String>) -> Result<Imports> {
+    let mut parsed = BTreeMap::new();
+    for (file, text) in sources {
+        let mut seen = Seen::default();
+        let source = syn::parse_file(text).with_context(|| format!("{file} is not understood"))?;
+        seen.visit_file(&source);
+        parsed.insert(file, (seen, source));
+    }
+    let tests: BTreeSet<_> = parsed.iter().flat_map(|(file, (seen, _))| seen.tests_below(file)).collect();
+    let folders: BTreeSet<_> = sources.keys().filter_map(|file| folder(file)).collect();
+    let shown: BTreeMap<_, _> =
+        parsed.get(&"lib.rs".to_owned()).map(|(_, root)| shown(&root.items)).unwrap_or_default();
+
+    let mut imports = Imports::new();
+    for (file, (seen, _)) in &parsed {
+        let Some(from) = folder(file).filter(|_| !is_test(file, &tests)) else { continue };
+        for name in &seen.names {
+            let to = shown.get(name).unwrap_or(name);
+            if to != from && folders.contains(to.as_str()) {
+                let ties = imports.entry(from.to_owned()).or_default();
+                ties.entry(to.clone()).or_default().insert((*file).clone());
+            }
+        }
+    }
+    Ok(imports)
+}
+
+/// The folder that a file belongs to; none for the roots of a library and of a program.
+fn folder(file: &str) -> Option<&str> {
+    let first = file.split('/').next().unwrap_or(file);
+    let name = first.strip_suffix(".rs").unwrap_or(first);
+    Some(name).filter(|_| !["lib.rs", "main.rs"].contains(&file))
+}
+
+/// Whether a file is of tests, by its name or since it lies below a module of tests.
+fn is_test(file: &str, tests: &BTreeSet<String>) -> bool {
+    let named = |part: &str| part == "tests" || part == "tests.rs" || part.ends_with("_tests.rs");
+    file.split('/').any(named)
+        || tests.iter().any(|test| {
+            file.strip_prefix(test.as_str()).is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+        })
+}
+
+/// What the root of a crate shows of its folders: each name, and the folder.
+fn shown(items: &[Item]) -> BTreeMap<String, String> {
+    let mut shown = BTreeMap::new();
+    for item in items {
+        if let Item::Use(ItemUse { tree: UseTree::Path(path), .. }) = item {
+            leaves(&path.tree, &mut |name| drop(shown.insert(name, path.ident.to_string())));
+        }
+    }
+    shown
+}
+
+/// The names that an import ends with.
+fn leaves(tree: &UseTree, tell: &mut impl FnMut(String)) {
+    match tree {
+        UseTree::Path(path) => leaves(&path.tree, tell),
+        UseTree::Name(name) => tell(name.ident.to_string()),
+        UseTree::Rename(name) => tell(name.rename.to_string()),
+        UseTree::Group(group) => group.items.iter().for_each(|tree| leaves(tree, tell)),
+        UseTree::Glob(_) => {}
+    }
+}
+
+/// What a source names of its crate, outside its tests.
+#[derive(Default)]
+struct Seen {
+    /// What follows on `crate::`.
+    names: BTreeSet<String>,
+    /// Modules of tests that are files of their own.
+    tests: BTreeSet<String>,
+}
+
+impl Seen {
+    /// The paths of the modules of tests that a file names, without the ending.
+    fn tests_below(&self, file: &str) -> Vec<String> {
+        let (folder, name) = file.rsplit_once('/').map_or(("", file), |(folder, name)| (folder, name));
+        let own = name.strip_suffix(".rs").filter(|own| !["lib", "main", "mod"].contains(own));
+        let parts =
+            |test| [folder, own.unwrap_or_default(), test].into_iter().filter(|part: &&str| !part.is_empty());
+        self.tests.iter().map(|test| parts(test.as_str()).collect::<Vec<_>>().join("/")).collect()
+    }
+
+    /// The first names of an import from the crate.
+    fn imported(&mut self, tree: &UseTree) {
+        match tree {
+            UseTree::Path(path) => drop(self.names.insert(path.ident.to_string())),
+            UseTree::Name(name) => drop(self.names.insert(name.ident.to_string())),
+            UseTree::Rename(name) => drop(self.names.insert(name.ident.to_string())),
+            UseTree::Group(group) => group.items.iter().for_each(|tree| self.imported(tree)),
+            UseTree::Glob(_) => {}
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Seen {
+    fn visit_item_mod(&mut self, item: &'ast ItemMod) {
+        if !tests(&item.attrs) {
+            syn::visit::visit_item_mod(self, item);
+        } else if item.content.is_none() {
+            self.tests.insert(item.ident.to_string());
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'ast ItemUse) {
+        if let UseTree::Path(path) = &item.tree
+            && path.ident == "crate"
+            && !tests(&item.attrs)
+        {
+            self.imported(&path.tree);
+        }
+    }
+
+    fn visit_item_fn(&mut self, item: &'ast ItemFn) {
+        if !tests(&item.attrs) {
+            syn::visit::visit_item_fn(self, item);
+        }
+    }
+
+    fn visit_item_impl(&mut self, item: &'ast ItemImpl) {
+        if !tests(&item.attrs) {
+            syn::visit::visit_item_impl(self, item);
+        }
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast ImplItemFn) {
+        if !tests(&item.attrs) {
+            syn::visit::visit_impl_item_fn(self, item);
+        }
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let mut segments = path.segments.iter();
+        if let (Some(first), Some(name)) = (segments.next(), segments.next())
+            && first.ident == "crate"
+        {
+            self.names.insert(name.ident.to_string());
+        }
+        syn::visit::visit_path(self, path);
+    }
+}
+
+/// Whether something is there for tests only.
+fn tests(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        let Meta::List(list) = &attribute.meta else { return false };
+        list.path.is_ident("cfg") && list.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn circles_of(sources: &[(&str, &str)]) -> Vec<String> {
+        let sources = sources.iter().map(|(file, text)| ((*file).to_owned(), (*text).to_owned()));
+        circles(&sources.collect()).unwrap()
+    }
+
+    #[test]
+    fn a_circle_is_told_with_the_files_that_tie_it() {
+        let sources = [
+            ("a/mod.rs", "use crate::{b::X, c};"),
+            ("a/deep/er.rs", "use std::fmt;\npub(crate) use crate::b as d;"),
+            ("b.rs", "mod x;"),
+            ("b/x.rs", "fn f() -> crate::c::C { crate::c::new() }"),
+            ("c.rs", "impl X { fn f() { use crate::a; } }"),
+            ("d.rs", "use crate::a::A;"),
+            ("main.rs", "use crate::d;"),
+        ];
+        assert_eq!(
+            circles_of(&sources),
+            [
+                "a, b, c import each other in a circle:\n  a -> b: a/deep/er.rs, a/mod.rs\n  a -> c: a/mod.rs\n  b -> c: b/x.rs\n  c -> a: c.rs"
+            ]
+        );
+    }
+
+    #[test]
+    fn two_circles_are_two() {
+        let sources = [
+            ("a.rs", "use crate::b;"),
+            ("b.rs", "use crate::a;"),
+            ("c.rs", "use crate::d; use crate::b;"),
+            ("d.rs", "use crate::c;"),
+        ];
+        assert_eq!(circles_of(&sources).len(), 2);
+    }
+
+    #[test]
+    fn what_the_root_shows_belongs_to_its_folder() {
+        let sources = [
+            ("lib.rs", "pub use a::{A, sub::B as C};\nuse elsewhere::D;"),
+            ("a.rs", "use crate::b;"),
+            ("b.rs", "use crate::{C, D, b};"),
+        ];
+        assert_eq!(circles_of(&sources).len(), 1);
+    }
+
+    #[test]
+    fn tests_and_folders_below_one_another_are_free() {
+        let sources = [
+            ("lib.rs", "#[cfg(test)]\nmod fake;"),
+            ("a.rs", "use crate::b;\n#[cfg(test)]\nmod unit { use crate::d; }\n#[cfg(test)]\nmod more;"),
+            ("a/more.rs", "use crate::d;"),
+            ("b.rs", "#[cfg(test)]\nuse crate::a;\n#[cfg(test)]\nimpl B { fn f() { crate::a::new() } }"),
+            ("b_tests.rs", "use crate::a;"),
+            ("b/tests/x.rs", "use crate::a;"),
+            ("d.rs", "use crate::{a, d::x};"),
+            ("fake.rs", "use crate::a;"),
+            ("a/x.rs", "use crate::a::y; // crate::d"),
+            ("a/y.rs", "use crate::a::x;"),
+        ];
+        assert_eq!(circles_of(&sources), [""; 0]);
+    }
+}

@@ -1,5 +1,8 @@
 //! What the controller counts. Every metric is described in `docs/reference/metrics.md`.
 
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
 use pitstop_controller_core::measure::{Measure, OrderCounts, Stage};
 use pitstop_controller_core::recreate::REASONS;
 use pitstop_controller_core::resize;
@@ -59,6 +62,7 @@ pub struct ControllerMetrics {
     open_requests: Gauge,
     open_resizes: Gauge,
     open_orders: Family<StateLabels, Gauge>,
+    longest_step: Gauge<f64, AtomicU64>,
 }
 
 impl ControllerMetrics {
@@ -77,6 +81,7 @@ impl ControllerMetrics {
             open_requests: Gauge::default(),
             open_resizes: Gauge::default(),
             open_orders: Family::default(),
+            longest_step: Gauge::default(),
         };
         let registry = metrics.registry();
         registry.register("writes", "Writes to the API server by action and result", own.writes.clone());
@@ -111,6 +116,12 @@ impl ControllerMetrics {
             "orders_open",
             "Orders in all books, by the daemon's answer",
             own.open_orders.clone(),
+        );
+        registry.register_with_unit(
+            "longest_step",
+            "Longest time that one event took in the core since the start",
+            Unit::Seconds,
+            own.longest_step.clone(),
         );
         for reason in REASONS {
             drop(own.ended.get_or_create(&EndLabels { outcome: outcome(reason == COMPLETE), reason }));
@@ -172,6 +183,13 @@ impl ControllerMetrics {
         }
     }
 
+    /// One event took so long in the core.
+    pub fn stepped(&self, took: Duration) {
+        if took.as_secs_f64() > self.longest_step.get() {
+            self.longest_step.set(took.as_secs_f64());
+        }
+    }
+
     /// What is open now.
     pub fn open(&self, requests: usize, resizes: usize, orders: &OrderCounts) {
         for (gauge, count) in [(&self.open_requests, requests), (&self.open_resizes, resizes)] {
@@ -190,8 +208,6 @@ fn outcome(complete: bool) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use pitstop_kit::WatchMetrics;
     use pitstop_kit::metrics::documented;
 
@@ -223,6 +239,8 @@ mod tests {
         own.measure(&Measure::Took { stage: Stage::Stop, duration: Duration::from_millis(300) });
         own.measure(&Measure::Resized { complete: false, reason: "Quota" });
         own.open(3, 2, &OrderCounts { placed: 2, ..OrderCounts::default() });
+        own.stepped(Duration::from_millis(250));
+        own.stepped(Duration::from_millis(2));
         let text = metrics.encode().unwrap();
         for line in [
             "pitstop_controller_requests_ended_total{outcome=\"failed\",reason=\"PodGone\"} 1\n",
@@ -233,6 +251,7 @@ mod tests {
             "pitstop_controller_stage_duration_seconds_count{stage=\"drain\"} 0\n",
             "pitstop_controller_orders_open{state=\"placed\"} 2\n",
             "pitstop_controller_orders_open{state=\"failed\"} 0\n",
+            "pitstop_controller_longest_step_seconds 0.25\n",
             "pitstop_controller_requests_open 3\n",
             "pitstop_controller_resizes_open 2\n",
             "pitstop_controller_resizes_ended_total{outcome=\"failed\",reason=\"Quota\"} 1\n",

@@ -151,8 +151,10 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
             while actions.try_join_next().is_some() {}
             actions.spawn(executor.clone().execute(action, pitstop_kit::now().mono));
         };
-        let after =
-            |index: &Index| own.open(index.open_requests(), index.open_resizes(), &index.open_orders());
+        let after = |index: &Index, took| {
+            own.stepped(took);
+            own.open(index.open_requests(), index.open_resizes(), &index.open_orders());
+        };
         pitstop_kit::drive(&mut index, &mut inbox, &shutdown, execute, after).await;
         actions
     });

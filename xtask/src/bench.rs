@@ -1,4 +1,6 @@
-//! `cargo xtask bench`: measurements of `tests/bench` on the running cluster.
+//! `cargo xtask bench`: measurements of `tests/bench` on the running cluster; `scale` on clusters of its own.
+
+mod scale;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -10,12 +12,14 @@ use crate::sh::{Cmd, exit_code};
 
 /// The command. A KUBECONFIG that is set wins over the one of our own cluster.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
+    if let Some(("scale", rest)) = args.split_first().map(|(name, rest)| (name.as_str(), rest)) {
+        return scale::run(root, rest);
+    }
     let kubeconfig = std::env::var_os("KUBECONFIG").map_or_else(|| cluster::kubeconfig(root), Into::into);
     if !kubeconfig.is_file() {
         bail!("no cluster runs ({} is not there); start one with `make demo`", kubeconfig.display());
     }
-    let status = Cmd::cargo()
-        .args(["run", "--release", "--quiet", "-p", "pitstop-bench", "--"])
+    let status = program()
         .args(args)
         .env("KUBECONFIG", kubeconfig)
         .env("PITSTOP_CLUSTER_DIR", cluster::dir(root))
@@ -23,4 +27,9 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
         .dir(root)
         .status()?;
     Ok(exit_code(status))
+}
+
+/// The benchmarks' program; its arguments follow.
+fn program() -> Cmd {
+    Cmd::cargo().args(["run", "--release", "--quiet", "-p", "pitstop-bench", "--"])
 }

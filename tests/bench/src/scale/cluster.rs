@@ -42,6 +42,8 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     empty.end().await?;
 
     let (pods, mut probe) = fill(stage, sizes).await?;
+    // Only the probe's Pod is ever restarted.
+    let _played = play(&stage.client, probe.pods());
     let (controller, _) = known(stage, &mut probe, "cluster-pods").await?;
     let with_pods = controller.memory()?;
     controller.end().await?;
@@ -102,7 +104,6 @@ async fn known(stage: &Stage, probe: &mut Probe, log: &str) -> Result<(Controlle
         (accepted - begin).as_secs_f64()
     ));
     tokio::time::sleep(REST).await;
-    let _played = play(&stage.client, probe.pods());
     probe.settle(PATIENCE).await;
     Ok((controller, accepted))
 }

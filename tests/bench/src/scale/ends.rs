@@ -26,8 +26,8 @@ pub(crate) struct Seen {
     namespace: String,
     name: String,
     accepted: bool,
-    ended: bool,
-    complete: bool,
+    /// It ended, and as complete or not.
+    ended: Option<bool>,
     /// Its label `active` is gone.
     tidy: bool,
 }
@@ -58,12 +58,13 @@ impl Notes {
         if seen.accepted {
             times.accepted.get_or_insert(now);
         }
-        if seen.ended && times.ended.is_none() {
+        let Some(complete) = seen.ended else { return };
+        if times.ended.is_none() {
             times.ended = Some(now);
             self.order.push(seen.name);
-            self.complete += usize::from(seen.complete);
+            self.complete += usize::from(complete);
         }
-        if seen.ended && seen.tidy && !std::mem::replace(&mut times.tidy, true) {
+        if seen.tidy && !std::mem::replace(&mut times.tidy, true) {
             self.tidy += 1;
         }
     }
@@ -104,7 +105,9 @@ impl Ends {
                     Watch::Gone(_) => Vec::new(),
                 };
                 let mut notes = noting.lock().unwrap_or_else(PoisonError::into_inner);
-                all.into_iter().for_each(|seen| notes.note(seen, now));
+                for seen in all {
+                    notes.note(seen, now);
+                }
                 drop(notes);
                 change.send_replace(());
             }
@@ -172,13 +175,13 @@ impl Ends {
 fn seen(request: ContainerRecreateRequest) -> Seen {
     let labels = request.metadata.labels.unwrap_or_default();
     let status = request.status.unwrap_or_default();
-    let complete = condition::find(&status.conditions, conditions::COMPLETE);
+    let complete = condition::find(&status.conditions, conditions::COMPLETE)
+        .is_some_and(|condition| condition.status == ConditionStatus::True);
     Seen {
         namespace: request.metadata.namespace.unwrap_or_default(),
         name: request.metadata.name.unwrap_or_default(),
         accepted: status.target.is_some(),
-        ended: status.phase == Some(Phase::Completed),
-        complete: complete.is_some_and(|condition| condition.status == ConditionStatus::True),
+        ended: (status.phase == Some(Phase::Completed)).then_some(complete),
         tidy: !labels.contains_key(labels::ACTIVE),
     }
 }
@@ -216,7 +219,7 @@ mod tests {
         let (first, second) = (Instant::now(), Instant::now() + Duration::from_secs(1));
         notes.note(one.clone(), first);
         assert!(notes.order.is_empty());
-        let over = Seen { ended: true, complete: true, ..one };
+        let over = Seen { ended: Some(true), ..one };
         notes.note(over.clone(), second);
         notes.note(Seen { tidy: true, ..over }, second + Duration::from_secs(1));
         let times = notes.times[&("n".to_owned(), "a".to_owned())];

@@ -33,6 +33,16 @@ pub(crate) struct Probe {
     open: Option<Instant>,
     /// How long each took in milliseconds, from just before it was sent.
     took: Vec<f64>,
+    /// How long the API server took to answer each create.
+    answered: Vec<f64>,
+}
+
+/// Times of some requests, in milliseconds.
+pub(crate) struct Times {
+    /// From just before one is sent to its end.
+    pub(crate) whole: Samples,
+    /// The API server's answer to the create: what the machine and the API server do, without the controller.
+    pub(crate) create: Samples,
 }
 
 impl Probe {
@@ -45,16 +55,26 @@ impl Probe {
     pub(crate) fn named(client: &Client, prefix: &'static str, pods: Vec<Pod>) -> Self {
         let ends = Ends::watch(client, Some(NAMESPACE));
         let client = client.clone();
-        Self { client, ends, pods, prefix, sent: 0, last: None, open: None, took: Vec::new() }
+        Self {
+            client,
+            ends,
+            pods,
+            prefix,
+            sent: 0,
+            last: None,
+            open: None,
+            took: Vec::new(),
+            answered: Vec::new(),
+        }
     }
 
     /// Sends some before there is any load, and gives back how long they took.
-    pub(crate) async fn alone(&mut self) -> Result<Samples> {
+    pub(crate) async fn alone(&mut self) -> Result<Times> {
         for _ in 0..FIRST {
             self.once().await?;
         }
         // What is done once, such as making the node's book, is no part of it.
-        self.took.clear();
+        drop(self.taken());
         for _ in 0..ALONE {
             self.once().await?;
         }
@@ -86,13 +106,14 @@ impl Probe {
     }
 
     /// How long those took that were sent since.
-    fn taken(&mut self) -> Samples {
-        std::mem::take(&mut self.took).into_iter().collect()
+    fn taken(&mut self) -> Times {
+        let [whole, create] = [&mut self.took, &mut self.answered].map(|times| times.drain(..).collect());
+        Times { whole, create }
     }
 
     /// How long those took that were sent since. One that is under way for longer than any of them counts with the time
     /// so far.
-    pub(crate) fn taken_and_open(&mut self) -> Samples {
+    pub(crate) fn taken_and_open(&mut self) -> Times {
         let open = self.open.take().map(|since| milliseconds(since.elapsed()));
         self.took.extend(open.filter(|so_far| self.took.iter().all(|took| took < so_far)));
         self.taken()
@@ -107,6 +128,7 @@ impl Probe {
         let begin = Instant::now();
         self.open = Some(begin);
         let (pod, name) = self.send().await?;
+        self.answered.push(milliseconds(begin.elapsed()));
         let ended = self.ends.ended(&pod, &name, PATIENCE).await;
         self.open = None;
         self.took.push(milliseconds(ended.map_or(PATIENCE, |at| at - begin)));

@@ -19,7 +19,8 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
     if !kubeconfig.is_file() {
         bail!("no cluster runs ({} is not there); start one with `make demo`", kubeconfig.display());
     }
-    let status = program()
+    let status = Cmd::cargo()
+        .args(["run", "--release", "--quiet", "-p", "pitstop-bench", "--"])
         .args(args)
         .env("KUBECONFIG", kubeconfig)
         .env("PITSTOP_CLUSTER_DIR", cluster::dir(root))
@@ -27,9 +28,4 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
         .dir(root)
         .status()?;
     Ok(exit_code(status))
-}
-
-/// The benchmarks' program; its arguments follow.
-fn program() -> Cmd {
-    Cmd::cargo().args(["run", "--release", "--quiet", "-p", "pitstop-bench", "--"])
 }

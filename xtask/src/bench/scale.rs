@@ -5,29 +5,33 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 
-use super::program;
 use crate::image;
 use crate::kubernetes::Kubernetes;
 use crate::lab::{self, told, with_cluster};
 use crate::progress::Step;
+use crate::sh::Cmd;
 
 /// All scenarios; `tests/bench/src/scale/sizes.rs` says what they are.
 const SCENARIOS: [&str; 4] = ["cluster", "queue", "spread", "hostile"];
-/// The crate, and the program in it.
+/// The crates, and the programs in them: what is measured, and what measures.
 const CONTROLLER: &str = "pitstop-controller";
+const BENCH: &str = "pitstop-bench";
 
 /// The command: the scenarios that are named, or all, and flags for their sizes.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
     lab::require()?;
     let (scenarios, flags) = chosen(args);
-    let step = Step::begin("building the controller");
-    let programs = image::programs(root, &[CONTROLLER], false)?;
-    let controller = programs.get(CONTROLLER).context("the controller was not built")?;
+    let step =
+        Step::begin("building the controller and the benchmark (about 8 minutes when nothing is built yet)");
+    // Together: the benchmark depends on little that the controller does not.
+    let programs = image::programs(root, &[CONTROLLER, BENCH], false)?;
+    let built = |name: &str| programs.get(name).with_context(|| format!("{name} was not built"));
+    let (controller, bench) = (built(CONTROLLER)?, built(BENCH)?);
     step.done();
     let mut good = true;
     for scenario in scenarios {
         let measure = || {
-            let bench = program().args(["scale", scenario]).args(flags);
+            let bench = Cmd::new(bench).args(["scale", scenario]).args(flags);
             Ok(told(root, bench).env("PITSTOP_CONTROLLER", controller).dir(root).status()?.success())
         };
         let outcome = with_cluster(root, Kubernetes::default(), 1, &[], measure, |good| *good)?;

@@ -68,8 +68,9 @@ impl Ledger {
         for line in text.lines().filter(|line| line.contains(OURS)) {
             let Ok(entry) = serde_json::from_str::<Entry>(line) else { continue };
             let object = &entry.object_ref;
-            if object.resource != LEASES && self.writes.add(&entry, NAMESPACE) && object.resource == REQUESTS
-            {
+            // A dry run stores nothing: the controller looks whether the daemon's policy is in force.
+            let counts = object.resource != LEASES && !entry.dry_run();
+            if counts && self.writes.add(&entry, NAMESPACE) && object.resource == REQUESTS {
                 *self.of_requests.entry(object.name.clone()).or_default() += 1;
             }
         }

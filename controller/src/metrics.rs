@@ -1,6 +1,8 @@
 //! What the controller counts. Every metric is described in `docs/reference/metrics.md`.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use pitstop_controller_core::KindId;
 use pitstop_controller_core::kind::About;
@@ -77,6 +79,7 @@ pub struct ControllerMetrics {
     kinds: BTreeMap<KindId, KindMetrics>,
     stages: Family<StageLabels, Histogram, fn() -> Histogram>,
     open_orders: Family<StateLabels, Gauge>,
+    longest_step: Gauge<f64, AtomicU64>,
 }
 
 impl ControllerMetrics {
@@ -92,6 +95,7 @@ impl ControllerMetrics {
             kinds: all().map(|about| (about.id, KindMetrics::default())).collect(),
             stages: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             open_orders: Family::default(),
+            longest_step: Gauge::default(),
         };
         let registry = metrics.registry();
         registry.register("writes", "Writes to the API server by action and result", own.writes.clone());
@@ -125,6 +129,12 @@ impl ControllerMetrics {
             "orders_open",
             "Orders in all books, by the daemon's answer",
             own.open_orders.clone(),
+        );
+        registry.register_with_unit(
+            "longest_step",
+            "Longest time that one event took in the core since the start",
+            Unit::Seconds,
+            own.longest_step.clone(),
         );
         for stage in Stage::ALL {
             drop(own.stages.get_or_create(&StageLabels { stage: stage.as_str() }));
@@ -178,6 +188,13 @@ impl ControllerMetrics {
         }
     }
 
+    /// One event took so long in the core.
+    pub fn stepped(&self, took: Duration) {
+        if took.as_secs_f64() > self.longest_step.get() {
+            self.longest_step.set(took.as_secs_f64());
+        }
+    }
+
     /// What is open now: requests of each kind, and orders.
     pub fn open(&self, requests: impl Iterator<Item = (KindId, usize)>, orders: &OrderCounts) {
         for (kind, count) in requests {
@@ -198,8 +215,6 @@ fn outcome(complete: bool) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use pitstop_controller_core::{recreate, resize};
     use pitstop_kit::WatchMetrics;
     use pitstop_kit::metrics::documented;
@@ -235,6 +250,8 @@ mod tests {
             [(recreate::ID, 3), (resize::ID, 2)].into_iter(),
             &OrderCounts { placed: 2, ..OrderCounts::default() },
         );
+        own.stepped(Duration::from_millis(250));
+        own.stepped(Duration::from_millis(2));
         let text = metrics.encode().unwrap();
         for line in [
             "pitstop_controller_requests_ended_total{outcome=\"failed\",reason=\"PodGone\"} 1\n",
@@ -245,6 +262,7 @@ mod tests {
             "pitstop_controller_stage_duration_seconds_count{stage=\"drain\"} 0\n",
             "pitstop_controller_orders_open{state=\"placed\"} 2\n",
             "pitstop_controller_orders_open{state=\"failed\"} 0\n",
+            "pitstop_controller_longest_step_seconds 0.25\n",
             "pitstop_controller_requests_open 3\n",
             "pitstop_controller_resizes_open 2\n",
             "pitstop_controller_resizes_ended_total{outcome=\"failed\",reason=\"Quota\"} 1\n",

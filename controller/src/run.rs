@@ -151,7 +151,10 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
             while actions.try_join_next().is_some() {}
             actions.spawn(executor.clone().execute(action, pitstop_kit::now().mono));
         };
-        let after = |engine: &Engine| own.open(engine.open(), &engine.open_orders());
+        let after = |engine: &Engine, took| {
+            own.stepped(took);
+            own.open(engine.open(), &engine.open_orders());
+        };
         pitstop_kit::drive(&mut engine, &mut inbox, &shutdown, execute, after).await;
         actions
     });

@@ -106,7 +106,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
             while actions.try_join_next().is_some() {}
             actions.spawn(executor.clone().execute(action));
         },
-        |daemon| own_metrics.orders(daemon.open_orders().len()),
+        |daemon, _| own_metrics.orders(daemon.open_orders().len()),
     )
     .await;
 

@@ -1,6 +1,6 @@
 //! The loop that drives a pure core: one owner, one event at a time.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pitstop_api::logic::machine::{Machine, Now};
 use pitstop_api::logic::time::Mono;
@@ -17,7 +17,8 @@ pub fn now() -> Now {
 }
 
 /// Feeds events and ticks to the core, and hands each action to `execute`, until the shutdown starts or every
-/// sender is gone. `after` sees the core after each step, for metrics and readiness.
+/// sender is gone. `after` sees the core after each step, and how long the step took in the core, for metrics and
+/// readiness.
 ///
 /// `execute` must not block: it starts the action and lets the outcome come back as an event.
 pub async fn drive<M: Machine>(
@@ -25,7 +26,7 @@ pub async fn drive<M: Machine>(
     events: &mut mpsc::Receiver<M::Event>,
     shutdown: &Shutdown,
     mut execute: impl FnMut(M::Action),
-    mut after: impl FnMut(&M),
+    mut after: impl FnMut(&M, Duration),
 ) {
     loop {
         let mono = now().mono;
@@ -38,10 +39,13 @@ pub async fn drive<M: Machine>(
             () = sleep(wait) => M::tick(),
             () = shutdown.wait() => return,
         };
-        for action in machine.handle(now(), event) {
+        let begun = Instant::now();
+        let actions = machine.handle(now(), event);
+        let took = begun.elapsed();
+        for action in actions {
             execute(action);
         }
-        after(machine);
+        after(machine, took);
     }
 }
 

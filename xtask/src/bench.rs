@@ -1,4 +1,6 @@
-//! `cargo xtask bench`: measurements of `tests/bench` on the running cluster.
+//! `cargo xtask bench`: measurements of `tests/bench` on the running cluster; `scale` on clusters of its own.
+
+mod scale;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -10,6 +12,9 @@ use crate::sh::{Cmd, exit_code};
 
 /// The command. A KUBECONFIG that is set wins over the one of our own cluster.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
+    if let Some(("scale", rest)) = args.split_first().map(|(name, rest)| (name.as_str(), rest)) {
+        return scale::run(root, rest);
+    }
     let kubeconfig = std::env::var_os("KUBECONFIG").map_or_else(|| cluster::kubeconfig(root), Into::into);
     if !kubeconfig.is_file() {
         bail!("no cluster runs ({} is not there); start one with `make demo`", kubeconfig.display());

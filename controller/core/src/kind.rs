@@ -156,6 +156,8 @@ pub struct Ahead {
     pub until: Option<Mono>,
     /// It is another kind's request that has been accepted, and has the Pod.
     pub has_pod: bool,
+    /// So many wait for the Pod that each tells of it later: most waits are over before they need to be told.
+    pub crowded: bool,
 }
 
 /// What is known of a request's turn with its Pod.

@@ -9,6 +9,7 @@ mod harness;
 mod idle;
 mod latency;
 mod resize;
+mod scale;
 
 use std::process::ExitCode;
 
@@ -45,6 +46,8 @@ enum Bench {
         #[arg(long, default_value_t = 40)]
         pods: usize,
     },
+    /// The controller beside a large cluster whose nodes and Pods are played.
+    Scale(scale::Args),
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -54,6 +57,7 @@ async fn main() -> ExitCode {
         Bench::Idle => idle::run().await,
         Bench::Latency { pods } => latency::run(pods).await,
         Bench::Resize { pods } => resize::run(pods).await,
+        Bench::Scale(args) => scale::run(&args).await,
     };
     match result {
         Ok(Verdict::Within) => ExitCode::SUCCESS,

@@ -230,9 +230,11 @@ impl Engine {
 
     /// How long a wait of the request lasts before it is written down.
     fn progress_hold<K: Stored>(&self, entry: &Entry<K>) -> Duration {
-        let of_node = |node| K::store(&self.stores).of_node(node);
-        let open = node_of(entry.request.get())
-            .map_or(0, |node| of_node(node).filter(|e| !e.request.get().completed()).count());
+        let store = K::store(&self.stores);
+        let open = match node_of(entry.request.get()) {
+            Some(node) => store.of_node(node).filter(|e| !e.request.get().completed()).count(),
+            None => store.queues.len(&entry.request.get().pod_key()),
+        };
         pacing::hold(self.config.progress_after, self.config.progress_spacing, open)
     }
 

@@ -58,6 +58,11 @@ impl Queues {
         }
     }
 
+    /// How many stand with a Pod.
+    pub(super) fn len(&self, pod: &ObjectKey) -> usize {
+        self.0.get(pod).map_or(0, BTreeSet::len)
+    }
+
     /// Those of a Pod that are so far, the oldest first.
     pub(super) fn of(
         &self,

@@ -17,6 +17,9 @@ use crate::kind::{Ahead, Around, Owner, Peer, Turn};
 use crate::pod::Pod;
 use crate::time::Mono;
 
+/// How many requests of a kind can stand with a Pod before those that wait tell of it later.
+const TOLD_AT_ONCE: usize = 8;
+
 impl Engine {
     /// What goes before a request: as long as it is not accepted, others of its namespace and its queue, and what was asked
     /// for earlier; then only what has begun to change the Pod.
@@ -24,7 +27,7 @@ impl Engine {
         let own = entry.request.get();
         let meta = own.meta();
         let store = K::store(&self.stores);
-        let waits = |by| Some(Ahead { by, until: None, has_pod: false });
+        let waits = |by| Some(Ahead { by, until: None, has_pod: false, crowded: false });
         let waits_for = |kind, key: &ObjectKey| waits(Before::Request(Named { kind, key: key.clone() }));
         let accepted = own.target().is_some();
         // What belongs to a request that has begun waits for nobody else of its namespace.
@@ -37,7 +40,8 @@ impl Engine {
         }
         let key = own.pod_key();
         if let Some(first) = store.queues.first(&key).filter(|first| !accepted && first.key != *meta.key) {
-            return waits_for(K::ABOUT.id, &first.key);
+            let crowded = store.queues.len(&key) > TOLD_AT_ONCE;
+            return waits_for(K::ABOUT.id, &first.key).map(|ahead| Ahead { crowded, ..ahead });
         }
         if let Some(ahead) = self.disturbed(now, entry, &key, pod) {
             return Some(ahead);
@@ -66,7 +70,12 @@ impl Engine {
             other.disturbing(key, pod, &related).into_iter().find_map(|it| {
                 let until = K::ABOUT.sharing.patience.map(|patience| it.since.after(patience));
                 let by = Before::Request(Named { kind: other.about().id, key: it.key.clone() });
-                until.is_none_or(|until| until > now).then_some(Ahead { by, until, has_pod: it.accepted })
+                until.is_none_or(|until| until > now).then_some(Ahead {
+                    by,
+                    until,
+                    has_pod: it.accepted,
+                    crowded: false,
+                })
             })
         })
     }

@@ -84,7 +84,8 @@ impl Planner<'_> {
         if let Some(ahead) = &self.observed.ahead {
             let status = queued(request, ahead, self.wall);
             let wake_at = earliest(deadline, ahead.until);
-            return Plan { wake_at, ..self.with_status(status, Urgency::Now) };
+            let urgency = if ahead.crowded { Urgency::Later } else { Urgency::Now };
+            return Plan { wake_at, ..self.with_status(status, urgency) };
         }
         // The images that are named here would be others than the ones that stand when it is written.
         if self.observed.pinned_now {

@@ -27,6 +27,8 @@ pub(crate) struct Entry {
     #[serde(default)]
     user: User,
     #[serde(default)]
+    impersonated_user: Option<User>,
+    #[serde(default)]
     pub(crate) object_ref: Object,
     #[serde(default)]
     response_status: Answer,
@@ -88,9 +90,10 @@ impl Entry {
         self.user_agent.split('/').next().unwrap_or_default()
     }
 
-    /// The name of the `ServiceAccount` that asked, when it is one of that namespace.
+    /// The name of the `ServiceAccount` that asked, or in whose name it was asked, when it is one of that namespace.
     pub(crate) fn account(&self, namespace: &str) -> Option<&str> {
-        let account = self.user.username.strip_prefix("system:serviceaccount:")?;
+        let user = self.impersonated_user.as_ref().unwrap_or(&self.user);
+        let account = user.username.strip_prefix("system:serviceaccount:")?;
         account.strip_prefix(namespace)?.strip_prefix(':')
     }
 

@@ -7,6 +7,10 @@ use anyhow::{Context as _, Result, bail};
 use kube::Client;
 use serde::Deserialize;
 
+/// Environment variables: the cluster's program, and the folder of its files.
+const PROGRAM: &str = "PITSTOP_CLUSTER_BIN";
+const FOLDER: &str = "PITSTOP_CLUSTER_DIR";
+
 /// A running cluster.
 pub(crate) struct Cluster {
     /// A client with the administrator's rights.
@@ -59,14 +63,37 @@ impl Cluster {
     }
 }
 
+/// A path that `cargo xtask bench` gives in an environment variable.
+pub(crate) fn given(name: &str) -> Result<PathBuf> {
+    let value = std::env::var_os(name);
+    value.map(PathBuf::from).with_context(|| format!("{name} is not set; run this by `cargo xtask bench`"))
+}
+
+/// Runs a command of the cluster's program, such as `stop scheduler`.
+pub(crate) fn lab(args: &[&str]) -> Result<()> {
+    let mut command = Command::new(given(PROGRAM)?);
+    succeed(command.args(args).arg("--dir").arg(given(FOLDER)?))
+}
+
+/// Runs `kubectl` against the cluster.
+pub(crate) fn kubectl(args: &[&str]) -> Result<()> {
+    succeed(Command::new(given(PROGRAM)?.with_file_name("kubectl")).args(args))
+}
+
+fn succeed(command: &mut Command) -> Result<()> {
+    let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("{command:?}: {}: {}", output.status, said.trim());
+    }
+    Ok(())
+}
+
 fn status() -> Result<Status> {
-    let variable = |name| {
-        std::env::var_os(name).with_context(|| format!("{name} is not set; run this by `cargo xtask bench`"))
-    };
-    let program = PathBuf::from(variable("PITSTOP_CLUSTER_BIN")?);
+    let program = given(PROGRAM)?;
     let output = Command::new(&program)
         .args(["status", "--json", "--dir"])
-        .arg(variable("PITSTOP_CLUSTER_DIR")?)
+        .arg(given(FOLDER)?)
         .output()
         .with_context(|| format!("cannot run {}", program.display()))?;
     // A cluster that is down is told by the exit code too, with the same JSON.

@@ -25,14 +25,21 @@ pub(crate) struct Writes {
 impl Writes {
     /// Every write of a `ServiceAccount` of that namespace, events aside.
     pub(crate) fn count<'a>(entries: impl IntoIterator<Item = &'a Entry>, namespace: &str) -> Self {
-        let mut of: BTreeMap<String, Count> = BTreeMap::new();
-        for entry in entries.into_iter().filter(|e| e.writes() && e.object_ref.resource != ASIDE) {
-            let Some(account) = entry.account(namespace) else { continue };
-            let count = of.entry(format!("{account}: {}", entry.what())).or_default();
-            count.all += 1;
-            count.refused += usize::from(entry.refused());
+        let mut writes = Self::default();
+        for entry in entries {
+            writes.add(entry, namespace);
         }
-        Self { of }
+        writes
+    }
+
+    /// Counts a request if it is such a write; says whether it is.
+    pub(crate) fn add(&mut self, entry: &Entry, namespace: &str) -> bool {
+        let counts = entry.writes() && entry.object_ref.resource != ASIDE;
+        let Some(account) = entry.account(namespace).filter(|_| counts) else { return false };
+        let count = self.of.entry(format!("{account}: {}", entry.what())).or_default();
+        count.all += 1;
+        count.refused += usize::from(entry.refused());
+        true
     }
 
     /// All of them.
@@ -52,6 +59,17 @@ mod tests {
             "requestReceivedTimestamp": "2026-11-21T11:00:00Z", "stageTimestamp": "2026-11-21T11:00:00Z",
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn what_is_written_in_the_name_of_an_account_counts_as_its_own() {
+        let entry: Entry = serde_json::from_value(serde_json::json!({
+            "verb": "update", "user": {"username": "system:admin"}, "objectRef": {"resource": "nodeworks"},
+            "impersonatedUser": {"username": "system:serviceaccount:pitstop-system:pitstop-daemon"},
+            "requestReceivedTimestamp": "2026-11-21T11:00:00Z", "stageTimestamp": "2026-11-21T11:00:00Z",
+        }))
+        .unwrap();
+        assert_eq!(Writes::count([&entry], "pitstop-system").total(), 1);
     }
 
     #[test]

@@ -301,6 +301,7 @@ fn each_of_many_that_wait_for_a_pod_is_written_a_few_times_at_most() {
         }
     }
     assert!(bench.requests.values().all(Request::completed));
-    // Its acceptance and its end; that it waits was written when it came.
-    assert!(writes.values().all(|times| *times <= 2), "{writes:?}");
+    // Its acceptance and its end. That it waits is written once, of few of so many.
+    assert!(writes.values().all(|times| *times <= 3), "{writes:?}");
+    assert!(writes.values().sum::<u32>() <= 2 * 40 + 4, "{writes:?}");
 }

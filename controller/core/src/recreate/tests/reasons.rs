@@ -131,7 +131,7 @@ fn the_conditions_read_like_those_of_kubernetes() {
         all.map(|c| format!("{}={:?}/{}", c.type_, c.status, c.reason)).collect()
     };
     let mut scene = Scene::admitted(&["app"]);
-    scene.ahead = Some(Ahead { by: first(), until: None, has_pod: false });
+    scene.ahead = Some(Ahead { by: first(), until: None, has_pod: false, crowded: false });
     scene.act();
     assert_eq!(told(&scene), ["Complete=False/Queued", "Reconciling=True/Pending"]);
     scene.ahead = None;

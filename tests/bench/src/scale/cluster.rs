@@ -1,0 +1,175 @@
+//! Many nodes, Pods and finished requests: what they cost the controller, and how soon a new one leads and knows them.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use futures::{StreamExt as _, stream};
+
+use super::bound::Figure;
+use super::controller::Controller;
+use super::load::{self, wall};
+use super::objects::Plan;
+use super::player::play;
+use super::player::pod::Pod;
+use super::probe::{self, Probe};
+use super::sizes::{Sizes, mib, number};
+use super::stage::Stage;
+use crate::harness::processes::Memory;
+use crate::harness::say;
+
+/// Most memory of the controller, in MiB.
+const MEMORY: f64 = 128.0;
+/// Most memory for a Pod, in KiB.
+const POD: f64 = 0.8;
+/// Changes of Pods a second, for how long, and the processor time that they may take, in cores.
+const CHANGES: usize = 500;
+const SECONDS: u64 = 30;
+const CORES: f64 = 0.1;
+/// Most seconds from `kill -9` until the next process leads and knows everything.
+const BACK: f64 = 45.0;
+/// Pods that share a namespace.
+const NAMESPACE: usize = 1_000;
+/// After this the controller has read its lists, and its allocator has given back what it needed for that.
+const REST: Duration = Duration::from_secs(10);
+/// Until a controller accepts a request at the latest.
+const PATIENCE: Duration = Duration::from_mins(5);
+
+/// Gives the figures.
+pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
+    let empty = Controller::leading(stage, "cluster-empty").await?;
+    tokio::time::sleep(REST).await;
+    let base = empty.memory()?;
+    empty.end().await?;
+
+    let (pods, mut probe) = fill(stage, sizes).await?;
+    // Only the probe's Pod is ever restarted.
+    let _played = play(&stage.client, probe.pods());
+    let (controller, _) = known(stage, &mut probe, "cluster-pods").await?;
+    let with_pods = controller.memory()?;
+    controller.end().await?;
+
+    load::finished_requests(&stage.client, &pods, sizes.finished).await?;
+    let (controller, _) = known(stage, &mut probe, "cluster-all").await?;
+    let with_all = controller.memory()?;
+    let changes = change(stage, &controller, &pods).await?;
+    let after = controller.memory()?;
+
+    let killed = Instant::now();
+    controller.kill()?;
+    let (next, accepted) = known(stage, &mut probe, "cluster-next").await?;
+    let step = next.metric("longest_step_seconds").await?;
+    let peak = next.memory()?.peak.max(with_all.peak).max(after.peak);
+    let mut figures = vec![
+        Figure::told("memory of the controller without any Pod", mib(base.resident), "MiB"),
+        Figure::told("memory with the Pods", mib(with_pods.resident), "MiB"),
+        Figure::most("memory for a Pod", per_pod(&base, &with_pods, sizes.pods), POD, "KiB"),
+        Figure::told("memory with the finished requests, too", mib(with_all.resident), "MiB"),
+        Figure::told("memory after the changes of Pods", mib(after.resident), "MiB"),
+        Figure::most("largest resident memory, lists being read included", mib(peak), MEMORY, "MiB"),
+    ];
+    figures.extend(changes.figures());
+    figures.extend([
+        Figure::most("kill -9 → leads and accepts", (accepted - killed).as_secs_f64(), BACK, "s"),
+        Figure::told("longest step of the core (a list)", step * 1e3, "ms"),
+    ]);
+    Ok(figures)
+}
+
+/// Makes everything but the finished requests.
+async fn fill(stage: &Stage, sizes: &Sizes) -> Result<(Vec<Pod>, Probe)> {
+    let client = &stage.client;
+    let node = |i: usize| format!("scale-{:05}", i % sizes.nodes.max(1));
+    load::nodes(client, (0..sizes.nodes).map(node).collect()).await?;
+    let namespace = |i: usize| format!("scale-{:03}", i / NAMESPACE);
+    let mut namespaces: Vec<String> = (0..sizes.pods).step_by(NAMESPACE).map(namespace).collect();
+    namespaces.push(probe::NAMESPACE.to_owned());
+    load::namespaces(client, namespaces).await?;
+    let mut plans: Vec<Plan> =
+        (0..sizes.pods).map(|i| Plan::one(&namespace(i), &format!("app-{i:06}"), &node(i))).collect();
+    plans.push(Plan::one(probe::NAMESPACE, "probe", &node(0)));
+    let mut pods = load::pods(client, plans).await?;
+    let probed = pods.pop().context("there is no Pod")?;
+    Ok((pods, Probe::new(client, vec![probed])))
+}
+
+/// Starts a controller and waits until it has accepted a request, which it does when it leads and knows everything. Says
+/// when that was, and gives it some rest.
+async fn known(stage: &Stage, probe: &mut Probe, log: &str) -> Result<(Controller, Instant)> {
+    let begin = Instant::now();
+    let controller = Controller::start(stage, log).await?;
+    let accepted = probe.accepted(PATIENCE).await?;
+    let accepted = accepted.with_context(|| format!("the controller accepts nothing; see {log}.log"))?;
+    say(format!(
+        "the controller accepted a request {:.1} s after its start",
+        (accepted - begin).as_secs_f64()
+    ));
+    tokio::time::sleep(REST).await;
+    probe.settle(PATIENCE).await;
+    Ok((controller, accepted))
+}
+
+/// Changes of Pods, and what the controller took for them.
+struct Changes {
+    count: usize,
+    within: Duration,
+    cpu: Duration,
+}
+
+impl Changes {
+    fn figures(&self) -> [Figure; 2] {
+        let count = number(self.count.max(1));
+        let cores = self.cpu.as_secs_f64() / count * number(CHANGES);
+        [
+            Figure::told("changes of Pods a second", count / self.within.as_secs_f64(), ""),
+            Figure::most(format!("processor for {CHANGES} changes a second"), cores, CORES, "cores"),
+        ]
+    }
+}
+
+/// Changes Pods at the wanted rate, or as fast as the machine can.
+async fn change(stage: &Stage, controller: &Controller, pods: &[Pod]) -> Result<Changes> {
+    let before = controller.cpu()?;
+    let begin = Instant::now();
+    let mut count = 0;
+    while begin.elapsed() < Duration::from_secs(SECONDS) && !pods.is_empty() {
+        let round = Instant::now();
+        let batch = pods.iter().cycle().skip(count % pods.len()).take(CHANGES / 10);
+        let note = format!("change {count}");
+        stream::iter(batch)
+            .for_each_concurrent(Some(16), async |pod| {
+                // One that fails is no event.
+                let _ = load::pod_status(&stage.client, pod, &pod.status(wall(), &note)).await;
+            })
+            .await;
+        count += CHANGES / 10;
+        tokio::time::sleep(Duration::from_millis(100).saturating_sub(round.elapsed())).await;
+    }
+    let within = begin.elapsed();
+    // The last ones are on their way.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    Ok(Changes { count, within, cpu: controller.cpu()?.saturating_sub(before) })
+}
+
+fn per_pod(base: &Memory, with_pods: &Memory, pods: usize) -> f64 {
+    mib(with_pods.resident.saturating_sub(base.resident)) * 1024.0 / number(pods.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_for_a_pod_is_what_came_with_them() {
+        let memory = |resident| Memory { resident, ..Memory::default() };
+        assert!((per_pod(&memory(8_000), &memory(88_000), 100_000) - 0.8).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_cost_of_a_change_does_not_depend_on_the_rate() {
+        let slow = Changes { count: 100, within: Duration::from_secs(9), cpu: Duration::from_millis(20) };
+        assert_eq!(
+            slow.figures()[1],
+            Figure::most("processor for 500 changes a second", 0.1, CORES, "cores")
+        );
+    }
+}

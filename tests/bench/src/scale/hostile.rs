@@ -1,0 +1,109 @@
+//! A namespace that asks for as much as it can: many requests, very large ones among them, and one that keeps a node busy.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+
+use super::bound::Figure;
+use super::controller::{Controller, LIMIT};
+use super::lease::Renewals;
+use super::load;
+use super::objects::{Plan, restart, with_labels};
+use super::player::play;
+use super::player::pod::Pod;
+use super::probe::{self, Probe};
+use super::queue::{beside_alone, lease_in_time, longest_step};
+use super::sizes::{Sizes, mib, number};
+use super::stage::Stage;
+use crate::harness::say;
+
+const NAMESPACE: &str = "scale-hostile";
+/// Its Pod with many containers is on this node, and so is a Pod of another namespace.
+const NODE: &str = "scale-00000";
+/// One in so many requests is large, by so many labels.
+const LARGE: usize = 100;
+const LABELS: usize = 20_000;
+/// Containers that end only when their grace is over, and that grace in seconds.
+const CONTAINERS: usize = 64;
+const GRACE: i64 = 600;
+/// How long other namespaces are looked at after all is made.
+const WINDOW: Duration = Duration::from_mins(1);
+
+/// Gives the figures.
+pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
+    let client = &stage.client;
+    let mut pods = prepare(stage, sizes).await?;
+    let _played = play(client, pods.clone());
+    let mut elsewhere = Probe::new(client, vec![pods.pop().context("there is no Pod")?]);
+    let mut neighbour = Probe::named(client, "neighbour", vec![pods.pop().context("there is no Pod")?]);
+    let mut controller = Controller::leading(stage, "hostile").await?;
+    let alone = [elsewhere.alone().await?, neighbour.alone().await?];
+
+    let renewals = Renewals::watch(client);
+    let begin = Instant::now();
+    attack(stage, &pods, sizes.requests).await?;
+    say(format!("the hostile requests are there; looking at other namespaces for {} s", WINDOW.as_secs()));
+    tokio::select! {
+        () = tokio::time::sleep(WINDOW) => {}
+        failed = elsewhere.on_and_on() => failed?,
+        failed = neighbour.on_and_on() => failed?,
+    }
+    let took = begin.elapsed();
+    if !controller.alive()? {
+        return Ok(vec![Figure::all("restarts of the controller", 1, 0)]);
+    }
+    let mut figures = vec![
+        Figure::all("restarts of the controller", 0, 0),
+        Figure::most("controller: largest resident memory", mib(controller.memory()?.peak), LIMIT, "MiB"),
+        longest_step(&controller).await?,
+    ];
+    figures.extend(lease_in_time(&renewals));
+    let probes = [("on another node", &mut elsewhere), ("on the same node", &mut neighbour)];
+    for ((place, probe), alone) in probes.into_iter().zip(&alone) {
+        let what = format!("a request of another namespace {place}");
+        figures.extend(beside_alone(&what, alone, &probe.taken_and_open()));
+    }
+    figures.extend([
+        Figure::told("requests of the hostile namespace", number(sizes.requests + 1), ""),
+        Figure::told("of them open at the end", controller.metric("requests_open").await?, ""),
+        Figure::told("time from the first of them on", took.as_secs_f64(), "s"),
+    ]);
+    Ok(figures)
+}
+
+/// Makes the hostile namespace's Pods, of which the last has many containers, and then two of another namespace: one on the
+/// node of that Pod, one on a node of its own.
+async fn prepare(stage: &Stage, sizes: &Sizes) -> Result<Vec<Pod>> {
+    let client = &stage.client;
+    let node = |i: usize| format!("scale-{:05}", i % sizes.nodes.max(1));
+    load::nodes(client, (0..sizes.nodes).map(node).chain(["scale-probe".to_owned()]).collect()).await?;
+    load::namespaces(client, [NAMESPACE, probe::NAMESPACE].map(str::to_owned).into()).await?;
+    let mut plans: Vec<Plan> =
+        (0..sizes.pods).map(|i| Plan::one(NAMESPACE, &format!("app-{i:04}"), &node(i))).collect();
+    plans.push(Plan {
+        containers: (0..CONTAINERS).map(|i| format!("c{i}")).collect(),
+        ignores_term: true,
+        grace_seconds: GRACE,
+        ..Plan::one(NAMESPACE, "stubborn", NODE)
+    });
+    plans.push(Plan::one(probe::NAMESPACE, "neighbour", NODE));
+    plans.push(Plan::one(probe::NAMESPACE, "elsewhere", "scale-probe"));
+    load::pods(client, plans).await
+}
+
+/// Makes all the requests. The API server is not fair to anybody beside an administrator, so that it is flooded until all are
+/// there; what others wait for then is not the controller.
+async fn attack(stage: &Stage, pods: &[Pod], count: usize) -> Result<()> {
+    let (stubborn, others) = pods.split_last().context("there are no Pods")?;
+    load::request(&stage.client, &restart("stubborn", stubborn)).await?;
+    let named: Vec<(usize, &Pod)> = others.iter().cycle().take(count).enumerate().collect();
+    // Not all at once: the large ones are half a megabyte each.
+    for chunk in named.chunks(1_000) {
+        let requests = chunk.iter().map(|(i, pod)| {
+            let request = restart(&format!("hostile-{i:05}"), pod);
+            if i % LARGE == 0 { with_labels(request, LABELS) } else { request }
+        });
+        load::requests(&stage.client, requests.collect()).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! pitstop's writes while a scenario runs, from the audit log, which is followed across its rotation.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+use crate::harness::audit::Entry;
+use crate::harness::programs::NAMESPACE;
+use crate::harness::writes::Writes;
+
+/// The requests' resource.
+const REQUESTS: &str = "containerrecreaterequests";
+/// The lease is renewed with and without requests.
+const LEASES: &str = "leases";
+/// What stands in every line of interest.
+const OURS: &str = "system:serviceaccount:pitstop-system:";
+
+/// What was written since it was opened.
+pub(crate) struct Ledger {
+    path: PathBuf,
+    file: File,
+    /// The beginning of a line whose end is not written yet.
+    rest: Vec<u8>,
+    writes: Writes,
+    /// Writes by the request that they change.
+    of_requests: BTreeMap<String, usize>,
+}
+
+impl Ledger {
+    /// Counts from now on.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+        file.seek(SeekFrom::End(0))?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            rest: Vec::new(),
+            writes: Writes::default(),
+            of_requests: BTreeMap::new(),
+        })
+    }
+
+    /// Reads what was written meanwhile; more often than the log is rotated, which takes 200 MB.
+    pub(crate) fn read(&mut self) -> Result<()> {
+        loop {
+            self.drain()?;
+            let current = File::open(&self.path)?;
+            if current.metadata()?.ino() == self.file.metadata()?.ino() {
+                return Ok(());
+            }
+            // What was written between the look and the rotation.
+            self.drain()?;
+            self.file = current;
+            self.rest.clear();
+        }
+    }
+
+    fn drain(&mut self) -> Result<()> {
+        let mut text = std::mem::take(&mut self.rest);
+        self.file.read_to_end(&mut text)?;
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        self.rest = text.split_off(whole);
+        let text = String::from_utf8_lossy(&text).into_owned();
+        for line in text.lines().filter(|line| line.contains(OURS)) {
+            let Ok(entry) = serde_json::from_str::<Entry>(line) else { continue };
+            let object = &entry.object_ref;
+            // A dry run stores nothing: the controller looks whether the daemon's policy is in force.
+            let counts = object.resource != LEASES && !entry.dry_run();
+            if counts && self.writes.add(&entry, NAMESPACE) && object.resource == REQUESTS {
+                *self.of_requests.entry(object.name.clone()).or_default() += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// All of them.
+    pub(crate) fn writes(&self) -> &Writes {
+        &self.writes
+    }
+
+    /// The most that one request of a name with that beginning was written.
+    pub(crate) fn most_of_one(&self, prefix: &str) -> usize {
+        let of = self.of_requests.iter().filter(|(name, _)| name.starts_with(prefix));
+        of.map(|(_, count)| *count).max().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    fn line(name: &str) -> String {
+        format!(
+            r#"{{"verb":"update","user":{{"username":"{OURS}pitstop-controller"}},"objectRef":{{"resource":"{REQUESTS}","name":"{name}"}},"requestReceivedTimestamp":"2026-11-21T11:23:04.766801Z","stageTimestamp":"2026-11-21T11:23:04.769187Z"}}"#
+        )
+    }
+
+    #[test]
+    fn the_log_is_followed_across_a_rotation_and_half_lines() {
+        let folder = std::env::temp_dir().join(format!("pitstop-bench-ledger-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("audit.log");
+        std::fs::write(&path, line("before") + "\n").unwrap();
+        let mut ledger = Ledger::open(&path).unwrap();
+        let mut file = File::options().append(true).open(&path).unwrap();
+        let text = line("q-1");
+        let (half, other) = text.split_at(30);
+        write!(file, "{}\n{half}", line("q-1")).unwrap();
+        ledger.read().unwrap();
+        assert_eq!(ledger.writes().total(), 1);
+        writeln!(file, "{other}").unwrap();
+        std::fs::rename(&path, folder.join("audit-1.log")).unwrap();
+        std::fs::write(&path, line("q-2") + "\n").unwrap();
+        ledger.read().unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(ledger.writes().total(), 3);
+        assert_eq!(ledger.most_of_one("q-"), 2);
+        assert_eq!(ledger.most_of_one("p-"), 0);
+    }
+}

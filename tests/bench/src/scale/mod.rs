@@ -1,0 +1,46 @@
+//! `scale`: the production controller beside the API server of a large cluster.
+//!
+//! Nodes and Pods are played: the production core of the daemon for each node, and a model of runtime and kubelet. The API
+//! server, etcd and the controller are real. Each scenario needs a cluster of its own.
+
+mod bound;
+mod cluster;
+mod controller;
+mod ends;
+mod hostile;
+mod lease;
+mod ledger;
+mod load;
+mod objects;
+mod player;
+mod probe;
+mod queue;
+mod sizes;
+mod spread;
+mod stage;
+
+use std::time::Instant;
+
+use anyhow::Result;
+
+use self::bound::report;
+pub(crate) use self::sizes::{Args, Scenario};
+use self::stage::Stage;
+use crate::harness::{Verdict, say};
+
+/// The benchmark.
+pub(crate) async fn run(args: &Args) -> Result<Verdict> {
+    let begin = Instant::now();
+    let sizes = args.sizes();
+    say(format!("scenario {}: {sizes}", args.scenario.name()));
+    let stage = Stage::prepare().await?;
+    let figures = match args.scenario {
+        Scenario::Cluster => cluster::run(&stage, &sizes).await?,
+        Scenario::Queue => queue::run(&stage, &sizes).await?,
+        Scenario::Spread => spread::run(&stage, &sizes).await?,
+        Scenario::Hostile => hostile::run(&stage, &sizes).await?,
+    };
+    let verdict = report(args.scenario.name(), &figures);
+    say(format!("scenario {} took {} s", args.scenario.name(), begin.elapsed().as_secs()));
+    Ok(verdict)
+}

@@ -1,0 +1,305 @@
+//! Many nodes as one pure machine: on each the production core of the daemon, and a model of a runtime and a kubelet.
+//!
+//! A container that is told to stop ends a moment later, or when its grace is over where it ignores the signal. The kubelet
+//! notices the end, says so in the Pod's status, starts the next instance and says that too.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use pitstop_api::logic::machine::{Machine, Now};
+use pitstop_api::logic::time::{Mono, seconds};
+use pitstop_api::nodework::{NodeWorkStatus, RuntimeInfo};
+use pitstop_daemon_core::{
+    Action as Wanted, Book, CallFailure, ContainerState, Daemon, Event as Told, Facts, Identity, Outcome,
+    Watch,
+};
+use serde_json::Value;
+
+use super::pod::{Container, Pod};
+
+/// From the stop signal to the end of a container that heeds it.
+pub(crate) const STOP: Duration = Duration::from_millis(20);
+/// From the end of a container to the kubelet's notice of it.
+const NOTICE: Duration = Duration::from_millis(20);
+/// From that notice to the next instance.
+const START: Duration = Duration::from_millis(20);
+/// After a status of a Pod could not be written.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// What happens to the nodes.
+pub(crate) enum Event {
+    /// A book changed, with the name of its node.
+    Books(Watch<(String, Book)>),
+    /// The write of a book came back.
+    BookWritten(String, Outcome),
+    /// The write of a Pod's status came back; whether it took effect.
+    PodWritten(usize, bool),
+    /// Time passed.
+    Tick,
+}
+
+/// What they want done.
+pub(crate) enum Action {
+    /// Replace the status of a node's book.
+    WriteBook { node: String, resource_version: String, status: Box<NodeWorkStatus> },
+    /// Patch the status of a Pod.
+    WritePod { pod: usize, namespace: String, name: String, patch: Value },
+}
+
+/// What comes at a time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    Daemon(String),
+    Ends(usize, usize, u32),
+    Noticed(usize, usize),
+    Starts(usize, usize),
+    Write(usize),
+}
+
+/// A node.
+struct Node {
+    daemon: Daemon,
+    wake: Option<Mono>,
+}
+
+/// The write of a Pod's status.
+#[derive(Default)]
+struct Writing {
+    under_way: bool,
+    again: bool,
+}
+
+/// All nodes.
+#[derive(Default)]
+pub(crate) struct Player {
+    nodes: BTreeMap<String, Node>,
+    pods: Vec<Pod>,
+    /// Pod and container by the ID of an instance that the runtime knows.
+    ids: BTreeMap<String, (usize, usize)>,
+    /// Stops that wait for the end of a container: the node and the order.
+    stops: BTreeMap<(usize, usize), Vec<(String, String)>>,
+    writing: BTreeMap<usize, Writing>,
+    due: BTreeSet<(Mono, Due)>,
+}
+
+impl Player {
+    /// Nodes with these Pods, all running.
+    pub(crate) fn new(pods: Vec<Pod>) -> Self {
+        let mut ids = BTreeMap::new();
+        for (i, pod) in pods.iter().enumerate() {
+            ids.extend(pod.containers.iter().enumerate().map(|(j, c)| (c.id.clone(), (i, j))));
+        }
+        Self { pods, ids, ..Self::default() }
+    }
+
+    fn books(&mut self, now: Now, watch: Watch<(String, Book)>, out: &mut Vec<Action>) {
+        match watch {
+            Watch::Upsert((node, book)) => self.tell(now, &node, Told::Book(Watch::Upsert(book)), out),
+            Watch::Gone((node, book)) => self.tell(now, &node, Told::Book(Watch::Gone(book)), out),
+            Watch::Restart(list) => {
+                let mut shown: BTreeMap<String, Book> = list.into_iter().collect();
+                for node in self.nodes.keys().cloned().collect::<Vec<_>>() {
+                    let book = shown.remove(&node).into_iter().collect();
+                    self.tell(now, &node, Told::Book(Watch::Restart(book)), out);
+                }
+                for (node, book) in shown {
+                    self.tell(now, &node, Told::Book(Watch::Restart(vec![book])), out);
+                }
+            }
+        }
+    }
+
+    /// Tells a node's daemon, and carries out what it wants of the runtime.
+    fn tell(&mut self, now: Now, node: &str, event: Told, out: &mut Vec<Action>) {
+        let mut events = VecDeque::from([event]);
+        if !self.nodes.contains_key(node) {
+            self.nodes.insert(node.to_owned(), Node { daemon: daemon(node), wake: None });
+            let info = RuntimeInfo { name: "played".to_owned(), version: "1".to_owned() };
+            events.push_front(Told::Runtime(info));
+        }
+        while let Some(event) = events.pop_front() {
+            let Some(played) = self.nodes.get_mut(node) else { return };
+            for wanted in played.daemon.step(now.mono, event) {
+                self.carry_out(now, node, wanted, &mut events, out);
+            }
+        }
+        let Some(played) = self.nodes.get_mut(node) else { return };
+        let wake = played.daemon.wake_at();
+        let before = std::mem::replace(&mut played.wake, wake);
+        if wake != before {
+            if let Some(before) = before {
+                self.due.remove(&(before, Due::Daemon(node.to_owned())));
+            }
+            self.due.extend(wake.map(|at| (at, Due::Daemon(node.to_owned()))));
+        }
+    }
+
+    fn carry_out(
+        &mut self,
+        now: Now,
+        node: &str,
+        wanted: Wanted,
+        events: &mut VecDeque<Told>,
+        out: &mut Vec<Action>,
+    ) {
+        let never = || CallFailure { retry: false, message: "this is not played".to_owned() };
+        match wanted {
+            Wanted::Inspect { order_id, container_id } => {
+                events.push_back(Told::Inspected(order_id, Ok(self.facts(node, &container_id))));
+            }
+            Wanted::Stop { order_id, container_id, grace_seconds } => {
+                if !self.stop(now, node, &order_id, &container_id, grace_seconds) {
+                    events.push_back(Told::Stopped(order_id, Ok(())));
+                }
+            }
+            Wanted::RunHook { order_id, .. } => events.push_back(Told::HookDone(order_id, Ok(()))),
+            Wanted::ReadCgroups { order_id, .. } => {
+                events.push_back(Told::CgroupsRead(order_id, Err(never())));
+            }
+            Wanted::ReadResources { order_id, .. } => {
+                events.push_back(Told::ResourcesRead(order_id, Err(never())));
+            }
+            Wanted::Resize { order_id, .. } => events.push_back(Told::Resized(order_id, Err(never()))),
+            Wanted::WriteBack { held } => events.push_back(Told::WrittenBack(held.pod.uid, Err(never()))),
+            Wanted::WriteStatus { resource_version, status } => {
+                out.push(Action::WriteBook { node: node.to_owned(), resource_version, status });
+            }
+        }
+    }
+
+    fn container(&self, id: &str) -> Option<(&Pod, &Container)> {
+        let (pod, container) = self.ids.get(id)?;
+        let pod = self.pods.get(*pod)?;
+        Some((pod, pod.containers.get(*container)?))
+    }
+
+    /// What the runtime of that node knows of a container.
+    fn facts(&self, node: &str, id: &str) -> Option<Facts> {
+        let (pod, container) = self.container(id).filter(|(pod, _)| pod.node == node)?;
+        let runs = container.id == id && container.ended.is_none();
+        Some(Facts {
+            namespace: pod.namespace.clone(),
+            pod: pod.name.clone(),
+            pod_uid: pod.uid.clone(),
+            container: container.name.clone(),
+            state: if runs { ContainerState::Running } else { ContainerState::Exited },
+            grace_seconds: Some(pod.grace_seconds),
+            ..Facts::default()
+        })
+    }
+
+    /// Tells a container to stop; false where it does not run.
+    fn stop(&mut self, now: Now, node: &str, order_id: &str, id: &str, grace_seconds: i64) -> bool {
+        let runs = |c: &&Container| c.id == id && c.ended.is_none();
+        let Some(container) = self.container(id).map(|(_, c)| c).filter(runs) else { return false };
+        let wait = if container.ignores_term { seconds(grace_seconds) } else { STOP };
+        let restarts = container.restarts;
+        let Some((pod, container)) = self.ids.get(id).copied() else { return false };
+        self.due.insert((now.mono.after(wait), Due::Ends(pod, container, restarts)));
+        let waiting = self.stops.entry((pod, container)).or_default();
+        waiting.push((node.to_owned(), order_id.to_owned()));
+        true
+    }
+
+    fn come(&mut self, now: Now, due: Due, out: &mut Vec<Action>) {
+        match due {
+            Due::Daemon(node) => {
+                if let Some(played) = self.nodes.get_mut(&node) {
+                    played.wake = None;
+                    self.tell(now, &node, Told::Tick, out);
+                }
+            }
+            Due::Ends(pod, container, restarts) => self.ends(now, (pod, container), restarts, out),
+            Due::Noticed(pod, container) => {
+                self.due.insert((now.mono.after(START), Due::Starts(pod, container)));
+                self.write_pod(now, pod, out);
+            }
+            Due::Starts(pod, container) => {
+                self.starts(now, pod, container);
+                self.write_pod(now, pod, out);
+            }
+            Due::Write(pod) => self.write_pod(now, pod, out),
+        }
+    }
+
+    fn ends(&mut self, now: Now, at: (usize, usize), restarts: u32, out: &mut Vec<Action>) {
+        let (pod, container) = at;
+        let found = self.pods.get_mut(pod).and_then(|p| p.containers.get_mut(container));
+        let Some(instance) = found.filter(|c| c.restarts == restarts && c.ended.is_none()) else { return };
+        instance.ended = Some(now.wall);
+        self.due.insert((now.mono.after(NOTICE), Due::Noticed(pod, container)));
+        for (node, order_id) in self.stops.remove(&at).unwrap_or_default() {
+            self.tell(now, &node, Told::Stopped(order_id, Ok(())), out);
+        }
+    }
+
+    fn starts(&mut self, now: Now, at: usize, container: usize) {
+        let Some(pod) = self.pods.get_mut(at) else { return };
+        let Some(instance) = pod.containers.get_mut(container) else { return };
+        // The kubelet keeps one instance that ended.
+        self.ids.remove(&instance.before);
+        instance.restart(&pod.uid, now.wall);
+        self.ids.insert(instance.id.clone(), (at, container));
+    }
+
+    /// Writes the Pod's status; one write at a time, which says what holds when it is sent.
+    fn write_pod(&mut self, now: Now, at: usize, out: &mut Vec<Action>) {
+        let Some(pod) = self.pods.get(at) else { return };
+        let writing = self.writing.entry(at).or_default();
+        if std::mem::replace(&mut writing.under_way, true) {
+            writing.again = true;
+            return;
+        }
+        let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
+        out.push(Action::WritePod { pod: at, namespace, name, patch: pod.status(now.wall, "") });
+    }
+
+    fn pod_written(&mut self, now: Now, at: usize, ok: bool, out: &mut Vec<Action>) {
+        let Some(writing) = self.writing.remove(&at) else { return };
+        if !ok {
+            self.due.insert((now.mono.after(AGAIN), Due::Write(at)));
+        } else if writing.again {
+            self.write_pod(now, at, out);
+        }
+    }
+}
+
+/// A process of the daemon on that node. What it does not see of others is that all share one boot.
+fn daemon(node: &str) -> Daemon {
+    Daemon::new(Identity { instance: "played-1".to_owned(), boot_id: format!("{node:.64}") })
+}
+
+impl Machine for Player {
+    type Event = Event;
+    type Action = Action;
+
+    fn tick() -> Event {
+        Event::Tick
+    }
+
+    fn handle(&mut self, now: Now, event: Event) -> Vec<Action> {
+        let mut out = Vec::new();
+        match event {
+            Event::Books(watch) => self.books(now, watch, &mut out),
+            Event::BookWritten(node, outcome) => {
+                self.tell(now, &node, Told::StatusWritten(outcome), &mut out);
+            }
+            Event::PodWritten(pod, ok) => self.pod_written(now, pod, ok, &mut out),
+            Event::Tick => {}
+        }
+        while self.due.first().is_some_and(|(at, _)| *at <= now.mono) {
+            if let Some((_, due)) = self.due.pop_first() {
+                self.come(now, due, &mut out);
+            }
+        }
+        out
+    }
+
+    fn next_wake(&self, _: Mono) -> Option<Mono> {
+        self.due.first().map(|(at, _)| *at)
+    }
+}
+
+#[cfg(test)]
+#[path = "machine_tests.rs"]
+mod tests;

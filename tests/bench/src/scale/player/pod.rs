@@ -1,0 +1,142 @@
+//! A Pod that is played, and its status as a kubelet writes it.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use pitstop_api::labels::hash;
+use serde_json::{Value, json};
+
+/// The image of every container, and the digest that it stands for.
+pub(crate) const IMAGE: &str = "registry.example/team/app:1.4.2";
+const DIGEST: &str = "sha256:7f6c3f0f2b6a44a5d1b1b8a3f0d8c1f2a9c4e5d6b7a8091a2b3c4d5e6f708192";
+
+/// A Pod on a played node.
+#[derive(Clone, Debug)]
+pub(crate) struct Pod {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) node: String,
+    /// Its `terminationGracePeriodSeconds`.
+    pub(crate) grace_seconds: i64,
+    pub(crate) containers: Vec<Container>,
+}
+
+/// One of its containers: the instance that the kubelet knows, and the one before.
+#[derive(Clone, Debug)]
+pub(crate) struct Container {
+    pub(crate) name: String,
+    /// 64 hex digits.
+    pub(crate) id: String,
+    /// The instance before; empty for none.
+    pub(crate) before: String,
+    pub(crate) restarts: u32,
+    pub(crate) since: DateTime<Utc>,
+    /// When the instance ended; absent while it runs.
+    pub(crate) ended: Option<DateTime<Utc>>,
+    /// It ends only when its grace is over.
+    pub(crate) ignores_term: bool,
+}
+
+impl Container {
+    /// A first instance that runs.
+    pub(crate) fn new(pod_uid: &str, name: &str, ignores_term: bool, now: DateTime<Utc>) -> Self {
+        Self {
+            name: name.to_owned(),
+            id: container_id(pod_uid, name, 0),
+            before: String::new(),
+            restarts: 0,
+            since: now,
+            ended: None,
+            ignores_term,
+        }
+    }
+
+    /// The next instance takes the place of the one that ended.
+    pub(super) fn restart(&mut self, pod_uid: &str, now: DateTime<Utc>) {
+        self.restarts = self.restarts.saturating_add(1);
+        let next = container_id(pod_uid, &self.name, self.restarts);
+        self.before = std::mem::replace(&mut self.id, next);
+        (self.since, self.ended) = (now, None);
+    }
+
+    fn status(&self) -> Value {
+        let time = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Secs, true);
+        let ended = |id: &str, at| {
+            json!({"terminated": {
+                "exitCode": if self.ignores_term { 137 } else { 143 }, "reason": "Error",
+                "startedAt": time(self.since), "finishedAt": time(at), "containerID": format!("containerd://{id}"),
+            }})
+        };
+        let state = self
+            .ended
+            .map_or_else(|| json!({"running": {"startedAt": time(self.since)}}), |at| ended(&self.id, at));
+        let last = if self.before.is_empty() { json!({}) } else { ended(&self.before, self.since) };
+        json!({
+            "name": self.name, "containerID": format!("containerd://{}", self.id), "image": IMAGE,
+            "imageID": format!("registry.example/team/app@{DIGEST}"), "ready": self.ended.is_none(),
+            "started": self.ended.is_none(), "restartCount": self.restarts, "state": state, "lastState": last,
+        })
+    }
+}
+
+impl Pod {
+    /// The body of a patch of the Pod's status; `note` stands in a condition, so that two of them differ.
+    pub(crate) fn status(&self, now: DateTime<Utc>, note: &str) -> Value {
+        let time = now.to_rfc3339_opts(SecondsFormat::Secs, true);
+        let ready = self.containers.iter().all(|container| container.ended.is_none());
+        let told = |holds: bool| if holds { "True" } else { "False" };
+        let condition = |type_: &str, holds: bool, message: &str| json!({"type": type_, "status": told(holds), "lastTransitionTime": time, "message": message});
+        json!({"status": {
+            "phase": "Running", "hostIP": "10.0.0.1", "podIP": "10.1.0.1", "qosClass": "Burstable", "startTime": time,
+            "conditions": [
+                condition("PodReadyToStartContainers", true, ""), condition("Initialized", true, ""),
+                condition("ContainersReady", ready, ""), condition("Ready", ready, note),
+                condition("PodScheduled", true, ""),
+            ],
+            "containerStatuses": self.containers.iter().map(Container::status).collect::<Vec<_>>(),
+        }})
+    }
+}
+
+/// The ID of a container's instance: another one for each, and 64 hex digits.
+fn container_id(pod_uid: &str, name: &str, restarts: u32) -> String {
+    (0..4).fold(String::new(), |id, part| {
+        format!("{id}{:016x}", hash(&format!("{pod_uid}/{name}/{restarts}/{part}")))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_instance_has_an_id_of_its_own() {
+        let now = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
+        let mut container = Container::new("uid", "app", false, now);
+        let first = container.id.clone();
+        assert_eq!(first.len(), 64);
+        container.ended = Some(now);
+        container.restart("uid", now);
+        assert_eq!(container.before, first);
+        assert_ne!(container.id, first);
+        assert_ne!(container.id, Container::new("uid", "app2", false, now).id);
+    }
+
+    #[test]
+    fn a_pod_is_ready_while_all_its_containers_run() {
+        let now = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
+        let mut pod = Pod {
+            namespace: "shop".into(),
+            name: "web".into(),
+            uid: "uid".into(),
+            node: "n".into(),
+            grace_seconds: 30,
+            containers: vec![Container::new("uid", "app", false, now)],
+        };
+        let ready = |pod: &Pod| pod.status(now, "")["status"]["conditions"][3]["status"].clone();
+        assert_eq!(ready(&pod), "True");
+        pod.containers[0].ended = Some(now);
+        assert_eq!(ready(&pod), "False");
+        let state = pod.status(now, "")["status"]["containerStatuses"][0]["state"].clone();
+        assert_eq!(state["terminated"]["exitCode"], 143);
+    }
+}

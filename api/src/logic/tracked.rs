@@ -20,7 +20,7 @@ pub struct Tracked<T> {
     object: T,
     /// Version of our own write that the watch has not delivered yet.
     awaited: Option<String>,
-    in_flight: Option<InFlight>,
+    in_flight: Option<Box<InFlight>>,
     /// The last write was refused as stale: the watch must deliver something newer first.
     stale: bool,
 }
@@ -48,7 +48,7 @@ impl<T: Versioned> Tracked<T> {
     /// First seen by the watch, while our own write that creates it is under way: the answer can only be older.
     pub fn appeared(object: T) -> Self {
         let in_flight = InFlight { moved: true, listed: true, ..InFlight::default() };
-        Self { in_flight: Some(in_flight), ..Self::new(object) }
+        Self { in_flight: Some(Box::new(in_flight)), ..Self::new(object) }
     }
 
     /// The newest known state.
@@ -106,7 +106,7 @@ impl<T: Versioned> Tracked<T> {
     /// A write starts.
     pub fn write_started(&mut self) {
         let base = self.object.resource_version().to_owned();
-        self.in_flight = Some(InFlight { base, ..InFlight::default() });
+        self.in_flight = Some(Box::new(InFlight { base, ..InFlight::default() }));
     }
 
     /// The write came back with the object as stored.

@@ -34,11 +34,11 @@ pub(super) struct PodEntry {
     pub(super) pod: Tracked<Pod>,
     pub(super) write: Pacing,
     /// A write of images that is under way, or of which nobody knows how it ended.
-    pub(super) pinning: Option<Unsure>,
+    pub(super) pinning: Option<Box<Unsure>>,
     /// The same of resources.
-    pub(super) sizing: Option<Unsure>,
+    pub(super) sizing: Option<Box<Unsure>>,
     /// What is being written now.
-    pub(super) writes: Option<Wrote>,
+    pub(super) writes: Option<Box<Wrote>>,
 }
 
 /// A write that may take effect yet, or may have.
@@ -77,9 +77,9 @@ impl PodEntry {
         let dry_run = matches!(change, PodChange::Resources(sizing) if sizing.dry_run);
         if let Some(unsure) = self.unsure(&wrote).filter(|_| !dry_run) {
             let unknown = unsure.as_ref().is_some_and(|before| before.version == version && before.unknown);
-            *unsure = Some(Unsure { version, unknown });
+            *unsure = Some(Box::new(Unsure { version, unknown }));
         }
-        self.writes = Some(wrote);
+        self.writes = Some(Box::new(wrote));
         self.pod.write_started();
     }
 
@@ -95,7 +95,7 @@ impl PodEntry {
         }
     }
 
-    fn unsure(&mut self, wrote: &Wrote) -> Option<&mut Option<Unsure>> {
+    fn unsure(&mut self, wrote: &Wrote) -> Option<&mut Option<Box<Unsure>>> {
         match wrote {
             Wrote::Images => Some(&mut self.pinning),
             Wrote::Resources(_) => Some(&mut self.sizing),

@@ -46,7 +46,7 @@ pub struct Engine {
     leading: bool,
     /// No order is placed before the API server has been seen to keep daemons apart.
     guarded: bool,
-    pods: Kept<PodEntry>,
+    pods: Kept<Box<PodEntry>>,
     neighbours: Neighbours,
     stores: Stores,
     books: Kept<Book>,
@@ -184,7 +184,7 @@ impl Engine {
         }
         self.grants.clear();
         self.stores.each_mut().for_each(|store| store.lead(now, leading));
-        self.pods.objects.values_mut().for_each(PodEntry::restart);
+        self.pods.objects.values_mut().for_each(|pod| pod.restart());
         self.books.objects.values_mut().for_each(Book::restart);
     }
 

@@ -87,12 +87,12 @@ impl Engine {
         entry.settle();
         let after = entry.pod.get().node.clone();
         self.neighbours.moved(key, before.as_deref(), after.as_deref());
-        match wrote {
+        match wrote.as_deref() {
             Some(Wrote::Images) => {
                 let all = self.stores.each_mut();
                 all.for_each(|store| store.images_written(now, key, refused.as_ref()));
             }
-            Some(Wrote::Resources(by)) => self.resources_written(now, &by, PodWritten::Resources(refused)),
+            Some(Wrote::Resources(by)) => self.resources_written(now, by, PodWritten::Resources(refused)),
             Some(Wrote::Gates) | None => {}
         }
         self.pod_changed(key);
@@ -102,7 +102,7 @@ impl Engine {
     pub(super) fn pod_tried(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: &Outcome<()>) {
         let Some(entry) = self.pods.objects.get_mut(key).filter(|e| e.pod.get().uid == uid) else { return };
         let wrote = entry.writes.take();
-        let Some(Wrote::Resources(by)) = wrote else { return };
+        let Some(Wrote::Resources(by)) = wrote.as_deref() else { return };
         let asks = self.stores.of(by.kind).is_some_and(|store| store.only_asks(&by.key));
         match outcome {
             Outcome::Conflict | Outcome::Gone => {
@@ -121,7 +121,7 @@ impl Engine {
             }
         }
         let stored = matches!(outcome, Outcome::Written(()));
-        self.resources_written(now, &by, PodWritten::Trial { stored, refused: refusal(outcome) });
+        self.resources_written(now, by, PodWritten::Trial { stored, refused: refusal(outcome) });
         self.pod_changed(key);
     }
 

@@ -52,7 +52,7 @@ impl Engine {
             self.neighbours.moved(&key, before.as_deref(), entry.pod.get().node.as_deref());
         } else {
             self.neighbours.moved(&key, None, pod.node.as_deref());
-            self.pods.objects.insert(key.clone(), PodEntry::new(pod));
+            self.pods.objects.insert(key.clone(), Box::new(PodEntry::new(pod)));
         }
         self.pod_changed(&key);
     }

@@ -186,7 +186,9 @@ pub fn pod(pod: SlimPod) -> Pod {
         (ContainerKind::Init, spec.init_containers),
         (ContainerKind::Ephemeral, spec.ephemeral_containers),
     ];
-    let containers = kinds
+    // No more than they take: most Pods have one container, and every Pod of the cluster is kept.
+    let mut containers = Vec::with_capacity(kinds.iter().map(|(_, list)| list.len()).sum());
+    let all = kinds
         .into_iter()
         .flat_map(|(kind, list)| list.into_iter().map(move |container| (kind, container)))
         .map(|(kind, container)| Container {
@@ -200,8 +202,8 @@ pub fn pod(pod: SlimPod) -> Pod {
             own_policy: own_policy(container.restart_policy.as_deref(), container.restart_policy_rules),
             status: statuses.remove(&container.name).map(container_status),
             name: container.name,
-        })
-        .collect();
+        });
+    containers.extend(all);
     Pod {
         key: ObjectKey::of(&metadata),
         mirror: metadata.annotations.is_some_and(|a| a.contains_key(MIRROR)),

@@ -13,6 +13,7 @@ pub mod nodework;
 pub mod quantity;
 pub mod recreate;
 pub mod resize;
+mod schema;
 pub mod text;
 
 pub use condition::{Condition, ConditionStatus};

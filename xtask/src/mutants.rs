@@ -99,8 +99,8 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
             fs::remove_dir_all(&told).with_context(|| format!("cannot remove {}", told.display()))?;
         }
         let tested = || tested.iter().chain(&[SIMULATOR]);
-        let took = unchanged(root, &out, tested().flat_map(|package| ["--package", package]))?;
-        let patience = took.as_secs().saturating_mul(PATIENCE.0).max(PATIENCE.1).to_string();
+        let usual = unchanged(root, &out, tested().flat_map(|package| ["--package", package]))?;
+        let patience = usual.as_secs().saturating_mul(PATIENCE.0).max(PATIENCE.1).to_string();
         let mut command = Cmd::new(&tool)
             .args(["mutants", "--no-shuffle", "--package", package])
             // Its own look at what is not changed knows nothing of other packages' tests.

@@ -23,7 +23,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub use defaults::apply_defaults;
 pub use validate::validate;
 
-use crate::crds::{immutable, rule};
+use crate::schema::{immutable, rule};
 use crate::{Condition, is_false};
 
 /// What `kind` says.

@@ -1,6 +1,7 @@
 //! `PodResize`: change CPU and memory of containers of one running Pod, in place.
 
 mod amount;
+pub mod conditions;
 mod validate;
 
 use std::collections::BTreeMap;
@@ -14,9 +15,9 @@ use serde::{Deserialize, Serialize};
 pub use amount::Amount;
 pub use validate::validate;
 
-use crate::crds::immutable;
 use crate::nodework::Observed;
 use crate::quantity::{Resource, Resources};
+use crate::schema::immutable;
 use crate::{Condition, is_false, is_zero};
 
 /// What `kind` says.
@@ -26,20 +27,6 @@ pub const PLURAL: &str = "podresizes";
 
 /// Most containers that one request may name.
 pub const MAX_CONTAINERS: usize = 64;
-
-/// Condition types of a `PodResize`.
-pub mod conditions {
-    pub use crate::condition::{COMPLETE, FAILED, RECONCILING, STALLED};
-
-    /// True once the request was found valid and what it means was resolved; False with the reason when not.
-    pub const ACCEPTED: &str = "Accepted";
-    /// True when the node's daemon has found the resources in the kernel, but for a CPU quota where the kubelet sets none;
-    /// False, with what it has found, when the kernel has something else than the kubelet says; Unknown, with the reason,
-    /// when it cannot tell.
-    pub const VERIFIED: &str = "Verified";
-    /// False, with the reason, where what the daemon gave is not admitted anew once a later request is gone; else True.
-    pub const IN_FORCE: &str = "InForce";
-}
 
 /// What to change, and what to do when that cannot be.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -13,8 +13,6 @@ use kube::core::{Request as Builder, request};
 use pitstop_api::logic::answer::{Answer, Class, Failure};
 use pitstop_api::nodework::{NodeWork, NodeWorkSpec};
 
-use crate::wire::HttpRequest;
-
 /// The policy and its binding.
 pub const POLICY: &str = "pitstop-daemon";
 /// The `NodeWork` that the policy lets nobody create. No node has this name: it is in the project's own domain.
@@ -47,7 +45,7 @@ impl Verdict {
 }
 
 /// Asks for the creation of [`PROBE`], as a dry run: nothing is stored, whatever the answer.
-pub fn probe() -> Result<HttpRequest, request::Error> {
+pub fn probe() -> Result<http::Request<Vec<u8>>, request::Error> {
     let body = serde_json::to_vec(&NodeWork::new(PROBE, NodeWorkSpec::default()))
         .map_err(request::Error::SerializeBody)?;
     let params = PostParams { dry_run: true, ..PostParams::default() };

@@ -58,9 +58,9 @@ mod tests {
 
     #[test]
     fn the_own_deadline_counts_before_the_default() {
-        let config = Config { default_active_deadline: Some(Duration::from_secs(60)), ..Config::default() };
+        let config = Config { default_active_deadline: Some(Duration::from_mins(1)), ..Config::default() };
         assert_eq!(limit(Some(5), &config), Some(Duration::from_secs(5)));
-        assert_eq!(limit(None, &config), Some(Duration::from_secs(60)));
+        assert_eq!(limit(None, &config), Some(Duration::from_mins(1)));
         let five = limit(Some(5), &config);
         assert_eq!(deadline(Mono(6_999), Mono(2_000), five), (false, Some(Mono(7_000))));
         assert_eq!(deadline(Mono(7_000), Mono(2_000), five), (true, Some(Mono(7_000))));

@@ -398,8 +398,8 @@ fn ids(orders: &[Order]) -> BTreeSet<String> {
     orders.iter().map(|order| order.id.clone()).collect()
 }
 
-/// A write of a request object.
-struct Write<S> {
+/// The next write of a request object.
+struct Next<S> {
     write: action::Write,
     urgency: Urgency,
     /// The status that it stores.
@@ -407,8 +407,8 @@ struct Write<S> {
 }
 
 /// The one write of the request object that its plan needs next.
-fn write_of<K: Stored>(plan: Plan<K::Status>, request: &K) -> Option<Write<K::Status>> {
-    let now = |write| Some(Write { write, urgency: Urgency::Now, status: None });
+fn write_of<K: Stored>(plan: Plan<K::Status>, request: &K) -> Option<Next<K::Status>> {
+    let now = |write| Some(Next { write, urgency: Urgency::Now, status: None });
     if plan.delete {
         return now(action::Write::Delete);
     }
@@ -421,7 +421,7 @@ fn write_of<K: Stored>(plan: Plan<K::Status>, request: &K) -> Option<Write<K::St
         }
         Some(StatusWrite { status, urgency }) => {
             let write = action::Write::Status { resource_version, status: K::wrap(status.clone()) };
-            Some(Write { write, urgency, status: Some(status) })
+            Some(Next { write, urgency, status: Some(status) })
         }
         None => None,
     }

@@ -124,7 +124,9 @@ impl Engine {
     /// Its own plan, and those of the other requests for its Pod that are at work or next, may be different now.
     pub(super) fn request_changed(&mut self, kind: &str, key: &ObjectKey) {
         let touched = self.stores.named_mut(kind).and_then(|store| store.changed(key));
-        touched.into_iter().for_each(|touched| self.touched(touched));
+        if let Some(touched) = touched {
+            self.touched(touched);
+        }
     }
 
     fn touched(&mut self, Touched { pod, relatives }: Touched) {

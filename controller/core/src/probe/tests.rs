@@ -97,8 +97,8 @@ fn a_kind_is_served_from_its_watch_to_its_end() {
         request.uri().path(),
         "/apis/apps.kruise.io/v1alpha1/namespaces/shop/containerrecreaterequests"
     );
-    let made = body(&request);
-    let owner = &made["metadata"]["ownerReferences"][0];
+    let sent_child = body(&request);
+    let owner = &sent_child["metadata"]["ownerReferences"][0];
     assert_eq!(
         (&owner["kind"], &owner["name"], &owner["uid"]),
         (&json!("PodProbe"), &json!("look"), &json!("p-1"))
@@ -106,7 +106,7 @@ fn a_kind_is_served_from_its_watch_to_its_end() {
     let by = Object { kind: ID, key: probe().key, uid: "p-1".into() };
     assert!(scene.step(Event::DeedDone { by, done: Done::Effected }).is_empty());
 
-    let mut child: ContainerRecreateRequest = serde_json::from_value(made).unwrap();
+    let mut child: ContainerRecreateRequest = serde_json::from_value(sent_child).unwrap();
     (child.metadata.uid, child.metadata.resource_version) = (Some("c-1".into()), Some("5".into()));
     let begun = scene.step(Event::of(Watch::Upsert(Request::observe(child.clone()))));
     let accepts = |a: &Action| matches!(a, Action::Write { object, write: Write::Status { status: Status::Recreate(s), .. } } if object.uid == "c-1" && s.target.is_some());

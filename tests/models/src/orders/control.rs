@@ -134,13 +134,13 @@ pub fn brief(action: &Action) -> String {
             write: Write::Status { resource_version, status: Status::Recreate(status) },
         } => {
             let last = status.conditions.iter().rfind(|c| c.type_ == "Complete");
-            let states: Vec<String> = status
+            let containers: Vec<String> = status
                 .container_recreate_states
                 .iter()
                 .map(|s| format!("{} {:?}", s.name, s.phase))
                 .collect();
             format!(
-                "status of {} at {resource_version}: {:?}, {}, {states:?}",
+                "status of {} at {resource_version}: {:?}, {}, {containers:?}",
                 key.name,
                 status.phase,
                 last.map_or("", |c| c.reason.as_str())

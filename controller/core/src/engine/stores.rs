@@ -7,6 +7,7 @@ use super::any::AnyStore;
 use super::store::Store;
 use crate::action::Action;
 use crate::key::{KindId, ObjectKey};
+use crate::kind::Kind;
 use crate::kinds::{Registered, Watched, Written, kinds};
 use crate::time::Mono;
 
@@ -31,13 +32,11 @@ macro_rules! stores {
             }
 
             pub(super) fn each(&self) -> impl Iterator<Item = &dyn AnyStore> {
-                let all: Vec<&dyn AnyStore> = vec![$($(#[$attr])* &self.$field,)*];
-                all.into_iter()
+                [$($(#[$attr])* any(&self.$field),)*].into_iter()
             }
 
             pub(super) fn each_mut(&mut self) -> impl Iterator<Item = &mut dyn AnyStore> {
-                let all: Vec<&mut dyn AnyStore> = vec![$($(#[$attr])* &mut self.$field,)*];
-                all.into_iter()
+                [$($(#[$attr])* any_mut(&mut self.$field),)*].into_iter()
             }
         }
 
@@ -87,6 +86,14 @@ macro_rules! stores {
     };
 }
 kinds!(stores);
+
+fn any<K: Kind>(store: &Store<K>) -> &dyn AnyStore {
+    store
+}
+
+fn any_mut<K: Kind>(store: &mut Store<K>) -> &mut dyn AnyStore {
+    store
+}
 
 impl Stores {
     /// Those of that kind.

@@ -81,49 +81,98 @@ pub(super) fn judge(
     let Some(status) = status_of(pod, name) else {
         return Judged::waits(so_far, Wait::Restart(name.clone()));
     };
-    let for_good = || {
-        let why = ended_for_good(pod, name, &status.state)?;
-        let message = format!("container {name} {why}: the kubelet will not start it again");
-        let phase = Phase::Failed;
-        Some(Judged::ends(ContainerRecreateState { phase, message, ..recreating(name, killed) }))
-    };
+    let case = Case { now, observed, target, pod, status, stored, order, spared, killed, so_far };
     if replaced(target, status) {
-        let becomes = newer(observed, target, pod).filter(|_| for_good().is_none());
-        if becomes.is_some() {
-            return Judged { becomes, ..Judged::waits(so_far, Wait::Daemon) };
-        }
-        return match &status.state {
-            ContainerState::Running if status.ready => {
-                started(now, observed, target, recreating(name, killed))
-            }
-            ContainerState::Running => Judged::waits(recreating(name, killed), Wait::NotReady(name.clone())),
-            other => for_good()
-                .unwrap_or_else(|| Judged::waits(recreating(name, killed), not_running(name, other))),
-        };
+        return case.replaced();
     }
     if let Some(answer) = order.and_then(|o| o.answer).filter(|a| hopeless(a)) {
         return Judged::ends(failed(name, answer));
     }
-    let needs_pin = target.pin.is_some() && !is_pinned(target, pod);
     let refused = observed.memory.pin_refused.as_ref().filter(|(n, _)| *n >= MAX_REFUSALS);
     let auto = observed.request.mechanism() == Mechanism::Auto;
-    let comes_back = over(target, status) && for_good().is_none();
-    if let Some((_, text)) = refused.filter(|_| needs_pin && !(auto && comes_back)) {
+    let comes_back = over(target, status) && case.for_good().is_none();
+    if let Some((_, text)) = refused.filter(|_| case.needs_pin() && !(auto && comes_back)) {
         let message = format!("kill container error: the Pod's image cannot be pinned: {text}");
         let message = truncate(&message, MAX_MESSAGE);
         return Judged::ends(ContainerRecreateState { phase: Phase::Failed, message, ..pending(name) });
     }
     if over(target, status) {
-        if let Some(failed) = for_good() {
+        return case.ended(auto, refused.is_some());
+    }
+    if target.pin.is_some() {
+        let needs_pin = case.needs_pin();
+        let wait = if needs_pin { Wait::Pin(name.clone()) } else { Wait::Pinned(name.clone()) };
+        return Judged { needs_pin, ..Judged::waits(case.so_far, wait) };
+    }
+    case.runs(patience)
+}
+
+/// A container that the Pod's status shows.
+struct Case<'a> {
+    now: Mono,
+    observed: &'a Observed<'a>,
+    target: &'a TargetContainer,
+    pod: &'a Pod,
+    status: &'a ContainerStatus,
+    /// Its entry as it is stored.
+    stored: Option<&'a ContainerRecreateState>,
+    /// The order for its target.
+    order: Option<OrderView<'a>>,
+    /// It ended before the daemon could stop it.
+    spared: bool,
+    /// It was stopped for the request.
+    killed: bool,
+    /// How far it is by what is stored and by the daemon's answer.
+    so_far: ContainerRecreateState,
+}
+
+impl Case<'_> {
+    /// Its end where the kubelet does not start it again.
+    fn for_good(&self) -> Option<Judged> {
+        let (pod, status, name, killed) = (self.pod, self.status, &self.target.name, self.killed);
+        let why = ended_for_good(pod, name, &status.state)?;
+        let message = format!("container {name} {why}: the kubelet will not start it again");
+        let phase = Phase::Failed;
+        Some(Judged::ends(ContainerRecreateState { phase, message, ..recreating(name, killed) }))
+    }
+
+    /// The target is still there, and its image is to be pinned, and is not yet.
+    fn needs_pin(&self) -> bool {
+        self.target.pin.is_some() && !is_pinned(self.target, self.pod)
+    }
+
+    /// Another instance has taken the target's place.
+    fn replaced(self) -> Judged {
+        let Self { now, observed, target, pod, status, killed, .. } = self;
+        let name = &target.name;
+        let becomes = newer(observed, target, pod).filter(|_| self.for_good().is_none());
+        if becomes.is_some() {
+            return Judged { becomes, ..Judged::waits(self.so_far, Wait::Daemon) };
+        }
+        match &status.state {
+            ContainerState::Running if status.ready => {
+                started(now, observed, target, recreating(name, killed))
+            }
+            ContainerState::Running => Judged::waits(recreating(name, killed), Wait::NotReady(name.clone())),
+            other => self
+                .for_good()
+                .unwrap_or_else(|| Judged::waits(recreating(name, killed), not_running(name, other))),
+        }
+    }
+
+    /// The target has ended, and nothing has taken its place. In back-off the kubelet starts it at once when its image
+    /// string changes.
+    ///
+    /// Not after a stop of the request's own: the kubelet may tell of a back-off as it ends, and the pin would end the
+    /// instance that it has just started. Nor where the word of such a stop went with its book.
+    fn ended(self, auto: bool, refused: bool) -> Judged {
+        if let Some(failed) = self.for_good() {
             return failed;
         }
-        // In back-off the kubelet starts it at once when its image string changes.
-        let waits = Judged::waits(recreating(name, killed), not_running(name, &status.state));
-        // Not after a stop of the request's own: the kubelet may tell of a back-off as it ends, and the pin would end the
-        // instance that it has just started.
-        // Nor where the word of such a stop went with its book.
-        let stopped = killed || (observed.begun(name) && !spared);
-        let unpinned = auto && !stopped && target.pin.is_none() && refused.is_none();
+        let Self { now, observed, target, pod, status, killed, .. } = self;
+        let name = &target.name;
+        let stopped = killed || (observed.begun(name) && !self.spared);
+        let unpinned = auto && !stopped && target.pin.is_none() && !refused;
         let waits_at = observed.memory.ended_since(name).filter(|_| unpinned).map(|at| at.after(STARTS));
         let waits_long = waits_at.is_some_and(|at| at <= now);
         let waiting = pod.container(name).filter(|c| unpinned && (in_back_off(c) || waits_long));
@@ -131,32 +180,38 @@ pub(super) fn judge(
         let pin = waiting.and_then(|container| by_kubelet(strategy, pod, container).ok());
         let becomes = pin.map(|pin| TargetContainer { pin: Some(pin), ..target.clone() });
         let wake_at = waits_at.filter(|at| *at > now);
-        return Judged { needs_pin: needs_pin && refused.is_none(), becomes, wake_at, ..waits };
+        let needs_pin = self.needs_pin() && !refused;
+        let waits = Judged::waits(recreating(name, killed), not_running(name, &status.state));
+        Judged { needs_pin, becomes, wake_at, ..waits }
     }
-    if target.pin.is_some() {
-        let wait = if needs_pin { Wait::Pin(name.clone()) } else { Wait::Pinned(name.clone()) };
-        return Judged { needs_pin, ..Judged::waits(so_far, wait) };
+
+    /// The target runs, as far as is told, and it is for the daemon to stop it.
+    fn runs(self, patience: Duration) -> Judged {
+        let Self { now, observed, target, status, stored, order, .. } = self;
+        let name = &target.name;
+        // It is on record, and its order may have made room for another one.
+        let stopped = stored.is_some_and(|s| s.phase == Phase::Recreating && s.is_killed);
+        let overdue_at = order.and_then(|o| observed.acting.overdue_at(o.order, patience));
+        let wait = match order {
+            Some(OrderView { answer: Some(answer), .. })
+                if answer.reason == Some(AnswerReason::StopRetried) =>
+            {
+                Wait::StopRetried(name.clone(), answer.message.clone())
+            }
+            Some(o) if o.acting() => match overdue_at.filter(|at| *at <= now) {
+                Some(_) => Wait::StopOverdue(name.clone(), grace(o.order).saturating_add(patience).as_secs()),
+                None => Wait::Stopping(name.clone()),
+            },
+            Some(o) if o.answer.is_some() => Wait::Restart(name.clone()),
+            None if stopped => Wait::Restart(name.clone()),
+            None if !observed.guarded => Wait::Policy,
+            None if observed.memory.crowded_since.is_some() => Wait::Place,
+            _ => Wait::Daemon,
+        };
+        let runs = status.container_id == target.container_id && status.state == ContainerState::Running;
+        let wake_at = overdue_at.filter(|at| *at > now);
+        Judged { needs_stop: runs && !stopped, wake_at, ..Judged::waits(self.so_far, wait) }
     }
-    // It is on record, and its order may have made room for another one.
-    let stopped = stored.is_some_and(|s| s.phase == Phase::Recreating && s.is_killed);
-    let overdue_at = order.and_then(|o| observed.acting.overdue_at(o.order, patience));
-    let wait = match order {
-        Some(OrderView { answer: Some(answer), .. }) if answer.reason == Some(AnswerReason::StopRetried) => {
-            Wait::StopRetried(name.clone(), answer.message.clone())
-        }
-        Some(o) if o.acting() => match overdue_at.filter(|at| *at <= now) {
-            Some(_) => Wait::StopOverdue(name.clone(), grace(o.order).saturating_add(patience).as_secs()),
-            None => Wait::Stopping(name.clone()),
-        },
-        Some(o) if o.answer.is_some() => Wait::Restart(name.clone()),
-        None if stopped => Wait::Restart(name.clone()),
-        None if !observed.guarded => Wait::Policy,
-        None if observed.memory.crowded_since.is_some() => Wait::Place,
-        _ => Wait::Daemon,
-    };
-    let runs = status.container_id == target.container_id && status.state == ContainerState::Running;
-    let wake_at = overdue_at.filter(|at| *at > now);
-    Judged { needs_stop: runs && !stopped, wake_at, ..Judged::waits(so_far, wait) }
 }
 
 /// The instance that runs now, where the request is forced and the target has ended by itself.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use pitstop_api::nodework::{AnswerState, Order, OrderContainer, OrderPod, Recreate, order_id};
+use pitstop_api::nodework::{AnswerState, Order, OrderContainer};
 use pitstop_api::recreate::{
     ContainerRecreateRequestStatus, ContainerRecreateState, FailurePolicy, Mechanism, Phase, Target,
     TargetContainer, validate,
@@ -19,7 +19,6 @@ use pitstop_api::{Invalid, annotations, labels};
 use super::drain::{self, Drain};
 use super::hooks;
 use super::judge::{Judged, failed, judge, over, recreating, replaced, status_of};
-use super::mechanism::pin;
 use super::observe::Observed;
 use super::resolve::{Tense, resolve};
 use super::silence::Silence;
@@ -30,7 +29,7 @@ use crate::lifecycle;
 use crate::look::Missing;
 use crate::nodework::OrderView;
 use crate::plan::{Read, StatusWrite, Urgency};
-use crate::pod::{Pod, parse_container_id};
+use crate::pod::Pod;
 use crate::time::{Mono, earliest};
 
 /// What one request needs.
@@ -140,59 +139,80 @@ impl Planner<'_> {
         lifecycle::lag_until(self.now, self.observed.memory.first_seen, self.config)
     }
 
-    /// Accepted: place orders and judge.
+    /// Accepted: judge, then the first rule that applies.
     fn recreate(&self, target: &Target) -> Plan {
-        let request = self.observed.request;
-        let stored = &request.status.container_recreate_states;
+        let stored = &self.observed.request.status.container_recreate_states;
         let Some(pod) = self.observed.pod.filter(|pod| pod.uid == target.pod_uid) else {
             return match self.lag_until() {
                 Some(at) => Plan { wake_at: Some(at), ..self.stands() },
                 None => self.without_pod(stored),
             };
         };
-        let judged: Vec<Judged> = target
-            .containers
-            .iter()
-            .map(|t| judge(self.now, self.config.daemon_silent_after, self.observed, t, pod))
-            .collect();
+        let patience = self.config.daemon_silent_after;
+        let judge = |t| judge(self.now, patience, self.observed, t, pod);
+        let judged: Vec<Judged> = target.containers.iter().map(judge).collect();
         let entries: Vec<ContainerRecreateState> = judged.iter().map(|j| j.state.clone()).collect();
+        self.ends(pod, &judged, &entries)
+            .or_else(|| becomes(target, &judged).map(|target| self.go_on_with(target)))
+            .unwrap_or_else(|| self.waits_for_daemon(target, pod, &judged, entries))
+    }
+
+    /// The end that the judgement of the containers, the Pod or the deadline means.
+    fn ends(&self, pod: &Pod, judged: &[Judged], entries: &[ContainerRecreateState]) -> Option<Plan> {
+        let request = self.observed.request;
         // A Pod that has finished may have done so because of the restart: that is worth telling.
         let any_failed = entries.iter().any(|s| s.phase == Phase::Failed);
-        let strategy = request.spec.strategy.clone().unwrap_or_default();
-        let ignore = strategy.failure_policy == Some(FailurePolicy::Ignore);
+        let policy = request.spec.strategy.as_ref().and_then(|strategy| strategy.failure_policy);
+        let ignore = policy == Some(FailurePolicy::Ignore);
         let all_over = judged.iter().all(Judged::over);
         if !pod.deleting && any_failed && (all_over || !ignore) {
-            return self.end(&entries, &End::ContainerFailed);
+            return Some(self.end(entries, &End::ContainerFailed));
         }
         if pod.gone() {
-            return self.end(stored, &End::PodGone);
+            return Some(self.end(&request.status.container_recreate_states, &End::PodGone));
         }
         if all_over {
-            return self.end(&entries, &End::Complete);
+            return Some(self.end(entries, &End::Complete));
         }
-        let (expired, deadline) = self.deadline();
-        if expired {
-            return self.end(&entries, &End::DeadlineExceeded);
+        if self.deadline().0 {
+            return Some(self.end(entries, &End::DeadlineExceeded));
         }
         // An end was decided upon, and its write did not come through.
-        if self.observed.orders.iter().any(OrderView::request_over) {
-            return self.end(&entries, &self.lost_end());
+        let lost = self.observed.orders.iter().any(OrderView::request_over);
+        lost.then(|| self.end(entries, &self.lost_end()))
+    }
+
+    /// It goes on, unless the node's daemon has been silent for too long.
+    fn waits_for_daemon(
+        &self,
+        target: &Target,
+        pod: &Pod,
+        judged: &[Judged],
+        entries: Vec<ContainerRecreateState>,
+    ) -> Plan {
+        match self.silence(target, pod, judged) {
+            Silence::None => self.goes_on(target, pod, judged, entries, None),
+            Silence::Until(at) => self.goes_on(target, pod, judged, entries, Some(at)),
+            Silence::Over => self.end(&entries, &End::DaemonSilent),
+            Silence::Instead(target) => self.go_on_with(target),
         }
-        if let Some(target) = becomes(target, &judged) {
-            return self.go_on_with(target);
-        }
-        let silent_at = match self.silence(target, pod, &judged) {
-            Silence::None => None,
-            Silence::Until(at) => Some(at),
-            Silence::Over => return self.end(&entries, &End::DaemonSilent),
-            Silence::Instead(target) => return self.go_on_with(target),
-        };
+    }
+
+    /// Tells how far it is, and wants what is next: orders, or images.
+    fn goes_on(
+        &self,
+        target: &Target,
+        pod: &Pod,
+        judged: &[Judged],
+        entries: Vec<ContainerRecreateState>,
+        silent_at: Option<Mono>,
+    ) -> Plan {
+        let request = self.observed.request;
         let mut status = request.status.clone();
         // A request that was accepted without a word about its drain gets it now.
         drain::begin(&mut status, request, pod, self.wall);
         // What is over makes room for what has no place yet, once that is on record.
-        let short = self.observed.memory.short;
-        let tells = short && entries != request.status.container_recreate_states;
+        let tells = self.observed.memory.short && entries != request.status.container_recreate_states;
         let urgency = if status == request.status && !tells { Urgency::Later } else { Urgency::Now };
         let drain = drain::stage(self.now, self.observed, Some(pod));
         drain::proceed(&mut status, request, &drain, self.wall);
@@ -204,54 +224,21 @@ impl Planner<'_> {
         };
         let wait = held_up.or_else(|| judged.iter().find_map(|j| j.wait.clone())).unwrap_or(Wait::Daemon);
         // Those that have orders already, and the others as far as it is their turn.
-        let in_turn = if strategy.ordered_recreate {
+        let ordered = request.spec.strategy.as_ref().is_some_and(|strategy| strategy.ordered_recreate);
+        let in_turn = if ordered {
             judged.iter().position(|j| !j.over()).map_or(judged.len(), |first| first.saturating_add(1))
         } else {
             judged.len()
         };
-        let orders = target
-            .containers
-            .iter()
-            .zip(&judged)
-            .enumerate()
-            .filter_map(|(i, (t, j))| match self.observed.order(&t.name) {
-                Some(order) => (!(short && self.is_done(&order))).then(|| order.order.clone()),
-                None => (j.needs_stop && i < in_turn && drain.drained() && self.observed.guarded)
-                    .then(|| self.order(target, t, pod))
-                    .flatten(),
-            })
-            // By a target that this process has not seen yet, or not any more.
-            .chain(
-                self.observed.orders.iter().filter(|o| o.begun() && self.stale(o)).map(|o| o.order.clone()),
-            )
-            .collect();
-        let pins = target
-            .containers
-            .iter()
-            .zip(&judged)
-            .enumerate()
-            .filter(|(i, (_, j))| j.needs_pin && *i < in_turn)
-            .filter_map(|(_, (t, _))| pin(t, pod));
-        // What may be written this very moment stays wanted until it is known.
-        let images = if drain.drained() { pins.collect() } else { self.observed.pinning.to_vec() };
         let judged_at = judged.iter().filter_map(|j| j.wake_at).min();
         Plan {
-            orders,
-            images,
+            orders: self.orders(target, pod, judged, in_turn, &drain),
+            images: self.images(target, pod, judged, in_turn, &drain),
             labels: self.missing_labels(target),
             annotations: self.drain_annotation(),
-            wake_at: [deadline, silent_at, drain.wake_at(), judged_at].into_iter().flatten().min(),
+            wake_at: [self.deadline().1, silent_at, drain.wake_at(), judged_at].into_iter().flatten().min(),
             ..self.with_status(waits(status, request, &wait, self.wall), urgency)
         }
-    }
-
-    /// Nothing is lost with the order: its container was stopped or is over, and that is on record.
-    fn is_done(&self, view: &OrderView<'_>) -> bool {
-        let name = &view.order.container.name;
-        let mut states = self.observed.request.status.container_recreate_states.iter();
-        let over = |s: &ContainerRecreateState| matches!(s.phase, Phase::Succeeded | Phase::Failed);
-        let done = view.answer.is_some_and(|answer| answer.state == AnswerState::Done) && !view.spared();
-        states.any(|s| s.name == *name && (over(s) || (done && s.is_killed)))
     }
 
     /// Over: let a stop under way finish and record it, tidy up, delete in time.
@@ -330,12 +317,6 @@ impl Planner<'_> {
         Plan { orders: kept, ..self.with_status(status, Urgency::Now) }
     }
 
-    /// It names another instance than the target.
-    fn stale(&self, view: &OrderView<'_>) -> bool {
-        let current = self.observed.order(&view.order.container.name);
-        current.is_none_or(|current| current.order.id != view.order.id)
-    }
-
     /// Orders that the daemon has answered.
     fn taken_up(&self) -> Vec<Order> {
         self.observed.orders.iter().filter(|o| o.answer.is_some()).map(|o| o.order.clone()).collect()
@@ -395,25 +376,6 @@ impl Planner<'_> {
         let over = answer.state == AnswerState::Done
             || self.observed.live_pod().is_some_and(|pod| self.is_over(&order.order.container, pod));
         (order.kills() && over).then(|| recreating(name, true))
-    }
-
-    fn order(&self, target: &Target, container: &TargetContainer, pod: &Pod) -> Option<Order> {
-        let request = self.observed.request;
-        let grace = request.spec.strategy.as_ref().and_then(|s| s.termination_grace_period_seconds);
-        let (_, id) = parse_container_id(&container.container_id)?;
-        let attempt = u32::try_from(container.restart_count).unwrap_or_default().saturating_add(1);
-        Some(Order {
-            // One number per instance: a forced request may order the stop of another one later.
-            id: order_id(&request.uid, &container.name, attempt),
-            pod: OrderPod {
-                namespace: pod.key.namespace.clone(),
-                name: pod.key.name.clone(),
-                uid: target.pod_uid.clone(),
-            },
-            container: OrderContainer { name: container.name.clone(), id: id.to_owned() },
-            action: Recreate::with_grace(grace.or(pod.grace_seconds)).into(),
-            ..Order::default()
-        })
     }
 
     /// Labels that an absent webhook did not set.

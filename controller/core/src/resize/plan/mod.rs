@@ -6,6 +6,7 @@
 
 mod cri;
 mod evict;
+mod follow;
 mod nudge;
 mod repair;
 mod restart;
@@ -24,7 +25,7 @@ use pitstop_api::resize::{
 
 use cri::Admission;
 
-use super::judge::{Place, Progress, desired, never_again, progress};
+use super::judge::{Place, Progress, desired, progress};
 use super::mechanism::choose;
 use super::observe::{Observed, Refused};
 use super::refusal;
@@ -33,7 +34,6 @@ use super::shrink::{containers, place};
 use super::status::{self, End, Wait, accepted, changes, difference, ended, told, waits};
 use crate::change::{ResourceChange, Sizing};
 use crate::config::Config;
-use crate::hold::admission::CONTAINER;
 use crate::kind::Kind as _;
 use crate::lifecycle;
 use crate::look::Missing;
@@ -163,18 +163,11 @@ impl Planner<'_> {
         Ok((mechanism, containers))
     }
 
-    /// Accepted: change the Pod and follow it.
+    /// Accepted: change the Pod and follow it, by the first rule that applies.
     fn follow(&self) -> Plan {
         let resize = self.observed.resize;
         let Some(pod) = self.observed.pod.filter(|pod| resize.is_for(pod) && !pod.gone()) else {
-            if let Some(at) = self.lag_until() {
-                return Plan { wake_at: Some(at), ..self.unsure() };
-            }
-            return if self.observed.pod.is_some_and(|pod| resize.is_for(pod)) {
-                self.end(&self.end_without_pod())
-            } else {
-                self.without_pod(|| self.end_without_pod(), self.deadline().1)
-            };
+            return self.follow_no_pod();
         };
         if resize.spec.dry_run {
             return self.dry_run(pod);
@@ -187,74 +180,18 @@ impl Planner<'_> {
             return if resize.held() { self.given_back(pod, end) } else { self.restore(pod, end) };
         }
         let place = place(resize, pod);
-        if let Place::Other(container) = &place {
-            return self.end(&foreign(container));
+        self.gives_way(&place).unwrap_or_else(|| self.proceed(pod, &place))
+    }
+
+    /// Its Pod is not there, or over.
+    fn follow_no_pod(&self) -> Plan {
+        if let Some(at) = self.lag_until() {
+            return Plan { wake_at: Some(at), ..self.unsure() };
         }
-        if let Some(newer) = self.observed.newer {
-            return self.give_up(&place, superseded(&newer.to_string()));
-        }
-        if resize.spec.cancel {
-            return self.give_up(&place, End::new(Phase::Cancelled, status::CANCELLED, "cancelled"));
-        }
-        let (expired, deadline) = self.deadline();
-        let found = progress(&containers(resize, &place), resize.pending_before(), pod);
-        let untold_since = self.observed.memory.untold_since;
-        let settles_at = found.settles_at(untold_since);
-        let found = found.settled(self.now, untold_since);
-        if let Place::Nudged(nudge) = &place {
-            return self.nudged(pod, &place, nudge, &found, (expired, deadline));
-        }
-        // What the Pod has in time may be watched for longer. After a step there and back the kubelet has said so before, and
-        // where it only goes on telling another CPU limit, it says so now.
-        let said = self.observed.memory.nudges > 0 || found == Progress::Untold;
-        let sized = found == Progress::Sized || (expired && said);
-        let in_time = place == Place::Desired && sized && self.restarted();
-        if expired && !in_time {
-            let so_far = self.restart_waits(&found).or_else(|| self.shrink_waits(pod, &place));
-            let so_far = so_far.unwrap_or_else(|| self.wait(&place, pod).message);
-            return self.give_up(&place, overdue(&so_far));
-        }
-        if place == Place::Original {
-            // It was there, and somebody has put the original back: there is nothing to fight for.
-            if self.observed.memory.applied || resize.status.phase != Some(Phase::Proposed) {
-                return self.end_untouched(&foreign_return());
-            }
-            if let Some(end) = self.refused() {
-                return self.never_taken(pod, &end, deadline);
-            }
-            if self.put_off() {
-                return self.waiting(pod, &self.queued(), deadline);
-            }
-            return self.step(pod, &place, deadline);
-        }
-        if place == Place::Desired
-            && let Some(plan) = self.restart(pod, &place, &found, deadline)
-        {
-            return plan;
-        }
-        let ended = resize.status.containers.iter().filter_map(|c| pod.container(&c.name));
-        if let Some(ended) = ended.into_iter().find(|c| never_again(pod, c)) {
-            let text = format!("container {} has ended, and will not run again", ended.name);
-            return self.give_up(&place, End::failed(CONTAINER, text));
-        }
-        if let Some(failure) = self.failure(pod) {
-            return self.give_up(&place, failure);
-        }
-        if resize.held()
-            && let Some(end) = self.daemon_refuses()
-        {
-            return self.give_up(&place, end);
-        }
-        match found {
-            _ if expired && in_time => self.sized(pod, expired, None),
-            Progress::Infeasible(text) => self.infeasible(pod, &place, text, deadline),
-            Progress::Sized if place != Place::Desired => self.step(pod, &place, deadline),
-            Progress::Sized => self.sized(pod, expired, deadline),
-            Progress::Deferred(text) => self.deferred(pod, &place, text, deadline),
-            Progress::Restarting(name) => self.stuck(pod, &place, &name, deadline),
-            Progress::Unseen | Progress::Underway(_) | Progress::Untold => {
-                self.waiting(pod, &self.wait(&place, pod), earliest(deadline, settles_at))
-            }
+        if self.observed.pod.is_some_and(|pod| self.observed.resize.is_for(pod)) {
+            self.end(&self.end_without_pod())
+        } else {
+            self.without_pod(|| self.end_without_pod(), self.deadline().1)
         }
     }
 

@@ -1,0 +1,92 @@
+//! What an accepted request wants of its node's daemon, or of the kubelet.
+
+use pitstop_api::nodework::{AnswerState, Order, OrderContainer, OrderPod, Recreate, order_id};
+use pitstop_api::recreate::{ContainerRecreateState, Phase, Target, TargetContainer};
+
+use super::drain::Drain;
+use super::judge::Judged;
+use super::mechanism::pin;
+use super::plan::Planner;
+use crate::change::ImageChange;
+use crate::nodework::OrderView;
+use crate::pod::{Pod, parse_container_id};
+
+impl Planner<'_> {
+    /// The orders for the containers that are still to be stopped, as far as it is their turn.
+    pub(super) fn orders(
+        &self,
+        target: &Target,
+        pod: &Pod,
+        judged: &[Judged],
+        in_turn: usize,
+        drain: &Drain,
+    ) -> Vec<Order> {
+        let short = self.observed.memory.short;
+        target
+            .containers
+            .iter()
+            .zip(judged)
+            .enumerate()
+            .filter_map(|(i, (t, j))| match self.observed.order(&t.name) {
+                Some(order) => (!(short && self.is_done(&order))).then(|| order.order.clone()),
+                None => (j.needs_stop && i < in_turn && drain.drained() && self.observed.guarded)
+                    .then(|| self.order(target, t, pod))
+                    .flatten(),
+            })
+            // By a target that this process has not seen yet, or not any more.
+            .chain(
+                self.observed.orders.iter().filter(|o| o.begun() && self.stale(o)).map(|o| o.order.clone()),
+            )
+            .collect()
+    }
+
+    /// The images to pin, as far as it is their turn. What may be written this very moment stays wanted until it is known.
+    pub(super) fn images(
+        &self,
+        target: &Target,
+        pod: &Pod,
+        judged: &[Judged],
+        in_turn: usize,
+        drain: &Drain,
+    ) -> Vec<ImageChange> {
+        if !drain.drained() {
+            return self.observed.pinning.to_vec();
+        }
+        let needs = target.containers.iter().zip(judged).take(in_turn).filter(|(_, j)| j.needs_pin);
+        needs.filter_map(|(t, _)| pin(t, pod)).collect()
+    }
+
+    /// Nothing is lost with the order: its container was stopped or is over, and that is on record.
+    fn is_done(&self, view: &OrderView<'_>) -> bool {
+        let name = &view.order.container.name;
+        let mut states = self.observed.request.status.container_recreate_states.iter();
+        let over = |s: &ContainerRecreateState| matches!(s.phase, Phase::Succeeded | Phase::Failed);
+        let done = view.answer.is_some_and(|answer| answer.state == AnswerState::Done) && !view.spared();
+        states.any(|s| s.name == *name && (over(s) || (done && s.is_killed)))
+    }
+
+    fn order(&self, target: &Target, container: &TargetContainer, pod: &Pod) -> Option<Order> {
+        let request = self.observed.request;
+        let grace = request.spec.strategy.as_ref().and_then(|s| s.termination_grace_period_seconds);
+        let (_, id) = parse_container_id(&container.container_id)?;
+        let attempt = u32::try_from(container.restart_count).unwrap_or_default().saturating_add(1);
+        Some(Order {
+            // One number per instance: a forced request may order the stop of another one later.
+            id: order_id(&request.uid, &container.name, attempt),
+            pod: OrderPod {
+                namespace: pod.key.namespace.clone(),
+                name: pod.key.name.clone(),
+                uid: target.pod_uid.clone(),
+            },
+            container: OrderContainer { name: container.name.clone(), id: id.to_owned() },
+            action: Recreate::with_grace(grace.or(pod.grace_seconds)).into(),
+            ..Order::default()
+        })
+    }
+
+    /// It names another instance than the target.
+    fn stale(&self, view: &OrderView<'_>) -> bool {
+        let current = self.observed.order(&view.order.container.name);
+        current.is_none_or(|current| current.order.id != view.order.id)
+    }
+}

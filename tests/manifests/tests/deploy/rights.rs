@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use pitstop_manifests_test::Object;
 use pitstop_manifests_test::object::{list, text};
 use pitstop_manifests_test::rbac::rights;
+use pitstop_manifests_test::{Object, find};
 use serde_json::{Value, json};
 
 use super::folders::{NAMESPACE, default, usual_installs, with};
@@ -245,5 +245,22 @@ fn resources_of_ours_are_called_as_the_definitions_call_them() {
         ];
         let plural = resource.split('/').next().unwrap();
         assert!(known.contains(&group) || ours.contains(&(group.to_owned(), plural)), "{right}");
+    }
+}
+
+/// What the controller's list of kinds says is served.
+#[test]
+fn every_kind_is_installed_and_the_controller_may_serve_it() {
+    let objects = default();
+    for about in pitstop_controller_core::kinds::all() {
+        let (group, _) = about.api_version.split_once('/').unwrap();
+        let resource = format!("{group}/{}", about.plural);
+        let verbs = [("list", ""), ("watch", ""), ("delete", ""), ("update", "/status")];
+        for right in verbs.map(|(verb, part)| format!("cluster {verb} {resource}{part}")) {
+            assert!(CONTROLLER.contains(&right.as_str()), "{right}");
+        }
+        let crd = find(&objects, "CustomResourceDefinition", &format!("{}.{group}", about.plural));
+        let kind = crd.map(|crd| text(&crd.0, "/spec/names/kind").to_owned());
+        assert_eq!(kind.as_deref(), Some(about.id.name()));
     }
 }

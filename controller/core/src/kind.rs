@@ -125,6 +125,15 @@ pub struct Ended<'a> {
     pub message: &'a str,
 }
 
+/// How far a request is, by its status.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Course<'a> {
+    /// The Pod that it was accepted for, once it was.
+    pub target: Option<Target<'a>>,
+    /// How it ended, once it has.
+    pub ended: Option<Ended<'a>>,
+}
+
 /// What is told of an object of another kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relative<'a> {
@@ -346,18 +355,12 @@ pub trait Kind: Versioned + Clone + Debug + Sized + Send + 'static {
     fn pod_key(&self) -> ObjectKey;
     /// The UID of the Pod that it means, once that is known.
     fn pod_uid(&self) -> Option<&str>;
-    /// The Pod that it was accepted for.
-    fn target(&self) -> Option<Target<'_>>;
     /// `status`.
     fn status(&self) -> &Self::Status;
-    /// How it ended, once it has.
-    fn ended(&self) -> Option<Ended<'_>>;
+    /// How far one with that status is.
+    fn course(status: &Self::Status) -> Course<'_>;
     /// How long it stays once it has ended; absent for ever.
     fn ttl(&self) -> Option<Duration>;
-    /// The status is that of one that was accepted.
-    fn accepted(status: &Self::Status) -> bool;
-    /// The status is that of one that has ended.
-    fn over(status: &Self::Status) -> bool;
     /// When this process first saw it completed.
     fn completed_seen(memory: &mut Self::Memory) -> &mut Option<Mono>;
 
@@ -375,9 +378,17 @@ pub trait Kind: Versioned + Clone + Debug + Sized + Send + 'static {
     /// Since when it does to its Pod what requests of other kinds must not do meanwhile.
     fn disturbs(&self, memory: &Self::Memory, at: At, pod: Option<&Pod>) -> Option<Mono>;
 
+    /// The Pod that it was accepted for, once it was.
+    fn target(&self) -> Option<Target<'_>> {
+        Self::course(self.status()).target
+    }
+    /// How it ended, once it has.
+    fn ended(&self) -> Option<Ended<'_>> {
+        Self::course(self.status()).ended
+    }
     /// It has ended.
     fn completed(&self) -> bool {
-        Self::over(self.status())
+        self.ended().is_some()
     }
     /// It only asks what would be.
     fn asks(&self) -> bool {

@@ -179,11 +179,12 @@ impl Engine {
         entry.request.write_started();
         if let Some(status) = &write.status {
             let before = entry.request.get().status().clone();
-            if !K::accepted(&before) && K::accepted(status) {
+            let course = K::course(status);
+            if K::course(&before).target.is_none() && course.target.is_some() {
                 entry.begin(now);
             }
             // Nothing begins any more unless a later write shows that the end was not stored.
-            entry.confirmed &= !K::over(status);
+            entry.confirmed &= course.ended.is_none();
             entry.replaces = Some(Box::new(before));
         }
         actions.push(Action::Write { object: object(entry.request.get()), write: write.write });

@@ -276,7 +276,7 @@ impl<K: Kind> Entry<K> {
             Standing::Lingers
         } else if request.asks() {
             Standing::Asks
-        } else if self.turn.begun().is_some() || K::accepted(request.status()) {
+        } else if self.turn.begun().is_some() || request.target().is_some() {
             Standing::Begun
         } else {
             Standing::Waits

@@ -6,7 +6,7 @@ use super::{Memory, PodProbe, PodProbeStatus, Probe, plan};
 use crate::change::Note;
 use crate::deed::{Deed, Done};
 use crate::key::{KindId, ObjectKey};
-use crate::kind::{About, At, Cx, Ended, Kind, Meta, Sharing, Sight, Target, WriteNames, owner};
+use crate::kind::{About, At, Course, Cx, Ended, Kind, Meta, Sharing, Sight, Target, WriteNames, owner};
 use crate::measure::Measure;
 use crate::plan::Plan;
 use crate::pod::Pod;
@@ -66,25 +66,17 @@ impl Kind for Probe {
     fn pod_uid(&self) -> Option<&str> {
         self.target().map(|target| target.pod_uid)
     }
-    fn target(&self) -> Option<Target<'_>> {
-        let PodProbeStatus { pod_uid, node_name, .. } = &self.status;
-        Self::accepted(&self.status).then_some(Target { pod_uid, node: node_name })
-    }
     fn status(&self) -> &Self::Status {
         &self.status
     }
-    fn ended(&self) -> Option<Ended<'_>> {
-        let message = self.status.outcome.as_deref()?;
-        Some(Ended { complete: message == plan::PROBED, message })
+    fn course(status: &Self::Status) -> Course<'_> {
+        let PodProbeStatus { pod_uid, node_name, outcome } = status;
+        let target = (!pod_uid.is_empty()).then_some(Target { pod_uid, node: node_name });
+        let ended = outcome.as_deref().map(|message| Ended { complete: message == plan::PROBED, message });
+        Course { target, ended }
     }
     fn ttl(&self) -> Option<Duration> {
         None
-    }
-    fn accepted(status: &Self::Status) -> bool {
-        !status.pod_uid.is_empty()
-    }
-    fn over(status: &Self::Status) -> bool {
-        status.outcome.is_some()
     }
     fn completed_seen(memory: &mut Memory) -> &mut Option<Mono> {
         &mut memory.completed_seen

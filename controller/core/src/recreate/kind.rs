@@ -8,7 +8,7 @@ use pitstop_api::recreate::{ContainerRecreateRequest, ContainerRecreateRequestSt
 use super::{Memory, Observed, Request, judge, object, places, plan, status};
 use crate::change::Note;
 use crate::key::{KindId, ObjectKey};
-use crate::kind::{About, At, Cx, Ended, Kind, Meta, PodWritten, Sharing, Sight, Target, WriteNames};
+use crate::kind::{About, At, Course, Cx, Kind, Meta, PodWritten, Sharing, Sight, Target, WriteNames};
 use crate::lifecycle;
 use crate::measure::Measure;
 use crate::nodework::{Acting, OrderView, may_run, own, views};
@@ -66,24 +66,16 @@ impl Kind for Request {
         let target = self.status.target.as_ref().map(|target| &target.pod_uid);
         target.or_else(|| self.labels.get(labels::POD_UID)).map(String::as_str)
     }
-    fn target(&self) -> Option<Target<'_>> {
-        let target = self.status.target.as_ref()?;
-        Some(Target { pod_uid: &target.pod_uid, node: &target.node_name })
-    }
     fn status(&self) -> &Self::Status {
         &self.status
     }
-    fn ended(&self) -> Option<Ended<'_>> {
-        lifecycle::ended(self.completed(), &self.status.conditions)
+    fn course(status: &Self::Status) -> Course<'_> {
+        let target = status.target.as_ref();
+        let target = target.map(|target| Target { pod_uid: &target.pod_uid, node: &target.node_name });
+        Course { target, ended: lifecycle::ended(status.completion_time.is_some(), &status.conditions) }
     }
     fn ttl(&self) -> Option<Duration> {
         self.spec.ttl_seconds_after_finished.map(|ttl| seconds(ttl.into()))
-    }
-    fn accepted(status: &Self::Status) -> bool {
-        status.target.is_some()
-    }
-    fn over(status: &Self::Status) -> bool {
-        status.completion_time.is_some()
     }
     fn completed_seen(memory: &mut Memory) -> &mut Option<Mono> {
         &mut memory.completed_seen

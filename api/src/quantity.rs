@@ -2,13 +2,15 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Billionths in one: every quantity is held in them, as `n` is the smallest suffix.
 const NANOS: i128 = 1_000_000_000;
 /// Longest text that is read, in bytes; longer than any that the API server writes.
 pub const MAX_TEXT: usize = 64;
 
 /// What a container asks for or may use. Absent: nothing is said, which for a limit means none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Resources {
     /// `requests.cpu`, in millicores.
     pub cpu_request: Option<i64>,

@@ -3,6 +3,7 @@
 mod ends;
 
 use pitstop_api::quantity::Resources;
+use serde::{Deserialize, Serialize};
 
 use crate::key::ObjectKey;
 use crate::readiness::Gate;
@@ -12,7 +13,7 @@ pub use ends::{AfterEnd, AfterStop, MAX_EXIT_CODES, MAX_RULES, OwnPolicy, Restar
 
 /// A Pod as the API server last told it.
 #[allow(clippy::struct_excessive_bools, reason = "each is a field of the API's Pod")]
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pod {
     /// Namespace and name.
     pub key: ObjectKey,
@@ -59,7 +60,7 @@ pub struct Pod {
 }
 
 /// The conditions of a Pod that tell of a resize (KEP-1287). A condition that is there is True.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resize {
     /// `PodResizePending`: the new size is not admitted.
     pub pending: Option<Told>,
@@ -68,7 +69,7 @@ pub struct Resize {
 }
 
 /// Reason and message of a condition.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
     /// One word.
     pub reason: String,
@@ -77,7 +78,7 @@ pub struct Told {
 }
 
 /// When the kubelet restarts an ended container.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RestartPolicy {
     /// Whenever it ends.
     #[default]
@@ -89,7 +90,7 @@ pub enum RestartPolicy {
 }
 
 /// What kind of container it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ContainerKind {
     /// `spec.containers`.
     #[default]
@@ -103,7 +104,7 @@ pub enum ContainerKind {
 }
 
 /// One container: its spec and status.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Container {
     /// Name.
     pub name: String,
@@ -122,7 +123,7 @@ pub struct Container {
 }
 
 /// `resizePolicy`: the resources whose change restarts the container (`RestartContainer`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestartFor {
     /// CPU.
     pub cpu: bool,
@@ -131,7 +132,7 @@ pub struct RestartFor {
 }
 
 /// `status.containerStatuses[]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerStatus {
     /// `<runtime>://<id>`; empty before the first start.
     pub container_id: String,
@@ -154,7 +155,7 @@ pub struct ContainerStatus {
 }
 
 /// What a container does.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ContainerState {
     /// It waits to start: reason and message of the kubelet.
     Waiting {

@@ -90,6 +90,8 @@ pub(super) trait AnyStore {
     fn asked_anew(&self, pod: &ObjectKey) -> Vec<ObjectKey>;
     /// The acceptance of one for the Pod is being written.
     fn being_accepted(&self, pod: &ObjectKey) -> bool;
+    /// Some stand with the Pod.
+    fn stands_with(&self, pod: &ObjectKey) -> bool;
     /// The first one that waits for the Pod.
     fn waiting(&self, pod: &ObjectKey) -> Option<&Place>;
     /// Those that do something to the Pod, but for `not`.
@@ -248,6 +250,9 @@ impl<K: Kind> AnyStore for Store<K> {
             let sent = e.turn.begun().is_some() && e.request.in_flight();
             sent && request.target().is_none() && !request.completed()
         })
+    }
+    fn stands_with(&self, pod: &ObjectKey) -> bool {
+        self.queues.len(pod) > 0
     }
     fn waiting(&self, pod: &ObjectKey) -> Option<&Place> {
         self.queues.of(pod, Standing::Waits).next()

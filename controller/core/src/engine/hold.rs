@@ -86,7 +86,8 @@ impl Engine {
         pods.extend(self.stores.each().flat_map(|store| store.held_at(node)));
         let mut settled = Settled::default();
         for (uid, pod) in pods {
-            let known = self.pods.objects.get(&pod).map(|e| e.pod.get()).filter(|known| known.uid == uid);
+            self.pods.wake(&pod);
+            let known = self.pods.get(&pod).map(|e| e.pod.get()).filter(|known| known.uid == uid);
             if known.is_some_and(|known| known.deleting) {
                 // Its containers end, and its cgroup goes with them.
                 continue;
@@ -118,7 +119,7 @@ impl Engine {
             let orders = orders.iter().map(|view| view.order.clone()).collect();
             return Settled { orders, wake_at: None };
         }
-        let pod = self.pods.objects.get(key).map(|e| e.pod.get()).filter(|_| runs);
+        let pod = self.pods.get(key).map(|e| e.pod.get()).filter(|_| runs);
         let unknown = BTreeMap::new();
         settle(
             now,
@@ -138,7 +139,7 @@ impl Engine {
     /// Notes what counts for the containers of the Pod and is granted, and finds out whether the rest may be. Whether that
     /// is under way, and when to look again.
     fn grant(&mut self, now: Mono, key: &ObjectKey, actions: &mut Vec<Action>) -> (bool, Option<Mono>) {
-        let Some(pod) = self.pods.objects.get(key).map(|e| e.pod.get()) else { return (false, None) };
+        let Some(pod) = self.pods.get(key).map(|e| e.pod.get()) else { return (false, None) };
         let pod_uid = pod.uid.clone();
         let Sorted { mut by, returned, doubtful, over } = self.sort_claims(pod);
         for request in over {
@@ -256,7 +257,7 @@ impl Engine {
         survey: &Survey,
     ) -> Option<Verdict> {
         let crowd = &self.crowd(pod)?;
-        let pod = self.pods.objects.get(pod).map(|e| e.pod.get())?;
+        let pod = self.pods.get(pod).map(|e| e.pod.get())?;
         let force = self.force(pod);
         let in_force = |container: &Container| force.wants(container);
         let own = |claim: &Claim<'_>| claim.kind == request.kind && *claim.key == request.key;
@@ -319,7 +320,7 @@ impl Engine {
     /// The node whose daemon holds the Pod, or should, has to be looked at.
     pub(super) fn holder_dirty(&mut self, pod: &ObjectKey) {
         let holders = self.stores.each().flat_map(|store| store.holders(pod)).map(str::to_owned);
-        let node = self.pods.objects.get(pod).and_then(|e| e.pod.get().node.as_ref());
+        let node = self.pods.get(pod).and_then(|e| e.pod.get().node.as_ref());
         let holds = |node: &&String| {
             let book = self.books.objects.get(&ObjectKey::new("", node.as_str())).and_then(Book::known);
             book.is_some_and(|work| !work.status.held.is_empty())

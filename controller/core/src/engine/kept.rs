@@ -64,6 +64,16 @@ impl PodEntry {
         Self { pod: Tracked::new(pod), write: Pacing::default(), pinning: None, sizing: None, writes: None }
     }
 
+    /// Nothing is remembered of it but the Pod itself.
+    pub(super) fn is_idle(&self) -> bool {
+        let Self { pod, write, pinning, sizing, writes } = self;
+        pod.settled()
+            && *write == Pacing::default()
+            && pinning.is_none()
+            && sizing.is_none()
+            && writes.is_none()
+    }
+
     /// What was timed while another process led is timed anew.
     pub(super) fn restart(&mut self) {
         self.write = Pacing::default();

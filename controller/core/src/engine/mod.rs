@@ -12,6 +12,7 @@ mod kept;
 mod outcome;
 mod pacing;
 mod planning;
+mod pods;
 mod queue;
 mod store;
 mod stores;
@@ -34,8 +35,9 @@ use crate::time::Mono;
 
 use any::AnyStore;
 use hold::Grants;
-use kept::{Book, Kept, PodEntry};
+use kept::{Book, Kept};
 use pacing::Timers;
+use pods::Pods;
 use stores::Stores;
 use survey::Neighbours;
 
@@ -46,7 +48,7 @@ pub struct Engine {
     leading: bool,
     /// No order is placed before the API server has been seen to keep daemons apart.
     guarded: bool,
-    pods: Kept<Box<PodEntry>>,
+    pods: Pods,
     neighbours: Neighbours,
     stores: Stores,
     books: Kept<Book>,
@@ -75,7 +77,7 @@ impl Engine {
             config,
             leading: false,
             guarded: false,
-            pods: Kept::default(),
+            pods: Pods::default(),
             neighbours: Neighbours::default(),
             stores: Stores::new(config.max_open_requests_per_namespace),
             books: Kept::default(),
@@ -184,13 +186,13 @@ impl Engine {
         }
         self.grants.clear();
         self.stores.each_mut().for_each(|store| store.lead(now, leading));
-        self.pods.objects.values_mut().for_each(|pod| pod.restart());
+        self.pods.restart();
         self.books.objects.values_mut().for_each(Book::restart);
     }
 
     fn all_dirty(&mut self) {
         self.stores.each_mut().for_each(AnyStore::all_dirty);
-        self.dirty_pods.extend(self.pods.objects.keys().cloned());
+        self.dirty_pods.extend(self.pods.awake().cloned());
         self.dirty_nodes.extend(self.books.objects.keys().map(|k| k.name.clone()));
     }
 }

@@ -63,7 +63,7 @@ impl Engine {
 
     pub(super) fn pod_written(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: Outcome<Pod>) {
         // An answer about a Pod that is gone says nothing about another one of that name.
-        let Some(entry) = self.pods.objects.get_mut(key).filter(|e| e.pod.get().uid == uid) else { return };
+        let Some(entry) = self.pods.wake(key).filter(|e| e.pod.get().uid == uid) else { return };
         let wrote = entry.writes.take();
         let refused = refusal(&outcome);
         if let Some(wrote) = &wrote {
@@ -100,7 +100,7 @@ impl Engine {
 
     /// A dry run tells nothing of the Pod but whether it would take the change.
     pub(super) fn pod_tried(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: &Outcome<()>) {
-        let Some(entry) = self.pods.objects.get_mut(key).filter(|e| e.pod.get().uid == uid) else { return };
+        let Some(entry) = self.pods.wake(key).filter(|e| e.pod.get().uid == uid) else { return };
         let wrote = entry.writes.take();
         let Some(Wrote::Resources(by)) = wrote.as_deref() else { return };
         let asks = self.stores.of(by.kind).is_some_and(|store| store.only_asks(&by.key));

@@ -14,7 +14,7 @@ pub(super) fn hold(least: Duration, spacing: Duration, open: usize) -> Duration 
 }
 
 /// When the next write of one object may happen.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pacing {
     backoff: Backoff,
     /// Since when a write that can wait has been wanted.

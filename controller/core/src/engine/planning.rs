@@ -37,6 +37,7 @@ impl Engine {
             return self.plan_rest::<K>(now, key, actions);
         };
         self.planned = self.planned.saturating_add(1);
+        self.pods.wake(&entry.request.get().pod_key());
         let disturbed = self.disturbs(&entry);
         let (mut plan, measures) = self.decide(now, wall, &mut entry);
         self.confirm_first(&entry, &mut plan);
@@ -72,7 +73,7 @@ impl Engine {
     /// It is in the way of requests of other kinds.
     fn disturbs<K: Stored>(&self, entry: &Entry<K>) -> bool {
         let request = entry.request.get();
-        let pod = self.pods.objects.get(&request.pod_key()).map(|e| e.pod.get());
+        let pod = self.pods.get(&request.pod_key()).map(|e| e.pod.get());
         let at = At { begun: entry.turn.begun(), lingers: request.completed(), stops: false };
         request.disturbs(&entry.memory, at, pod).is_some()
     }
@@ -85,7 +86,7 @@ impl Engine {
         entry: &mut Entry<K>,
     ) -> (Plan<K::Status>, Vec<Measure>) {
         let request = entry.request.get();
-        let known = self.pods.objects.get(&request.pod_key());
+        let known = self.pods.get(&request.pod_key());
         let pod = known.map(|e| e.pod.get());
         if pod.is_some_and(|pod| request.pod_uid().is_none_or(|uid| uid == pod.uid)) {
             entry.look.seen();
@@ -271,10 +272,13 @@ impl Engine {
     }
 
     pub(super) fn plan_pod(&mut self, now: Mono, key: &ObjectKey, actions: &mut Vec<Action>) {
-        let Some(mut entry) = self.pods.objects.remove(key) else { return };
+        let Some(mut entry) = self.pods.remove(key) else { return };
         let wait = self.write_pod(now, &mut entry, actions);
         self.timers.set(Timer::Pod(key.clone()), wait);
-        self.pods.objects.insert(key.clone(), entry);
+        self.pods.insert(key, entry);
+        if wait.is_none() && !self.stores.each().any(|store| store.stands_with(key)) {
+            self.pods.pack(key);
+        }
     }
 
     /// Starts the one write that the Pod needs next; else gives back when to look again.

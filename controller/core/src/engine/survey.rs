@@ -34,6 +34,11 @@ impl Neighbours {
         }
     }
 
+    /// They are.
+    pub(super) fn are_kept(&self) -> bool {
+        self.0.is_some()
+    }
+
     fn of(&self, node: &str) -> impl Iterator<Item = &ObjectKey> {
         self.0.iter().filter_map(|by_node| by_node.get(node)).flatten()
     }
@@ -59,7 +64,7 @@ impl Engine {
         pod: &ObjectKey,
         known: &mut Admission,
     ) -> Result<Option<Action>, Mono> {
-        let pod = self.pods.objects.get(pod).map(|e| e.pod.get());
+        let pod = self.pods.get(pod).map(|e| e.pod.get());
         let Some(node) = pod.and_then(|pod| pod.node.clone()).filter(|_| !known.surveying) else {
             return Ok(None);
         };
@@ -84,11 +89,11 @@ impl Engine {
             return;
         }
         self.dirty_nodes.extend(store.node(&by.key).map(str::to_owned));
-        let pods = &self.pods.objects;
         if self.neighbours.0.is_none() {
             self.neighbours.0 = Some(BTreeMap::new());
-            for (key, entry) in pods {
-                self.neighbours.moved(key, None, entry.pod.get().node.as_deref());
+            for key in self.pods.keys() {
+                let node = self.pods.read(key).and_then(|pod| pod.node.clone());
+                self.neighbours.moved(key, None, node.as_deref());
             }
         }
     }
@@ -96,16 +101,17 @@ impl Engine {
     /// What other Pods take of what bounds that Pod. Absent while the acceptance of a request that counts is being written:
     /// what it grants is not known yet.
     pub(super) fn crowd(&self, own: &ObjectKey) -> Option<Crowd<'_>> {
-        let node = self.pods.objects.get(own)?.pod.get().node.as_deref()?;
+        let node = self.pods.get(own)?.pod.get().node.as_deref()?;
         let claiming = || self.stores.each().filter(|store| store.about().claims);
         let open = |pod: &ObjectKey| claiming().any(|store| store.being_accepted(pod));
         let mut crowd = Crowd::default();
-        for pod in self.neighbours.of(node).filter(|key| *key != own).filter_map(|key| self.unfinished(key)) {
+        for key in self.neighbours.of(node).filter(|key| *key != own) {
+            let Some(pod) = self.pods.read(key).filter(|pod| !pod.finished) else { continue };
             if open(&pod.key) {
                 return None;
             }
-            let force = self.force(pod);
-            let asked = asks(pod, |c| most(&c.resources, &force.wants(c)));
+            let force = self.force(&pod);
+            let asked = asks(&pod, |c| most(&c.resources, &force.wants(c)));
             crowd.asked = plus(&crowd.asked, &asked);
         }
         let pods: BTreeSet<&ObjectKey> = claiming().flat_map(|store| store.pods_of(&own.namespace)).collect();
@@ -124,7 +130,7 @@ impl Engine {
     }
 
     fn unfinished(&self, pod: &ObjectKey) -> Option<&Pod> {
-        self.pods.objects.get(pod).map(|e| e.pod.get()).filter(|pod| !pod.finished)
+        self.pods.get(pod).map(|e| e.pod.get()).filter(|pod| !pod.finished)
     }
 }
 

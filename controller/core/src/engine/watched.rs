@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::any::Touched;
 use super::kept::{Book, PodEntry};
+use super::pods::Pods;
 use super::store::node_of;
 use super::stores::Stored;
 use super::{Engine, Timer, remove};
@@ -18,7 +19,7 @@ impl Engine {
         match watch {
             Watch::Upsert(pod) => self.upsert_pod(pod, false),
             Watch::Gone(pod) => {
-                if self.pods.objects.get(&pod.key).is_some_and(|known| known.pod.get().uid == pod.uid) {
+                if self.pods.read(&pod.key).is_some_and(|known| known.uid == pod.uid) {
                     self.forget_pod(&pod.key);
                 }
                 self.pod_changed(&pod.key);
@@ -26,7 +27,7 @@ impl Engine {
             Watch::Restart(all) => {
                 let listed: BTreeSet<&ObjectKey> = all.iter().map(|pod| &pod.key).collect();
                 let lost: Vec<ObjectKey> =
-                    self.pods.objects.keys().filter(|k| !listed.contains(*k)).cloned().collect();
+                    self.pods.keys().filter(|k| !listed.contains(*k)).cloned().collect();
                 for key in &lost {
                     self.forget_pod(key);
                 }
@@ -41,25 +42,41 @@ impl Engine {
 
     fn upsert_pod(&mut self, pod: Pod, listed: bool) {
         let key = pod.key.clone();
-        if let Some(entry) = self.pods.objects.get_mut(&key) {
-            let before = entry.pod.get().node.clone();
-            if listed {
-                entry.pod.listed(pod);
-            } else {
-                entry.pod.observed(pod);
-            }
-            entry.settle();
-            self.neighbours.moved(&key, before.as_deref(), entry.pod.get().node.as_deref());
+        let node = |pods: &Pods| pods.read(&key).and_then(|pod| pod.node.clone());
+        let before = self.neighbours.are_kept().then(|| node(&self.pods));
+        let idle = pod.gates.is_empty() && !self.stores.each().any(|store| store.stands_with(&key));
+        if self.pods.get(&key).is_some() {
+            self.show_pod(&key, pod, listed);
         } else {
-            self.neighbours.moved(&key, None, pod.node.as_deref());
-            self.pods.objects.insert(key.clone(), Box::new(PodEntry::new(pod)));
+            self.pods.insert(&key, Box::new(PodEntry::new(pod)));
         }
-        self.pod_changed(&key);
+        if let Some(before) = before {
+            self.neighbours.moved(&key, before.as_deref(), node(&self.pods).as_deref());
+        }
+        if idle {
+            self.holder_dirty(&key);
+            self.pods.pack(&key);
+        }
+        if self.pods.get(&key).is_some() {
+            self.pod_changed(&key);
+        }
+    }
+
+    /// The watch shows a Pod that is awake.
+    fn show_pod(&mut self, key: &ObjectKey, pod: Pod, listed: bool) {
+        let Some(entry) = self.pods.wake(key) else { return };
+        if listed {
+            entry.pod.listed(pod);
+        } else {
+            entry.pod.observed(pod);
+        }
+        entry.settle();
     }
 
     fn forget_pod(&mut self, key: &ObjectKey) {
+        self.pods.wake(key);
         self.holder_dirty(key);
-        if let Some(entry) = self.pods.objects.remove(key) {
+        if let Some(entry) = self.pods.remove(key) {
             self.neighbours.moved(key, entry.pod.get().node.as_deref(), None);
         }
         self.grants.remove(key);
@@ -68,6 +85,7 @@ impl Engine {
 
     /// The plans of the Pod itself and of the requests for it may be different now.
     pub(super) fn pod_changed(&mut self, pod: &ObjectKey) {
+        self.pods.wake(pod);
         self.stores.each_mut().for_each(|store| store.pod_changed(pod));
         self.dirty_pods.insert(pod.clone());
         self.holder_dirty(pod);

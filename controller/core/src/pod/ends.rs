@@ -3,6 +3,7 @@
 //! As `ContainerShouldRestart` in `pkg/api/v1/pod/util.go` of Kubernetes 1.36 decides: first the container's own rules,
 //! then its own policy, then the Pod's.
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 use super::{Container, ContainerKind, Pod, RestartPolicy};
@@ -13,7 +14,7 @@ pub const MAX_RULES: usize = 20;
 pub const MAX_EXIT_CODES: usize = 255;
 
 /// `restartPolicy` and `restartPolicyRules` of a container (KEP-5307; Kubernetes 1.35 and later).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnPolicy {
     /// Used when no rule matches.
     pub policy: RestartPolicy,
@@ -22,7 +23,7 @@ pub struct OwnPolicy {
 }
 
 /// One of `restartPolicyRules`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestartRule {
     /// The action is `RestartAllContainers` (KEP-5532), not `Restart`.
     pub all: bool,

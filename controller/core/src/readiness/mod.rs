@@ -22,7 +22,7 @@ pub const SERVED: [&str; 2] = [KRUISE_POD_READY, PITSTOP_READY];
 pub const RECREATE_AGENT: &str = "ContainerRecreateRequest";
 
 /// One readiness gate of a Pod, of a type that pitstop serves.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gate {
     /// `spec.readinessGates[].conditionType`.
     pub type_: String,
@@ -31,7 +31,7 @@ pub struct Gate {
 }
 
 /// The condition behind a gate.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateCondition {
     /// Its status is True.
     pub open: bool,

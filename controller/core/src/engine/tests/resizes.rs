@@ -322,7 +322,7 @@ fn a_later_resize_that_would_be_refused_waits_for_the_end_of_the_earlier_one() {
     done.containers[0].resources.cpu_limit = Some(300);
     done.containers[0].status.as_mut().unwrap().actual = Some(done.containers[0].resources);
     // The own write comes by first.
-    let own = bench.index.pods.objects[&done.key].pod.get().clone();
+    let own = bench.index.pods.read(&done.key).unwrap().into_owned();
     bench.step(Event::Pods(Watch::Upsert(own)));
     let verifies = only(bench.step(Event::Pods(Watch::Upsert(done))));
     assert!(matches!(verifies, Action::WriteOrders { .. }), "the earlier one goes on: {verifies:?}");

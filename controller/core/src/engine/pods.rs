@@ -1,0 +1,166 @@
+//! The Pods of the cluster.
+//!
+//! Most have no request, and need no write: such a one is kept packed, in a few hundred bytes. What changes about a Pod, and
+//! every request for it, wakes it for as long as it has something at stake.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use super::kept::PodEntry;
+use crate::key::ObjectKey;
+use crate::pod::Pod;
+
+/// All Pods, and whether a list has come since the lead began.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pods {
+    pub(super) synced: bool,
+    slots: BTreeMap<ObjectKey, Slot>,
+}
+
+#[derive(Clone, Debug)]
+enum Slot {
+    Awake(Box<PodEntry>),
+    Packed(Box<[u8]>),
+}
+
+impl Slot {
+    /// The bytes are its own, so they can always be read.
+    fn unpack(bytes: &[u8]) -> Option<Pod> {
+        postcard::from_bytes(bytes).ok()
+    }
+}
+
+impl Pods {
+    /// What is kept of a Pod that is awake. Whoever plans for a Pod [wakes](Pods::wake) it first.
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<&PodEntry> {
+        match self.slots.get(key)? {
+            Slot::Awake(entry) => Some(entry),
+            Slot::Packed(_) => None,
+        }
+    }
+
+    /// The Pod, awake or not.
+    pub(super) fn read(&self, key: &ObjectKey) -> Option<Cow<'_, Pod>> {
+        match self.slots.get(key)? {
+            Slot::Awake(entry) => Some(Cow::Borrowed(entry.pod.get())),
+            Slot::Packed(bytes) => Slot::unpack(bytes).map(Cow::Owned),
+        }
+    }
+
+    /// What is kept of a Pod, which is awake from now on.
+    pub(super) fn wake(&mut self, key: &ObjectKey) -> Option<&mut PodEntry> {
+        let slot = self.slots.get_mut(key)?;
+        if let Slot::Packed(bytes) = slot {
+            *slot = Slot::Awake(Box::new(PodEntry::new(Slot::unpack(bytes)?)));
+        }
+        match slot {
+            Slot::Awake(entry) => Some(entry),
+            Slot::Packed(_) => None,
+        }
+    }
+
+    /// A Pod is known, or known anew.
+    pub(super) fn insert(&mut self, key: &ObjectKey, entry: Box<PodEntry>) {
+        self.slots.insert(key.clone(), Slot::Awake(entry));
+    }
+
+    /// Takes a Pod out, awake.
+    pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Box<PodEntry>> {
+        match self.slots.remove(key)? {
+            Slot::Awake(entry) => Some(entry),
+            Slot::Packed(bytes) => Slot::unpack(&bytes).map(|pod| Box::new(PodEntry::new(pod))),
+        }
+    }
+
+    /// Nothing is at stake for the Pod.
+    pub(super) fn pack(&mut self, key: &ObjectKey) {
+        let Some(slot) = self.slots.get_mut(key) else { return };
+        if let Slot::Awake(entry) = slot
+            && entry.is_idle()
+            && let Ok(bytes) = postcard::to_allocvec(entry.pod.get())
+        {
+            *slot = Slot::Packed(bytes.into_boxed_slice());
+        }
+    }
+
+    /// Every Pod that is known.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.slots.keys()
+    }
+
+    /// Those that are awake.
+    pub(super) fn awake(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.slots.iter().filter(|(_, slot)| matches!(slot, Slot::Awake(_))).map(|(key, _)| key)
+    }
+
+    /// What was timed while another process led is timed anew.
+    pub(super) fn restart(&mut self) {
+        for slot in self.slots.values_mut() {
+            if let Slot::Awake(entry) = slot {
+                entry.restart();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::pod;
+    use crate::readiness::{Gate, GateCondition};
+
+    fn typical() -> Pod {
+        let mut pod = pod();
+        pod.key = ObjectKey::new("team-checkout-prod", "checkout-7d9c5b6f4-x2x7q");
+        pod.uid = "0b0c6a0e-8a0e-4b8b-9d55-2f6e3b8f5c1d".into();
+        pod.resource_version = "123456789".into();
+        pod.node = Some("ip-10-0-123-45.eu-central-1.compute.internal".into());
+        pod.containers.truncate(1);
+        pod.containers[0].image = "registry.example.com/team/checkout:v1.42.3".into();
+        let status = pod.containers[0].status.as_mut().unwrap();
+        status.container_id = format!("containerd://{}", "a".repeat(64));
+        status.image_id = format!("registry.example.com/team/checkout@sha256:{}", "b".repeat(64));
+        pod
+    }
+
+    #[test]
+    fn a_pod_comes_back_as_it_was() {
+        let mut gated = typical();
+        let condition = Some(GateCondition { open: true, message: "[]".into() });
+        gated.gates.push(Gate { type_: "KruisePodReady".into(), condition });
+        for pod in [typical(), gated, crate::fixtures::pod(), Pod::default()] {
+            let mut pods = Pods::default();
+            pods.insert(&pod.key, Box::new(PodEntry::new(pod.clone())));
+            pods.pack(&pod.key);
+            assert!(pods.get(&pod.key).is_none() && pods.awake().next().is_none());
+            assert_eq!(*pods.read(&pod.key).unwrap(), pod);
+            assert_eq!(*pods.wake(&pod.key).unwrap().pod.get(), pod);
+            assert!(pods.get(&pod.key).is_some());
+            pods.pack(&pod.key);
+            assert_eq!(*pods.remove(&pod.key).unwrap().pod.get(), pod);
+        }
+    }
+
+    /// Every Pod of the cluster is kept: with its place in the map, within the 0.8 KiB that a Pod may cost.
+    #[test]
+    fn a_pod_without_a_request_takes_little() {
+        let pod = typical();
+        let mut pods = Pods::default();
+        pods.insert(&pod.key, Box::new(PodEntry::new(pod.clone())));
+        pods.pack(&pod.key);
+        let Some(Slot::Packed(bytes)) = pods.slots.get(&pod.key) else { panic!() };
+        let texts = pod.key.namespace.len() + pod.key.name.len();
+        let place = size_of::<ObjectKey>() + size_of::<Slot>() + texts;
+        assert!(bytes.len() <= 520 && place <= 130, "{} bytes, {place} in the map", bytes.len());
+    }
+
+    #[test]
+    fn what_is_under_way_keeps_a_pod_awake() {
+        let pod = typical();
+        let mut pods = Pods::default();
+        pods.insert(&pod.key, Box::new(PodEntry::new(pod.clone())));
+        pods.wake(&pod.key).unwrap().pod.write_started();
+        pods.pack(&pod.key);
+        assert!(pods.get(&pod.key).is_some());
+    }
+}

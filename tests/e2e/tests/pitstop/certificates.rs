@@ -191,6 +191,7 @@ fn no_call_fails_while_ca_and_certificate_change() -> Result<()> {
             Ok((stored(cluster).await?["tls.crt"].0 != ending.cert.as_bytes()).then_some(()))
         })
         .await?;
+        trusted(cluster).await?;
         answers_well(ns).await?;
 
         let done = AtomicBool::new(false);

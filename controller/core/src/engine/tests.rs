@@ -115,6 +115,13 @@ impl Bench {
         self.index.next_wake(self.now)
     }
 
+    /// A request is created, and its acceptance is stored; gives back the answer to that.
+    fn accept(&mut self, request: Request) -> Event {
+        self.requests.insert(request.key.clone(), request.clone());
+        let accept = only(self.step(Event::of::<Request>(Watch::Upsert(request))));
+        self.write(&accept)
+    }
+
     /// Carries a write out; gives back the answer.
     fn write(&mut self, action: &Action) -> Event {
         self.version += 1;
@@ -242,6 +249,14 @@ fn only(actions: Vec<Action>) -> Action {
     writes.remove(0)
 }
 
+/// Whose status it writes, if that of a request to restart containers.
+fn status_write(action: &Action) -> Option<&Object> {
+    let Action::Write { object, write: Write::Status { status: Status::Recreate(_), .. } } = action else {
+        return None;
+    };
+    Some(object)
+}
+
 #[test]
 fn nothing_is_decided_before_everything_is_known_or_without_the_lead() {
     let mut bench = Bench::empty();
@@ -250,10 +265,7 @@ fn nothing_is_decided_before_everything_is_known_or_without_the_lead() {
     assert!(bench.step(Event::NodeWorks(Watch::Restart(Vec::new()))).is_empty());
     assert!(!bench.index.synced());
     let first = bench.step(Event::Pods(Watch::Restart(vec![pod("web")])));
-    assert!(matches!(
-        only(first),
-        Action::Write { write: Write::Status { status: Status::Recreate(_), .. }, .. }
-    ));
+    assert!(status_write(&only(first)).is_some());
 
     // Where it is not known which orders stand, none is placed.
     let accepted = Bench::new(vec![pod("web")], vec![request("a", "web", 0)]);
@@ -300,9 +312,7 @@ fn a_request_runs_through() {
 #[test]
 fn the_watch_may_show_a_new_book_before_the_answer_does() {
     let mut bench = Bench::new(vec![pod("web")], Vec::new());
-    bench.requests.insert(ObjectKey::new("shop", "a"), request("a", "web", 0));
-    let accept = only(bench.step(Event::of::<Request>(Watch::Upsert(request("a", "web", 0)))));
-    let accepted = bench.write(&accept);
+    let accepted = bench.accept(request("a", "web", 0));
     // The labels and the orders.
     let writes = bench.step(accepted);
     let create = writes.iter().find(|a| matches!(a, Action::WriteOrders { .. })).unwrap();
@@ -340,13 +350,7 @@ fn people_are_told_though_the_watch_was_quicker_than_the_answer() {
 fn the_lead_begins_with_a_clean_slate() {
     let mut bench = Bench::new(vec![pod("web")], Vec::new());
     let accept = only(bench.step(Event::of::<Request>(Watch::Upsert(request("a", "web", 0)))));
-    let Action::Write {
-        object: Object { key, uid, .. },
-        write: Write::Status { status: Status::Recreate(_), .. },
-    } = accept
-    else {
-        panic!("{accept:?}")
-    };
+    let Object { key, uid, .. } = status_write(&accept).unwrap().clone();
     bench.step(Event::written::<Request>(key, uid, Outcome::Conflict));
     bench.step(Event::Leader(false));
     bench.step(Event::Leader(true));
@@ -404,18 +408,10 @@ fn a_refused_write_is_tried_again_soon() {
     bench.step(Event::Pods(Watch::Restart(vec![pod("web")])));
     bench.step(Event::NodeWorks(Watch::Restart(Vec::new())));
     let first = bench.step(Event::of::<Request>(Watch::Restart(vec![request("crr", "web", 1)])));
-    let [
-        Action::Write {
-            object: Object { key, uid, .. },
-            write: Write::Status { status: Status::Recreate(_), .. },
-        },
-    ] = &first[..]
-    else {
-        panic!("{first:?}")
-    };
+    let Object { key, uid, .. } = status_write(&only(first.clone())).unwrap().clone();
     // What an API server says that has just started and does not know the roles yet.
     let outcome = Outcome::Refused("403".into());
-    let refused = Event::written::<Request>(key.clone(), uid.clone(), outcome);
+    let refused = Event::written::<Request>(key, uid, outcome);
     assert_eq!(bench.step(refused), []);
     bench.now = bench.now.after(Duration::from_millis(500));
     assert_eq!(bench.wake_at(), Some(bench.now));
@@ -463,10 +459,7 @@ fn what_a_request_took_is_told_to_be_counted() {
     bench.now = Mono(700);
     let over = bench.restarted("web");
     assert_eq!(counts(&over), [took(Stage::Stop, 700), took(Stage::Start, 0)]);
-    let end = over
-        .iter()
-        .find(|a| matches!(a, Action::Write { write: Write::Status { status: Status::Recreate(_), .. }, .. }))
-        .unwrap();
+    let end = over.iter().find(|a| status_write(a).is_some()).unwrap();
     let stored = bench.write(end);
     let told = bench.step(stored);
     let ended = Measure::Ended { kind: recreate::ID, complete: true, reason: "Complete" };

@@ -149,9 +149,7 @@ fn what_was_taken_up_unseen_is_remembered_when_its_book_goes() {
 #[test]
 fn a_book_that_was_deleted_before_the_answer_to_its_creation_is_not_written_to() {
     let mut bench = Bench::new(vec![pod("web")], Vec::new());
-    bench.requests.insert(ObjectKey::new("shop", "a"), request("a", "web", 0));
-    let accepts = only(bench.step(Event::of::<Request>(Watch::Upsert(request("a", "web", 0)))));
-    let accepted = bench.write(&accepts);
+    let accepted = bench.accept(request("a", "web", 0));
     let next = bench.step(accepted);
     let create = next.iter().find(|a| matches!(a, Action::WriteOrders { .. })).unwrap();
     let created = bench.write(create);

@@ -21,10 +21,7 @@ fn d1_the_next_request_of_a_pod_begins_in_the_step_that_sees_the_end_of_the_one_
     assert_eq!(bench.phase("b"), Some(Phase::Pending));
     bench.acknowledge();
     let over = bench.restarted("web");
-    let end = over
-        .iter()
-        .find(|a| matches!(a, Action::Write { write: Write::Status { status: Status::Recreate(_), .. }, .. }))
-        .unwrap();
+    let end = over.iter().find(|a| status_write(a).is_some()).unwrap();
     let stored = bench.write(end);
     let next = bench.step(stored);
     let accepts = |a: &Action| matches!(a, Action::Write { object: Object { key, .. }, write: Write::Status { status: Status::Recreate(status), .. } } if key.name == "b" && status.target.is_some());

@@ -7,10 +7,7 @@ fn accepted_elsewhere() -> (Bench, Request) {
     let mut other = Bench::new(vec![pod("web")], Vec::new());
     let first = other.step(Event::of::<Request>(Watch::Upsert(request("a", "web", 0))));
     other.requests.insert(ObjectKey::new("shop", "a"), request("a", "web", 0));
-    let accepts = first
-        .iter()
-        .find(|a| matches!(a, Action::Write { write: Write::Status { status: Status::Recreate(_), .. }, .. }))
-        .unwrap();
+    let accepts = first.iter().find(|a| status_write(a).is_some()).unwrap();
     other.write(accepts);
     let stored = other.requests.values().next().unwrap().clone();
     let mut bench = Bench::empty();
@@ -71,10 +68,7 @@ fn what_was_confirmed_in_an_earlier_lead_is_confirmed_anew() {
     assert_eq!(bench.orders(), 1);
     let first = leads_again(&mut bench, vec![pod("web")], Vec::new());
     assert_eq!(orders(&first), 0, "{first:?}");
-    assert!(matches!(
-        only(first),
-        Action::Write { write: Write::Status { status: Status::Recreate(_), .. }, .. }
-    ));
+    assert!(status_write(&only(first)).is_some());
 }
 
 #[test]
@@ -92,9 +86,7 @@ fn a_new_lead_waits_for_no_back_off_of_an_earlier_one() {
     assert!(matches!(only(again), Action::PatchPod { .. }));
 
     let mut bench = Bench::new(vec![pod("web")], Vec::new());
-    bench.requests.insert(ObjectKey::new("shop", "a"), request("a", "web", 0));
-    let accepts = only(bench.step(Event::of::<Request>(Watch::Upsert(request("a", "web", 0)))));
-    let accepted = bench.write(&accepts);
+    let accepted = bench.accept(request("a", "web", 0));
     let next = bench.step(accepted);
     let labels =
         next.iter().find(|a| matches!(a, Action::Write { write: Write::Metadata { .. }, .. })).unwrap();
@@ -102,10 +94,7 @@ fn a_new_lead_waits_for_no_back_off_of_an_earlier_one() {
     bench.step(labelled);
     bench.step(Event::NodeWorkWritten("node1".into(), Outcome::Retry));
     let first = leads_again(&mut bench, vec![pod("web")], Vec::new());
-    let confirms = first
-        .iter()
-        .find(|a| matches!(a, Action::Write { write: Write::Status { status: Status::Recreate(_), .. }, .. }))
-        .unwrap();
+    let confirms = first.iter().find(|a| status_write(a).is_some()).unwrap();
     let confirmed = bench.write(confirms);
     let next = bench.step(confirmed);
     assert_eq!(orders(&first) + orders(&next), 1, "{first:?} {next:?}");

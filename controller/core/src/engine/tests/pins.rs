@@ -102,22 +102,10 @@ fn the_next_request_is_accepted_for_the_pod_that_the_pin_makes() {
     let gone = bench.requests.remove(&ObjectKey::new("shop", "a")).unwrap();
     bench.step(Event::of::<Request>(Watch::Gone(gone)));
     let next = bench.step(Event::of::<Request>(Watch::Upsert(request("b", "web", 1))));
-    assert!(
-        !next.iter().any(|a| matches!(
-            a,
-            Action::Write { write: Write::Status { status: Status::Recreate(_), .. }, .. }
-        )),
-        "{next:?}"
-    );
+    assert!(!next.iter().any(|a| status_write(a).is_some()), "{next:?}");
     let pinned = Pod { resource_version: "2".into(), ..pinnable() };
     let next = written(&mut bench, Outcome::Written(pinned));
-    assert!(
-        next.iter().any(|a| matches!(
-            a,
-            Action::Write { write: Write::Status { status: Status::Recreate(_), .. }, .. }
-        )),
-        "{next:?}"
-    );
+    assert!(next.iter().any(|a| status_write(a).is_some()), "{next:?}");
 }
 
 /// The API server would refuse it: a strategic merge patch reorders what it names (seed 216346).

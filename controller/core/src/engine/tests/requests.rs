@@ -57,13 +57,7 @@ fn an_answer_about_a_deleted_request_says_nothing_about_the_next_of_its_name() {
     let second = Request { uid: "other".into(), ..request("a", "web", 1) };
     bench.requests.insert(second.key.clone(), second.clone());
     let again = only(bench.step(Event::of::<Request>(Watch::Upsert(second))));
-    let Action::Write {
-        object: Object { key, uid, .. },
-        write: Write::Status { status: Status::Recreate(_), .. },
-    } = accept
-    else {
-        panic!("{accept:?}")
-    };
+    let Object { key, uid, .. } = status_write(&accept).unwrap().clone();
     assert!(bench.step(Event::written::<Request>(key, uid, Outcome::Gone)).is_empty());
     bench.all(vec![again]);
     assert_eq!((bench.phase("a"), bench.orders()), (Some(Phase::Recreating), 1));
@@ -74,13 +68,7 @@ fn a_conflict_that_the_watch_does_not_explain_is_tried_again() {
     for outcome in [Outcome::Conflict, Outcome::Gone] {
         let mut bench = Bench::new(vec![pod("web")], Vec::new());
         let accept = only(bench.step(Event::of::<Request>(Watch::Upsert(request("a", "web", 0)))));
-        let Action::Write {
-            object: Object { key, uid, .. },
-            write: Write::Status { status: Status::Recreate(_), .. },
-        } = accept
-        else {
-            panic!("{accept:?}")
-        };
+        let Object { key, uid, .. } = status_write(&accept).unwrap().clone();
         assert!(bench.step(Event::written::<Request>(key, uid, outcome)).is_empty());
         bench.now = Mono(4999);
         assert!(bench.step(Event::Tick).is_empty());

@@ -165,12 +165,7 @@ fn restarts_and_resizes_go_in_order_of_creation() {
             .iter()
             .any(|a| matches!(a, Action::Write { write: Write::Status { status: Status::Resize(status), .. }, .. } if status.target.is_some()));
         assert_eq!(resized, resize_first, "no container is left to stop: {over:?}");
-        let end = over
-            .iter()
-            .find(|a| {
-                matches!(a, Action::Write { write: Write::Status { status: Status::Recreate(_), .. }, .. })
-            })
-            .unwrap();
+        let end = over.iter().find(|a| status_write(a).is_some()).unwrap();
         let answer = bench.write(end);
         let next = bench.step(answer);
         assert_eq!(next.iter().any(|action| accepts(action, "b")), !resize_first, "{next:?}");
@@ -287,11 +282,7 @@ fn each_of_many_that_wait_for_a_pod_is_written_a_few_times_at_most() {
         bench.pods.insert(pod.key.clone(), pod.clone());
         let mut todo = VecDeque::from(bench.step(Event::Pods(Watch::Upsert(pod))));
         while let Some(action) = todo.pop_front() {
-            if let Action::Write {
-                object: Object { key, .. },
-                write: Write::Status { status: Status::Recreate(_), .. },
-            } = &action
-            {
+            if let Some(Object { key, .. }) = status_write(&action) {
                 *writes.entry(key.name.clone()).or_default() += 1;
             }
             if !matches!(action, Action::Emit(_) | Action::Count(_)) {

@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use pitstop_api::nodework::{Order, request_uid};
 
 use super::queue::{Place, Standing};
-use super::store::{Admission, Entry, Store, node_of};
+use super::store::{Admission, Entry, Store, node_of, object};
+use crate::action::Object;
 use crate::change::{ImageChange, Sizing};
 use crate::deed::Done;
 use crate::hold::Claim;
 use crate::hold::admission::Surveyed;
 use crate::key::ObjectKey;
-use crate::kind::{About, At, Kind, PodWritten, Relative, started_for};
+use crate::kind::{About, Kind, PodWritten, Relative, started_for};
 use crate::look::Found;
-use crate::nodework::may_run;
 use crate::outcome::Outcome;
 use crate::pod::Pod;
 use crate::readiness::Hold;
@@ -79,7 +79,7 @@ pub(super) trait AnyStore {
     /// The images that those at work on the Pod want in it.
     fn images(&self, pod: &Pod) -> Vec<ImageChange>;
     /// The resources that the first one wants in the Pod: of those at work, that only ask, or that wait and try.
-    fn sizing(&self, pod: &Pod) -> Option<(ObjectKey, Sizing)>;
+    fn sizing(&self, pod: &Pod) -> Option<(Object, Sizing)>;
     /// What requests want the daemon to hold the Pod at.
     fn claims(&self, pod: &ObjectKey) -> Vec<Claim<'_>>;
     /// Nodes of those for which a daemon holds the Pod, or may.
@@ -117,9 +117,9 @@ pub(super) trait AnyStore {
     /// A write of the Pod's images came back; refused in these words, or else.
     fn images_written(&mut self, now: Mono, pod: &ObjectKey, refused: Option<&String>);
     /// A write of its Pod came back.
-    fn pod_written(&mut self, now: Mono, key: &ObjectKey, written: PodWritten);
+    fn pod_written(&mut self, now: Mono, key: &ObjectKey, uid: &str, written: PodWritten);
     /// It only asks what would be.
-    fn only_asks(&self, key: &ObjectKey) -> bool;
+    fn only_asks(&self, key: &ObjectKey, uid: &str) -> bool;
     fn pod_read(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: &Outcome<String>);
     /// Whether it is known.
     fn surveyed(&mut self, key: &ObjectKey, uid: &str, surveyed: Surveyed) -> bool;
@@ -223,12 +223,12 @@ impl<K: Kind> AnyStore for Store<K> {
     fn images(&self, pod: &Pod) -> Vec<ImageChange> {
         self.at_work_on(pod).flat_map(|e| e.images.iter().cloned()).collect()
     }
-    fn sizing(&self, pod: &Pod) -> Option<(ObjectKey, Sizing)> {
+    fn sizing(&self, pod: &Pod) -> Option<(Object, Sizing)> {
         let asks = self.of(&pod.key, Standing::Asks).filter(|e| started_for(e.request.get(), pod));
         let wait = self.of(&pod.key, Standing::Waits).rev().take(LATER);
         self.at_work_on(pod).chain(asks).chain(wait).find_map(|e| {
             let sizing = e.sizing.clone().filter(|sizing| !sizing.containers.is_empty())?;
-            Some((e.request.get().meta().key.clone(), sizing))
+            Some((object(e.request.get()), sizing))
         })
     }
     fn claims(&self, pod: &ObjectKey) -> Vec<Claim<'_>> {
@@ -270,12 +270,7 @@ impl<K: Kind> AnyStore for Store<K> {
                 if not(request.uid(), meta.owner.map(|owner| owner.uid.as_str())) {
                     return None;
                 }
-                let at = At {
-                    begun: e.turn.begun(),
-                    lingers: standing == Standing::Lingers,
-                    stops: e.orders.iter().any(|order| may_run(order, pod)),
-                };
-                let since = request.disturbs(&e.memory, at, pod)?;
+                let since = e.disturbs(pod)?;
                 Some(Disturbing { key: meta.key, since, accepted: request.target().is_some() })
             })
         };
@@ -326,14 +321,14 @@ impl<K: Kind> AnyStore for Store<K> {
             }
         }
     }
-    fn pod_written(&mut self, now: Mono, key: &ObjectKey, written: PodWritten) {
-        if let Some(Entry { request, memory, .. }) = self.objects.get_mut(key) {
+    fn pod_written(&mut self, now: Mono, key: &ObjectKey, uid: &str, written: PodWritten) {
+        if let Some(Entry { request, memory, .. }) = self.entry(key, uid) {
             request.get().pod_written(memory, now, written);
             self.dirty.insert(key.clone());
         }
     }
-    fn only_asks(&self, key: &ObjectKey) -> bool {
-        self.objects.get(key).is_some_and(|e| e.request.get().asks())
+    fn only_asks(&self, key: &ObjectKey, uid: &str) -> bool {
+        self.objects.get(key).map(|e| e.request.get()).is_some_and(|of| of.uid() == uid && of.asks())
     }
     fn pod_read(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: &Outcome<String>) {
         let Some(entry) = self.entry(key, uid) else { return };

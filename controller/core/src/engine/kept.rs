@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use pitstop_api::nodework::{Order, request_uid};
 
 use super::pacing::Pacing;
-use crate::change::{Named, PodChange};
+use crate::action::Object;
+use crate::change::PodChange;
 use crate::key::ObjectKey;
 use crate::measure::OrderCounts;
 use crate::nodework::{Acting, BookWrite, NodeWork, OrderView, views};
@@ -56,7 +57,7 @@ pub(super) enum Wrote {
     Gates,
     Images,
     /// For that request.
-    Resources(Named),
+    Resources(Object),
 }
 
 impl PodEntry {

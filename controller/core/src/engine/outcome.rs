@@ -3,8 +3,7 @@
 use super::kept::Wrote;
 use super::stores::Stored;
 use super::{Engine, Timer};
-use crate::action::Action;
-use crate::change::Named;
+use crate::action::{Action, Object};
 use crate::key::ObjectKey;
 use crate::kind::PodWritten;
 use crate::nodework::NodeWork;
@@ -103,7 +102,7 @@ impl Engine {
         let Some(entry) = self.pods.wake(key).filter(|e| e.pod.get().uid == uid) else { return };
         let wrote = entry.writes.take();
         let Some(Wrote::Resources(by)) = wrote.as_deref() else { return };
-        let asks = self.stores.of(by.kind).is_some_and(|store| store.only_asks(&by.key));
+        let asks = self.stores.of(by.kind).is_some_and(|store| store.only_asks(&by.key, &by.uid));
         match outcome {
             Outcome::Conflict | Outcome::Gone => {
                 entry.pod.conflicted();
@@ -125,9 +124,9 @@ impl Engine {
         self.pod_changed(key);
     }
 
-    fn resources_written(&mut self, now: Mono, by: &Named, written: PodWritten) {
+    fn resources_written(&mut self, now: Mono, by: &Object, written: PodWritten) {
         if let Some(store) = self.stores.named_mut(by.kind.name()) {
-            store.pod_written(now, &by.key, written);
+            store.pod_written(now, &by.key, &by.uid, written);
         }
     }
 

@@ -8,14 +8,15 @@ use pitstop_api::nodework::{Order, request_uid};
 
 use super::any::AnyStore;
 use super::kept::{Book, PodEntry, Wrote};
-use super::store::{Entry, node_of};
+use super::pods::Pods;
+use super::store::{Entry, node_of, object};
 use super::stores::Stored;
 use super::turn::Surroundings;
 use super::{Engine, Timer, pacing, remove};
 use crate::action::{self, Action, Object};
-use crate::change::{ImageChange, Named, PodChange, Sizing};
+use crate::change::{ImageChange, PodChange, Sizing};
 use crate::key::ObjectKey;
-use crate::kind::{At, BookView, Cx, PodWrites, Sight};
+use crate::kind::{BookView, Cx, PodWrites, Sight};
 use crate::measure::Measure;
 use crate::nodework::{self, BookWrite, views};
 use crate::plan::{Plan, Read, StatusWrite, Urgency};
@@ -38,7 +39,11 @@ impl Engine {
         };
         self.planned = self.planned.saturating_add(1);
         self.pods.wake(&entry.request.get().pod_key());
-        let disturbed = self.disturbs(&entry);
+        let disturbs = |e: &Entry<K>, pods: &Pods| {
+            let pod = pods.get(&e.request.get().pod_key());
+            e.disturbs(pod.map(|known| known.pod.get())).is_some()
+        };
+        let disturbed = disturbs(&entry, &self.pods);
         let (mut plan, measures) = self.decide(now, wall, &mut entry);
         self.confirm_first(&entry, &mut plan);
         actions.extend(measures.into_iter().map(Action::Count));
@@ -55,7 +60,7 @@ impl Engine {
         idle &= wait.is_none() && !entry.request.in_flight() && entry.may_rest();
         self.timers.set(timer::<K>(key), earliest(wake_at, wait));
         let pod = entry.request.get().pod_key();
-        if disturbed != self.disturbs(&entry) {
+        if disturbed != disturbs(&entry, &self.pods) {
             let others = self.stores.each_mut().filter(|store| store.about().id != K::ABOUT.id);
             others.for_each(|store| store.pod_changed(&pod));
         }
@@ -68,14 +73,6 @@ impl Engine {
             store.rest(key, now);
             self.plan_rest::<K>(now, key, actions);
         }
-    }
-
-    /// It is in the way of requests of other kinds.
-    fn disturbs<K: Stored>(&self, entry: &Entry<K>) -> bool {
-        let request = entry.request.get();
-        let pod = self.pods.get(&request.pod_key()).map(|e| e.pod.get());
-        let at = At { begun: entry.turn.begun(), lingers: request.completed(), stops: false };
-        request.disturbs(&entry.memory, at, pod).is_some()
     }
 
     /// What the request needs, and what is worth a number.
@@ -323,11 +320,7 @@ impl Engine {
         if !images.is_empty() {
             return Some((PodChange::Images(images), Wrote::Images));
         }
-        let sizing = |store: &dyn AnyStore| {
-            let (key, sizing) = store.sizing(pod)?;
-            Some((Named { kind: store.about().id, key }, sizing))
-        };
-        let (by, mut sizing) = all().find_map(sizing)?;
+        let (by, mut sizing) = all().find_map(|store| store.sizing(pod))?;
         sizing.containers.sort_by_key(|change| place(&change.container));
         Some((PodChange::Resources(sizing), Wrote::Resources(by)))
     }
@@ -391,11 +384,6 @@ impl Engine {
 /// Its timer.
 fn timer<K: Stored>(key: &ObjectKey) -> Timer {
     Timer::Object(K::ABOUT.id, key.clone())
-}
-
-/// It, as actions name it.
-fn object<K: Stored>(request: &K) -> Object {
-    Object { kind: K::ABOUT.id, key: request.meta().key.clone(), uid: request.uid().to_owned() }
 }
 
 /// Their IDs.

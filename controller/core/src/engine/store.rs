@@ -9,13 +9,16 @@ use super::bound::Bound;
 use super::deeds::Deeds;
 use super::pacing::Pacing;
 use super::queue::{Place, Queues, Standing};
+use crate::action::Object;
 use crate::backoff::Backoff;
 use crate::before::Before;
 use crate::change::{ImageChange, Sizing};
 use crate::hold::admission::Surveyed;
 use crate::key::ObjectKey;
-use crate::kind::{Dormant, Kind, Turn};
+use crate::kind::{At, Dormant, Kind, Turn};
 use crate::look::Look;
+use crate::nodework::may_run;
+use crate::pod::Pod;
 use crate::time::Mono;
 use crate::tracked::Tracked;
 
@@ -283,6 +286,18 @@ impl<K: Kind> Entry<K> {
         })
     }
 
+    /// Since when it is in the way of requests of other kinds.
+    pub(super) fn disturbs(&self, pod: Option<&Pod>) -> Option<Mono> {
+        let lingers = match self.stands()? {
+            Standing::Begun => false,
+            Standing::Lingers => true,
+            Standing::Waits | Standing::Asks | Standing::Lasts => return None,
+        };
+        let stops = self.orders.iter().any(|order| may_run(order, pod));
+        let at = At { begun: self.turn.begun(), lingers, stops };
+        self.request.get().disturbs(&self.memory, at, pod)
+    }
+
     /// It is over and through: nothing is wanted or under way, and nobody looks at it.
     pub(super) fn may_rest(&self) -> bool {
         let request = self.request.get();
@@ -305,6 +320,11 @@ impl<K: Kind> Entry<K> {
         self.admission = Admission::default();
         self.request.retry();
     }
+}
+
+/// It, as actions name it.
+pub(super) fn object<K: Kind>(request: &K) -> Object {
+    Object { kind: K::ABOUT.id, key: request.meta().key.clone(), uid: request.uid().to_owned() }
 }
 
 /// The node of the Pod that it was accepted for.

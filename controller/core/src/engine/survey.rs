@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pitstop_api::quantity::Resources;
 
-use super::store::{Admission, Entry};
+use super::store::{Admission, Entry, object};
 use super::stores::Stored;
 use super::{Engine, remove};
 use crate::action::{Action, Object};
@@ -52,7 +52,7 @@ impl Engine {
         entry: &mut Entry<K>,
     ) -> Result<Option<Action>, Mono> {
         let request = entry.request.get();
-        let by = Object { kind: K::ABOUT.id, key: request.meta().key.clone(), uid: request.uid().to_owned() };
+        let by = object(request);
         self.survey(now, by, &request.pod_key(), &mut entry.admission)
     }
 

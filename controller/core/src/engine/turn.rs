@@ -111,7 +111,7 @@ pub(super) struct Surroundings<'a, K: Stored> {
 impl<'a, K: Stored> Surroundings<'a, K> {
     fn of(&self, standing: Standing) -> impl DoubleEndedIterator<Item = Peer<'a, K>> + use<'a, K> {
         let pod = self.request.pod_key();
-        let others = K::store(&self.engine.stores).of(&pod, standing).collect::<Vec<_>>().into_iter();
+        let others = K::store(&self.engine.stores).of(&pod, standing);
         others.map(|e: &Entry<K>| Peer { request: e.request.get(), turn: e.turn })
     }
 }

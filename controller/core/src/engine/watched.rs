@@ -42,6 +42,10 @@ impl Engine {
 
     fn upsert_pod(&mut self, pod: Pod, listed: bool) {
         let key = pod.key.clone();
+        // Of a Pod that was replaced unseen, nothing is awaited any more.
+        if self.pods.get(&key).is_some_and(|known| known.pod.get().uid != pod.uid) {
+            self.forget_pod(&key);
+        }
         let node = |pods: &Pods| pods.read(&key).and_then(|pod| pod.node.clone());
         let before = self.neighbours.are_kept().then(|| node(&self.pods));
         let idle = pod.gates.is_empty() && !self.stores.each().any(|store| store.stands_with(&key));

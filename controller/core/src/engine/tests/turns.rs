@@ -296,3 +296,57 @@ fn each_of_many_that_wait_for_a_pod_is_written_a_few_times_at_most() {
     assert!(writes.values().all(|times| *times <= 3), "{writes:?}");
     assert!(writes.values().sum::<u32>() <= 2 * 40 + 4, "{writes:?}");
 }
+
+/// Its daemon is away, so nothing else happens with the Pod that would wake the resize.
+#[test]
+fn a_resize_begins_when_the_stop_that_outlived_its_request_is_given_up() {
+    let mut late = request("a", "web", 0);
+    late.spec.active_deadline_seconds = Some(3);
+    let mut bench = Bench::new(vec![sizable()], vec![late]);
+    let acknowledged = bench.acknowledge();
+    bench.all(acknowledged);
+    bench.now = Mono(3_000);
+    let end = bench.step(Event::Tick);
+    bench.all(end);
+    assert_eq!((bench.phase("a"), bench.orders()), (Some(Phase::Completed), 1));
+    let mut grow = resize("grow", 1, "300m");
+    begin(&mut bench, &grow);
+    bench.now = Mono(10_000);
+    let waiting = only(bench.step(Event::Tick));
+    assert_eq!(waits(status(&waiting)).0, "Queued");
+    written(&mut bench, &mut grow, &waiting);
+    // The grace and a minute are over.
+    bench.now = Mono(90_000);
+    let given_up = bench.step(Event::Tick);
+    let accepted = |a: &Action| matches!(a, Action::Write { write: Write::Status { status: Status::Resize(status), .. }, .. } if status.target.is_some());
+    assert!(given_up.iter().any(accepted), "{given_up:?}");
+}
+
+/// The watch shows the new Pod before the answer to the write of the old one, which tells it nothing.
+#[test]
+fn a_pod_that_replaced_one_with_a_write_under_way_can_be_written_to() {
+    let mut bench = Bench::new(vec![sizable()], Vec::new());
+    at_work(&mut bench, "grow", 0);
+    let old = sizable();
+    let new = Pod { uid: "other".into(), resource_version: "9".into(), ..sizable() };
+    bench.step(Event::Pods(Watch::Restart(vec![new])));
+    bench.step(Event::PodWritten { key: old.key.clone(), uid: old.uid.clone(), outcome: Outcome::Gone });
+    let tries = only(begin(&mut bench, &resize("next", 1, "300m")));
+    assert!(matches!(&tries, Action::PatchPod { uid, .. } if uid == "other"), "{tries:?}");
+}
+
+/// What is said of a request that was deleted says nothing of another one of its name.
+#[test]
+fn the_answer_to_a_dry_run_of_a_deleted_request_is_not_taken_for_one_of_the_next() {
+    let mut bench = Bench::new(vec![sizable()], Vec::new());
+    let mut one = resize("a", 0, "300m");
+    one.spec.dry_run = true;
+    let mut other = Resize { uid: "other".into(), ..one.clone() };
+    let accept = only(begin(&mut bench, &one));
+    let trial = only(written(&mut bench, &mut one, &accept));
+    bench.step(Event::of::<Resize>(Watch::Gone(one)));
+    let accept = only(begin(&mut bench, &other));
+    let Action::PatchPod { key, uid, .. } = trial else { panic!("{trial:?}") };
+    assert_eq!(bench.step(Event::PodTried { key, uid, outcome: Outcome::Written(()) }), []);
+    assert!(matches!(only(written(&mut bench, &mut other, &accept)), Action::PatchPod { .. }));
+}

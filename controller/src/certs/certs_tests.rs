@@ -180,6 +180,8 @@ async fn a_renewal_cuts_nobody_off() {
     let before = follower.served().unwrap();
     let begun = tokio::time::Instant::now();
     let leader = start(&api, true);
+    eventually(|| leader.served().is_some()).await;
+    assert_eq!(leader.served().unwrap().cert, before.cert, "it begins with what is trusted");
     eventually(|| {
         assert!(follower.works() && (leader.works() || leader.served().is_none()));
         follower.serves_another(&old) && leader.serves_another(&old)
@@ -190,6 +192,21 @@ async fn a_renewal_cuts_nobody_off() {
     assert!(new.accepts(&before, &config().names, now()), "replicas that are late are trusted");
     assert_eq!(writes(&api), [(Method::PATCH, "secrets"), (Method::PATCH, "webhooks")]);
     assert_eq!(api.get("secrets").unwrap()["metadata"]["labels"]["kept"], "yes");
+}
+
+/// Its leader died between both writes, say: a replica that is ready takes calls from those that still work.
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_starts_serves_nothing_that_is_not_trusted_yet() {
+    let api = with_webhooks();
+    let new = made(0);
+    store(&api, &new);
+    publish(&api, &made(0).ca_crt);
+    let follower = start(&api, false);
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    assert!(follower.served().is_none() && !follower.readiness.is_ready());
+    publish(&api, &new.ca_crt);
+    eventually(|| follower.works()).await;
+    assert!(follower.readiness.is_ready());
 }
 
 #[tokio::test(start_paused = true)]

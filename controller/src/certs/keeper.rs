@@ -157,6 +157,8 @@ impl Keeper {
     /// Does what is due. Returns when to look again by itself.
     pub(super) async fn act(&mut self, leads: bool) -> Duration {
         let now = clock::wall();
+        // What is stored and trusted works until it is replaced.
+        self.serve(now);
         if leads && Instant::now() >= self.next_write {
             // A renewal is published at once.
             for _ in 0..2 {
@@ -210,10 +212,12 @@ impl Keeper {
         if current.as_ref().is_some_and(|current| current.cert == new.cert) {
             return CHECK;
         }
-        if current.is_some_and(|current| reading.accepts(&current, &self.certs.config.names, now)) {
+        // One that does not work is given up at once.
+        if current.as_ref().is_none_or(|current| reading.accepts(current, &self.certs.config.names, now)) {
+            let settle = if current.is_some() { SETTLE } else { Duration::ZERO };
             let settled = match self.published() {
                 Some(Published::Absent) => Duration::ZERO,
-                Some(Published::Same(since)) => (since + SETTLE).saturating_duration_since(Instant::now()),
+                Some(Published::Same(since)) => (since + settle).saturating_duration_since(Instant::now()),
                 // The publication wakes us.
                 Some(Published::Other) | None => CHECK,
             };

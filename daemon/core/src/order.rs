@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use pitstop_api::MAX_ORDERS;
 use pitstop_api::condition::truncate;
 use pitstop_api::logic::backoff::Backoff;
 use pitstop_api::logic::time::{Mono, seconds};
@@ -122,24 +123,27 @@ pub(crate) enum Standing {
 }
 
 /// How many sent stops are remembered: four times what a book can hold.
-const MAX_SENT: usize = 256;
+const MAX_SENT: usize = 4 * MAX_ORDERS;
 
-/// The stops that this process has sent, by their orders' IDs: the container, and when its grace began to count, in seconds
+/// The stops that this process was about to send, by their orders' IDs: the container, and when its grace began to count, in seconds
 /// since the node's boot. The oldest are forgotten beyond [`MAX_SENT`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sent(BTreeMap<String, (String, i64)>);
 
 impl Sent {
     fn note(&mut self, order_id: &str, container_id: &str, since: i64) {
+        if self.0.contains_key(order_id) {
+            return;
+        }
         if self.0.len() >= MAX_SENT
             && let Some(oldest) = self.0.iter().min_by_key(|(_, (_, since))| *since).map(|(id, _)| id.clone())
         {
             self.0.remove(&oldest);
         }
-        self.0.entry(order_id.to_owned()).or_insert_with(|| (container_id.to_owned(), since));
+        self.0.insert(order_id.to_owned(), (container_id.to_owned(), since));
     }
 
-    /// When the grace of the order's container began to count, if it was sent a stop for that order.
+    /// When the grace of the order's container began to count, if a stop was about to be sent to it for that order.
     pub(crate) fn since(&self, order: &Order) -> Option<i64> {
         self.0
             .get(&order.id)

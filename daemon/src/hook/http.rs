@@ -188,7 +188,8 @@ async fn discard(body: Incoming) {
 pub fn redirected(from: &Uri, location: &str) -> Result<(Uri, bool), String> {
     let invalid = || "the server redirects to what is no URL".to_owned();
     let location = location.split('#').next().unwrap_or_default();
-    if location.contains("://") {
+    // A scheme stands before the first slash; `://` may also be in the query.
+    if location.split(['/', '?']).next().is_some_and(|head| head.ends_with(':')) {
         let to: Uri = location.parse().map_err(|_| invalid())?;
         let scheme = to.scheme().filter(|scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme));
         let (Some(scheme), Some(authority)) = (scheme, to.authority()) else { return Err(invalid()) };

@@ -241,6 +241,7 @@ fn locations_are_understood() {
     assert_eq!(at("/x"), (format!("{own}/x"), true));
     assert_eq!(at("x/y"), (format!("{own}/a/x/y"), true));
     assert_eq!(at("?x"), (format!("{own}/a/b?x"), true));
+    assert_eq!(at("/x?to=http://y/"), (format!("{own}/x?to=http://y/"), true));
     assert_eq!(at(""), (format!("{own}/a/b"), true));
     assert_eq!(at("http://[fd00::1]:8080"), ("http://[fd00::1]:8080/".into(), false));
     assert_eq!(at("https://other/x#y"), ("https://other/x".into(), false));

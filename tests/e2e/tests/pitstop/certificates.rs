@@ -24,6 +24,8 @@ use serde_json::json;
 /// Name of the webhook's certificate.
 const SECRET: &str = "pitstop-webhook-cert";
 const DAY: Duration = Duration::from_hours(24);
+/// The metric of when the served certificate ends.
+const NOT_AFTER: &str = "pitstop_controller_webhook_certificate_not_after_seconds ";
 /// A new certificate is taken into use a minute after its CA was published.
 const SWITCH: Duration = Duration::from_secs(90);
 
@@ -105,6 +107,21 @@ async fn trusted(cluster: &Cluster) -> Result<()> {
     .await
 }
 
+/// When the certificate ends that each replica serves, by its metrics.
+async fn served(cluster: &Cluster) -> Result<Vec<String>> {
+    let mut ends = Vec::new();
+    for pod in system::pods_of(cluster, CONTROLLER).await? {
+        let name = pod.metadata.name.context("a Pod without a name")?;
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{name}:8080/proxy/metrics");
+        let request = http::Request::get(path).body(Vec::new())?;
+        let text = cluster.client.request_text(request).await?;
+        let end =
+            text.lines().find_map(|line| line.strip_prefix(NOT_AFTER)).context("no certificate is served")?;
+        ends.push(end.trim().to_owned());
+    }
+    Ok(ends)
+}
+
 /// Whether a new request has its defaults, which only the webhook gives: it is asked as a dry run, so nothing is made.
 async fn defaulted(ns: &Ns) -> Result<bool> {
     let dry = PostParams { dry_run: true, ..PostParams::default() };
@@ -136,16 +153,7 @@ fn what_has_ended_and_what_is_foreign_is_mended_without_a_person() -> Result<()>
         // Everything ended a year ago.
         let old_ca = ca(700, -300)?;
         let old = leaf(&old_ca, 400, -310)?;
-        store(
-            cluster,
-            &[
-                ("ca.crt", &old_ca.cert),
-                ("ca.key", &old_ca.key),
-                ("tls.crt", &old.cert),
-                ("tls.key", &old.key),
-            ],
-        )
-        .await?;
+        store(cluster, &[("ca.crt", &old_ca.cert), ("tls.crt", &old.cert), ("tls.key", &old.key)]).await?;
         until("the old certificate to be replaced", SHORT, async || {
             Ok((stored(cluster).await?["tls.crt"].0 != old.cert.as_bytes()).then_some(()))
         })
@@ -177,22 +185,14 @@ fn no_call_fails_while_ca_and_certificate_change() -> Result<()> {
         ns.start_pod(pods::app("web")).await?;
         let aged = ca(300, 60)?;
         let ending = leaf(&aged, 80, 3)?;
+        // What is served now stays trusted, so there is no reason to hurry.
+        let right = String::from_utf8(stored(cluster).await?["ca.crt"].0.clone())?;
+        let before = served(cluster).await?;
         store(
             cluster,
-            &[
-                ("ca.crt", &aged.cert),
-                ("ca.key", &aged.key),
-                ("tls.crt", &ending.cert),
-                ("tls.key", &ending.key),
-            ],
+            &[("ca.crt", &(right + &aged.cert)), ("tls.crt", &ending.cert), ("tls.key", &ending.key)],
         )
         .await?;
-        until("another certificate", SHORT, async || {
-            Ok((stored(cluster).await?["tls.crt"].0 != ending.cert.as_bytes()).then_some(()))
-        })
-        .await?;
-        trusted(cluster).await?;
-        answers_well(ns).await?;
 
         let done = AtomicBool::new(false);
         let callers = join_all((0..4).map(|_| async {
@@ -204,16 +204,25 @@ fn no_call_fails_while_ca_and_certificate_change() -> Result<()> {
             anyhow::Ok(calls)
         }));
         let watching = async {
-            tokio::time::sleep(SWITCH).await;
-            // The API server connects anew when what it trusts changes: once for this CA beside the right ones, and
-            // once when the controller has taken it away.
-            let anew = async {
+            let change = async {
+                until("another certificate", SHORT, async || {
+                    Ok((stored(cluster).await?["tls.crt"].0 != ending.cert.as_bytes()).then_some(()))
+                })
+                .await?;
+                ensure!(served(cluster).await? == before, "it is served too early");
+                until("each replica to serve it", SWITCH, async || {
+                    let now = served(cluster).await?;
+                    Ok(now.iter().all(|end| !before.contains(end)).then_some(()))
+                })
+                .await?;
+                // The API server connects anew when what it trusts changes: once for this CA beside the right ones, and
+                // once when the controller has taken it away.
                 let right = String::from_utf8(stored(cluster).await?["ca.crt"].0.clone())?;
                 publish(cluster, &(right + &ca(1, 300)?.cert)).await?;
                 trusted(cluster).await?;
                 answers_well(ns).await
             };
-            let result = anew.await;
+            let result = change.await;
             done.store(true, Ordering::Relaxed);
             result
         };

@@ -1,5 +1,6 @@
 //! Many nodes, Pods and finished requests: what they cost the controller, and how soon a new one leads and knows them.
 
+use std::future::ready;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -117,7 +118,7 @@ struct Changes {
 
 impl Changes {
     fn figures(&self) -> [Figure; 2] {
-        let count = number(self.count.max(1));
+        let count = number(self.count);
         let cores = self.cpu.as_secs_f64() / count * number(CHANGES);
         [
             Figure::told("changes of Pods a second", count / self.within.as_secs_f64(), ""),
@@ -130,18 +131,17 @@ impl Changes {
 async fn change(stage: &Stage, controller: &Controller, pods: &[Pod]) -> Result<Changes> {
     let before = controller.cpu()?;
     let begin = Instant::now();
-    let mut count = 0;
+    let (mut sent, mut count) = (0, 0);
     while begin.elapsed() < Duration::from_secs(SECONDS) && !pods.is_empty() {
         let round = Instant::now();
-        let batch = pods.iter().cycle().skip(count % pods.len()).take(CHANGES / 10);
-        let note = format!("change {count}");
-        stream::iter(batch)
-            .for_each_concurrent(Some(16), async |pod| {
-                // One that fails is no event.
-                let _ = load::pod_status(&stage.client, pod, &pod.status(wall(), &note)).await;
-            })
-            .await;
-        count += CHANGES / 10;
+        let batch = pods.iter().cycle().skip(sent % pods.len()).take(CHANGES / 10);
+        let note = format!("change {sent}");
+        let changes = stream::iter(batch)
+            .map(async |pod| load::pod_status(&stage.client, pod, &pod.status(wall(), &note)).await)
+            .buffer_unordered(16);
+        // One that fails is no event.
+        count += changes.filter(|result| ready(result.is_ok())).count().await;
+        sent += CHANGES / 10;
         tokio::time::sleep(Duration::from_millis(100).saturating_sub(round.elapsed())).await;
     }
     let within = begin.elapsed();

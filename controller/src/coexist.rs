@@ -135,11 +135,7 @@ fn watches(own: &Coexistence, tx: mpsc::Sender<Event>) -> impl Future<Output = (
 
 /// Each watch is of one object by name, so a list holds at most that one.
 fn update<T>(seen: &mut Seen<T>, watch: Watch<T>) {
-    *seen = match watch {
-        Watch::Upsert(object) => Seen::Present(object),
-        Watch::Gone(_) => Seen::Absent,
-        Watch::Restart(list) => list.into_iter().next().map_or(Seen::Absent, Seen::Present),
-    };
+    *seen = watch.shown().map_or(Seen::Absent, Seen::Present);
 }
 
 /// The configuration as the core sees it.
@@ -245,12 +241,12 @@ mod tests {
     #[test]
     fn the_last_word_of_a_watch_counts() {
         let mut seen = Seen::NotYet;
-        update(&mut seen, Watch::Restart(vec![1]));
+        update(&mut seen, Watch::list(vec![1]));
         assert_eq!(seen, Seen::Present(1));
         update(&mut seen, Watch::Gone(1));
         assert_eq!(seen, Seen::Absent);
         update(&mut seen, Watch::Upsert(2));
-        update(&mut seen, Watch::Restart(Vec::new()));
+        update(&mut seen, Watch::list(Vec::new()));
         assert_eq!(seen, Seen::Absent);
     }
 }

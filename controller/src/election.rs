@@ -5,7 +5,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::PostParams;
 use kube::runtime::watcher;
 use kube::{Api, Client};
-use pitstop_api::logic::watch::Watch;
 use pitstop_controller_core::Mono;
 use pitstop_controller_core::lease::{Config, Elector, Event, Record, Write};
 use pitstop_kit::clock::{Monotonic, wall_micros};
@@ -57,11 +56,7 @@ pub async fn run(
         Api::namespaced(client, &namespace),
         source,
         |lease: Lease| Some(record(&lease)),
-        |watch| match watch {
-            Watch::Upsert(record) => Event::Observed(Some(record)),
-            Watch::Gone(_) => Event::Observed(None),
-            Watch::Restart(list) => Event::Observed(list.into_iter().next()),
-        },
+        |watch| Event::Observed(watch.shown()),
         sender.clone(),
     );
     let watching = tokio::spawn(watching);

@@ -14,7 +14,7 @@ use pitstop_controller_core::wire::observe::{self, SlimPod};
 use pitstop_controller_core::{Event, KindId};
 use pitstop_kit::WatchMetrics;
 use pitstop_kit::health::Condition;
-use pitstop_kit::watch::{self, Source};
+use pitstop_kit::watch::{self, Source, Watch};
 use tokio::sync::{mpsc, watch as signal};
 use tokio::task::JoinSet;
 
@@ -47,6 +47,7 @@ impl Watches {
     /// Begins with a list of each kind; they end when the set is dropped or shut down.
     fn spawn(&self) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
+        let (listed, books_listed) = signal::channel(false);
         tasks.spawn(watch::run(
             Api::all(self.client.clone()),
             self.source("pods", &self.synced.pods),
@@ -58,10 +59,15 @@ impl Watches {
             Api::all(self.client.clone()),
             self.source("nodeworks", &self.synced.books),
             |work| Some(observe::nodework(work)),
-            Event::NodeWorks,
+            move |watch| {
+                if matches!(&watch, Watch::Listed(part) if part.last) {
+                    listed.send_replace(true);
+                }
+                Event::NodeWorks(watch)
+            },
             self.events.clone(),
         ));
-        for_each(&mut Spawn { watches: self, tasks: &mut tasks });
+        for_each(&mut Spawn { watches: self, books_listed, tasks: &mut tasks });
         tasks
     }
 
@@ -75,9 +81,11 @@ impl Watches {
     }
 }
 
-/// Begins the watch of each kind.
+/// Begins the watch of each kind, once the order books are there: by them the core knows at once which of very many objects
+/// are through, and need not be kept.
 struct Spawn<'a> {
     watches: &'a Watches,
+    books_listed: signal::Receiver<bool>,
     tasks: &'a mut JoinSet<()>,
 }
 
@@ -85,13 +93,19 @@ impl ForEach for Spawn<'_> {
     fn kind<K: Registered>(&mut self) {
         let Watches { client, synced, events, .. } = self.watches;
         let Some(synced) = synced.kinds.get(&K::ABOUT.id) else { return };
-        self.tasks.spawn(watch::run(
+        let watching = watch::run(
             Api::all(client.clone()),
             self.watches.source(K::ABOUT.watch, synced),
             |object: K::Object| Some(K::observe(object)),
             Event::of::<K>,
             events.clone(),
-        ));
+        );
+        let mut books_listed = self.books_listed.clone();
+        self.tasks.spawn(async move {
+            // The watch of the books goes on for as long as this one.
+            let _ = books_listed.wait_for(|listed| *listed).await;
+            watching.await;
+        });
     }
 }
 

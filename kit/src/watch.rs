@@ -1,7 +1,8 @@
 //! A watch of one kind, turned into few, small events.
 //!
 //! Each object is converted to the program's own struct at once, so the large Kubernetes object lives only while it
-//! is decoded. A (re)list arrives whole, as [`Watch::Restart`], so the receiver learns what vanished meanwhile.
+//! is decoded. A (re)list arrives in [parts](Watch::Listed), so that it need not be held whole beside what the receiver has,
+//! and tells its end, so the receiver learns what vanished meanwhile.
 //! While nothing changes, nothing is asked: the server ends a quiet watch after about five minutes and it is opened
 //! anew where it ended, without a list.
 
@@ -12,7 +13,8 @@ use futures::{StreamExt, pin_mut};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, InitialListStrategy, watcher};
 use kube::{Api, Resource};
-pub use pitstop_api::logic::watch::Watch;
+use pitstop_api::logic::watch::Parts;
+pub use pitstop_api::logic::watch::{Part, Watch};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
@@ -25,6 +27,8 @@ use crate::health::Condition;
 
 /// Objects per page where the server cannot stream a list; a page is held in memory whole.
 const PAGE_SIZE: u32 = 100;
+/// Objects per part of a list: as many events wait for the receiver as its channel holds.
+const PART_SIZE: usize = 16;
 /// Most malformed objects that are remembered as logged.
 const MAX_MALFORMED: usize = 256;
 
@@ -90,7 +94,7 @@ pub async fn run<K, T, E>(
         config.initial_list_strategy = strategy.clone();
         let stream = watcher(api.clone(), config).default_backoff();
         pin_mut!(stream);
-        let mut collector = Collector::new();
+        let mut parts = Parts::of(PART_SIZE);
         let cannot_stream = loop {
             // Raced with the receiver's end, so that a quiet watch does not outlive its reader.
             let next = tokio::select! {
@@ -117,8 +121,8 @@ pub async fn run<K, T, E>(
             };
             reporter.event(&event);
             let converted = convert_event(event, &convert, &mut reporter);
-            let Some(watch) = converted.and_then(|event| collector.add(event)) else { continue };
-            let listed = matches!(watch, Watch::Restart(_));
+            let Some(watch) = converted.and_then(|event| gather(&mut parts, event)) else { continue };
+            let listed = matches!(&watch, Watch::Listed(part) if part.last);
             if tx.send(wrap(watch)).await.is_err() {
                 return;
             }
@@ -163,30 +167,17 @@ fn convert_event<K: Resource<DynamicType = ()>, T>(
     }
 }
 
-/// Gathers a list until it is complete.
-struct Collector<T> {
-    listed: Vec<T>,
-}
-
-impl<T> Collector<T> {
-    fn new() -> Self {
-        Self { listed: Vec::new() }
-    }
-
-    fn add(&mut self, event: Event<T>) -> Option<Watch<T>> {
-        match event {
-            Event::Init => {
-                self.listed = Vec::new();
-                None
-            }
-            Event::InitApply(object) => {
-                self.listed.push(object);
-                None
-            }
-            Event::InitDone => Some(Watch::Restart(std::mem::take(&mut self.listed))),
-            Event::Apply(object) => Some(Watch::Upsert(object)),
-            Event::Delete(object) => Some(Watch::Gone(object)),
+/// What there is to tell after that event.
+fn gather<T>(parts: &mut Parts<T>, event: Event<T>) -> Option<Watch<T>> {
+    match event {
+        Event::Init => {
+            parts.begin();
+            None
         }
+        Event::InitApply(object) => parts.add(object).map(Watch::Listed),
+        Event::InitDone => Some(Watch::Listed(parts.end())),
+        Event::Apply(object) => Some(Watch::Upsert(object)),
+        Event::Delete(object) => Some(Watch::Gone(object)),
     }
 }
 

@@ -112,7 +112,7 @@ async fn a_streamed_list_arrives_whole_and_changes_one_by_one() {
     .concat();
     let mut running = start(vec![(200, body)]);
     assert!(!running.readiness.is_ready());
-    assert_eq!(running.rx.recv().await, Some(Watch::Restart(names(&["a", "c"]))));
+    assert_eq!(running.rx.recv().await, Some(Watch::list(names(&["a", "c"]))));
     assert_eq!(running.rx.recv().await, Some(Watch::Upsert("a".to_owned())));
     assert_eq!(running.rx.recv().await, Some(Watch::Gone("c".to_owned())));
     assert!(running.readiness.is_ready());
@@ -139,7 +139,7 @@ async fn a_server_that_cannot_stream_is_listed_by_pages() {
         (200, page("more", &[object("a", 1), malformed("b")])),
         (200, page("", &[object("c", 2)])),
     ]);
-    assert_eq!(running.rx.recv().await, Some(Watch::Restart(names(&["a", "c"]))));
+    assert_eq!(running.rx.recv().await, Some(Watch::list(names(&["a", "c"]))));
     let queries = running.queries.lock().unwrap().clone();
     assert!(queries[1].contains("limit=100") && queries[2].contains("continue=more"), "{queries:?}");
     assert_eq!(running.metrics.errors.get_or_create(&[("watch", "maps")]).get(), 0);
@@ -153,8 +153,8 @@ async fn errors_are_counted_and_a_version_that_is_too_old_leads_to_a_new_list() 
         (200, [event("ADDED", &object("a", 1)), end_of_list(5), gone].concat()),
         (200, [event("ADDED", &object("b", 8)), end_of_list(9)].concat()),
     ]);
-    assert_eq!(running.rx.recv().await, Some(Watch::Restart(names(&["a"]))));
-    assert_eq!(running.rx.recv().await, Some(Watch::Restart(names(&["b"]))));
+    assert_eq!(running.rx.recv().await, Some(Watch::list(names(&["a"]))));
+    assert_eq!(running.rx.recv().await, Some(Watch::list(names(&["b"]))));
     assert_eq!(running.metrics.errors.get_or_create(&[("watch", "maps")]).get(), 2);
     assert_eq!(running.metrics.lists.get_or_create(&[("watch", "maps")]).get(), 2);
 }
@@ -165,7 +165,22 @@ async fn a_list_that_breaks_off_is_not_taken_for_a_whole_one() {
         (200, event("ADDED", &object("a", 1))),
         (200, [event("ADDED", &object("b", 2)), end_of_list(5)].concat()),
     ]);
-    assert_eq!(running.rx.recv().await, Some(Watch::Restart(names(&["b"]))));
+    assert_eq!(running.rx.recv().await, Some(Watch::list(names(&["b"]))));
+}
+
+#[tokio::test]
+async fn a_large_list_comes_in_parts() {
+    let count = PART_SIZE + 1;
+    let mut body: String = (0..count).map(|i| event("ADDED", &object(&format!("m{i}"), 1))).collect();
+    body.push_str(&end_of_list(5));
+    let mut running = start(vec![(200, body)]);
+    let mut part = async || match running.rx.recv().await {
+        Some(Watch::Listed(part)) => (part.objects.len(), part.first, part.last),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(part().await, (PART_SIZE, true, false));
+    assert_eq!(part().await, (1, false, true));
+    assert_eq!(running.metrics.lists.get_or_create(&[("watch", "maps")]).get(), 1, "it is one list");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-pub use pitstop_api::logic::watch::Watch;
+pub use pitstop_api::logic::watch::{Part, Watch};
 use pitstop_api::nodework::Order;
 
 use crate::change::{Note, PodChange};

@@ -64,3 +64,14 @@ pub struct Plan<S> {
     /// When to look again though nothing happened.
     pub wake_at: Option<Mono>,
 }
+
+impl<S> Plan<S> {
+    /// Nothing is wanted, but perhaps to be looked at again.
+    pub fn is_nothing(&self) -> bool {
+        let Self { status, orders, closed, images, sizing, possible, .. } = self;
+        let Self { read, deed, labels, annotations, delete, wake_at: _, .. } = self;
+        let changes = status.is_some() || sizing.is_some() || !(labels.is_empty() && annotations.is_empty());
+        let wants = !(orders.is_empty() && closed.is_empty() && images.is_empty());
+        !(changes || wants || *possible || read.is_some() || deed.is_some() || *delete)
+    }
+}

@@ -103,12 +103,12 @@ impl Keeper {
 
     /// The watch of the Secret tells something.
     pub(super) fn watched_secret(&mut self, watch: Watch<SecretView>) {
-        self.see_secret(latest(watch));
+        self.see_secret(watch.shown());
     }
 
     /// The watch of the webhook's configuration tells something.
     pub(super) fn watched_webhook(&mut self, watch: Watch<WebhookView>) {
-        self.see_webhook(latest(watch));
+        self.see_webhook(watch.shown());
     }
 
     fn see_secret(&mut self, view: Option<SecretView>) {
@@ -244,15 +244,6 @@ enum Failure {
     /// No certificate could be made.
     #[error("cannot make a certificate")]
     Issue(#[from] rcgen::Error),
-}
-
-/// The one object that the watch is of, if it is there.
-fn latest<T>(watch: Watch<T>) -> Option<T> {
-    match watch {
-        Watch::Upsert(object) => Some(object),
-        Watch::Gone(_) => None,
-        Watch::Restart(all) => all.into_iter().next(),
-    }
 }
 
 #[cfg(test)]

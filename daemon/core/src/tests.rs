@@ -59,7 +59,7 @@ impl Node {
     fn new(orders: Vec<Order>) -> Self {
         let book = Book { uid: "b".into(), resource_version: "1".into(), orders, ..Book::default() };
         let mut node = Self { daemon: daemon("one"), book, now: 100_000, todo: Vec::new(), writes: 0 };
-        node.send(Event::Book(Watch::Restart(vec![node.book.clone()])));
+        node.send(Event::Book(Watch::list(vec![node.book.clone()])));
         node
     }
 
@@ -76,7 +76,7 @@ impl Node {
     fn restart(&mut self, instance: &str) {
         self.daemon = daemon(instance);
         self.todo.clear();
-        self.send(Event::Book(Watch::Restart(vec![self.book.clone()])));
+        self.send(Event::Book(Watch::list(vec![self.book.clone()])));
     }
 
     fn change(&mut self, change: impl FnOnce(&mut Book)) {

@@ -25,7 +25,7 @@ impl Daemon {
                 // What was deleted is the newest there was; a list that lacks the book says nothing of it.
                 return self.lost(known.filter(|known| known.uid != last.uid).into_iter().chain([last]));
             }
-            Watch::Restart(list) => (list.into_iter().next(), true),
+            Watch::Listed(list) => (list.objects.into_iter().next(), true),
         };
         let replaced = self.book.as_ref().map(Tracked::get);
         let replaced = replaced.filter(|known| shown.as_ref().is_none_or(|book| book.uid != known.uid));

@@ -68,10 +68,10 @@ impl Cluster {
         // Else it would place no order, and there were none to answer.
         self.send(Event::Guarded(true));
         self.send(Event::Leader(true));
-        self.send(Event::of::<Resize>(Watch::Restart(Vec::new())));
-        self.send(Event::Pods(Watch::Restart(self.pods.values().cloned().collect())));
-        self.send(Event::NodeWorks(Watch::Restart(self.books.values().cloned().collect())));
-        self.send(Event::of::<Request>(Watch::Restart(self.requests.values().cloned().collect())));
+        self.send(Event::of::<Resize>(Watch::list(Vec::new())));
+        self.send(Event::Pods(Watch::list(self.pods.values().cloned().collect())));
+        self.send(Event::NodeWorks(Watch::list(self.books.values().cloned().collect())));
+        self.send(Event::of::<Request>(Watch::list(self.requests.values().cloned().collect())));
     }
 
     fn next_version(&mut self) -> String {

@@ -97,7 +97,7 @@ impl Node {
     /// The watch shows the book: as a change, or as a list.
     pub(crate) fn deliver(&mut self, listed: bool) {
         let book = self.book.clone();
-        self.send(Event::Book(if listed { Watch::Restart(vec![book]) } else { Watch::Upsert(book) }));
+        self.send(Event::Book(if listed { Watch::list(vec![book]) } else { Watch::Upsert(book) }));
     }
 
     /// The watch shows that there is no book.

@@ -20,12 +20,14 @@ use crate::tracked::{Tracked, Versioned};
 #[derive(Clone, Debug)]
 pub(super) struct Kept<T> {
     pub(super) synced: bool,
+    /// The list that came last, or is coming.
+    pub(super) round: u32,
     pub(super) objects: BTreeMap<ObjectKey, T>,
 }
 
 impl<T> Default for Kept<T> {
     fn default() -> Self {
-        Self { synced: false, objects: BTreeMap::new() }
+        Self { synced: false, round: 0, objects: BTreeMap::new() }
     }
 }
 
@@ -33,6 +35,8 @@ impl<T> Default for Kept<T> {
 #[derive(Clone, Debug)]
 pub(super) struct PodEntry {
     pub(super) pod: Tracked<Pod>,
+    /// The list that named it last, or that was the last one when a change did.
+    pub(super) round: u32,
     pub(super) write: Pacing,
     /// A write of images that is under way, or of which nobody knows how it ended.
     pub(super) pinning: Option<Box<Unsure>>,
@@ -61,13 +65,20 @@ pub(super) enum Wrote {
 }
 
 impl PodEntry {
-    pub(super) fn new(pod: Pod) -> Self {
-        Self { pod: Tracked::new(pod), write: Pacing::default(), pinning: None, sizing: None, writes: None }
+    pub(super) fn new(pod: Pod, round: u32) -> Self {
+        Self {
+            pod: Tracked::new(pod),
+            round,
+            write: Pacing::default(),
+            pinning: None,
+            sizing: None,
+            writes: None,
+        }
     }
 
     /// Nothing is remembered of it but the Pod itself.
     pub(super) fn is_idle(&self) -> bool {
-        let Self { pod, write, pinning, sizing, writes } = self;
+        let Self { pod, round: _, write, pinning, sizing, writes } = self;
         pod.settled()
             && *write == Pacing::default()
             && pinning.is_none()
@@ -127,6 +138,8 @@ impl PodEntry {
 /// A node's order book.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Book {
+    /// The list that named it last, or that was the last one when a change did.
+    pub(super) round: u32,
     /// Absent while the object does not exist.
     pub(super) work: Option<Tracked<NodeWork>>,
     /// A create is under way, and the watch has not shown the object yet.

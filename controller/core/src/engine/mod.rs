@@ -97,7 +97,7 @@ impl Engine {
             // Each watch begins anew with the lead: what a process does not carry out, it need not keep.
             Event::Pods(_) | Event::Objects(_) | Event::NodeWorks(_) if !self.leading => {}
             Event::Pods(watch) => self.pods_changed(watch),
-            Event::Objects(watched) => self.objects_changed(now, watched),
+            Event::Objects(watched) => self.objects_changed(now, wall, watched),
             Event::NodeWorks(watch) => self.books_changed(now, watch),
             Event::Leader(leading) => self.lead(now, leading),
             Event::Guarded(guarded) => {

@@ -189,6 +189,33 @@ impl Engine {
         None
     }
 
+    /// Of what a list names, most may be over and through: a leader that begins does not keep it whole until all lists are
+    /// there. Of them, only the books say something of it. Whether nothing but its name is left.
+    pub(super) fn rest_early<K: Stored>(&mut self, now: Mono, wall: DateTime<Utc>, key: &ObjectKey) -> bool {
+        if self.synced() || !self.books.synced {
+            return false;
+        }
+        let ended = |entry: &Entry<K>| entry.request.get().completed();
+        let objects = &mut K::store_mut(&mut self.stores).objects;
+        let Some(mut entry) = objects.get(key).is_some_and(ended).then(|| objects.remove(key)).flatten()
+        else {
+            return false;
+        };
+        let (plan, measures) = self.decide(now, wall, &mut entry);
+        let through = measures.is_empty() && plan.is_nothing() && entry.may_rest();
+        if through {
+            self.want_orders(&mut entry, plan.orders, plan.closed);
+        }
+        let store = K::store_mut(&mut self.stores);
+        store.insert(key, entry);
+        if through {
+            store.rest(key, now);
+            let expiry = store.resting.get(key).and_then(|rest| rest.expiry);
+            self.timers.set(timer::<K>(key), expiry);
+        }
+        through
+    }
+
     /// Deletes a request that is over and through, in time.
     fn plan_rest<K: Stored>(&mut self, now: Mono, key: &ObjectKey, actions: &mut Vec<Action>) {
         let Some(rest) = K::store(&self.stores).resting.get(key) else { return };

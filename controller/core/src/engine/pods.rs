@@ -14,13 +14,16 @@ use crate::pod::Pod;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pods {
     pub(super) synced: bool,
+    /// The list that came last, or is coming.
+    round: u32,
     slots: BTreeMap<ObjectKey, Slot>,
 }
 
 #[derive(Clone, Debug)]
 enum Slot {
     Awake(Box<PodEntry>),
-    Packed(Box<[u8]>),
+    /// And what [`PodEntry::round`] was.
+    Packed(Box<[u8]>, u32),
 }
 
 impl Slot {
@@ -35,31 +38,60 @@ impl Pods {
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&PodEntry> {
         match self.slots.get(key)? {
             Slot::Awake(entry) => Some(entry),
-            Slot::Packed(_) => None,
+            Slot::Packed(..) => None,
         }
+    }
+
+    /// A part of a list comes; `first`: it begins.
+    pub(super) fn list_begins(&mut self, first: bool) {
+        self.round = self.round.wrapping_add(u32::from(first));
+    }
+
+    /// Those that the last list has not named.
+    pub(super) fn unlisted(&self) -> Vec<ObjectKey> {
+        let round = |slot: &Slot| match slot {
+            Slot::Awake(entry) => entry.round,
+            Slot::Packed(_, round) => *round,
+        };
+        let lost = self.slots.iter().filter(|(_, slot)| round(slot) != self.round);
+        lost.map(|(key, _)| key.clone()).collect()
     }
 
     /// The Pod, awake or not.
     pub(super) fn read(&self, key: &ObjectKey) -> Option<Cow<'_, Pod>> {
         match self.slots.get(key)? {
             Slot::Awake(entry) => Some(Cow::Borrowed(entry.pod.get())),
-            Slot::Packed(bytes) => Slot::unpack(bytes).map(Cow::Owned),
+            Slot::Packed(bytes, _) => Slot::unpack(bytes).map(Cow::Owned),
         }
     }
 
     /// What is kept of a Pod, which is awake from now on.
     pub(super) fn wake(&mut self, key: &ObjectKey) -> Option<&mut PodEntry> {
         let slot = self.slots.get_mut(key)?;
-        if let Slot::Packed(bytes) = slot {
-            *slot = Slot::Awake(Box::new(PodEntry::new(Slot::unpack(bytes)?)));
+        if let Slot::Packed(bytes, round) = slot {
+            *slot = Slot::Awake(Box::new(PodEntry::new(Slot::unpack(bytes)?, *round)));
         }
         match slot {
             Slot::Awake(entry) => Some(entry),
-            Slot::Packed(_) => None,
+            Slot::Packed(..) => None,
         }
     }
 
-    /// A Pod is known, or known anew.
+    /// The watch names a Pod that is known already: it is awake from now on.
+    pub(super) fn named(&mut self, key: &ObjectKey) -> Option<&mut PodEntry> {
+        let round = self.round;
+        let entry = self.wake(key)?;
+        entry.round = round;
+        Some(entry)
+    }
+
+    /// The watch names a Pod that is not known yet.
+    pub(super) fn appeared(&mut self, pod: Pod) {
+        let key = pod.key.clone();
+        self.insert(&key, Box::new(PodEntry::new(pod, self.round)));
+    }
+
+    /// Puts a Pod back that was taken out.
     pub(super) fn insert(&mut self, key: &ObjectKey, entry: Box<PodEntry>) {
         self.slots.insert(key.clone(), Slot::Awake(entry));
     }
@@ -68,7 +100,7 @@ impl Pods {
     pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Box<PodEntry>> {
         match self.slots.remove(key)? {
             Slot::Awake(entry) => Some(entry),
-            Slot::Packed(bytes) => Slot::unpack(&bytes).map(|pod| Box::new(PodEntry::new(pod))),
+            Slot::Packed(bytes, round) => Slot::unpack(&bytes).map(|pod| Box::new(PodEntry::new(pod, round))),
         }
     }
 
@@ -79,7 +111,7 @@ impl Pods {
             && entry.is_idle()
             && let Ok(bytes) = postcard::to_allocvec(entry.pod.get())
         {
-            *slot = Slot::Packed(bytes.into_boxed_slice());
+            *slot = Slot::Packed(bytes.into_boxed_slice(), entry.round);
         }
     }
 
@@ -130,7 +162,7 @@ mod tests {
         gated.gates.push(Gate { type_: "KruisePodReady".into(), condition });
         for pod in [typical(), gated, crate::fixtures::pod(), Pod::default()] {
             let mut pods = Pods::default();
-            pods.insert(&pod.key, Box::new(PodEntry::new(pod.clone())));
+            pods.appeared(pod.clone());
             pods.pack(&pod.key);
             assert!(pods.get(&pod.key).is_none() && pods.awake().next().is_none());
             assert_eq!(*pods.read(&pod.key).unwrap(), pod);
@@ -146,9 +178,9 @@ mod tests {
     fn a_pod_without_a_request_takes_little() {
         let pod = typical();
         let mut pods = Pods::default();
-        pods.insert(&pod.key, Box::new(PodEntry::new(pod.clone())));
+        pods.appeared(pod.clone());
         pods.pack(&pod.key);
-        let Some(Slot::Packed(bytes)) = pods.slots.get(&pod.key) else { panic!() };
+        let Some(Slot::Packed(bytes, _)) = pods.slots.get(&pod.key) else { panic!() };
         let texts = pod.key.namespace.len() + pod.key.name.len();
         let place = size_of::<ObjectKey>() + size_of::<Slot>() + texts;
         assert!(bytes.len() <= 520 && place <= 130, "{} bytes, {place} in the map", bytes.len());
@@ -158,9 +190,31 @@ mod tests {
     fn what_is_under_way_keeps_a_pod_awake() {
         let pod = typical();
         let mut pods = Pods::default();
-        pods.insert(&pod.key, Box::new(PodEntry::new(pod.clone())));
+        pods.appeared(pod.clone());
         pods.wake(&pod.key).unwrap().pod.write_started();
         pods.pack(&pod.key);
         assert!(pods.get(&pod.key).is_some());
+    }
+
+    #[test]
+    fn what_no_part_of_a_list_names_is_told_at_its_end() {
+        let named = |name: &str| Pod { key: ObjectKey::new("ns", name), ..typical() };
+        let mut pods = Pods::default();
+        for name in ["awake", "lost", "lost-packed", "packed"] {
+            pods.appeared(named(name));
+        }
+        ["packed", "lost-packed"].iter().for_each(|name| pods.pack(&ObjectKey::new("ns", *name)));
+        // One list breaks off after the first part, and another one comes.
+        pods.list_begins(true);
+        pods.named(&ObjectKey::new("ns", "lost"));
+        pods.list_begins(true);
+        pods.named(&ObjectKey::new("ns", "packed"));
+        pods.pack(&ObjectKey::new("ns", "packed"));
+        pods.list_begins(false);
+        pods.named(&ObjectKey::new("ns", "awake"));
+        pods.appeared(named("new"));
+        let taken = pods.remove(&ObjectKey::new("ns", "lost")).unwrap();
+        pods.insert(&ObjectKey::new("ns", "lost"), taken);
+        assert_eq!(pods.unlisted(), [ObjectKey::new("ns", "lost"), ObjectKey::new("ns", "lost-packed")]);
     }
 }

@@ -27,6 +27,8 @@ use crate::tracked::Tracked;
 pub(super) struct Store<K: Kind> {
     /// A list has come since the lead began.
     pub(super) synced: bool,
+    /// The list that came last, or is coming.
+    round: u32,
     pub(super) objects: BTreeMap<ObjectKey, Entry<K>>,
     /// Those that are over and through.
     pub(super) resting: BTreeMap<ObjectKey, Rest>,
@@ -47,6 +49,7 @@ impl<K: Kind> Store<K> {
     pub(super) fn new(most: Option<usize>) -> Self {
         Self {
             synced: false,
+            round: 0,
             objects: BTreeMap::new(),
             resting: BTreeMap::new(),
             queues: Queues::default(),
@@ -64,6 +67,18 @@ impl<K: Kind> Store<K> {
         standing: Standing,
     ) -> impl DoubleEndedIterator<Item = &Entry<K>> + use<'_, K> {
         self.queues.of(pod, standing).filter_map(|place| self.objects.get(&place.key))
+    }
+
+    /// A part of a list comes; `first`: it begins.
+    pub(super) fn list_begins(&mut self, first: bool) {
+        self.round = self.round.wrapping_add(u32::from(first));
+    }
+
+    /// Those that the last list has not named.
+    pub(super) fn unlisted(&self) -> Vec<ObjectKey> {
+        let lost = self.objects.iter().filter(|(_, entry)| entry.round != self.round);
+        let rest = self.resting.iter().filter(|(_, rest)| rest.round != self.round);
+        lost.map(|(key, _)| key).chain(rest.map(|(key, _)| key)).cloned().collect()
     }
 
     /// The UID of the one of that name, whether it is at work or rests.
@@ -94,12 +109,31 @@ impl<K: Kind> Store<K> {
         let since = K::completed_seen(&mut entry.memory).unwrap_or(now);
         let request = entry.request.get();
         let expiry = request.ttl().map(|ttl| since.after(ttl));
-        let rest = Rest { uid: request.uid().to_owned(), since, expiry, deletes: Backoff::default() };
+        let (uid, round) = (request.uid().to_owned(), entry.round);
+        let rest = Rest { uid, since, round, expiry, deletes: Backoff::default() };
         self.resting.insert(key.clone(), rest);
     }
 
-    /// Takes one that the watch tells of anew out of those that rest.
-    pub(super) fn wake(&mut self, now: Mono, request: K) -> Entry<K> {
+    /// The watch, or a list that it delivers, tells of one.
+    pub(super) fn told(&mut self, now: Mono, request: K, listed: bool) {
+        let key = request.meta().key.clone();
+        let mut entry = match self.remove(&key) {
+            None => self.wake(now, request),
+            Some(mut entry) => {
+                if listed {
+                    entry.request.listed(request);
+                } else {
+                    entry.request.observed(request);
+                }
+                entry
+            }
+        };
+        entry.round = self.round;
+        self.insert(&key, entry);
+    }
+
+    /// Takes one out of those that rest.
+    fn wake(&mut self, now: Mono, request: K) -> Entry<K> {
         let rest = self.resting.remove(request.meta().key).filter(|rest| rest.uid == request.uid());
         let mut entry = Entry::new(now, request);
         *K::completed_seen(&mut entry.memory) = rest.map(|rest| rest.since);
@@ -159,6 +193,8 @@ pub(super) struct Rest {
     pub(super) uid: String,
     /// When this process first saw it completed.
     since: Mono,
+    /// [`Entry::round`].
+    round: u32,
     /// When its time is over; absent for never.
     pub(super) expiry: Option<Mono>,
     /// Deletions that failed.
@@ -183,6 +219,8 @@ pub(super) struct Admission {
 pub(super) struct Entry<K: Kind> {
     pub(super) request: Tracked<K>,
     pub(super) memory: K::Memory,
+    /// The list that named it last, or that was the last one when a change did.
+    round: u32,
     pub(super) write: Pacing,
     /// What the request wants in its node's book.
     pub(super) orders: Vec<Order>,
@@ -217,6 +255,7 @@ impl<K: Kind> Entry<K> {
         Self {
             request: Tracked::new(request),
             memory: K::remember(now),
+            round: 0,
             write: Pacing::default(),
             orders: Vec::new(),
             closed: Vec::new(),

@@ -50,9 +50,9 @@ macro_rules! stores {
         })*
 
         impl Engine {
-            pub(super) fn objects_changed(&mut self, now: Mono, watched: Watched) {
+            pub(super) fn objects_changed(&mut self, now: Mono, wall: DateTime<Utc>, watched: Watched) {
                 match watched {
-                    $($(#[$attr])* Watched::$name(watch) => self.requests_changed(now, watch),)*
+                    $($(#[$attr])* Watched::$name(watch) => self.requests_changed(now, wall, watch),)*
                 }
             }
 

@@ -25,7 +25,7 @@ use pitstop_api::recreate::{ContainerRecreateRequestSpec, Phase, RecreateContain
 use std::time::Duration;
 
 use super::*;
-use crate::action::{Object, Watch, Write};
+use crate::action::{Object, Part, Watch, Write};
 use crate::change::{PodChange, Sizing};
 use crate::kind::Owner;
 use crate::kinds::Status;
@@ -84,9 +84,9 @@ impl Bench {
         bench.requests = stored;
         bench.pods = pods.iter().map(|p| (p.key.clone(), p.clone())).collect();
         assert!(bench.step(Event::Leader(true)).is_empty());
-        assert!(bench.step(Event::Pods(Watch::Restart(pods))).is_empty());
-        assert!(bench.step(Event::NodeWorks(Watch::Restart(Vec::new()))).is_empty());
-        let first = bench.step(Event::of::<Request>(Watch::Restart(requests)));
+        assert!(bench.step(Event::Pods(Watch::list(pods))).is_empty());
+        assert!(bench.step(Event::NodeWorks(Watch::list(Vec::new()))).is_empty());
+        let first = bench.step(Event::of::<Request>(Watch::list(requests)));
         bench.all(first);
         bench
     }
@@ -104,9 +104,8 @@ impl Bench {
         let leads = matches!(event, Event::Leader(true));
         let mut actions = self.index.handle(now, event);
         if leads {
-            actions.extend(self.index.handle(now, Event::of::<Resize>(Watch::Restart(Vec::new()))));
-            actions
-                .extend(self.index.handle(now, Event::of::<crate::probe::Probe>(Watch::Restart(Vec::new()))));
+            actions.extend(self.index.handle(now, Event::of::<Resize>(Watch::list(Vec::new()))));
+            actions.extend(self.index.handle(now, Event::of::<crate::probe::Probe>(Watch::list(Vec::new()))));
         }
         actions
     }
@@ -261,31 +260,31 @@ fn status_write(action: &Action) -> Option<&Object> {
 fn nothing_is_decided_before_everything_is_known_or_without_the_lead() {
     let mut bench = Bench::empty();
     bench.step(Event::Leader(true));
-    assert!(bench.step(Event::of::<Request>(Watch::Restart(vec![request("a", "web", 0)]))).is_empty());
-    assert!(bench.step(Event::NodeWorks(Watch::Restart(Vec::new()))).is_empty());
+    assert!(bench.step(Event::of::<Request>(Watch::list(vec![request("a", "web", 0)]))).is_empty());
+    assert!(bench.step(Event::NodeWorks(Watch::list(Vec::new()))).is_empty());
     assert!(!bench.index.synced());
-    let first = bench.step(Event::Pods(Watch::Restart(vec![pod("web")])));
+    let first = bench.step(Event::Pods(Watch::list(vec![pod("web")])));
     assert!(status_write(&only(first)).is_some());
 
     // Where it is not known which orders stand, none is placed.
     let accepted = Bench::new(vec![pod("web")], vec![request("a", "web", 0)]);
     let mut bench = Bench::empty();
     bench.step(Event::Leader(true));
-    bench.step(Event::Pods(Watch::Restart(vec![pod("web")])));
+    bench.step(Event::Pods(Watch::list(vec![pod("web")])));
     let stored = accepted.requests.values().cloned().collect();
-    assert!(bench.step(Event::of::<Request>(Watch::Restart(stored))).is_empty());
-    assert!(bench.step(Event::NodeWorks(Watch::Restart(vec![accepted.book.unwrap()]))).is_empty());
+    assert!(bench.step(Event::of::<Request>(Watch::list(stored))).is_empty());
+    assert!(bench.step(Event::NodeWorks(Watch::list(vec![accepted.book.unwrap()]))).is_empty());
 
     let mut bench = Bench::empty();
-    bench.step(Event::of::<Request>(Watch::Restart(vec![request("a", "web", 0)])));
-    bench.step(Event::NodeWorks(Watch::Restart(Vec::new())));
-    assert!(bench.step(Event::Pods(Watch::Restart(vec![pod("web")]))).is_empty());
+    bench.step(Event::of::<Request>(Watch::list(vec![request("a", "web", 0)])));
+    bench.step(Event::NodeWorks(Watch::list(Vec::new())));
+    assert!(bench.step(Event::Pods(Watch::list(vec![pod("web")]))).is_empty());
     assert_eq!(bench.wake_at(), None, "who does not lead sleeps");
     // What was listed before the lead began may be older than what another leader wrote.
     assert!(bench.step(Event::Leader(true)).is_empty());
-    bench.step(Event::of::<Request>(Watch::Restart(vec![request("a", "web", 0)])));
-    bench.step(Event::NodeWorks(Watch::Restart(Vec::new())));
-    assert_eq!(bench.step(Event::Pods(Watch::Restart(vec![pod("web")]))).len(), 1);
+    bench.step(Event::of::<Request>(Watch::list(vec![request("a", "web", 0)])));
+    bench.step(Event::NodeWorks(Watch::list(Vec::new())));
+    assert_eq!(bench.step(Event::Pods(Watch::list(vec![pod("web")]))).len(), 1);
     assert!(bench.step(Event::Leader(true)).is_empty(), "the lead begins once");
     assert!(bench.index.synced());
     bench.step(Event::Leader(false));
@@ -354,9 +353,9 @@ fn the_lead_begins_with_a_clean_slate() {
     bench.step(Event::written::<Request>(key, uid, Outcome::Conflict));
     bench.step(Event::Leader(false));
     bench.step(Event::Leader(true));
-    bench.step(Event::Pods(Watch::Restart(vec![pod("web")])));
-    bench.step(Event::NodeWorks(Watch::Restart(Vec::new())));
-    only(bench.step(Event::of::<Request>(Watch::Restart(vec![request("a", "web", 0)]))));
+    bench.step(Event::Pods(Watch::list(vec![pod("web")])));
+    bench.step(Event::NodeWorks(Watch::list(Vec::new())));
+    only(bench.step(Event::of::<Request>(Watch::list(vec![request("a", "web", 0)]))));
 }
 
 #[test]
@@ -394,7 +393,7 @@ fn a_list_during_a_write_is_not_undone_by_its_answer() {
     let mut newer = bench.requests[&ObjectKey::new("shop", "a")].clone();
     newer.resource_version = "999".into();
     bench.requests.insert(newer.key.clone(), newer.clone());
-    bench.step(Event::of::<Request>(Watch::Restart(vec![newer])));
+    bench.step(Event::of::<Request>(Watch::list(vec![newer])));
     let next = bench.step(answer);
     bench.all(next);
     assert!(bench.requests.values().all(|r| !r.labels.contains_key(pitstop_api::labels::ACTIVE)));
@@ -405,9 +404,9 @@ fn a_list_during_a_write_is_not_undone_by_its_answer() {
 fn a_refused_write_is_tried_again_soon() {
     let mut bench = Bench::empty();
     bench.step(Event::Leader(true));
-    bench.step(Event::Pods(Watch::Restart(vec![pod("web")])));
-    bench.step(Event::NodeWorks(Watch::Restart(Vec::new())));
-    let first = bench.step(Event::of::<Request>(Watch::Restart(vec![request("crr", "web", 1)])));
+    bench.step(Event::Pods(Watch::list(vec![pod("web")])));
+    bench.step(Event::NodeWorks(Watch::list(Vec::new())));
+    let first = bench.step(Event::of::<Request>(Watch::list(vec![request("crr", "web", 1)])));
     let Object { key, uid, .. } = status_write(&only(first.clone())).unwrap().clone();
     // What an API server says that has just started and does not know the roles yet.
     let outcome = Outcome::Refused("403".into());

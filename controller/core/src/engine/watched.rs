@@ -1,14 +1,14 @@
 //! What the watches deliver.
 
-use std::collections::BTreeSet;
+use chrono::{DateTime, Utc};
 
 use super::any::Touched;
-use super::kept::{Book, PodEntry};
+use super::kept::{Book, Kept};
 use super::pods::Pods;
 use super::store::node_of;
 use super::stores::Stored;
 use super::{Engine, Timer, remove};
-use crate::action::Watch;
+use crate::action::{Part, Watch};
 use crate::key::ObjectKey;
 use crate::nodework::{NodeWork, OrderView, views};
 use crate::pod::Pod;
@@ -24,18 +24,18 @@ impl Engine {
                 }
                 self.pod_changed(&pod.key);
             }
-            Watch::Restart(all) => {
-                let listed: BTreeSet<&ObjectKey> = all.iter().map(|pod| &pod.key).collect();
-                let lost: Vec<ObjectKey> =
-                    self.pods.keys().filter(|k| !listed.contains(*k)).cloned().collect();
-                for key in &lost {
-                    self.forget_pod(key);
-                }
-                for pod in all {
+            Watch::Listed(Part { objects, first, last }) => {
+                self.pods.list_begins(first);
+                for pod in objects {
                     self.upsert_pod(pod, true);
                 }
-                self.pods.synced = true;
-                self.all_dirty();
+                if last {
+                    for key in self.pods.unlisted() {
+                        self.forget_pod(&key);
+                    }
+                    self.pods.synced = true;
+                    self.all_dirty();
+                }
             }
         }
     }
@@ -52,7 +52,7 @@ impl Engine {
         if self.pods.get(&key).is_some() {
             self.show_pod(&key, pod, listed);
         } else {
-            self.pods.insert(&key, Box::new(PodEntry::new(pod)));
+            self.pods.appeared(pod);
         }
         if let Some(before) = before {
             self.neighbours.moved(&key, before.as_deref(), node(&self.pods).as_deref());
@@ -68,7 +68,7 @@ impl Engine {
 
     /// The watch shows a Pod that is awake.
     fn show_pod(&mut self, key: &ObjectKey, pod: Pod, listed: bool) {
-        let Some(entry) = self.pods.wake(key) else { return };
+        let Some(entry) = self.pods.named(key) else { return };
         if listed {
             entry.pod.listed(pod);
         } else {
@@ -95,52 +95,45 @@ impl Engine {
         self.holder_dirty(pod);
     }
 
-    pub(super) fn requests_changed<K: Stored>(&mut self, now: Mono, watch: Watch<K>) {
+    pub(super) fn requests_changed<K: Stored>(&mut self, now: Mono, wall: DateTime<Utc>, watch: Watch<K>) {
         match watch {
-            Watch::Upsert(request) => self.upsert_request(now, request, false),
+            Watch::Upsert(request) => {
+                let key = self.told(now, request, false);
+                self.request_changed(K::ABOUT.id.name(), &key);
+            }
             Watch::Gone(request) => {
                 let key = request.meta().key;
                 if K::store(&self.stores).uid(key) == Some(request.uid()) {
                     self.forget_request::<K>(key);
                 }
             }
-            Watch::Restart(all) => {
-                let listed: BTreeSet<ObjectKey> = all.iter().map(|r| r.meta().key.clone()).collect();
-                let store = K::store(&self.stores);
-                let known = store.objects.keys().chain(store.resting.keys());
-                let lost: Vec<ObjectKey> = known.filter(|k| !listed.contains(*k)).cloned().collect();
-                for key in &lost {
-                    self.forget_request::<K>(key);
+            Watch::Listed(Part { objects, first, last }) => {
+                K::store_mut(&mut self.stores).list_begins(first);
+                for request in objects {
+                    let key = self.told(now, request, true);
+                    if !self.rest_early::<K>(now, wall, &key) {
+                        self.request_changed(K::ABOUT.id.name(), &key);
+                    }
                 }
-                for request in all {
-                    self.upsert_request(now, request, true);
+                if last {
+                    for key in K::store(&self.stores).unlisted() {
+                        self.forget_request::<K>(&key);
+                    }
+                    K::store_mut(&mut self.stores).synced = true;
+                    self.all_dirty();
                 }
-                K::store_mut(&mut self.stores).synced = true;
-                self.all_dirty();
             }
         }
     }
 
-    fn upsert_request<K: Stored>(&mut self, now: Mono, request: K, listed: bool) {
+    fn told<K: Stored>(&mut self, now: Mono, request: K, listed: bool) -> ObjectKey {
         let key = request.meta().key.clone();
         let known = K::store(&self.stores).objects.get(&key);
         if known.is_some_and(|e| e.request.get().uid() != request.uid()) {
             self.forget_request::<K>(&key);
         }
-        let store = K::store_mut(&mut self.stores);
-        let entry = match store.remove(&key) {
-            None => store.wake(now, request),
-            Some(mut entry) => {
-                if listed {
-                    entry.request.listed(request);
-                } else {
-                    entry.request.observed(request);
-                }
-                entry
-            }
-        };
-        store.insert(&key, entry);
-        self.request_changed(K::ABOUT.id.name(), &key);
+        K::store_mut(&mut self.stores).told(now, request, listed);
+        key
     }
 
     /// Its own plan, and those of the other requests for its Pod that are at work or next, may be different now.
@@ -185,25 +178,31 @@ impl Engine {
                 }
                 self.book_changed(now, &node);
             }
-            Watch::Restart(all) => {
-                let listed: BTreeSet<&str> = all.iter().map(|w| w.node.as_str()).collect();
-                let mut lost = Vec::new();
-                for (key, book) in &mut self.books.objects {
-                    if book.work.is_some() && !listed.contains(key.name.as_str()) {
-                        lost.extend(book.known().cloned());
-                        book.gone();
-                    }
-                }
-                for work in &lost {
-                    self.book_lost(work, false);
-                    self.book_changed(now, &work.node);
-                }
-                for work in all {
+            Watch::Listed(Part { objects, first, last }) => {
+                self.books.round = self.books.round.wrapping_add(u32::from(first));
+                for work in objects {
                     self.upsert_book(now, work, true);
                 }
-                self.books.synced = true;
-                self.all_dirty();
+                if last {
+                    self.forget_books(now);
+                    self.books.synced = true;
+                    self.all_dirty();
+                }
             }
+        }
+    }
+
+    /// Those that the list has not named are gone.
+    fn forget_books(&mut self, now: Mono) {
+        let mut lost = Vec::new();
+        let Kept { round, objects, .. } = &mut self.books;
+        for book in objects.values_mut().filter(|book| book.round != *round) {
+            lost.extend(book.known().cloned());
+            book.gone();
+        }
+        for work in &lost {
+            self.book_lost(work, false);
+            self.book_changed(now, &work.node);
         }
     }
 
@@ -214,7 +213,9 @@ impl Engine {
         if let Some(lost) = known.filter(|known| known.uid != work.uid).cloned() {
             self.book_lost(&lost, false);
         }
-        self.books.objects.entry(key).or_default().observed(now, work, listed);
+        let book = self.books.objects.entry(key).or_default();
+        book.round = self.books.round;
+        book.observed(now, work, listed);
         self.book_changed(now, &node);
     }
 

@@ -31,15 +31,15 @@ impl Scene {
         for event in [
             Event::Guarded(true),
             Event::Leader(true),
-            Event::Pods(Watch::Restart(vec![pod()])),
-            Event::NodeWorks(Watch::Restart(Vec::new())),
-            Event::of::<Request>(Watch::Restart(Vec::new())),
-            Event::of::<Resize>(Watch::Restart(Vec::new())),
+            Event::Pods(Watch::list(vec![pod()])),
+            Event::NodeWorks(Watch::list(Vec::new())),
+            Event::of::<Request>(Watch::list(Vec::new())),
+            Event::of::<Resize>(Watch::list(Vec::new())),
         ] {
             assert!(scene.step(event).is_empty());
         }
         assert!(!scene.engine.synced(), "its list counts as the others do");
-        scene.step(Event::of::<Probe>(Watch::Restart(Vec::new())));
+        scene.step(Event::of::<Probe>(Watch::list(Vec::new())));
         assert!(scene.engine.synced());
         scene
     }
@@ -116,7 +116,7 @@ fn a_kind_is_served_from_its_watch_to_its_end() {
         "status": "True", "reason": "Complete", "message": "", "lastTransitionTime": "2027-01-01T00:00:00Z"}]});
     child.status = Some(serde_json::from_value(status).unwrap());
     child.metadata.resource_version = Some("6".into());
-    let end = scene.step(Event::of(Watch::Restart(vec![Request::observe(child)])));
+    let end = scene.step(Event::of(Watch::list(vec![Request::observe(child)])));
     let end: Vec<Action> =
         end.into_iter().filter(|a| matches!(a, Action::Write { object, .. } if object.kind == ID)).collect();
     let told = store(&mut scene, end);

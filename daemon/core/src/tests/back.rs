@@ -32,7 +32,7 @@ fn when_the_book_is_deleted_what_was_there_before_comes_back() {
         let mut node = losing();
         let last = node.book.clone();
         assert!(node.daemon.holds());
-        node.send(Event::Book(if by_list { Watch::Restart(vec![]) } else { Watch::Gone(last.clone()) }));
+        node.send(Event::Book(if by_list { Watch::list(vec![]) } else { Watch::Gone(last.clone()) }));
         assert!(node.daemon.holds());
         assert_eq!(node.writes_back(Ok(())), last.status.held[0]);
         assert!(!node.daemon.holds());
@@ -74,9 +74,9 @@ fn what_fails_to_come_back_is_tried_again_some_times() {
 #[test]
 fn a_book_that_is_there_again_ends_that() {
     let mut node = losing();
-    node.send(Event::Book(Watch::Restart(vec![])));
+    node.send(Event::Book(Watch::list(vec![])));
     node.writes_back(Err(may_pass("busy")));
-    node.send(Event::Book(Watch::Restart(vec![node.book.clone()])));
+    node.send(Event::Book(Watch::list(vec![node.book.clone()])));
     assert_eq!(node.wake_at(), None);
     node.now += 60_000;
     node.send(Event::Tick);

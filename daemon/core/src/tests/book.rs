@@ -78,7 +78,7 @@ fn the_hook_of_an_order_that_a_stale_list_brings_back_is_not_run_again() {
     assert_eq!(node.hook(2).0, exec());
     node.hook_done(2, Ok(()));
     node.stop(2);
-    node.send(Event::Book(Watch::Restart(vec![before])));
+    node.send(Event::Book(Watch::list(vec![before])));
     node.inspect(1, hooked(1, "web"));
     node.stop(1);
     node.quiet();
@@ -89,7 +89,7 @@ fn of_hooks_that_ended_those_of_withdrawn_orders_are_forgotten_when_there_are_to
     let mut node = hooking(30);
     let many = (0..MAX_ENDED_HOOKS).map(|n| (format!("old/c{n}/1"), None));
     node.daemon = daemon("two").with_ended_hooks(many.collect());
-    node.send(Event::Book(Watch::Restart(vec![node.book.clone()])));
+    node.send(Event::Book(Watch::list(vec![node.book.clone()])));
     node.inspect(1, hooked(1, "web"));
     node.stored();
     node.hook(1);

@@ -29,7 +29,7 @@ impl Node {
         let ended = ended.iter().map(|(id, failure)| ((*id).to_owned(), failure.map(str::to_owned)));
         self.daemon = daemon(instance).with_ended_hooks(ended.collect());
         self.todo.clear();
-        self.send(Event::Book(Watch::Restart(vec![self.book.clone()])));
+        self.send(Event::Book(Watch::list(vec![self.book.clone()])));
     }
 }
 

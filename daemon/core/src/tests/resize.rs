@@ -79,7 +79,7 @@ impl Node {
     fn anew(&mut self, instance: &str) {
         self.daemon = daemon(instance).with_resizes(true);
         self.todo.clear();
-        self.send(Event::Book(Watch::Restart(vec![self.book.clone()])));
+        self.send(Event::Book(Watch::list(vec![self.book.clone()])));
     }
 
     pub(super) fn inspected(&mut self, order: &str, facts: impl Into<Option<Facts>>) {

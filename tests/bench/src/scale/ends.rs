@@ -101,7 +101,7 @@ impl Ends {
                 let now = Instant::now();
                 let all = match watch {
                     Watch::Upsert(one) => vec![one],
-                    Watch::Restart(list) => list,
+                    Watch::Listed(list) => list.objects,
                     Watch::Gone(_) => Vec::new(),
                 };
                 let mut notes = noting.lock().unwrap_or_else(PoisonError::into_inner);

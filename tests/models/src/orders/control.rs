@@ -39,7 +39,7 @@ impl Controller {
     pub fn new(now: Mono, config: Config) -> Self {
         let mut index = Engine::new(config);
         // There are no resizes here.
-        let none = Event::of::<Resize>(Watch::Restart(Vec::new()));
+        let none = Event::of::<Resize>(Watch::list(Vec::new()));
         for event in [Event::Guarded(true), Event::Leader(true), none] {
             assert!(index.step(now, DateTime::UNIX_EPOCH, event).is_empty());
         }
@@ -66,16 +66,16 @@ impl Controller {
                 0 => {
                     let all: Vec<_> = store.pods.values().cloned().collect();
                     let list = all.iter().map(|p| (**p).clone()).collect();
-                    Part::of(Event::Pods(Watch::Restart(list)), (kind, all))
+                    Part::of(Event::Pods(Watch::list(list)), (kind, all))
                 }
                 1 => {
                     let all: Vec<_> = store.requests.values().cloned().collect();
                     let list = all.iter().map(|r| (**r).clone()).collect();
-                    Part::of(Event::of::<Request>(Watch::Restart(list)), (kind, all))
+                    Part::of(Event::of::<Request>(Watch::list(list)), (kind, all))
                 }
                 _ => {
                     let list = store.book.iter().map(|b| (**b).clone()).collect();
-                    Part::of(Event::NodeWorks(Watch::Restart(list)), (kind, &store.book))
+                    Part::of(Event::NodeWorks(Watch::list(list)), (kind, &store.book))
                 }
             });
         };
@@ -206,7 +206,7 @@ pub fn told(event: &Event) -> String {
         match watch {
             Watch::Upsert(object) => brief(object),
             Watch::Gone(object) => format!("gone: {}", brief(object)),
-            Watch::Restart(all) => format!("list: {:?}", all.iter().map(brief).collect::<Vec<_>>()),
+            Watch::Listed(list) => format!("list: {:?}", list.objects.iter().map(brief).collect::<Vec<_>>()),
         }
     }
     match event {

@@ -88,7 +88,7 @@ impl Process {
         let Some(watch) = &mut self.watch else {
             self.watch = Some(VecDeque::new());
             let list = stored.map(|b| book(b)).into_iter().collect();
-            return Some(Part::of(Event::Book(Watch::Restart(list)), ("list", stored)));
+            return Some(Part::of(Event::Book(Watch::list(list)), ("list", stored)));
         };
         let change = watch.pop_front()?;
         Some(Part::of(Event::Book(Watch::Upsert(book(&change))), ("change", &change)))
@@ -98,7 +98,7 @@ impl Process {
     fn learns(&mut self, event: &Event) {
         let told = match event {
             Event::Book(Watch::Upsert(book)) | Event::StatusWritten(daemon::Outcome::Written(book)) => book,
-            Event::Book(Watch::Restart(list)) if !list.is_empty() => &list[0],
+            Event::Book(Watch::Listed(list)) if !list.objects.is_empty() => &list.objects[0],
             _ => return,
         };
         let version = count(&told.resource_version);
@@ -284,8 +284,8 @@ pub fn told(event: &Event) -> String {
     };
     match event {
         Event::Book(Watch::Upsert(book)) => brief(book),
-        Event::Book(Watch::Restart(list)) => {
-            format!("list: {:?}", list.iter().map(brief).collect::<Vec<_>>())
+        Event::Book(Watch::Listed(list)) => {
+            format!("list: {:?}", list.objects.iter().map(brief).collect::<Vec<_>>())
         }
         other => format!("{other:?}"),
     }

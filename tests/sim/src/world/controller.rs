@@ -27,6 +27,8 @@ const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/pitstop-system/lea
 const LEASE: &str = "pitstop-controller";
 /// The election's watch; all others are the core's.
 const WATCH_OF_THE_LEASE: usize = 3;
+/// Objects in a part of a list: few, so that lists have parts.
+const PART: usize = 2;
 /// The watch of resizes, where there are any.
 const WATCH_OF_RESIZES: usize = 4;
 
@@ -64,13 +66,13 @@ impl Controller {
     /// A new process; `identity` is its own alone.
     pub fn new(identity: String, config: Config, clock: Clock, next: bool, resizes: bool) -> Self {
         let mut watchers = vec![
-            Watcher::new("/api/v1/pods", ""),
-            Watcher::new("/apis/apps.kruise.io/v1alpha1/containerrecreaterequests", ""),
-            Watcher::new("/apis/pitstop.dev/v1alpha1/nodeworks", ""),
+            Watcher::new("/api/v1/pods", "").in_parts_of(PART),
+            Watcher::new("/apis/apps.kruise.io/v1alpha1/containerrecreaterequests", "").in_parts_of(PART),
+            Watcher::new("/apis/pitstop.dev/v1alpha1/nodeworks", "").in_parts_of(PART),
             Watcher::new(LEASES, format!("metadata.name={LEASE}")),
         ];
         if resizes {
-            watchers.push(Watcher::new("/apis/pitstop.dev/v1alpha1/podresizes", ""));
+            watchers.push(Watcher::new("/apis/pitstop.dev/v1alpha1/podresizes", "").in_parts_of(PART));
         }
         let mut index = Engine::new(config);
         // The policy is there from the beginning; what its absence does is a rule of the core.
@@ -120,11 +122,7 @@ impl Controller {
                 self.core(now, Event::of::<Resize>(convert(event, |o| Resize::observe(read(o)))), &mut out);
             }
             Input::Delivered(_, event) => {
-                let observed = match convert(event, record) {
-                    Watch::Upsert(record) => Some(record),
-                    Watch::Gone(_) => None,
-                    Watch::Restart(list) => list.into_iter().next(),
-                };
+                let observed = convert(event, record).shown();
                 self.elect(now, lease::Event::Observed(observed), &mut out);
             }
             Input::Answered(token, answer) => match self.under_way.remove(&token) {
@@ -214,7 +212,7 @@ impl Controller {
             self.core(now, Event::Leader(leads), out);
             if self.watchers.len() <= WATCH_OF_RESIZES {
                 // A watch that delivers an empty list.
-                self.core(now, Event::of::<Resize>(Watch::Restart(Vec::new())), out);
+                self.core(now, Event::of::<Resize>(Watch::list(Vec::new())), out);
             }
         }
     }
@@ -223,7 +221,7 @@ impl Controller {
 /// What it tells of.
 fn objects(event: &Watch<Value>) -> impl Iterator<Item = &Value> {
     match event {
-        Watch::Restart(all) => all.as_slice(),
+        Watch::Listed(list) => list.objects.as_slice(),
         Watch::Upsert(one) | Watch::Gone(one) => std::slice::from_ref(one),
     }
     .iter()

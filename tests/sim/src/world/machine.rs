@@ -88,10 +88,10 @@ impl Node {
     /// The kubelet's watch delivered.
     pub fn pods_changed(&mut self, now: u64, event: Watch<Value>) {
         match event {
-            Watch::Restart(pods) if self.kubelet.is_up() => {
-                self.kubelet.pods_listed(now, &pods, &mut self.runtime);
+            Watch::Listed(pods) if self.kubelet.is_up() => {
+                self.kubelet.pods_listed(now, &pods.objects, &mut self.runtime);
             }
-            Watch::Restart(pods) => self.kubelet.start(now, &pods),
+            Watch::Listed(pods) => self.kubelet.start(now, &pods.objects),
             Watch::Upsert(pod) => self.kubelet.pod_changed(now, &pod, &mut self.runtime),
             Watch::Gone(pod) => {
                 let uid = pod.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();

@@ -1,11 +1,11 @@
 //! The watch of one process on one kind, as `kube::runtime::watcher` does it: a streaming list, then changes; after a
 //! break it goes on from the last version, after 410 it lists anew. What it hands on is what [`pitstop_kit`'s] watch
-//! hands on: a list is told as a whole.
+//! hands on.
 //!
 //! [`pitstop_kit`'s]: https://docs.rs/kube/latest/kube/runtime/fn.watcher.html
 
 use http::Request;
-use pitstop_api::logic::watch::Watch;
+use pitstop_api::logic::watch::{Part, Parts, Watch};
 use serde_json::Value;
 
 use crate::server::{self, Server};
@@ -19,7 +19,7 @@ enum State {
     /// No connection; goes on from that version when it gets one.
     Resume(String),
     /// The list comes in.
-    Listing(Vec<Value>),
+    Listing,
     /// Changes come in; the last version seen.
     Following(String),
 }
@@ -30,6 +30,7 @@ pub struct Watcher {
     path: &'static str,
     selector: String,
     state: State,
+    parts: Parts<Value>,
     stream: Option<server::Watch>,
     failures: u32,
     /// A delivery or a connection is planned.
@@ -51,6 +52,7 @@ impl Watcher {
             path,
             selector: selector.into(),
             state: State::Empty,
+            parts: Parts::of(usize::MAX),
             stream: None,
             failures: 0,
             planned: false,
@@ -59,6 +61,12 @@ impl Watcher {
             repeats: 0,
             losing: false,
         }
+    }
+
+    /// Tells a list in parts of so many objects.
+    pub fn in_parts_of(mut self, most: usize) -> Self {
+        self.parts = Parts::of(most);
+        self
     }
 
     /// Whether it has a connection.
@@ -76,7 +84,7 @@ impl Watcher {
         self.stream = None;
         self.state = match std::mem::take(&mut self.state) {
             State::Following(version) | State::Resume(version) => State::Resume(version),
-            State::Listing(_) | State::Empty => State::Empty,
+            State::Listing | State::Empty => State::Empty,
         };
     }
 
@@ -103,7 +111,8 @@ impl Watcher {
             }
             _ => {
                 uri.push_str("&sendInitialEvents=true&resourceVersionMatch=NotOlderThan");
-                self.state = State::Listing(Vec::new());
+                self.state = State::Listing;
+                self.parts.begin();
             }
         }
         let request = Request::get(uri).body(Vec::new()).unwrap();
@@ -131,9 +140,9 @@ impl Watcher {
                 }
                 "BOOKMARK" => {
                     let version = version(&object);
-                    if let State::Listing(listed) = &mut self.state {
+                    if matches!(self.state, State::Listing) {
                         if object.pointer("/metadata/annotations/k8s.io~1initial-events-end").is_some() {
-                            events.push(Watch::Restart(std::mem::take(listed)));
+                            events.push(Watch::Listed(self.parts.end()));
                             self.state = State::Following(version);
                             self.failures = 0;
                         }
@@ -142,7 +151,7 @@ impl Watcher {
                     }
                 }
                 kind => match &mut self.state {
-                    State::Listing(listed) => listed.push(object),
+                    State::Listing => events.extend(self.parts.add(object).map(Watch::Listed)),
                     state => {
                         *state = State::Following(version(&object));
                         self.failures = 0;
@@ -174,7 +183,9 @@ fn version(object: &Value) -> String {
 /// The same for what a process makes of the objects; what cannot be read is left out.
 pub fn convert<T>(event: Watch<Value>, read: impl Fn(&Value) -> T) -> Watch<T> {
     match event {
-        Watch::Restart(list) => Watch::Restart(list.iter().map(read).collect()),
+        Watch::Listed(Part { objects, first, last }) => {
+            Watch::Listed(Part { objects: objects.iter().map(read).collect(), first, last })
+        }
         Watch::Upsert(object) => Watch::Upsert(read(&object)),
         Watch::Gone(object) => Watch::Gone(read(&object)),
     }

@@ -28,9 +28,9 @@ fn ordered() -> Bench {
     bench.book = Some(book("50"));
     bench.requests.insert(ObjectKey::new("shop", "a"), request("a", "web", 0));
     bench.step(Event::Leader(true));
-    bench.step(Event::Pods(Watch::Restart(vec![pod("web")])));
-    bench.step(Event::NodeWorks(Watch::Restart(vec![book("50")])));
-    let first = bench.step(Event::of::<Request>(Watch::Restart(vec![request("a", "web", 0)])));
+    bench.step(Event::Pods(Watch::list(vec![pod("web")])));
+    bench.step(Event::NodeWorks(Watch::list(vec![book("50")])));
+    let first = bench.step(Event::of::<Request>(Watch::list(vec![request("a", "web", 0)])));
     bench.all(first);
     assert_eq!(bench.orders(), 1);
     bench
@@ -68,7 +68,7 @@ fn what_another_undoes_is_not_written_again_as_fast_as_it_can_be() {
 #[test]
 fn a_list_counts_though_the_own_write_has_not_come_by() {
     let mut bench = ordered();
-    let list = bench.step(Event::NodeWorks(Watch::Restart(vec![book("60")])));
+    let list = bench.step(Event::NodeWorks(Watch::list(vec![book("60")])));
     assert_eq!(writes(&list), [(Some("60"), 1)]);
 }
 
@@ -76,13 +76,13 @@ fn a_list_counts_though_the_own_write_has_not_come_by() {
 fn a_list_that_comes_while_a_write_is_under_way_starts_no_other() {
     let mut bench = Bench::empty();
     bench.step(Event::Leader(true));
-    bench.step(Event::Pods(Watch::Restart(vec![pod("web")])));
-    bench.step(Event::NodeWorks(Watch::Restart(vec![book("50")])));
+    bench.step(Event::Pods(Watch::list(vec![pod("web")])));
+    bench.step(Event::NodeWorks(Watch::list(vec![book("50")])));
     bench.requests.insert(ObjectKey::new("shop", "a"), request("a", "web", 0));
-    let accepts = only(bench.step(Event::of::<Request>(Watch::Restart(vec![request("a", "web", 0)]))));
+    let accepts = only(bench.step(Event::of::<Request>(Watch::list(vec![request("a", "web", 0)]))));
     let accepted = bench.write(&accepts);
     assert_eq!(writes(&bench.step(accepted)), [(Some("50"), 1)]);
-    let list = bench.step(Event::NodeWorks(Watch::Restart(vec![book("50")])));
+    let list = bench.step(Event::NodeWorks(Watch::list(vec![book("50")])));
     assert_eq!(writes(&list), []);
 }
 
@@ -141,8 +141,8 @@ fn forced_without_its_book(acknowledged: bool, gone: fn(NodeWork) -> Watch<NodeW
 fn what_was_taken_up_unseen_is_remembered_when_its_book_goes() {
     assert_eq!(forced_without_its_book(true, Watch::Gone), 0);
     assert_eq!(forced_without_its_book(false, Watch::Gone), 1, "its last state says that nobody did");
-    assert_eq!(forced_without_its_book(true, |_| Watch::Restart(Vec::new())), 0);
-    assert_eq!(forced_without_its_book(false, |_| Watch::Restart(Vec::new())), 0, "nobody knows");
+    assert_eq!(forced_without_its_book(true, |_| Watch::list(Vec::new())), 0);
+    assert_eq!(forced_without_its_book(false, |_| Watch::list(Vec::new())), 0, "nobody knows");
 }
 
 /// The answer to its creation is all that would ever speak of it again.

@@ -106,7 +106,7 @@ fn requests_that_share_the_places_get_on() {
         bench.step(Event::Pods(Watch::Upsert(web)));
     }
     let all = bench.requests.values().cloned().collect();
-    let accepts = bench.step(Event::of::<Request>(Watch::Restart(all)));
+    let accepts = bench.step(Event::of::<Request>(Watch::list(all)));
     bench.all(accepts);
     assert_eq!(bench.orders(), 48);
     let mut ordered: BTreeSet<String> = BTreeSet::new();
@@ -215,9 +215,9 @@ fn bounded(most: usize, many: usize) -> Bench {
     pods.push(Pod { key, uid: "uid-other".into(), ..pod("a") });
     bench.requests = requests.iter().map(|r| (r.key.clone(), r.clone())).collect();
     bench.step(Event::Leader(true));
-    bench.step(Event::Pods(Watch::Restart(pods)));
-    bench.step(Event::NodeWorks(Watch::Restart(Vec::new())));
-    let first = bench.step(Event::of::<Request>(Watch::Restart(requests)));
+    bench.step(Event::Pods(Watch::list(pods)));
+    bench.step(Event::NodeWorks(Watch::list(Vec::new())));
+    let first = bench.step(Event::of::<Request>(Watch::list(requests)));
     bench.all(first);
     bench
 }

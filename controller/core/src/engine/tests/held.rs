@@ -60,17 +60,17 @@ impl Node {
         let mut step = |event| assert_eq!(index.step(Mono(0), DateTime::UNIX_EPOCH, event), []);
         step(Event::Guarded(true));
         step(Event::Leader(true));
-        step(Event::Pods(Watch::Restart(vec![pod.clone()])));
-        step(Event::of::<Request>(Watch::Restart(Vec::new())));
+        step(Event::Pods(Watch::list(vec![pod.clone()])));
+        step(Event::of::<Request>(Watch::list(Vec::new())));
         let book = NodeWork {
             node: "node1".into(),
             uid: "book".into(),
             resource_version: "1".into(),
             ..NodeWork::default()
         };
-        step(Event::NodeWorks(Watch::Restart(vec![book.clone()])));
-        step(Event::of::<Resize>(Watch::Restart(Vec::new())));
-        step(Event::of::<crate::probe::Probe>(Watch::Restart(Vec::new())));
+        step(Event::NodeWorks(Watch::list(vec![book.clone()])));
+        step(Event::of::<Resize>(Watch::list(Vec::new())));
+        step(Event::of::<crate::probe::Probe>(Watch::list(Vec::new())));
         Self {
             index,
             now: Mono(0),

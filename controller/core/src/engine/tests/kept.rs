@@ -75,7 +75,7 @@ fn a_pod_that_a_list_leaves_out_is_gone() {
     let mut bench = Bench::new(vec![pod("web")], vec![request("a", "web", 0)]);
     bench.now = Mono(3000);
     bench.pods.clear();
-    let gone = bench.step(Event::Pods(Watch::Restart(Vec::new())));
+    let gone = bench.step(Event::Pods(Watch::list(Vec::new())));
     bench.all(gone);
     let status = &bench.requests[&ObjectKey::new("shop", "a")].status;
     assert_eq!(status.message, "pod has gone");
@@ -84,7 +84,7 @@ fn a_pod_that_a_list_leaves_out_is_gone() {
 #[test]
 fn a_book_that_a_list_leaves_out_is_made_anew() {
     let mut bench = Bench::new(vec![pod("web")], vec![request("a", "web", 0)]);
-    let anew = only(bench.step(Event::NodeWorks(Watch::Restart(Vec::new()))));
+    let anew = only(bench.step(Event::NodeWorks(Watch::list(Vec::new()))));
     let Action::WriteOrders { resource_version, orders, .. } = anew else { panic!("{anew:?}") };
     assert_eq!((resource_version, orders.len()), (None, 1));
 }

@@ -13,8 +13,8 @@ fn accepted_elsewhere() -> (Bench, Request) {
     let mut bench = Bench::empty();
     bench.requests.insert(stored.key.clone(), stored.clone());
     bench.step(Event::Leader(true));
-    bench.step(Event::Pods(Watch::Restart(vec![pod("web")])));
-    bench.step(Event::NodeWorks(Watch::Restart(Vec::new())));
+    bench.step(Event::Pods(Watch::list(vec![pod("web")])));
+    bench.step(Event::NodeWorks(Watch::list(Vec::new())));
     (bench, stored)
 }
 
@@ -25,7 +25,7 @@ fn orders(actions: &[Action]) -> usize {
 #[test]
 fn nothing_is_ordered_before_a_write_has_shown_that_the_request_is_as_known() {
     let (mut bench, stored) = accepted_elsewhere();
-    let first = bench.step(Event::of::<Request>(Watch::Restart(vec![stored.clone()])));
+    let first = bench.step(Event::of::<Request>(Watch::list(vec![stored.clone()])));
     assert_eq!(orders(&first), 0, "{first:?}");
     let Action::Write { write: Write::Status { resource_version, status: Status::Recreate(status) }, .. } =
         &first[0]
@@ -42,7 +42,7 @@ fn nothing_is_ordered_before_a_write_has_shown_that_the_request_is_as_known() {
 #[test]
 fn nothing_is_ordered_for_a_request_that_another_leader_has_ended() {
     let (mut bench, stored) = accepted_elsewhere();
-    bench.step(Event::of::<Request>(Watch::Restart(vec![stored.clone()])));
+    bench.step(Event::of::<Request>(Watch::list(vec![stored.clone()])));
     let (key, uid) = (stored.key, stored.uid);
     let next = bench.step(Event::written::<Request>(key, uid, Outcome::Conflict));
     assert_eq!(orders(&next), 0, "{next:?}");
@@ -55,10 +55,10 @@ fn nothing_is_ordered_for_a_request_that_another_leader_has_ended() {
 fn leads_again(bench: &mut Bench, pods: Vec<Pod>, books: Vec<NodeWork>) -> Vec<Action> {
     bench.step(Event::Leader(false));
     bench.step(Event::Leader(true));
-    let mut actions = bench.step(Event::Pods(Watch::Restart(pods)));
-    actions.extend(bench.step(Event::NodeWorks(Watch::Restart(books))));
+    let mut actions = bench.step(Event::Pods(Watch::list(pods)));
+    actions.extend(bench.step(Event::NodeWorks(Watch::list(books))));
     let requests = bench.requests.values().cloned().collect();
-    actions.extend(bench.step(Event::of::<Request>(Watch::Restart(requests))));
+    actions.extend(bench.step(Event::of::<Request>(Watch::list(requests))));
     actions
 }
 
@@ -77,9 +77,9 @@ fn a_new_lead_waits_for_no_back_off_of_an_earlier_one() {
     let web = Pod { gates: vec![gate], ..pod("web") };
     let mut bench = Bench::empty();
     bench.step(Event::Leader(true));
-    bench.step(Event::Pods(Watch::Restart(vec![web.clone()])));
-    bench.step(Event::NodeWorks(Watch::Restart(Vec::new())));
-    let opens = only(bench.step(Event::of::<Request>(Watch::Restart(Vec::new()))));
+    bench.step(Event::Pods(Watch::list(vec![web.clone()])));
+    bench.step(Event::NodeWorks(Watch::list(Vec::new())));
+    let opens = only(bench.step(Event::of::<Request>(Watch::list(Vec::new()))));
     let Action::PatchPod { key, uid, .. } = opens else { panic!("{opens:?}") };
     assert!(bench.step(Event::PodWritten { key, uid, outcome: Outcome::Retry }).is_empty());
     let again = leads_again(&mut bench, vec![web], Vec::new());
@@ -104,8 +104,8 @@ fn a_new_lead_waits_for_no_back_off_of_an_earlier_one() {
 #[test]
 fn a_process_that_does_not_lead_keeps_nothing() {
     let mut bench = Bench::empty();
-    bench.step(Event::Pods(Watch::Restart(vec![pod("web")])));
-    bench.step(Event::of::<Request>(Watch::Restart(vec![request("a", "web", 0)])));
+    bench.step(Event::Pods(Watch::list(vec![pod("web")])));
+    bench.step(Event::of::<Request>(Watch::list(vec![request("a", "web", 0)])));
     bench.step(Event::of::<Request>(Watch::Upsert(request("b", "web", 0))));
     let index = &bench.index;
     assert!(index.pods.keys().next().is_none() && index.stores.recreates.objects.is_empty());

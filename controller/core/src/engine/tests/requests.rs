@@ -35,7 +35,7 @@ fn a_version_from_before_the_own_write_accepts_nothing_anew() {
 fn a_list_counts_though_the_own_write_has_not_come_by() {
     let mut bench = at_work();
     let listed = Request { resource_version: "2".into(), ..request("a", "web", 0) };
-    let anew = bench.step(Event::of::<Request>(Watch::Restart(vec![listed])));
+    let anew = bench.step(Event::of::<Request>(Watch::list(vec![listed])));
     let accepts = |a: &Action| matches!(a, Action::Write { write: Write::Status { resource_version, status: Status::Recreate(status) }, .. } if resource_version == "2" && status.target.is_some());
     assert!(anew.iter().any(accepts), "{anew:?}");
 }
@@ -43,7 +43,7 @@ fn a_list_counts_though_the_own_write_has_not_come_by() {
 #[test]
 fn a_request_that_a_list_leaves_out_is_gone_and_its_order_withdrawn() {
     let mut bench = at_work();
-    let withdraws = bench.step(Event::of::<Request>(Watch::Restart(Vec::new())));
+    let withdraws = bench.step(Event::of::<Request>(Watch::list(Vec::new())));
     bench.all(withdraws);
     assert_eq!((bench.orders(), bench.index.open_of(recreate::ID)), (0, 0));
 }

@@ -143,10 +143,10 @@ fn a_new_leader_confirms_a_resize_before_it_restarts_anything() {
     app.status.as_mut().unwrap().actual = Some(app.resources);
     let mut next = Bench::empty();
     next.step(Event::Leader(true));
-    next.step(Event::Pods(Watch::Restart(vec![pod])));
-    next.step(Event::NodeWorks(Watch::Restart(Vec::new())));
-    next.step(Event::of::<Resize>(Watch::Restart(vec![grow.clone()])));
-    let confirm = only(next.step(Event::of::<Request>(Watch::Restart(Vec::new()))));
+    next.step(Event::Pods(Watch::list(vec![pod])));
+    next.step(Event::NodeWorks(Watch::list(Vec::new())));
+    next.step(Event::of::<Resize>(Watch::list(vec![grow.clone()])));
+    let confirm = only(next.step(Event::of::<Request>(Watch::list(Vec::new()))));
     let make = only(written(&mut next, &mut grow, &confirm));
     assert!(matches!(make, Action::Do { deed: Deed::Create(_), .. }), "{make:?}");
 }
@@ -346,7 +346,7 @@ fn of_two_that_come_together_the_earlier_one_begins() {
     for (first, second) in [("a", "b"), ("b", "a")] {
         let mut bench = Bench::new(vec![sizable()], Vec::new());
         let (early, late) = (resize(first, 0, "300m"), resize(second, 1, "400m"));
-        let both = bench.step(Event::of::<Resize>(Watch::Restart(vec![early, late])));
+        let both = bench.step(Event::of::<Resize>(Watch::list(vec![early, late])));
         let [
             trial,
             Action::Write {
@@ -399,10 +399,10 @@ fn a_new_leader_confirms_a_resize_before_it_changes_the_pod() {
     grow.status = status(&accept).clone();
     let mut next = Bench::empty();
     next.step(Event::Leader(true));
-    next.step(Event::Pods(Watch::Restart(vec![sizable()])));
-    next.step(Event::NodeWorks(Watch::Restart(Vec::new())));
-    next.step(Event::of::<Resize>(Watch::Restart(vec![grow.clone()])));
-    let confirm = only(next.step(Event::of::<Request>(Watch::Restart(Vec::new()))));
+    next.step(Event::Pods(Watch::list(vec![sizable()])));
+    next.step(Event::NodeWorks(Watch::list(Vec::new())));
+    next.step(Event::of::<Resize>(Watch::list(vec![grow.clone()])));
+    let confirm = only(next.step(Event::of::<Request>(Watch::list(Vec::new()))));
     assert_eq!(status(&confirm), &grow.status);
     assert!(is_patch(&only(written(&mut next, &mut grow, &confirm))));
 }
@@ -424,10 +424,10 @@ fn a_new_leader_lets_a_question_stand_until_it_asks_another() {
     status.container_id = format!("containerd://{:064x}", 2);
     let mut next = Bench::empty();
     next.step(Event::Leader(true));
-    next.step(Event::Pods(Watch::Restart(vec![pod])));
-    next.step(Event::NodeWorks(Watch::Restart(vec![work])));
-    next.step(Event::of::<Resize>(Watch::Restart(vec![grow.clone()])));
-    let confirm = only(next.step(Event::of::<Request>(Watch::Restart(Vec::new()))));
+    next.step(Event::Pods(Watch::list(vec![pod])));
+    next.step(Event::NodeWorks(Watch::list(vec![work])));
+    next.step(Event::of::<Resize>(Watch::list(vec![grow.clone()])));
+    let confirm = only(next.step(Event::of::<Request>(Watch::list(Vec::new()))));
     let ask = only(written(&mut next, &mut grow, &confirm));
     let Action::WriteOrders { orders, .. } = &ask else { panic!("{ask:?}") };
     assert_eq!(orders.iter().map(|o| o.id.as_str()).collect::<Vec<_>>(), ["uid-grow/app/2"]);

@@ -44,7 +44,7 @@ fn nothing_is_kept_of_them_but_their_names() {
     let changed = Pod { resource_version: "7".into(), ..pod("web") };
     assert_eq!(bench.step(Event::Pods(Watch::Upsert(changed))), []);
     assert_eq!(bench.index.planned(), before, "a change of their Pod is none of their business");
-    bench.step(Event::of::<Request>(Watch::Restart(Vec::new())));
+    bench.step(Event::of::<Request>(Watch::list(Vec::new())));
     assert!(bench.index.stores.recreates.resting.is_empty(), "they are gone");
 }
 
@@ -54,7 +54,7 @@ fn they_are_deleted_in_time_however_often_the_watch_begins_anew() {
     assert_eq!((bench.index.stores.recreates.resting.len(), bench.wake_at()), (3, Some(Mono(60_000))));
     bench.now = Mono(30_000);
     let all = bench.requests.values().cloned().collect();
-    assert_eq!(deletes(&bench.step(Event::of::<Request>(Watch::Restart(all)))), 0);
+    assert_eq!(deletes(&bench.step(Event::of::<Request>(Watch::list(all)))), 0);
     assert_eq!(bench.index.stores.recreates.resting.len(), 3);
     bench.now = Mono(60_000);
     assert_eq!(deletes(&bench.step(Event::Tick)), 3, "counted from when they were first seen");
@@ -102,4 +102,44 @@ fn one_rests_once_the_watch_has_shown_its_end() {
     assert!(bench.index.stores.recreates.resting.is_empty());
     assert_eq!(bench.step(Event::of::<Request>(Watch::Upsert(ended))), []);
     assert_eq!(bench.index.stores.recreates.resting.len(), 1);
+}
+
+/// A leader that begins would else keep every request and every Pod whole until the last list is complete.
+#[test]
+fn they_rest_while_their_list_still_comes() {
+    let done = done(Some(60));
+    let mut open = request("open", "web", 0);
+    open.uid = "uid-open".into();
+    let mut bench = Bench::new(vec![pod("web")], vec![done.clone()]);
+    for leading in [false, true] {
+        bench.step(Event::Leader(leading));
+    }
+    bench.step(Event::Pods(Watch::list(vec![pod("web")])));
+    bench.step(Event::NodeWorks(Watch::list(bench.book.clone().into_iter().collect())));
+    let woken = |bench: &Bench| bench.index.pods.awake().count();
+    let part = |objects: &[&Request], first, last| {
+        let objects = objects.iter().map(|&request| request.clone()).collect();
+        Event::of::<Request>(Watch::Listed(Part { objects, first, last }))
+    };
+    assert_eq!(bench.step(part(&[&done], true, false)), []);
+    let kept = &bench.index.stores.recreates;
+    assert_eq!((kept.objects.len(), kept.resting.len(), woken(&bench)), (0, 1, 0));
+    bench.step(part(&[&open], false, true));
+    let kept = &bench.index.stores.recreates;
+    assert_eq!((kept.objects.len(), kept.resting.len(), woken(&bench)), (1, 1, 1));
+    bench.step(Event::of::<Resize>(Watch::list(Vec::new())));
+    bench.now = Mono(65_000);
+    assert_eq!(deletes(&bench.step(Event::Tick)), 1, "and are deleted in time");
+}
+
+#[test]
+fn those_that_no_part_of_a_list_names_are_gone_when_the_last_one_has_come() {
+    let mut bench = finds(3, None);
+    let named: Vec<Request> = bench.requests.values().take(2).cloned().collect();
+    let [one, two] = &named[..] else { panic!() };
+    for (request, first, last, left) in [(one, true, false, 3), (two, false, true, 2)] {
+        let part = Part { objects: vec![request.clone()], first, last };
+        bench.step(Event::of::<Request>(Watch::Listed(part)));
+        assert_eq!(bench.index.stores.recreates.resting.len(), left);
+    }
 }

@@ -70,10 +70,10 @@ fn on_record(node: &str, resizes: &[Resize]) -> NodeWork {
 fn index(pods: Vec<Pod>, resizes: &[Resize]) -> Engine {
     let mut index = Engine::new(Config::default());
     index.step(Mono(0), DateTime::UNIX_EPOCH, Event::Leader(true));
-    index.step(Mono(0), DateTime::UNIX_EPOCH, Event::Pods(Watch::Restart(pods)));
+    index.step(Mono(0), DateTime::UNIX_EPOCH, Event::Pods(Watch::list(pods)));
     let books = ["n1", "n2"].map(|node| on_record(node, resizes));
-    index.step(Mono(0), DateTime::UNIX_EPOCH, Event::NodeWorks(Watch::Restart(books.to_vec())));
-    let resizes = Event::of::<Resize>(Watch::Restart(resizes.to_vec()));
+    index.step(Mono(0), DateTime::UNIX_EPOCH, Event::NodeWorks(Watch::list(books.to_vec())));
+    let resizes = Event::of::<Resize>(Watch::list(resizes.to_vec()));
     index.step(Mono(0), DateTime::UNIX_EPOCH, resizes);
     index.stores.resizes.dirty.clear();
     index
@@ -184,7 +184,7 @@ fn the_other_pods_of_the_node_are_counted_as_they_come_and_go() {
     assert_eq!(asked(&index, &grow), Some(750));
     step(&mut index, Watch::Gone(less));
     assert_eq!(asked(&index, &grow), Some(700));
-    step(&mut index, Watch::Restart(vec![web, on("n1", "last", 5)]));
+    step(&mut index, Watch::list(vec![web, on("n1", "last", 5)]));
     assert_eq!(asked(&index, &grow), Some(5));
 }
 

@@ -176,10 +176,10 @@ fn restarts_and_resizes_go_in_order_of_creation() {
 fn of_a_restart_and_a_resize_that_are_listed_together_one_begins() {
     let mut bench = Bench::empty();
     bench.step(Event::Leader(true));
-    bench.step(Event::Pods(Watch::Restart(vec![sizable()])));
-    bench.step(Event::of::<Resize>(Watch::Restart(vec![resize("grow", 0, "300m")])));
-    bench.step(Event::NodeWorks(Watch::Restart(Vec::new())));
-    let both = bench.step(Event::of::<Request>(Watch::Restart(vec![request("a", "web", 0)])));
+    bench.step(Event::Pods(Watch::list(vec![sizable()])));
+    bench.step(Event::of::<Resize>(Watch::list(vec![resize("grow", 0, "300m")])));
+    bench.step(Event::NodeWorks(Watch::list(Vec::new())));
+    let both = bench.step(Event::of::<Request>(Watch::list(vec![request("a", "web", 0)])));
     let [
         Action::Write { write: Write::Status { status: Status::Resize(begun), .. }, .. },
         Action::Write { write: Write::Status { status: Status::Recreate(queued), .. }, .. },
@@ -246,9 +246,9 @@ fn an_event_plans_what_it_concerns_however_many_wait_or_have_ended() {
         bench.requests = requests.iter().map(|r| (r.key.clone(), r.clone())).collect();
         bench.pods = BTreeMap::from([(pod("web").key, pod("web"))]);
         bench.step(Event::Leader(true));
-        bench.step(Event::Pods(Watch::Restart(vec![pod("web")])));
-        bench.step(Event::NodeWorks(Watch::Restart(Vec::new())));
-        let first = bench.step(Event::of::<Request>(Watch::Restart(requests)));
+        bench.step(Event::Pods(Watch::list(vec![pod("web")])));
+        bench.step(Event::NodeWorks(Watch::list(Vec::new())));
+        let first = bench.step(Event::of::<Request>(Watch::list(requests)));
         for action in first {
             let answer = bench.write(&action);
             for next in bench.step(answer) {
@@ -329,7 +329,7 @@ fn a_pod_that_replaced_one_with_a_write_under_way_can_be_written_to() {
     at_work(&mut bench, "grow", 0);
     let old = sizable();
     let new = Pod { uid: "other".into(), resource_version: "9".into(), ..sizable() };
-    bench.step(Event::Pods(Watch::Restart(vec![new])));
+    bench.step(Event::Pods(Watch::list(vec![new])));
     bench.step(Event::PodWritten { key: old.key.clone(), uid: old.uid.clone(), outcome: Outcome::Gone });
     let tries = only(begin(&mut bench, &resize("next", 1, "300m")));
     assert!(matches!(&tries, Action::PatchPod { uid, .. } if uid == "other"), "{tries:?}");

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use pitstop_api::logic::machine::{Machine, Now};
 use pitstop_api::logic::time::{Mono, seconds};
+use pitstop_api::logic::watch::Part;
 use pitstop_api::nodework::{NodeWorkStatus, RuntimeInfo};
 use pitstop_daemon_core::{
     Action as Wanted, Book, CallFailure, ContainerState, Daemon, Event as Told, Facts, Identity, Outcome,
@@ -73,6 +74,8 @@ struct Writing {
 #[derive(Default)]
 pub(crate) struct Player {
     nodes: BTreeMap<String, Node>,
+    /// Those that the list that is coming has not named yet.
+    unlisted: BTreeSet<String>,
     pods: Vec<Pod>,
     /// Pod and container by the ID of an instance that the runtime knows.
     ids: BTreeMap<String, (usize, usize)>,
@@ -96,14 +99,16 @@ impl Player {
         match watch {
             Watch::Upsert((node, book)) => self.tell(now, &node, Told::Book(Watch::Upsert(book)), out),
             Watch::Gone((node, book)) => self.tell(now, &node, Told::Book(Watch::Gone(book)), out),
-            Watch::Restart(list) => {
-                let mut shown: BTreeMap<String, Book> = list.into_iter().collect();
-                for node in self.nodes.keys().cloned().collect::<Vec<_>>() {
-                    let book = shown.remove(&node).into_iter().collect();
-                    self.tell(now, &node, Told::Book(Watch::Restart(book)), out);
+            Watch::Listed(Part { objects, first, last }) => {
+                if first {
+                    self.unlisted = self.nodes.keys().cloned().collect();
                 }
-                for (node, book) in shown {
-                    self.tell(now, &node, Told::Book(Watch::Restart(vec![book])), out);
+                for (node, book) in objects {
+                    self.unlisted.remove(&node);
+                    self.tell(now, &node, Told::Book(Watch::list(vec![book])), out);
+                }
+                for node in last.then(|| std::mem::take(&mut self.unlisted)).into_iter().flatten() {
+                    self.tell(now, &node, Told::Book(Watch::list(Vec::new())), out);
                 }
             }
         }

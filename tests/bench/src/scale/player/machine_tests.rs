@@ -51,7 +51,7 @@ fn next(player: &mut Player) -> (u64, Vec<Action>) {
 fn ordered(ignores_term: bool) -> (Player, String) {
     let mut player = Player::new(vec![pod(ignores_term)]);
     let id = player.pods[0].containers[0].id.clone();
-    let shown = Watch::Restart(vec![("n1".to_owned(), book("1", &id, NodeWorkStatus::default()))]);
+    let shown = Watch::list(vec![("n1".to_owned(), book("1", &id, NodeWorkStatus::default()))]);
     let actions = player.handle(at(1_000), Event::Books(shown));
     let [Action::WriteBook { node, resource_version, status }] = actions.as_slice() else {
         panic!("no acknowledgement")

@@ -34,12 +34,12 @@ fn less_after_much() -> Node {
 /// A process begins to lead that finds this Pod beside its own.
 fn leads(node: &mut Node, other: Pod) {
     node.happens(Event::Leader(true));
-    node.happens(Event::Pods(Watch::Restart(vec![node.pod.clone(), other])));
-    node.happens(Event::of::<Request>(Watch::Restart(Vec::new())));
-    node.happens(Event::NodeWorks(Watch::Restart(vec![node.book.clone()])));
+    node.happens(Event::Pods(Watch::list(vec![node.pod.clone(), other])));
+    node.happens(Event::of::<Request>(Watch::list(Vec::new())));
+    node.happens(Event::NodeWorks(Watch::list(vec![node.book.clone()])));
     let resizes: Vec<Resize> = node.resizes.values().cloned().collect();
-    node.happens(Event::of::<Resize>(Watch::Restart(resizes)));
-    node.happens(Event::of::<crate::probe::Probe>(Watch::Restart(Vec::new())));
+    node.happens(Event::of::<Resize>(Watch::list(resizes)));
+    node.happens(Event::of::<crate::probe::Probe>(Watch::list(Vec::new())));
 }
 
 #[test]

@@ -169,28 +169,6 @@ pub struct Ahead {
     pub crowded: bool,
 }
 
-/// What is known of a request's turn with its Pod.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Turn {
-    /// Nothing.
-    #[default]
-    Open,
-    /// It waits, and was seen to be possible.
-    Possible,
-    /// Since then its acceptance has been sent once, whatever came of it: no other request for the Pod overtakes it.
-    Begun(Mono),
-}
-
-impl Turn {
-    /// Since when its acceptance has been sent.
-    pub fn begun(self) -> Option<Mono> {
-        match self {
-            Self::Begun(since) => Some(since),
-            Self::Open | Self::Possible => None,
-        }
-    }
-}
-
 /// How far a request is with its Pod, as the engine knows.
 #[derive(Clone, Copy, Debug)]
 pub struct At {
@@ -227,15 +205,6 @@ pub struct Cx<'a> {
     pub wall: DateTime<Utc>,
     /// The settings.
     pub config: &'a Config,
-}
-
-/// Another request of the same kind for the same Pod.
-#[derive(Debug)]
-pub struct Peer<'a, K: Kind> {
-    /// It.
-    pub request: &'a K,
-    /// What is known of its turn.
-    pub turn: Turn,
 }
 
 /// The node's order book.
@@ -292,23 +261,23 @@ pub struct Sight<'a, K: Kind> {
     pub survey: Option<&'a Surveyed>,
     /// By its claim, which came back: whether what it gave counts again. Absent while nobody has asked.
     pub anew: Option<&'a Result<(), Dormant>>,
-    /// What requests want the node's daemon to hold the Pod at.
-    pub force: Force,
     /// What this process knows of the surroundings beside.
     pub around: &'a dyn Around<K>,
 }
 
 /// What costs more to find out than most plans need.
 pub trait Around<K: Kind> {
+    /// What requests want the node's daemon to hold the Pod at.
+    fn force(&self) -> Force;
     /// What other Pods take of what the survey found. Absent without a survey, and while the acceptance of another request
     /// that counts is being written.
     fn crowd(&self) -> Option<Crowd<'_>>;
     /// The other requests of its kind that have begun with the Pod.
-    fn begun(&self) -> Vec<Peer<'_, K>>;
+    fn begun(&self) -> Vec<&K>;
     /// The first one of its kind that waits for the Pod, if it is another.
-    fn first_waiting(&self) -> Option<Peer<'_, K>>;
+    fn first_waiting(&self) -> Option<&K>;
     /// The other ones among the last sixteen of its kind that wait for the Pod.
-    fn last_waiting(&self) -> Vec<Peer<'_, K>>;
+    fn last_waiting(&self) -> Vec<&K>;
     /// It is among those itself.
     fn is_last(&self) -> bool;
 }

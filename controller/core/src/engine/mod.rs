@@ -160,7 +160,8 @@ impl Engine {
     }
 
     /// How many requests of that kind have not ended.
-    pub fn open_of(&self, kind: KindId) -> usize {
+    #[cfg(test)]
+    pub(crate) fn open_of(&self, kind: KindId) -> usize {
         self.stores.of(kind).map_or(0, AnyStore::open)
     }
 

@@ -73,6 +73,9 @@ impl Engine {
             store.rest(key, now);
             self.plan_rest::<K>(now, key, actions);
         }
+        if !self.stores.each().any(|store| store.stands_with(&pod)) {
+            self.pods.pack(&pod);
+        }
     }
 
     /// What the request needs, and what is worth a number.
@@ -122,7 +125,6 @@ impl Engine {
             look: &entry.look,
             survey,
             anew: entry.admission.anew.as_ref(),
-            force: pod.map(|pod| self.force_with(pod, request)).unwrap_or_default(),
             around: &around,
         };
         K::decide(Cx { now, wall, config: &self.config }, sight, &mut entry.memory)

@@ -203,7 +203,9 @@ mod tests {
         for name in ["awake", "lost", "lost-packed", "packed"] {
             pods.appeared(named(name));
         }
-        ["packed", "lost-packed"].iter().for_each(|name| pods.pack(&ObjectKey::new("ns", *name)));
+        for name in ["packed", "lost-packed"] {
+            pods.pack(&ObjectKey::new("ns", name));
+        }
         // One list breaks off after the first part, and another one comes.
         pods.list_begins(true);
         pods.named(&ObjectKey::new("ns", "lost"));

@@ -15,7 +15,7 @@ use crate::before::Before;
 use crate::change::{ImageChange, Sizing};
 use crate::hold::admission::Surveyed;
 use crate::key::ObjectKey;
-use crate::kind::{At, Dormant, Kind, Turn};
+use crate::kind::{At, Dormant, Kind};
 use crate::look::Look;
 use crate::nodework::may_run;
 use crate::pod::Pod;
@@ -212,6 +212,28 @@ pub(super) struct Admission {
     pub(super) anew: Option<Result<(), Dormant>>,
     /// Since when that is not known.
     pub(super) doubtful_since: Option<Mono>,
+}
+
+/// What is known of a request's turn with its Pod.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Nothing.
+    #[default]
+    Open,
+    /// It waits, and was seen to be possible.
+    Possible,
+    /// Since then its acceptance has been sent once, whatever came of it: no other request for the Pod overtakes it.
+    Begun(Mono),
+}
+
+impl Turn {
+    /// Since when its acceptance has been sent.
+    pub(super) fn begun(self) -> Option<Mono> {
+        match self {
+            Self::Begun(since) => Some(since),
+            Self::Open | Self::Possible => None,
+        }
+    }
 }
 
 /// One object.

@@ -7,13 +7,14 @@
 use super::Engine;
 use super::any::{AnyStore, LATER};
 use super::queue::Standing;
-use super::store::Entry;
+use super::store::{Entry, Turn};
 use super::stores::Stored;
 use crate::before::Before;
 use crate::change::Named;
+use crate::hold::Force;
 use crate::hold::admission::Crowd;
 use crate::key::{KindId, ObjectKey};
-use crate::kind::{Ahead, Around, Owner, Peer, Turn};
+use crate::kind::{Ahead, Around, Owner};
 use crate::pod::Pod;
 use crate::time::Mono;
 
@@ -109,25 +110,28 @@ pub(super) struct Surroundings<'a, K: Stored> {
 }
 
 impl<'a, K: Stored> Surroundings<'a, K> {
-    fn of(&self, standing: Standing) -> impl DoubleEndedIterator<Item = Peer<'a, K>> + use<'a, K> {
-        let pod = self.request.pod_key();
-        let others = K::store(&self.engine.stores).of(&pod, standing);
-        others.map(|e: &Entry<K>| Peer { request: e.request.get(), turn: e.turn })
+    fn of(&self, standing: Standing) -> impl DoubleEndedIterator<Item = &'a Entry<K>> + use<'a, K> {
+        K::store(&self.engine.stores).of(&self.request.pod_key(), standing)
     }
 }
 
 impl<K: Stored> Around<K> for Surroundings<'_, K> {
+    fn force(&self) -> Force {
+        let pod = self.engine.pods.get(&self.request.pod_key());
+        pod.map(|known| self.engine.force_with(known.pod.get(), self.request)).unwrap_or_default()
+    }
     fn crowd(&self) -> Option<Crowd<'_>> {
         self.surveyed.then(|| self.engine.crowd(&self.request.pod_key())).flatten()
     }
-    fn begun(&self) -> Vec<Peer<'_, K>> {
-        self.of(Standing::Begun).collect()
+    fn begun(&self) -> Vec<&K> {
+        self.of(Standing::Begun).map(|e| e.request.get()).collect()
     }
-    fn first_waiting(&self) -> Option<Peer<'_, K>> {
-        self.of(Standing::Waits).next()
+    fn first_waiting(&self) -> Option<&K> {
+        self.of(Standing::Waits).map(|e| e.request.get()).next()
     }
-    fn last_waiting(&self) -> Vec<Peer<'_, K>> {
-        self.of(Standing::Waits).rev().take(LATER).filter(|peer| peer.turn == Turn::Possible).collect()
+    fn last_waiting(&self) -> Vec<&K> {
+        let last = self.of(Standing::Waits).rev().take(LATER);
+        last.filter(|e| e.turn == Turn::Possible).map(|e| e.request.get()).collect()
     }
     fn is_last(&self) -> bool {
         let queues = &K::store(&self.engine.stores).queues;

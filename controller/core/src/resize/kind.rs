@@ -105,12 +105,13 @@ impl Kind for Resize {
 
     fn decide(cx: Cx<'_>, sight: Sight<'_, Self>, memory: &mut Memory) -> (super::Plan, Vec<Measure>) {
         let Cx { now, wall, config } = cx;
-        let Sight { request: resize, pod: told, around, force, writes, child, .. } = sight;
+        let Sight { request: resize, pod: told, around, writes, child, .. } = sight;
         let work = sight.book.and_then(|book| book.work);
         let (repairs, orders): (Vec<OrderView<'_>>, Vec<OrderView<'_>>) =
             own(work, &resize.uid).partition(|view| repair::is_repair(view.order));
         let target = resize.status.target.as_ref().filter(|_| resize.by_daemon());
         let held = target.and_then(|target| work?.held(&target.pod_uid));
+        let force = around.force();
         let applied = told.filter(|_| target.is_some()).map(|pod| force.applied(pod, held));
         let pod = applied.as_ref().or(told);
         let held: Vec<OrderView<'_>> =

@@ -20,7 +20,7 @@ pub(super) fn newer(
     begun
         .iter()
         .chain(&last)
-        .map(|peer| peer.request)
+        .copied()
         .filter(|other| !other.spec.cancel && rank(other) > rank(own))
         .filter(|other| can_be(&other.spec, pod, force, config))
         .max_by_key(|other| rank(other))
@@ -30,8 +30,7 @@ pub(super) fn newer(
 /// It is one of the last resizes that wait for their Pod, and an earlier one would give way to it.
 pub(super) fn overtakes(own: &Resize, around: &dyn Around<Resize>) -> bool {
     let gives_way = |other: &Resize| other.status.restoring.is_none() && rank(other) < rank(own);
-    let begun =
-        || around.begun().into_iter().chain(around.first_waiting()).any(|peer| gives_way(peer.request));
+    let begun = || around.begun().into_iter().chain(around.first_waiting()).any(gives_way);
     around.is_last() && begun()
 }
 

@@ -64,6 +64,7 @@ impl Watcher {
     }
 
     /// Tells a list in parts of so many objects.
+    #[must_use]
     pub fn in_parts_of(mut self, most: usize) -> Self {
         self.parts = Parts::of(most);
         self

@@ -143,3 +143,14 @@ fn those_that_no_part_of_a_list_names_are_gone_when_the_last_one_has_come() {
         assert_eq!(bench.index.stores.recreates.resting.len(), left);
     }
 }
+
+/// What belongs to another request does not rest.
+#[test]
+fn what_has_ended_keeps_no_pod_awake() {
+    let owner = Owner { kind: "PodResize".into(), name: "bigger".into(), uid: "uid-bigger".into() };
+    let child = Request { owner: Some(owner), ..done(None) };
+    let bench = Bench::new(vec![pod("web")], vec![child]);
+    let requests = &bench.index.stores.recreates;
+    assert_eq!((requests.objects.len(), requests.resting.len()), (1, 0));
+    assert_eq!(bench.index.pods.awake().count(), 0);
+}

@@ -1,26 +1,40 @@
 //! Runs one test: set-up, namespace, report and repair.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
-use std::sync::OnceLock;
+use std::sync::{PoisonError, RwLock};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::FutureExt as _;
+use tokio::sync::OnceCell;
 
 use crate::cluster::Cluster;
 use crate::ns::{NODE, Ns};
 use crate::system::{self, NAMESPACE};
 
 /// Whether pitstop could be deployed; tried once.
-static DEPLOYED: OnceLock<Result<(), String>> = OnceLock::new();
+static DEPLOYED: OnceCell<Result<(), String>> = OnceCell::const_new();
+/// Held by all tests that run, and by those that need the cluster for themselves so that no other one does.
+static CLUSTER: RwLock<()> = RwLock::new(());
 
-/// Runs a test on the cluster, in a namespace of its own, with pitstop deployed and well.
+/// Runs a test on the cluster, alone, in a namespace of its own, with pitstop deployed and well.
 ///
 /// Without a `KUBECONFIG` it is skipped, but in continuous integration it fails.
 pub fn on_cluster(test: impl AsyncFnOnce(&Ns) -> Result<()>) -> Result<()> {
     if !has_cluster()? {
         return Ok(());
     }
-    runtime()?.block_on(run(test))
+    let _alone = CLUSTER.write().unwrap_or_else(PoisonError::into_inner);
+    runtime()?.block_on(run(test, true))
+}
+
+/// The same beside other tests: for one that changes nothing outside its namespace, and that nothing disturbs which others do
+/// in theirs.
+pub fn on_shared_cluster(test: impl AsyncFnOnce(&Ns) -> Result<()>) -> Result<()> {
+    if !has_cluster()? {
+        return Ok(());
+    }
+    let _shared = CLUSTER.read().unwrap_or_else(PoisonError::into_inner);
+    runtime()?.block_on(run(test, false))
 }
 
 /// Runs a test on the cluster with the definitions of pitstop's kinds and without pitstop itself, which would answer
@@ -29,6 +43,7 @@ pub fn on_bare_cluster(test: impl AsyncFnOnce(&Cluster) -> Result<()>) -> Result
     if !has_cluster()? {
         return Ok(());
     }
+    let _alone = CLUSTER.write().unwrap_or_else(PoisonError::into_inner);
     runtime()?.block_on(async {
         let cluster = Cluster::connect().await?;
         cluster.install_definitions().await?;
@@ -51,13 +66,10 @@ pub fn runtime() -> Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }
 
-async fn run(test: impl AsyncFnOnce(&Ns) -> Result<()>) -> Result<()> {
+async fn run(test: impl AsyncFnOnce(&Ns) -> Result<()>, alone: bool) -> Result<()> {
     let cluster = Cluster::connect().await?;
-    if DEPLOYED.get().is_none() {
-        let deployed = deploy(&cluster).await;
-        let _ = DEPLOYED.set(deployed.map_err(|error| format!("{error:#}")));
-    }
-    if let Some(Err(error)) = DEPLOYED.get() {
+    let deploy = async || deploy(&cluster).await.map_err(|error| format!("{error:#}"));
+    if let Err(error) = DEPLOYED.get_or_init(deploy).await {
         bail!("pitstop could not be deployed: {error}");
     }
     system::healthy(&cluster).await.inspect_err(|_| report(&cluster, NAMESPACE))?;
@@ -66,7 +78,9 @@ async fn run(test: impl AsyncFnOnce(&Ns) -> Result<()>) -> Result<()> {
     let outcome = AssertUnwindSafe(test).catch_unwind().await;
     if !matches!(outcome, Ok(Ok(()))) {
         report(&ns.cluster, &ns.name);
-        repair(&ns.cluster);
+        if alone {
+            repair(&ns.cluster);
+        }
     }
     let closed = ns.close().await;
     match outcome {

@@ -1,9 +1,10 @@
 //! What the tests on a real cluster share.
 //!
-//! `cargo xtask test` starts a cluster of one node, hands in its `KUBECONFIG` and runs the tests one after another: on a
+//! `cargo xtask test` starts a cluster of one node, hands in its `KUBECONFIG` and runs the tests: on a
 //! cluster without the resize API those of the module `cri`, on another one all others.
 //! [`on_cluster`] deploys pitstop once, as a user would, gives every test a namespace of its own, and on a failure shows
-//! what there is to see and repairs what the test may have left broken.
+//! what there is to see and repairs what the test may have left broken. Such a test has the cluster for itself; those of
+//! [`on_shared_cluster`] run beside each other.
 
 pub mod audit;
 pub mod cluster;
@@ -22,6 +23,6 @@ pub mod wait;
 
 pub use anyhow::{Context, Result, bail, ensure};
 pub use cluster::Cluster;
-pub use harness::{on_bare_cluster, on_cluster, runtime};
+pub use harness::{on_bare_cluster, on_cluster, on_shared_cluster, runtime};
 pub use ns::Ns;
 pub use wait::{LONG, SHORT, until};

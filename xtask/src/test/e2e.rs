@@ -15,6 +15,9 @@ const WITHOUT_RESIZE: &str = "cri::";
 /// The test programs of `tests/e2e`. No other crate has tests of these names.
 const TESTS: [&str; 2] = ["pitstop", "cluster_conformance"];
 
+/// Tests that may run beside each other mostly wait; the harness keeps all others apart.
+const TEST_THREADS: &str = "--test-threads=3";
+
 /// One part.
 pub(super) struct Part {
     /// What it is called.
@@ -56,7 +59,7 @@ impl Part {
             let command = lab::told(root, cargo_test(root))
                 .args(["test", "--locked", "--no-fail-fast", "--workspace"])
                 .args(tests)
-                .args(["--", "--test-threads=1"])
+                .args(["--", TEST_THREADS])
                 .args(self.choice);
             Ok(one_at_least(counted(command, CargoCount::default())?))
         };

@@ -4,7 +4,7 @@ use std::time::{Instant, SystemTime};
 
 use k8s_openapi::api::core::v1::Pod;
 use pitstop_api::recreate::ContainerRecreateRequest;
-use pitstop_e2e::{Context, LONG, Ns, Result, SHORT, ensure, on_cluster, pods, requests, until};
+use pitstop_e2e::{Context, LONG, Ns, Result, SHORT, ensure, on_shared_cluster, pods, requests, until};
 use serde_json::{Value, json};
 
 fn with_strategy(name: &str, strategy: Value) -> Value {
@@ -43,7 +43,7 @@ async fn restarted(ns: &Ns, name: &str, before: &Pod) -> Result<ContainerRecreat
 /// A container `Never` in a Pod `Always` (Kubernetes 1.35 and later).
 #[test]
 fn a_container_that_never_comes_back_goes_through_the_kubelet() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let before = ns.start_pod(pod("Always", Some("Never"), &json!([]))).await?;
         let refused = ns.try_create(with_strategy("stop", json!({"mechanism": "Runtime"}))).await?;
         let (code, message) = refused.err().context("a stop that nothing undoes is not refused")?;
@@ -59,7 +59,7 @@ fn a_container_that_never_comes_back_goes_through_the_kubelet() -> Result<()> {
 /// Containers of a Pod `Never` that come back by their own policy, or by a rule for every code.
 #[test]
 fn a_container_that_comes_back_by_its_own_policy_is_stopped_by_the_runtime() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let every = json!([
             {"action": "Restart", "exitCodes": {"operator": "In", "values": [0]}},
             {"action": "Restart", "exitCodes": {"operator": "NotIn", "values": [0]}},
@@ -82,7 +82,7 @@ fn a_container_that_comes_back_by_its_own_policy_is_stopped_by_the_runtime() -> 
 /// A program that exits 0 on SIGTERM would complete its Pod.
 #[test]
 fn a_restart_does_not_complete_a_pod_on_failure() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let before = ns.start_pod(pod("OnFailure", None, &json!([]))).await?;
         ns.create(requests::recreate("auto", "web", &["app"])).await?;
         let over = restarted(ns, "auto", &before).await?;
@@ -96,7 +96,7 @@ fn a_restart_does_not_complete_a_pod_on_failure() -> Result<()> {
 /// Who asks for the runtime gets it, and is told how it went.
 #[test]
 fn a_stop_that_completes_a_container_is_told() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         ns.start_pod(pod("OnFailure", None, &json!([]))).await?;
         ns.create(with_strategy("stop", json!({"mechanism": "Runtime"}))).await?;
         let over = ns.over("stop").await?;
@@ -140,7 +140,7 @@ async fn in_back_off(ns: &Ns) -> Result<Pod> {
 
 #[test]
 fn a_back_off_is_ended_unasked() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         ns.create_pod(failing()).await?;
         let before = in_back_off(ns).await?;
         ns.kubectl(&["exec", "web", "--container", "sidecar", "--", "touch", "/data/go"])?;
@@ -161,7 +161,7 @@ fn a_back_off_is_ended_unasked() -> Result<()> {
 /// A container that ends by itself while its Pod is being taken out of service is restarted once more.
 #[test]
 fn a_forced_request_restarts_what_came_up_by_itself_meanwhile() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let before = ns.start_pod(pods::gated(pods::app("web"), &["pitstop.dev/ready"])).await?;
         let strategy = json!({"forceRecreate": true, "unreadyGracePeriodSeconds": 8});
         let request = ns.create(with_strategy("force", strategy)).await?;

@@ -7,7 +7,9 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams};
 use pitstop_api::recreate::ContainerRecreateRequest;
 use pitstop_e2e::system::{self, CONTROLLER, NAMESPACE};
-use pitstop_e2e::{Cluster, Context, LONG, Ns, Result, SHORT, ensure, on_cluster, pods, requests, until};
+use pitstop_e2e::{
+    Cluster, Context, LONG, Ns, Result, SHORT, ensure, on_cluster, on_shared_cluster, pods, requests, until,
+};
 use serde_json::{Value, json};
 
 const GATE: &str = "KruisePodReady";
@@ -57,7 +59,7 @@ async fn in_drain(ns: &Ns) -> Result<(Pod, ContainerRecreateRequest)> {
 /// K5 on the real kubelet: both times are the node's.
 #[test]
 fn k5_the_first_stop_comes_a_whole_grace_after_the_pod_was_not_ready() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         ns.start_pod(pods::gated(pods::app("web"), &["pitstop.dev/ready", GATE])).await?;
         ns.create(drained(&["app"], json!({"unreadyGracePeriodSeconds": 3}))).await?;
         let out = until("the Pod to be not ready", SHORT, async || {
@@ -80,7 +82,7 @@ fn k5_the_first_stop_comes_a_whole_grace_after_the_pod_was_not_ready() -> Result
 
 #[test]
 fn d24_a_pod_without_a_gate_stays_in_service_and_that_is_told() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let before = ns.start_pod(pods::app("web")).await?;
         let created = ns.create(drained(&["app"], json!({"unreadyGracePeriodSeconds": 3}))).await?;
         let began = until("the acceptance", SHORT, async || {
@@ -115,7 +117,7 @@ fn d24_a_pod_without_a_gate_stays_in_service_and_that_is_told() -> Result<()> {
 
 #[test]
 fn d23_the_deletion_of_a_request_ends_its_drain() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let (before, request) = in_drain(ns).await?;
         ns.requests().delete("drain", &DeleteParams::default()).await?;
         assert_eq!(gate_is(ns, "True", FREE_WITHIN).await?, "[]");
@@ -157,7 +159,7 @@ async fn deleted_meanwhile(ns: &Ns) -> Result<()> {
 
 #[test]
 fn holds_of_other_writers_stay() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let before = ns.start_pod(pods::gated(pods::app("web"), &[GATE])).await?;
         let theirs = r#"{"userAgent":"Theirs","key":"x"}"#;
         let write = |status: &str, message: &str| {

@@ -2,7 +2,7 @@
 
 use kube::api::DeleteParams;
 use pitstop_api::recreate::{ContainerRecreateRequest, Phase};
-use pitstop_e2e::{Ns, Result, SHORT, on_cluster, pods, requests, until};
+use pitstop_e2e::{Ns, Result, SHORT, on_cluster, on_shared_cluster, pods, requests, until};
 
 const CONTAINERD: &str = "containerd@node1";
 
@@ -33,7 +33,7 @@ async fn pass_by(ns: &Ns, pod: &str) -> Result<()> {
 
 #[test]
 fn the_pod_is_deleted() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let request = stopping(ns).await?;
         ns.pods().delete("web", &DeleteParams::default()).await?;
         assert_pod_gone(&ns.over("again").await?);
@@ -44,7 +44,7 @@ fn the_pod_is_deleted() -> Result<()> {
 
 #[test]
 fn the_pod_is_replaced_under_its_name() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let request = stopping(ns).await?;
         ns.pods().delete("web", &DeleteParams::default().grace_period(0)).await?;
         until("the Pod to be gone", SHORT, async || {
@@ -76,7 +76,7 @@ fn the_request_is_deleted_before_the_stop() -> Result<()> {
 
 #[test]
 fn the_request_is_deleted_during_the_stop() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let request = stopping(ns).await?;
         let before = ns.pod("web").await?;
         ns.requests().delete("again", &DeleteParams::default()).await?;
@@ -93,7 +93,7 @@ fn the_request_is_deleted_during_the_stop() -> Result<()> {
 
 #[test]
 fn the_request_is_deleted_while_it_waits_for_its_turn() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let first = stopping(ns).await?;
         let before = ns.pod("web").await?;
         let second = ns.create(requests::recreate("second", "web", &["sidecar"])).await?;

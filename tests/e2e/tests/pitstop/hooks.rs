@@ -7,7 +7,9 @@ use k8s_openapi::api::events::v1::Event;
 use kube::Api;
 use kube::api::ListParams;
 use pitstop_api::recreate::ContainerRecreateRequest;
-use pitstop_e2e::{Context, LONG, Ns, Result, SHORT, on_cluster, pods, requests, system, until};
+use pitstop_e2e::{
+    Context, LONG, Ns, Result, SHORT, on_cluster, on_shared_cluster, pods, requests, system, until,
+};
 use serde_json::{Value, json};
 
 /// A Pod whose `app` is that container with that hook.
@@ -81,7 +83,7 @@ async fn warned(ns: &Ns, pod: &Pod, over: &ContainerRecreateRequest) -> Result<S
 
 #[test]
 fn a_command_runs_once_before_the_stop() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let (before, request) = ask(ns, pod(pods::idle("app"), &exec("echo bye >>/data/hooks")), 30).await?;
         let shown = request.spec.containers[0].pre_stop.clone().context("the request shows no hook")?;
         assert_eq!(shown.exec.and_then(|exec| exec.command).unwrap_or_default()[0], "sh");
@@ -94,7 +96,7 @@ fn a_command_runs_once_before_the_stop() -> Result<()> {
 
 #[test]
 fn d18_a_sleep_is_waited_for() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let (before, request) =
             ask(ns, pod(pods::idle("app"), &json!({"sleep": {"seconds": 4}})), 30).await?;
         let shown = request.spec.containers[0].pre_stop.clone().context("the request shows no hook")?;
@@ -108,7 +110,7 @@ fn d18_a_sleep_is_waited_for() -> Result<()> {
 
 #[test]
 fn d17_http_get_without_a_host_goes_to_the_pod_ip() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let mut app = pods::idle("app");
         app["ports"] = json!([{"name": "bye", "containerPort": 8090}]);
         let mut pod = pod(app, &json!({"httpGet": {"path": "/good/bye", "port": "bye"}}));
@@ -130,7 +132,7 @@ fn d17_http_get_without_a_host_goes_to_the_pod_ip() -> Result<()> {
 
 #[test]
 fn a_failing_hook_warns_and_the_stop_goes_ahead() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let hook = exec("echo the-password >&2; echo tried >>/data/hooks; exit 3");
         let (before, request) = ask(ns, pod(pods::idle("app"), &hook), 30).await?;
         let (over, _) = done(ns, &before, &request).await?;
@@ -144,7 +146,7 @@ fn a_failing_hook_warns_and_the_stop_goes_ahead() -> Result<()> {
 
 #[test]
 fn d21_tcp_socket_warns_and_the_stop_goes_ahead() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let (before, request) =
             ask(ns, pod(pods::idle("app"), &json!({"tcpSocket": {"port": 80}})), 30).await?;
         let (over, _) = done(ns, &before, &request).await?;
@@ -156,7 +158,7 @@ fn d21_tcp_socket_warns_and_the_stop_goes_ahead() -> Result<()> {
 
 #[test]
 fn d20_a_hook_ends_with_the_grace() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let hook = exec("echo begin >>/data/hooks; sleep 60; echo late >>/data/hooks");
         let (before, request) = ask(ns, pod(pods::idle("app"), &hook), 4).await?;
         let (over, took) = done(ns, &before, &request).await?;
@@ -170,7 +172,7 @@ fn d20_a_hook_ends_with_the_grace() -> Result<()> {
 
 #[test]
 fn without_grace_no_hook_runs() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let (before, request) = ask(ns, pod(pods::idle("app"), &exec("echo bye >>/data/hooks")), 0).await?;
         done(ns, &before, &request).await?;
         assert_eq!(written(ns).await?, [""; 0]);

@@ -5,12 +5,12 @@ use pitstop_api::recreate::Mechanism;
 use pitstop_api::resize::Phase;
 use pitstop_e2e::ns::refusal;
 use pitstop_e2e::resizes::{api, create, ends, resize, web, with};
-use pitstop_e2e::{Context, Result, SHORT, bail, on_cluster, pods, requests, until};
+use pitstop_e2e::{Context, Result, SHORT, bail, on_shared_cluster, pods, requests, until};
 use serde_json::json;
 
 #[test]
 fn kubectl_explains_finds_and_selects_them() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         ns.start_pod(web()).await?;
         // The resources of a Pod's container, as they stand there.
         let copied = json!({"requests": {"cpu": "150m", "memory": "64Mi"}, "limits": {"cpu": "300m", "memory": "128Mi"}});
@@ -40,7 +40,7 @@ fn kubectl_explains_finds_and_selects_them() -> Result<()> {
 
 #[test]
 fn a_refusal_names_the_field_and_a_deadline_can_be_raised() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         ns.start_pod(web()).await?;
         // It waits for a node that is large enough.
         let huge = resize("huge", "app", &json!({"requests": {"cpu": "1000"}, "limits": {"cpu": "1000"}}));
@@ -72,7 +72,7 @@ fn a_refusal_names_the_field_and_a_deadline_can_be_raised() -> Result<()> {
 
 #[test]
 fn a_typed_kruise_client_can_update_a_request() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let mut app = pods::slow("app", 5);
         app["lifecycle"] = json!({"preStop": {"sleep": {"seconds": 1}}});
         ns.start_pod(pods::pod("web", &[app])).await?;

@@ -2,7 +2,8 @@
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use pitstop_e2e::{
-    Context, LONG, Ns, Result, SHORT, bail, ensure, on_cluster, pods, requests, system, until,
+    Context, LONG, Ns, Result, SHORT, bail, ensure, on_cluster, on_shared_cluster, pods, requests, system,
+    until,
 };
 use serde_json::{Value, json};
 
@@ -34,7 +35,7 @@ fn sidecar<'a>(pod: &'a Pod, name: &str) -> Result<&'a ContainerStatus> {
 
 #[test]
 fn the_kubelet_restarts_what_is_pinned() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let before = ns.start_pod(pods::app("web")).await?;
         let created = ns.create(with_strategy("pin", &["app"], json!({"mechanism": "Kubelet"}))).await?;
         let over = ns.over("pin").await?;
@@ -59,7 +60,7 @@ fn the_kubelet_restarts_what_is_pinned() -> Result<()> {
 
 #[test]
 fn both_containers_are_pinned_with_one_change() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let before = ns.start_pod(pods::app("web")).await?;
         let generation = before.metadata.generation;
         let strategy = json!({"mechanism": "Kubelet"});
@@ -77,7 +78,7 @@ fn both_containers_are_pinned_with_one_change() -> Result<()> {
 
 #[test]
 fn restart_policy_never_goes_through_the_kubelet() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let mut pod = pods::app("web");
         pod["spec"]["restartPolicy"] = json!("Never");
         let before = ns.start_pod(pod).await?;
@@ -100,7 +101,7 @@ fn restart_policy_never_goes_through_the_kubelet() -> Result<()> {
 
 #[test]
 fn a_container_in_back_off_is_started_at_once() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         // Fails until the volume has seen three starts.
         let script = "trap 'exit 0' TERM; echo x >> /data/starts; [ $(wc -l < /data/starts) -ge 4 ] || exit 1; \
                       sleep 100000 & wait";
@@ -133,7 +134,7 @@ fn a_container_in_back_off_is_started_at_once() -> Result<()> {
 
 #[test]
 fn native_sidecars_restart_by_both_mechanisms() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let mut proxy = pods::idle("proxy");
         proxy["restartPolicy"] = json!("Always");
         let mut pod = pods::pod("web", &[pods::web("app")]);
@@ -157,7 +158,7 @@ fn native_sidecars_restart_by_both_mechanisms() -> Result<()> {
 
 #[test]
 fn a_plain_init_container_is_refused() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let mut setup = pods::idle("setup");
         setup["command"] = json!(["true"]);
         let mut pod = pods::pod("web", &[pods::web("app")]);

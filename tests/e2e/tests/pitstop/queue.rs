@@ -1,11 +1,11 @@
 //! Requests for one Pod are served one after another.
 
 use pitstop_api::recreate::Phase;
-use pitstop_e2e::{Context, Result, SHORT, on_cluster, pods, requests, until};
+use pitstop_e2e::{Context, Result, SHORT, on_shared_cluster, pods, requests, until};
 
 #[test]
 fn two_requests_for_one_pod() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let before = ns.start_pod(pods::pod("web", &[pods::slow("app", 4), pods::idle("sidecar")])).await?;
         let first = ns.create(requests::recreate("first", "web", &["app"])).await?;
         ns.stopping(&first, "app").await?;

@@ -4,7 +4,7 @@ use kube::api::{Patch, PatchParams};
 use pitstop_api::labels;
 use pitstop_e2e::ns::refusal;
 use pitstop_e2e::system::WEBHOOK_NAME;
-use pitstop_e2e::{Ns, Result, on_cluster, pods, requests};
+use pitstop_e2e::{Ns, Result, on_shared_cluster, pods, requests};
 use serde_json::{Value, json};
 
 /// Asserts that this spec is refused with 400 by the webhook, and that nothing is stored.
@@ -35,7 +35,7 @@ fn with_container(key: &str, value: Value) -> Value {
 
 #[test]
 fn requests_that_make_no_sense() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         ns.start_pod(pods::app("web")).await?;
         let context = json!({"containerID": format!("containerd://{}", "a".repeat(64)), "restartCount": 0});
         let hook = json!({"exec": {"command": ["true"]}});
@@ -101,7 +101,7 @@ fn requests_that_make_no_sense() -> Result<()> {
 
 #[test]
 fn pods_that_cannot_be_serviced() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         // No node has that label.
         let mut pending = pods::app("pending");
         pending["spec"]["nodeSelector"] = json!({"pitstop.dev/none": "none"});
@@ -134,7 +134,7 @@ fn pods_that_cannot_be_serviced() -> Result<()> {
 
 #[test]
 fn changes() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         ns.start_pod(pods::pod("web", &[pods::slow("app", 3)])).await?;
         let created = ns.create(requests::recreate("fixed", "web", &["app"])).await?;
         ns.stopping(&created, "app").await?;

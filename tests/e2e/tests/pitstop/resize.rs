@@ -12,7 +12,7 @@ use pitstop_api::resize::Phase;
 use pitstop_e2e::resizes::{
     MI, api, assert_verified, create, ends, fill, kernel, resize, sized, usual, waits, wanting, web, with,
 };
-use pitstop_e2e::{Context, Result, SHORT, on_cluster, pods, stories, until, users};
+use pitstop_e2e::{Context, Result, SHORT, on_cluster, on_shared_cluster, pods, stories, until, users};
 use serde_json::{Value, json};
 
 /// An amount in the Pod's spec.
@@ -24,7 +24,7 @@ fn spec_amount(pod: &Pod, container: &str, list: &str, resource: &str) -> Result
 
 #[test]
 fn a_pod_grows_and_shrinks_in_its_place() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let before = ns.start_pod(web()).await?;
         assert_eq!(kernel(&before, "app")?, [(20_000, 128 * MI), (40_000, 256 * MI)]);
         let larger = json!({"requests": {"cpu": "+50%"}, "limits": {"cpu": "400m", "memory": "x2"}});
@@ -56,7 +56,7 @@ fn a_pod_grows_and_shrinks_in_its_place() -> Result<()> {
 
 #[test]
 fn a_policy_that_restarts_is_heeded() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let mut app = sized(pods::idle("app"), &usual());
         app["resizePolicy"] = json!([{"resourceName": "memory", "restartPolicy": "RestartContainer"}]);
         let before = ns.start_pod(pods::pod("web", &[app])).await?;
@@ -161,12 +161,12 @@ fn refusals_are_told_in_the_users_words_and_change_nothing() -> Result<()> {
 
 #[test]
 fn an_out_of_memory_kill_rolls_back() -> Result<()> {
-    on_cluster(async |ns| stories::out_of_memory(ns, "the original resources are back").await)
+    on_shared_cluster(async |ns| stories::out_of_memory(ns, "the original resources are back").await)
 }
 
 #[test]
 fn the_daemon_does_not_go_behind_a_kubelet_that_resizes() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let before = ns.start_pod(web()).await?;
         let grow = resize("grow", "app", &json!({"limits": {"cpu": "400m"}}));
         create(ns, with(grow, "mechanism", &json!("CRI"))).await?;

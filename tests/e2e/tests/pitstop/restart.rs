@@ -9,12 +9,12 @@ use kube::api::ListParams;
 use pitstop_api::labels;
 use pitstop_api::recreate::{ContainerRecreateRequest, FailurePolicy, Phase};
 use pitstop_e2e::ns::NODE;
-use pitstop_e2e::{Context, Ns, Result, SHORT, on_cluster, pods, requests, until};
+use pitstop_e2e::{Context, Ns, Result, SHORT, on_shared_cluster, pods, requests, until};
 use serde_json::json;
 
 #[test]
 fn one_container_restarts_and_the_other_stays() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let before = ns.start_pod(pods::app("web")).await?;
         let created = ns.create(requests::recreate("again", "web", &["app"])).await?;
         assert_defaults(&created, &before, &["app"])?;
@@ -77,7 +77,7 @@ fn assert_defaults(created: &ContainerRecreateRequest, pod: &Pod, containers: &[
 /// As a user: a file, `kubectl apply`, `kubectl get`, `kubectl get events`.
 #[test]
 fn people_see_what_happens() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let pod = ns.start_pod(pods::app("web")).await?;
         let file = requests::recreate("again", "web", &["sidecar"]).to_string();
         ns.cluster.kubectl_with(&["apply", "--namespace", &ns.name, "-f", "-"], &file)?;
@@ -116,7 +116,7 @@ fn people_see_what_happens() -> Result<()> {
 /// A request that failed does not look like one that went well, and a wait says for what.
 #[test]
 fn people_see_what_is_waited_for_and_why_a_request_failed() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let before = ns.start_pod(pods::app("web")).await?;
         let mut spec = requests::plain("web", &["app"]);
         spec["activeDeadlineSeconds"] = json!(5);
@@ -151,7 +151,7 @@ fn columns(ns: &Ns, options: &[&str]) -> Result<Vec<String>> {
 /// The Pod's own grace period is 30 s, and the container does not end when asked to.
 #[test]
 fn the_grace_period_of_the_request_counts() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let before = ns.start_pod(pods::pod("web", &[pods::stubborn("app")])).await?;
         let mut spec = requests::plain("web", &["app"]);
         spec["strategy"] = json!({"terminationGracePeriodSeconds": 4});
@@ -174,7 +174,7 @@ fn the_grace_period_of_the_request_counts() -> Result<()> {
 /// Admission fills in what the file does not have. Saying it again is no change; saying something else is.
 #[test]
 fn the_same_file_can_be_applied_again() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let mut pod = pods::app("web");
         let ports = json!([{"name": "web", "containerPort": 8080}]);
         pod["spec"]["containers"][0]["lifecycle"] = json!({"preStop": {"httpGet": {"port": "web"}}});

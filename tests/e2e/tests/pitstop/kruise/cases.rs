@@ -9,7 +9,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams};
 use pitstop_e2e::kruise::{self, Client, Request, Spec, Status, Strategy, V1alpha1};
-use pitstop_e2e::{Context, LONG, Ns, Result, SHORT, on_cluster, pods, requests, until};
+use pitstop_e2e::{Context, LONG, Ns, Result, SHORT, on_shared_cluster, pods, requests, until};
 use serde_json::{Value, json};
 
 pub(super) const GATE: &str = "KruisePodReady";
@@ -162,27 +162,27 @@ fn force() -> Strategy {
 
 #[test]
 fn case_1a_one_container_that_must_have_run_for_a_while() -> Result<()> {
-    on_cluster(one_container::<V1alpha1>)
+    on_shared_cluster(one_container::<V1alpha1>)
 }
 
 #[test]
 fn case_1b_both_containers() -> Result<()> {
-    on_cluster(both_containers::<V1alpha1>)
+    on_shared_cluster(both_containers::<V1alpha1>)
 }
 
 #[test]
 fn case_2a_unordered_does_not_wait_for_the_start() -> Result<()> {
-    on_cluster(async |ns| unordered(ns, None).await)
+    on_shared_cluster(async |ns| unordered(ns, None).await)
 }
 
 #[test]
 fn case_2b_ordered_waits_for_the_success_of_the_one_before() -> Result<()> {
-    on_cluster(async |ns| ordered::<V1alpha1>(ns, Strategy::default(), SHORT).await)
+    on_shared_cluster(async |ns| ordered::<V1alpha1>(ns, Strategy::default(), SHORT).await)
 }
 
 #[test]
 fn case_3a_unordered_waits_for_the_stop_of_the_one_before() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let slow = pod(&hook("preStop", PRE_STOP));
         let took = restart::<V1alpha1>(ns, slow, both(None), SHORT).await?.ended("sidecar")?;
         assert!(took >= PRE_STOP, "sidecar ended {took} s after the creation");
@@ -193,7 +193,7 @@ fn case_3a_unordered_waits_for_the_stop_of_the_one_before() -> Result<()> {
 /// And what pitstop says besides, where `OpenKruise`'s clients do not look.
 #[test]
 fn case_3b_a_deadline_ends_the_request_and_the_stop_goes_on() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let before = ns.start_pod(pod(&hook("preStop", PRE_STOP))).await?;
         let client = Client::<V1alpha1>::new(ns);
         let created = client.create(NAME, Spec { active_deadline_seconds: Some(3), ..both(None) }).await?;
@@ -237,7 +237,7 @@ fn case_3b_a_deadline_ends_the_request_and_the_stop_goes_on() -> Result<()> {
 /// And what pitstop says besides, where `OpenKruise`'s clients do not look.
 #[test]
 fn case_3c_a_drain_and_a_hook_that_the_grace_period_cuts() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let before = ns.start_pod(pod(&hook("preStop", PRE_STOP))).await?;
         assert_eq!(gate(&before), ("True", "[]"));
         let client = Client::<V1alpha1>::new(ns);
@@ -283,17 +283,17 @@ fn gate(pod: &Pod) -> (&str, &str) {
 
 #[test]
 fn case_4a_force_restarts_once_and_unordered() -> Result<()> {
-    on_cluster(async |ns| unordered(ns, Some(force())).await)
+    on_shared_cluster(async |ns| unordered(ns, Some(force())).await)
 }
 
 #[test]
 fn case_4b_force_restarts_once_and_ordered() -> Result<()> {
-    on_cluster(async |ns| ordered::<V1alpha1>(ns, force(), SHORT).await)
+    on_shared_cluster(async |ns| ordered::<V1alpha1>(ns, force(), SHORT).await)
 }
 
 #[test]
 fn case_10_an_ephemeral_container_runs_on() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let before =
             ns.start_pod(pods::gated(pods::pod("web", &[app("nginx", &Value::Null)]), &[GATE])).await?;
         let patch = json!({"spec": {"ephemeralContainers": [pods::idle("debugger")]}});

@@ -3,24 +3,24 @@
 use pitstop_e2e::kruise::{
     self, Client, Request, SYNC_CONTAINER_STATUSES, Spec, Strategy, UNREADY_ACQUIRED, V1alpha1, V1beta1,
 };
-use pitstop_e2e::{Context, LONG, Ns, Result, SHORT, on_cluster, pods, until};
+use pitstop_e2e::{Context, LONG, Ns, Result, SHORT, on_shared_cluster, pods, until};
 use serde_json::Value;
 
 use super::cases::{GATE, both_containers, one_container, ordered, pod};
 
 #[test]
 fn case_5_one_container_that_must_have_run_for_a_while() -> Result<()> {
-    on_cluster(one_container::<V1beta1>)
+    on_shared_cluster(one_container::<V1beta1>)
 }
 
 #[test]
 fn case_5_both_containers() -> Result<()> {
-    on_cluster(both_containers::<V1beta1>)
+    on_shared_cluster(both_containers::<V1beta1>)
 }
 
 #[test]
 fn case_6_the_snapshot_is_there_with_the_end() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let before = ns.start_pod(pods::gated(pods::pod("web", &[pods::web("app")]), &[GATE])).await?;
         let client = Client::<V1beta1>::new(ns);
         client.create("snapshot", kruise::spec("web", &["app"])).await?;
@@ -40,7 +40,7 @@ fn case_6_the_snapshot_is_there_with_the_end() -> Result<()> {
 
 #[test]
 fn case_7_ordered_waits_for_the_success_of_the_one_before() -> Result<()> {
-    on_cluster(async |ns| ordered::<V1beta1>(ns, Strategy::default(), LONG).await)
+    on_shared_cluster(async |ns| ordered::<V1beta1>(ns, Strategy::default(), LONG).await)
 }
 
 fn drained() -> Spec {
@@ -67,7 +67,7 @@ async fn annotated(ns: &Ns, name: &str) -> Result<String> {
 
 #[test]
 fn case_8_made_in_v1alpha1_and_read_in_v1beta1() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         ns.start_pod(pod(&Value::Null)).await?;
         Client::<V1alpha1>::new(ns).create("both", drained()).await?;
         let told = annotated(ns, "both").await?;
@@ -88,7 +88,7 @@ fn case_8_made_in_v1alpha1_and_read_in_v1beta1() -> Result<()> {
 
 #[test]
 fn case_9_made_in_v1beta1_and_read_in_v1alpha1() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         ns.start_pod(pod(&Value::Null)).await?;
         let client = Client::<V1beta1>::new(ns);
         client.create("both", drained()).await?;

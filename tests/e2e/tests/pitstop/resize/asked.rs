@@ -7,7 +7,7 @@ use super::*;
 
 #[test]
 fn containers_are_restarted_once_they_are_resized() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let before = ns.start_pod(web()).await?;
         let mut grow = resize("grow", "app", &json!({"limits": {"memory": "256Mi"}}));
         grow["spec"]["restart"] = json!("Always");
@@ -26,7 +26,7 @@ fn containers_are_restarted_once_they_are_resized() -> Result<()> {
 
 #[test]
 fn a_memory_limit_follows_what_is_in_use() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let before = ns.start_pod(web()).await?;
         // What is in shared memory counts as the container's own, and goes when the file goes.
         ns.kubectl(&[
@@ -94,7 +94,7 @@ fn a_pod_that_finds_no_room_is_evicted_where_that_is_allowed() -> Result<()> {
 
 #[test]
 fn a_request_names_the_pod_that_there_is_when_it_is_made() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         let uid = ns.start_pod(web()).await?.metadata.uid.context("a Pod without a UID")?;
         let grow = resize("grow", "app", &json!({"limits": {"cpu": "300m"}}));
         let made = create(ns, grow.clone()).await?;

@@ -61,7 +61,7 @@ async fn forgotten(ns: &Ns) -> Result<()> {
 /// Without any right over the node: a step of one byte there and back makes the kubelet write the cgroup of the Pod.
 #[test]
 fn a_pod_that_stays_too_small_while_it_runs_is_repaired_by_default() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         ns.create_pod(failing()).await?;
         ended_twice(ns).await?;
         let before = ns.pod("web").await?;
@@ -83,7 +83,7 @@ fn a_pod_that_stays_too_small_while_it_runs_is_repaired_by_default() -> Result<(
 
 #[test]
 fn what_is_killed_in_a_pod_that_stays_too_small_is_repaired() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         ns.create_pod(starved()).await?;
         ended_twice(ns).await?;
         let enough = json!({"requests": {"memory": "256Mi"}, "limits": {"memory": "256Mi"}});

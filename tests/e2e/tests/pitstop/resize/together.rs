@@ -8,7 +8,7 @@ use super::*;
 /// (kubernetes#138760).
 #[test]
 fn a_restart_and_a_resize_of_one_moment_go_one_after_the_other() -> Result<()> {
-    on_cluster(async |ns| {
+    on_shared_cluster(async |ns| {
         for (turn, larger) in [(0, "300m"), (1, "450m")] {
             let before = ns.start_pod(web()).await?;
             let size = resize("grow", "app", &json!({"limits": {"cpu": larger, "memory": "256Mi"}}));

@@ -113,8 +113,8 @@ fn log(action: &Action) {
                 info!(%kind, request = %key, request_uid = uid, "deletes the request: its time to live is over");
             }
         },
-        Action::Survey { by: Object { kind, key, uid }, node } => {
-            debug!(%kind, request = %key, request_uid = uid, node, "reads what bounds the Pod");
+        Action::Survey { place } => {
+            debug!(%place, "reads what bounds the Pods of a namespace and a node");
         }
         Action::ReadPod { by: Object { kind, key, uid }, pod } => {
             debug!(%kind, request = %key, request_uid = uid, %pod, "asks whether the Pod exists");

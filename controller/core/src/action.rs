@@ -80,10 +80,10 @@ pub enum Event {
         /// How it ended.
         done: Done,
     },
-    /// What bounds the Pod of a request was read.
+    /// What bounds the Pods of a namespace and a node was read.
     Surveyed {
-        /// For whom.
-        by: Object,
+        /// The namespace, and the name of the node.
+        place: ObjectKey,
         /// What was found.
         outcome: Outcome<Survey>,
     },
@@ -122,12 +122,10 @@ pub enum Action {
         /// What.
         write: Write,
     },
-    /// Read what bounds the Pod of a request: the `LimitRange`s and the `ResourceQuota`s of its namespace, and its node.
+    /// Read what bounds Pods: the `LimitRange`s and the `ResourceQuota`s of a namespace, and a node.
     Survey {
-        /// For whom.
-        by: Object,
-        /// The node.
-        node: String,
+        /// The namespace, and the name of the node.
+        place: ObjectKey,
     },
     /// Read whether the Pod of a request exists.
     ReadPod {
@@ -201,8 +199,8 @@ impl Action {
     pub fn namespace(&self) -> Option<&str> {
         let key = match self {
             Self::Write { object, .. } => &object.key,
-            Self::Survey { by, .. } | Self::ReadPod { by, .. } | Self::Do { by, .. } => &by.key,
-            Self::PatchPod { key, .. } => key,
+            Self::ReadPod { by, .. } | Self::Do { by, .. } => &by.key,
+            Self::PatchPod { key, .. } | Self::Survey { place: key } => key,
             Self::Emit(note) => &note.request,
             Self::WriteOrders { .. } | Self::Count(_) => return None,
         };

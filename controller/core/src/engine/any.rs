@@ -10,7 +10,6 @@ use crate::action::Object;
 use crate::change::{ImageChange, Sizing};
 use crate::deed::Done;
 use crate::hold::Claim;
-use crate::hold::admission::Surveyed;
 use crate::key::ObjectKey;
 use crate::kind::{About, Kind, PodWritten, Relative, started_for};
 use crate::look::Found;
@@ -121,8 +120,6 @@ pub(super) trait AnyStore {
     /// It only asks what would be.
     fn only_asks(&self, key: &ObjectKey, uid: &str) -> bool;
     fn pod_read(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: &Outcome<String>);
-    /// Whether it is known.
-    fn surveyed(&mut self, key: &ObjectKey, uid: &str, surveyed: Surveyed) -> bool;
     /// Whether it is known.
     fn deed_done(&mut self, now: Mono, key: &ObjectKey, uid: &str, done: Done) -> bool;
 }
@@ -340,13 +337,6 @@ impl<K: Kind> AnyStore for Store<K> {
         };
         entry.look.answered(now, found);
         self.dirty.insert(key.clone());
-    }
-    fn surveyed(&mut self, key: &ObjectKey, uid: &str, surveyed: Surveyed) -> bool {
-        let Some(entry) = self.entry(key, uid) else { return false };
-        entry.admission.surveying = false;
-        entry.admission.survey = Some(surveyed);
-        self.dirty.insert(key.clone());
-        true
     }
     fn deed_done(&mut self, now: Mono, key: &ObjectKey, uid: &str, done: Done) -> bool {
         let Some(entry) = self.entry(key, uid) else { return false };

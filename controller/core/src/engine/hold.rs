@@ -211,10 +211,10 @@ impl Engine {
     ) -> Grant {
         let Some(known) = self.known(request) else { return Grant::Unknown(None) };
         let doubtful_since = *known.doubtful_since.get_or_insert(now);
-        let mut known = known.clone();
+        let told = known.anew.as_ref().and_then(|anew| anew.as_ref().err()).map(|dormant| dormant.at);
         // What was read before that tells nothing of what others have got since.
         let asked = |at: Mono| at >= doubtful_since && at.after(FRESH) >= now;
-        let fresh = known.survey.as_ref().filter(|survey| asked(survey.at));
+        let fresh = self.last_survey(pod).filter(|survey| asked(survey.at));
         let refused = match fresh.map(|survey| &survey.result) {
             None => None,
             Some(Err(_)) if doubtful_since.after(AGAIN) > now => None,
@@ -230,15 +230,11 @@ impl Engine {
             self.tells(now, request, Err(Dormant { at: now, reason, text }));
             return Grant::Refused(Some(now.after(AGAIN)));
         }
-        let told = known.anew.as_ref().and_then(|anew| anew.as_ref().err());
-        let again = told.map(|dormant| dormant.at.after(AGAIN));
+        let again = told.map(|at| at.after(AGAIN));
         if again.is_some_and(|at| at > now) {
             return Grant::Refused(again);
         }
-        let reading = self.survey(now, request.clone(), pod, &mut known);
-        if let Some(slot) = self.known(request) {
-            *slot = known;
-        }
+        let reading = self.survey(now, request.clone(), pod);
         let at = reading.map(|reading| actions.extend(reading)).err();
         if again.is_some() { Grant::Refused(at) } else { Grant::Unknown(at) }
     }

@@ -39,7 +39,7 @@ use kept::{Book, Kept};
 use pacing::Timers;
 use pods::Pods;
 use stores::Stores;
-use survey::Neighbours;
+use survey::{Neighbours, Surveys};
 
 /// Everything known.
 #[derive(Clone, Debug)]
@@ -50,6 +50,7 @@ pub struct Engine {
     guarded: bool,
     pods: Pods,
     neighbours: Neighbours,
+    surveys: Surveys,
     stores: Stores,
     books: Kept<Book>,
     /// By Pods: those that daemons hold.
@@ -79,6 +80,7 @@ impl Engine {
             guarded: false,
             pods: Pods::default(),
             neighbours: Neighbours::default(),
+            surveys: Surveys::default(),
             stores: Stores::new(config.max_open_requests_per_namespace),
             books: Kept::default(),
             grants: BTreeMap::new(),
@@ -106,7 +108,7 @@ impl Engine {
                 }
             }
             Event::Written { key, uid, outcome } => self.written(now, &key, &uid, outcome, &mut actions),
-            Event::Surveyed { by, outcome } => self.surveyed(now, &by, outcome),
+            Event::Surveyed { place, outcome } => self.surveyed(now, &place, outcome),
             Event::PodRead { by, outcome } => {
                 if let Some(store) = self.stores.named_mut(by.kind.name()) {
                     store.pod_read(now, &by.key, &by.uid, &outcome);
@@ -186,6 +188,7 @@ impl Engine {
             (self.pods.synced, self.books.synced) = (false, false);
         }
         self.grants.clear();
+        self.surveys = Surveys::default();
         self.stores.each_mut().for_each(|store| store.lead(now, leading));
         self.pods.restart();
         self.books.objects.values_mut().for_each(Book::restart);

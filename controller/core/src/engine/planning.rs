@@ -94,7 +94,7 @@ impl Engine {
         let book = node_of(request).and_then(|node| self.books.objects.get(&ObjectKey::new("", node)));
         let work = book.and_then(Book::known);
         entry.ordered = views(work).any(|view| request_uid(&view.order.id) == request.uid());
-        let survey = entry.admission.survey.as_ref();
+        let survey = self.last_survey(&request.pod_key());
         let around =
             Surroundings { engine: self, request, surveyed: survey.is_some_and(|last| last.result.is_ok()) };
         let (images_open, resources_open) =
@@ -132,7 +132,7 @@ impl Engine {
 
     /// Begins what the plan wants beside writes of the object, the Pod and the book; gives back when to look again.
     fn begin_others<K: Stored>(
-        &self,
+        &mut self,
         now: Mono,
         entry: &mut Entry<K>,
         plan: &mut Plan<K::Status>,
@@ -145,7 +145,7 @@ impl Engine {
                 entry.look.begin();
                 actions.push(Action::ReadPod { by: by.clone(), pod: entry.request.get().pod_key() });
             }
-            Some(Read::Bounds) => match self.begin_survey(now, entry) {
+            Some(Read::Bounds) => match self.survey(now, by.clone(), &entry.request.get().pod_key()) {
                 Ok(reading) => actions.extend(reading),
                 Err(later) => at = Some(later),
             },

@@ -13,7 +13,6 @@ use crate::action::Object;
 use crate::backoff::Backoff;
 use crate::before::Before;
 use crate::change::{ImageChange, Sizing};
-use crate::hold::admission::Surveyed;
 use crate::key::ObjectKey;
 use crate::kind::{At, Dormant, Kind};
 use crate::look::Look;
@@ -201,13 +200,9 @@ pub(super) struct Rest {
     pub(super) deletes: Backoff,
 }
 
-/// What is known of what bounds the Pod of a request, and of whether its claim may count.
+/// What is known of whether the claim of a request may count.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Admission {
-    /// What came of the last survey.
-    pub(super) survey: Option<Surveyed>,
-    /// A survey is under way.
-    pub(super) surveying: bool,
     /// A later request had its place and is gone: whether what it gave counts again. Absent while nobody has asked.
     pub(super) anew: Option<Result<(), Dormant>>,
     /// Since when that is not known.

@@ -5,18 +5,37 @@ use std::time::Duration;
 
 use pitstop_api::quantity::Resources;
 
-use super::store::{Admission, Entry, object};
-use super::stores::Stored;
 use super::{Engine, remove};
 use crate::action::{Action, Object};
-use crate::hold::admission::{Crowd, Granted, Survey, Surveyed, asks, beyond, most};
+use crate::hold::admission::{Crowd, FRESH, Granted, Survey, Surveyed, asks, beyond, most};
 use crate::key::ObjectKey;
 use crate::outcome::Outcome;
 use crate::pod::Pod;
 use crate::time::Mono;
 
-/// Least time from the end of one survey for a request to the next one.
-const SPACING: Duration = Duration::from_secs(5);
+/// Least time from the end of one survey of a namespace and a node to the next one.
+const SPACING: Duration = FRESH;
+
+/// What was read by namespace and node: all requests for Pods there share it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Surveys(BTreeMap<ObjectKey, Known>);
+
+/// Of one namespace and one node.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    /// What came of the last survey.
+    last: Option<Surveyed>,
+    /// One is under way, for these.
+    wanted_by: BTreeSet<Object>,
+}
+
+impl Surveys {
+    /// What is too old to be relied on need not be kept.
+    fn forget_old(&mut self, now: Mono) {
+        let fresh = |last: &Surveyed| last.at.after(FRESH) >= now;
+        self.0.retain(|_, known| !known.wanted_by.is_empty() || known.last.as_ref().is_some_and(fresh));
+    }
+}
 
 /// Pods by their nodes, kept from when they are first asked for: most clusters never do.
 #[derive(Clone, Debug, Default)]
@@ -45,50 +64,49 @@ impl Neighbours {
 }
 
 impl Engine {
-    /// The survey that a request wants, unless one is under way; else when it may begin.
-    pub(super) fn begin_survey<K: Stored>(
-        &self,
-        now: Mono,
-        entry: &mut Entry<K>,
-    ) -> Result<Option<Action>, Mono> {
-        let request = entry.request.get();
-        let by = object(request);
-        self.survey(now, by, &request.pod_key(), &mut entry.admission)
-    }
-
-    /// The same of what is known of it.
-    pub(super) fn survey(
-        &self,
-        now: Mono,
-        by: Object,
-        pod: &ObjectKey,
-        known: &mut Admission,
-    ) -> Result<Option<Action>, Mono> {
-        let pod = self.pods.get(pod).map(|e| e.pod.get());
-        let Some(node) = pod.and_then(|pod| pod.node.clone()).filter(|_| !known.surveying) else {
-            return Ok(None);
-        };
-        if let Some(at) = known.survey.as_ref().map(|last| last.at.after(SPACING))
+    /// The survey that a request for the Pod wants, unless one is under way; else when it may begin.
+    pub(super) fn survey(&mut self, now: Mono, by: Object, pod: &ObjectKey) -> Result<Option<Action>, Mono> {
+        let Some(place) = self.place(pod) else { return Ok(None) };
+        let known = self.surveys.0.entry(place.clone()).or_default();
+        let under_way = !known.wanted_by.is_empty();
+        if !under_way
+            && let Some(at) = known.last.as_ref().map(|last| last.at.after(SPACING))
             && at > now
         {
             return Err(at);
         }
-        known.surveying = true;
-        Ok(Some(Action::Survey { by, node }))
+        known.wanted_by.insert(by);
+        Ok((!under_way).then_some(Action::Survey { place }))
     }
 
-    pub(super) fn surveyed(&mut self, now: Mono, by: &Object, outcome: Outcome<Survey>) {
+    /// What came of the last survey of what bounds the Pod.
+    pub(super) fn last_survey(&self, pod: &ObjectKey) -> Option<&Surveyed> {
+        self.surveys.0.get(&self.place(pod)?)?.last.as_ref()
+    }
+
+    /// The Pod's namespace, and its node.
+    fn place(&self, pod: &ObjectKey) -> Option<ObjectKey> {
+        let node = self.pods.get(pod)?.pod.get().node.as_ref()?;
+        Some(ObjectKey::new(&pod.namespace, node))
+    }
+
+    pub(super) fn surveyed(&mut self, now: Mono, place: &ObjectKey, outcome: Outcome<Survey>) {
         let result = match outcome {
             Outcome::Written(survey) => Ok(survey),
             Outcome::Gone => Err("the Pod's node does not exist any more".to_owned()),
             Outcome::Refused(text) => Err(text),
             Outcome::Retry | Outcome::Conflict => Err("the API server has not answered".to_owned()),
         };
-        let Some(store) = self.stores.named_mut(by.kind.name()) else { return };
-        if !store.surveyed(&by.key, &by.uid, Surveyed { at: now, result }) {
-            return;
+        self.surveys.forget_old(now);
+        // What was wanted while another process led is of no use.
+        let known = self.surveys.0.get_mut(place).filter(|known| !known.wanted_by.is_empty());
+        let Some(known) = known else { return };
+        known.last = Some(Surveyed { at: now, result });
+        for by in std::mem::take(&mut known.wanted_by) {
+            let Some(store) = self.stores.named_mut(by.kind.name()) else { continue };
+            store.mark(&by.key);
+            self.dirty_nodes.extend(store.node(&by.key).map(str::to_owned));
         }
-        self.dirty_nodes.extend(store.node(&by.key).map(str::to_owned));
         if self.neighbours.0.is_none() {
             self.neighbours.0 = Some(BTreeMap::new());
             for key in self.pods.keys() {

@@ -107,8 +107,8 @@ impl Exchange {
                 let (name, awaits, request) = write_object(&object, write);
                 (Self::new(name, About::Object(object), awaits), request)
             }
-            Action::Survey { by, node } => {
-                let reading = Reading::new(by, node);
+            Action::Survey { place } => {
+                let reading = Reading::new(place);
                 let request = reading.request();
                 (Self::new("survey", About::Survey(Box::new(reading)), Awaits::Reading), request)
             }
@@ -246,7 +246,7 @@ impl Exchange {
             About::Object(object) | About::Deed(object) | About::Look(object) => object.key.to_string(),
             About::Pod(key, _) | About::Trial(key, _) => key.to_string(),
             About::Book(node) => node.clone(),
-            About::Survey(reading) => reading.by.key.to_string(),
+            About::Survey(reading) => reading.place.to_string(),
         };
         let (event, failure) = match self.about {
             About::Object(object) => written(object, result),
@@ -259,10 +259,10 @@ impl Exchange {
                 (Event::PodWritten { key, uid, outcome }, failure)
             }
             About::Survey(reading) => {
-                let Reading { by, survey, .. } = *reading;
+                let Reading { place, survey, .. } = *reading;
                 let failure = result.err();
                 let outcome = failure.as_ref().map_or(Outcome::Written(survey), failed);
-                (Event::Surveyed { by, outcome }, failure)
+                (Event::Surveyed { place, outcome }, failure)
             }
             About::Look(by) => {
                 let read = |pod: PartialObjectMeta<Pod>| pod.metadata.uid.unwrap_or_default();

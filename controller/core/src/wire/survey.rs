@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::exchange::{HttpRequest, parse};
-use crate::action::Object;
 use crate::hold::admission::{Amounts, Bounded, Counted, Limit, Quota, QuotaBound, Scope, Survey};
+use crate::key::ObjectKey;
 
 /// Most `LimitRange`s, and most `ResourceQuota`s, of a namespace that are read.
 const MOST: u32 = 64;
@@ -21,11 +21,10 @@ const MOST: u32 = 64;
 /// A survey under way.
 #[derive(Clone, Debug)]
 pub(super) struct Reading {
-    /// The request that it is for.
-    pub(super) by: Object,
+    /// The namespace, and the name of the node.
+    pub(super) place: ObjectKey,
     /// What was found up to now.
     pub(super) survey: Survey,
-    node: String,
     next: Next,
 }
 
@@ -39,19 +38,19 @@ enum Next {
 
 impl Reading {
     /// Nothing read yet.
-    pub(super) fn new(by: Object, node: String) -> Self {
-        Self { by, survey: Survey::default(), node, next: Next::LimitRanges }
+    pub(super) fn new(place: ObjectKey) -> Self {
+        Self { place, survey: Survey::default(), next: Next::LimitRanges }
     }
 
     /// The request for what is read next.
     pub(super) fn request(&self) -> Result<HttpRequest, request::Error> {
-        let namespace = Some(self.by.key.namespace.as_str());
+        let namespace = Some(self.place.namespace.as_str());
         let list = |path: String| Builder::new(path).list(&ListParams::default().limit(MOST));
         match self.next {
             Next::LimitRanges => list(core::LimitRange::url_path(&(), namespace)),
             Next::Quotas => list(core::ResourceQuota::url_path(&(), namespace)),
             Next::Node => {
-                Builder::new(core::Node::url_path(&(), None)).get(&self.node, &GetParams::default())
+                Builder::new(core::Node::url_path(&(), None)).get(&self.place.name, &GetParams::default())
             }
         }
     }
@@ -89,7 +88,7 @@ impl Reading {
             let message = format!(
                 "there are more than {MOST} {} in namespace {}: more are not looked at, and so nothing is admitted",
                 self.plural(),
-                self.by.key.namespace
+                self.place.namespace
             );
             return Err(Failure { gone: false, class: Class::Invalid, message });
         }

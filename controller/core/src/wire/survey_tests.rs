@@ -7,12 +7,10 @@ use super::*;
 use crate::action::{Action, Event};
 use crate::key::ObjectKey;
 use crate::outcome::Outcome;
-use crate::resize;
 use crate::wire::{Exchange, Over, Step};
 
 fn begin() -> Step {
-    let key = ObjectKey::new("shop", "grow");
-    let action = Action::Survey { by: Object::new(resize::ID, key, "u"), node: "node1".into() };
+    let action = Action::Survey { place: ObjectKey::new("shop", "node1") };
     Exchange::begin(action, DateTime::UNIX_EPOCH).unwrap()
 }
 
@@ -40,8 +38,8 @@ fn body(value: &Value) -> Answer {
 }
 
 fn outcome(answers: &[Answer]) -> Outcome<Survey> {
-    let Event::Surveyed { by: Object { key, uid, .. }, outcome } = run(answers).1.event else { panic!() };
-    assert_eq!((key.to_string().as_str(), uid.as_str()), ("shop/grow", "u"));
+    let Event::Surveyed { place, outcome } = run(answers).1.event else { panic!() };
+    assert_eq!(place, ObjectKey::new("shop", "node1"));
     outcome
 }
 
@@ -69,7 +67,7 @@ fn a_survey_reads_limit_ranges_quotas_and_the_node() {
     assert!(asked[1].starts_with("/api/v1/namespaces/shop/resourcequotas?"), "{asked:?}");
     assert!(asked[..2].iter().all(|uri| uri.contains("limit=64")), "{asked:?}");
     assert_eq!(asked[2].trim_end_matches('?'), "/api/v1/nodes/node1");
-    assert_eq!((over.name, over.object.as_str(), over.failure), ("survey", "shop/grow", None));
+    assert_eq!((over.name, over.object.as_str(), over.failure), ("survey", "shop/node1", None));
     let survey = found(&[nothing(), nothing(), node()]);
     let allocatable = Amounts { cpu: Some(3800), memory: Some(2 << 30) };
     assert_eq!(survey, Survey { allocatable, ..Survey::default() });

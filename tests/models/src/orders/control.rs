@@ -117,11 +117,11 @@ impl Controller {
 fn target_of(action: &Action) -> String {
     match action {
         Action::Write { object: Object { uid, .. }, .. }
-        | Action::Survey { by: Object { uid, .. }, .. }
         | Action::Do { by: Object { uid, .. }, .. }
         | Action::PatchPod { uid, .. } => uid.clone(),
         Action::WriteOrders { node, .. } => node.clone(),
         Action::ReadPod { by: Object { uid, .. }, .. } => format!("Pod of {uid}"),
+        Action::Survey { place } => format!("bounds of {place}"),
         Action::Emit(_) | Action::Count(_) => String::new(),
     }
 }
@@ -159,9 +159,8 @@ pub fn brief(action: &Action) -> String {
             object: Object { key, .. },
             write: Write::Status { status: Status::Resize(_), .. },
         } => format!("status of {}", key.name),
-        Action::Survey { by: Object { key, .. }, .. } | Action::Do { by: Object { key, .. }, .. } => {
-            format!("for {}", key.name)
-        }
+        Action::Survey { place } => format!("bounds of {place}"),
+        Action::Do { by: Object { key, .. }, .. } => format!("for {}", key.name),
         Action::ReadPod { by: Object { key, .. }, .. } => format!("is the Pod of {} there?", key.name),
         Action::WriteOrders { resource_version, orders, .. } => {
             let orders: Vec<&str> = orders.iter().map(|o| o.id.as_str()).collect();

@@ -178,11 +178,11 @@ impl Node {
         let version = self.version.to_string();
         match action {
             Action::Emit(_) | Action::Count(_) => return None,
-            Action::Survey { by, node } => {
-                assert_eq!(node, "node1");
+            Action::Survey { place } => {
+                assert_eq!(place.name, "node1");
                 let allocatable = Amounts { cpu: Some(self.allocatable), memory: Some(1 << 40) };
                 let survey = Survey { allocatable, ..Survey::default() };
-                return Some(vec![Event::Surveyed { by, outcome: Outcome::Written(survey) }]);
+                return Some(vec![Event::Surveyed { place, outcome: Outcome::Written(survey) }]);
             }
             // Nobody asks for a Pod that the watch shows.
             Action::ReadPod { by, .. } => {

@@ -79,23 +79,24 @@ fn index(pods: Vec<Pod>, resizes: &[Resize]) -> Engine {
     index
 }
 
-fn surveyed(index: &mut Engine, now: u64, resize: &Resize, outcome: Outcome<Survey>) {
-    index.step(Mono(now), DateTime::UNIX_EPOCH, Event::Surveyed { by: by(resize), outcome });
+/// The namespace of all Pods here, and the first node.
+fn place() -> ObjectKey {
+    ObjectKey::new("shop", "n1")
 }
 
-fn by(resize: &Resize) -> Object {
-    Object::new(resize::ID, resize.key.clone(), resize.uid.clone())
+/// A survey that the resize wants came back.
+fn surveyed(index: &mut Engine, now: u64, resize: &Resize, outcome: Outcome<Survey>) {
+    let _ = begin(index, now, resize);
+    index.step(Mono(now), DateTime::UNIX_EPOCH, Event::Surveyed { place: place(), outcome });
 }
 
 fn begin(index: &mut Engine, now: u64, resize: &Resize) -> Result<Option<Action>, Mono> {
-    let mut entry = index.stores.resizes.objects.remove(&resize.key).unwrap();
-    let begun = index.begin_survey(Mono(now), &mut entry);
-    index.stores.resizes.objects.insert(resize.key.clone(), entry);
-    begun
+    let by = Object::new(resize::ID, resize.key.clone(), resize.uid.clone());
+    index.survey(Mono(now), by, &resize.pod_key())
 }
 
 fn crowd<'a>(index: &'a Engine, resize: &Resize) -> Option<Crowd<'a>> {
-    let survey = index.stores.resizes.objects[&resize.key].admission.survey.as_ref();
+    let survey = index.last_survey(&resize.pod_key());
     survey.is_some_and(|last| last.result.is_ok()).then(|| index.crowd(&resize.pod_key())).flatten()
 }
 
@@ -103,39 +104,60 @@ fn asked(index: &Engine, resize: &Resize) -> Option<i64> {
     crowd(index, resize).unwrap().asked.cpu_request
 }
 
+/// Two that can be resized there, and one on another node.
+fn three() -> ([Resize; 3], Engine) {
+    let pods = [on("n1", "web", 100), on("n1", "db", 100), on("n2", "far", 100)];
+    let resizes = [0, 1, 2].map(|i| resize(&format!("grow-{i}"), &pods[i], None));
+    let index = index(pods.to_vec(), &resizes);
+    (resizes, index)
+}
+
 #[test]
-fn one_survey_at_a_time_and_not_too_soon() {
-    let web = on("n1", "web", 100);
-    let grow = resize("grow", &web, None);
-    let mut index = index(vec![web], std::slice::from_ref(&grow));
-    let Ok(Some(action)) = begin(&mut index, 0, &grow) else { panic!() };
-    assert_eq!(action, Action::Survey { by: by(&grow), node: "n1".into() });
-    assert_eq!(begin(&mut index, 60_000, &grow), Ok(None), "it is under way");
-    let other = Resize { uid: "other".into(), ..grow.clone() };
-    surveyed(&mut index, 60_000, &other, Outcome::Retry);
-    assert_eq!(begin(&mut index, 60_000, &grow), Ok(None), "the answer was for another one");
+fn requests_for_pods_of_a_namespace_and_a_node_share_a_survey() {
+    let ([one, other, far], mut index) = three();
+    assert_eq!(begin(&mut index, 0, &one), Ok(Some(Action::Survey { place: place() })));
+    assert_eq!(begin(&mut index, 60_000, &one), Ok(None), "it is under way");
+    assert_eq!(begin(&mut index, 60_000, &other), Ok(None), "for both");
+    assert!(matches!(begin(&mut index, 60_000, &far), Ok(Some(_))), "of another node");
+    assert!(index.stores.resizes.dirty.is_empty());
+    index.surveyed(Mono(60_000), &place(), Outcome::Written(Survey::default()));
+    let dirty = &index.stores.resizes.dirty;
+    assert!(dirty.contains(&one.key) && dirty.contains(&other.key), "both are planned");
+    assert!(!dirty.contains(&far.key));
+    assert!(index.last_survey(&other.pod_key()).is_some() && index.last_survey(&far.pod_key()).is_none());
+}
+
+#[test]
+fn surveys_do_not_follow_each_other_too_soon() {
+    let ([one, other, far], mut index) = three();
     for outcome in
         [Outcome::Written(Survey::default()), Outcome::Retry, Outcome::Refused("no".into()), Outcome::Gone]
     {
-        surveyed(&mut index, 70_000, &grow, outcome);
-        assert_eq!(begin(&mut index, 74_999, &grow), Err(Mono(75_000)));
-        assert!(matches!(begin(&mut index, 75_000, &grow), Ok(Some(_))));
+        let _ = begin(&mut index, 70_000, &one);
+        index.surveyed(Mono(70_000), &place(), outcome);
+        assert_eq!(begin(&mut index, 74_999, &other), Err(Mono(75_000)));
+        assert!(matches!(begin(&mut index, 75_000, &one), Ok(Some(_))));
     }
+    let _ = begin(&mut index, 80_000, &far);
+    index.surveyed(Mono(80_001), &ObjectKey::new("shop", "n2"), Outcome::Retry);
+    index.surveyed(Mono(80_001), &place(), Outcome::Retry);
+    assert!(index.last_survey(&one.pod_key()).is_some());
+    index.surveyed(Mono(90_000), &place(), Outcome::Retry);
+    assert!(index.last_survey(&one.pod_key()).is_none(), "what is old is not kept");
 }
 
 #[test]
 fn what_came_of_a_survey_is_remembered() {
-    let web = on("n1", "web", 100);
-    let grow = resize("grow", &web, None);
-    let mut index = index(vec![web], std::slice::from_ref(&grow));
+    let ([grow, ..], mut index) = three();
     for (outcome, text) in [
         (Outcome::Retry, Some("has not answered")),
         (Outcome::Refused("needs the right".into()), Some("needs the right")),
         (Outcome::Gone, Some("does not exist")),
         (Outcome::Written(Survey::default()), None),
     ] {
+        index.surveys = Surveys::default();
         surveyed(&mut index, 7, &grow, outcome);
-        let last = index.stores.resizes.objects[&grow.key].admission.survey.clone().unwrap();
+        let last = index.last_survey(&grow.pod_key()).cloned().unwrap();
         assert_eq!(last.at, Mono(7));
         match text {
             Some(text) => assert!(last.result.clone().unwrap_err().contains(text), "{last:?}"),
@@ -143,16 +165,6 @@ fn what_came_of_a_survey_is_remembered() {
         }
         assert_eq!(crowd(&index, &grow).is_some(), text.is_none());
     }
-}
-
-#[test]
-fn what_came_of_a_survey_leads_to_another_plan() {
-    let web = on("n1", "web", 100);
-    let grow = resize("grow", &web, None);
-    let mut index = index(vec![web], std::slice::from_ref(&grow));
-    assert!(index.stores.resizes.dirty.is_empty());
-    index.surveyed(Mono(9), &by(&grow), Outcome::Retry);
-    assert!(index.stores.resizes.dirty.contains(&grow.key));
 }
 
 #[test]

@@ -32,16 +32,14 @@ impl Planner<'_> {
         let spec = &self.observed.resize.spec;
         let waits = |text: String| Admission::Waits(Wait::new(Phase::Proposed, status::ADMITTING, text));
         let survey = match self.observed.survey {
-            None => {
-                return waits(
-                    "reads what bounds the Pod: its namespace's limits and quotas, its node".to_owned(),
-                );
-            }
             Some(Surveyed { result: Err(text), .. }) => {
                 return waits(format!("cannot read what bounds the Pod: {text}"));
             }
             Some(Surveyed { at, result: Ok(survey) }) if at.after(FRESH) >= self.now => survey,
-            Some(_) => return waits("reads again what bounds the Pod".to_owned()),
+            _ => {
+                let text = "reads what bounds the Pod: its namespace's limits and quotas, its node";
+                return waits(text.to_owned());
+            }
         };
         let Some(crowd) = &self.observed.crowd else {
             return waits("waits for another request that is being accepted".to_owned());

@@ -429,6 +429,19 @@ pub fn started_for<K: Kind>(request: &K, pod: &Pod) -> bool {
     is_for && !request.meta().deleting && !request.completed()
 }
 
+/// An event about the request, and about the Pod that it was accepted for.
+pub fn note<K: Kind>(request: &K, warning: bool, reason: &'static str, message: String) -> Note {
+    Note {
+        kind: K::ABOUT.id,
+        request: request.meta().key.clone(),
+        request_uid: request.uid().to_owned(),
+        pod: request.target().map(|target| (request.pod_key(), target.pod_uid.to_owned())),
+        warning,
+        reason,
+        message,
+    }
+}
+
 /// API group of the kinds whose objects make objects of other kinds.
 const OWNERS: &str = "pitstop.dev";
 

@@ -161,7 +161,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let actions = tokio::select! {
         actions = driving => actions.context("the plans ended")?,
         ended = &mut election => return ended.context("the election ended")?,
-        ended = &mut serving => return Ok(ended.context("the webhook ended")??),
+        ended = &mut serving => return ended.context("the webhook ended")?,
     };
     drain(actions, election, serving).await;
     Ok(())
@@ -181,7 +181,7 @@ fn config(args: &Args) -> Config {
 async fn drain(
     mut actions: JoinSet<()>,
     election: JoinHandle<anyhow::Result<()>>,
-    serving: JoinHandle<Result<(), rustls::Error>>,
+    serving: JoinHandle<anyhow::Result<()>>,
 ) {
     info!(under_way = actions.len(), "stops");
     let draining = async {

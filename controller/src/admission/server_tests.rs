@@ -19,7 +19,7 @@ struct Server {
     address: SocketAddr,
     pair: watch::Sender<Option<Arc<CertifiedKey>>>,
     trigger: Trigger,
-    ended: tokio::task::JoinHandle<Result<(), rustls::Error>>,
+    ended: tokio::task::JoinHandle<anyhow::Result<()>>,
 }
 
 fn now() -> DateTime<Utc> {

@@ -39,6 +39,7 @@ impl Kind for Probe {
         successes: &[plan::PROBED],
         sharing: Sharing { patience: None, yields: true },
         claims: false,
+        review: None,
     };
 
     fn observe(object: Self::Object) -> Self {

@@ -2,6 +2,7 @@
 //!
 //! No I/O and no clock here. What can be said of an object alone is said here; what needs the Pod is
 //! decided in `pitstop-controller-core`.
+#![cfg_attr(test, allow(clippy::too_many_lines, reason = "a test tells one story"))]
 
 pub mod annotations;
 pub mod condition;

@@ -44,22 +44,9 @@ pub async fn run(
 ) -> anyhow::Result<()> {
     let Candidate { client, namespace, identity, synced, metrics } = candidate;
     let config = Config::default();
-    let api: Api<Lease> = Api::namespaced(client.clone(), &namespace);
     let (sender, mut inbox) = mpsc::channel(16);
-    let source = Source {
-        name: "lease",
-        config: watcher::Config::default().fields(&format!("metadata.name={LEASE}")),
-        synced,
-        metrics,
-    };
-    let watching = watch::run(
-        Api::namespaced(client, &namespace),
-        source,
-        |lease: Lease| Some(record(&lease)),
-        |watch| Event::Observed(watch.shown()),
-        sender.clone(),
-    );
-    let watching = tokio::spawn(watching);
+    let watching = tokio::spawn(observe(client.clone(), &namespace, synced, metrics, sender.clone()));
+    let api: Api<Lease> = Api::namespaced(client, &namespace);
     let mut elector = Elector::new(identity, config);
     let mut event = Event::Tick;
     let mut ending = false;
@@ -97,6 +84,24 @@ pub async fn run(
     }
     watching.abort();
     Ok(())
+}
+
+/// Tells what the lease says, until nobody listens.
+fn observe(
+    client: Client,
+    namespace: &str,
+    synced: Condition,
+    metrics: WatchMetrics,
+    events: mpsc::Sender<Event>,
+) -> impl Future<Output = ()> + use<> {
+    let source = Source {
+        name: "lease",
+        config: watcher::Config::default().fields(&format!("metadata.name={LEASE}")),
+        synced,
+        metrics,
+    };
+    let event = |watch: watch::Watch<Record>| Event::Observed(watch.shown());
+    watch::run(Api::namespaced(client, namespace), source, |lease: Lease| Some(record(&lease)), event, events)
 }
 
 fn record(lease: &Lease) -> Record {

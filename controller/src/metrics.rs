@@ -85,7 +85,17 @@ pub struct ControllerMetrics {
 impl ControllerMetrics {
     /// Registers them all. What has few label values is there from the beginning, with zeros.
     pub fn register(metrics: &mut Metrics) -> Self {
-        let own = Self {
+        let own = Self::new();
+        own.name(metrics.registry());
+        for stage in Stage::ALL {
+            drop(own.stages.get_or_create(&StageLabels { stage: stage.as_str() }));
+        }
+        own.open(all().map(|about| (about.id, 0)), &OrderCounts::default());
+        own
+    }
+
+    fn new() -> Self {
+        Self {
             writes: Family::default(),
             admissions: Family::default(),
             lost_events: Counter::default(),
@@ -96,51 +106,49 @@ impl ControllerMetrics {
             stages: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             open_orders: Family::default(),
             longest_step: Gauge::default(),
-        };
-        let registry = metrics.registry();
-        registry.register("writes", "Writes to the API server by action and result", own.writes.clone());
-        registry.register("admissions", "Admission reviews by operation and code", own.admissions.clone());
+        }
+    }
+
+    /// Gives each its name and its help.
+    fn name(&self, registry: &mut Registry) {
+        registry.register("writes", "Writes to the API server by action and result", self.writes.clone());
+        registry.register("admissions", "Admission reviews by operation and code", self.admissions.clone());
         registry.register(
             "events_lost",
             "Events not recorded because too many waited",
-            own.lost_events.clone(),
+            self.lost_events.clone(),
         );
-        registry.register("leading", "1 while this replica leads", own.leading.clone());
+        registry.register("leading", "1 while this replica leads", self.leading.clone());
         registry.register(
             "refuses_beside_kruise",
             "1 while no request is carried out because of OpenKruise",
-            own.refusing.clone(),
+            self.refusing.clone(),
         );
         registry.register(
             "daemon_policy_in_force",
             "1 while the API server is seen to keep each daemon to its own node",
-            own.policy_in_force.clone(),
+            self.policy_in_force.clone(),
         );
         for about in all() {
-            own.kinds.get(&about.id).into_iter().for_each(|kind| kind.register(registry, about));
+            self.kinds.get(&about.id).into_iter().for_each(|kind| kind.register(registry, about));
         }
         registry.register_with_unit(
             "stage_duration",
             "How long drains, stops and starts took",
             Unit::Seconds,
-            own.stages.clone(),
+            self.stages.clone(),
         );
         registry.register(
             "orders_open",
             "Orders in all books, by the daemon's answer",
-            own.open_orders.clone(),
+            self.open_orders.clone(),
         );
         registry.register_with_unit(
             "longest_step",
             "Longest time that one event took in the core since the start",
             Unit::Seconds,
-            own.longest_step.clone(),
+            self.longest_step.clone(),
         );
-        for stage in Stage::ALL {
-            drop(own.stages.get_or_create(&StageLabels { stage: stage.as_str() }));
-        }
-        own.open(all().map(|about| (about.id, 0)), &OrderCounts::default());
-        own
     }
 
     /// One write came back.

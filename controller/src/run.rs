@@ -1,13 +1,16 @@
 //! Wiring: watches in, the core in the middle, the executor out; election, certificates and webhook beside it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use kube::Client;
 use pitstop_controller_core::kinds::all;
-use pitstop_controller_core::{Action, Config, Engine};
+use pitstop_controller_core::{Action, Config, Engine, Event};
 use pitstop_kit::health::{self, Condition, Readiness};
 use pitstop_kit::{CommonArgs, Metrics, Shutdown, WatchMetrics, clock};
+use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch as signal};
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::{info, warn};
@@ -39,6 +42,9 @@ const SECRET: &str = "pitstop-webhook-cert";
 /// The `MutatingWebhookConfiguration` that names the webhook.
 const WEBHOOK_CONFIGURATION: &str = "pitstop";
 
+/// The webhook's server.
+type Serving = JoinHandle<anyhow::Result<()>>;
+
 /// What must be true before the controller is ready.
 struct Needs {
     lease: Condition,
@@ -64,6 +70,91 @@ impl Needs {
     }
 }
 
+/// What the parts of the program share.
+struct Shared {
+    client: Client,
+    /// The own namespace.
+    namespace: String,
+    metrics: ControllerMetrics,
+    watch_metrics: WatchMetrics,
+    shutdown: Shutdown,
+}
+
+impl Shared {
+    fn certs(&self, loaded: Condition, metrics: CertMetrics) -> Certs {
+        Certs {
+            client: self.client.clone(),
+            namespace: self.namespace.clone(),
+            secret: SECRET.to_owned(),
+            webhook_configuration: WEBHOOK_CONFIGURATION.to_owned(),
+            config: certs::config_for(SERVICE, &self.namespace),
+            loaded,
+            watch_metrics: self.watch_metrics.clone(),
+            metrics,
+        }
+    }
+
+    fn coexistence(&self, own_pod: OwnPod, told_off: bool, clear: Condition) -> Coexistence {
+        Coexistence {
+            client: self.client.clone(),
+            own_pod,
+            told_off,
+            clear,
+            refusing: self.metrics.refusing(),
+            watch_metrics: self.watch_metrics.clone(),
+        }
+    }
+
+    fn candidate(&self, identity: String, synced: Condition) -> Candidate {
+        Candidate {
+            client: self.client.clone(),
+            namespace: self.namespace.clone(),
+            identity,
+            synced,
+            metrics: self.watch_metrics.clone(),
+        }
+    }
+
+    /// Answers admission reviews.
+    fn serve(&self, listener: TcpListener, pair: server::Pair, service_account: &str) -> Serving {
+        let handler = Handler {
+            client: self.client.clone(),
+            metrics: self.metrics.clone(),
+            own_user: format!("system:serviceaccount:{}:{service_account}", self.namespace),
+        };
+        let review = move |review| {
+            let handler = handler.clone();
+            async move { handler.review(review).await }
+        };
+        tokio::spawn(server::serve(listener, pair, review, self.shutdown.clone()))
+    }
+
+    /// Decides, and has carried out what is decided: on a thread of its own, so that the lease, the webhook and health
+    /// never wait for a plan. Ends with the shutdown; what is under way then is given back.
+    fn drive(
+        &self,
+        config: Config,
+        mut events: mpsc::Receiver<Event>,
+        executor: Executor,
+    ) -> JoinHandle<JoinSet<()>> {
+        let (metrics, shutdown) = (self.metrics.clone(), self.shutdown.clone());
+        pitstop_kit::apart(async move {
+            let mut engine = Engine::new(config);
+            let mut actions = JoinSet::new();
+            let execute = |action: Action| {
+                while actions.try_join_next().is_some() {}
+                actions.spawn(executor.clone().execute(action, pitstop_kit::now().mono));
+            };
+            let after = |engine: &Engine, took| {
+                metrics.stepped(took);
+                metrics.open(engine.open(), &engine.open_orders());
+            };
+            pitstop_kit::drive(&mut engine, &mut events, &shutdown, execute, after).await;
+            actions
+        })
+    }
+}
+
 /// Runs until the process is asked to stop, or the lead is lost.
 pub async fn run(args: Args) -> anyhow::Result<()> {
     let config = config(&args);
@@ -74,97 +165,50 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let identity = format!("{pod_name}_{}", clock::Monotonic::now());
     info!(version = VERSION, identity, "starts");
 
-    let mut metrics = Metrics::new("pitstop_controller", VERSION);
-    let own = ControllerMetrics::register(&mut metrics);
-    let cert_metrics = CertMetrics::register(metrics.registry());
-    let watch_metrics = WatchMetrics::register(metrics.registry());
+    let mut counted = Metrics::new("pitstop_controller", VERSION);
+    let metrics = ControllerMetrics::register(&mut counted);
+    let cert_metrics = CertMetrics::register(counted.registry());
+    let watch_metrics = WatchMetrics::register(counted.registry());
     let readiness = Readiness::new();
     let needs = Needs::named(&readiness);
+    let shared = Shared { client, namespace, metrics, watch_metrics, shutdown };
+    let Shared { client, namespace, metrics, watch_metrics, shutdown } = &shared;
     let own_pod = OwnPod { client: client.clone(), namespace: namespace.clone(), name: pod_name.clone() };
-    let coexistence = Coexistence {
-        client: client.clone(),
-        own_pod: own_pod.clone(),
-        told_off: kruise_crr_off,
-        clear: needs.alone,
-        refusing: own.refusing(),
-        watch_metrics: watch_metrics.clone(),
-    };
-    let (sender, mut inbox) = mpsc::channel(QUEUE);
-    let mut tasks = JoinSet::new();
-
-    let listener =
-        health::bind(metrics_address).await.with_context(|| format!("cannot listen on {metrics_address}"))?;
-    let health = health::serve(listener, readiness, Arc::new(metrics), shutdown.clone());
-    tasks.spawn(async move { match health.await {} });
-
+    let (sender, inbox) = mpsc::channel(QUEUE);
+    let (events, recording) = Events::new(client.clone(), pod_name, metrics.clone());
     let (leading, is_leading) = signal::channel(false);
-    let (pair, current_pair) = signal::channel(None);
-    let certs = Certs {
-        client: client.clone(),
-        namespace: namespace.clone(),
-        secret: SECRET.to_owned(),
-        webhook_configuration: WEBHOOK_CONFIGURATION.to_owned(),
-        config: certs::config_for(SERVICE, &namespace),
-        loaded: needs.certificate,
-        watch_metrics: watch_metrics.clone(),
-        metrics: cert_metrics,
-    };
-    tasks.spawn(certs::run(certs, pair, is_leading.clone(), shutdown.clone()));
-    let handler = Handler {
-        client: client.clone(),
-        metrics: own.clone(),
-        own_user: format!("system:serviceaccount:{namespace}:{service_account}"),
-    };
-    let webhook =
-        health::bind(webhook_address).await.with_context(|| format!("cannot listen on {webhook_address}"))?;
-    let review = move |review| {
-        let handler = handler.clone();
-        async move { handler.review(review).await }
-    };
-    let mut serving = tokio::spawn(server::serve(webhook, current_pair, review, shutdown.clone()));
-
-    let (events, recording) = Events::new(client.clone(), pod_name, own.clone());
-    tasks.spawn(recording);
-    let guard =
-        Guard { client: client.clone(), own_pod, in_force: own.policy_in_force(), events: sender.clone() };
-    tasks.spawn(guard.run());
-    let (allowed, is_allowed) = signal::channel(false);
-    tasks.spawn(coexist::run(coexistence, allowed));
-    let watches = lead::Watches::new(client.clone(), needs.watches, watch_metrics.clone(), sender.clone());
-    tasks.spawn(lead::run(watches, is_leading, is_allowed, own.clone()));
-    let candidate = Candidate {
-        client: client.clone(),
-        namespace,
-        identity,
-        synced: needs.lease,
-        metrics: watch_metrics,
-    };
     let (until, leads_until) = signal::channel(None);
-    let mut election = tokio::spawn(election::run(candidate, leading, until, shutdown.clone()));
+    let (allowed, is_allowed) = signal::channel(false);
+    let (pair, current_pair) = signal::channel(None);
 
-    let executor = Executor::new(client, events, own.clone(), leads_until, sender);
-    let mut engine = Engine::new(config);
-    // The lease, the webhook and health never wait for a plan.
-    let driving = pitstop_kit::apart(async move {
-        let mut actions = JoinSet::new();
-        let execute = |action: Action| {
-            while actions.try_join_next().is_some() {}
-            actions.spawn(executor.clone().execute(action, pitstop_kit::now().mono));
-        };
-        let after = |engine: &Engine, took| {
-            own.stepped(took);
-            own.open(engine.open(), &engine.open_orders());
-        };
-        pitstop_kit::drive(&mut engine, &mut inbox, &shutdown, execute, after).await;
-        actions
-    });
+    let health =
+        health::serve(listen(metrics_address).await?, readiness, Arc::new(counted), shutdown.clone());
+    let mut serving = shared.serve(listen(webhook_address).await?, current_pair, &service_account);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move { match health.await {} });
+    let certs = shared.certs(needs.certificate, cert_metrics);
+    tasks.spawn(certs::run(certs, pair, is_leading.clone(), shutdown.clone()));
+    tasks.spawn(recording);
+    let coexistence = shared.coexistence(own_pod.clone(), kruise_crr_off, needs.alone);
+    tasks.spawn(coexist::run(coexistence, allowed));
+    let in_force = metrics.policy_in_force();
+    tasks.spawn(Guard { client: client.clone(), own_pod, in_force, events: sender.clone() }.run());
+    let watches = lead::Watches::new(client.clone(), needs.watches, watch_metrics.clone(), sender.clone());
+    tasks.spawn(lead::run(watches, is_leading, is_allowed, metrics.clone()));
+    let candidate = shared.candidate(identity, needs.lease);
+    let mut election = tokio::spawn(election::run(candidate, leading, until, shutdown.clone()));
+    let executor = Executor::new(client.clone(), events, metrics.clone(), leads_until, sender);
     let actions = tokio::select! {
-        actions = driving => actions.context("the plans ended")?,
+        actions = shared.drive(config, inbox, executor) => actions.context("the plans ended")?,
         ended = &mut election => return ended.context("the election ended")?,
-        ended = &mut serving => return Ok(ended.context("the webhook ended")??),
+        ended = &mut serving => return ended.context("the webhook ended")?,
     };
     drain(actions, election, serving).await;
     Ok(())
+}
+
+async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    health::bind(address).await.with_context(|| format!("cannot listen on {address}"))
 }
 
 /// The core's settings; zero stands for no bound.
@@ -178,11 +222,7 @@ fn config(args: &Args) -> Config {
 }
 
 /// Lets what is under way come to its end.
-async fn drain(
-    mut actions: JoinSet<()>,
-    election: JoinHandle<anyhow::Result<()>>,
-    serving: JoinHandle<Result<(), rustls::Error>>,
-) {
+async fn drain(mut actions: JoinSet<()>, election: JoinHandle<anyhow::Result<()>>, serving: Serving) {
     info!(under_way = actions.len(), "stops");
     let draining = async {
         while actions.join_next().await.is_some() {}

@@ -24,6 +24,11 @@ pub fn seconds(value: i64) -> Duration {
     Duration::from_secs(u64::try_from(value).unwrap_or_default())
 }
 
+/// Notes since when something holds: from now on, unless it did before.
+pub fn note_since(since: &mut Option<Mono>, now: Mono, holds: bool) {
+    *since = holds.then(|| since.unwrap_or(now));
+}
+
 /// The earlier of two moments, where absent means never.
 pub fn earliest(a: Option<Mono>, b: Option<Mono>) -> Option<Mono> {
     match (a, b) {

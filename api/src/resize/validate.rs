@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Amount, MAX_CONTAINERS, NewResources, PodResizeSpec};
+use super::{Amount, ContainerResize, MAX_CONTAINERS, MemoryShrink, NewResources, PodResizeSpec};
 use crate::quantity::Resource;
 use crate::text::quoted;
 use crate::{Invalid, too_long};
@@ -20,6 +20,13 @@ pub fn validate(spec: &PodResizeSpec) -> Result<(), Invalid> {
         let text = format!("must name 1 to {MAX_CONTAINERS} containers, not {}", spec.containers.len());
         return Err(Invalid::new("spec.containers", text));
     }
+    durations(spec)?;
+    spec.memory_shrink.as_ref().map_or(Ok(()), shrinking)?;
+    containers(&spec.containers)
+}
+
+/// Every duration is within its bounds.
+fn durations(spec: &PodResizeSpec) -> Result<(), Invalid> {
     let bounds = [
         ("spec.activeDeadlineSeconds", spec.active_deadline_seconds, 3),
         ("spec.ttlSecondsAfterFinished", spec.ttl_seconds_after_finished.map(i64::from), 0),
@@ -39,21 +46,28 @@ pub fn validate(spec: &PodResizeSpec) -> Result<(), Invalid> {
             return Err(Invalid::new(field, text));
         }
     }
-    if let Some(shrink) = &spec.memory_shrink {
-        let of = |field: &str, text: Option<&String>, least: i64| {
-            let Some(text) = text else { return Ok(()) };
-            let why = match Resource::Memory.parse(text) {
-                Some(amount) if amount >= least => return Ok(()),
-                Some(_) => format!("must be at least {}, not {text}", Resource::Memory.show(least)),
-                None => format!("{} is no amount of memory: write a quantity such as 64Mi", quoted(text)),
-            };
-            Err(Invalid::new(format!("spec.memoryShrink.{field}"), why))
+    Ok(())
+}
+
+/// What is said of lower memory limits are amounts.
+fn shrinking(shrink: &MemoryShrink) -> Result<(), Invalid> {
+    let of = |field: &str, text: Option<&String>, least: i64| {
+        let Some(text) = text else { return Ok(()) };
+        let why = match Resource::Memory.parse(text) {
+            Some(amount) if amount >= least => return Ok(()),
+            Some(_) => format!("must be at least {}, not {text}", Resource::Memory.show(least)),
+            None => format!("{} is no amount of memory: write a quantity such as 64Mi", quoted(text)),
         };
-        of("margin", shrink.margin.as_ref(), 0)?;
-        of("step", shrink.step.as_ref(), LEAST_STEP)?;
-    }
+        Err(Invalid::new(format!("spec.memoryShrink.{field}"), why))
+    };
+    of("margin", shrink.margin.as_ref(), 0)?;
+    of("step", shrink.step.as_ref(), LEAST_STEP)
+}
+
+/// Each container is named once, with amounts.
+fn containers(containers: &[ContainerResize]) -> Result<(), Invalid> {
     let mut seen = BTreeSet::new();
-    for (i, container) in spec.containers.iter().enumerate() {
+    for (i, container) in containers.iter().enumerate() {
         let at = format!("spec.containers[{i}]");
         if !seen.insert(container.name.as_str()) {
             let text = format!("{} is named twice", quoted(&container.name));

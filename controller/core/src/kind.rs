@@ -11,6 +11,7 @@ use chrono::{DateTime, Utc};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
 use kube::core::object::HasStatus;
+use pitstop_api::GROUP;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -27,6 +28,7 @@ use crate::nodework::{Acting, NodeWork};
 use crate::plan::Plan;
 use crate::pod::Pod;
 use crate::readiness::Hold;
+use crate::review::Review;
 use crate::time::Mono;
 use crate::tracked::Versioned;
 
@@ -59,6 +61,15 @@ pub struct About {
     pub sharing: Sharing,
     /// Its requests may [claim](Kind::claim) what counts for other Pods of their nodes and namespaces.
     pub claims: bool,
+    /// How the webhook reviews its objects; absent where it is not asked.
+    pub review: Option<Review>,
+}
+
+impl About {
+    /// Its API group.
+    pub fn group(&self) -> &'static str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
 }
 
 /// Names of writes in metrics.
@@ -398,14 +409,24 @@ pub fn started_for<K: Kind>(request: &K, pod: &Pod) -> bool {
     is_for && !request.meta().deleting && !request.completed()
 }
 
-/// API group of the kinds whose objects make objects of other kinds.
-const OWNERS: &str = "pitstop.dev";
+/// An event about the request, and about the Pod that it was accepted for.
+pub fn note<K: Kind>(request: &K, warning: bool, reason: &'static str, message: String) -> Note {
+    Note {
+        kind: K::ABOUT.id,
+        request: request.meta().key.clone(),
+        request_uid: request.uid().to_owned(),
+        pod: request.target().map(|target| (request.pod_key(), target.pod_uid.to_owned())),
+        warning,
+        reason,
+        message,
+    }
+}
 
 /// The owner that made the object, and looks after it, if it is one of ours.
 pub fn owner(metadata: &ObjectMeta) -> Option<Owner> {
     let ours = |owner: &&OwnerReference| {
         let group = owner.api_version.split_once('/').map(|(group, _)| group);
-        owner.controller == Some(true) && group == Some(OWNERS)
+        owner.controller == Some(true) && group == Some(GROUP)
     };
     let owner = metadata.owner_references.iter().flatten().find(ours)?;
     Some(Owner { kind: owner.kind.clone(), name: owner.name.clone(), uid: owner.uid.clone() })

@@ -8,6 +8,7 @@ use pitstop_api::logic::watch::Watch;
 use crate::key::KindId;
 use crate::kind::{About, Kind};
 use crate::outcome::Outcome;
+use crate::review::Review;
 
 /// Hands the list to another macro: the field that keeps the objects, the name in enums, the type.
 ///
@@ -97,6 +98,11 @@ macro_rules! define {
     };
 }
 kinds!(define);
+
+/// How the webhook reviews the objects of that resource.
+pub fn review(group: &str, plural: &str) -> Option<&'static Review> {
+    all().find(|about| about.group() == group && about.plural == plural)?.review.as_ref()
+}
 
 /// What is fixed of that kind.
 pub fn about(kind: KindId) -> Option<&'static About> {

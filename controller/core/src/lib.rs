@@ -3,6 +3,7 @@
 //! [`engine::Engine`] owns the state of the world as it was last observed. Every event changes it and gives back
 //! [`action::Action`]s as data; the program around it carries them out and tells the outcome as further
 //! events. There is no clock, no I/O and no randomness here: time comes in as [`time::Mono`].
+#![cfg_attr(test, allow(clippy::too_many_lines, reason = "a test tells one story"))]
 
 pub mod action;
 #[cfg(test)]

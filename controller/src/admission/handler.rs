@@ -1,4 +1,4 @@
-//! Answers admission reviews of requests, and of Pods, with the rules of the core.
+//! Answers admission reviews of requests, and of Pods, with the rules of the core. It reads what they ask for.
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::core::admission::{AdmissionRequest, AdmissionResponse, Operation};
@@ -7,16 +7,9 @@ use kube::core::{ApiResource, DynamicObject, Status};
 use kube::{Api, Client};
 use pitstop_api::condition::truncate;
 use pitstop_api::labels;
-use pitstop_api::recreate::ContainerRecreateRequest;
-use pitstop_api::resize::{self, PodResize};
-use pitstop_controller_core::kind::Kind as _;
-use pitstop_controller_core::readiness;
-use pitstop_controller_core::recreate::admission::{Hooks, create, keep, precheck, update};
-use pitstop_controller_core::recreate::{Request, object};
-use pitstop_controller_core::resize::Resize;
-use pitstop_controller_core::resize::review::{create as create_resize, update as update_resize};
-use pitstop_controller_core::review::Verdict;
+use pitstop_controller_core::review::{Asked, Live, Review, Step, Verdict, without_status};
 use pitstop_controller_core::wire::observe;
+use pitstop_controller_core::{ObjectKey, kinds, readiness};
 use pitstop_kit::describe;
 use tracing::{info, warn};
 
@@ -53,13 +46,11 @@ impl Handler {
             // Not asked for by the webhook's configuration.
             Operation::Delete | Operation::Connect => return response,
         };
-        let verdict = match &review.operation {
-            _ if review.resource.resource == resize::PLURAL => Ok(self.resize(&review).await),
-            Operation::Create => self.created(&review).await,
-            _ => self.updated(&review),
+        let user = review.user_info.username.clone();
+        let Some(kind) = kinds::review(&review.resource.group, &review.resource.resource) else {
+            return response;
         };
-        let verdict = verdict.unwrap_or_else(|message| Verdict::Deny { code: 400, message });
-        match verdict {
+        match self.answer(kind, self.asked(review)).await {
             Verdict::Allow(patch) => {
                 self.metrics.admission(operation, 200);
                 allow(response, patch)
@@ -67,9 +58,31 @@ impl Handler {
             Verdict::Deny { code, message } => {
                 let message = truncate(&message, MAX_REFUSAL);
                 self.metrics.admission(operation, code);
-                info!(operation, code, message, user = review.user_info.username, "refuses a request");
+                info!(operation, code, message, user, "refuses a request");
                 refuse(response, code, &message)
             }
+        }
+    }
+
+    fn asked(&self, review: AdmissionRequest<DynamicObject>) -> Asked {
+        Asked {
+            key: ObjectKey::new(review.namespace.unwrap_or_default(), review.name),
+            update: review.operation == Operation::Update,
+            new: review.object.map(without_status),
+            old: review.old_object,
+            by_controller: review.user_info.username.as_deref() == Some(self.own_user.as_str()),
+        }
+    }
+
+    /// Reads what the kind asks for, until it has judged.
+    async fn answer(&self, kind: &Review, asked: Asked) -> Verdict {
+        let mut step = (kind.begin)(&asked);
+        loop {
+            step = match step {
+                Step::Over(verdict) => return verdict,
+                Step::Pod(key, then) => then(self.pod(&key).await),
+                Step::Node(name, then) => then(self.is_virtual(&name).await),
+            };
         }
     }
 
@@ -85,63 +98,23 @@ impl Handler {
         allow(response, patch.unwrap_or_default())
     }
 
-    async fn created(&self, review: &AdmissionRequest<DynamicObject>) -> Result<Verdict, String> {
-        let request = decode(review, sent(review.object.as_ref()))?;
-        if let Some(refused) = precheck(&request) {
-            return Ok(refused);
+    async fn pod(&self, key: &ObjectKey) -> Result<Option<Live>, String> {
+        // There is no Pod of a name that cannot be one. In the path of a URL it could mean something else.
+        if !is_name(&key.namespace) || !is_name(&key.name) {
+            return Ok(None);
         }
         let kind = ApiResource::erase::<Pod>(&());
-        let pods: Api<DynamicObject> =
-            Api::namespaced_with(self.client.clone(), &request.key.namespace, &kind);
-        // There is no Pod of a name that cannot be one. In the path of a URL it could mean something else.
-        let read = if is_name(&request.key.namespace) && is_name(&request.spec.pod_name) {
-            pods.get_opt(&request.spec.pod_name).await.map_err(|error| describe(&error))
-        } else {
-            Ok(None)
-        };
-        let pod = read.and_then(|pod| pod.map(observe::live).transpose().map_err(|error| describe(&error)));
-        Ok(match pod {
-            Ok(None) => create(&request, None, &Hooks::new(), false),
-            Ok(Some((pod, hooks))) => {
-                let on_virtual_node = self.is_virtual(pod.node.as_deref()).await;
-                create(&request, Some(&pod), &hooks, on_virtual_node)
-            }
-            Err(why) => {
-                warn!(why, pod = request.spec.pod_name, "cannot read the Pod of a request");
-                Verdict::Deny {
-                    code: 500,
-                    message: format!(
-                        "ContainerRecreateRequest {}: cannot read Pod {}: {why}",
-                        request.key, request.spec.pod_name
-                    ),
-                }
-            }
-        })
+        let pods: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &key.namespace, &kind);
+        let read = pods.get_opt(&key.name).await.map_err(|error| describe(&error));
+        let live = read.and_then(|pod| pod.map(observe::live).transpose().map_err(|error| describe(&error)));
+        live.inspect_err(|why| warn!(why, pod = %key, "cannot read the Pod of a request"))
     }
 
-    /// What cannot be read is not judged here: the schema, or the controller, does that.
-    async fn resize(&self, review: &AdmissionRequest<DynamicObject>) -> Verdict {
-        let Some(new) = resize_in(review, review.object.as_ref()) else { return Verdict::Allow(Vec::new()) };
-        if review.operation == Operation::Update {
-            let old = resize_in(review, review.old_object.as_ref());
-            return old.map_or(Verdict::Allow(Vec::new()), |old| update_resize(&old, &new));
+    /// Whether the node says that it is virtual.
+    async fn is_virtual(&self, node: &str) -> bool {
+        if !is_name(node) {
+            return false;
         }
-        let name = &new.spec.pod_ref.name;
-        if !is_name(&new.key.namespace) || !is_name(name) {
-            return create_resize(&new, None);
-        }
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &new.key.namespace);
-        let found = pods.get_metadata_opt(name).await.unwrap_or_else(|error| {
-            warn!(error = describe(&error), pod = name, "cannot read the Pod of a resize");
-            None
-        });
-        create_resize(&new, found.and_then(|pod| pod.metadata.uid).as_deref())
-    }
-
-    /// Whether the node says that it is virtual. A node that cannot be read is taken for a machine: the request then
-    /// waits for its daemon, and says so.
-    async fn is_virtual(&self, node: Option<&str>) -> bool {
-        let Some(node) = node.filter(|node| is_name(node)) else { return false };
         let nodes: Api<Node> = Api::all(self.client.clone());
         let metadata = match nodes.get_metadata_opt(node).await {
             Ok(found) => found.map(|n| n.metadata),
@@ -153,55 +126,12 @@ impl Handler {
         let found = metadata.and_then(|m| m.labels).unwrap_or_default();
         found.get(labels::NODE_TYPE).is_some_and(|value| value == labels::VIRTUAL_KUBELET)
     }
-
-    fn updated(&self, review: &AdmissionRequest<DynamicObject>) -> Result<Verdict, String> {
-        let old = decode(review, review.old_object.clone())?;
-        let new = decode(review, sent(review.object.as_ref()))?;
-        let by_controller = review.user_info.username.as_deref() == Some(self.own_user.as_str());
-        Ok(match update(&old, &new, by_controller) {
-            Verdict::Allow(mut patch) => {
-                let spec = |object: &Option<DynamicObject>| object.as_ref()?.data.get("spec").cloned();
-                patch.extend(keep(spec(&review.old_object).as_ref(), spec(&review.object).as_ref()));
-                Verdict::Allow(patch)
-            }
-            refused @ Verdict::Deny { .. } => refused,
-        })
-    }
 }
 
 /// Whether a text can be the name of a Pod, a namespace or a node: a DNS subdomain, as far as matters in a URL.
 fn is_name(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
     !text.is_empty() && text.len() <= MAX_NAME && !text.starts_with('.') && text.bytes().all(plain)
-}
-
-/// What a client sent, without the status: the API server stores none from there, and typed clients always send one.
-fn sent(object: Option<&DynamicObject>) -> Option<DynamicObject> {
-    let mut object = object?.clone();
-    if let Some(data) = object.data.as_object_mut() {
-        data.remove("status");
-    }
-    Some(object)
-}
-
-fn decode(
-    review: &AdmissionRequest<DynamicObject>,
-    object: Option<DynamicObject>,
-) -> Result<Request, String> {
-    let name = format!("{}/{}", review.namespace.as_deref().unwrap_or_default(), review.name);
-    let object =
-        object.ok_or_else(|| format!("ContainerRecreateRequest {name}: the review carries no object"))?;
-    let mut parsed: ContainerRecreateRequest = object
-        .try_parse()
-        .map_err(|error| format!("ContainerRecreateRequest {name}: {}", describe(&error)))?;
-    parsed.metadata.namespace.get_or_insert_with(|| review.namespace.clone().unwrap_or_default());
-    Ok(object::admitted(parsed))
-}
-
-fn resize_in(review: &AdmissionRequest<DynamicObject>, object: Option<&DynamicObject>) -> Option<Resize> {
-    let mut parsed: PodResize = sent(object)?.try_parse().ok()?;
-    parsed.metadata.namespace.get_or_insert_with(|| review.namespace.clone().unwrap_or_default());
-    Some(Resize::observe(parsed))
 }
 
 fn allow(response: AdmissionResponse, patch: Vec<serde_json::Value>) -> AdmissionResponse {
@@ -238,26 +168,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn a_status_that_a_client_sends_is_not_looked_at() {
-        let object = serde_json::json!({
-            "apiVersion": "apps.kruise.io/v1alpha1", "kind": "ContainerRecreateRequest",
-            "metadata": {"name": "again", "namespace": "ns", "creationTimestamp": null},
-            "spec": {"podName": "web", "containers": [{"name": "app"}]},
-            "status": {"phase": "Unheard"},
-        });
-        let review = serde_json::json!({
-            "uid": "u", "name": "again", "namespace": "ns", "operation": "CREATE", "userInfo": {},
-            "kind": {"group": "apps.kruise.io", "version": "v1alpha1", "kind": "ContainerRecreateRequest"},
-            "resource": {"group": "apps.kruise.io", "version": "v1alpha1", "resource": "containerrecreaterequests"},
-            "object": object,
-        });
-        let review: AdmissionRequest<DynamicObject> = serde_json::from_value(review).unwrap();
-        assert!(decode(&review, review.object.clone()).is_err());
-        let request = decode(&review, sent(review.object.as_ref())).unwrap();
-        assert_eq!((request.spec.pod_name.as_str(), request.status.phase), ("web", None));
-    }
 
     #[test]
     fn the_patch_of_a_new_pod_is_one_that_the_api_server_takes() {

@@ -14,13 +14,13 @@ use hyper::body::Body as _;
 use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionRequest, AdmissionResponse, AdmissionReview};
 use pitstop_api::condition::truncate;
+use pitstop_controller_core::kinds::all;
 use pitstop_kit::describe;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// Paths of the reviews, as in the webhook's configuration: of either kind of request, and of new Pods.
-pub const PATHS: [&str; 3] =
-    ["/mutate-containerrecreaterequest", "/mutate-podresize", "/inject-readiness-gate"];
+/// Path of the reviews of new Pods, as in the webhook's configuration.
+const PODS: &str = "/inject-readiness-gate";
 /// Most bytes of a body: as much as the API server accepts of an object.
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
 /// Bodies of at most so many bytes are read without a place among the large ones.
@@ -34,11 +34,16 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest time that an answer may take; the API server waits for three seconds.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Paths of all reviews: of each kind of request, and of new Pods.
+fn paths() -> impl Iterator<Item = &'static str> {
+    all().filter_map(|about| Some(about.review.as_ref()?.path)).chain([PODS])
+}
+
 /// A request that is not answered with a review.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     /// Of the path.
-    #[error("not found: there is {}", PATHS.join(" and "))]
+    #[error("not found: there is {}", paths().collect::<Vec<_>>().join(" and "))]
     Path,
     /// Of the method.
     #[error("only POST")]
@@ -88,7 +93,7 @@ impl IntoResponse for Refused {
     }
 }
 
-/// Answers reviews at all of [`PATHS`].
+/// Answers reviews at all of their [paths].
 pub fn router<H, F>(handler: H) -> Router
 where
     H: Fn(AdmissionRequest<DynamicObject>) -> F + Clone + Send + Sync + 'static,
@@ -104,7 +109,7 @@ where
             Ok::<_, Refused>(([(CONTENT_TYPE, "application/json")], json))
         }
     });
-    let routes = PATHS.into_iter().fold(Router::new(), |router, path| router.route(path, answer.clone()));
+    let routes = paths().fold(Router::new(), |router, path| router.route(path, answer.clone()));
     routes.method_not_allowed_fallback(|| async { Refused::Method }).fallback(|| async { Refused::Path })
 }
 

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use axum::extract::Extension;
 use axum::http::header::{CONNECTION, HeaderValue};
 use axum::middleware::map_response;
@@ -71,13 +72,13 @@ fn tls(pair: Pair) -> Result<ServerConfig, rustls::Error> {
 ///
 /// Await it to the end (at most eight seconds after the start of the shutdown), else calls fail that are under way.
 /// Without a pair handshakes fail; the readiness condition of the certificates keeps the Service away until then.
-/// Fails only when the TLS settings are impossible.
+/// Fails when the TLS settings are impossible, or no connection can be taken any more.
 pub async fn serve<H, F>(
     listener: TcpListener,
     pair: Pair,
     handler: H,
     shutdown: Shutdown,
-) -> Result<(), rustls::Error>
+) -> anyhow::Result<()>
 where
     H: Fn(AdmissionRequest<DynamicObject>) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = AdmissionResponse> + Send + 'static,
@@ -123,12 +124,9 @@ where
         handle.shutdown();
     };
     tokio::select! {
-        ended = server.serve(routers) => if let Err(error) = ended {
-            tracing::error!(error = describe(&error), "the webhook's server ended");
-        },
-        () = closing => {}
+        ended = server.serve(routers) => ended.context("the webhook's server ended"),
+        () = closing => Ok(()),
     }
-    Ok(())
 }
 
 #[cfg(test)]

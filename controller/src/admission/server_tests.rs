@@ -15,11 +15,14 @@ use tokio_rustls::client::TlsStream;
 use crate::certs::config_for;
 use crate::certs::material::{Material, Reading, issue};
 
+/// Where recreate requests are reviewed.
+const PATH: &str = "/mutate-containerrecreaterequest";
+
 struct Server {
     address: SocketAddr,
     pair: watch::Sender<Option<Arc<CertifiedKey>>>,
     trigger: Trigger,
-    ended: tokio::task::JoinHandle<Result<(), rustls::Error>>,
+    ended: tokio::task::JoinHandle<anyhow::Result<()>>,
 }
 
 fn now() -> DateTime<Utc> {
@@ -93,8 +96,7 @@ fn review(name: &str) -> String {
 
 fn post(body: &str) -> String {
     format!(
-        "POST {} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json; charset=utf-8\r\ncontent-length: {}\r\n\r\n{body}",
-        http::PATHS[0],
+        "POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json; charset=utf-8\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     )
 }
@@ -140,11 +142,11 @@ async fn wrong_requests_are_refused_with_a_reason() {
     let material = first();
     let server = start(pair(&material)).await;
     let connector = connector(&bundle(&material));
-    let long = format!("POST {} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n", http::PATHS[0]);
+    let long = format!("POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n");
     let oversize = http::MAX_BODY + 1;
     for (request, code, reason) in [
-        (post(&review("a")).replace(http::PATHS[0], "/other"), "404", "there is /mutate-"),
-        (format!("GET {} HTTP/1.1\r\nhost: x\r\n\r\n", http::PATHS[0]), "405", "only POST"),
+        (post(&review("a")).replace(PATH, "/other"), "404", "there is /mutate-"),
+        (format!("GET {PATH} HTTP/1.1\r\nhost: x\r\n\r\n"), "405", "only POST"),
         (post(&review("a")).replace("application/json", "text/yaml"), "415", "only application/json"),
         (post("{"), "400", "no AdmissionReview"),
         (post(r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}"#), "400", "no request"),

@@ -174,6 +174,9 @@ async fn a_renewal_cuts_nobody_off() {
     let api = with_webhooks();
     let old = made(61);
     store(&api, &old);
+    let mut with_ca_key = api.get("secrets").unwrap();
+    with_ca_key["data"]["ca.key"] = json!(STANDARD.encode("kept by another version"));
+    api.put("secrets", with_ca_key);
     publish(&api, &old.ca_crt);
     let follower = start(&api, false);
     eventually(|| follower.works()).await;
@@ -191,7 +194,10 @@ async fn a_renewal_cuts_nobody_off() {
     let new = Reading::new(&stored(&api));
     assert!(new.accepts(&before, &config().names, now()), "replicas that are late are trusted");
     assert_eq!(writes(&api), [(Method::PATCH, "secrets"), (Method::PATCH, "webhooks")]);
-    assert_eq!(api.get("secrets").unwrap()["metadata"]["labels"]["kept"], "yes");
+    let secret = api.get("secrets").unwrap();
+    assert_eq!(secret["metadata"]["labels"]["kept"], "yes");
+    let keys: Vec<&String> = secret["data"].as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["ca.crt", "tls.crt", "tls.key"], "no key of any CA stays");
 }
 
 /// Its leader died between both writes, say: a replica that is ready takes calls from those that still work.

@@ -76,6 +76,10 @@ impl FakeApi {
                 for (key, value) in body["data"].as_object().into_iter().flatten() {
                     stored["data"][key] = value.clone();
                 }
+                // What a merge patch says is null is removed (RFC 7396).
+                if let Some(data) = stored["data"].as_object_mut() {
+                    data.retain(|_, value| !value.is_null());
+                }
                 for new in body["webhooks"].as_array().into_iter().flatten() {
                     let webhooks = stored["webhooks"].as_array_mut().unwrap();
                     let webhook = webhooks.iter_mut().find(|webhook| webhook["name"] == new["name"]).unwrap();

@@ -14,6 +14,9 @@ use super::material::Material;
 /// Field manager of the writes.
 const FIELD_MANAGER: &str = "pitstop-controller";
 
+/// The key of a CA: a Secret of a pitstop that kept it is rid of it with the next write.
+const CA_KEY: &str = "ca.key";
+
 /// The Secret as it was last seen.
 pub struct SecretView {
     /// Its version, the precondition of the next write.
@@ -47,7 +50,9 @@ pub async fn write(
     let written = if let Some(seen) = seen {
         // A merge keeps the labels of whoever made it; the version in it makes the server refuse a stale one.
         let metadata = json!({"resourceVersion": seen.version});
-        let patch = json!({"metadata": metadata, "data": BTreeMap::from(data)});
+        let mut data: BTreeMap<_, _> = data.map(|(key, bytes)| (key, Some(bytes))).into();
+        data.insert(CA_KEY.to_owned(), None);
+        let patch = json!({"metadata": metadata, "data": data});
         api.patch(name, &params(), &Patch::Merge(patch)).await?
     } else {
         let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };

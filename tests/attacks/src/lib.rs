@@ -13,6 +13,7 @@
     clippy::panic,
     clippy::missing_panics_doc,
     clippy::indexing_slicing,
+    clippy::too_many_lines,
     reason = "test code"
 )]
 

@@ -9,6 +9,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::missing_panics_doc,
+    clippy::too_many_lines,
     reason = "a test program: a property that breaks is a panic"
 )]
 

@@ -10,6 +10,7 @@
     clippy::indexing_slicing,
     clippy::missing_panics_doc,
     clippy::struct_excessive_bools,
+    clippy::too_many_lines,
     reason = "a test program: what cannot be is a failure of the model"
 )]
 

@@ -6,11 +6,13 @@ use super::{Memory, PodProbe, PodProbeStatus, Probe, plan};
 use crate::change::Note;
 use crate::deed::{Deed, Done};
 use crate::key::{KindId, ObjectKey};
-use crate::kind::{About, At, Course, Cx, Ended, Kind, Meta, Sharing, Sight, Target, WriteNames, owner};
+use crate::kind::{
+    About, At, Course, Cx, Ended, Kind, Meta, Sharing, Sight, Target, WriteNames, note, owner,
+};
 use crate::measure::Measure;
 use crate::plan::Plan;
 use crate::pod::Pod;
-use crate::time::Mono;
+use crate::time::{Mono, note_since};
 
 pub(super) const ID: KindId = KindId::new("PodProbe");
 
@@ -37,6 +39,7 @@ impl Kind for Probe {
         successes: &[plan::PROBED],
         sharing: Sharing { patience: None, yields: true },
         claims: false,
+        review: None,
     };
 
     fn observe(object: Self::Object) -> Self {
@@ -91,20 +94,12 @@ impl Kind for Probe {
         memory: &mut Memory,
     ) -> (Plan<PodProbeStatus>, Vec<Measure>) {
         let completed = sight.request.completed();
-        memory.completed_seen = completed.then(|| memory.completed_seen.unwrap_or(cx.now));
+        note_since(&mut memory.completed_seen, cx.now, completed);
         (plan::plan(&sight, memory), Vec::new())
     }
     fn notes(&self, old: &Self::Status) -> Vec<Note> {
         let news = self.status.outcome.as_ref().filter(|_| old.outcome.is_none());
-        let note = |message: &String| Note {
-            kind: ID,
-            request: self.key.clone(),
-            request_uid: self.uid.clone(),
-            pod: None,
-            warning: message != plan::PROBED,
-            reason: plan::PROBED,
-            message: message.clone(),
-        };
+        let note = |message: &String| note(self, message != plan::PROBED, plan::PROBED, message.clone());
         news.map(note).into_iter().collect()
     }
     fn measure(&self, old: &Self::Status) -> Option<Measure> {

@@ -3,30 +3,60 @@
 //! Admission is for convenience and compatibility: early clear errors, `OpenKruise`'s defaults and labels. It
 //! is not a security boundary; the controller resolves everything again.
 
-use std::collections::BTreeMap;
-
+use kube::core::DynamicObject;
 use pitstop_api::Invalid;
-use pitstop_api::recreate::{ContainerPort, MAX_PORTS, PreStopHandler, apply_defaults, validate};
+use pitstop_api::recreate::{MAX_PORTS, apply_defaults, validate};
 use pitstop_api::{annotations, labels};
 use serde_json::{Value, json};
 
+use super::object;
 use super::observe::Request;
 use super::resolve::{Tense, resolve};
-use super::restore::changed;
-pub use super::restore::keep;
+use super::restore::{changed, keep};
 use crate::pod::Pod;
-use crate::review::{BAD_REQUEST, FORBIDDEN, Verdict};
+use crate::review::{Asked, BAD_REQUEST, FORBIDDEN, Hooks, INTERNAL, Live, Step, Verdict};
 
-/// The hooks of a Pod's containers, by the containers' names.
-pub type Hooks = BTreeMap<String, Hooked>;
+/// Begins the review of a request.
+pub(super) fn review(asked: &Asked) -> Step {
+    let step = if asked.update { updated(asked).map(Step::Over) } else { created(asked) };
+    step.unwrap_or_else(|message| Step::Over(Verdict::Deny { code: BAD_REQUEST, message }))
+}
 
-/// A container's hook, as a request shows it to people; nothing acts on it.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Hooked {
-    /// The hook.
-    pub pre_stop: PreStopHandler,
-    /// The container's ports.
-    pub ports: Vec<ContainerPort>,
+fn created(asked: &Asked) -> Result<Step, String> {
+    let request = object::admitted(asked.read(asked.new.as_ref())?);
+    if let Some(refused) = precheck(&request) {
+        return Ok(Step::Over(refused));
+    }
+    let pod = request.pod_key();
+    let judge = move |found| match found {
+        Ok(None) => Step::Over(create(&request, None, &Hooks::new(), false)),
+        Ok(Some(Live { pod, hooks })) => match pod.node.clone() {
+            None => Step::Over(create(&request, Some(&pod), &hooks, false)),
+            Some(node) => {
+                let judge = move |is_virtual| Step::Over(create(&request, Some(&pod), &hooks, is_virtual));
+                Step::Node(node, Box::new(judge))
+            }
+        },
+        Err(why) => {
+            let pod = &request.spec.pod_name;
+            let message = format!("ContainerRecreateRequest {}: cannot read Pod {pod}: {why}", request.key);
+            Step::Over(Verdict::Deny { code: INTERNAL, message })
+        }
+    };
+    Ok(Step::Pod(pod, Box::new(judge)))
+}
+
+fn updated(asked: &Asked) -> Result<Verdict, String> {
+    let old = object::admitted(asked.read(asked.old.as_ref())?);
+    let new = object::admitted(asked.read(asked.new.as_ref())?);
+    let spec = |object: &Option<DynamicObject>| object.as_ref()?.data.get("spec").cloned();
+    Ok(match update(&old, &new, asked.by_controller) {
+        Verdict::Allow(mut patch) => {
+            patch.extend(keep(spec(&asked.old).as_ref(), spec(&asked.new).as_ref()));
+            Verdict::Allow(patch)
+        }
+        refused @ Verdict::Deny { .. } => refused,
+    })
 }
 
 fn deny(request: &Request, code: u16, why: &Invalid) -> Verdict {
@@ -34,13 +64,13 @@ fn deny(request: &Request, code: u16, why: &Invalid) -> Verdict {
 }
 
 /// Refuses a new request for what can be seen without its Pod.
-pub fn precheck(request: &Request) -> Option<Verdict> {
+pub(super) fn precheck(request: &Request) -> Option<Verdict> {
     validate(&request.spec).err().map(|invalid| deny(request, BAD_REQUEST, &invalid))
 }
 
 /// Answers the creation of a request; `pod`, its `hooks` and whether its node is virtual were read from the API server
 /// just now.
-pub fn create(request: &Request, pod: Option<&Pod>, hooks: &Hooks, virtual_node: bool) -> Verdict {
+pub(super) fn create(request: &Request, pod: Option<&Pod>, hooks: &Hooks, virtual_node: bool) -> Verdict {
     if let Some(refused) = precheck(request) {
         return refused;
     }
@@ -97,7 +127,7 @@ pub fn create(request: &Request, pod: Option<&Pod>, hooks: &Hooks, virtual_node:
 
 /// Answers a change of a request. Allowed, the spec is to be [kept](keep) as it is stored. `by_controller`: the change
 /// comes from pitstop's own controller, which adds what an absent webhook did not and removes what is over.
-pub fn update(old: &Request, new: &Request, by_controller: bool) -> Verdict {
+pub(super) fn update(old: &Request, new: &Request, by_controller: bool) -> Verdict {
     if let Some(field) = changed(&old.spec, &new.spec) {
         let why = Invalid::new(field, "spec of ContainerRecreateRequest is immutable");
         return deny(new, FORBIDDEN, &why);

@@ -12,7 +12,7 @@ use super::judge::is_pinned;
 use super::observe::{Observed, Request};
 use super::status::{Wait, set};
 use crate::pod::Pod;
-use crate::time::{Mono, seconds};
+use crate::time::{Mono, note_since, seconds};
 
 /// What this process has seen of a drain; another process counts anew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Seen {
         };
         self.accepted.get_or_insert(now);
         let out = !pod.ready && request.hold().is_some_and(|hold| pod.gates.iter().all(|g| g.held_by(&hold)));
-        self.unready = out.then(|| self.unready.unwrap_or(now));
+        note_since(&mut self.unready, now, out);
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use pitstop_api::labels;
 use pitstop_api::recreate::{ContainerRecreateRequest, ContainerRecreateRequestStatus, KIND, PLURAL};
 
-use super::{Memory, Observed, Request, judge, object, places, plan, status};
+use super::{Memory, Observed, Request, admission, judge, object, places, plan, status};
 use crate::change::Note;
 use crate::key::{KindId, ObjectKey};
 use crate::kind::{About, At, Course, Cx, Kind, Meta, PodWritten, Sharing, Sight, Target, WriteNames};
@@ -14,6 +14,7 @@ use crate::measure::Measure;
 use crate::nodework::{Acting, OrderView, may_run, own, views};
 use crate::pod::Pod;
 use crate::readiness::Hold;
+use crate::review::Review;
 use crate::time::{Mono, earliest, seconds};
 
 /// The kind.
@@ -46,6 +47,7 @@ impl Kind for Request {
         successes: &[status::COMPLETE],
         sharing: Sharing { patience: Some(PATIENCE), yields: false },
         claims: false,
+        review: Some(Review { path: "/mutate-containerrecreaterequest", begin: admission::review }),
     };
 
     fn observe(object: Self::Object) -> Self {

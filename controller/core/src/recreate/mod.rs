@@ -6,7 +6,7 @@
 //! long all that takes, `admission` answers the webhook with the same rules. `object` reads the API object, `kind` is what the
 //! engine knows of it.
 
-pub mod admission;
+mod admission;
 mod drain;
 mod hooks;
 mod judge;

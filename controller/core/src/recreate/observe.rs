@@ -14,7 +14,7 @@ use crate::look::Look;
 use crate::nodework::{Acting, OrderView};
 use crate::pod::{ContainerState, ContainerStatus, Pod, parse_container_id};
 use crate::readiness::{Hold, RECREATE_AGENT};
-use crate::time::Mono;
+use crate::time::{Mono, note_since};
 use crate::tracked::Versioned;
 
 /// A `ContainerRecreateRequest`, reduced to what decisions need.
@@ -135,7 +135,7 @@ impl Memory {
     /// A silence lasts until the daemon answers something: it outlasts the withdrawal of the order that nobody
     /// took up, so that the outcome can follow.
     pub fn update(&mut self, now: Mono, completed: bool, busy: bool, unread: bool, orders: &[OrderView<'_>]) {
-        self.completed_seen = completed.then(|| self.completed_seen.unwrap_or(now));
+        note_since(&mut self.completed_seen, now, completed);
         let answered = orders.iter().filter(|o| o.answer.is_some()).count();
         if busy || answered > self.answered {
             self.unanswered_since = None;
@@ -152,7 +152,7 @@ impl Memory {
     pub fn placed(&mut self, now: Mono, all: bool, none: bool) -> bool {
         let before = (self.short, self.crowded_since.is_some());
         self.short = !all;
-        self.crowded_since = none.then(|| self.crowded_since.unwrap_or(now));
+        note_since(&mut self.crowded_since, now, none);
         before != (self.short, self.crowded_since.is_some())
     }
 

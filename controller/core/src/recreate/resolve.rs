@@ -1,10 +1,8 @@
 //! From a request and its Pod to the exact container instances, or to the reason why not.
 
-use std::fmt;
-
 use pitstop_api::Invalid;
 use pitstop_api::recreate::{
-    ContainerRecreateRequestSpec, MAX_CONTAINER_ID, StatusContext, Target, TargetContainer,
+    ContainerRecreateRequestSpec, MAX_CONTAINER_ID, RecreateContainer, StatusContext, Target, TargetContainer,
 };
 use pitstop_api::text::quoted;
 
@@ -27,85 +25,62 @@ pub enum Tense {
 ///
 /// Order and wording follow `OpenKruise`'s admission.
 pub fn resolve(spec: &ContainerRecreateRequestSpec, pod: &Pod, tense: Tense) -> Result<Target, Refusal> {
-    let refuse =
-        |text: &dyn fmt::Display| Err(Refusal::new("spec.podName", format!("{text}: Pod {}", pod.key)));
-    if pod.gone() {
-        return refuse(&"not allowed to recreate containers in an inactive Pod");
-    }
-    let Some(node) = &pod.node else {
-        return refuse(&"not allowed to recreate containers in a pending Pod");
-    };
-    if pod.mirror {
-        return refuse(&"not allowed to recreate containers in a static Pod; change its file on the node");
-    }
+    let refusal = |field: String, text: String| Refusal::new(field, format!("{text}: Pod {}", pod.key));
+    let node = node(pod).map_err(|text| refusal("spec.podName".to_owned(), text.to_owned()))?;
     let strategy = spec.strategy.as_ref();
     let forced = strategy.is_some_and(|s| s.force_recreate);
     let mut containers = Vec::with_capacity(spec.containers.len());
     for (i, wanted) in spec.containers.iter().enumerate() {
         let field = format!("spec.containers[{i}]");
         if tense == Tense::Admission {
-            let filled = [
-                ("preStop", wanted.pre_stop.is_some()),
-                ("ports", !wanted.ports.is_empty()),
-                ("statusContext", wanted.status_context.is_some()),
-            ];
-            if let Some((name, _)) = filled.into_iter().find(|(_, set)| *set) {
-                let text = "preStop, ports and statusContext are read-only fields; leave them empty";
-                return Err(Refusal::new(format!("{field}.{name}"), text));
-            }
+            left_empty(&field, wanted)?;
         }
-        let refuse =
-            |text: String| Err(Refusal::new(format!("{field}.name"), format!("{text}: Pod {}", pod.key)));
+        let context = wanted.status_context.as_ref().filter(|_| tense == Tense::Accepted);
+        let named = |text| refusal(format!("{field}.name"), text);
         let name = &wanted.name;
-        let Some(container) = pod.container(name) else {
-            return refuse(format!("container {name} not found in Pod"));
-        };
-        if let Err(text) = servable(container) {
-            return refuse(text);
-        }
-        // A forced request is about the instance that runs now, whatever ran when it was made; a status of the
-        // Pod with a lower restart count is older than that.
-        let newer = |context: &&StatusContext| {
-            let now = container.status.as_ref().filter(|s| !s.container_id.is_empty());
-            forced && now.is_some_and(|s| s.restart_count >= context.restart_count)
-        };
-        let context = wanted
-            .status_context
-            .as_ref()
-            .filter(|_| tense == Tense::Accepted)
-            .filter(|context| !newer(context));
-        let (id, restart_count) = match (context, &container.status) {
-            (Some(context), _) => (&context.container_id, context.restart_count),
-            (None, None) => return refuse(format!("not found {name} containerStatus in Pod Status")),
-            (None, Some(status)) => (&status.container_id, status.restart_count),
-        };
-        if id.is_empty() {
-            return refuse(format!(
-                "no containerID in {name} containerStatus, maybe the container has not been initialized"
-            ));
-        }
-        // What does not fit the request's status could not be written down.
-        if id.len() > MAX_CONTAINER_ID {
-            return refuse(format!("containerID of {name} is longer than {MAX_CONTAINER_ID} bytes"));
-        }
-        if parse_container_id(id).is_none() {
-            return refuse(format!(
-                "containerID {} of {name} is not of the form <runtime>://<64 hex digits>",
-                quoted(id)
-            ));
-        }
+        let container = servable(pod, name).map_err(named)?;
+        let (id, restart_count) = instance(container, context, forced).map_err(named)?;
         let pin = choose(strategy, pod, container).map_err(|text| {
-            Refusal::new("spec.strategy.mechanism", format!("container {name}: {text}: Pod {}", pod.key))
+            refusal("spec.strategy.mechanism".to_owned(), format!("container {name}: {text}"))
         })?;
-        containers.push(TargetContainer { name: name.clone(), container_id: id.clone(), restart_count, pin });
+        containers.push(TargetContainer {
+            name: name.clone(),
+            container_id: id.to_owned(),
+            restart_count,
+            pin,
+        });
     }
     let mechanism = strategy.and_then(|s| s.mechanism);
-    Ok(Target { pod_uid: pod.uid.clone(), node_name: node.clone(), containers, mechanism })
+    Ok(Target { pod_uid: pod.uid.clone(), node_name: node.to_owned(), containers, mechanism })
 }
 
-/// Whether a container of that kind can be restarted.
-fn servable(container: &Container) -> Result<(), String> {
-    let name = &container.name;
+/// The node of a Pod whose containers can be restarted, or why they cannot.
+fn node(pod: &Pod) -> Result<&str, &'static str> {
+    if pod.gone() {
+        return Err("not allowed to recreate containers in an inactive Pod");
+    }
+    let node = pod.node.as_deref().ok_or("not allowed to recreate containers in a pending Pod")?;
+    if pod.mirror {
+        return Err("not allowed to recreate containers in a static Pod; change its file on the node");
+    }
+    Ok(node)
+}
+
+/// Refuses what admission itself fills in.
+fn left_empty(field: &str, wanted: &RecreateContainer) -> Result<(), Refusal> {
+    let filled = [
+        ("preStop", wanted.pre_stop.is_some()),
+        ("ports", !wanted.ports.is_empty()),
+        ("statusContext", wanted.status_context.is_some()),
+    ];
+    let Some((name, _)) = filled.into_iter().find(|(_, set)| *set) else { return Ok(()) };
+    let text = "preStop, ports and statusContext are read-only fields; leave them empty";
+    Err(Refusal::new(format!("{field}.{name}"), text))
+}
+
+/// The container of that name, if it is of a kind that can be restarted.
+fn servable<'a>(pod: &'a Pod, name: &str) -> Result<&'a Container, String> {
+    let container = pod.container(name).ok_or_else(|| format!("container {name} not found in Pod"))?;
     match container.kind {
         ContainerKind::Init => {
             Err(format!("{name} is an init container, which runs only while its Pod starts"))
@@ -113,6 +88,42 @@ fn servable(container: &Container) -> Result<(), String> {
         ContainerKind::Ephemeral => {
             Err(format!("{name} is an ephemeral container, which Kubernetes never starts again"))
         }
-        ContainerKind::Main | ContainerKind::Sidecar => Ok(()),
+        ContainerKind::Main | ContainerKind::Sidecar => Ok(container),
     }
+}
+
+/// The ID of the instance that is meant, and its restart count. `context` is what ran when the request was made.
+fn instance<'a>(
+    container: &'a Container,
+    context: Option<&'a StatusContext>,
+    forced: bool,
+) -> Result<(&'a str, i32), String> {
+    let name = &container.name;
+    // A forced request is about the instance that runs now, whatever ran when it was made; a status of the
+    // Pod with a lower restart count is older than that.
+    let newer = |context: &&StatusContext| {
+        let now = container.status.as_ref().filter(|s| !s.container_id.is_empty());
+        forced && now.is_some_and(|s| s.restart_count >= context.restart_count)
+    };
+    let (id, restart_count) = match (context.filter(|context| !newer(context)), &container.status) {
+        (Some(context), _) => (&context.container_id, context.restart_count),
+        (None, None) => return Err(format!("not found {name} containerStatus in Pod Status")),
+        (None, Some(status)) => (&status.container_id, status.restart_count),
+    };
+    if id.is_empty() {
+        return Err(format!(
+            "no containerID in {name} containerStatus, maybe the container has not been initialized"
+        ));
+    }
+    // What does not fit the request's status could not be written down.
+    if id.len() > MAX_CONTAINER_ID {
+        return Err(format!("containerID of {name} is longer than {MAX_CONTAINER_ID} bytes"));
+    }
+    if parse_container_id(id).is_none() {
+        return Err(format!(
+            "containerID {} of {name} is not of the form <runtime>://<64 hex digits>",
+            quoted(id)
+        ));
+    }
+    Ok((id, restart_count))
 }

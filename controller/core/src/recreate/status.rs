@@ -14,7 +14,7 @@ use super::observe::{Observed, Request};
 use crate::before::Before;
 use crate::change::Note;
 use crate::guard::POLICY;
-use crate::kind::Ahead;
+use crate::kind::{Ahead, note};
 use crate::lifecycle;
 use crate::measure::Measure;
 use crate::pod::Pod;
@@ -370,59 +370,57 @@ pub(super) fn set(
 
 /// The events that a change of status is worth, said once the change is stored.
 pub fn notes(request: &Request, old: &ContainerRecreateRequestStatus) -> Vec<Note> {
-    let new = &request.status;
-    let target = new.target.as_ref();
-    let note = |warning, reason, message: String| Note {
-        kind: super::ID,
-        request: request.key.clone(),
-        request_uid: request.uid.clone(),
-        pod: target.map(|t| (request.pod_key(), t.pod_uid.clone())),
-        warning,
-        reason,
-        message,
+    [begins(request, old), not_drained(request, old), hook_failed(request, old), ends(request, old)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn names(request: &Request) -> String {
+    request.spec.containers.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+fn begins(request: &Request, old: &ContainerRecreateRequestStatus) -> Option<Note> {
+    let target = request.status.target.as_ref().filter(|_| old.target.is_none())?;
+    let pinned: Vec<&str> =
+        target.containers.iter().filter(|c| c.pin.is_some()).map(|c| c.name.as_str()).collect();
+    let how = if pinned.is_empty() {
+        String::new()
+    } else {
+        format!("; through the kubelet, by pinning the image to the digest that runs: {}", pinned.join(", "))
     };
-    let names = || request.spec.containers.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ");
-    let mut notes = Vec::new();
-    if old.target.is_none() && target.is_some() {
-        let pinned: Vec<&str> = target
-            .iter()
-            .flat_map(|t| &t.containers)
-            .filter(|c| c.pin.is_some())
-            .map(|c| c.name.as_str())
-            .collect();
-        let how = if pinned.is_empty() {
-            String::new()
-        } else {
-            format!(
-                "; through the kubelet, by pinning the image to the digest that runs: {}",
-                pinned.join(", ")
-            )
-        };
-        let text = format!("Request {} restarts container(s) {}{how}", request.key, names());
-        notes.push(note(false, STARTED, text));
-    }
-    if drain::impossible(new) && !drain::impossible(old) {
+    let text = format!("Request {} restarts container(s) {}{how}", request.key, names(request));
+    Some(note(request, false, STARTED, text))
+}
+
+fn not_drained(request: &Request, old: &ContainerRecreateRequestStatus) -> Option<Note> {
+    let news = drain::impossible(&request.status) && !drain::impossible(old);
+    news.then(|| {
         let text = format!(
             "Request {} restarts containers without draining the Pod: it has no readiness gate",
             request.key
         );
-        notes.push(note(true, drain::NOT_DRAINED, text));
+        note(request, true, drain::NOT_DRAINED, text)
+    })
+}
+
+fn hook_failed(request: &Request, old: &ContainerRecreateRequestStatus) -> Option<Note> {
+    let news = hooks::news(old, &request.status)?;
+    Some(note(request, true, hooks::FAILED, format!("Request {}: {news}", request.key)))
+}
+
+fn ends(request: &Request, old: &ContainerRecreateRequestStatus) -> Option<Note> {
+    let (key, new) = (&request.key, &request.status);
+    if old.completion_time.is_some() || new.completion_time.is_none() {
+        return None;
     }
-    if let Some(news) = hooks::news(old, new) {
-        notes.push(note(true, hooks::FAILED, format!("Request {}: {news}", request.key)));
+    let failed = condition::find(&new.conditions, conditions::FAILED);
+    if let Some(failed) = failed.filter(|failed| failed.status == ConditionStatus::True) {
+        let text = format!("Request {key} failed ({}): {}", failed.reason, failed.message);
+        return Some(note(request, true, FAILED, text));
     }
-    if old.completion_time.is_none() && new.completion_time.is_some() {
-        let failed = condition::find(&new.conditions, conditions::FAILED)
-            .filter(|c| c.status == ConditionStatus::True);
-        notes.push(if let Some(c) = failed {
-            let text = format!("Request {} failed ({}): {}", request.key, c.reason, c.message);
-            note(true, FAILED, text)
-        } else {
-            let text = format!("Request {} restarted container(s) {}{}", request.key, names(), ids(new));
-            note(false, COMPLETED, text)
-        });
-    }
-    notes
+    let text = format!("Request {key} restarted container(s) {}{}", names(request), ids(new));
+    Some(note(request, false, COMPLETED, text))
 }
 
 /// What to count when a change of status is stored.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use pitstop_api::resize::{KIND, Mechanism, PLURAL, Phase, PodResize, PodResizeStatus};
 
 use super::judge::desired;
-use super::{Ahead, Memory, Observed, Resize, object, plan, repair, restart, shrink, status, turn};
+use super::{Ahead, Memory, Observed, Resize, object, plan, repair, restart, review, shrink, status, turn};
 use crate::before::Before;
 use crate::change::Note;
 use crate::deed::{Deed, Done};
@@ -16,6 +16,7 @@ use crate::lifecycle;
 use crate::measure::Measure;
 use crate::nodework::{OrderView, own};
 use crate::pod::Pod;
+use crate::review::Review;
 use crate::time::{Mono, seconds};
 
 /// The kind.
@@ -44,6 +45,7 @@ impl Kind for Resize {
         successes: &status::SUCCESSES,
         sharing: Sharing { patience: None, yields: true },
         claims: true,
+        review: Some(Review { path: "/mutate-podresize", begin: review::review }),
     };
 
     fn observe(object: Self::Object) -> Self {

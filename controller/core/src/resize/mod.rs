@@ -18,7 +18,7 @@ mod refusal;
 mod repair;
 mod resolve;
 mod restart;
-pub mod review;
+mod review;
 mod rollback;
 mod shrink;
 mod status;

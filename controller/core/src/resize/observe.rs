@@ -20,7 +20,7 @@ use crate::kind::{Dormant, Owner, Relative};
 use crate::look::Look;
 use crate::nodework::OrderView;
 use crate::pod::Pod;
-use crate::time::Mono;
+use crate::time::{Mono, note_since};
 use crate::tracked::Versioned;
 
 /// A `PodResize`, reduced to what decisions need.
@@ -84,6 +84,11 @@ impl Resize {
     /// The end that comes once the Pod is evicted, while it is.
     pub fn evicting(&self) -> Option<&Restoring> {
         self.status.restoring.as_ref().filter(|restoring| restoring.reason == EVICTED)
+    }
+
+    /// The original resources are to be put back, or are back.
+    fn returns(&self) -> bool {
+        self.status.restoring.is_some() && self.evicting().is_none()
     }
 
     /// That is what its status says that it waits for.
@@ -203,68 +208,54 @@ impl Memory {
         orders: &[OrderView<'_>],
         held: &[OrderView<'_>],
     ) {
+        self.see_answers(now, orders, held);
+        self.inherited.get_or_insert(resize.started());
+        note_since(&mut self.completed_seen, now, resize.completed());
+        note_since(&mut self.restoring_since, now, resize.returns());
+        let pod = pod.filter(|pod| resize.started_for(pod));
+        let way = pod.filter(|_| !resize.returns()).and_then(|pod| Way::of(resize, pod));
+        self.applied |= way.is_some();
+        self.see_step(now, matches!(way, Some(Way { place: Place::Nudged(_), .. })));
+        note_since(&mut self.untold_since, now, matches!(way, Some(Way { progress: Progress::Untold, .. })));
+        let way = way.map(|way| way.settled(now, self.untold_since));
+        note_since(&mut self.busy_since, now, pod.is_some_and(|pod| is_busy(resize, pod, way.as_ref())));
+        note_since(&mut self.stuck_since, now, pod.is_some_and(|pod| is_stuck(resize, pod, way.as_ref())));
+        self.see_room(now, resize, way.as_ref().map(|way| &way.progress));
+        let sized = way.is_some_and(|way| way.place == Place::Desired && way.progress == Progress::Sized);
+        note_since(&mut self.sized_since, now, sized);
+        self.done_since = self.done_since.or(self.sized_since);
+    }
+
+    /// Notes since when the daemon has answered, and since when it has been silent: until it says something.
+    fn see_answers(&mut self, now: Mono, orders: &[OrderView<'_>], held: &[OrderView<'_>]) {
         let answered = orders.iter().chain(held).filter(|o| o.answer.is_some()).map(|o| &o.order.id);
         self.answers =
             answered.map(|id| (id.clone(), self.answers.get(id).copied().unwrap_or(now))).collect();
-        // A silence lasts until the daemon says something.
-        let silent = orders.iter().any(|o| o.answer.is_none());
-        self.asked_since = silent.then(|| self.asked_since.unwrap_or(now));
-        self.inherited.get_or_insert(resize.started());
-        self.completed_seen = resize.completed().then(|| self.completed_seen.unwrap_or(now));
-        let restoring = resize.status.restoring.is_some() && resize.evicting().is_none();
-        self.restoring_since = restoring.then(|| self.restoring_since.unwrap_or(now));
-        let applied = pod
-            .filter(|pod| resize.started_for(pod) && !restoring)
-            .map(|pod| (place(resize, pod), pod))
-            .filter(|(place, _)| matches!(place, Place::Desired | Place::Between(_) | Place::Nudged(_)));
-        self.applied |= applied.is_some();
-        let nudged = matches!(applied, Some((Place::Nudged(_), _)));
+        note_since(&mut self.asked_since, now, orders.iter().any(|o| o.answer.is_none()));
+    }
+
+    /// Notes since when the Pod's spec is at the smallest step beyond, and how often it got there.
+    fn see_step(&mut self, now: Mono, nudged: bool) {
         self.nudges = self.nudges.saturating_add(u32::from(nudged && self.nudged_since.is_none()));
-        self.nudged_since = nudged.then(|| self.nudged_since.unwrap_or(now));
+        note_since(&mut self.nudged_since, now, nudged);
+    }
+
+    /// Notes since when the node has no room, or is too small.
+    fn see_room(&mut self, now: Mono, resize: &Resize, progress: Option<&Progress>) {
         // The one whose node has no room for what its daemon should give is not accepted yet.
-        let waits = resize.status.target.is_none() && resize.waits_for(NODE_BUSY);
-        let progress = applied
-            .as_ref()
-            .map(|(place, pod)| progress(&containers(resize, place), resize.pending_before(), pod));
-        let untold = matches!(progress, Some(Progress::Untold));
-        self.untold_since = untold.then(|| self.untold_since.unwrap_or(now));
-        let progress = progress.map(|progress| progress.settled(now, self.untold_since));
-        let busy = match pod.filter(|pod| resize.started_for(pod) && !resize.spec.dry_run) {
-            None => false,
-            Some(_) if resize.evicting().is_some() => false,
-            Some(pod) if restoring => {
-                let all = &resize.status.containers;
-                !is_back(all, pod) || return_progress(all, pod) != Progress::Sized
-            }
-            Some(pod) => match (&applied, &progress) {
-                (Some((Place::Desired, _)), Some(progress)) => progress.changes(),
-                (Some(_), _) => true,
-                (None, _) => place(resize, pod) == Place::Original,
-            },
-        };
-        self.busy_since = busy.then(|| self.busy_since.unwrap_or(now));
-        let done = applied.filter(|(place, _)| *place == Place::Desired);
-        let down = |progress: &Progress, pod: &Pod| matches!(progress, Progress::Restarting(name) if stopped(pod, name));
-        let all = &resize.status.containers;
-        let back = pod.filter(|pod| restoring && resize.started_for(pod) && is_back(all, pod));
-        let stuck =
-            done.as_ref().zip(progress.as_ref()).is_some_and(|((_, pod), progress)| down(progress, pod))
-                || back.is_some_and(|pod| down(&return_progress(all, pod), pod));
-        self.stuck_since = stuck.then(|| self.stuck_since.unwrap_or(now));
-        let deferred = waits || matches!(progress, Some(Progress::Deferred(_)));
-        let sized = done.is_some() && matches!(progress, Some(Progress::Sized));
+        let open = resize.status.target.is_none();
+        let waits = |reason| open && resize.waits_for(reason);
+        let deferred = waits(NODE_BUSY) || matches!(progress, Some(Progress::Deferred(_)));
+        note_since(&mut self.deferred_since, now, deferred);
         let refused = self.refused.as_ref().and_then(|refused| refusal::end(refused, now));
         if refused.is_some_and(|meaning| meaning.phase == Phase::Infeasible)
             || matches!(progress, Some(Progress::Infeasible(_)))
-            || (resize.status.target.is_none() && resize.waits_for(NODE_CAPACITY))
+            || waits(NODE_CAPACITY)
         {
             self.infeasible_since.get_or_insert(now);
-        } else if progress.is_some() || resize.status.target.is_none() {
+        } else if progress.is_some() || open {
             self.infeasible_since = None;
         }
-        self.deferred_since = deferred.then(|| self.deferred_since.unwrap_or(now));
-        self.sized_since = sized.then(|| self.sized_since.unwrap_or(now));
-        self.done_since = self.done_since.or(self.sized_since);
     }
 
     /// Notes that a restart has the Pod, so that the change has yet to begin.
@@ -311,6 +302,54 @@ impl Memory {
     pub fn sizing_written(&mut self, now: Mono, refused: Option<String>) {
         self.refused = refused.map(|text| Refused::again(self.refused.take(), now, text));
     }
+}
+
+/// Where a Pod is whose spec has begun to say what a request means.
+struct Way {
+    place: Place,
+    progress: Progress,
+}
+
+impl Way {
+    /// Absent while its spec says what it said before, or what somebody else wants.
+    fn of(resize: &Resize, pod: &Pod) -> Option<Self> {
+        let place = place(resize, pod);
+        if !matches!(place, Place::Desired | Place::Between(_) | Place::Nudged(_)) {
+            return None;
+        }
+        let progress = progress(&containers(resize, &place), resize.pending_before(), pod);
+        Some(Self { place, progress })
+    }
+
+    fn settled(self, now: Mono, untold_since: Option<Mono>) -> Self {
+        Self { progress: self.progress.settled(now, untold_since), ..self }
+    }
+}
+
+/// The Pod is being changed, there or back.
+fn is_busy(resize: &Resize, pod: &Pod, way: Option<&Way>) -> bool {
+    if resize.spec.dry_run || resize.evicting().is_some() {
+        return false;
+    }
+    if resize.returns() {
+        let all = &resize.status.containers;
+        return !is_back(all, pod) || return_progress(all, pod) != Progress::Sized;
+    }
+    match way {
+        Some(Way { place: Place::Desired, progress }) => progress.changes(),
+        Some(_) => true,
+        None => place(resize, pod) == Place::Original,
+    }
+}
+
+/// A container does not run that has what the Pod's spec says, there or back, only once it does.
+fn is_stuck(resize: &Resize, pod: &Pod, way: Option<&Way>) -> bool {
+    let down = |progress: &Progress| matches!(progress, Progress::Restarting(name) if stopped(pod, name));
+    let all = &resize.status.containers;
+    if resize.returns() {
+        return is_back(all, pod) && down(&return_progress(all, pod));
+    }
+    way.is_some_and(|way| way.place == Place::Desired && down(&way.progress))
 }
 
 /// What goes before a resize.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pitstop_api::condition::truncate;
 use pitstop_api::quantity::{Resource, Resources};
 use pitstop_api::resize::{
-    Amount, ContainerResize, ContainerStatus, PodResizeSpec, Restart, Values, validate,
+    Amount, ContainerResize, ContainerStatus, NewResources, PodResizeSpec, Restart, Values, validate,
 };
 use pitstop_api::text::quoted;
 
@@ -71,54 +71,58 @@ pub(super) fn resolve(spec: &PodResizeSpec, pod: &Pod, force: &Force) -> Result<
 }
 
 fn container(at: &str, wanted: &ContainerResize, pod: &Pod, force: &Force) -> Result<ContainerStatus, No> {
-    let name = &wanted.name;
+    let found = resizable(at, &wanted.name, pod)?;
+    let from = force.wants(found);
+    let to = changed(&format!("{at}.resources"), &wanted.resources, from)?;
+    fits(&to).map_err(|text| (INVALID, format!("{at}: container {} {text}", wanted.name)))?;
+    Ok(resolved(found, &from, &to))
+}
+
+/// The container of that name, if it has resources, and runs or will.
+fn resizable<'a>(at: &str, name: &str, pod: &'a Pod) -> Result<&'a Container, No> {
     let found = pod.container(name).ok_or_else(|| {
         let names: Vec<&str> = pod.containers.iter().map(|c| c.name.as_str()).collect();
         let (name, names) = (quoted(name), names.join(", "));
         let text = format!("{at}.name: Pod {} has no container {name}; it has {names}", pod.key);
         (INVALID, truncate(&text, pitstop_api::condition::MAX_MESSAGE))
     })?;
-    match found.kind {
-        ContainerKind::Main | ContainerKind::Sidecar => {}
-        ContainerKind::Init => {
-            return Err((
-                CONTAINER,
-                format!("{at}.name: init container {name} ends before the Pod begins its work"),
-            ));
+    let never = match found.kind {
+        ContainerKind::Init => format!("init container {name} ends before the Pod begins its work"),
+        ContainerKind::Ephemeral => format!("ephemeral container {name} has no resources"),
+        ContainerKind::Main | ContainerKind::Sidecar if never_again(pod, found) => {
+            format!("container {name} has ended, and will not run again")
         }
-        ContainerKind::Ephemeral => {
-            return Err((CONTAINER, format!("{at}.name: ephemeral container {name} has no resources")));
-        }
-    }
-    if never_again(pod, found) {
-        let text = format!("{at}.name: container {name} has ended, and will not run again");
-        return Err((CONTAINER, text));
-    }
-    let from = force.wants(found);
+        ContainerKind::Main | ContainerKind::Sidecar => return Ok(found),
+    };
+    Err((CONTAINER, format!("{at}.name: {never}")))
+}
+
+/// What a container has after the change.
+fn changed(at: &str, wanted: &NewResources, from: Resources) -> Result<Resources, No> {
     let mut to = from;
     let set = |list: &str, amounts: &BTreeMap<String, Amount>, resource: Resource, slot: &mut Option<i64>| {
         let Some(amount) = amounts.get(resource.as_str()) else { return Ok(()) };
-        let resolved = amount.resolve(resource, *slot);
-        let resolved =
-            resolved.map_err(|why| (INVALID, format!("{at}.resources.{list}.{resource}: {why}")))?;
+        let at = format!("{at}.{list}.{resource}");
+        let resolved = amount.resolve(resource, *slot).map_err(|why| (INVALID, format!("{at}: {why}")))?;
         if list == "limits" && resolved == 0 {
-            return Err((
-                INVALID,
-                format!(
-                    "{at}.resources.{list}.{resource}: a limit cannot be 0; a limit cannot be removed in place"
-                ),
-            ));
+            let text = "a limit cannot be 0; a limit cannot be removed in place";
+            return Err((INVALID, format!("{at}: {text}")));
         }
         *slot = Some(resolved);
         Ok(())
     };
-    set("requests", &wanted.resources.requests, Resource::Cpu, &mut to.cpu_request)?;
-    set("requests", &wanted.resources.requests, Resource::Memory, &mut to.memory_request)?;
-    set("limits", &wanted.resources.limits, Resource::Cpu, &mut to.cpu_limit)?;
-    set("limits", &wanted.resources.limits, Resource::Memory, &mut to.memory_limit)?;
+    set("requests", &wanted.requests, Resource::Cpu, &mut to.cpu_request)?;
+    set("requests", &wanted.requests, Resource::Memory, &mut to.memory_request)?;
+    set("limits", &wanted.limits, Resource::Cpu, &mut to.cpu_limit)?;
+    set("limits", &wanted.limits, Resource::Memory, &mut to.memory_limit)?;
     // What the API server does: a limit alone is a request too.
     to.cpu_request = to.cpu_request.or(to.cpu_limit);
     to.memory_request = to.memory_request.or(to.memory_limit);
+    Ok(to)
+}
+
+/// No request is above its limit.
+fn fits(to: &Resources) -> Result<(), String> {
     let pairs = [
         (Resource::Cpu, to.cpu_request, to.cpu_limit),
         (Resource::Memory, to.memory_request, to.memory_limit),
@@ -127,15 +131,14 @@ fn container(at: &str, wanted: &ContainerResize, pod: &Pod, force: &Force) -> Re
         if let (Some(request), Some(limit)) = (request, limit)
             && request > limit
         {
-            let text = format!(
-                "{at}: container {name} would ask for {} of {resource} and may use {}; name both requests and limits",
+            return Err(format!(
+                "would ask for {} of {resource} and may use {}; name both requests and limits",
                 resource.show(request),
                 resource.show(limit)
-            );
-            return Err((INVALID, text));
+            ));
         }
     }
-    Ok(resolved(found, &from, &to))
+    Ok(())
 }
 
 fn resolved(found: &Container, from: &Resources, to: &Resources) -> ContainerStatus {

@@ -7,8 +7,26 @@ use pitstop_api::Invalid;
 use pitstop_api::resize::validate;
 use serde_json::json;
 
+use super::object::resize;
 use super::observe::Resize;
-use crate::review::{BAD_REQUEST, Verdict};
+use crate::review::{Asked, BAD_REQUEST, Live, Step, Verdict, without_status};
+
+/// Begins the review of a request. What cannot be read is not judged here: the schema, or the controller, does that.
+pub(super) fn review(asked: &Asked) -> Step {
+    let Ok(new) = asked.read(asked.new.as_ref()).map(resize) else {
+        return Step::Over(Verdict::Allow(Vec::new()));
+    };
+    if asked.update {
+        let old = asked.read(asked.old.clone().map(without_status).as_ref()).map(resize);
+        return Step::Over(old.map_or(Verdict::Allow(Vec::new()), |old| update(&old, &new)));
+    }
+    let pod = new.pod_key();
+    let judge = move |found: Result<Option<Live>, String>| {
+        let uid = found.ok().flatten().map(|live| live.pod.uid);
+        Step::Over(create(&new, uid.as_deref()))
+    };
+    Step::Pod(pod, Box::new(judge))
+}
 
 fn deny(resize: &Resize, why: &Invalid) -> Verdict {
     Verdict::Deny { code: BAD_REQUEST, message: format!("PodResize {}: {why}", resize.key) }
@@ -19,7 +37,7 @@ fn named(uid: &str) -> Verdict {
 }
 
 /// Answers the creation of a request; `pod_uid` is that of the Pod that it names, read from the API server just now.
-pub fn create(resize: &Resize, pod_uid: Option<&str>) -> Verdict {
+fn create(resize: &Resize, pod_uid: Option<&str>) -> Verdict {
     if let Err(invalid) = validate(&resize.spec) {
         return deny(resize, &invalid);
     }
@@ -38,7 +56,7 @@ pub fn create(resize: &Resize, pod_uid: Option<&str>) -> Verdict {
 }
 
 /// Answers a change of a request: a client that sends it as it was written keeps the Pod's UID.
-pub fn update(old: &Resize, new: &Resize) -> Verdict {
+fn update(old: &Resize, new: &Resize) -> Verdict {
     match (&old.spec.pod_ref.uid, &new.spec.pod_ref.uid) {
         (Some(uid), None) if old.spec.pod_ref.name == new.spec.pod_ref.name => named(uid),
         _ => Verdict::Allow(Vec::new()),

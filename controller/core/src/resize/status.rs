@@ -13,6 +13,7 @@ use super::{refusal, resolve};
 use crate::before::Before;
 use crate::change::Note;
 pub(super) use crate::hold::admission::{ADMITTING, NODE_BUSY};
+use crate::kind::note;
 use crate::lifecycle;
 use crate::measure::Measure;
 use crate::pod::Pod;
@@ -400,26 +401,16 @@ pub(super) fn difference(from: &Resources, to: &Resources) -> Resources {
 /// The events that a change of status is worth, said once the change is stored.
 pub fn notes(resize: &Resize, old: &PodResizeStatus) -> Vec<Note> {
     let new = &resize.status;
-    let target = new.target.as_ref();
-    let note = |warning, reason, message: String| Note {
-        kind: super::ID,
-        request: resize.key.clone(),
-        request_uid: resize.uid.clone(),
-        pod: target.map(|t| (resize.pod_key(), t.pod_uid.clone())),
-        warning,
-        reason,
-        message,
-    };
     let mut notes = Vec::new();
-    if old.target.is_none() && target.is_some() && !resize.spec.dry_run {
+    if old.target.is_none() && new.target.is_some() && !resize.spec.dry_run {
         let text = format!("Request {} resizes {}", resize.key, changes(&new.containers));
-        notes.push(note(false, STARTED, text));
+        notes.push(note(resize, false, STARTED, text));
     }
     if old.completion_time.is_none() && new.completion_time.is_some() {
         let reason = condition::find(&new.conditions, conditions::COMPLETE).map_or("", |c| &c.reason);
         let text = format!("Request {} ended ({reason}): {}", resize.key, new.message);
         let succeeded = new.phase == Some(Phase::Succeeded);
-        notes.push(note(!succeeded, if succeeded { COMPLETED } else { FAILED }, text));
+        notes.push(note(resize, !succeeded, if succeeded { COMPLETED } else { FAILED }, text));
     }
     notes
 }

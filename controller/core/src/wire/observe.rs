@@ -2,14 +2,14 @@
 
 use k8s_openapi::api::core::v1 as core;
 use kube::core::DynamicObject;
+use kube::core::dynamic::ParseDynamicObjectError;
 use pitstop_api::nodework::NodeWork as NodeWorkObject;
 use pitstop_api::recreate::PreStopHandler;
 use serde::Deserialize;
 
 pub use super::slim::{SlimPod, pod};
 use crate::nodework::NodeWork;
-use crate::pod::Pod;
-use crate::recreate::admission::{Hooked, Hooks};
+use crate::review::{Hooked, Live};
 
 /// What only admission looks at, in a Pod that it reads: the watch of all Pods keeps none of it.
 #[derive(Default, Deserialize)]
@@ -33,8 +33,8 @@ struct HookLifecycle {
     pre_stop: Option<PreStopHandler>,
 }
 
-/// A Pod that was read as a whole: what the core decides on, and the hooks of its containers.
-pub fn live(object: DynamicObject) -> Result<(Pod, Hooks), kube::core::dynamic::ParseDynamicObjectError> {
+/// A Pod that was read as a whole.
+pub fn live(object: DynamicObject) -> Result<Live, ParseDynamicObjectError> {
     let spec = object.data.get("spec").cloned().unwrap_or_default();
     // A hook that cannot be read is not shown.
     let HookSpec { containers, init_containers } = serde_json::from_value(spec).unwrap_or_default();
@@ -43,7 +43,7 @@ pub fn live(object: DynamicObject) -> Result<(Pod, Hooks), kube::core::dynamic::
         Some((container.name, Hooked { pre_stop, ports: container.ports }))
     });
     let hooks = hooks.collect();
-    Ok((pod(object.try_parse()?), hooks))
+    Ok(Live { pod: pod(object.try_parse()?), hooks })
 }
 
 /// The order book as the core sees it.
@@ -72,7 +72,7 @@ mod tests {
             "containers":[{"name":"app","lifecycle":{"preStop":{"httpGet":{"port":"web"}}},
               "ports":[{"name":"web","containerPort":8080,"protocol":"TCP"}]},
               {"name":"plain","lifecycle":{"postStart":{"sleep":{"seconds":1}}}},{"name":"bare"}]}}"#;
-        let (pod, hooks) = live(serde_json::from_str(text).unwrap()).unwrap();
+        let Live { pod, hooks } = live(serde_json::from_str(text).unwrap()).unwrap();
         assert_eq!(pod.uid, "u");
         assert_eq!(hooks.keys().collect::<Vec<_>>(), ["app", "proxy"]);
         assert!(hooks["app"].pre_stop.http_get.is_some());

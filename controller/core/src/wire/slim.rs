@@ -166,44 +166,8 @@ struct SlimTerminated {
 /// The Pod as the core sees it.
 pub fn pod(pod: SlimPod) -> Pod {
     let SlimPod { metadata, spec, status } = pod;
-    let gates = gates(&spec.readiness_gates, &status.conditions);
-    let told = |type_: &str| {
-        let condition = status.conditions.iter().find(|c| c.type_ == type_ && c.status == "True")?;
-        Some(Told { reason: condition.reason.clone(), message: condition.message.clone() })
-    };
-    let resize = Resize { pending: told("PodResizePending"), in_progress: told("PodResizeInProgress") };
-    let ready = status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True");
-    let mut statuses: BTreeMap<String, SlimContainerStatus> = status
-        .container_statuses
-        .into_iter()
-        .chain(status.init_container_statuses)
-        .map(|s| (s.name.clone(), s))
-        .collect();
     let own = spec.containers.iter().chain(&spec.init_containers).map(|container| &container.resources);
     let huge_pages = own.chain(&spec.resources).any(SlimResources::huge_pages);
-    let kinds = [
-        (ContainerKind::Main, spec.containers),
-        (ContainerKind::Init, spec.init_containers),
-        (ContainerKind::Ephemeral, spec.ephemeral_containers),
-    ];
-    // No more than they take: most Pods have one container, and every Pod of the cluster is kept.
-    let mut containers = Vec::with_capacity(kinds.iter().map(|(_, list)| list.len()).sum());
-    let all = kinds
-        .into_iter()
-        .flat_map(|(kind, list)| list.into_iter().map(move |container| (kind, container)))
-        .map(|(kind, container)| Container {
-            kind: match (kind, container.restart_policy.as_deref()) {
-                (ContainerKind::Init, Some("Always")) => ContainerKind::Sidecar,
-                _ => kind,
-            },
-            image: container.image,
-            resources: container.resources.read(),
-            restart_for: restart_for(&container.resize_policy),
-            own_policy: own_policy(container.restart_policy.as_deref(), container.restart_policy_rules),
-            status: statuses.remove(&container.name).map(container_status),
-            name: container.name,
-        });
-    containers.extend(all);
     Pod {
         key: ObjectKey::of(&metadata),
         mirror: metadata.annotations.is_some_and(|a| a.contains_key(MIRROR)),
@@ -222,25 +186,74 @@ pub fn pod(pod: SlimPod) -> Pod {
         finished: matches!(status.phase.as_str(), "Succeeded" | "Failed"),
         restart_policy: policy(&spec.restart_policy).unwrap_or_default(),
         grace_seconds: spec.termination_grace_period_seconds.map(grace),
-        gates,
-        ready,
-        resize,
+        gates: gates(&spec.readiness_gates, &status.conditions),
+        ready: is_true(&status.conditions, "Ready").is_some(),
+        resize: Resize {
+            pending: told(&status.conditions, "PodResizePending"),
+            in_progress: told(&status.conditions, "PodResizeInProgress"),
+        },
         overhead: SlimResources { requests: spec.overhead, ..SlimResources::default() }.read(),
         pod_level: spec.resources.map(|resources| Box::new(resources.read())),
         huge_pages,
         active_deadline: spec.active_deadline_seconds.is_some(),
         priority_class: spec.priority_class_name.filter(|name| !name.is_empty()).map(Into::into),
-        containers,
+        containers: containers(
+            [
+                (ContainerKind::Main, spec.containers),
+                (ContainerKind::Init, spec.init_containers),
+                (ContainerKind::Ephemeral, spec.ephemeral_containers),
+            ],
+            status.container_statuses.into_iter().chain(status.init_container_statuses),
+        ),
     }
 }
 
-/// The Pod's gates of the types that pitstop serves, each with its condition.
+/// The containers of each list, with what is said of them.
+fn containers(
+    lists: [(ContainerKind, Vec<SlimContainer>); 3],
+    statuses: impl Iterator<Item = SlimContainerStatus>,
+) -> Vec<Container> {
+    let mut statuses: BTreeMap<String, SlimContainerStatus> =
+        statuses.map(|status| (status.name.clone(), status)).collect();
+    // No more than they take: most Pods have one container, and every Pod of the cluster is kept.
+    let mut containers = Vec::with_capacity(lists.iter().map(|(_, list)| list.len()).sum());
+    let all = lists
+        .into_iter()
+        .flat_map(|(kind, list)| list.into_iter().map(move |container| (kind, container)))
+        .map(|(kind, container)| Container {
+            kind: match (kind, container.restart_policy.as_deref()) {
+                (ContainerKind::Init, Some("Always")) => ContainerKind::Sidecar,
+                _ => kind,
+            },
+            image: container.image,
+            resources: container.resources.read(),
+            restart_for: restart_for(&container.resize_policy),
+            own_policy: own_policy(container.restart_policy.as_deref(), container.restart_policy_rules),
+            status: statuses.remove(&container.name).map(container_status),
+            name: container.name,
+        });
+    containers.extend(all);
+    containers
+}
+
+/// The condition of that type, if it is true.
+fn is_true<'a>(conditions: &'a [SlimCondition], type_: &str) -> Option<&'a SlimCondition> {
+    conditions.iter().find(|c| c.type_ == type_ && c.status == "True")
+}
+
+/// What a condition says that is true.
+fn told(conditions: &[SlimCondition], type_: &str) -> Option<Told> {
+    let condition = is_true(conditions, type_)?;
+    Some(Told { reason: condition.reason.clone(), message: condition.message.clone() })
+}
+
 /// Seconds. Below zero, as may be stored from long ago, means one: an update may change it to that and to nothing else
 /// (`ValidatePodUpdate` of Kubernetes 1.36).
 fn grace(seconds: i64) -> i64 {
     if seconds < 0 { 1 } else { seconds }
 }
 
+/// The Pod's gates of the types that pitstop serves, each with its condition.
 fn gates(gates: &[SlimGate], conditions: &[SlimCondition]) -> Vec<Gate> {
     let served = gates.iter().map(|g| &g.condition_type).filter(|t| readiness::SERVED.contains(&t.as_str()));
     served

@@ -1,5 +1,6 @@
 //! pitstop on a real Kubernetes: API server, kubelet and containerd.
 #![cfg(test)]
+#![allow(clippy::too_many_lines, reason = "a test tells one story")]
 
 mod away;
 mod certificates;

@@ -253,7 +253,7 @@ fn resources_of_ours_are_called_as_the_definitions_call_them() {
 fn every_kind_is_installed_and_the_controller_may_serve_it() {
     let objects = default();
     for about in pitstop_controller_core::kinds::all() {
-        let (group, _) = about.api_version.split_once('/').unwrap();
+        let group = about.group();
         let resource = format!("{group}/{}", about.plural);
         let verbs = [("list", ""), ("watch", ""), ("delete", ""), ("update", "/status")];
         for right in verbs.map(|(verb, part)| format!("cluster {verb} {resource}{part}")) {

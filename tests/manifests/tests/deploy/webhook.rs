@@ -1,37 +1,47 @@
 //! The admission webhook: what it is asked about, and that nothing waits for it.
 
+use std::collections::BTreeMap;
+
+use pitstop_controller_core::kind::About;
+use pitstop_controller_core::kinds::all;
 use pitstop_manifests_test::object::list;
-use pitstop_manifests_test::{Object, find};
+use pitstop_manifests_test::{Object, find, text};
 use serde_json::{Value, json};
 
 use super::folders::default;
 
-/// Those of recreate requests and of resizes.
-fn webhooks(objects: &[Object]) -> [&Value; 2] {
+/// All that it is configured for.
+fn webhooks(objects: &[Object]) -> Vec<&Value> {
     let all: Vec<&Object> = objects.iter().filter(|o| o.kind().ends_with("WebhookConfiguration")).collect();
     assert_eq!(all.len(), 1);
     assert_eq!((all[0].kind(), all[0].name()), ("MutatingWebhookConfiguration", "pitstop"));
-    let [recreate, resize] = list(&all[0].0, "/webhooks") else { panic!("{:?}", all[0].0) };
-    [recreate, resize]
+    list(&all[0].0, "/webhooks").iter().collect()
 }
 
+/// What the controller's list of kinds says is reviewed, in every version that is served.
 #[test]
-fn it_is_asked_about_requests_and_nothing_else() {
+fn it_is_asked_about_the_kinds_that_are_reviewed_and_nothing_else() {
     let objects = default();
-    let rules = |group: &str, versions: &[&str], plural: &str| {
+    let found: BTreeMap<&str, &Value> = webhooks(&objects)
+        .into_iter()
+        .map(|webhook| (text(webhook, "/clientConfig/service/path"), &webhook["rules"]))
+        .collect();
+    let rules = |about: &About| {
+        let crd = format!("{}.{}", about.plural, about.group());
+        let crd = find(&objects, "CustomResourceDefinition", &crd).unwrap();
+        let versions: Vec<&str> =
+            list(&crd.0, "/spec/versions").iter().map(|version| text(version, "/name")).collect();
         json!([{
-            "apiGroups": [group],
+            "apiGroups": [about.group()],
             "apiVersions": versions,
             "operations": ["CREATE", "UPDATE"],
-            "resources": [plural],
+            "resources": [about.plural],
             "scope": "Namespaced"
         }])
     };
-    let expected = [
-        rules("apps.kruise.io", &["v1alpha1", "v1beta1"], pitstop_api::recreate::PLURAL),
-        rules("pitstop.dev", &["v1alpha1"], pitstop_api::resize::PLURAL),
-    ];
-    assert_eq!(webhooks(&objects).map(|webhook| webhook["rules"].clone()), expected);
+    let reviewed = all().filter_map(|about| Some((about.review.as_ref()?.path, rules(about))));
+    let expected: BTreeMap<&str, Value> = reviewed.collect();
+    assert_eq!(found, expected.iter().map(|(path, rules)| (*path, rules)).collect());
 }
 
 #[test]
@@ -50,12 +60,10 @@ fn nothing_depends_on_its_answer_and_no_write_waits_long_for_it() {
 #[test]
 fn it_is_reached_through_its_service_with_a_ca_that_the_controller_fills_in() {
     let objects = default();
-    let names = [
-        ("mcontainerrecreaterequest.pitstop.dev", "/mutate-containerrecreaterequest"),
-        ("mpodresize.pitstop.dev", "/mutate-podresize"),
-    ];
-    for (webhook, (name, path)) in webhooks(&objects).into_iter().zip(names) {
-        assert_eq!(webhook["name"], name);
+    for webhook in webhooks(&objects) {
+        let path = text(webhook, "/clientConfig/service/path");
+        let kind = path.strip_prefix("/mutate-").unwrap();
+        assert_eq!(webhook["name"], format!("m{kind}.pitstop.dev"));
         let service =
             json!({"namespace": "pitstop-system", "name": "pitstop-webhook", "port": 443, "path": path});
         assert_eq!(webhook["clientConfig"], json!({"service": service}));

@@ -1,12 +1,10 @@
 //! pitstop's own webhook in the model API server: the production rules, asked as `controller/src/admission` asks them.
 
-use pitstop_api::recreate::ContainerRecreateRequest;
+use pitstop_controller_core::ObjectKey;
 use pitstop_controller_core::kind::Kind as _;
 use pitstop_controller_core::recreate::Request;
-use pitstop_controller_core::recreate::admission::{Hooks, create, keep, precheck, update};
-use pitstop_controller_core::review::Verdict;
+use pitstop_controller_core::review::{Asked, Step, Verdict, without_status};
 use pitstop_controller_core::wire::observe;
-use serde::Deserialize;
 use serde_json::Value;
 
 use crate::server::Server;
@@ -24,25 +22,27 @@ pub struct Webhook;
 impl Admission for Webhook {
     fn mutate(&self, server: &Server, review: &Review<'_>, object: &mut Value) -> Result<(), Refusal> {
         let away = review.headers.contains_key(UNASKED) || review.subresource == "status";
-        if review.kind != "ContainerRecreateRequest" || away {
+        if review.kind != Request::ABOUT.id.name() || away {
             return Ok(());
         }
-        let new = request(review, object)?;
-        let verdict = if let (Operation::Update, Some(old)) = (review.operation, review.old) {
-            let by_controller = review.headers.get(FROM).is_some_and(|h| h == "controller");
-            match update(&request(review, old)?, &new, by_controller) {
-                Verdict::Allow(mut patch) => {
-                    patch.extend(keep(old.get("spec"), object.get("spec")));
-                    Verdict::Allow(patch)
+        let dynamic = |object: &Value| serde_json::from_value(object.clone()).unwrap();
+        let asked = Asked {
+            key: ObjectKey::new(review.namespace, object["metadata"]["name"].as_str().unwrap_or_default()),
+            update: review.operation == Operation::Update,
+            new: Some(without_status(dynamic(object))),
+            old: review.old.map(dynamic),
+            by_controller: review.headers.get(FROM).is_some_and(|h| h == "controller"),
+        };
+        let mut step = (Request::ABOUT.review.unwrap().begin)(&asked);
+        let verdict = loop {
+            step = match step {
+                Step::Over(verdict) => break verdict,
+                Step::Pod(key, then) => {
+                    let pod = server.object("Pod", &key.namespace, &key.name);
+                    then(Ok(pod.map(|pod| observe::live(dynamic(pod)).unwrap())))
                 }
-                refused @ Verdict::Deny { .. } => refused,
-            }
-        } else if let Some(refused) = precheck(&new) {
-            refused
-        } else {
-            let pod = server.object("Pod", review.namespace, &new.spec.pod_name);
-            let pod = pod.map(|pod| observe::pod(Deserialize::deserialize(&**pod).unwrap()));
-            create(&new, pod.as_ref(), &Hooks::new(), false)
+                Step::Node(_, then) => then(false),
+            };
         };
         match verdict {
             Verdict::Allow(patch) => {
@@ -53,14 +53,4 @@ impl Admission for Webhook {
             Verdict::Deny { code, message } => Err(Refusal { code, reason: "Forbidden", message }),
         }
     }
-}
-
-fn request(review: &Review<'_>, object: &Value) -> Result<Request, Refusal> {
-    let mut parsed = ContainerRecreateRequest::deserialize(object).map_err(|error| Refusal {
-        code: 400,
-        reason: "BadRequest",
-        message: error.to_string(),
-    })?;
-    parsed.metadata.namespace.get_or_insert_with(|| review.namespace.to_owned());
-    Ok(Request::observe(parsed))
 }

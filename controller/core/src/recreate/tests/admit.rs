@@ -4,9 +4,10 @@ use k8s_openapi::api::core::v1::ExecAction;
 use pitstop_api::recreate::{ContainerPort, Mechanism, PreStopHandler, RecreateStrategy};
 use serde_json::{Value, json};
 
-use super::super::admission::{Hooked, Hooks, create, keep, precheck, update};
+use super::super::admission::{create, precheck, update};
+use super::super::restore::keep;
 use super::*;
-use crate::review::Verdict;
+use crate::review::{Hooked, Hooks, Verdict};
 
 /// Applies `add` operations to a request as JSON, as the API server would.
 fn patched(request: &Request, operations: &[Value]) -> Value {

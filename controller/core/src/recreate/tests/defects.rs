@@ -3,10 +3,10 @@
 
 use pitstop_api::recreate::RecreateStrategy;
 
-use super::super::admission::{Hooks, create};
+use super::super::admission::create;
 use super::super::status::notes;
 use super::*;
-use crate::review::Verdict;
+use crate::review::{Hooks, Verdict};
 
 const DAY: i64 = 86_400;
 

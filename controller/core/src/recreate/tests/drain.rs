@@ -7,9 +7,9 @@ use serde_json::json;
 
 use super::*;
 use crate::readiness::{self, Gate, KRUISE_POD_READY};
-use crate::recreate::admission::{Hooks, create, update};
+use crate::recreate::admission::{create, update};
 use crate::recreate::notes;
-use crate::review::Verdict;
+use crate::review::{Hooks, Verdict};
 
 /// A request with a drain, for a Pod with that many of the gates.
 fn with_gates(gates: usize, seconds: i64, containers: &[&str]) -> Scene {

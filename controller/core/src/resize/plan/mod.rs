@@ -73,27 +73,9 @@ struct Planner<'a> {
 impl Planner<'_> {
     /// Not accepted yet.
     fn accept(&self) -> Plan {
-        let resize = self.observed.resize;
-        let spec = &resize.spec;
-        if let Err(invalid) = validate(spec) {
-            return self.end(&End::failed(INVALID, invalid.to_string()));
-        }
-        if spec.cancel {
-            return self.end(&End::new(
-                Phase::Cancelled,
-                status::CANCELLED,
-                "cancelled before anything was changed",
-            ));
-        }
-        if let Some(newer) = self.observed.newer {
-            return self.end(&superseded(&newer.to_string()));
-        }
         let (expired, deadline) = self.deadline();
-        if expired {
-            let waited = condition::find(&resize.status.conditions, conditions::COMPLETE);
-            let waited = waited.map_or("its Pod was not there to be resized", |waited| &waited.message);
-            let queued = self.observed.ahead.as_ref().map(|ahead| ahead.by.to_string());
-            return self.end(&overdue(queued.as_deref().unwrap_or(waited)));
+        if let Some(end) = self.ends_unaccepted(expired) {
+            return self.end(&end);
         }
         // What is resolved here would be another one than what stands when it is written.
         if self.observed.ahead.is_some() {
@@ -102,7 +84,7 @@ impl Planner<'_> {
         if self.observed.sizing_now {
             return Plan { wake_at: deadline, ..Plan::default() };
         }
-        let uid = spec.pod_ref.uid.as_ref();
+        let uid = self.observed.resize.spec.pod_ref.uid.as_ref();
         let pod = self.observed.pod.filter(|pod| uid.is_none_or(|uid| *uid == pod.uid));
         let refused = match pod {
             None if self.lag_until().is_none() => return self.without_pod(|| self.no_pod(), deadline),
@@ -114,38 +96,61 @@ impl Planner<'_> {
                 End::failed(INVALID, text)
             }
             Some(pod) => match self.resolved(pod) {
+                Ok((mechanism, containers)) => return self.admitted(pod, mechanism, containers, deadline),
                 Err((reason, text)) => End::failed(reason, text),
-                Ok((mechanism, containers)) => {
-                    if mechanism == Mechanism::Cri {
-                        match self.admission(pod, &containers) {
-                            Admission::Admitted => {}
-                            Admission::Waits(wait) => return self.waits_for_admission(&wait, deadline),
-                            Admission::Evicts(end) => {
-                                let turn = self.observed.force.turn.saturating_add(1);
-                                let status = accepted(resize, pod, (mechanism, turn), containers, self.wall);
-                                return self.evict_from(status, &end);
-                            }
-                            Admission::Refused(end) if spec.dry_run => {
-                                return self
-                                    .end(&End { message: format!("dry run: {}", end.message), ..end });
-                            }
-                            Admission::Refused(end) => return self.end(&end),
-                        }
-                    }
-                    let turn = if mechanism == Mechanism::Cri {
-                        self.observed.force.turn.saturating_add(1)
-                    } else {
-                        0
-                    };
-                    let status = accepted(resize, pod, (mechanism, turn), containers, self.wall);
-                    return Plan { wake_at: deadline, ..self.with_status(status, Urgency::Now) };
-                }
             },
         };
         // This process's watch of Pods may be a little behind what the user saw.
         match self.lag_until() {
             Some(at) => Plan { wake_at: earliest(deadline, Some(at)), ..Plan::default() },
             None => self.end(&refused),
+        }
+    }
+
+    /// How a request ends that has not been accepted, whatever its Pod says.
+    fn ends_unaccepted(&self, expired: bool) -> Option<End> {
+        let resize = self.observed.resize;
+        if let Err(invalid) = validate(&resize.spec) {
+            return Some(End::failed(INVALID, invalid.to_string()));
+        }
+        if resize.spec.cancel {
+            let text = "cancelled before anything was changed";
+            return Some(End::new(Phase::Cancelled, status::CANCELLED, text));
+        }
+        if let Some(newer) = self.observed.newer {
+            return Some(superseded(&newer.to_string()));
+        }
+        if !expired {
+            return None;
+        }
+        let waited = condition::find(&resize.status.conditions, conditions::COMPLETE);
+        let waited = waited.map_or("its Pod was not there to be resized", |waited| &waited.message);
+        let queued = self.observed.ahead.as_ref().map(|ahead| ahead.by.to_string());
+        Some(overdue(queued.as_deref().unwrap_or(waited)))
+    }
+
+    /// The Pod can have what the request means: accepts it, once what bounds the Pod allows it. Where the kubelet carries it
+    /// out, the API server judges that.
+    fn admitted(
+        &self,
+        pod: &Pod,
+        mechanism: Mechanism,
+        containers: Vec<ContainerStatus>,
+        deadline: Option<Mono>,
+    ) -> Plan {
+        let resize = self.observed.resize;
+        let (admission, turn) = if mechanism == Mechanism::Cri {
+            (self.admission(pod, &containers), self.observed.force.turn.saturating_add(1))
+        } else {
+            (Admission::Admitted, 0)
+        };
+        let accepted = || accepted(resize, pod, (mechanism, turn), containers, self.wall);
+        match admission {
+            Admission::Admitted => Plan { wake_at: deadline, ..self.with_status(accepted(), Urgency::Now) },
+            Admission::Waits(wait) => self.waits_for_admission(&wait, deadline),
+            Admission::Evicts(end) => self.evict_from(accepted(), &end),
+            Admission::Refused(end) if resize.spec.dry_run => self.end(&would_end(&end)),
+            Admission::Refused(end) => self.end(&end),
         }
     }
 
@@ -224,7 +229,7 @@ impl Planner<'_> {
             return self.end(&End::new(Phase::Succeeded, status::WOULD_RESIZE, text));
         }
         if let Some(end) = self.refused() {
-            return self.end(&End { message: format!("dry run: {}", end.message), ..end });
+            return self.end(&would_end(&end));
         }
         let sizing = self.forth(pod);
         Plan { sizing: Some(Sizing { dry_run: true, ..sizing }), wake_at: deadline, ..Plan::default() }
@@ -403,6 +408,11 @@ impl Planner<'_> {
 
 fn overdue(waited_for: &str) -> End {
     End::failed(status::DEADLINE, format!("not done within activeDeadlineSeconds: {waited_for}"))
+}
+
+/// How the request would end if it were more than a dry run.
+fn would_end(end: &End) -> End {
+    End { message: format!("dry run: {}", end.message), ..*end }
 }
 
 fn superseded(by: &str) -> End {

@@ -122,13 +122,8 @@ impl Planner<'_> {
         };
         let order = Some(view.order.clone());
         let Some(answer) = view.answer.filter(|answer| answer.state != AnswerState::Acknowledged) else {
-            let since = self.observed.memory.asked_since.unwrap_or(self.now);
-            let silent_at = since.after(self.config.daemon_silent_after);
-            if silent_at > self.now {
-                return (Use::Asked, order, Some(silent_at));
-            }
-            let text = format!("the node's daemon has not said how much memory container {name} uses");
-            return (Use::Not(text), order, None);
+            let (found, wake_at) = self.unanswered(name);
+            return (found, order, wake_at);
         };
         let reclaim = reclaims(&self.observed.resize.spec).then(|| room(limit, margin));
         // A definition of the kind that is older keeps nothing of how much.
@@ -143,13 +138,10 @@ impl Planner<'_> {
                 answer.message
             )),
             Some(usage) if usage.saturating_add(margin) > limit => {
-                let show = |amount| Resource::Memory.show(amount);
+                let [usage, margin, limit] = [usage, margin, limit].map(|bytes| Resource::Memory.show(bytes));
                 let rest = if tried { ", and the kernel could reclaim no more" } else { "" };
                 Use::Not(format!(
-                    "container {name} uses {} of memory: with {} to spare that does not fit {}{rest}",
-                    show(usage),
-                    show(margin),
-                    show(limit)
+                    "container {name} uses {usage} of memory: with {margin} to spare that does not fit {limit}{rest}"
                 ))
             }
             Some(_) => Use::Fits,
@@ -168,6 +160,16 @@ impl Planner<'_> {
         }
         // What did not fit is still told while the daemon is asked again.
         (if matches!(found, Use::Fits) { Use::Asked } else { found }, Some(look), None)
+    }
+
+    /// The daemon was asked how much a container uses, and has not said: waits for it, for a while.
+    fn unanswered(&self, name: &str) -> (Use, Option<Mono>) {
+        let since = self.observed.memory.asked_since.unwrap_or(self.now);
+        let silent_at = since.after(self.config.daemon_silent_after);
+        if silent_at > self.now {
+            return (Use::Asked, Some(silent_at));
+        }
+        (Use::Not(format!("the node's daemon has not said how much memory container {name} uses")), None)
     }
 
     /// The sentence, and how far the limits are.

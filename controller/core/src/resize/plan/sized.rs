@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use pitstop_api::nodework::Order;
 use pitstop_api::resize::Phase;
 
 use super::{Plan, Planner};
@@ -25,10 +26,9 @@ impl Planner<'_> {
         if let Some(sizing) = self.stepping() {
             return Plan { sizing: Some(sizing.clone()), ..self.stands() };
         }
-        let resize = self.observed.resize;
         let memory = self.observed.memory;
-        let watch = resize.spec.rollback_on_failure.as_ref();
         let since = memory.sized_since.unwrap_or(self.now);
+        let watch = self.observed.resize.spec.rollback_on_failure.as_ref();
         let until = watch.map(|w| since.after(seconds(w.observe_seconds)));
         let last = memory.done_since.unwrap_or(since).after(KERNEL_PATIENCE);
         let enough = expired || last <= self.now;
@@ -51,9 +51,22 @@ impl Planner<'_> {
             orders = self.observed.orders.iter().map(|view| view.order.clone()).collect();
         }
         orders.extend(order);
-        let unsettled = match &verdict {
+        if let Some((reason, text)) = self.kernel_awaited(&verdict, enough, &told) {
+            let wait = Wait::new(Phase::Verifying, reason, text);
+            let last = Some(last).filter(|_| reason == status::KERNEL_DIFFERS);
+            let wake_at =
+                [deadline, until.filter(|at| *at > self.now), wake_at, last].into_iter().flatten().min();
+            let sizing = nudging.and_then(|nudging| nudging.sizing);
+            return Plan { orders, sizing, ..self.waiting(pod, &wait, wake_at) };
+        }
+        self.watched(pod, orders, until, &verdict)
+    }
+
+    /// What of the kernel is still waited for: a reason, and a sentence. `told`: what is done about it.
+    fn kernel_awaited(&self, verdict: &Verdict, enough: bool, told: &str) -> Option<(&'static str, String)> {
+        match verdict {
             // What was told stays told: by that, a step that stands is known as the request's own.
-            Verdict::Waits if resize.waits_for(status::KERNEL_DIFFERS) => {
+            Verdict::Waits if self.observed.resize.waits_for(status::KERNEL_DIFFERS) => {
                 let text = "asks the node's daemon again what the kernel has".to_owned();
                 Some((status::KERNEL_DIFFERS, text))
             }
@@ -63,15 +76,13 @@ impl Planner<'_> {
             }
             Verdict::Differs(text) if !enough => Some((status::KERNEL_DIFFERS, format!("{text}{told}"))),
             Verdict::Differs(_) | Verdict::Matches | Verdict::NoQuota(_) | Verdict::Unknown(..) => None,
-        };
-        if let Some((reason, text)) = unsettled {
-            let wait = Wait::new(Phase::Verifying, reason, text);
-            let last = Some(last).filter(|_| reason == status::KERNEL_DIFFERS);
-            let wake_at =
-                [deadline, until.filter(|at| *at > self.now), wake_at, last].into_iter().flatten().min();
-            let sizing = nudging.and_then(|nudging| nudging.sizing);
-            return Plan { orders, sizing, ..self.waiting(pod, &wait, wake_at) };
         }
+    }
+
+    /// Nothing more is asked of the kernel: watches the Pod until then where that is asked for, and ends.
+    fn watched(&self, pod: &Pod, orders: Vec<Order>, until: Option<Mono>, verdict: &Verdict) -> Plan {
+        let resize = self.observed.resize;
+        let watch = resize.spec.rollback_on_failure.as_ref();
         if let (Some(watch), Some(at)) = (watch, until.filter(|at| *at > self.now)) {
             let text = format!("watches the Pod with its new resources for {} s", watch.observe_seconds);
             let wait = Wait::new(Phase::Verifying, status::OBSERVING, text);
@@ -85,7 +96,7 @@ impl Planner<'_> {
         if self.unsettled() {
             return self.unsure();
         }
-        self.succeeded(&verdict)
+        self.succeeded(verdict)
     }
 
     /// The end, with what is known of the kernel.

@@ -1,7 +1,8 @@
 //! The cluster that `cargo xtask cluster up` started on this machine.
 
+use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{ChildStdin, Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 use kube::Client;
@@ -73,6 +74,41 @@ pub(crate) fn given(name: &str) -> Result<PathBuf> {
 pub(crate) fn lab(args: &[&str]) -> Result<()> {
     let mut command = Command::new(given(PROGRAM)?);
     succeed(command.args(args).arg("--dir").arg(given(FOLDER)?))
+}
+
+/// Puts entries, a key and a value of one line each, straight into the cluster's etcd. Blocks until all are there.
+pub(crate) fn put(entries: impl IntoIterator<Item = Result<(String, String)>>) -> Result<()> {
+    let program = given(PROGRAM)?;
+    let mut command = Command::new(&program);
+    command
+        .arg("exec")
+        .arg("--dir")
+        .arg(given(FOLDER)?)
+        .args(["control-plane", "--"])
+        .arg(&program)
+        .arg("put");
+    let mut child =
+        command.stdin(Stdio::piped()).spawn().with_context(|| format!("cannot run {command:?}"))?;
+    let written = write_lines(child.stdin.take(), entries);
+    // It says itself why it failed.
+    let status = child.wait()?;
+    if !status.success() {
+        bail!("{command:?}: {status}");
+    }
+    written
+}
+
+/// Drops the pipe at the end, which ends the program at its other end.
+fn write_lines(
+    pipe: Option<ChildStdin>,
+    entries: impl IntoIterator<Item = Result<(String, String)>>,
+) -> Result<()> {
+    let mut pipe = BufWriter::new(pipe.context("no pipe")?);
+    for entry in entries {
+        let (key, value) = entry?;
+        writeln!(pipe, "{key}\t{value}")?;
+    }
+    Ok(pipe.flush()?)
 }
 
 /// Runs `kubectl` against the cluster.

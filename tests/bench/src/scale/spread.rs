@@ -9,7 +9,7 @@ use super::controller::Controller;
 use super::ends::Ends;
 use super::ledger::Ledger;
 use super::load;
-use super::objects::{Plan, restart};
+use super::objects::{restart, running};
 use super::player::play;
 use super::player::pod::Pod;
 use super::queue::{print_writes, wait_for_all};
@@ -80,8 +80,10 @@ async fn prepare(stage: &Stage, sizes: &Sizes) -> Result<Vec<Pod>> {
     let namespace = |i: usize| format!("scale-{:02}", i % NAMESPACES);
     load::nodes(client, (0..sizes.nodes).map(node).collect()).await?;
     load::namespaces(client, (0..NAMESPACES).map(namespace).collect()).await?;
-    let plan = |i: usize| Plan::one(&namespace(i), &format!("app-{i:05}"), &node(i));
-    load::pods(client, (0..sizes.pods).map(plan).collect()).await
+    let pod = |i: usize| running(&namespace(i), &format!("app-{i:05}"), &node(i));
+    let pods: Vec<Pod> = (0..sizes.pods).map(pod).collect();
+    load::pods(client, &pods).await?;
+    Ok(pods)
 }
 
 fn seconds(before: &[Duration; 2], after: &[Duration; 2], i: usize) -> f64 {

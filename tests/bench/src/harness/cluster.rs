@@ -2,7 +2,7 @@
 
 use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Command, Output, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 use kube::Client;
@@ -87,14 +87,11 @@ pub(crate) fn put(entries: impl IntoIterator<Item = Result<(String, String)>>) -
         .args(["control-plane", "--"])
         .arg(&program)
         .arg("put");
-    let mut child =
-        command.stdin(Stdio::piped()).spawn().with_context(|| format!("cannot run {command:?}"))?;
+    command.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("cannot run {command:?}"))?;
     let written = write_lines(child.stdin.take(), entries);
-    // It says itself why it failed.
-    let status = child.wait()?;
-    if !status.success() {
-        bail!("{command:?}: {status}");
-    }
+    // That it ended tells more than that it read no more.
+    successful(&command, &child.wait_with_output()?)?;
     written
 }
 
@@ -118,6 +115,10 @@ pub(crate) fn kubectl(args: &[&str]) -> Result<()> {
 
 fn succeed(command: &mut Command) -> Result<()> {
     let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
+    successful(command, &output)
+}
+
+fn successful(command: &Command, output: &Output) -> Result<()> {
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         bail!("{command:?}: {}: {}", output.status, said.trim());

@@ -15,6 +15,7 @@ mod load;
 mod objects;
 mod player;
 mod probe;
+mod purpose;
 mod queue;
 mod sizes;
 mod spread;

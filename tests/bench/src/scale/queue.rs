@@ -57,8 +57,8 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     print_writes(&ledger);
     let mut figures = ends_in_order(&ends, sizes.requests);
     let requests = number(sizes.requests + probe.sent() - before);
+    figures.extend(ledger.figures(requests, WRITES));
     figures.extend([
-        Figure::most("writes for a request", number(ledger.writes().total()) / requests, WRITES, ""),
         Figure::told("most writes of one request itself", number(ledger.most_of_one("queue-")), ""),
         longest_step(&controller).await?,
     ]);

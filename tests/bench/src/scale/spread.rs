@@ -59,10 +59,12 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     let (ended, complete) = ends.counts();
     let requests = number(sizes.requests.max(1));
     let step = controller.metric("longest_step_seconds").await? * 1e3;
-    Ok(vec![
+    let mut figures = vec![
         Figure::all("requests that ended", ended, sizes.requests),
         Figure::all("requests that ended as Complete", complete, sizes.requests),
-        Figure::most("writes for a request", number(ledger.writes().total()) / requests, WRITES, ""),
+    ];
+    figures.extend(ledger.figures(requests, WRITES));
+    figures.extend([
         Figure::told("most writes of one request itself", number(ledger.most_of_one("spread-")), ""),
         Figure::most("controller: processor time for a request", cpu * 1e3 / requests, CPU, "ms"),
         Figure::told("controller: processor time for all", cpu, "s"),
@@ -70,7 +72,8 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
         Figure::told("longest step of the core", step, "ms"),
         Figure::told("time for all", took.as_secs_f64(), "s"),
         Figure::told("processor time of the player", player, "s"),
-    ])
+    ]);
+    Ok(figures)
 }
 
 /// Makes nodes, and the same number of Pods on each.

@@ -25,6 +25,7 @@ var components = map[string]func(){
 	"kubelet":                 runKubelet,
 	"kubectl":                 runKubectl,
 	"registry":                runRegistry,
+	"put":                     runPut,
 }
 
 func main() {

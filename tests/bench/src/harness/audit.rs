@@ -32,6 +32,8 @@ pub(crate) struct Entry {
     pub(crate) object_ref: Object,
     #[serde(default)]
     response_status: Answer,
+    #[serde(default)]
+    request_object: Book,
     #[serde(rename = "requestReceivedTimestamp")]
     received: DateTime<Utc>,
     #[serde(rename = "stageTimestamp")]
@@ -57,6 +59,24 @@ pub(crate) struct Object {
     pub(crate) resource: String,
     pub(crate) subresource: String,
     pub(crate) name: String,
+}
+
+/// What of the body of a write is of interest; the log has it only of orders.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Book {
+    spec: Orders,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Orders {
+    orders: Vec<Order>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Order {
+    id: String,
 }
 
 impl Mark {
@@ -110,6 +130,11 @@ impl Entry {
     /// It was answered with an error, a conflict among them.
     pub(crate) fn refused(&self) -> bool {
         self.response_status.code >= 400
+    }
+
+    /// IDs of the orders that the book of a node gets with it.
+    pub(crate) fn orders(&self) -> impl Iterator<Item = &str> {
+        self.request_object.spec.orders.iter().map(|order| order.id.as_str())
     }
 
     /// When the API server had the request.

@@ -1,7 +1,8 @@
 //! The cluster that `cargo xtask cluster up` started on this machine.
 
+use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{ChildStdin, Command, Output, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 use kube::Client;
@@ -75,6 +76,38 @@ pub(crate) fn lab(args: &[&str]) -> Result<()> {
     succeed(command.args(args).arg("--dir").arg(given(FOLDER)?))
 }
 
+/// Puts entries, a key and a value of one line each, straight into the cluster's etcd. Blocks until all are there.
+pub(crate) fn put(entries: impl IntoIterator<Item = Result<(String, String)>>) -> Result<()> {
+    let program = given(PROGRAM)?;
+    let mut command = Command::new(&program);
+    command
+        .arg("exec")
+        .arg("--dir")
+        .arg(given(FOLDER)?)
+        .args(["control-plane", "--"])
+        .arg(&program)
+        .arg("put");
+    command.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("cannot run {command:?}"))?;
+    let written = write_lines(child.stdin.take(), entries);
+    // That it ended tells more than that it read no more.
+    successful(&command, &child.wait_with_output()?)?;
+    written
+}
+
+/// Drops the pipe at the end, which ends the program at its other end.
+fn write_lines(
+    pipe: Option<ChildStdin>,
+    entries: impl IntoIterator<Item = Result<(String, String)>>,
+) -> Result<()> {
+    let mut pipe = BufWriter::new(pipe.context("no pipe")?);
+    for entry in entries {
+        let (key, value) = entry?;
+        writeln!(pipe, "{key}\t{value}")?;
+    }
+    Ok(pipe.flush()?)
+}
+
 /// Runs `kubectl` against the cluster.
 pub(crate) fn kubectl(args: &[&str]) -> Result<()> {
     succeed(Command::new(given(PROGRAM)?.with_file_name("kubectl")).args(args))
@@ -82,6 +115,10 @@ pub(crate) fn kubectl(args: &[&str]) -> Result<()> {
 
 fn succeed(command: &mut Command) -> Result<()> {
     let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
+    successful(command, &output)
+}
+
+fn successful(command: &Command, output: &Output) -> Result<()> {
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         bail!("{command:?}: {}: {}", output.status, said.trim());

@@ -9,7 +9,7 @@ use futures::{StreamExt as _, stream};
 use super::bound::Figure;
 use super::controller::Controller;
 use super::load::{self, wall};
-use super::objects::Plan;
+use super::objects::running;
 use super::player::play;
 use super::player::pod::Pod;
 use super::probe::{self, Probe};
@@ -85,12 +85,12 @@ async fn fill(stage: &Stage, sizes: &Sizes) -> Result<(Vec<Pod>, Probe)> {
     let mut namespaces: Vec<String> = (0..sizes.pods).step_by(NAMESPACE).map(namespace).collect();
     namespaces.push(probe::NAMESPACE.to_owned());
     load::namespaces(client, namespaces).await?;
-    let mut plans: Vec<Plan> =
-        (0..sizes.pods).map(|i| Plan::one(&namespace(i), &format!("app-{i:06}"), &node(i))).collect();
-    plans.push(Plan::one(probe::NAMESPACE, "probe", &node(0)));
-    let mut pods = load::pods(client, plans).await?;
-    let probed = pods.pop().context("there is no Pod")?;
-    Ok((pods, Probe::new(client, vec![probed])))
+    let pods: Vec<Pod> =
+        (0..sizes.pods).map(|i| running(&namespace(i), &format!("app-{i:06}"), &node(i))).collect();
+    load::pods(client, &pods).await?;
+    let probed = vec![running(probe::NAMESPACE, "probe", &node(0))];
+    load::pods(client, &probed).await?;
+    Ok((pods, Probe::new(client, probed)))
 }
 
 /// Starts a controller and waits until it has accepted a request, which it does when it leads and knows everything. Says

@@ -8,7 +8,7 @@ use super::bound::Figure;
 use super::controller::{Controller, LIMIT};
 use super::lease::Renewals;
 use super::load;
-use super::objects::{Plan, restart, with_labels};
+use super::objects::{restart, running, stubborn, with_labels};
 use super::player::play;
 use super::player::pod::Pod;
 use super::probe::{self, Probe};
@@ -78,17 +78,14 @@ async fn prepare(stage: &Stage, sizes: &Sizes) -> Result<Vec<Pod>> {
     let node = |i: usize| format!("scale-{:05}", i % sizes.nodes.max(1));
     load::nodes(client, (0..sizes.nodes).map(node).chain(["scale-probe".to_owned()]).collect()).await?;
     load::namespaces(client, [NAMESPACE, probe::NAMESPACE].map(str::to_owned).into()).await?;
-    let mut plans: Vec<Plan> =
-        (0..sizes.pods).map(|i| Plan::one(NAMESPACE, &format!("app-{i:04}"), &node(i))).collect();
-    plans.push(Plan {
-        containers: (0..CONTAINERS).map(|i| format!("c{i}")).collect(),
-        ignores_term: true,
-        grace_seconds: GRACE,
-        ..Plan::one(NAMESPACE, "stubborn", NODE)
-    });
-    plans.push(Plan::one(probe::NAMESPACE, "neighbour", NODE));
-    plans.push(Plan::one(probe::NAMESPACE, "elsewhere", "scale-probe"));
-    load::pods(client, plans).await
+    let mut pods: Vec<Pod> =
+        (0..sizes.pods).map(|i| running(NAMESPACE, &format!("app-{i:04}"), &node(i))).collect();
+    let containers: Vec<String> = (0..CONTAINERS).map(|i| format!("c{i}")).collect();
+    pods.push(stubborn(running(NAMESPACE, "stubborn", NODE), &containers, GRACE));
+    pods.push(running(probe::NAMESPACE, "neighbour", NODE));
+    pods.push(running(probe::NAMESPACE, "elsewhere", "scale-probe"));
+    load::pods(client, &pods).await?;
+    Ok(pods)
 }
 
 /// Makes all the requests. The API server is not fair to anybody beside an administrator, so that it is flooded until all are

@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
+use super::bound::Figure;
+use super::purpose::{Purpose, Purposes, REQUESTS};
+use super::sizes::number;
 use crate::harness::audit::Entry;
 use crate::harness::programs::NAMESPACE;
 use crate::harness::writes::Writes;
 
-/// The requests' resource.
-const REQUESTS: &str = "containerrecreaterequests";
 /// The lease is renewed with and without requests.
 const LEASES: &str = "leases";
 /// What stands in every line of interest.
@@ -26,6 +27,7 @@ pub(crate) struct Ledger {
     /// The beginning of a line whose end is not written yet.
     rest: Vec<u8>,
     writes: Writes,
+    purposes: Purposes,
     /// Writes by the request that they change.
     of_requests: BTreeMap<String, usize>,
 }
@@ -40,6 +42,7 @@ impl Ledger {
             file,
             rest: Vec::new(),
             writes: Writes::default(),
+            purposes: Purposes::default(),
             of_requests: BTreeMap::new(),
         })
     }
@@ -70,7 +73,11 @@ impl Ledger {
             let object = &entry.object_ref;
             // A dry run stores nothing: the controller looks whether the daemon's policy is in force.
             let counts = object.resource != LEASES && !entry.dry_run();
-            if counts && self.writes.add(&entry, NAMESPACE) && object.resource == REQUESTS {
+            if !counts || !self.writes.add(&entry, NAMESPACE) {
+                continue;
+            }
+            self.purposes.add(&entry);
+            if object.resource == REQUESTS {
                 *self.of_requests.entry(object.name.clone()).or_default() += 1;
             }
         }
@@ -80,6 +87,15 @@ impl Ledger {
     /// All of them.
     pub(crate) fn writes(&self) -> &Writes {
         &self.writes
+    }
+
+    /// Writes for one of so many requests, all together and by what they were for.
+    pub(crate) fn figures(&self, requests: f64, bound: f64) -> Vec<Figure> {
+        let all = Figure::most("writes for a request", number(self.writes.total()) / requests, bound, "");
+        let purpose = |(purpose, name)| {
+            Figure::told(format!("of them: {name}"), number(self.purposes.count(purpose)) / requests, "")
+        };
+        [all].into_iter().chain(Purpose::ALL.map(purpose)).collect()
     }
 
     /// The most that one request of a name with that beginning was written.

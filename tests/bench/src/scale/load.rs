@@ -1,8 +1,9 @@
 //! Fills the API server: many objects, few requests at a time.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use chrono::{DateTime, Utc};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use http::Request;
@@ -12,11 +13,11 @@ use kube::core::Request as Builder;
 use pitstop_api::logic::answer::Answer;
 use pitstop_api::recreate::ContainerRecreateRequest;
 use pitstop_kit::client;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::objects::{Plan, finished, finished_status, restart};
-use super::player::pod::{Container, Pod};
+use super::bulk::{self, NODES, PODS, REQUESTS, overlay};
+use super::objects::{finished, object, uid};
+use super::player::pod::Pod;
 use crate::harness::say;
 
 /// Requests under way at a time.
@@ -36,26 +37,21 @@ async fn create(client: &Client, path: String, object: &impl serde::Serialize) -
     sent(client, request).await
 }
 
-/// Does the same for each, a few at a time, and says how fast that was. The results are in the order of the things.
-async fn each<T, R>(what: &str, things: Vec<T>, work: impl AsyncFn(T) -> Result<R>) -> Result<Vec<R>> {
+/// Does the same for each, a few at a time.
+async fn each<T>(what: &str, things: Vec<T>, work: impl AsyncFn(T) -> Result<()>) -> Result<()> {
     let (begin, count) = (Instant::now(), things.len());
     let work = &work;
-    let done: Vec<R> = stream::iter(things).map(|thing| work(thing)).buffered(PARALLEL).try_collect().await?;
-    let took = begin.elapsed().as_secs_f64();
-    #[allow(clippy::cast_precision_loss, reason = "for people")]
-    let rate = count as f64 / took.max(0.001);
-    say(format!("{count} {what} in {took:.1} s ({rate:.0} a second)"));
-    Ok(done)
+    stream::iter(things).map(|thing| work(thing)).buffered(PARALLEL).try_collect::<()>().await?;
+    say(format!("{count} {what} in {:.1} s", begin.elapsed().as_secs_f64()));
+    Ok(())
 }
 
 /// Makes nodes that nobody runs on.
 pub(crate) async fn nodes(client: &Client, names: Vec<String>) -> Result<()> {
-    each("nodes", names, async |name| {
-        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
-        create(client, "/api/v1/nodes".to_owned(), &node).await
-    })
-    .await
-    .map(drop)
+    let node = |name: &String| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": uid(&["Node", name])}});
+    let Some(first) = names.first() else { return Ok(()) };
+    create(client, NODES.path(""), &node(first)).await?;
+    bulk::write(client, NODES, names, move |name| node(name)).await
 }
 
 /// Makes namespaces, with the `ServiceAccount` that Pods need.
@@ -64,51 +60,57 @@ pub(crate) async fn namespaces(client: &Client, names: Vec<String>) -> Result<()
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         create(client, "/api/v1/namespaces".to_owned(), &namespace).await?;
         let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
-        create(client, format!("/api/v1/namespaces/{name}/serviceaccounts"), &account).await
+        create(client, format!("/api/v1/namespaces/{name}/serviceaccounts"), &account).await.map(drop)
     })
     .await
-    .map(drop)
 }
 
-/// Makes Pods, and writes for each that it runs and is ready.
-pub(crate) async fn pods(client: &Client, plans: Vec<Plan>) -> Result<Vec<Pod>> {
-    each("running Pods", plans, async |plan| {
-        let path = format!("/api/v1/namespaces/{}/pods", plan.namespace);
-        let uid = uid(&create(client, path, &plan.object()).await?)?;
+/// Makes Pods that run and are ready.
+pub(crate) async fn pods(client: &Client, pods: &[Pod]) -> Result<()> {
+    // The copies of a Pod have as many containers.
+    let mut alike: BTreeMap<usize, Vec<Pod>> = BTreeMap::new();
+    for pod in pods {
+        alike.entry(pod.containers.len()).or_default().push(pod.clone());
+    }
+    for pods in alike.into_values() {
         let now = wall();
-        let container = |name: &String| Container::new(&uid, name, plan.ignores_term, now);
-        let containers = plan.containers.iter().map(container).collect();
-        let Plan { namespace, name, node, grace_seconds, .. } = plan;
-        let pod = Pod { namespace, name, uid, node, grace_seconds, containers };
-        pod_status(client, &pod, &pod.status(now, "")).await?;
-        Ok(pod)
-    })
-    .await
+        let Some(first) = pods.first() else { continue };
+        create(client, PODS.path(&first.namespace), &object(first)).await?;
+        pod_status(client, first, &first.status(now, "")).await?;
+        bulk::write(client, PODS, pods, move |pod| {
+            let mut object = object(pod);
+            overlay(&mut object, pod.status(now, ""));
+            object
+        })
+        .await?;
+    }
+    Ok(())
 }
 
 /// Makes requests that ended long ago: so many, for these Pods in turn.
 pub(crate) async fn finished_requests(client: &Client, pods: &[Pod], count: usize) -> Result<()> {
-    let named: Vec<(usize, &Pod)> = pods.iter().cycle().take(count).enumerate().collect();
-    each("finished requests", named, async |(i, pod)| {
-        let name = format!("over-{i:05}");
-        request(client, &finished(restart(&name, pod))).await?;
-        let patch = Patch::Merge(finished_status(pod, wall()));
-        let builder = Builder::new(requests_of(&pod.namespace));
-        sent(client, builder.patch_subresource("status", &name, &PatchParams::default(), &patch)?).await
-    })
-    .await
-    .map(drop)
+    let now = wall();
+    let named = pods.iter().cycle().take(count).enumerate();
+    let named: Vec<_> = named.map(|(i, pod)| (format!("over-{i:05}"), pod.clone())).collect();
+    let Some((name, pod)) = named.first() else { return Ok(()) };
+    let first = finished(name, pod, now);
+    create(client, REQUESTS.path(&pod.namespace), &first).await?;
+    let patch = PatchParams::default();
+    let builder = Builder::new(REQUESTS.path(&pod.namespace));
+    let status = Patch::Merge(json!({"status": first.get("status")}));
+    sent(client, builder.patch_subresource("status", name, &patch, &status)?).await?;
+    bulk::write(client, REQUESTS, named, move |(name, pod)| finished(name, pod, now)).await
 }
 
 /// Makes requests.
 pub(crate) async fn requests(client: &Client, requests: Vec<ContainerRecreateRequest>) -> Result<()> {
-    each("requests", requests, async |object| request(client, &object).await).await.map(drop)
+    each("requests", requests, async |object| request(client, &object).await).await
 }
 
 /// Makes a request.
 pub(crate) async fn request(client: &Client, object: &ContainerRecreateRequest) -> Result<()> {
     let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
-    create(client, requests_of(namespace), object).await.map(drop)
+    create(client, REQUESTS.path(namespace), object).await.map(drop)
 }
 
 /// Patches the status of a Pod, as its kubelet does.
@@ -123,29 +125,10 @@ pub(crate) async fn patch_pod_status(
     name: &str,
     patch: &Value,
 ) -> Result<()> {
-    let builder = Builder::new(format!("/api/v1/namespaces/{namespace}/pods"));
+    let builder = Builder::new(PODS.path(namespace));
     let request =
         builder.patch_subresource("status", name, &PatchParams::default(), &Patch::Strategic(patch))?;
     sent(client, request).await.map(drop)
-}
-
-/// Where requests are, in a namespace.
-fn requests_of(namespace: &str) -> String {
-    format!("/apis/apps.kruise.io/v1alpha1/namespaces/{namespace}/containerrecreaterequests")
-}
-
-/// The UID of an object that was made.
-fn uid(text: &str) -> Result<String> {
-    #[derive(Deserialize)]
-    struct Stored {
-        metadata: Metadata,
-    }
-    #[derive(Deserialize)]
-    struct Metadata {
-        uid: String,
-    }
-    let stored: Stored = serde_json::from_str(text).context("the answer to a create is not understood")?;
-    Ok(stored.metadata.uid)
 }
 
 /// The present in whole seconds, as objects carry it.

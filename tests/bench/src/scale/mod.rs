@@ -4,6 +4,7 @@
 //! server, etcd and the controller are real. Each scenario needs a cluster of its own.
 
 mod bound;
+mod bulk;
 mod cluster;
 mod controller;
 mod ends;
@@ -14,6 +15,7 @@ mod load;
 mod objects;
 mod player;
 mod probe;
+mod purpose;
 mod queue;
 mod sizes;
 mod spread;

@@ -3,81 +3,81 @@
 use std::fmt::Write as _;
 
 use chrono::{DateTime, Utc};
-use pitstop_api::labels;
+use pitstop_api::labels::{self, hash};
 use pitstop_api::recreate::{
     ContainerRecreateRequest, ContainerRecreateRequestSpec, FailurePolicy, Mechanism, RecreateContainer,
     RecreateStrategy, StatusContext,
 };
 use serde_json::{Value, json};
 
-use super::player::pod::{IMAGE, Pod};
+use super::load::wall;
+use super::player::pod::{Container, IMAGE, Pod};
 
 /// The container of a Pod that has one.
 pub(crate) const APP: &str = "app";
 
-/// A Pod before it is made.
-#[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-    pub(crate) node: String,
-    /// Names of its containers.
-    pub(crate) containers: Vec<String>,
-    /// They end only when their grace is over.
-    pub(crate) ignores_term: bool,
-    pub(crate) grace_seconds: i64,
+/// A Pod that runs, with one container that ends at SIGTERM.
+pub(crate) fn running(namespace: &str, name: &str, node: &str) -> Pod {
+    let uid = uid(&["Pod", namespace, name]);
+    Pod {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        node: node.to_owned(),
+        grace_seconds: 30,
+        containers: vec![Container::new(&uid, APP, false, wall())],
+        uid,
+    }
 }
 
-impl Plan {
-    /// With one container that ends at SIGTERM.
-    pub(crate) fn one(namespace: &str, name: &str, node: &str) -> Self {
-        Self {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            node: node.to_owned(),
-            containers: vec![APP.to_owned()],
-            ignores_term: false,
-            grace_seconds: 30,
-        }
-    }
+/// The same Pod with other containers, which end only when their grace is over.
+pub(crate) fn stubborn(pod: Pod, containers: &[String], grace_seconds: i64) -> Pod {
+    let container = |name: &String| Container::new(&pod.uid, name, true, wall());
+    Pod { containers: containers.iter().map(container).collect(), grace_seconds, ..pod }
+}
 
-    /// The Pod as a Deployment's would look.
-    pub(crate) fn object(&self) -> Value {
-        let env: Vec<Value> = (0..8)
-            .map(|i| json!({"name": format!("SETTING_{i}"), "value": format!("value-of-setting-{i}")}))
-            .collect();
-        let probe = json!({"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 5});
-        let resources = json!({
-            "requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"cpu": "200m", "memory": "256Mi"}});
-        let container = |name: &String| {
-            json!({
-                "name": name, "image": IMAGE, "resources": resources, "env": env, "readinessProbe": probe,
-                "ports": [{"containerPort": 8080}],
-                "volumeMounts": [{"name": "data", "mountPath": "/data"}],
-            })
-        };
-        // Of many containers a smaller text will do.
-        let small = |name: &String| json!({"name": name, "image": IMAGE, "resources": resources});
-        let few = self.containers.len() <= 2;
-        let containers: Vec<Value> =
-            self.containers.iter().map(|name| if few { container(name) } else { small(name) }).collect();
+/// The Pod as a Deployment's looks, without its status.
+pub(crate) fn object(pod: &Pod) -> Value {
+    let env: Vec<Value> = (0..8)
+        .map(|i| json!({"name": format!("SETTING_{i}"), "value": format!("value-of-setting-{i}")}))
+        .collect();
+    let probe = json!({"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 5});
+    let resources = json!({
+        "requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"cpu": "200m", "memory": "256Mi"}});
+    let container = |name: &String| {
         json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {
-                "name": self.name, "namespace": self.namespace,
-                "labels": {"app.kubernetes.io/name": "app", "pod-template-hash": "6d4cf56db6", "team": "scale"},
-                "ownerReferences": [{
-                    "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "app-6d4cf56db6", "controller": true,
-                    "uid": "0b8fd7c5-6c53-4f4e-9d1d-6b9d7b1c2a10",
-                }],
-            },
-            "spec": {
-                "nodeName": self.node, "automountServiceAccountToken": false, "enableServiceLinks": false,
-                "terminationGracePeriodSeconds": self.grace_seconds, "containers": containers,
-                "volumes": [{"name": "data", "emptyDir": {}}],
-            },
+            "name": name, "image": IMAGE, "resources": resources, "env": env, "readinessProbe": probe,
+            "ports": [{"containerPort": 8080}],
+            "volumeMounts": [{"name": "data", "mountPath": "/data"}],
         })
-    }
+    };
+    // Of many containers a smaller text will do.
+    let small = |name: &String| json!({"name": name, "image": IMAGE, "resources": resources});
+    let names = pod.containers.iter().map(|container| &container.name);
+    let containers: Vec<Value> =
+        if pod.containers.len() <= 2 { names.map(container).collect() } else { names.map(small).collect() };
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": pod.name, "namespace": pod.namespace, "uid": pod.uid,
+            "labels": {"app.kubernetes.io/name": "app", "pod-template-hash": "6d4cf56db6", "team": "scale"},
+            "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("{}-6d4cf56db6", pod.name),
+                "controller": true, "uid": uid(&["ReplicaSet", &pod.namespace, &pod.name]),
+            }],
+        },
+        "spec": {
+            "nodeName": pod.node, "automountServiceAccountToken": false, "enableServiceLinks": false,
+            "terminationGracePeriodSeconds": pod.grace_seconds, "containers": containers,
+            "volumes": [{"name": "data", "emptyDir": {}}],
+        },
+    })
+}
+
+/// A UID: another one for each name.
+pub(crate) fn uid(of: &[&str]) -> String {
+    let [a, b] = ["a", "b"].map(|part| hash(&format!("{}/{part}", of.join("/"))));
+    let (low, lower) = (0xffff, 0xffff_ffff_ffff);
+    format!("{:08x}-{:04x}-{:04x}-{:04x}-{:012x}", a >> 32, (a >> 16) & low, a & low, b >> 48, b & lower)
 }
 
 /// A request to restart all containers of a Pod through the runtime, with what the admission webhook fills in.
@@ -128,16 +128,21 @@ pub(crate) fn with_labels(mut request: ContainerRecreateRequest, count: usize) -
     request
 }
 
-/// The same as it is long after its end.
-pub(crate) fn finished(mut request: ContainerRecreateRequest) -> ContainerRecreateRequest {
+/// A request that restarted the Pod's containers and ended long ago.
+pub(crate) fn finished(name: &str, pod: &Pod, now: DateTime<Utc>) -> Value {
+    let mut request = restart(name, pod);
+    request.metadata.uid = Some(uid(&["ContainerRecreateRequest", &pod.namespace, name]));
     if let Some(labels) = &mut request.metadata.labels {
         labels.remove(labels::ACTIVE);
     }
-    request
+    let mut object = json!(request);
+    if let Some(object) = object.as_object_mut() {
+        object.insert("status".into(), finished_status(pod, now));
+    }
+    object
 }
 
-/// The status of a request that restarted the Pod's containers.
-pub(crate) fn finished_status(pod: &Pod, now: DateTime<Utc>) -> Value {
+fn finished_status(pod: &Pod, now: DateTime<Utc>) -> Value {
     let condition = |type_: &str, status: &str, reason: &str| {
         json!({"type": type_, "status": status, "reason": reason, "message": "all containers were restarted",
             "lastTransitionTime": now, "observedGeneration": 1})
@@ -147,7 +152,7 @@ pub(crate) fn finished_status(pod: &Pod, now: DateTime<Utc>) -> Value {
     let targets = pod.containers.iter().map(|c| {
         json!({"name": c.name, "containerID": format!("containerd://{}", c.id), "restartCount": c.restarts})
     });
-    json!({"status": {
+    json!({
         "phase": "Completed", "observedGeneration": 1, "completionTime": now,
         "containerRecreateStates": states.collect::<Vec<_>>(),
         "target": {"podUID": pod.uid, "nodeName": pod.node, "containers": targets.collect::<Vec<_>>(),
@@ -156,29 +161,30 @@ pub(crate) fn finished_status(pod: &Pod, now: DateTime<Utc>) -> Value {
             condition("Complete", "True", "Complete"), condition("Accepted", "True", "Accepted"),
             condition("Reconciling", "False", "Completed"),
         ],
-    }})
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::player::pod::Container;
     use super::*;
 
     #[test]
     fn a_request_names_all_containers_of_its_pod() {
-        let now = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
-        let pod = Pod {
-            namespace: "shop".into(),
-            name: "web".into(),
-            uid: "u".into(),
-            node: "n".into(),
-            grace_seconds: 30,
-            containers: ["a", "b"].map(|name| Container::new("u", name, false, now)).into(),
-        };
+        let names = ["a", "b"].map(str::to_owned);
+        let pod = stubborn(running("shop", "web", "n"), &names, 30);
         let request = with_labels(restart("r", &pod), 5);
         assert_eq!(request.spec.containers.len(), 2);
         assert_eq!(request.metadata.labels.as_ref().unwrap().len(), 8);
-        assert!(!finished(request).metadata.labels.unwrap().contains_key(labels::ACTIVE));
-        assert_eq!(finished_status(&pod, now)["status"]["target"]["podUID"], "u");
+        let over = finished("r", &pod, wall());
+        assert_eq!(over["metadata"]["labels"].as_object().unwrap().len(), 2);
+        assert_eq!(over["status"]["target"]["podUID"], pod.uid);
+    }
+
+    #[test]
+    fn each_name_has_a_uid_of_its_own() {
+        let uids = [uid(&["Pod", "a", "b"]), uid(&["Pod", "a", "c"]), uid(&["ReplicaSet", "a", "b"])];
+        assert!(uids[0] != uids[1] && uids[0] != uids[2]);
+        let lengths: Vec<_> = uids[0].split('-').map(str::len).collect();
+        assert_eq!(lengths, [8, 4, 4, 4, 12]);
     }
 }

@@ -10,7 +10,7 @@ use super::ends::{Ends, out_of_order};
 use super::lease::{Renewals, late_after};
 use super::ledger::Ledger;
 use super::load;
-use super::objects::{Plan, restart};
+use super::objects::{restart, running};
 use super::player::play;
 use super::player::pod::Pod;
 use super::probe::{self, Probe, Times};
@@ -57,8 +57,8 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     print_writes(&ledger);
     let mut figures = ends_in_order(&ends, sizes.requests);
     let requests = number(sizes.requests + probe.sent() - before);
+    figures.extend(ledger.figures(requests, WRITES));
     figures.extend([
-        Figure::most("writes for a request", number(ledger.writes().total()) / requests, WRITES, ""),
         Figure::told("most writes of one request itself", number(ledger.most_of_one("queue-")), ""),
         longest_step(&controller).await?,
     ]);
@@ -77,9 +77,10 @@ async fn prepare(stage: &Stage) -> Result<Vec<Pod>> {
     let client = &stage.client;
     load::nodes(client, ["scale-queue", "scale-probe"].map(str::to_owned).into()).await?;
     load::namespaces(client, [NAMESPACE, probe::NAMESPACE].map(str::to_owned).into()).await?;
-    let plans =
-        vec![Plan::one(NAMESPACE, "web", "scale-queue"), Plan::one(probe::NAMESPACE, "probe", "scale-probe")];
-    load::pods(client, plans).await
+    let pods =
+        vec![running(NAMESPACE, "web", "scale-queue"), running(probe::NAMESPACE, "probe", "scale-probe")];
+    load::pods(client, &pods).await?;
+    Ok(pods)
 }
 
 fn ends_in_order(ends: &Ends, count: usize) -> Vec<Figure> {

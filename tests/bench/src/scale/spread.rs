@@ -9,7 +9,7 @@ use super::controller::Controller;
 use super::ends::Ends;
 use super::ledger::Ledger;
 use super::load;
-use super::objects::{Plan, restart};
+use super::objects::{restart, running};
 use super::player::play;
 use super::player::pod::Pod;
 use super::queue::{print_writes, wait_for_all};
@@ -59,10 +59,12 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     let (ended, complete) = ends.counts();
     let requests = number(sizes.requests.max(1));
     let step = controller.metric("longest_step_seconds").await? * 1e3;
-    Ok(vec![
+    let mut figures = vec![
         Figure::all("requests that ended", ended, sizes.requests),
         Figure::all("requests that ended as Complete", complete, sizes.requests),
-        Figure::most("writes for a request", number(ledger.writes().total()) / requests, WRITES, ""),
+    ];
+    figures.extend(ledger.figures(requests, WRITES));
+    figures.extend([
         Figure::told("most writes of one request itself", number(ledger.most_of_one("spread-")), ""),
         Figure::most("controller: processor time for a request", cpu * 1e3 / requests, CPU, "ms"),
         Figure::told("controller: processor time for all", cpu, "s"),
@@ -70,7 +72,8 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
         Figure::told("longest step of the core", step, "ms"),
         Figure::told("time for all", took.as_secs_f64(), "s"),
         Figure::told("processor time of the player", player, "s"),
-    ])
+    ]);
+    Ok(figures)
 }
 
 /// Makes nodes, and the same number of Pods on each.
@@ -80,8 +83,10 @@ async fn prepare(stage: &Stage, sizes: &Sizes) -> Result<Vec<Pod>> {
     let namespace = |i: usize| format!("scale-{:02}", i % NAMESPACES);
     load::nodes(client, (0..sizes.nodes).map(node).collect()).await?;
     load::namespaces(client, (0..NAMESPACES).map(namespace).collect()).await?;
-    let plan = |i: usize| Plan::one(&namespace(i), &format!("app-{i:05}"), &node(i));
-    load::pods(client, (0..sizes.pods).map(plan).collect()).await
+    let pod = |i: usize| running(&namespace(i), &format!("app-{i:05}"), &node(i));
+    let pods: Vec<Pod> = (0..sizes.pods).map(pod).collect();
+    load::pods(client, &pods).await?;
+    Ok(pods)
 }
 
 fn seconds(before: &[Duration; 2], after: &[Duration; 2], i: usize) -> f64 {

@@ -10,11 +10,15 @@ import (
 	"pitstop.dev/tests/pitstop-cluster/lab/release"
 )
 
-// auditPolicy records every request once, when it is answered, without bodies.
+// auditPolicy records every request once, when it is answered, without bodies
+// but those that say which orders a node gets.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
+- level: Request
+  verbs: [create, patch]
+  resources: [{group: pitstop.dev, resources: [nodeworks]}]
 - level: Metadata
 `
 

@@ -8,7 +8,7 @@ pub fn listed(writes: &[Write]) -> String {
 }
 
 /// A write in words.
-pub(super) fn told(write: &Write) -> String {
+pub(crate) fn told(write: &Write) -> String {
     let (whose, settings) = match write {
         Write::Reclaim { bytes, .. } => return format!("{bytes} bytes of memory to reclaim"),
         Write::Pod(setting) => ("the Pod's", std::slice::from_ref(setting)),

@@ -1,15 +1,16 @@
-//! The steps of one order.
+//! The steps of an order to resize.
 
 use std::time::Duration;
 
 use pitstop_api::condition::truncate;
 use pitstop_api::logic::time::Mono;
-use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, Bounds, Held, MAX_MESSAGE, Observed, Resize};
+use pitstop_api::nodework::{
+    Answer, AnswerReason, AnswerState, Bounds, Held, MAX_MESSAGE, Observed, Order, Resize,
+};
 
-use super::words::told;
-use super::{Change, Driver, Goal, Present, Seen, Write, in_use, writes};
+use super::{Asks, Progress, Step, answer};
 use crate::action::{Action, CallFailure};
-use crate::order::{Asks, Progress, Step, answer};
+use crate::resize::{Change, Driver, Goal, Present, Seen, Write, forgets, in_use, told, writes};
 
 /// What was seen longer ago is looked at again before anything is written: memory may be in use by now.
 const FRESH: Duration = Duration::from_secs(2);
@@ -50,6 +51,18 @@ enum Writes {
 }
 
 impl Progress {
+    /// The runtime knows the container of an order to resize, or it need not.
+    pub(crate) fn may_resize(&mut self, order: &Order, runs: bool) {
+        let forgets = order.action.resize.as_ref().is_some_and(forgets);
+        self.resizing.runs = runs;
+        // Nothing is changed on the node, so nothing need be acknowledged.
+        self.step = if forgets {
+            Step::Over(answer(&order.id, AnswerState::Done, None, String::new()))
+        } else {
+            Step::Look
+        };
+    }
+
     /// Looks at what the cgroups hold.
     pub(crate) fn look(&mut self, order_id: &str, held: &[Held]) -> Action {
         self.ask_at = None;

@@ -1,6 +1,8 @@
 //! How far one order is, in this process.
 
-use std::collections::BTreeMap;
+mod resizing;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use pitstop_api::MAX_ORDERS;
@@ -14,8 +16,9 @@ use pitstop_api::nodework::{
 use crate::MIN_GRACE_SECONDS;
 use crate::action::{Action, CallFailure};
 use crate::hook::Hook;
-use crate::resize::{Present, Resizing};
+use crate::resize::Present;
 use crate::verdict::malformed;
+use resizing::Resizing;
 
 /// Stops without effect after which the daemon says so. It goes on: the controller withdraws the order in time.
 pub(crate) const TOLD_STOPS: u32 = 3;
@@ -238,6 +241,20 @@ impl Progress {
         self.resizing.stalled.is_some()
     }
 
+    /// It stands back, and its time has not come, or an order of its Pod is under way (`taken`: UIDs of such Pods). What
+    /// is under way of itself goes on.
+    pub(crate) fn waits_behind(&mut self, now: Mono, taken: &BTreeSet<String>) -> bool {
+        if !self.stands_back() {
+            return false;
+        }
+        if !self.idle() || self.ask_at.is_some_and(|at| at > now) {
+            return true;
+        }
+        // Not to be woken for it: it goes on when the other one has ended.
+        self.ask_at = None;
+        taken.contains(&self.pod.uid)
+    }
+
     /// What went wrong with the hook.
     pub(crate) fn hook_failure(&self) -> Option<&str> {
         match &self.hook {
@@ -256,7 +273,7 @@ impl Progress {
 
     /// A hook ended.
     pub(crate) fn hook_ended(&mut self, failure: Option<&str>) {
-        self.hook = ended(failure);
+        self.hook = hook_ended(failure);
     }
 
     /// The container has got its signal, or is about to: what is left of the grace is the container's alone. Before that
@@ -271,6 +288,37 @@ impl Progress {
     /// a short while ago.
     pub(crate) fn must_ask(&self) -> bool {
         matches!(self.step, Step::Ready) && self.hook_time != HookTime::Kept
+    }
+
+    /// Begins to ask the runtime about the container.
+    pub(crate) fn ask(&mut self, order_id: &str) -> Action {
+        self.ask_at = None;
+        self.begun = true;
+        self.step = Step::Asking;
+        Action::Inspect { order_id: order_id.to_owned(), container_id: self.container.id.clone() }
+    }
+
+    /// The container runs and may be stopped.
+    pub(crate) fn may_stop(&mut self, grace_seconds: i64, hook: Option<Hook>) {
+        self.grace_seconds = grace_seconds;
+        if self.stops >= TOLD_STOPS {
+            let text = || format!("the container still runs after {TOLD_STOPS} stops, and is stopped again");
+            self.retried.get_or_insert_with(text);
+        }
+        if !matches!(self.hook, HookStep::Ended(_)) {
+            self.hook = hook.map_or(HookStep::None, HookStep::Waits);
+        }
+        self.step = Step::Ready;
+    }
+
+    /// The answer to an acknowledged stop whose container has ended; `own`: this process acknowledged it.
+    pub(crate) fn ended(&self, acknowledged: Answer, own: bool) -> Answer {
+        let (reason, message) = match self.hook_failure() {
+            _ if own && self.stops == 0 => (Some(AnswerReason::EndedByItself), String::new()),
+            Some(failure) => (Some(AnswerReason::PreStopHookFailed), failure.to_owned()),
+            None => (None, String::new()),
+        };
+        Answer { state: AnswerState::Done, reason, message, ..acknowledged }
     }
 
     /// The hook, if it still must run, else the stop; with the grace that is left.
@@ -330,7 +378,7 @@ impl Progress {
 }
 
 /// A hook that ended; `failure` may come from outside.
-pub(crate) fn ended(failure: Option<&str>) -> HookStep {
+pub(crate) fn hook_ended(failure: Option<&str>) -> HookStep {
     HookStep::Ended(failure.map(|text| truncate(text, MAX_MESSAGE)))
 }
 

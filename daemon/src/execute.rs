@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube::Client;
 use pitstop_api::logic::answer::{Answer, Failure};
 use pitstop_api::nodework::{Held, NodeWorkStatus, Observed, OrderPod};
-use pitstop_cri::Runtime;
+use pitstop_cri::{ContainerId, Runtime};
 use pitstop_daemon_core::resize::{Present, Seen, Write, listed};
 use pitstop_daemon_core::{Action, CallFailure, Event, Facts, Hook, Outcome, wire};
 use pitstop_kit::clock::Monotonic;
@@ -61,7 +61,7 @@ impl Executor {
                 Event::ResourcesRead(order_id, result)
             }
             Action::Resize { order_id, container_id, pod_uid, cgroup, writes } => {
-                info!(order_id, container_id, pod_uid, writes = listed(&writes), "changes the resources");
+                info!(order_id, %container_id, pod_uid, writes = listed(&writes), "changes the resources");
                 let result = self.resize(&order_id, &container_id, &cgroup, &writes).await;
                 Event::Resized(order_id, result)
             }
@@ -77,16 +77,20 @@ impl Executor {
         let _ = self.events.send(event).await;
     }
 
-    async fn inspect(&self, order_id: &str, container_id: &str) -> Result<Option<Facts>, CallFailure> {
+    async fn inspect(
+        &self,
+        order_id: &str,
+        container_id: &ContainerId,
+    ) -> Result<Option<Facts>, CallFailure> {
         let inspect = async |runtime: Runtime| runtime::inspect(&runtime, container_id).await;
         let result = self.ask("inspect", inspect).await;
         match &result {
             Ok(facts) => {
                 let state = facts.as_ref().map_or("not there", |facts| facts.state.as_str());
-                debug!(order_id, container_id, state, "asked about the container");
+                debug!(order_id, %container_id, state, "asked about the container");
             }
             Err(failure) => {
-                warn!(order_id, container_id, error = failure.message, "cannot ask about the container");
+                warn!(order_id, %container_id, error = failure.message, "cannot ask about the container");
             }
         }
         result
@@ -95,19 +99,19 @@ impl Executor {
     async fn run_hook(
         &self,
         order_id: &str,
-        container_id: &str,
+        container_id: &ContainerId,
         hook: Hook,
         limit_seconds: i64,
     ) -> Result<(), String> {
-        info!(order_id, container_id, limit_seconds, "runs the container's preStop hook");
+        info!(order_id, %container_id, limit_seconds, "runs the container's preStop hook");
         let runtime = self.link.runtime();
         let kind = hook.kind();
         let result = hook::run(runtime.as_ref(), container_id, hook, limit_seconds).await;
         self.metrics.hook(kind, result.is_ok());
         match &result {
-            Ok(()) => info!(order_id, container_id, "the preStop hook ended"),
+            Ok(()) => info!(order_id, %container_id, "the preStop hook ended"),
             Err(hook::Failure { told, detail }) => {
-                warn!(order_id, container_id, error = told, detail, "the preStop hook failed");
+                warn!(order_id, %container_id, error = told, detail, "the preStop hook failed");
             }
         }
         let result = result.map_err(|failure| failure.told);
@@ -116,16 +120,21 @@ impl Executor {
         result
     }
 
-    async fn stop(&self, order_id: &str, container_id: &str, grace_seconds: i64) -> Result<(), CallFailure> {
-        info!(order_id, container_id, grace_seconds, "stopping the container");
+    async fn stop(
+        &self,
+        order_id: &str,
+        container_id: &ContainerId,
+        grace_seconds: i64,
+    ) -> Result<(), CallFailure> {
+        info!(order_id, %container_id, grace_seconds, "stopping the container");
         self.record.stops(order_id);
         let begun = Monotonic::now();
         let stop = async |runtime: Runtime| runtime::stop(&runtime, container_id, grace_seconds).await;
         let result = self.ask("stop", stop).await;
         self.metrics.stopped(Duration::from_millis(Monotonic::now().saturating_sub(begun)));
         match &result {
-            Ok(()) => info!(order_id, container_id, "the container is stopped"),
-            Err(failure) => warn!(order_id, container_id, error = failure.message, "the stop failed"),
+            Ok(()) => info!(order_id, %container_id, "the container is stopped"),
+            Err(failure) => warn!(order_id, %container_id, error = failure.message, "the stop failed"),
         }
         result
     }
@@ -133,16 +142,16 @@ impl Executor {
     async fn read_cgroups(
         &self,
         order_id: &str,
-        container_id: &str,
+        container_id: &ContainerId,
         pod_uid: &str,
     ) -> Result<Box<Observed>, CallFailure> {
         let cgroups = &self.resizer.cgroups;
         let read = async |runtime: Runtime| cgroups.read(&runtime, container_id, pod_uid).await;
         let result = self.ask("read_cgroups", read).await;
         match &result {
-            Ok(observed) => debug!(order_id, container_id, observed = shown(observed), "read the cgroups"),
+            Ok(observed) => debug!(order_id, %container_id, observed = shown(observed), "read the cgroups"),
             Err(failure) => {
-                warn!(order_id, container_id, error = failure.message, "cannot read the cgroups");
+                warn!(order_id, %container_id, error = failure.message, "cannot read the cgroups");
             }
         }
         result
@@ -151,7 +160,7 @@ impl Executor {
     async fn resize(
         &self,
         order_id: &str,
-        container_id: &str,
+        container_id: &ContainerId,
         cgroup: &str,
         writes: &[Write],
     ) -> Result<(), CallFailure> {
@@ -159,9 +168,9 @@ impl Executor {
         let apply = async |runtime: Runtime| self.resizer.apply(&runtime, cgroup, writes, false).await;
         let result = self.call("resize", apply).await;
         match &result {
-            Ok(()) => info!(order_id, container_id, "the resources are changed"),
+            Ok(()) => info!(order_id, %container_id, "the resources are changed"),
             Err(failure) => {
-                warn!(order_id, container_id, error = failure.message, "cannot change the resources");
+                warn!(order_id, %container_id, error = failure.message, "cannot change the resources");
             }
         }
         result
@@ -236,15 +245,15 @@ impl Executor {
     }
 }
 
-fn tell_resources(order_id: &str, container_id: &str, result: &Result<Box<Present>, CallFailure>) {
+fn tell_resources(order_id: &str, container_id: &ContainerId, result: &Result<Box<Present>, CallFailure>) {
     match result {
         Ok(present) => {
             let of = |seen: &Option<Seen>| shown(&seen.as_ref().map(|seen| seen.cgroup));
             let (container, pod) = (of(&present.container), of(&present.pod));
-            debug!(order_id, container_id, container, pod, "looked at the resources");
+            debug!(order_id, %container_id, container, pod, "looked at the resources");
         }
         Err(failure) => {
-            warn!(order_id, container_id, error = failure.message, "cannot look at the resources");
+            warn!(order_id, %container_id, error = failure.message, "cannot look at the resources");
         }
     }
 }

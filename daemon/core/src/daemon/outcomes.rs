@@ -81,7 +81,7 @@ impl Daemon {
             return None;
         }
         if !stands || (finishes && in_time) {
-            return Some(progress.act(id, now, &mut self.sent));
+            return progress.act(id, now, &mut self.sent);
         }
         if !in_time {
             // Whatever was proved before this process stood still says nothing of now.

@@ -13,7 +13,7 @@ use crate::order::{
     HookStep, Progress, Standing, Step, answer, hook_ended, request_over, reused, uptime_seconds,
 };
 use crate::resize::{forgets, recorded};
-use crate::verdict::malformed;
+use crate::verdict::well_formed;
 
 /// Pods, by their UIDs, for whose orders it is not the turn.
 struct Turns {
@@ -89,14 +89,14 @@ impl Daemon {
         let progress = self.orders.get_mut(&order.id)?;
         let due = progress.ask_at.is_none_or(|at| at <= now);
         match progress.step {
-            Step::Ask if due => Some(progress.ask(&order.id)),
+            Step::Ask if due => progress.ask(&order.id),
             Step::Ready if book.closed.contains(&order.id) => {
                 progress.step = request_over(&order.id);
                 None
             }
             Step::Ready => self.stop(now, book, order, acknowledged?),
-            Step::Read if due => Some(progress.read(&order.id)),
-            Step::Look if due => Some(progress.look(&order.id, &book.status.held)),
+            Step::Read if due => progress.read(&order.id),
+            Step::Look if due => progress.look(&order.id, &book.status.held),
             Step::Fit { .. } => self.resize(now, book, order, acknowledged?, turns),
             Step::Ask
             | Step::Asking
@@ -123,7 +123,7 @@ impl Daemon {
         let same_boot = self.identity.same_boot(&book.status);
         let since = acknowledged.acknowledged_uptime_seconds.filter(|_| same_boot);
         progress.grace_since = since.unwrap_or_else(|| uptime_seconds(now));
-        Some(progress.act(&order.id, now, &mut self.sent))
+        progress.act(&order.id, now, &mut self.sent)
     }
 
     /// The writes of an acknowledged order, once what was there before is on record.
@@ -156,12 +156,12 @@ fn start(order: &Order, stored: Option<&Answer>, hook: Option<&Option<String>>, 
         Step::Over(answer(&order.id, AnswerState::Refused, Some(reason), truncate(why, MAX_MESSAGE)))
     };
     let changes = order.action.resize.as_ref().is_some_and(|resize| !forgets(resize));
-    let step = match malformed(order) {
-        Some(why) => refused(AnswerReason::InvalidOrder, &why),
-        None if changes && !resizes => {
-            refused(AnswerReason::NotEnabled, "this daemon was started without --resize")
+    let (target, step) = match well_formed(order) {
+        Err(why) => (None, refused(AnswerReason::InvalidOrder, &why)),
+        Ok(target) if changes && !resizes => {
+            (Some(target), refused(AnswerReason::NotEnabled, "this daemon was started without --resize"))
         }
-        None => Step::Ask,
+        Ok(target) => (Some(target), Step::Ask),
     };
     let told = stored.and_then(|a| Some((a.reason?, a.message.as_str())));
     let hook = match (hook, told) {
@@ -171,5 +171,5 @@ fn start(order: &Order, stored: Option<&Answer>, hook: Option<&Option<String>>, 
         (None, Some((AnswerReason::StopRetried, _))) => hook_ended(None),
         (None, _) => HookStep::None,
     };
-    Progress::new(order, step, hook)
+    Progress::new(order, target, step, hook)
 }

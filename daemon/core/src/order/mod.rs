@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pitstop_api::MAX_ORDERS;
 use pitstop_api::condition::truncate;
+use pitstop_api::id::ContainerId;
 use pitstop_api::logic::backoff::Backoff;
 use pitstop_api::logic::time::{Mono, seconds};
 use pitstop_api::nodework::{
@@ -17,7 +18,7 @@ use crate::MIN_GRACE_SECONDS;
 use crate::action::{Action, CallFailure};
 use crate::hook::Hook;
 use crate::resize::Present;
-use crate::verdict::malformed;
+use crate::verdict::well_formed;
 use resizing::Resizing;
 
 /// Stops without effect after which the daemon says so. It goes on: the controller withdraws the order in time.
@@ -131,10 +132,10 @@ const MAX_SENT: usize = 4 * MAX_ORDERS;
 /// The stops that this process was about to send, by their orders' IDs: the container, and when its grace began to count, in seconds
 /// since the node's boot. The oldest are forgotten beyond [`MAX_SENT`].
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sent(BTreeMap<String, (String, i64)>);
+pub(crate) struct Sent(BTreeMap<String, (ContainerId, i64)>);
 
 impl Sent {
-    fn note(&mut self, order_id: &str, container_id: &str, since: i64) {
+    fn note(&mut self, order_id: &str, container_id: &ContainerId, since: i64) {
         if self.0.contains_key(order_id) {
             return;
         }
@@ -143,14 +144,14 @@ impl Sent {
         {
             self.0.remove(&oldest);
         }
-        self.0.insert(order_id.to_owned(), (container_id.to_owned(), since));
+        self.0.insert(order_id.to_owned(), (container_id.clone(), since));
     }
 
     /// When the grace of the order's container began to count, if a stop was about to be sent to it for that order.
     pub(crate) fn since(&self, order: &Order) -> Option<i64> {
         self.0
             .get(&order.id)
-            .filter(|(container, _)| *container == order.container.id)
+            .filter(|(container, _)| order.container.id == *container)
             .map(|(_, since)| *since)
     }
 }
@@ -164,6 +165,8 @@ pub(crate) struct Progress {
     pub(crate) pod: OrderPod,
     /// The container that it names.
     pub(crate) container: OrderContainer,
+    /// Its ID; absent where the order makes no sense, of which nothing begins then.
+    pub(crate) target: Option<ContainerId>,
     /// What is to be done.
     pub(crate) asks: Asks,
     /// Whether it still stands.
@@ -194,9 +197,9 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// Nothing done yet about the order.
-    pub(crate) fn new(order: &Order, step: Step, hook: HookStep) -> Self {
+    pub(crate) fn new(order: &Order, target: Option<ContainerId>, step: Step, hook: HookStep) -> Self {
         let (pod, container) = (order.pod.clone(), order.container.clone());
-        Self { step, pod, container, asks: Asks::of(order), hook, ..Self::default() }
+        Self { step, pod, container, target, asks: Asks::of(order), hook, ..Self::default() }
     }
 
     /// The order names what it named when it was first seen. An order never changes, so another one of its ID is none
@@ -214,7 +217,7 @@ impl Progress {
     /// An order that makes no sense is never asked about.
     pub(crate) fn heed(&mut self, order: &Order, stored: &Answer) {
         let acknowledged = stored.state == AnswerState::Acknowledged;
-        let asked = || self.asks == Asks::Stop && malformed(order).is_none();
+        let asked = || self.asks == Asks::Stop && well_formed(order).is_ok();
         match &self.step {
             Step::Over(own) if acknowledged && own.reason == Some(AnswerReason::NotRunning) && asked() => {
                 self.step = Step::Ask;
@@ -291,11 +294,12 @@ impl Progress {
     }
 
     /// Begins to ask the runtime about the container.
-    pub(crate) fn ask(&mut self, order_id: &str) -> Action {
+    pub(crate) fn ask(&mut self, order_id: &str) -> Option<Action> {
+        let container_id = self.target.clone()?;
         self.ask_at = None;
         self.begun = true;
         self.step = Step::Asking;
-        Action::Inspect { order_id: order_id.to_owned(), container_id: self.container.id.clone() }
+        Some(Action::Inspect { order_id: order_id.to_owned(), container_id })
     }
 
     /// The container runs and may be stopped.
@@ -322,15 +326,15 @@ impl Progress {
     }
 
     /// The hook, if it still must run, else the stop; with the grace that is left.
-    pub(crate) fn act(&mut self, order_id: &str, now: Mono, sent: &mut Sent) -> Action {
+    pub(crate) fn act(&mut self, order_id: &str, now: Mono, sent: &mut Sent) -> Option<Action> {
         let elapsed = uptime_seconds(now).saturating_sub(self.grace_since).max(0);
         let left = self.grace_seconds.saturating_sub(elapsed);
-        let (order_id, container_id) = (order_id.to_owned(), self.container.id.clone());
+        let (order_id, container_id) = (order_id.to_owned(), self.target.clone()?);
         match std::mem::take(&mut self.hook) {
             HookStep::Waits(hook) if left > 0 => {
                 self.step = Step::Hooking;
                 self.hook_time = HookTime::Until(now.after(seconds(left)).after(HOOK_MARGIN));
-                return Action::RunHook { order_id, container_id, hook, limit_seconds: left };
+                return Some(Action::RunHook { order_id, container_id, hook, limit_seconds: left });
             }
             // A process before this one used up the grace, and was cut before the hook ended.
             HookStep::Waits(_) => self.hook_ended(Some("no grace was left to run the preStop hook again")),
@@ -340,15 +344,15 @@ impl Progress {
         self.hook_time = HookTime::None;
         self.step = Step::Stopping;
         sent.note(&order_id, &container_id, self.grace_since);
-        Action::Stop { order_id, container_id, grace_seconds: left.max(MIN_GRACE_SECONDS) }
+        Some(Action::Stop { order_id, container_id, grace_seconds: left.max(MIN_GRACE_SECONDS) })
     }
 
     /// Begins to read the cgroups.
-    pub(crate) fn read(&mut self, order_id: &str) -> Action {
+    pub(crate) fn read(&mut self, order_id: &str) -> Option<Action> {
+        let (container_id, pod_uid) = (self.target.clone()?, self.pod.uid.clone());
         self.ask_at = None;
         self.step = Step::Reading;
-        let (container_id, pod_uid) = (self.container.id.clone(), self.pod.uid.clone());
-        Action::ReadCgroups { order_id: order_id.to_owned(), container_id, pod_uid }
+        Some(Action::ReadCgroups { order_id: order_id.to_owned(), container_id, pod_uid })
     }
 
     /// The cgroups were read, or not. They go with the container, so the first time that they cannot be read the

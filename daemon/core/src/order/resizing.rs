@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use pitstop_api::condition::truncate;
+use pitstop_api::id::ContainerId;
 use pitstop_api::logic::time::Mono;
 use pitstop_api::nodework::{
     Answer, AnswerReason, AnswerState, Bounds, Held, MAX_MESSAGE, Observed, Order, Resize,
@@ -64,17 +65,18 @@ impl Progress {
     }
 
     /// Looks at what the cgroups hold.
-    pub(crate) fn look(&mut self, order_id: &str, held: &[Held]) -> Action {
+    pub(crate) fn look(&mut self, order_id: &str, held: &[Held]) -> Option<Action> {
+        let container_id = self.target.clone()?;
         self.ask_at = None;
         self.step = Step::Looking;
         let of_it = held.iter().find(|held| held.pod == self.pod);
-        Action::ReadResources {
+        Some(Action::ReadResources {
             order_id: order_id.to_owned(),
-            container_id: self.container.id.clone(),
+            container_id,
             pod_uid: self.pod.uid.clone(),
             runs: self.resizing.runs,
             held: of_it.map(|held| held.cgroup.clone()),
-        }
+        })
     }
 
     /// The cgroups were looked at, or cannot be. As they go with the container, the first time the runtime is asked
@@ -131,20 +133,20 @@ impl Progress {
         };
         let order_id = acknowledged.order_id.clone();
         if now.since(at) > FRESH {
-            return Some(self.look(&order_id, held));
+            return self.look(&order_id, held);
         }
         let unproven = std::mem::take(&mut self.resizing.writes) == Writes::Unproven;
         let worth = self.resizing.reclaimed.is_none_or(|at| now.since(at) >= RECLAIMED);
         if let Some(bytes) = to_reclaim(resize, &present).filter(|_| worth) {
             self.resizing.reclaimed = Some(now);
             let reclaim = Write::Reclaim { cgroup: present.of_container.clone(), bytes };
-            return Some(self.write(order_id, present.cgroup, vec![reclaim]));
+            return self.write(order_id, present.cgroup, vec![reclaim]);
         }
         if let Some(why) = no_room(resize, &present) {
             self.stall(now, AnswerReason::MemoryInUse, &why, IN_USE);
             return None;
         }
-        let writes = plan(resize, &present, &self.container.id, self.resizing.written);
+        let writes = plan(resize, &present, self.target.as_ref()?, self.resizing.written);
         let Some(first) = writes.first() else {
             self.step = Step::Over(done(acknowledged, &present));
             return None;
@@ -159,13 +161,13 @@ impl Progress {
             return None;
         }
         self.resizing.writes = Writes::UnderWay;
-        Some(self.write(order_id, present.cgroup, writes))
+        self.write(order_id, present.cgroup, writes)
     }
 
-    fn write(&mut self, order_id: String, cgroup: String, writes: Vec<Write>) -> Action {
+    fn write(&mut self, order_id: String, cgroup: String, writes: Vec<Write>) -> Option<Action> {
+        let (container_id, pod_uid) = (self.target.clone()?, self.pod.uid.clone());
         self.step = Step::Resizing;
-        let (container_id, pod_uid) = (self.container.id.clone(), self.pod.uid.clone());
-        Action::Resize { order_id, container_id, pod_uid, cgroup, writes }
+        Some(Action::Resize { order_id, container_id, pod_uid, cgroup, writes })
     }
 
     /// The writes went well, or one failed; whether they had an effect is looked at.
@@ -256,7 +258,7 @@ fn no_room(resize: &Resize, present: &Present) -> Option<String> {
         .or_else(|| look("Pod", of_pod(resize, present)?))
 }
 
-fn plan(resize: &Resize, present: &Present, container_id: &str, written: bool) -> Vec<Write> {
+fn plan(resize: &Resize, present: &Present, container_id: &ContainerId, written: bool) -> Vec<Write> {
     let change = |(bounds, seen): (&Bounds, &'_ Seen)| Goal::of(bounds, &seen.cgroup);
     let pod = of_pod(resize, present).map(|(goal, seen)| Change { present: &seen.cgroup, goal, written });
     let container = of_container(resize, present)

@@ -1,5 +1,6 @@
 //! What Pods get back when the book that said what they are held at is deleted.
 
+use pitstop_api::id::ContainerId;
 use pitstop_api::logic::cgroup::{MAX_SHARES, MIN_SHARES, curved_weight, linear_weight};
 use pitstop_api::nodework::{Cgroup, Held};
 
@@ -8,8 +9,8 @@ use super::{Change, Driver, Goal, Seen, Write, in_use, writes};
 /// A container that still runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a> {
-    /// 64 hex digits.
-    pub id: &'a str,
+    /// Its ID.
+    pub id: &'a ContainerId,
     /// What it held before.
     pub original: &'a Cgroup,
     /// What it holds.
@@ -19,7 +20,7 @@ pub struct Part<'a> {
 /// What must be written so that a Pod has what it had; nothing once it has. The error says whose memory does not fit yet.
 pub fn give_back(held: &Held, pod: Option<&Seen>, containers: &[Part<'_>]) -> Result<Vec<Write>, String> {
     let change = |original: &Cgroup, present| Change { present, goal: Goal::before(original), written: true };
-    let parts: Vec<(&str, Change<'_>)> =
+    let parts: Vec<(&ContainerId, Change<'_>)> =
         containers.iter().map(|part| (part.id, change(part.original, &part.present.cgroup))).collect();
     let fits =
         |whose: &str, original: &Cgroup, seen: &Seen| match in_use(whose, seen, &Goal::before(original), 0) {

@@ -9,6 +9,7 @@ mod held;
 mod plan;
 mod words;
 
+use pitstop_api::id::ContainerId;
 use pitstop_api::nodework::Cgroup;
 
 use crate::cgroup::Version;
@@ -45,8 +46,8 @@ pub enum Write {
     Pod(Setting),
     /// Into a container's: one call of the runtime, which never gets an empty one.
     Container {
-        /// The container, 64 hex digits.
-        id: String,
+        /// The container.
+        id: ContainerId,
         /// What is written.
         settings: Vec<Setting>,
     },

@@ -7,6 +7,7 @@
 pub mod annotations;
 pub mod condition;
 pub mod crds;
+pub mod id;
 mod invalid;
 pub mod labels;
 pub mod logic;

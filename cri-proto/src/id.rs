@@ -1,112 +1,27 @@
-//! IDs of containers and of Pods' sandboxes.
+//! IDs of Pods' sandboxes.
 
 use std::fmt;
 
-/// Why a text is no ID. Carries the text's length only: IDs come from outside and may be anything.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum IdError {
-    /// Not 64 hexadecimal digits in lower case.
-    #[error("not a full ID: 64 hexadecimal digits (0-9, a-f) are expected, got {length} bytes")]
-    NotFull {
-        /// Length of what was given, in bytes.
-        length: usize,
-    },
-    /// Not of the form `runtime://id`.
-    #[error("not of the form runtime://ID, as a Pod's status writes container IDs")]
-    NoRuntime,
-}
+use pitstop_api::id::{ContainerId, IdError};
 
-/// Defines a newtype over a full ID.
-macro_rules! full_id {
-    ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(String);
+/// The full ID of one Pod's sandbox, which has the form of a container's: to a runtime it is one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SandboxId(ContainerId);
 
-        impl $name {
-            /// Accepts exactly 64 hexadecimal digits in lower case.
-            pub fn parse(text: &str) -> Result<Self, IdError> {
-                if is_full(text) { Ok(Self(text.to_owned())) } else { Err(IdError::NotFull { length: text.len() }) }
-            }
-
-            /// The 64 digits.
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-
-        impl std::str::FromStr for $name {
-            type Err = IdError;
-
-            fn from_str(text: &str) -> Result<Self, IdError> {
-                Self::parse(text)
-            }
-        }
-    };
-}
-
-full_id! {
-    /// The full ID of one container. containerd, CRI-O and cri-dockerd all use 64 hexadecimal digits.
-    ///
-    /// Runtimes take a prefix for the container that it belongs to. A value of this type cannot be a prefix.
-    ContainerId
-}
-
-full_id! {
-    /// The full ID of one Pod's sandbox. For its form see [`ContainerId`].
-    SandboxId
-}
-
-fn is_full(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-}
-
-/// Splits a container ID as a Pod's status writes it, `containerd://<id>` or `cri-o://<id>`, into the name of
-/// the runtime (as in [`runtime_name`](crate::v1::VersionResponse::runtime_name)) and the ID.
-pub fn split_reference(reference: &str) -> Result<(&str, ContainerId), IdError> {
-    let (runtime, id) = reference.split_once("://").ok_or(IdError::NoRuntime)?;
-    if runtime.is_empty() {
-        return Err(IdError::NoRuntime);
-    }
-    Ok((runtime, ContainerId::parse(id)?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
-
-    #[test]
-    fn only_full_ids() {
-        assert_eq!(ContainerId::parse(ID).unwrap().as_str(), ID);
-        assert_eq!(ID.parse::<SandboxId>().unwrap().to_string(), ID);
-        let long = format!("{ID}0");
-        let upper = ID.to_uppercase();
-        let not_hex = ID.replace('f', "g");
-        let two_bytes = ID.replace('f', "é");
-        let newline = format!("{}\n", &ID[1..]);
-        for bad in ["", "0", &ID[1..], &long, &upper, &not_hex, &two_bytes, &newline] {
-            assert_eq!(ContainerId::parse(bad), Err(IdError::NotFull { length: bad.len() }), "{bad:?}");
-        }
+impl SandboxId {
+    /// Accepts what is the form of a [`ContainerId`].
+    pub fn parse(text: &str) -> Result<Self, IdError> {
+        ContainerId::parse(text).map(Self)
     }
 
-    #[test]
-    fn references_of_a_pod_status() {
-        for runtime in ["containerd", "cri-o", "docker"] {
-            let reference = format!("{runtime}://{ID}");
-            assert_eq!(split_reference(&reference), Ok((runtime, ContainerId::parse(ID).unwrap())));
-        }
-        assert_eq!(split_reference(ID), Err(IdError::NoRuntime));
-        assert_eq!(split_reference(&format!("://{ID}")), Err(IdError::NoRuntime));
-        assert_eq!(split_reference(""), Err(IdError::NoRuntime));
-        assert_eq!(split_reference("containerd://"), Err(IdError::NotFull { length: 0 }));
-        assert_eq!(split_reference(&format!("a://b://{ID}")), Err(IdError::NotFull { length: 68 }));
+    /// The 64 digits.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+impl fmt::Display for SandboxId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }

@@ -32,7 +32,8 @@ pub mod keys;
 pub use client::{EXEC_ANSWER_LIMIT, LIST_ANSWER_LIMIT, Runtime, connect};
 pub use deadlines::Deadlines;
 pub use error::{Call, Class, Error};
-pub use id::{ContainerId, IdError, SandboxId, split_reference};
+pub use id::SandboxId;
+pub use pitstop_api::id::{ContainerId, IdError, split_reference};
 
 /// Messages of CRI `runtime.v1`, generated from `proto/cri.proto`, whose comments they carry.
 pub mod v1 {

@@ -123,19 +123,16 @@ async fn images_are_listed_and_pulled() {
 }
 
 #[tokio::test]
-async fn containers_and_pods_are_found() {
+async fn a_container_is_told_by_its_id() {
     let Some(containerd) = Containerd::start().await else { return };
     let runtime = containerd.client();
     let mut one = Pod::run(&containerd, "one").await;
-    let mut two = Pod::run(&containerd, "two").await;
     let hook = r#"{"exec":{"command":["/bin/true"]}}"#;
     let annotations = BTreeMap::from([(keys::PRE_STOP_HANDLER.to_owned(), hook.to_owned())]);
     let app = one.start(NewContainer { annotations, ..running("app", POLITE) }).await;
     let job = one.start(running("job", "exit 3")).await;
-    let other = two.start(running("app", POLITE)).await;
-    let waiting = two.create(running("waiting", POLITE)).await;
+    let waiting = one.create(running("waiting", POLITE)).await;
 
-    // One by one.
     let status = runtime.container_status(&app).await.unwrap();
     assert_eq!((status.id.as_str(), status.known_state()), (app.as_str(), ContainerRunning));
     assert!(status.started_at >= status.created_at && status.created_at > 0 && status.finished_at == 0);
@@ -159,8 +156,23 @@ async fn containers_and_pods_are_found() {
     assert_eq!(state(&runtime, &waiting).await, ContainerCreated);
     let unknown = runtime.container_status(&nobody()).await;
     assert_eq!(failure(unknown, "ContainerStatus"), ("not_found", Class::Conflict));
+}
 
-    // Lists.
+fn labels(key: &str, value: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([(key.to_owned(), value.to_owned())])
+}
+
+#[tokio::test]
+async fn containers_are_listed() {
+    let Some(containerd) = Containerd::start().await else { return };
+    let runtime = containerd.client();
+    let mut one = Pod::run(&containerd, "one").await;
+    let mut two = Pod::run(&containerd, "two").await;
+    let app = one.start(running("app", POLITE)).await;
+    let job = one.start(running("job", "exit 3")).await;
+    let other = two.start(running("app", POLITE)).await;
+    let waiting = two.create(running("waiting", POLITE)).await;
+
     let list = async |filter| {
         let found = runtime.list_containers(filter).await.unwrap();
         let mut ids: Vec<_> = found.iter().map(|one| ContainerId::parse(&one.id).unwrap()).collect();
@@ -171,7 +183,6 @@ async fn containers_and_pods_are_found() {
         ids.sort();
         ids
     };
-    let labels = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
     let with = |label_selector| v1::ContainerFilter { label_selector, ..Default::default() };
     let all = sorted(vec![app.clone(), job.clone(), other.clone(), waiting.clone()]);
     assert_eq!(list(v1::ContainerFilter::default()).await, all);
@@ -184,8 +195,15 @@ async fn containers_and_pods_are_found() {
     // Why our IDs are full by construction.
     let prefix = v1::ContainerFilter { id: app.as_str()[..12].to_owned(), ..Default::default() };
     assert_eq!(list(prefix).await, [app]);
+}
 
-    // Pods.
+#[tokio::test]
+async fn pods_are_found() {
+    let Some(containerd) = Containerd::start().await else { return };
+    let runtime = containerd.client();
+    let one = Pod::run(&containerd, "one").await;
+    let two = Pod::run(&containerd, "two").await;
+
     let pod = runtime.pod_sandbox_status(&one.id).await.unwrap();
     let metadata = pod.metadata.clone().unwrap();
     assert_eq!((metadata.name.as_str(), metadata.uid.as_str()), ("one", "uid-of-one"));

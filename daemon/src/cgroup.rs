@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pitstop_api::nodework::Observed;
-use pitstop_cri::Runtime;
+use pitstop_cri::{ContainerId, Runtime};
 use pitstop_daemon_core::CallFailure;
 use pitstop_daemon_core::cgroup::{self, Controller, Place, Version};
 use pitstop_kit::describe;
@@ -46,7 +46,7 @@ impl Cgroups {
     pub(crate) async fn read(
         &self,
         runtime: &Runtime,
-        container_id: &str,
+        container_id: &ContainerId,
         pod_uid: &str,
     ) -> Result<Box<Observed>, CallFailure> {
         let _turn = self.turn().await;
@@ -154,7 +154,7 @@ mod tests {
     }
 
     fn at(cgroups: &Cgroups, path: &str) -> Result<Observed, String> {
-        cgroups.at(&cgroup::place(path, ID, UID)?)
+        cgroups.at(&cgroup::place(path, &ContainerId::parse(ID).unwrap(), UID)?)
     }
 
     /// The daemon of pitstop on a node of this project's own cluster, which has v1 beside a v2 without controllers:

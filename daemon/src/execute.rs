@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use kube::Client;
 use pitstop_api::logic::answer::{Answer, Failure};
-use pitstop_api::nodework::NodeWorkStatus;
-use pitstop_daemon_core::resize::{Seen, listed};
-use pitstop_daemon_core::{Action, CallFailure, Event, Outcome, wire};
+use pitstop_api::nodework::{Held, NodeWorkStatus, Observed, OrderPod};
+use pitstop_cri::{ContainerId, Runtime};
+use pitstop_daemon_core::resize::{Present, Seen, Write, listed};
+use pitstop_daemon_core::{Action, CallFailure, Event, Facts, Hook, Outcome, wire};
 use pitstop_kit::clock::Monotonic;
 use pitstop_kit::{client, describe, shown};
 use tokio::sync::mpsc;
@@ -36,84 +37,37 @@ impl Executor {
     pub(crate) async fn execute(self, action: Action) {
         let event = match action {
             Action::Inspect { order_id, container_id } => {
-                let result = match self.link.runtime() {
-                    Ok(runtime) => self.doubting(runtime::inspect(&runtime, &container_id).await),
-                    Err(lost) => Err(lost),
-                };
-                self.count("inspect", result.is_ok());
-                match &result {
-                    Ok(facts) => {
-                        let state = facts.as_ref().map_or("not there", |facts| facts.state.as_str());
-                        debug!(order_id, container_id, state, "asked about the container");
-                    }
-                    Err(failure) => {
-                        warn!(
-                            order_id,
-                            container_id,
-                            error = failure.message,
-                            "cannot ask about the container"
-                        );
-                    }
-                }
+                let result = self.inspect(&order_id, &container_id).await;
                 Event::Inspected(order_id, result)
             }
             Action::RunHook { order_id, container_id, hook, limit_seconds } => {
-                info!(order_id, container_id, limit_seconds, "runs the container's preStop hook");
-                let runtime = self.link.runtime();
-                let kind = hook.kind();
-                let result = hook::run(runtime.as_ref(), &container_id, hook, limit_seconds).await;
-                self.metrics.hook(kind, result.is_ok());
-                match &result {
-                    Ok(()) => info!(order_id, container_id, "the preStop hook ended"),
-                    Err(hook::Failure { told, detail }) => {
-                        warn!(order_id, container_id, error = told, detail, "the preStop hook failed");
-                    }
-                }
-                let result = result.map_err(|failure| failure.told);
-                // Before anyone is told: who knows of the end may stop the container.
-                self.record.hook_ended(&order_id, result.as_ref().err().map(String::as_str));
+                let result = self.run_hook(&order_id, &container_id, hook, limit_seconds).await;
                 Event::HookDone(order_id, result)
             }
             Action::Stop { order_id, container_id, grace_seconds } => {
-                info!(order_id, container_id, grace_seconds, "stopping the container");
-                self.record.stops(&order_id);
-                let begun = Monotonic::now();
-                let result = match self.link.runtime() {
-                    Ok(runtime) => self.doubting(runtime::stop(&runtime, &container_id, grace_seconds).await),
-                    Err(lost) => Err(lost),
-                };
-                self.count("stop", result.is_ok());
-                self.metrics.stopped(Duration::from_millis(Monotonic::now().saturating_sub(begun)));
-                match &result {
-                    Ok(()) => info!(order_id, container_id, "the container is stopped"),
-                    Err(failure) => {
-                        warn!(order_id, container_id, error = failure.message, "the stop failed");
-                    }
-                }
+                let result = self.stop(&order_id, &container_id, grace_seconds).await;
                 Event::Stopped(order_id, result)
             }
             Action::ReadCgroups { order_id, container_id, pod_uid } => {
-                let result = match self.link.runtime() {
-                    Ok(runtime) => {
-                        let cgroups = &self.resizer.cgroups;
-                        self.doubting(cgroups.read(&runtime, &container_id, &pod_uid).await)
-                    }
-                    Err(lost) => Err(lost),
-                };
-                self.count("read_cgroups", result.is_ok());
-                match &result {
-                    Ok(observed) => {
-                        debug!(order_id, container_id, observed = shown(observed), "read the cgroups");
-                    }
-                    Err(failure) => {
-                        warn!(order_id, container_id, error = failure.message, "cannot read the cgroups");
-                    }
-                }
+                let result = self.read_cgroups(&order_id, &container_id, &pod_uid).await;
                 Event::CgroupsRead(order_id, result)
             }
-            action @ (Action::ReadResources { .. } | Action::Resize { .. } | Action::WriteBack { .. }) => {
-                let Some(event) = self.resources(action).await else { return };
-                event
+            Action::ReadResources { order_id, container_id, pod_uid, runs, held } => {
+                let look = async |runtime: Runtime| {
+                    self.resizer.look(&runtime, &container_id, &pod_uid, runs, held.as_deref()).await
+                };
+                let result = self.ask("read_resources", look).await;
+                tell_resources(&order_id, &container_id, &result);
+                Event::ResourcesRead(order_id, result)
+            }
+            Action::Resize { order_id, container_id, pod_uid, cgroup, writes } => {
+                info!(order_id, %container_id, pod_uid, writes = listed(&writes), "changes the resources");
+                let result = self.resize(&order_id, &container_id, &cgroup, &writes).await;
+                Event::Resized(order_id, result)
+            }
+            Action::WriteBack { held } => {
+                let result = self.write_back(&held).await;
+                Event::WrittenBack(held.pod.uid, result)
             }
             Action::WriteStatus { resource_version, status } => {
                 Event::StatusWritten(self.write(resource_version, *status).await)
@@ -123,74 +77,115 @@ impl Executor {
         let _ = self.events.send(event).await;
     }
 
-    /// Looks at resources, or changes them.
-    async fn resources(&self, action: Action) -> Option<Event> {
-        match action {
-            Action::ReadResources { order_id, container_id, pod_uid, runs, held } => {
-                let result = match self.link.runtime() {
-                    Ok(runtime) => {
-                        let held = held.as_deref();
-                        self.doubting(self.resizer.look(&runtime, &container_id, &pod_uid, runs, held).await)
-                    }
-                    Err(lost) => Err(lost),
-                };
-                self.count("read_resources", result.is_ok());
-                match &result {
-                    Ok(present) => {
-                        let of = |seen: &Option<Seen>| shown(&seen.as_ref().map(|seen| seen.cgroup));
-                        let (container, pod) = (of(&present.container), of(&present.pod));
-                        debug!(order_id, container_id, container, pod, "looked at the resources");
-                    }
-                    Err(failure) => {
-                        warn!(
-                            order_id,
-                            container_id,
-                            error = failure.message,
-                            "cannot look at the resources"
-                        );
-                    }
-                }
-                Some(Event::ResourcesRead(order_id, result))
+    async fn inspect(
+        &self,
+        order_id: &str,
+        container_id: &ContainerId,
+    ) -> Result<Option<Facts>, CallFailure> {
+        let inspect = async |runtime: Runtime| runtime::inspect(&runtime, container_id).await;
+        let result = self.ask("inspect", inspect).await;
+        match &result {
+            Ok(facts) => {
+                let state = facts.as_ref().map_or("not there", |facts| facts.state.as_str());
+                debug!(order_id, %container_id, state, "asked about the container");
             }
-            Action::Resize { order_id, container_id, pod_uid, cgroup, writes } => {
-                info!(order_id, container_id, pod_uid, writes = listed(&writes), "changes the resources");
-                let result = match self.link.runtime() {
-                    // Whose fault a failure is, is not known: systemd or the kernel may have refused.
-                    Ok(runtime) => self.resizer.apply(&runtime, &cgroup, &writes, false).await,
-                    Err(lost) => Err(lost),
-                };
-                self.count("resize", result.is_ok());
-                match &result {
-                    Ok(()) => info!(order_id, container_id, "the resources are changed"),
-                    Err(failure) => {
-                        warn!(order_id, container_id, error = failure.message, "cannot change the resources");
-                    }
-                }
-                Some(Event::Resized(order_id, result))
+            Err(failure) => {
+                warn!(order_id, %container_id, error = failure.message, "cannot ask about the container");
             }
-            Action::WriteBack { held } => {
-                let (pod, uid) = (&held.pod, held.pod.uid.clone());
-                info!(
-                    namespace = pod.namespace,
-                    pod = pod.name,
-                    uid,
-                    "the book is gone: gives back what was"
-                );
-                let result = match self.link.runtime() {
-                    Ok(runtime) => self.resizer.write_back(&runtime, &held).await,
-                    Err(lost) => Err(lost),
-                };
-                self.count("write_back", result.is_ok());
-                match &result {
-                    Ok(()) => info!(uid, "the Pod has what it had before"),
-                    Err(failure) => {
-                        warn!(uid, error = failure.message, "cannot give the Pod what it had before");
-                    }
-                }
-                Some(Event::WrittenBack(uid, result))
-            }
-            _ => None,
         }
+        result
+    }
+
+    async fn run_hook(
+        &self,
+        order_id: &str,
+        container_id: &ContainerId,
+        hook: Hook,
+        limit_seconds: i64,
+    ) -> Result<(), String> {
+        info!(order_id, %container_id, limit_seconds, "runs the container's preStop hook");
+        let runtime = self.link.runtime();
+        let kind = hook.kind();
+        let result = hook::run(runtime.as_ref(), container_id, hook, limit_seconds).await;
+        self.metrics.hook(kind, result.is_ok());
+        match &result {
+            Ok(()) => info!(order_id, %container_id, "the preStop hook ended"),
+            Err(hook::Failure { told, detail }) => {
+                warn!(order_id, %container_id, error = told, detail, "the preStop hook failed");
+            }
+        }
+        let result = result.map_err(|failure| failure.told);
+        // Before anyone is told: who knows of the end may stop the container.
+        self.record.hook_ended(order_id, result.as_ref().err().map(String::as_str));
+        result
+    }
+
+    async fn stop(
+        &self,
+        order_id: &str,
+        container_id: &ContainerId,
+        grace_seconds: i64,
+    ) -> Result<(), CallFailure> {
+        info!(order_id, %container_id, grace_seconds, "stopping the container");
+        self.record.stops(order_id);
+        let begun = Monotonic::now();
+        let stop = async |runtime: Runtime| runtime::stop(&runtime, container_id, grace_seconds).await;
+        let result = self.ask("stop", stop).await;
+        self.metrics.stopped(Duration::from_millis(Monotonic::now().saturating_sub(begun)));
+        match &result {
+            Ok(()) => info!(order_id, %container_id, "the container is stopped"),
+            Err(failure) => warn!(order_id, %container_id, error = failure.message, "the stop failed"),
+        }
+        result
+    }
+
+    async fn read_cgroups(
+        &self,
+        order_id: &str,
+        container_id: &ContainerId,
+        pod_uid: &str,
+    ) -> Result<Box<Observed>, CallFailure> {
+        let cgroups = &self.resizer.cgroups;
+        let read = async |runtime: Runtime| cgroups.read(&runtime, container_id, pod_uid).await;
+        let result = self.ask("read_cgroups", read).await;
+        match &result {
+            Ok(observed) => debug!(order_id, %container_id, observed = shown(observed), "read the cgroups"),
+            Err(failure) => {
+                warn!(order_id, %container_id, error = failure.message, "cannot read the cgroups");
+            }
+        }
+        result
+    }
+
+    async fn resize(
+        &self,
+        order_id: &str,
+        container_id: &ContainerId,
+        cgroup: &str,
+        writes: &[Write],
+    ) -> Result<(), CallFailure> {
+        // Whose fault a failure is, is not known: systemd or the kernel may have refused.
+        let apply = async |runtime: Runtime| self.resizer.apply(&runtime, cgroup, writes, false).await;
+        let result = self.call("resize", apply).await;
+        match &result {
+            Ok(()) => info!(order_id, %container_id, "the resources are changed"),
+            Err(failure) => {
+                warn!(order_id, %container_id, error = failure.message, "cannot change the resources");
+            }
+        }
+        result
+    }
+
+    async fn write_back(&self, held: &Held) -> Result<(), CallFailure> {
+        let OrderPod { namespace, name, uid } = &held.pod;
+        info!(namespace, pod = name, uid, "the book is gone: gives back what was");
+        let write_back = async |runtime: Runtime| self.resizer.write_back(&runtime, held).await;
+        let result = self.call("write_back", write_back).await;
+        match &result {
+            Ok(()) => info!(uid, "the Pod has what it had before"),
+            Err(failure) => warn!(uid, error = failure.message, "cannot give the Pod what it had before"),
+        }
+        result
     }
 
     async fn write(&self, resource_version: String, status: NodeWorkStatus) -> Outcome {
@@ -219,15 +214,46 @@ impl Executor {
         outcome
     }
 
-    /// Passes the result of a call on. A failure that may pass may also mean that the runtime is gone.
-    fn doubting<T>(&self, result: Result<T, CallFailure>) -> Result<T, CallFailure> {
-        if result.as_ref().is_err_and(|failure| failure.retry) {
-            self.link.doubt();
-        }
-        result
+    /// Asks the runtime for something. A failure that may pass may also mean that the runtime is gone.
+    async fn ask<T>(
+        &self,
+        name: &'static str,
+        call: impl AsyncFnOnce(Runtime) -> Result<T, CallFailure>,
+    ) -> Result<T, CallFailure> {
+        let call = async |runtime: Runtime| {
+            let result = call(runtime).await;
+            if result.as_ref().is_err_and(|failure| failure.retry) {
+                self.link.doubt();
+            }
+            result
+        };
+        self.call(name, call).await
     }
 
-    fn count(&self, action: &'static str, ok: bool) {
-        self.metrics.count(action, if ok { "ok" } else { "error" });
+    /// Does something with the runtime, if one answers, and counts it under that name.
+    async fn call<T>(
+        &self,
+        name: &'static str,
+        call: impl AsyncFnOnce(Runtime) -> Result<T, CallFailure>,
+    ) -> Result<T, CallFailure> {
+        let result = match self.link.runtime() {
+            Ok(runtime) => call(runtime).await,
+            Err(lost) => Err(lost),
+        };
+        self.metrics.count(name, if result.is_ok() { "ok" } else { "error" });
+        result
+    }
+}
+
+fn tell_resources(order_id: &str, container_id: &ContainerId, result: &Result<Box<Present>, CallFailure>) {
+    match result {
+        Ok(present) => {
+            let of = |seen: &Option<Seen>| shown(&seen.as_ref().map(|seen| seen.cgroup));
+            let (container, pod) = (of(&present.container), of(&present.pod));
+            debug!(order_id, %container_id, container, pod, "looked at the resources");
+        }
+        Err(failure) => {
+            warn!(order_id, %container_id, error = failure.message, "cannot look at the resources");
+        }
     }
 }

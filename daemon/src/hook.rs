@@ -47,7 +47,7 @@ impl Failure {
 /// use the runtime.
 pub(crate) async fn run(
     runtime: Result<&Runtime, &CallFailure>,
-    container_id: &str,
+    container_id: &ContainerId,
     hook: Hook,
     limit_seconds: i64,
 ) -> Result<(), Failure> {
@@ -56,7 +56,7 @@ pub(crate) async fn run(
 
 async fn run_on(
     runtime: Result<&Runtime, &CallFailure>,
-    container_id: &str,
+    container_id: &ContainerId,
     hook: Hook,
     limit_seconds: i64,
     loopback: Loopback,
@@ -66,8 +66,8 @@ async fn run_on(
         |what: &str| Err(Failure::told(format!("the preStop {what} did not end within {limit_seconds} s")));
     match hook {
         Hook::Exec { command } => {
-            let id = ContainerId::parse(container_id).map_err(|error| not_run(&error))?;
-            let call = runtime.map_err(|lost| not_run(&lost.message))?.exec_sync(&id, command, limit);
+            let call =
+                runtime.map_err(|lost| not_run(&lost.message))?.exec_sync(container_id, command, limit);
             // The runtime kills the command by itself. It waits on, though, for children that hold its output open.
             match timeout(limit.saturating_add(EXEC_MARGIN), call).await {
                 Ok(answer) => judge(answer).unwrap_or_else(|| late("command")),
@@ -130,13 +130,16 @@ async fn request(
 }
 
 /// The first address of the container's Pod.
-async fn pod_address(runtime: Result<&Runtime, &CallFailure>, container_id: &str) -> Result<IpAddr, Failure> {
+async fn pod_address(
+    runtime: Result<&Runtime, &CallFailure>,
+    container_id: &ContainerId,
+) -> Result<IpAddr, Failure> {
     let none = |why: &dyn std::fmt::Display| {
         let told = "the preStop httpGet names no host, and the runtime no address of the Pod";
         Failure::new(told, why.to_string())
     };
     let runtime = runtime.map_err(|lost| none(&lost.message))?;
-    let filter = v1::ContainerFilter { id: container_id.to_owned(), ..Default::default() };
+    let filter = v1::ContainerFilter { id: container_id.to_string(), ..Default::default() };
     let containers = runtime.list_containers(filter).await.map_err(|error| none(&error))?;
     let sandbox = sandbox_of(&containers, container_id).map_err(|why| none(&why))?;
     let status = runtime.pod_sandbox_status(&sandbox).await.map_err(|error| none(&error))?;
@@ -144,8 +147,8 @@ async fn pod_address(runtime: Result<&Runtime, &CallFailure>, container_id: &str
 }
 
 /// The sandbox of the container of exactly that ID, in an answer that may list others.
-pub fn sandbox_of(containers: &[v1::Container], container_id: &str) -> Result<SandboxId, String> {
-    let container = containers.iter().find(|c| c.id == container_id);
+pub fn sandbox_of(containers: &[v1::Container], container_id: &ContainerId) -> Result<SandboxId, String> {
+    let container = containers.iter().find(|c| c.id == *container_id);
     let sandbox = container.ok_or("the container is gone")?.pod_sandbox_id.as_str();
     SandboxId::parse(sandbox).map_err(|error| describe(&error))
 }
@@ -174,6 +177,10 @@ mod tests {
 
     fn ended(exit_code: i32, stderr: &'static [u8]) -> v1::ExecSyncResponse {
         v1::ExecSyncResponse { exit_code, stderr: stderr.into(), ..Default::default() }
+    }
+
+    fn id() -> ContainerId {
+        ContainerId::parse(&"a".repeat(64)).unwrap()
     }
 
     fn lost() -> CallFailure {
@@ -213,7 +220,7 @@ mod tests {
     async fn d18_a_sleep_takes_its_time_and_ends_with_the_grace() {
         for (seconds, limit, took) in [(7, 30, 7), (30, 7, 7), (0, 7, 0), (u64::MAX, 7, 7)] {
             let start = tokio::time::Instant::now();
-            assert_eq!(run(Err(&lost()), "", Hook::Sleep { seconds }, limit).await, Ok(()));
+            assert_eq!(run(Err(&lost()), &id(), Hook::Sleep { seconds }, limit).await, Ok(()));
             assert_eq!(start.elapsed().as_secs(), took);
         }
     }
@@ -224,7 +231,8 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         for https in [false, true] {
             let get = HttpGet { https, host: Some("127.0.0.1".into()), port, ..HttpGet::default() };
-            let failure = run_on(Err(&lost()), "", Hook::HttpGet(get), 1, Loopback::Allow).await.unwrap_err();
+            let failure =
+                run_on(Err(&lost()), &id(), Hook::HttpGet(get), 1, Loopback::Allow).await.unwrap_err();
             assert_eq!(failure, Failure::told("the preStop httpGet request did not end within 1 s"));
         }
     }
@@ -232,18 +240,16 @@ mod tests {
     #[tokio::test]
     async fn what_cannot_be_run_fails() {
         let runtime = pitstop_cri::connect(Path::new("/none"), Deadlines::default()).unwrap();
-        let id = "a".repeat(64);
-        let fails = async |id: &str, hook| run(Ok(&runtime), id, hook, 7).await.unwrap_err();
+        let fails = async |hook| run(Ok(&runtime), &id(), hook, 7).await.unwrap_err();
         let unsupported = Hook::Unsupported { why: "tcpSocket is not supported".into() };
         let told = "the preStop hook cannot be run: tcpSocket is not supported";
-        assert_eq!(fails(&id, unsupported).await, Failure::told(told));
+        assert_eq!(fails(unsupported).await, Failure::told(told));
         let exec = Hook::Exec { command: vec!["a".into()] };
-        assert!(fails(&id, exec.clone()).await.detail.contains("cannot be reached"));
-        assert!(fails("short", exec.clone()).await.detail.contains("not a full ID"));
-        let failure = run(Err(&lost()), &id, exec, 7).await.unwrap_err();
+        assert!(fails(exec.clone()).await.detail.contains("cannot be reached"));
+        let failure = run(Err(&lost()), &id(), exec, 7).await.unwrap_err();
         assert_eq!(failure, not_run(&"no container runtime answers"));
         let get = HttpGet { port: 80, ..HttpGet::default() };
-        let failure = fails(&id, Hook::HttpGet(get)).await;
+        let failure = fails(Hook::HttpGet(get)).await;
         assert_eq!(failure.told, "the preStop httpGet names no host, and the runtime no address of the Pod");
         assert!(failure.detail.starts_with("ListContainers on /none"), "{failure:?}");
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pitstop_api::nodework::{Held, OrderPod};
 use pitstop_api::text::quoted;
-use pitstop_cri::{Runtime, v1};
+use pitstop_cri::{ContainerId, Runtime, v1};
 use pitstop_daemon_core::cgroup::{self, Place};
 use pitstop_daemon_core::resize::{
     Driver, Part, Present, Seen, Setting, Write, give_back, listed, shares_of,
@@ -33,7 +33,7 @@ impl Resizer {
     pub(crate) async fn look(
         &self,
         runtime: &Runtime,
-        container_id: &str,
+        container_id: &ContainerId,
         pod_uid: &str,
         runs: bool,
         held: Option<&str>,
@@ -148,12 +148,12 @@ impl Resizer {
     /// What is yet to be written back.
     async fn missing(&self, runtime: &Runtime, held: &Held) -> Result<Vec<Write>, CallFailure> {
         let _turn = self.cgroups.turn().await;
-        let mut running: Vec<(&str, &_, Seen)> = Vec::new();
+        let mut running = Vec::new();
         for container in &held.containers {
-            let Some(seen) = self.running(runtime, &held.pod, &container.name, &container.id).await? else {
-                continue;
-            };
-            running.push((&container.id, &container.original, seen));
+            let id = ContainerId::parse(&container.id).map_err(|error| never(describe(&error)))?;
+            if let Some(seen) = self.running(runtime, &held.pod, &container.name, &id).await? {
+                running.push((id, &container.original, seen));
+            }
         }
         let version = self.cgroups.version();
         let there = self.cgroups.has(version, &held.cgroup);
@@ -170,7 +170,7 @@ impl Resizer {
         runtime: &Runtime,
         pod: &OrderPod,
         name: &str,
-        id: &str,
+        id: &ContainerId,
     ) -> Result<Option<Seen>, CallFailure> {
         let Some(facts) = runtime::inspect(runtime, id).await? else { return Ok(None) };
         let own = facts.pod_uid == pod.uid

@@ -59,54 +59,63 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let CommonArgs { log_level: _, log_format: _, metrics_address } = common;
     let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
     let client = pitstop_kit::client::connect(NAME, VERSION).await?;
-    let boot_id = clock::boot_id().context("cannot read the node's boot ID")?;
-    // Two daemons on one node differ in their process's place in the boot, to the millisecond, and in its number.
-    let instance = format!("{}-{}", clock::Monotonic::now(), std::process::id());
-    info!(version = VERSION, node = node_name, instance, resize, "starts");
+    let identity = identity()?;
+    info!(version = VERSION, node = node_name, instance = identity.instance, resize, "starts");
 
     let mut metrics = Metrics::new("pitstop_daemon", VERSION);
     let own_metrics = DaemonMetrics::register(&mut metrics);
     let watch_metrics = WatchMetrics::register(metrics.registry());
     let readiness = Readiness::new();
     let needs = Needs::named(&readiness);
-    let serving = shutdown.clone();
     let listener =
         health::bind(metrics_address).await.with_context(|| format!("cannot listen on {metrics_address}"))?;
 
-    let (events, mut inbox) = mpsc::channel(QUEUE);
+    let (events, inbox) = mpsc::channel(QUEUE);
     let mut tasks = JoinSet::new();
+    let serving = shutdown.clone();
     tasks.spawn(async move {
         health::serve(listener, readiness, Arc::new(metrics), serving).await;
     });
     let source =
         Source { name: "nodework", config: own_book(&node_name), synced: needs.book, metrics: watch_metrics };
-    tasks.spawn(watch::run(
-        Api::all(client.clone()),
-        source,
-        |o| Some(wire::book(o)),
-        Event::Book,
-        events.clone(),
-    ));
+    let books = Api::all(client.clone());
+    tasks.spawn(watch::run(books, source, |o| Some(wire::book(o)), Event::Book, events.clone()));
     let (finder, link) = search::link();
     let runtimes = Search::new(&host_root, runtime_endpoint);
     tasks.spawn(search::run(runtimes, finder, needs.runtime, own_metrics.clone(), events.clone()));
 
     let record = Record::open(&state_dir);
-    let identity = Identity { instance, boot_id };
-    let mut daemon = Daemon::new(identity).with_ended_hooks(record.ended()).with_resizes(resize);
+    let daemon = Daemon::new(identity).with_ended_hooks(record.ended()).with_resizes(resize);
     let resizer = Resizer { cgroups: Cgroups::new(&host_root), systemd: Systemd::new(&host_root) };
-    let executor =
-        Executor { node: node_name, client, link, record, resizer, metrics: own_metrics.clone(), events };
+    let metrics = own_metrics;
+    let executor = Executor { node: node_name, client, link, record, resizer, metrics, events };
+    work(daemon, inbox, &executor, &shutdown).await;
+    Ok(())
+}
+
+/// Two daemons on one node differ in their process's place in the boot, to the millisecond, and in its number.
+fn identity() -> anyhow::Result<Identity> {
+    let boot_id = clock::boot_id().context("cannot read the node's boot ID")?;
+    Ok(Identity { instance: format!("{}-{}", Monotonic::now(), std::process::id()), boot_id })
+}
+
+/// Decides and acts until the process is asked to stop, and ends what is under way then as far as there is time.
+async fn work(
+    mut daemon: Daemon,
+    mut inbox: mpsc::Receiver<Event>,
+    executor: &Executor,
+    shutdown: &Shutdown,
+) {
     let mut actions = JoinSet::new();
     pitstop_kit::drive(
         &mut daemon,
         &mut inbox,
-        &shutdown,
+        shutdown,
         |action| {
             while actions.try_join_next().is_some() {}
             actions.spawn(executor.clone().execute(action));
         },
-        |daemon, _| own_metrics.orders(daemon.open_orders().len()),
+        |daemon, _| executor.metrics.orders(daemon.open_orders().len()),
     )
     .await;
 
@@ -122,7 +131,6 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     if tokio::time::timeout(DRAIN, async { while actions.join_next().await.is_some() {} }).await.is_err() {
         warn!("ends with a stop under way; the next daemon goes on with it");
     }
-    Ok(())
 }
 
 /// Gives Pods back what they had if the book is deleted; ready when none is held any more. Nothing else is begun.

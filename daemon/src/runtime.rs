@@ -10,10 +10,9 @@ use pitstop_daemon_core::{CallFailure, ContainerState, Facts, cgroup};
 use pitstop_kit::describe;
 
 /// Asks about a container; absent when the runtime knows none of that ID.
-pub(crate) async fn inspect(runtime: &Runtime, id: &str) -> Result<Option<Facts>, CallFailure> {
-    let id = parse(id)?;
-    let answer = runtime.container_status(&id).await;
-    told(&id, answer)
+pub(crate) async fn inspect(runtime: &Runtime, id: &ContainerId) -> Result<Option<Facts>, CallFailure> {
+    let answer = runtime.container_status(id).await;
+    told(id, answer)
 }
 
 /// What an answer says of the container that was asked about; absent when the runtime knows none of that ID.
@@ -30,10 +29,9 @@ pub fn told(
 }
 
 /// Where a container's cgroup is, as the runtime was told: `linux.cgroupsPath` of its OCI configuration.
-pub(crate) async fn cgroups_path(runtime: &Runtime, id: &str) -> Result<String, CallFailure> {
-    let id = parse(id)?;
+pub(crate) async fn cgroups_path(runtime: &Runtime, id: &ContainerId) -> Result<String, CallFailure> {
     let never = |message: String| CallFailure { retry: false, message };
-    let (status, info) = runtime.container_info(&id).await.map_err(|error| match error {
+    let (status, info) = runtime.container_info(id).await.map_err(|error| match error {
         Error::NotFound { .. } => never(describe(&error)),
         error => failure(&error),
     })?;
@@ -46,24 +44,18 @@ pub(crate) async fn cgroups_path(runtime: &Runtime, id: &str) -> Result<String, 
 }
 
 /// Stops a container; `grace_seconds` lie between the stop signal and the kill.
-pub(crate) async fn stop(runtime: &Runtime, id: &str, grace_seconds: i64) -> Result<(), CallFailure> {
-    let id = parse(id)?;
+pub(crate) async fn stop(runtime: &Runtime, id: &ContainerId, grace_seconds: i64) -> Result<(), CallFailure> {
     let grace = Duration::from_secs(u64::try_from(grace_seconds).unwrap_or_default());
-    runtime.stop_container(&id, grace).await.map_err(|error| failure(&error))
+    runtime.stop_container(id, grace).await.map_err(|error| failure(&error))
 }
 
 /// Changes the resources of a container.
 pub(crate) async fn update(
     runtime: &Runtime,
-    id: &str,
+    id: &ContainerId,
     resources: v1::LinuxContainerResources,
 ) -> Result<(), CallFailure> {
-    let id = parse(id)?;
-    runtime.update_container_resources(&id, resources).await.map_err(|error| failure(&error))
-}
-
-fn parse(id: &str) -> Result<ContainerId, CallFailure> {
-    ContainerId::parse(id).map_err(|error| CallFailure { retry: false, message: describe(&error) })
+    runtime.update_container_resources(id, resources).await.map_err(|error| failure(&error))
 }
 
 fn failure(error: &Error) -> CallFailure {

@@ -10,12 +10,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::MAX_SECONDS;
+use crate::{MAX_SECONDS, id};
 
 mod observed;
+mod order_id;
 mod resize;
 
 pub use observed::{Cgroup, Observed};
+pub use order_id::{OrderId, order_attempt, request_uid};
 pub use resize::{Bounds, Held, HeldContainer, MAX_HELD, Resize};
 
 /// Plural name, as in URLs and RBAC.
@@ -101,7 +103,7 @@ pub struct OrderContainer {
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
     /// The runtime's full ID: 64 hex digits, no prefix. Runtimes resolve ID prefixes, so a shorter one is refused.
-    #[schemars(regex(pattern = r"^[0-9a-f]{64}$"))]
+    #[schemars(regex(pattern = id::PATTERN))]
     pub id: String,
 }
 
@@ -302,21 +304,6 @@ fn is_unsaid(reason: &Option<AnswerReason>) -> bool {
     reason.is_none_or(|reason| reason == AnswerReason::Unknown)
 }
 
-/// The ID of a request's order for a container.
-pub fn order_id(request_uid: &str, container: &str, attempt: u32) -> String {
-    format!("{request_uid}/{container}/{attempt}")
-}
-
-/// The attempt in an order's ID; 0 where there is none.
-pub fn order_attempt(order_id: &str) -> u32 {
-    order_id.rsplit('/').next().and_then(|attempt| attempt.parse().ok()).unwrap_or_default()
-}
-
-/// The request UID in an order's ID.
-pub fn request_uid(order_id: &str) -> &str {
-    order_id.split('/').next().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -355,12 +342,5 @@ mod tests {
         let answer: Answer = serde_json::from_value(told).unwrap();
         assert_eq!((answer.state, answer.reason), (AnswerState::Done, Some(AnswerReason::Unknown)));
         assert_eq!(serde_json::to_value(&answer).unwrap(), json!({"orderID": "5f0c/app/1", "state": "Done"}));
-    }
-
-    #[test]
-    fn an_order_id_names_its_request() {
-        let id = order_id("5f0c", "app", 1);
-        assert_eq!(id, "5f0c/app/1");
-        assert_eq!(request_uid(&id), "5f0c");
     }
 }

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Cgroup, OrderAction, OrderPod, Unknown};
-use crate::is_false;
+use crate::{id, is_false};
 
 /// Most Pods of one node that can be held at other resources than those of their spec.
 pub const MAX_HELD: usize = 128;
@@ -108,7 +108,7 @@ pub struct HeldContainer {
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
     /// The instance: the runtime's full ID. A later instance has what its spec says until it is given more.
-    #[schemars(regex(pattern = r"^[0-9a-f]{64}$"))]
+    #[schemars(regex(pattern = id::PATTERN))]
     pub id: String,
     /// What its cgroup held before.
     pub original: Cgroup,

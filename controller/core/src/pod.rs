@@ -196,25 +196,3 @@ impl Versioned for Pod {
         &self.resource_version
     }
 }
-
-/// The runtime's name and the full ID in a Pod status's container ID (`containerd://<64 hex digits>`).
-pub fn parse_container_id(text: &str) -> Option<(&str, &str)> {
-    let (runtime, id) = text.split_once("://")?;
-    let full = id.len() == 64 && id.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
-    (full && !runtime.is_empty()).then_some((runtime, id))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_full_ids_are_taken() {
-        let id = "0123456789abcdef".repeat(4);
-        assert_eq!(parse_container_id(&format!("containerd://{id}")), Some(("containerd", id.as_str())));
-        for bad in ["", "containerd://", &id, &format!("://{id}"), &format!("containerd://{}", &id[..63])] {
-            assert_eq!(parse_container_id(bad), None, "{bad}");
-        }
-        assert_eq!(parse_container_id(&format!("x://{}", id.to_uppercase())), None);
-    }
-}

@@ -1,5 +1,6 @@
 //! What goes into the daemon's core and what comes out of it.
 
+use pitstop_api::id::ContainerId;
 use pitstop_api::logic::tracked::Versioned;
 pub use pitstop_api::logic::watch::Watch;
 use pitstop_api::nodework::{Answer, Held, NodeWorkStatus, Observed, Order, RuntimeInfo};
@@ -145,15 +146,15 @@ pub enum Action {
     Inspect {
         /// The order.
         order_id: String,
-        /// The container, 64 hex digits.
-        container_id: String,
+        /// The container.
+        container_id: ContainerId,
     },
     /// Run the hook of an order's container, record that it ended, and tell.
     RunHook {
         /// The order.
         order_id: String,
-        /// The container, 64 hex digits.
-        container_id: String,
+        /// The container.
+        container_id: ContainerId,
         /// What to run.
         hook: Hook,
         /// Seconds until it is given up; above 0.
@@ -163,8 +164,8 @@ pub enum Action {
     Stop {
         /// The order.
         order_id: String,
-        /// The container, 64 hex digits.
-        container_id: String,
+        /// The container.
+        container_id: ContainerId,
         /// Seconds between the stop signal and the kill.
         grace_seconds: i64,
     },
@@ -172,8 +173,8 @@ pub enum Action {
     ReadCgroups {
         /// The order.
         order_id: String,
-        /// The container, 64 hex digits.
-        container_id: String,
+        /// The container.
+        container_id: ContainerId,
         /// The Pod that it belongs to, by which the Pod's cgroup is known.
         pod_uid: String,
     },
@@ -181,8 +182,8 @@ pub enum Action {
     ReadResources {
         /// The order.
         order_id: String,
-        /// The container, 64 hex digits.
-        container_id: String,
+        /// The container.
+        container_id: ContainerId,
         /// The Pod that it belongs to, by which the Pod's cgroup is known.
         pod_uid: String,
         /// The container runs, so that its cgroup must be there. Else only the Pod's counts, and that may be gone.
@@ -194,8 +195,8 @@ pub enum Action {
     Resize {
         /// The order.
         order_id: String,
-        /// The container, 64 hex digits.
-        container_id: String,
+        /// The container.
+        container_id: ContainerId,
         /// The Pod that it belongs to.
         pod_uid: String,
         /// Where the Pod's cgroup is, below the root of a hierarchy.

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use pitstop_api::condition::truncate;
+use pitstop_api::id::ContainerId;
 use pitstop_api::nodework::Cgroup;
 use pitstop_api::text::quoted;
 use serde::Deserialize;
@@ -58,7 +59,7 @@ pub fn path_in(info: &str) -> Result<String, String> {
 /// Where the cgroup is that a runtime names: a path, or with the systemd driver `<slice>:<prefix>:<name>`, which stands
 /// for `<prefix>-<name>.scope` in nested slices. It must end in the container's ID and lie in a cgroup named after the
 /// Pod's UID, as the kubelet makes it: `pod<UID>`, with systemd `..-pod<UID>.slice` and `_` for `-`.
-pub fn place(cgroups_path: &str, container_id: &str, pod_uid: &str) -> Result<Place, String> {
+pub fn place(cgroups_path: &str, container_id: &ContainerId, pod_uid: &str) -> Result<Place, String> {
     let refuse =
         |why: &str| format!("the runtime's cgroupsPath {} {why}", quoted(&truncate(cgroups_path, 256)));
     if cgroups_path.len() > MAX_PATH {
@@ -76,7 +77,7 @@ pub fn place(cgroups_path: &str, container_id: &str, pod_uid: &str) -> Result<Pl
         return Err(refuse("names no cgroup of a Pod"));
     };
     let last = container.strip_suffix(".scope").unwrap_or(container);
-    if container_id.is_empty() || !last.ends_with(container_id) {
+    if !last.ends_with(container_id.as_str()) {
         return Err(refuse("does not end in the container's ID"));
     }
     if !is_of_pod(pod, pod_uid) {

@@ -10,8 +10,12 @@ use super::*;
 const UID: &str = "0eb8c2ee-2805-4222-b6b3-e8134389e5f1";
 const ID: &str = "b7a04dfe7903adf2a6bea06ebdfe81fc59c2b443d9d9330a63ef21ac8e7defde";
 
+fn id() -> ContainerId {
+    ContainerId::parse(ID).unwrap()
+}
+
 fn at(path: &str) -> Result<Place, String> {
-    place(path, ID, UID)
+    place(path, &id(), UID)
 }
 
 #[test]
@@ -72,7 +76,7 @@ fn what_leads_elsewhere_is_refused_by_name() {
         assert!(told.contains(why), "{path:?}: {told}");
         assert!(told.len() < 450, "{told}");
     }
-    assert!(place(&format!("/{pod}/{ID}"), "", UID).is_err() && place("/pod/x", "x", "").is_err());
+    assert!(place(&format!("/pod/{ID}"), &id(), "").is_err());
 }
 
 /// Nothing of the configuration may get into an answer or a log.

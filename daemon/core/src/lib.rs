@@ -12,7 +12,6 @@ pub mod resize;
 pub mod search;
 #[cfg(test)]
 mod tests;
-mod turns;
 mod verdict;
 pub mod wire;
 

@@ -12,6 +12,7 @@ mod rivals;
 mod verify;
 mod weights;
 
+use pitstop_api::id::ContainerId;
 use pitstop_api::logic::machine::{Machine, Now};
 use pitstop_api::logic::time::Mono;
 use pitstop_api::nodework::{
@@ -21,15 +22,15 @@ use pitstop_api::nodework::{
 
 use crate::*;
 
-fn id(n: u8) -> String {
-    format!("{n:064x}")
+fn id(n: u8) -> ContainerId {
+    ContainerId::parse(&format!("{n:064x}")).unwrap()
 }
 
 fn order(n: u8, pod: &str, grace: Option<i64>) -> Order {
     Order {
         id: format!("req/c{n}/1"),
         pod: OrderPod { namespace: "ns".into(), name: pod.into(), uid: format!("uid-{pod}") },
-        container: OrderContainer { name: format!("c{n}"), id: id(n) },
+        container: OrderContainer { name: format!("c{n}"), id: id(n).into() },
         action: Recreate::with_grace(grace).into(),
         ..Order::default()
     }

@@ -5,7 +5,8 @@
 
 use pitstop_api::MAX_SECONDS;
 use pitstop_api::condition::truncate;
-use pitstop_api::nodework::{AnswerReason, Bounds, MAX_MESSAGE, Order, Resize};
+use pitstop_api::id::ContainerId;
+use pitstop_api::nodework::{AnswerReason, Bounds, MAX_MESSAGE, Order, OrderAction, Resize};
 use pitstop_api::text::quoted;
 
 use crate::action::{ContainerState, Facts};
@@ -35,23 +36,30 @@ pub(crate) enum Verdict {
     Refuse(AnswerReason, String),
 }
 
-/// What is wrong with the order itself.
-pub(crate) fn malformed(order: &Order) -> Option<String> {
+/// The container that a well-formed order names; else what is wrong with the order itself.
+pub(crate) fn well_formed(order: &Order) -> Result<ContainerId, String> {
     let id = &order.container.id;
-    if id.len() != 64 || !id.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)) {
-        return Some(format!("container.id must be 64 hex digits, not {}", quoted(&truncate(id, 80))));
+    let wrong = |_| format!("container.id must be 64 hex digits, not {}", quoted(&truncate(id, 80)));
+    let container = ContainerId::parse(id).map_err(wrong)?;
+    match unnamed(order).or_else(|| malformed_action(&order.action)) {
+        Some(why) => Err(why),
+        None => Ok(container),
     }
-    // What is empty would match a container without that label, such as one that is not the kubelet's.
+}
+
+/// What is empty would match a container without that label, such as one that is not the kubelet's.
+fn unnamed(order: &Order) -> Option<String> {
     let named = [
         ("pod.namespace", &order.pod.namespace),
         ("pod.name", &order.pod.name),
         ("pod.uid", &order.pod.uid),
         ("container.name", &order.container.name),
     ];
-    if let Some((field, _)) = named.into_iter().find(|(_, text)| text.is_empty()) {
-        return Some(format!("{field} must not be empty"));
-    }
-    let action = &order.action;
+    let (field, _) = named.into_iter().find(|(_, text)| text.is_empty())?;
+    Some(format!("{field} must not be empty"))
+}
+
+fn malformed_action(action: &OrderAction) -> Option<String> {
     match (&action.recreate, &action.verify, &action.resize) {
         (Some(recreate), None, None) => recreate
             .grace_period_seconds

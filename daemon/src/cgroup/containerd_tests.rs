@@ -25,9 +25,9 @@ async fn the_runtime_says_where_a_cgroup_is_and_the_kernel_what_it_holds() {
     let script = "while :; do sleep 0.05; done";
     let id = pod.start(NewContainer { name: "app", script, resources, ..Default::default() }).await;
     let cgroups = Cgroups::new(Path::new("/"));
-    let read = async |id: &str, uid| cgroups.read(&runtime, id, uid).await;
+    let read = async |id: &ContainerId, uid| cgroups.read(&runtime, id, uid).await;
 
-    let observed = read(id.as_str(), "uid-of-one").await.unwrap();
+    let observed = read(&id, "uid-of-one").await.unwrap();
     let wanted = Resources {
         cpu_request: Some(250),
         cpu_limit: Some(500),
@@ -41,16 +41,17 @@ async fn the_runtime_says_where_a_cgroup_is_and_the_kernel_what_it_holds() {
 
     let more = v1::LinuxContainerResources { cpu_quota: 70_000, cpu_shares: 512, ..Default::default() };
     runtime.update_container_resources(&id, more).await.unwrap();
-    let observed = read(id.as_str(), "uid-of-one").await.unwrap();
+    let observed = read(&id, "uid-of-one").await.unwrap();
     let wanted = Resources { cpu_request: Some(500), cpu_limit: Some(700), ..wanted };
     assert_eq!(container_differs(&wanted, &observed.container), None, "{observed:?}");
 
     // None of these passes: the core asks whether the container is still there.
     runtime.stop_container(&id, Duration::ZERO).await.unwrap();
+    let unknown = ContainerId::parse(&"0".repeat(64)).unwrap();
     for (id, uid, why) in [
-        (id.as_str(), "uid-of-two", "is not in the cgroup of Pod \"uid-of-two\""),
-        (id.as_str(), "uid-of-one", "No such file"),
-        (&"0".repeat(64), "uid-of-one", "not found"),
+        (&id, "uid-of-two", "is not in the cgroup of Pod \"uid-of-two\""),
+        (&id, "uid-of-one", "No such file"),
+        (&unknown, "uid-of-one", "not found"),
     ] {
         let failure = read(id, uid).await.unwrap_err();
         assert!(!failure.retry && failure.message.contains(why), "{failure:?}");

@@ -64,8 +64,12 @@ impl Recorded {
         serde_json::from_str(include_str!("fixtures/v2.json")).unwrap()
     }
 
+    fn id(&self) -> ContainerId {
+        ContainerId::parse(&self.container).unwrap()
+    }
+
     pub(super) fn place(&self, state: &State) -> Place {
-        cgroup::place(&state.cgroups_path, &self.container, &state.pod_uid).unwrap()
+        cgroup::place(&state.cgroups_path, &self.id(), &state.pod_uid).unwrap()
     }
 }
 
@@ -177,6 +181,7 @@ fn what_is_read_is_what_was_given() {
 
 #[test]
 fn what_was_given_needs_no_write_and_does_not_differ() {
+    let id = Recorded::new().id();
     for (driver, kind, present) in read_again() {
         let (container, pod) = (present.container.unwrap().cgroup, present.pod.unwrap().cgroup);
         let free = Bounds { cpu_request: 0, cpu_limit: None, memory_limit: None };
@@ -192,7 +197,7 @@ fn what_was_given_needs_no_write_and_does_not_differ() {
         let plan = |part: Bounds, whole: Bounds| {
             let one = Change { present: &container, goal: Goal::of(&part, &container), written: true };
             let all = Change { present: &pod, goal: Goal::of(&whole, &pod), written: true };
-            writes(Driver::of(&present.cgroup), Some(all), &[("a", one)])
+            writes(Driver::of(&present.cgroup), Some(all), &[(&id, one)])
         };
         assert_eq!(plan(part, whole), [], "{driver}, {kind}");
         assert_eq!(plan(Bounds { cpu_request: 1000, ..part }, whole).len(), 1);

@@ -31,10 +31,10 @@ async fn hooks_run_in_their_containers() {
         ..Default::default()
     };
     let id = pod.start(app).await;
-    let ask = async |hook, limit| run(Ok(&runtime), id.as_str(), hook, limit).await;
+    let ask = async |hook, limit| run(Ok(&runtime), &id, hook, limit).await;
 
     // From the annotation to the effect.
-    let facts = inspect(&runtime, id.as_str()).await.unwrap().unwrap();
+    let facts = inspect(&runtime, &id).await.unwrap().unwrap();
     let hook = pitstop_daemon_core::hook::parse(facts.pre_stop.as_deref().unwrap(), facts.ports.as_deref());
     assert_eq!(ask(hook, 5).await, Ok(()));
     assert_eq!(ask(shell("cat /tmp/bye"), 5).await, Ok(()));
@@ -63,7 +63,7 @@ async fn d20_a_command_that_outlives_the_grace_is_ended() {
     let mut pod = Pod::run(&containerd, "one").await;
     let script = "while :; do sleep 0.05; done";
     let id = pod.start(NewContainer { name: "app", script, ..Default::default() }).await;
-    let ask = async |hook, limit| run(Ok(&runtime), id.as_str(), hook, limit).await;
+    let ask = async |hook, limit| run(Ok(&runtime), &id, hook, limit).await;
     // The second one ends, and leaves a child behind that holds its output open.
     for slow in ["while :; do echo x >>/tmp/beats; sleep 0.02; done", "sleep 60 & echo left"] {
         let failure = ask(shell(slow), 1).await.unwrap_err();

@@ -66,13 +66,14 @@ impl From<String> for Failure {
 pub(super) async fn get(get: &HttpGet, host: &str, loopback: Loopback) -> Result<(), String> {
     let mut headers = headers(get)?;
     let client = client(loopback)?;
+    let server = authority(host, get.port)?;
     let scheme = if get.https { Scheme::HTTPS } else { Scheme::HTTP };
-    let first = url(scheme, &authority(host, get.port)?, &get.path)?;
+    let first = url(scheme, &server, &get.path)?;
     match follow(&client, &first, headers.clone()).await {
         Err(Failure::NotTls) => {
             // Not in the clear.
             headers.remove(AUTHORIZATION);
-            let plain = url(Scheme::HTTP, &authority(host, get.port)?, &get.path)?;
+            let plain = url(Scheme::HTTP, &server, &get.path)?;
             follow(&client, &plain, headers).await
         }
         result => result,

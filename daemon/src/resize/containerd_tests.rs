@@ -12,7 +12,7 @@ use crate::support::{Containerd, NewContainer, Pod};
 
 const MB: i64 = 1 << 20;
 
-fn plan(present: &Present, id: &str, container: &Bounds, pod: &Bounds, written: bool) -> Vec<Write> {
+fn plan(present: &Present, id: &ContainerId, container: &Bounds, pod: &Bounds, written: bool) -> Vec<Write> {
     let change = |seen: &Seen, bounds: &Bounds| Goal::of(bounds, &seen.cgroup);
     let (of_container, of_pod) = (present.container.as_ref().unwrap(), present.pod.as_ref().unwrap());
     let of_container =
@@ -21,11 +21,12 @@ fn plan(present: &Present, id: &str, container: &Bounds, pod: &Bounds, written: 
     writes(Driver::of(&present.cgroup), Some(of_pod), &[(id, of_container)])
 }
 
-#[tokio::test]
-async fn a_container_and_its_pod_grow_shrink_and_get_back_what_they_had() {
-    let Some(containerd) = Containerd::start().await else { return };
-    let runtime = containerd.client();
-    let mut pod = Pod::run(&containerd, "one").await;
+fn resizer() -> Resizer {
+    Resizer { cgroups: Cgroups::new(Path::new("/")), systemd: Systemd::new(Path::new("/")) }
+}
+
+/// A container that runs, with little of everything.
+async fn small(pod: &mut Pod) -> ContainerId {
     let resources = v1::LinuxContainerResources {
         cpu_period: 100_000,
         cpu_quota: 20_000,
@@ -34,24 +35,45 @@ async fn a_container_and_its_pod_grow_shrink_and_get_back_what_they_had() {
         ..Default::default()
     };
     let script = "while :; do sleep 0.05; done";
-    let id = pod.start(NewContainer { name: "app", script, resources, ..Default::default() }).await;
-    let resizer = Resizer { cgroups: Cgroups::new(Path::new("/")), systemd: Systemd::new(Path::new("/")) };
-    let look = async |runs| {
-        let looked = resizer.look(&runtime, id.as_str(), "uid-of-one", runs, None).await;
-        *looked.unwrap()
-    };
+    pod.start(NewContainer { name: "app", script, resources, ..Default::default() }).await
+}
 
-    let before = look(true).await;
+async fn record(runtime: &Runtime, id: &ContainerId, before: &Present) -> Held {
+    let container = HeldContainer {
+        name: "app".into(),
+        id: id.to_string(),
+        original: before.container.unwrap().cgroup,
+        ..HeldContainer::default()
+    };
+    let facts = runtime::inspect(runtime, id).await.unwrap().unwrap();
+    Held {
+        pod: OrderPod { namespace: facts.namespace, name: facts.pod, uid: facts.pod_uid },
+        cgroup: before.cgroup.clone(),
+        original: before.pod.unwrap().cgroup,
+        containers: vec![container],
+        ..Held::default()
+    }
+}
+
+#[tokio::test]
+async fn a_container_and_its_pod_grow_shrink_and_get_back_what_they_had() {
+    let Some(containerd) = Containerd::start().await else { return };
+    let runtime = containerd.client();
+    let mut pod = Pod::run(&containerd, "one").await;
+    let (id, resizer) = (small(&mut pod).await, resizer());
+    let look = async || *resizer.look(&runtime, &id, "uid-of-one", true, None).await.unwrap();
+
+    let before = look().await;
     assert!(!before.pinned, "{before:?}");
     let bounds =
         |cpu, memory| Bounds { cpu_request: cpu, cpu_limit: Some(cpu), memory_limit: Some(memory * MB) };
     for (n, (cpu, memory)) in [(500, 64), (300, 48)].into_iter().enumerate() {
         let wanted = bounds(cpu, memory);
-        let writes = plan(&look(true).await, id.as_str(), &wanted, &wanted, n > 0);
+        let writes = plan(&look().await, &id, &wanted, &wanted, n > 0);
         assert!(!writes.is_empty());
         resizer.apply(&runtime, &before.cgroup, &writes, false).await.unwrap();
-        let after = look(true).await;
-        assert_eq!(plan(&after, id.as_str(), &wanted, &wanted, true), [], "{after:?}");
+        let after = look().await;
+        assert_eq!(plan(&after, &id, &wanted, &wanted, true), [], "{after:?}");
         let resources = Resources {
             cpu_request: Some(cpu),
             cpu_limit: Some(cpu),
@@ -61,35 +83,31 @@ async fn a_container_and_its_pod_grow_shrink_and_get_back_what_they_had() {
         assert_eq!(container_differs(&resources, &after.container.unwrap().cgroup), None);
     }
 
-    let container = HeldContainer {
-        name: "app".into(),
-        id: id.to_string(),
-        original: before.container.unwrap().cgroup,
-        ..HeldContainer::default()
-    };
-    let facts = runtime::inspect(&runtime, id.as_str()).await.unwrap().unwrap();
-    let held = Held {
-        pod: OrderPod { namespace: facts.namespace, name: facts.pod, uid: facts.pod_uid },
-        cgroup: before.cgroup.clone(),
-        original: before.pod.unwrap().cgroup,
-        containers: vec![container],
-        ..Held::default()
-    };
+    let held = record(&runtime, &id, &before).await;
     resizer.write_back(&runtime, &held).await.unwrap();
-    let after = look(true).await;
+    let after = look().await;
     let limits = |seen: Option<Seen>| {
         let cgroup = seen.unwrap().cgroup;
         (cgroup.cpu_quota, cgroup.cpu_shares, cgroup.cpu_weight, cgroup.memory_limit)
     };
     assert_eq!((limits(after.container), limits(after.pod)), (limits(before.container), limits(before.pod)));
+}
 
-    // One that has ended: its Pod is still found, by the runtime, and then by the record.
+#[tokio::test]
+async fn the_pod_of_a_container_that_has_ended_is_found_by_the_runtime_and_then_by_the_record() {
+    let Some(containerd) = Containerd::start().await else { return };
+    let runtime = containerd.client();
+    let mut pod = Pod::run(&containerd, "one").await;
+    let (id, resizer) = (small(&mut pod).await, resizer());
+    let look = async |runs| *resizer.look(&runtime, &id, "uid-of-one", runs, None).await.unwrap();
+    let before = look(true).await;
+    let held = record(&runtime, &id, &before).await;
     runtime.stop_container(&id, Duration::ZERO).await.unwrap();
     let ended = look(false).await;
     assert_eq!((ended.container, ended.cgroup.as_str()), (None, before.cgroup.as_str()));
     assert!(ended.pod.is_some());
     resizer.write_back(&runtime, &held).await.unwrap();
-    let unknown = "0".repeat(64);
+    let unknown = ContainerId::parse(&"0".repeat(64)).unwrap();
     let by_record =
         resizer.look(&runtime, &unknown, "uid-of-one", false, Some(&before.cgroup)).await.unwrap();
     assert_eq!(

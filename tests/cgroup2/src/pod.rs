@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail};
 use pitstop_api::logic::cgroup::{PERIOD, in_systemd_steps, linear_weight, quota, shares};
 use pitstop_api::nodework::Bounds;
+use pitstop_cri::ContainerId;
 use pitstop_cri::v1::LinuxContainerResources;
 use pitstop_daemon::resize::resources;
 use pitstop_daemon_core::cgroup::{Place, place};
@@ -23,6 +24,11 @@ const PAUSE: Duration = Duration::from_millis(5);
 const UID: &str = "0eb8c2ee-2805-4222-b6b3-e81343890000";
 /// The container's ID.
 pub(crate) const ID: &str = "b7a04dfe7903adf2a6bea06ebdfe81fc59c2b443d9d9330a63ef21ac8e7defde";
+
+/// The same, as the daemon has it.
+pub(crate) fn id() -> Result<ContainerId> {
+    Ok(ContainerId::parse(ID)?)
+}
 
 /// How cgroups are named, and who keeps them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +106,7 @@ impl<'a> Pod<'a> {
         let number = next().to_string();
         let uid = format!("{}{number}", UID.get(..UID.len() - number.len()).unwrap_or_default());
         let cgroups_path = naming.cgroups_path(&uid);
-        let place = place(&cgroups_path, ID, &uid).map_err(|why| anyhow!(why))?;
+        let place = place(&cgroups_path, &id()?, &uid).map_err(|why| anyhow!(why))?;
         make(&place)?;
         // The kubelet's own: libcontainer writes what it is given into the Pod's cgroup.
         let file = |file: &str, text: &str| put(&format!("{ROOT}/{}/{file}", place.pod), text);
@@ -155,7 +161,7 @@ impl<'a> Pod<'a> {
         let change = |bounds, seen: &'_ Seen| Goal::of(bounds, &seen.cgroup);
         let pod = Change { present: &of_pod.cgroup, goal: change(&pod, &of_pod), written };
         let one = Change { present: &of_container.cgroup, goal: change(&container, &of_container), written };
-        Ok(writes(Driver::of(&self.place.pod), Some(pod), &[(ID, one)]))
+        Ok(writes(Driver::of(&self.place.pod), Some(pod), &[(&id()?, one)]))
     }
 
     /// Gives both these as the daemon does, and looks after each write that the container fits into its Pod. At the end
@@ -188,7 +194,7 @@ impl<'a> Pod<'a> {
             Write::Pod(setting) => self.write(*setting),
             Write::Reclaim { .. } => bail!("{write:?} is in no plan"),
             Write::Container { id, settings } => {
-                if id != ID {
+                if id.as_str() != ID {
                     bail!("{write:?} is for another container");
                 }
                 let counts_swap = self.machine.cgroups.counts_swap(&self.place.pod);

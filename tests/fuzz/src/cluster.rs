@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use pitstop_api::nodework::{Order, order_id, request_uid};
+use pitstop_api::id::split_reference;
+use pitstop_api::nodework::{Order, OrderId, request_uid};
 use pitstop_api::recreate::{ContainerRecreateRequestStatus, Phase};
 use pitstop_controller_core::change::PodChange;
 use pitstop_controller_core::nodework::NodeWork;
-use pitstop_controller_core::pod::{Pod, parse_container_id};
+use pitstop_controller_core::pod::Pod;
 use pitstop_controller_core::readiness::{GateCondition, SERVED};
 use pitstop_controller_core::recreate::Request;
 use pitstop_controller_core::resize::Resize;
@@ -313,12 +314,13 @@ impl Cluster {
         let target = request.status.target.as_ref().expect("an order of a request without a target");
         let meant = target.containers.iter().find(|container| container.name == order.container.name);
         let attempt = meant.map_or(0, |container| u32::try_from(container.restart_count).unwrap_or(0) + 1);
-        assert_eq!(order.id, order_id(&request.uid, &order.container.name, attempt));
+        let id = OrderId { owner: &request.uid, container: &order.container.name, attempt };
+        assert_eq!(order.id, id.to_string());
         assert_eq!((node, &order.pod.uid), (target.node_name.as_str(), &target.pod_uid));
         assert_eq!((&order.pod.namespace, &order.pod.name), (&request.key.namespace, &request.spec.pod_name));
         let named = target.containers.iter().any(|container| {
             container.name == order.container.name
-                && parse_container_id(&container.container_id).is_some_and(|(_, id)| id == order.container.id)
+                && split_reference(&container.container_id).is_ok_and(|(_, id)| order.container.id == id)
         });
         assert!(named, "an order for what no request named: {order:?}");
     }

@@ -14,8 +14,8 @@
 )]
 
 mod admission_review;
+mod annotations;
 mod cluster;
-mod container_ids;
 mod cri_answers;
 mod node;
 mod nodework_spec;
@@ -30,7 +30,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use admission_review::admission_review;
-pub use container_ids::container_ids;
+pub use annotations::annotations;
 pub use cri_answers::cri_answers;
 pub use nodework_spec::nodework_spec;
 pub use nodework_status::nodework_status;
@@ -44,7 +44,7 @@ pub type Target = fn(&[u8]);
 /// Every target by its name, which is that of its program and of the folder of its corpus.
 pub const TARGETS: [(&str, Target); 8] = [
     ("admission_review", admission_review),
-    ("container_ids", container_ids),
+    ("annotations", annotations),
     ("cri_answers", cri_answers),
     ("nodework_spec", nodework_spec),
     ("nodework_status", nodework_status),

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pitstop_api::id::ContainerId;
 use pitstop_api::logic::time::Mono;
 use pitstop_api::nodework::{Answer, AnswerState, Cgroup, Observed, Order, RuntimeInfo};
 use pitstop_daemon_core::cgroup::Version;
@@ -131,7 +132,7 @@ impl Node {
         let failed = CallFailure { retry: end == End::Fails, message: "no".to_owned() };
         let event = match self.pending.remove(index) {
             Action::Inspect { order_id, container_id } => {
-                let facts = self.runtime.get(&container_id).cloned();
+                let facts = self.runtime.get(container_id.as_str()).cloned();
                 Event::Inspected(order_id, if end == End::Well { Ok(facts) } else { Err(failed) })
             }
             Action::RunHook { order_id, .. } => {
@@ -141,15 +142,17 @@ impl Node {
             }
             Action::Stop { order_id, container_id, .. } => {
                 if end == End::Well
-                    && let Some(facts) = self.runtime.get_mut(&container_id)
+                    && let Some(facts) = self.runtime.get_mut(container_id.as_str())
                 {
                     facts.state = ContainerState::Exited;
                 }
                 Event::Stopped(order_id, if end == End::Well { Ok(()) } else { Err(failed) })
             }
             Action::ReadCgroups { order_id, container_id, .. } => {
-                let runs =
-                    self.runtime.get(&container_id).is_some_and(|c| c.state == ContainerState::Running);
+                let runs = self
+                    .runtime
+                    .get(container_id.as_str())
+                    .is_some_and(|c| c.state == ContainerState::Running);
                 let result = match end {
                     End::Well if runs => Ok(Box::new(Observed::default())),
                     // Its cgroup went with it.
@@ -159,8 +162,10 @@ impl Node {
                 Event::CgroupsRead(order_id, result)
             }
             Action::ReadResources { container_id, runs, order_id, .. } => {
-                let running =
-                    self.runtime.get(&container_id).is_some_and(|c| c.state == ContainerState::Running);
+                let running = self
+                    .runtime
+                    .get(container_id.as_str())
+                    .is_some_and(|c| c.state == ContainerState::Running);
                 let result = match end {
                     End::Well if running || !runs => {
                         let seen = Seen { cgroup: self.cgroup, inactive_file: 0 };
@@ -251,7 +256,6 @@ impl Node {
     fn check(&self, action: &Action) {
         match action {
             Action::Inspect { order_id, container_id } => {
-                assert!(is_full(container_id), "asks about {container_id:?}");
                 let named = |o: &&Order| o.id == *order_id && o.container.id == *container_id;
                 assert!(self.orders.iter().any(|o| named(&o)), "asks about what no order names");
             }
@@ -307,28 +311,23 @@ impl Node {
     }
 
     /// The container is [`Node::named`], and the acknowledgement of that order is stored.
-    fn may_touch(&self, order_id: &str, container_id: &str) -> &Facts {
+    fn may_touch(&self, order_id: &str, container_id: &ContainerId) -> &Facts {
         assert!(self.acknowledged.contains(order_id), "acts on {order_id:?}, which is not acknowledged");
         self.named(order_id, container_id)
     }
 
     /// The container is the one that an order of that ID names, in full and by all its labels.
-    fn named(&self, order_id: &str, container_id: &str) -> &Facts {
-        assert!(is_full(container_id), "acts on {container_id:?}");
-        let facts = self.runtime.get(container_id).expect("acts on what the runtime does not have");
+    fn named(&self, order_id: &str, container_id: &ContainerId) -> &Facts {
+        let facts = self.runtime.get(container_id.as_str()).expect("acts on what the runtime does not have");
         let named = self.orders.iter().any(|o| {
             let asked = [&o.pod.namespace, &o.pod.name, &o.pod.uid, &o.container.name];
             let found = [&facts.namespace, &facts.pod, &facts.pod_uid, &facts.container];
             o.id == order_id
-                && o.container.id == container_id
+                && o.container.id == *container_id
                 && asked == found
                 && asked.iter().all(|text| !text.is_empty())
         });
         assert!(named, "acts on container {container_id} of {facts:?}, which no order {order_id:?} names");
         facts
     }
-}
-
-fn is_full(id: &str) -> bool {
-    id.len() == 64 && id.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }

@@ -1,8 +1,9 @@
 //! What a request, and the Pod that it names, make a controller do.
 
+use pitstop_api::id::split_reference;
 use pitstop_api::recreate::{ContainerRecreateRequest, ContainerRecreateRequestSpec, validate};
 use pitstop_controller_core::kind::Kind as _;
-use pitstop_controller_core::pod::{Pod, parse_container_id};
+use pitstop_controller_core::pod::Pod;
 use pitstop_controller_core::recreate::{Request, Tense, resolve};
 use pitstop_controller_core::wire::observe;
 use serde_json::{Value, json};
@@ -63,7 +64,7 @@ fn judged(request: &Request, pod: &Pod) {
             assert_eq!(names(&asked), names(&found), "other containers than those that were named");
             assert!((1..=64).contains(&found.len()));
             for container in &target.containers {
-                assert!(parse_container_id(&container.container_id).is_some(), "{container:?}");
+                assert!(split_reference(&container.container_id).is_ok(), "{container:?}");
             }
         }
     }

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use pitstop_api::id::{ContainerId, split_reference};
 use pitstop_api::logic::cgroup::{self, Kind, Overhead, Part};
 use pitstop_api::nodework::{Bounds, Held, HeldContainer};
 use pitstop_api::quantity::Resources;
 
 use super::claim::{Claim, Claims, Counted};
-use crate::pod::{Container, ContainerKind, ContainerState, Pod, parse_container_id};
+use crate::pod::{Container, ContainerKind, ContainerState, Pod};
 
 /// What a container should have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,9 +86,9 @@ pub(super) fn record<'a>(held: Option<&'a Held>, container: &str) -> Option<&'a 
 }
 
 /// The full ID of the instance that runs.
-pub(super) fn running(container: &Container) -> Option<&str> {
+pub(super) fn running(container: &Container) -> Option<ContainerId> {
     let status = container.status.as_ref().filter(|s| s.state == ContainerState::Running)?;
-    parse_container_id(&status.container_id).map(|(_, id)| id)
+    split_reference(&status.container_id).ok().map(|(_, id)| id)
 }
 
 /// As they bound a cgroup.

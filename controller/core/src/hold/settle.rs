@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use pitstop_api::id::ContainerId;
 use pitstop_api::nodework::{
-    AnswerState, Bounds, Held, HeldContainer, Order, OrderContainer, OrderPod, Resize, order_attempt,
-    order_id,
+    AnswerState, Bounds, Held, HeldContainer, Order, OrderContainer, OrderId, OrderPod, Resize, order_attempt,
 };
 use pitstop_api::quantity::Resources;
 
@@ -135,7 +135,7 @@ impl Settler<'_> {
     fn any_hindered(&self, pod: &Pod) -> bool {
         pod.containers.iter().any(|container| {
             let newest = newest(self.holding.orders, &container.name).filter(hindered);
-            newest.is_some_and(|view| running(container) == Some(view.order.container.id.as_str()))
+            newest.is_some_and(|view| running(container).is_some_and(|id| view.order.container.id == id))
         })
     }
 
@@ -186,7 +186,7 @@ impl Settler<'_> {
         let given = running(container).is_some_and(|id| record.is_some_and(|record| record.id == id));
         let other = |wish: &&Wish| given || bounds(&wish.resources) != bounds(&container.resources);
         let wish = self.holding.force.containers.get(name).filter(other);
-        match (wish, running(container)) {
+        match (wish, running(container).as_ref().map(ContainerId::as_str)) {
             (Some(wish), Some(id)) => self.take(pod, container, id, wish, record),
             // It starts with what its spec says, and is given the rest then.
             (Some(_), None) => None,
@@ -267,7 +267,7 @@ impl Settler<'_> {
                 memory_margin: wish.margin,
                 ..Resize::default()
             };
-            Some(Need { container, id: id.to_owned(), resize, shrinks: false })
+            Some(Need { container, id: id.into(), resize, shrinks: false })
         };
         pod.containers.iter().find_map(of)
     }
@@ -337,7 +337,7 @@ impl Settler<'_> {
         let known = last.chain(given).max().unwrap_or_default().max(self.holding.last_attempt);
         let attempt = known.saturating_add(1);
         settled.orders.push(Order {
-            id: order_id(&pod.uid, name, attempt),
+            id: OrderId { owner: &pod.uid, container: name, attempt }.to_string(),
             pod: pod.clone(),
             container: OrderContainer { name: name.to_owned(), id: id.to_owned() },
             action: resize.into(),

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use pitstop_api::condition::{MAX_MESSAGE, truncate};
+use pitstop_api::id::split_reference;
 use pitstop_api::nodework::{Answer, AnswerReason, AnswerState};
 use pitstop_api::recreate::{ContainerRecreateState, MAX_CONTAINER_ID, Mechanism, Phase, TargetContainer};
 
@@ -12,7 +13,7 @@ use super::mechanism::{by_kubelet, choose, in_back_off};
 use super::observe::{Memory, Observed, Request};
 use super::status::Wait;
 use crate::nodework::{OrderView, grace};
-use crate::pod::{AfterEnd, ContainerState, ContainerStatus, Pod, parse_container_id};
+use crate::pod::{AfterEnd, ContainerState, ContainerStatus, Pod};
 use crate::time::{Mono, seconds};
 
 /// How often the pinning of an image is tried though it is refused: an API server that has just started refuses what
@@ -223,7 +224,7 @@ fn newer(observed: &Observed<'_>, target: &TargetContainer, pod: &Pod) -> Option
     let container = pod.container(&target.name)?;
     let status = container.status.as_ref().filter(|s| s.restart_count > target.restart_count)?;
     let (id, restart_count) = (&status.container_id, status.restart_count);
-    let usable = id.len() <= MAX_CONTAINER_ID && parse_container_id(id).is_some();
+    let usable = id.len() <= MAX_CONTAINER_ID && split_reference(id).is_ok();
     let forced = strategy.is_some_and(|s| s.force_recreate);
     // Another image than the one before the pin: the kubelet has restarted the container for it, or for somebody else's
     // change after the pin.

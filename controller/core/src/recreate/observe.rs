@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pitstop_api::id::split_reference;
 use pitstop_api::recreate::{ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, Mechanism};
 
 use super::drain::Seen;
@@ -12,7 +13,7 @@ use crate::key::ObjectKey;
 use crate::kind::{Ahead, Owner};
 use crate::look::Look;
 use crate::nodework::{Acting, OrderView};
-use crate::pod::{ContainerState, ContainerStatus, Pod, parse_container_id};
+use crate::pod::{ContainerState, ContainerStatus, Pod};
 use crate::readiness::{Hold, RECREATE_AGENT};
 use crate::time::{Mono, note_since};
 use crate::tracked::Versioned;
@@ -252,7 +253,7 @@ impl<'a> Observed<'a> {
     pub fn order(&self, container: &str) -> Option<OrderView<'a>> {
         let mut targets = self.request.status.target.iter().flat_map(|t| &t.containers);
         let target = targets.find(|t| t.name == container)?;
-        let (_, id) = parse_container_id(&target.container_id)?;
+        let (_, id) = split_reference(&target.container_id).ok()?;
         let names = |o: &OrderView<'_>| o.order.container.name == container && o.order.container.id == id;
         self.orders.iter().copied().find(names)
     }

@@ -1,6 +1,7 @@
 //! What an accepted request wants of its node's daemon, or of the kubelet.
 
-use pitstop_api::nodework::{AnswerState, Order, OrderContainer, OrderPod, Recreate, order_id};
+use pitstop_api::id::split_reference;
+use pitstop_api::nodework::{AnswerState, Order, OrderContainer, OrderId, OrderPod, Recreate};
 use pitstop_api::recreate::{ContainerRecreateState, Phase, Target, TargetContainer};
 
 use super::drain::Drain;
@@ -9,7 +10,7 @@ use super::mechanism::pin;
 use super::plan::Planner;
 use crate::change::ImageChange;
 use crate::nodework::OrderView;
-use crate::pod::{Pod, parse_container_id};
+use crate::pod::Pod;
 
 impl Planner<'_> {
     /// The orders for the containers that are still to be stopped, as far as it is their turn.
@@ -68,17 +69,17 @@ impl Planner<'_> {
     fn order(&self, target: &Target, container: &TargetContainer, pod: &Pod) -> Option<Order> {
         let request = self.observed.request;
         let grace = request.spec.strategy.as_ref().and_then(|s| s.termination_grace_period_seconds);
-        let (_, id) = parse_container_id(&container.container_id)?;
+        let (_, id) = split_reference(&container.container_id).ok()?;
         let attempt = u32::try_from(container.restart_count).unwrap_or_default().saturating_add(1);
         Some(Order {
             // One number per instance: a forced request may order the stop of another one later.
-            id: order_id(&request.uid, &container.name, attempt),
+            id: OrderId { owner: &request.uid, container: &container.name, attempt }.to_string(),
             pod: OrderPod {
                 namespace: pod.key.namespace.clone(),
                 name: pod.key.name.clone(),
                 uid: target.pod_uid.clone(),
             },
-            container: OrderContainer { name: container.name.clone(), id: id.to_owned() },
+            container: OrderContainer { name: container.name.clone(), id: id.into() },
             action: Recreate::with_grace(grace.or(pod.grace_seconds)).into(),
             ..Order::default()
         })

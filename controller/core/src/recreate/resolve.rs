@@ -1,13 +1,14 @@
 //! From a request and its Pod to the exact container instances, or to the reason why not.
 
 use pitstop_api::Invalid;
+use pitstop_api::id::split_reference;
 use pitstop_api::recreate::{
     ContainerRecreateRequestSpec, MAX_CONTAINER_ID, RecreateContainer, StatusContext, Target, TargetContainer,
 };
 use pitstop_api::text::quoted;
 
 use super::mechanism::choose;
-use crate::pod::{Container, ContainerKind, Pod, parse_container_id};
+use crate::pod::{Container, ContainerKind, Pod};
 
 /// Why a request cannot be carried out on its Pod.
 pub type Refusal = Invalid;
@@ -119,7 +120,7 @@ fn instance<'a>(
     if id.len() > MAX_CONTAINER_ID {
         return Err(format!("containerID of {name} is longer than {MAX_CONTAINER_ID} bytes"));
     }
-    if parse_container_id(id).is_none() {
+    if split_reference(id).is_err() {
         return Err(format!(
             "containerID {} of {name} is not of the form <runtime>://<64 hex digits>",
             quoted(id)

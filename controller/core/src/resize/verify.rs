@@ -5,10 +5,11 @@
 
 use std::time::Duration;
 
+use pitstop_api::id::split_reference;
 use pitstop_api::logic::cgroup;
 use pitstop_api::nodework::{
     Answer, AnswerReason, AnswerState, Cgroup, Observed as Cgroups, Order, OrderAction, OrderContainer,
-    OrderPod, Verify, order_id,
+    OrderId, OrderPod, Verify,
 };
 use pitstop_api::quantity::Resources;
 use pitstop_api::resize::ContainerStatus;
@@ -18,7 +19,7 @@ use super::observe::Observed;
 use crate::config::Config;
 use crate::hold::{bounds, of_pod, pod_wants};
 use crate::nodework::{OrderView, newest};
-use crate::pod::{Pod, parse_container_id};
+use crate::pod::Pod;
 use crate::time::{Mono, earliest};
 
 /// How long after the first answer that was not the wanted one the daemon is asked again; then after twice as long each time.
@@ -220,18 +221,18 @@ pub(super) fn next_order(
     action: OrderAction,
 ) -> Option<Order> {
     let status = pod.container(container)?.status.as_ref()?;
-    let (_, id) = parse_container_id(&status.container_id)?;
+    let (_, id) = split_reference(&status.container_id).ok()?;
     let known = [&observed.orders, &observed.repairs].map(|all| newest(all, container));
     let known = known.into_iter().flatten().map(|view| view.attempt()).max().unwrap_or_default();
     let attempt = known.max(observed.last_attempt).saturating_add(1);
     Some(Order {
-        id: order_id(&observed.resize.uid, container, attempt),
+        id: OrderId { owner: &observed.resize.uid, container, attempt }.to_string(),
         pod: OrderPod {
             namespace: pod.key.namespace.clone(),
             name: pod.key.name.clone(),
             uid: pod.uid.clone(),
         },
-        container: OrderContainer { name: container.to_owned(), id: id.to_owned() },
+        container: OrderContainer { name: container.to_owned(), id: id.into() },
         action,
         ..Order::default()
     })

@@ -10,49 +10,32 @@ pub const MAX_HELD_CONTAINERS: usize = 512;
 /// Most containers of one Pod in the record: the schema's bound.
 const MAX_OF_POD: usize = 64;
 
-/// An order is acknowledged. What was there before is kept from the first time: later it would be what an order gave.
-/// The error says why there is no room for another record.
+/// An order is acknowledged. The error says why there is no room for another record.
 pub(crate) fn begin(held: &mut Vec<Held>, order: &Order, present: &Present) -> Result<(), String> {
-    let given = order.action.resize.as_ref().filter(|resize| !reclaims(resize));
-    let Some(resize) = given else { return Ok(()) };
-    let all: usize = held.iter().map(|pod| pod.containers.len()).sum();
-    let pods = held.len();
-    let (name, id) = (&order.container.name, &order.container.id);
-    let mut pod = held.iter_mut().find(|held| held.pod.uid == order.pod.uid);
-    let known = pod.as_ref().and_then(|pod| pod.containers.iter().position(|c| c.name == *name));
-    if !resize.hold {
-        if let Some(pod) = pod {
-            pod.given = None;
-            let of_it = pod.containers.iter_mut().find(|c| c.name == *name && c.id == *id);
-            if let Some(container) = of_it {
-                under_way(container, order);
-            }
-        }
-        return Ok(());
+    let Some(resize) = given(order) else { return Ok(()) };
+    if resize.hold {
+        return hold(held, order, present);
     }
-    if known.is_none() {
-        if pod.is_none() && pods >= MAX_HELD {
-            return Err(format!("{MAX_HELD} Pods of this node are held at other resources already"));
-        }
-        if pod.as_ref().is_some_and(|pod| pod.containers.len() >= MAX_OF_POD) || all >= MAX_HELD_CONTAINERS {
-            return Err(format!(
-                "{MAX_OF_POD} containers of this Pod, or {MAX_HELD_CONTAINERS} of this node, are held at other \
-                 resources already"
-            ));
-        }
-    }
-    if let Some(pod) = &mut pod {
+    if let Some(pod) = of_pod(held, order) {
         pod.given = None;
+        if let Some(container) = pod.containers.iter_mut().find(|container| is_of(container, order)) {
+            under_way(container, order);
+        }
     }
-    let container = present.container.map(|seen| limits(&seen.cgroup)).unwrap_or_default();
+    Ok(())
+}
+
+/// What was there before is kept from the first time: later it would be what an order gave.
+fn hold(held: &mut Vec<Held>, order: &Order, present: &Present) -> Result<(), String> {
+    has_room(held, order)?;
     let fresh = HeldContainer {
-        name: name.clone(),
-        id: id.clone(),
-        original: container,
+        name: order.container.name.clone(),
+        id: order.container.id.clone(),
+        original: present.container.map(|seen| limits(&seen.cgroup)).unwrap_or_default(),
         order: order.id.clone(),
         ..HeldContainer::default()
     };
-    let Some(pod) = pod else {
+    let Some(pod) = of_pod(held, order) else {
         held.push(Held {
             pod: order.pod.clone(),
             cgroup: present.cgroup.clone(),
@@ -62,11 +45,32 @@ pub(crate) fn begin(held: &mut Vec<Held>, order: &Order, present: &Present) -> R
         });
         return Ok(());
     };
-    match pod.containers.iter_mut().find(|c| c.name == *name) {
-        Some(container) if container.id == *id => under_way(container, order),
+    pod.given = None;
+    match pod.containers.iter_mut().find(|container| container.name == fresh.name) {
+        Some(container) if is_of(container, order) => under_way(container, order),
         // A later instance: the one before it is gone.
         Some(container) => *container = fresh,
         None => pod.containers.push(fresh),
+    }
+    Ok(())
+}
+
+/// A container of that name is on record, or there is room for it.
+fn has_room(held: &[Held], order: &Order) -> Result<(), String> {
+    let pod = held.iter().find(|held| held.pod.uid == order.pod.uid);
+    let of_pod = pod.map_or(&[][..], |pod| &pod.containers);
+    if of_pod.iter().any(|container| container.name == order.container.name) {
+        return Ok(());
+    }
+    if pod.is_none() && held.len() >= MAX_HELD {
+        return Err(format!("{MAX_HELD} Pods of this node are held at other resources already"));
+    }
+    let all: usize = held.iter().map(|pod| pod.containers.len()).sum();
+    if of_pod.len() >= MAX_OF_POD || all >= MAX_HELD_CONTAINERS {
+        return Err(format!(
+            "{MAX_OF_POD} containers of this Pod, or {MAX_HELD_CONTAINERS} of this node, are held at other resources \
+             already"
+        ));
     }
     Ok(())
 }
@@ -84,29 +88,40 @@ fn limits(cgroup: &Cgroup) -> Cgroup {
 /// The record of an order that holds is there; of one that does not, none is needed.
 pub(crate) fn recorded(held: &[Held], order: &Order) -> bool {
     let Some(resize) = &order.action.resize else { return true };
-    let of_it = |pod: &&Held| pod.pod.uid == order.pod.uid;
-    let names = |c: &HeldContainer| {
-        c.name == order.container.name && c.id == order.container.id && c.order == order.id
-    };
-    !resize.hold || held.iter().find(of_it).is_some_and(|pod| pod.containers.iter().any(names))
+    let pod = held.iter().find(|held| held.pod.uid == order.pod.uid);
+    let names = |container: &HeldContainer| is_of(container, order) && container.order == order.id;
+    !resize.hold || pod.is_some_and(|pod| pod.containers.iter().any(names))
 }
 
 /// An order is done.
 pub(crate) fn finish(held: &mut Vec<Held>, order: &Order) {
-    let Some(resize) = order.action.resize.as_ref().filter(|resize| !reclaims(resize)) else { return };
-    let name = &order.container.name;
-    if let Some(pod) = held.iter_mut().find(|held| held.pod.uid == order.pod.uid) {
+    let Some(resize) = given(order) else { return };
+    if let Some(pod) = of_pod(held, order) {
         pod.given = resize.pod;
         if resize.hold {
-            let names = |c: &&mut HeldContainer| c.name == *name && c.id == order.container.id;
-            if let Some(container) = pod.containers.iter_mut().find(names) {
+            if let Some(container) = pod.containers.iter_mut().find(|container| is_of(container, order)) {
                 (container.given, container.before) = (resize.container, None);
             }
         } else {
-            pod.containers.retain(|container| container.name != *name);
+            pod.containers.retain(|container| container.name != order.container.name);
         }
     }
     held.retain(|pod| !pod.containers.is_empty());
+}
+
+/// The record of the order's Pod.
+fn of_pod<'a>(held: &'a mut [Held], order: &Order) -> Option<&'a mut Held> {
+    held.iter_mut().find(|held| held.pod.uid == order.pod.uid)
+}
+
+/// It is the instance that the order names.
+fn is_of(container: &HeldContainer, order: &Order) -> bool {
+    container.name == order.container.name && container.id == order.container.id
+}
+
+/// What an order gives or gives back, if it does not only take memory.
+fn given(order: &Order) -> Option<&Resize> {
+    order.action.resize.as_ref().filter(|resize| !reclaims(resize))
 }
 
 /// The order changes nothing on the node: only the record goes.

@@ -7,20 +7,19 @@
 mod back;
 mod held;
 mod plan;
-mod steps;
 mod words;
 
+use pitstop_api::id::ContainerId;
 use pitstop_api::nodework::Cgroup;
 
 use crate::cgroup::Version;
 
-pub(crate) use back::Owed;
 pub use back::{Part, give_back, shares_of};
 pub use held::MAX_HELD_CONTAINERS;
 pub(crate) use held::{begin, finish, forgets, recorded};
 pub use plan::{Change, Driver, Goal, in_use, writes};
-pub(crate) use steps::Resizing;
 pub use words::listed;
+pub(crate) use words::told;
 
 /// One value of a cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +46,8 @@ pub enum Write {
     Pod(Setting),
     /// Into a container's: one call of the runtime, which never gets an empty one.
     Container {
-        /// The container, 64 hex digits.
-        id: String,
+        /// The container.
+        id: ContainerId,
         /// What is written.
         settings: Vec<Setting>,
     },

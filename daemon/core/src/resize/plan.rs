@@ -1,5 +1,6 @@
 //! What is written into the cgroups of a Pod and its containers, and in which order.
 
+use pitstop_api::id::ContainerId;
 use pitstop_api::logic::cgroup::{
     PERIOD, curved_weight, in_systemd_steps, in_whole_pages, linear_weight, quota, shares,
 };
@@ -99,7 +100,11 @@ pub struct Change<'a> {
 /// What must be written, in an order that after every single write leaves the Pod with what its containers have: what is
 /// raised is raised from the Pod down, and what is lowered is lowered from the containers up. A container that gets less
 /// goes before one that gets more. On v1 the kernel refuses a quota above that of the Pod.
-pub fn writes(driver: Driver, pod: Option<Change<'_>>, containers: &[(&str, Change<'_>)]) -> Vec<Write> {
+pub fn writes(
+    driver: Driver,
+    pod: Option<Change<'_>>,
+    containers: &[(&ContainerId, Change<'_>)],
+) -> Vec<Write> {
     let of_pod = pod.map(|pod| missing(driver, &pod, false)).unwrap_or_default();
     let limits = |raised: bool| {
         let one = move |(setting, raises): &(Setting, bool)| *raises == raised && !is_weight(*setting);
@@ -114,7 +119,7 @@ pub fn writes(driver: Driver, pod: Option<Change<'_>>, containers: &[(&str, Chan
         .filter(|(_, missing)| !missing.is_empty())
         .partition(|(_, missing)| missing.iter().any(|(_, raises)| *raises));
     let of_containers = less.into_iter().chain(more).map(|(id, missing)| Write::Container {
-        id: id.to_owned(),
+        id: id.clone(),
         settings: missing.into_iter().map(|(setting, _)| setting).collect(),
     });
     limits(true)

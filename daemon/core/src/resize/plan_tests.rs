@@ -64,6 +64,10 @@ fn around(container: &Bounds, more: &Bounds) -> Bounds {
     }
 }
 
+fn id(digit: char) -> ContainerId {
+    ContainerId::parse(&String::from(digit).repeat(64)).unwrap()
+}
+
 #[derive(Debug)]
 struct Case {
     v2: bool,
@@ -86,7 +90,7 @@ fn case() -> impl Strategy<Value = Case> {
 fn plan(case: &Case, container: &Cgroup, pod: &Cgroup, written: bool) -> Vec<Write> {
     let change = |present, bounds| Change { present, goal: Goal::of(bounds, present), written };
     let of_container = change(container, &case.after.0);
-    writes(Driver::Cgroupfs, Some(change(pod, &case.after.1)), &[("a", of_container)])
+    writes(Driver::Cgroupfs, Some(change(pod, &case.after.1)), &[(&id('a'), of_container)])
 }
 
 fn settings(write: &Write) -> Vec<(bool, Setting)> {
@@ -147,7 +151,7 @@ proptest! {
         }
         let change = |present, bounds| Change { present, goal: Goal::of(bounds, present), written: true };
         let (of_pod, of_container) = (change(&pod, &case.after.1), change(&container, &case.after.0));
-        prop_assert_eq!(writes(Driver::Systemd, Some(of_pod), &[("a", of_container)]), []);
+        prop_assert_eq!(writes(Driver::Systemd, Some(of_pod), &[(&id('a'), of_container)]), []);
     }
 
     #[test]
@@ -160,7 +164,7 @@ proptest! {
             let of = |present, goal| Change { present, goal, written: true };
             let container = of(container, Goal::before(&original));
             let pod = of(pod, Goal::before(&original_pod));
-            writes(Driver::Cgroupfs, Some(pod), &[("a", container)])
+            writes(Driver::Cgroupfs, Some(pod), &[(&id('a'), container)])
         };
         let plan = back(&now, &now_pod);
         for (of_pod, setting) in plan.iter().flat_map(settings) {
@@ -190,9 +194,9 @@ fn what_grows_grows_from_the_pod_down_and_what_shrinks_from_the_container_up() {
     ] {
         let present = made(&from, false, 100_000);
         let change = Change { present: &present, goal: Goal::of(&to, &present), written: false };
-        let mut plan = writes(Driver::Cgroupfs, Some(change), &[("a", change)]);
+        let mut plan = writes(Driver::Cgroupfs, Some(change), &[(&id('a'), change)]);
         let container = Write::Container {
-            id: "a".into(),
+            id: id('a'),
             settings: vec![quota(values.0), memory(values.1), Setting::Shares(values.2)],
         };
         let limits = [Write::Pod(quota(values.0)), Write::Pod(memory(values.1))];
@@ -213,7 +217,8 @@ fn a_container_that_gets_less_goes_before_one_that_gets_more() {
     let (little, much) = (made(&small(), true, 100_000), made(&large(), true, 100_000));
     let grow = Change { present: &little, goal: Goal::of(&large(), &little), written: true };
     let shrink = Change { present: &much, goal: Goal::of(&small(), &much), written: true };
-    let plan = writes(Driver::Cgroupfs, None, &[("more", grow), ("less", shrink)]);
+    let (more, less) = (id('a'), id('b'));
+    let plan = writes(Driver::Cgroupfs, None, &[(&more, grow), (&less, shrink)]);
     let ids: Vec<&str> = plan
         .iter()
         .map(|write| match write {
@@ -222,7 +227,7 @@ fn a_container_that_gets_less_goes_before_one_that_gets_more() {
             Write::Reclaim { .. } => "memory",
         })
         .collect();
-    assert_eq!(ids, ["less", "more"]);
+    assert_eq!(ids, [less.as_str(), more.as_str()]);
 }
 
 /// 39 is 1024 shares for one runtime and 264 for another.
@@ -232,13 +237,13 @@ fn the_weight_of_a_container_is_written_before_it_is_believed() {
     let present = made(&bounds, true, 100_000);
     let plan = |written| {
         let change = Change { present: &present, goal: Goal::of(&bounds, &present), written };
-        writes(Driver::Cgroupfs, Some(change), &[("a", change)])
+        writes(Driver::Cgroupfs, Some(change), &[(&id('a'), change)])
     };
-    assert_eq!(plan(false), [Write::Container { id: "a".into(), settings: vec![Setting::Shares(1024)] }]);
+    assert_eq!(plan(false), [Write::Container { id: id('a'), settings: vec![Setting::Shares(1024)] }]);
     assert_eq!(plan(true), []);
     let curved = Cgroup { cpu_weight: Some(100), ..present };
     let change = Change { present: &curved, goal: Goal::of(&bounds, &curved), written: true };
-    assert_eq!(writes(Driver::Cgroupfs, None, &[("a", change)]), []);
+    assert_eq!(writes(Driver::Cgroupfs, None, &[(&id('a'), change)]), []);
     assert_eq!(writes(Driver::Cgroupfs, Some(change), &[]), [Write::Pod(Setting::Shares(1024))]);
 }
 

@@ -8,7 +8,7 @@ pub fn listed(writes: &[Write]) -> String {
 }
 
 /// A write in words.
-pub(super) fn told(write: &Write) -> String {
+pub(crate) fn told(write: &Write) -> String {
     let (whose, settings) = match write {
         Write::Reclaim { bytes, .. } => return format!("{bytes} bytes of memory to reclaim"),
         Write::Pod(setting) => ("the Pod's", std::slice::from_ref(setting)),
@@ -29,6 +29,8 @@ pub(super) fn told(write: &Write) -> String {
 
 #[cfg(test)]
 mod tests {
+    use pitstop_api::id::ContainerId;
+
     use super::*;
 
     #[test]
@@ -37,7 +39,7 @@ mod tests {
         let settings = vec![Setting::Shares(512), quota(Some(50_000)), Setting::Memory(Some(1024))];
         let writes = [
             Write::Pod(Setting::Weight(20)),
-            Write::Container { id: "c".to_owned(), settings },
+            Write::Container { id: ContainerId::parse(&"c".repeat(64)).unwrap(), settings },
             Write::Pod(quota(None)),
             Write::Reclaim { cgroup: "a/b".to_owned(), bytes: 7 },
         ];

@@ -121,7 +121,7 @@ fn an_acknowledgement_of_this_process_is_not_written_again_while_another_order_g
 
 /// The `n`th container in the place of the one that the order named.
 fn renamed(node: &mut Node, n: u8) {
-    node.change(|b| b.orders[0].container.id = id(n));
+    node.change(|b| b.orders[0].container.id = id(n).into());
 }
 
 fn refused_as_reused(node: &mut Node) {

@@ -141,8 +141,8 @@ fn what_was_there_is_recorded_with_the_acknowledgement_and_what_was_given_with_t
     assert_eq!(held.original, limits(bounds(200, 48)));
     let container = &held.containers[0];
     assert_eq!(
-        (container.name.as_str(), &container.id, container.order.as_str()),
-        ("c1", &id(1), "req/c1/1")
+        (container.name.as_str(), container.id.as_str(), container.order.as_str()),
+        ("c1", id(1).as_str(), "req/c1/1")
     );
     assert_eq!((container.original, container.given, held.given), (limits(bounds(100, 32)), None, None));
 
@@ -213,7 +213,7 @@ fn a_container_that_was_restarted_has_its_own_original_and_the_pod_the_first() {
     let held = node.stored().held.remove(0);
     assert_eq!(held.original, limits(bounds(100, 32)));
     let [container] = held.containers.as_slice() else { panic!() };
-    assert_eq!((&container.id, container.original), (&id(2), limits(bounds(100, 16))));
+    assert_eq!((container.id.as_str(), container.original), (id(2).as_str(), limits(bounds(100, 16))));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use pitstop_daemon_core::resize::{Part, Write, give_back};
 
 use super::{MIB, failed, holds, same};
 use crate::machine::{Machine, get, put};
-use crate::pod::{ID, Naming, Pod, bounds};
+use crate::pod::{ID, Naming, Pod, bounds, id};
 
 const LESS: Bounds = Bounds { cpu_request: 100, cpu_limit: Some(250), memory_limit: Some(24 * MIB) };
 const MORE: Bounds = Bounds { cpu_request: 900, cpu_limit: Some(1500), memory_limit: Some(64 * MIB) };
@@ -32,10 +32,11 @@ fn record(pod: &Pod<'_>) -> Result<Held> {
 /// What is yet to be given back.
 fn missing(pod: &Pod<'_>, held: &Held) -> Result<Vec<Write>> {
     let (container, whole) = pod.both()?;
+    let id = id()?;
     let parts: Vec<Part<'_>> = held
         .containers
         .iter()
-        .map(|of| Part { id: &of.id, original: &of.original, present: &container })
+        .map(|of| Part { id: &id, original: &of.original, present: &container })
         .collect();
     give_back(held, Some(&whole), &parts).map_err(|why| anyhow!(why))
 }

@@ -9,7 +9,7 @@ use pitstop_daemon_core::resize::{Present, Setting, Write};
 
 use super::{MIB, failed, holds, same};
 use crate::machine::{Machine, get, put};
-use crate::pod::{ID, Naming, Pod, bounds};
+use crate::pod::{Naming, Pod, bounds, id};
 
 /// Shares with their weight by the straight line and by the curve (opencontainers/runc#4896).
 const WEIGHTS: [(i64, i64, i64); 5] =
@@ -128,7 +128,7 @@ pub(super) fn weights(machine: &Machine) -> Result<()> {
         for curved in [false, true] {
             let pod = Pod::with(machine, Naming::Cgroupfs, SMALL, SMALL, curved)?;
             let settings = vec![Setting::Shares(shares)];
-            pod.apply(&Write::Container { id: ID.to_owned(), settings })?;
+            pod.apply(&Write::Container { id: id()?, settings })?;
             pod.write(Setting::Shares(shares))?;
             let (container, whole) = pod.both()?;
             let expected = (Some(if curved { curve } else { linear }), Some(linear));
@@ -207,7 +207,7 @@ pub(super) fn above_pod(machine: &Machine) -> Result<()> {
         Setting::Memory(Some(64 * MIB)),
         Setting::Weight(100),
     ];
-    pod.apply(&Write::Container { id: ID.to_owned(), settings })?;
+    pod.apply(&Write::Container { id: id()?, settings })?;
     let (container, whole) = pod.both()?;
     let limits = |cgroup: Cgroup| (cgroup.cpu_quota, cgroup.memory_limit);
     same("the container", limits(container.cgroup), (Some(150_000), Some(64 * MIB)))?;

@@ -149,7 +149,7 @@ pub fn brief(action: &Action) -> String {
         Action::Inspect { order_id, .. } => format!("what of order {order_id}?"),
         Action::RunHook { order_id, .. } => format!("hook of order {order_id}"),
         Action::Stop { order_id, container_id, .. } => {
-            format!("stop of container ..{} for order {order_id}", &container_id[60..])
+            format!("stop of container ..{} for order {order_id}", &container_id.as_str()[60..])
         }
         Action::ReadCgroups { order_id, .. } | Action::ReadResources { order_id, .. } => {
             format!("cgroups for order {order_id}")

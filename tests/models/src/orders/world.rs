@@ -169,7 +169,7 @@ impl World {
                     .book
                     .as_ref()
                     .is_some_and(|b| store.unguarded || b.resource_version == *resource_version),
-                daemon::Action::Stop { container_id, .. } => node.running(container_id).is_some(),
+                daemon::Action::Stop { container_id, .. } => node.running(container_id.as_str()).is_some(),
                 daemon::Action::Inspect { .. }
                 | daemon::Action::RunHook { .. }
                 | daemon::Action::ReadCgroups { .. }
@@ -260,7 +260,7 @@ impl World {
                 process.hooked.insert(order_id.clone());
             }
             self.check(goes_on || stands, promise::NOT_WITHDRAWN);
-            let named = (order_id.clone(), container_id.clone(), instance.clone());
+            let named = (order_id.clone(), container_id.to_string(), instance.clone());
             self.check(self.seen.acknowledged.contains(&named), promise::ACKNOWLEDGED);
             if hooks {
                 self.check(!self.node.ended_hooks.contains_key(order_id), promise::HOOK_ONCE);
@@ -297,7 +297,7 @@ impl World {
     ) -> daemon::Event {
         match action {
             daemon::Action::Inspect { order_id, container_id } => {
-                daemon::Event::Inspected(order_id.clone(), Ok(self.node.inspect(container_id)))
+                daemon::Event::Inspected(order_id.clone(), Ok(self.node.inspect(container_id.as_str())))
             }
             daemon::Action::RunHook { order_id, .. } => {
                 self.node.ended_hooks.insert(order_id.clone(), None);
@@ -305,8 +305,8 @@ impl World {
             }
             daemon::Action::Stop { order_id, container_id, .. } => {
                 match bounds.bug {
-                    Some(Bug::StopsByName) => self.stop_by_name(order_id, container_id),
-                    _ => self.stop(order_id, container_id),
+                    Some(Bug::StopsByName) => self.stop_by_name(order_id, container_id.as_str()),
+                    _ => self.stop(order_id, container_id.as_str()),
                 }
                 daemon::Event::Stopped(order_id.clone(), Ok(()))
             }

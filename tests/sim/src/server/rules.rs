@@ -1,6 +1,7 @@
 //! The rules (CEL) and patterns of the production CRDs, by their text. A text that is not known is a panic, so that no
 //! new rule is forgotten.
 
+use pitstop_api::id::{self, ContainerId};
 use serde_json::Value;
 
 /// One rule of `x-kubernetes-validations`.
@@ -123,7 +124,7 @@ const CONDITION_REASON: &str = r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$";
 impl Pattern {
     pub(super) fn known(text: &str) -> Self {
         match text {
-            "^[0-9a-f]{64}$" => Self::ContainerId,
+            id::PATTERN => Self::ContainerId,
             r"^([+-][0-9.]+%|x[0-9.]+|[0-9.]+([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?)$" => Self::Amount,
             CONDITION_TYPE => Self::ConditionType,
             CONDITION_REASON => Self::ConditionReason,
@@ -133,9 +134,7 @@ impl Pattern {
 
     pub(super) fn matches(self, text: &str) -> bool {
         match self {
-            Self::ContainerId => {
-                text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-            }
+            Self::ContainerId => ContainerId::parse(text).is_ok(),
             Self::Amount => is_amount(text),
             Self::ConditionType => {
                 let (domain, name) = text.rsplit_once('/').unwrap_or(("a", text));

@@ -242,23 +242,35 @@ impl DaemonProcess {
             out.told.push(format!("{action:?}"));
             match action {
                 Action::Inspect { order_id, container_id } => {
-                    let call = Call::ContainerStatus { id: container_id.clone() };
-                    let asked = Asked { order_id, container_id, what: What::Inspect, call, limit: READ };
+                    let call = Call::ContainerStatus { id: container_id.to_string() };
+                    let asked = Asked {
+                        order_id,
+                        container_id: container_id.into(),
+                        what: What::Inspect,
+                        call,
+                        limit: READ,
+                    };
                     out.effects.push(Effect::Call(asked));
                 }
                 Action::ReadCgroups { order_id, container_id, .. } => {
-                    let call = Call::ContainerStatus { id: container_id.clone() };
-                    let asked = Asked { order_id, container_id, what: What::Read, call, limit: READ };
+                    let call = Call::ContainerStatus { id: container_id.to_string() };
+                    let asked = Asked {
+                        order_id,
+                        container_id: container_id.into(),
+                        what: What::Read,
+                        call,
+                        limit: READ,
+                    };
                     out.effects.push(Effect::Call(asked));
                 }
                 Action::Stop { order_id, container_id, grace_seconds } => {
                     // Before the call, as in `daemon/src/execute.rs`.
                     machine.ended_hooks.entry(order_id.clone()).or_insert(None);
                     let limit = millis(grace_seconds) + STOP_MARGIN;
-                    let call = Call::StopContainer { id: container_id.clone(), timeout_s: grace_seconds };
+                    let call = Call::StopContainer { id: container_id.to_string(), timeout_s: grace_seconds };
                     out.effects.push(Effect::Call(Asked {
                         order_id,
-                        container_id,
+                        container_id: container_id.into(),
                         what: What::Stop,
                         call,
                         limit,
@@ -268,12 +280,12 @@ impl DaemonProcess {
                     let limit = millis(limit_seconds);
                     match hook {
                         Hook::Exec { command } => {
-                            let id = container_id.clone();
+                            let id = container_id.to_string();
                             let call = Call::ExecSync { id, cmd: command, timeout_s: limit_seconds };
                             let (what, limit) = (What::Hook, limit + EXEC_MARGIN);
                             out.effects.push(Effect::Call(Asked {
                                 order_id,
-                                container_id,
+                                container_id: container_id.into(),
                                 what,
                                 call,
                                 limit,
@@ -291,8 +303,14 @@ impl DaemonProcess {
                 }
                 Action::ReadResources { order_id, container_id, pod_uid, held, .. } => {
                     self.looks.insert(order_id.clone(), (pod_uid, held));
-                    let call = Call::ContainerStatus { id: container_id.clone() };
-                    let asked = Asked { order_id, container_id, what: What::Look, call, limit: READ };
+                    let call = Call::ContainerStatus { id: container_id.to_string() };
+                    let asked = Asked {
+                        order_id,
+                        container_id: container_id.into(),
+                        what: What::Look,
+                        call,
+                        limit: READ,
+                    };
                     out.effects.push(Effect::Call(asked));
                 }
                 Action::Resize { order_id, pod_uid, writes, .. } => {

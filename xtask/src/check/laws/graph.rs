@@ -7,7 +7,7 @@ use cargo_metadata::{DependencyKind, Metadata};
 /// Each crate of the workspace and the others that it may use, tests aside: `api` <- `*/core` <- programs.
 const ARROWS: [(&str, &[&str]); 17] = [
     ("pitstop-api", &[]),
-    ("pitstop-cri", &[]),
+    ("pitstop-cri", &["pitstop-api"]),
     ("pitstop-kit", &["pitstop-api"]),
     ("pitstop-controller-core", &["pitstop-api"]),
     ("pitstop-daemon-core", &["pitstop-api"]),

@@ -150,10 +150,10 @@ impl Player {
         let never = || CallFailure { retry: false, message: "this is not played".to_owned() };
         match wanted {
             Wanted::Inspect { order_id, container_id } => {
-                events.push_back(Told::Inspected(order_id, Ok(self.facts(node, &container_id))));
+                events.push_back(Told::Inspected(order_id, Ok(self.facts(node, container_id.as_str()))));
             }
             Wanted::Stop { order_id, container_id, grace_seconds } => {
-                if !self.stop(now, node, &order_id, &container_id, grace_seconds) {
+                if !self.stop(now, node, &order_id, container_id.as_str(), grace_seconds) {
                     events.push_back(Told::Stopped(order_id, Ok(())));
                 }
             }

@@ -1,7 +1,8 @@
 //! What a daemon reads and writes of control groups in place of a kubelet that does not resize.
 
+use pitstop_api::id::ContainerId;
 use pitstop_api::logic::cgroup::{curved_weight, in_systemd_steps, linear_weight};
-use pitstop_api::nodework::{Cgroup, Held};
+use pitstop_api::nodework::{Cgroup, Held, HeldContainer};
 use pitstop_api::quantity::Resources;
 use pitstop_daemon_core::CallFailure;
 use pitstop_daemon_core::cgroup::{Version, is_place};
@@ -175,9 +176,10 @@ impl Cgroups {
             return Err(retry("nothing is to be seen".to_owned()));
         }
         let uid = &held.pod.uid;
-        let runs = |id: &String| of(runtime, now, uid).find(|c| c.info.id == *id).map(|c| self.seen(now, c));
+        let runs = |id: &str| of(runtime, now, uid).find(|c| c.info.id == *id).map(|c| self.seen(now, c));
+        let id = |c: &HeldContainer| ContainerId::parse(&c.id).unwrap();
         let seen: Vec<_> =
-            held.containers.iter().filter_map(|c| Some((&c.id, &c.original, runs(&c.id)?))).collect();
+            held.containers.iter().filter_map(|c| Some((id(c), &c.original, runs(&c.id)?))).collect();
         let parts: Vec<Part<'_>> =
             seen.iter().map(|(id, original, present)| Part { id, original, present }).collect();
         let pod = self.of_pod(now, uid).map(|cgroup| Seen { cgroup, inactive_file: 0 });
@@ -204,7 +206,7 @@ impl Cgroups {
         let (key, settings, base) = match write {
             Write::Pod(setting) => (pod, std::slice::from_ref(setting), self.pod_base(pod)),
             Write::Container { id, settings } => {
-                let alive = runtime.containers().get(id).filter(|c| c.alive(now));
+                let alive = runtime.containers().get(id.as_str()).filter(|c| c.alive(now));
                 (id.as_str(), settings.as_slice(), alive.map(|c| self.base(&c.info)))
             }
             // What is in use here no kernel can take back.

@@ -1,0 +1,156 @@
+//! What is told of the orders: the one write of the status that the book needs.
+
+use std::time::Duration;
+
+use pitstop_api::logic::time::Mono;
+use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, Boot, Held, NodeWorkStatus, Order};
+
+use super::{Daemon, Identity};
+use crate::action::{Action, Outcome};
+use crate::order::{Progress, Sent, Standing, Step, answer, uptime_seconds};
+use crate::resize;
+
+/// How long the watch may take to show what a conflict was about.
+const CONFLICT_PATIENCE: Duration = Duration::from_secs(5);
+
+impl Daemon {
+    /// The write of the status came back.
+    pub(super) fn written(&mut self, now: Mono, outcome: Outcome) {
+        let began = self.write_began.take();
+        let Some(book) = &mut self.book else { return };
+        match outcome {
+            Outcome::Written(new) => {
+                book.written(new);
+                self.proved_at = began;
+                self.backoff.succeeded();
+                self.write_at = None;
+            }
+            Outcome::Conflict => {
+                book.conflicted();
+                self.write_at = Some(now.after(CONFLICT_PATIENCE));
+            }
+            Outcome::Retry => {
+                book.failed();
+                self.backoff.failed(now);
+                self.write_at = self.backoff.waits_until(now);
+            }
+        }
+    }
+
+    /// The write that the book needs, if it may happen now.
+    pub(super) fn write(&mut self, now: Mono) -> Option<Action> {
+        let book = self.book.as_mut().filter(|b| b.writable())?;
+        if self.backoff.waits_until(now).is_some() {
+            return None;
+        }
+        let stored = book.get();
+        let same_boot = self.identity.same_boot(&stored.status);
+        let taker = Taker { identity: &self.identity, sent: &self.sent, same_boot, now };
+        let mut held = stored.status.held.clone();
+        let mut urgent = false;
+        let mut answers = Vec::new();
+        for order in &stored.orders {
+            let before = stored.answer(&order.id);
+            let Some(progress) = self.orders.get_mut(&order.id) else {
+                answers.extend(before.cloned());
+                continue;
+            };
+            let acknowledged = before.is_some_and(|a| self.identity.acknowledged(a));
+            record(&mut held, order, &mut progress.step, before, acknowledged);
+            let unproved = acknowledged && progress.standing == Standing::AsksBook;
+            let mut wanted = match &progress.step {
+                Step::Over(over) => Some(taken_up_as(over.clone(), before)),
+                Step::Ready | Step::Fit { .. } if !acknowledged || unproved => {
+                    urgent |= unproved;
+                    Some(taker.takes_up(order, progress, before))
+                }
+                _ => before.cloned(),
+            };
+            let acting = wanted.as_mut().filter(|a| a.state == AnswerState::Acknowledged);
+            if let (Some(acting), Some((reason, message))) = (acting, progress.trouble()) {
+                acting.reason = Some(reason);
+                message.clone_into(&mut acting.message);
+            }
+            urgent |= wanted.as_ref() != before && !wanted.as_ref().is_some_and(|a| rides(order, a, before));
+            answers.extend(wanted);
+        }
+        if !urgent {
+            return None;
+        }
+        let status = NodeWorkStatus {
+            observed_generation: stored.generation,
+            boot: Some(Boot { id: self.identity.boot_id.clone() }),
+            runtime: self.runtime.clone(),
+            answers,
+            held,
+        };
+        let resource_version = stored.resource_version.clone();
+        book.write_started();
+        self.write_began = Some(now);
+        Some(Action::WriteStatus { resource_version, status: Box::new(status) })
+    }
+}
+
+/// Who takes orders up, and when.
+struct Taker<'a> {
+    identity: &'a Identity,
+    sent: &'a Sent,
+    /// The stored uptimes count from this boot.
+    same_boot: bool,
+    now: Mono,
+}
+
+impl Taker<'_> {
+    /// The acknowledgement of an order. The grace of a container that was signalled, and of one whose stop this process
+    /// was about to send, goes on.
+    fn takes_up(&self, order: &Order, progress: &Progress, before: Option<&Answer>) -> Answer {
+        let counts = self.same_boot && (!matches!(progress.step, Step::Ready) || progress.signalled());
+        let uptime = before
+            .and_then(|a| a.acknowledged_uptime_seconds)
+            .filter(|_| counts)
+            .or_else(|| self.sent.since(order).filter(|_| before.is_none()))
+            .unwrap_or_else(|| uptime_seconds(self.now));
+        Answer {
+            acknowledged_uptime_seconds: Some(uptime),
+            acknowledged_by: self.identity.instance.clone(),
+            ..answer(&order.id, AnswerState::Acknowledged, None, String::new())
+        }
+    }
+}
+
+/// The record of what was there before goes with the acknowledgement of a resize; where there is no room for it, the order
+/// is refused. It is brought up to date with the answer that an order is done.
+fn record(held: &mut Vec<Held>, order: &Order, step: &mut Step, before: Option<&Answer>, acknowledged: bool) {
+    match step {
+        Step::Fit { present, .. } if !acknowledged => {
+            if let Err(why) = resize::begin(held, order, present) {
+                let reason = Some(AnswerReason::TooManyHeld);
+                *step = Step::Over(answer(&order.id, AnswerState::Refused, reason, why));
+            }
+        }
+        Step::Over(over)
+            if over.state == AnswerState::Done
+                && before.is_none_or(|a| a.state == AnswerState::Acknowledged) =>
+        {
+            resize::finish(held, order);
+        }
+        _ => {}
+    }
+}
+
+/// Who took an order up is told with whatever came of it.
+fn taken_up_as(over: Answer, before: Option<&Answer>) -> Answer {
+    match before.cloned().filter(|_| over.acknowledged_by.is_empty()) {
+        None => over,
+        Some(Answer { acknowledged_uptime_seconds, acknowledged_by, .. }) => {
+            Answer { acknowledged_uptime_seconds, acknowledged_by, ..over }
+        }
+    }
+}
+
+/// A success that the Pod's own status will show need not be told at once; nor what was told before. What cgroups hold
+/// or held nobody else shows.
+fn rides(order: &Order, answer: &Answer, before: Option<&Answer>) -> bool {
+    let told = answer.reason.is_none() || before.is_some_and(|b| b.reason == answer.reason);
+    answer.state == AnswerState::Done && told && answer.observed.is_none() && order.action.resize.is_none()
+}

@@ -1,0 +1,138 @@
+//! The book comes and goes; with it goes the wish that Pods be held at anything, and they get back what they had.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use pitstop_api::logic::time::Mono;
+use pitstop_api::logic::tracked::Tracked;
+use pitstop_api::nodework::Held;
+
+use super::Daemon;
+use crate::action::{Action, Book, CallFailure, Watch};
+use crate::order::Standing;
+
+/// How often it is tried.
+const TRIES: u32 = 6;
+/// The wait after the first failure; doubled after each.
+const FIRST: Duration = Duration::from_secs(1);
+
+/// A Pod that is to get back what it had.
+#[derive(Clone, Debug)]
+pub(super) struct Owed {
+    /// What it had.
+    pub(super) held: Held,
+    /// UID of the book that is gone.
+    pub(super) book: String,
+    /// When to try again, if not at once.
+    pub(super) at: Option<Mono>,
+    /// It is being written.
+    pub(super) under_way: bool,
+    failures: u32,
+}
+
+impl Owed {
+    pub(super) fn new(held: Held, book: String) -> Self {
+        Self { held, book, at: None, under_way: false, failures: 0 }
+    }
+
+    /// A try ended; whether there is to be another. What failed for good may have been a container that ended just then,
+    /// and is left out the next time: nobody else gives the others back what they had.
+    pub(super) fn ended(&mut self, now: Mono, result: &Result<(), CallFailure>) -> bool {
+        self.under_way = false;
+        if result.is_ok() {
+            return false;
+        }
+        self.at = Some(now.after(FIRST.saturating_mul(1 << self.failures.min(TRIES))));
+        self.failures = self.failures.saturating_add(1);
+        self.failures < TRIES
+    }
+}
+
+impl Daemon {
+    /// The watch selects the node's own book by name, so a list holds at most that one.
+    pub(super) fn book_changed(&mut self, watch: Watch<Book>) {
+        let (shown, listed) = match watch {
+            Watch::Upsert(book) => (Some(book), false),
+            Watch::Gone(last) => {
+                let known = self.book.take().map(|book| book.get().clone());
+                self.outlive();
+                // What was deleted is the newest there was; a list that lacks the book says nothing of it.
+                return self.lost(known.filter(|known| known.uid != last.uid).into_iter().chain([last]));
+            }
+            Watch::Listed(list) => (list.objects.into_iter().next(), true),
+        };
+        let replaced = self.book.as_ref().map(Tracked::get);
+        let replaced = replaced.filter(|known| shown.as_ref().is_none_or(|book| book.uid != known.uid));
+        let replaced = replaced.cloned();
+        if replaced.is_some() {
+            self.outlive();
+        }
+        self.lost(replaced.into_iter());
+        if let Some(book) = &shown {
+            self.found(book);
+        }
+        match (shown, &mut self.book) {
+            (Some(book), Some(known)) if listed => known.listed(book),
+            (Some(book), Some(known)) => known.observed(book),
+            (book, _) => self.book = book.map(Tracked::new),
+        }
+    }
+
+    /// The orders of the book are withdrawn; the next book counts their numbers anew.
+    fn outlive(&mut self) {
+        self.orders.retain(|_, progress| !progress.idle());
+        for progress in self.orders.values_mut() {
+            progress.standing = Standing::Outlived;
+        }
+    }
+
+    /// Books are gone, and with them the wish that Pods be held at anything.
+    fn lost(&mut self, books: impl Iterator<Item = Book>) {
+        for book in books.filter(|_| self.resizes) {
+            for held in book.status.held {
+                let owed = Owed::new(held, book.uid.clone());
+                self.owed.insert(owed.held.pod.uid.clone(), owed);
+            }
+        }
+    }
+
+    /// There is a book: Pods that it has on record are its own, and so are those of it that was taken for gone.
+    fn found(&mut self, book: &Book) {
+        self.owed.retain(|uid, owed| {
+            let recorded = book.status.held.iter().any(|held| held.pod.uid == *uid);
+            owed.book != book.uid && !recorded
+        });
+    }
+
+    /// Pods are held at something, or are to get back what they had. A process that ends would leave them so if the book
+    /// is deleted at that time.
+    pub fn holds(&self) -> bool {
+        let recorded = self.book.as_ref().is_some_and(|book| !book.get().status.held.is_empty());
+        !self.owed.is_empty() || (self.resizes && recorded)
+    }
+
+    /// Pods get back what they had once nothing else is under way for them.
+    pub(super) fn give_back(&mut self, now: Mono) -> Vec<Action> {
+        let busy: BTreeSet<&str> =
+            self.orders.values().filter(|p| !p.idle()).map(|p| p.pod.uid.as_str()).collect();
+        let mut actions = Vec::new();
+        for (uid, owed) in &mut self.owed {
+            if owed.under_way || owed.at.is_some_and(|at| at > now) {
+                continue;
+            }
+            owed.at = None;
+            if !busy.contains(uid.as_str()) {
+                owed.under_way = true;
+                actions.push(Action::WriteBack { held: Box::new(owed.held.clone()) });
+            }
+        }
+        actions
+    }
+
+    pub(super) fn written_back(&mut self, now: Mono, pod_uid: &str, result: &Result<(), CallFailure>) {
+        let owed = self.owed.get_mut(pod_uid).filter(|owed| owed.under_way);
+        if owed.is_some_and(|owed| !owed.ended(now, result)) {
+            self.owed.remove(pod_uid);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What follows from how an action ended.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use pitstop_api::condition::truncate;
+use pitstop_api::logic::time::Mono;
+use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, MAX_MESSAGE, Observed, Order};
+
+use super::{Daemon, MAX_ENDED_HOOKS};
+use crate::DEFAULT_GRACE_SECONDS;
+use crate::action::{Action, CallFailure, Facts};
+use crate::order::{Asks, HookTime, Progress, Step, answer, request_over};
+use crate::resize::Present;
+use crate::verdict::{Verdict, verdict};
+
+/// How long to wait before a container that was made but not started is asked about again.
+const CREATED_PATIENCE: Duration = Duration::from_secs(1);
+
+impl Daemon {
+    /// The runtime told about the container, or could not.
+    pub(super) fn inspected(&mut self, now: Mono, id: &str, result: Result<Option<Facts>, CallFailure>) {
+        let order = self.order(id).cloned();
+        let stored = self.stored(id).cloned();
+        let closed = self.closed(id);
+        let Some(progress) = self.orders.get_mut(id) else { return };
+        let Some(order) = order else {
+            // Withdrawn meanwhile.
+            self.orders.remove(id);
+            return;
+        };
+        progress.step = Step::Ask;
+        if !progress.is_of(&order) {
+            return;
+        }
+        let Ok(facts) = result else {
+            progress.backoff.failed(now);
+            progress.ask_at = progress.backoff.waits_until(now);
+            return;
+        };
+        if progress.stops == 0 {
+            progress.backoff.succeeded();
+        }
+        progress.ask_at = None;
+        let acknowledged =
+            stored.filter(|a| a.state == AnswerState::Acknowledged && progress.asks == Asks::Stop);
+        match (verdict(&order, facts.as_ref(), DEFAULT_GRACE_SECONDS), acknowledged) {
+            // It was there when it was acknowledged, by this process or the one before it.
+            (Verdict::Refuse(AnswerReason::NotRunning, _), Some(before)) => {
+                let own = before.acknowledged_by == self.identity.instance;
+                progress.step = Step::Over(progress.ended(before, own));
+            }
+            (Verdict::Refuse(reason, message), _) => {
+                progress.step = Step::Over(answer(id, AnswerState::Refused, Some(reason), message));
+            }
+            (Verdict::Read, _) => progress.step = Step::Read,
+            (Verdict::Resize { runs }, _) => progress.may_resize(&order, runs),
+            (Verdict::Stop { .. }, _) if closed => progress.step = request_over(id),
+            (Verdict::Wait, _) => progress.ask_at = Some(now.after(CREATED_PATIENCE)),
+            (Verdict::Stop { grace_seconds, hook }, _) => progress.may_stop(grace_seconds, hook),
+        }
+    }
+
+    /// A hook ended. An order that is open goes on as its acknowledgement allows; one that was withdrawn meanwhile, or
+    /// whose request ended, is stopped all the same, since its stop began with the hook: a container that was told to
+    /// shut down must not stay behind. But what is told later than the hook may last is told by a process that stood
+    /// still: that one asks the book first.
+    pub(super) fn hook_done(&mut self, now: Mono, id: &str, result: Result<(), String>) -> Option<Action> {
+        let open: BTreeSet<String> = self.open_orders().iter().map(|o| o.id.clone()).collect();
+        let named = self.order(id).cloned();
+        let acknowledged = self.stored(id).is_some_and(|a| self.identity.acknowledged(a));
+        let finishes = self.closed(id) && acknowledged;
+        let progress = self.orders.get_mut(id).filter(|p| matches!(p.step, Step::Hooking))?;
+        let failure = result.err();
+        progress.hook_ended(failure.as_deref());
+        progress.step = Step::Ready;
+        let in_time = matches!(progress.hook_time, HookTime::Until(until) if now <= until);
+        progress.hook_time = if in_time { HookTime::Kept } else { HookTime::Missed };
+        let stands = named.is_some_and(|order| progress.is_of(&order));
+        if !stands && !in_time {
+            return None;
+        }
+        if !stands || (finishes && in_time) {
+            return progress.act(id, now, &mut self.sent);
+        }
+        if !in_time {
+            // Whatever was proved before this process stood still says nothing of now.
+            self.proved_at = None;
+        }
+        if self.ended_hooks.len() >= MAX_ENDED_HOOKS {
+            self.ended_hooks.retain(|id, _| open.contains(id));
+        }
+        self.ended_hooks.insert(id.to_owned(), failure);
+        None
+    }
+
+    pub(super) fn stopped(&mut self, now: Mono, id: &str, result: Result<(), CallFailure>) {
+        let stored = self.stored(id).cloned();
+        let open = self.order(id).is_some();
+        let Some(progress) = self.orders.get_mut(id) else { return };
+        if !open {
+            self.orders.remove(id);
+            return;
+        }
+        // Whatever the runtime says of the call: what counts is whether the container is gone.
+        progress.step = Step::Ask;
+        match result {
+            Ok(()) if progress.stops <= 1 => progress.ask_at = None,
+            Err(failure) if !failure.retry => {
+                if let Some(before) = stored {
+                    progress.step = Step::Over(failed(before, &failure.message));
+                }
+            }
+            Ok(()) | Err(_) => {
+                progress.backoff.failed(now);
+                progress.ask_at = progress.backoff.waits_until(now);
+            }
+        }
+    }
+
+    pub(super) fn cgroups_read(&mut self, now: Mono, id: &str, result: Result<Box<Observed>, CallFailure>) {
+        if let Some((_, progress)) = self.came_back(id, |step| matches!(step, Step::Reading)) {
+            progress.was_read(id, now, result);
+        }
+    }
+
+    pub(super) fn resources_read(&mut self, now: Mono, id: &str, result: Result<Box<Present>, CallFailure>) {
+        if let Some((order, progress)) = self.came_back(id, |step| matches!(step, Step::Looking))
+            && let Some(resize) = &order.action.resize
+        {
+            progress.was_looked_at(id, resize, now, result);
+        }
+    }
+
+    pub(super) fn resized(&mut self, now: Mono, id: &str, result: Result<(), CallFailure>) {
+        let stored = self.stored(id).cloned();
+        if let Some((_, progress)) = self.came_back(id, |step| matches!(step, Step::Resizing)) {
+            progress.was_resized(id, stored.as_ref(), now, result);
+        }
+    }
+
+    /// The order whose action has ended, where it still says what it said. One that was withdrawn meanwhile is forgotten.
+    fn came_back(&mut self, id: &str, awaited: fn(&Step) -> bool) -> Option<(Order, &mut Progress)> {
+        self.orders.get(id).filter(|progress| awaited(&progress.step))?;
+        let Some(order) = self.order(id).cloned() else {
+            self.orders.remove(id);
+            return None;
+        };
+        let progress = self.orders.get_mut(id)?;
+        if !progress.is_of(&order) {
+            progress.step = Step::Ask;
+            return None;
+        }
+        Some((order, progress))
+    }
+}
+
+fn failed(before: Answer, message: &str) -> Answer {
+    Answer {
+        state: AnswerState::Failed,
+        reason: Some(AnswerReason::StopFailed),
+        message: truncate(message, MAX_MESSAGE),
+        ..before
+    }
+}

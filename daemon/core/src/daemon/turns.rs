@@ -1,0 +1,175 @@
+//! Which order moves on, and how far. Orders of one Pod go one after another as they stand in the book; one that waits for
+//! memory or for a runtime that fails lets those after it go meanwhile, and goes on when none of them is under way.
+
+use std::collections::BTreeSet;
+
+use pitstop_api::condition::truncate;
+use pitstop_api::logic::time::Mono;
+use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, MAX_MESSAGE, Order};
+
+use super::Daemon;
+use crate::action::{Action, Book};
+use crate::order::{
+    HookStep, Progress, Standing, Step, answer, hook_ended, request_over, reused, uptime_seconds,
+};
+use crate::resize::{forgets, recorded};
+use crate::verdict::well_formed;
+
+/// Pods, by their UIDs, for whose orders it is not the turn.
+struct Turns {
+    /// No order of theirs may begin: something is under way for them, of an order that was withdrawn or that stands back
+    /// otherwise, or they are to get back what they had.
+    busy: BTreeSet<String>,
+    /// An order of theirs has begun that does not stand back.
+    taken: BTreeSet<String>,
+}
+
+impl Daemon {
+    /// Moves every order on as far as it may go.
+    pub(super) fn next_steps(&mut self, now: Mono) -> Vec<Action> {
+        let Some(book) = self.book.as_ref().map(|b| b.get().clone()) else {
+            self.orders.retain(|_, p| !p.idle());
+            return Vec::new();
+        };
+        let open: BTreeSet<&str> = book.orders.iter().map(|o| o.id.as_str()).collect();
+        self.orders.retain(|id, p| open.contains(id.as_str()) || !p.idle());
+        let mut turns = self.turns(&open);
+        let mut actions = Vec::new();
+        for order in &book.orders {
+            self.take_up(order, book.answer(&order.id));
+            if self.has_its_turn(now, order, &mut turns) {
+                actions.extend(self.move_on(now, &book, order, &mut turns));
+            }
+        }
+        actions
+    }
+
+    fn turns(&self, open: &BTreeSet<&str>) -> Turns {
+        let uid = |p: &Progress| p.pod.uid.clone();
+        let withdrawn = self.orders.iter().filter(|(id, _)| !open.contains(id.as_str())).map(|(_, p)| uid(p));
+        let back_again = self.orders.values().filter(|p| p.stands_back() && !p.idle()).map(uid);
+        let busy = withdrawn.chain(back_again).chain(self.owed.keys().cloned()).collect();
+        let began = |p: &&Progress| p.begun && !p.stands_back() && !matches!(p.step, Step::Over(_));
+        Turns { busy, taken: self.orders.values().filter(began).map(uid).collect() }
+    }
+
+    /// Knows an order of the book, and heeds what is stored of it.
+    fn take_up(&mut self, order: &Order, stored: Option<&Answer>) {
+        let hook = self.ended_hooks.get(&order.id);
+        let fresh = || start(order, stored, hook, self.resizes);
+        let progress = self.orders.entry(order.id.clone()).or_insert_with(fresh);
+        if progress.standing == Standing::Outlived && progress.idle() {
+            *progress = fresh();
+        }
+        if let Some(stored) = stored {
+            progress.heed(order, stored);
+        }
+    }
+
+    /// Whether an order may move on; no later one of its Pod may then.
+    fn has_its_turn(&mut self, now: Mono, order: &Order, turns: &mut Turns) -> bool {
+        let Some(progress) = self.orders.get_mut(&order.id) else { return false };
+        if !progress.is_of(order) {
+            if progress.idle() {
+                progress.step = Step::Over(reused(&order.id));
+            } else {
+                turns.busy.insert(progress.pod.uid.clone());
+            }
+            return false;
+        }
+        !matches!(progress.step, Step::Over(_))
+            && !progress.waits_behind(now, &turns.taken)
+            && turns.busy.insert(order.pod.uid.clone())
+    }
+
+    /// What an order begins whose turn it is.
+    fn move_on(&mut self, now: Mono, book: &Book, order: &Order, turns: &mut Turns) -> Option<Action> {
+        let stored = book.answer(&order.id);
+        let acknowledged = stored.filter(|a| self.identity.acknowledged(a));
+        let progress = self.orders.get_mut(&order.id)?;
+        let due = progress.ask_at.is_none_or(|at| at <= now);
+        match progress.step {
+            Step::Ask if due => progress.ask(&order.id),
+            Step::Ready if book.closed.contains(&order.id) => {
+                progress.step = request_over(&order.id);
+                None
+            }
+            Step::Ready => self.stop(now, book, order, acknowledged?),
+            Step::Read if due => progress.read(&order.id),
+            Step::Look if due => progress.look(&order.id, &book.status.held),
+            Step::Fit { .. } => self.resize(now, book, order, acknowledged?, turns),
+            Step::Ask
+            | Step::Asking
+            | Step::Hooking
+            | Step::Stopping
+            | Step::Over(_)
+            | Step::Read
+            | Step::Reading
+            | Step::Look
+            | Step::Looking
+            | Step::Resizing => None,
+        }
+    }
+
+    /// The hook of an acknowledged order, or its stop, once a write has proved that the order still stands.
+    fn stop(&mut self, now: Mono, book: &Book, order: &Order, acknowledged: &Answer) -> Option<Action> {
+        let proved = self.proved(now);
+        let progress = self.orders.get_mut(&order.id)?;
+        if !proved && progress.must_ask() {
+            progress.standing = Standing::AsksBook;
+            return None;
+        }
+        progress.standing = Standing::Stands;
+        let same_boot = self.identity.same_boot(&book.status);
+        let since = acknowledged.acknowledged_uptime_seconds.filter(|_| same_boot);
+        progress.grace_since = since.unwrap_or_else(|| uptime_seconds(now));
+        progress.act(&order.id, now, &mut self.sent)
+    }
+
+    /// The writes of an acknowledged order, once what was there before is on record.
+    fn resize(
+        &mut self,
+        now: Mono,
+        book: &Book,
+        order: &Order,
+        acknowledged: &Answer,
+        turns: &mut Turns,
+    ) -> Option<Action> {
+        let progress = self.orders.get_mut(&order.id)?;
+        if !recorded(&book.status.held, order) {
+            progress.unrecorded(acknowledged);
+            return None;
+        }
+        let action = progress.resize(acknowledged, &book.status.held, now);
+        // Nothing was asked for, so nothing would come back to let the next one go.
+        if progress.idle() {
+            turns.busy.remove(&order.pod.uid);
+        }
+        action
+    }
+}
+
+/// An order seen for the first time by this process; `hook`: how its hook ended, if it did. A final answer in the book
+/// is yet to be heeded.
+fn start(order: &Order, stored: Option<&Answer>, hook: Option<&Option<String>>, resizes: bool) -> Progress {
+    let refused = |reason, why: &str| {
+        Step::Over(answer(&order.id, AnswerState::Refused, Some(reason), truncate(why, MAX_MESSAGE)))
+    };
+    let changes = order.action.resize.as_ref().is_some_and(|resize| !forgets(resize));
+    let (target, step) = match well_formed(order) {
+        Err(why) => (None, refused(AnswerReason::InvalidOrder, &why)),
+        Ok(target) if changes && !resizes => {
+            (Some(target), refused(AnswerReason::NotEnabled, "this daemon was started without --resize"))
+        }
+        Ok(target) => (Some(target), Step::Ask),
+    };
+    let told = stored.and_then(|a| Some((a.reason?, a.message.as_str())));
+    let hook = match (hook, told) {
+        (Some(failure), _) => hook_ended(failure.as_deref()),
+        (None, Some((AnswerReason::PreStopHookFailed, message))) => hook_ended(Some(message)),
+        // It was stopped, so its hook had ended.
+        (None, Some((AnswerReason::StopRetried, _))) => hook_ended(None),
+        (None, _) => HookStep::None,
+    };
+    Progress::new(order, target, step, hook)
+}

@@ -213,8 +213,7 @@ impl Engine {
         let doubtful_since = *known.doubtful_since.get_or_insert(now);
         let told = known.anew.as_ref().and_then(|anew| anew.as_ref().err()).map(|dormant| dormant.at);
         // What was read before that tells nothing of what others have got since.
-        let asked = |at: Mono| at >= doubtful_since && at.after(FRESH) >= now;
-        let fresh = self.last_survey(pod).filter(|survey| asked(survey.at));
+        let fresh = self.last_survey(pod, doubtful_since).filter(|last| last.at.after(FRESH) >= now);
         let refused = match fresh.map(|survey| &survey.result) {
             None => None,
             Some(Err(_)) if doubtful_since.after(AGAIN) > now => None,
@@ -234,7 +233,7 @@ impl Engine {
         if again.is_some_and(|at| at > now) {
             return Grant::Refused(again);
         }
-        let reading = self.survey(now, request.clone(), pod);
+        let reading = self.survey(now, request.clone(), pod, doubtful_since);
         let at = reading.map(|reading| actions.extend(reading)).err();
         if again.is_some() { Grant::Refused(at) } else { Grant::Unknown(at) }
     }

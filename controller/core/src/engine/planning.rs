@@ -94,7 +94,7 @@ impl Engine {
         let book = node_of(request).and_then(|node| self.books.objects.get(&ObjectKey::new("", node)));
         let work = book.and_then(Book::known);
         entry.ordered = views(work).any(|view| request_uid(&view.order.id) == request.uid());
-        let survey = self.last_survey(&request.pod_key());
+        let survey = self.last_survey(&request.pod_key(), entry.admission.since);
         let around =
             Surroundings { engine: self, request, surveyed: survey.is_some_and(|last| last.result.is_ok()) };
         let (images_open, resources_open) =
@@ -145,10 +145,13 @@ impl Engine {
                 entry.look.begin();
                 actions.push(Action::ReadPod { by: by.clone(), pod: entry.request.get().pod_key() });
             }
-            Some(Read::Bounds) => match self.survey(now, by.clone(), &entry.request.get().pod_key()) {
-                Ok(reading) => actions.extend(reading),
-                Err(later) => at = Some(later),
-            },
+            Some(Read::Bounds) => {
+                let pod = entry.request.get().pod_key();
+                match self.survey(now, by.clone(), &pod, entry.admission.since) {
+                    Ok(reading) => actions.extend(reading),
+                    Err(later) => at = Some(later),
+                }
+            }
             None => {}
         }
         match entry.deeds.begin(now, plan.deed.take()) {

@@ -203,6 +203,8 @@ pub(super) struct Rest {
 /// What is known of whether the claim of a request may count.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Admission {
+    /// Since when this process knows of it: what was read before may lack what its user changed just before.
+    pub(super) since: Mono,
     /// A later request had its place and is gone: whether what it gave counts again. Absent while nobody has asked.
     pub(super) anew: Option<Result<(), Dormant>>,
     /// Since when that is not known.
@@ -281,7 +283,7 @@ impl<K: Kind> Entry<K> {
             deeds: Deeds::default(),
             look: Look::default(),
             turn: Turn::Open,
-            admission: Admission::default(),
+            admission: Admission { since: now, ..Admission::default() },
             standing: None,
             open: false,
             ordered: false,
@@ -373,7 +375,7 @@ impl<K: Kind> Entry<K> {
         self.write = Pacing::default();
         self.deeds = Deeds::default();
         self.look = Look::default();
-        self.admission = Admission::default();
+        self.admission = Admission { since: now, ..Admission::default() };
         self.request.retry();
     }
 }

@@ -16,7 +16,7 @@ use crate::time::Mono;
 /// Least time from the end of one survey of a namespace and a node to the next one.
 const SPACING: Duration = FRESH;
 
-/// What was read by namespace and node: all requests for Pods there share it.
+/// What was read by namespace and node: all requests for Pods there share what was begun after they were known.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Surveys(BTreeMap<ObjectKey, Known>);
 
@@ -25,7 +25,9 @@ pub(super) struct Surveys(BTreeMap<ObjectKey, Known>);
 struct Known {
     /// What came of the last survey.
     last: Option<Surveyed>,
-    /// One is under way, for these.
+    /// When the one under way began, or the last one.
+    began: Mono,
+    /// One is under way, and these are planned when it is over.
     wanted_by: BTreeSet<Object>,
 }
 
@@ -64,24 +66,34 @@ impl Neighbours {
 }
 
 impl Engine {
-    /// The survey that a request for the Pod wants, unless one is under way; else when it may begin.
-    pub(super) fn survey(&mut self, now: Mono, by: Object, pod: &ObjectKey) -> Result<Option<Action>, Mono> {
+    /// The survey that a request for the Pod wants, unless one is under way; else when it may begin. `since`: none that was
+    /// begun before counts for it.
+    pub(super) fn survey(
+        &mut self,
+        now: Mono,
+        by: Object,
+        pod: &ObjectKey,
+        since: Mono,
+    ) -> Result<Option<Action>, Mono> {
         let Some(place) = self.place(pod) else { return Ok(None) };
         let known = self.surveys.0.entry(place.clone()).or_default();
         let under_way = !known.wanted_by.is_empty();
-        if !under_way
-            && let Some(at) = known.last.as_ref().map(|last| last.at.after(SPACING))
-            && at > now
-        {
-            return Err(at);
+        if !under_way {
+            let counts = known.last.as_ref().filter(|last| last.began >= since);
+            if let Some(at) = counts.map(|last| last.at.after(SPACING)).filter(|at| *at > now) {
+                return Err(at);
+            }
+            known.began = now;
         }
+        // Whoever came too late for one that is under way is planned when it is over, and then wants the next one.
         known.wanted_by.insert(by);
         Ok((!under_way).then_some(Action::Survey { place }))
     }
 
-    /// What came of the last survey of what bounds the Pod.
-    pub(super) fn last_survey(&self, pod: &ObjectKey) -> Option<&Surveyed> {
-        self.surveys.0.get(&self.place(pod)?)?.last.as_ref()
+    /// What came of the last survey of what bounds the Pod, if that was begun then or later.
+    pub(super) fn last_survey(&self, pod: &ObjectKey, since: Mono) -> Option<&Surveyed> {
+        let last = self.surveys.0.get(&self.place(pod)?)?.last.as_ref()?;
+        (last.began >= since).then_some(last)
     }
 
     /// The Pod's namespace, and its node.
@@ -101,7 +113,7 @@ impl Engine {
         // What was wanted while another process led is of no use.
         let known = self.surveys.0.get_mut(place).filter(|known| !known.wanted_by.is_empty());
         let Some(known) = known else { return };
-        known.last = Some(Surveyed { at: now, result });
+        known.last = Some(Surveyed { began: known.began, at: now, result });
         for by in std::mem::take(&mut known.wanted_by) {
             let Some(store) = self.stores.named_mut(by.kind.name()) else { continue };
             store.mark(&by.key);

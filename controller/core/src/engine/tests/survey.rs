@@ -6,7 +6,7 @@ use pitstop_api::resize::{ContainerStatus, Mechanism, Phase, PodResizeStatus, Ta
 use serde_json::json;
 
 use super::*;
-use crate::hold::admission::{Crowd, Survey};
+use crate::hold::admission::{Crowd, Survey, Surveyed};
 
 fn cpu(request: i64) -> Resources {
     Resources { cpu_request: Some(request), ..Resources::default() }
@@ -92,11 +92,16 @@ fn surveyed(index: &mut Engine, now: u64, resize: &Resize, outcome: Outcome<Surv
 
 fn begin(index: &mut Engine, now: u64, resize: &Resize) -> Result<Option<Action>, Mono> {
     let by = Object::new(resize::ID, resize.key.clone(), resize.uid.clone());
-    index.survey(Mono(now), by, &resize.pod_key())
+    index.survey(Mono(now), by, &resize.pod_key(), Mono(0))
+}
+
+/// For who has wanted it for long.
+fn last<'a>(index: &'a Engine, resize: &Resize) -> Option<&'a Surveyed> {
+    index.last_survey(&resize.pod_key(), Mono(0))
 }
 
 fn crowd<'a>(index: &'a Engine, resize: &Resize) -> Option<Crowd<'a>> {
-    let survey = index.last_survey(&resize.pod_key());
+    let survey = last(index, resize);
     survey.is_some_and(|last| last.result.is_ok()).then(|| index.crowd(&resize.pod_key())).flatten()
 }
 
@@ -124,7 +129,26 @@ fn requests_for_pods_of_a_namespace_and_a_node_share_a_survey() {
     let dirty = &index.stores.resizes.dirty;
     assert!(dirty.contains(&one.key) && dirty.contains(&other.key), "both are planned");
     assert!(!dirty.contains(&far.key));
-    assert!(index.last_survey(&other.pod_key()).is_some() && index.last_survey(&far.pod_key()).is_none());
+    assert!(last(&index, &other).is_some() && last(&index, &far).is_none());
+}
+
+/// Its user may have made a quota just before the request, and after what was read for another one.
+#[test]
+fn what_was_begun_before_a_request_was_known_does_not_count_for_it() {
+    let ([one, late, _], mut index) = three();
+    let by = |resize: &Resize| Object::new(resize::ID, resize.key.clone(), resize.uid.clone());
+    let found = Outcome::Written(Survey::default());
+    assert!(matches!(index.survey(Mono(10), by(&one), &one.pod_key(), Mono(10)), Ok(Some(_))));
+    let wants = |index: &mut Engine, now| index.survey(Mono(now), by(&late), &late.pod_key(), Mono(11));
+    assert_eq!(wants(&mut index, 11), Ok(None), "one is under way");
+    index.surveyed(Mono(12), &place(), found.clone());
+    assert!(index.stores.resizes.dirty.contains(&late.key), "it is planned, and wants the next one");
+    assert!(index.last_survey(&one.pod_key(), Mono(10)).is_some());
+    assert!(index.last_survey(&late.pod_key(), Mono(11)).is_none());
+    assert!(matches!(wants(&mut index, 12), Ok(Some(_))), "at once");
+    index.surveyed(Mono(13), &place(), found);
+    assert!(index.last_survey(&late.pod_key(), Mono(11)).is_some());
+    assert_eq!(wants(&mut index, 14), Err(Mono(5_013)));
 }
 
 #[test]
@@ -141,9 +165,9 @@ fn surveys_do_not_follow_each_other_too_soon() {
     let _ = begin(&mut index, 80_000, &far);
     index.surveyed(Mono(80_001), &ObjectKey::new("shop", "n2"), Outcome::Retry);
     index.surveyed(Mono(80_001), &place(), Outcome::Retry);
-    assert!(index.last_survey(&one.pod_key()).is_some());
+    assert!(last(&index, &one).is_some());
     index.surveyed(Mono(90_000), &place(), Outcome::Retry);
-    assert!(index.last_survey(&one.pod_key()).is_none(), "what is old is not kept");
+    assert!(last(&index, &one).is_none(), "what is old is not kept");
 }
 
 #[test]
@@ -157,7 +181,7 @@ fn what_came_of_a_survey_is_remembered() {
     ] {
         index.surveys = Surveys::default();
         surveyed(&mut index, 7, &grow, outcome);
-        let last = index.last_survey(&grow.pod_key()).cloned().unwrap();
+        let last = last(&index, &grow).cloned().unwrap();
         assert_eq!(last.at, Mono(7));
         match text {
             Some(text) => assert!(last.result.clone().unwrap_err().contains(text), "{last:?}"),

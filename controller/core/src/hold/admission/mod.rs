@@ -69,6 +69,8 @@ impl Amounts {
 /// What came of the last survey for a resize.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Surveyed {
+    /// When it began: what was there before that counts in it.
+    pub began: Mono,
     /// When it came.
     pub at: Mono,
     /// What was found; or why nothing was, as a sentence.

@@ -35,7 +35,7 @@ impl Planner<'_> {
             Some(Surveyed { result: Err(text), .. }) => {
                 return waits(format!("cannot read what bounds the Pod: {text}"));
             }
-            Some(Surveyed { at, result: Ok(survey) }) if at.after(FRESH) >= self.now => survey,
+            Some(Surveyed { at, result: Ok(survey), .. }) if at.after(FRESH) >= self.now => survey,
             _ => {
                 let text = "reads what bounds the Pod: its namespace's limits and quotas, its node";
                 return waits(text.to_owned());

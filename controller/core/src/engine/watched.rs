@@ -197,7 +197,9 @@ impl Engine {
         let mut lost = Vec::new();
         let Kept { round, objects, .. } = &mut self.books;
         for book in objects.values_mut().filter(|book| book.round != *round) {
-            lost.extend(book.known().cloned());
+            // Of one that is being made, a list says nothing.
+            let Some(work) = book.known().cloned() else { continue };
+            lost.push(work);
             book.gone();
         }
         for work in &lost {

@@ -87,4 +87,8 @@ fn a_book_that_a_list_leaves_out_is_made_anew() {
     let anew = only(bench.step(Event::NodeWorks(Watch::list(Vec::new()))));
     let Action::WriteOrders { resource_version, orders, .. } = anew else { panic!("{anew:?}") };
     assert_eq!((resource_version, orders.len()), (None, 1));
+    // What is under way may take effect yet, whatever a list says that was asked for before.
+    bench.step(Event::NodeWorks(Watch::list(Vec::new())));
+    let book = &bench.index.books.objects[&ObjectKey::new("", "node1")];
+    assert!(book.creating && book.placing.contains("uid-a"), "{book:?}");
 }

@@ -5,6 +5,7 @@ mod writing;
 
 use std::collections::BTreeMap;
 
+use pitstop_api::id::ContainerId;
 use pitstop_api::logic::answer::Answer;
 use pitstop_api::logic::watch::Watch;
 use pitstop_api::nodework::{NodeWork, RuntimeInfo};
@@ -242,26 +243,10 @@ impl DaemonProcess {
             out.told.push(format!("{action:?}"));
             match action {
                 Action::Inspect { order_id, container_id } => {
-                    let call = Call::ContainerStatus { id: container_id.to_string() };
-                    let asked = Asked {
-                        order_id,
-                        container_id: container_id.into(),
-                        what: What::Inspect,
-                        call,
-                        limit: READ,
-                    };
-                    out.effects.push(Effect::Call(asked));
+                    out.effects.push(status(order_id, container_id, What::Inspect));
                 }
                 Action::ReadCgroups { order_id, container_id, .. } => {
-                    let call = Call::ContainerStatus { id: container_id.to_string() };
-                    let asked = Asked {
-                        order_id,
-                        container_id: container_id.into(),
-                        what: What::Read,
-                        call,
-                        limit: READ,
-                    };
-                    out.effects.push(Effect::Call(asked));
+                    out.effects.push(status(order_id, container_id, What::Read));
                 }
                 Action::Stop { order_id, container_id, grace_seconds } => {
                     // Before the call, as in `daemon/src/execute.rs`.
@@ -373,4 +358,10 @@ fn facts(info: &ContainerInfo) -> Facts {
         ports: info.annotations.get(keys::PORTS).cloned(),
         grace_seconds: info.annotations.get(keys::TERMINATION_GRACE_PERIOD).and_then(|s| s.parse().ok()),
     }
+}
+
+/// Asks the runtime about a container.
+fn status(order_id: String, container_id: ContainerId, what: What) -> Effect {
+    let call = Call::ContainerStatus { id: container_id.to_string() };
+    Effect::Call(Asked { order_id, container_id: container_id.into(), what, call, limit: READ })
 }

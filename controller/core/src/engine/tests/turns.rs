@@ -191,18 +191,24 @@ fn of_a_restart_and_a_resize_that_are_listed_together_one_begins() {
     assert_eq!(told(queued).0, "Queued");
 }
 
-/// The stop outlives the request, and its daemon is away: its order is on its way out of the book when the container ends.
-#[test]
-fn a_stop_is_told_as_long_as_its_order_stands() {
+/// A request for that Pod has ended by its deadline, and its stop goes on.
+fn outlived(pod: Pod) -> Bench {
     let mut late = request("a", "web", 0);
     late.spec.active_deadline_seconds = Some(3);
-    let mut bench = Bench::new(vec![pod("web")], vec![late]);
+    let mut bench = Bench::new(vec![pod], vec![late]);
     let acknowledged = bench.acknowledge();
     bench.all(acknowledged);
     bench.now = Mono(3_000);
     let end = bench.step(Event::Tick);
     bench.all(end);
     assert_eq!((bench.phase("a"), bench.orders()), (Some(Phase::Completed), 1));
+    bench
+}
+
+/// The stop outlives the request, and its daemon is away: its order is on its way out of the book when the container ends.
+#[test]
+fn a_stop_is_told_as_long_as_its_order_stands() {
+    let mut bench = outlived(pod("web"));
     // The grace and a minute are over.
     bench.now = Mono(90_000);
     let overdue = bench.step(Event::Tick);
@@ -300,15 +306,7 @@ fn each_of_many_that_wait_for_a_pod_is_written_a_few_times_at_most() {
 /// Its daemon is away, so nothing else happens with the Pod that would wake the resize.
 #[test]
 fn a_resize_begins_when_the_stop_that_outlived_its_request_is_given_up() {
-    let mut late = request("a", "web", 0);
-    late.spec.active_deadline_seconds = Some(3);
-    let mut bench = Bench::new(vec![sizable()], vec![late]);
-    let acknowledged = bench.acknowledge();
-    bench.all(acknowledged);
-    bench.now = Mono(3_000);
-    let end = bench.step(Event::Tick);
-    bench.all(end);
-    assert_eq!((bench.phase("a"), bench.orders()), (Some(Phase::Completed), 1));
+    let mut bench = outlived(sizable());
     let mut grow = resize("grow", 1, "300m");
     begin(&mut bench, &grow);
     bench.now = Mono(10_000);

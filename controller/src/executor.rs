@@ -49,6 +49,11 @@ impl Executor {
             write => write,
         };
         let Some(_slot) = self.slots.take(action.namespace()).await else { return };
+        // On the heap: thousands may wait for their turn, and what a request to the API server needs is large.
+        Box::pin(self.write(action, decided)).await;
+    }
+
+    async fn write(&self, action: Action, decided: Mono) {
         log(&action);
         let Some(mut step) = Exchange::begin(action, clock::wall()) else { return };
         let over = loop {

@@ -5,6 +5,7 @@
 
 mod deeds;
 mod exchange;
+mod metadata;
 pub mod observe;
 mod pods;
 mod policies;

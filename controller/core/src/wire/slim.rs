@@ -8,13 +8,11 @@ use kube::Resource;
 use pitstop_api::quantity::{self, Resources};
 use serde::{Deserialize, Serialize};
 
+use super::metadata::{MIRROR, metadata};
 use super::policies::{SlimRule, own_policy, policy};
 use crate::key::ObjectKey;
 use crate::pod::{Container, ContainerKind, ContainerState, ContainerStatus, Pod, Resize, RestartFor, Told};
 use crate::readiness::{self, Gate, GateCondition};
-
-/// Annotation of a Pod that mirrors a static one.
-const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// What the resources of huge pages begin with; their size follows.
 const HUGE_PAGES: &str = "hugepages-";
@@ -24,7 +22,8 @@ const HUGE_PAGES: &str = "hugepages-";
 #[resource(inherit = core::Pod)]
 #[serde(rename_all = "camelCase")]
 pub struct SlimPod {
-    /// `metadata`.
+    /// `metadata`, without what decisions do not need.
+    #[serde(deserialize_with = "metadata")]
     pub metadata: ObjectMeta,
     /// `spec`.
     #[serde(default)]

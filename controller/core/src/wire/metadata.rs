@@ -1,0 +1,68 @@
+//! A Pod's metadata with what decisions need: `managedFields`, which are passed over, are most of it.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
+
+/// Annotation of a Pod that mirrors a static one.
+pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimMeta {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    generation: Option<i64>,
+    deletion_timestamp: Option<Time>,
+    owner_references: Option<Vec<OwnerReference>>,
+    annotations: SlimAnnotations,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SlimAnnotations {
+    #[serde(rename = "kubernetes.io/config.mirror")]
+    mirror: Option<IgnoredAny>,
+}
+
+/// Reads them.
+pub(super) fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let slim = SlimMeta::deserialize(deserializer)?;
+    let mirror = slim.annotations.mirror.map(|_| BTreeMap::from([(MIRROR.to_owned(), String::new())]));
+    Ok(ObjectMeta {
+        name: slim.name,
+        namespace: slim.namespace,
+        uid: slim.uid,
+        resource_version: slim.resource_version,
+        generation: slim.generation,
+        deletion_timestamp: slim.deletion_timestamp,
+        owner_references: slim.owner_references,
+        annotations: mirror,
+        ..ObjectMeta::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_decisions_do_not_need_is_not_read() {
+        let text = r#"{"name":"web","namespace":"shop","uid":"u","resourceVersion":"7","generation":2,
+          "deletionTimestamp":"2026-01-01T00:00:00Z","labels":{"a":"b"},
+          "annotations":{"kubernetes.io/config.mirror":"x","other":"y"},
+          "ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"rs","uid":"r","controller":true}],
+          "managedFields":["no entry of such a list"]}"#;
+        let read = metadata(&mut serde_json::Deserializer::from_str(text)).unwrap();
+        assert_eq!((&read.labels, &read.managed_fields), (&None, &None));
+        assert_eq!(read.annotations.unwrap().keys().collect::<Vec<_>>(), [MIRROR]);
+        assert_eq!((read.name.as_deref(), read.namespace.as_deref()), (Some("web"), Some("shop")));
+        assert_eq!((read.uid.as_deref(), read.resource_version.as_deref()), (Some("u"), Some("7")));
+        assert_eq!((read.generation, read.deletion_timestamp.is_some()), (Some(2), true));
+        assert_eq!(read.owner_references.unwrap()[0].kind, "ReplicaSet");
+    }
+}

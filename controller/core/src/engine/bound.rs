@@ -103,6 +103,11 @@ impl Bound {
         moved
     }
 
+    /// How many of a namespace have no place.
+    pub(super) fn beyond(&self, namespace: &str) -> usize {
+        self.namespaces.get(namespace).map_or(0, |shares| shares.beyond.len())
+    }
+
     /// How many go before that request; absent when it has a place.
     pub(super) fn before(&self, created: i64, key: &ObjectKey) -> Option<usize> {
         let shares = self.namespaces.get(&key.namespace)?;

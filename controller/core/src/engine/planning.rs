@@ -262,9 +262,10 @@ impl Engine {
     /// How long a wait of the request lasts before it is written down.
     fn progress_hold<K: Stored>(&self, entry: &Entry<K>) -> Duration {
         let store = K::store(&self.stores);
+        let pod = entry.request.get().pod_key();
         let open = match node_of(entry.request.get()) {
             Some(node) => store.of_node(node).filter(|e| !e.request.get().completed()).count(),
-            None => store.queues.len(&entry.request.get().pod_key()),
+            None => store.queues.len(&pod).max(store.bound.beyond(&pod.namespace)),
         };
         pacing::hold(self.config.progress_after, self.config.progress_spacing, open)
     }

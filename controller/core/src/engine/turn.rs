@@ -18,7 +18,8 @@ use crate::kind::{Ahead, Around, Owner};
 use crate::pod::Pod;
 use crate::time::Mono;
 
-/// How many requests of a kind can stand with a Pod before those that wait tell of it later.
+/// How many requests of a kind can stand with a Pod, or wait for a place in their namespace, before those that wait tell of
+/// it later.
 const TOLD_AT_ONCE: usize = 8;
 
 impl Engine {
@@ -33,7 +34,8 @@ impl Engine {
         let accepted = own.target().is_some();
         // What belongs to a request that has begun waits for nobody else of its namespace.
         if let Some(by) = store.too_many(own).filter(|_| !accepted && self.owner(meta.owner).is_none()) {
-            return waits(by);
+            let crowded = store.bound.beyond(&meta.key.namespace) > TOLD_AT_ONCE;
+            return waits(by).map(|ahead| Ahead { crowded, ..ahead });
         }
         // What only asks what would be is in nobody's way, and nobody in its.
         if own.asks() {

@@ -246,6 +246,17 @@ fn a_namespace_with_too_many_requests_waits_and_no_other_does() {
     assert_eq!(bench.requests[&ObjectKey::new("shop", "p00")].resource_version, version);
 }
 
+/// Ten thousand writes that say the same would be in the way of what is at work.
+#[test]
+fn where_very_many_have_no_place_each_says_so_later() {
+    let mut bench = bounded(2, 42);
+    let told = |bench: &Bench| bench.requests.values().filter(|r| !r.status.conditions.is_empty()).count();
+    tick(&mut bench, 19_999);
+    assert_eq!(told(&bench), 3, "those that have begun");
+    tick(&mut bench, 20_000);
+    assert_eq!((told(&bench), waits_for(&named(&bench, "p00"))), (43, "TooManyRequests"));
+}
+
 /// A new leader gives no place of one that has begun to an older one that has not.
 #[test]
 fn who_has_begun_keeps_the_place() {

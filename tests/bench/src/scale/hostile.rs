@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use pitstop_api::recreate::ContainerRecreateRequest;
 
 use super::bound::Figure;
 use super::controller::{Controller, LIMIT};
@@ -20,9 +21,11 @@ use crate::harness::say;
 const NAMESPACE: &str = "scale-hostile";
 /// Its Pod with many containers is on this node, and so is a Pod of another namespace.
 const NODE: &str = "scale-00000";
-/// One in so many requests is large, by so many labels.
+/// One in so many requests is as large as it may be.
 const LARGE: usize = 100;
-const LABELS: usize = 20_000;
+/// What the policy `pitstop-bounds` allows, but for the labels that a request has anyway; and what it refuses.
+const LABELS: usize = 60;
+const TOO_MANY: usize = 20_000;
 /// Containers that end only when their grace is over, and that grace in seconds.
 const CONTAINERS: usize = 64;
 const GRACE: i64 = 600;
@@ -41,7 +44,7 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
 
     let renewals = Renewals::watch(client);
     let begin = Instant::now();
-    attack(stage, &pods, sizes.requests).await?;
+    let refused = attack(stage, &pods, sizes.requests).await?;
     say(format!("the hostile requests are there; looking at other namespaces for {} s", WINDOW.as_secs()));
     tokio::select! {
         () = tokio::time::sleep(WINDOW) => {}
@@ -64,6 +67,7 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
         figures.extend(beside_alone(&what, alone, &probe.taken_and_open()));
     }
     figures.extend([
+        Figure::all("requests with 20,000 labels that were refused", refused, 1),
         Figure::told("requests of the hostile namespace", number(sizes.requests + 1), ""),
         Figure::told("of them open at the end", controller.metric("requests_open").await?, ""),
         Figure::told("time from the first of them on", took.as_secs_f64(), "s"),
@@ -88,19 +92,29 @@ async fn prepare(stage: &Stage, sizes: &Sizes) -> Result<Vec<Pod>> {
     Ok(pods)
 }
 
-/// Makes all the requests. The API server is not fair to anybody beside an administrator, so that it is flooded until all are
-/// there; what others wait for then is not the controller.
-async fn attack(stage: &Stage, pods: &[Pod], count: usize) -> Result<()> {
+/// Makes all the requests; gives back how many of those that are too large were refused. The API server is not fair to
+/// anybody beside an administrator, so that it is flooded until all are there; what others wait for then is not the
+/// controller.
+async fn attack(stage: &Stage, pods: &[Pod], count: usize) -> Result<usize> {
     let (stubborn, others) = pods.split_last().context("there are no Pods")?;
     load::request(&stage.client, &restart("stubborn", stubborn)).await?;
+    let too_large = with_labels(restart("too-large", stubborn), TOO_MANY);
+    let refused = load::request(&stage.client, &too_large).await.is_err();
     let named: Vec<(usize, &Pod)> = others.iter().cycle().take(count).enumerate().collect();
-    // Not all at once: the large ones are half a megabyte each.
+    // Not all at once: the large ones are a quarter of a megabyte each.
     for chunk in named.chunks(1_000) {
         let requests = chunk.iter().map(|(i, pod)| {
             let request = restart(&format!("hostile-{i:05}"), pod);
-            if i % LARGE == 0 { with_labels(request, LABELS) } else { request }
+            if i % LARGE == 0 { large(request) } else { request }
         });
         load::requests(&stage.client, requests.collect()).await?;
     }
-    Ok(())
+    Ok(usize::from(refused))
+}
+
+/// The same, as large as it may be: the API server takes 256 KiB of annotations.
+fn large(request: ContainerRecreateRequest) -> ContainerRecreateRequest {
+    let mut request = with_labels(request, LABELS);
+    request.metadata.annotations.get_or_insert_default().insert("large".to_owned(), "x".repeat(200 << 10));
+    request
 }

@@ -52,9 +52,29 @@ fn policies_concern_pitstop_alone_and_fail_closed() {
                 by("daemon")
             ),
             USERS => "request.operation == 'CREATE' || object.spec != oldObject.spec".to_owned(),
+            // Whoever it is.
+            BOUNDS => String::new(),
             _ => by("controller"),
         };
-        assert_eq!(conditions, [expected], "{}", policy.name());
+        let expected: Vec<&str> = [expected.as_str()].into_iter().filter(|text| !text.is_empty()).collect();
+        assert_eq!(conditions, expected, "{}", policy.name());
+    }
+}
+
+/// What the metadata of a request may hold.
+const BOUNDS: &str = "pitstop-bounds";
+
+#[test]
+fn every_kind_of_request_is_bounded() {
+    for objects in every_install() {
+        let policy = pitstop_manifests_test::find(&objects, "ValidatingAdmissionPolicy", BOUNDS).unwrap();
+        let rules = list(&policy.0, "/spec/matchConstraints/resourceRules");
+        let bounded = |group: &str, plural: &str| {
+            rules.iter().any(|r| r["apiGroups"] == json!([group]) && r["resources"] == json!([plural]))
+        };
+        for about in pitstop_controller_core::kinds::all() {
+            assert!(bounded(about.group(), about.plural), "{}", about.id);
+        }
     }
 }
 

@@ -13,6 +13,7 @@ pub mod change;
 pub mod coexist;
 pub mod config;
 pub mod deed;
+pub mod drain;
 pub mod engine;
 #[cfg(test)]
 mod fixtures;

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use pitstop_api::id::split_reference;
 use pitstop_api::recreate::{ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, Mechanism};
 
-use super::drain::Seen;
 use super::judge::is_pinned;
 use super::stages::Stages;
 use crate::change::ImageChange;
+use crate::drain::Seen;
 use crate::key::ObjectKey;
 use crate::kind::{Ahead, Owner};
 use crate::look::Look;
@@ -159,7 +159,7 @@ impl Memory {
 
     /// Notes since when the request's containers run, and how far its Pod is out of service.
     pub fn see(&mut self, now: Mono, request: &Request, pod: Option<&Pod>) {
-        self.drain.update(now, request, pod);
+        self.drain.update(now, pod.filter(|pod| request.started_for(pod)), request.hold().as_ref());
         if request.completed() {
             self.running.clear();
             self.ended.clear();

@@ -219,7 +219,9 @@ impl Planner<'_> {
         status.container_recreate_states = entries;
         hooks::record(&mut status, self.observed, self.wall);
         let held_up = match &drain {
-            Drain::Lasts(wait, _) if judged.iter().any(|j| j.needs_stop || j.needs_pin) => Some(wait.clone()),
+            Drain::Lasts(wait, _) if judged.iter().any(|j| j.needs_stop || j.needs_pin) => {
+                Some(Wait::Drain(wait.clone()))
+            }
             _ => None,
         };
         let wait = held_up.or_else(|| judged.iter().find_map(|j| j.wait.clone())).unwrap_or(Wait::Daemon);

@@ -24,14 +24,8 @@ use crate::pod::Pod;
 pub enum Wait {
     /// Another request for the Pod goes first.
     Queued(Before),
-    /// The Pod is still ready: its condition has not been written, or the kubelet has not followed.
-    NotReadyPod,
-    /// The condition of that type has a message that is not pitstop's to change.
-    ForeignGate(String),
-    /// The Pod is out of service, and is kept so for that many seconds before the first stop.
-    Draining(i64),
-    /// The Pod cannot be taken out of service; that many seconds pass all the same before the first stop.
-    NoGate(i64),
+    /// The Pod is not out of service, or not for long enough.
+    Drain(drain::Wait),
     /// The API server is not known to keep each daemon to its own node, so no order is placed.
     Policy,
     /// The node's order book has no place for the order.
@@ -62,10 +56,10 @@ pub enum Wait {
 pub(super) const WAITS: [&str; 18] = [
     Before::REASONS[0],
     Before::REASONS[1],
-    "WaitingForNotReady",
-    drain::GATE_IN_USE,
-    drain::DRAINING,
-    drain::NO_GATE,
+    drain::Wait::REASONS[0],
+    drain::Wait::REASONS[1],
+    drain::Wait::REASONS[2],
+    drain::Wait::REASONS[3],
     "WaitingForPolicy",
     "WaitingForPlace",
     "WaitingForDaemon",
@@ -84,10 +78,7 @@ impl Wait {
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Queued(before) => before.reason(),
-            Self::NotReadyPod => "WaitingForNotReady",
-            Self::ForeignGate(_) => drain::GATE_IN_USE,
-            Self::Draining(_) => drain::DRAINING,
-            Self::NoGate(_) => drain::NO_GATE,
+            Self::Drain(wait) => wait.reason(),
             Self::Policy => "WaitingForPolicy",
             Self::Place => "WaitingForPlace",
             Self::Daemon => "WaitingForDaemon",
@@ -106,18 +97,7 @@ impl Wait {
     pub(super) fn message(&self) -> String {
         match self {
             Self::Queued(before) => before.to_string(),
-            Self::NotReadyPod => "waits for the Pod to be seen not ready".to_owned(),
-            Self::ForeignGate(type_) => format!(
-                "cannot take the Pod out of service: the message of its condition {type_} is no list of holds, so \
-                 it belongs to somebody else; drop unreadyGracePeriodSeconds or clear that message"
-            ),
-            Self::Draining(seconds) => {
-                format!("stops nothing before {seconds} s have passed (unreadyGracePeriodSeconds)")
-            }
-            Self::NoGate(seconds) => format!(
-                "the Pod has no readiness gate and stays in service; stops nothing before {seconds} s have passed \
-                 (unreadyGracePeriodSeconds)"
-            ),
+            Self::Drain(wait) => wait.message(),
             Self::Policy => format!(
                 "places no order while the API server does not keep each daemon to its own node: apply the \
                  ValidatingAdmissionPolicy {POLICY} and its binding"
@@ -247,7 +227,7 @@ pub(super) fn accepted(
     status.target = Some(target);
     set(&mut status, request, conditions::ACCEPTED, ConditionStatus::True, RESOLVED, &text, now);
     drain::begin(&mut status, request, pod, now);
-    let wait = drain::first_wait(request, pod).unwrap_or(Wait::Daemon);
+    let wait = drain::first_wait(request, pod).map_or(Wait::Daemon, Wait::Drain);
     waits(status, request, &wait, now)
 }
 

@@ -11,10 +11,10 @@ fn waits() -> Vec<Wait> {
     let all = vec![
         Wait::Queued(Before::TooMany(0)),
         Wait::Queued(first()),
-        Wait::NotReadyPod,
-        Wait::ForeignGate(name()),
-        Wait::Draining(0),
-        Wait::NoGate(0),
+        Wait::Drain(crate::drain::Wait::NotReadyPod),
+        Wait::Drain(crate::drain::Wait::ForeignGate(name())),
+        Wait::Drain(crate::drain::Wait::Draining(0)),
+        Wait::Drain(crate::drain::Wait::NoGate(0)),
         Wait::Policy,
         Wait::Place,
         Wait::Daemon,
@@ -31,10 +31,7 @@ fn waits() -> Vec<Wait> {
     for wait in &all {
         match wait {
             Wait::Queued(_)
-            | Wait::NotReadyPod
-            | Wait::ForeignGate(_)
-            | Wait::Draining(_)
-            | Wait::NoGate(_)
+            | Wait::Drain(_)
             | Wait::Policy
             | Wait::Place
             | Wait::Daemon

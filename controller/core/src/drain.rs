@@ -1,0 +1,133 @@
+//! Taking a Pod out of service before something of it is stopped, whatever the kind of the request that asks for it.
+//!
+//! The request's hold keeps the condition behind every served readiness gate of the Pod False. Once the Pod is seen
+//! both held and not ready, the grace period runs on this process's clock, and starts anew should the Pod become
+//! ready again. A Pod without such a gate stays in service; there the grace only passes.
+
+use crate::pod::Pod;
+use crate::readiness::Hold;
+use crate::time::{Mono, note_since, seconds};
+
+/// What this process has seen of a drain; another process counts anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// When it first saw that the Pod is to be drained.
+    asked: Option<Mono>,
+    /// Since when the Pod is held and not ready.
+    unready: Option<Mono>,
+}
+
+impl Seen {
+    /// Notes since when the Pod is out of service for that hold; without one, or without the Pod, it is not drained.
+    pub(crate) fn update(&mut self, now: Mono, pod: Option<&Pod>, hold: Option<&Hold>) {
+        let Some(pod) = pod else {
+            *self = Self::default();
+            return;
+        };
+        self.asked.get_or_insert(now);
+        let out = !pod.ready && hold.is_some_and(|hold| pod.gates.iter().all(|g| g.held_by(hold)));
+        note_since(&mut self.unready, now, out);
+    }
+
+    /// Whether the Pod has been out of service for that many seconds; if not, why, and when to look again though nothing
+    /// happened.
+    pub(crate) fn stage(&self, now: Mono, pod: &Pod, grace: i64) -> Result<(), (Wait, Option<Mono>)> {
+        let since = if pod.gates.is_empty() { self.asked } else { self.unready };
+        let until = since.map(|since| since.after(seconds(grace)));
+        match until {
+            Some(until) if until <= now => Ok(()),
+            Some(until) if pod.gates.is_empty() => Err((Wait::NoGate(grace), Some(until))),
+            Some(until) => Err((Wait::Draining(grace), Some(until))),
+            None => Err((Wait::opening(pod, grace), None)),
+        }
+    }
+}
+
+/// Why nothing of a Pod may be stopped yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// The Pod is still ready: its condition has not been written, or the kubelet has not followed.
+    NotReadyPod,
+    /// The condition of that type has a message that is not pitstop's to change.
+    ForeignGate(String),
+    /// The Pod is out of service, and is kept so for that many seconds before the first stop.
+    Draining(i64),
+    /// The Pod cannot be taken out of service; that many seconds pass all the same before the first stop.
+    NoGate(i64),
+}
+
+/// Reason of `Drained` while the Pod is being taken out of service, and of the wait for it.
+pub const DRAINING: &str = "Draining";
+/// Reason of `Drained` when the Pod cannot be taken out of service, and of the wait for the time to pass.
+pub const NO_GATE: &str = "NoReadinessGate";
+/// Reason of `Drained` while somebody else holds the gate by which the Pod is to be taken out of service, and of the wait
+/// for that.
+pub const GATE_IN_USE: &str = "ReadinessGateInUse";
+/// Reason of `Drained` when the request ended before; and of the event that tells of a Pod without a gate.
+pub const NOT_DRAINED: &str = "NotDrained";
+
+impl Wait {
+    /// Every reason.
+    pub const REASONS: [&str; 4] = ["WaitingForNotReady", GATE_IN_USE, DRAINING, NO_GATE];
+
+    /// What a drain waits for at its beginning.
+    pub(crate) fn opening(pod: &Pod, grace: i64) -> Self {
+        let foreign = pod.gates.iter().find(|gate| gate.foreign());
+        match foreign {
+            Some(gate) => Self::ForeignGate(gate.type_.clone()),
+            None if pod.gates.is_empty() => Self::NoGate(grace),
+            None => Self::NotReadyPod,
+        }
+    }
+
+    /// One `CamelCase` word.
+    pub fn reason(&self) -> &'static str {
+        let [not_ready, ..] = Self::REASONS;
+        match self {
+            Self::NotReadyPod => not_ready,
+            Self::ForeignGate(_) => GATE_IN_USE,
+            Self::Draining(_) => DRAINING,
+            Self::NoGate(_) => NO_GATE,
+        }
+    }
+
+    /// A sentence.
+    pub fn message(&self) -> String {
+        match self {
+            Self::NotReadyPod => "waits for the Pod to be seen not ready".to_owned(),
+            Self::ForeignGate(type_) => format!(
+                "cannot take the Pod out of service: the message of its condition {type_} is no list of holds, so \
+                 it belongs to somebody else; drop unreadyGracePeriodSeconds or clear that message"
+            ),
+            Self::Draining(seconds) => {
+                format!("stops nothing before {seconds} s have passed (unreadyGracePeriodSeconds)")
+            }
+            Self::NoGate(seconds) => format!(
+                "the Pod has no readiness gate and stays in service; stops nothing before {seconds} s have passed \
+                 (unreadyGracePeriodSeconds)"
+            ),
+        }
+    }
+}
+
+/// What `Drained` says when the drain begins: its reason, and a sentence.
+pub(crate) fn begins(pod: &Pod, grace: i64) -> (&'static str, String) {
+    match Wait::opening(pod, grace) {
+        Wait::NoGate(_) => {
+            let text = format!(
+                "the Pod has no readiness gate KruisePodReady or pitstop.dev/ready, so it stays in service; \
+                 containers are stopped after {grace} s all the same"
+            );
+            (NO_GATE, text)
+        }
+        wait @ Wait::ForeignGate(_) => (GATE_IN_USE, wait.message()),
+        Wait::NotReadyPod | Wait::Draining(_) => {
+            let gates: Vec<&str> = pod.gates.iter().map(|g| g.type_.as_str()).collect();
+            let text = format!(
+                "the Pod is taken out of service by {}; containers are stopped once it has been not ready for {grace} s",
+                gates.join(", ")
+            );
+            (DRAINING, text)
+        }
+    }
+}

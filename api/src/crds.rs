@@ -7,6 +7,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt as _;
 use serde_json::json;
 
+use crate::image_update::{self, PodImageUpdate};
 use crate::nodework::NodeWork;
 use crate::recreate::{self, ContainerRecreateRequest};
 use crate::resize::{self, PodResize};
@@ -21,7 +22,12 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         let beta = CustomResourceDefinitionVersion { name: "v1beta1".to_owned(), storage: false, ..alpha };
         recreate.spec.versions.push(beta);
     }
-    vec![recreate, finished(NodeWork::crd(), |_| {}), unseen(finished(PodResize::crd(), resize::fix))]
+    vec![
+        recreate,
+        finished(NodeWork::crd(), |_| {}),
+        unseen(finished(PodImageUpdate::crd(), image_update::fix)),
+        unseen(finished(PodResize::crd(), resize::fix)),
+    ]
 }
 
 /// A derived definition with the rules of its spec that a loop writes better than an attribute, and a plain schema.
@@ -174,7 +180,7 @@ mod tests {
             let paths: Vec<_> = fields.iter().flatten().map(|f| f.json_path.as_str()).collect();
             match names.kind.as_str() {
                 "NodeWork" => assert!(paths.is_empty()),
-                "PodResize" => assert_eq!(paths, [".spec.podRef.name", ".status.phase"]),
+                "PodImageUpdate" | "PodResize" => assert_eq!(paths, [".spec.podRef.name", ".status.phase"]),
                 _ => assert_eq!(paths, [".spec.podName", ".status.phase"]),
             }
         }

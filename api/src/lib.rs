@@ -8,6 +8,8 @@ pub mod annotations;
 pub mod condition;
 pub mod crds;
 pub mod id;
+pub mod image;
+pub mod image_update;
 mod invalid;
 pub mod labels;
 pub mod logic;

@@ -128,6 +128,7 @@ fn log(action: &Action) {
             let (what, object) = match deed {
                 Deed::Create(child) => ("create", format!("{} {}", child.kind, child.key)),
                 Deed::Delete { kind, key, .. } => ("delete", format!("{kind} {key}")),
+                Deed::TryImages { key, .. } => ("try images", format!("Pod {key}")),
                 Deed::Evict { key, .. } => ("evict", format!("Pod {key}")),
             };
             info!(%kind, request = %key, request_uid = uid, what, object, "does what a request asks for");

@@ -7,13 +7,14 @@ use pitstop_api::logic::answer::{Answer, Failure};
 use pitstop_api::nodework::{Held, NodeWorkStatus, Observed, OrderPod};
 use pitstop_cri::{ContainerId, Runtime};
 use pitstop_daemon_core::resize::{Present, Seen, Write, listed};
-use pitstop_daemon_core::{Action, CallFailure, Event, Facts, Hook, Outcome, wire};
+use pitstop_daemon_core::{Action, CallFailure, Event, Facts, Hook, Look, Outcome, PullFailure, wire};
 use pitstop_kit::clock::Monotonic;
 use pitstop_kit::{client, describe, shown};
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
 use crate::hook;
+use crate::image;
 use crate::metrics::DaemonMetrics;
 use crate::record::Record;
 use crate::resize::Resizer;
@@ -53,10 +54,7 @@ impl Executor {
                 Event::CgroupsRead(order_id, result)
             }
             Action::ReadResources { order_id, container_id, pod_uid, runs, held } => {
-                let look = async |runtime: Runtime| {
-                    self.resizer.look(&runtime, &container_id, &pod_uid, runs, held.as_deref()).await
-                };
-                let result = self.ask("read_resources", look).await;
+                let result = self.look(&container_id, &pod_uid, runs, held.as_deref()).await;
                 tell_resources(&order_id, &container_id, &result);
                 Event::ResourcesRead(order_id, result)
             }
@@ -65,6 +63,16 @@ impl Executor {
                 let result = self.resize(&order_id, &container_id, &cgroup, &writes).await;
                 Event::Resized(order_id, result)
             }
+            Action::LookAtImage { order_id, container_id, pod_uid, container, image } => {
+                let result = self.look_at_image(&container_id, &pod_uid, &container, &image).await;
+                Event::ImageSeen(order_id, result)
+            }
+            Action::Pull { order_id, image, limit } => {
+                let result = self.pull(&order_id, &image, limit).await;
+                Event::Pulled(order_id, result)
+            }
+            // What runs is given up by whoever runs it.
+            Action::CancelPull { .. } => return,
             Action::WriteBack { held } => {
                 let result = self.write_back(&held).await;
                 Event::WrittenBack(held.pod.uid, result)
@@ -117,6 +125,49 @@ impl Executor {
         let result = result.map_err(|failure| failure.told);
         // Before anyone is told: who knows of the end may stop the container.
         self.record.hook_ended(order_id, result.as_ref().err().map(String::as_str));
+        result
+    }
+
+    async fn look(
+        &self,
+        container_id: &ContainerId,
+        pod_uid: &str,
+        runs: bool,
+        held: Option<&str>,
+    ) -> Result<Box<Present>, CallFailure> {
+        let look =
+            async |runtime: Runtime| self.resizer.look(&runtime, container_id, pod_uid, runs, held).await;
+        self.ask("read_resources", look).await
+    }
+
+    async fn look_at_image(
+        &self,
+        container_id: &ContainerId,
+        pod_uid: &str,
+        container: &str,
+        image: &str,
+    ) -> Result<Box<Look>, CallFailure> {
+        let look = async |runtime: Runtime| {
+            image::look(&runtime, container_id, pod_uid, container, image).await.map(Box::new)
+        };
+        let result = self.ask("look_at_image", look).await;
+        if let Err(failure) = &result {
+            warn!(%container_id, image, error = failure.message, "cannot ask about the image");
+        }
+        result
+    }
+
+    async fn pull(&self, order_id: &str, image: &str, limit: Duration) -> Result<(), PullFailure> {
+        info!(order_id, image, "pulls an image");
+        let begun = Monotonic::now();
+        let result = match self.link.runtime() {
+            Ok(runtime) => image::pull(&runtime, image, limit).await,
+            Err(lost) => Err(PullFailure { missing: false, message: lost.message }),
+        };
+        self.metrics.pulled(Duration::from_millis(Monotonic::now().saturating_sub(begun)));
+        self.metrics.count("pull", if result.is_ok() { "ok" } else { "error" });
+        // The registry's words may hold secrets: they are in the order's answer, without.
+        info!(order_id, image, ok = result.is_ok(), "the pull has ended");
         result
     }
 

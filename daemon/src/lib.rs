@@ -9,6 +9,7 @@ mod args;
 pub mod cgroup;
 mod execute;
 pub mod hook;
+mod image;
 mod metrics;
 mod record;
 pub mod resize;

@@ -16,7 +16,8 @@ const BUCKETS: [f64; 11] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.
 /// What was done, and how it went.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CallLabels {
-    /// `inspect`, `stop`, `read_cgroups`, `read_resources`, `resize`, `write_back` or `write_status`.
+    /// `inspect`, `stop`, `read_cgroups`, `read_resources`, `resize`, `look_at_image`, `pull`, `write_back` or
+    /// `write_status`.
     action: &'static str,
     /// `ok`, `conflict` or `error`.
     result: &'static str,
@@ -34,6 +35,7 @@ pub(crate) struct DaemonMetrics {
     actions: Family<CallLabels, Counter>,
     hooks: Family<HookLabels, Counter>,
     stops: Histogram,
+    pulls: Histogram,
     open_orders: Gauge,
     runtime_up: Gauge,
 }
@@ -44,6 +46,7 @@ impl DaemonMetrics {
             actions: Family::default(),
             hooks: Family::default(),
             stops: Histogram::new(BUCKETS),
+            pulls: Histogram::new(BUCKETS),
             open_orders: Gauge::default(),
             runtime_up: Gauge::default(),
         };
@@ -55,6 +58,12 @@ impl DaemonMetrics {
             "How long stops of containers took in the runtime",
             Unit::Seconds,
             own.stops.clone(),
+        );
+        registry.register_with_unit(
+            "pull_duration",
+            "How long pulls of images took in the runtime",
+            Unit::Seconds,
+            own.pulls.clone(),
         );
         registry.register("orders_open", "Orders in the node's book", own.open_orders.clone());
         registry.register(
@@ -78,6 +87,11 @@ impl DaemonMetrics {
     /// The runtime answered a stop, or would not.
     pub(crate) fn stopped(&self, took: Duration) {
         self.stops.observe(took.as_secs_f64());
+    }
+
+    /// A pull ended.
+    pub(crate) fn pulled(&self, took: Duration) {
+        self.pulls.observe(took.as_secs_f64());
     }
 
     pub(crate) fn orders(&self, open: usize) {

@@ -1,5 +1,6 @@
 //! Wiring: the watch and the runtime in, the core in the middle, the executor out.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use pitstop_kit::health::Condition;
 use pitstop_kit::watch::Source;
 use pitstop_kit::{CommonArgs, Metrics, Readiness, Shutdown, WatchMetrics, clock, health, watch};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tracing::{info, warn};
 
 use crate::args::Args;
@@ -107,13 +108,25 @@ async fn work(
     shutdown: &Shutdown,
 ) {
     let mut actions = JoinSet::new();
+    let mut pulls: BTreeMap<String, AbortHandle> = BTreeMap::new();
     pitstop_kit::drive(
         &mut daemon,
         &mut inbox,
         shutdown,
         |action| {
             while actions.try_join_next().is_some() {}
-            actions.spawn(executor.clone().execute(action));
+            pulls.retain(|_, pull| !pull.is_finished());
+            if let Action::CancelPull { order_id } = &action {
+                if let Some(pull) = pulls.remove(order_id) {
+                    info!(order_id, "gives the pull up");
+                    pull.abort();
+                }
+                return;
+            }
+            let pulled =
+                if let Action::Pull { order_id, .. } = &action { Some(order_id.clone()) } else { None };
+            let handle = actions.spawn(executor.clone().execute(action));
+            pulls.extend(pulled.map(|order_id| (order_id, handle)));
         },
         |daemon, _| executor.metrics.orders(daemon.open_orders().len()),
     )

@@ -58,7 +58,7 @@ pub(crate) async fn update(
     runtime.update_container_resources(id, resources).await.map_err(|error| failure(&error))
 }
 
-fn failure(error: &Error) -> CallFailure {
+pub(crate) fn failure(error: &Error) -> CallFailure {
     CallFailure { retry: matches!(error.class(), Class::Retry | Class::Conflict), message: describe(error) }
 }
 

@@ -12,10 +12,12 @@ use serde_json::Value;
 
 use crate::{MAX_SECONDS, id};
 
+mod image;
 mod observed;
 mod order_id;
 mod resize;
 
+pub use image::{ImageAnswer, Pull, PullPolicy, Pulled, Running};
 pub use observed::{Cgroup, Observed};
 pub use order_id::{OrderId, order_attempt, request_uid};
 pub use resize::{Bounds, Held, HeldContainer, MAX_HELD, Resize};
@@ -110,7 +112,7 @@ pub struct OrderContainer {
 /// What to do; exactly one member is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("[has(self.recreate), has(self.verify), has(self.resize)].filter(set, set).size() == 1").message("exactly one action must be set: recreate, verify or resize"))]
+#[x_kube(validation = Rule::new("[has(self.recreate), has(self.verify), has(self.resize), has(self.pull)].filter(set, set).size() == 1").message("exactly one action must be set: recreate, verify, resize or pull"))]
 pub struct OrderAction {
     /// Stop the container, so that the kubelet starts it anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,6 +123,9 @@ pub struct OrderAction {
     /// Give the container and its Pod other resources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resize: Option<Resize>,
+    /// Have the node have an image, and tell what runs of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pull: Option<Pull>,
     /// An action of a newer version. A daemon that knows none of the members refuses the order.
     #[serde(flatten)]
     #[schemars(skip)]
@@ -262,6 +267,26 @@ pub enum AnswerReason {
     ResizeRetried,
     /// `Failed`: the runtime or the kernel will not take the new resources; the message says which and why.
     ResizeFailed,
+    /// `Acknowledged`: the image is being pulled.
+    Pulling,
+    /// `Acknowledged`: other pulls of the node go first.
+    PullQueued,
+    /// `Acknowledged`: the pull failed, and is tried again; the message says why.
+    PullRetried,
+    /// `Acknowledged`: the node has had the image, and has it no more; it is pulled again.
+    ImageGone,
+    /// `Failed`: the registry does not have the image, or did not give it in time; the message has its words.
+    PullFailed,
+    /// `Failed`: the registry wants credentials, or other ones than the node has.
+    PullUnauthorized,
+    /// `Failed`: the node has not got the image in time.
+    PullTimedOut,
+    /// `Failed`: the node does not have the image, and is not to pull it.
+    ImageNeverPull,
+    /// `Failed`: the node has no room for images.
+    NoDiskRoom,
+    /// `Refused`: the image is of another repository than that of the named container.
+    WrongRepository,
     /// A reason of a newer version; never written.
     #[serde(other)]
     #[schemars(skip)]
@@ -296,6 +321,9 @@ pub struct Answer {
     /// `Done` of a `verify` or a `resize`: what the cgroups held then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<Box<Observed>>,
+    /// Of a `pull`: what the node has, and what runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<Box<ImageAnswer>>,
 }
 
 /// There is no reason that this version could write.

@@ -9,7 +9,7 @@ use crate::change::{Note, PodChange};
 use crate::deed::{Deed, Done};
 use crate::hold::admission::Survey;
 use crate::key::{KindId, ObjectKey};
-use crate::kinds::{Registered, Status, Watched, Written};
+use crate::kinds::{ForEach, Registered, Status, Watched, Written, for_each};
 use crate::measure::Measure;
 use crate::nodework::NodeWork;
 use crate::outcome::Outcome;
@@ -104,6 +104,24 @@ impl Event {
     /// Objects of that kind changed.
     pub fn of<K: Registered>(watch: Watch<K>) -> Self {
         Self::Objects(K::watched(watch))
+    }
+
+    /// That there are no objects of any kind but of those: what is listed by whoever knows no other.
+    pub fn none_but(kinds: &[KindId]) -> Vec<Self> {
+        struct Lists<'a> {
+            kinds: &'a [KindId],
+            lists: Vec<Event>,
+        }
+        impl ForEach for Lists<'_> {
+            fn kind<K: Registered>(&mut self) {
+                if !self.kinds.contains(&K::ABOUT.id) {
+                    self.lists.push(Event::of::<K>(Watch::list(Vec::new())));
+                }
+            }
+        }
+        let mut lists = Lists { kinds, lists: Vec::new() };
+        for_each(&mut lists);
+        lists.lists
     }
 
     /// A write of an object of that kind came back.

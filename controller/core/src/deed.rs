@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::change::ImageChange;
 use crate::key::{KindId, ObjectKey};
 
 /// One such thing. It names what it relies on, and can be repeated.
@@ -19,6 +20,15 @@ pub enum Deed {
         key: ObjectKey,
         /// Its UID.
         uid: String,
+    },
+    /// Find out whether the API server would store these images in a Pod, if it still has that UID.
+    TryImages {
+        /// The Pod.
+        key: ObjectKey,
+        /// Its UID.
+        uid: String,
+        /// The images.
+        images: Vec<ImageChange>,
     },
     /// Evict a Pod, if it still has that UID.
     Evict {

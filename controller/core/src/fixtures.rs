@@ -2,8 +2,10 @@
 
 use pitstop_api::quantity::Resources;
 
+use crate::action::Event;
 use crate::key::ObjectKey;
 use crate::pod::{Container, ContainerState, ContainerStatus, Pod};
+use crate::{recreate, resize};
 
 pub(crate) const MI: i64 = 1 << 20;
 
@@ -43,4 +45,9 @@ pub(crate) fn pod() -> Pod {
         containers: vec![container("app"), container("proxy")],
         ..Pod::default()
     }
+}
+
+/// Lists of nothing, for every kind but restarts and resizes.
+pub(crate) fn other_lists() -> Vec<Event> {
+    Event::none_but(&[recreate::ID, resize::ID])
 }

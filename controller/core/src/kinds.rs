@@ -18,6 +18,7 @@ macro_rules! kinds {
         $use! {
             resizes, Resize, $crate::resize::Resize;
             recreates, Recreate, $crate::recreate::Request;
+            images, Image, $crate::image::ImageUpdate;
             #[cfg(test)] probes, Probe, $crate::probe::Probe;
         }
     };

@@ -19,6 +19,7 @@ pub mod engine;
 mod fixtures;
 pub mod guard;
 pub mod hold;
+pub mod image;
 pub mod key;
 pub mod kind;
 pub mod kinds;
@@ -30,6 +31,7 @@ pub mod nodework;
 pub mod outcome;
 pub mod plan;
 pub mod pod;
+mod pod_ref;
 #[cfg(test)]
 mod probe;
 pub mod readiness;

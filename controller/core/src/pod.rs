@@ -2,6 +2,7 @@
 
 mod ends;
 
+use pitstop_api::nodework::PullPolicy;
 use pitstop_api::quantity::Resources;
 use serde::{Deserialize, Serialize};
 
@@ -112,6 +113,8 @@ pub struct Container {
     pub kind: ContainerKind,
     /// `image` of its spec.
     pub image: String,
+    /// `imagePullPolicy` of its spec.
+    pub pull_policy: PullPolicy,
     /// `resources` of its spec.
     pub resources: Resources,
     /// What of it asks for a restart when it changes.

@@ -1,5 +1,7 @@
 //! What goes into the daemon's core and what comes out of it.
 
+use std::time::Duration;
+
 use pitstop_api::id::ContainerId;
 use pitstop_api::logic::tracked::Versioned;
 pub use pitstop_api::logic::watch::Watch;
@@ -62,6 +64,10 @@ pub enum Event {
     ResourcesRead(String, Result<Box<Present>, CallFailure>),
     /// The writes of an order were made, or one failed, and those after it were not made.
     Resized(String, Result<(), CallFailure>),
+    /// The runtime told of an order's container and image, or could not.
+    ImageSeen(String, Result<Box<Look>, CallFailure>),
+    /// The pull of an order ended.
+    Pulled(String, Result<(), PullFailure>),
     /// A Pod, by its UID, has what it had, or something failed.
     WrittenBack(String, Result<(), CallFailure>),
     /// The write of the status came back.
@@ -111,6 +117,63 @@ pub struct Facts {
     pub ports: Option<String>,
     /// Annotation `io.kubernetes.pod.terminationGracePeriod`, in seconds.
     pub grace_seconds: Option<i64>,
+}
+
+/// What the runtime tells of an order's container and of its image.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// The container that the order names; absent when the runtime knows none of that ID.
+    pub named: Option<Named>,
+    /// The image that the order names; absent when the node does not have it.
+    pub image: Option<Image>,
+    /// The newest container of the order's Pod and container name.
+    pub newest: Option<Newest>,
+}
+
+/// The container that an order names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// As for other orders.
+    pub facts: Facts,
+    /// `image.user_specified_image` of its status: the image as its Pod names it. Empty with runtimes before CRI 1.29.
+    pub asked: String,
+    /// Other references by which the runtime knows its image.
+    pub references: Vec<String>,
+}
+
+/// An image that the node has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Image {
+    /// The runtime's ID of it.
+    pub id: String,
+    /// `repository@digest`, each.
+    pub digests: Vec<String>,
+    /// Its size in bytes.
+    pub bytes: i64,
+}
+
+/// The newest container of a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Newest {
+    /// Its ID.
+    pub id: ContainerId,
+    /// It runs.
+    pub runs: bool,
+    /// It was started.
+    pub started: bool,
+    /// The runtime's ID of its image.
+    pub image_id: String,
+    /// `repository@digest` of its image, each.
+    pub digests: Vec<String>,
+}
+
+/// Why a pull failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PullFailure {
+    /// The runtime says that there is no such image.
+    pub missing: bool,
+    /// Its words, which may be the registry's.
+    pub message: String,
 }
 
 /// What a container does.
@@ -203,6 +266,33 @@ pub enum Action {
         cgroup: String,
         /// What to write; never empty.
         writes: Vec<Write>,
+    },
+    /// Ask the runtime about an order's container, its image, and what runs of that name in its Pod.
+    LookAtImage {
+        /// The order.
+        order_id: String,
+        /// The container that it names.
+        container_id: ContainerId,
+        /// The Pod that it belongs to.
+        pod_uid: String,
+        /// Its name.
+        container: String,
+        /// The image.
+        image: String,
+    },
+    /// Have the runtime pull an image, without credentials.
+    Pull {
+        /// The order.
+        order_id: String,
+        /// The image.
+        image: String,
+        /// How long it may take.
+        limit: Duration,
+    },
+    /// Give a pull up: its order was withdrawn.
+    CancelPull {
+        /// The order.
+        order_id: String,
     },
     /// Give a Pod, and those of its containers that still run, what they had: [`give_back`](crate::resize::give_back)
     /// says how.

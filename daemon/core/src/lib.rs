@@ -7,6 +7,7 @@ pub mod action;
 pub mod cgroup;
 mod daemon;
 pub mod hook;
+mod image;
 mod order;
 pub mod resize;
 pub mod search;
@@ -16,6 +17,7 @@ mod verdict;
 pub mod wire;
 
 pub use action::{Action, Book, CallFailure, ContainerState, Event, Facts, Outcome, Watch};
+pub use action::{Image, Look, Named, Newest, PullFailure};
 pub use daemon::{Daemon, EndedHooks, Identity, MAX_ENDED_HOOKS};
 pub use hook::{Hook, HttpGet};
 pub use search::{Search, SocketId};

@@ -4,6 +4,7 @@
 mod back;
 mod book;
 mod hooks;
+mod images;
 mod over;
 mod reclaim;
 mod refused;

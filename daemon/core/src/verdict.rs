@@ -60,15 +60,17 @@ fn unnamed(order: &Order) -> Option<String> {
 }
 
 fn malformed_action(action: &OrderAction) -> Option<String> {
-    match (&action.recreate, &action.verify, &action.resize) {
-        (Some(recreate), None, None) => recreate
+    match (&action.recreate, &action.verify, &action.resize, &action.pull) {
+        (Some(recreate), None, None, None) => recreate
             .grace_period_seconds
             .filter(|seconds| *seconds < 0)
             .map(|seconds| format!("action.recreate.gracePeriodSeconds must not be negative: {seconds}")),
-        (None, Some(_), None) => None,
-        (None, None, Some(resize)) => malformed_resize(resize),
-        (None, None, None) => Some("action names nothing that this daemon knows".to_owned()),
-        _ => Some("action must name one of recreate, verify and resize, not several".to_owned()),
+        (None, Some(_), None, None) => None,
+        (None, None, Some(resize), None) => malformed_resize(resize),
+        (None, None, None, Some(pull)) => (pull.timeout_seconds < 1)
+            .then(|| format!("action.pull.timeoutSeconds must be above 0, not {}", pull.timeout_seconds)),
+        (None, None, None, None) => Some("action names nothing that this daemon knows".to_owned()),
+        _ => Some("action must name one of recreate, verify, resize and pull, not several".to_owned()),
     }
 }
 
@@ -101,15 +103,7 @@ pub(crate) fn verdict(order: &Order, facts: Option<&Facts>, default_grace: i64) 
         }
         return refuse(AnswerReason::NotRunning, "the runtime knows no container of that ID");
     };
-    let labels = [
-        ("namespace", &order.pod.namespace, &facts.namespace),
-        ("pod", &order.pod.name, &facts.pod),
-        ("uid", &order.pod.uid, &facts.pod_uid),
-        ("container", &order.container.name, &facts.container),
-    ];
-    if let Some((what, asked, found)) = labels.into_iter().find(|(_, asked, found)| asked != found) {
-        let (found, asked) = (quoted(found), quoted(asked));
-        let text = format!("the runtime's labels name {what} {found}, the order {asked}");
+    if let Some(text) = of_another(order, facts) {
         return refuse(AnswerReason::WrongContainer, &text);
     }
     match facts.state {
@@ -137,4 +131,17 @@ pub(crate) fn verdict(order: &Order, facts: Option<&Facts>, default_grace: i64) 
 
 fn refuse(reason: AnswerReason, text: &str) -> Verdict {
     Verdict::Refuse(reason, truncate(text, MAX_MESSAGE))
+}
+
+/// The labels of the container name another Pod or container than the order: which, as a sentence.
+pub(crate) fn of_another(order: &Order, facts: &Facts) -> Option<String> {
+    let labels = [
+        ("namespace", &order.pod.namespace, &facts.namespace),
+        ("pod", &order.pod.name, &facts.pod),
+        ("uid", &order.pod.uid, &facts.pod_uid),
+        ("container", &order.container.name, &facts.container),
+    ];
+    let (what, asked, found) = labels.into_iter().find(|(_, asked, found)| asked != found)?;
+    let (found, asked) = (quoted(found), quoted(asked));
+    Some(format!("the runtime's labels name {what} {found}, the order {asked}"))
 }

@@ -11,8 +11,8 @@ use pitstop_controller_core::change::PodChange;
 use pitstop_controller_core::nodework::NodeWork;
 use pitstop_controller_core::pod::Pod;
 use pitstop_controller_core::readiness::{GateCondition, SERVED};
+use pitstop_controller_core::recreate;
 use pitstop_controller_core::recreate::Request;
-use pitstop_controller_core::resize::Resize;
 use pitstop_controller_core::{
     Action, Config, Engine, Event, Mono, Object, ObjectKey, Outcome, Status, Watch, Write,
 };
@@ -69,7 +69,9 @@ impl Cluster {
         // Else it would place no order, and there were none to answer.
         self.send(Event::Guarded(true));
         self.send(Event::Leader(true));
-        self.send(Event::of::<Resize>(Watch::list(Vec::new())));
+        for none in Event::none_but(&[recreate::ID]) {
+            self.send(none);
+        }
         self.send(Event::Pods(Watch::list(self.pods.values().cloned().collect())));
         self.send(Event::NodeWorks(Watch::list(self.books.values().cloned().collect())));
         self.send(Event::of::<Request>(Watch::list(self.requests.values().cloned().collect())));
@@ -226,9 +228,7 @@ impl Cluster {
                 let outcome = answer(end, || found.map_or(Outcome::Gone, Outcome::Written));
                 self.send(Event::PodRead { by, outcome });
             }
-            Action::Write { write: Write::Status { status: Status::Resize(_), .. }, .. }
-            | Action::Survey { .. }
-            | Action::Do { .. } => {
+            Action::Write { write: Write::Status { .. }, .. } | Action::Survey { .. } | Action::Do { .. } => {
                 panic!("there are no resizes here")
             }
             Action::Emit(_) | Action::Count(_) => {}
@@ -290,7 +290,7 @@ impl Cluster {
                 Vec::new()
             }
             Action::PatchPod { change: PodChange::Resources(_), .. }
-            | Action::Write { write: Write::Status { status: Status::Resize(_), .. }, .. }
+            | Action::Write { write: Write::Status { .. }, .. }
             | Action::Do { .. }
             | Action::Survey { .. } => panic!("there are no resizes here: {action:?}"),
             Action::PatchPod { change: PodChange::Gates(gates), .. } => {

@@ -4,16 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pitstop_api::id::ContainerId;
 use pitstop_api::logic::time::Mono;
-use pitstop_api::nodework::{Answer, AnswerState, Cgroup, Observed, Order, RuntimeInfo};
+use pitstop_api::nodework::{Answer, AnswerState, Cgroup, Observed, Order, OrderPod, RuntimeInfo};
 use pitstop_daemon_core::cgroup::Version;
 use pitstop_daemon_core::resize::{Present, Seen, Setting, Write};
 use pitstop_daemon_core::{
-    Action, Book, CallFailure, ContainerState, Daemon, EndedHooks, Event, Facts, Identity, MIN_GRACE_SECONDS,
-    Outcome, Watch, hook,
+    Action, Book, CallFailure, ContainerState, Daemon, EndedHooks, Event, Facts, Identity, Image, Look,
+    MIN_GRACE_SECONDS, Named, Outcome, PullFailure, Watch, hook,
 };
 use serde_json::json;
 
 use crate::refusals;
+
+/// The repository of all images here.
+pub(crate) const REPOSITORY: &str = "registry.example.com/web";
 
 /// How something that the daemon asked for ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +143,16 @@ impl Node {
                 self.ended_hooks.insert(order_id.clone(), failure.clone());
                 Event::HookDone(order_id, failure.map_or(Ok(()), Err))
             }
+            Action::LookAtImage { order_id, container_id, .. } => Event::ImageSeen(
+                order_id,
+                if end == End::Well { Ok(self.look(&container_id)) } else { Err(failed) },
+            ),
+            Action::Pull { order_id, .. } => {
+                let message = "https://me:secret@host/v2 \u{1F600}".repeat(99);
+                let failure = PullFailure { missing: end == End::Refused, message };
+                Event::Pulled(order_id, if end == End::Well { Ok(()) } else { Err(failure) })
+            }
+            Action::CancelPull { order_id } => Event::Pulled(order_id, Ok(())),
             Action::Stop { order_id, container_id, .. } => {
                 if end == End::Well
                     && let Some(facts) = self.runtime.get_mut(container_id.as_str())
@@ -298,7 +311,23 @@ impl Node {
                     }
                 }
             }
-            Action::WriteBack { .. } => {}
+            Action::LookAtImage { order_id, container_id, .. } => {
+                let named = |o: &&Order| o.id == *order_id && o.container.id == *container_id;
+                assert!(self.orders.iter().any(|o| named(&o)), "looks at what no order names");
+            }
+            Action::Pull { order_id, image, .. } => {
+                let ordered = |o: &&Order| {
+                    let pulls = o.action.pull.as_ref().is_some_and(|pull| pull.image == *image);
+                    let container = ContainerId::parse(&o.container.id);
+                    o.id == *order_id && pulls && container.is_ok_and(|id| self.is_of(&id, o))
+                };
+                assert!(
+                    self.orders.iter().any(|o| ordered(&o)),
+                    "pulls {image} for no container of the node"
+                );
+                assert!(image.starts_with(REPOSITORY), "pulls {image} of another repository");
+            }
+            Action::CancelPull { .. } | Action::WriteBack { .. } => {}
             Action::WriteStatus { status, .. } => {
                 let ordered = |a: &Answer| self.orders.iter().any(|o| o.id == a.order_id);
                 assert!(status.answers.iter().all(ordered), "answers what nobody ordered: {status:?}");
@@ -308,6 +337,27 @@ impl Node {
                 }
             }
         }
+    }
+
+    /// The runtime has the container, with the labels that the order names.
+    fn is_of(&self, id: &ContainerId, order: &Order) -> bool {
+        self.runtime.get(id.as_str()).is_some_and(|facts| {
+            let OrderPod { namespace, name, uid } = &order.pod;
+            (&facts.namespace, &facts.pod, &facts.pod_uid) == (namespace, name, uid)
+                && facts.container == order.container.name
+        })
+    }
+
+    /// What the runtime tells: it has the image of one minute in two.
+    fn look(&self, id: &ContainerId) -> Box<Look> {
+        let named = self.runtime.get(id.as_str()).map(|facts| Named {
+            facts: facts.clone(),
+            references: vec![format!("{REPOSITORY}:v1")],
+            ..Named::default()
+        });
+        let has = (self.now / 60_000).is_multiple_of(2);
+        let image = has.then(|| Image { id: "image".to_owned(), ..Image::default() });
+        Box::new(Look { named, image, newest: None })
     }
 
     /// The container is [`Node::named`], and the acknowledgement of that order is stored.

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use arbitrary::{Result, Unstructured};
 use pitstop_api::nodework::{
-    Answer, AnswerReason, AnswerState, Bounds, NodeWork, Order, OrderAction, OrderContainer, OrderPod,
-    Recreate, Resize, Verify,
+    Answer, AnswerReason, AnswerState, Bounds, NodeWork, Order, OrderAction, OrderContainer, OrderPod, Pull,
+    PullPolicy, Recreate, Resize, Verify,
 };
 use pitstop_daemon_core::{ContainerState, Facts, wire};
 
-use crate::node::{End, Node};
+use crate::node::{End, Node, REPOSITORY};
 use crate::{read, texts};
 
 /// A `NodeWork` as JSON, or else a script of what happens on a node.
@@ -103,6 +103,17 @@ fn resize(u: &mut Unstructured<'_>) -> Result<Resize> {
     Ok(Resize { container, pod, hold, only_raise, memory_margin, reclaim_to, ..Resize::default() })
 }
 
+fn pull(u: &mut Unstructured<'_>) -> Result<Pull> {
+    let image = match u.int_in_range(0..=5)? {
+        0 => "other.example.com/web:v2".to_owned(),
+        1 => "No Image".to_owned(),
+        2 => String::new(),
+        _ => format!("{REPOSITORY}:v2"),
+    };
+    let policy = *u.choose(&[PullPolicy::Always, PullPolicy::IfNotPresent, PullPolicy::Never])?;
+    Ok(Pull::new(image, policy, *u.choose(&[1, 60, 86_400, 0, -1, i64::MAX])?))
+}
+
 fn order(u: &mut Unstructured<'_>) -> Result<Order> {
     let pod = *u.choose(&["a", "a", "b", "c", ""])?;
     let container = match u.int_in_range(0..=11)? {
@@ -117,6 +128,7 @@ fn order(u: &mut Unstructured<'_>) -> Result<Order> {
     let action = match u.int_in_range(0..=10)? {
         0 => OrderAction::default(),
         1 | 2 => Verify::default().into(),
+        8 => pull(u)?.into(),
         3 => OrderAction { verify: Some(Verify::default()), ..recreate.into() },
         9 | 10 => resize(u)?.into(),
         _ => recreate.into(),
@@ -148,6 +160,7 @@ fn answer(u: &mut Unstructured<'_>, order: &Order) -> Result<Answer> {
         acknowledged_uptime_seconds: *u.choose(&[None, Some(0), Some(90), Some(i64::MAX)])?,
         acknowledged_by: "process-0".to_owned(),
         observed: None,
+        image: None,
     })
 }
 

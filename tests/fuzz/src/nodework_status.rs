@@ -157,6 +157,7 @@ fn answer(u: &mut Unstructured<'_>, known: &[String]) -> Result<Answer> {
         acknowledged_uptime_seconds: *u.choose(&[None, Some(0), Some(i64::MAX)])?,
         acknowledged_by: (*u.choose(&["", "p"])?).to_owned(),
         observed: u.ratio(1, 9)?.then(Box::default),
+        image: u.ratio(1, 9)?.then(Box::default),
     })
 }
 

@@ -38,12 +38,17 @@ impl Deeds {
         match done {
             Done::Effected => self.write.succeeded(),
             Done::Gone | Done::Conflict | Done::Refused(_) => self.write.failed(now),
-            // The same again tells; an eviction has its own pace, and one more of them does no harm.
-            Done::Retry(_) if matches!(deed, Deed::Evict { .. }) => self.write.succeeded(),
-            Done::Retry(_) => {
-                self.unknown = Some(deed.clone());
-                self.write.failed(now);
-            }
+            Done::Retry(_) => match &deed {
+                // An eviction has its own pace, and one more of them does no harm.
+                Deed::Evict { .. } => self.write.succeeded(),
+                // It has no effect.
+                Deed::TryImages { .. } => self.write.failed(now),
+                // The same again tells.
+                Deed::Create(_) | Deed::Delete { .. } => {
+                    self.unknown = Some(deed.clone());
+                    self.write.failed(now);
+                }
+            },
         }
         Some(deed)
     }

@@ -105,7 +105,9 @@ impl Bench {
         let mut actions = self.index.handle(now, event);
         if leads {
             actions.extend(self.index.handle(now, Event::of::<Resize>(Watch::list(Vec::new()))));
-            actions.extend(self.index.handle(now, Event::of::<crate::probe::Probe>(Watch::list(Vec::new()))));
+            for list in crate::fixtures::other_lists() {
+                actions.extend(self.index.handle(now, list));
+            }
         }
         actions
     }
@@ -216,6 +218,7 @@ impl Bench {
                 acknowledged_uptime_seconds: None,
                 acknowledged_by: String::new(),
                 observed: None,
+                image: None,
             })
             .collect();
         let book = book.clone();

@@ -60,6 +60,7 @@ mod tests {
             acknowledged_uptime_seconds: None,
             acknowledged_by: by.into(),
             observed: None,
+            image: None,
         };
         let order = Order { id: "a/app/1".into(), ..Order::default() };
         let mut book = NodeWork { orders: vec![order], ..NodeWork::default() };

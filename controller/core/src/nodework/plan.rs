@@ -13,6 +13,11 @@ const MAX_OF_REQUEST: usize = 8;
 /// How many of the requests of one namespace can be.
 const MAX_OF_NAMESPACE: usize = MAX_ORDERS / 4 * 3;
 
+/// How many orders to pull a book has at a time, and how many of one namespace: each stays until its request ends, which may
+/// be suspended for days. The places that they leave are for all else.
+const MAX_PULLS: usize = MAX_ORDERS / 2;
+const MAX_PULLS_OF_NAMESPACE: usize = MAX_ORDERS / 4;
+
 /// A write of a book.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
@@ -41,7 +46,8 @@ pub fn plan(book: Option<&NodeWork>, wanted: &[Order], over: &[String]) -> Optio
         let answer = book.and_then(|book| book.answer(&order.id));
         answer.is_some_and(|answer| answer.state != AnswerState::Acknowledged)
     };
-    let taken = Taken::of(orders.iter().filter(|order| !finished(order)));
+    let holds = |order: &&Order| order.action.pull.is_some() || !finished(order);
+    let taken = Taken::of(orders.iter().filter(holds));
     place(&mut orders, places, taken);
     let known: &[String] = book.map_or(&[], |b| &b.closed);
     // A leader that does not know of the end yet says nothing else.
@@ -65,10 +71,12 @@ fn place(orders: &mut Vec<Order>, mut new: Vec<&Order>, mut taken: Taken) {
     }
 }
 
-/// Who has how many places with stops that are not over. What else is ordered is bounded by itself, and may be wanted all
-/// together.
+/// Who has how many places with stops that are not over, and with pulls. What else is ordered is bounded by itself, and may be
+/// wanted all together.
 #[derive(Default)]
 struct Taken {
+    pulls: usize,
+    pulls_of: BTreeMap<String, usize>,
     requests: BTreeMap<String, usize>,
     pods: BTreeMap<String, usize>,
     namespaces: BTreeMap<String, usize>,
@@ -82,6 +90,11 @@ impl Taken {
     }
 
     fn add(&mut self, order: &Order) {
+        if order.action.pull.is_some() {
+            self.pulls = self.pulls.saturating_add(1);
+            let of = self.pulls_of.entry(order.pod.namespace.clone()).or_default();
+            *of = of.saturating_add(1);
+        }
         if order.action.recreate.is_none() {
             return;
         }
@@ -93,13 +106,18 @@ impl Taken {
         *request = request.saturating_add(1);
     }
 
-    /// Places of the order's namespace and of its Pod.
+    /// Places of the order's namespace and of its Pod with stops; with pulls, of the namespace.
     fn beside(&self, order: &Order) -> (usize, usize) {
         let of = |all: &BTreeMap<String, usize>, key: &str| all.get(key).copied().unwrap_or_default();
-        (of(&self.namespaces, &order.pod.namespace), of(&self.pods, &order.pod.uid))
+        let namespaces = if order.action.pull.is_some() { &self.pulls_of } else { &self.namespaces };
+        (of(namespaces, &order.pod.namespace), of(&self.pods, &order.pod.uid))
     }
 
     fn leaves_room(&self, order: &Order) -> bool {
+        if order.action.pull.is_some() {
+            let of = self.pulls_of.get(&order.pod.namespace).copied().unwrap_or_default();
+            return self.pulls < MAX_PULLS && of < MAX_PULLS_OF_NAMESPACE;
+        }
         let request = self.requests.get(request_uid(&order.id)).copied().unwrap_or_default();
         order.action.recreate.is_none()
             || (request < MAX_OF_REQUEST && self.beside(order).0 < MAX_OF_NAMESPACE)
@@ -108,7 +126,7 @@ impl Taken {
 
 #[cfg(test)]
 mod tests {
-    use pitstop_api::nodework::{Answer, OrderAction, OrderPod, Recreate};
+    use pitstop_api::nodework::{Answer, OrderAction, OrderPod, Pull, PullPolicy, Recreate};
 
     use super::*;
 
@@ -133,6 +151,7 @@ mod tests {
             acknowledged_uptime_seconds: None,
             acknowledged_by: String::new(),
             observed: None,
+            image: None,
         }
     }
 
@@ -211,6 +230,29 @@ mod tests {
             .map(|i| Order { action: OrderAction::default(), ..of("a", "web", &i.to_string()) })
             .collect();
         assert_eq!(plan(None, &questions, &[]).unwrap().orders.len(), 64);
+    }
+
+    #[test]
+    fn pulls_leave_places_to_all_else_and_to_other_namespaces() {
+        let pull = |namespace: &str, pod: &str| {
+            let action = Pull::new("web:v2".into(), PullPolicy::default(), 600).into();
+            Order { action, ..of(namespace, pod, "app") }
+        };
+        let many = |namespace: &str| (0..40).map(|i| pull(namespace, &format!("{i:02}"))).collect::<Vec<_>>();
+        let write = plan(None, &many("a"), &[]).unwrap();
+        assert_eq!(write.orders.len(), 16);
+        // They stay though they are answered.
+        let mut book = taken(&write.orders);
+        book.status.answers = write
+            .orders
+            .iter()
+            .map(|o| Answer { order_id: o.id.clone(), state: AnswerState::Done, ..answer() })
+            .collect();
+        let all: Vec<Order> =
+            ["a", "b", "c"].into_iter().flat_map(many).chain([of("d", "web", "app")]).collect();
+        let write = plan(Some(&book), &all, &[]).unwrap();
+        let of = |namespace: &str| write.orders.iter().filter(|o| o.pod.namespace == namespace).count();
+        assert_eq!(["a", "b", "c", "d"].map(of), [16, 8, 8, 1]);
     }
 
     #[test]

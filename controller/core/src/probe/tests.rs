@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::deed::{Deed, Done};
 use crate::engine::Engine;
 use crate::fixtures::pod;
+use crate::image::ImageUpdate;
 use crate::kind::Kind as _;
 use crate::kinds::{Status, Written, about, all};
 use crate::measure::Measure;
@@ -35,6 +36,7 @@ impl Scene {
             Event::NodeWorks(Watch::list(Vec::new())),
             Event::of::<Request>(Watch::list(Vec::new())),
             Event::of::<Resize>(Watch::list(Vec::new())),
+            Event::of::<ImageUpdate>(Watch::list(Vec::new())),
         ] {
             assert!(scene.step(event).is_empty());
         }

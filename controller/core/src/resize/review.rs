@@ -1,14 +1,11 @@
 //! The webhook's answers about resizes: a request names the very Pod that there is when it is made.
-//!
-//! For convenience only, as with recreate requests: one that the webhook was not asked about is bound to its Pod when it is
-//! accepted.
 
 use pitstop_api::Invalid;
 use pitstop_api::resize::validate;
-use serde_json::json;
 
 use super::object::resize;
 use super::observe::Resize;
+use crate::pod_ref;
 use crate::review::{Asked, BAD_REQUEST, Live, Step, Verdict, without_status};
 
 /// Begins the review of a request. What cannot be read is not judged here: the schema, or the controller, does that.
@@ -32,39 +29,26 @@ fn deny(resize: &Resize, why: &Invalid) -> Verdict {
     Verdict::Deny { code: BAD_REQUEST, message: format!("PodResize {}: {why}", resize.key) }
 }
 
-fn named(uid: &str) -> Verdict {
-    Verdict::Allow(vec![json!({"op": "add", "path": "/spec/podRef/uid", "value": uid})])
-}
-
 /// Answers the creation of a request; `pod_uid` is that of the Pod that it names, read from the API server just now.
 fn create(resize: &Resize, pod_uid: Option<&str>) -> Verdict {
     if let Err(invalid) = validate(&resize.spec) {
         return deny(resize, &invalid);
     }
-    match (resize.spec.pod_ref.uid.as_deref(), pod_uid) {
-        (Some(asked), Some(found)) if asked != found => {
-            let pod = resize.pod_key();
-            let text = format!(
-                "Pod {pod} has the UID {found}, not {asked}: leave it out, or name the Pod that there is"
-            );
-            deny(resize, &Invalid::new("spec.podRef.uid", text))
-        }
-        (None, Some(found)) => named(found),
-        // It may be made in a moment.
-        (Some(_), _) | (None, None) => Verdict::Allow(Vec::new()),
+    match pod_ref::bind(&resize.spec.pod_ref, &resize.pod_key(), pod_uid) {
+        Ok(patch) => Verdict::Allow(patch),
+        Err(invalid) => deny(resize, &invalid),
     }
 }
 
 /// Answers a change of a request: a client that sends it as it was written keeps the Pod's UID.
 fn update(old: &Resize, new: &Resize) -> Verdict {
-    match (&old.spec.pod_ref.uid, &new.spec.pod_ref.uid) {
-        (Some(uid), None) if old.spec.pod_ref.name == new.spec.pod_ref.name => named(uid),
-        _ => Verdict::Allow(Vec::new()),
-    }
+    Verdict::Allow(pod_ref::keep(&old.spec.pod_ref, &new.spec.pod_ref))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::key::ObjectKey;
 

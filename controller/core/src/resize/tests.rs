@@ -266,6 +266,7 @@ impl Scene {
                 acknowledged_uptime_seconds: None,
                 acknowledged_by: String::new(),
                 observed: (state == AnswerState::Done).then(|| Box::new(observed)),
+                image: None,
             });
         }
     }

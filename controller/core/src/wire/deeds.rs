@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::exchange::{HttpRequest, at, delete};
 use super::observe::SlimPod;
+pub(super) use super::pods::try_images;
 use crate::action::Object;
 use crate::deed::{Child, Deed};
 use crate::key::ObjectKey;
@@ -20,6 +21,7 @@ pub(super) fn request(by: &Object, deed: &Deed) -> (&'static str, Result<HttpReq
         Deed::Delete { kind, key, uid } => {
             (name(*kind).map_or("delete", |names| names.delete), delete(*kind, key, uid))
         }
+        Deed::TryImages { key, uid, images } => ("try_pod_images", try_images(key, uid, images)),
         Deed::Evict { key, uid } => ("evict_pod", evict(key, uid)),
     }
 }

@@ -17,7 +17,7 @@ use super::pods::{self, Version};
 use super::survey::Reading;
 use crate::action::{Action, Event, Object, Write};
 use crate::change::PodChange;
-use crate::deed::Done;
+use crate::deed::{Deed, Done};
 use crate::key::{KindId, ObjectKey};
 use crate::kind::WriteNames;
 use crate::kinds::{ForEach, Registered, Status, Written, about, for_each};
@@ -121,7 +121,11 @@ impl Exchange {
             }
             Action::Do { by, deed } => {
                 let (name, request) = deeds::request(&by, &deed);
-                (Self::new(name, About::Deed(by), Awaits::Done), request)
+                let awaits = match deed {
+                    Deed::TryImages { images, .. } => Awaits::DryRun(None, PodChange::Images(images)),
+                    Deed::Create(_) | Deed::Delete { .. } | Deed::Evict { .. } => Awaits::Done,
+                };
+                (Self::new(name, About::Deed(by), awaits), request)
             }
             Action::WriteOrders { node, resource_version, orders, closed, adopt } => {
                 let about = About::Book(node.clone());

@@ -62,6 +62,20 @@ pub(super) fn patch_images(
     at(key).patch(&key.name, &params, &version.guard(images_patch(images)))
 }
 
+/// Finds out whether image strings would be stored in the Pod of that UID, whatever its version.
+pub(super) fn try_images(
+    key: &ObjectKey,
+    uid: &str,
+    images: &[ImageChange],
+) -> Result<HttpRequest, request::Error> {
+    let params = PatchParams { dry_run: true, ..PatchParams::default() };
+    let mut patch = images_patch(images);
+    if let Some(fields) = patch.as_object_mut() {
+        fields.insert("metadata".to_owned(), json!({"uid": uid}));
+    }
+    at(key).patch(&key.name, &params, &Patch::Strategic(patch))
+}
+
 /// What admission made of a dry run that is not what was asked for, as a sentence.
 pub(super) fn altered(admitted: &Pod, images: &[ImageChange]) -> Option<String> {
     let stored = |i: &&ImageChange| admitted.container(&i.container).is_some_and(|c| c.image == i.image);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
+use pitstop_api::nodework::PullPolicy;
 use pitstop_api::quantity::{self, Resources};
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +61,7 @@ struct SlimGate {
 struct SlimContainer {
     name: String,
     image: String,
+    image_pull_policy: String,
     /// Of init containers `Always` (KEP-753); of any other any policy (KEP-5307).
     restart_policy: Option<String>,
     restart_policy_rules: Vec<SlimRule>,
@@ -225,6 +227,11 @@ fn containers(
                 _ => kind,
             },
             image: container.image,
+            pull_policy: match container.image_pull_policy.as_str() {
+                "Always" => PullPolicy::Always,
+                "Never" => PullPolicy::Never,
+                _ => PullPolicy::IfNotPresent,
+            },
             resources: container.resources.read(),
             restart_for: restart_for(&container.resize_policy),
             own_policy: own_policy(container.restart_policy.as_deref(), container.restart_policy_rules),

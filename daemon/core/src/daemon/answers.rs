@@ -7,6 +7,7 @@ use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, Boot, Held, NodeW
 
 use super::{Daemon, Identity};
 use crate::action::{Action, Outcome};
+use crate::image;
 use crate::order::{Progress, Sent, Standing, Step, answer, uptime_seconds};
 use crate::resize;
 
@@ -51,27 +52,18 @@ impl Daemon {
         let mut answers = Vec::new();
         for order in &stored.orders {
             let before = stored.answer(&order.id);
+            if image::asks(order) {
+                let wanted = self.images.answer(now, &order.id, before);
+                urgent |= wanted.as_ref() != before;
+                answers.extend(wanted);
+                continue;
+            }
             let Some(progress) = self.orders.get_mut(&order.id) else {
                 answers.extend(before.cloned());
                 continue;
             };
-            let acknowledged = before.is_some_and(|a| self.identity.acknowledged(a));
-            record(&mut held, order, &mut progress.step, before, acknowledged);
-            let unproved = acknowledged && progress.standing == Standing::AsksBook;
-            let mut wanted = match &progress.step {
-                Step::Over(over) => Some(taken_up_as(over.clone(), before)),
-                Step::Ready | Step::Fit { .. } if !acknowledged || unproved => {
-                    urgent |= unproved;
-                    Some(taker.takes_up(order, progress, before))
-                }
-                _ => before.cloned(),
-            };
-            let acting = wanted.as_mut().filter(|a| a.state == AnswerState::Acknowledged);
-            if let (Some(acting), Some((reason, message))) = (acting, progress.trouble()) {
-                acting.reason = Some(reason);
-                message.clone_into(&mut acting.message);
-            }
-            urgent |= wanted.as_ref() != before && !wanted.as_ref().is_some_and(|a| rides(order, a, before));
+            let (wanted, at_once) = taker.wants(order, progress, before, &mut held);
+            urgent |= at_once;
             answers.extend(wanted);
         }
         if !urgent {
@@ -101,6 +93,35 @@ struct Taker<'a> {
 }
 
 impl Taker<'_> {
+    /// What is to be told of an order, and whether that must be at once.
+    fn wants(
+        &self,
+        order: &Order,
+        progress: &mut Progress,
+        before: Option<&Answer>,
+        held: &mut Vec<Held>,
+    ) -> (Option<Answer>, bool) {
+        let acknowledged = before.is_some_and(|a| self.identity.acknowledged(a));
+        record(held, order, &mut progress.step, before, acknowledged);
+        let unproved = acknowledged && progress.standing == Standing::AsksBook;
+        let mut urgent = false;
+        let mut wanted = match &progress.step {
+            Step::Over(over) => Some(taken_up_as(over.clone(), before)),
+            Step::Ready | Step::Fit { .. } if !acknowledged || unproved => {
+                urgent = unproved;
+                Some(self.takes_up(order, progress, before))
+            }
+            _ => before.cloned(),
+        };
+        let acting = wanted.as_mut().filter(|a| a.state == AnswerState::Acknowledged);
+        if let (Some(acting), Some((reason, message))) = (acting, progress.trouble()) {
+            acting.reason = Some(reason);
+            message.clone_into(&mut acting.message);
+        }
+        urgent |= wanted.as_ref() != before && !wanted.as_ref().is_some_and(|a| rides(order, a, before));
+        (wanted, urgent)
+    }
+
     /// The acknowledgement of an order. The grace of a container that was signalled, and of one whose stop this process
     /// was about to send, goes on.
     fn takes_up(&self, order: &Order, progress: &Progress, before: Option<&Answer>) -> Answer {

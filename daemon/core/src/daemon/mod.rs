@@ -26,6 +26,7 @@ use pitstop_api::logic::tracked::Tracked;
 use pitstop_api::nodework::{Answer, AnswerState, NodeWorkStatus, Order, RuntimeInfo};
 
 use crate::action::{Action, Book, Event};
+use crate::image::Images;
 use crate::order::{Progress, Sent};
 use book::Owed;
 
@@ -57,12 +58,15 @@ pub struct Daemon {
     runtime: Option<RuntimeInfo>,
     book: Option<Tracked<Book>>,
     orders: BTreeMap<String, Progress>,
+    images: Images,
     ended_hooks: EndedHooks,
     /// Stops that this process sent. An order that is withdrawn and placed again names a container that has its signal, so
     /// its grace goes on.
     sent: Sent,
     /// Pods that are to get back what they had, by their UIDs.
     owed: BTreeMap<String, Owed>,
+    /// When the last event was taken in.
+    stepped: Mono,
     backoff: Backoff,
     /// When to try a write again: the back-off is over, or the watch has had its time to explain a conflict.
     write_at: Option<Mono>,
@@ -81,9 +85,11 @@ impl Daemon {
             runtime: None,
             book: None,
             orders: BTreeMap::new(),
+            images: Images::default(),
             ended_hooks: EndedHooks::new(),
             sent: Sent::default(),
             owed: BTreeMap::new(),
+            stepped: Mono(0),
             backoff: Backoff::default(),
             write_at: None,
             write_began: None,
@@ -117,6 +123,8 @@ impl Daemon {
             Event::CgroupsRead(id, result) => self.cgroups_read(now, &id, result),
             Event::ResourcesRead(id, result) => self.resources_read(now, &id, result),
             Event::Resized(id, result) => self.resized(now, &id, result),
+            Event::ImageSeen(id, result) => self.image_seen(now, &id, result),
+            Event::Pulled(id, result) => self.images.pulled(now, &id, result),
             Event::WrittenBack(uid, result) => self.written_back(now, &uid, &result),
             Event::StatusWritten(outcome) => self.written(now, outcome),
             Event::Tick => {}
@@ -127,6 +135,8 @@ impl Daemon {
             book.retry();
         }
         actions.extend(self.next_steps(now));
+        actions.extend(self.images.next_steps(now, self.book.as_ref().map(Tracked::get)));
+        self.stepped = now;
         actions.extend(self.give_back(now));
         actions.extend(self.write(now));
         actions
@@ -136,7 +146,8 @@ impl Daemon {
     pub fn wake_at(&self) -> Option<Mono> {
         let asks = self.orders.values().filter_map(|p| p.ask_at).min();
         let owed = self.owed.values().filter(|owed| !owed.under_way).filter_map(|owed| owed.at).min();
-        earliest(earliest(asks, owed), self.write_at)
+        let images = self.images.wake_at(self.stepped);
+        earliest(earliest(earliest(asks, owed), self.write_at), images)
     }
 
     /// The orders in the book.
@@ -151,6 +162,7 @@ impl Daemon {
             progress.backoff.succeeded();
             progress.ask_at = None;
         }
+        self.images.retry();
         for owed in self.owed.values_mut() {
             owed.at = None;
         }

@@ -9,6 +9,7 @@ use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, MAX_MESSAGE, Orde
 
 use super::Daemon;
 use crate::action::{Action, Book};
+use crate::image;
 use crate::order::{
     HookStep, Progress, Standing, Step, answer, hook_ended, request_over, reused, uptime_seconds,
 };
@@ -35,7 +36,7 @@ impl Daemon {
         self.orders.retain(|id, p| open.contains(id.as_str()) || !p.idle());
         let mut turns = self.turns(&open);
         let mut actions = Vec::new();
-        for order in &book.orders {
+        for order in book.orders.iter().filter(|order| !image::asks(order)) {
             self.take_up(order, book.answer(&order.id));
             if self.has_its_turn(now, order, &mut turns) {
                 actions.extend(self.move_on(now, &book, order, &mut turns));

@@ -419,5 +419,6 @@ pub(crate) fn answer(
         acknowledged_uptime_seconds: None,
         acknowledged_by: String::new(),
         observed: None,
+        image: None,
     }
 }

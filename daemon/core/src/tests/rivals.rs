@@ -11,6 +11,7 @@ fn answer_of_the_other(b: &mut Book, state: AnswerState, reason: Option<AnswerRe
         acknowledged_uptime_seconds: Some(90),
         acknowledged_by: "other".into(),
         observed: None,
+        image: None,
     }];
 }
 

@@ -203,6 +203,7 @@ fn what_another_daemon_answered_stands() {
             acknowledged_uptime_seconds: None,
             acknowledged_by: String::new(),
             observed: Some(Box::new(theirs)),
+            image: None,
         }];
     });
     node.quiet();

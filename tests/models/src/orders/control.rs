@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use chrono::DateTime;
 use pitstop_controller_core::kinds::{Watched, Written};
+use pitstop_controller_core::recreate;
 use pitstop_controller_core::recreate::Request;
-use pitstop_controller_core::resize::Resize;
 use pitstop_controller_core::{Action, Config, Engine, Event, Mono, Object, Status, Watch, Write};
 
 use super::part::{Memo, Part};
@@ -38,9 +38,8 @@ impl Controller {
     /// A process that has just begun to lead.
     pub fn new(now: Mono, config: Config) -> Self {
         let mut index = Engine::new(config);
-        // There are no resizes here.
-        let none = Event::of::<Resize>(Watch::list(Vec::new()));
-        for event in [Event::Guarded(true), Event::Leader(true), none] {
+        let none = Event::none_but(&[recreate::ID]);
+        for event in [Event::Guarded(true), Event::Leader(true)].into_iter().chain(none) {
             assert!(index.step(now, DateTime::UNIX_EPOCH, event).is_empty());
         }
         Self { index: Part::new(index), watches: [None, None, None], calls: BTreeMap::new() }
@@ -155,10 +154,9 @@ pub fn brief(action: &Action) -> String {
         Action::Write { object: Object { key, .. }, write: Write::Delete } => {
             format!("deletion of {}", key.name)
         }
-        Action::Write {
-            object: Object { key, .. },
-            write: Write::Status { status: Status::Resize(_), .. },
-        } => format!("status of {}", key.name),
+        Action::Write { object: Object { key, .. }, write: Write::Status { .. } } => {
+            format!("status of {}", key.name)
+        }
         Action::Survey { place } => format!("bounds of {place}"),
         Action::Do { by: Object { key, .. }, .. } => format!("for {}", key.name),
         Action::ReadPod { by: Object { key, .. }, .. } => format!("is the Pod of {} there?", key.name),

@@ -118,6 +118,9 @@ impl World {
             daemon::Action::ReadCgroups { .. }
             | daemon::Action::ReadResources { .. }
             | daemon::Action::Resize { .. }
+            | daemon::Action::LookAtImage { .. }
+            | daemon::Action::Pull { .. }
+            | daemon::Action::CancelPull { .. }
             | daemon::Action::WriteBack { .. } => unreachable!("no controller of the model orders that"),
             daemon::Action::WriteStatus { .. } => daemon::Event::StatusWritten(daemon::Outcome::Retry),
         };

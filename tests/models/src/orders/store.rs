@@ -117,7 +117,7 @@ impl Store {
                 _ => false,
             },
             Action::ReadPod { .. }
-            | Action::Write { write: Write::Status { status: Status::Resize(_), .. }, .. }
+            | Action::Write { write: Write::Status { .. }, .. }
             | Action::Survey { .. }
             | Action::Do { .. }
             | Action::Emit(_)

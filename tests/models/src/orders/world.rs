@@ -175,6 +175,9 @@ impl World {
                 | daemon::Action::ReadCgroups { .. }
                 | daemon::Action::ReadResources { .. }
                 | daemon::Action::Resize { .. }
+                | daemon::Action::LookAtImage { .. }
+                | daemon::Action::Pull { .. }
+                | daemon::Action::CancelPull { .. }
                 | daemon::Action::WriteBack { .. } => false,
             },
         });
@@ -218,9 +221,7 @@ impl World {
                 let outcome = found.map_or(Outcome::Gone, |pod| Outcome::Written(pod.uid.clone()));
                 Event::PodRead { by: by.clone(), outcome }
             }
-            Action::Write { write: Write::Status { status: Status::Resize(_), .. }, .. }
-            | Action::Survey { .. }
-            | Action::Do { .. } => {
+            Action::Write { write: Write::Status { .. }, .. } | Action::Survey { .. } | Action::Do { .. } => {
                 panic!("there are no resizes here")
             }
             Action::Emit(_) | Action::Count(_) => panic!("not kept"),
@@ -313,6 +314,9 @@ impl World {
             daemon::Action::ReadCgroups { .. }
             | daemon::Action::ReadResources { .. }
             | daemon::Action::Resize { .. }
+            | daemon::Action::LookAtImage { .. }
+            | daemon::Action::Pull { .. }
+            | daemon::Action::CancelPull { .. }
             | daemon::Action::WriteBack { .. } => unreachable!("no controller of the model orders that"),
             daemon::Action::WriteStatus { resource_version, status } => {
                 let outcome = match self.write_answers(instance, resource_version, status, bounds) {
@@ -457,9 +461,9 @@ fn ends(action: &Action, refused: bool) -> Event {
             Event::PodWritten { key: key.clone(), uid: uid.clone(), outcome: outcome(refused) }
         }
         Action::ReadPod { by, .. } => Event::PodRead { by: by.clone(), outcome: Outcome::Retry },
-        Action::Write { write: Write::Status { status: Status::Resize(_), .. }, .. }
-        | Action::Survey { .. }
-        | Action::Do { .. } => panic!("there are no resizes here"),
+        Action::Write { write: Write::Status { .. }, .. } | Action::Survey { .. } | Action::Do { .. } => {
+            panic!("there are no resizes here")
+        }
         Action::Emit(_) | Action::Count(_) => panic!("not kept"),
     }
 }

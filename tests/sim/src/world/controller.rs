@@ -8,8 +8,9 @@ use pitstop_api::logic::answer::{Answer, Failure};
 use pitstop_api::logic::watch::Watch;
 use pitstop_controller_core::kind::Kind as _;
 use pitstop_controller_core::lease::{self, Elector, Record};
+use pitstop_controller_core::recreate;
 use pitstop_controller_core::recreate::Request;
-use pitstop_controller_core::resize::Resize;
+use pitstop_controller_core::resize::{self, Resize};
 use pitstop_controller_core::wire::{Exchange, HttpRequest, Step, observe};
 use pitstop_controller_core::{Action, Config, Engine, Event};
 use serde::de::DeserializeOwned;
@@ -210,9 +211,14 @@ impl Controller {
                 }
             }
             self.core(now, Event::Leader(leads), out);
-            if self.watchers.len() <= WATCH_OF_RESIZES {
-                // A watch that delivers an empty list.
-                self.core(now, Event::of::<Resize>(Watch::list(Vec::new())), out);
+            let watched = if self.watchers.len() <= WATCH_OF_RESIZES {
+                &[recreate::ID][..]
+            } else {
+                &[recreate::ID, resize::ID]
+            };
+            // Watches that deliver empty lists.
+            for none in Event::none_but(watched) {
+                self.core(now, none, out);
             }
         }
     }

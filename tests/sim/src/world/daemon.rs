@@ -301,6 +301,9 @@ impl DaemonProcess {
                 Action::Resize { order_id, pod_uid, writes, .. } => {
                     out.effects.push(self.resize(order_id, pod_uid, writes));
                 }
+                Action::LookAtImage { .. } | Action::Pull { .. } | Action::CancelPull { .. } => {
+                    panic!("nobody asks for an image in this world")
+                }
                 Action::WriteBack { held } => out.add(self.write_back(now, held, machine)),
                 Action::WriteStatus { resource_version, status } => {
                     self.writes += 1;

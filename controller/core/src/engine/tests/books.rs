@@ -123,6 +123,7 @@ fn forced_without_its_book(acknowledged: bool, gone: fn(NodeWork) -> Watch<NodeW
             acknowledged_uptime_seconds: None,
             acknowledged_by: String::new(),
             observed: None,
+            image: None,
         };
         book.status.answers = vec![answer];
         book.resource_version = "900".into();

@@ -133,6 +133,7 @@ fn answers(bench: &mut Bench, state: AnswerState) {
         acknowledged_uptime_seconds: None,
         acknowledged_by: String::new(),
         observed: None,
+        image: None,
     };
     let done =
         |id: &str| book.status.answers.iter().find(|a| a.order_id == id && a.state == AnswerState::Done);

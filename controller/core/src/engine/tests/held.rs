@@ -70,7 +70,7 @@ impl Node {
         };
         step(Event::NodeWorks(Watch::list(vec![book.clone()])));
         step(Event::of::<Resize>(Watch::list(Vec::new())));
-        step(Event::of::<crate::probe::Probe>(Watch::list(Vec::new())));
+        crate::fixtures::other_lists().into_iter().for_each(&mut step);
         Self {
             index,
             now: Mono(0),
@@ -240,6 +240,7 @@ impl Node {
                 acknowledged_uptime_seconds: None,
                 acknowledged_by: String::new(),
                 observed: None,
+                image: None,
             };
             let held = &mut self.book.status.held;
             let Some(known) = known else {

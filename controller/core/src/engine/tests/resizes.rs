@@ -188,6 +188,7 @@ fn a_resize_runs_through() {
         acknowledged_uptime_seconds: None,
         acknowledged_by: String::new(),
         observed: Some(Box::new(Observed { container: cgroup, pod: cgroup })),
+        image: None,
     }];
     assert_eq!(bench.step(Event::NodeWorks(Watch::Upsert(bench.book.clone().unwrap()))), []);
     let end = only(bench.step(Event::NodeWorks(Watch::Upsert(book))));

@@ -121,6 +121,7 @@ fn nothing_is_ordered_while_the_end_is_being_written() {
         acknowledged_uptime_seconds: None,
         acknowledged_by: String::new(),
         observed: None,
+        image: None,
     }];
     let next = bench.step(Event::NodeWorks(Watch::Upsert(late)));
     let more = |a: &Action| matches!(a, Action::WriteOrders { orders, .. } if orders.len() > 1);

@@ -41,6 +41,7 @@ pub(super) fn answer(order_id: &str, state: AnswerState, reason: Option<AnswerRe
         acknowledged_uptime_seconds: None,
         acknowledged_by: String::new(),
         observed: None,
+        image: None,
     }
 }
 

@@ -265,6 +265,7 @@ impl Scene {
             acknowledged_uptime_seconds: None,
             acknowledged_by: String::new(),
             observed: None,
+            image: None,
         });
     }
 

@@ -12,7 +12,7 @@ use pitstop_api::logic::watch::Part;
 use pitstop_api::nodework::{NodeWorkStatus, RuntimeInfo};
 use pitstop_daemon_core::{
     Action as Wanted, Book, CallFailure, ContainerState, Daemon, Event as Told, Facts, Identity, Outcome,
-    Watch,
+    PullFailure, Watch,
 };
 use serde_json::Value;
 
@@ -165,6 +165,12 @@ impl Player {
                 events.push_back(Told::ResourcesRead(order_id, Err(never())));
             }
             Wanted::Resize { order_id, .. } => events.push_back(Told::Resized(order_id, Err(never()))),
+            Wanted::LookAtImage { order_id, .. } => events.push_back(Told::ImageSeen(order_id, Err(never()))),
+            Wanted::Pull { order_id, .. } => {
+                let failure = PullFailure { missing: true, message: never().message };
+                events.push_back(Told::Pulled(order_id, Err(failure)));
+            }
+            Wanted::CancelPull { .. } => {}
             Wanted::WriteBack { held } => events.push_back(Told::WrittenBack(held.pod.uid, Err(never()))),
             Wanted::WriteStatus { resource_version, status } => {
                 out.push(Action::WriteBook { node: node.to_owned(), resource_version, status });

@@ -39,7 +39,9 @@ fn leads(node: &mut Node, other: Pod) {
     node.happens(Event::NodeWorks(Watch::list(vec![node.book.clone()])));
     let resizes: Vec<Resize> = node.resizes.values().cloned().collect();
     node.happens(Event::of::<Resize>(Watch::list(resizes)));
-    node.happens(Event::of::<crate::probe::Probe>(Watch::list(Vec::new())));
+    for list in crate::fixtures::other_lists() {
+        node.happens(list);
+    }
 }
 
 #[test]

@@ -1,0 +1,186 @@
+//! How far the Pod is, by its spec, by what its kubelet says of it, and by what the node's daemon says.
+
+use std::time::Duration;
+
+use pitstop_api::id::split_reference;
+use pitstop_api::image_update::ContainerStatus;
+
+use super::observe::{ImageUpdate, Observed, is_ready};
+use super::orders;
+use super::status::{self, End};
+use crate::pod::{self, Container, ContainerState, Pod};
+
+/// Which images the Pod's spec has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Those of before.
+    Before,
+    /// Those that were written down for it.
+    Written,
+    /// Those that were written down for the way back.
+    Restored,
+    /// Some of the one and some of the other.
+    Between,
+    /// That container has another one: somebody else has changed it.
+    Other(String),
+}
+
+/// Which images the Pod's spec has.
+pub(super) fn place(update: &ImageUpdate, pod: &Pod) -> Place {
+    let restores = update.status.restoring.is_some();
+    let mut places = Vec::new();
+    for container in &update.status.containers {
+        let Some(image) = pod.container(&container.name).map(|c| c.image.as_str()) else {
+            return Place::Other(container.name.clone());
+        };
+        places.push(if restores && image == container.restored {
+            Place::Restored
+        } else if !container.written.is_empty() && image == container.written {
+            Place::Written
+        } else if image == container.before.image || is_pinned(image, &container.before.image_id) {
+            Place::Before
+        } else {
+            return Place::Other(container.name.clone());
+        });
+    }
+    match places.split_first() {
+        Some((first, rest)) if rest.iter().all(|place| place == first) => first.clone(),
+        _ => Place::Between,
+    }
+}
+
+/// The image string names the digest that ran: a restart through the kubelet writes such strings, and changes nothing.
+fn is_pinned(image: &str, image_id: &str) -> bool {
+    let digest = |text: &str| text.rsplit_once('@').map(|(_, digest)| digest.to_owned());
+    digest(image).is_some_and(|named| digest(image_id) == Some(named))
+}
+
+/// How far a container is that has got another image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// The kubelet has not stopped the old one, or not started the new one: a sentence.
+    Waits(String),
+    /// The new one runs, and is not ready.
+    Unready,
+    /// It is ready, and the daemon has not told yet what runs.
+    Untold,
+    /// It is ready, and runs what was pulled.
+    Ready,
+    /// It does badly.
+    Bad(End),
+}
+
+/// The kubelet waits before it starts a container again that has ended.
+const CRASH_LOOP: &str = "CrashLoopBackOff";
+/// Reasons of the kubelet for a container that it does not start, and that no waiting mends.
+const FATAL: [&str; 8] = [
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "ErrImageNeverPull",
+    "ImageInspectError",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "RunContainerError",
+    CRASH_LOOP,
+];
+
+/// How long the kubelet may go on telling of a container what was so before the change.
+pub(super) const STALE: Duration = Duration::from_secs(10);
+/// How long the kubelet may take to act on an image that was put back before it had acted on the new one.
+pub(super) const SETTLES: Duration = Duration::from_secs(5);
+
+impl Observed<'_> {
+    /// That a container waits for such a reason is to be blamed on its new image. What did not run before may have waited for
+    /// the same reason, and a loop of crashes is that of the instance that is named.
+    fn is_news(&self, status: &ContainerStatus, now: &pod::ContainerStatus, reason: &str) -> bool {
+        if now.container_id != status.before.container_id {
+            return true;
+        }
+        let long = self.memory.written_since.is_some_and(|since| since.after(STALE) <= self.now);
+        reason != CRASH_LOOP && (status.before.running || long)
+    }
+
+    /// The old image is back in the container, which is as well as it was before. One that was never replaced may be yet: the
+    /// kubelet may be about to stop it.
+    pub(super) fn is_back(&self, status: &ContainerStatus, container: &Container) -> bool {
+        let Some(now) = &container.status else { return false };
+        let same = now.container_id == status.before.container_id;
+        let settled = self.memory.restored_since.is_some_and(|since| since.after(SETTLES) <= self.now);
+        if same && !status.before.running {
+            return settled;
+        }
+        let runs = now.state == ContainerState::Running && now.image_id == status.before.image_id;
+        runs && (now.ready || !status.before.ready) && (!same || settled)
+    }
+}
+
+/// How far the new container is.
+pub(super) fn progress(observed: &Observed<'_>, status: &ContainerStatus, container: &Container) -> Progress {
+    let name = &status.name;
+    let Some(now) = &container.status else {
+        return Progress::Waits(format!("waits for the kubelet to start container {name}"));
+    };
+    if let ContainerState::Waiting { reason, message } = &now.state {
+        let fatal = FATAL.into_iter().find(|fatal| fatal == reason);
+        return match fatal.filter(|reason| observed.is_news(status, now, reason)) {
+            Some(reason) => {
+                let text = format!("container {name}: {message}");
+                Progress::Bad(End::bad(status::waiting(reason), text))
+            }
+            None => Progress::Waits(format!("the kubelet starts container {name}: {reason} {message}")),
+        };
+    }
+    if now.container_id == status.before.container_id || now.container_id.is_empty() {
+        return Progress::Waits(format!(
+            "waits for the kubelet to stop container {name} and to start the new one"
+        ));
+    }
+    if now.oom_killed != status.before.container_id
+        && !now.oom_killed.is_empty()
+        && restarts(status, container) > 0
+    {
+        let text = format!("container {name} was killed for want of memory");
+        return Progress::Bad(End::bad(status::OOM_KILLED, text));
+    }
+    if let ContainerState::Terminated { exit_code } = now.state {
+        let text = format!("container {name} has ended with exit code {exit_code}");
+        return Progress::Bad(End::bad(status::EXITED, text));
+    }
+    // The first restart is that to the new image.
+    if restarts(status, container) > 1 {
+        let text =
+            format!("container {name} has restarted {} times", restarts(status, container).saturating_sub(1));
+        return Progress::Bad(End::bad(status::RESTARTED, text));
+    }
+    if !is_ready(container) {
+        return Progress::Unready;
+    }
+    attested(observed, status, container)
+}
+
+/// How often the container was restarted since the request was accepted.
+fn restarts(status: &ContainerStatus, container: &Container) -> i32 {
+    let now = container.status.as_ref().map_or(0, |now| now.restart_count);
+    now.saturating_sub(status.before.restart_count)
+}
+
+/// Whether the node's daemon says that what runs is what was pulled.
+fn attested(observed: &Observed<'_>, status: &ContainerStatus, container: &Container) -> Progress {
+    let instance = container.status.as_ref().map_or("", |now| &now.container_id);
+    let Ok((_, id)) = split_reference(instance) else { return Progress::Untold };
+    let told = orders::told(observed, &status.name);
+    let running = told.and_then(|told| told.running.as_ref()).filter(|running| running.container_id == id);
+    let pulled = told.and_then(|told| told.pulled.as_ref()).or(status.pulled.as_ref());
+    match (running, pulled) {
+        (Some(running), Some(pulled)) if running.image_id == pulled.image_id => Progress::Ready,
+        (Some(running), Some(pulled)) => {
+            let text = format!(
+                "container {} runs image {} ({}), not the pulled {} ({})",
+                status.name, running.digest, running.image_id, pulled.digest, pulled.image_id
+            );
+            Progress::Bad(End::bad(status::OTHER_IMAGE, text))
+        }
+        // The daemon has not looked yet, or is asked once the new container is there.
+        _ => Progress::Untold,
+    }
+}

@@ -1,0 +1,157 @@
+//! Image updates, as the engine deals with them.
+
+use std::time::Duration;
+
+use pitstop_api::image_update::{KIND, PLURAL, PodImageUpdate, PodImageUpdateStatus};
+
+use super::{ImageUpdate, Memory, Observed, plan, review, status, update};
+use crate::before::Before;
+use crate::change::{Named, Note};
+use crate::deed::{Deed, Done};
+use crate::key::{KindId, ObjectKey};
+use crate::kind::{About, Ahead, At, Course, Cx, Kind, Meta, PodWritten, Sharing, Sight, Target, WriteNames};
+use crate::lifecycle;
+use crate::measure::Measure;
+use crate::nodework::{OrderView, own};
+use crate::pod::Pod;
+use crate::readiness::Hold;
+use crate::review::Review;
+use crate::time::{Mono, note_since, seconds};
+
+/// The kind.
+pub const ID: KindId = KindId::new(KIND);
+
+impl Kind for ImageUpdate {
+    type Object = PodImageUpdate;
+    type Status = PodImageUpdateStatus;
+    type Memory = Memory;
+    const ABOUT: About = About {
+        id: ID,
+        api_version: "pitstop.dev/v1alpha1",
+        plural: PLURAL,
+        watch: PLURAL,
+        synced: "PodImageUpdates synced",
+        metric: "image_updates",
+        noun: "Image updates",
+        writes: WriteNames {
+            status: "write_image_update_status",
+            metadata: "patch_image_update_metadata",
+            create: "create_image_update",
+            delete: "delete_image_update",
+        },
+        action: "UpdateImage",
+        reasons: &status::REASONS,
+        successes: &status::SUCCESSES,
+        sharing: Sharing { patience: None, yields: false },
+        claims: false,
+        review: Some(Review { path: "/mutate-podimageupdate", begin: review::review }),
+    };
+
+    fn observe(object: Self::Object) -> Self {
+        update(object)
+    }
+    fn remember(now: Mono) -> Memory {
+        Memory::new(now)
+    }
+
+    fn meta(&self) -> Meta<'_> {
+        Meta { key: &self.key, created: self.created, deleting: self.deleting, owner: self.owner.as_ref() }
+    }
+    fn pod_key(&self) -> ObjectKey {
+        Self::pod_key(self)
+    }
+    fn pod_uid(&self) -> Option<&str> {
+        let target = self.status.target.as_ref().map(|target| &target.pod_uid);
+        target.or(self.spec.pod_ref.uid.as_ref()).map(String::as_str)
+    }
+    fn status(&self) -> &Self::Status {
+        &self.status
+    }
+    fn course(status: &Self::Status) -> Course<'_> {
+        let target = status.target.as_ref();
+        let target = target.map(|target| Target { pod_uid: &target.pod_uid, node: &target.node_name });
+        Course { target, ended: lifecycle::ended(status.completion_time.is_some(), &status.conditions) }
+    }
+    fn ttl(&self) -> Option<Duration> {
+        self.spec.ttl_seconds_after_finished.map(|ttl| seconds(ttl.into()))
+    }
+    fn completed_seen(memory: &mut Memory) -> &mut Option<Mono> {
+        &mut memory.completed_seen
+    }
+    /// What is suspended is in nobody's way, and nobody in its.
+    fn asks(&self) -> bool {
+        self.spec.dry_run || self.suspended()
+    }
+    fn gate(&self) -> Option<Hold> {
+        self.hold()
+    }
+
+    fn decide(
+        Cx { now, wall, config }: Cx<'_>,
+        sight: Sight<'_, Self>,
+        memory: &mut Memory,
+    ) -> (super::Plan, Vec<Measure>) {
+        let Sight { request, pod, around, writes, .. } = sight;
+        let work = sight.book.and_then(|book| book.work);
+        let orders: Vec<OrderView<'_>> = own(work, &request.uid).collect();
+        memory.see(now, request, pod, &orders);
+        let before = around.begun().into_iter().filter(|other| {
+            !other.completed() && !other.deleting && !other.asks() && other.rank() < request.rank()
+        });
+        let earlier = before.min_by_key(|other| other.rank());
+        let observed = Observed {
+            now,
+            update: request,
+            pod,
+            ahead: sight.ahead,
+            earlier: earlier.map(|other| Named { kind: ID, key: other.key.clone() }),
+            orders,
+            guarded: sight.guarded,
+            writing: writes.images,
+            written_now: writes.images_now,
+            deed: sight.deed,
+            look: sight.look,
+            memory,
+        };
+        let plan = plan(wall, config, &observed);
+        // From now on others wait for it.
+        let begins = plan.status.as_ref().is_some_and(|write| status::has_begun(&write.status));
+        if begins && !request.has_begun() {
+            memory.busy_since.get_or_insert(now);
+        }
+        (plan, Vec::new())
+    }
+    fn notes(&self, old: &Self::Status) -> Vec<Note> {
+        status::notes(self, old)
+    }
+    fn measure(&self, old: &Self::Status) -> Option<Measure> {
+        status::measure(&self.status, old)
+    }
+
+    /// Since when it takes its Pod out of service or changes it: what it pulls disturbs nobody.
+    fn disturbs(&self, memory: &Memory, at: At, _: Option<&Pod>) -> Option<Mono> {
+        memory.busy_since.filter(|_| !at.lingers)
+    }
+    fn deed_done(memory: &mut Memory, _: Mono, deed: Deed, done: Done) {
+        memory.deed_done(&deed, done);
+    }
+    fn pod_written(&self, memory: &mut Memory, _: Mono, written: PodWritten) {
+        if let PodWritten::Images(refused) = written {
+            memory.images_written(refused);
+        }
+    }
+    fn placed(memory: &mut Memory, now: Mono, _: bool, none: bool) -> bool {
+        let before = memory.crowded_since.is_some();
+        note_since(&mut memory.crowded_since, now, none);
+        before != none
+    }
+}
+
+/// It waits for that before it is even accepted: others of its kind, or of its namespace. What requests of other kinds do to the
+/// Pod keeps nobody from pulling.
+pub(super) fn keeps_unaccepted(ahead: &Ahead) -> bool {
+    match &ahead.by {
+        Before::Request(named) => named.kind == ID,
+        Before::TooMany(_) => true,
+    }
+}

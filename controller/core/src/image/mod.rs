@@ -1,0 +1,20 @@
+//! `PodImageUpdate`: new images for the containers of one running Pod.
+//!
+//! Nothing of the Pod is stopped before the node has the images: its daemon pulls them, and tells what it has pulled and
+//! later what runs. The kubelet would stop a container first and pull then.
+
+mod judge;
+mod kind;
+mod observe;
+mod orders;
+mod plan;
+mod resolve;
+mod review;
+mod status;
+#[cfg(test)]
+mod tests;
+
+pub use kind::ID;
+pub use observe::{ImageUpdate, Memory, Observed, update};
+pub use plan::{Plan, plan};
+pub use status::{REASONS, all_reasons};

@@ -1,0 +1,258 @@
+//! What a decision about one update sees.
+
+use pitstop_api::condition;
+use pitstop_api::image_update::{
+    ContainerStatus, Phase, PodImageUpdate, PodImageUpdateSpec, PodImageUpdateStatus, conditions,
+};
+
+use super::judge::{Place, place};
+use crate::change::{ImageChange, Named};
+use crate::deed::{Deed, Done};
+use crate::drain::Seen;
+use crate::key::ObjectKey;
+use crate::kind::{Ahead, Owner, owner};
+use crate::look::Look;
+use crate::nodework::OrderView;
+use crate::pod::{Container, ContainerState, Pod};
+use crate::readiness::Hold;
+use crate::time::{Mono, note_since};
+use crate::tracked::Versioned;
+
+/// The user agent of holds by `PodImageUpdate`s.
+const AGENT: &str = "PodImageUpdate";
+
+/// A `PodImageUpdate`, reduced to what decisions need.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImageUpdate {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.resourceVersion`.
+    pub resource_version: String,
+    /// `metadata.generation`.
+    pub generation: Option<i64>,
+    /// `metadata.creationTimestamp`, in seconds; only compared with other objects' of the same API server.
+    pub created: i64,
+    /// `metadata.deletionTimestamp` is set.
+    pub deleting: bool,
+    /// The request that it belongs to.
+    pub owner: Option<Owner>,
+    /// `spec`.
+    pub spec: PodImageUpdateSpec,
+    /// `status`.
+    pub status: PodImageUpdateStatus,
+}
+
+impl Versioned for ImageUpdate {
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+    fn resource_version(&self) -> &str {
+        &self.resource_version
+    }
+}
+
+/// From the API object to what decisions need.
+pub fn update(object: PodImageUpdate) -> ImageUpdate {
+    let PodImageUpdate { metadata, spec, status } = object;
+    let (key, owner) = (ObjectKey::of(&metadata), owner(&metadata));
+    ImageUpdate {
+        key,
+        uid: metadata.uid.unwrap_or_default(),
+        resource_version: metadata.resource_version.unwrap_or_default(),
+        generation: metadata.generation,
+        created: metadata.creation_timestamp.map_or(0, |t| t.0.as_second()),
+        deleting: metadata.deletion_timestamp.is_some(),
+        owner,
+        spec,
+        status: status.unwrap_or_default(),
+    }
+}
+
+impl ImageUpdate {
+    /// The Pod that it names.
+    pub fn pod_key(&self) -> ObjectKey {
+        ObjectKey::new(&self.key.namespace, &self.spec.pod_ref.name)
+    }
+
+    /// It has ended.
+    pub fn completed(&self) -> bool {
+        self.status.completion_time.is_some()
+    }
+
+    /// It was accepted for that very Pod.
+    pub fn is_for(&self, pod: &Pod) -> bool {
+        self.status.target.as_ref().is_some_and(|target| target.pod_uid == pod.uid)
+    }
+
+    /// The Pod is to be taken out of service for it, or was.
+    pub fn drains(&self) -> bool {
+        condition::find(&self.status.conditions, conditions::DRAINED).is_some()
+    }
+
+    /// What the Pod gets is written down, so that it may have it already.
+    pub fn changes(&self) -> bool {
+        self.status.containers.iter().any(|container| !container.written.is_empty())
+    }
+
+    /// It does something to its Pod, or has.
+    pub fn has_begun(&self) -> bool {
+        self.drains() || self.changes()
+    }
+
+    /// It waits to be released, and has done nothing to its Pod.
+    pub fn suspended(&self) -> bool {
+        self.spec.suspend && !self.has_begun()
+    }
+
+    /// The hold by which it keeps its Pod not ready: from its drain on, until the new containers are ready.
+    pub fn hold(&self) -> Option<Hold> {
+        self.spec.unready_grace_period_seconds?;
+        let held = self.drains() && self.status.phase != Some(Phase::Observing);
+        held.then(|| Hold { user_agent: AGENT.to_owned(), key: self.key.to_string() })
+    }
+
+    /// How the request is known among others of its kind for its Pod: the oldest goes first.
+    pub(super) fn rank(&self) -> (i64, &ObjectKey) {
+        (self.created, &self.key)
+    }
+}
+
+/// What this process remembers of an update; lost when it ends, and then counted anew.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// When this process first saw the request.
+    pub first_seen: Mono,
+    /// When it first saw the request completed.
+    pub completed_seen: Option<Mono>,
+    /// Since when the deadline runs: from the first sight on, and from the last one suspended.
+    pub runs_since: Option<Mono>,
+    /// The API server would store the change.
+    pub tried: bool,
+    /// How often in a row it was refused, and what was said last: the dry run, or the change itself.
+    pub refused: Option<(u32, String)>,
+    /// Since when it does something to its Pod, or is about to.
+    pub busy_since: Option<Mono>,
+    /// Since when an order waits for the daemon's first word.
+    pub unanswered_since: Option<Mono>,
+    /// Since when none of its orders finds a place in the node's book.
+    pub crowded_since: Option<Mono>,
+    /// How far the drain is seen to be.
+    pub drain: Seen,
+    /// Since when the Pod's spec has the new images.
+    pub written_since: Option<Mono>,
+    /// When the first old container was seen not to run any more.
+    pub ended_at: Option<Mono>,
+    /// Since when all new containers are ready.
+    pub ready_since: Option<Mono>,
+    /// How long that took from then, in milliseconds.
+    pub gap: Option<i64>,
+    /// Since when the Pod's spec has the old images again.
+    pub restored_since: Option<Mono>,
+}
+
+impl Memory {
+    /// First seen now.
+    pub fn new(now: Mono) -> Self {
+        Self { first_seen: now, ..Self::default() }
+    }
+
+    /// Notes since when things are as they are. `orders` are the request's.
+    pub fn see(&mut self, now: Mono, update: &ImageUpdate, pod: Option<&Pod>, orders: &[OrderView<'_>]) {
+        note_since(&mut self.completed_seen, now, update.completed());
+        note_since(&mut self.runs_since, now, !update.suspended());
+        note_since(&mut self.unanswered_since, now, orders.iter().any(|o| o.answer.is_none()));
+        if update.has_begun() && !update.completed() {
+            self.busy_since.get_or_insert(now);
+        }
+        let pod = pod.filter(|pod| update.is_for(pod) && !update.completed() && !pod.gone());
+        let drained = pod.filter(|_| update.drains());
+        self.drain.update(now, drained, update.hold().as_ref());
+        let at = pod.map(|pod| place(update, pod));
+        let restores = update.status.restoring.is_some();
+        note_since(&mut self.written_since, now, !restores && at == Some(Place::Written));
+        note_since(&mut self.restored_since, now, restores && at == Some(Place::Restored));
+        let all = |test: fn(&ContainerStatus, &Container) -> bool| {
+            self.written_since.is_some()
+                && update.status.containers.iter().all(|status| {
+                    pod.and_then(|pod| pod.container(&status.name)).is_some_and(|c| test(status, c))
+                })
+        };
+        if self.written_since.is_some() && !all(runs_old) {
+            self.ended_at.get_or_insert(now);
+        }
+        let ready = all(|status, container| !runs_old(status, container) && is_ready(container));
+        note_since(&mut self.ready_since, now, ready);
+        if let Some((ended, ready)) = self.ended_at.zip(self.ready_since) {
+            let gap = i64::try_from(ready.since(ended).as_millis()).unwrap_or(i64::MAX);
+            self.gap.get_or_insert(gap);
+        }
+    }
+
+    /// What the request has had done came back.
+    pub fn deed_done(&mut self, deed: &Deed, done: Done) {
+        if !matches!(deed, Deed::TryImages { .. }) {
+            return;
+        }
+        match done {
+            Done::Effected => (self.tried, self.refused) = (true, None),
+            Done::Refused(text) => self.again(text),
+            Done::Gone | Done::Conflict | Done::Retry(_) => {}
+        }
+    }
+
+    /// A write of the Pod's images came back: refused with that text, or else.
+    pub fn images_written(&mut self, refused: Option<String>) {
+        match refused {
+            Some(text) => self.again(text),
+            None => self.refused = None,
+        }
+    }
+
+    fn again(&mut self, text: String) {
+        let before = self.refused.as_ref().map_or(0, |(times, _)| *times);
+        self.refused = Some((before.saturating_add(1), text));
+    }
+}
+
+/// The instance that was there when the request was accepted still runs.
+fn runs_old(status: &ContainerStatus, container: &Container) -> bool {
+    container.status.as_ref().is_some_and(|now| {
+        now.state == ContainerState::Running && now.container_id == status.before.container_id
+    })
+}
+
+/// It runs, and passes its probe.
+pub(super) fn is_ready(container: &Container) -> bool {
+    container.status.as_ref().is_some_and(|now| now.state == ContainerState::Running && now.ready)
+}
+
+/// All that a decision about one update sees.
+#[derive(Clone, Debug)]
+pub struct Observed<'a> {
+    /// This process's clock.
+    pub now: Mono,
+    /// The request.
+    pub update: &'a ImageUpdate,
+    /// The Pod under the name that the request gives.
+    pub pod: Option<&'a Pod>,
+    /// What goes first for the same Pod, or in the namespace.
+    pub ahead: Option<Ahead>,
+    /// An earlier update of the same Pod that has been accepted, too, and is not suspended.
+    pub earlier: Option<Named>,
+    /// The request's orders in the node's book.
+    pub orders: Vec<OrderView<'a>>,
+    /// The API server is known to keep each daemon to its own node, so that orders may be placed.
+    pub guarded: bool,
+    /// Images of the request in a write of the Pod that is under way, or of which nobody knows yet how it ended.
+    pub writing: &'a [ImageChange],
+    /// A write of images of the Pod is under way, for this request or for another.
+    pub written_now: bool,
+    /// What the request has done that is under way, or of which nobody knows yet how it ended.
+    pub deed: Option<&'a Deed>,
+    /// What is known of the Pod while the watch does not show it.
+    pub look: &'a Look,
+    /// What this process remembers.
+    pub memory: &'a Memory,
+}

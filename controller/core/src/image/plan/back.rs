@@ -1,0 +1,71 @@
+//! The way back: an end without success puts the old images back first, where that is asked for.
+
+use pitstop_api::condition;
+use pitstop_api::image_update::{ContainerStatus, Phase, Restoring};
+
+use super::{Plan, Planner};
+use crate::image::judge::{Place, SETTLES, place};
+use crate::image::status::{self, End, Wait};
+use crate::plan::Urgency;
+use crate::pod::Pod;
+use crate::time::{earliest, seconds};
+
+impl Planner<'_> {
+    /// An end without success: the old images are put back first, where that is asked for.
+    pub(super) fn fails(&self, pod: &Pod, end: &End) -> Plan {
+        let update = self.observed.update;
+        if !update.spec.rolls_back() || place(update, pod) == Place::Before {
+            let phase = if end.phase == Phase::RolledBack { Phase::Failed } else { end.phase };
+            return self.end(&End { phase, ..end.clone() });
+        }
+        let mut status = update.status.clone();
+        for container in &mut status.containers {
+            container.restored.clone_from(&container.before.image);
+        }
+        status.restoring = Some(Restoring {
+            phase: end.phase,
+            reason: end.reason.to_owned(),
+            message: condition::truncate(&end.message, condition::MAX_MESSAGE),
+        });
+        let text = format!("puts the old images back: {}", end.message);
+        self.waiting(status, &Wait::new(Phase::RollingBack, status::ROLLING_BACK, text), Urgency::Now)
+    }
+
+    /// Puts the old images back, and ends once the old containers run again.
+    pub(super) fn restore(&self, pod: &Pod, place: &Place, restoring: &Restoring) -> Plan {
+        let update = self.observed.update;
+        let end = End::from(restoring);
+        if *place != Place::Restored {
+            if let Some(refused) = self.refused() {
+                let text = format!("{}; the old images cannot be put back: {}", end.message, refused.message);
+                return self.end(&End::failed(status::ROLLBACK_FAILED, text));
+            }
+            let images = self.images(pod, |c| &c.restored);
+            return Plan { images, ..self.told(&Self::rolls_back(&end), Urgency::Later) };
+        }
+        let back = |c: &ContainerStatus| {
+            pod.container(&c.name).is_some_and(|container| self.observed.is_back(c, container))
+        };
+        if update.status.containers.iter().all(back) {
+            let text = format!("{}; the old images are back", end.message);
+            return self.end(&End { message: text, ..end });
+        }
+        let limit = update.spec.ready_timeout();
+        let until = self.observed.memory.restored_since.map(|since| since.after(seconds(limit)));
+        if until.is_some_and(|until| until <= self.now) {
+            let text = format!(
+                "{}; the old images are put back, and their containers are not ready within {limit} s",
+                end.message
+            );
+            return self.end(&End::failed(status::ROLLBACK_FAILED, text));
+        }
+        let settled = self.observed.memory.restored_since.map(|since| since.after(SETTLES));
+        let at = earliest(until, settled.filter(|at| *at > self.now));
+        Plan { wake_at: at, ..self.told(&Self::rolls_back(&end), Urgency::Later) }
+    }
+
+    fn rolls_back(end: &End) -> Wait {
+        let text = format!("puts the old images back: {}", end.message);
+        Wait::new(Phase::RollingBack, status::ROLLING_BACK, text)
+    }
+}

@@ -1,0 +1,129 @@
+//! The Pod has its new images, or is to get them: followed until the new containers have been ready for long enough.
+
+use pitstop_api::image_update::{Phase, PodImageUpdateStatus};
+
+use super::{Plan, Planner};
+use crate::image::judge::{Place, Progress, STALE, progress};
+use crate::image::orders;
+use crate::image::status::{self, End, Wait, ended};
+use crate::plan::Urgency;
+use crate::pod::Pod;
+use crate::time::{earliest, seconds};
+
+/// How far the new containers are, together.
+enum Judged {
+    Ready,
+    Waits(Wait),
+    Bad(End),
+}
+
+impl Planner<'_> {
+    /// By the first rule that applies.
+    pub(super) fn changes(&self, pod: &Pod, place: &Place) -> Plan {
+        let update = self.observed.update;
+        let (expired, deadline) = self.deadline();
+        let plan = if update.spec.cancel {
+            self.fails(pod, &End::new(Phase::Cancelled, status::CANCELLED, "cancelled"))
+        } else if expired {
+            self.fails(pod, &self.late())
+        } else if *place == Place::Written {
+            self.follows(pod)
+        } else {
+            self.writes(pod)
+        };
+        Plan { wake_at: earliest(deadline, plan.wake_at), ..plan }
+    }
+
+    /// The Pod is to get its new images.
+    fn writes(&self, pod: &Pod) -> Plan {
+        if let Some(end) = self.refused() {
+            return self.fails(pod, &end);
+        }
+        let wait = Wait::new(Phase::Updating, status::WRITING, "sends the change to the API server");
+        let images = self.images(pod, |c| &c.written);
+        Plan { images, orders: self.orders(pod), ..self.told(&wait, Urgency::Later) }
+    }
+
+    /// The Pod has them.
+    fn follows(&self, pod: &Pod) -> Plan {
+        let mut status = self.observed.update.status.clone();
+        for container in &mut status.containers {
+            let told = orders::told(self.observed, &container.name);
+            container.running = told.and_then(|told| told.running.clone()).or(container.running.take());
+        }
+        match self.judged(pod) {
+            Judged::Bad(end) => self.fails(pod, &end),
+            Judged::Waits(wait) => self.awaits(pod, status, &wait),
+            Judged::Ready => {
+                status.gap_milliseconds = status.gap_milliseconds.or(self.observed.memory.gap);
+                self.observe(pod, status)
+            }
+        }
+    }
+
+    /// The new containers are not all ready yet, and may be in time.
+    fn awaits(&self, pod: &Pod, status: PodImageUpdateStatus, wait: &Wait) -> Plan {
+        let limit = self.observed.update.spec.ready_timeout();
+        let written = self.observed.memory.written_since;
+        let until = written.map(|since| since.after(seconds(limit)));
+        if until.is_some_and(|until| until <= self.now) {
+            let text = format!("not ready within {limit} s (readyTimeoutSeconds): {}", wait.message);
+            return self.fails(pod, &End::bad(status::NOT_READY, text));
+        }
+        let stale = written.map(|since| since.after(STALE)).filter(|at| *at > self.now);
+        let plan = self.waiting(status, wait, Urgency::Later);
+        Plan { orders: self.orders(pod), wake_at: earliest(until, stale), ..plan }
+    }
+
+    /// All new containers are ready: they are watched for a while.
+    fn observe(&self, pod: &Pod, status: PodImageUpdateStatus) -> Plan {
+        let update = self.observed.update;
+        let observe = update.spec.observe();
+        let until = self.observed.memory.ready_since.map(|since| since.after(seconds(observe)));
+        if until.is_some_and(|until| until <= self.now) {
+            let end =
+                End::new(Phase::Succeeded, status::UPDATED, status::changes(update, &status.containers));
+            let ended = ended(self.observed, &end, self.wall);
+            let ended = PodImageUpdateStatus {
+                containers: status.containers,
+                gap_milliseconds: status.gap_milliseconds,
+                ..ended
+            };
+            return self.with_status(ended, Urgency::Now);
+        }
+        let text = format!("the new containers are ready, and are watched for {observe} s (observeSeconds)");
+        let plan = self.waiting(status, &Wait::new(Phase::Observing, status::OBSERVING, text), Urgency::Now);
+        Plan { orders: self.orders(pod), wake_at: until, ..plan }
+    }
+
+    /// How far the new containers are, together.
+    fn judged(&self, pod: &Pod) -> Judged {
+        let update = self.observed.update;
+        let watched = update.status.phase == Some(Phase::Observing);
+        let mut waits = None;
+        for status in &update.status.containers {
+            let Some(container) = pod.container(&status.name) else { continue };
+            let name = &status.name;
+            let wait = match progress(self.observed, status, container) {
+                Progress::Ready => continue,
+                Progress::Bad(end) => return Judged::Bad(end),
+                Progress::Unready if watched => {
+                    let text = format!("the new container {name} was ready, and is not any more");
+                    return Judged::Bad(End::bad(status::NOT_READY, text));
+                }
+                Progress::Unready => Wait::new(
+                    Phase::Updating,
+                    status::UNREADY,
+                    format!("waits for the new container {name} to be ready"),
+                ),
+                Progress::Untold => {
+                    let text = format!("waits for the node's daemon to tell what container {name} runs");
+                    Wait::new(Phase::Updating, status::ATTESTING, text)
+                }
+                Progress::Waits(text) => Wait::new(Phase::Updating, status::KUBELET, text),
+            };
+            waits.get_or_insert(wait);
+        }
+        waits.map_or(Judged::Ready, Judged::Waits)
+    }
+}

@@ -1,0 +1,338 @@
+//! What to do about one update, from what is stored and what is observed.
+//!
+//! Stages, each resting only on what is stored and on what the Pod says: not accepted → accepted (`status.target` and what the
+//! Pod had are durable) → the node has the images → the request's turn → drained, where asked for → `written` is durable →
+//! the Pod changed → the new containers ready, and known to run what was pulled → watched → the end. An end without success
+//! puts the old images back first, and `status.restoring` keeps what end that will be.
+
+mod back;
+mod changed;
+mod pull;
+
+use chrono::{DateTime, Utc};
+use pitstop_api::condition::{self, ConditionStatus};
+use pitstop_api::image_update::{ContainerStatus, Phase, PodImageUpdateStatus, conditions, validate};
+
+use self::pull::Pulling;
+use super::judge::{Place, place};
+use super::kind::keeps_unaccepted;
+use super::observe::Observed;
+use super::resolve::{asked, change, resolve, written};
+use super::status::{self, End, Wait, accepted, ended, waits};
+use crate::change::ImageChange;
+use crate::config::Config;
+use crate::deed::Deed;
+use crate::kind::Kind as _;
+use crate::lifecycle;
+use crate::look::Missing;
+use crate::plan::{Read, StatusWrite, Urgency};
+use crate::pod::Pod;
+use crate::time::{Mono, earliest};
+
+/// What one update needs.
+pub type Plan = crate::plan::Plan<PodImageUpdateStatus>;
+
+/// How often in a row the API server may refuse a change before it is taken at its word: one that has just started refuses
+/// what it does not know the roles for yet.
+const REFUSALS: u32 = 3;
+
+/// Decides.
+pub fn plan(wall: DateTime<Utc>, config: &Config, observed: &Observed<'_>) -> Plan {
+    let planner = Planner { now: observed.now, wall, config, observed };
+    let update = observed.update;
+    if update.completed() {
+        planner.after_end()
+    } else if update.deleting {
+        Plan::default()
+    } else if update.status.target.is_none() {
+        planner.accept()
+    } else {
+        planner.follow()
+    }
+}
+
+struct Planner<'a> {
+    now: Mono,
+    wall: DateTime<Utc>,
+    config: &'a Config,
+    observed: &'a Observed<'a>,
+}
+
+impl Planner<'_> {
+    /// Not accepted yet.
+    fn accept(&self) -> Plan {
+        let update = self.observed.update;
+        let (expired, deadline) = self.deadline();
+        if let Err(invalid) = validate(&update.spec) {
+            return self.end(&End::failed(status::INVALID, invalid.to_string()));
+        }
+        if update.spec.cancel {
+            return self.end(&End::new(
+                Phase::Cancelled,
+                status::CANCELLED,
+                "cancelled before anything was changed",
+            ));
+        }
+        if expired {
+            return self.end(&overdue("it was not accepted"));
+        }
+        if let Some(ahead) = self.observed.ahead.as_ref().filter(|ahead| keeps_unaccepted(ahead)) {
+            let wait = Wait::new(Phase::Pending, ahead.by.reason(), ahead.by.to_string());
+            let urgency = if ahead.crowded { Urgency::Later } else { Urgency::Now };
+            return Plan { wake_at: deadline, ..self.told(&wait, urgency) };
+        }
+        // What is named here would be others than what stands when it is written.
+        if self.observed.written_now {
+            return Plan { wake_at: deadline, ..Plan::default() };
+        }
+        let uid = update.spec.pod_ref.uid.as_ref();
+        let pod = self.observed.pod.filter(|pod| uid.is_none_or(|uid| *uid == pod.uid));
+        let refused = match pod {
+            None if self.lag_until().is_none() => return self.without_pod(deadline),
+            None => self.pod_gone(),
+            Some(pod) if pod.gone() => self.pod_gone(),
+            Some(pod) => match resolve(&update.spec, pod) {
+                Ok(containers) => return self.checked(pod, containers, deadline),
+                Err(invalid) => End::failed(status::INVALID, invalid.to_string()),
+            },
+        };
+        // This process's watch of Pods may be a little behind what the user saw.
+        match self.lag_until() {
+            Some(at) => Plan { wake_at: earliest(deadline, Some(at)), ..Plan::default() },
+            None => self.end(&refused),
+        }
+    }
+
+    /// The Pod can have the images: accepts the request once the API server would store the change.
+    fn checked(&self, pod: &Pod, containers: Vec<ContainerStatus>, deadline: Option<Mono>) -> Plan {
+        let update = self.observed.update;
+        let images = asked(&update.spec, pod);
+        if !self.observed.memory.tried && !images.is_empty() {
+            if let Some(end) = self.refused() {
+                return self.end(&end);
+            }
+            let deed = Deed::TryImages { key: pod.key.clone(), uid: pod.uid.clone(), images };
+            let wait = Wait::new(
+                Phase::Pending,
+                status::CHECKING,
+                "asks the API server whether it would store the change",
+            );
+            return Plan { deed: Some(deed), wake_at: deadline, ..self.told(&wait, Urgency::Later) };
+        }
+        if update.spec.dry_run {
+            let text = format!("dry run: {}", status::changes(update, &containers));
+            return self.end(&End::new(Phase::Succeeded, status::WOULD_UPDATE, text));
+        }
+        let status = accepted(update, pod, containers, self.wall);
+        Plan { wake_at: deadline, ..self.with_status(status, Urgency::Now) }
+    }
+
+    /// Accepted: by the first rule that applies.
+    fn follow(&self) -> Plan {
+        let update = self.observed.update;
+        let Some(pod) = self.observed.pod.filter(|pod| update.is_for(pod) && !pod.gone()) else {
+            return self.follow_no_pod();
+        };
+        let place = place(update, pod);
+        if let Place::Other(container) = &place {
+            let text =
+                format!("somebody else has changed the image of container {container}, and is left alone");
+            return self.end(&End::failed(status::SUPERSEDED, text));
+        }
+        if let Some(restoring) = &update.status.restoring {
+            return self.restore(pod, &place, restoring);
+        }
+        if update.changes() {
+            return self.changes(pod, &place);
+        }
+        self.prepare(pod)
+    }
+
+    /// Nothing of the Pod is changed yet.
+    fn prepare(&self, pod: &Pod) -> Plan {
+        let update = self.observed.update;
+        if update.spec.cancel {
+            return self.end(&End::new(
+                Phase::Cancelled,
+                status::CANCELLED,
+                "cancelled before anything was changed",
+            ));
+        }
+        let (expired, deadline) = self.deadline();
+        if expired {
+            return self.end(&self.late());
+        }
+        let mut status = update.status.clone();
+        let missing = match self.pulled(&mut status) {
+            Ok(missing) => missing,
+            Err(Pulling::Ends(end)) => return self.end(&end),
+            Err(Pulling::Waits(wait, at)) => {
+                let plan = self.waiting(status, &wait, Urgency::Later);
+                return Plan { orders: self.orders(pod), wake_at: earliest(deadline, at), ..plan };
+            }
+        };
+        status::pulled(&mut status, update, missing.as_deref(), self.wall);
+        let plan = self.begin(pod, status);
+        Plan { wake_at: earliest(deadline, plan.wake_at), ..plan }
+    }
+
+    /// The node has the images: waits for the request's turn and for the drain, and then writes down what the Pod gets.
+    fn begin(&self, pod: &Pod, mut status: PodImageUpdateStatus) -> Plan {
+        let update = self.observed.update;
+        let orders = self.orders(pod);
+        let stands = |status, wait: &Wait, urgency| Plan {
+            orders: orders.clone(),
+            ..self.waiting(status, wait, urgency)
+        };
+        if update.suspended() {
+            let wait = Wait::new(Phase::Pulled, status::SUSPENDED, "waits until spec.suspend is false");
+            return stands(status, &wait, Urgency::Now);
+        }
+        if let Some(text) = self.goes_first().filter(|_| !update.drains()) {
+            return stands(status, &Wait::new(Phase::Pulled, "Queued", text), Urgency::Now);
+        }
+        if let Some(grace) = update.spec.unready_grace_period_seconds {
+            if !update.drains() {
+                status::drain_begins(&mut status, update, pod, grace, self.wall);
+            }
+            if let Err((wait, at)) = self.observed.memory.drain.stage(self.now, pod, grace) {
+                let wait = Wait::new(Phase::Draining, wait.reason(), wait.message());
+                let urgency = if update.drains() { Urgency::Later } else { Urgency::Now };
+                return Plan { wake_at: at, ..stands(status, &wait, urgency) };
+            }
+            status::drained(&mut status, update, grace, self.wall);
+        }
+        for container in &mut status.containers {
+            let wanted = update.spec.containers.iter().find(|wanted| wanted.name == container.name);
+            let digest = container.pulled.as_ref().map(|pulled| pulled.digest.as_str());
+            let digest = digest.filter(|digest| !digest.is_empty());
+            container.written = wanted.map(|wanted| written(&wanted.image, digest)).unwrap_or_default();
+        }
+        let wait = Wait::new(Phase::Updating, status::WRITING, "sends the change to the API server");
+        stands(status, &wait, Urgency::Now)
+    }
+
+    /// What goes first, once the node has the images: requests that do something to the Pod, and earlier updates of it.
+    fn goes_first(&self) -> Option<String> {
+        let ahead = self.observed.ahead.as_ref().map(|ahead| ahead.by.to_string());
+        ahead.or_else(|| Some(format!("waits for its turn: {} goes first", self.observed.earlier.as_ref()?)))
+    }
+
+    /// The changes that give each container the image that `of` names.
+    fn images(&self, pod: &Pod, of: impl Fn(&ContainerStatus) -> &String) -> Vec<ImageChange> {
+        let containers = &self.observed.update.status.containers;
+        containers.iter().filter_map(|c| change(pod, &c.name, of(c))).collect()
+    }
+
+    /// How a request ends whose change is refused for good.
+    fn refused(&self) -> Option<End> {
+        let (times, text) = self.observed.memory.refused.as_ref()?;
+        (*times >= REFUSALS).then(|| End::failed(status::REFUSED, text.clone()))
+    }
+
+    /// Its Pod is not there, or over.
+    fn follow_no_pod(&self) -> Plan {
+        if let Some(at) = self.lag_until() {
+            return Plan { wake_at: Some(at), ..self.unsure() };
+        }
+        if self.observed.pod.is_some_and(|pod| self.observed.update.is_for(pod)) {
+            self.end(&self.pod_gone())
+        } else {
+            self.without_pod(self.deadline().1)
+        }
+    }
+
+    /// The watch does not show the Pod: ends the request once the API server says the same.
+    fn without_pod(&self, deadline: Option<Mono>) -> Plan {
+        let (read, at) = match self.observed.look.missing(self.now) {
+            Missing::Gone => return self.end(&self.pod_gone()),
+            _ if deadline.is_some_and(|at| at <= self.now) => {
+                return self.end(&overdue(
+                    "the API server says that the Pod exists, and its watch has not shown it",
+                ));
+            }
+            Missing::Ask => (Some(Read::Pod), None),
+            Missing::Wait(at) => (None, at),
+        };
+        Plan { read, wake_at: earliest(deadline, at), ..self.unsure() }
+    }
+
+    fn pod_gone(&self) -> End {
+        let spec = &self.observed.update.spec.pod_ref;
+        let uid = spec.uid.as_ref().map_or_else(String::new, |uid| format!(" with UID {uid}"));
+        End::failed(status::POD_GONE, format!("there is no running Pod {}{uid} any more", spec.name))
+    }
+
+    /// Ends the request, once no write of the Pod can take effect any more. What the daemon was asked is withdrawn with it.
+    fn end(&self, end: &End) -> Plan {
+        if !self.observed.writing.is_empty() || self.observed.deed.is_some() {
+            return self.unsure();
+        }
+        let mut status = ended(self.observed, end, self.wall);
+        let pull_failed = [status::PULL_FAILED, status::CANNOT_PROVE, status::NO_ROOM, status::DAEMON_SILENT];
+        if pull_failed.contains(&end.reason) {
+            status::not_pulled(&mut status, self.observed.update, end.reason, &end.message, self.wall);
+        }
+        self.with_status(status, Urgency::Now)
+    }
+
+    /// Nobody knows yet how a write ends: the same one again tells.
+    fn unsure(&self) -> Plan {
+        let Observed { writing, deed, orders, .. } = self.observed;
+        let orders = orders.iter().map(|view| view.order.clone()).collect();
+        Plan { images: writing.to_vec(), deed: deed.cloned(), orders, ..Plan::default() }
+    }
+
+    /// Over: delete it in time. Nothing else changes, but for which spec that is said of.
+    fn after_end(&self) -> Plan {
+        let update = self.observed.update;
+        let mut status = update.status.clone();
+        if status.observed_generation.is_some() {
+            status.observed_generation = update.generation;
+        }
+        let (expired, expiry) =
+            lifecycle::expiry(self.now, self.observed.memory.completed_seen, update.ttl());
+        Plan {
+            delete: !update.deleting && expired,
+            wake_at: expiry,
+            ..self.with_status(status, Urgency::Now)
+        }
+    }
+
+    /// How a request ends whose time is over.
+    fn late(&self) -> End {
+        let waited = condition::find(&self.observed.update.status.conditions, conditions::COMPLETE);
+        let waited = waited.filter(|told| told.status != ConditionStatus::True);
+        overdue(waited.map_or("it was not done", |waited| &waited.message))
+    }
+
+    /// Until when what is missing may only be late; absent once that time is over.
+    fn lag_until(&self) -> Option<Mono> {
+        lifecycle::lag_until(self.now, self.observed.memory.first_seen, self.config)
+    }
+
+    /// Whether the deadline has passed, and when it will. It does not run while the request is suspended.
+    fn deadline(&self) -> (bool, Option<Mono>) {
+        let limit = lifecycle::limit(self.observed.update.spec.active_deadline_seconds, self.config);
+        let Some(since) = self.observed.memory.runs_since else { return (false, None) };
+        lifecycle::deadline(self.now, since, limit)
+    }
+
+    /// Tells what the request waits for.
+    fn told(&self, wait: &Wait, urgency: Urgency) -> Plan {
+        self.waiting(self.observed.update.status.clone(), wait, urgency)
+    }
+
+    fn waiting(&self, status: PodImageUpdateStatus, wait: &Wait, urgency: Urgency) -> Plan {
+        self.with_status(waits(status, self.observed.update, wait, self.wall), urgency)
+    }
+
+    fn with_status(&self, status: PodImageUpdateStatus, urgency: Urgency) -> Plan {
+        let changed = status != self.observed.update.status;
+        Plan { status: changed.then_some(StatusWrite { status, urgency }), ..Plan::default() }
+    }
+}
+
+fn overdue(waited_for: &str) -> End {
+    End::failed(status::DEADLINE, format!("not done within activeDeadlineSeconds: {waited_for}"))
+}

@@ -1,0 +1,83 @@
+//! Whether the node has the images.
+
+use pitstop_api::image_update::{Phase, PodImageUpdateStatus, Pull};
+use pitstop_api::nodework::Order;
+
+use super::Planner;
+use crate::image::orders::{self, Stage};
+use crate::image::status::{self, End, Wait};
+use crate::pod::Pod;
+use crate::time::Mono;
+
+/// Why the node has not the images.
+pub(super) enum Pulling {
+    /// It is waited for; when to look again though nothing happened.
+    Waits(Wait, Option<Mono>),
+    /// It cannot have them.
+    Ends(End),
+}
+
+impl Planner<'_> {
+    /// Whether the node has the images; where the pull is left to its kubelet, why. What it has is noted in the status.
+    pub(super) fn pulled(&self, status: &mut PodImageUpdateStatus) -> Result<Option<String>, Pulling> {
+        let policy = self.observed.update.spec.pull();
+        if policy == Pull::Skip {
+            return Ok(Some("spec.pull is Skip".to_owned()));
+        }
+        let mut missing = None;
+        let mut waits = None;
+        for container in &mut status.containers {
+            match orders::stage(self.observed, container) {
+                Stage::Pulled(pulled) => container.pulled = Some(pulled),
+                Stage::Unneeded => {}
+                Stage::Failed(end) if policy == Pull::IfPossible => {
+                    missing.get_or_insert(end.message);
+                }
+                Stage::Failed(end) => return Err(Pulling::Ends(end)),
+                Stage::Underway(text) => {
+                    let text = format!("the node pulls: {text}");
+                    waits.get_or_insert((Wait::new(Phase::Pulling, status::PULLING, text), None));
+                }
+                Stage::Unanswered => match self.unanswered() {
+                    Ok(wait) => {
+                        waits.get_or_insert(wait);
+                    }
+                    Err(end) if policy == Pull::IfPossible => {
+                        missing.get_or_insert(end.message);
+                    }
+                    Err(end) => return Err(Pulling::Ends(end)),
+                },
+            }
+        }
+        match waits {
+            Some((wait, at)) => Err(Pulling::Waits(wait, at)),
+            None => Ok(missing),
+        }
+    }
+
+    /// The daemon has not said a word: what is waited for, or how long that has been enough. A pull may take its time, and the
+    /// daemon says within seconds that it is at it.
+    fn unanswered(&self) -> Result<(Wait, Option<Mono>), End> {
+        if !self.observed.guarded {
+            return Ok((Wait::policy(), None));
+        }
+        if self.observed.memory.crowded_since.is_some() {
+            let text = "waits for a place in the order book of the node";
+            return Ok((Wait::new(Phase::Pulling, status::PLACE, text), None));
+        }
+        let until =
+            self.observed.memory.unanswered_since.map(|since| since.after(self.config.daemon_silent_after));
+        if until.is_some_and(|until| until <= self.now) {
+            let text = format!(
+                "the node's daemon has said nothing for {} s",
+                self.config.daemon_silent_after.as_secs()
+            );
+            return Err(End::failed(status::DAEMON_SILENT, text));
+        }
+        Ok((Wait::new(Phase::Pulling, status::DAEMON, "waits for the node's daemon to pull"), until))
+    }
+
+    pub(super) fn orders(&self, pod: &Pod) -> Vec<Order> {
+        if self.observed.guarded { orders::wanted(self.observed, pod) } else { Vec::new() }
+    }
+}

@@ -1,0 +1,93 @@
+//! What a request means for its Pod.
+
+use pitstop_api::Invalid;
+use pitstop_api::image::Reference;
+use pitstop_api::image_update::{Before, ContainerImage, ContainerStatus, PodImageUpdateSpec};
+use pitstop_api::text::quoted;
+
+use crate::change::ImageChange;
+use crate::pod::{ContainerKind, ContainerState, Pod};
+
+/// What the Pod has of the containers that are named; else why it cannot have what is wanted.
+pub(super) fn resolve(spec: &PodImageUpdateSpec, pod: &Pod) -> Result<Vec<ContainerStatus>, Invalid> {
+    if pod.mirror {
+        let text =
+            format!("Pod {} is a static Pod's mirror: change the static Pod's file on its node", pod.key);
+        return Err(Invalid::new("spec.podRef", text));
+    }
+    if pod.node.is_none() {
+        let text = format!("Pod {} is not scheduled yet: nothing of it runs", pod.key);
+        return Err(Invalid::new("spec.podRef", text));
+    }
+    let each = spec.containers.iter().enumerate();
+    each.map(|(i, wanted)| {
+        let of = |(field, text): (&str, String)| Invalid::new(format!("spec.containers[{i}].{field}"), text);
+        container(wanted, pod).map_err(of)
+    })
+    .collect()
+}
+
+/// What the Pod has of one container; else the field that is wrong, and why.
+fn container(wanted: &ContainerImage, pod: &Pod) -> Result<ContainerStatus, (&'static str, String)> {
+    let found = pod
+        .container(&wanted.name)
+        .ok_or_else(|| ("name", format!("Pod {} has no container {}", pod.key, quoted(&wanted.name))))?;
+    match found.kind {
+        ContainerKind::Main | ContainerKind::Sidecar => {}
+        ContainerKind::Init => {
+            return Err(("name", format!("{} is an init container, which has run already", wanted.name)));
+        }
+        ContainerKind::Ephemeral => {
+            let text = format!("{} is an ephemeral container, whose image cannot change", wanted.name);
+            return Err(("name", text));
+        }
+    }
+    let new = Reference::parse(&wanted.image).map_err(|why| ("image", why))?;
+    let old = Reference::parse(&found.image).map_err(|why| {
+        ("image", format!("the container's own image {} cannot be read: {why}", quoted(&found.image)))
+    })?;
+    if !new.same_repository(&old) {
+        let text = format!(
+            "{} is of another repository than the container's own image {}: only its tag and digest can change",
+            wanted.image, found.image
+        );
+        return Err(("image", text));
+    }
+    let status = found.status.as_ref();
+    Ok(ContainerStatus {
+        name: wanted.name.clone(),
+        before: Before {
+            image: found.image.clone(),
+            image_id: status.map(|now| now.image_id.clone()).unwrap_or_default(),
+            container_id: status.map(|now| now.container_id.clone()).unwrap_or_default(),
+            restart_count: status.map_or(0, |now| now.restart_count),
+            running: status.is_some_and(|now| now.state == ContainerState::Running),
+            ready: status.is_some_and(|now| now.ready),
+        },
+        ..ContainerStatus::default()
+    })
+}
+
+/// The image strings as they are given, as a change of the Pod.
+pub(super) fn asked(spec: &PodImageUpdateSpec, pod: &Pod) -> Vec<ImageChange> {
+    let of = |(name, image): (&str, &str)| change(pod, name, image);
+    spec.containers
+        .iter()
+        .map(|wanted| (wanted.name.as_str(), wanted.image.as_str()))
+        .filter_map(of)
+        .collect()
+}
+
+/// The change that gives a container that image; absent where it has it, or is not there.
+pub(super) fn change(pod: &Pod, name: &str, image: &str) -> Option<ImageChange> {
+    let container = pod.container(name).filter(|container| container.image != image)?;
+    let init = container.kind != ContainerKind::Main;
+    Some(ImageChange { container: name.to_owned(), init, image: image.to_owned() })
+}
+
+/// The string by which a container gets the image: with the digest that the node has pulled, so that it gets just that.
+pub(super) fn written(image: &str, digest: Option<&str>) -> String {
+    let reference = Reference::parse(image).ok();
+    let pinned = reference.zip(digest).and_then(|(reference, digest)| reference.with_digest(digest));
+    pinned.unwrap_or_else(|| image.to_owned())
+}

@@ -1,0 +1,37 @@
+//! The webhook's answers about updates: a request names the very Pod that there is when it is made.
+
+use pitstop_api::Invalid;
+use pitstop_api::image_update::validate;
+
+use super::observe::update;
+use crate::key::ObjectKey;
+use crate::pod_ref;
+use crate::review::{Asked, BAD_REQUEST, Live, Step, Verdict, without_status};
+
+fn deny(key: &ObjectKey, why: &Invalid) -> Step {
+    Step::Over(Verdict::Deny { code: BAD_REQUEST, message: format!("PodImageUpdate {key}: {why}") })
+}
+
+/// Begins the review of a request. What cannot be read is not judged here: the schema, or the controller, does that.
+pub(super) fn review(asked: &Asked) -> Step {
+    let Ok(new) = asked.read(asked.new.as_ref()).map(update) else {
+        return Step::Over(Verdict::Allow(Vec::new()));
+    };
+    if asked.update {
+        let old = asked.read(asked.old.clone().map(without_status).as_ref()).map(update);
+        let kept = old.map(|old| pod_ref::keep(&old.spec.pod_ref, &new.spec.pod_ref));
+        return Step::Over(Verdict::Allow(kept.unwrap_or_default()));
+    }
+    if let Err(invalid) = validate(&new.spec) {
+        return deny(&new.key, &invalid);
+    }
+    let pod = new.pod_key();
+    let judge = move |found: Result<Option<Live>, String>| {
+        let uid = found.ok().flatten().map(|live| live.pod.uid);
+        match pod_ref::bind(&new.spec.pod_ref, &new.pod_key(), uid.as_deref()) {
+            Ok(patch) => Step::Over(Verdict::Allow(patch)),
+            Err(invalid) => deny(&new.key, &invalid),
+        }
+    };
+    Step::Pod(pod, Box::new(judge))
+}

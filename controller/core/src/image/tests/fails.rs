@@ -1,0 +1,169 @@
+//! What does badly goes back.
+
+use super::*;
+
+/// What the kubelet shows when the old image is back.
+fn back(world: &mut World) {
+    world.sees(|status| {
+        status.container_id = id(3);
+        status.image_id = format!("registry.example.com/shop/web@{OLD}");
+        status.restart_count += 1;
+        (status.state, status.ready) = (ContainerState::Running, true);
+    });
+}
+
+fn waits(reason: &str) -> ContainerState {
+    ContainerState::Waiting { reason: reason.into(), message: "the kubelet's words".into() }
+}
+
+#[test]
+fn what_does_badly_gets_the_old_image_back_at_once() {
+    type Bad = (&'static str, fn(&mut ContainerStatus));
+    let all: [Bad; 6] = [
+        ("CrashLoopBackOff", |status| {
+            (status.container_id, status.state) = (id(2), waits("CrashLoopBackOff"));
+        }),
+        ("ImagePullBackOff", |status| status.state = waits("ImagePullBackOff")),
+        ("ContainerNotStarted", |status| status.state = waits("InvalidImageName")),
+        ("ContainerExited", |status| {
+            status.state = ContainerState::Terminated { exit_code: 1 };
+            (status.container_id, status.restart_count) = (id(2), 1);
+        }),
+        ("OOMKilled", |status| {
+            (status.container_id, status.restart_count, status.oom_killed) = (id(3), 2, id(2));
+        }),
+        ("Restarted", |status| (status.container_id, status.restart_count) = (id(3), 2)),
+    ];
+    for (reason, bad) in all {
+        let mut world = World::changed(&json!({}));
+        world.sees(|status| {
+            status.image_id = format!("registry.example.com/shop/web@{NEW}");
+            bad(status);
+        });
+        assert_eq!((world.phase(), world.image()), (Phase::RollingBack, "registry.example.com/shop/web:v1"));
+        back(&mut world);
+        assert_eq!((world.phase(), world.reason()), (Phase::RolledBack, reason));
+        assert!(world.update.status.message.ends_with("the old images are back"));
+        assert!(world.orders.is_empty());
+    }
+}
+
+#[test]
+fn what_is_never_ready_goes_back_in_time() {
+    let mut world = World::changed(&json!({"readyTimeoutSeconds": 20}));
+    world.starts(false);
+    world.pass(19);
+    assert_eq!((world.phase(), world.reason()), (Phase::Updating, "ContainerNotReady"));
+    world.pass(1);
+    assert_eq!(world.phase(), Phase::RollingBack);
+    back(&mut world);
+    assert_eq!((world.phase(), world.reason()), (Phase::RolledBack, "NotReady"));
+}
+
+#[test]
+fn what_is_ready_and_then_not_goes_back() {
+    let mut world = World::changed(&json!({}));
+    world.starts(true);
+    world.runs("config-2");
+    assert_eq!(world.phase(), Phase::Observing);
+    world.sees(|status| status.ready = false);
+    assert_eq!(world.phase(), Phase::RollingBack);
+}
+
+#[test]
+fn what_runs_something_else_than_was_pulled_goes_back() {
+    let mut world = World::changed(&json!({}));
+    world.starts(true);
+    world.runs("config-9");
+    assert_eq!(world.phase(), Phase::RollingBack);
+    back(&mut world);
+    assert_eq!(world.reason(), "OtherImage");
+}
+
+#[test]
+fn an_image_that_is_to_stay_stays() {
+    let mut world = World::changed(&json!({"rollbackOnFailure": false}));
+    world.sees(|status| (status.container_id, status.state) = (id(2), waits("CrashLoopBackOff")));
+    assert_eq!((world.phase(), world.reason()), (Phase::Failed, "CrashLoopBackOff"));
+    assert!(world.image().contains(":v2@"));
+}
+
+#[test]
+fn who_cancels_in_the_midst_gets_the_old_image_back() {
+    let mut world = World::changed(&json!({}));
+    world.update.spec.cancel = true;
+    world.settle();
+    assert_eq!((world.phase(), world.image()), (Phase::RollingBack, "registry.example.com/shop/web:v1"));
+    // The old container runs; the kubelet may be about to stop it.
+    world.pass(4);
+    assert_eq!(world.phase(), Phase::RollingBack);
+    world.pass(1);
+    assert_eq!((world.phase(), world.reason()), (Phase::Cancelled, "Cancelled"));
+    let mut world = World::new(&json!({}));
+    world.settle();
+    world.update.spec.cancel = true;
+    world.settle();
+    assert_eq!((world.phase(), world.pod), (Phase::Cancelled, Some(web())));
+}
+
+#[test]
+fn old_images_that_do_not_come_back_are_told() {
+    let mut world = World::changed(&json!({"readyTimeoutSeconds": 20}));
+    world.sees(|status| (status.container_id, status.state) = (id(2), waits("CrashLoopBackOff")));
+    world.pass(20);
+    assert_eq!((world.phase(), world.reason()), (Phase::Failed, "RollbackFailed"));
+}
+
+#[test]
+fn an_image_that_somebody_else_sets_is_left_alone() {
+    let mut world = World::changed(&json!({}));
+    world.pod.as_mut().unwrap().containers[0].image = "registry.example.com/shop/web:v3".into();
+    world.settle();
+    assert_eq!((world.phase(), world.reason()), (Phase::Failed, "Superseded"));
+    assert_eq!(world.image(), "registry.example.com/shop/web:v3");
+}
+
+#[test]
+fn a_restart_by_pin_is_nobody_elses_image() {
+    let mut world = World::new(&json!({"suspend": true}));
+    world.settle();
+    world.pod.as_mut().unwrap().containers[0].image = format!("registry.example.com/shop/web:v1@{OLD}");
+    world.pulled();
+    assert_eq!(world.phase(), Phase::Pulled);
+}
+
+#[test]
+fn what_the_api_server_refuses_again_and_again_ends_before_anything_is_pulled() {
+    let mut world = World::new(&json!({}));
+    world.refuses = Some("no such right".into());
+    world.settle();
+    assert_eq!((world.phase(), world.reason(), world.orders.len()), (Phase::Failed, "Refused", 0));
+    assert_eq!(world.update.status.message, "no such right");
+    // Or after: nothing was changed, so nothing is put back.
+    let mut world = World::new(&json!({}));
+    world.settle();
+    world.refuses = Some("no such right".into());
+    world.pulled();
+    assert_eq!((world.phase(), world.reason()), (Phase::Failed, "Refused"));
+}
+
+#[test]
+fn a_pod_that_is_gone_ends_the_request() {
+    let mut world = World::changed(&json!({}));
+    world.pod = None;
+    world.settle();
+    assert_eq!((world.phase(), world.reason()), (Phase::Failed, "PodGone"));
+}
+
+/// What is told of a container right after the change may be of its old image.
+#[test]
+fn a_new_image_is_not_blamed_for_what_was_so_before() {
+    let mut world = World::new(&json!({}));
+    world.sees(|status| (status.state, status.ready) = (waits("CrashLoopBackOff"), false));
+    world.pulled();
+    world.pass(100);
+    assert_eq!(world.phase(), Phase::Updating, "the old one crashes: a new image may be the cure");
+    world.sees(|status| status.state = waits("ImagePullBackOff"));
+    assert_eq!((world.phase(), world.reason()), (Phase::RollingBack, "RollingBack"));
+    assert_eq!(world.update.status.restoring.as_ref().unwrap().reason, "ImagePullBackOff");
+}

@@ -1,0 +1,317 @@
+//! How far one order is.
+
+use std::time::Duration;
+
+use pitstop_api::condition::truncate;
+use pitstop_api::id::ContainerId;
+use pitstop_api::image::Reference;
+use pitstop_api::logic::backoff::Backoff;
+use pitstop_api::logic::time::{Mono, earliest, seconds};
+use pitstop_api::nodework::{
+    Answer, AnswerReason, AnswerState, ImageAnswer, MAX_MESSAGE, Order, Pull, PullPolicy, Pulled, Running,
+};
+
+use super::words::meaning;
+use super::{Look, PullFailure, told};
+use crate::action::{Action, CallFailure};
+use crate::order::answer;
+use crate::verdict::well_formed;
+
+/// A pull that takes longer than this is told of: most do not.
+const TOLD_AFTER: Duration = Duration::from_secs(2);
+/// How often the node is looked at once it has the image: at first, and after [`FRESH`].
+const OFTEN: Duration = Duration::from_secs(1);
+const SELDOM: Duration = Duration::from_secs(2);
+const FRESH: Duration = Duration::from_mins(1);
+/// How often while the container has ended and no other one has started, for at most [`BETWEEN`].
+const AT_ONCE: Duration = Duration::from_millis(250);
+const BETWEEN: Duration = Duration::from_secs(30);
+/// Changes of what runs that are told at once; then no more than one in [`PACE`]: a container may crash again and again.
+const CHANGES: u32 = 3;
+const PACE: Duration = Duration::from_secs(10);
+
+/// What this process does about an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The runtime is to be asked.
+    Look,
+    /// It is being asked.
+    Looking,
+    /// The image is to be pulled.
+    Queue,
+    /// It is being pulled.
+    Pulling,
+    /// Nothing is left to do; the answer.
+    Over(Box<Answer>),
+}
+
+/// One order's progress.
+#[derive(Clone, Debug)]
+pub(crate) struct Progress {
+    pub(super) step: Step,
+    /// As it was first seen.
+    order: Order,
+    /// The container that it names.
+    target: Option<ContainerId>,
+    /// The image.
+    wanted: Option<Reference>,
+    /// Since when the image is waited for.
+    since: Mono,
+    /// When the pull began.
+    began: Option<Mono>,
+    /// How long it took, until the image was seen.
+    took: Option<i64>,
+    /// The registry was asked, so that it need not be for `Always`.
+    asked: bool,
+    /// The last failure, which is tried again.
+    trouble: Option<String>,
+    backoff: Backoff,
+    /// When to look, or to pull, again.
+    at: Option<Mono>,
+    /// The node has it.
+    pulled: Option<Pulled>,
+    /// Since when.
+    pulled_since: Mono,
+    /// The node has had it, and has it no more.
+    gone: bool,
+    /// What runs.
+    running: Option<Running>,
+    changes: u32,
+    changed_at: Mono,
+    /// When the container was seen to have ended without another one.
+    ended_at: Option<Mono>,
+}
+
+impl Progress {
+    /// Nothing done yet about the order; what an earlier process has told is looked at again.
+    pub(super) fn new(now: Mono, order: &Order, stored: Option<&Answer>) -> Self {
+        let pull = order.action.pull.clone().unwrap_or_default();
+        let checked = well_formed(order).and_then(|target| Ok((target, Reference::parse(&pull.image)?)));
+        let (step, target, wanted) = match (checked, stored) {
+            (Err(why), _) => {
+                let text = truncate(&why, MAX_MESSAGE);
+                let over = answer(&order.id, AnswerState::Refused, Some(AnswerReason::InvalidOrder), text);
+                (Step::Over(Box::new(over)), None, None)
+            }
+            (Ok((target, wanted)), Some(stored)) if is_final(stored) => {
+                (Step::Over(Box::new(stored.clone())), Some(target), Some(wanted))
+            }
+            (Ok((target, wanted)), _) => (Step::Look, Some(target), Some(wanted)),
+        };
+        let image = stored.and_then(|stored| stored.image.as_deref());
+        let pulled = image.and_then(|image| image.pulled.clone());
+        Self {
+            step,
+            order: order.clone(),
+            target,
+            wanted,
+            since: now,
+            began: None,
+            took: pulled.as_ref().filter(|pulled| !pulled.present).map(|pulled| pulled.milliseconds),
+            asked: pulled.is_some(),
+            trouble: None,
+            backoff: Backoff::default(),
+            at: None,
+            pulled,
+            pulled_since: now,
+            gone: false,
+            running: image.and_then(|image| image.running.clone()),
+            changes: 0,
+            changed_at: now,
+            ended_at: None,
+        }
+    }
+
+    /// The order says what it said when it was first seen.
+    pub(super) fn is_of(&self, order: &Order) -> bool {
+        self.order == *order
+    }
+
+    fn pull_of(&self) -> Option<&Pull> {
+        self.order.action.pull.as_ref()
+    }
+
+    fn policy(&self) -> PullPolicy {
+        self.pull_of().and_then(|pull| pull.policy).unwrap_or_default()
+    }
+
+    /// When the image must be there.
+    fn until(&self) -> Mono {
+        self.since.after(seconds(self.pull_of().map_or(1, |pull| pull.timeout_seconds)))
+    }
+
+    /// Ends a pull whose time is over. One that is under way has that time as its limit.
+    pub(super) fn expire(&mut self, now: Mono, order_id: &str) {
+        let waits = matches!(self.step, Step::Look | Step::Queue) && self.pulled.is_none();
+        if waits && now >= self.until() {
+            let why = self.trouble.clone().unwrap_or_else(|| "other pulls of the node went first".to_owned());
+            let text = format!("not pulled in time: {why}");
+            self.over(order_id, AnswerState::Failed, AnswerReason::PullTimedOut, &text);
+        }
+    }
+
+    /// Asks the runtime, if it is time.
+    pub(super) fn look(&mut self, now: Mono, order: &Order) -> Option<Action> {
+        let due = self.step == Step::Look && self.at.is_none_or(|at| at <= now);
+        let container_id = self.target.clone().filter(|_| due)?;
+        (self.step, self.at) = (Step::Looking, None);
+        Some(Action::LookAtImage {
+            order_id: order.id.clone(),
+            container_id,
+            pod_uid: order.pod.uid.clone(),
+            container: order.container.name.clone(),
+            image: self.wanted.as_ref()?.to_string(),
+        })
+    }
+
+    pub(super) fn wants_pull(&self, now: Mono) -> bool {
+        self.step == Step::Queue && self.at.is_none_or(|at| at <= now)
+    }
+
+    /// Begins the pull.
+    pub(super) fn pull(&mut self, now: Mono, order: &Order) -> Option<Action> {
+        let image = self.wanted.as_ref()?.to_string();
+        let limit = self.until().since(now);
+        (self.step, self.at, self.began) = (Step::Pulling, None, Some(now));
+        Some(Action::Pull { order_id: order.id.clone(), image, limit })
+    }
+
+    /// The runtime told what it knows, or could not.
+    pub(super) fn seen(&mut self, now: Mono, order: &Order, result: Result<Box<Look>, CallFailure>) {
+        self.step = Step::Look;
+        let look = match result {
+            Ok(look) => look,
+            Err(failure) => {
+                self.backoff.failed(now);
+                self.at = self.backoff.waits_until(now);
+                self.trouble = Some(truncate(&failure.message, MAX_MESSAGE));
+                return;
+            }
+        };
+        self.backoff.succeeded();
+        let Some(wanted) = self.wanted.clone() else { return };
+        // Once the image is there, the end of the container is what was wanted.
+        if self.pulled.is_none()
+            && !self.gone
+            && let Some((reason, text)) = told::refused(order, &wanted, &look)
+        {
+            return self.over(&order.id, AnswerState::Refused, reason, &text);
+        }
+        self.see_running(now, &wanted, &look);
+        let asks = self.policy() == PullPolicy::Always && !self.asked;
+        match &look.image {
+            Some(image) if !asks => self.has(now, told::pulled(&wanted, image, self.took)),
+            None if self.policy() == PullPolicy::Never => {
+                let text = "the node does not have the image, and is not to pull it";
+                self.over(&order.id, AnswerState::Failed, AnswerReason::ImageNeverPull, text);
+            }
+            Some(_) | None => {
+                if self.pulled.take().is_some() {
+                    (self.gone, self.since, self.took) = (true, now, None);
+                }
+                self.step = Step::Queue;
+            }
+        }
+    }
+
+    fn has(&mut self, now: Mono, pulled: Pulled) {
+        if self.pulled.is_none() {
+            self.pulled_since = now;
+        }
+        (self.pulled, self.gone, self.trouble) = (Some(pulled), false, None);
+        let between = self.ended_at.is_some_and(|at| now < at.after(BETWEEN));
+        let fresh = now < self.pulled_since.after(FRESH);
+        let pause = match (between, fresh) {
+            (true, _) => AT_ONCE,
+            (false, true) => OFTEN,
+            (false, false) => SELDOM,
+        };
+        self.at = Some(now.after(pause));
+    }
+
+    /// Notes what runs of the name, once it is another container than the order names.
+    fn see_running(&mut self, now: Mono, wanted: &Reference, look: &Look) {
+        let Some(newest) = &look.newest else { return };
+        let named = self.target.as_ref() == Some(&newest.id);
+        if newest.runs {
+            self.ended_at = None;
+        } else {
+            self.ended_at.get_or_insert(now);
+        }
+        if named || !newest.started {
+            return;
+        }
+        let running = told::running(wanted, newest);
+        let paced = self.changes < CHANGES || now >= self.changed_at.after(PACE);
+        if self.running.as_ref() != Some(&running) && paced {
+            self.running = Some(running);
+            (self.changes, self.changed_at) = (self.changes.saturating_add(1), now);
+        }
+    }
+
+    /// The pull ended.
+    pub(super) fn pulled(&mut self, now: Mono, order_id: &str, result: Result<(), PullFailure>) {
+        match result.map_err(|failure| meaning(&failure)) {
+            Ok(()) => {
+                let took = self.began.map(|began| now.since(began).as_millis());
+                self.took = took.map(|took| i64::try_from(took).unwrap_or(i64::MAX));
+                (self.step, self.at, self.asked) = (Step::Look, None, true);
+            }
+            Err(failed) => {
+                if let Some(reason) = failed.reason {
+                    return self.over(order_id, AnswerState::Failed, reason, &failed.text);
+                }
+                self.trouble = Some(failed.text);
+                self.backoff.failed(now);
+                (self.step, self.at) = (Step::Queue, self.backoff.waits_until(now));
+            }
+        }
+    }
+
+    fn over(&mut self, order_id: &str, state: AnswerState, reason: AnswerReason, text: &str) {
+        let over = answer(order_id, state, Some(reason), truncate(text, MAX_MESSAGE));
+        (self.step, self.at) = (Step::Over(Box::new(over)), None);
+    }
+
+    /// What is to be told.
+    pub(super) fn answer(&self, now: Mono, order_id: &str, before: Option<&Answer>) -> Option<Answer> {
+        if let Step::Over(over) = &self.step {
+            return Some(*over.clone());
+        }
+        if let Some(pulled) = &self.pulled {
+            let image = ImageAnswer { pulled: Some(pulled.clone()), running: self.running.clone() };
+            let done = answer(order_id, AnswerState::Done, None, String::new());
+            return Some(Answer { image: Some(Box::new(image)), ..done });
+        }
+        let (reason, text) = match (&self.trouble, &self.step) {
+            _ if self.gone => (AnswerReason::ImageGone, "the node does not have the image any more"),
+            (Some(trouble), _) => (AnswerReason::PullRetried, trouble.as_str()),
+            (None, Step::Queue) => (AnswerReason::PullQueued, "other pulls of the node go first"),
+            (None, _) => (AnswerReason::Pulling, "the image is being pulled"),
+        };
+        if before.is_none() && !self.gone && now < self.since.after(TOLD_AFTER) {
+            return None;
+        }
+        Some(answer(order_id, AnswerState::Acknowledged, Some(reason), text.to_owned()))
+    }
+
+    /// When to look again though nothing happened.
+    pub(super) fn wake_at(&self, now: Mono) -> Option<Mono> {
+        let waits = self.pulled.is_none() && !matches!(self.step, Step::Over(_));
+        let told = Some(self.since.after(TOLD_AFTER)).filter(|at| waits && *at > now);
+        let until = Some(self.until()).filter(|_| waits && matches!(self.step, Step::Look | Step::Queue));
+        earliest(earliest(self.at, told), until)
+    }
+
+    pub(super) fn retry(&mut self) {
+        self.backoff.succeeded();
+        if self.pulled.is_none() {
+            self.at = None;
+        }
+    }
+}
+
+/// Nothing follows on it.
+fn is_final(stored: &Answer) -> bool {
+    matches!(stored.state, AnswerState::Refused | AnswerState::Failed)
+}

@@ -1,0 +1,68 @@
+//! What is told of an image: whose it is, and what the node has.
+
+use pitstop_api::image::Reference;
+use pitstop_api::nodework::{AnswerReason, Order, Pulled, Running};
+use pitstop_api::text::quoted;
+
+use super::{Image, Look, Named, Newest};
+use crate::verdict::of_another;
+
+/// Why the image of an order may not be had for the container that it names: only another version of what that runs already.
+pub(super) fn refused(order: &Order, wanted: &Reference, look: &Look) -> Option<(AnswerReason, String)> {
+    let Some(named) = &look.named else {
+        return Some((AnswerReason::NotRunning, "the runtime knows no container of that ID".to_owned()));
+    };
+    if let Some(text) = of_another(order, &named.facts) {
+        return Some((AnswerReason::WrongContainer, text));
+    }
+    let known = references(named);
+    let same = |text: &&str| Reference::parse(text).is_ok_and(|known| known.same_repository(wanted));
+    if known.iter().any(|text| same(&text.as_str())) {
+        return None;
+    }
+    let known: Vec<String> = known.iter().take(4).map(|text| quoted(text)).collect();
+    let text = format!(
+        "{} is of another repository than the image of the container, {}",
+        quoted(&wanted.to_string()),
+        known.join(", ")
+    );
+    Some((AnswerReason::WrongRepository, text))
+}
+
+/// As its Pod names it; where the runtime does not tell that, all names that it has for the image.
+fn references(named: &Named) -> Vec<String> {
+    if named.asked.is_empty() { named.references.clone() } else { vec![named.asked.clone()] }
+}
+
+/// What is told of an image that the node has.
+pub(super) fn pulled(wanted: &Reference, image: &Image, milliseconds: Option<i64>) -> Pulled {
+    Pulled {
+        image_id: image.id.clone(),
+        digest: digest(wanted, &image.digests),
+        bytes: image.bytes,
+        milliseconds: milliseconds.unwrap_or(0),
+        present: milliseconds.is_none(),
+    }
+}
+
+/// What is told of a container.
+pub(super) fn running(wanted: &Reference, newest: &Newest) -> Running {
+    Running {
+        container_id: newest.id.as_str().to_owned(),
+        image_id: newest.image_id.clone(),
+        digest: digest(wanted, &newest.digests),
+    }
+}
+
+/// The digest by which the runtime knows an image in that repository. One image can have several: an index and a manifest name
+/// the same configuration. The one that is asked for goes first, then the smallest, so that nodes say the same.
+fn digest(wanted: &Reference, digests: &[String]) -> String {
+    let of = |text: &String| {
+        let known = Reference::parse(text).ok().filter(|known| known.same_repository(wanted))?;
+        known.digest
+    };
+    let mut all: Vec<String> = digests.iter().filter_map(of).collect();
+    all.sort();
+    let asked = wanted.digest.clone().filter(|digest| all.contains(digest));
+    asked.or_else(|| all.into_iter().next()).unwrap_or_default()
+}

@@ -1,0 +1,290 @@
+//! Orders to have an image, and to tell what runs.
+
+use std::time::Duration;
+
+use pitstop_api::nodework::{ImageAnswer, Pull, PullPolicy};
+
+use super::*;
+
+const DIGEST: &str = "sha256:2222222222222222222222222222222222222222222222222222222222222222";
+
+fn pull(n: u8, policy: PullPolicy) -> Order {
+    Order {
+        action: Pull::new("r.example.com/shop/web:v2".into(), policy, 60).into(),
+        ..order(n, "web", None)
+    }
+}
+
+fn named(n: u8) -> Option<Named> {
+    let references = vec!["r.example.com/shop/web:v1".to_owned()];
+    Some(Named { facts: facts(n, "web", ContainerState::Running), asked: String::new(), references })
+}
+
+fn image() -> Option<Image> {
+    let digests = vec![
+        format!("other.example.com/web@sha256:{}", "3".repeat(64)),
+        format!("r.example.com/shop/web@{DIGEST}"),
+    ];
+    Some(Image { id: "config-2".into(), digests, bytes: 7 })
+}
+
+fn newest(n: u8, runs: bool) -> Option<Newest> {
+    let image_id = if n == 1 { "config-1" } else { "config-2" }.to_owned();
+    Some(Newest { id: id(n), runs, started: true, image_id, digests: Vec::new() })
+}
+
+impl Node {
+    fn looked(&mut self, look: Look) {
+        let action = self.expect(|action| matches!(action, Action::LookAtImage { .. }));
+        let Action::LookAtImage { order_id, image, .. } = action else { panic!() };
+        assert_eq!(image, "r.example.com/shop/web:v2");
+        self.send(Event::ImageSeen(order_id, Ok(Box::new(look))));
+    }
+
+    fn pulls(&mut self) -> Duration {
+        let action = self.expect(|action| matches!(action, Action::Pull { .. }));
+        let Action::Pull { limit, .. } = action else { panic!() };
+        limit
+    }
+
+    fn pass(&mut self, millis: u64) {
+        self.now += millis;
+        self.send(Event::Tick);
+    }
+
+    fn told(&mut self) -> (AnswerState, Option<AnswerReason>, ImageAnswer) {
+        let status = self.stored();
+        let answer = status.answers[0].clone();
+        (answer.state, answer.reason, answer.image.map(|image| *image).unwrap_or_default())
+    }
+}
+
+fn failed(missing: bool, message: &str) -> Event {
+    Event::Pulled("req/c1/1".into(), Err(PullFailure { missing, message: message.into() }))
+}
+
+#[test]
+fn an_image_is_pulled_and_what_runs_later_is_told() {
+    let mut node = Node::new(vec![pull(1, PullPolicy::IfNotPresent)]);
+    node.looked(Look { named: named(1), newest: newest(1, true), ..Look::default() });
+    assert_eq!(node.pulls(), Duration::from_mins(1));
+    node.now += 1_500;
+    node.send(Event::Pulled("req/c1/1".into(), Ok(())));
+    node.looked(Look { named: named(1), image: image(), newest: newest(1, true) });
+    let (state, reason, told) = node.told();
+    assert_eq!((state, reason), (AnswerState::Done, None));
+    let pulled = told.pulled.unwrap();
+    assert_eq!((pulled.image_id.as_str(), pulled.digest.as_str()), ("config-2", DIGEST));
+    assert_eq!((pulled.bytes, pulled.milliseconds, pulled.present), (7, 1_500, false));
+    assert_eq!(told.running, None, "the one that the order names");
+    // Looked at every second; nothing is told while nothing changes.
+    node.pass(1_000);
+    node.looked(Look { named: named(1), image: image(), newest: newest(1, true) });
+    assert_eq!(node.todo, []);
+    // Then the kubelet stops it: looked at more often, until there is another.
+    node.pass(1_000);
+    node.looked(Look { named: None, image: image(), newest: newest(1, false) });
+    node.pass(250);
+    node.looked(Look { named: None, image: image(), newest: newest(2, true) });
+    let running = node.told().2.running.unwrap();
+    assert_eq!((running.container_id.as_str(), running.image_id.as_str()), (id(2).as_str(), "config-2"));
+    assert_eq!(node.writes, 2);
+}
+
+#[test]
+fn what_the_node_has_is_not_pulled_unless_it_is_always() {
+    let mut node = Node::new(vec![pull(1, PullPolicy::IfNotPresent)]);
+    node.looked(Look { named: named(1), image: image(), newest: newest(1, true) });
+    assert!(node.told().2.pulled.unwrap().present);
+    let mut node = Node::new(vec![pull(1, PullPolicy::Always)]);
+    node.looked(Look { named: named(1), image: image(), newest: newest(1, true) });
+    node.pulls();
+    let mut node = Node::new(vec![pull(1, PullPolicy::Never)]);
+    node.looked(Look { named: named(1), newest: newest(1, true), ..Look::default() });
+    let (state, reason, _) = node.told();
+    assert_eq!((state, reason), (AnswerState::Failed, Some(AnswerReason::ImageNeverPull)));
+}
+
+/// Whoever can write orders gets no other code onto a node than other versions of what runs there.
+#[test]
+fn only_the_repository_of_the_named_container_is_pulled() {
+    let refused = |look: Look| {
+        let mut node = Node::new(vec![pull(1, PullPolicy::IfNotPresent)]);
+        node.looked(look);
+        let (state, reason, _) = node.told();
+        assert_eq!(state, AnswerState::Refused);
+        assert_eq!(node.todo, []);
+        reason.unwrap()
+    };
+    assert_eq!(refused(Look::default()), AnswerReason::NotRunning);
+    let other = |change: fn(&mut Named)| {
+        let mut named = named(1);
+        change(named.as_mut().unwrap());
+        Look { named, ..Look::default() }
+    };
+    let pod = other(|named| named.facts.pod_uid = "another".into());
+    assert_eq!(refused(pod), AnswerReason::WrongContainer);
+    let repository =
+        other(|named| named.references = vec!["r.example.com/shop/other:v1".into(), "nonsense:".into()]);
+    assert_eq!(refused(repository), AnswerReason::WrongRepository);
+    // The name in the Pod counts before other names of the same image.
+    let asked = other(|named| named.asked = "r.example.com/shop/other:v1".into());
+    assert_eq!(refused(asked), AnswerReason::WrongRepository);
+    assert_eq!(refused(other(|named| named.references.clear())), AnswerReason::WrongRepository);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_unasked() {
+    let broken: [fn(&mut Order); 4] = [
+        |order| order.container.id = "ab".into(),
+        |order| order.pod.uid.clear(),
+        |order| order.action.pull.as_mut().unwrap().image = "No Image".into(),
+        |order| order.action.pull.as_mut().unwrap().timeout_seconds = 0,
+    ];
+    for (i, breaks) in broken.into_iter().enumerate() {
+        let mut order = pull(1, PullPolicy::IfNotPresent);
+        breaks(&mut order);
+        let mut node = Node::new(vec![order]);
+        let (state, reason, _) = node.told();
+        assert_eq!((state, reason), (AnswerState::Refused, Some(AnswerReason::InvalidOrder)), "{i}");
+        assert_eq!(node.todo, [], "{i}");
+    }
+    let mut both = pull(1, PullPolicy::IfNotPresent);
+    both.action.recreate = Some(Recreate::with_grace(None));
+    let mut node = Node::new(vec![both]);
+    assert_eq!(node.told().1, Some(AnswerReason::InvalidOrder));
+}
+
+#[test]
+fn a_pull_that_takes_long_is_told_and_one_that_fails_is_tried_again() {
+    let mut node = Node::new(vec![pull(1, PullPolicy::IfNotPresent)]);
+    node.looked(Look { named: named(1), ..Look::default() });
+    node.pulls();
+    node.pass(1_999);
+    assert_eq!(node.todo, []);
+    node.pass(1);
+    let (state, reason, _) = node.told();
+    assert_eq!((state, reason), (AnswerState::Acknowledged, Some(AnswerReason::Pulling)));
+    node.send(failed(false, "dial tcp: connection refused"));
+    assert_eq!(node.told().1, Some(AnswerReason::PullRetried));
+    let at = node.wake_at().unwrap();
+    node.pass(at.0 - node.now);
+    assert!(node.pulls() < Duration::from_mins(1), "what is left");
+    // Its time is over.
+    node.send(failed(false, "dial tcp: connection refused"));
+    node.todo.clear();
+    node.pass(60_000);
+    let (state, reason, _) = node.told();
+    assert_eq!((state, reason), (AnswerState::Failed, Some(AnswerReason::PullTimedOut)));
+    assert!(node.book.status.answers[0].message.contains("connection refused"));
+}
+
+#[test]
+fn what_the_registry_refuses_is_final() {
+    for (event, reason) in [
+        (failed(true, "not there"), AnswerReason::PullFailed),
+        (failed(false, "401 Unauthorized"), AnswerReason::PullUnauthorized),
+        (failed(false, "no space left on device"), AnswerReason::NoDiskRoom),
+    ] {
+        let mut node = Node::new(vec![pull(1, PullPolicy::IfNotPresent)]);
+        node.looked(Look { named: named(1), ..Look::default() });
+        node.pulls();
+        node.send(event);
+        let (state, told, _) = node.told();
+        assert_eq!((state, told), (AnswerState::Failed, Some(reason)));
+        node.pass(100_000);
+        assert_eq!(node.todo, []);
+        node.restart("two");
+        assert_eq!(node.todo, [], "nor by another process");
+    }
+}
+
+#[test]
+fn an_image_that_goes_is_told_at_once_and_pulled_again() {
+    let mut node = Node::new(vec![pull(1, PullPolicy::Always)]);
+    node.looked(Look { named: named(1), ..Look::default() });
+    node.pulls();
+    node.send(Event::Pulled("req/c1/1".into(), Ok(())));
+    node.looked(Look { named: named(1), image: image(), newest: newest(1, true) });
+    node.told();
+    // Another process goes on with what is stored: it does not ask the registry again.
+    node.restart("two");
+    node.looked(Look { named: named(1), image: image(), newest: newest(1, true) });
+    assert_eq!(node.todo, []);
+    node.pass(1_000);
+    node.looked(Look { named: named(1), newest: newest(1, true), ..Look::default() });
+    let (state, reason, _) = node.told();
+    assert_eq!((state, reason), (AnswerState::Acknowledged, Some(AnswerReason::ImageGone)));
+    node.pulls();
+    node.send(Event::Pulled("req/c1/1".into(), Ok(())));
+    node.looked(Look { named: named(1), image: image(), newest: newest(1, true) });
+    assert_eq!(node.told().0, AnswerState::Done);
+}
+
+#[test]
+fn two_pulls_at_a_time_and_the_namespaces_take_turns() {
+    let of = |n: u8, namespace: &str| {
+        let mut order = pull(n, PullPolicy::IfNotPresent);
+        order.pod.namespace = namespace.into();
+        order
+    };
+    let mut node = Node::new(vec![of(1, "a"), of(2, "a"), of(3, "a"), of(4, "b")]);
+    for (n, namespace) in [(1, "a"), (2, "a"), (3, "a"), (4, "b")] {
+        let mut named = named(n);
+        named.as_mut().unwrap().facts.namespace = namespace.into();
+        let look = Look { named, ..Look::default() };
+        node.send(Event::ImageSeen(format!("req/c{n}/1"), Ok(Box::new(look))));
+    }
+    node.todo.retain(|action| !matches!(action, Action::LookAtImage { .. }));
+    let begun = |node: &mut Node| -> Vec<String> {
+        node.todo
+            .drain(..)
+            .filter_map(|action| match action {
+                Action::Pull { order_id, .. } => Some(order_id),
+                _ => None,
+            })
+            .collect()
+    };
+    assert_eq!(begun(&mut node), ["req/c1/1", "req/c2/1"], "nobody else wanted one yet");
+    node.send(Event::Pulled("req/c1/1".into(), Err(PullFailure { missing: true, message: String::new() })));
+    assert_eq!(begun(&mut node), ["req/c4/1"]);
+}
+
+#[test]
+fn a_pull_is_given_up_with_its_order() {
+    let mut node = Node::new(vec![pull(1, PullPolicy::IfNotPresent)]);
+    node.looked(Look { named: named(1), ..Look::default() });
+    node.pulls();
+    node.change(|book| book.orders.clear());
+    node.expect(|action| matches!(action, Action::CancelPull { order_id } if order_id == "req/c1/1"));
+    node.send(Event::Pulled("req/c1/1".into(), Ok(())));
+    assert_eq!(node.todo, []);
+}
+
+/// A container that crashes again and again costs no more than a write in ten seconds.
+#[test]
+fn changes_of_what_runs_are_told_ever_more_rarely() {
+    let mut node = Node::new(vec![pull(1, PullPolicy::IfNotPresent)]);
+    node.looked(Look { named: named(1), image: image(), newest: newest(1, true) });
+    node.told();
+    let mut told = 0;
+    for n in 2..42 {
+        let at = node.wake_at().unwrap();
+        node.pass(at.0 - node.now);
+        node.looked(Look { named: None, image: image(), newest: newest(n, true) });
+        if node.todo.iter().any(|action| matches!(action, Action::WriteStatus { .. })) {
+            node.told();
+            told += 1;
+        }
+    }
+    assert!((4..=8).contains(&told), "{told}");
+}
+
+/// A restart of another container of the Pod does not wait for a pull, nor the other way round.
+#[test]
+fn a_pull_takes_no_turn_of_its_pod() {
+    let mut node = Node::new(vec![pull(1, PullPolicy::IfNotPresent), order(2, "web", None)]);
+    node.inspect(2, facts(2, "web", ContainerState::Running));
+    node.looked(Look { named: named(1), ..Look::default() });
+    node.pulls();
+}

@@ -1,0 +1,111 @@
+//! Images, through the runtime: what the node has, what runs, and pulls without credentials.
+
+use std::time::Duration;
+
+use pitstop_cri::{ContainerId, Error, Runtime, keys, v1};
+use pitstop_daemon_core::{CallFailure, Image, Look, Named, Newest, PullFailure};
+use pitstop_kit::describe;
+
+use crate::runtime::{failure, told};
+
+/// What the runtime knows of a container, of the image that it is to get, and of the newest container of its name.
+pub(crate) async fn look(
+    runtime: &Runtime,
+    container_id: &ContainerId,
+    pod_uid: &str,
+    container: &str,
+    image: &str,
+) -> Result<Look, CallFailure> {
+    Ok(Look {
+        named: named(runtime, container_id).await?,
+        image: find(runtime, image).await?,
+        newest: newest(runtime, pod_uid, container).await?,
+    })
+}
+
+async fn named(runtime: &Runtime, id: &ContainerId) -> Result<Option<Named>, CallFailure> {
+    let status = match runtime.container_status(id).await {
+        Ok(status) if status.id == id.as_str() => status,
+        Ok(_) | Err(Error::NotFound { .. }) => return Ok(None),
+        Err(error) => return Err(failure(&error)),
+    };
+    let spec = status.image.clone().unwrap_or_default();
+    let known = status_of(runtime, first([&status.image_id, &status.image_ref, &spec.image])).await?;
+    let tags = known.iter().flat_map(|image| image.repo_tags.iter().chain(&image.repo_digests));
+    // What the runtime was told to run stands even where the image is gone from its list.
+    let references = tags.cloned().chain([status.image_ref.clone(), spec.image]).collect();
+    let facts = told(id, Ok(status))?.unwrap_or_default();
+    Ok(Some(Named { facts, asked: spec.user_specified_image, references }))
+}
+
+/// The newest container of that name in the Pod: the kubelet numbers them.
+async fn newest(runtime: &Runtime, pod_uid: &str, name: &str) -> Result<Option<Newest>, CallFailure> {
+    let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    let filter = v1::ContainerFilter {
+        label_selector: [label(keys::POD_UID, pod_uid), label(keys::CONTAINER_NAME, name)].into(),
+        ..v1::ContainerFilter::default()
+    };
+    let all = runtime.list_containers(filter).await.map_err(|error| failure(&error))?;
+    let number = |container: &v1::Container| {
+        (container.metadata.as_ref().map_or(0, |metadata| metadata.attempt), container.created_at)
+    };
+    let Some(container) = all.into_iter().max_by_key(number) else { return Ok(None) };
+    let Ok(id) = ContainerId::parse(&container.id) else { return Ok(None) };
+    let state = v1::ContainerState::try_from(container.state).unwrap_or(v1::ContainerState::ContainerUnknown);
+    let spec = container.image.unwrap_or_default();
+    let image = find(runtime, first([&container.image_id, &container.image_ref, &spec.image])).await?;
+    let Image { id: image_id, digests, .. } = image.unwrap_or_default();
+    Ok(Some(Newest {
+        id,
+        runs: state == v1::ContainerState::ContainerRunning,
+        started: state != v1::ContainerState::ContainerCreated,
+        image_id,
+        digests,
+    }))
+}
+
+/// The image, if the node has it.
+async fn find(runtime: &Runtime, reference: &str) -> Result<Option<Image>, CallFailure> {
+    let image = status_of(runtime, reference).await?;
+    Ok(image.map(|image| Image {
+        id: image.id,
+        digests: image.repo_digests,
+        bytes: i64::try_from(image.size).unwrap_or(i64::MAX),
+    }))
+}
+
+async fn status_of(runtime: &Runtime, reference: &str) -> Result<Option<v1::Image>, CallFailure> {
+    if reference.is_empty() {
+        return Ok(None);
+    }
+    match runtime.image_status(named_image(reference)).await {
+        Ok(image) => Ok(image),
+        Err(Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(failure(&error)),
+    }
+}
+
+fn named_image(reference: &str) -> v1::ImageSpec {
+    v1::ImageSpec { image: reference.to_owned(), ..v1::ImageSpec::default() }
+}
+
+/// The first that says something: what runtimes tell of a container's image differs.
+fn first(names: [&String; 3]) -> &str {
+    names.into_iter().find(|name| !name.is_empty()).map_or("", String::as_str)
+}
+
+/// Pulls an image with what the runtime itself is configured with.
+pub(crate) async fn pull(runtime: &Runtime, image: &str, limit: Duration) -> Result<(), PullFailure> {
+    let pulling = runtime.pull_image(named_image(image), None, None);
+    match tokio::time::timeout(limit, pulling).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => {
+            let missing = matches!(error, Error::NotFound { .. });
+            Err(PullFailure { missing, message: describe(&error) })
+        }
+        Err(_) => {
+            let message = format!("no end after {} s", limit.as_secs());
+            Err(PullFailure { missing: false, message })
+        }
+    }
+}

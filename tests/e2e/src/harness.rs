@@ -94,7 +94,12 @@ const DEBUG: [&str; 6] = ["Status {", "Some(", "Error {", "ApiError", "HyperErro
 
 /// Fails when an event or a status shows debug output to a user.
 fn plain(ns: &Ns) -> Result<()> {
-    for kind in ["events", "containerrecreaterequests.apps.kruise.io", "podresizes.pitstop.dev"] {
+    for kind in [
+        "events",
+        "containerrecreaterequests.apps.kruise.io",
+        "podresizes.pitstop.dev",
+        "podimageupdates.pitstop.dev",
+    ] {
         let text = ns.kubectl(&["get", kind, "--output=json"])?;
         let debug = text.lines().find(|line| DEBUG.iter().any(|debug| line.contains(debug)));
         ensure!(debug.is_none(), "{kind} show debug output: {}", debug.unwrap_or_default());

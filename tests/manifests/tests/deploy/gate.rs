@@ -117,12 +117,13 @@ fn the_webhook_is_asked_about_new_pods_that_opted_in_and_fails_open() {
     let objects = gate_webhook();
     let configuration = find(&objects, "MutatingWebhookConfiguration", "pitstop").unwrap();
     let webhooks = list(&configuration.0, "/webhooks");
-    assert_eq!(webhooks.len(), 4);
-    for (webhook, plural) in webhooks.iter().zip([pitstop_api::recreate::PLURAL, pitstop_api::resize::PLURAL])
-    {
+    let kinds =
+        [pitstop_api::recreate::PLURAL, pitstop_api::resize::PLURAL, pitstop_api::image_update::PLURAL];
+    assert_eq!(webhooks.len(), kinds.len() + ways().len());
+    for (webhook, plural) in webhooks.iter().zip(kinds) {
         assert_eq!(webhook["rules"][0]["resources"], json!([plural]));
     }
-    for (webhook, (namespaces, pods)) in webhooks[2..].iter().zip(ways()) {
+    for (webhook, (namespaces, pods)) in webhooks[kinds.len()..].iter().zip(ways()) {
         let name = text(webhook, "/name");
         assert_eq!(webhook["rules"], new_pods(), "{name}");
         assert_eq!(webhook["failurePolicy"], "Ignore", "{name}");

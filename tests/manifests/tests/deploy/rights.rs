@@ -16,7 +16,7 @@ const DAEMON: [&str; 3] = [
     "cluster watch pitstop.dev/nodeworks",
 ];
 
-const CONTROLLER: [&str; 38] = [
+const CONTROLLER: [&str; 42] = [
     "cluster create apps.kruise.io/containerrecreaterequests",
     "cluster create events.k8s.io/events",
     "cluster create pitstop.dev/nodeworks",
@@ -25,6 +25,10 @@ const CONTROLLER: [&str; 38] = [
     "cluster list pitstop.dev/podresizes",
     "cluster watch pitstop.dev/podresizes",
     "cluster update pitstop.dev/podresizes/status",
+    "cluster delete pitstop.dev/podimageupdates",
+    "cluster list pitstop.dev/podimageupdates",
+    "cluster watch pitstop.dev/podimageupdates",
+    "cluster update pitstop.dev/podimageupdates/status",
     "cluster patch /pods/resize",
     "cluster get /nodes",
     "cluster get /pods",
@@ -179,6 +183,7 @@ fn users_get_their_rights_by_aggregation_and_never_the_status() {
             let ours = [
                 "apps.kruise.io/containerrecreaterequests",
                 "pitstop.dev/podresizes",
+                "pitstop.dev/podimageupdates",
                 "pitstop.dev/nodeworks",
             ];
             assert!(ours.contains(&resource.as_str()), "{resource}");
@@ -193,10 +198,12 @@ fn users_get_their_rights_by_aggregation_and_never_the_status() {
         [
             "admin edit view: get list watch apps.kruise.io/containerrecreaterequests".to_owned(),
             "admin edit view: get list watch pitstop.dev/podresizes".to_owned(),
+            "admin edit view: get list watch pitstop.dev/podimageupdates".to_owned(),
             // The object of no namespace: for those alone who may view all namespaces.
             "admin edit view: get list watch pitstop.dev/nodeworks".to_owned(),
             format!("admin edit: {all} apps.kruise.io/containerrecreaterequests"),
             format!("admin edit: {all} pitstop.dev/podresizes"),
+            format!("admin edit: {all} pitstop.dev/podimageupdates"),
         ]
     );
 }
@@ -232,6 +239,7 @@ fn resources_of_ours_are_called_as_the_definitions_call_them() {
     let ours = [
         ("apps.kruise.io".to_owned(), pitstop_api::recreate::PLURAL),
         (pitstop_api::GROUP.to_owned(), pitstop_api::nodework::PLURAL),
+        (pitstop_api::GROUP.to_owned(), pitstop_api::image_update::PLURAL),
         (pitstop_api::GROUP.to_owned(), pitstop_api::resize::PLURAL),
     ];
     for right in DAEMON.iter().chain(&CONTROLLER) {

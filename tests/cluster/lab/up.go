@@ -234,7 +234,10 @@ func (c *Cluster) makeImages() *made {
 			m.err = err
 			return
 		}
-		m.images[image.PauseName], m.images[image.BusyboxName] = pause, busybox
+		m.images, m.err = image.Versions(busybox)
+		if m.err == nil {
+			m.images[image.PauseName], m.images[image.BusyboxName] = pause, busybox
+		}
 	})
 	return m
 }

@@ -10,6 +10,7 @@ pub mod audit;
 pub mod cluster;
 pub mod discovery;
 mod harness;
+pub mod images;
 pub mod kruise;
 pub mod ns;
 pub mod pods;

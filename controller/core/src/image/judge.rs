@@ -158,6 +158,12 @@ pub(super) fn progress(observed: &Observed<'_>, status: &ContainerStatus, contai
     attested(observed, status, container)
 }
 
+/// The kubelet waits before it starts the container again.
+pub(super) fn in_back_off(container: &Container) -> bool {
+    let state = container.status.as_ref().map(|now| &now.state);
+    matches!(state, Some(ContainerState::Waiting { reason, .. }) if reason == CRASH_LOOP)
+}
+
 /// How often the container was restarted since the request was accepted.
 fn restarts(status: &ContainerStatus, container: &Container) -> i32 {
     let now = container.status.as_ref().map_or(0, |now| now.restart_count);

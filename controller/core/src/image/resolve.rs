@@ -2,7 +2,7 @@
 
 use pitstop_api::Invalid;
 use pitstop_api::image::Reference;
-use pitstop_api::image_update::{Before, ContainerImage, ContainerStatus, PodImageUpdateSpec};
+use pitstop_api::image_update::{Before, ContainerImage, ContainerStatus, MAX_IMAGE, PodImageUpdateSpec};
 use pitstop_api::text::quoted;
 
 use crate::change::ImageChange;
@@ -83,6 +83,24 @@ pub(super) fn change(pod: &Pod, name: &str, image: &str) -> Option<ImageChange> 
     let container = pod.container(name).filter(|container| container.image != image)?;
     let init = container.kind != ContainerKind::Main;
     Some(ImageChange { container: name.to_owned(), init, image: image.to_owned() })
+}
+
+/// The strings by which a container may get its old image back. The kubelet keeps a container waiting that was started with
+/// the same string a short while ago; each of these is another one for the same image.
+pub(super) fn ways_back(before: &Before) -> Vec<String> {
+    let reference = Reference::parse(&before.image).ok();
+    let digest = before.image_id.rsplit_once('@').map(|(_, digest)| digest);
+    let forms = reference.zip(digest).map(|(reference, digest)| {
+        let with = |tag: Option<String>| Reference { tag, ..reference.clone() }.with_digest(digest);
+        [with(reference.tag.clone()), with(None), with(Some("back".to_owned()))]
+    });
+    let mut ways = vec![before.image.clone()];
+    for form in forms.into_iter().flatten().flatten() {
+        if form.len() <= MAX_IMAGE && !ways.contains(&form) {
+            ways.push(form);
+        }
+    }
+    ways
 }
 
 /// The string by which a container gets the image: with the digest that the node has pulled, so that it gets just that.

@@ -78,6 +78,28 @@ func Busybox(path string) (v1.Image, error) {
 	})
 }
 
+// versions of the userland, for tests that give running Pods another image: a
+// script tells by $VERSION which one it runs in. "2-again" is "2".
+var versions = map[string]string{"2": "2", "2-again": "2", "crash": "crash", "unready": "unready", "away": "away"}
+
+// Versions are further images of the repository of BusyboxName, by their names.
+func Versions(busybox v1.Image) (map[string]v1.Image, error) {
+	repository, _, _ := strings.Cut(BusyboxName, ":")
+	images := map[string]v1.Image{}
+	for tag, version := range versions {
+		current, err := busybox.ConfigFile()
+		if err != nil {
+			return nil, err
+		}
+		changed := current.DeepCopy()
+		changed.Config.Env = append(changed.Config.Env, "VERSION="+version)
+		if images[repository+":"+tag], err = mutate.ConfigFile(busybox, changed); err != nil {
+			return nil, err
+		}
+	}
+	return images, nil
+}
+
 // assemble makes an image of one layer. Nothing in it depends on the time, so
 // the same files give the same digest.
 func assemble(files []file, config v1.Config) (v1.Image, error) {

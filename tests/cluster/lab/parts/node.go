@@ -165,7 +165,8 @@ func containerdConfig(cni, registries string) string {
 const registriesOfAnyName = "registries/_default/hosts.toml"
 
 // registryHosts sends every pull to the lab's registry, whatever the image's
-// name.
+// name, and nowhere else where that does not have it.
 func registryHosts() string {
-	return fmt.Sprintf("[host.\"http://%s\"]\n  capabilities = [\"pull\", \"resolve\"]\n", plan.Registry())
+	server := "http://" + plan.Registry()
+	return fmt.Sprintf("server = %q\n[host.%q]\n  capabilities = [\"pull\", \"resolve\"]\n", server, server)
 }

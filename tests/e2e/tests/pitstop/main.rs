@@ -17,6 +17,7 @@ mod gone;
 mod guard;
 mod hardened;
 mod hooks;
+mod images;
 mod kinds;
 mod kruise;
 mod mechanism;

@@ -1,14 +1,20 @@
 //! The way back: an end without success puts the old images back first, where that is asked for.
 
+use std::time::Duration;
+
 use pitstop_api::condition;
 use pitstop_api::image_update::{ContainerStatus, Phase, Restoring};
 
 use super::{Plan, Planner};
-use crate::image::judge::{Place, SETTLES, place};
+use crate::image::judge::{Place, SETTLES, in_back_off, place};
+use crate::image::resolve::ways_back;
 use crate::image::status::{self, End, Wait};
 use crate::plan::Urgency;
 use crate::pod::Pod;
 use crate::time::{earliest, seconds};
+
+/// How long the kubelet may take to tell of a container with its old image, not of the one before.
+const TOLD: Duration = Duration::from_secs(2);
 
 impl Planner<'_> {
     /// An end without success: the old images are put back first, where that is asked for.
@@ -50,6 +56,9 @@ impl Planner<'_> {
             let text = format!("{}; the old images are back", end.message);
             return self.end(&End { message: text, ..end });
         }
+        if let Some(plan) = self.other_ways(pod, &end) {
+            return plan;
+        }
         let limit = update.spec.ready_timeout();
         let until = self.observed.memory.restored_since.map(|since| since.after(seconds(limit)));
         if until.is_some_and(|until| until <= self.now) {
@@ -59,9 +68,31 @@ impl Planner<'_> {
             );
             return self.end(&End::failed(status::ROLLBACK_FAILED, text));
         }
-        let settled = self.observed.memory.restored_since.map(|since| since.after(SETTLES));
-        let at = earliest(until, settled.filter(|at| *at > self.now));
+        let restored = self.observed.memory.restored_since;
+        let looks = [TOLD, SETTLES].map(|pause| restored.map(|since| since.after(pause)));
+        let next = looks.into_iter().flatten().find(|at| *at > self.now);
+        let at = earliest(until, next);
         Plan { wake_at: at, ..self.told(&Self::rolls_back(&end), Urgency::Later) }
+    }
+
+    /// The kubelet keeps old containers waiting: writes down other strings for the same images, while there are any.
+    fn other_ways(&self, pod: &Pod, end: &End) -> Option<Plan> {
+        let told = self.observed.memory.restored_since.is_some_and(|since| since.after(TOLD) <= self.now);
+        let seen = pod.observed_generation.zip(pod.generation).is_none_or(|(seen, is)| seen >= is);
+        if !(told && seen) {
+            return None;
+        }
+        let mut status = self.observed.update.status.clone();
+        for container in &mut status.containers {
+            if pod.container(&container.name).is_some_and(in_back_off) {
+                let ways = ways_back(&container.before);
+                let tried = ways.iter().position(|way| *way == container.restored);
+                let next = tried.and_then(|at| ways.get(at.saturating_add(1)));
+                container.restored = next.unwrap_or(&container.restored).clone();
+            }
+        }
+        let changed = status.containers != self.observed.update.status.containers;
+        changed.then(|| self.waiting(status, &Self::rolls_back(end), Urgency::Now))
     }
 
     fn rolls_back(end: &End) -> Wait {

@@ -110,7 +110,10 @@ fn who_cancels_in_the_midst_gets_the_old_image_back() {
 fn old_images_that_do_not_come_back_are_told() {
     let mut world = World::changed(&json!({"readyTimeoutSeconds": 20}));
     world.sees(|status| (status.container_id, status.state) = (id(2), waits("CrashLoopBackOff")));
-    world.pass(20);
+    (0..3).for_each(|_| world.pass(2));
+    world.pass(19);
+    assert_eq!(world.phase(), Phase::RollingBack);
+    world.pass(1);
     assert_eq!((world.phase(), world.reason()), (Phase::Failed, "RollbackFailed"));
 }
 
@@ -166,4 +169,25 @@ fn a_new_image_is_not_blamed_for_what_was_so_before() {
     world.sees(|status| status.state = waits("ImagePullBackOff"));
     assert_eq!((world.phase(), world.reason()), (Phase::RollingBack, "RollingBack"));
     assert_eq!(world.update.status.restoring.as_ref().unwrap().reason, "ImagePullBackOff");
+}
+
+/// The kubelet keeps a container waiting that was started with the same string a short while ago (seen on 1.36).
+#[test]
+fn old_images_that_are_in_back_off_get_other_strings() {
+    let mut world = World::changed(&json!({}));
+    let crash = |status: &mut ContainerStatus| {
+        (status.container_id, status.state) = (id(2), waits("CrashLoopBackOff"));
+    };
+    world.sees(crash);
+    let web = "registry.example.com/shop/web";
+    assert_eq!(world.image(), format!("{web}:v1"));
+    for way in [format!("{web}:v1@{OLD}"), format!("{web}@{OLD}"), format!("{web}:back@{OLD}")] {
+        world.pass(1);
+        assert_ne!(world.image(), way, "what is told may be of the new image");
+        world.pass(1);
+        assert_eq!((world.image(), world.phase()), (way.as_str(), Phase::RollingBack));
+    }
+    world.pass(60);
+    back(&mut world);
+    assert_eq!((world.phase(), world.reason()), (Phase::RolledBack, "CrashLoopBackOff"));
 }

@@ -1,0 +1,101 @@
+//! Image updates of tests: Pods that do by their image what a test wants, and what to look at in a request.
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::PostParams;
+use pitstop_api::condition;
+use pitstop_api::image_update::PodImageUpdate;
+use serde_json::{Value, json};
+
+use crate::cluster::Cluster;
+use crate::ns::Ns;
+use crate::pods;
+use crate::wait::{LONG, until};
+
+/// The repository of the images, which the cluster's registry has with the tags `1`, `2`, `2-again` (the same image as `2`), `away`,
+/// `crash` and `unready`.
+pub const REPOSITORY: &str = "pitstop.dev/test/busybox";
+
+/// What a container does by its image.
+const SCRIPT: &str = "trap 'exit 0' TERM
+    [ \"$VERSION\" = crash ] && exit 1
+    mkdir -p /tmp/www
+    [ \"$VERSION\" = unready ] || echo ${VERSION:-1} > /tmp/www/index.html
+    httpd -f -p $PORT -h /tmp/www & wait";
+
+/// A web server, ready unless its image is `unready`.
+pub fn server(name: &str, port: u16) -> Value {
+    let probe = json!({"httpGet": {"path": "/index.html", "port": port}, "periodSeconds": 1});
+    let env = json!([{"name": "PORT", "value": port.to_string()}]);
+    json!({"name": name, "image": format!("{REPOSITORY}:1"), "command": ["sh", "-c", SCRIPT], "env": env,
+        "readinessProbe": probe})
+}
+
+/// A Pod `web` of two such servers, `app` and `other`.
+pub fn web() -> Value {
+    pods::pod("web", &[server("app", 8080), server("other", 8081)])
+}
+
+/// An update of the Pod `web`: container `app` to that tag, with more fields.
+pub fn update(name: &str, tag: &str, more: &Value) -> Value {
+    let mut spec = json!({"podRef": {"name": "web"},
+        "containers": [{"name": "app", "image": format!("{REPOSITORY}:{tag}")}]});
+    if let (Some(spec), Some(more)) = (spec.as_object_mut(), more.as_object()) {
+        spec.extend(more.clone());
+    }
+    json!({"apiVersion": "pitstop.dev/v1alpha1", "kind": "PodImageUpdate", "metadata": {"name": name}, "spec": spec})
+}
+
+/// Lets the controller write other images, in namespaces that opt in, and this one opt in.
+pub fn allow(ns: &Ns) -> Result<()> {
+    ns.cluster.install_with(&["image-update"])?;
+    opt_in(&ns.cluster, &ns.name)
+}
+
+/// The namespace opts in.
+pub fn opt_in(cluster: &Cluster, name: &str) -> Result<()> {
+    cluster.kubectl(&["label", "namespace", name, "pitstop.dev/in-place=enabled"]).map(drop)
+}
+
+fn api(ns: &Ns) -> Api<PodImageUpdate> {
+    Api::namespaced(ns.cluster.client.clone(), &ns.name)
+}
+
+/// Makes it.
+pub async fn create(ns: &Ns, object: Value) -> Result<PodImageUpdate> {
+    Ok(api(ns).create(&PostParams::default(), &serde_json::from_value(object)?).await?)
+}
+
+/// Waits until it says so.
+pub async fn seen(
+    ns: &Ns,
+    name: &str,
+    what: &str,
+    is: impl Fn(&PodImageUpdate) -> bool,
+) -> Result<PodImageUpdate> {
+    let what = format!("PodImageUpdate {name} to be {what}");
+    until(&what, LONG, async || Ok(Some(api(ns).get(name).await?).filter(&is))).await
+}
+
+/// Waits until it is over; gives back its reason, too.
+pub async fn over(ns: &Ns, name: &str) -> Result<(PodImageUpdate, String)> {
+    let is_over =
+        |update: &PodImageUpdate| update.status.as_ref().is_some_and(|s| s.completion_time.is_some());
+    let update = seen(ns, name, "over", is_over).await?;
+    let reason = reason(&update).context("no condition Complete")?.to_owned();
+    Ok((update, reason))
+}
+
+/// What it waits for, or how it ended.
+pub fn reason(update: &PodImageUpdate) -> Option<&str> {
+    let conditions = &update.status.as_ref()?.conditions;
+    condition::find(conditions, condition::COMPLETE).map(|complete| complete.reason.as_str())
+}
+
+/// The image string of a container.
+pub fn image(pod: &Pod, container: &str) -> Result<String> {
+    let all = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let found = all.into_iter().find(|c| c.name == container).context("no such container")?;
+    found.image.clone().context("a container without an image")
+}

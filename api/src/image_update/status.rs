@@ -49,7 +49,7 @@ pub struct PodImageUpdateStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restoring: Option<Restoring>,
     /// Milliseconds from when the first old container was seen to have ended to when all new ones were seen ready, on the
-    /// controller's clock; for people.
+    /// controller's clock; for people. Absent where the kubelet told of both in one change of the Pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub gap_milliseconds: Option<i64>,

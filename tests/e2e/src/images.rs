@@ -9,7 +9,7 @@ use pitstop_api::image_update::PodImageUpdate;
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
-use crate::ns::Ns;
+use crate::ns::{NODE, Ns};
 use crate::pods;
 use crate::wait::{LONG, until};
 
@@ -47,15 +47,24 @@ pub fn update(name: &str, tag: &str, more: &Value) -> Value {
     json!({"apiVersion": "pitstop.dev/v1alpha1", "kind": "PodImageUpdate", "metadata": {"name": name}, "spec": spec})
 }
 
-/// Lets the controller write other images, in namespaces that opt in, and this one opt in.
-pub fn allow(ns: &Ns) -> Result<()> {
+/// Runs a test with the component `image-update`, on a node that has the images with the tag `1` alone.
+pub async fn with_component(ns: &Ns, test: impl Future<Output = Result<()>>) -> Result<()> {
     ns.cluster.install_with(&["image-update"])?;
-    opt_in(&ns.cluster, &ns.name)
+    forget(&ns.cluster)?;
+    let result = test.await;
+    result.and(ns.cluster.install())
 }
 
 /// The namespace opts in.
 pub fn opt_in(cluster: &Cluster, name: &str) -> Result<()> {
     cluster.kubectl(&["label", "namespace", name, "pitstop.dev/in-place=enabled"]).map(drop)
+}
+
+/// Takes all images of the repository from the node but those with the tag `1`, as the kubelet's garbage collection does.
+pub fn forget(cluster: &Cluster) -> Result<()> {
+    let names = format!("ctr -n k8s.io images ls -q | grep '^{REPOSITORY}[:@]' | grep -v ':1$'");
+    let script = format!("{names} | xargs --no-run-if-empty ctr -n k8s.io images rm");
+    cluster.exec(NODE, &["sh", "-c", &script]).map(drop)
 }
 
 fn api(ns: &Ns) -> Api<PodImageUpdate> {

@@ -184,7 +184,10 @@ impl Memory {
         }
         let ready = all(|status, container| !runs_old(status, container) && is_ready(container));
         note_since(&mut self.ready_since, now, ready);
-        if let Some((ended, ready)) = self.ended_at.zip(self.ready_since) {
+        // A kubelet may tell of both in one change, and then nobody knows.
+        if let Some((ended, ready)) =
+            self.ended_at.zip(self.ready_since).filter(|(ended, ready)| ready > ended)
+        {
             let gap = i64::try_from(ready.since(ended).as_millis()).unwrap_or(i64::MAX);
             self.gap.get_or_insert(gap);
         }

@@ -60,10 +60,14 @@ pub fn opt_in(cluster: &Cluster, name: &str) -> Result<()> {
     cluster.kubectl(&["label", "namespace", name, "pitstop.dev/in-place=enabled"]).map(drop)
 }
 
-/// Takes all images of the repository from the node but those with the tag `1`, as the kubelet's garbage collection does.
+/// Takes all images of the repository from the node but the one with the tag `1`, as the kubelet's garbage collection does.
 pub fn forget(cluster: &Cluster) -> Result<()> {
-    let names = format!("ctr -n k8s.io images ls -q | grep '^{REPOSITORY}[:@]' | grep -v ':1$'");
-    let script = format!("{names} | xargs --no-run-if-empty ctr -n k8s.io images rm");
+    let script = format!(
+        "ctr -n k8s.io images ls | awk '$1 == \"{REPOSITORY}:1\" {{ kept = $3 }}
+            index($1, \"{REPOSITORY}:\") == 1 || index($1, \"{REPOSITORY}@\") == 1 {{ of[$1] = $3 }}
+            END {{ for (name in of) if (of[name] != kept) print name }}' \
+         | xargs --no-run-if-empty ctr -n k8s.io images rm"
+    );
     cluster.exec(NODE, &["sh", "-c", &script]).map(drop)
 }
 

@@ -6,6 +6,7 @@
 //! container of that name runs.
 
 mod progress;
+mod secrets;
 mod told;
 mod words;
 

@@ -236,6 +236,14 @@ impl Runtime {
         let answer = self.call("PullImage", self.deadlines.pull, client.pull_image(request)).await?;
         Ok(answer.image_ref)
     }
+
+    /// `ImageFsInfo`: the file systems that keep images; what is free there the runtime does not say.
+    pub async fn image_fs_info(&self) -> Result<Vec<v1::FilesystemUsage>, Error> {
+        let mut client = self.images();
+        let request = v1::ImageFsInfoRequest {};
+        let answer = self.call("ImageFsInfo", self.deadlines.read, client.image_fs_info(request)).await?;
+        Ok(answer.image_filesystems)
+    }
 }
 
 // === what all calls share

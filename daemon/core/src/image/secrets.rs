@@ -36,14 +36,14 @@ pub(super) fn without_secrets(text: &str) -> String {
             }
         }
         rest = after_word;
-        told.push_str(&match assigned(word) {
-            Assigned::Url => url_without(word),
+        match assigned(word) {
+            Assigned::Url => told.push_str(&url_without(word)),
             Assigned::Secret(name) => {
                 rest = value_end(after.get(name.len()..).unwrap_or_default());
-                format!("{}{HIDDEN}", url_without(name))
+                told.extend([url_without(name).as_str(), HIDDEN]);
             }
-            Assigned::Nothing => user_without(word).to_owned(),
-        });
+            Assigned::Nothing => told.push_str(user_without(word)),
+        }
         next = following(word, before, quote.is_some());
         before = word;
     }
@@ -108,8 +108,8 @@ fn url_without(word: &str) -> String {
 /// What follows the last `@`, if not a digest follows it.
 fn user_without(word: &str) -> &str {
     let ends_user = |rest: &&str| !rest.starts_with("sha256:") && !rest.starts_with("sha512:");
-    let users = word.match_indices('@').filter_map(|(at, _)| word.get(at.saturating_add(1)..));
-    users.filter(ends_user).last().unwrap_or(word)
+    let mut users = word.match_indices('@').filter_map(|(at, _)| word.get(at.saturating_add(1)..));
+    users.rfind(ends_user).unwrap_or(word)
 }
 
 fn is_secret(name: &str) -> bool {

@@ -238,11 +238,10 @@ impl Runtime {
     }
 
     /// `ImageFsInfo`: the file systems that keep images; what is free there the runtime does not say.
-    pub async fn image_fs_info(&self) -> Result<Vec<v1::FilesystemUsage>, Error> {
+    pub async fn image_fs_info(&self) -> Result<v1::ImageFsInfoResponse, Error> {
         let mut client = self.images();
         let request = v1::ImageFsInfoRequest {};
-        let answer = self.call("ImageFsInfo", self.deadlines.read, client.image_fs_info(request)).await?;
-        Ok(answer.image_filesystems)
+        self.call("ImageFsInfo", self.deadlines.read, client.image_fs_info(request)).await
     }
 }
 

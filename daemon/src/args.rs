@@ -29,8 +29,8 @@ pub(crate) struct Args {
     #[arg(long, env = "PITSTOP_RESIZE")]
     pub(crate) resize: bool,
 
-    /// Bytes that must be free where the runtime keeps images before one is pulled, as far as that is mounted below the host
-    /// root. 0: nobody looks.
+    /// Bytes that must be free where the runtime keeps images before one is pulled, where the daemon can see that. 0: nobody
+    /// looks.
     #[arg(long, env = "PITSTOP_IMAGE_ROOM", default_value_t = 1 << 30, value_name = "BYTES")]
     pub(crate) image_room: u64,
 

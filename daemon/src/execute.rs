@@ -1,6 +1,5 @@
 //! The one place that carries actions out. Outcomes go back to the core as events.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kube::Client;
@@ -14,6 +13,7 @@ use pitstop_kit::{client, describe, shown};
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
+use crate::disk::Disk;
 use crate::hook;
 use crate::image;
 use crate::metrics::DaemonMetrics;
@@ -26,7 +26,7 @@ use crate::search::Link;
 #[derive(Clone)]
 pub(crate) struct Executor {
     pub(crate) node: String,
-    pub(crate) host_root: PathBuf,
+    pub(crate) disk: Disk,
     pub(crate) client: Client,
     pub(crate) link: Link,
     pub(crate) record: Record,
@@ -66,8 +66,8 @@ impl Executor {
                 Event::Resized(order_id, result)
             }
             Action::LookAtImage { order_id, container_id, pod_uid, container, image, room } => {
-                let host_root = Some(self.host_root.as_path()).filter(|_| room);
-                let result = self.look_at_image(&container_id, &pod_uid, &container, &image, host_root).await;
+                let disk = Some(&self.disk).filter(|_| room);
+                let result = self.look_at_image(&container_id, &pod_uid, &container, &image, disk).await;
                 Event::ImageSeen(order_id, result)
             }
             Action::Pull { order_id, image, limit } => {
@@ -149,10 +149,10 @@ impl Executor {
         pod_uid: &str,
         container: &str,
         image: &str,
-        host_root: Option<&Path>,
+        disk: Option<&Disk>,
     ) -> Result<Box<Look>, CallFailure> {
         let look = async |runtime: Runtime| {
-            image::look(&runtime, container_id, pod_uid, container, image, host_root).await.map(Box::new)
+            image::look(&runtime, container_id, pod_uid, container, image, disk).await.map(Box::new)
         };
         let result = self.ask("look_at_image", look).await;
         if let Err(failure) = &result {

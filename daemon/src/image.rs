@@ -1,46 +1,32 @@
 //! Images, through the runtime: what the node has, what runs, and pulls without credentials.
 
-use std::path::Path;
 use std::time::Duration;
 
-use nix::sys::statvfs::statvfs;
 use pitstop_cri::{ContainerId, Error, Runtime, keys, v1};
 use pitstop_daemon_core::{CallFailure, Image, Look, Named, Newest, PullFailure};
 use pitstop_kit::describe;
 
+use crate::disk::Disk;
 use crate::runtime::{failure, told};
 
-/// What the runtime knows of a container, of the image that it is to get, and of the newest container of its name; with the
-/// root of the node's file system also how much is free for images, if the image is not there.
+/// What the runtime knows of a container, of the image that it is to get, and of the newest container of its name; with a
+/// disk also how much is free there.
 pub(crate) async fn look(
     runtime: &Runtime,
     container_id: &ContainerId,
     pod_uid: &str,
     container: &str,
     image: &str,
-    host_root: Option<&Path>,
+    disk: Option<&Disk>,
 ) -> Result<Look, CallFailure> {
     let named = named(runtime, container_id).await?;
     let image = find(runtime, image).await?;
     let newest = newest(runtime, pod_uid, container).await?;
-    let free = match host_root {
-        Some(root) => free(runtime, root).await,
+    let free = match disk {
+        Some(disk) => disk.free(runtime).await,
         None => None,
     };
     Ok(Look { named, image, newest, free })
-}
-
-/// Bytes that are free where the runtime keeps images; absent where the runtime does not say where, or that is not mounted
-/// below `host_root`.
-async fn free(runtime: &Runtime, host_root: &Path) -> Option<u64> {
-    let places = runtime.image_fs_info().await.ok()?;
-    let free = |place: v1::FilesystemUsage| {
-        let folder = place.fs_id?.mountpoint;
-        let folder = Path::new(&folder).strip_prefix("/").ok()?;
-        let told = statvfs(&host_root.join(folder)).ok()?;
-        Some(told.blocks_available().saturating_mul(told.fragment_size()))
-    };
-    places.into_iter().filter_map(free).min()
 }
 
 async fn named(runtime: &Runtime, id: &ContainerId) -> Result<Option<Named>, CallFailure> {

@@ -19,6 +19,7 @@ use tracing::{info, warn};
 
 use crate::args::Args;
 use crate::cgroup::Cgroups;
+use crate::disk::Disk;
 use crate::execute::Executor;
 use crate::metrics::DaemonMetrics;
 use crate::record::Record;
@@ -91,8 +92,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         .with_resizes(resize)
         .with_image_room(image_room);
     let resizer = Resizer { cgroups: Cgroups::new(&host_root), systemd: Systemd::new(&host_root) };
+    let disk = Disk::new(&host_root);
     let metrics = own_metrics;
-    let executor = Executor { node: node_name, host_root, client, link, record, resizer, metrics, events };
+    let executor = Executor { node: node_name, disk, client, link, record, resizer, metrics, events };
     work(daemon, inbox, &executor, &shutdown).await;
     Ok(())
 }

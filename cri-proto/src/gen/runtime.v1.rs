@@ -522,6 +522,9 @@ pub struct ImageFsInfoResponse {
     /// Usually one.
     #[prost(message, repeated, tag = "1")]
     pub image_filesystems: ::prost::alloc::vec::Vec<FilesystemUsage>,
+    /// Where containers write, with runtimes that say it; older ones leave it empty.
+    #[prost(message, repeated, tag = "2")]
+    pub container_filesystems: ::prost::alloc::vec::Vec<FilesystemUsage>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FilesystemUsage {

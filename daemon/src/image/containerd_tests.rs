@@ -8,6 +8,7 @@
     reason = "a test, also outside #[test]"
 )]
 
+use std::path::Path;
 use std::process::Command;
 
 use super::*;
@@ -39,9 +40,10 @@ async fn what_the_node_has_and_what_runs_is_seen() {
     let app_id = find(&runtime, APP_IMAGE).await.unwrap().unwrap().id;
     let first = pod.start(app(&app_id, 0)).await;
     let good = registry.reference("good:1");
-    let see = async |root| look(&runtime, &first, POD_UID, "app", &good, root).await.unwrap();
+    let disk = Disk::new(Path::new("/"));
+    let see = async |disk| look(&runtime, &first, POD_UID, "app", &good, disk).await.unwrap();
 
-    let seen = see(Some(Path::new("/"))).await;
+    let seen = see(Some(&disk)).await;
     let named = seen.named.unwrap();
     assert_eq!((named.facts.pod_uid.as_str(), named.facts.container.as_str()), (POD_UID, "app"));
     assert!(named.references.iter().any(|name| name == APP_IMAGE), "{named:?}");
@@ -49,7 +51,7 @@ async fn what_the_node_has_and_what_runs_is_seen() {
     assert!(seen.free.unwrap() > 1 << 20);
     let newest = seen.newest.unwrap();
     assert_eq!((&newest.id, &newest.image_id, newest.runs), (&first, &app_id, true));
-    assert_eq!(see(Some(Path::new("/none"))).await.free, None, "not mounted");
+    assert_eq!(see(None).await.free, None, "not asked");
 
     pull(&runtime, &good, Duration::from_mins(1)).await.unwrap();
     assert!(size(&runtime, &good).await > 1 << 20);

@@ -38,11 +38,7 @@ impl Reference {
             Some(_) => return Err(wrong("what follows @ must be sha256: and 64 hex digits")),
             None => (text, None),
         };
-        let (name, tag) = match named.rsplit_once(':') {
-            // A colon before the last slash belongs to a port.
-            Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
-            _ => (named, None),
-        };
+        let (name, tag) = split_tag(named);
         if tag.is_some_and(|tag| !is_tag(tag)) {
             return Err(wrong("a tag has at most 128 letters, digits, points, dashes and underscores"));
         }
@@ -103,6 +99,14 @@ impl fmt::Display for Reference {
             Some(digest) => write!(f, "@{digest}"),
             None => Ok(()),
         }
+    }
+}
+
+/// `host:5000/path:tag` -> `host:5000/path`, `tag`. A colon before the last slash belongs to a port.
+pub fn split_tag(named: &str) -> (&str, Option<&str>) {
+    match named.rsplit_once(':') {
+        Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
+        _ => (named, None),
     }
 }
 

@@ -236,6 +236,13 @@ impl Runtime {
         let answer = self.call("PullImage", self.deadlines.pull, client.pull_image(request)).await?;
         Ok(answer.image_ref)
     }
+
+    /// `ImageFsInfo`: the file systems that keep images; what is free there the runtime does not say.
+    pub async fn image_fs_info(&self) -> Result<v1::ImageFsInfoResponse, Error> {
+        let mut client = self.images();
+        let request = v1::ImageFsInfoRequest {};
+        self.call("ImageFsInfo", self.deadlines.read, client.image_fs_info(request)).await
+    }
 }
 
 // === what all calls share

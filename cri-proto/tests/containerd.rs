@@ -15,6 +15,7 @@ mod support;
 
 use std::{
     collections::BTreeMap,
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -113,6 +114,10 @@ async fn images_are_listed_and_pulled() {
     assert_eq!((&reference, &pulled.id), (&registry.image_id, &registry.image_id));
     assert_eq!(pulled.repo_tags, [good.as_str()]);
     assert_eq!(pulled.repo_digests, [format!("{}@{}", registry.reference("good"), registry.digest)]);
+
+    let places = runtime.image_fs_info().await.unwrap().image_filesystems;
+    let folders: Vec<_> = places.into_iter().filter_map(|place| Some(place.fs_id?.mountpoint)).collect();
+    assert!(folders.len() == 1 && Path::new(&folders[0]).is_dir(), "{folders:?}");
 
     let pull =
         async |reference: &str| failure(runtime.pull_image(image(reference), None, None).await, "PullImage");

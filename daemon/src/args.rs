@@ -29,6 +29,11 @@ pub(crate) struct Args {
     #[arg(long, env = "PITSTOP_RESIZE")]
     pub(crate) resize: bool,
 
+    /// Bytes that must be free where the runtime keeps images before one is pulled, where the daemon can see that. 0: nobody
+    /// looks.
+    #[arg(long, env = "PITSTOP_IMAGE_ROOM", default_value_t = 1 << 30, value_name = "BYTES")]
+    pub(crate) image_room: u64,
+
     /// Logs and metrics.
     #[command(flatten)]
     pub(crate) common: CommonArgs,

@@ -13,6 +13,7 @@ use pitstop_kit::{client, describe, shown};
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
+use crate::disk::Disk;
 use crate::hook;
 use crate::image;
 use crate::metrics::DaemonMetrics;
@@ -25,6 +26,7 @@ use crate::search::Link;
 #[derive(Clone)]
 pub(crate) struct Executor {
     pub(crate) node: String,
+    pub(crate) disk: Disk,
     pub(crate) client: Client,
     pub(crate) link: Link,
     pub(crate) record: Record,
@@ -63,13 +65,14 @@ impl Executor {
                 let result = self.resize(&order_id, &container_id, &cgroup, &writes).await;
                 Event::Resized(order_id, result)
             }
-            Action::LookAtImage { order_id, container_id, pod_uid, container, image } => {
-                let result = self.look_at_image(&container_id, &pod_uid, &container, &image).await;
+            Action::LookAtImage { order_id, container_id, pod_uid, container, image, room } => {
+                let disk = Some(&self.disk).filter(|_| room);
+                let result = self.look_at_image(&container_id, &pod_uid, &container, &image, disk).await;
                 Event::ImageSeen(order_id, result)
             }
             Action::Pull { order_id, image, limit } => {
                 let result = self.pull(&order_id, &image, limit).await;
-                Event::Pulled(order_id, result)
+                Event::Pulled(image, result)
             }
             // What runs is given up by whoever runs it.
             Action::CancelPull { .. } => return,
@@ -146,9 +149,10 @@ impl Executor {
         pod_uid: &str,
         container: &str,
         image: &str,
+        disk: Option<&Disk>,
     ) -> Result<Box<Look>, CallFailure> {
         let look = async |runtime: Runtime| {
-            image::look(&runtime, container_id, pod_uid, container, image).await.map(Box::new)
+            image::look(&runtime, container_id, pod_uid, container, image, disk).await.map(Box::new)
         };
         let result = self.ask("look_at_image", look).await;
         if let Err(failure) = &result {
@@ -161,10 +165,16 @@ impl Executor {
         info!(order_id, image, "pulls an image");
         let begun = Monotonic::now();
         let result = match self.link.runtime() {
-            Ok(runtime) => image::pull(&runtime, image, limit).await,
+            Ok(runtime) => {
+                let result = image::pull(&runtime, image, limit).await;
+                self.metrics.pulled(Duration::from_millis(Monotonic::now().saturating_sub(begun)));
+                if result.is_ok() {
+                    self.metrics.pulled_bytes(image::size(&runtime, image).await);
+                }
+                result
+            }
             Err(lost) => Err(PullFailure { missing: false, message: lost.message }),
         };
-        self.metrics.pulled(Duration::from_millis(Monotonic::now().saturating_sub(begun)));
         self.metrics.count("pull", if result.is_ok() { "ok" } else { "error" });
         // The registry's words may hold secrets: they are in the order's answer, without.
         info!(order_id, image, ok = result.is_ok(), "the pull has ended");

@@ -6,21 +6,27 @@ use pitstop_cri::{ContainerId, Error, Runtime, keys, v1};
 use pitstop_daemon_core::{CallFailure, Image, Look, Named, Newest, PullFailure};
 use pitstop_kit::describe;
 
+use crate::disk::Disk;
 use crate::runtime::{failure, told};
 
-/// What the runtime knows of a container, of the image that it is to get, and of the newest container of its name.
+/// What the runtime knows of a container, of the image that it is to get, and of the newest container of its name; with a
+/// disk also how much is free there.
 pub(crate) async fn look(
     runtime: &Runtime,
     container_id: &ContainerId,
     pod_uid: &str,
     container: &str,
     image: &str,
+    disk: Option<&Disk>,
 ) -> Result<Look, CallFailure> {
-    Ok(Look {
-        named: named(runtime, container_id).await?,
-        image: find(runtime, image).await?,
-        newest: newest(runtime, pod_uid, container).await?,
-    })
+    let named = named(runtime, container_id).await?;
+    let image = find(runtime, image).await?;
+    let newest = newest(runtime, pod_uid, container).await?;
+    let free = match disk {
+        Some(disk) => disk.free(runtime).await,
+        None => None,
+    };
+    Ok(Look { named, image, newest, free })
 }
 
 async fn named(runtime: &Runtime, id: &ContainerId) -> Result<Option<Named>, CallFailure> {
@@ -53,8 +59,16 @@ async fn newest(runtime: &Runtime, pod_uid: &str, name: &str) -> Result<Option<N
     let Ok(id) = ContainerId::parse(&container.id) else { return Ok(None) };
     let state = v1::ContainerState::try_from(container.state).unwrap_or(v1::ContainerState::ContainerUnknown);
     let spec = container.image.unwrap_or_default();
-    let image = find(runtime, first([&container.image_id, &container.image_ref, &spec.image])).await?;
-    let Image { id: image_id, digests, .. } = image.unwrap_or_default();
+    let known = first([&container.image_id, &container.image_ref, &spec.image]);
+    let image = find(runtime, known).await?;
+    // Where its image is not listed any more, the container itself may know the ID; a reference is none.
+    let is_id = |name: &&&String| !name.is_empty() && !name.contains('@');
+    let own = [&container.image_id, &container.image_ref];
+    let unlisted = || Image {
+        id: own.iter().find(is_id).map(ToString::to_string).unwrap_or_default(),
+        ..Image::default()
+    };
+    let Image { id: image_id, digests, .. } = image.unwrap_or_else(unlisted);
     Ok(Some(Newest {
         id,
         runs: state == v1::ContainerState::ContainerRunning,
@@ -94,6 +108,12 @@ fn first(names: [&String; 3]) -> &str {
     names.into_iter().find(|name| !name.is_empty()).map_or("", String::as_str)
 }
 
+/// Bytes of an image that the node has; 0 where the runtime does not say.
+pub(crate) async fn size(runtime: &Runtime, image: &str) -> u64 {
+    let image = find(runtime, image).await.ok().flatten();
+    image.map_or(0, |image| u64::try_from(image.bytes).unwrap_or_default())
+}
+
 /// Pulls an image with what the runtime itself is configured with.
 pub(crate) async fn pull(runtime: &Runtime, image: &str, limit: Duration) -> Result<(), PullFailure> {
     let pulling = runtime.pull_image(named_image(image), None, None);
@@ -109,3 +129,7 @@ pub(crate) async fn pull(runtime: &Runtime, image: &str, limit: Duration) -> Res
         }
     }
 }
+
+#[cfg(test)]
+#[path = "image/containerd_tests.rs"]
+mod containerd_tests;

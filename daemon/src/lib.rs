@@ -7,6 +7,7 @@
 
 mod args;
 pub mod cgroup;
+mod disk;
 mod execute;
 pub mod hook;
 mod image;

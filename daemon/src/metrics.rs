@@ -36,6 +36,7 @@ pub(crate) struct DaemonMetrics {
     hooks: Family<HookLabels, Counter>,
     stops: Histogram,
     pulls: Histogram,
+    pulled_bytes: Counter,
     open_orders: Gauge,
     runtime_up: Gauge,
 }
@@ -47,6 +48,7 @@ impl DaemonMetrics {
             hooks: Family::default(),
             stops: Histogram::new(BUCKETS),
             pulls: Histogram::new(BUCKETS),
+            pulled_bytes: Counter::default(),
             open_orders: Gauge::default(),
             runtime_up: Gauge::default(),
         };
@@ -64,6 +66,12 @@ impl DaemonMetrics {
             "How long pulls of images took in the runtime",
             Unit::Seconds,
             own.pulls.clone(),
+        );
+        registry.register_with_unit(
+            "pulled",
+            "Sizes of the images that were pulled, as the runtime tells them",
+            Unit::Bytes,
+            own.pulled_bytes.clone(),
         );
         registry.register("orders_open", "Orders in the node's book", own.open_orders.clone());
         registry.register(
@@ -92,6 +100,11 @@ impl DaemonMetrics {
     /// A pull ended.
     pub(crate) fn pulled(&self, took: Duration) {
         self.pulls.observe(took.as_secs_f64());
+    }
+
+    /// An image of that size was pulled.
+    pub(crate) fn pulled_bytes(&self, bytes: u64) {
+        self.pulled_bytes.inc_by(bytes);
     }
 
     pub(crate) fn orders(&self, open: usize) {

@@ -19,6 +19,7 @@ use tracing::{info, warn};
 
 use crate::args::Args;
 use crate::cgroup::Cgroups;
+use crate::disk::Disk;
 use crate::execute::Executor;
 use crate::metrics::DaemonMetrics;
 use crate::record::Record;
@@ -56,7 +57,7 @@ impl Needs {
 
 /// Runs until the process is asked to stop.
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
-    let Args { node_name, runtime_endpoint, host_root, state_dir, resize, common } = args;
+    let Args { node_name, runtime_endpoint, host_root, state_dir, resize, image_room, common } = args;
     let CommonArgs { log_level: _, log_format: _, metrics_address } = common;
     let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
     let client = pitstop_kit::client::connect(NAME, VERSION).await?;
@@ -86,10 +87,14 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     tasks.spawn(search::run(runtimes, finder, needs.runtime, own_metrics.clone(), events.clone()));
 
     let record = Record::open(&state_dir);
-    let daemon = Daemon::new(identity).with_ended_hooks(record.ended()).with_resizes(resize);
+    let daemon = Daemon::new(identity)
+        .with_ended_hooks(record.ended())
+        .with_resizes(resize)
+        .with_image_room(image_room);
     let resizer = Resizer { cgroups: Cgroups::new(&host_root), systemd: Systemd::new(&host_root) };
+    let disk = Disk::new(&host_root);
     let metrics = own_metrics;
-    let executor = Executor { node: node_name, client, link, record, resizer, metrics, events };
+    let executor = Executor { node: node_name, disk, client, link, record, resizer, metrics, events };
     work(daemon, inbox, &executor, &shutdown).await;
     Ok(())
 }
@@ -116,17 +121,16 @@ async fn work(
         |action| {
             while actions.try_join_next().is_some() {}
             pulls.retain(|_, pull| !pull.is_finished());
-            if let Action::CancelPull { order_id } = &action {
-                if let Some(pull) = pulls.remove(order_id) {
-                    info!(order_id, "gives the pull up");
+            if let Action::CancelPull { image } = &action {
+                if let Some(pull) = pulls.remove(image) {
+                    info!(image, "gives the pull up");
                     pull.abort();
                 }
                 return;
             }
-            let pulled =
-                if let Action::Pull { order_id, .. } = &action { Some(order_id.clone()) } else { None };
+            let pulled = if let Action::Pull { image, .. } = &action { Some(image.clone()) } else { None };
             let handle = actions.spawn(executor.clone().execute(action));
-            pulls.extend(pulled.map(|order_id| (order_id, handle)));
+            pulls.extend(pulled.map(|image| (image, handle)));
         },
         |daemon, _| executor.metrics.orders(daemon.open_orders().len()),
     )

@@ -8,10 +8,11 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pitstop_api::condition::truncate;
 use pitstop_api::logic::time::Mono;
-use pitstop_api::nodework::RuntimeInfo;
+use pitstop_api::nodework::{MAX_PULL_SECONDS, RuntimeInfo};
 use pitstop_cri::{Deadlines, Runtime, v1};
 use pitstop_daemon_core::{CallFailure, Event, Search, SocketId};
 use pitstop_kit::clock::Monotonic;
@@ -24,6 +25,8 @@ use crate::metrics::DaemonMetrics;
 
 /// Longest text of why there is no runtime, in characters.
 const MAX_REASON: usize = 1024;
+/// As long as a pull may take; each is given up when its orders' time is over.
+const LONGEST_PULL: Duration = Duration::from_secs(MAX_PULL_SECONDS.unsigned_abs());
 
 /// The way to the runtime, for whoever makes calls. Clones share it.
 #[derive(Clone, Debug)]
@@ -140,7 +143,8 @@ fn look(search: &Search) -> (Vec<Option<SocketId>>, Vec<String>) {
 
 /// A client of the runtime behind a socket, if it speaks CRI v1.
 async fn meet(path: &Path) -> Result<(Runtime, RuntimeInfo), pitstop_cri::Error> {
-    let runtime = pitstop_cri::connect(path, Deadlines::default())?;
+    let deadlines = Deadlines { pull: LONGEST_PULL, ..Deadlines::default() };
+    let runtime = pitstop_cri::connect(path, deadlines)?;
     let info = named(&runtime.version().await?);
     Ok((runtime, info))
 }

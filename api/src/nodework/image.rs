@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::{OrderAction, Unknown};
 use crate::{id, is_false};
 
+/// Longest pull, in seconds.
+pub const MAX_PULL_SECONDS: i64 = 86_400;
+
 /// Have the node have an image, and tell what runs of it. Stays in the book from the beginning of the pull to the end of its
 /// request, and is answered again when something changes. It changes nothing about the container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -18,7 +21,7 @@ pub struct Pull {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PullPolicy>,
     /// Seconds for the whole: tries, and the wait for other pulls of the node, included.
-    #[schemars(range(min = 1, max = 86400))]
+    #[schemars(range(min = 1, max = MAX_PULL_SECONDS))]
     pub timeout_seconds: i64,
     /// What a newer version adds; no daemon has to heed it.
     #[serde(flatten)]

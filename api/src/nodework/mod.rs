@@ -17,7 +17,7 @@ mod observed;
 mod order_id;
 mod resize;
 
-pub use image::{ImageAnswer, Pull, PullPolicy, Pulled, Running};
+pub use image::{ImageAnswer, MAX_PULL_SECONDS, Pull, PullPolicy, Pulled, Running};
 pub use observed::{Cgroup, Observed};
 pub use order_id::{OrderId, order_attempt, request_uid};
 pub use resize::{Bounds, Held, HeldContainer, MAX_HELD, Resize};

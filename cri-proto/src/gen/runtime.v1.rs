@@ -515,6 +515,28 @@ pub struct PullImageResponse {
     #[prost(string, tag = "1")]
     pub image_ref: ::prost::alloc::string::String,
 }
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ImageFsInfoRequest {}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ImageFsInfoResponse {
+    /// Usually one.
+    #[prost(message, repeated, tag = "1")]
+    pub image_filesystems: ::prost::alloc::vec::Vec<FilesystemUsage>,
+    /// Where containers write, with runtimes that say it; older ones leave it empty.
+    #[prost(message, repeated, tag = "2")]
+    pub container_filesystems: ::prost::alloc::vec::Vec<FilesystemUsage>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FilesystemUsage {
+    #[prost(message, optional, tag = "2")]
+    pub fs_id: ::core::option::Option<FilesystemIdentifier>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FilesystemIdentifier {
+    /// A folder of the file system, as the node sees it; with containerd that of the snapshots, wherever the mount is.
+    #[prost(string, tag = "1")]
+    pub mountpoint: ::prost::alloc::string::String,
+}
 /// Login of a registry. Its Debug text shows no secret.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 #[prost(skip_debug)]
@@ -1164,6 +1186,31 @@ pub mod image_service_client {
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("runtime.v1.ImageService", "PullImage"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Where images are kept on this node.
+        pub async fn image_fs_info(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ImageFsInfoRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ImageFsInfoResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/runtime.v1.ImageService/ImageFsInfo",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("runtime.v1.ImageService", "ImageFsInfo"));
             self.inner.unary(req, path, codec).await
         }
     }

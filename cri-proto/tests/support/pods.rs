@@ -34,6 +34,10 @@ pub(crate) struct NewContainer<'a> {
     pub(crate) annotations: BTreeMap<String, String>,
     /// Limits at the start.
     pub(crate) resources: v1::LinuxContainerResources,
+    /// How many of that name there were before.
+    pub(crate) attempt: u32,
+    /// Another image than the tests' own.
+    pub(crate) image: Option<&'a str>,
 }
 
 impl Pod {
@@ -76,15 +80,19 @@ impl Pod {
     /// Makes a container without starting it.
     pub(crate) async fn create(&mut self, container: NewContainer<'_>) -> ContainerId {
         let mut annotations = container.annotations;
-        annotations.insert(keys::RESTART_COUNT.to_owned(), "0".to_owned());
+        annotations.insert(keys::RESTART_COUNT.to_owned(), container.attempt.to_string());
+        let image = container.image.unwrap_or(APP_IMAGE);
         let mut labels = self.config.labels.clone();
         labels.insert(keys::CONTAINER_NAME.to_owned(), container.name.to_owned());
         let network = self.config.linux.as_ref().and_then(|linux| linux.security_context.clone());
         let request = CreateContainerRequest {
             pod_sandbox_id: self.id.to_string(),
             config: Some(ContainerConfig {
-                metadata: Some(v1::ContainerMetadata { name: container.name.to_owned(), attempt: 0 }),
-                image: Some(v1::ImageSpec { image: APP_IMAGE.to_owned(), ..Default::default() }),
+                metadata: Some(v1::ContainerMetadata {
+                    name: container.name.to_owned(),
+                    attempt: container.attempt,
+                }),
+                image: Some(v1::ImageSpec { image: image.to_owned(), ..Default::default() }),
                 command: vec!["/bin/sh".to_owned(), "-c".to_owned(), container.script.to_owned()],
                 labels,
                 annotations,

@@ -66,7 +66,7 @@ pub enum Event {
     Resized(String, Result<(), CallFailure>),
     /// The runtime told of an order's container and image, or could not.
     ImageSeen(String, Result<Box<Look>, CallFailure>),
-    /// The pull of an order ended.
+    /// The pull of an image ended.
     Pulled(String, Result<(), PullFailure>),
     /// A Pod, by its UID, has what it had, or something failed.
     WrittenBack(String, Result<(), CallFailure>),
@@ -128,6 +128,8 @@ pub struct Look {
     pub image: Option<Image>,
     /// The newest container of the order's Pod and container name.
     pub newest: Option<Newest>,
+    /// Bytes that are free where the runtime keeps images; absent where nobody asked, or it cannot be seen.
+    pub free: Option<u64>,
 }
 
 /// The container that an order names.
@@ -279,20 +281,22 @@ pub enum Action {
         container: String,
         /// The image.
         image: String,
+        /// Ask also how much is free where the runtime keeps images.
+        room: bool,
     },
-    /// Have the runtime pull an image, without credentials.
+    /// Have the runtime pull an image, without credentials. Of each image there is one pull at a time.
     Pull {
-        /// The order.
+        /// The order that it begins for.
         order_id: String,
         /// The image.
         image: String,
         /// How long it may take.
         limit: Duration,
     },
-    /// Give a pull up: its order was withdrawn.
+    /// Give a pull up: no order waits for it any more.
     CancelPull {
-        /// The order.
-        order_id: String,
+        /// The image.
+        image: String,
     },
     /// Give a Pod, and those of its containers that still run, what they had: [`give_back`](crate::resize::give_back)
     /// says how.

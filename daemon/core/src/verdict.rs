@@ -6,7 +6,9 @@
 use pitstop_api::MAX_SECONDS;
 use pitstop_api::condition::truncate;
 use pitstop_api::id::ContainerId;
-use pitstop_api::nodework::{AnswerReason, Bounds, MAX_MESSAGE, Order, OrderAction, Resize};
+use pitstop_api::nodework::{
+    AnswerReason, Bounds, MAX_MESSAGE, MAX_PULL_SECONDS, Order, OrderAction, Pull, Resize,
+};
 use pitstop_api::text::quoted;
 
 use crate::action::{ContainerState, Facts};
@@ -67,8 +69,9 @@ fn malformed_action(action: &OrderAction) -> Option<String> {
             .map(|seconds| format!("action.recreate.gracePeriodSeconds must not be negative: {seconds}")),
         (None, Some(_), None, None) => None,
         (None, None, Some(resize), None) => malformed_resize(resize),
-        (None, None, None, Some(pull)) => (pull.timeout_seconds < 1)
-            .then(|| format!("action.pull.timeoutSeconds must be above 0, not {}", pull.timeout_seconds)),
+        (None, None, None, Some(Pull { timeout_seconds: seconds, .. })) => (!(1..=MAX_PULL_SECONDS)
+            .contains(seconds))
+        .then(|| format!("action.pull.timeoutSeconds must be from 1 to {MAX_PULL_SECONDS}, not {seconds}")),
         (None, None, None, None) => Some("action names nothing that this daemon knows".to_owned()),
         _ => Some("action must name one of recreate, verify, resize and pull, not several".to_owned()),
     }

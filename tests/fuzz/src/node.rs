@@ -147,12 +147,12 @@ impl Node {
                 order_id,
                 if end == End::Well { Ok(self.look(&container_id)) } else { Err(failed) },
             ),
-            Action::Pull { order_id, .. } => {
+            Action::Pull { image, .. } => {
                 let message = "https://me:secret@host/v2 \u{1F600}".repeat(99);
                 let failure = PullFailure { missing: end == End::Refused, message };
-                Event::Pulled(order_id, if end == End::Well { Ok(()) } else { Err(failure) })
+                Event::Pulled(image, if end == End::Well { Ok(()) } else { Err(failure) })
             }
-            Action::CancelPull { order_id } => Event::Pulled(order_id, Ok(())),
+            Action::CancelPull { image } => Event::Pulled(image, Ok(())),
             Action::Stop { order_id, container_id, .. } => {
                 if end == End::Well
                     && let Some(facts) = self.runtime.get_mut(container_id.as_str())
@@ -357,7 +357,7 @@ impl Node {
         });
         let has = (self.now / 60_000).is_multiple_of(2);
         let image = has.then(|| Image { id: "image".to_owned(), ..Image::default() });
-        Box::new(Look { named, image, newest: None })
+        Box::new(Look { named, image, ..Look::default() })
     }
 
     /// The container is [`Node::named`], and the acknowledgement of that order is stored.

@@ -1,6 +1,7 @@
 //! How a container is restarted: by a stop through the runtime, or by the kubelet, which starts a container anew
 //! when its image string changes. A string that names the digest that runs already changes nothing else.
 
+use pitstop_api::image::{is_digest, split_tag};
 use pitstop_api::recreate::{Mechanism, Pin, RecreateStrategy, TargetContainer};
 use pitstop_api::text::quoted;
 
@@ -138,20 +139,6 @@ fn pinned(image: &str, image_id: &str) -> Result<String, String> {
         return Err(format!("its image would be longer than {MAX_IMAGE} bytes with its digest"));
     }
     Ok(result)
-}
-
-/// `host:5000/path:tag` -> `host:5000/path`, `tag`. A colon before the last slash belongs to a port.
-fn split_tag(named: &str) -> (&str, Option<&str>) {
-    match named.rsplit_once(':') {
-        Some((repository, tag)) if !tag.contains('/') => (repository, Some(tag)),
-        _ => (named, None),
-    }
-}
-
-fn is_digest(text: &str) -> bool {
-    text.strip_prefix("sha256:").is_some_and(|hex| {
-        hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
-    })
 }
 
 #[cfg(test)]

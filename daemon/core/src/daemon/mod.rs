@@ -104,6 +104,13 @@ impl Daemon {
         self
     }
 
+    /// So many bytes must be free where images are kept before one is pulled; without this, or with 0, nobody looks.
+    #[must_use]
+    pub fn with_image_room(mut self, bytes: u64) -> Self {
+        self.images.needs_room(bytes);
+        self
+    }
+
     /// Whether it may change the resources of containers and Pods; without this it may not.
     #[must_use]
     pub fn with_resizes(mut self, allowed: bool) -> Self {
@@ -124,7 +131,7 @@ impl Daemon {
             Event::ResourcesRead(id, result) => self.resources_read(now, &id, result),
             Event::Resized(id, result) => self.resized(now, &id, result),
             Event::ImageSeen(id, result) => self.image_seen(now, &id, result),
-            Event::Pulled(id, result) => self.images.pulled(now, &id, result),
+            Event::Pulled(image, result) => self.images.pulled(now, &image, &result),
             Event::WrittenBack(uid, result) => self.written_back(now, &uid, &result),
             Event::StatusWritten(outcome) => self.written(now, outcome),
             Event::Tick => {}

@@ -6,6 +6,7 @@
 //! container of that name runs.
 
 mod progress;
+mod secrets;
 mod told;
 mod words;
 
@@ -22,36 +23,55 @@ use progress::Step;
 /// How many pulls of a node are under way at a time.
 const MAX_PULLS: usize = 2;
 
-/// All orders of that sort, by their IDs.
+/// All orders of that sort, and the pulls that they wait for.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Images(BTreeMap<String, Progress>);
+pub(crate) struct Images {
+    /// By the orders' IDs.
+    orders: BTreeMap<String, Progress>,
+    /// What is being pulled, by the images.
+    pulls: BTreeMap<String, UnderWay>,
+    /// Bytes that must be free where images are kept; 0: nobody looks.
+    room: u64,
+}
+
+/// A pull; every order that wants its image waits for it.
+#[derive(Clone, Debug)]
+struct UnderWay {
+    /// Of the order that it was begun for.
+    namespace: String,
+    began: Mono,
+}
 
 impl Images {
-    /// Moves every order on as far as it may go; pulls of orders that were withdrawn are given up.
+    /// So many bytes must be free where images are kept; 0: nobody looks.
+    pub(crate) fn needs_room(&mut self, bytes: u64) {
+        self.room = bytes;
+    }
+
+    /// Moves every order on as far as it may go; pulls that no order waits for any more are given up.
     pub(crate) fn next_steps(&mut self, now: Mono, book: Option<&Book>) -> Vec<Action> {
         let orders = book.map_or(&[][..], |book| &book.orders);
         let open: BTreeSet<&str> = orders.iter().filter(|o| asks(o)).map(|o| o.id.as_str()).collect();
+        self.orders.retain(|id, _| open.contains(id.as_str()));
         let mut actions = Vec::new();
-        self.0.retain(|id, progress| {
-            let stays = open.contains(id.as_str());
-            if !stays && progress.step == Step::Pulling {
-                actions.push(Action::CancelPull { order_id: id.clone() });
-            }
-            stays
-        });
         for order in orders.iter().filter(|order| asks(order)) {
             let stored = book.and_then(|book| book.answer(&order.id));
             let progress =
-                self.0.entry(order.id.clone()).or_insert_with(|| Progress::new(now, order, stored));
+                self.orders.entry(order.id.clone()).or_insert_with(|| Progress::new(now, order, stored));
             if !progress.is_of(order) {
-                if progress.step == Step::Pulling {
-                    actions.push(Action::CancelPull { order_id: order.id.clone() });
-                }
                 progress.step = Step::Over(Box::new(reused(&order.id)));
             }
             progress.expire(now, &order.id);
-            actions.extend(progress.look(now, order));
+            actions.extend(progress.look(order, now, self.room > 0));
         }
+        let awaited: BTreeSet<String> = self.orders.values().filter_map(Progress::awaits).collect();
+        self.pulls.retain(|image, _| {
+            let stays = awaited.contains(image);
+            if !stays {
+                actions.push(Action::CancelPull { image: image.clone() });
+            }
+            stays
+        });
         actions.extend(self.pull(now, orders));
         actions
     }
@@ -60,19 +80,24 @@ impl Images {
     fn pull(&mut self, now: Mono, orders: &[Order]) -> Vec<Action> {
         let mut actions = Vec::new();
         loop {
-            let under_way = || orders.iter().filter(|order| self.steps(order, &Step::Pulling));
-            if under_way().count() >= MAX_PULLS {
+            for progress in self.orders.values_mut() {
+                progress.join(|image| self.pulls.contains_key(image));
+            }
+            if self.pulls.len() >= MAX_PULLS {
                 return actions;
             }
-            let beside = |order: &Order| {
-                under_way().filter(|other| other.pod.namespace == order.pod.namespace).count()
-            };
-            let waits = orders
-                .iter()
-                .enumerate()
-                .filter(|(_, order)| self.0.get(&order.id).is_some_and(|progress| progress.wants_pull(now)));
+            let beside =
+                |order: &Order| self.pulls.values().filter(|p| p.namespace == order.pod.namespace).count();
+            let may_begin =
+                |order: &Order| self.orders.get(&order.id).is_some_and(|progress| progress.wants_pull(now));
+            let waits = orders.iter().enumerate().filter(|(_, order)| may_begin(order));
             let next = waits.min_by_key(|(at, order)| (beside(order), *at)).map(|(_, order)| order);
-            let begun = next.and_then(|order| self.0.get_mut(&order.id)?.pull(now, order));
+            let begun = next.and_then(|order| {
+                let (image, limit) = self.orders.get_mut(&order.id)?.pull(now)?;
+                let namespace = order.pod.namespace.clone();
+                self.pulls.insert(image.clone(), UnderWay { namespace, began: now });
+                Some(Action::Pull { order_id: order.id.clone(), image, limit })
+            });
             match begun {
                 Some(action) => actions.push(action),
                 None => return actions,
@@ -80,39 +105,39 @@ impl Images {
         }
     }
 
-    fn steps(&self, order: &Order, step: &Step) -> bool {
-        self.0.get(&order.id).is_some_and(|progress| progress.step == *step)
-    }
-
     /// The runtime told what it knows, or could not.
     pub(crate) fn seen(&mut self, now: Mono, order: &Order, result: Result<Box<Look>, CallFailure>) {
-        if let Some(progress) = self.0.get_mut(&order.id).filter(|p| p.step == Step::Looking) {
-            progress.seen(now, order, result);
+        if let Some(progress) = self.orders.get_mut(&order.id).filter(|p| p.step == Step::Looking) {
+            progress.seen(now, order, result, self.room);
         }
     }
 
     /// A pull ended.
-    pub(crate) fn pulled(&mut self, now: Mono, order_id: &str, result: Result<(), PullFailure>) {
-        if let Some(progress) = self.0.get_mut(order_id).filter(|p| p.step == Step::Pulling) {
-            progress.pulled(now, order_id, result);
+    pub(crate) fn pulled(&mut self, now: Mono, image: &str, result: &Result<(), PullFailure>) {
+        let Some(UnderWay { began, .. }) = self.pulls.remove(image) else { return };
+        let result = result.as_ref().map(|()| now.since(began)).map_err(words::meaning);
+        for (order_id, progress) in &mut self.orders {
+            if progress.awaits().as_deref() == Some(image) {
+                progress.pulled(now, order_id, result.clone());
+            }
         }
     }
 
     /// What is to be told of an order; `before` is what was told last.
     pub(crate) fn answer(&self, now: Mono, order_id: &str, before: Option<&Answer>) -> Option<Answer> {
-        self.0
+        self.orders
             .get(order_id)
             .map_or_else(|| before.cloned(), |progress| progress.answer(now, order_id, before))
     }
 
     /// When to look again though nothing happened.
     pub(crate) fn wake_at(&self, now: Mono) -> Option<Mono> {
-        self.0.values().filter_map(|progress| progress.wake_at(now)).min()
+        self.orders.values().filter_map(|progress| progress.wake_at(now)).min()
     }
 
     /// The runtime is back: what waited for it is asked at once.
     pub(crate) fn retry(&mut self) {
-        self.0.values_mut().for_each(Progress::retry);
+        self.orders.values_mut().for_each(Progress::retry);
     }
 }
 

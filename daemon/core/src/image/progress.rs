@@ -11,8 +11,8 @@ use pitstop_api::nodework::{
     Answer, AnswerReason, AnswerState, ImageAnswer, MAX_MESSAGE, Order, Pull, PullPolicy, Pulled, Running,
 };
 
-use super::words::meaning;
-use super::{Look, PullFailure, told};
+use super::words::Meaning;
+use super::{Look, told};
 use crate::action::{Action, CallFailure};
 use crate::order::answer;
 use crate::verdict::well_formed;
@@ -26,6 +26,8 @@ const FRESH: Duration = Duration::from_mins(1);
 /// How often while the container has ended and no other one has started, for at most [`BETWEEN`].
 const AT_ONCE: Duration = Duration::from_millis(250);
 const BETWEEN: Duration = Duration::from_secs(30);
+/// Most between two tries of a pull.
+const RETRY: Duration = Duration::from_secs(30);
 /// Changes of what runs that are told at once; then no more than one in [`PACE`]: a container may crash again and again.
 const CHANGES: u32 = 3;
 const PACE: Duration = Duration::from_secs(10);
@@ -57,9 +59,7 @@ pub(crate) struct Progress {
     wanted: Option<Reference>,
     /// Since when the image is waited for.
     since: Mono,
-    /// When the pull began.
-    began: Option<Mono>,
-    /// How long it took, until the image was seen.
+    /// How long the pull took, in milliseconds.
     took: Option<i64>,
     /// The registry was asked, so that it need not be for `Always`.
     asked: bool,
@@ -100,21 +100,21 @@ impl Progress {
         };
         let image = stored.and_then(|stored| stored.image.as_deref());
         let pulled = image.and_then(|image| image.pulled.clone());
+        let gone = stored.is_some_and(|stored| stored.reason == Some(AnswerReason::ImageGone));
         Self {
             step,
             order: order.clone(),
             target,
             wanted,
             since: now,
-            began: None,
             took: pulled.as_ref().filter(|pulled| !pulled.present).map(|pulled| pulled.milliseconds),
-            asked: pulled.is_some(),
+            asked: gone || pulled.is_some(),
             trouble: None,
             backoff: Backoff::default(),
             at: None,
             pulled,
             pulled_since: now,
-            gone: false,
+            gone,
             running: image.and_then(|image| image.running.clone()),
             changes: 0,
             changed_at: now,
@@ -140,18 +140,24 @@ impl Progress {
         self.since.after(seconds(self.pull_of().map_or(1, |pull| pull.timeout_seconds)))
     }
 
-    /// Ends a pull whose time is over. One that is under way has that time as its limit.
+    /// The image is waited for.
+    fn waits(&self) -> bool {
+        matches!(self.step, Step::Look | Step::Queue | Step::Pulling) && self.pulled.is_none()
+    }
+
+    /// Ends what waits for the image when its time is over.
     pub(super) fn expire(&mut self, now: Mono, order_id: &str) {
-        let waits = matches!(self.step, Step::Look | Step::Queue) && self.pulled.is_none();
-        if waits && now >= self.until() {
-            let why = self.trouble.clone().unwrap_or_else(|| "other pulls of the node went first".to_owned());
+        if self.waits() && now >= self.until() {
+            let pulls = self.step == Step::Pulling;
+            let first = if pulls { "the pull has not ended" } else { "other pulls of the node went first" };
+            let why = self.trouble.clone().unwrap_or_else(|| first.to_owned());
             let text = format!("not pulled in time: {why}");
             self.over(order_id, AnswerState::Failed, AnswerReason::PullTimedOut, &text);
         }
     }
 
-    /// Asks the runtime, if it is time.
-    pub(super) fn look(&mut self, now: Mono, order: &Order) -> Option<Action> {
+    /// Asks the runtime, if it is time; before a pull also for the room that there is, where that matters.
+    pub(super) fn look(&mut self, order: &Order, now: Mono, room: bool) -> Option<Action> {
         let due = self.step == Step::Look && self.at.is_none_or(|at| at <= now);
         let container_id = self.target.clone().filter(|_| due)?;
         (self.step, self.at) = (Step::Looking, None);
@@ -161,6 +167,7 @@ impl Progress {
             pod_uid: order.pod.uid.clone(),
             container: order.container.name.clone(),
             image: self.wanted.as_ref()?.to_string(),
+            room: room && self.pulled.is_none(),
         })
     }
 
@@ -168,16 +175,34 @@ impl Progress {
         self.step == Step::Queue && self.at.is_none_or(|at| at <= now)
     }
 
-    /// Begins the pull.
-    pub(super) fn pull(&mut self, now: Mono, order: &Order) -> Option<Action> {
+    /// Begins the pull: what, and how long it may take.
+    pub(super) fn pull(&mut self, now: Mono) -> Option<(String, Duration)> {
         let image = self.wanted.as_ref()?.to_string();
-        let limit = self.until().since(now);
-        (self.step, self.at, self.began) = (Step::Pulling, None, Some(now));
-        Some(Action::Pull { order_id: order.id.clone(), image, limit })
+        (self.step, self.at) = (Step::Pulling, None);
+        Some((image, self.until().since(now)))
+    }
+
+    /// Waits for a pull of its image that is under way.
+    pub(super) fn join(&mut self, under_way: impl Fn(&str) -> bool) {
+        let image = self.wanted.as_ref().filter(|_| self.step == Step::Queue);
+        if image.is_some_and(|image| under_way(&image.to_string())) {
+            (self.step, self.at) = (Step::Pulling, None);
+        }
+    }
+
+    /// The image whose pull it waits for.
+    pub(super) fn awaits(&self) -> Option<String> {
+        self.wanted.as_ref().filter(|_| self.step == Step::Pulling).map(ToString::to_string)
     }
 
     /// The runtime told what it knows, or could not.
-    pub(super) fn seen(&mut self, now: Mono, order: &Order, result: Result<Box<Look>, CallFailure>) {
+    pub(super) fn seen(
+        &mut self,
+        now: Mono,
+        order: &Order,
+        result: Result<Box<Look>, CallFailure>,
+        room: u64,
+    ) {
         self.step = Step::Look;
         let look = match result {
             Ok(look) => look,
@@ -210,6 +235,9 @@ impl Progress {
                     (self.gone, self.since, self.took) = (true, now, None);
                 }
                 self.step = Step::Queue;
+                if let Some(text) = told::too_full(look.free, room) {
+                    self.over(&order.id, AnswerState::Failed, AnswerReason::NoDiskRoom, &text);
+                }
             }
         }
     }
@@ -249,21 +277,21 @@ impl Progress {
         }
     }
 
-    /// The pull ended.
-    pub(super) fn pulled(&mut self, now: Mono, order_id: &str, result: Result<(), PullFailure>) {
-        match result.map_err(|failure| meaning(&failure)) {
-            Ok(()) => {
-                let took = self.began.map(|began| now.since(began).as_millis());
-                self.took = took.map(|took| i64::try_from(took).unwrap_or(i64::MAX));
+    /// The pull ended: how long it took, or why it failed.
+    pub(super) fn pulled(&mut self, now: Mono, order_id: &str, result: Result<Duration, Meaning>) {
+        match result {
+            Ok(took) => {
+                self.took = Some(i64::try_from(took.as_millis()).unwrap_or(i64::MAX));
                 (self.step, self.at, self.asked) = (Step::Look, None, true);
             }
-            Err(failed) => {
-                if let Some(reason) = failed.reason {
-                    return self.over(order_id, AnswerState::Failed, reason, &failed.text);
-                }
-                self.trouble = Some(failed.text);
+            Err(Meaning { reason: Some(reason), text }) => {
+                self.over(order_id, AnswerState::Failed, reason, &text);
+            }
+            Err(Meaning { reason: None, text }) => {
+                self.trouble = Some(text);
                 self.backoff.failed(now);
-                (self.step, self.at) = (Step::Queue, self.backoff.waits_until(now));
+                let at = self.backoff.waits_until(now).map(|at| at.min(now.after(RETRY)));
+                (self.step, self.at) = (Step::Queue, at);
             }
         }
     }
@@ -292,14 +320,16 @@ impl Progress {
         if before.is_none() && !self.gone && now < self.since.after(TOLD_AFTER) {
             return None;
         }
-        Some(answer(order_id, AnswerState::Acknowledged, Some(reason), text.to_owned()))
+        let waits = answer(order_id, AnswerState::Acknowledged, Some(reason), text.to_owned());
+        let runs = self.running.clone().map(|running| ImageAnswer { running: Some(running), pulled: None });
+        Some(Answer { image: runs.map(Box::new), ..waits })
     }
 
     /// When to look again though nothing happened.
     pub(super) fn wake_at(&self, now: Mono) -> Option<Mono> {
-        let waits = self.pulled.is_none() && !matches!(self.step, Step::Over(_));
-        let told = Some(self.since.after(TOLD_AFTER)).filter(|at| waits && *at > now);
-        let until = Some(self.until()).filter(|_| waits && matches!(self.step, Step::Look | Step::Queue));
+        let comes = self.pulled.is_none() && !matches!(self.step, Step::Over(_));
+        let told = Some(self.since.after(TOLD_AFTER)).filter(|at| comes && *at > now);
+        let until = Some(self.until()).filter(|_| self.waits());
         earliest(earliest(self.at, told), until)
     }
 

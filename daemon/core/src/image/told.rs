@@ -1,11 +1,15 @@
 //! What is told of an image: whose it is, and what the node has.
 
+use pitstop_api::condition::truncate;
 use pitstop_api::image::Reference;
 use pitstop_api::nodework::{AnswerReason, Order, Pulled, Running};
 use pitstop_api::text::quoted;
 
 use super::{Image, Look, Named, Newest};
 use crate::verdict::of_another;
+
+/// Longest ID of an image that is told, in characters: as the `NodeWork` has it.
+const MAX_ID: usize = 256;
 
 /// Why the image of an order may not be had for the container that it names: only another version of what that runs already.
 pub(super) fn refused(order: &Order, wanted: &Reference, look: &Look) -> Option<(AnswerReason, String)> {
@@ -34,10 +38,21 @@ fn references(named: &Named) -> Vec<String> {
     if named.asked.is_empty() { named.references.clone() } else { vec![named.asked.clone()] }
 }
 
+/// Why nothing is pulled: fewer bytes are free than must be. What cannot be seen is not judged.
+pub(super) fn too_full(free: Option<u64>, needed: u64) -> Option<String> {
+    let free = free.filter(|free| *free < needed)?;
+    let mib = |bytes: u64| bytes / (1024 * 1024);
+    Some(format!(
+        "where the node keeps images {} MiB are free, and {} MiB must be (--image-room of its daemon)",
+        mib(free),
+        mib(needed)
+    ))
+}
+
 /// What is told of an image that the node has.
 pub(super) fn pulled(wanted: &Reference, image: &Image, milliseconds: Option<i64>) -> Pulled {
     Pulled {
-        image_id: image.id.clone(),
+        image_id: truncate(&image.id, MAX_ID),
         digest: digest(wanted, &image.digests),
         bytes: image.bytes,
         milliseconds: milliseconds.unwrap_or(0),
@@ -49,7 +64,7 @@ pub(super) fn pulled(wanted: &Reference, image: &Image, milliseconds: Option<i64
 pub(super) fn running(wanted: &Reference, newest: &Newest) -> Running {
     Running {
         container_id: newest.id.as_str().to_owned(),
-        image_id: newest.image_id.clone(),
+        image_id: truncate(&newest.image_id, MAX_ID),
         digest: digest(wanted, &newest.digests),
     }
 }

@@ -1,9 +1,10 @@
-//! What the registry says, as it may be told: without secrets, and what it means.
+//! What the registry says, and what it means.
 
 use pitstop_api::condition::truncate;
 use pitstop_api::nodework::{AnswerReason, MAX_MESSAGE};
 
 use super::PullFailure;
+use super::secrets::without_secrets;
 
 /// What a failed pull means.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,55 +54,8 @@ pub(super) fn meaning(failure: &PullFailure) -> Meaning {
     Meaning { reason, text }
 }
 
-/// The text without users and passwords in URLs, without what follows a URL's question mark, and without tokens.
-pub(super) fn without_secrets(text: &str) -> String {
-    let mut told = String::with_capacity(text.len());
-    let mut hides_next = false;
-    for (i, word) in text.split(' ').enumerate() {
-        if i > 0 {
-            told.push(' ');
-        }
-        if std::mem::take(&mut hides_next) && !word.is_empty() {
-            told.push_str(HIDDEN);
-            continue;
-        }
-        let low = word.to_ascii_lowercase();
-        hides_next = ["bearer", "basic", "authorization:"].iter().any(|name| low.ends_with(name));
-        told.push_str(&word_without(word));
-    }
-    told
-}
-
-/// What stands for what is not told.
-const HIDDEN: &str = "[hidden]";
-
-fn word_without(word: &str) -> String {
-    let Some((scheme, rest)) = word.split_once("://") else {
-        return match word.split_once('=') {
-            Some((name, _)) if is_secret(name) => format!("{name}={HIDDEN}"),
-            _ => word.to_owned(),
-        };
-    };
-    let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
-    let host_from = place.split('/').next().and_then(|authority| authority.rfind('@'));
-    let place = host_from.and_then(|at| place.get(at.saturating_add(1)..)).unwrap_or(place);
-    // What ends the word ends the URL: it is kept, so that the sentence is whole.
-    let end =
-        query.map(|query| query.chars().rev().take_while(|c| "\":,;)".contains(*c)).collect::<Vec<_>>());
-    let end: String = end.iter().flatten().rev().collect();
-    let query = if query.is_some() { format!("?{HIDDEN}{end}") } else { String::new() };
-    format!("{scheme}://{place}{query}")
-}
-
-fn is_secret(name: &str) -> bool {
-    let low = name.to_ascii_lowercase();
-    ["token", "password", "passwd", "secret", "signature", "auth"].iter().any(|word| low.contains(word))
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     fn means(missing: bool, message: &str) -> Option<AnswerReason> {
@@ -138,38 +92,5 @@ mod tests {
         }
         assert_eq!(means(true, "whatever"), Some(PullFailed));
         assert_eq!(means(true, "authorization failed"), Some(PullUnauthorized));
-    }
-
-    #[test]
-    fn no_secret_is_told_and_the_sentence_stays_whole() {
-        for (text, told) in [
-            ("GET \"https://me:pass@r.example.com/v2/\": 401", "GET \"https://r.example.com/v2/\": 401"),
-            (
-                "Get \"https://s3.example.com/blob?X-Amz-Signature=abc&x=1\": EOF",
-                "Get \"https://s3.example.com/blob?[hidden]\": EOF",
-            ),
-            ("Authorization: Bearer abc.def refused", "Authorization: [hidden] abc.def refused"),
-            ("with Bearer abc.def refused", "with Bearer [hidden] refused"),
-            ("token=abc is old", "token=[hidden] is old"),
-            ("nothing to hide: r/web:v2@sha256:12", "nothing to hide: r/web:v2@sha256:12"),
-        ] {
-            assert_eq!(without_secrets(text), told);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn no_secret_of_a_url_survives(
-            before in "[a-z \":]{0,12}", user in "[a-z]{1,5}", secret in "[A-Z0-9]{8,16}", after in "[a-z \":]{0,12}",
-        ) {
-            for text in [
-                format!("{before} https://{user}:{secret}@host/path{after}"),
-                format!("{before} https://host/path?sig={secret}{after}"),
-                format!("{before} Bearer {secret} {after}"),
-                format!("{before} password={secret} {after}"),
-            ] {
-                prop_assert!(!without_secrets(&text).contains(&secret), "{}", without_secrets(&text));
-            }
-        }
     }
 }

@@ -6,13 +6,11 @@ use pitstop_api::nodework::{ImageAnswer, Pull, PullPolicy};
 
 use super::*;
 
+const IMAGE: &str = "r.example.com/shop/web:v2";
 const DIGEST: &str = "sha256:2222222222222222222222222222222222222222222222222222222222222222";
 
 fn pull(n: u8, policy: PullPolicy) -> Order {
-    Order {
-        action: Pull::new("r.example.com/shop/web:v2".into(), policy, 60).into(),
-        ..order(n, "web", None)
-    }
+    Order { action: Pull::new(IMAGE.into(), policy, 60).into(), ..order(n, "web", None) }
 }
 
 fn named(n: u8) -> Option<Named> {
@@ -37,7 +35,7 @@ impl Node {
     fn looked(&mut self, look: Look) {
         let action = self.expect(|action| matches!(action, Action::LookAtImage { .. }));
         let Action::LookAtImage { order_id, image, .. } = action else { panic!() };
-        assert_eq!(image, "r.example.com/shop/web:v2");
+        assert_eq!(image, IMAGE);
         self.send(Event::ImageSeen(order_id, Ok(Box::new(look))));
     }
 
@@ -60,7 +58,7 @@ impl Node {
 }
 
 fn failed(missing: bool, message: &str) -> Event {
-    Event::Pulled("req/c1/1".into(), Err(PullFailure { missing, message: message.into() }))
+    Event::Pulled(IMAGE.into(), Err(PullFailure { missing, message: message.into() }))
 }
 
 #[test]
@@ -69,8 +67,8 @@ fn an_image_is_pulled_and_what_runs_later_is_told() {
     node.looked(Look { named: named(1), newest: newest(1, true), ..Look::default() });
     assert_eq!(node.pulls(), Duration::from_mins(1));
     node.now += 1_500;
-    node.send(Event::Pulled("req/c1/1".into(), Ok(())));
-    node.looked(Look { named: named(1), image: image(), newest: newest(1, true) });
+    node.send(Event::Pulled(IMAGE.into(), Ok(())));
+    node.looked(Look { named: named(1), image: image(), newest: newest(1, true), ..Look::default() });
     let (state, reason, told) = node.told();
     assert_eq!((state, reason), (AnswerState::Done, None));
     let pulled = told.pulled.unwrap();
@@ -79,13 +77,13 @@ fn an_image_is_pulled_and_what_runs_later_is_told() {
     assert_eq!(told.running, None, "the one that the order names");
     // Looked at every second; nothing is told while nothing changes.
     node.pass(1_000);
-    node.looked(Look { named: named(1), image: image(), newest: newest(1, true) });
+    node.looked(Look { named: named(1), image: image(), newest: newest(1, true), ..Look::default() });
     assert_eq!(node.todo, []);
     // Then the kubelet stops it: looked at more often, until there is another.
     node.pass(1_000);
-    node.looked(Look { named: None, image: image(), newest: newest(1, false) });
+    node.looked(Look { named: None, image: image(), newest: newest(1, false), ..Look::default() });
     node.pass(250);
-    node.looked(Look { named: None, image: image(), newest: newest(2, true) });
+    node.looked(Look { named: None, image: image(), newest: newest(2, true), ..Look::default() });
     let running = node.told().2.running.unwrap();
     assert_eq!((running.container_id.as_str(), running.image_id.as_str()), (id(2).as_str(), "config-2"));
     assert_eq!(node.writes, 2);
@@ -94,10 +92,10 @@ fn an_image_is_pulled_and_what_runs_later_is_told() {
 #[test]
 fn what_the_node_has_is_not_pulled_unless_it_is_always() {
     let mut node = Node::new(vec![pull(1, PullPolicy::IfNotPresent)]);
-    node.looked(Look { named: named(1), image: image(), newest: newest(1, true) });
+    node.looked(Look { named: named(1), image: image(), newest: newest(1, true), ..Look::default() });
     assert!(node.told().2.pulled.unwrap().present);
     let mut node = Node::new(vec![pull(1, PullPolicy::Always)]);
-    node.looked(Look { named: named(1), image: image(), newest: newest(1, true) });
+    node.looked(Look { named: named(1), image: image(), newest: newest(1, true), ..Look::default() });
     node.pulls();
     let mut node = Node::new(vec![pull(1, PullPolicy::Never)]);
     node.looked(Look { named: named(1), newest: newest(1, true), ..Look::default() });
@@ -135,11 +133,12 @@ fn only_the_repository_of_the_named_container_is_pulled() {
 
 #[test]
 fn what_makes_no_sense_is_refused_unasked() {
-    let broken: [fn(&mut Order); 4] = [
+    let broken: [fn(&mut Order); 5] = [
         |order| order.container.id = "ab".into(),
         |order| order.pod.uid.clear(),
         |order| order.action.pull.as_mut().unwrap().image = "No Image".into(),
         |order| order.action.pull.as_mut().unwrap().timeout_seconds = 0,
+        |order| order.action.pull.as_mut().unwrap().timeout_seconds = 86_401,
     ];
     for (i, breaks) in broken.into_iter().enumerate() {
         let mut order = pull(1, PullPolicy::IfNotPresent);
@@ -204,20 +203,20 @@ fn an_image_that_goes_is_told_at_once_and_pulled_again() {
     let mut node = Node::new(vec![pull(1, PullPolicy::Always)]);
     node.looked(Look { named: named(1), ..Look::default() });
     node.pulls();
-    node.send(Event::Pulled("req/c1/1".into(), Ok(())));
-    node.looked(Look { named: named(1), image: image(), newest: newest(1, true) });
+    node.send(Event::Pulled(IMAGE.into(), Ok(())));
+    node.looked(Look { named: named(1), image: image(), newest: newest(1, true), ..Look::default() });
     node.told();
     // Another process goes on with what is stored: it does not ask the registry again.
     node.restart("two");
-    node.looked(Look { named: named(1), image: image(), newest: newest(1, true) });
+    node.looked(Look { named: named(1), image: image(), newest: newest(1, true), ..Look::default() });
     assert_eq!(node.todo, []);
     node.pass(1_000);
     node.looked(Look { named: named(1), newest: newest(1, true), ..Look::default() });
     let (state, reason, _) = node.told();
     assert_eq!((state, reason), (AnswerState::Acknowledged, Some(AnswerReason::ImageGone)));
     node.pulls();
-    node.send(Event::Pulled("req/c1/1".into(), Ok(())));
-    node.looked(Look { named: named(1), image: image(), newest: newest(1, true) });
+    node.send(Event::Pulled(IMAGE.into(), Ok(())));
+    node.looked(Look { named: named(1), image: image(), newest: newest(1, true), ..Look::default() });
     assert_eq!(node.told().0, AnswerState::Done);
 }
 
@@ -226,6 +225,7 @@ fn two_pulls_at_a_time_and_the_namespaces_take_turns() {
     let of = |n: u8, namespace: &str| {
         let mut order = pull(n, PullPolicy::IfNotPresent);
         order.pod.namespace = namespace.into();
+        order.action.pull.as_mut().unwrap().image = format!("{IMAGE}.{n}");
         order
     };
     let mut node = Node::new(vec![of(1, "a"), of(2, "a"), of(3, "a"), of(4, "b")]);
@@ -246,7 +246,8 @@ fn two_pulls_at_a_time_and_the_namespaces_take_turns() {
             .collect()
     };
     assert_eq!(begun(&mut node), ["req/c1/1", "req/c2/1"], "nobody else wanted one yet");
-    node.send(Event::Pulled("req/c1/1".into(), Err(PullFailure { missing: true, message: String::new() })));
+    let missing = PullFailure { missing: true, message: String::new() };
+    node.send(Event::Pulled(format!("{IMAGE}.1"), Err(missing)));
     assert_eq!(begun(&mut node), ["req/c4/1"]);
 }
 
@@ -256,8 +257,111 @@ fn a_pull_is_given_up_with_its_order() {
     node.looked(Look { named: named(1), ..Look::default() });
     node.pulls();
     node.change(|book| book.orders.clear());
-    node.expect(|action| matches!(action, Action::CancelPull { order_id } if order_id == "req/c1/1"));
-    node.send(Event::Pulled("req/c1/1".into(), Ok(())));
+    node.expect(|action| matches!(action, Action::CancelPull { image } if image == IMAGE));
+    node.send(Event::Pulled(IMAGE.into(), Ok(())));
+    assert_eq!(node.todo, []);
+}
+
+fn pulls_in(node: &Node) -> usize {
+    node.todo
+        .iter()
+        .filter(|action| matches!(action, Action::Pull { .. } | Action::CancelPull { .. }))
+        .count()
+}
+
+/// Of one image there is one pull, also where the order that it was begun for is withdrawn.
+#[test]
+fn orders_of_one_image_wait_for_one_pull() {
+    let orders = || (1..=3).map(|n| pull(n, PullPolicy::Always)).collect();
+    let look = |n: u8, image| Look { named: named(n), image, ..Look::default() };
+    let mut node = Node::new(orders());
+    for n in 1..=3 {
+        node.looked(look(n, None));
+    }
+    node.pulls();
+    node.change(|book| drop(book.orders.remove(0)));
+    assert_eq!(pulls_in(&node), 0);
+    node.now += 700;
+    node.send(Event::Pulled(IMAGE.into(), Ok(())));
+    for n in 2..=3 {
+        node.looked(look(n, image()));
+    }
+    // The second one came while the answer to the first was written.
+    node.stored();
+    let status = node.stored();
+    let took = |answer: &Answer| answer.image.as_ref().unwrap().pulled.as_ref().unwrap().milliseconds;
+    assert_eq!(status.answers.iter().map(took).collect::<Vec<_>>(), [700, 700]);
+    // What fails, fails for all of them.
+    let mut node = Node::new(orders());
+    for n in 1..=3 {
+        node.looked(look(n, None));
+    }
+    node.pulls();
+    node.send(failed(true, "not there"));
+    let reasons: Vec<_> = node.stored().answers.iter().map(|answer| answer.reason).collect();
+    assert_eq!(reasons, [Some(AnswerReason::PullFailed); 3]);
+    assert_eq!(node.todo, []);
+}
+
+/// Also where the runtime does not heed its limit.
+#[test]
+fn a_pull_that_takes_too_long_is_given_up() {
+    let mut node = Node::new(vec![pull(1, PullPolicy::IfNotPresent)]);
+    node.looked(Look { named: named(1), ..Look::default() });
+    node.pulls();
+    node.pass(2_000);
+    node.told();
+    assert_eq!(node.wake_at(), Some(Mono(160_000)));
+    node.pass(58_000);
+    node.expect(|action| matches!(action, Action::CancelPull { .. }));
+    assert_eq!(node.told().1, Some(AnswerReason::PullTimedOut));
+}
+
+#[test]
+fn nothing_is_pulled_where_there_is_no_room() {
+    let begin = |room: u64| {
+        let mut node = Node::new(Vec::new());
+        node.daemon = daemon("one").with_image_room(room);
+        node.book.orders = vec![pull(1, PullPolicy::IfNotPresent)];
+        node.send(Event::Book(Watch::list(vec![node.book.clone()])));
+        let asks = |action: &Action| matches!(action, Action::LookAtImage { room: true, .. });
+        assert_eq!(node.todo.iter().any(asks), room > 0);
+        node
+    };
+    let look = |free| Look { named: named(1), free, ..Look::default() };
+    let mut node = begin(5 << 20);
+    node.looked(look(Some((5 << 20) - 1)));
+    let (state, reason, _) = node.told();
+    assert_eq!((state, reason), (AnswerState::Failed, Some(AnswerReason::NoDiskRoom)));
+    let text = &node.book.status.answers[0].message;
+    assert!(text.contains("4 MiB are free, and 5 MiB must be"), "{text}");
+    for (room, free) in [(5 << 20, Some(5 << 20)), (5 << 20, None), (0, Some(0))] {
+        let mut node = begin(room);
+        node.looked(look(free));
+        node.pulls();
+    }
+    // What is there needs no room, and nobody asks for it.
+    let mut node = begin(5 << 20);
+    node.looked(Look { image: image(), ..look(Some(0)) });
+    assert_eq!(node.told().0, AnswerState::Done);
+    node.pass(1_000);
+    node.expect(|action| matches!(action, Action::LookAtImage { room: false, .. }));
+}
+
+/// The container may have ended by then: that is the update.
+#[test]
+fn a_process_that_starts_anew_goes_on_with_an_image_that_is_gone() {
+    let mut node = Node::new(vec![pull(1, PullPolicy::IfNotPresent)]);
+    node.looked(Look { named: named(1), image: image(), newest: newest(1, true), ..Look::default() });
+    node.told();
+    node.pass(1_000);
+    node.looked(Look { newest: newest(2, true), ..Look::default() });
+    let (_, reason, told) = node.told();
+    assert_eq!(reason, Some(AnswerReason::ImageGone));
+    assert_eq!(told.running.map(|running| running.container_id), Some(id(2).into()));
+    node.restart("two");
+    node.looked(Look { newest: newest(2, true), ..Look::default() });
+    node.pulls();
     assert_eq!(node.todo, []);
 }
 
@@ -265,13 +369,13 @@ fn a_pull_is_given_up_with_its_order() {
 #[test]
 fn changes_of_what_runs_are_told_ever_more_rarely() {
     let mut node = Node::new(vec![pull(1, PullPolicy::IfNotPresent)]);
-    node.looked(Look { named: named(1), image: image(), newest: newest(1, true) });
+    node.looked(Look { named: named(1), image: image(), newest: newest(1, true), ..Look::default() });
     node.told();
     let mut told = 0;
     for n in 2..42 {
         let at = node.wake_at().unwrap();
         node.pass(at.0 - node.now);
-        node.looked(Look { named: None, image: image(), newest: newest(n, true) });
+        node.looked(Look { named: None, image: image(), newest: newest(n, true), ..Look::default() });
         if node.todo.iter().any(|action| matches!(action, Action::WriteStatus { .. })) {
             node.told();
             told += 1;

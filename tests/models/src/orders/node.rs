@@ -139,8 +139,8 @@ fn order_of(action: &Action) -> String {
         | Action::ReadResources { order_id, .. }
         | Action::LookAtImage { order_id, .. }
         | Action::Pull { order_id, .. }
-        | Action::CancelPull { order_id }
         | Action::Resize { order_id, .. } => order_id.clone(),
+        Action::CancelPull { image } => image.clone(),
         Action::WriteBack { held } => held.pod.uid.clone(),
         Action::WriteStatus { .. } => String::new(),
     }
@@ -158,9 +158,10 @@ pub fn brief(action: &Action) -> String {
             format!("cgroups for order {order_id}")
         }
         Action::Resize { order_id, .. } => format!("resources for order {order_id}"),
-        Action::LookAtImage { order_id, .. }
-        | Action::Pull { order_id, .. }
-        | Action::CancelPull { order_id } => format!("image for order {order_id}"),
+        Action::LookAtImage { order_id, .. } | Action::Pull { order_id, .. } => {
+            format!("image for order {order_id}")
+        }
+        Action::CancelPull { image } => format!("no image {image}"),
         Action::WriteBack { held } => format!("what Pod {} had before", held.pod.name),
         Action::WriteStatus { resource_version, status } => {
             let answers: Vec<String> = status

@@ -28,7 +28,7 @@ const RULES: [(Rule, &str); 7] = [
     (Rule::SameNames, "self.map(c, c.name) == oldSelf.map(c, c.name)"),
     (
         Rule::OneAction,
-        "[has(self.recreate), has(self.verify), has(self.resize)].filter(set, set).size() == 1",
+        "[has(self.recreate), has(self.verify), has(self.resize), has(self.pull)].filter(set, set).size() == 1",
     ),
     (Rule::OrdersNeverChange, "self.all(o, !oldSelf.exists(p, p.id == o.id) || oldSelf.exists(p, p == o))"),
     (Rule::OnlyCpuAndMemory, "self.all(r, r == 'cpu' || r == 'memory')"),
@@ -87,7 +87,7 @@ impl Rule {
             }),
             Self::OneAction => {
                 let has = |member: &str| new.get(member).is_some_and(|value| !value.is_null());
-                ["recreate", "verify", "resize"].into_iter().filter(|member| has(member)).count() == 1
+                ["recreate", "verify", "resize", "pull"].into_iter().filter(|member| has(member)).count() == 1
             }
             Self::OrdersNeverChange => old.is_none_or(|old| {
                 let old = list(old);

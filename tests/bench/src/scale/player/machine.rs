@@ -166,9 +166,9 @@ impl Player {
             }
             Wanted::Resize { order_id, .. } => events.push_back(Told::Resized(order_id, Err(never()))),
             Wanted::LookAtImage { order_id, .. } => events.push_back(Told::ImageSeen(order_id, Err(never()))),
-            Wanted::Pull { order_id, .. } => {
+            Wanted::Pull { image, .. } => {
                 let failure = PullFailure { missing: true, message: never().message };
-                events.push_back(Told::Pulled(order_id, Err(failure)));
+                events.push_back(Told::Pulled(image, Err(failure)));
             }
             Wanted::CancelPull { .. } => {}
             Wanted::WriteBack { held } => events.push_back(Told::WrittenBack(held.pod.uid, Err(never()))),

@@ -1,0 +1,57 @@
+//! How much is free where the runtime keeps images.
+
+use std::path::{Path, PathBuf};
+
+use nix::sys::statfs::{OVERLAYFS_SUPER_MAGIC, statfs};
+use nix::sys::statvfs::statvfs;
+use pitstop_cri::{Runtime, v1};
+
+/// Where that can be seen from.
+#[derive(Clone, Debug)]
+pub(crate) struct Disk {
+    /// Below it is the node's file system, as far as it is mounted.
+    host_root: PathBuf,
+    /// This process's own root.
+    root: PathBuf,
+}
+
+impl Disk {
+    /// Of the node whose file system is below `host_root`.
+    pub(crate) fn new(host_root: &Path) -> Self {
+        Self { host_root: host_root.to_owned(), root: PathBuf::from("/") }
+    }
+
+    /// Bytes that are free for images; absent where they cannot be seen.
+    ///
+    /// The runtime says where it keeps images (`ImageFsInfo`). Where that is not mounted, the daemon's own container tells: its
+    /// root is an overlay of its image, and the kernel tells of an overlay what the file system below it has (`ovl_statfs` in
+    /// `fs/overlayfs/super.c`). Not so where the runtime keeps containers elsewhere.
+    pub(crate) async fn free(&self, runtime: &Runtime) -> Option<u64> {
+        let told = runtime.image_fs_info().await.ok()?;
+        let folders = |places: Vec<v1::FilesystemUsage>| -> Vec<String> {
+            places.into_iter().filter_map(|place| Some(place.fs_id?.mountpoint)).collect()
+        };
+        let (images, containers) = (folders(told.image_filesystems), folders(told.container_filesystems));
+        let seen = images.iter().filter_map(|folder| {
+            let folder = Path::new(folder).strip_prefix("/").ok()?;
+            free_at(&self.host_root.join(folder))
+        });
+        let together = containers.iter().all(|folder| images.contains(folder));
+        seen.min().or_else(|| free_below(&self.root).filter(|_| together))
+    }
+}
+
+fn free_at(path: &Path) -> Option<u64> {
+    let told = statvfs(path).ok()?;
+    Some(told.blocks_available().saturating_mul(told.fragment_size()))
+}
+
+/// If an overlay is mounted there.
+fn free_below(root: &Path) -> Option<u64> {
+    let is_overlay = statfs(root).is_ok_and(|told| told.filesystem_type() == OVERLAYFS_SUPER_MAGIC);
+    free_at(root).filter(|_| is_overlay)
+}
+
+#[cfg(test)]
+#[path = "disk_tests.rs"]
+mod tests;

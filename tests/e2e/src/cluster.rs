@@ -188,6 +188,11 @@ impl Cluster {
         self.dir.join("boxes").join(node).join("config").join(file)
     }
 
+    /// The files of the registry of images.
+    pub fn registry(&self) -> PathBuf {
+        self.dir.join("registry")
+    }
+
     fn lab(&self, args: &[&str]) -> Result<String> {
         printed(args, Command::new(&self.program).arg("--dir").arg(&self.dir).args(args).output()?)
     }

@@ -11,25 +11,27 @@ use serde_json::{Value, json};
 use crate::cluster::Cluster;
 use crate::ns::{NODE, Ns};
 use crate::pods;
+use crate::registry::PRIVATE;
 use crate::wait::{LONG, until};
 
 /// The repository of the images, which the cluster's registry has with the tags `1`, `2`, `2-again` (the same image as `2`), `away`,
-/// `crash` and `unready`.
+/// `big` (4 MiB more than `2`), `crash`, `oom` and `unready`. Another repository is `pitstop.dev/test/other`, with the tag `2`.
 pub const REPOSITORY: &str = "pitstop.dev/test/busybox";
 
 /// What a container does by its image.
 const SCRIPT: &str = "trap 'exit 0' TERM
     [ \"$VERSION\" = crash ] && exit 1
+    [ \"$VERSION\" = oom ] && while :; do x=x$x$x; done
     mkdir -p /tmp/www
     [ \"$VERSION\" = unready ] || echo ${VERSION:-1} > /tmp/www/index.html
     httpd -f -p $PORT -h /tmp/www & wait";
 
-/// A web server, ready unless its image is `unready`.
+/// A web server, ready unless its image is `unready`. Its memory is bounded, for `oom`.
 pub fn server(name: &str, port: u16) -> Value {
     let probe = json!({"httpGet": {"path": "/index.html", "port": port}, "periodSeconds": 1});
     let env = json!([{"name": "PORT", "value": port.to_string()}]);
     json!({"name": name, "image": format!("{REPOSITORY}:1"), "command": ["sh", "-c", SCRIPT], "env": env,
-        "readinessProbe": probe})
+        "readinessProbe": probe, "resources": {"limits": {"memory": "64Mi"}}})
 }
 
 /// A Pod `web` of two such servers, `app` and `other`.
@@ -60,12 +62,13 @@ pub fn opt_in(cluster: &Cluster, name: &str) -> Result<()> {
     cluster.kubectl(&["label", "namespace", name, "pitstop.dev/in-place=enabled"]).map(drop)
 }
 
-/// Takes all images of the repository from the node but the one with the tag `1`, as the kubelet's garbage collection does.
+/// Takes all images of the repository from the node, under the private registry's name too, but the one with the tag `1`, as
+/// the kubelet's garbage collection does.
 pub fn forget(cluster: &Cluster) -> Result<()> {
     let script = format!(
         "ctr -n k8s.io images ls | awk '$1 == \"{REPOSITORY}:1\" {{ kept = $3 }}
-            index($1, \"{REPOSITORY}:\") == 1 || index($1, \"{REPOSITORY}@\") == 1 {{ of[$1] = $3 }}
-            END {{ for (name in of) if (of[name] != kept) print name }}' \
+            index($1, \"/test/busybox\") {{ of[$1] = $3 }}
+            END {{ for (name in of) if (of[name] != kept || name ~ /^{PRIVATE}/) print name }}' \
          | xargs --no-run-if-empty ctr -n k8s.io images rm"
     );
     cluster.exec(NODE, &["sh", "-c", &script]).map(drop)

@@ -15,6 +15,7 @@ pub mod kruise;
 pub mod ns;
 pub mod pods;
 pub mod process;
+pub mod registry;
 pub mod requests;
 pub mod resizes;
 pub mod stories;

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"runtime"
@@ -78,38 +79,66 @@ func Busybox(path string) (v1.Image, error) {
 	})
 }
 
-// versions of the userland, for tests that give running Pods another image: a
-// script tells by $VERSION which one it runs in. "2-again" is "2".
-var versions = map[string]string{"2": "2", "2-again": "2", "crash": "crash", "unready": "unready", "away": "away"}
+// version is an image for tests that give running Pods another one: the
+// userland and a layer more. A script tells by $VERSION which one it runs in.
+type version struct {
+	name string
+	// padding is the size of a file that cannot be compressed.
+	padding int
+}
 
-// Versions are further images of the repository of BusyboxName, by their names.
+// versions by the names of their images. "2-again" is "2" once more.
+var versions = map[string]version{
+	"pitstop.dev/test/busybox:2":       {name: "2"},
+	"pitstop.dev/test/busybox:2-again": {name: "2"},
+	"pitstop.dev/test/busybox:away":    {name: "away"},
+	"pitstop.dev/test/busybox:crash":   {name: "crash"},
+	"pitstop.dev/test/busybox:unready": {name: "unready"},
+	"pitstop.dev/test/busybox:oom":     {name: "oom"},
+	"pitstop.dev/test/busybox:big":     {name: "big", padding: 4 << 20},
+	"pitstop.dev/test/other:2":         {name: "other"},
+}
+
+// Versions are further images for tests, by their names.
 func Versions(busybox v1.Image) (map[string]v1.Image, error) {
-	repository, _, _ := strings.Cut(BusyboxName, ":")
 	images := map[string]v1.Image{}
-	for tag, version := range versions {
-		current, err := busybox.ConfigFile()
+	for name, version := range versions {
+		image, err := version.of(busybox)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		changed := current.DeepCopy()
-		changed.Config.Env = append(changed.Config.Env, "VERSION="+version)
-		if images[repository+":"+tag], err = mutate.ConfigFile(busybox, changed); err != nil {
-			return nil, err
-		}
+		images[name] = image
 	}
 	return images, nil
+}
+
+func (v version) of(busybox v1.Image) (v1.Image, error) {
+	padding := make([]byte, v.padding)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(padding) // the same at each call
+	layer, err := layerOf([]file{
+		{name: "etc/version", mode: 0o644, data: []byte(v.name + "\n")},
+		{name: "etc/padding", mode: 0o644, data: padding},
+	})
+	if err != nil {
+		return nil, err
+	}
+	image, err := mutate.AppendLayers(busybox, layer)
+	if err != nil {
+		return nil, err
+	}
+	current, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	changed := current.DeepCopy()
+	changed.Config.Env = append(changed.Config.Env, "VERSION="+v.name)
+	return mutate.ConfigFile(image, changed)
 }
 
 // assemble makes an image of one layer. Nothing in it depends on the time, so
 // the same files give the same digest.
 func assemble(files []file, config v1.Config) (v1.Image, error) {
-	content, err := archive(files)
-	if err != nil {
-		return nil, err
-	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(content)), nil
-	}, tarball.WithMediaType(types.OCILayer))
+	layer, err := layerOf(files)
 	if err != nil {
 		return nil, err
 	}
@@ -125,6 +154,16 @@ func assemble(files []file, config v1.Config) (v1.Image, error) {
 	changed := current.DeepCopy()
 	changed.OS, changed.Architecture, changed.Config = "linux", runtime.GOARCH, config
 	return mutate.ConfigFile(image, changed)
+}
+
+func layerOf(files []file) (v1.Layer, error) {
+	content, err := archive(files)
+	if err != nil {
+		return nil, err
+	}
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(content)), nil
+	}, tarball.WithMediaType(types.OCILayer))
 }
 
 func archive(files []file) ([]byte, error) {

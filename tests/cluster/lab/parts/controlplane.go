@@ -68,7 +68,7 @@ func ControlPlane(layout plan.Layout, program string) (box.Spec, error) {
 		Components: []box.Component{
 			etcd,
 			self("kube-apiserver", apiServerFlags(layout, policy, release.Of(release.Built).Gates)...),
-			self("registry", plan.Registry(), layout.Registry()),
+			self("registry", plan.Registry(), plan.PrivateRegistry(), layout.Registry()),
 			forwarder, controllerManager, scheduler,
 		},
 	}, nil

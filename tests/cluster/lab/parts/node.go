@@ -25,7 +25,8 @@ func Node(layout plan.Layout, node plan.Node, program string) (box.Spec, error) 
 		config("proxy.json"):        proxyConfig(layout, node),
 		config("cni/lab.conflist"):  cniConfig(node),
 		config("containerd.toml"):   containerdConfig(config("cni"), config("registries")),
-		config(registriesOfAnyName): registryHosts(),
+		config(registriesOfAnyName): registryHosts(plan.Registry()),
+		config(privateRegistry):     registryHosts(plan.PrivateRegistry()),
 	}
 	for path, content := range files {
 		if err := writeConfig(path, content); err != nil {
@@ -160,13 +161,17 @@ func containerdConfig(cni, registries string) string {
 `, image.PauseName, preflight.CNIPlugins, cni, registries)
 }
 
-// registriesOfAnyName is containerd's file for all registries that have none of
-// their own (containerd's docs/hosts.md).
-const registriesOfAnyName = "registries/_default/hosts.toml"
+// Files of containerd for registries: one for all that have none of their own,
+// and one for the name under which the lab's asks for a password (containerd's
+// docs/hosts.md).
+const (
+	registriesOfAnyName = "registries/_default/hosts.toml"
+	privateRegistry     = "registries/" + plan.PrivateRegistryName + "/hosts.toml"
+)
 
-// registryHosts sends every pull to the lab's registry, whatever the image's
-// name, and nowhere else where that does not have it.
-func registryHosts() string {
-	server := "http://" + plan.Registry()
+// registryHosts sends pulls to an address of the lab's registry, whatever the
+// image's name, and nowhere else where that does not have it.
+func registryHosts(address string) string {
+	server := "http://" + address
 	return fmt.Sprintf("server = %q\n[host.%q]\n  capabilities = [\"pull\", \"resolve\"]\n", server, server)
 }

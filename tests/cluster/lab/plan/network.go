@@ -27,6 +27,11 @@ const (
 	APIPort = 6443
 	// RegistryPort is where the image registry listens.
 	RegistryPort = 5000
+	// PrivateRegistryPort is where it listens for those who have its password.
+	PrivateRegistryPort = 5001
+	// PrivateRegistryName is what the names of images begin with that nodes
+	// pull from there.
+	PrivateRegistryName = "private.pitstop.dev"
 	// MaxNodes is how many nodes the address plan has room for.
 	MaxNodes = 200
 )
@@ -70,3 +75,6 @@ func APIServer() string { return fmt.Sprintf("%s:%d", Gateway, APIPort) }
 
 // Registry is the registry's address as host and port, seen from any box.
 func Registry() string { return fmt.Sprintf("%s:%d", Gateway, RegistryPort) }
+
+// PrivateRegistry is the address of the registry's door with a password.
+func PrivateRegistry() string { return fmt.Sprintf("%s:%d", Gateway, PrivateRegistryPort) }

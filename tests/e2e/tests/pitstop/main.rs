@@ -23,6 +23,7 @@ mod kruise;
 mod mechanism;
 mod queue;
 mod refused;
+mod registry;
 mod resize;
 mod restart;
 mod unasked;

@@ -2,10 +2,12 @@
 
 mod books;
 mod identity;
+mod images;
 mod kubelets;
 mod matrix;
 mod paths;
 mod ports;
+mod pullers;
 mod requests;
 mod resources;
 mod secrets;
@@ -36,5 +38,7 @@ pub async fn run(stage: &mut Stage, report: &mut Report) {
     family!("Paths without resources", paths::run);
     family!("Ports of the nodes and of pitstop", ports::run);
     family!("Users with the role edit in their own namespace", users::run);
+    family!("Images: what the controller's token may change, and who may ask for it", images::run);
+    family!("Pods that pull images for the controller", pullers::run);
     family!("A daemon that somebody made cluster-admin", widened::run);
 }

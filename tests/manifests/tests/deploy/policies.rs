@@ -12,7 +12,7 @@ use pitstop_manifests_test::Object;
 use pitstop_manifests_test::object::{list, text};
 use serde_json::{Value, json};
 
-use super::folders::{NAMESPACE, default, every_install};
+use super::folders::{NAMESPACE, RIGHTS, combined, default, every_install, with};
 
 fn of_kind<'a>(objects: &'a [Object], kind: &'a str) -> impl Iterator<Item = &'a Object> {
     objects.iter().filter(move |o| o.kind() == kind)
@@ -38,7 +38,8 @@ fn every_policy_is_bound_and_denies() {
 /// Of people, [`USERS`] asks about objects of pitstop's own alone: `a_user_is_asked_about_resizes_and_nothing_else`.
 #[test]
 fn policies_concern_pitstop_alone_and_fail_closed() {
-    for policy in of_kind(&default(), "ValidatingAdmissionPolicy") {
+    let objects = combined("default", &RIGHTS);
+    for policy in of_kind(&objects, "ValidatingAdmissionPolicy") {
         assert_eq!(text(&policy.0, "/spec/failurePolicy"), "Fail", "{}", policy.name());
         let conditions: Vec<&str> =
             list(&policy.0, "/spec/matchConditions").iter().map(|c| text(c, "/expression")).collect();
@@ -156,6 +157,42 @@ fn the_daemons_policy_looks_at_every_write() {
         policy.0.pointer("/spec/matchConstraints"),
         Some(&json!({"resourceRules":
             [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}]}))
+    );
+}
+
+/// The component changes that one expression, and what it asks is the label as the API server has it.
+#[test]
+fn images_of_other_versions_are_for_namespaces_that_opted_in_with_the_component() {
+    let of = |objects: &[Object]| -> Value {
+        let name = "pitstop-controller-pods";
+        pitstop_manifests_test::find(objects, "ValidatingAdmissionPolicy", name).unwrap().0.clone()
+    };
+    let in_place = "/spec/variables/0";
+    let (mut without, with) = (of(&default()), of(&with("image-update")));
+    assert_eq!(without.pointer(in_place), Some(&json!({"name": "inPlace", "expression": "false"})));
+    let label = "namespaceObject.metadata.?labels[?'pitstop.dev/in-place'].orValue('') == 'enabled'";
+    without["spec"]["variables"][0]["expression"] = json!(label);
+    assert_eq!(without, with);
+}
+
+/// Both a Pod that is made and one that is deleted, by a component that does nothing else.
+#[test]
+fn pods_that_pull_are_made_and_deleted_under_a_policy_that_comes_with_the_right() {
+    let usual = default();
+    let more: Vec<Object> = with("image-puller").into_iter().filter(|o| !usual.contains(o)).collect();
+    let kinds: BTreeSet<&str> = more.iter().map(Object::kind).collect();
+    let expected = [
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+    ];
+    assert_eq!((more.len(), kinds), (4, expected.into()));
+    let policy = of_kind(&more, "ValidatingAdmissionPolicy").next().unwrap();
+    assert_eq!(
+        policy.0.pointer("/spec/matchConstraints"),
+        Some(&json!({"resourceRules":
+            [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "DELETE"], "resources": ["pods"]}]}))
     );
 }
 

@@ -80,7 +80,8 @@ fn the_controller_has_exactly_these_rights() {
 }
 
 /// Rights that somebody opts in to, each by a component of its own.
-const OPT_IN: [(&str, &[&str]); 2] = [
+const OPT_IN: [(&str, &[&str]); 3] = [
+    ("image-puller", &["cluster create /pods", "cluster delete /pods"]),
     ("resize-cri", &["cluster list /limitranges", "cluster list /resourcequotas"]),
     ("resize-evict", &["cluster create /pods/eviction"]),
 ];

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use http::Method;
-use pitstop_e2e::images::{REPOSITORY, opt_in};
+use pitstop_e2e::images::{REPOSITORY, opt_in, update};
 use pitstop_e2e::{Cluster, LONG, Ns, pods, until};
 use serde_json::{Value, json};
 
@@ -68,6 +68,10 @@ async fn deletes(stage: &Stage, report: &mut Report, ns: &Ns) -> Result<()> {
     let mut good = puller(stage);
     // Of another node: it is not to run.
     good["spec"]["nodeName"] = json!("there-is-no-such-node");
+    // Without its owner it would be collected.
+    let updates = format!("/apis/pitstop.dev/v1alpha1/namespaces/{}/podimageupdates", ns.name);
+    let owner = stage.done(post(&updates, &update("x", "2", &json!({"suspend": true})))).await?.json();
+    good["metadata"]["ownerReferences"][0]["uid"] = owner["metadata"]["uid"].clone();
     stage.done(post(&place, &good)).await?;
     let delete = |name: &str| plain(&Method::DELETE, &format!("{place}/{name}?dryRun=All"));
     let label = json!({"metadata": {"labels": {"pitstop.dev/puller": "true"}}});
@@ -292,7 +296,7 @@ fn forms() -> Vec<(&'static str, Vec<(&'static str, Change)>)> {
                     ("/spec/containers/0/securityContext/seccompProfile", json!({"type": "Unconfined"})),
                 ),
                 ("a group of its own", ("/spec/containers/0/securityContext/runAsGroup", json!(0))),
-                ("all of /proc", ("/spec/containers/0/securityContext/procMount", json!("Unmasked"))),
+                ("a mount of /proc", ("/spec/containers/0/securityContext/procMount", json!("Default"))),
             ],
         ),
     ]

@@ -1,6 +1,6 @@
 //! The gate `pitstop.dev/ready`: who gets it, by policy and by webhook; and the right to write its condition.
 
-use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, MutatingWebhookConfiguration};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams};
 use kube::core::Request;
@@ -70,8 +70,10 @@ fn where_no_policy_is_served_they_get_it_by_the_webhook() -> Result<()> {
     on_cluster(async |ns| {
         let outcome = by_webhook(ns).await;
         ns.cluster.install()?;
-        until("the webhooks to go", SHORT, async || Ok((bundles(ns).await?.len() == 2).then_some(())))
-            .await?;
+        until("the gate's webhooks to go", SHORT, async || {
+            Ok(webhooks(ns).await?.iter().all(|w| !of_the_gate(w)).then_some(()))
+        })
+        .await?;
         outcome
     })
 }
@@ -81,8 +83,9 @@ async fn by_webhook(ns: &Ns) -> Result<()> {
     ns.cluster.kubectl(&["delete", "-k", &folder("deploy/gate-policy")])?;
     ns.cluster.kubectl(&["apply", "-k", &folder("target/deploy/gate-webhook")])?;
     until("a CA for every webhook", SHORT, async || {
-        let bundles = bundles(ns).await?;
-        Ok((bundles.len() == 4 && bundles.iter().all(|b| !b.is_empty())).then_some(()))
+        let webhooks = webhooks(ns).await?;
+        let with_ca = webhooks.iter().all(|w| w.client_config.ca_bundle.as_ref().is_some_and(|b| !b.0.is_empty()));
+        Ok((webhooks.iter().any(of_the_gate) && with_ca).then_some(()))
     })
     .await?;
     // The API server sees the configuration a moment later.
@@ -95,11 +98,14 @@ async fn by_webhook(ns: &Ns) -> Result<()> {
     who_gets_it(ns).await
 }
 
-/// The CA of every webhook of the configuration.
-async fn bundles(ns: &Ns) -> Result<Vec<Vec<u8>>> {
+async fn webhooks(ns: &Ns) -> Result<Vec<MutatingWebhook>> {
     let all: Api<MutatingWebhookConfiguration> = Api::all(ns.cluster.client.clone());
-    let webhooks = all.get(WEBHOOK).await?.webhooks.unwrap_or_default();
-    Ok(webhooks.into_iter().map(|w| w.client_config.ca_bundle.map(|b| b.0).unwrap_or_default()).collect())
+    Ok(all.get(WEBHOOK).await?.webhooks.unwrap_or_default())
+}
+
+/// Whether a webhook is asked about Pods, as the overlay's two are.
+fn of_the_gate(webhook: &MutatingWebhook) -> bool {
+    webhook.name.starts_with("readiness-gate-")
 }
 
 /// Tries a change of the Pod's status as the controller, which may patch it and not read it.

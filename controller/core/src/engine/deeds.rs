@@ -23,12 +23,17 @@ impl Deeds {
         self.doing.as_ref().or(self.unknown.as_ref())
     }
 
-    /// Begins what is wanted, unless something is under way: what to do, or when to look again.
-    pub(super) fn begin(&mut self, now: Mono, wanted: Option<Deed>) -> Result<Option<Deed>, Mono> {
+    /// Begins what is wanted, unless something is under way or there is no room: what to do, or when to look again.
+    pub(super) fn begin(
+        &mut self,
+        now: Mono,
+        wanted: Option<Deed>,
+        room: impl FnOnce() -> bool,
+    ) -> Result<Option<Deed>, Mono> {
         let Some(deed) = wanted.filter(|_| self.doing.is_none()) else { return Ok(None) };
         self.write.due(now, Urgency::Now, Duration::ZERO)?;
-        self.doing = Some(deed.clone());
-        Ok(Some(deed))
+        self.doing = room().then_some(deed);
+        Ok(self.doing.clone())
     }
 
     /// What was under way came back.

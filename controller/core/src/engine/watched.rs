@@ -7,7 +7,7 @@ use super::kept::{Book, Kept};
 use super::pods::Pods;
 use super::store::node_of;
 use super::stores::Stored;
-use super::{Engine, Timer, remove};
+use super::{Engine, Subject, remove};
 use crate::action::{Part, Watch};
 use crate::key::ObjectKey;
 use crate::nodework::{NodeWork, OrderView, views};
@@ -84,7 +84,7 @@ impl Engine {
             self.neighbours.moved(key, entry.pod.get().node.as_deref(), None);
         }
         self.grants.remove(key);
-        self.timers.set(Timer::Pod(key.clone()), None);
+        self.timers.set(Subject::Pod(key.clone()), None);
     }
 
     /// The plans of the Pod itself and of the requests for it may be different now.
@@ -153,7 +153,7 @@ impl Engine {
     }
 
     fn forget_request<K: Stored>(&mut self, key: &ObjectKey) {
-        self.timers.set(Timer::Object(K::ABOUT.id, key.clone()), None);
+        self.timers.set(Subject::Object(K::ABOUT.id, key.clone()), None);
         let store = K::store_mut(&mut self.stores);
         store.resting.remove(key);
         let Some(entry) = store.remove(key) else { return };

@@ -13,8 +13,10 @@ use crate::time::Mono;
 
 /// Most actions under way at a time; each holds a stream of the connection to the API server.
 const MOST: usize = 16;
-/// Most of one namespace among them, and most of the books.
-const MOST_OF_ONE: usize = 8;
+/// Most of one namespace among them: more of it would wait in the API server, and there before what others ask for.
+const MOST_OF_NAMESPACE: usize = 4;
+/// Most of the books among them.
+const MOST_BOOKS: usize = 8;
 /// Most new requests of one node, of those that wait, that go one after another.
 const MOST_IN_A_ROW: usize = 32;
 /// A namespace's new requests may begin this often in the long run,
@@ -44,7 +46,7 @@ impl<'a> Turn<'a> {
 }
 
 /// What is under way, and what waits for its turn.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Room {
     under_way: usize,
     books: Lane,
@@ -62,8 +64,9 @@ pub(super) struct Room {
 }
 
 /// Of one namespace, or of the books.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Lane {
+    most: usize,
     under_way: usize,
     begun: Line,
     new: Line,
@@ -72,6 +75,10 @@ struct Lane {
 }
 
 impl Lane {
+    fn new(most: usize) -> Self {
+        Self { most, under_way: 0, begun: Line::default(), new: Line::default(), paced_to: Mono(0) }
+    }
+
     /// When the next new request may begin.
     fn next_new(&self) -> Mono {
         Mono(self.paced_to.after(SPACING).0.saturating_sub(millis(BURST)))
@@ -84,7 +91,7 @@ impl Lane {
     /// The next of those that wait could have its turn.
     fn is_ready(&self, now: Mono) -> bool {
         let new = !self.new.is_empty() && self.next_new() <= now;
-        self.under_way < MOST_OF_ONE && (!self.begun.is_empty() || new)
+        self.under_way < self.most && (!self.begun.is_empty() || new)
     }
 
     /// The next of those that wait.
@@ -148,6 +155,21 @@ impl Line {
     }
 }
 
+impl Default for Room {
+    fn default() -> Self {
+        Self {
+            under_way: 0,
+            books: Lane::new(MOST_BOOKS),
+            namespaces: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            last: String::new(),
+            paced: Timers::default(),
+            spent: Timers::default(),
+            called: None,
+        }
+    }
+}
+
 impl Room {
     /// Whether an action that `subject` needs may start. One that may counts as under way until [`Room::ended`]; else
     /// `subject` stands in line.
@@ -156,11 +178,14 @@ impl Room {
         let free = called || (self.under_way < MOST && self.ready.is_empty() && !self.books.is_ready(now));
         let lane = match turn.owner() {
             None => &mut self.books,
-            Some(namespace) => self.namespaces.entry(namespace.to_owned()).or_default(),
+            Some(namespace) => {
+                let lane = || Lane::new(MOST_OF_NAMESPACE);
+                self.namespaces.entry(namespace.to_owned()).or_insert_with(lane)
+            }
         };
         let may = called
             || free
-                && lane.under_way < MOST_OF_ONE
+                && lane.under_way < lane.most
                 && match turn {
                     Turn::Book | Turn::Begun(_) => lane.begun.is_empty(),
                     Turn::New(..) => !lane.waits() && lane.next_new() <= now,
@@ -311,9 +336,9 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_has_half_of_the_room_and_the_books_have_as_much() {
+    fn a_namespace_has_a_quarter_of_the_room_and_the_books_have_half_of_it() {
         let mut room = Room::default();
-        assert_eq!(fill(&mut room, "shop"), 8);
+        assert_eq!((fill(&mut room, "shop"), fill(&mut room, "packed")), (4, 4));
         let book = |i: usize| Subject::Node(format!("node{i}"));
         let books = (0..99).filter(|i| room.start(Mono(0), &book(*i), Turn::Book)).count();
         assert_eq!((books, room.under_way), (8, 16));
@@ -343,7 +368,8 @@ mod tests {
     #[test]
     fn namespaces_take_turns_whatever_each_of_them_wants() {
         let mut room = Room::default();
-        (fill(&mut room, "full"), fill(&mut room, "packed"));
+        let full = ["d", "e", "f", "g"];
+        full.into_iter().for_each(|namespace| drop(fill(&mut room, namespace)));
         for i in 0..3 {
             for namespace in ["a", "b", "c"] {
                 let subject = pod(namespace, format!("{namespace}{i}"));
@@ -354,7 +380,7 @@ mod tests {
                 assert!(!room.start(Mono(0), &subject, Turn::Begun(namespace)));
             }
         }
-        (0..16).for_each(|i| room.ended(Mono(0), Some(["full", "packed"][i % 2])));
+        (0..16).for_each(|i| room.ended(Mono(0), Some(full[i % 4])));
         let turn = |subject: &Subject| match subject {
             Subject::Pod(key) if key.namespace == "a" => Turn::Begun("a"),
             Subject::Pod(key) if key.namespace == "b" => Turn::Begun("b"),
@@ -432,8 +458,8 @@ mod tests {
         assert!(!room.start(Mono(0), &web, BEGUN) && !room.start(Mono(0), &node, Turn::Book));
         room.clear(Mono(0));
         assert!(!room.waits(&web, BEGUN) && !room.waits(&node, Turn::Book));
-        assert_eq!(room.under_way, 16, "what is under way still is");
-        (0..8).for_each(|_| room.ended(Mono(0), Some("shop")));
+        assert_eq!(room.under_way, 12, "what is under way still is");
+        (0..4).for_each(|_| room.ended(Mono(0), Some("shop")));
         assert_eq!((room.call(Mono(0)), room.namespaces.len()), (None, 0));
     }
 
@@ -471,8 +497,8 @@ mod tests {
                     prop_assert!(started.is_some());
                     under_way.extend(started);
                     prop_assert!(under_way.len() <= MOST);
-                    for of in [None, Some("a"), Some("b"), Some("c"), Some("d")] {
-                        prop_assert!(under_way.iter().filter(|one| **one == of).count() <= MOST_OF_ONE);
+                    for (of, most) in [(None, MOST_BOOKS), (Some("a"), MOST_OF_NAMESPACE), (Some("d"), MOST_OF_NAMESPACE)] {
+                        prop_assert!(under_way.iter().filter(|one| **one == of).count() <= most);
                     }
                 }
                 match under_way.pop() {

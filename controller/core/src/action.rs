@@ -124,19 +124,6 @@ impl Event {
         lists.lists
     }
 
-    /// Of which namespace that was which ended; absent for a node's book, and where nothing has ended.
-    pub(crate) fn ends(&self) -> Option<Option<&str>> {
-        let key = match self {
-            Self::Written { key, .. } | Self::PodWritten { key, .. } | Self::PodTried { key, .. } => key,
-            Self::DeedDone { by, .. } | Self::PodRead { by, .. } => &by.key,
-            Self::Surveyed { place, .. } => place,
-            Self::NodeWorkWritten(..) => return Some(None),
-            Self::Pods(_) | Self::Objects(_) | Self::NodeWorks(_) => return None,
-            Self::Leader(_) | Self::Guarded(_) | Self::Tick => return None,
-        };
-        Some(Some(&key.namespace))
-    }
-
     /// A write of an object of that kind came back.
     pub fn written<K: Registered>(key: ObjectKey, uid: String, outcome: Outcome<K>) -> Self {
         Self::Written { key, uid, outcome: K::written(outcome) }

@@ -39,7 +39,7 @@ use hold::Grants;
 use kept::{Book, Kept};
 use pacing::Timers;
 use pods::Pods;
-use room::Room;
+use room::{Of, Room};
 use stores::Stores;
 use survey::{Neighbours, Surveys};
 
@@ -101,7 +101,7 @@ impl Engine {
     /// Takes in one event and gives back what to do. `wall` is only written down, never compared.
     pub fn step(&mut self, now: Mono, wall: DateTime<Utc>, event: Event) -> Vec<Action> {
         let mut actions = Vec::new();
-        if let Some(of) = event.ends() {
+        if let Some(of) = Of::ended(&event) {
             self.room.ended(now, of);
         }
         match event {
@@ -199,6 +199,11 @@ impl Engine {
     /// How often a request has been planned: what events cost.
     pub fn planned(&self) -> u64 {
         self.planned
+    }
+
+    /// How many objects, Pods and books stand in line for a turn to be written.
+    pub fn waiting(&self) -> usize {
+        self.room.waiting()
     }
 
     /// Orders in all books.

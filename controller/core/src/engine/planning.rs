@@ -54,11 +54,7 @@ impl Engine {
         let mut idle = plan.read.is_none() && plan.deed.is_none();
         let subject = subject::<K>(key);
         let node = self.pods.get(&entry.request.get().pod_key()).and_then(|e| e.pod.get().node.clone());
-        let turn = match entry.waits() {
-            true => Turn::New(&key.namespace, node.as_deref()),
-            false => Turn::Begun(&key.namespace),
-        };
-        let line = (&subject, turn);
+        let line @ (_, turn) = (&subject, turn(&entry, key, node.as_deref()));
         let begun_at = self.begin_others(now, &mut entry, &mut plan, line, actions);
         if entry.write.patience_over(now) {
             entry.request.retry();
@@ -437,6 +433,11 @@ impl Engine {
 /// It, as what is planned.
 fn subject<K: Stored>(key: &ObjectKey) -> Subject {
     Subject::Object(K::ABOUT.id, key.clone())
+}
+
+/// When its turn comes.
+fn turn<'a, K: Stored>(entry: &Entry<K>, key: &'a ObjectKey, node: Option<&'a str>) -> Turn<'a> {
+    if entry.waits() { Turn::New(&key.namespace, node) } else { Turn::Begun(&key.namespace) }
 }
 
 /// Their IDs.

@@ -12,8 +12,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::Resource;
 use kube::core::object::HasStatus;
 use pitstop_api::GROUP;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::before::Before;
 use crate::change::{ImageChange, Note, Sizing};
@@ -108,7 +108,7 @@ pub struct Meta<'a> {
 }
 
 /// The controlling owner of an object (`metadata.ownerReferences`), of the same namespace.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     /// Its `kind`.
     pub kind: String,
@@ -262,6 +262,8 @@ pub struct Sight<'a, K: Kind> {
     pub owner_over: bool,
     /// What is there under the name of its [child](Kind::child).
     pub child: Option<Relative<'a>>,
+    /// The Pod under the name of the one that it [may have made](Kind::made_pod).
+    pub made_pod: Option<&'a Pod>,
     /// Writes of the Pod that are open.
     pub writes: PodWrites<'a>,
     /// What the request has done that is under way, or of which nobody knows yet how it ended.
@@ -378,6 +380,10 @@ pub trait Kind: Versioned + Clone + Debug + Sized + Send + 'static {
     fn child(&self) -> Option<(KindId, ObjectKey)> {
         None
     }
+    /// The Pod that the request of that name and UID may have made, and looks after. It is deleted once the request is over.
+    fn made_pod(_key: &ObjectKey, _uid: &str) -> Option<ObjectKey> {
+        None
+    }
     /// The hold by which it keeps its Pod not ready while it is at work.
     fn gate(&self) -> Option<Hold> {
         None
@@ -401,6 +407,11 @@ pub trait Kind: Versioned + Clone + Debug + Sized + Send + 'static {
     }
     /// The book went without a last word on an order for that container that was taken up, or may have been.
     fn lost(_memory: &mut Self::Memory, _container: &str) {}
+}
+
+/// The request of that UID has made the Pod.
+pub fn made_by<K: Kind>(uid: &str, pod: &Pod) -> bool {
+    pod.made.as_ref().is_some_and(|made| made.owner.kind == K::ABOUT.id.name() && made.owner.uid == uid)
 }
 
 /// It is at work on that very Pod.

@@ -110,8 +110,9 @@ impl Memory {
             (Deed::DeletePod { .. }, Done::Refused(_)) => {
                 self.undeletable = self.undeletable.saturating_add(1);
             }
-            (Deed::Pull(_), Done::Gone) | (Deed::DeletePod { .. }, Done::Conflict | Done::Retry(_)) => {}
-            (Deed::Create(_) | Deed::Delete { .. } | Deed::TryImages { .. } | Deed::Evict { .. }, _) => {}
+            (Deed::Pull(_), Done::Gone)
+            | (Deed::DeletePod { .. }, Done::Conflict | Done::Retry(_))
+            | (Deed::Create(_) | Deed::Delete { .. } | Deed::TryImages { .. } | Deed::Evict { .. }, _) => {}
         }
     }
 

@@ -124,17 +124,7 @@ impl Exchange {
             Action::PatchPod { key, uid, resource_version, change } => {
                 Self::pod_change(key, uid, &resource_version, change, wall)
             }
-            Action::Do { by, deed } => {
-                let (name, request) = deeds::request(&by, &deed);
-                let awaits = match deed {
-                    Deed::TryImages { images, .. } => Awaits::DryRun(None, PodChange::Images(images)),
-                    Deed::Pull(puller) => Awaits::Lender(puller),
-                    Deed::Create(_) | Deed::Delete { .. } | Deed::DeletePod { .. } | Deed::Evict { .. } => {
-                        Awaits::Done
-                    }
-                };
-                (Self::new(name, About::Deed(by), awaits), request)
-            }
+            Action::Do { by, deed } => Self::deed(by, deed),
             Action::WriteOrders { node, resource_version, orders, closed, adopt } => {
                 let about = About::Book(node.clone());
                 let change = resource_version.map(|version| {
@@ -158,6 +148,18 @@ impl Exchange {
             }
         };
         Some(exchange.send(request))
+    }
+
+    fn deed(by: Object, deed: Deed) -> (Self, Result<HttpRequest, request::Error>) {
+        let (name, request) = deeds::request(&by, &deed);
+        let awaits = match deed {
+            Deed::TryImages { images, .. } => Awaits::DryRun(None, PodChange::Images(images)),
+            Deed::Pull(puller) => Awaits::Lender(puller),
+            Deed::Create(_) | Deed::Delete { .. } | Deed::DeletePod { .. } | Deed::Evict { .. } => {
+                Awaits::Done
+            }
+        };
+        (Self::new(name, About::Deed(by), awaits), request)
     }
 
     fn pod_change(

@@ -4,7 +4,8 @@ use super::*;
 use crate::action::{Action, Event};
 use crate::deed::{Deed, Done};
 use crate::image;
-use crate::wire::{Exchange, Step};
+use crate::pod::{Made, Told};
+use crate::wire::{Exchange, Step, observe};
 
 const LENDER: &str = r#"{"metadata":{"name":"web-0","namespace":"shop","uid":"pod-1"},
     "spec":{"nodeName":"node1","serviceAccountName":"seller","imagePullSecrets":[{"name":"registry"},{"name":"mirror"}],
@@ -147,4 +148,23 @@ fn it_is_deleted_by_its_uid() {
     let path = "/api/v1/namespaces/shop/pods/pitstop-pull-u-1";
     assert_eq!((request.method().as_str(), request.uri().path()), ("DELETE", path));
     assert_eq!(body(&request)["preconditions"], json!({"uid": "p-1"}));
+}
+
+#[test]
+fn of_a_pod_that_was_made_for_one_of_ours_it_is_kept_for_whom_and_how_it_ended() {
+    let read = |group: &str| {
+        let owner = serde_json::json!({"apiVersion": format!("{group}/v1alpha1"), "kind": "PodImageUpdate",
+            "name": "new", "uid": "u", "controller": true});
+        let status = serde_json::json!({"phase": "Failed", "reason": "OutOfcpu", "message": "no room"});
+        let object =
+            serde_json::json!({"metadata": {"name": "web", "ownerReferences": [owner]}, "status": status});
+        observe::pod(serde_json::from_value(object).unwrap()).made
+    };
+    let Made { owner, ended } = *read("pitstop.dev").unwrap();
+    assert_eq!(
+        (owner.kind.as_str(), owner.name.as_str(), owner.uid.as_str()),
+        ("PodImageUpdate", "new", "u")
+    );
+    assert_eq!(ended, Told { reason: "OutOfcpu".into(), message: "no room".into() });
+    assert_eq!(read("example.com"), None);
 }

@@ -170,7 +170,12 @@ impl Planner<'_> {
             Err(Pulling::Ends(end)) => return self.end(&end),
             Err(Pulling::Waits { wait, at, deed }) => {
                 let plan = self.waiting(status, &wait, Urgency::Later);
-                return Plan { orders: self.orders(pod), deed, wake_at: earliest(deadline, at), ..plan };
+                return Plan {
+                    orders: self.orders(pod),
+                    deed: deed.map(|deed| *deed),
+                    wake_at: earliest(deadline, at),
+                    ..plan
+                };
             }
         };
         status::pulled(&mut status, update, missing.as_deref(), self.wall);

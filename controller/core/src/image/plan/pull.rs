@@ -19,7 +19,7 @@ pub(super) enum Pulling {
         /// When to look again though nothing happened.
         at: Option<Mono>,
         /// What to do.
-        deed: Option<Deed>,
+        deed: Option<Box<Deed>>,
     },
     /// It cannot have them.
     Ends(End),
@@ -33,7 +33,7 @@ impl Pulling {
     /// And that is done.
     pub(super) fn with(self, deed: Deed) -> Self {
         match self {
-            Self::Waits { wait, at, deed: _ } => Self::Waits { wait, at, deed: Some(deed) },
+            Self::Waits { wait, at, deed: _ } => Self::Waits { wait, at, deed: Some(Box::new(deed)) },
             Self::Ends(_) => self,
         }
     }

@@ -98,11 +98,15 @@ impl Memory {
                 self.made = self.made.saturating_add(1);
                 (self.refused, self.awaited_since) = (None, Some(now));
             }
-            // It may be there: it exists already, or nobody knows.
-            (Deed::Pull(_), Done::Conflict | Done::Retry(_)) => self.awaited_since = Some(now),
+            // It exists already, perhaps as its own.
+            (Deed::Pull(_), Done::Conflict) => self.awaited_since = Some(now),
+            // It may be there: nobody knows.
+            (Deed::Pull(_), Done::Retry(text)) => {
+                self.awaited_since = Some(now);
+                self.refused = Some((self.refusals(), text));
+            }
             (Deed::Pull(_), Done::Refused(text)) => {
-                let before = self.refused.as_ref().map_or(0, |(times, _)| *times);
-                self.refused = Some((before.saturating_add(1), text));
+                self.refused = Some((self.refusals().saturating_add(1), text));
             }
             (Deed::DeletePod { uid, .. }, Done::Effected | Done::Gone) => {
                 (self.deleted, self.undeletable, self.made) = (uid.clone(), 0, 0);
@@ -114,6 +118,15 @@ impl Memory {
             | (Deed::DeletePod { .. }, Done::Conflict | Done::Retry(_))
             | (Deed::Create(_) | Deed::Delete { .. } | Deed::TryImages { .. } | Deed::Evict { .. }, _) => {}
         }
+    }
+
+    fn refusals(&self) -> u32 {
+        self.refused.as_ref().map_or(0, |(times, _)| *times)
+    }
+
+    /// What was said last of why it is not made, as the end of a sentence.
+    pub(super) fn words(&self) -> String {
+        self.refused.as_ref().map_or_else(String::new, |(_, text)| format!(": {text}"))
     }
 
     /// How the request ends whose puller Pod cannot be made, or has not pulled.

@@ -25,11 +25,11 @@ impl Planner<'_> {
         let waits = |text: String, at| Pulling::waits(Wait::new(Phase::Pulling, status::PULLER, text), at);
         let Some(shown) = self.observed.puller else {
             if let Some(since) = memory.awaited_since {
-                return Ok(waits("waits for its puller Pod to be shown".to_owned(), Some(since.after(LAG))));
+                let text = format!("waits for the API server to show its puller Pod{}", memory.words());
+                return Ok(waits(text, Some(since.after(LAG))));
             }
-            let text = memory.refused.as_ref().map_or_else(String::new, |(_, text)| format!(": {text}"));
             let deed = Deed::Pull(Box::new(self.puller(pod, needs)));
-            return Ok(waits(format!("makes a puller Pod{text}"), None).with(deed));
+            return Ok(waits(format!("makes a puller Pod{}", memory.words()), None).with(deed));
         };
         let name = &shown.key.name;
         if !is_own(self.observed.update, shown) {

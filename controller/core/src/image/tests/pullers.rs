@@ -263,6 +263,21 @@ fn one_that_the_watch_does_not_show_yet_is_waited_for_before_the_end() {
 }
 
 #[test]
+fn an_api_server_that_fails_is_asked_again_and_told_of() {
+    let mut world = refused(&json!({}));
+    let made = world.deeds[0].clone();
+    world.puller = None;
+    world.memory = Memory { puller: super::super::puller::Memory::default(), ..world.memory };
+    world.memory.deed_done(world.now, &made, Done::Retry("etcd is away".into()));
+    world.settle();
+    assert_eq!((world.reason(), world.makes()), ("WaitingForPullerPod", 1));
+    assert!(world.condition(conditions::COMPLETE).message.contains("etcd is away"));
+    assert_eq!(world.wake_at, Some(Mono(world.now.0 + 10_000)));
+    world.pass(10);
+    assert_eq!((world.makes(), world.puller.is_some()), (2, true));
+}
+
+#[test]
 fn one_that_cannot_be_deleted_keeps_no_request_open() {
     let mut world = refused(&json!({}));
     world.memory.puller.undeletable = 3;

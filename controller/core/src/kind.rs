@@ -8,12 +8,10 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
 use kube::core::object::HasStatus;
-use pitstop_api::GROUP;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
 use crate::before::Before;
 use crate::change::{ImageChange, Note, Sizing};
@@ -25,6 +23,7 @@ use crate::key::{KindId, ObjectKey};
 use crate::look::Look;
 use crate::measure::Measure;
 use crate::nodework::{Acting, NodeWork};
+pub use crate::owner::{Owner, owner};
 use crate::plan::Plan;
 use crate::pod::Pod;
 use crate::readiness::Hold;
@@ -105,17 +104,6 @@ pub struct Meta<'a> {
     pub deleting: bool,
     /// The request that made it, and looks after it.
     pub owner: Option<&'a Owner>,
-}
-
-/// The controlling owner of an object (`metadata.ownerReferences`), of the same namespace.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Owner {
-    /// Its `kind`.
-    pub kind: String,
-    /// Its name.
-    pub name: String,
-    /// Its UID.
-    pub uid: String,
 }
 
 /// The Pod that a request was accepted for.
@@ -431,14 +419,4 @@ pub fn note<K: Kind>(request: &K, warning: bool, reason: &'static str, message: 
         reason,
         message,
     }
-}
-
-/// The owner that made the object, and looks after it, if it is one of ours.
-pub fn owner(metadata: &ObjectMeta) -> Option<Owner> {
-    let ours = |owner: &&OwnerReference| {
-        let group = owner.api_version.split_once('/').map(|(group, _)| group);
-        owner.controller == Some(true) && group == Some(GROUP)
-    };
-    let owner = metadata.owner_references.iter().flatten().find(ours)?;
-    Some(Owner { kind: owner.kind.clone(), name: owner.name.clone(), uid: owner.uid.clone() })
 }

@@ -7,7 +7,7 @@ use pitstop_api::quantity::Resources;
 use serde::{Deserialize, Serialize};
 
 use crate::key::ObjectKey;
-use crate::kind::Owner;
+use crate::owner::Owner;
 use crate::readiness::Gate;
 use crate::tracked::Versioned;
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::metadata::{MIRROR, metadata};
 use super::policies::{SlimRule, own_policy, policy};
 use crate::key::ObjectKey;
-use crate::kind::owner;
+use crate::owner::owner;
 use crate::pod::{
     Container, ContainerKind, ContainerState, ContainerStatus, Made, Pod, Resize, RestartFor, Told,
 };

@@ -125,6 +125,8 @@ fn log(action: &Action) {
                 Deed::Create(child) => ("create", format!("{} {}", child.kind, child.key)),
                 Deed::Delete { kind, key, .. } => ("delete", format!("{kind} {key}")),
                 Deed::TryImages { key, .. } => ("try images", format!("Pod {key}")),
+                Deed::Pull(puller) => ("make a Pod that pulls", format!("Pod {}", puller.key)),
+                Deed::DeletePod { key, .. } => ("delete", format!("Pod {key}")),
                 Deed::Evict { key, .. } => ("evict", format!("Pod {key}")),
             };
             info!(%kind, request = %key, request_uid = uid, what, object, "does what a request asks for");

@@ -57,6 +57,20 @@ pub async fn with_component(ns: &Ns, test: impl Future<Output = Result<()>>) -> 
     result.and(ns.cluster.install())
 }
 
+/// Runs a test with the component `image-puller` too.
+pub async fn with_pullers(ns: &Ns, test: impl Future<Output = Result<()>>) -> Result<()> {
+    ns.cluster.install_with(&["image-update", "image-puller"])?;
+    forget(&ns.cluster)?;
+    let result = test.await;
+    // The policy last: what it narrows is gone by then.
+    for kind in
+        ["clusterrolebinding", "clusterrole", "validatingadmissionpolicybinding", "validatingadmissionpolicy"]
+    {
+        ns.cluster.kubectl(&["delete", kind, "pitstop-controller-pullers"])?;
+    }
+    result.and(ns.cluster.install())
+}
+
 /// The namespace opts in.
 pub fn opt_in(cluster: &Cluster, name: &str) -> Result<()> {
     cluster.kubectl(&["label", "namespace", name, "pitstop.dev/in-place=enabled"]).map(drop)

@@ -105,6 +105,8 @@ impl Engine {
         let (images_open, resources_open) =
             known.map_or((false, false), |e| (e.pinning.is_some(), e.sizing.is_some()));
         let child = request.child();
+        let made_pod = K::made_pod(request.meta().key, request.uid());
+        let made_pod = made_pod.and_then(|key| self.pods.read(&key));
         let sight = Sight {
             request,
             pod,
@@ -119,6 +121,7 @@ impl Engine {
             ahead: self.ahead(now, entry, pod),
             owner_over: self.owner_over(request),
             child: child.as_ref().and_then(|(kind, key)| self.stores.of(*kind)?.relative(key)),
+            made_pod: made_pod.as_deref(),
             writes: PodWrites {
                 images: if images_open { &entry.images } else { &[] },
                 images_now: images_open && known.is_some_and(|e| e.pod.in_flight()),
@@ -241,7 +244,9 @@ impl Engine {
             let object = Object { kind: K::ABOUT.id, key: key.clone(), uid: rest.uid.clone() };
             actions.push(Action::Write { object, write: action::Write::Delete });
         }
-        self.timers.set(subject::<K>(key), at.filter(|at| *at > now));
+        let (uid, at) = (rest.uid.clone(), at.filter(|at| *at > now));
+        let swept = self.sweep::<K>(now, key, uid, actions);
+        self.timers.set(subject::<K>(key), earliest(at, swept));
     }
 
     /// Holds back what is not begun yet until this process has written the request once since it leads.

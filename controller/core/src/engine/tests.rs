@@ -10,6 +10,7 @@ mod kept;
 mod lead;
 mod look;
 mod pins;
+mod pullers;
 mod requests;
 mod resizes;
 mod rests;

@@ -16,10 +16,18 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("pitstop-sim", &["pitstop-api", "pitstop-controller-core", "pitstop-daemon-core"]),
     ("pitstop-models", &["pitstop-api", "pitstop-controller-core", "pitstop-daemon-core"]),
     ("pitstop-e2e", &["pitstop-api", "pitstop-cri", "pitstop-kit", "pitstop-manifests-test", "pitstop-sim"]),
-    // The daemon's core plays nodes; of the controller's, only how often the lease is renewed.
+    // The daemon's core plays nodes; of the controller's, only how often the lease is renewed. Images and their registry are those
+    // of the tests.
     (
         "pitstop-bench",
-        &["pitstop-api", "pitstop-controller-core", "pitstop-cri", "pitstop-daemon-core", "pitstop-kit"],
+        &[
+            "pitstop-api",
+            "pitstop-controller-core",
+            "pitstop-cri",
+            "pitstop-daemon-core",
+            "pitstop-e2e",
+            "pitstop-kit",
+        ],
     ),
     ("pitstop-attacks", &["pitstop-e2e"]),
     ("pitstop-cgroup2", &["pitstop-api", "pitstop-cri", "pitstop-daemon", "pitstop-daemon-core"]),

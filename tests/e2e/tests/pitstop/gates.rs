@@ -84,7 +84,8 @@ async fn by_webhook(ns: &Ns) -> Result<()> {
     ns.cluster.kubectl(&["apply", "-k", &folder("target/deploy/gate-webhook")])?;
     until("a CA for every webhook", SHORT, async || {
         let webhooks = webhooks(ns).await?;
-        let with_ca = webhooks.iter().all(|w| w.client_config.ca_bundle.as_ref().is_some_and(|b| !b.0.is_empty()));
+        let with_ca =
+            webhooks.iter().all(|w| w.client_config.ca_bundle.as_ref().is_some_and(|b| !b.0.is_empty()));
         Ok((webhooks.iter().any(of_the_gate) && with_ca).then_some(()))
     })
     .await?;

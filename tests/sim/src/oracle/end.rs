@@ -6,6 +6,7 @@ use pitstop_controller_core::readiness::RECREATE_AGENT;
 use serde::Deserialize;
 
 use super::Oracle;
+use super::pods::UPDATE_AGENT;
 use crate::server::Server;
 
 /// After the deadline, or after the last fault: a lease's term, back-offs of a minute, and the daemon's silence.
@@ -29,6 +30,7 @@ impl Oracle {
         let led_since = self.led_since;
         let clocks = self.clocks;
         let mut wrong = self.resizes.converged(calm, led_since, SLACK);
+        wrong.extend(self.updates.converged(calm, led_since, SLACK));
         for (uid, known) in self.requests.iter().filter(|(_, k)| k.deleted.is_none()) {
             let from = known.created.max(calm).max(led_since);
             let limit = from + clocks.most(known.deadline) + SLACK;
@@ -77,7 +79,7 @@ impl Oracle {
             }
             for condition in pod["status"]["conditions"].as_array().into_iter().flatten() {
                 let message = condition["message"].as_str().unwrap_or_default();
-                if message.contains(RECREATE_AGENT) {
+                if message.contains(RECREATE_AGENT) || message.contains(UPDATE_AGENT) {
                     wrong.push(("I7", format!("Pod {} is held: {message}", pod["metadata"]["name"])));
                 }
             }

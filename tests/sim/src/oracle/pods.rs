@@ -7,6 +7,9 @@ use serde_json::Value;
 use super::{Known, Oracle, Writer};
 use crate::server::Server;
 
+/// The user agent of holds by `PodImageUpdate`s.
+pub(super) const UPDATE_AGENT: &str = "PodImageUpdate";
+
 fn gates(pod: &Value) -> Vec<(&str, bool, Option<Vec<Hold>>)> {
     let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
     let ours = conditions.filter(|c| SERVED.contains(&c["type"].as_str().unwrap_or_default()));
@@ -28,7 +31,13 @@ pub(super) fn images(pod: &Value) -> Vec<(&str, &str)> {
 }
 
 impl Oracle {
-    pub(super) fn pod_wrote(&mut self, writer: Writer, before: Option<&Value>, after: Option<&Value>) {
+    pub(super) fn pod_wrote(
+        &mut self,
+        writer: Writer,
+        before: Option<&Value>,
+        after: Option<&Value>,
+        server: &Server,
+    ) {
         let (Some(old), Some(new)) = (before, after) else { return };
         if writer != Writer::Controller {
             return;
@@ -38,7 +47,7 @@ impl Oracle {
             self.check(open == holds.is_empty(), "I8", || format!("{type_} is {open} with holds {holds:?}"));
             let earlier = gates(old).into_iter().find(|g| g.0 == type_).and_then(|g| g.2).unwrap_or_default();
             for hold in earlier.iter().filter(|h| !holds.contains(h)) {
-                let others = hold.user_agent != RECREATE_AGENT;
+                let others = ![RECREATE_AGENT, UPDATE_AGENT].contains(&hold.user_agent.as_str());
                 self.check(!others, "I8", || format!("the hold {hold:?} of another writer is dropped"));
                 let pod = new["metadata"]["uid"].as_str().unwrap_or_default();
                 self.released(pod, hold);
@@ -54,7 +63,13 @@ impl Oracle {
             .map(|(name, image)| (name.to_owned(), image.to_owned()))
             .collect();
         let uid = new["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-        for (name, image) in changed {
+        let (explained, found) = self.updates.changes(old, new);
+        self.all(found);
+        if !explained.is_empty() && !(self.many_leaders || self.restored || self.stale) {
+            let beside = self.restarting(&uid, server);
+            self.check(beside.is_none(), "U8", || format!("images of {uid} change beside {beside:?}"));
+        }
+        for (name, image) in changed.into_iter().filter(|(name, _)| !explained.contains(name)) {
             self.pins(&uid, &name, &image);
         }
     }

@@ -171,6 +171,10 @@ pub(super) fn leaves_controllers_alone(fault: &Fault) -> bool {
             | Fault::HideCgroups(..)
             | Fault::SlowCgroups(..)
             | Fault::FailWrite(..)
+            | Fault::RegistryAway(..)
+            | Fault::RegistrySlow(..)
+            | Fault::RegistryRefuses(..)
+            | Fault::DiskFull(..)
             | Fault::JumpClock(..)
     )
 }

@@ -14,12 +14,9 @@ use crate::kind::{Ahead, Owner, owner};
 use crate::look::Look;
 use crate::nodework::OrderView;
 use crate::pod::{Container, ContainerState, Pod};
-use crate::readiness::Hold;
+use crate::readiness::{Hold, UPDATE_AGENT};
 use crate::time::{Mono, note_since};
 use crate::tracked::Versioned;
-
-/// The user agent of holds by `PodImageUpdate`s.
-const AGENT: &str = "PodImageUpdate";
 
 /// A `PodImageUpdate`, reduced to what decisions need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -110,7 +107,7 @@ impl ImageUpdate {
     pub fn hold(&self) -> Option<Hold> {
         self.spec.unready_grace_period_seconds?;
         let held = self.drains() && self.status.phase != Some(Phase::Observing);
-        held.then(|| Hold { user_agent: AGENT.to_owned(), key: self.key.to_string() })
+        held.then(|| Hold { user_agent: UPDATE_AGENT.to_owned(), key: self.key.to_string() })
     }
 
     /// How the request is known among others of its kind for its Pod: the oldest goes first.

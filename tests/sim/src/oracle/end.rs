@@ -2,11 +2,10 @@
 
 use pitstop_api::labels;
 use pitstop_api::nodework::{NodeWork, Order};
-use pitstop_controller_core::readiness::RECREATE_AGENT;
+use pitstop_controller_core::readiness::{RECREATE_AGENT, UPDATE_AGENT};
 use serde::Deserialize;
 
 use super::Oracle;
-use super::pods::UPDATE_AGENT;
 use crate::server::Server;
 
 /// After the deadline, or after the last fault: a lease's term, back-offs of a minute, and the daemon's silence.

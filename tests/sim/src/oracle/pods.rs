@@ -1,14 +1,11 @@
 //! Writes of Pods: holds and pins.
 
 use pitstop_api::recreate::TargetContainer;
-use pitstop_controller_core::readiness::{Hold, RECREATE_AGENT, SERVED};
+use pitstop_controller_core::readiness::{Hold, RECREATE_AGENT, SERVED, UPDATE_AGENT};
 use serde_json::Value;
 
 use super::{Known, Oracle, Writer};
 use crate::server::Server;
-
-/// The user agent of holds by `PodImageUpdate`s.
-pub(super) const UPDATE_AGENT: &str = "PodImageUpdate";
 
 fn gates(pod: &Value) -> Vec<(&str, bool, Option<Vec<Hold>>)> {
     let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();

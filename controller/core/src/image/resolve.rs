@@ -68,14 +68,11 @@ fn container(wanted: &ContainerImage, pod: &Pod) -> Result<ContainerStatus, (&'s
     })
 }
 
-/// The image strings as they are given, as a change of the Pod.
+/// The image strings as they are given, as a change of the Pod: in its order, which a patch must not change.
 pub(super) fn asked(spec: &PodImageUpdateSpec, pod: &Pod) -> Vec<ImageChange> {
-    let of = |(name, image): (&str, &str)| change(pod, name, image);
-    spec.containers
-        .iter()
-        .map(|wanted| (wanted.name.as_str(), wanted.image.as_str()))
-        .filter_map(of)
-        .collect()
+    let of = |name: &str| spec.containers.iter().find(|wanted| wanted.name == *name);
+    let wanted = pod.containers.iter().filter_map(|container| of(&container.name));
+    wanted.filter_map(|wanted| change(pod, &wanted.name, &wanted.image)).collect()
 }
 
 /// The change that gives a container that image; absent where it has it, or is not there.

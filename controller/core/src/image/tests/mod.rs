@@ -3,6 +3,7 @@
 mod fails;
 mod pulls;
 mod reasons;
+mod same;
 
 use chrono::DateTime;
 use pitstop_api::condition::{self, ConditionStatus};

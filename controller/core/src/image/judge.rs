@@ -55,6 +55,11 @@ fn is_pinned(image: &str, image_id: &str) -> bool {
     digest(image).is_some_and(|named| digest(image_id) == Some(named))
 }
 
+/// The Pod has had that very string all along, so that the kubelet replaces nothing.
+pub(super) fn is_unchanged(status: &ContainerStatus) -> bool {
+    !status.written.is_empty() && status.written == status.before.image
+}
+
 /// How far a container is that has got another image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
@@ -130,7 +135,11 @@ pub(super) fn progress(observed: &Observed<'_>, status: &ContainerStatus, contai
             None => Progress::Waits(format!("the kubelet starts container {name}: {reason} {message}")),
         };
     }
-    if now.container_id == status.before.container_id || now.container_id.is_empty() {
+    let same = now.container_id == status.before.container_id;
+    if same && is_unchanged(status) && now.state == ContainerState::Running {
+        return unreplaced(observed, status, container);
+    }
+    if same || now.container_id.is_empty() {
         return Progress::Waits(format!(
             "waits for the kubelet to stop container {name} and to start the new one"
         ));
@@ -168,6 +177,26 @@ pub(super) fn in_back_off(container: &Container) -> bool {
 fn restarts(status: &ContainerStatus, container: &Container) -> i32 {
     let now = container.status.as_ref().map_or(0, |now| now.restart_count);
     now.saturating_sub(status.before.restart_count)
+}
+
+/// A container that has the image already: the daemon tells of others only, but the digest of its image is known.
+fn unreplaced(observed: &Observed<'_>, status: &ContainerStatus, container: &Container) -> Progress {
+    let told = orders::told(observed, &status.name).and_then(|told| told.pulled.as_ref());
+    let pulled = told.or(status.pulled.as_ref());
+    let id = &status.before.image_id;
+    let runs = |digest: &str| id.rsplit_once('@').is_some_and(|(_, known)| known == digest);
+    match pulled {
+        _ if !is_ready(container) => Progress::Unready,
+        Some(pulled) if !runs(&pulled.digest) && *id != pulled.image_id => {
+            let name = &status.name;
+            let text = format!(
+                "container {name} runs image {id}, not the pulled {} ({})",
+                pulled.digest, pulled.image_id
+            );
+            Progress::Bad(End::bad(status::OTHER_IMAGE, text))
+        }
+        _ => Progress::Ready,
+    }
 }
 
 /// Whether the node's daemon says that what runs is what was pulled.

@@ -5,7 +5,7 @@ use pitstop_api::image_update::{
     ContainerStatus, Phase, PodImageUpdate, PodImageUpdateSpec, PodImageUpdateStatus, conditions,
 };
 
-use super::judge::{Place, place};
+use super::judge::{Place, is_unchanged, place};
 use crate::change::{ImageChange, Named};
 use crate::deed::{Deed, Done};
 use crate::drain::Seen;
@@ -179,7 +179,9 @@ impl Memory {
         if self.written_since.is_some() && !all(runs_old) {
             self.ended_at.get_or_insert(now);
         }
-        let ready = all(|status, container| !runs_old(status, container) && is_ready(container));
+        let ready = all(|status, container| {
+            (is_unchanged(status) || !runs_old(status, container)) && is_ready(container)
+        });
         note_since(&mut self.ready_since, now, ready);
         // A kubelet may tell of both in one change, and then nobody knows.
         if let Some((ended, ready)) =

@@ -13,3 +13,53 @@ fn the_dry_run_names_containers_in_the_order_of_the_pod() {
     let names: Vec<&str> = images.iter().map(|change| change.container.as_str()).collect();
     assert_eq!(names, ["app", "sidecar"]);
 }
+
+/// The kubelet restarts nothing whose image string stays, so there is no new container to wait for.
+#[test]
+fn what_the_pod_has_already_is_no_reason_to_wait() {
+    let has = format!("registry.example.com/shop/web:v2@{NEW}");
+    let pod = |image_id: String| {
+        let mut pod = web();
+        pod.containers[0].image.clone_from(&has);
+        pod.containers[0].status.as_mut().unwrap().image_id = image_id;
+        Some(pod)
+    };
+    let mut world =
+        World { pod: pod(format!("registry.example.com/shop/web@{NEW}")), ..World::new(&json!({})) };
+    world.settle();
+    world.pulled();
+    assert_eq!((world.phase(), world.image()), (Phase::Observing, has.as_str()));
+    world.pass(30);
+    assert_eq!((world.phase(), world.reason()), (Phase::Succeeded, "Updated"));
+    // Some runtimes tell the ID.
+    let mut world = World { pod: pod("config-2".into()), ..World::new(&json!({})) };
+    world.settle();
+    world.pulled();
+    assert_eq!(world.phase(), Phase::Observing);
+    // It is not ready any more: nothing was changed, so nothing is put back.
+    world.sees(|status| status.ready = false);
+    assert_eq!((world.phase(), world.reason()), (Phase::Failed, "NotReady"));
+    let mut world = World { pod: pod("config-1".into()), ..World::new(&json!({})) };
+    world.settle();
+    world.pulled();
+    assert_eq!((world.phase(), world.reason()), (Phase::Failed, "OtherImage"));
+}
+
+#[test]
+fn one_that_has_it_already_waits_for_the_one_that_gets_it() {
+    let image = "registry.example.com/shop/web:v2";
+    let both = json!({"containers": [{"name": "app", "image": image}, {"name": "sidecar", "image": image}]});
+    let mut world = World::new(&both);
+    let pod = world.pod.as_mut().unwrap();
+    pod.containers.push(container("sidecar"));
+    pod.containers[1].image = format!("{image}@{NEW}");
+    pod.containers[1].status.as_mut().unwrap().image_id = format!("registry.example.com/shop/web@{NEW}");
+    world.settle();
+    world.pulled();
+    assert_eq!((world.phase(), world.reason()), (Phase::Updating, "WaitingForKubelet"));
+    let app = world.pod.as_mut().unwrap().containers[0].status.as_mut().unwrap();
+    (app.container_id, app.restart_count) = (id(2), 1);
+    world.settle();
+    world.runs("config-2");
+    assert_eq!(world.phase(), Phase::Observing);
+}

@@ -19,7 +19,7 @@ impl Oracle {
         self.all(found);
         let Asked { order_id, container_id, what, .. } = asked;
         if let Call::PullImage { image } = &asked.call {
-            let found = self.updates.pulls(by, image, runtime);
+            let found = self.updates.pulls(by, image);
             self.all(found);
         }
         if what.only_asks() {

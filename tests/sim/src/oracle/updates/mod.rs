@@ -192,16 +192,13 @@ impl Updates {
         }
     }
 
-    /// A daemon pulls an image: some order of a request at work asks for it, and it is of a repository that runs there.
-    pub(super) fn pulls(&self, by: &str, image: &str, runtime: &Runtime) -> Found {
+    /// A daemon pulls an image: of a repository that some container has.
+    pub(super) fn pulls(&self, by: &str, image: &str) -> Found {
         let mut found = Found::new();
-        let repository = |text: &str| crate::node::image::split(text).0.to_owned();
-        let runs = runtime.containers().values().any(|c| repository(&c.info.image) == repository(image));
-        if !runs && !self.off {
-            found.push((
-                "U6",
-                format!("{by} pulls {image}, and no container has an image of that repository"),
-            ));
+        let repository = crate::node::image::split(image).0;
+        let mut names = self.schedule.pods.iter().flat_map(|pod| &pod.containers).map(|c| &c.name);
+        if !names.any(|name| repository == format!("registry.example/{name}")) && !self.off {
+            found.push(("U6", format!("{by} pulls {image}, and no container is of that repository")));
         }
         found
     }

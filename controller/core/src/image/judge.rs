@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use pitstop_api::id::split_reference;
 use pitstop_api::image_update::ContainerStatus;
+use pitstop_api::nodework::Pulled;
 
 use super::observe::{ImageUpdate, Observed, is_ready};
 use super::orders;
@@ -98,7 +99,9 @@ impl Observed<'_> {
     /// That a container waits for such a reason is to be blamed on its new image. What did not run before may have waited for
     /// the same reason, and a loop of crashes is that of the instance that is named.
     fn is_news(&self, status: &ContainerStatus, now: &pod::ContainerStatus, reason: &str) -> bool {
-        if now.container_id != status.before.container_id {
+        if now.container_id != status.before.container_id
+            && !(reason == CRASH_LOOP && is_old(self, status, now))
+        {
             return true;
         }
         let long = self.memory.written_since.is_some_and(|since| since.after(STALE) <= self.now);
@@ -119,6 +122,17 @@ impl Observed<'_> {
     }
 }
 
+/// An instance that runs the image of before, or ran it: the kubelet has not got to the new one yet. Where the new one is the
+/// same nobody can tell, and nothing depends on it.
+fn is_old(observed: &Observed<'_>, status: &ContainerStatus, now: &pod::ContainerStatus) -> bool {
+    let told = orders::told(observed, &status.name).and_then(|told| told.pulled.as_ref());
+    let old = &status.before.image_id;
+    let other = |pulled: &Pulled| {
+        *old != pulled.image_id && old.rsplit_once('@').is_none_or(|(_, digest)| digest != pulled.digest)
+    };
+    !old.is_empty() && now.image_id == *old && told.or(status.pulled.as_ref()).is_some_and(other)
+}
+
 /// How far the new container is.
 pub(super) fn progress(observed: &Observed<'_>, status: &ContainerStatus, container: &Container) -> Progress {
     let name = &status.name;
@@ -135,7 +149,7 @@ pub(super) fn progress(observed: &Observed<'_>, status: &ContainerStatus, contai
             None => Progress::Waits(format!("the kubelet starts container {name}: {reason} {message}")),
         };
     }
-    let same = now.container_id == status.before.container_id;
+    let same = now.container_id == status.before.container_id || is_old(observed, status, now);
     if same && is_unchanged(status) && now.state == ContainerState::Running {
         return unreplaced(observed, status, container);
     }
@@ -179,15 +193,16 @@ fn restarts(status: &ContainerStatus, container: &Container) -> i32 {
     now.saturating_sub(status.before.restart_count)
 }
 
-/// A container that has the image already: the daemon tells of others only, but the digest of its image is known.
+/// A container of which the daemon does not tell, since it has the image already, or no order could name it: judged by what the
+/// kubelet says of its image.
 fn unreplaced(observed: &Observed<'_>, status: &ContainerStatus, container: &Container) -> Progress {
     let told = orders::told(observed, &status.name).and_then(|told| told.pulled.as_ref());
     let pulled = told.or(status.pulled.as_ref());
-    let id = &status.before.image_id;
+    let id = container.status.as_ref().map_or("", |now| &now.image_id);
     let runs = |digest: &str| id.rsplit_once('@').is_some_and(|(_, known)| known == digest);
     match pulled {
         _ if !is_ready(container) => Progress::Unready,
-        Some(pulled) if !runs(&pulled.digest) && *id != pulled.image_id => {
+        Some(pulled) if !runs(&pulled.digest) && id != pulled.image_id => {
             let name = &status.name;
             let text = format!(
                 "container {name} runs image {id}, not the pulled {} ({})",
@@ -207,6 +222,7 @@ fn attested(observed: &Observed<'_>, status: &ContainerStatus, container: &Conta
     let running = told.and_then(|told| told.running.as_ref()).filter(|running| running.container_id == id);
     let pulled = told.and_then(|told| told.pulled.as_ref()).or(status.pulled.as_ref());
     match (running, pulled) {
+        _ if status.before.container_id.is_empty() => unreplaced(observed, status, container),
         (Some(running), Some(pulled)) if running.image_id == pulled.image_id => Progress::Ready,
         (Some(running), Some(pulled)) => {
             let text = format!(

@@ -67,7 +67,10 @@ pub(super) fn wanted(observed: &Observed<'_>, pod: &Pod) -> Vec<Order> {
     let update = observed.update;
     let spec = &update.spec;
     let of = |container: &ContainerStatus| {
-        let id = instance(container)?;
+        let placed = observed.orders.iter().find(|view| view.order.container.name == container.name);
+        // An order never changes, though another instance may be there by now.
+        let named = placed.map(|view| view.order.container.id.clone());
+        let id = named.or_else(|| instance(container))?;
         let wanted = spec.containers.iter().find(|wanted| wanted.name == container.name)?;
         let in_pod = pod.container(&container.name)?;
         let replaced = in_pod.status.as_ref().is_some_and(|now| {

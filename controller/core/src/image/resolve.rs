@@ -6,7 +6,7 @@ use pitstop_api::image_update::{Before, ContainerImage, ContainerStatus, MAX_IMA
 use pitstop_api::text::quoted;
 
 use crate::change::ImageChange;
-use crate::pod::{ContainerKind, ContainerState, Pod};
+use crate::pod::{Container, ContainerKind, ContainerState, Pod};
 
 /// What the Pod has of the containers that are named; else why it cannot have what is wanted.
 pub(super) fn resolve(spec: &PodImageUpdateSpec, pod: &Pod) -> Result<Vec<ContainerStatus>, Invalid> {
@@ -53,19 +53,20 @@ fn container(wanted: &ContainerImage, pod: &Pod) -> Result<ContainerStatus, (&'s
         );
         return Err(("image", text));
     }
-    let status = found.status.as_ref();
-    Ok(ContainerStatus {
-        name: wanted.name.clone(),
-        before: Before {
-            image: found.image.clone(),
-            image_id: status.map(|now| now.image_id.clone()).unwrap_or_default(),
-            container_id: status.map(|now| now.container_id.clone()).unwrap_or_default(),
-            restart_count: status.map_or(0, |now| now.restart_count),
-            running: status.is_some_and(|now| now.state == ContainerState::Running),
-            ready: status.is_some_and(|now| now.ready),
-        },
-        ..ContainerStatus::default()
-    })
+    let image_id = found.status.as_ref().map(|now| now.image_id.clone()).unwrap_or_default();
+    let mut before = Before { image: found.image.clone(), image_id, ..Before::default() };
+    is_now(&mut before, Some(found));
+    Ok(ContainerStatus { name: wanted.name.clone(), before, ..ContainerStatus::default() })
+}
+
+/// Notes the instance that is there: when a request is accepted, and again when its Pod is about to be changed. What restarted
+/// in between is not to be taken for a container with the new image.
+pub(super) fn is_now(before: &mut Before, container: Option<&Container>) {
+    let Some(now) = container.and_then(|container| container.status.as_ref()) else { return };
+    before.container_id.clone_from(&now.container_id);
+    before.restart_count = now.restart_count;
+    before.running = now.state == ContainerState::Running;
+    before.ready = now.ready;
 }
 
 /// The image strings as they are given, as a change of the Pod: in its order, which a patch must not change.

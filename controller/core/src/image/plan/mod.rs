@@ -17,7 +17,7 @@ use self::pull::Pulling;
 use super::judge::{Place, place};
 use super::kind::keeps_unaccepted;
 use super::observe::Observed;
-use super::resolve::{asked, change, resolve, written};
+use super::resolve::{asked, change, is_now, resolve, written};
 use super::status::{self, End, Wait, accepted, ended, waits};
 use crate::change::ImageChange;
 use crate::config::Config;
@@ -203,6 +203,7 @@ impl Planner<'_> {
             status::drained(&mut status, update, grace, self.wall);
         }
         for container in &mut status.containers {
+            is_now(&mut container.before, pod.container(&container.name));
             let wanted = update.spec.containers.iter().find(|wanted| wanted.name == container.name);
             let digest = container.pulled.as_ref().map(|pulled| pulled.digest.as_str());
             let digest = digest.filter(|digest| !digest.is_empty());

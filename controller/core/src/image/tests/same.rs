@@ -1,4 +1,4 @@
-//! Requests for what the Pod has already, and in another order than the Pod's.
+//! Which instance is meant, where the Pod has the image already, or a container restarts before the change.
 
 use super::*;
 
@@ -59,7 +59,69 @@ fn one_that_has_it_already_waits_for_the_one_that_gets_it() {
     assert_eq!((world.phase(), world.reason()), (Phase::Updating, "WaitingForKubelet"));
     let app = world.pod.as_mut().unwrap().containers[0].status.as_mut().unwrap();
     (app.container_id, app.restart_count) = (id(2), 1);
+    app.image_id = format!("registry.example.com/shop/web@{NEW}");
     world.settle();
     world.runs("config-2");
+    assert_eq!(world.phase(), Phase::Observing);
+}
+
+fn restarts(world: &mut World, n: u8, state: &ContainerState) {
+    world.sees(|status| {
+        status.container_id = id(n);
+        status.restart_count += 1;
+        status.state = state.clone();
+        status.ready = *state == ContainerState::Running;
+    });
+}
+
+#[test]
+fn what_restarts_before_the_change_is_not_taken_for_the_new_one() {
+    let mut world = World::new(&json!({"suspend": true}));
+    world.settle();
+    world.pulled();
+    let order = world.orders.clone();
+    restarts(&mut world, 3, &ContainerState::Running);
+    world.update.spec.suspend = false;
+    world.settle();
+    assert_eq!((world.phase(), &world.orders), (Phase::Updating, &order), "an order never changes");
+    let before = &world.update.status.containers[0].before;
+    assert_eq!((before.container_id.as_str(), before.restart_count), (id(3).as_str(), 1));
+    // The daemon tells of it as of another one than its order names.
+    let running = Running { container_id: "03".repeat(32), image_id: "config-1".into(), digest: OLD.into() };
+    let image = ImageAnswer { pulled: Some(pulled()), running: Some(running) };
+    world.answer(AnswerState::Done, None, Some(&image));
+    assert_eq!((world.phase(), world.reason()), (Phase::Updating, "WaitingForKubelet"));
+    world
+        .sees(|status| (status.state, status.ready) = (ContainerState::Terminated { exit_code: 143 }, false));
+    assert_eq!(world.phase(), Phase::Updating, "that is the kubelet's stop");
+    world.starts(true);
+    world.runs("config-2");
+    assert_eq!(world.phase(), Phase::Observing);
+}
+
+/// The kubelet has not got to the new image when the old container ends by itself.
+#[test]
+fn what_restarts_with_its_old_image_after_the_change_is_waited_for() {
+    let mut world = World::changed(&json!({}));
+    for state in [
+        ContainerState::Terminated { exit_code: 1 },
+        ContainerState::Waiting { reason: "CrashLoopBackOff".into(), message: String::new() },
+        ContainerState::Running,
+    ] {
+        restarts(&mut world, 3, &state);
+        assert_eq!((world.phase(), world.reason()), (Phase::Updating, "WaitingForKubelet"), "{state:?}");
+    }
+}
+
+#[test]
+fn what_never_ran_is_judged_by_its_kubelet() {
+    let mut world = World::new(&json!({}));
+    world.sees(|status| {
+        (status.container_id, status.image_id) = (String::new(), String::new());
+        status.state = ContainerState::Waiting { reason: "ImagePullBackOff".into(), message: String::new() };
+        status.ready = false;
+    });
+    assert_eq!(world.phase(), Phase::Updating);
+    world.starts(true);
     assert_eq!(world.phase(), Phase::Observing);
 }

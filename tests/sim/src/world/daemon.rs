@@ -230,7 +230,8 @@ impl DaemonProcess {
             self.calls.iter().filter(|(_, (_, limit, _))| *limit <= now).map(|(id, _)| *id).collect();
         for id in late {
             machine.runtime.cancel(id);
-            let (asked, ..) = self.calls.remove(&id).unwrap();
+            // What came of another one may have given it up.
+            let Some((asked, ..)) = self.calls.remove(&id) else { continue };
             let failure = runtime::Failure { code: Code::DeadlineExceeded, message: "no answer".to_owned() };
             out.add(self.ended(now, asked, &Err(failure), machine));
         }

@@ -19,7 +19,9 @@ mod pods;
 use std::collections::BTreeMap;
 
 use pitstop_api::condition;
-use pitstop_api::image_update::{Phase, PodImageUpdate, PodImageUpdateStatus, Pull, conditions};
+use pitstop_api::image_update::{
+    ContainerStatus, Phase, PodImageUpdate, PodImageUpdateStatus, Pull, conditions,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -369,14 +371,15 @@ fn stays(id: &str, before: &PodImageUpdateStatus, after: &PodImageUpdateStatus, 
         found.push(("U3", format!("{id} has ended, and changes from {before:?} to {after:?}")));
     }
     let was = |status: &PodImageUpdateStatus| -> Vec<_> {
-        status.containers.iter().map(|c| (c.name.clone(), c.before.clone())).collect()
+        let of = |c: &ContainerStatus| (c.name.clone(), c.before.image.clone(), c.before.image_id.clone());
+        status.containers.iter().map(of).collect()
     };
     if before.target.is_some() && (before.target != after.target || was(before) != was(after)) {
         found.push(("U3", format!("{id} was accepted, and finds something else: {before:?} to {after:?}")));
     }
     for (old, new) in before.containers.iter().zip(&after.containers) {
-        if !old.written.is_empty() && old.written != new.written {
-            found.push(("U3", format!("{id} writes {} first, and then {}", old.written, new.written)));
+        if !old.written.is_empty() && (&old.written, &old.before) != (&new.written, &new.before) {
+            found.push(("U3", format!("{id} writes {old:?} down first, and then {new:?}")));
         }
     }
 }

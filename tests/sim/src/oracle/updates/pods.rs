@@ -79,7 +79,9 @@ impl Updates {
         let back = |s: &PodImageUpdateStatus, name: &str, image: &str| {
             s.restoring.is_some() && of(s, name).is_some_and(|c| c.restored == image)
         };
-        let ids: Vec<String> = self.followed.keys().cloned().collect();
+        // What is over or gone is meant only where nothing else is.
+        let mut ids: Vec<String> = self.followed.keys().cloned().collect();
+        ids.sort_by_key(|id| self.followed.get(id).is_some_and(|f| !f.open()));
         for id in ids {
             let Some(followed) = self.followed.get(&id).filter(|f| f.is_for(&pod)) else { continue };
             let status = status(&followed.object);

@@ -193,8 +193,7 @@ fn restarts(status: &ContainerStatus, container: &Container) -> i32 {
     now.saturating_sub(status.before.restart_count)
 }
 
-/// A container of which the daemon does not tell, since it has the image already, or no order could name it: judged by what the
-/// kubelet says of its image.
+/// A container that has the image already: the daemon tells of others only, but the kubelet tells the digest of its image.
 fn unreplaced(observed: &Observed<'_>, status: &ContainerStatus, container: &Container) -> Progress {
     let told = orders::told(observed, &status.name).and_then(|told| told.pulled.as_ref());
     let pulled = told.or(status.pulled.as_ref());
@@ -214,6 +213,13 @@ fn unreplaced(observed: &Observed<'_>, status: &ContainerStatus, container: &Con
     }
 }
 
+/// The kubelet says that the container runs the digest that was written.
+fn runs_written(status: &ContainerStatus, container: &Container) -> bool {
+    let digest = |text: &str| text.rsplit_once('@').map(|(_, digest)| digest.to_owned());
+    let runs = container.status.as_ref().and_then(|now| digest(&now.image_id));
+    runs.is_some() && runs == digest(&status.written)
+}
+
 /// Whether the node's daemon says that what runs is what was pulled.
 fn attested(observed: &Observed<'_>, status: &ContainerStatus, container: &Container) -> Progress {
     let instance = container.status.as_ref().map_or("", |now| &now.container_id);
@@ -222,7 +228,8 @@ fn attested(observed: &Observed<'_>, status: &ContainerStatus, container: &Conta
     let running = told.and_then(|told| told.running.as_ref()).filter(|running| running.container_id == id);
     let pulled = told.and_then(|told| told.pulled.as_ref()).or(status.pulled.as_ref());
     match (running, pulled) {
-        _ if status.before.container_id.is_empty() => unreplaced(observed, status, container),
+        // No order could name an instance of what never ran. Where the string has a digest, the kubelet's word is enough.
+        (None, None) if runs_written(status, container) => Progress::Ready,
         (Some(running), Some(pulled)) if running.image_id == pulled.image_id => Progress::Ready,
         (Some(running), Some(pulled)) => {
             let text = format!(

@@ -114,14 +114,24 @@ fn what_restarts_with_its_old_image_after_the_change_is_waited_for() {
 }
 
 #[test]
-fn what_never_ran_is_judged_by_its_kubelet() {
-    let mut world = World::new(&json!({}));
+fn what_never_ran_is_judged_by_its_kubelet_where_a_digest_is_named() {
+    let named = |image: &str| json!({"containers": [{"name": "app", "image": image}]});
+    for (image, phase) in [
+        (format!("registry.example.com/shop/web:v2@{NEW}"), Phase::Observing),
+        ("registry.example.com/shop/web:v2".to_owned(), Phase::Updating),
+    ] {
+        let mut world = World::new(&named(&image));
+        never_ran(&mut world);
+        assert_eq!(world.phase(), Phase::Updating);
+        world.starts(true);
+        assert_eq!(world.phase(), phase, "{image}");
+    }
+}
+
+fn never_ran(world: &mut World) {
     world.sees(|status| {
         (status.container_id, status.image_id) = (String::new(), String::new());
         status.state = ContainerState::Waiting { reason: "ImagePullBackOff".into(), message: String::new() };
         status.ready = false;
     });
-    assert_eq!(world.phase(), Phase::Updating);
-    world.starts(true);
-    assert_eq!(world.phase(), Phase::Observing);
 }

@@ -80,7 +80,7 @@ pub struct Rules {
     /// Orders with the processes that acknowledged them.
     acknowledged_by: BTreeSet<(String, String)>,
     calling: Rate,
-    /// The other kind's.
+    /// The other kinds'.
     resizes: Turns,
 }
 

@@ -49,7 +49,7 @@ impl Rules {
         }
         match kind {
             "ContainerRecreateRequest" => self.request_wrote(writer, before, after, server, &mut found),
-            "PodResize" => self.resizes.wrote(now, before, after),
+            "PodResize" | "PodImageUpdate" => self.resizes.wrote(now, before, after),
             "NodeWork" => self.book_wrote(before, after, &mut found),
             "Pod" => self.pod_wrote(writer, before, after, &mut found),
             _ => {}

@@ -76,8 +76,13 @@ impl Updates {
                     wrong(format!("the Pod has {has} for {name}, not {}", container.written));
                 }
             }
-            // The Pod had that very string before: nothing is replaced, and nobody tells of it.
-            if container.written == container.before.image && container.running.is_none() {
+            // The Pod had that very string before: nothing is replaced, and nobody need tell of it.
+            let unchanged = container.written == container.before.image;
+            if unchanged && container.running.is_none() {
+                continue;
+            }
+            // No order could name what never ran: the kubelet's word on a digest is enough.
+            if container.before.container_id.is_empty() && digest(&container.written).is_some() {
                 continue;
             }
             let Some(running) = &container.running else {
@@ -90,7 +95,7 @@ impl Updates {
                 wrong(format!("{running:?} never ran"));
                 continue;
             };
-            if is(instance, &container.before.container_id) {
+            if is(instance, &container.before.container_id) && !unchanged {
                 wrong(format!("{name} is the instance that was there before"));
             }
             let wanted = self.wanted(followed, name);

@@ -213,11 +213,12 @@ fn unreplaced(observed: &Observed<'_>, status: &ContainerStatus, container: &Con
     }
 }
 
-/// The kubelet says that the container runs the digest that was written.
-fn runs_written(status: &ContainerStatus, container: &Container) -> bool {
+/// A container that had never run runs the digest that the node has pulled, or else the one that was written.
+fn runs_written(status: &ContainerStatus, container: &Container, pulled: Option<&Pulled>) -> bool {
     let digest = |text: &str| text.rsplit_once('@').map(|(_, digest)| digest.to_owned());
     let runs = container.status.as_ref().and_then(|now| digest(&now.image_id));
-    runs.is_some() && runs == digest(&status.written)
+    let wanted = pulled.map(|pulled| pulled.digest.clone()).or_else(|| digest(&status.written));
+    status.before.container_id.is_empty() && runs.is_some() && runs == wanted
 }
 
 /// Whether the node's daemon says that what runs is what was pulled.
@@ -228,8 +229,8 @@ fn attested(observed: &Observed<'_>, status: &ContainerStatus, container: &Conta
     let running = told.and_then(|told| told.running.as_ref()).filter(|running| running.container_id == id);
     let pulled = told.and_then(|told| told.pulled.as_ref()).or(status.pulled.as_ref());
     match (running, pulled) {
-        // No order could name an instance of what never ran. Where the string has a digest, the kubelet's word is enough.
-        (None, None) if runs_written(status, container) => Progress::Ready,
+        // No order could name an instance of what had never run: the kubelet tells the digest of what runs.
+        (None, _) if runs_written(status, container, pulled) => Progress::Ready,
         (Some(running), Some(pulled)) if running.image_id == pulled.image_id => Progress::Ready,
         (Some(running), Some(pulled)) => {
             let text = format!(

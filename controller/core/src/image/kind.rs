@@ -130,7 +130,9 @@ impl Kind for ImageUpdate {
 
     /// Since when it takes its Pod out of service or changes it: what it pulls disturbs nobody.
     fn disturbs(&self, memory: &Memory, at: At, _: Option<&Pod>) -> Option<Mono> {
-        memory.busy_since.filter(|_| !at.lingers)
+        // What is stored counts though this process has yet to look at it: others may be decided on first.
+        let stored = (self.has_begun() && !self.completed()).then_some(memory.first_seen);
+        memory.busy_since.or(stored).filter(|_| !at.lingers)
     }
     fn deed_done(memory: &mut Memory, _: Mono, deed: Deed, done: Done) {
         memory.deed_done(&deed, done);

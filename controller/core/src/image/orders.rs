@@ -9,7 +9,7 @@ use pitstop_api::nodework::{
 use super::observe::Observed;
 use super::status::{self, End};
 use crate::nodework::{OrderView, newest};
-use crate::pod::Pod;
+use crate::pod::{Container, Pod};
 
 /// How far a pull is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,8 @@ pub(super) enum Stage {
 
 /// How far the pull for that container is.
 pub(super) fn stage(observed: &Observed<'_>, container: &ContainerStatus) -> Stage {
-    if instance(container).is_none() {
+    let in_pod = observed.pod.and_then(|pod| pod.container(&container.name));
+    if instance(container, in_pod).is_none() {
         return Stage::Unneeded;
     }
     let Some(answer) = newest(&observed.orders, &container.name).and_then(|view: OrderView<'_>| view.answer)
@@ -56,9 +57,11 @@ pub(super) fn told<'a>(observed: &Observed<'a>, container: &str) -> Option<&'a I
     newest(&observed.orders, container)?.answer?.image.as_deref()
 }
 
-/// The instance that was there when the request was accepted.
-fn instance(container: &ContainerStatus) -> Option<String> {
-    split_reference(&container.before.container_id).ok().map(|(_, id)| id.into())
+/// The instance that was there when the request was accepted, else the one that has come up since.
+fn instance(container: &ContainerStatus, in_pod: Option<&Container>) -> Option<String> {
+    let now = in_pod.and_then(|in_pod| in_pod.status.as_ref()).map(|now| now.container_id.as_str());
+    let names = [Some(container.before.container_id.as_str()), now];
+    names.into_iter().flatten().find_map(|name| split_reference(name).ok().map(|(_, id)| id.into()))
 }
 
 /// The orders that the request wants: to pull, and then to tell what runs. Where the pull is the kubelet's, the daemon is
@@ -70,9 +73,9 @@ pub(super) fn wanted(observed: &Observed<'_>, pod: &Pod) -> Vec<Order> {
         let placed = observed.orders.iter().find(|view| view.order.container.name == container.name);
         // An order never changes, though another instance may be there by now.
         let named = placed.map(|view| view.order.container.id.clone());
-        let id = named.or_else(|| instance(container))?;
-        let wanted = spec.containers.iter().find(|wanted| wanted.name == container.name)?;
         let in_pod = pod.container(&container.name)?;
+        let id = named.or_else(|| instance(container, Some(in_pod)))?;
+        let wanted = spec.containers.iter().find(|wanted| wanted.name == container.name)?;
         let replaced = in_pod.status.as_ref().is_some_and(|now| {
             !now.container_id.is_empty() && now.container_id != container.before.container_id
         });

@@ -1,6 +1,7 @@
 //! Which instance is meant, where the Pod has the image already, or a container restarts before the change.
 
 use super::*;
+use crate::kind::{At, Kind as _};
 
 /// A strategic merge patch puts containers into its own order, and the API server refuses that of a Pod.
 #[test]
@@ -111,6 +112,32 @@ fn what_restarts_with_its_old_image_after_the_change_is_waited_for() {
         restarts(&mut world, 3, &state);
         assert_eq!((world.phase(), world.reason()), (Phase::Updating, "WaitingForKubelet"), "{state:?}");
     }
+}
+
+/// It waits, and meanwhile the container comes up: now there is something to be stopped.
+#[test]
+fn what_comes_up_before_the_change_is_not_stopped_before_the_pull() {
+    let mut world = World::new(&json!({"suspend": true}));
+    never_ran(&mut world);
+    assert_eq!((world.phase(), world.orders.len()), (Phase::Pulled, 0));
+    restarts(&mut world, 3, &ContainerState::Running);
+    assert_eq!((world.phase(), world.orders.len()), (Phase::Pulling, 1));
+    world.update.spec.suspend = false;
+    world.settle();
+    assert_eq!(world.image(), "registry.example.com/shop/web:v1");
+    world.pulled();
+    assert_eq!(world.phase(), Phase::Updating);
+}
+
+/// A leader that begins may decide about others before it has looked at the request.
+#[test]
+fn what_is_stored_of_a_beginning_is_in_the_way_of_others() {
+    let world = World::changed(&json!({}));
+    let at = || At { begun: None, lingers: false, stops: false };
+    let fresh = Memory::new(Mono(7));
+    assert_eq!(world.update.disturbs(&fresh, at(), None), Some(Mono(7)));
+    let waits = World::new(&json!({}));
+    assert_eq!(waits.update.disturbs(&fresh, at(), None), None);
 }
 
 #[test]

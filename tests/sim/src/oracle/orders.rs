@@ -144,7 +144,9 @@ impl Oracle {
         let ran = self.ran.iter().any(|(pod, name, id, _)| {
             (pod, name, id) == (&order.pod.uid, &order.container.name, &order.container.id)
         });
-        self.check(ran, "I3", || format!("order {} names {:?}", order.id, order.container));
+        self.check(ran || self.updates.any_unstarted(), "I3", || {
+            format!("order {} names {:?}", order.id, order.container)
+        });
     }
 
     /// An order to give an instance other resources.

@@ -81,16 +81,20 @@ impl Updates {
             if unchanged && container.running.is_none() {
                 continue;
             }
-            // No order could name what never ran: the kubelet's word on a digest is enough.
-            if container.before.container_id.is_empty() && digest(&container.written).is_some() {
+            let instances = self.instances.get(&(target.clone(), name.clone()));
+            let instances = instances.map_or(&[][..], Vec::as_slice);
+            let wanted = self.wanted(followed, name);
+            // No order could name what had never run: the kubelet's word on a digest is enough.
+            if container.before.container_id.is_empty() && container.running.is_none() {
+                if instances.last().is_none_or(|newest| !wanted.contains(&newest.image_id)) {
+                    wrong(format!("{name} does not run what was asked for"));
+                }
                 continue;
             }
             let Some(running) = &container.running else {
                 wrong(format!("nobody has told what {name} runs"));
                 continue;
             };
-            let instances = self.instances.get(&(target.clone(), name.clone()));
-            let instances = instances.map_or(&[][..], Vec::as_slice);
             let Some(instance) = instances.iter().find(|i| i.id == running.container_id) else {
                 wrong(format!("{running:?} never ran"));
                 continue;
@@ -98,7 +102,6 @@ impl Updates {
             if is(instance, &container.before.container_id) && !unchanged {
                 wrong(format!("{name} is the instance that was there before"));
             }
-            let wanted = self.wanted(followed, name);
             if instance.image_id != running.image_id || !wanted.contains(&instance.image_id) {
                 wrong(format!("{name} runs {}, which is not what was asked for", instance.image_id));
             }

@@ -8,7 +8,7 @@
 //! | U4 | A Pod gets another image for a request at work on that very Pod, and as its status says; for no dry run, and for none that is suspended. |
 //! | U5 | After an end without success the Pod has its old images again, where that is asked for, or somebody else changed them, or the end says why not. A request that ends as rolled back has its old containers back. |
 //! | U6 | No container gets an image of another repository, and no node one for it. |
-//! | U7 | Nobody else's change is undone: a request changes a Pod once, and back in at most four ways. |
+//! | U7 | Nobody else's change is undone: a request changes a Pod once, and back in at most four ways for each container. |
 //! | U8 | One request at work on a Pod; none begins beside a restart. |
 //! | U9 | An end has a reason that is true: what cannot be pulled leaves the Pod as it was. |
 //! | U10 | A Pod that is to be drained is changed only when it was out of service for the grace. |
@@ -31,7 +31,7 @@ use super::rules::{Found, bare, leaves_controllers_alone, millis};
 use crate::node::keys;
 use crate::node::runtime::{Deed, ImageNews, Runtime, What};
 use crate::server::Server;
-use crate::world::plan::{Fault, Schedule};
+use crate::world::plan::{Fault, Schedule, Step};
 
 /// A request.
 struct Followed {
@@ -146,6 +146,15 @@ impl Updates {
     /// Whether that is one of them.
     pub(super) fn knows(&self, uid: &str) -> bool {
         self.followed.contains_key(uid)
+    }
+
+    /// Containers are made that never start, so that a Pod shows instances which never ran.
+    pub(super) fn any_unstarted(&self) -> bool {
+        let named = |image: &str| image.contains(":nostart");
+        self.schedule.steps.iter().any(|step| match &step.what {
+            Step::Update(plan) => plan.containers.iter().any(|(_, image)| named(image)),
+            _ => false,
+        })
     }
 
     /// etcd is as it was before.

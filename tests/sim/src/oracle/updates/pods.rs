@@ -110,7 +110,8 @@ impl Updates {
         let status = status(&followed.object);
         followed.backs += 1;
         followed.back = Some(now);
-        if followed.backs > WAYS_BACK {
+        let most = WAYS_BACK * u32::try_from(status.containers.len()).unwrap();
+        if followed.backs > most {
             found.push(("U7", format!("{id} changes {pod} back {} times", followed.backs)));
         }
         for (name, was, image) in all {

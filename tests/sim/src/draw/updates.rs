@@ -46,7 +46,7 @@ fn images(rng: &mut Rng, steps: &[Timed<Step>]) -> Images {
 
 fn steps(rng: &mut Rng, schedule: &mut Schedule) {
     let mut at = BEGIN;
-    for n in 0..1 + rng.below(3) {
+    for n in 0..=rng.below(3) {
         at += if rng.one_in(3) { rng.below(200) } else { rng.below(12_000) };
         let pod = schedule.pods[usize::from(rng.one_in(4))].clone();
         let plan = update(rng, &pod, n);
@@ -133,7 +133,7 @@ fn update(rng: &mut Rng, pod: &PodPlan, n: u64) -> UpdatePlan {
 
 /// Faults close to the steps from that one on.
 fn faults(rng: &mut Rng, schedule: &mut Schedule, first: usize) {
-    for _ in 0..1 + rng.below(2) {
+    for _ in 0..=rng.below(2) {
         let near_by = rng.pick(&schedule.steps[first..]).map_or(BEGIN, |s| s.at);
         let at = (near_by + near(rng)).saturating_sub(300);
         let short = 200 + rng.below(9000);

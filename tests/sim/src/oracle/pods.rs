@@ -62,7 +62,7 @@ impl Oracle {
         let uid = new["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         let (explained, found) = self.updates.changes(old, new);
         self.all(found);
-        if !explained.is_empty() && !(self.many_leaders || self.restored || self.stale) {
+        if !(explained.is_empty() || self.many_leaders || self.restored || self.stale) {
             let beside = self.restarting(&uid, server);
             self.check(beside.is_none(), "U8", || format!("images of {uid} change beside {beside:?}"));
         }

@@ -81,7 +81,7 @@ fn bad(one: &mut impl FnMut(&str, PodPlan, Vec<(u64, Step)>)) {
     one("to one that is missing", pod(), vec![(0, update("registry.example/app:missing", |_| ()))]);
     for pull in ["IfPossible", "Skip"] {
         let by_kubelet = |r: &mut UpdatePlan| r.pull = Some(pull.into());
-        one(&format!("{pull}"), pod(), vec![(0, update(NEW, by_kubelet))]);
+        one(pull, pod(), vec![(0, update(NEW, by_kubelet))]);
         let missing = update("registry.example/app:missing", by_kubelet);
         one(&format!("{pull} to one that is missing"), pod(), vec![(0, missing)]);
     }

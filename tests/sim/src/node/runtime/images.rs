@@ -21,6 +21,7 @@ impl Runtime {
     }
 
     /// Other registries than those whose pulls take no time.
+    #[must_use]
     pub fn with_registry(mut self, registry: Registry) -> Self {
         self.registry = registry;
         self

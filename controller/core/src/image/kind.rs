@@ -95,9 +95,7 @@ impl Kind for ImageUpdate {
         let work = sight.book.and_then(|book| book.work);
         let orders: Vec<OrderView<'_>> = own(work, &request.uid).collect();
         memory.see(now, request, pod, &orders);
-        let before = around.begun().into_iter().filter(|other| {
-            !other.completed() && !other.deleting && !other.asks() && other.rank() < request.rank()
-        });
+        let before = around.begun().into_iter().filter(|other| goes_before(other, request));
         let earlier = before.min_by_key(|other| other.rank());
         let observed = Observed {
             now,
@@ -147,6 +145,12 @@ impl Kind for ImageUpdate {
         note_since(&mut memory.crowded_since, now, none);
         before != none
     }
+}
+
+/// The other one goes first: it is the older one, or has begun while the request was suspended.
+pub(super) fn goes_before(other: &ImageUpdate, request: &ImageUpdate) -> bool {
+    let open = !other.completed() && !other.deleting && !other.asks() && other.uid != request.uid;
+    open && (other.has_begun() || other.rank() < request.rank())
 }
 
 /// It waits for that before it is even accepted: others of its kind, or of its namespace. What requests of other kinds do to the

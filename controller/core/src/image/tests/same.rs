@@ -1,6 +1,7 @@
 //! Which instance is meant, where the Pod has the image already, or a container restarts before the change.
 
 use super::*;
+use crate::image::kind::goes_before;
 use crate::kind::{At, Kind as _};
 
 /// A strategic merge patch puts containers into its own order, and the API server refuses that of a Pod.
@@ -138,6 +139,18 @@ fn what_is_stored_of_a_beginning_is_in_the_way_of_others() {
     assert_eq!(world.update.disturbs(&fresh, at(), None), Some(Mono(7)));
     let waits = World::new(&json!({}));
     assert_eq!(waits.update.disturbs(&fresh, at(), None), None);
+}
+
+#[test]
+fn what_was_suspended_waits_for_a_later_one_that_has_begun() {
+    let released = World::new(&json!({})).update;
+    let later = |update: ImageUpdate| ImageUpdate { uid: "u-2".into(), created: 9, ..update };
+    let begun = later(World::changed(&json!({})).update);
+    assert!(goes_before(&begun, &released) && !goes_before(&begun, &begun));
+    assert!(!goes_before(&later(released.clone()), &released));
+    assert!(goes_before(&released, &later(released.clone())));
+    let suspended = World::new(&json!({"suspend": true})).update;
+    assert!(!goes_before(&suspended, &begun));
 }
 
 #[test]

@@ -193,7 +193,6 @@ impl Updates {
         }
         let does = |what: &dyn Fn(&Step) -> bool| self.schedule.steps.iter().any(|s| what(&s.what));
         let missing = spec.containers.iter().any(|c| split(&c.image).1 == Some("missing"));
-        let age = self.now - followed.created;
         let holds = match reason {
             "PullFailed" => {
                 let timed = spec.pull_timeout_seconds.is_some();
@@ -222,9 +221,7 @@ impl Updates {
             "Refused" => {
                 self.schedule.images.webhook.is_some() || self.faults(|f| matches!(f, Fault::Refuse(..)))
             }
-            "CrashLoopBackOff" | "ContainerExited" | "Restarted" => {
-                self.may_end(followed) || age > KNOWN && !self.calm()
-            }
+            "CrashLoopBackOff" | "ContainerExited" | "Restarted" => self.may_end(followed) || !self.calm(),
             "OtherImage" => {
                 spec.pull().ne(&pitstop_api::image_update::Pull::Required)
                     || self.may_end(followed)

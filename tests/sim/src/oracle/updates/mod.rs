@@ -16,7 +16,7 @@
 mod ends;
 mod pods;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pitstop_api::condition;
 use pitstop_api::image_update::{
@@ -31,7 +31,7 @@ use super::rules::{Found, bare, leaves_controllers_alone, millis};
 use crate::node::keys;
 use crate::node::runtime::{Deed, ImageNews, Runtime, What};
 use crate::server::Server;
-use crate::world::plan::{Fault, Schedule, Step};
+use crate::world::plan::{Fault, Schedule};
 
 /// A request.
 struct Followed {
@@ -72,6 +72,8 @@ pub struct Updates {
     instances: BTreeMap<(String, String), Vec<Instance>>,
     /// When somebody else last changed the images of a Pod, by its UID.
     foreign: BTreeMap<String, u64>,
+    /// Instances that Pods have shown, by ID.
+    shown: BTreeSet<String>,
     /// Since when a Pod is out of service, by its UID.
     out: BTreeMap<String, u64>,
     /// How requests ended, and how often.
@@ -115,6 +117,7 @@ impl Updates {
             has: BTreeMap::new(),
             instances: BTreeMap::new(),
             foreign: BTreeMap::new(),
+            shown: BTreeSet::new(),
             out: BTreeMap::new(),
             ends: BTreeMap::new(),
         }
@@ -148,13 +151,9 @@ impl Updates {
         self.followed.contains_key(uid)
     }
 
-    /// Containers are made that never start, so that a Pod shows instances which never ran.
-    pub(super) fn any_unstarted(&self) -> bool {
-        let named = |image: &str| image.contains(":nostart");
-        self.schedule.steps.iter().any(|step| match &step.what {
-            Step::Update(plan) => plan.containers.iter().any(|(_, image)| named(image)),
-            _ => false,
-        })
+    /// A Pod has shown that instance, whether it ever ran or not.
+    pub(super) fn was_shown(&self, id: &str) -> bool {
+        self.shown.contains(id)
     }
 
     /// etcd is as it was before.

@@ -8,7 +8,7 @@ use super::{Updates, status};
 use crate::node::image::split;
 use crate::oracle::Writer;
 use crate::oracle::pods::images;
-use crate::oracle::rules::{Found, millis};
+use crate::oracle::rules::{Found, bare, millis};
 use crate::world::plan::{Fault, Step};
 
 /// A daemon finds out within that time that an image is gone, and the controller hears of it.
@@ -50,6 +50,10 @@ impl Updates {
     pub(super) fn see_pod(&mut self, writer: Writer, before: Option<&Value>, after: Option<&Value>) {
         let Some(new) = after else { return };
         let pod = uid(new);
+        let lists = ["containerStatuses", "initContainerStatuses"];
+        let statuses = lists.into_iter().filter_map(|list| new["status"][list].as_array()).flatten();
+        let ids = statuses.filter_map(|s| s["containerID"].as_str()).map(|id| bare(id).to_owned());
+        self.shown.extend(ids);
         let conditions = new["status"]["conditions"].as_array();
         let ready = conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True");
         if ready {

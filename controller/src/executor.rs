@@ -13,7 +13,6 @@ use tracing::{debug, info, warn};
 
 use crate::events::Events;
 use crate::metrics::ControllerMetrics;
-use crate::slots::Slots;
 
 /// What actions are carried out with.
 #[derive(Clone)]
@@ -23,7 +22,6 @@ pub struct Executor {
     metrics: ControllerMetrics,
     leads_until: signal::Receiver<Option<Mono>>,
     outcomes: mpsc::Sender<Event>,
-    slots: Slots,
 }
 
 impl Executor {
@@ -35,7 +33,7 @@ impl Executor {
         leads_until: signal::Receiver<Option<Mono>>,
         outcomes: mpsc::Sender<Event>,
     ) -> Self {
-        Self { client, events, metrics, leads_until, outcomes, slots: Slots::new() }
+        Self { client, events, metrics, leads_until, outcomes }
     }
 
     /// Carries out an action that was decided then, and tells the outcome.
@@ -48,9 +46,7 @@ impl Executor {
             }
             write => write,
         };
-        let Some(_slot) = self.slots.take(action.namespace()).await else { return };
-        // On the heap: thousands may wait for their turn, and what a request to the API server needs is large.
-        Box::pin(self.write(action, decided)).await;
+        self.write(action, decided).await;
     }
 
     async fn write(&self, action: Action, decided: Mono) {
@@ -129,6 +125,8 @@ fn log(action: &Action) {
                 Deed::Create(child) => ("create", format!("{} {}", child.kind, child.key)),
                 Deed::Delete { kind, key, .. } => ("delete", format!("{kind} {key}")),
                 Deed::TryImages { key, .. } => ("try images", format!("Pod {key}")),
+                Deed::Pull(puller) => ("make a Pod that pulls", format!("Pod {}", puller.key)),
+                Deed::DeletePod { key, .. } => ("delete", format!("Pod {key}")),
                 Deed::Evict { key, .. } => ("evict", format!("Pod {key}")),
             };
             info!(%kind, request = %key, request_uid = uid, what, object, "does what a request asks for");

@@ -14,7 +14,6 @@ mod lead;
 pub mod metrics;
 mod own_pod;
 mod run;
-mod slots;
 
 use clap::Parser as _;
 

@@ -79,6 +79,7 @@ pub struct ControllerMetrics {
     kinds: BTreeMap<KindId, KindMetrics>,
     stages: Family<StageLabels, Histogram, fn() -> Histogram>,
     open_orders: Family<StateLabels, Gauge>,
+    waiting: Gauge,
     longest_step: Gauge<f64, AtomicU64>,
 }
 
@@ -105,6 +106,7 @@ impl ControllerMetrics {
             kinds: all().map(|about| (about.id, KindMetrics::default())).collect(),
             stages: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             open_orders: Family::default(),
+            waiting: Gauge::default(),
             longest_step: Gauge::default(),
         }
     }
@@ -142,6 +144,11 @@ impl ControllerMetrics {
             "orders_open",
             "Orders in all books, by the daemon's answer",
             self.open_orders.clone(),
+        );
+        registry.register(
+            "writes_waiting",
+            "Objects, Pods and order books that stand in line to be written",
+            self.waiting.clone(),
         );
         registry.register_with_unit(
             "longest_step",
@@ -201,6 +208,11 @@ impl ControllerMetrics {
         if took.as_secs_f64() > self.longest_step.get() {
             self.longest_step.set(took.as_secs_f64());
         }
+    }
+
+    /// So many stand in line to be written.
+    pub fn waiting(&self, count: usize) {
+        self.waiting.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// What is open now: requests of each kind, and orders.

@@ -148,6 +148,7 @@ impl Shared {
             let after = |engine: &Engine, took| {
                 metrics.stepped(took);
                 metrics.open(engine.open(), &engine.open_orders());
+                metrics.waiting(engine.waiting());
             };
             pitstop_kit::drive(&mut engine, &mut events, &shutdown, execute, after).await;
             actions

@@ -211,17 +211,3 @@ pub enum Write {
     /// Delete the object, if it still has that UID.
     Delete,
 }
-
-impl Action {
-    /// The namespace of what it is about; absent for a node.
-    pub fn namespace(&self) -> Option<&str> {
-        let key = match self {
-            Self::Write { object, .. } => &object.key,
-            Self::ReadPod { by, .. } | Self::Do { by, .. } => &by.key,
-            Self::PatchPod { key, .. } | Self::Survey { place: key } => key,
-            Self::Emit(note) => &note.request,
-            Self::WriteOrders { .. } | Self::Count(_) => return None,
-        };
-        Some(&key.namespace)
-    }
-}

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use pitstop_api::nodework::PullPolicy;
 use serde_json::Value;
 
 use crate::change::ImageChange;
@@ -30,6 +31,15 @@ pub enum Deed {
         /// The images.
         images: Vec<ImageChange>,
     },
+    /// Make a Pod that has a node's kubelet pull images, with the credentials of another Pod.
+    Pull(Box<Puller>),
+    /// Delete a Pod that was made for the request, if it still has that UID.
+    DeletePod {
+        /// The Pod.
+        key: ObjectKey,
+        /// Its UID.
+        uid: String,
+    },
     /// Evict a Pod, if it still has that UID.
     Evict {
         /// The Pod.
@@ -50,6 +60,34 @@ pub struct Child {
     pub labels: BTreeMap<String, String>,
     /// `spec`.
     pub spec: Value,
+}
+
+/// A Pod that has the kubelet of its node pull images, runs nothing of them, and ends. It goes with the request, its owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Puller {
+    /// Namespace, which is the request's, and name.
+    pub key: ObjectKey,
+    /// The Pod whose `imagePullSecrets` and service account it has.
+    pub of: ObjectKey,
+    /// That Pod's UID.
+    pub of_uid: String,
+    /// Its node.
+    pub node: String,
+    /// Seconds until the kubelet ends it.
+    pub limit: i64,
+    /// The images, each for a container of that Pod.
+    pub images: Vec<ImageToPull>,
+}
+
+/// An image for a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageToPull {
+    /// The container's name.
+    pub container: String,
+    /// The image.
+    pub image: String,
+    /// The container's `imagePullPolicy`.
+    pub policy: PullPolicy,
 }
 
 /// How a deed ended.

@@ -8,10 +8,8 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
 use kube::core::object::HasStatus;
-use pitstop_api::GROUP;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -25,6 +23,7 @@ use crate::key::{KindId, ObjectKey};
 use crate::look::Look;
 use crate::measure::Measure;
 use crate::nodework::{Acting, NodeWork};
+pub use crate::owner::{Owner, owner};
 use crate::plan::Plan;
 use crate::pod::Pod;
 use crate::readiness::Hold;
@@ -105,17 +104,6 @@ pub struct Meta<'a> {
     pub deleting: bool,
     /// The request that made it, and looks after it.
     pub owner: Option<&'a Owner>,
-}
-
-/// The controlling owner of an object (`metadata.ownerReferences`), of the same namespace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
-    /// Its `kind`.
-    pub kind: String,
-    /// Its name.
-    pub name: String,
-    /// Its UID.
-    pub uid: String,
 }
 
 /// The Pod that a request was accepted for.
@@ -262,6 +250,8 @@ pub struct Sight<'a, K: Kind> {
     pub owner_over: bool,
     /// What is there under the name of its [child](Kind::child).
     pub child: Option<Relative<'a>>,
+    /// The Pod under the name of the one that it [may have made](Kind::made_pod).
+    pub made_pod: Option<&'a Pod>,
     /// Writes of the Pod that are open.
     pub writes: PodWrites<'a>,
     /// What the request has done that is under way, or of which nobody knows yet how it ended.
@@ -378,6 +368,10 @@ pub trait Kind: Versioned + Clone + Debug + Sized + Send + 'static {
     fn child(&self) -> Option<(KindId, ObjectKey)> {
         None
     }
+    /// The Pod that the request of that name and UID may have made, and looks after. It is deleted once the request is over.
+    fn made_pod(_key: &ObjectKey, _uid: &str) -> Option<ObjectKey> {
+        None
+    }
     /// The hold by which it keeps its Pod not ready while it is at work.
     fn gate(&self) -> Option<Hold> {
         None
@@ -403,6 +397,11 @@ pub trait Kind: Versioned + Clone + Debug + Sized + Send + 'static {
     fn lost(_memory: &mut Self::Memory, _container: &str) {}
 }
 
+/// The request of that UID has made the Pod.
+pub fn made_by<K: Kind>(uid: &str, pod: &Pod) -> bool {
+    pod.made.as_ref().is_some_and(|made| made.owner.kind == K::ABOUT.id.name() && made.owner.uid == uid)
+}
+
 /// It is at work on that very Pod.
 pub fn started_for<K: Kind>(request: &K, pod: &Pod) -> bool {
     let is_for = request.target().is_some_and(|target| target.pod_uid == pod.uid);
@@ -420,14 +419,4 @@ pub fn note<K: Kind>(request: &K, warning: bool, reason: &'static str, message: 
         reason,
         message,
     }
-}
-
-/// The owner that made the object, and looks after it, if it is one of ours.
-pub fn owner(metadata: &ObjectMeta) -> Option<Owner> {
-    let ours = |owner: &&OwnerReference| {
-        let group = owner.api_version.split_once('/').map(|(group, _)| group);
-        owner.controller == Some(true) && group == Some(GROUP)
-    };
-    let owner = metadata.owner_references.iter().flatten().find(ours)?;
-    Some(Owner { kind: owner.kind.clone(), name: owner.name.clone(), uid: owner.uid.clone() })
 }

@@ -29,6 +29,7 @@ pub mod look;
 pub mod measure;
 pub mod nodework;
 pub mod outcome;
+mod owner;
 pub mod plan;
 pub mod pod;
 mod pod_ref;

@@ -7,6 +7,7 @@ use pitstop_api::quantity::Resources;
 use serde::{Deserialize, Serialize};
 
 use crate::key::ObjectKey;
+use crate::owner::Owner;
 use crate::readiness::Gate;
 use crate::tracked::Versioned;
 
@@ -24,6 +25,8 @@ pub struct Pod {
     pub resource_version: String,
     /// Kind of the controller that the Pod belongs to (`metadata.ownerReferences`), such as `ReplicaSet`.
     pub controller: Option<String>,
+    /// It was made for an object of ours: few are, and what is kept of them alone takes no room of the others.
+    pub made: Option<Box<Made>>,
     /// `metadata.generation`, which a change of the spec raises.
     pub generation: Option<i64>,
     /// `status.observedGeneration`: what the kubelet has seen of the spec (Kubernetes 1.34 and later).
@@ -58,6 +61,15 @@ pub struct Pod {
     pub priority_class: Option<Box<str>>,
     /// Containers of every kind.
     pub containers: Vec<Container>,
+}
+
+/// What is kept of a Pod that was made for an object of ours.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Made {
+    /// That object.
+    pub owner: Owner,
+    /// `status.reason` and `status.message`: why the kubelet does not run it, or not any more.
+    pub ended: Told,
 }
 
 /// The conditions of a Pod that tell of a resize (KEP-1287). A condition that is there is True.

@@ -8,6 +8,7 @@
 mod burst;
 mod harness;
 mod idle;
+mod image;
 mod latency;
 mod resize;
 mod scale;
@@ -35,6 +36,12 @@ enum Bench {
     },
     /// Memory of the daemon and of each controller replica when nothing happens.
     Idle,
+    /// What pitstop adds to a new image in a running Pod, and what it takes off the Pod's outage.
+    Image {
+        /// Pods of each of four sets.
+        #[arg(long, default_value_t = 12)]
+        pods: usize,
+    },
     /// What pitstop adds to the restart of a container.
     Latency {
         /// Pods that are restarted by request, and as many that are stopped at the runtime.
@@ -56,6 +63,7 @@ async fn main() -> ExitCode {
     let result = match Args::parse().bench {
         Bench::Burst { pods } => burst::run(pods).await,
         Bench::Idle => idle::run().await,
+        Bench::Image { pods } => image::run(pods).await,
         Bench::Latency { pods } => latency::run(pods).await,
         Bench::Resize { pods } => resize::run(pods).await,
         Bench::Scale(args) => scale::run(&args).await,

@@ -55,6 +55,16 @@ impl Entry {
         if subresource.is_empty() { resource.clone() } else { format!("{resource}/{subresource}") }
     }
 
+    /// It is about that namespace.
+    pub fn is_in(&self, namespace: &str) -> bool {
+        self.uri.contains(&format!("/namespaces/{namespace}/"))
+    }
+
+    /// What the API server answered.
+    pub fn code(&self) -> u16 {
+        self.response_status.code
+    }
+
     /// It only finds out what would be.
     pub fn dry_run(&self) -> bool {
         self.uri.contains("dryRun=All")

@@ -57,19 +57,34 @@ pub async fn with_component(ns: &Ns, test: impl Future<Output = Result<()>>) -> 
     result.and(ns.cluster.install())
 }
 
+/// Runs a test with the component `image-puller` too.
+pub async fn with_pullers(ns: &Ns, test: impl Future<Output = Result<()>>) -> Result<()> {
+    ns.cluster.install_with(&["image-update", "image-puller"])?;
+    forget(&ns.cluster)?;
+    let result = test.await;
+    // The policy last: what it narrows is gone by then.
+    for kind in
+        ["clusterrolebinding", "clusterrole", "validatingadmissionpolicybinding", "validatingadmissionpolicy"]
+    {
+        ns.cluster.kubectl(&["delete", kind, "pitstop-controller-pullers"])?;
+    }
+    result.and(ns.cluster.install())
+}
+
 /// The namespace opts in.
 pub fn opt_in(cluster: &Cluster, name: &str) -> Result<()> {
     cluster.kubectl(&["label", "namespace", name, "pitstop.dev/in-place=enabled"]).map(drop)
 }
 
 /// Takes all images of the repository from the node, under the private registry's name too, but the one with the tag `1`, as
-/// the kubelet's garbage collection does.
+/// the kubelet's garbage collection does: under all their names, and with what they are made of.
 pub fn forget(cluster: &Cluster) -> Result<()> {
     let script = format!(
-        "ctr -n k8s.io images ls | awk '$1 == \"{REPOSITORY}:1\" {{ kept = $3 }}
-            index($1, \"/test/busybox\") {{ of[$1] = $3 }}
-            END {{ for (name in of) if (of[name] != kept || name ~ /^{PRIVATE}/) print name }}' \
-         | xargs --no-run-if-empty ctr -n k8s.io images rm"
+        "ctr -n k8s.io images ls | awk '{{ of[$1] = $3 }}
+            index($1, \"/test/busybox\") {{ ours[$3] = 1 }}
+            $1 == \"{REPOSITORY}:1\" {{ kept = $3 }}
+            END {{ for (name in of) if (ours[of[name]] && (of[name] != kept || name ~ /^{PRIVATE}/)) print name }}' \
+         | xargs --no-run-if-empty ctr -n k8s.io images rm --sync"
     );
     cluster.exec(NODE, &["sh", "-c", &script]).map(drop)
 }

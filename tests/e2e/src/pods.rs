@@ -74,8 +74,8 @@ pub fn is_ready(pod: &Pod) -> bool {
 
 /// The status of a container.
 pub fn status<'a>(pod: &'a Pod, container: &str) -> Result<&'a ContainerStatus> {
-    let all = pod.status.as_ref().and_then(|s| s.container_statuses.as_ref());
-    let found = all.into_iter().flatten().find(|s| s.name == container);
+    let lists = pod.status.iter().flat_map(|s| [&s.container_statuses, &s.init_container_statuses]);
+    let found = lists.flatten().flatten().find(|s| s.name == container);
     found.with_context(|| format!("the Pod has no status of container {container}"))
 }
 

@@ -9,9 +9,10 @@ use std::time::Duration;
 use pitstop_api::nodework::{Held, request_uid};
 
 use super::kept::Book;
+use super::room::Turn;
 use super::store::Admission;
 use super::stores::Stored;
-use super::{Engine, Timer};
+use super::{Engine, Subject};
 use crate::action::{Action, Object};
 use crate::hold::admission::{ADMITTING, FRESH, NODE_BUSY, Question, Survey, Verdict, admit};
 use crate::hold::{Claim, Claims, Counted, Force, Holding, Settled, settle};
@@ -233,7 +234,9 @@ impl Engine {
         if again.is_some_and(|at| at > now) {
             return Grant::Refused(again);
         }
-        let reading = self.survey(now, request.clone(), pod, doubtful_since);
+        let node = self.pods.get(pod).and_then(|e| e.pod.get().node.clone()).unwrap_or_default();
+        let line = (&Subject::Node(node), Turn::Begun(&pod.namespace));
+        let reading = self.survey(now, request.clone(), pod, doubtful_since, line);
         let at = reading.map(|reading| actions.extend(reading)).err();
         if again.is_some() { Grant::Refused(at) } else { Grant::Unknown(at) }
     }
@@ -271,7 +274,7 @@ impl Engine {
         let news = known.anew.as_ref().map(reason) != Some(reason(&anew));
         known.anew = Some(anew);
         if news {
-            self.timers.set(Timer::Object(request.kind, request.key.clone()), Some(now));
+            self.timers.set(Subject::Object(request.kind, request.key.clone()), Some(now));
         }
     }
 

@@ -14,6 +14,7 @@ mod pacing;
 mod planning;
 mod pods;
 mod queue;
+mod room;
 mod store;
 mod stores;
 mod survey;
@@ -31,13 +32,14 @@ use crate::action::{Action, Event};
 use crate::config::Config;
 use crate::key::{KindId, ObjectKey};
 use crate::measure::OrderCounts;
-use crate::time::Mono;
+use crate::time::{Mono, earliest};
 
 use any::AnyStore;
 use hold::Grants;
 use kept::{Book, Kept};
 use pacing::Timers;
 use pods::Pods;
+use room::{Of, Room};
 use stores::Stores;
 use survey::{Neighbours, Surveys};
 
@@ -61,13 +63,16 @@ pub struct Engine {
     planned: u64,
     dirty_pods: BTreeSet<ObjectKey>,
     dirty_nodes: BTreeSet<String>,
-    timers: Timers<Timer>,
+    timers: Timers<Subject>,
+    room: Room,
 }
 
+/// What is planned by itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Timer {
+enum Subject {
     Object(KindId, ObjectKey),
     Pod(ObjectKey),
+    /// The book of the node of that name.
     Node(String),
 }
 
@@ -89,12 +94,16 @@ impl Engine {
             dirty_pods: BTreeSet::new(),
             dirty_nodes: BTreeSet::new(),
             timers: Timers::default(),
+            room: Room::default(),
         }
     }
 
     /// Takes in one event and gives back what to do. `wall` is only written down, never compared.
     pub fn step(&mut self, now: Mono, wall: DateTime<Utc>, event: Event) -> Vec<Action> {
         let mut actions = Vec::new();
+        if let Some(of) = Of::ended(&event) {
+            self.room.ended(now, of);
+        }
         match event {
             // Each watch begins anew with the lead: what a process does not carry out, it need not keep.
             Event::Pods(_) | Event::Objects(_) | Event::NodeWorks(_) if !self.leading => {}
@@ -132,23 +141,43 @@ impl Engine {
             self.dirty_pods.clear();
             self.dirty_nodes.clear();
             self.timers.clear();
+            self.room.clear(now);
         } else if self.synced() {
-            let mut requests = self.plan_requests(now, wall);
-            // Before the tidying up of requests: what takes a Pod out of service or brings it back.
-            for key in std::mem::take(&mut self.dirty_pods) {
-                self.plan_pod(now, &key, &mut actions);
-            }
-            actions.append(&mut requests);
-            for node in std::mem::take(&mut self.dirty_nodes) {
-                self.plan_book(now, &node, &mut actions);
+            self.plan_marked(now, wall, &mut actions);
+            while let Some(subject) = self.room.call(now) {
+                self.mark(subject);
+                self.plan_marked(now, wall, &mut actions);
             }
         }
         actions
     }
 
+    fn plan_marked(&mut self, now: Mono, wall: DateTime<Utc>, actions: &mut Vec<Action>) {
+        let mut requests = self.plan_requests(now, wall);
+        // Before the tidying up of requests: what takes a Pod out of service or brings it back.
+        for key in std::mem::take(&mut self.dirty_pods) {
+            self.plan_pod(now, &key, actions);
+        }
+        actions.append(&mut requests);
+        for node in std::mem::take(&mut self.dirty_nodes) {
+            self.plan_book(now, &node, actions);
+        }
+    }
+
+    /// It is to be planned.
+    fn mark(&mut self, subject: Subject) {
+        match subject {
+            Subject::Object(kind, key) => {
+                self.stores.named_mut(kind.name()).into_iter().for_each(|store| store.mark(&key));
+            }
+            Subject::Pod(key) => drop(self.dirty_pods.insert(key)),
+            Subject::Node(node) => drop(self.dirty_nodes.insert(node)),
+        }
+    }
+
     /// When to call [`Engine::step`] with a tick though nothing happened.
     pub fn wake_at(&self) -> Option<Mono> {
-        self.timers.first()
+        earliest(self.timers.first(), self.room.wake_at())
     }
 
     /// Whether every watch has delivered a list since the lead began.
@@ -170,6 +199,11 @@ impl Engine {
     /// How often a request has been planned: what events cost.
     pub fn planned(&self) -> u64 {
         self.planned
+    }
+
+    /// How many objects, Pods and books stand in line for a turn to be written.
+    pub fn waiting(&self) -> usize {
+        self.room.waiting()
     }
 
     /// Orders in all books.

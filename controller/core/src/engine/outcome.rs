@@ -1,8 +1,8 @@
 //! How writes end.
 
+use super::Engine;
 use super::kept::Wrote;
 use super::stores::Stored;
-use super::{Engine, Timer};
 use crate::action::{Action, Object};
 use crate::key::ObjectKey;
 use crate::kind::PodWritten;
@@ -171,14 +171,8 @@ impl Engine {
     }
 
     pub(super) fn due_timers(&mut self, now: Mono) {
-        while let Some(timer) = self.timers.pop_due(now) {
-            match timer {
-                Timer::Object(kind, key) => {
-                    self.stores.named_mut(kind.name()).into_iter().for_each(|store| store.mark(&key));
-                }
-                Timer::Pod(key) => drop(self.dirty_pods.insert(key)),
-                Timer::Node(node) => drop(self.dirty_nodes.insert(node)),
-            }
+        while let Some(subject) = self.timers.pop_due(now) {
+            self.mark(subject);
         }
     }
 }

@@ -9,10 +9,11 @@ use pitstop_api::nodework::{Order, request_uid};
 use super::any::AnyStore;
 use super::kept::{Book, PodEntry, Wrote};
 use super::pods::Pods;
+use super::room::Turn;
 use super::store::{Entry, node_of, object};
 use super::stores::Stored;
 use super::turn::Surroundings;
-use super::{Engine, Timer, pacing, remove};
+use super::{Engine, Subject, pacing, remove};
 use crate::action::{self, Action, Object};
 use crate::change::{ImageChange, PodChange, Sizing};
 use crate::key::ObjectKey;
@@ -51,14 +52,18 @@ impl Engine {
         self.want_change(&mut entry, plan.images.clone(), plan.sizing.clone());
         let possible = plan.possible;
         let mut idle = plan.read.is_none() && plan.deed.is_none();
-        let begun_at = self.begin_others(now, &mut entry, &mut plan, actions);
+        let subject = subject::<K>(key);
+        let node = self.pods.get(&entry.request.get().pod_key()).and_then(|e| e.pod.get().node.clone());
+        let line @ (_, turn) = (&subject, turn(&entry, key, node.as_deref()));
+        let begun_at = self.begin_others(now, &mut entry, &mut plan, line, actions);
         if entry.write.patience_over(now) {
             entry.request.retry();
         }
         let wake_at = earliest(plan.wake_at, begun_at);
-        let wait = self.write_object(now, &mut entry, plan, actions);
+        let wait = self.write_object(now, &mut entry, plan, line, actions);
         idle &= wait.is_none() && !entry.request.in_flight() && entry.may_rest();
-        self.timers.set(timer::<K>(key), earliest(wake_at, wait));
+        idle &= !self.room.waits(&subject, turn);
+        self.timers.set(subject, earliest(wake_at, wait));
         let pod = entry.request.get().pod_key();
         if disturbed != disturbs(&entry, &self.pods) {
             let others = self.stores.each_mut().filter(|store| store.about().id != K::ABOUT.id);
@@ -100,6 +105,8 @@ impl Engine {
         let (images_open, resources_open) =
             known.map_or((false, false), |e| (e.pinning.is_some(), e.sizing.is_some()));
         let child = request.child();
+        let made_pod = K::made_pod(request.meta().key, request.uid());
+        let made_pod = made_pod.and_then(|key| self.pods.read(&key));
         let sight = Sight {
             request,
             pod,
@@ -114,6 +121,7 @@ impl Engine {
             ahead: self.ahead(now, entry, pod),
             owner_over: self.owner_over(request),
             child: child.as_ref().and_then(|(kind, key)| self.stores.of(*kind)?.relative(key)),
+            made_pod: made_pod.as_deref(),
             writes: PodWrites {
                 images: if images_open { &entry.images } else { &[] },
                 images_now: images_open && known.is_some_and(|e| e.pod.in_flight()),
@@ -136,25 +144,27 @@ impl Engine {
         now: Mono,
         entry: &mut Entry<K>,
         plan: &mut Plan<K::Status>,
+        line @ (subject, turn): (&Subject, Turn<'_>),
         actions: &mut Vec<Action>,
     ) -> Option<Mono> {
         let by = object(entry.request.get());
         let mut at = None;
         match plan.read {
-            Some(Read::Pod) => {
+            Some(Read::Pod) if self.room.start(now, subject, turn) => {
                 entry.look.begin();
                 actions.push(Action::ReadPod { by: by.clone(), pod: entry.request.get().pod_key() });
             }
             Some(Read::Bounds) => {
                 let pod = entry.request.get().pod_key();
-                match self.survey(now, by.clone(), &pod, entry.admission.since) {
+                match self.survey(now, by.clone(), &pod, entry.admission.since, line) {
                     Ok(reading) => actions.extend(reading),
                     Err(later) => at = Some(later),
                 }
             }
-            None => {}
+            Some(Read::Pod) | None => {}
         }
-        match entry.deeds.begin(now, plan.deed.take()) {
+        let room = || self.room.start(now, subject, turn);
+        match entry.deeds.begin(now, plan.deed.take(), room) {
             Ok(deed) => actions.extend(deed.map(|deed| Action::Do { by, deed })),
             Err(later) => at = earliest(at, Some(later)),
         }
@@ -163,10 +173,11 @@ impl Engine {
 
     /// Starts the write of the object that the plan needs next; else gives back when to look again.
     fn write_object<K: Stored>(
-        &self,
+        &mut self,
         now: Mono,
         entry: &mut Entry<K>,
         plan: Plan<K::Status>,
+        (subject, turn): (&Subject, Turn<'_>),
         actions: &mut Vec<Action>,
     ) -> Option<Mono> {
         if !entry.request.writable() {
@@ -178,6 +189,9 @@ impl Engine {
         };
         if let Err(at) = entry.write.due(now, write.urgency, self.progress_hold(entry)) {
             return Some(at);
+        }
+        if !self.room.start(now, subject, turn) {
+            return None;
         }
         entry.request.write_started();
         if let Some(status) = &write.status {
@@ -216,7 +230,7 @@ impl Engine {
         if through {
             store.rest(key, now);
             let expiry = store.resting.get(key).and_then(|rest| rest.expiry);
-            self.timers.set(timer::<K>(key), expiry);
+            self.timers.set(subject::<K>(key), expiry);
         }
         through
     }
@@ -225,11 +239,14 @@ impl Engine {
     fn plan_rest<K: Stored>(&mut self, now: Mono, key: &ObjectKey, actions: &mut Vec<Action>) {
         let Some(rest) = K::store(&self.stores).resting.get(key) else { return };
         let at = rest.expiry.max(rest.deletes.waits_until(now)).filter(|_| rest.expiry.is_some());
-        if at.is_some_and(|at| at <= now) {
+        let turn = Turn::New(&key.namespace, None);
+        if at.is_some_and(|at| at <= now) && self.room.start(now, &subject::<K>(key), turn) {
             let object = Object { kind: K::ABOUT.id, key: key.clone(), uid: rest.uid.clone() };
             actions.push(Action::Write { object, write: action::Write::Delete });
         }
-        self.timers.set(timer::<K>(key), at.filter(|at| *at > now));
+        let (uid, at) = (rest.uid.clone(), at.filter(|at| *at > now));
+        let swept = self.sweep::<K>(now, key, uid, actions);
+        self.timers.set(subject::<K>(key), earliest(at, swept));
     }
 
     /// Holds back what is not begun yet until this process has written the request once since it leads.
@@ -304,7 +321,7 @@ impl Engine {
     pub(super) fn plan_pod(&mut self, now: Mono, key: &ObjectKey, actions: &mut Vec<Action>) {
         let Some(mut entry) = self.pods.remove(key) else { return };
         let wait = self.write_pod(now, &mut entry, actions);
-        self.timers.set(Timer::Pod(key.clone()), wait);
+        self.timers.set(Subject::Pod(key.clone()), wait);
         self.pods.insert(key, entry);
         if wait.is_none() && !self.stores.each().any(|store| store.stands_with(key)) {
             self.pods.pack(key);
@@ -312,7 +329,7 @@ impl Engine {
     }
 
     /// Starts the one write that the Pod needs next; else gives back when to look again.
-    fn write_pod(&self, now: Mono, entry: &mut PodEntry, actions: &mut Vec<Action>) -> Option<Mono> {
+    fn write_pod(&mut self, now: Mono, entry: &mut PodEntry, actions: &mut Vec<Action>) -> Option<Mono> {
         if entry.write.patience_over(now) {
             entry.pod.retry();
         }
@@ -326,6 +343,9 @@ impl Engine {
         };
         if let Err(at) = entry.write.due(now, Urgency::Now, Duration::ZERO) {
             return Some(at);
+        }
+        if !self.room.start(now, &Subject::Pod(pod.key.clone()), Turn::Begun(&pod.key.namespace)) {
+            return None;
         }
         let (key, uid, resource_version) = (pod.key.clone(), pod.uid.clone(), pod.resource_version.clone());
         entry.write_started(&change, wrote);
@@ -380,6 +400,7 @@ impl Engine {
                     None
                 }
                 Some(write) => match book.write.due(now, write.urgency, self.config.tidy_after) {
+                    Ok(()) if !self.room.start(now, &Subject::Node(node.to_owned()), Turn::Book) => None,
                     Ok(()) => {
                         placed = Some(ids(&write.orders));
                         let resource_version = book.known().map(|w| w.resource_version().to_owned());
@@ -395,7 +416,7 @@ impl Engine {
         } else {
             book.write.retry_at()
         };
-        self.timers.set(Timer::Node(node.to_owned()), earliest(wait, held.wake_at));
+        self.timers.set(Subject::Node(node.to_owned()), earliest(wait, held.wake_at));
         if let Some(placed) = placed {
             self.places(now, node, &placed);
         }
@@ -408,15 +429,20 @@ impl Engine {
             let kind = store.about().id;
             for key in store.places(now, node, placed) {
                 // It tells so, makes room, or may do without.
-                timers.set(Timer::Object(kind, key), Some(now));
+                timers.set(Subject::Object(kind, key), Some(now));
             }
         }
     }
 }
 
-/// Its timer.
-fn timer<K: Stored>(key: &ObjectKey) -> Timer {
-    Timer::Object(K::ABOUT.id, key.clone())
+/// It, as what is planned.
+fn subject<K: Stored>(key: &ObjectKey) -> Subject {
+    Subject::Object(K::ABOUT.id, key.clone())
+}
+
+/// When its turn comes.
+fn turn<'a, K: Stored>(entry: &Entry<K>, key: &'a ObjectKey, node: Option<&'a str>) -> Turn<'a> {
+    if entry.waits() { Turn::New(&key.namespace, node) } else { Turn::Begun(&key.namespace) }
 }
 
 /// Their IDs.

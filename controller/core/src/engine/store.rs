@@ -306,6 +306,11 @@ impl<K: Kind> Entry<K> {
         new
     }
 
+    /// Nothing has begun for it.
+    pub(super) fn waits(&self) -> bool {
+        matches!(self.stands(), Some(Standing::Waits | Standing::Asks))
+    }
+
     /// It has not ended.
     pub(super) fn is_open(&self) -> bool {
         self.open

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use pitstop_api::quantity::Resources;
 
-use super::{Engine, remove};
+use super::room::Turn;
+use super::{Engine, Subject, remove};
 use crate::action::{Action, Object};
 use crate::hold::admission::{Crowd, FRESH, Granted, Survey, Surveyed, asks, beyond, most};
 use crate::key::ObjectKey;
@@ -66,14 +67,16 @@ impl Neighbours {
 }
 
 impl Engine {
-    /// The survey that a request for the Pod wants, unless one is under way; else when it may begin. `since`: none that was
-    /// begun before counts for it.
+    /// The survey that a request for the Pod wants, unless one is under way or there is no room for it; else when it may
+    /// begin. `since`: none that was begun before counts for it. `subject`: what is planned, and
+    /// has its `turn`.
     pub(super) fn survey(
         &mut self,
         now: Mono,
         by: Object,
         pod: &ObjectKey,
         since: Mono,
+        (subject, turn): (&Subject, Turn<'_>),
     ) -> Result<Option<Action>, Mono> {
         let Some(place) = self.place(pod) else { return Ok(None) };
         let known = self.surveys.0.entry(place.clone()).or_default();
@@ -82,6 +85,9 @@ impl Engine {
             let counts = known.last.as_ref().filter(|last| last.began >= since);
             if let Some(at) = counts.map(|last| last.at.after(SPACING)).filter(|at| *at > now) {
                 return Err(at);
+            }
+            if !self.room.start(now, subject, turn) {
+                return Ok(None);
             }
             known.began = now;
         }

@@ -10,9 +10,11 @@ mod kept;
 mod lead;
 mod look;
 mod pins;
+mod pullers;
 mod requests;
 mod resizes;
 mod rests;
+mod room;
 mod silence;
 mod survey;
 mod turns;
@@ -436,7 +438,11 @@ fn many_waits_on_a_node_are_told_later_than_a_few() {
             bench.now = Mono(seconds * 1000);
             let told = bench.step(Event::Tick);
             if !told.is_empty() {
-                assert_eq!(told.len(), usize::from(count), "{told:?}");
+                assert_eq!(
+                    told.len(),
+                    usize::from(count).min(4),
+                    "as many at a time as a namespace may have"
+                );
                 return seconds;
             }
         }

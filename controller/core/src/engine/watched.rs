@@ -7,11 +7,11 @@ use super::kept::{Book, Kept};
 use super::pods::Pods;
 use super::store::node_of;
 use super::stores::Stored;
-use super::{Engine, Timer, remove};
+use super::{Engine, Subject, remove};
 use crate::action::{Part, Watch};
 use crate::key::ObjectKey;
 use crate::nodework::{NodeWork, OrderView, views};
-use crate::pod::Pod;
+use crate::pod::{Made, Pod};
 use crate::time::Mono;
 
 impl Engine {
@@ -48,6 +48,7 @@ impl Engine {
         }
         let node = |pods: &Pods| pods.read(&key).and_then(|pod| pod.node.clone());
         let before = self.neighbours.are_kept().then(|| node(&self.pods));
+        let made = pod.made.clone();
         let idle = pod.gates.is_empty() && !self.stores.each().any(|store| store.stands_with(&key));
         if self.pods.get(&key).is_some() {
             self.show_pod(&key, pod, listed);
@@ -63,6 +64,15 @@ impl Engine {
         }
         if self.pods.get(&key).is_some() {
             self.pod_changed(&key);
+        }
+        self.maker_changed(&key, made.as_deref());
+    }
+
+    /// The plan of what has made the Pod may be different now.
+    fn maker_changed(&mut self, pod: &ObjectKey, made: Option<&Made>) {
+        let Some(Made { owner, .. }) = made else { return };
+        if let Some(store) = self.stores.named_mut(&owner.kind) {
+            store.mark(&ObjectKey::new(&pod.namespace, &owner.name));
         }
     }
 
@@ -82,9 +92,10 @@ impl Engine {
         self.holder_dirty(key);
         if let Some(entry) = self.pods.remove(key) {
             self.neighbours.moved(key, entry.pod.get().node.as_deref(), None);
+            self.maker_changed(key, entry.pod.get().made.as_deref());
         }
         self.grants.remove(key);
-        self.timers.set(Timer::Pod(key.clone()), None);
+        self.timers.set(Subject::Pod(key.clone()), None);
     }
 
     /// The plans of the Pod itself and of the requests for it may be different now.
@@ -153,7 +164,7 @@ impl Engine {
     }
 
     fn forget_request<K: Stored>(&mut self, key: &ObjectKey) {
-        self.timers.set(Timer::Object(K::ABOUT.id, key.clone()), None);
+        self.timers.set(Subject::Object(K::ABOUT.id, key.clone()), None);
         let store = K::store_mut(&mut self.stores);
         store.resting.remove(key);
         let Some(entry) = store.remove(key) else { return };

@@ -122,15 +122,16 @@ impl Observed<'_> {
     }
 }
 
-/// An instance that runs the image of before, or ran it: the kubelet has not got to the new one yet. Where the new one is the
-/// same nobody can tell, and nothing depends on it.
+/// An instance that runs the image of before, or ran it: the kubelet has not got to the new one yet. Where the new one may be
+/// the same, what still runs is looked at further.
 fn is_old(observed: &Observed<'_>, status: &ContainerStatus, now: &pod::ContainerStatus) -> bool {
     let told = orders::told(observed, &status.name).and_then(|told| told.pulled.as_ref());
     let old = &status.before.image_id;
     let other = |pulled: &Pulled| {
         *old != pulled.image_id && old.rsplit_once('@').is_none_or(|(_, digest)| digest != pulled.digest)
     };
-    !old.is_empty() && now.image_id == *old && told.or(status.pulled.as_ref()).is_some_and(other)
+    let unknown = now.state != ContainerState::Running;
+    !old.is_empty() && now.image_id == *old && told.or(status.pulled.as_ref()).map_or(unknown, other)
 }
 
 /// How far the new container is.

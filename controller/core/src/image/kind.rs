@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pitstop_api::image_update::{KIND, PLURAL, PodImageUpdate, PodImageUpdateStatus};
 
-use super::{ImageUpdate, Memory, Observed, plan, review, status, update};
+use super::{ImageUpdate, Memory, Observed, plan, puller, review, status, update};
 use crate::before::Before;
 use crate::change::{Named, Note};
 use crate::deed::{Deed, Done};
@@ -82,6 +82,9 @@ impl Kind for ImageUpdate {
     fn asks(&self) -> bool {
         self.spec.dry_run || self.suspended()
     }
+    fn made_pod(key: &ObjectKey, uid: &str) -> Option<ObjectKey> {
+        Some(puller::key(key, uid))
+    }
     fn gate(&self) -> Option<Hold> {
         self.hold()
     }
@@ -94,7 +97,7 @@ impl Kind for ImageUpdate {
         let Sight { request, pod, around, writes, .. } = sight;
         let work = sight.book.and_then(|book| book.work);
         let orders: Vec<OrderView<'_>> = own(work, &request.uid).collect();
-        memory.see(now, request, pod, &orders);
+        memory.see(now, request, pod, sight.made_pod, &orders);
         let before = around.begun().into_iter().filter(|other| goes_before(other, request));
         let earlier = before.min_by_key(|other| other.rank());
         let observed = Observed {
@@ -103,6 +106,7 @@ impl Kind for ImageUpdate {
             pod,
             ahead: sight.ahead,
             earlier: earlier.map(|other| Named { kind: ID, key: other.key.clone() }),
+            puller: sight.made_pod,
             orders,
             guarded: sight.guarded,
             writing: writes.images,
@@ -132,8 +136,8 @@ impl Kind for ImageUpdate {
         let stored = (self.has_begun() && !self.completed()).then_some(memory.first_seen);
         memory.busy_since.or(stored).filter(|_| !at.lingers)
     }
-    fn deed_done(memory: &mut Memory, _: Mono, deed: Deed, done: Done) {
-        memory.deed_done(&deed, done);
+    fn deed_done(memory: &mut Memory, now: Mono, deed: Deed, done: Done) {
+        memory.deed_done(now, &deed, done);
     }
     fn pod_written(&self, memory: &mut Memory, _: Mono, written: PodWritten) {
         if let PodWritten::Images(refused) = written {

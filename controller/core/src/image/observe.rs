@@ -6,6 +6,7 @@ use pitstop_api::image_update::{
 };
 
 use super::judge::{Place, is_unchanged, place};
+use super::puller;
 use crate::change::{ImageChange, Named};
 use crate::deed::{Deed, Done};
 use crate::drain::Seen;
@@ -135,6 +136,8 @@ pub struct Memory {
     pub unanswered_since: Option<Mono>,
     /// Since when none of its orders finds a place in the node's book.
     pub crowded_since: Option<Mono>,
+    /// What is known of its puller Pod.
+    pub puller: puller::Memory,
     /// How far the drain is seen to be.
     pub drain: Seen,
     /// Since when the Pod's spec has the new images.
@@ -155,8 +158,17 @@ impl Memory {
         Self { first_seen: now, ..Self::default() }
     }
 
-    /// Notes since when things are as they are. `orders` are the request's.
-    pub fn see(&mut self, now: Mono, update: &ImageUpdate, pod: Option<&Pod>, orders: &[OrderView<'_>]) {
+    /// Notes since when things are as they are. `puller`: the Pod under the name of the request's puller Pod; `orders` are the
+    /// request's.
+    pub fn see(
+        &mut self,
+        now: Mono,
+        update: &ImageUpdate,
+        pod: Option<&Pod>,
+        puller: Option<&Pod>,
+        orders: &[OrderView<'_>],
+    ) {
+        self.puller.see(now, update, puller);
         note_since(&mut self.completed_seen, now, update.completed());
         note_since(&mut self.runs_since, now, !update.suspended());
         note_since(&mut self.unanswered_since, now, orders.iter().any(|o| o.answer.is_none()));
@@ -193,9 +205,9 @@ impl Memory {
     }
 
     /// What the request has had done came back.
-    pub fn deed_done(&mut self, deed: &Deed, done: Done) {
+    pub fn deed_done(&mut self, now: Mono, deed: &Deed, done: Done) {
         if !matches!(deed, Deed::TryImages { .. }) {
-            return;
+            return self.puller.done(now, deed, done);
         }
         match done {
             Done::Effected => (self.tried, self.refused) = (true, None),
@@ -243,6 +255,8 @@ pub struct Observed<'a> {
     pub ahead: Option<Ahead>,
     /// An earlier update of the same Pod that has been accepted, too, and is not suspended.
     pub earlier: Option<Named>,
+    /// The Pod under the name of its puller Pod.
+    pub puller: Option<&'a Pod>,
     /// The request's orders in the node's book.
     pub orders: Vec<OrderView<'a>>,
     /// The API server is known to keep each daemon to its own node, so that orders may be placed.

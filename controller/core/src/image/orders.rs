@@ -3,13 +3,18 @@
 use pitstop_api::id::split_reference;
 use pitstop_api::image_update::{ContainerStatus, Pull as Wanted};
 use pitstop_api::nodework::{
-    AnswerReason, AnswerState, ImageAnswer, Order, OrderContainer, OrderId, OrderPod, Pull, Pulled,
+    AnswerReason, AnswerState, ImageAnswer, Order, OrderContainer, OrderId, OrderPod, Pull, PullPolicy,
+    Pulled,
 };
 
 use super::observe::Observed;
+use super::puller::{has_pulled, is_own};
 use super::status::{self, End};
 use crate::nodework::{OrderView, newest};
 use crate::pod::{Container, Pod};
+
+/// Most orders about one container.
+const MAX_ATTEMPTS: u32 = 5;
 
 /// How far a pull is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +27,8 @@ pub(super) enum Stage {
     Unanswered,
     /// It is at work: its words.
     Underway(String),
+    /// The registry gives the image to nobody without credentials: the daemon's words.
+    Unauthorized(String),
     /// It has failed: the reason, and the daemon's words.
     Failed(End),
 }
@@ -32,8 +39,8 @@ pub(super) fn stage(observed: &Observed<'_>, container: &ContainerStatus) -> Sta
     if instance(container, in_pod).is_none() {
         return Stage::Unneeded;
     }
-    let Some(answer) = newest(&observed.orders, &container.name).and_then(|view: OrderView<'_>| view.answer)
-    else {
+    let last = newest(&observed.orders, &container.name);
+    let Some((last, answer)) = last.and_then(|view: OrderView<'_>| Some((view, view.answer?))) else {
         return Stage::Unanswered;
     };
     let said = |text: &str| format!("container {}: {text}", container.name);
@@ -43,13 +50,22 @@ pub(super) fn stage(observed: &Observed<'_>, container: &ContainerStatus) -> Sta
         (AnswerState::Acknowledged | AnswerState::Done, _) => Stage::Underway(said(&answer.message)),
         (AnswerState::Refused | AnswerState::Failed, _) => {
             let reason = match answer.reason {
-                Some(AnswerReason::PullUnauthorized) => status::CANNOT_PROVE,
+                Some(AnswerReason::PullUnauthorized) => return Stage::Unauthorized(said(&answer.message)),
+                // The node has had it from a puller Pod.
+                Some(AnswerReason::ImageNeverPull) if lost(last, container) => {
+                    return Stage::Unauthorized(said(&answer.message));
+                }
                 Some(AnswerReason::NoDiskRoom) => status::NO_ROOM,
                 _ => status::PULL_FAILED,
             };
             Stage::Failed(End::failed(reason, said(&answer.message)))
         }
     }
+}
+
+/// The node had the image from a puller Pod and has it no more: its garbage collection takes what no container uses.
+fn lost(last: OrderView<'_>, container: &ContainerStatus) -> bool {
+    (2..MAX_ATTEMPTS).contains(&last.attempt()) && container.pulled.is_some()
 }
 
 /// What the daemon has told of a container's image.
@@ -64,47 +80,21 @@ fn instance(container: &ContainerStatus, in_pod: Option<&Container>) -> Option<S
     names.into_iter().flatten().find_map(|name| split_reference(name).ok().map(|(_, id)| id.into()))
 }
 
-/// The orders that the request wants: to pull, and then to tell what runs. Where the pull is the kubelet's, the daemon is
-/// asked what the node has once the new containers are there.
+/// The daemon is asked once more what the node has of a container's image.
+pub(super) fn is_asked_again(observed: &Observed<'_>, container: &str) -> bool {
+    newest(&observed.orders, container).is_some_and(|view| view.attempt() > 1)
+}
+
+/// The orders that the request wants: to pull, and then to tell what runs. Where the pull is the kubelet's, by a puller Pod or
+/// once the new containers are there, the daemon is asked what the node has then.
 pub(super) fn wanted(observed: &Observed<'_>, pod: &Pod) -> Vec<Order> {
     let update = observed.update;
-    let spec = &update.spec;
     let of = |container: &ContainerStatus| {
         let placed = observed.orders.iter().find(|view| view.order.container.name == container.name);
         // An order never changes, though another instance may be there by now.
         let named = placed.map(|view| view.order.container.id.clone());
-        let in_pod = pod.container(&container.name)?;
-        let id = named.or_else(|| instance(container, Some(in_pod)))?;
-        let wanted = spec.containers.iter().find(|wanted| wanted.name == container.name)?;
-        let replaced = in_pod.status.as_ref().is_some_and(|now| {
-            !now.container_id.is_empty() && now.container_id != container.before.container_id
-        });
-        let failed = || {
-            let first = observed
-                .orders
-                .iter()
-                .find(|view| view.order.container.name == container.name && view.attempt() == 1);
-            let over = [AnswerState::Failed, AnswerState::Refused];
-            first.and_then(|view| view.answer).is_some_and(|answer| over.contains(&answer.state))
-        };
-        let asked_later = observed
-            .orders
-            .iter()
-            .any(|view| view.order.container.name == container.name && view.attempt() == 2);
-        let later = match spec.pull() {
-            Wanted::Required => false,
-            Wanted::IfPossible => asked_later || (replaced && update.changes() && failed()),
-            Wanted::Skip => replaced && update.changes(),
-        };
-        if spec.pull() == Wanted::Skip && !later {
-            return None;
-        }
-        let (image, policy, attempt) = if later {
-            // What the node's kubelet has pulled by now, or nobody has.
-            (in_pod.image.clone(), pitstop_api::nodework::PullPolicy::Never, 2)
-        } else {
-            (wanted.image.clone(), in_pod.pull_policy, 1)
-        };
+        let id = named.or_else(|| instance(container, pod.container(&container.name)))?;
+        let (attempt, pull) = pull(observed, container, pod)?;
         Some(Order {
             id: OrderId { owner: &update.uid, container: &container.name, attempt }.to_string(),
             pod: OrderPod {
@@ -113,9 +103,49 @@ pub(super) fn wanted(observed: &Observed<'_>, pod: &Pod) -> Vec<Order> {
                 uid: pod.uid.clone(),
             },
             container: OrderContainer { name: container.name.clone(), id },
-            action: Pull::new(image, policy, spec.pull_timeout()).into(),
+            action: pull.into(),
             ..Order::default()
         })
     };
     update.status.containers.iter().filter_map(of).collect()
+}
+
+/// What is asked about a container's image, and how often something was.
+fn pull(observed: &Observed<'_>, container: &ContainerStatus, pod: &Pod) -> Option<(u32, Pull)> {
+    let update = observed.update;
+    let (spec, name) = (&update.spec, &container.name);
+    let wanted = spec.containers.iter().find(|wanted| wanted.name == *name)?;
+    let in_pod = pod.container(name)?;
+    let last = newest(&observed.orders, name);
+    let asks = |image: &String, policy| Pull::new(image.clone(), policy, spec.pull_timeout());
+    let attempt = last.map_or(1, |last| last.attempt());
+    let refused = matches!(stage(observed, container), Stage::Unauthorized(_));
+    let by_puller = observed.puller.filter(|puller| is_own(update, puller) && refused);
+    if by_puller.is_some_and(|puller| has_pulled(puller, name)) && !update.changes() {
+        return Some((attempt.saturating_add(1), asks(&wanted.image, PullPolicy::Never)));
+    }
+    // An order never changes.
+    if let Some(stands) =
+        last.filter(|last| last.attempt() > 1).and_then(|last| last.order.action.pull.clone())
+    {
+        return Some((attempt, stands));
+    }
+    let replaced = in_pod
+        .status
+        .as_ref()
+        .is_some_and(|now| !now.container_id.is_empty() && now.container_id != container.before.container_id);
+    let failed = || {
+        let over = [AnswerState::Failed, AnswerState::Refused];
+        last.and_then(|last| last.answer).is_some_and(|answer| over.contains(&answer.state))
+    };
+    let later = replaced && update.changes();
+    if spec.pull() == Wanted::Skip && !later {
+        return None;
+    }
+    Some(if later && (spec.pull() == Wanted::Skip || failed()) {
+        // What the node's kubelet has pulled by now, or nobody has.
+        (2, asks(&in_pod.image, PullPolicy::Never))
+    } else {
+        (1, asks(&wanted.image, in_pod.pull_policy))
+    })
 }

@@ -53,20 +53,24 @@ fn container(wanted: &ContainerImage, pod: &Pod) -> Result<ContainerStatus, (&'s
         );
         return Err(("image", text));
     }
-    let image_id = found.status.as_ref().map(|now| now.image_id.clone()).unwrap_or_default();
-    let mut before = Before { image: found.image.clone(), image_id, ..Before::default() };
-    is_now(&mut before, Some(found));
-    Ok(ContainerStatus { name: wanted.name.clone(), before, ..ContainerStatus::default() })
+    Ok(ContainerStatus { name: wanted.name.clone(), before: now(found), ..ContainerStatus::default() })
 }
 
-/// Notes the instance that is there: when a request is accepted, and again when its Pod is about to be changed. What restarted
-/// in between is not to be taken for a container with the new image.
-pub(super) fn is_now(before: &mut Before, container: Option<&Container>) {
-    let Some(now) = container.and_then(|container| container.status.as_ref()) else { return };
-    before.container_id.clone_from(&now.container_id);
-    before.restart_count = now.restart_count;
-    before.running = now.state == ContainerState::Running;
-    before.ready = now.ready;
+/// What a container has: noted when a request is accepted, and again when its Pod is about to be changed. What restarted in
+/// between is not to be taken for a container with the new image, and what another request has written is what goes back.
+pub(super) fn now(container: &Container) -> Before {
+    let image = container.image.clone();
+    container.status.as_ref().map_or_else(
+        || Before { image: image.clone(), ..Before::default() },
+        |now| Before {
+            image: image.clone(),
+            image_id: now.image_id.clone(),
+            container_id: now.container_id.clone(),
+            restart_count: now.restart_count,
+            running: now.state == ContainerState::Running,
+            ready: now.ready,
+        },
+    )
 }
 
 /// The image strings as they are given, as a change of the Pod: in its order, which a patch must not change.

@@ -50,6 +50,8 @@ pub(super) const PLACE: &str = "WaitingForPlace";
 pub(super) const WAITING_FOR_POLICY: &str = "WaitingForPolicy";
 /// The node pulls.
 pub(super) const PULLING: &str = "Pulling";
+/// A puller Pod is made, or pulls.
+pub(super) const PULLER: &str = "WaitingForPullerPod";
 /// It is to wait.
 pub(super) const SUSPENDED: &str = "Suspended";
 /// The change is sent to the API server.
@@ -65,7 +67,7 @@ pub(super) const OBSERVING: &str = "Observing";
 /// The old images are put back.
 pub(super) const ROLLING_BACK: &str = "RollingBack";
 /// Every reason of a wait.
-const WAITS: [&str; 19] = [
+const WAITS: [&str; 20] = [
     QUEUED,
     Before::REASONS[1],
     drain::Wait::REASONS[0],
@@ -77,6 +79,7 @@ const WAITS: [&str; 19] = [
     PLACE,
     WAITING_FOR_POLICY,
     PULLING,
+    PULLER,
     SUSPENDED,
     WRITING,
     KUBELET,

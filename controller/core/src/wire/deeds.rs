@@ -3,14 +3,15 @@
 use kube::Resource as _;
 use kube::core::params::PostParams;
 use kube::core::{Request as Builder, request};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::exchange::{HttpRequest, at, delete};
 use super::observe::SlimPod;
 pub(super) use super::pods::try_images;
+use super::puller;
 use crate::action::Object;
 use crate::deed::{Child, Deed};
-use crate::key::ObjectKey;
+use crate::key::{KindId, ObjectKey};
 use crate::kinds::about;
 
 /// The name of a deed in metrics, and what is sent for the request `by`.
@@ -22,13 +23,30 @@ pub(super) fn request(by: &Object, deed: &Deed) -> (&'static str, Result<HttpReq
             (name(*kind).map_or("delete", |names| names.delete), delete(*kind, key, uid))
         }
         Deed::TryImages { key, uid, images } => ("try_pod_images", try_images(key, uid, images)),
+        Deed::Pull(puller) => ("make_puller_pod", puller::lender(puller)),
+        Deed::DeletePod { key, uid } => ("delete_puller_pod", puller::delete(key, uid)),
         Deed::Evict { key, uid } => ("evict_pod", evict(key, uid)),
     }
 }
 
+fn api_version(kind: KindId) -> &'static str {
+    about(kind).map_or("", |about| about.api_version)
+}
+
+/// The owner reference of what the request has made.
+pub(super) fn owned_by(by: &Object) -> Value {
+    json!({
+        "apiVersion": api_version(by.kind),
+        "kind": by.kind.name(),
+        "name": by.key.name,
+        "uid": by.uid,
+        "controller": true,
+        "blockOwnerDeletion": false,
+    })
+}
+
 /// Makes an object. It is deleted with its owner, by the cluster's garbage collector, and in the way of nothing.
 fn create(by: &Object, child: &Child) -> Result<HttpRequest, request::Error> {
-    let api_version = |kind| about(kind).map_or("", |about| about.api_version);
     let object = json!({
         "apiVersion": api_version(child.kind),
         "kind": child.kind.name(),
@@ -36,14 +54,7 @@ fn create(by: &Object, child: &Child) -> Result<HttpRequest, request::Error> {
             "name": child.key.name,
             "namespace": child.key.namespace,
             "labels": child.labels,
-            "ownerReferences": [{
-                "apiVersion": api_version(by.kind),
-                "kind": by.kind.name(),
-                "name": by.key.name,
-                "uid": by.uid,
-                "controller": true,
-                "blockOwnerDeletion": false,
-            }],
+            "ownerReferences": [owned_by(by)],
         },
         "spec": child.spec,
     });

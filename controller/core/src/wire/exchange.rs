@@ -14,10 +14,11 @@ use serde_json::{Value, json};
 use super::deeds;
 use super::observe::{self, SlimPod};
 use super::pods::{self, Version};
+use super::puller::{self, Forms};
 use super::survey::Reading;
 use crate::action::{Action, Event, Object, Write};
 use crate::change::PodChange;
-use crate::deed::{Deed, Done};
+use crate::deed::{Deed, Done, Puller};
 use crate::key::{KindId, ObjectKey};
 use crate::kind::WriteNames;
 use crate::kinds::{ForEach, Registered, Status, Written, about, for_each};
@@ -61,6 +62,10 @@ enum Awaits {
     Done,
     /// The Pod as it would be stored; when what changes is as asked, the change is sent for good, if there is one.
     DryRun(Option<Box<HttpRequest>>, PodChange),
+    /// The Pod whose containers get the images; then the puller Pod is made.
+    Lender(Box<Puller>),
+    /// That the policy denies a form like it; then that is sent.
+    Denial(Box<HttpRequest>),
     /// One of the things that a survey reads.
     Reading,
     /// The node's metadata, for the owner of its book.
@@ -119,14 +124,7 @@ impl Exchange {
             Action::PatchPod { key, uid, resource_version, change } => {
                 Self::pod_change(key, uid, &resource_version, change, wall)
             }
-            Action::Do { by, deed } => {
-                let (name, request) = deeds::request(&by, &deed);
-                let awaits = match deed {
-                    Deed::TryImages { images, .. } => Awaits::DryRun(None, PodChange::Images(images)),
-                    Deed::Create(_) | Deed::Delete { .. } | Deed::Evict { .. } => Awaits::Done,
-                };
-                (Self::new(name, About::Deed(by), awaits), request)
-            }
+            Action::Do { by, deed } => Self::deed(by, deed),
             Action::WriteOrders { node, resource_version, orders, closed, adopt } => {
                 let about = About::Book(node.clone());
                 let change = resource_version.map(|version| {
@@ -150,6 +148,18 @@ impl Exchange {
             }
         };
         Some(exchange.send(request))
+    }
+
+    fn deed(by: Object, deed: Deed) -> (Self, Result<HttpRequest, request::Error>) {
+        let (name, request) = deeds::request(&by, &deed);
+        let awaits = match deed {
+            Deed::TryImages { images, .. } => Awaits::DryRun(None, PodChange::Images(images)),
+            Deed::Pull(puller) => Awaits::Lender(puller),
+            Deed::Create(_) | Deed::Delete { .. } | Deed::DeletePod { .. } | Deed::Evict { .. } => {
+                Awaits::Done
+            }
+        };
+        (Self::new(name, About::Deed(by), awaits), request)
     }
 
     fn pod_change(
@@ -214,6 +224,11 @@ impl Exchange {
                     (Err(failure), _) => self.end(Err(failure)),
                 }
             }
+            (Awaits::Lender(puller), Answer::Body(text)) => self.puller(&puller, &text),
+            (Awaits::Denial(good), answer) => match puller::denied(answer) {
+                Ok(()) => Self { awaits: Awaits::Done, ..self }.send(Ok(*good)),
+                Err(failure) => self.end(Err(failure)),
+            },
             (Awaits::Owner(node, book), answer) => match (owner(&node, answer), book) {
                 (Ok(owner), NewBook::Made(orders)) => self.send(create_book(&node, owner, orders)),
                 (Ok(owner), NewBook::Adopted(change)) => {
@@ -232,6 +247,17 @@ impl Exchange {
                 self.end(Err(Failure::of_code(422, failure.message)))
             }
             (_, Answer::Failed(failure)) => self.end(Err(failure)),
+        }
+    }
+
+    /// The Pod whose containers get the images was read.
+    fn puller(self, puller: &Puller, text: &str) -> Step {
+        let About::Deed(by) = &self.about else { return self.end(Ok(None)) };
+        match puller::forms(by, puller, text) {
+            Ok(Forms { denied, good }) => {
+                Self { awaits: Awaits::Denial(Box::new(good)), ..self }.send(Ok(denied))
+            }
+            Err(failure) => self.end(Err(failure)),
         }
     }
 

@@ -9,6 +9,7 @@ mod metadata;
 pub mod observe;
 mod pods;
 mod policies;
+mod puller;
 mod slim;
 mod survey;
 

@@ -12,7 +12,10 @@ use serde::{Deserialize, Serialize};
 use super::metadata::{MIRROR, metadata};
 use super::policies::{SlimRule, own_policy, policy};
 use crate::key::ObjectKey;
-use crate::pod::{Container, ContainerKind, ContainerState, ContainerStatus, Pod, Resize, RestartFor, Told};
+use crate::owner::owner;
+use crate::pod::{
+    Container, ContainerKind, ContainerState, ContainerStatus, Made, Pod, Resize, RestartFor, Told,
+};
 use crate::readiness::{self, Gate, GateCondition};
 
 /// What the resources of huge pages begin with; their size follows.
@@ -105,6 +108,8 @@ struct SlimResizePolicy {
 #[serde(rename_all = "camelCase", default)]
 struct SlimStatus {
     phase: String,
+    reason: String,
+    message: String,
     observed_generation: Option<i64>,
     conditions: Vec<SlimCondition>,
     container_statuses: Vec<SlimContainerStatus>,
@@ -169,7 +174,9 @@ pub fn pod(pod: SlimPod) -> Pod {
     let SlimPod { metadata, spec, status } = pod;
     let own = spec.containers.iter().chain(&spec.init_containers).map(|container| &container.resources);
     let huge_pages = own.chain(&spec.resources).any(SlimResources::huge_pages);
+    let ended = Told { reason: status.reason, message: status.message };
     Pod {
+        made: owner(&metadata).map(|owner| Box::new(Made { owner, ended })),
         key: ObjectKey::of(&metadata),
         mirror: metadata.annotations.is_some_and(|a| a.contains_key(MIRROR)),
         deleting: metadata.deletion_timestamp.is_some(),

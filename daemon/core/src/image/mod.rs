@@ -6,12 +6,11 @@
 //! container of that name runs.
 
 mod progress;
-mod secrets;
 mod told;
-mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pitstop_api::logic::pull::meaning;
 use pitstop_api::logic::time::Mono;
 use pitstop_api::nodework::{Answer, Order};
 
@@ -115,7 +114,10 @@ impl Images {
     /// A pull ended.
     pub(crate) fn pulled(&mut self, now: Mono, image: &str, result: &Result<(), PullFailure>) {
         let Some(UnderWay { began, .. }) = self.pulls.remove(image) else { return };
-        let result = result.as_ref().map(|()| now.since(began)).map_err(words::meaning);
+        let result = result
+            .as_ref()
+            .map(|()| now.since(began))
+            .map_err(|failure| meaning(&failure.message, failure.missing));
         for (order_id, progress) in &mut self.orders {
             if progress.awaits().as_deref() == Some(image) {
                 progress.pulled(now, order_id, result.clone());

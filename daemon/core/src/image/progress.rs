@@ -6,12 +6,12 @@ use pitstop_api::condition::truncate;
 use pitstop_api::id::ContainerId;
 use pitstop_api::image::Reference;
 use pitstop_api::logic::backoff::Backoff;
+use pitstop_api::logic::pull::Meaning;
 use pitstop_api::logic::time::{Mono, earliest, seconds};
 use pitstop_api::nodework::{
     Answer, AnswerReason, AnswerState, ImageAnswer, MAX_MESSAGE, Order, Pull, PullPolicy, Pulled, Running,
 };
 
-use super::words::Meaning;
 use super::{Look, told};
 use crate::action::{Action, CallFailure};
 use crate::order::answer;

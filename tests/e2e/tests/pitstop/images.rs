@@ -1,6 +1,7 @@
 //! New images in running Pods: nothing stops before the node has them, and what does badly goes back.
 
 use pitstop_api::image_update::Phase;
+use pitstop_e2e::system::{DAEMON, NAMESPACE};
 use pitstop_e2e::{Context, LONG, Ns, Result, ensure, images, on_cluster, pods, until};
 use serde_json::json;
 
@@ -45,9 +46,11 @@ fn images_are_pulled_and_changed_and_put_back() -> Result<()> {
         pods::assert_restarted_once(&after, &last, "app")?;
 
         // What is bad goes back.
-        for (tag, expected) in
-            [("crash", &["ContainerExited", "CrashLoopBackOff", "Restarted"][..]), ("unready", &["NotReady"])]
-        {
+        for (tag, expected) in [
+            ("crash", &["ContainerExited", "CrashLoopBackOff", "Restarted"][..]),
+            ("oom", &["OOMKilled"]),
+            ("unready", &["NotReady"]),
+        ] {
             let fields = json!({"readyTimeoutSeconds": 10});
             images::create(ns, images::update(tag, tag, &fields)).await?;
             let (bad, reason) = images::over(ns, tag).await?;
@@ -63,6 +66,73 @@ fn images_are_pulled_and_changed_and_put_back() -> Result<()> {
             last = back;
         }
         Ok(())
+    })
+}
+
+#[test]
+fn containers_of_a_pod_and_its_sidecar_are_changed_together() -> Result<()> {
+    on_updating_cluster(async |ns| {
+        images::opt_in(&ns.cluster, &ns.name)?;
+        let mut pod = images::web();
+        let mut sidecar = images::server("side", 8082);
+        sidecar["restartPolicy"] = json!("Always");
+        pod["spec"]["initContainers"] = json!([sidecar]);
+        let before = ns.start_pod(pod).await?;
+        let names = ["app", "other", "side"];
+        let all = names.map(|name| json!({"name": name, "image": format!("{}:2", images::REPOSITORY)}));
+        let fields = json!({"containers": all, "observeSeconds": 0, "unreadyGracePeriodSeconds": 1});
+        images::create(ns, images::update("all", "2", &fields)).await?;
+        let (update, reason) = images::over(ns, "all").await?;
+        let status = update.status.context("no status")?;
+        ensure!(reason == "Updated" && status.containers.len() == 3, "{status:?}");
+        let after = ns.ready("web").await?;
+        for name in names {
+            pods::assert_restarted_once(&before, &after, name)?;
+        }
+        for container in status.containers {
+            let pulled = container.pulled.context("nothing pulled")?;
+            ensure!(
+                container.running.context("nothing runs")?.image_id == pulled.image_id,
+                "{}",
+                container.name
+            );
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn an_image_for_which_a_node_has_no_room_is_not_pulled() -> Result<()> {
+    on_updating_cluster(async |ns| {
+        images::opt_in(&ns.cluster, &ns.name)?;
+        let before = ns.start_pod(images::web()).await?;
+        let daemon = |value: &str| {
+            ns.cluster.kubectl(&[
+                "-n",
+                NAMESPACE,
+                "set",
+                "env",
+                "daemonset",
+                DAEMON,
+                &format!("PITSTOP_IMAGE_ROOM{value}"),
+            ])?;
+            ns.cluster.kubectl(&["-n", NAMESPACE, "rollout", "status", "daemonset", DAEMON, "--timeout=2m"])
+        };
+        // More than any disk has.
+        daemon("=1000000000000000000")?;
+        let over = async {
+            images::create(ns, images::update("large", "2", &json!({}))).await?;
+            images::over(ns, "large").await
+        };
+        let over = over.await;
+        daemon("-")?;
+        let (update, reason) = over?;
+        let message = update.status.context("no status")?.message;
+        ensure!(
+            reason == "NoDiskRoom" && message.contains("953674316406 MiB must be"),
+            "{reason}: {message}"
+        );
+        pods::assert_untouched(&before, &ns.pod("web").await?, "app")
     })
 }
 

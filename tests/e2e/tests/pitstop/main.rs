@@ -21,6 +21,7 @@ mod images;
 mod kinds;
 mod kruise;
 mod mechanism;
+mod pullers;
 mod queue;
 mod refused;
 mod registry;

@@ -6,7 +6,11 @@ use pitstop_api::resize::{ContainerStatus, Mechanism, Phase, PodResizeStatus, Ta
 use serde_json::json;
 
 use super::*;
+use crate::engine::room::Turn;
 use crate::hold::admission::{Crowd, Survey, Surveyed};
+
+/// There is room.
+const LINE: (&Subject, Turn<'_>) = (&Subject::Node(String::new()), Turn::Book);
 
 fn cpu(request: i64) -> Resources {
     Resources { cpu_request: Some(request), ..Resources::default() }
@@ -92,7 +96,7 @@ fn surveyed(index: &mut Engine, now: u64, resize: &Resize, outcome: Outcome<Surv
 
 fn begin(index: &mut Engine, now: u64, resize: &Resize) -> Result<Option<Action>, Mono> {
     let by = Object::new(resize::ID, resize.key.clone(), resize.uid.clone());
-    index.survey(Mono(now), by, &resize.pod_key(), Mono(0))
+    index.survey(Mono(now), by, &resize.pod_key(), Mono(0), LINE)
 }
 
 /// For who has wanted it for long.
@@ -138,8 +142,8 @@ fn what_was_begun_before_a_request_was_known_does_not_count_for_it() {
     let ([one, late, _], mut index) = three();
     let by = |resize: &Resize| Object::new(resize::ID, resize.key.clone(), resize.uid.clone());
     let found = Outcome::Written(Survey::default());
-    assert!(matches!(index.survey(Mono(10), by(&one), &one.pod_key(), Mono(10)), Ok(Some(_))));
-    let wants = |index: &mut Engine, now| index.survey(Mono(now), by(&late), &late.pod_key(), Mono(11));
+    assert!(matches!(index.survey(Mono(10), by(&one), &one.pod_key(), Mono(10), LINE), Ok(Some(_))));
+    let wants = |index: &mut Engine, now| index.survey(Mono(now), by(&late), &late.pod_key(), Mono(11), LINE);
     assert_eq!(wants(&mut index, 11), Ok(None), "one is under way");
     index.surveyed(Mono(12), &place(), found.clone());
     assert!(index.stores.resizes.dirty.contains(&late.key), "it is planned, and wants the next one");

@@ -8,6 +8,7 @@
 mod back;
 mod changed;
 mod pull;
+mod puller;
 
 use chrono::{DateTime, Utc};
 use pitstop_api::condition::{self, ConditionStatus};
@@ -17,7 +18,7 @@ use self::pull::Pulling;
 use super::judge::{Place, place};
 use super::kind::keeps_unaccepted;
 use super::observe::Observed;
-use super::resolve::{asked, change, is_now, resolve, written};
+use super::resolve::{asked, change, now, resolve, written};
 use super::status::{self, End, Wait, accepted, ended, waits};
 use crate::change::ImageChange;
 use crate::config::Config;
@@ -40,7 +41,7 @@ const REFUSALS: u32 = 3;
 pub fn plan(wall: DateTime<Utc>, config: &Config, observed: &Observed<'_>) -> Plan {
     let planner = Planner { now: observed.now, wall, config, observed };
     let update = observed.update;
-    if update.completed() {
+    let plan = if update.completed() {
         planner.after_end()
     } else if update.deleting {
         Plan::default()
@@ -48,7 +49,8 @@ pub fn plan(wall: DateTime<Utc>, config: &Config, observed: &Observed<'_>) -> Pl
         planner.accept()
     } else {
         planner.follow()
-    }
+    };
+    planner.tidied(plan)
 }
 
 struct Planner<'a> {
@@ -163,12 +165,17 @@ impl Planner<'_> {
             return self.end(&self.late());
         }
         let mut status = update.status.clone();
-        let missing = match self.pulled(&mut status) {
+        let missing = match self.pulled(pod, &mut status) {
             Ok(missing) => missing,
             Err(Pulling::Ends(end)) => return self.end(&end),
-            Err(Pulling::Waits(wait, at)) => {
+            Err(Pulling::Waits { wait, at, deed }) => {
                 let plan = self.waiting(status, &wait, Urgency::Later);
-                return Plan { orders: self.orders(pod), wake_at: earliest(deadline, at), ..plan };
+                return Plan {
+                    orders: self.orders(pod),
+                    deed: deed.map(|deed| *deed),
+                    wake_at: earliest(deadline, at),
+                    ..plan
+                };
             }
         };
         status::pulled(&mut status, update, missing.as_deref(), self.wall);
@@ -203,7 +210,7 @@ impl Planner<'_> {
             status::drained(&mut status, update, grace, self.wall);
         }
         for container in &mut status.containers {
-            is_now(&mut container.before, pod.container(&container.name));
+            container.before = pod.container(&container.name).map_or(container.before.clone(), now);
             let wanted = update.spec.containers.iter().find(|wanted| wanted.name == container.name);
             let digest = container.pulled.as_ref().map(|pulled| pulled.digest.as_str());
             let digest = digest.filter(|digest| !digest.is_empty());
@@ -264,10 +271,13 @@ impl Planner<'_> {
         End::failed(status::POD_GONE, format!("there is no running Pod {}{uid} any more", spec.name))
     }
 
-    /// Ends the request, once no write of the Pod can take effect any more. What the daemon was asked is withdrawn with it.
+    /// Ends the request, once no write of the Pod can take effect any more and its puller Pod is gone. What the daemon was asked is withdrawn with it.
     fn end(&self, end: &End) -> Plan {
         if !self.observed.writing.is_empty() || self.observed.deed.is_some() {
             return self.unsure();
+        }
+        if let Some(plan) = self.sweeps() {
+            return plan;
         }
         let mut status = ended(self.observed, end, self.wall);
         let pull_failed = [status::PULL_FAILED, status::CANNOT_PROVE, status::NO_ROOM, status::DAEMON_SILENT];

@@ -4,6 +4,7 @@ use pitstop_api::image_update::{Phase, PodImageUpdateStatus, Pull};
 use pitstop_api::nodework::Order;
 
 use super::Planner;
+use crate::deed::Deed;
 use crate::image::orders::{self, Stage};
 use crate::image::status::{self, End, Wait};
 use crate::pod::Pod;
@@ -11,25 +12,54 @@ use crate::time::Mono;
 
 /// Why the node has not the images.
 pub(super) enum Pulling {
-    /// It is waited for; when to look again though nothing happened.
-    Waits(Wait, Option<Mono>),
+    /// It is waited for.
+    Waits {
+        /// What that is.
+        wait: Wait,
+        /// When to look again though nothing happened.
+        at: Option<Mono>,
+        /// What to do.
+        deed: Option<Box<Deed>>,
+    },
     /// It cannot have them.
     Ends(End),
 }
 
+impl Pulling {
+    pub(super) fn waits(wait: Wait, at: Option<Mono>) -> Self {
+        Self::Waits { wait, at, deed: None }
+    }
+
+    /// And that is done.
+    pub(super) fn with(self, deed: Deed) -> Self {
+        match self {
+            Self::Waits { wait, at, deed: _ } => Self::Waits { wait, at, deed: Some(Box::new(deed)) },
+            Self::Ends(_) => self,
+        }
+    }
+}
+
 impl Planner<'_> {
     /// Whether the node has the images; where the pull is left to its kubelet, why. What it has is noted in the status.
-    pub(super) fn pulled(&self, status: &mut PodImageUpdateStatus) -> Result<Option<String>, Pulling> {
+    pub(super) fn pulled(
+        &self,
+        pod: &Pod,
+        status: &mut PodImageUpdateStatus,
+    ) -> Result<Option<String>, Pulling> {
         let policy = self.observed.update.spec.pull();
         if policy == Pull::Skip {
             return Ok(Some("spec.pull is Skip".to_owned()));
         }
         let mut missing = None;
-        let mut waits = None;
+        let (mut waits, mut needs, mut unauthorized) = (None, Vec::new(), None);
         for container in &mut status.containers {
             match orders::stage(self.observed, container) {
                 Stage::Pulled(pulled) => container.pulled = Some(pulled),
                 Stage::Unneeded => {}
+                Stage::Unauthorized(text) => {
+                    unauthorized.get_or_insert(text);
+                    needs.push(&*container);
+                }
                 Stage::Failed(end) if policy == Pull::IfPossible => {
                     missing.get_or_insert(end.message);
                 }
@@ -49,9 +79,19 @@ impl Planner<'_> {
                 },
             }
         }
-        match waits {
-            Some((wait, at)) => Err(Pulling::Waits(wait, at)),
-            None => Ok(missing),
+        if let Some((wait, at)) = waits {
+            return Err(Pulling::waits(wait, at));
+        }
+        let Some(text) = unauthorized else { return Ok(missing) };
+        match self.by_puller(pod, &needs) {
+            Ok(waits) => Err(waits),
+            Err(end) => {
+                let end = End { message: format!("{text}; {}", end.message), ..end };
+                if policy == Pull::IfPossible {
+                    return Ok(missing.or(Some(end.message)));
+                }
+                Err(Pulling::Ends(end))
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! One update against a Pod, a daemon and an API server that the test plays.
 
 mod fails;
+mod pullers;
 mod pulls;
 mod reasons;
 mod same;
@@ -85,6 +86,12 @@ struct World {
     guarded: bool,
     /// What the API server says of a dry run, and of a change.
     refuses: Option<String>,
+    /// The Pod under the name of the puller Pod, as the watch shows it.
+    puller: Option<Pod>,
+    /// What the API server says of the creation of one.
+    no_puller: Option<String>,
+    /// What was done beside dry runs.
+    deeds: Vec<Deed>,
     look: Look,
     memory: Memory,
     wake_at: Option<Mono>,
@@ -107,6 +114,9 @@ impl World {
             earlier: None,
             guarded: true,
             refuses: None,
+            puller: None,
+            no_puller: Some("there is no right to".into()),
+            deeds: Vec::new(),
             look: Look::default(),
             memory: Memory::new(Mono(0)),
             wake_at: None,
@@ -126,13 +136,14 @@ impl World {
                 closed: false,
             })
             .collect();
-        self.memory.see(self.now, &self.update, self.pod.as_ref(), &orders);
+        self.memory.see(self.now, &self.update, self.pod.as_ref(), self.puller.as_ref(), &orders);
         let observed = Observed {
             now: self.now,
             update: &self.update,
             pod: self.pod.as_ref(),
             ahead: self.ahead.clone(),
             earlier: self.earlier.clone(),
+            puller: self.puller.as_ref(),
             orders,
             guarded: self.guarded,
             writing: &[],
@@ -153,9 +164,12 @@ impl World {
         self.wake_at = wake_at;
         self.deleted |= delete;
         if let Some(deed) = deed {
-            let done = self.refuses.clone().map_or(Done::Effected, Done::Refused);
-            assert!(matches!(deed, Deed::TryImages { .. }));
-            self.memory.deed_done(&deed, done);
+            let done = self.does(&deed);
+            self.memory.deed_done(self.now, &deed, done);
+            if let Some(write) = status {
+                self.writes += 1;
+                self.update.status = write.status;
+            }
             return true;
         }
         if read.is_some() {
@@ -171,6 +185,31 @@ impl World {
             self.update.status = write.status;
         }
         changed
+    }
+
+    fn does(&mut self, deed: &Deed) -> Done {
+        if let Deed::TryImages { .. } = deed {
+            return self.refuses.clone().map_or(Done::Effected, Done::Refused);
+        }
+        self.deeds.push(deed.clone());
+        match deed {
+            Deed::Pull(puller) => match &self.no_puller {
+                Some(text) => Done::Refused(text.clone()),
+                None if self.puller.is_some() => Done::Conflict,
+                None => {
+                    self.puller = Some(pullers::pod(puller));
+                    Done::Effected
+                }
+            },
+            Deed::DeletePod { uid, .. } => match self.puller.take() {
+                Some(pod) if pod.uid == *uid => Done::Effected,
+                other => {
+                    self.puller = other;
+                    Done::Gone
+                }
+            },
+            other => panic!("{other:?}"),
+        }
     }
 
     fn patch(&mut self, images: &[ImageChange]) {

@@ -141,6 +141,40 @@ fn what_is_stored_of_a_beginning_is_in_the_way_of_others() {
     assert_eq!(waits.update.disturbs(&fresh, at(), None), None);
 }
 
+/// Another update has written the very string meanwhile.
+#[test]
+fn what_goes_back_is_what_the_pod_had_when_it_was_changed() {
+    let mut world = World::new(&json!({"suspend": true}));
+    world.settle();
+    world.pulled();
+    let pinned = format!("registry.example.com/shop/web:v1@{OLD}");
+    world.pod.as_mut().unwrap().containers[0].image.clone_from(&pinned);
+    world.update.spec.suspend = false;
+    world.settle();
+    assert_eq!(world.phase(), Phase::Updating);
+    world.update.spec.cancel = true;
+    world.settle();
+    assert_eq!((world.phase(), world.image()), (Phase::RollingBack, pinned.as_str()));
+}
+
+/// Which image the kubelet has pulled can only be asked once the Pod has it.
+#[test]
+fn the_daemon_is_asked_later_about_what_was_written() {
+    let mut world = World::new(&json!({"pull": "Skip"}));
+    world.settle();
+    assert_eq!((world.phase(), world.orders.len()), (Phase::Updating, 0));
+    // The old container restarts, and another writer has undone the change.
+    world.pod.as_mut().unwrap().containers[0].image = "registry.example.com/shop/web:v1".into();
+    let status = world.pod.as_mut().unwrap().containers[0].status.as_mut().unwrap();
+    status.container_id = id(3);
+    assert!(world.plan().orders.is_empty());
+    world.settle();
+    let pull = world.orders[0].action.pull.as_ref().unwrap();
+    assert_eq!(pull.image, "registry.example.com/shop/web:v2");
+    world.sees(|status| status.state = ContainerState::Terminated { exit_code: 0 });
+    assert_eq!((world.phase(), world.reason()), (Phase::Updating, "WaitingForKubelet"));
+}
+
 #[test]
 fn what_was_suspended_waits_for_a_later_one_that_has_begun() {
     let released = World::new(&json!({})).update;

@@ -176,7 +176,11 @@ impl Updates {
             let Some(before) = before.filter(|_| container.before.running) else { continue };
             let alive = |i: &&Instance| i.ended.is_none_or(|at| self.now < at + KNOWN);
             let back = all.iter().filter(alive).any(|i| i.image_id == before.image_id);
-            if !back && self.sound() {
+            // Of what ends while its kubelet or runtime is away nobody can know.
+            let unseen = self.faults(|f| {
+                matches!(f, Fault::KubeletDown(..) | Fault::RuntimeDown(..) | Fault::RuntimeHangs(..))
+            });
+            if !back && self.sound() && !unseen {
                 found.push((
                     "U5",
                     format!("{id} is rolled back, and {} does not run its old image", container.name),

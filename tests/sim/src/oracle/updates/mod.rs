@@ -4,7 +4,7 @@
 //! |---|---|
 //! | U1 | Where the node must have the image first, a Pod is changed only once it has it. What is told of a pull was so. |
 //! | U2 | A request succeeds only when each container runs the content that was asked for, by its ID, in a new instance, for as long as is to be watched. |
-//! | U3 | What has ended stays as it is; what was found at the acceptance stays as it was found. |
+//! | U3 | What has ended stays as it is; what was found when the change was written down stays as it was found. |
 //! | U4 | A Pod gets another image for a request at work on that very Pod, and as its status says; for no dry run, and for none that is suspended. |
 //! | U5 | After an end without success the Pod has its old images again, where that is asked for, or somebody else changed them, or the end says why not. A request that ends as rolled back has its old containers back. |
 //! | U6 | No container gets an image of another repository, and no node one for it. |
@@ -378,12 +378,8 @@ fn stays(id: &str, before: &PodImageUpdateStatus, after: &PodImageUpdateStatus, 
     if before.completion_time.is_some() && end(before) != end(after) {
         found.push(("U3", format!("{id} has ended, and changes from {before:?} to {after:?}")));
     }
-    let was = |status: &PodImageUpdateStatus| -> Vec<_> {
-        let of = |c: &ContainerStatus| (c.name.clone(), c.before.image.clone(), c.before.image_id.clone());
-        status.containers.iter().map(of).collect()
-    };
-    if before.target.is_some() && (before.target != after.target || was(before) != was(after)) {
-        found.push(("U3", format!("{id} was accepted, and finds something else: {before:?} to {after:?}")));
+    if before.target.is_some() && before.target != after.target {
+        found.push(("U3", format!("{id} was accepted, and means another Pod: {before:?} to {after:?}")));
     }
     for (old, new) in before.containers.iter().zip(&after.containers) {
         if !old.written.is_empty() && (&old.written, &old.before) != (&new.written, &new.before) {

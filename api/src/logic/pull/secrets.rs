@@ -17,7 +17,7 @@ const SCHEMES: [&str; 4] = ["bearer", "basic", "digest", "negotiate"];
 const HARMLESS: [&str; 5] = ["auth", "authentication", "authorization", "credentials", "token"];
 
 /// The text without users and passwords in URLs, without queries of URLs, and without what is named as a secret.
-pub(super) fn without_secrets(text: &str) -> String {
+pub fn without_secrets(text: &str) -> String {
     let mut told = String::with_capacity(text.len());
     let mut rest = text;
     let mut next = Next::Anything;

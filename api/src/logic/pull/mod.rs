@@ -1,18 +1,19 @@
-//! What the registry says, and what it means.
+//! What a registry, and who pulls from it, says of a pull that fails, and what it means.
 
-use pitstop_api::condition::truncate;
-use pitstop_api::nodework::{AnswerReason, MAX_MESSAGE};
+mod secrets;
 
-use super::PullFailure;
-use super::secrets::without_secrets;
+pub use secrets::without_secrets;
+
+use crate::condition::truncate;
+use crate::nodework::{AnswerReason, MAX_MESSAGE};
 
 /// What a failed pull means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Meaning {
+pub struct Meaning {
     /// Why it has failed for good; absent where another try may help.
-    pub(super) reason: Option<AnswerReason>,
-    /// What is told.
-    pub(super) text: String,
+    pub reason: Option<AnswerReason>,
+    /// What is told: the words without secrets, cut.
+    pub text: String,
 }
 
 /// Words of runtimes and registries for a lack of rights.
@@ -27,9 +28,10 @@ const RIGHTS: [&str; 8] = [
     "denied: ",
 ];
 
-/// What a failed pull means: what the registry refuses or does not have, it will not give a moment later.
-pub(super) fn meaning(failure: &PullFailure) -> Meaning {
-    let text = truncate(&without_secrets(&failure.message), MAX_MESSAGE);
+/// What a failed pull means: what the registry refuses or does not have, it will not give a moment later. `missing`: it is
+/// known that there is no such image.
+pub fn meaning(message: &str, missing: bool) -> Meaning {
+    let text = truncate(&without_secrets(message), MAX_MESSAGE);
     let said = text.to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
     // A registry that is not to tell whether an image exists says that it is not there, or that rights are missing.
@@ -37,7 +39,7 @@ pub(super) fn meaning(failure: &PullFailure) -> Meaning {
         Some(AnswerReason::PullUnauthorized)
     } else if says(&["no space left on device", "disk quota exceeded"]) {
         Some(AnswerReason::NoDiskRoom)
-    } else if failure.missing
+    } else if missing
         || says(&[
             "manifest unknown",
             "name unknown",
@@ -59,7 +61,7 @@ mod tests {
     use super::*;
 
     fn means(missing: bool, message: &str) -> Option<AnswerReason> {
-        meaning(&PullFailure { missing, message: message.into() }).reason
+        meaning(message, missing).reason
     }
 
     #[test]

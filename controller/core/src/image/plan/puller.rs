@@ -1,0 +1,116 @@
+//! What the registry gives to nobody without credentials is pulled by a puller Pod.
+
+use pitstop_api::image_update::{ContainerStatus, Phase};
+use pitstop_api::nodework::PullPolicy;
+
+use super::pull::Pulling;
+use super::{Plan, Planner};
+use crate::deed::{Deed, ImageToPull, Puller};
+use crate::image::orders::{self, Stage};
+use crate::image::puller::{self, LAG, REFUSALS, is_own};
+use crate::image::status::{self, End, Wait};
+use crate::pod::Pod;
+use crate::time::Mono;
+
+/// Longest life of a puller Pod, in seconds, that its policy allows.
+const MAX_LIMIT: i64 = 86_400;
+
+impl Planner<'_> {
+    /// The containers of that name need a puller Pod for their images: what is waited for, and what is to be done.
+    pub(super) fn by_puller(&self, pod: &Pod, needs: &[&ContainerStatus]) -> Result<Pulling, End> {
+        let memory = &self.observed.memory.puller;
+        if let Some(end) = memory.end() {
+            return Err(end);
+        }
+        let waits = |text: String, at| Pulling::waits(Wait::new(Phase::Pulling, status::PULLER, text), at);
+        let Some(shown) = self.observed.puller else {
+            if let Some(since) = memory.awaited_since {
+                let text = format!("waits for the API server to show its puller Pod{}", memory.words());
+                return Ok(waits(text, Some(since.after(LAG))));
+            }
+            let deed = Deed::Pull(Box::new(self.puller(pod, needs)));
+            return Ok(waits(format!("makes a puller Pod{}", memory.words()), None).with(deed));
+        };
+        let name = &shown.key.name;
+        if !is_own(self.observed.update, shown) {
+            let text = format!("Pod {name}, the name of its puller Pod, exists and is not its own");
+            return Err(End::failed(status::CANNOT_PROVE, text));
+        }
+        if memory.goes(shown) {
+            return Ok(waits(format!("waits for the old puller Pod {name} to be gone"), None));
+        }
+        if needs.iter().any(|container| shown.container(&container.name).is_none()) {
+            let text = format!("makes another puller Pod than {name}, which lacks containers");
+            return Ok(waits(text, None).with(delete(shown)));
+        }
+        Ok(if needs.iter().all(|container| puller::has_pulled(shown, &container.name)) {
+            let text = "the kubelet has pulled: asks the node's daemon what the node has";
+            Pulling::waits(Wait::new(Phase::Pulling, status::DAEMON, text), None)
+        } else {
+            waits(puller::underway(shown), memory.until(self.observed.update))
+        })
+    }
+
+    fn puller(&self, pod: &Pod, needs: &[&ContainerStatus]) -> Puller {
+        let update = self.observed.update;
+        let image = |container: &&ContainerStatus| {
+            let name = &container.name;
+            let wanted = update.spec.containers.iter().find(|wanted| wanted.name == *name)?;
+            let policy = pod.container(name).map_or(PullPolicy::default(), |c| c.pull_policy);
+            Some(ImageToPull { container: name.clone(), image: wanted.image.clone(), policy })
+        };
+        Puller {
+            key: puller::key(&update.key, &update.uid),
+            of: pod.key.clone(),
+            of_uid: pod.uid.clone(),
+            node: pod.node.clone().unwrap_or_default(),
+            limit: update.spec.pull_timeout().clamp(1, MAX_LIMIT),
+            images: needs.iter().filter_map(image).collect(),
+        }
+    }
+
+    /// Its puller Pod, where that is still to be deleted; nothing where it cannot be.
+    fn leftover(&self) -> Option<&Pod> {
+        let memory = &self.observed.memory.puller;
+        let own = self.observed.puller.filter(|pod| is_own(self.observed.update, pod));
+        own.filter(|_| memory.undeletable < REFUSALS)
+    }
+
+    /// What goes before the end of the request: the deletion of its puller Pod, which is to be seen.
+    pub(super) fn sweeps(&self) -> Option<Plan> {
+        let memory = &self.observed.memory.puller;
+        if let Some(pod) = self.leftover() {
+            let deed = (!memory.goes(pod)).then(|| delete(pod));
+            return Some(Plan { deed, ..self.unsure() });
+        }
+        let at: Mono = memory.awaited_since?.after(LAG);
+        Some(Plan { wake_at: Some(at), ..self.unsure() })
+    }
+
+    /// The plan, with the deletion of a puller Pod that nothing needs any more.
+    pub(super) fn tidied(&self, plan: Plan) -> Plan {
+        let left =
+            self.leftover().filter(|pod| plan.deed.is_none() && !self.observed.memory.puller.goes(pod));
+        match left.filter(|_| !self.needs_puller()) {
+            Some(pod) => Plan { deed: Some(delete(pod)), ..plan },
+            None => plan,
+        }
+    }
+
+    /// An image is to be pulled by it, or the daemon has yet to tell that the node has it.
+    fn needs_puller(&self) -> bool {
+        let update = self.observed.update;
+        if update.completed() || update.deleting || update.changes() {
+            return false;
+        }
+        update.status.containers.iter().any(|container| match orders::stage(self.observed, container) {
+            Stage::Unauthorized(_) => self.observed.memory.puller.failed.is_none(),
+            Stage::Unanswered => orders::is_asked_again(self.observed, &container.name),
+            Stage::Pulled(_) | Stage::Unneeded | Stage::Underway(_) | Stage::Failed(_) => false,
+        })
+    }
+}
+
+fn delete(pod: &Pod) -> Deed {
+    Deed::DeletePod { key: pod.key.clone(), uid: pod.uid.clone() }
+}

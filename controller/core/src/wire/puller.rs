@@ -1,0 +1,181 @@
+//! A Pod by which the kubelet pulls images with the credentials of another Pod, as requests to the API server.
+//!
+//! The form is the only one that the policy [`POLICY`] lets the controller make. It is made only after that policy was
+//! seen to deny a form like it: the right to make Pods is harmless under the policy alone.
+
+use kube::Resource as _;
+use kube::core::params::{DeleteParams, GetParams, PostParams, Preconditions};
+use kube::core::{Request as Builder, request};
+use pitstop_api::logic::answer::{Answer, Class, Failure};
+use pitstop_api::nodework::PullPolicy;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::deeds::owned_by;
+use super::exchange::{HttpRequest, parse};
+use super::observe::SlimPod;
+use crate::action::Object;
+use crate::deed::{ImageToPull, Puller};
+use crate::key::ObjectKey;
+
+/// The policy and its binding, of the component `image-puller`.
+const POLICY: &str = "pitstop-controller-pullers";
+/// The label of such Pods, by which the policy tells them from others.
+const LABEL: &str = "pitstop.dev/puller";
+/// No image has this program, so nothing starts.
+const COMMAND: &str = "/.pitstop-pull-only";
+
+/// Of the Pod whose containers get the images: what its node's kubelet pulls with. Names only, no Secret is read.
+#[derive(Deserialize)]
+struct Lender {
+    metadata: LenderMeta,
+    spec: LenderSpec,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct LenderMeta {
+    uid: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct LenderSpec {
+    image_pull_secrets: Vec<SecretName>,
+    service_account_name: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SecretName {
+    name: String,
+}
+
+/// A Pod to make, and the same in a form that the policy denies.
+pub(super) struct Forms {
+    pub(super) denied: HttpRequest,
+    pub(super) good: HttpRequest,
+}
+
+fn pods(namespace: &str) -> Builder {
+    Builder::new(SlimPod::url_path(&(), Some(namespace)))
+}
+
+/// Reads the Pod whose containers get the images.
+pub(super) fn lender(puller: &Puller) -> Result<HttpRequest, request::Error> {
+    pods(&puller.of.namespace).get(&puller.of.name, &GetParams::default())
+}
+
+/// By that Pod as it was read: what makes the puller Pod for the request `by`.
+pub(super) fn forms(by: &Object, puller: &Puller, text: &str) -> Result<Forms, Failure> {
+    let Lender { metadata, spec } = parse(text)?;
+    if metadata.uid != puller.of_uid {
+        return Err(Failure::of_code(404, format!("Pod {} is another one now", puller.of)));
+    }
+    let good = object(by, puller, spec);
+    // A dry run, which stores nothing whatever the answer, of the same Pod without label and owner.
+    let mut denied = good.clone();
+    if let Some(metadata) = denied.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.retain(|field, _| field == "name" || field == "namespace");
+    }
+    let create = |object: &Value, dry_run| {
+        let body = serde_json::to_vec(object).map_err(request::Error::SerializeBody)?;
+        pods(&puller.key.namespace).create(&PostParams { dry_run, ..PostParams::default() }, body)
+    };
+    let invalid = |error: request::Error| Failure::of_code(422, error.to_string());
+    Ok(Forms {
+        denied: create(&denied, true).map_err(invalid)?,
+        good: create(&good, false).map_err(invalid)?,
+    })
+}
+
+fn object(by: &Object, puller: &Puller, lender: LenderSpec) -> Value {
+    let secrets: Vec<Value> =
+        lender.image_pull_secrets.into_iter().map(|secret| json!({"name": secret.name})).collect();
+    let mut spec = json!({
+        "nodeName": puller.node,
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 0,
+        "activeDeadlineSeconds": puller.limit,
+        "automountServiceAccountToken": false,
+        "enableServiceLinks": false,
+        "tolerations": [{"operator": "Exists"}],
+        "imagePullSecrets": secrets,
+        "containers": puller.images.iter().map(container).collect::<Vec<_>>(),
+    });
+    if let Some(spec) = spec.as_object_mut().filter(|_| !lender.service_account_name.is_empty()) {
+        spec.insert("serviceAccountName".into(), lender.service_account_name.into());
+    }
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": puller.key.name,
+            "namespace": puller.key.namespace,
+            "labels": {LABEL: "true"},
+            "ownerReferences": [owned_by(by)],
+        },
+        "spec": spec,
+    })
+}
+
+fn container(ImageToPull { container, image, policy }: &ImageToPull) -> Value {
+    let policy = match policy {
+        PullPolicy::Always => "Always",
+        PullPolicy::IfNotPresent | PullPolicy::Never => "IfNotPresent",
+    };
+    // With a small limit of CPU, the runtime would take seconds to fail.
+    json!({
+        "name": container,
+        "image": image,
+        "imagePullPolicy": policy,
+        "command": [COMMAND],
+        "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}, "limits": {"memory": "64Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": false,
+            "capabilities": {"drop": ["ALL"]},
+            "runAsNonRoot": true,
+            "runAsUser": 65534,
+            "readOnlyRootFilesystem": true,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    })
+}
+
+/// What the answer to the denied form shows: the policy is in force, or why the Pod is not made.
+pub(super) fn denied(answer: Answer) -> Result<(), Failure> {
+    let by_the_policy = format!("ValidatingAdmissionPolicy '{POLICY}'");
+    match answer {
+        Answer::Failed(failure) if failure.class == Class::Invalid => {
+            if failure.message.contains(&by_the_policy) {
+                Ok(())
+            } else if failure.message.contains("cannot create resource \"pods\"") {
+                let text = "pitstop has no right to make one, which the component image-puller gives";
+                Err(Failure { message: format!("{text}: {}", failure.message), ..failure })
+            } else {
+                Err(failure)
+            }
+        }
+        Answer::Failed(failure) => Err(failure),
+        Answer::Body(_) => {
+            let text = format!(
+                "the ValidatingAdmissionPolicy {POLICY}, without which pitstop makes no Pods, is not in force: apply the \
+                 component image-puller"
+            );
+            Err(Failure::of_code(422, text))
+        }
+    }
+}
+
+/// Deletes a Pod, if it still has that UID. It runs nothing that would need time to end.
+pub(super) fn delete(key: &ObjectKey, uid: &str) -> Result<HttpRequest, request::Error> {
+    let params = DeleteParams {
+        preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+        ..DeleteParams::default()
+    };
+    pods(&key.namespace).delete(&key.name, &params)
+}
+
+#[cfg(test)]
+#[path = "puller_tests.rs"]
+mod tests;

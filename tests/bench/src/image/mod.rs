@@ -1,0 +1,134 @@
+//! `image`: what pitstop adds to a new image in a running Pod, and what it takes off the Pod's outage.
+//!
+//! Four sets of Pods take turns. Two get the image by a `PodImageUpdate`, two by a bare patch of the Pod; of each, one finds it
+//! on the node, and one has it pulled from a registry that answers late. By a bare patch the kubelet stops the old container
+//! and then pulls, so the outage has the pull in it.
+
+mod measure;
+
+use anyhow::{Context as _, Result};
+use pitstop_e2e::registry::{Failing, Faults};
+use pitstop_e2e::{cluster::Cluster as Lab, images};
+
+use self::measure::{Bench, Updated};
+use crate::harness::cluster::Cluster;
+use crate::harness::figures::{Samples, ratio, table};
+use crate::harness::pods::Yard;
+use crate::harness::tape::Tape;
+use crate::harness::{Verdict, say};
+
+/// Most time from the create to the end, as a part of that from a bare patch to the new container being ready.
+const WHOLE: f64 = 1.5;
+/// Most time without a ready container while the registry is late, as a part of that where the image is there.
+const GAP: f64 = 1.3;
+/// Most API writes of pitstop for an update.
+const WRITES: usize = 8;
+
+/// How late the registry answers, in milliseconds.
+const LATE: u64 = 2000;
+/// Rounds whose Pods run at a time.
+const ROUND: usize = 3;
+const SETS: [&str; 4] = ["late-update", "update", "patch", "late-patch"];
+
+/// What was measured, each over a set of Pods of its own.
+#[derive(Default)]
+struct Measured {
+    late_update: Vec<Updated>,
+    update: Vec<Updated>,
+    patch: Vec<Updated>,
+    late_patch: Vec<Updated>,
+}
+
+/// The benchmark.
+pub(crate) async fn run(pods: usize) -> Result<Verdict> {
+    let cluster = Cluster::connect().await?;
+    let lab = Lab::connect().await?;
+    lab.install_with(&["image-update"])?;
+    let measured =
+        Yard::within(&cluster.client, "image", async |yard| measure(&cluster, &lab, yard, pods).await).await;
+    lab.install()?;
+    Ok(report(&measured?))
+}
+
+async fn measure(cluster: &Cluster, lab: &Lab, yard: &Yard, pods: usize) -> Result<Measured> {
+    images::opt_in(lab, &yard.namespace)?;
+    let names: Vec<[String; 4]> = (0..pods).map(|i| SETS.map(|set| format!("{set}-{i}"))).collect();
+    say(format!("updating {pods} Pods of each set in namespace {}", yard.namespace));
+    let mut bench = Bench {
+        yard,
+        pods: Tape::start(yard.api()).await?,
+        updates: Tape::start(yard.api()).await?,
+        audit_log: cluster.audit_log(),
+        done: 0,
+    };
+    let mut measured = Measured::default();
+    for (at, [late_update, update, patch, late_patch]) in names.iter().enumerate() {
+        // Few at a time, so that the machine does little else.
+        if at % ROUND == 0 {
+            yard.clear().await?;
+            yard.start(&names.iter().skip(at).take(ROUND).cloned().collect::<Vec<_>>().concat()).await?;
+        }
+        let of = |pod: &str| format!("Pod {pod}");
+        bench.forget(lab).await?;
+        let late = Failing::with(&lab, &Faults { delay_milliseconds: LATE, ..Faults::default() })?;
+        measured.late_update.push(bench.by_update(late_update).await.with_context(|| of(late_update))?);
+        drop(late);
+        // The node has the image now.
+        measured.update.push(bench.by_update(update).await.with_context(|| of(update))?);
+        measured.patch.push(bench.by_patch(patch).await.with_context(|| of(patch))?);
+        bench.forget(lab).await?;
+        let late = Failing::with(&lab, &Faults { delay_milliseconds: LATE, ..Faults::default() })?;
+        measured.late_patch.push(bench.by_patch(late_patch).await.with_context(|| of(late_patch))?);
+        drop(late);
+        if (at + 1) % ROUND == 0 {
+            say(format!("{} of {pods} are done", at + 1));
+        }
+    }
+    Ok(measured)
+}
+
+fn report(measured: &Measured) -> Verdict {
+    let Measured { late_update, update, patch, late_patch } = measured;
+    let samples = |set: &[Updated], of: fn(&Updated) -> f64| set.iter().map(of).collect::<Samples>();
+    let gap = |set: &[Updated]| samples(set, |m| m.ready - m.gone);
+    let whole = samples(update, |m| m.over);
+    let floor = samples(patch, |m| m.ready);
+    let row = |name: &str, samples: &Samples| {
+        let [median, min, max, count] = samples.cells();
+        [name.to_owned(), median, min, max, count]
+    };
+    let rows = [
+        row("PodImageUpdate, image there: create → Complete", &whole),
+        row("bare patch, image there: patch → new container Ready (the floor)", &floor),
+        row("PodImageUpdate, image there: old process gone → new container Ready", &gap(update)),
+        row("bare patch, image there: old process gone → new container Ready", &gap(patch)),
+        row("PodImageUpdate, registry late: old process gone → new container Ready", &gap(late_update)),
+        row("bare patch, registry late: old process gone → new container Ready", &gap(late_patch)),
+        row("PodImageUpdate, registry late: create → Complete", &samples(late_update, |m| m.over)),
+    ];
+    println!("{}\n", table(["milliseconds", "median", "min", "max", "Pods"], &rows));
+    let mut kinds: std::collections::BTreeMap<&str, Vec<usize>> = std::collections::BTreeMap::new();
+    for (what, count) in update.iter().chain(late_update).flat_map(|m| &m.writes.of) {
+        kinds.entry(what).or_default().push(count.all);
+    }
+    let rows: Vec<_> = kinds
+        .into_iter()
+        .map(|(what, counts)| {
+            let most = counts.iter().max().copied().unwrap_or_default();
+            [what.to_owned(), counts.iter().sum::<usize>().to_string(), most.to_string()]
+        })
+        .collect();
+    println!("{}\n", table(["API writes", "number", "most for one PodImageUpdate"], &rows));
+
+    let most = update.iter().chain(late_update).map(|m| m.writes.total()).max().unwrap_or_default();
+    let whole = ratio(whole.median(), floor.median());
+    let gate = ratio(gap(late_update).median(), gap(patch).median());
+    let bare = ratio(gap(late_patch).median(), gap(patch).median());
+    println!(
+        "create→Complete={whole:.2} gap with a late registry={gate:.2} (by a bare patch {bare:.2}) writes/update={most} \
+         (bounds {WHOLE}/{GAP}/none/{WRITES})"
+    );
+    let measured_all =
+        !update.is_empty() && [late_update, patch, late_patch].iter().all(|s| s.len() == update.len());
+    Verdict::of(measured_all && whole <= WHOLE && gate <= GAP && most <= WRITES)
+}

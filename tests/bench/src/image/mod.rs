@@ -70,14 +70,14 @@ async fn measure(cluster: &Cluster, lab: &Lab, yard: &Yard, pods: usize) -> Resu
         }
         let of = |pod: &str| format!("Pod {pod}");
         bench.forget(lab).await?;
-        let late = Failing::with(&lab, &Faults { delay_milliseconds: LATE, ..Faults::default() })?;
+        let late = Failing::with(lab, &Faults { delay_milliseconds: LATE, ..Faults::default() })?;
         measured.late_update.push(bench.by_update(late_update).await.with_context(|| of(late_update))?);
         drop(late);
         // The node has the image now.
         measured.update.push(bench.by_update(update).await.with_context(|| of(update))?);
         measured.patch.push(bench.by_patch(patch).await.with_context(|| of(patch))?);
         bench.forget(lab).await?;
-        let late = Failing::with(&lab, &Faults { delay_milliseconds: LATE, ..Faults::default() })?;
+        let late = Failing::with(lab, &Faults { delay_milliseconds: LATE, ..Faults::default() })?;
         measured.late_patch.push(bench.by_patch(late_patch).await.with_context(|| of(late_patch))?);
         drop(late);
         if (at + 1) % ROUND == 0 {

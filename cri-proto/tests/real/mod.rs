@@ -214,8 +214,11 @@ async fn plain(calls: &mut Grpc<Channel>, call: Call) -> Result<Answer, Status> 
             let a: v1::PodSandboxStatusResponse = try_call(calls, "PodSandboxStatus", request).await?;
             Ok(Answer::Sandbox(Box::new(sandbox(a.status.unwrap()))))
         }
-        Call::ListPodSandbox | Call::RunPodSandbox(_) | Call::CreateContainer { .. } => {
-            unreachable!("no script lists sandboxes, and the others are sent elsewhere")
+        Call::ListPodSandbox
+        | Call::RunPodSandbox(_)
+        | Call::CreateContainer { .. }
+        | Call::PullImage { .. } => {
+            unreachable!("no script lists sandboxes or pulls, and the others are sent elsewhere")
         }
     }
 }
@@ -290,6 +293,7 @@ fn listed(one: v1::Container) -> ContainerInfo {
         attempt: metadata.attempt,
         image: String::new(),
         image_ref: one.image_ref,
+        image_id: one.image_id,
         labels: Arc::new(one.labels),
         annotations: Arc::new(one.annotations),
         state,
@@ -312,6 +316,7 @@ fn status(one: v1::ContainerStatus) -> ContainerInfo {
         attempt: metadata.attempt,
         image: one.image.unwrap().image,
         image_ref: one.image_ref,
+        image_id: one.image_id,
         labels: Arc::new(one.labels),
         annotations: Arc::new(one.annotations),
         state,

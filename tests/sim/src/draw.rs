@@ -4,9 +4,11 @@
 //! wrong in such systems takes two or three events at the right time, not many.
 
 mod resizes;
+mod updates;
 
 use crate::rng::Rng;
 use crate::world::clock::Clock;
+use crate::world::imaging::Images;
 use crate::world::plan::{
     Clocks, ContainerPlan, Fault, Forgery, HookPlan, PodPlan, RequestPlan, Schedule, Skew, Step, Timed, Word,
 };
@@ -31,6 +33,7 @@ pub fn schedule(seed: u64) -> Schedule {
         pods,
         skew: skew(&mut Rng::new(seed ^ 0x0073_6b65_7773)),
         room: Room::default(),
+        images: Images::default(),
         most_open: most_open(&mut Rng::new(seed ^ 0x0062_6f75_6e64)),
         steps: Vec::new(),
         faults: Vec::new(),
@@ -43,6 +46,7 @@ pub fn schedule(seed: u64) -> Schedule {
         faults(&mut rng, &mut schedule);
     }
     resizes::draw(&mut Rng::new(seed ^ 0x7265_7369_7a65), &mut schedule);
+    updates::draw(&mut Rng::new(seed ^ 0x696d_6167_6573), &mut schedule);
     schedule
 }
 
@@ -124,7 +128,15 @@ fn container(rng: &mut Rng, name: &'static str, sidecar: bool) -> ContainerPlan 
     };
     let behaviour =
         format!(r#"{{"start":{start},"term":{term},"ready":{ready},"hook":[{took},{code}]{runs}}}"#);
-    ContainerPlan { name: name.into(), sidecar, hook, behaviour, size: Size::default(), restarts: None }
+    ContainerPlan {
+        name: name.into(),
+        sidecar,
+        hook,
+        behaviour,
+        size: Size::default(),
+        restarts: None,
+        pulls: None,
+    }
 }
 
 fn steps(rng: &mut Rng, schedule: &mut Schedule) {

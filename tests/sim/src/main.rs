@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use clap::{Parser, Subcommand};
 use pitstop_sim::commands;
 use pitstop_sim::draw;
+use pitstop_sim::scenarios;
 use pitstop_sim::world::plan::Position::{Before, Begun, Known};
 use pitstop_sim::world::plan::Schedule;
 
@@ -35,7 +36,7 @@ enum Command {
     },
     /// Tells the story of a seed's schedule; if it breaks something, also of the smallest one that does.
     Trace {
-        /// The seed, or the name of one of the regressions.
+        /// The seed, or the name of a regression or a scenario.
         what: String,
     },
     /// Runs the schedules of seeds under several sets of wrong clocks: all must decide the same.
@@ -123,8 +124,9 @@ fn trace(what: &str) -> bool {
     let drawn = what.parse().map(draw::schedule).ok();
     let kept =
         || commands::kept().into_iter().find_map(|(name, schedule)| (name == what).then_some(schedule));
-    let Some(schedule) = drawn.or_else(kept) else {
-        println!("{what} is neither a seed nor a regression");
+    let scenario = || scenarios::all().into_iter().find(|scenario| scenario.name == what);
+    let Some(schedule) = drawn.or_else(kept).or_else(scenario) else {
+        println!("{what} is no seed, no regression and no scenario");
         return false;
     };
     story(what, &schedule)

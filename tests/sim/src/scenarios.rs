@@ -1,6 +1,7 @@
 //! Named schedules without faults: what the enumeration of crash points goes through.
 
 mod resizes;
+mod updates;
 
 use crate::world::clock::Clock;
 use crate::world::plan::{
@@ -17,6 +18,7 @@ fn container(name: &'static str) -> ContainerPlan {
         behaviour,
         size: Size::default(),
         restarts: None,
+        pulls: None,
     }
 }
 
@@ -52,6 +54,7 @@ fn scenario(name: &str, pods: Vec<PodPlan>, steps: Vec<(u64, Step)>) -> Schedule
         pods,
         skew: Skew::default(),
         room: Room::default(),
+        images: updates::images(&steps),
         most_open: None,
         steps: steps.into_iter().map(|(at, what)| Timed { at: 20_000 + at, what }).collect(),
         faults: Vec::new(),
@@ -221,5 +224,6 @@ pub fn all() -> Vec<Schedule> {
         }
     }
     resizes::add(&mut add);
+    updates::add(&mut add);
     all
 }

@@ -23,6 +23,21 @@ fn twenty_thousand_schedules_break_nothing() {
         let resizes = sum.ends.get(&format!("resize: {end}"));
         assert!(resizes.is_some_and(|n| *n > 50), "{end} of resizes is too rare: {:?}", sum.ends);
     }
+    let updates = [
+        "Updated",
+        "WouldUpdate",
+        "PullFailed",
+        "NotReady",
+        "ContainerExited",
+        "Superseded",
+        "Cancelled",
+        "DeadlineExceeded",
+        "Refused",
+    ];
+    for end in updates {
+        let updates = sum.ends.get(&format!("update: {end}"));
+        assert!(updates.is_some_and(|n| *n > 50), "{end} of updates is too rare: {:?}", sum.ends);
+    }
 }
 
 #[test]

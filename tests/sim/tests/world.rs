@@ -138,3 +138,46 @@ fn a_resize_costs_six_writes() {
     assert_eq!(writes_of("resize grows both"), 7);
     assert_eq!(writes_of("resize dry run"), 2);
 }
+
+/// How each scenario of an update ends; what is not named is `Updated`.
+const ENDS: [(&str, &str); 22] = [
+    ("dry run", "WouldUpdate"),
+    ("to one that crashes", "ContainerExited"),
+    ("to one that crashes later", "ContainerExited"),
+    ("to one that is never ready", "NotReady"),
+    ("to one that does not start", "RunContainerError"),
+    ("to one that crashes, and stays", "ContainerExited"),
+    ("to one that is missing", "PullFailed"),
+    ("IfPossible to one that is missing", "ImagePullBackOff"),
+    ("Skip to one that is missing", "ImagePullBackOff"),
+    ("to another repository", "Invalid"),
+    ("suspended, cancelled", "Cancelled"),
+    ("webhook", "Refused"),
+    ("suspended, webhook", "Refused"),
+    ("cancelled soon", "Cancelled"),
+    ("cancelled late", "Cancelled"),
+    ("Pod deleted soon", "PodGone"),
+    ("Pod deleted late", "PodGone"),
+    ("foreign soon", "Superseded"),
+    ("foreign late", "Superseded"),
+    ("deleted soon", ""),
+    ("deleted late", ""),
+    ("one", "Updated"),
+];
+
+#[test]
+fn updates_end_as_their_images_do() {
+    let updates = scenarios::all().into_iter().filter(|s| s.name.starts_with("update "));
+    let mut wrong = Vec::new();
+    for scenario in updates {
+        let name = scenario.name.trim_start_matches("update ").to_owned();
+        let ran = world::run(&scenario, false);
+        let expected = ENDS.iter().find(|(of, _)| *of == name).map_or("Updated", |(_, end)| *end);
+        let ends: Vec<&str> = ran.ends.keys().filter_map(|end| end.strip_prefix("update: ")).collect();
+        let right = if expected.is_empty() { ends.is_empty() } else { ends == [expected] };
+        if !right || ran.violation.is_some() {
+            wrong.push((name, ends.join(" "), ran.violation.clone()));
+        }
+    }
+    assert_eq!(wrong, []);
+}

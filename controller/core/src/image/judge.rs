@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use pitstop_api::id::split_reference;
 use pitstop_api::image_update::ContainerStatus;
+use pitstop_api::nodework::Pulled;
 
 use super::observe::{ImageUpdate, Observed, is_ready};
 use super::orders;
@@ -55,6 +56,11 @@ fn is_pinned(image: &str, image_id: &str) -> bool {
     digest(image).is_some_and(|named| digest(image_id) == Some(named))
 }
 
+/// The Pod has had that very string all along, so that the kubelet replaces nothing.
+pub(super) fn is_unchanged(status: &ContainerStatus) -> bool {
+    !status.written.is_empty() && status.written == status.before.image
+}
+
 /// How far a container is that has got another image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
@@ -93,7 +99,9 @@ impl Observed<'_> {
     /// That a container waits for such a reason is to be blamed on its new image. What did not run before may have waited for
     /// the same reason, and a loop of crashes is that of the instance that is named.
     fn is_news(&self, status: &ContainerStatus, now: &pod::ContainerStatus, reason: &str) -> bool {
-        if now.container_id != status.before.container_id {
+        if now.container_id != status.before.container_id
+            && !(reason == CRASH_LOOP && is_old(self, status, now))
+        {
             return true;
         }
         let long = self.memory.written_since.is_some_and(|since| since.after(STALE) <= self.now);
@@ -102,16 +110,33 @@ impl Observed<'_> {
 
     /// The old image is back in the container, which is as well as it was before. One that was never replaced may be yet: the
     /// kubelet may be about to stop it.
-    pub(super) fn is_back(&self, status: &ContainerStatus, container: &Container) -> bool {
+    pub(super) fn is_back(&self, status: &ContainerStatus, pod: &Pod) -> bool {
+        let Some(container) = pod.container(&status.name) else { return false };
         let Some(now) = &container.status else { return false };
         let same = now.container_id == status.before.container_id;
-        let settled = self.memory.restored_since.is_some_and(|since| since.after(SETTLES) <= self.now);
+        // A kubelet that says which spec its word is about has no other stop under way then; it may take the Pod's grace.
+        let settled = match pod.observed_generation.zip(pod.generation) {
+            Some((seen, is)) => seen >= is,
+            None => self.memory.restored_since.is_some_and(|since| since.after(SETTLES) <= self.now),
+        };
         if same && !status.before.running {
             return settled;
         }
         let runs = now.state == ContainerState::Running && now.image_id == status.before.image_id;
         runs && (now.ready || !status.before.ready) && (!same || settled)
     }
+}
+
+/// An instance that runs the image of before, or ran it: the kubelet has not got to the new one yet. Where the new one may be
+/// the same, what still runs is looked at further.
+fn is_old(observed: &Observed<'_>, status: &ContainerStatus, now: &pod::ContainerStatus) -> bool {
+    let told = orders::told(observed, &status.name).and_then(|told| told.pulled.as_ref());
+    let old = &status.before.image_id;
+    let other = |pulled: &Pulled| {
+        *old != pulled.image_id && old.rsplit_once('@').is_none_or(|(_, digest)| digest != pulled.digest)
+    };
+    let unknown = now.state != ContainerState::Running;
+    !old.is_empty() && now.image_id == *old && told.or(status.pulled.as_ref()).map_or(unknown, other)
 }
 
 /// How far the new container is.
@@ -130,7 +155,11 @@ pub(super) fn progress(observed: &Observed<'_>, status: &ContainerStatus, contai
             None => Progress::Waits(format!("the kubelet starts container {name}: {reason} {message}")),
         };
     }
-    if now.container_id == status.before.container_id || now.container_id.is_empty() {
+    let same = now.container_id == status.before.container_id || is_old(observed, status, now);
+    if same && is_unchanged(status) && now.state == ContainerState::Running {
+        return unreplaced(observed, status, container);
+    }
+    if same || now.container_id.is_empty() {
         return Progress::Waits(format!(
             "waits for the kubelet to stop container {name} and to start the new one"
         ));
@@ -146,8 +175,9 @@ pub(super) fn progress(observed: &Observed<'_>, status: &ContainerStatus, contai
         let text = format!("container {name} has ended with exit code {exit_code}");
         return Progress::Bad(End::bad(status::EXITED, text));
     }
-    // The first restart is that to the new image.
-    if restarts(status, container) > 1 {
+    // The first restart is that to the new image. What did not run may have come up once more with its old one.
+    let allowed = if status.before.running { 1 } else { 2 };
+    if restarts(status, container) > allowed {
         let text =
             format!("container {name} has restarted {} times", restarts(status, container).saturating_sub(1));
         return Progress::Bad(End::bad(status::RESTARTED, text));
@@ -170,6 +200,34 @@ fn restarts(status: &ContainerStatus, container: &Container) -> i32 {
     now.saturating_sub(status.before.restart_count)
 }
 
+/// A container that has the image already: the daemon tells of others only, but the kubelet tells the digest of its image.
+fn unreplaced(observed: &Observed<'_>, status: &ContainerStatus, container: &Container) -> Progress {
+    let told = orders::told(observed, &status.name).and_then(|told| told.pulled.as_ref());
+    let pulled = told.or(status.pulled.as_ref());
+    let id = container.status.as_ref().map_or("", |now| &now.image_id);
+    let runs = |digest: &str| id.rsplit_once('@').is_some_and(|(_, known)| known == digest);
+    match pulled {
+        _ if !is_ready(container) => Progress::Unready,
+        Some(pulled) if !runs(&pulled.digest) && id != pulled.image_id => {
+            let name = &status.name;
+            let text = format!(
+                "container {name} runs image {id}, not the pulled {} ({})",
+                pulled.digest, pulled.image_id
+            );
+            Progress::Bad(End::bad(status::OTHER_IMAGE, text))
+        }
+        _ => Progress::Ready,
+    }
+}
+
+/// A container that had never run runs the digest that the node has pulled, or else the one that was written.
+fn runs_written(status: &ContainerStatus, container: &Container, pulled: Option<&Pulled>) -> bool {
+    let digest = |text: &str| text.rsplit_once('@').map(|(_, digest)| digest.to_owned());
+    let runs = container.status.as_ref().and_then(|now| digest(&now.image_id));
+    let wanted = pulled.map(|pulled| pulled.digest.clone()).or_else(|| digest(&status.written));
+    status.before.container_id.is_empty() && runs.is_some() && runs == wanted
+}
+
 /// Whether the node's daemon says that what runs is what was pulled.
 fn attested(observed: &Observed<'_>, status: &ContainerStatus, container: &Container) -> Progress {
     let instance = container.status.as_ref().map_or("", |now| &now.container_id);
@@ -178,6 +236,8 @@ fn attested(observed: &Observed<'_>, status: &ContainerStatus, container: &Conta
     let running = told.and_then(|told| told.running.as_ref()).filter(|running| running.container_id == id);
     let pulled = told.and_then(|told| told.pulled.as_ref()).or(status.pulled.as_ref());
     match (running, pulled) {
+        // No order could name an instance of what had never run: the kubelet tells the digest of what runs.
+        (None, _) if runs_written(status, container, pulled) => Progress::Ready,
         (Some(running), Some(pulled)) if running.image_id == pulled.image_id => Progress::Ready,
         (Some(running), Some(pulled)) => {
             let text = format!(

@@ -98,9 +98,7 @@ impl Kind for ImageUpdate {
         let work = sight.book.and_then(|book| book.work);
         let orders: Vec<OrderView<'_>> = own(work, &request.uid).collect();
         memory.see(now, request, pod, sight.made_pod, &orders);
-        let before = around.begun().into_iter().filter(|other| {
-            !other.completed() && !other.deleting && !other.asks() && other.rank() < request.rank()
-        });
+        let before = around.begun().into_iter().filter(|other| goes_before(other, request));
         let earlier = before.min_by_key(|other| other.rank());
         let observed = Observed {
             now,
@@ -134,7 +132,9 @@ impl Kind for ImageUpdate {
 
     /// Since when it takes its Pod out of service or changes it: what it pulls disturbs nobody.
     fn disturbs(&self, memory: &Memory, at: At, _: Option<&Pod>) -> Option<Mono> {
-        memory.busy_since.filter(|_| !at.lingers)
+        // What is stored counts though this process has yet to look at it: others may be decided on first.
+        let stored = (self.has_begun() && !self.completed()).then_some(memory.first_seen);
+        memory.busy_since.or(stored).filter(|_| !at.lingers)
     }
     fn deed_done(memory: &mut Memory, now: Mono, deed: Deed, done: Done) {
         memory.deed_done(now, &deed, done);
@@ -149,6 +149,12 @@ impl Kind for ImageUpdate {
         note_since(&mut memory.crowded_since, now, none);
         before != none
     }
+}
+
+/// The other one goes first: it is the older one, or has begun while the request was suspended.
+pub(super) fn goes_before(other: &ImageUpdate, request: &ImageUpdate) -> bool {
+    let open = !other.completed() && !other.deleting && !other.asks() && other.uid != request.uid;
+    open && (other.has_begun() || other.rank() < request.rank())
 }
 
 /// It waits for that before it is even accepted: others of its kind, or of its namespace. What requests of other kinds do to the

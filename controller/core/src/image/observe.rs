@@ -5,7 +5,7 @@ use pitstop_api::image_update::{
     ContainerStatus, Phase, PodImageUpdate, PodImageUpdateSpec, PodImageUpdateStatus, conditions,
 };
 
-use super::judge::{Place, place};
+use super::judge::{Place, is_unchanged, place};
 use super::puller;
 use crate::change::{ImageChange, Named};
 use crate::deed::{Deed, Done};
@@ -15,12 +15,9 @@ use crate::kind::{Ahead, Owner, owner};
 use crate::look::Look;
 use crate::nodework::OrderView;
 use crate::pod::{Container, ContainerState, Pod};
-use crate::readiness::Hold;
+use crate::readiness::{Hold, UPDATE_AGENT};
 use crate::time::{Mono, note_since};
 use crate::tracked::Versioned;
-
-/// The user agent of holds by `PodImageUpdate`s.
-const AGENT: &str = "PodImageUpdate";
 
 /// A `PodImageUpdate`, reduced to what decisions need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -111,7 +108,7 @@ impl ImageUpdate {
     pub fn hold(&self) -> Option<Hold> {
         self.spec.unready_grace_period_seconds?;
         let held = self.drains() && self.status.phase != Some(Phase::Observing);
-        held.then(|| Hold { user_agent: AGENT.to_owned(), key: self.key.to_string() })
+        held.then(|| Hold { user_agent: UPDATE_AGENT.to_owned(), key: self.key.to_string() })
     }
 
     /// How the request is known among others of its kind for its Pod: the oldest goes first.
@@ -194,7 +191,9 @@ impl Memory {
         if self.written_since.is_some() && !all(runs_old) {
             self.ended_at.get_or_insert(now);
         }
-        let ready = all(|status, container| !runs_old(status, container) && is_ready(container));
+        let ready = all(|status, container| {
+            (is_unchanged(status) || !runs_old(status, container)) && is_ready(container)
+        });
         note_since(&mut self.ready_since, now, ready);
         // A kubelet may tell of both in one change, and then nobody knows.
         if let Some((ended, ready)) =

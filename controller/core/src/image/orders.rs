@@ -11,7 +11,7 @@ use super::observe::Observed;
 use super::puller::{has_pulled, is_own};
 use super::status::{self, End};
 use crate::nodework::{OrderView, newest};
-use crate::pod::Pod;
+use crate::pod::{Container, Pod};
 
 /// Most orders about one container.
 const MAX_ATTEMPTS: u32 = 5;
@@ -35,7 +35,8 @@ pub(super) enum Stage {
 
 /// How far the pull for that container is.
 pub(super) fn stage(observed: &Observed<'_>, container: &ContainerStatus) -> Stage {
-    if instance(container).is_none() {
+    let in_pod = observed.pod.and_then(|pod| pod.container(&container.name));
+    if instance(container, in_pod).is_none() {
         return Stage::Unneeded;
     }
     let last = newest(&observed.orders, &container.name);
@@ -72,9 +73,11 @@ pub(super) fn told<'a>(observed: &Observed<'a>, container: &str) -> Option<&'a I
     newest(&observed.orders, container)?.answer?.image.as_deref()
 }
 
-/// The instance that was there when the request was accepted.
-fn instance(container: &ContainerStatus) -> Option<String> {
-    split_reference(&container.before.container_id).ok().map(|(_, id)| id.into())
+/// The instance that was there when the request was accepted, else the one that has come up since.
+fn instance(container: &ContainerStatus, in_pod: Option<&Container>) -> Option<String> {
+    let now = in_pod.and_then(|in_pod| in_pod.status.as_ref()).map(|now| now.container_id.as_str());
+    let names = [Some(container.before.container_id.as_str()), now];
+    names.into_iter().flatten().find_map(|name| split_reference(name).ok().map(|(_, id)| id.into()))
 }
 
 /// The daemon is asked once more what the node has of a container's image.
@@ -87,7 +90,10 @@ pub(super) fn is_asked_again(observed: &Observed<'_>, container: &str) -> bool {
 pub(super) fn wanted(observed: &Observed<'_>, pod: &Pod) -> Vec<Order> {
     let update = observed.update;
     let of = |container: &ContainerStatus| {
-        let id = instance(container)?;
+        let placed = observed.orders.iter().find(|view| view.order.container.name == container.name);
+        // An order never changes, though another instance may be there by now.
+        let named = placed.map(|view| view.order.container.id.clone());
+        let id = named.or_else(|| instance(container, pod.container(&container.name)))?;
         let (attempt, pull) = pull(observed, container, pod)?;
         Some(Order {
             id: OrderId { owner: &update.uid, container: &container.name, attempt }.to_string(),
@@ -132,7 +138,8 @@ fn pull(observed: &Observed<'_>, container: &ContainerStatus, pod: &Pod) -> Opti
         let over = [AnswerState::Failed, AnswerState::Refused];
         last.and_then(|last| last.answer).is_some_and(|answer| over.contains(&answer.state))
     };
-    let later = replaced && update.changes();
+    // Before the Pod has the new image, what was replaced tells of the old one.
+    let later = replaced && update.changes() && in_pod.image == container.written;
     if spec.pull() == Wanted::Skip && !later {
         return None;
     }

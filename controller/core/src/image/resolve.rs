@@ -6,7 +6,7 @@ use pitstop_api::image_update::{Before, ContainerImage, ContainerStatus, MAX_IMA
 use pitstop_api::text::quoted;
 
 use crate::change::ImageChange;
-use crate::pod::{ContainerKind, ContainerState, Pod};
+use crate::pod::{Container, ContainerKind, ContainerState, Pod};
 
 /// What the Pod has of the containers that are named; else why it cannot have what is wanted.
 pub(super) fn resolve(spec: &PodImageUpdateSpec, pod: &Pod) -> Result<Vec<ContainerStatus>, Invalid> {
@@ -53,29 +53,31 @@ fn container(wanted: &ContainerImage, pod: &Pod) -> Result<ContainerStatus, (&'s
         );
         return Err(("image", text));
     }
-    let status = found.status.as_ref();
-    Ok(ContainerStatus {
-        name: wanted.name.clone(),
-        before: Before {
-            image: found.image.clone(),
-            image_id: status.map(|now| now.image_id.clone()).unwrap_or_default(),
-            container_id: status.map(|now| now.container_id.clone()).unwrap_or_default(),
-            restart_count: status.map_or(0, |now| now.restart_count),
-            running: status.is_some_and(|now| now.state == ContainerState::Running),
-            ready: status.is_some_and(|now| now.ready),
-        },
-        ..ContainerStatus::default()
-    })
+    Ok(ContainerStatus { name: wanted.name.clone(), before: now(found), ..ContainerStatus::default() })
 }
 
-/// The image strings as they are given, as a change of the Pod.
+/// What a container has: noted when a request is accepted, and again when its Pod is about to be changed. What restarted in
+/// between is not to be taken for a container with the new image, and what another request has written is what goes back.
+pub(super) fn now(container: &Container) -> Before {
+    let image = container.image.clone();
+    container.status.as_ref().map_or_else(
+        || Before { image: image.clone(), ..Before::default() },
+        |now| Before {
+            image: image.clone(),
+            image_id: now.image_id.clone(),
+            container_id: now.container_id.clone(),
+            restart_count: now.restart_count,
+            running: now.state == ContainerState::Running,
+            ready: now.ready,
+        },
+    )
+}
+
+/// The image strings as they are given, as a change of the Pod: in its order, which a patch must not change.
 pub(super) fn asked(spec: &PodImageUpdateSpec, pod: &Pod) -> Vec<ImageChange> {
-    let of = |(name, image): (&str, &str)| change(pod, name, image);
-    spec.containers
-        .iter()
-        .map(|wanted| (wanted.name.as_str(), wanted.image.as_str()))
-        .filter_map(of)
-        .collect()
+    let of = |name: &str| spec.containers.iter().find(|wanted| wanted.name == *name);
+    let wanted = pod.containers.iter().filter_map(|container| of(&container.name));
+    wanted.filter_map(|wanted| change(pod, &wanted.name, &wanted.image)).collect()
 }
 
 /// The change that gives a container that image; absent where it has it, or is not there.

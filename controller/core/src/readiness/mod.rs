@@ -20,6 +20,8 @@ pub const PITSTOP_READY: &str = "pitstop.dev/ready";
 pub const SERVED: [&str; 2] = [KRUISE_POD_READY, PITSTOP_READY];
 /// The user agent of holds by `ContainerRecreateRequest`s.
 pub const RECREATE_AGENT: &str = "ContainerRecreateRequest";
+/// The user agent of holds by `PodImageUpdate`s.
+pub const UPDATE_AGENT: &str = "PodImageUpdate";
 
 /// One readiness gate of a Pod, of a type that pitstop serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +49,13 @@ pub struct Hold {
     pub user_agent: String,
     /// Which one of that kind: `<namespace>/<name>`.
     pub key: String,
+}
+
+impl Hold {
+    /// A request of ours holds, or held.
+    pub fn is_ours(&self) -> bool {
+        [RECREATE_AGENT, UPDATE_AGENT].contains(&self.user_agent.as_str())
+    }
 }
 
 /// A condition to write.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Gate, GateChange, Hold, RECREATE_AGENT};
+use super::{Gate, GateChange, Hold};
 
 /// Most holds of others in one condition; a longer list is left alone. Ours are not counted: what we write we must be
 /// able to take back.
@@ -22,7 +22,7 @@ fn change(gate: &Gate, wanted: &BTreeSet<Hold>) -> Option<GateChange> {
         Some(condition) => parse(&condition.message)?,
         None => Vec::new(),
     };
-    let others = stored.iter().filter(|h| h.user_agent != RECREATE_AGENT);
+    let others = stored.iter().filter(|h| !h.is_ours());
     let holds: BTreeSet<&Hold> = others.chain(wanted).collect();
     let open = holds.is_empty();
     let before = gate.condition.as_ref().map(|c| c.open);
@@ -38,13 +38,13 @@ pub(super) fn parse(message: &str) -> Option<Vec<Hold>> {
     if message.is_empty() {
         return Some(Vec::new());
     }
-    let others = |holds: &[Hold]| holds.iter().filter(|h| h.user_agent != RECREATE_AGENT).count();
+    let others = |holds: &[Hold]| holds.iter().filter(|h| !h.is_ours()).count();
     serde_json::from_str::<Vec<Hold>>(message).ok().filter(|holds| others(holds) <= MAX_HOLDS)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{GateCondition, KRUISE_POD_READY};
+    use super::super::{GateCondition, KRUISE_POD_READY, RECREATE_AGENT, UPDATE_AGENT};
     use super::*;
 
     fn ours(name: &str) -> Hold {
@@ -97,6 +97,13 @@ mod tests {
         let (open, message, transition) = planned(Some((false, HELD)), &["b", "a"]).unwrap();
         let both = r#"[{"userAgent":"ContainerRecreateRequest","key":"shop/a"},{"userAgent":"ContainerRecreateRequest","key":"shop/b"}]"#;
         assert_eq!((open, message.as_str(), transition), (false, both, false));
+    }
+
+    #[test]
+    fn the_hold_of_an_update_of_images_comes_off_like_that_of_a_restart() {
+        let held = format!(r#"[{{"userAgent":"{UPDATE_AGENT}","key":"shop/piu"}}]"#);
+        assert_eq!(planned(Some((false, &held)), &[]), Some((true, "[]".into(), true)));
+        assert_eq!(planned(Some((false, &held)), &["crr"]), Some((false, HELD.into(), false)));
     }
 
     #[test]

@@ -195,6 +195,7 @@ mod tests {
             attempt: 0,
             image: String::new(),
             image_ref: String::new(),
+            image_id: String::new(),
             labels: labels.into(),
             annotations: annotations.into(),
             state: crate::node::runtime::State::Running,

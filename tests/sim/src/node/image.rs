@@ -1,28 +1,138 @@
-//! What a registry would say about image names.
+//! Images: what a name means, and how containers of an image do.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// What the runtime calls an image that it pulled: `<repository>@sha256:<digest>`. Nothing when there is no such image:
-/// the tag `missing`. An image of a repository that begins with `local/` was loaded and not pulled, and has no
-/// repository digest.
-pub fn image_ref(image: &str) -> Option<String> {
-    let (named, digest) = match image.split_once('@') {
-        Some((named, digest)) => (named, Some(digest.to_owned())),
-        None => (image, None),
+use super::runtime::{KILLED, Process};
+
+/// What a registry has under a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// `repository:tag` under which it was first there; of a digest that nobody knows, the reference.
+    pub name: String,
+    /// Digest of its manifest.
+    pub manifest: String,
+}
+
+/// An image that a node has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Digest of its configuration: names the content.
+    pub id: String,
+    /// What the registry calls the content.
+    pub content: String,
+    /// `repository:tag`, each.
+    pub tags: BTreeSet<String>,
+    /// `repository@digest`, each; none of what was loaded and not pulled.
+    pub digests: BTreeSet<String>,
+}
+
+/// How containers of an image do: the tag under which its content was first there says it, up to a dash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quality {
+    /// As the Pod says.
+    Good,
+    /// They end soon after each start.
+    Crash,
+    /// They end some seconds after each start.
+    CrashLater,
+    /// They are never ready.
+    Unready,
+    /// They cannot be started.
+    NoStart,
+    /// The kernel kills them for their memory.
+    Greedy,
+}
+
+/// How long a container of a bad image runs, and of one that is bad in the end.
+const SOON: u64 = 300;
+const LATER: u64 = 6_000;
+
+/// Repository, tag and digest of a reference. Without either, the tag is `latest`.
+pub fn split(reference: &str) -> (&str, Option<&str>, Option<&str>) {
+    let (named, digest) = match reference.split_once('@') {
+        Some((named, digest)) => (named, Some(digest)),
+        None => (reference, None),
     };
-    let (repository, tag) = match named.rsplit_once(':') {
-        Some((repository, tag)) if !tag.contains('/') => (repository, tag),
-        _ => (named, "latest"),
-    };
-    if tag == "missing" {
-        return None;
+    match named.rsplit_once(':') {
+        Some((repository, tag)) if !tag.contains('/') => (repository, Some(tag), digest),
+        _ => (named, Some("latest").filter(|_| digest.is_none()), digest),
     }
-    let digest = digest.unwrap_or_else(|| digest_of(&format!("{repository}:{tag}")));
-    Some(if repository.starts_with("local/") { digest } else { format!("{repository}@{digest}") })
+}
+
+/// An image of a repository that begins with this was loaded and not pulled.
+const LOADED: &str = "local/";
+
+impl Image {
+    /// The content, as it is there after a pull by that name. Of a name with a digest no tag is kept.
+    pub fn of(content: Content, reference: &str) -> Self {
+        let (repository, tag, digest) = split(reference);
+        let loaded = repository.starts_with(LOADED);
+        let id = if loaded { content.manifest.clone() } else { id_of(&content.manifest) };
+        let tag = tag.filter(|_| digest.is_none()).map(|tag| format!("{repository}:{tag}"));
+        let pulled = (!loaded).then(|| format!("{repository}@{}", content.manifest));
+        Self {
+            id,
+            content: content.name,
+            tags: tag.into_iter().collect(),
+            digests: pulled.into_iter().collect(),
+        }
+    }
+
+    /// What the runtime calls it in a container's status.
+    pub fn reference(&self) -> &str {
+        self.digests.first().unwrap_or(&self.id)
+    }
+
+    /// The reference names it.
+    pub fn is_named(&self, reference: &str) -> bool {
+        match split(reference) {
+            _ if reference == self.id => true,
+            (repository, _, Some(digest)) => self.digests.contains(&format!("{repository}@{digest}")),
+            (repository, tag, None) => {
+                self.tags.contains(&format!("{repository}:{}", tag.unwrap_or("latest")))
+            }
+        }
+    }
+
+    /// How its containers do.
+    pub fn quality(&self) -> Quality {
+        let tag = split(&self.content).1.unwrap_or_default();
+        Quality::ALL
+            .into_iter()
+            .find(|(name, _)| tag.split('-').next() == Some(name))
+            .map_or(Quality::Good, |q| q.1)
+    }
+}
+
+impl Quality {
+    const ALL: [(&str, Self); 5] = [
+        ("crash", Self::Crash),
+        ("later", Self::CrashLater),
+        ("unready", Self::Unready),
+        ("nostart", Self::NoStart),
+        ("greedy", Self::Greedy),
+    ];
+
+    /// What it makes of a process.
+    pub fn apply(self, process: &mut Process) {
+        match self {
+            Self::Good | Self::Unready => {}
+            Self::Crash => process.runs = Some((SOON, 1)),
+            Self::CrashLater => process.runs = Some((LATER, 1)),
+            Self::NoStart => process.start_fails = true,
+            Self::Greedy => (process.runs, process.out_of_memory) = (Some((SOON, KILLED)), true),
+        }
+    }
+}
+
+/// The ID of the image of a manifest.
+pub fn id_of(manifest: &str) -> String {
+    digest_of(&format!("config {manifest}"))
 }
 
 /// A digest for a name, the same every time.
-fn digest_of(name: &str) -> String {
+pub fn digest_of(name: &str) -> String {
     let mut state = 0xcbf2_9ce4_8422_2325_u64;
     let mut text = "sha256:".to_owned();
     for round in 0..4_u8 {
@@ -32,22 +142,4 @@ fn digest_of(name: &str) -> String {
         let _ = write!(text, "{state:016x}");
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_digest_in_the_name_rules() {
-        let by_tag = image_ref("reg:5000/app:1").unwrap();
-        let (repository, digest) = by_tag.split_once('@').unwrap();
-        assert_eq!((repository, digest.len()), ("reg:5000/app", 71));
-        assert_eq!(image_ref(&format!("reg:5000/app:2@{digest}")).unwrap(), by_tag);
-        assert_eq!(image_ref(&format!("reg:5000/app@{digest}")).unwrap(), by_tag);
-        assert_ne!(image_ref("reg:5000/app:2").unwrap(), by_tag);
-        assert_eq!(image_ref("app"), image_ref("app:latest"));
-        assert_eq!(image_ref("app:missing"), None);
-        assert!(image_ref("local/app:1").unwrap().starts_with("sha256:"));
-    }
 }

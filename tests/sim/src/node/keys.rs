@@ -20,6 +20,8 @@ pub const PORTS: &str = "io.kubernetes.container.ports";
 pub const TERMINATION_GRACE_PERIOD: &str = "io.kubernetes.pod.terminationGracePeriod";
 /// Annotation on containers of the model: what they were made with.
 pub const SIZE: &str = "sim.pitstop.dev/size";
+/// Annotation on containers of the model: its image never gets ready.
+pub const UNREADY: &str = "sim.pitstop.dev/unready";
 /// Annotation on mirror Pods: the UID of the static Pod.
 pub const CONFIG_MIRROR: &str = "kubernetes.io/config.mirror";
 /// Annotation on static Pods: the same.

@@ -8,6 +8,7 @@ pub mod cgroups;
 pub mod image;
 pub mod keys;
 pub mod kubelet;
+pub mod registry;
 pub mod runtime;
 
 use serde_json::Value;

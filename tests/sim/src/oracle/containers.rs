@@ -8,7 +8,7 @@ use pitstop_daemon_core::EndedHooks;
 use super::Oracle;
 use super::rules::millis;
 use crate::node::keys;
-use crate::node::runtime::{Client, Deed, Runtime, What as Happened};
+use crate::node::runtime::{Call, Client, Deed, Runtime, What as Happened};
 use crate::world::effect::{Asked, What};
 
 impl Oracle {
@@ -18,7 +18,11 @@ impl Oracle {
         let found = self.rules.calls(now, by, asked, runtime);
         self.all(found);
         let Asked { order_id, container_id, what, .. } = asked;
-        if matches!(what, What::Inspect | What::Read | What::Look) {
+        if let Call::PullImage { image } = &asked.call {
+            let found = self.updates.pulls(by, image);
+            self.all(found);
+        }
+        if what.only_asks() {
             return;
         }
         let acknowledged = self.acknowledged.contains_key(&(order_id.clone(), container_id.clone()));
@@ -46,7 +50,7 @@ impl Oracle {
                 self.check(!again, "I16", || format!("the hook of {order_id} ended before, and runs again"));
                 *self.hooks.entry(order_id.clone()).or_default() += 1;
             }
-            What::Inspect | What::Read | What::Look => {}
+            What::Inspect | What::Read | What::Look | What::Image | What::Pull => {}
         }
     }
 
@@ -70,6 +74,7 @@ impl Oracle {
     /// Something really happened on a node.
     pub fn deed(&mut self, deed: &Deed, runtime: &Runtime) {
         self.holds.deed(deed);
+        self.updates.deed(deed, runtime);
         self.now = self.now.max(deed.at);
         self.rules.deed(deed, runtime);
         let Some(container) = runtime.containers().get(&deed.id) else { return };

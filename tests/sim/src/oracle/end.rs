@@ -2,7 +2,7 @@
 
 use pitstop_api::labels;
 use pitstop_api::nodework::{NodeWork, Order};
-use pitstop_controller_core::readiness::RECREATE_AGENT;
+use pitstop_controller_core::readiness::{RECREATE_AGENT, UPDATE_AGENT};
 use serde::Deserialize;
 
 use super::Oracle;
@@ -29,6 +29,7 @@ impl Oracle {
         let led_since = self.led_since;
         let clocks = self.clocks;
         let mut wrong = self.resizes.converged(calm, led_since, SLACK);
+        wrong.extend(self.updates.converged(calm, led_since, SLACK));
         for (uid, known) in self.requests.iter().filter(|(_, k)| k.deleted.is_none()) {
             let from = known.created.max(calm).max(led_since);
             let limit = from + clocks.most(known.deadline) + SLACK;
@@ -77,7 +78,7 @@ impl Oracle {
             }
             for condition in pod["status"]["conditions"].as_array().into_iter().flatten() {
                 let message = condition["message"].as_str().unwrap_or_default();
-                if message.contains(RECREATE_AGENT) {
+                if message.contains(RECREATE_AGENT) || message.contains(UPDATE_AGENT) {
                     wrong.push(("I7", format!("Pod {} is held: {message}", pod["metadata"]["name"])));
                 }
             }

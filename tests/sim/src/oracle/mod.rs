@@ -14,6 +14,7 @@ mod requests;
 mod resizes;
 mod rules;
 mod turns;
+mod updates;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,6 +23,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::node::cgroups::{Keeping, Touched, Written};
+use crate::node::runtime::ImageNews;
 use crate::server::Server;
 use crate::world::plan::{Fault, Schedule};
 
@@ -127,6 +129,7 @@ pub struct Oracle {
     ran: Vec<(String, String, String, u64)>,
     rules: rules::Rules,
     resizes: resizes::Resizes,
+    updates: updates::Updates,
     holds: holds::Holds,
     /// When the lead last changed, or a controller began.
     led_since: u64,
@@ -166,6 +169,7 @@ impl Oracle {
             ran: Vec::new(),
             rules: rules::Rules::new(schedule),
             resizes: resizes::Resizes::new(schedule),
+            updates: updates::Updates::new(schedule),
             holds: holds::Holds::new(schedule),
             led_since: 0,
             leaders: 0,
@@ -209,12 +213,18 @@ impl Oracle {
     /// What was broken, and how requests ended.
     pub fn finish(mut self) -> (Option<Violation>, BTreeMap<String, usize>) {
         self.ends.append(&mut self.resizes.ends);
+        self.ends.append(&mut self.updates.ends);
         (self.broken, self.ends)
     }
 
     /// A kubelet has written into the control group of a container.
     pub fn sized(&mut self, written: &Written) {
         self.resizes.sized(written);
+    }
+
+    /// A node has an image, or has it no more.
+    pub fn image(&mut self, now: u64, node: &str, news: &ImageNews) {
+        self.updates.image(now, node, news);
     }
 
     /// The groups of a node, whose kubelet does not resize, are kept so.
@@ -275,6 +285,7 @@ impl Oracle {
         found.extend(self.rules.one_leads(self.leaders));
         let by = (writer, self.leaders > 1);
         found.extend(self.resizes.wrote(now, by, kind, before, after, server));
+        found.extend(self.updates.wrote(now, by, kind, before, after, server));
         self.holds.wrote(now, kind, before, after);
         self.holds.writes = self.writes;
         for (id, status) in self.resizes.take_successes() {
@@ -287,7 +298,7 @@ impl Oracle {
                 self.request_wrote(writer, before.map(read), after.map(read), server);
             }
             "NodeWork" => self.book_wrote(writer, before, after, server),
-            "Pod" => self.pod_wrote(writer, before, after),
+            "Pod" => self.pod_wrote(writer, before, after, server),
             _ => {}
         }
         if kind != "NodeWork" {
@@ -301,6 +312,7 @@ impl Oracle {
         self.restored = true;
         self.rules.restored();
         self.resizes.restored(now, server);
+        self.updates.restored(now, server);
         self.holds.restored();
         self.many_leaders = true;
         let stored: BTreeMap<String, ContainerRecreateRequest> = server
@@ -340,7 +352,8 @@ impl Oracle {
             (None, Some(ended), Some(ttl)) => now > ended.max(self.led_since) + ttl + 60_000,
             (None, ended, _) => ended.is_some(),
         };
-        let all = self.requests.values().all(over) && self.resizes.over(now, self.led_since);
+        let kinds = self.resizes.over(now, self.led_since) && self.updates.over(now, self.led_since);
+        let all = self.requests.values().all(over) && kinds;
         all && now > self.last_sent.max(self.led_since) + 75_000
     }
 }

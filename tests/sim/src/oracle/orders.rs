@@ -55,7 +55,9 @@ impl Oracle {
         for answer in &answers {
             let earlier = old_answers.iter().find(|a| a.order_id == answer.order_id);
             let over = |state| state != AnswerState::Acknowledged;
-            if let Some(earlier) = earlier.filter(|e| over(e.state)) {
+            // What is told of images goes on as long as the order stands.
+            let goes_on = new.spec.orders.iter().any(|o| o.id == answer.order_id && o.action.pull.is_some());
+            if let Some(earlier) = earlier.filter(|e| over(e.state) && !goes_on) {
                 self.check(earlier.state == answer.state, "I5", || {
                     format!("the answer to {} changes from {earlier:?} to {answer:?}", answer.order_id)
                 });
@@ -87,6 +89,9 @@ impl Oracle {
             return self.asked_to_resize(order);
         }
         let uid = request_uid(&order.id).to_owned();
+        if self.updates.knows(&uid) {
+            return self.asked_for_an_image(order);
+        }
         if self.resizes.knows(&uid) {
             return self.asked(order);
         }
@@ -132,6 +137,18 @@ impl Oracle {
         self.orders.insert(order.id.clone(), value);
     }
 
+    /// An order of an update: it pulls, and does nothing to the instance that it names, which ran.
+    fn asked_for_an_image(&mut self, order: &Order) {
+        let only = order.action.pull.is_some() && order.action.recreate.is_none();
+        self.check(only, "I3", || format!("order {} of an update does more than pull", order.id));
+        let ran = self.ran.iter().any(|(pod, name, id, _)| {
+            (pod, name, id) == (&order.pod.uid, &order.container.name, &order.container.id)
+        });
+        self.check(ran || self.updates.was_shown(&order.container.id), "I3", || {
+            format!("order {} names {:?}", order.id, order.container)
+        });
+    }
+
     /// An order to give an instance other resources.
     fn asked_to_resize(&mut self, order: &Order) {
         let named = |(pod, name, id, _): &(String, String, String, u64)| {
@@ -142,7 +159,9 @@ impl Oracle {
     }
 
     fn acknowledges(&mut self, id: &str, order: Option<&Order>, server: &Server) {
-        let Some(order) = order.filter(|order| order.action.resize.is_none()) else { return };
+        let Some(order) = order.filter(|o| o.action.resize.is_none() && o.action.pull.is_none()) else {
+            return;
+        };
         self.forgotten.remove(id);
         let key = (id.to_owned(), order.container.id.clone());
         if self.acknowledged.contains_key(&key) {

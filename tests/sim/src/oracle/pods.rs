@@ -1,7 +1,7 @@
 //! Writes of Pods: holds and pins.
 
 use pitstop_api::recreate::TargetContainer;
-use pitstop_controller_core::readiness::{Hold, RECREATE_AGENT, SERVED};
+use pitstop_controller_core::readiness::{Hold, RECREATE_AGENT, SERVED, UPDATE_AGENT};
 use serde_json::Value;
 
 use super::{Known, Oracle, Writer};
@@ -28,7 +28,13 @@ pub(super) fn images(pod: &Value) -> Vec<(&str, &str)> {
 }
 
 impl Oracle {
-    pub(super) fn pod_wrote(&mut self, writer: Writer, before: Option<&Value>, after: Option<&Value>) {
+    pub(super) fn pod_wrote(
+        &mut self,
+        writer: Writer,
+        before: Option<&Value>,
+        after: Option<&Value>,
+        server: &Server,
+    ) {
         let (Some(old), Some(new)) = (before, after) else { return };
         if writer != Writer::Controller {
             return;
@@ -38,7 +44,7 @@ impl Oracle {
             self.check(open == holds.is_empty(), "I8", || format!("{type_} is {open} with holds {holds:?}"));
             let earlier = gates(old).into_iter().find(|g| g.0 == type_).and_then(|g| g.2).unwrap_or_default();
             for hold in earlier.iter().filter(|h| !holds.contains(h)) {
-                let others = hold.user_agent != RECREATE_AGENT;
+                let others = ![RECREATE_AGENT, UPDATE_AGENT].contains(&hold.user_agent.as_str());
                 self.check(!others, "I8", || format!("the hold {hold:?} of another writer is dropped"));
                 let pod = new["metadata"]["uid"].as_str().unwrap_or_default();
                 self.released(pod, hold);
@@ -54,7 +60,13 @@ impl Oracle {
             .map(|(name, image)| (name.to_owned(), image.to_owned()))
             .collect();
         let uid = new["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-        for (name, image) in changed {
+        let (explained, found) = self.updates.changes(old, new);
+        self.all(found);
+        if !(explained.is_empty() || self.many_leaders || self.restored || self.stale) {
+            let beside = self.restarting(&uid, server);
+            self.check(beside.is_none(), "U8", || format!("images of {uid} change beside {beside:?}"));
+        }
+        for (name, image) in changed.into_iter().filter(|(name, _)| !explained.contains(name)) {
             self.pins(&uid, &name, &image);
         }
     }

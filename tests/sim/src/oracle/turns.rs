@@ -99,7 +99,7 @@ impl Oracle {
     }
 
     /// A restart that has a container of that Pod to stop.
-    fn restarting(&self, pod: &str, server: &Server) -> Option<String> {
+    pub(super) fn restarting(&self, pod: &str, server: &Server) -> Option<String> {
         let shown = server.objects("Pod").find(|p| p["metadata"]["uid"] == *pod)?;
         let stops = |uid: &str, t: &TargetContainer| {
             let stored = server.objects("ContainerRecreateRequest").find(|r| r["metadata"]["uid"] == *uid);

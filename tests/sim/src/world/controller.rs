@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use chrono::{DateTime, SecondsFormat, Utc};
 use pitstop_api::logic::answer::{Answer, Failure};
 use pitstop_api::logic::watch::Watch;
+use pitstop_controller_core::image::{self, ImageUpdate};
 use pitstop_controller_core::kind::Kind as _;
 use pitstop_controller_core::lease::{self, Elector, Record};
 use pitstop_controller_core::recreate;
@@ -30,14 +31,16 @@ const LEASE: &str = "pitstop-controller";
 const WATCH_OF_THE_LEASE: usize = 3;
 /// Objects in a part of a list: few, so that lists have parts.
 const PART: usize = 2;
-/// The watch of resizes, where there are any.
+/// The watch of resizes, where there are any, or updates.
 const WATCH_OF_RESIZES: usize = 4;
+/// The watch of updates, where there are any.
+const WATCH_OF_UPDATES: usize = 5;
 
 /// A process.
 pub struct Controller {
     /// Its clocks, those of its machine.
     pub clock: Clock,
-    /// Watches of Pods, requests, order books, the lease, and resizes where there are any, in this order.
+    /// Watches of Pods, requests, order books, the lease, and resizes and updates where there are any, in this order.
     pub watchers: Vec<Watcher>,
     /// The core.
     pub index: Engine,
@@ -65,15 +68,24 @@ pub enum Input {
 
 impl Controller {
     /// A new process; `identity` is its own alone.
-    pub fn new(identity: String, config: Config, clock: Clock, next: bool, resizes: bool) -> Self {
+    pub fn new(
+        identity: String,
+        config: Config,
+        clock: Clock,
+        next: bool,
+        (resizes, updates): (bool, bool),
+    ) -> Self {
         let mut watchers = vec![
             Watcher::new("/api/v1/pods", "").in_parts_of(PART),
             Watcher::new("/apis/apps.kruise.io/v1alpha1/containerrecreaterequests", "").in_parts_of(PART),
             Watcher::new("/apis/pitstop.dev/v1alpha1/nodeworks", "").in_parts_of(PART),
             Watcher::new(LEASES, format!("metadata.name={LEASE}")),
         ];
-        if resizes {
+        if resizes || updates {
             watchers.push(Watcher::new("/apis/pitstop.dev/v1alpha1/podresizes", "").in_parts_of(PART));
+        }
+        if updates {
+            watchers.push(Watcher::new("/apis/pitstop.dev/v1alpha1/podimageupdates", "").in_parts_of(PART));
         }
         let mut index = Engine::new(config);
         // The policy is there from the beginning; what its absence does is a rule of the core.
@@ -121,6 +133,13 @@ impl Controller {
             }
             Input::Delivered(WATCH_OF_RESIZES, event) => {
                 self.core(now, Event::of::<Resize>(convert(event, |o| Resize::observe(read(o)))), &mut out);
+            }
+            Input::Delivered(WATCH_OF_UPDATES, event) => {
+                self.core(
+                    now,
+                    Event::of::<ImageUpdate>(convert(event, |o| ImageUpdate::observe(read(o)))),
+                    &mut out,
+                );
             }
             Input::Delivered(_, event) => {
                 let observed = convert(event, record).shown();
@@ -211,11 +230,8 @@ impl Controller {
                 }
             }
             self.core(now, Event::Leader(leads), out);
-            let watched = if self.watchers.len() <= WATCH_OF_RESIZES {
-                &[recreate::ID][..]
-            } else {
-                &[recreate::ID, resize::ID]
-            };
+            let kinds = [recreate::ID, resize::ID, image::ID];
+            let watched = &kinds[..=self.watchers.len() - WATCH_OF_RESIZES];
             // Watches that deliver empty lists.
             for none in Event::none_but(watched) {
                 self.core(now, none, out);

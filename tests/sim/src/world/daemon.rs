@@ -1,6 +1,7 @@
 //! One process of the daemon: the production core around a connection to the node's runtime, as `daemon/src` puts it
 //! together.
 
+mod images;
 mod writing;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use serde_json::Value;
 use self::writing::Chain;
 use super::clock::Clock;
 use super::effect::{Asked, Effect, Out, Sent, What};
+use super::imaging::ROOM;
 use super::skew;
 use super::watcher::{Watcher, convert};
 use crate::node::cgroups::Cgroups;
@@ -45,6 +47,8 @@ pub struct DaemonProcess {
     sleeping: Vec<(u64, String)>,
     /// Writes into control groups that are under way.
     chains: BTreeMap<u64, Chain>,
+    /// What looks at images go by: by order.
+    image_looks: BTreeMap<String, images::Wanted>,
     /// What looks of resizes go by: the Pod, and where its group was once.
     looks: BTreeMap<String, (String, Option<String>)>,
     writes: u64,
@@ -78,7 +82,8 @@ impl DaemonProcess {
         let boot_id = machine.runtime.boot_id().to_owned();
         let core = Daemon::new(Identity { instance, boot_id })
             .with_ended_hooks(machine.ended_hooks.clone())
-            .with_resizes(resizes);
+            .with_resizes(resizes)
+            .with_image_room(ROOM);
         Self {
             client,
             watcher: Watcher::new("/apis/pitstop.dev/v1alpha1/nodeworks", format!("metadata.name={node}")),
@@ -88,6 +93,7 @@ impl DaemonProcess {
             calls: BTreeMap::new(),
             sleeping: Vec::new(),
             chains: BTreeMap::new(),
+            image_looks: BTreeMap::new(),
             looks: BTreeMap::new(),
             writes: 0,
             under_way: None,
@@ -183,6 +189,8 @@ impl DaemonProcess {
                 };
                 Event::ResourcesRead(order_id, seen.map(Box::new))
             }
+            What::Image => self.image_seen(now, order_id, &container_id, reply, machine),
+            What::Pull => Event::Pulled(order_id, images::pulled(reply)),
             What::Stop => Event::Stopped(
                 order_id,
                 match reply {
@@ -222,7 +230,8 @@ impl DaemonProcess {
             self.calls.iter().filter(|(_, (_, limit, _))| *limit <= now).map(|(id, _)| *id).collect();
         for id in late {
             machine.runtime.cancel(id);
-            let (asked, ..) = self.calls.remove(&id).unwrap();
+            // What came of another one may have given it up.
+            let Some((asked, ..)) = self.calls.remove(&id) else { continue };
             let failure = runtime::Failure { code: Code::DeadlineExceeded, message: "no answer".to_owned() };
             out.add(self.ended(now, asked, &Err(failure), machine));
         }
@@ -301,8 +310,8 @@ impl DaemonProcess {
                 Action::Resize { order_id, pod_uid, writes, .. } => {
                     out.effects.push(self.resize(order_id, pod_uid, writes));
                 }
-                Action::LookAtImage { .. } | Action::Pull { .. } | Action::CancelPull { .. } => {
-                    panic!("nobody asks for an image in this world")
+                action @ (Action::LookAtImage { .. } | Action::Pull { .. } | Action::CancelPull { .. }) => {
+                    out.effects.extend(self.image_action(action, machine));
                 }
                 Action::WriteBack { held } => out.add(self.write_back(now, held, machine)),
                 Action::WriteStatus { resource_version, status } => {

@@ -72,6 +72,13 @@ pub struct Asked {
     pub limit: u64,
 }
 
+impl What {
+    /// It changes nothing about a container.
+    pub fn only_asks(self) -> bool {
+        matches!(self, Self::Inspect | Self::Read | Self::Look | Self::Image | Self::Pull)
+    }
+}
+
 /// What is done to a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
@@ -85,15 +92,20 @@ pub enum What {
     Read,
     /// What is to be changed is looked at.
     Look,
+    /// Its image is looked at, and what runs in its place.
+    Image,
+    /// An image is pulled; no container is named.
+    Pull,
 }
 
 /// What coverage tells apart.
-const PLURALS: [&str; 7] = [
+const PLURALS: [&str; 8] = [
     "pods",
     "nodes",
     "nodeworks",
     "containerrecreaterequests",
     "podresizes",
+    "podimageupdates",
     "limitranges",
     "resourcequotas",
 ];

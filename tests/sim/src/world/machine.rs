@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::clock::Clock;
 use super::daemon::Machine;
+use super::plan::Schedule;
 use super::sizing::Room;
 use super::watcher::Watcher;
 use crate::node::cgroups::Keeping;
@@ -76,6 +77,14 @@ impl Node {
             clock,
             name,
         }
+    }
+
+    /// The same with the registries of a schedule, where somebody updates images.
+    pub fn with_images(mut self, schedule: &Schedule) -> Self {
+        if schedule.updates() {
+            self.runtime = self.runtime.with_registry(schedule.images.registry());
+        }
+        self
     }
 
     /// What a daemon's process finds here, with the state directory of that Pod.

@@ -4,6 +4,7 @@ pub mod clock;
 pub mod controller;
 pub mod daemon;
 pub mod effect;
+pub mod imaging;
 mod machine;
 mod network;
 mod objects;
@@ -91,6 +92,8 @@ pub struct World {
     queue: Queue<Happening>,
     happened: u64,
     server: Server,
+    /// The webhook of others.
+    rewriter: imaging::Rewriter,
     nodes: Vec<Node>,
     processes: BTreeMap<Pid, Process>,
     /// When the next wake of a process is planned.
@@ -147,17 +150,22 @@ impl World {
             clocks.get(at).or(clocks.last()).cloned().unwrap_or_default()
         };
         let nodes = (0..schedule.nodes)
-            .map(|at| Node::new(at, clock(&schedule.clocks.nodes, at), &schedule.room, &mut rng))
-            .collect();
+            .map(|at| Node::new(at, clock(&schedule.clocks.nodes, at), &schedule.room, &mut rng));
+        let nodes = nodes.map(|node| node.with_images(&schedule)).collect();
         let mut server = Server::for_worlds();
         server.admit(Arc::new(webhook::Webhook));
         server.admit(Arc::new(sizing::Limits(schedule.room.clone())));
+        let rewriter = imaging::Rewriter::new(schedule.images.webhook);
+        if schedule.images.webhook.is_some() {
+            server.admit(Arc::new(rewriter.clone()));
+        }
         let mut world = Self {
             rng,
             now: 0,
             queue: Queue::default(),
             happened: 0,
             server,
+            rewriter,
             nodes,
             processes: BTreeMap::new(),
             wakes: BTreeMap::new(),
@@ -229,6 +237,11 @@ impl World {
             plan::Step::Resize(r) => {
                 // A Pod that is watched is watched beyond the deadline.
                 Some(r.deadline.unwrap_or(0).unsigned_abs() + r.observe.unwrap_or(0).unsigned_abs())
+            }
+            plan::Step::Update(r) => {
+                // What failed is put back beyond the deadline.
+                let ready = r.ready_timeout.unwrap_or(300).unsigned_abs();
+                Some(r.deadline.unwrap_or(0).unsigned_abs().max(self.schedule.default_deadline) + ready)
             }
             _ => None,
         });

@@ -273,6 +273,7 @@ fn about(request: &HttpRequest) -> Option<(&'static str, String, String)> {
             "nodeworks" => "NodeWork",
             "containerrecreaterequests" => "ContainerRecreateRequest",
             "podresizes" => "PodResize",
+            "podimageupdates" => "PodImageUpdate",
             _ => return None,
         };
         Some((at, kind))

@@ -59,6 +59,9 @@ fn container(plan: &ContainerPlan) -> Value {
         }
     }
     plan.size.put(&mut container);
+    if let Some(policy) = &plan.pulls {
+        container["imagePullPolicy"] = json!(policy);
+    }
     match plan.hook {
         Some(HookPlan::Exec) => container["lifecycle"] = json!({"preStop": {"exec": {"command": [HOOK]}}}),
         Some(HookPlan::Sleep(seconds)) => {

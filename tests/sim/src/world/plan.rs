@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::clock::Clock;
+use super::imaging::{Images, UpdatePlan};
 use super::sizing::{Amounts, ResizePlan, Room, Size};
+use crate::node::registry::Refusing;
 
 /// A word of a plan.
 pub type Word = Cow<'static, str>;
@@ -33,6 +35,9 @@ pub struct Schedule {
     /// What resizes find.
     #[serde(default)]
     pub room: Room,
+    /// What registries have.
+    #[serde(default)]
+    pub images: Images,
     /// How many requests of one kind are carried out in a namespace at a time; absent for as many as usual.
     #[serde(default)]
     pub most_open: Option<usize>,
@@ -48,6 +53,11 @@ impl Schedule {
     /// Somebody resizes something. Where nobody does, nothing watches resizes.
     pub fn resizes(&self) -> bool {
         self.steps.iter().any(|s| matches!(s.what, Step::Resize(_)))
+    }
+
+    /// Somebody updates images. Where nobody does, nothing watches updates, and pulls take no time.
+    pub fn updates(&self) -> bool {
+        self.steps.iter().any(|s| matches!(s.what, Step::Update(_)))
     }
 }
 
@@ -116,6 +126,9 @@ pub struct ContainerPlan {
     /// Its own restart policy.
     #[serde(default)]
     pub restarts: Option<Restarts>,
+    /// `imagePullPolicy`.
+    #[serde(default)]
+    pub pulls: Option<Word>,
 }
 
 /// A container's own `restartPolicy`, with one rule of `restartPolicyRules`: these exit codes restart it, whatever the
@@ -210,6 +223,22 @@ pub enum Step {
     Crowd(usize, i64),
     /// A container uses that many mebibytes for a moment.
     Bloat(String, Word, i64),
+    /// Makes a `PodImageUpdate`.
+    Update(Box<UpdatePlan>),
+    /// Lets a suspended `PodImageUpdate` go on.
+    ReleaseUpdate(String),
+    /// Cancels a `PodImageUpdate`.
+    CancelUpdate(String),
+    /// Deletes a `PodImageUpdate`, if it is there.
+    DeleteUpdate(String),
+    /// The finalizers of a `PodImageUpdate` are taken off.
+    FreeUpdate(String),
+    /// The kubelet of a node collects the images that no container uses.
+    CollectImages(usize),
+    /// From now on a name means the content that was first there under another one.
+    MoveTag(Word, Word),
+    /// The webhook that looks at images is switched on or off.
+    SwitchWebhook(bool),
 }
 
 /// What is wrong with an order that pitstop did not write.
@@ -320,6 +349,14 @@ pub enum Fault {
     SlowCgroups(usize, u64, u64),
     /// The next write of a daemon into a node's control groups goes wrong.
     FailWrite(usize, Failing),
+    /// No registry answers.
+    RegistryAway(u64),
+    /// Pulls that begin meanwhile take so much longer: for how long, and by how much.
+    RegistrySlow(u64, u64),
+    /// Registries give nothing.
+    RegistryRefuses(Refusing, u64),
+    /// A node has no room for images.
+    DiskFull(usize, u64),
     /// The wall clock of a machine jumps: -1 the API server, controllers from 0, nodes from 100.
     JumpClock(i32, i64),
 }

@@ -68,7 +68,7 @@ impl World {
                     self.config(),
                     clock,
                     skew.controllers && second,
-                    self.schedule.resizes(),
+                    (self.schedule.resizes(), self.schedule.updates()),
                 );
                 (name, Kind::Controller(Box::new(controller)))
             }
@@ -312,6 +312,10 @@ impl World {
                 format!("writes {size:?} into the group of {}, from {from} on", short(id))
             });
             self.oracle.sized(&written);
+        }
+        for news in node.runtime.take_image_news() {
+            self.story.tell(self.now, &node.name, || format!("{news:?}"));
+            self.oracle.image(self.now, &node.name, &news);
         }
         self.plan_node(at);
     }

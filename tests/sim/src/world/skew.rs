@@ -37,7 +37,7 @@ impl NextController {
                     continue;
                 }
                 order["later"] = json!({"a": [1]});
-                for action in ["/action/recreate", "/action/resize"] {
+                for action in ["/action/recreate", "/action/resize", "/action/pull"] {
                     if let Some(action) = order.pointer_mut(action) {
                         action["later"] = json!({"b": 2});
                     }
@@ -76,7 +76,7 @@ pub fn next_crd(spec: &mut Value) {
         let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
         let order = &mut schema["spec"]["properties"]["orders"]["items"]["properties"];
         order["later"] = any.clone();
-        for action in ["recreate", "resize"] {
+        for action in ["recreate", "resize", "pull"] {
             order["action"]["properties"][action]["properties"]["later"] = any.clone();
         }
         let answer = &mut schema["status"]["properties"]["answers"]["items"]["properties"];

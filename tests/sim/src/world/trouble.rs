@@ -64,8 +64,11 @@ pub(crate) fn lasts(fault: &Fault) -> u64 {
         | Fault::HoldWatch(_, _, ms)
         | Fault::LoseEvents(_, _, ms)
         | Fault::HoldBook(_, ms)
+        | Fault::RegistryAway(ms)
+        | Fault::RegistryRefuses(_, ms)
+        | Fault::DiskFull(_, ms)
         | Fault::HideCgroups(_, ms) => *ms,
-        Fault::SlowCgroups(_, ms, by) => ms + by,
+        Fault::SlowCgroups(_, ms, by) | Fault::RegistrySlow(ms, by) => ms + by,
         Fault::Storm(times) => u64::from(*times) * 500,
         _ => 0,
     }
@@ -205,6 +208,13 @@ impl World {
             Fault::FailWrite(at, failing) => {
                 self.nodes[at].kubelet.cgroups_mut().fail_next(failing);
             }
+            Fault::RegistryAway(_) => self.registries(|r| r.away(after)),
+            Fault::RegistrySlow(ms, by) => {
+                let until = self.now + ms;
+                self.registries(|r| r.slow(until, by));
+            }
+            Fault::RegistryRefuses(why, _) => self.registries(|r| r.refuse(why, after)),
+            Fault::DiskFull(at, _) => self.nodes[at].runtime.fill_disk(after),
             Fault::JumpClock(machine, delta) => self.jump(machine, delta),
         }
     }
@@ -312,7 +322,7 @@ impl World {
 
     fn touch_all(&mut self) {
         let stamp = Value::from(self.now.to_string());
-        for kind in ["ContainerRecreateRequest", "NodeWork", "Pod", "PodResize"] {
+        for kind in ["ContainerRecreateRequest", "NodeWork", "Pod", "PodResize", "PodImageUpdate"] {
             let keys: Vec<(String, String)> = self
                 .server
                 .objects(kind)

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::plan::Step;
-use super::{World, objects, others, sizing};
+use super::{World, imaging, objects, others, sizing};
 use crate::oracle::Writer;
 
 /// Key of another writer's hold, in the list that all writers of a readiness condition share.
@@ -87,6 +87,25 @@ impl World {
                 self.plan_node(at);
             }
             Step::Bloat(pod, container, mebibytes) => self.bloat(&pod, &container, mebibytes),
+            step => self.update_step(step),
+        }
+    }
+
+    /// What concerns images.
+    fn update_step(&mut self, step: Step) {
+        match step {
+            Step::Update(plan) => self.create_update(&plan),
+            Step::ReleaseUpdate(name) => self.patch_update(&name, &json!({"spec": {"suspend": false}})),
+            Step::CancelUpdate(name) => self.patch_update(&name, &json!({"spec": {"cancel": true}})),
+            Step::FreeUpdate(name) => self.patch_update(&name, &json!({"metadata": {"finalizers": null}})),
+            Step::DeleteUpdate(name) => {
+                let request = objects::delete(&format!("{}/{name}", imaging::UPDATES), None, None);
+                self.handle(Writer::User, &request);
+            }
+            Step::CollectImages(at) => self.collect_images(at),
+            Step::MoveTag(name, content) => self.registries(|r| r.tag(&name, &content)),
+            Step::SwitchWebhook(on) => self.rewriter.switch(on),
+            other => unreachable!("{other:?} has been done"),
         }
     }
 

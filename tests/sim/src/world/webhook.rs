@@ -1,6 +1,7 @@
 //! pitstop's own webhook in the model API server: the production rules, asked as `controller/src/admission` asks them.
 
 use pitstop_controller_core::ObjectKey;
+use pitstop_controller_core::image::ImageUpdate;
 use pitstop_controller_core::kind::Kind as _;
 use pitstop_controller_core::recreate::Request;
 use pitstop_controller_core::review::{Asked, Step, Verdict, without_status};
@@ -22,9 +23,10 @@ pub struct Webhook;
 impl Admission for Webhook {
     fn mutate(&self, server: &Server, review: &Review<'_>, object: &mut Value) -> Result<(), Refusal> {
         let away = review.headers.contains_key(UNASKED) || review.subresource == "status";
-        if review.kind != Request::ABOUT.id.name() || away {
+        let abouts = [Request::ABOUT, ImageUpdate::ABOUT];
+        let Some(about) = abouts.into_iter().find(|a| a.id.name() == review.kind && !away) else {
             return Ok(());
-        }
+        };
         let dynamic = |object: &Value| serde_json::from_value(object.clone()).unwrap();
         let asked = Asked {
             key: ObjectKey::new(review.namespace, object["metadata"]["name"].as_str().unwrap_or_default()),
@@ -33,7 +35,7 @@ impl Admission for Webhook {
             old: review.old.map(dynamic),
             by_controller: review.headers.get(FROM).is_some_and(|h| h == "controller"),
         };
-        let mut step = (Request::ABOUT.review.unwrap().begin)(&asked);
+        let mut step = (about.review.unwrap().begin)(&asked);
         let verdict = loop {
             step = match step {
                 Step::Over(verdict) => break verdict,

@@ -6,7 +6,7 @@ use pitstop_api::condition;
 use pitstop_api::image_update::{ContainerStatus, Phase, Restoring};
 
 use super::{Plan, Planner};
-use crate::image::judge::{Place, SETTLES, in_back_off, place};
+use crate::image::judge::{Place, SETTLES, in_back_off, is_unchanged, place};
 use crate::image::resolve::ways_back;
 use crate::image::status::{self, End, Wait};
 use crate::plan::Urgency;
@@ -20,7 +20,9 @@ impl Planner<'_> {
     /// An end without success: the old images are put back first, where that is asked for.
     pub(super) fn fails(&self, pod: &Pod, end: &End) -> Plan {
         let update = self.observed.update;
-        if !update.spec.rolls_back() || place(update, pod) == Place::Before {
+        let untouched =
+            place(update, pod) == Place::Before || update.status.containers.iter().all(is_unchanged);
+        if !update.spec.rolls_back() || untouched {
             let phase = if end.phase == Phase::RolledBack { Phase::Failed } else { end.phase };
             return self.end(&End { phase, ..end.clone() });
         }
@@ -49,9 +51,7 @@ impl Planner<'_> {
             let images = self.images(pod, |c| &c.restored);
             return Plan { images, ..self.told(&Self::rolls_back(&end), Urgency::Later) };
         }
-        let back = |c: &ContainerStatus| {
-            pod.container(&c.name).is_some_and(|container| self.observed.is_back(c, container))
-        };
+        let back = |c: &ContainerStatus| self.observed.is_back(c, pod);
         if update.status.containers.iter().all(back) {
             let text = format!("{}; the old images are back", end.message);
             return self.end(&End { message: text, ..end });

@@ -18,7 +18,7 @@ use self::pull::Pulling;
 use super::judge::{Place, place};
 use super::kind::keeps_unaccepted;
 use super::observe::Observed;
-use super::resolve::{asked, change, resolve, written};
+use super::resolve::{asked, change, now, resolve, written};
 use super::status::{self, End, Wait, accepted, ended, waits};
 use crate::change::ImageChange;
 use crate::config::Config;
@@ -210,6 +210,7 @@ impl Planner<'_> {
             status::drained(&mut status, update, grace, self.wall);
         }
         for container in &mut status.containers {
+            container.before = pod.container(&container.name).map_or(container.before.clone(), now);
             let wanted = update.spec.containers.iter().find(|wanted| wanted.name == container.name);
             let digest = container.pulled.as_ref().map(|pulled| pulled.digest.as_str());
             let digest = digest.filter(|digest| !digest.is_empty());

@@ -16,6 +16,12 @@ fn waits(reason: &str) -> ContainerState {
     ContainerState::Waiting { reason: reason.into(), message: "the kubelet's words".into() }
 }
 
+/// The kubelet has started the new image, and it crashes.
+fn crashes(status: &mut ContainerStatus) {
+    status.image_id = format!("registry.example.com/shop/web@{NEW}");
+    (status.container_id, status.state) = (id(2), waits("CrashLoopBackOff"));
+}
+
 #[test]
 fn what_does_badly_gets_the_old_image_back_at_once() {
     type Bad = (&'static str, fn(&mut ContainerStatus));
@@ -83,7 +89,7 @@ fn what_runs_something_else_than_was_pulled_goes_back() {
 #[test]
 fn an_image_that_is_to_stay_stays() {
     let mut world = World::changed(&json!({"rollbackOnFailure": false}));
-    world.sees(|status| (status.container_id, status.state) = (id(2), waits("CrashLoopBackOff")));
+    world.sees(crashes);
     assert_eq!((world.phase(), world.reason()), (Phase::Failed, "CrashLoopBackOff"));
     assert!(world.image().contains(":v2@"));
 }
@@ -109,7 +115,7 @@ fn who_cancels_in_the_midst_gets_the_old_image_back() {
 #[test]
 fn old_images_that_do_not_come_back_are_told() {
     let mut world = World::changed(&json!({"readyTimeoutSeconds": 20}));
-    world.sees(|status| (status.container_id, status.state) = (id(2), waits("CrashLoopBackOff")));
+    world.sees(crashes);
     (0..3).for_each(|_| world.pass(2));
     world.pass(19);
     assert_eq!(world.phase(), Phase::RollingBack);
@@ -175,10 +181,7 @@ fn a_new_image_is_not_blamed_for_what_was_so_before() {
 #[test]
 fn old_images_that_are_in_back_off_get_other_strings() {
     let mut world = World::changed(&json!({}));
-    let crash = |status: &mut ContainerStatus| {
-        (status.container_id, status.state) = (id(2), waits("CrashLoopBackOff"));
-    };
-    world.sees(crash);
+    world.sees(crashes);
     let web = "registry.example.com/shop/web";
     assert_eq!(world.image(), format!("{web}:v1"));
     for way in [format!("{web}:v1@{OLD}"), format!("{web}@{OLD}"), format!("{web}:back@{OLD}")] {

@@ -4,6 +4,7 @@ mod fails;
 mod pullers;
 mod pulls;
 mod reasons;
+mod same;
 
 use chrono::DateTime;
 use pitstop_api::condition::{self, ConditionStatus};

@@ -32,6 +32,16 @@ impl BackOff {
         self.0.insert(key, Entry { wait_ms, updated: now });
     }
 
+    /// The key is held back: it failed a short while ago.
+    pub(super) fn waits(&self, now: u64, key: &Key) -> bool {
+        self.0.get(key).is_some_and(|entry| now < entry.updated + entry.wait_ms)
+    }
+
+    /// It has failed, once more.
+    pub(super) fn failed(&mut self, now: u64, key: Key, initial_ms: u64, max_ms: u64) {
+        self.started(now, key, now, initial_ms, max_ms);
+    }
+
     /// A Pod is gone.
     pub(super) fn forget(&mut self, uid: &str) {
         self.0.retain(|key, _| key.0 != uid);

@@ -78,7 +78,7 @@ impl Worker {
         let probed = self.ready.get(&newest.info.id).copied().unwrap_or(false);
         ContainerStatus {
             name: spec.name.clone(),
-            ready: done || (running && (spec.behaviour.ready == Some(0) || probed)),
+            ready: done || (running && (spec.ready_after(&newest.info) == Some(0) || probed)),
             started: Some(running),
             state,
             last_state: last,

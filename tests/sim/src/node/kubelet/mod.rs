@@ -8,18 +8,20 @@
 //! - Status: `Terminated` first; `CrashLoopBackOff` is shown by the pass after the one that ran into it, which from 1.33
 //!   on is the one that starts the container ([`Requeue`]).
 //! - Another image string: the kubelet runs the hook, ends the container with the Pod's grace and starts it in the same
-//!   pass, whatever the restart policy.
+//!   pass, whatever the restart policy. It pulls in between, by its policy, with credentials; pulls that fail wait by
+//!   Pod and image string, 10 s at first.
 //! - A Pod that is deleted: hooks and stops side by side, sidecars after the others, then the status, then the deletion
 //!   of the object with its UID as precondition.
 //! - What is only in memory (back-off, reasons, probes, an end under way) is lost when it restarts.
 //! - The times of conditions and containers are the node's wall clock; nothing is decided by it. (The real one reckons
 //!   the back-off by it, from an end and a now of the same clock.)
 //!
-//! Left out: images' pulls take no time, probes pass once or never ([`Kubelet::probed`] fails them), ephemeral
+//! Left out: probes pass once or never ([`Kubelet::probed`] fails them), ephemeral
 //! containers, evictions, the regular pass of each minute. Of new sizes ([`sizes`]) memory always has room.
 
 mod backoff;
 mod generate;
+mod images;
 mod kill;
 mod pass;
 mod plan;
@@ -135,6 +137,8 @@ pub struct Kubelet {
     workers: BTreeMap<String, Worker>,
     statics: Vec<Value>,
     backoff: BackOff,
+    /// Of pulls: by Pod and image string.
+    image_backoff: BackOff,
     sizes: Sizes,
     /// On disk.
     logs: BTreeMap<(String, String), u32>,
@@ -160,6 +164,7 @@ impl Kubelet {
             workers: BTreeMap::new(),
             statics: Vec::new(),
             backoff: BackOff::default(),
+            image_backoff: BackOff::default(),
             sizes,
             logs: BTreeMap::new(),
             seen: None,
@@ -189,6 +194,7 @@ impl Kubelet {
         self.up = true;
         self.workers.clear();
         self.backoff.clear();
+        self.image_backoff.clear();
         self.seen = None;
         self.looked_at = None;
         for manifest in self.statics.clone() {
@@ -303,6 +309,7 @@ impl Kubelet {
             options: &self.options,
             host_ip: &self.host_ip,
             backoff: &mut self.backoff,
+            image_backoff: &mut self.image_backoff,
             sizes: &mut self.sizes,
             logs: &mut self.logs,
             writes: &mut writes,
@@ -400,6 +407,7 @@ impl Kubelet {
         for uid in over {
             let worker = self.workers.remove(&uid).unwrap();
             self.backoff.forget(&uid);
+            self.image_backoff.forget(&uid);
             self.sizes.forget(now, &uid);
             self.logs.retain(|key, _| key.0 != uid);
             for sandbox in worker.view.sandboxes {

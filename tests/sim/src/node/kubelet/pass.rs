@@ -10,10 +10,11 @@ use super::kill::Kill;
 use super::pod::PodContainer;
 use super::view::View;
 use super::worker::{Cx, Doing, Life, Pass, Step, Worker};
+use crate::node::image::{Image, Quality};
 use crate::node::runtime::{
     Answer, Call, CallId, Client, ContainerConfig, Reply, SandboxConfig, State, gone,
 };
-use crate::node::{cgroups, image, keys};
+use crate::node::{cgroups, keys};
 
 impl Worker {
     /// Goes on as far as it can.
@@ -136,6 +137,7 @@ impl Worker {
                 pass.doing = Some(Doing::RunSandbox(call(cx, Call::RunPodSandbox(config))));
             }
             Step::Start(name) => self.start(cx, pass, name),
+            Step::Make(name) => self.make(cx, pass, name),
             Step::Resize(names) => {
                 let at = cx.now + 20 + cx.rng.below(300);
                 pass.doing = Some(Doing::Resize { names, at });
@@ -161,17 +163,15 @@ impl Worker {
             }
             cx.backoff.started(cx.now, key, at, initial, max);
         }
-        if image::image_ref(&spec.image).is_none() {
-            let before = self.reasons.get(&name).map(|r| r.0.as_str());
-            let (reason, message) = if matches!(before, Some("ErrImagePull" | "ImagePullBackOff")) {
-                ("ImagePullBackOff", format!("Back-off pulling image \"{}\"", spec.image))
-            } else {
-                ("ErrImagePull", format!("failed to pull image \"{}\": not found", spec.image))
-            };
-            self.reasons.insert(name, (reason.to_owned(), message));
-            pass.failed = true;
-            return;
+        let spec = spec.clone();
+        if self.has_image(cx, pass, &spec) {
+            self.make(cx, pass, name);
         }
+    }
+
+    /// Makes a container whose image is there.
+    fn make(&mut self, cx: &mut Cx<'_>, pass: &mut Pass, name: String) {
+        let Some(spec) = self.pod.container(&name) else { return };
         let sandbox = pass.sandbox.clone().or_else(|| self.view.sandbox().map(|s| s.id.clone()));
         let Some(sandbox) = sandbox else {
             pass.failed = true;
@@ -188,13 +188,20 @@ impl Worker {
             pass.failed = true;
             return;
         }
+        let quality = cx.runtime.image(&spec.image).map_or(Quality::Good, Image::quality);
+        let (mut annotations, mut process) =
+            (self.annotations(spec, attempt, &size), spec.process(attempt, &size));
+        quality.apply(&mut process);
+        if quality == Quality::Unready {
+            annotations.insert(keys::UNREADY.to_owned(), String::new());
+        }
         let config = ContainerConfig {
             name: name.clone(),
             attempt,
             image: spec.image.clone(),
             labels: Arc::new(self.labels(Some(&name))),
-            annotations: Arc::new(self.annotations(spec, attempt, &size)),
-            process: spec.process(attempt, &size),
+            annotations: Arc::new(annotations),
+            process,
         };
         let call = cx.runtime.call(cx.now, Client::KUBELET, Call::CreateContainer { sandbox, config });
         pass.doing = Some(Doing::Create { call, name, attempt });
@@ -233,7 +240,12 @@ impl Worker {
 
     /// A call came back; whether it was this Pod's.
     pub(super) fn reply(&mut self, cx: &mut Cx<'_>, call: CallId, reply: &Reply) -> bool {
-        let Some(pass) = &mut self.pass else { return false };
+        let Some(mut pulling) = self.pass.take() else { return false };
+        let pulled = self.pulled(cx, &mut pulling, call, reply);
+        let pass = self.pass.insert(pulling);
+        if pulled {
+            return true;
+        }
         let failed = |reply: &Reply| reply.as_ref().err().map(|f| f.message.clone());
         match pass.doing.take() {
             Some(Doing::Kills(mut kills)) => {
@@ -332,7 +344,8 @@ impl Worker {
         for container in running {
             let id = &container.info.id;
             let spec = self.pod.container(&container.info.name);
-            let Some(ms) = spec.and_then(|s| s.behaviour.ready).filter(|ms| *ms > 0) else { continue };
+            let ms = spec.and_then(|s| s.ready_after(&container.info));
+            let Some(ms) = ms.filter(|ms| *ms > 0) else { continue };
             if !self.ready.contains_key(id) {
                 self.ready.insert(id.clone(), false);
                 self.probes.push((cx.now + ms, id.clone()));

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::status::{Condition, ContainerStatus};
 use crate::node::behaviour::{self, Behaviour};
-use crate::node::runtime::{KILLED, Process};
+use crate::node::runtime::{ContainerInfo, KILLED, Process};
 use crate::node::{cgroups, keys};
 
 /// A Pod.
@@ -51,6 +51,15 @@ pub enum Policy {
     Never,
 }
 
+/// `imagePullPolicy`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum PullPolicy {
+    Always,
+    #[default]
+    IfNotPresent,
+    Never,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Init,
@@ -63,6 +72,7 @@ pub enum Kind {
 pub struct PodContainer {
     pub name: String,
     pub image: String,
+    pub pull_policy: PullPolicy,
     pub kind: Kind,
     /// `lifecycle.preStop`, raw.
     pub pre_stop: Option<Value>,
@@ -94,6 +104,11 @@ impl PodContainer {
             return self.image.clone();
         }
         format!("{} {}", self.image, cgroups::text(&self.size))
+    }
+
+    /// When an instance passes its readiness probe; nothing for never.
+    pub fn ready_after(&self, instance: &ContainerInfo) -> Option<u64> {
+        self.behaviour.ready.filter(|_| !instance.annotations.contains_key(keys::UNREADY))
     }
 
     /// The process of an instance with that size. One that uses more memory than it may ends soon.
@@ -165,6 +180,7 @@ impl Pod {
                     .collect(),
                 name: c.name,
                 image: c.image,
+                pull_policy: c.image_pull_policy,
                 kind,
             })
             .collect();
@@ -233,6 +249,7 @@ struct Spec {
 struct Container {
     name: String,
     image: String,
+    image_pull_policy: PullPolicy,
     restart_policy: Option<Policy>,
     restart_policy_rules: Vec<Rule>,
     lifecycle: Option<Lifecycle>,

@@ -1,6 +1,7 @@
 //! Each documented behaviour of the kubelet, on a whole node.
 
 mod ends;
+mod images;
 mod sizes;
 mod starts;
 mod statuses;

@@ -77,6 +77,8 @@ pub(super) enum Step {
     StopSandbox(String),
     RunSandbox(u32),
     Start(String),
+    /// The same once its image was pulled.
+    Make(String),
     /// Writes what was admitted into the control groups of these.
     Resize(Vec<String>),
 }
@@ -91,6 +93,11 @@ pub(super) enum Doing {
     Kills(Vec<Kill>),
     StopSandbox(CallId),
     RunSandbox(CallId),
+    Pull {
+        call: CallId,
+        name: String,
+        image: String,
+    },
     Create {
         call: CallId,
         name: String,
@@ -114,6 +121,8 @@ pub(super) struct Cx<'a> {
     pub(super) options: &'a Options,
     pub(super) host_ip: &'a str,
     pub(super) backoff: &'a mut BackOff,
+    /// Of pulls.
+    pub(super) image_backoff: &'a mut BackOff,
     pub(super) sizes: &'a mut Sizes,
     /// The highest restart count of each container, as the folders of their logs show it.
     pub(super) logs: &'a mut BTreeMap<(String, String), u32>,

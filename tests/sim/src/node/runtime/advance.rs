@@ -42,7 +42,7 @@ impl Runtime {
         let waits = self.waits.iter().filter_map(|w| match &w.what {
             Waiting::Stop { kill_at, .. } => *kill_at,
             Waiting::Exec { ends, timeout, .. } => Some(timeout.map_or(*ends, |t| t.min(*ends))),
-            Waiting::Create { at, .. } | Waiting::Sandbox { at, .. } => Some(*at),
+            Waiting::Create { at, .. } | Waiting::Sandbox { at, .. } | Waiting::Pull { at, .. } => Some(*at),
             Waiting::StopSandbox { id, .. } => self.sandbox_ended(id).then_some(0),
             Waiting::Start { .. } | Waiting::Remove { .. } => None,
         });
@@ -154,6 +154,9 @@ impl Runtime {
                 Waiting::Remove { id } => self.forget(at, &id),
                 Waiting::StopSandbox { id, remove } => self.end_sandbox(at, &id, remove),
                 Waiting::Sandbox { config, .. } => reply = Ok(Answer::Created(self.make_sandbox(at, config))),
+                Waiting::Pull { image, .. } => {
+                    reply = self.fetch(at, client, &image).map(|_| Answer::Done);
+                }
                 _ => {}
             }
             self.reply(at, call, client, reply);
@@ -175,7 +178,9 @@ impl Runtime {
                 _ => Some(Ok(Answer::Done)),
             },
             Waiting::Create { at: due, id } => (*due <= at).then(|| Ok(Answer::Created(id.clone()))),
-            Waiting::Sandbox { at: due, .. } => (*due <= at).then_some(Ok(Answer::Done)),
+            Waiting::Sandbox { at: due, .. } | Waiting::Pull { at: due, .. } => {
+                (*due <= at).then_some(Ok(Answer::Done))
+            }
             Waiting::Exec { id, ends, code, timeout } => {
                 let over = timeout.filter(|t| *t <= at && t < ends);
                 match (over, *ends <= at) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::process::Process;
 use super::types::{ContainerConfig, ContainerInfo, State};
+use crate::node::image::Image;
 
 /// A container: what the runtime believes of it (`info`), and what its process really does.
 #[derive(Clone, Debug)]
@@ -30,7 +31,7 @@ impl Container {
     pub(super) fn new(
         id: String,
         sandbox: String,
-        image_ref: String,
+        made_of: &Image,
         now: i64,
         config: ContainerConfig,
     ) -> Self {
@@ -41,7 +42,8 @@ impl Container {
             name,
             attempt,
             image,
-            image_ref,
+            image_ref: made_of.reference().to_owned(),
+            image_id: made_of.id.clone(),
             labels: Arc::clone(&labels),
             annotations: Arc::clone(&annotations),
             state: State::Created,

@@ -112,6 +112,7 @@ impl Runtime {
         if wiped {
             self.containers.clear();
             self.sandboxes.clear();
+            self.wipe_images();
             return;
         }
         for sandbox in self.sandboxes.values_mut() {

@@ -14,6 +14,8 @@
 //!   as the runtime lives: it remembers that in memory only. Every stop kills when its own timeout is over.
 //! - A stop whose caller leaves never kills (containerd; CRI-O goes on).
 //! - A command runs in a running container only, ends with it (137), and is killed at its timeout (`DeadlineExceeded`).
+//! - Images: a pull asks the registry when it ends (`super::registry`), and is dropped when its caller leaves. A name
+//!   means what it meant at the last pull by it.
 //! - Containers outlive the runtime. What ended meanwhile is found with its true time and code.
 //!
 //! Faults are methods: [`Runtime::down`], [`Runtime::up`], [`Runtime::restart`], [`Runtime::hang`],
@@ -23,6 +25,7 @@
 mod advance;
 mod container;
 mod faults;
+mod images;
 mod options;
 mod process;
 mod serve;
@@ -33,6 +36,7 @@ mod types;
 use std::collections::{BTreeMap, VecDeque};
 
 pub use container::Container;
+pub use images::ImageNews;
 pub use options::{Flavor, Options};
 pub use process::{KILLED, Process};
 pub use types::{
@@ -40,6 +44,8 @@ pub use types::{
     Reply, SandboxConfig, SandboxInfo, State, What,
 };
 
+use super::image::Image;
+use super::registry::Registry;
 use crate::rng::Rng;
 
 /// A runtime with its containers.
@@ -69,6 +75,12 @@ pub struct Runtime {
     changes: u64,
     changed_at: u64,
     deeds: Vec<Deed>,
+    registry: Registry,
+    /// By ID.
+    images: BTreeMap<String, Image>,
+    image_news: Vec<ImageNews>,
+    /// There is no room for images until then.
+    full_until: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +115,8 @@ enum Waiting {
     Remove { id: String },
     /// For the end of all containers of a sandbox.
     StopSandbox { id: String, remove: bool },
+    /// For an image.
+    Pull { at: u64, image: String },
 }
 
 impl Runtime {
@@ -130,6 +144,10 @@ impl Runtime {
             changes: 0,
             changed_at: 0,
             deeds: Vec::new(),
+            registry: Registry::default(),
+            images: BTreeMap::new(),
+            image_news: Vec::new(),
+            full_until: 0,
         }
     }
 
@@ -177,7 +195,7 @@ impl Runtime {
             w.client = NOBODY;
             match w.what {
                 Waiting::Stop { .. } => goes_on,
-                Waiting::Exec { .. } | Waiting::Sandbox { .. } => false,
+                Waiting::Exec { .. } | Waiting::Sandbox { .. } | Waiting::Pull { .. } => false,
                 _ => true,
             }
         });

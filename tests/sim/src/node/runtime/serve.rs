@@ -6,7 +6,7 @@ use super::types::{
     Answer, Call, CallId, Client, Code, Failure, Filter, Method, Reply, SandboxConfig, State, What,
 };
 use super::{Container, Flavor, Mode, Runtime, Wait, Waiting, process};
-use crate::node::image;
+use crate::node::image::Image;
 
 impl Runtime {
     /// A call arrives at a runtime that is up.
@@ -79,6 +79,10 @@ impl Runtime {
             Call::RunPodSandbox(config) => {
                 let what = Waiting::Sandbox { at: now + self.options.sandbox_ms, config };
                 return self.wait(call, client, what);
+            }
+            Call::PullImage { image } => {
+                let at = self.registry.pulled_at(now);
+                return self.wait(call, client, Waiting::Pull { at, image });
             }
             Call::StopPodSandbox { id } => match self.stop_sandbox(now, &id, false) {
                 Ok(what) => return self.wait(call, client, what),
@@ -198,14 +202,21 @@ impl Runtime {
                 format!("failed to reserve container name \"{name}\": name is reserved for \"{}\"", other.id);
             return Err(unknown(text));
         }
-        let Some(image_ref) = image::image_ref(&config.image) else {
-            return Err(not_found(format!("image \"{}\": not found", config.image)));
-        };
+        let image = self.image_of(now, &config.image)?;
         let id = self.new_id();
-        let container = Container::new(id.clone(), sandbox, image_ref, self.wall(now), config);
+        let container = Container::new(id.clone(), sandbox, &image, self.wall(now), config);
         self.containers.insert(id.clone(), container);
         self.touch(now);
         Ok(id)
+    }
+
+    /// The image for a new container; where pulls take no time, it is there.
+    fn image_of(&mut self, now: u64, name: &str) -> Result<Image, Failure> {
+        if self.image(name).is_none() && self.registry.at_once() {
+            // What it fails with is that it is not there.
+            let _ = self.fetch(now, Client::KUBELET, name);
+        }
+        self.image(name).cloned().ok_or_else(|| not_found(format!("image \"{name}\": not found")))
     }
 
     fn start(&mut self, now: u64, id: &str) -> Result<String, Failure> {

@@ -87,6 +87,11 @@ pub enum Call {
         /// Sandbox, or a prefix of its ID.
         id: String,
     },
+    /// `PullImage`; the kubelet has credentials for private registries.
+    PullImage {
+        /// The image.
+        image: String,
+    },
 }
 
 /// The name of a call.
@@ -120,6 +125,8 @@ pub enum Method {
     ListPodSandbox,
     /// `PodSandboxStatus`.
     PodSandboxStatus,
+    /// `PullImage`.
+    PullImage,
 }
 
 impl Call {
@@ -140,6 +147,7 @@ impl Call {
             Self::RemovePodSandbox { .. } => Method::RemovePodSandbox,
             Self::ListPodSandbox => Method::ListPodSandbox,
             Self::PodSandboxStatus { .. } => Method::PodSandboxStatus,
+            Self::PullImage { .. } => Method::PullImage,
         }
     }
 }
@@ -217,6 +225,8 @@ pub struct ContainerInfo {
     pub image: String,
     /// `<repository>@sha256:<digest>`, or a bare digest where no repository is known.
     pub image_ref: String,
+    /// The ID of its image.
+    pub image_id: String,
     /// Labels.
     pub labels: Map,
     /// Annotations.

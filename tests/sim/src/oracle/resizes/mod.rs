@@ -92,7 +92,7 @@ pub struct Resizes {
     shown: BTreeMap<(String, String), (String, u64)>,
     /// Those that have succeeded since it was last asked.
     successes: Vec<(String, PodResizeStatus)>,
-    /// The other kind's.
+    /// The other kinds'.
     restarts: Turns,
     /// How requests ended, and how often.
     pub(super) ends: BTreeMap<String, usize>,
@@ -251,7 +251,7 @@ impl Resizes {
         match kind {
             "PodResize" => self.resize_wrote(writer, before, after, server, &mut found),
             "Pod" => self.pod_wrote(writer, before, after, &mut found),
-            "ContainerRecreateRequest" => self.restarts.wrote(now, before, after),
+            "ContainerRecreateRequest" | "PodImageUpdate" => self.restarts.wrote(now, before, after),
             "NodeWork" => self.restarts.book_wrote(now, before, after),
             _ => {}
         }

@@ -27,7 +27,7 @@ impl Rules {
         if called > MOST_A_SECOND {
             found.push(("I12", format!("{called} calls of runtimes in a second")));
         }
-        if self.off || matches!(asked.what, What::Inspect | What::Read | What::Look) {
+        if self.off || asked.what.only_asks() {
             return found;
         }
         let own = (asked.order_id.clone(), by.to_owned());

@@ -80,7 +80,7 @@ pub struct Rules {
     /// Orders with the processes that acknowledged them.
     acknowledged_by: BTreeSet<(String, String)>,
     calling: Rate,
-    /// The other kind's.
+    /// The other kinds'.
     resizes: Turns,
 }
 
@@ -171,6 +171,10 @@ pub(super) fn leaves_controllers_alone(fault: &Fault) -> bool {
             | Fault::HideCgroups(..)
             | Fault::SlowCgroups(..)
             | Fault::FailWrite(..)
+            | Fault::RegistryAway(..)
+            | Fault::RegistrySlow(..)
+            | Fault::RegistryRefuses(..)
+            | Fault::DiskFull(..)
             | Fault::JumpClock(..)
     )
 }

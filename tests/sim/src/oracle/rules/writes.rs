@@ -49,7 +49,7 @@ impl Rules {
         }
         match kind {
             "ContainerRecreateRequest" => self.request_wrote(writer, before, after, server, &mut found),
-            "PodResize" => self.resizes.wrote(now, before, after),
+            "PodResize" | "PodImageUpdate" => self.resizes.wrote(now, before, after),
             "NodeWork" => self.book_wrote(before, after, &mut found),
             "Pod" => self.pod_wrote(writer, before, after, &mut found),
             _ => {}
@@ -284,7 +284,12 @@ impl Rules {
         for (uid, request) in self.requests.iter().filter(|(_, r)| r.ended.is_none() && r.deleted.is_none()) {
             let status = request.object.status.clone().unwrap_or_default();
             let Some(target) = status.target.filter(|t| t.pod_uid == pod) else { continue };
-            let pin = target.containers.iter().find(|c| c.name == name).and_then(|c| c.pin.clone());
+            let meant = target.containers.iter().find(|c| c.name == name);
+            // What has come back is pinned no more: it is an update that puts the same string back.
+            if meant.is_some_and(|c| self.came_back(pod, name, &c.container_id)) {
+                continue;
+            }
+            let pin = meant.and_then(|c| c.pin.clone());
             let Some(pin) = pin.filter(|pin| pin.image == image) else { continue };
             if pin.from != from {
                 found.push(("I15", format!("{uid} pins {image} over {from}, which it does not know")));

@@ -224,19 +224,6 @@ fn gates_hold_ready_back() {
 }
 
 #[test]
-fn an_image_that_is_missing_is_told() {
-    let mut b = Bench::new();
-    b.put(app("{}"));
-    b.until(1000, Bench::ready);
-    b.edit(|p| p["spec"]["containers"][0]["image"] = json!("app:missing"));
-    b.pass(30_000);
-    assert!(b.running("app").is_none(), "it was ended first");
-    assert_eq!(b.status("app").state.waiting.unwrap().reason, "ImagePullBackOff");
-    b.edit(|p| p["spec"]["containers"][0]["image"] = json!("app:2"));
-    b.until(1000, Bench::ready);
-}
-
-#[test]
 fn a_container_that_cannot_start_is_told() {
     let mut b = Bench::new();
     b.put(app(r#"{"startFails":true}"#));

@@ -1,0 +1,241 @@
+//! Which instance is meant, where the Pod has the image already, or a container restarts before the change.
+
+use super::*;
+use crate::image::kind::goes_before;
+use crate::kind::{At, Kind as _};
+
+/// A strategic merge patch puts containers into its own order, and the API server refuses that of a Pod.
+#[test]
+fn the_dry_run_names_containers_in_the_order_of_the_pod() {
+    let image = "registry.example.com/shop/web:v2";
+    let two = json!({"containers": [{"name": "sidecar", "image": image}, {"name": "app", "image": image}]});
+    let mut world = World::new(&two);
+    world.pod.as_mut().unwrap().containers.push(container("sidecar"));
+    let Some(Deed::TryImages { images, .. }) = world.plan().deed else { panic!("no dry run") };
+    let names: Vec<&str> = images.iter().map(|change| change.container.as_str()).collect();
+    assert_eq!(names, ["app", "sidecar"]);
+}
+
+/// The kubelet restarts nothing whose image string stays, so there is no new container to wait for.
+#[test]
+fn what_the_pod_has_already_is_no_reason_to_wait() {
+    let has = format!("registry.example.com/shop/web:v2@{NEW}");
+    let pod = |image_id: String| {
+        let mut pod = web();
+        pod.containers[0].image.clone_from(&has);
+        pod.containers[0].status.as_mut().unwrap().image_id = image_id;
+        Some(pod)
+    };
+    let mut world =
+        World { pod: pod(format!("registry.example.com/shop/web@{NEW}")), ..World::new(&json!({})) };
+    world.settle();
+    world.pulled();
+    assert_eq!((world.phase(), world.image()), (Phase::Observing, has.as_str()));
+    world.pass(30);
+    assert_eq!((world.phase(), world.reason()), (Phase::Succeeded, "Updated"));
+    // Some runtimes tell the ID.
+    let mut world = World { pod: pod("config-2".into()), ..World::new(&json!({})) };
+    world.settle();
+    world.pulled();
+    assert_eq!(world.phase(), Phase::Observing);
+    // It is not ready any more: nothing was changed, so nothing is put back.
+    world.sees(|status| status.ready = false);
+    assert_eq!((world.phase(), world.reason()), (Phase::Failed, "NotReady"));
+    let mut world = World { pod: pod("config-1".into()), ..World::new(&json!({})) };
+    world.settle();
+    world.pulled();
+    assert_eq!((world.phase(), world.reason()), (Phase::Failed, "OtherImage"));
+}
+
+#[test]
+fn one_that_has_it_already_waits_for_the_one_that_gets_it() {
+    let image = "registry.example.com/shop/web:v2";
+    let both = json!({"containers": [{"name": "app", "image": image}, {"name": "sidecar", "image": image}]});
+    let mut world = World::new(&both);
+    let pod = world.pod.as_mut().unwrap();
+    pod.containers.push(container("sidecar"));
+    pod.containers[1].image = format!("{image}@{NEW}");
+    pod.containers[1].status.as_mut().unwrap().image_id = format!("registry.example.com/shop/web@{NEW}");
+    world.settle();
+    world.pulled();
+    assert_eq!((world.phase(), world.reason()), (Phase::Updating, "WaitingForKubelet"));
+    let app = world.pod.as_mut().unwrap().containers[0].status.as_mut().unwrap();
+    (app.container_id, app.restart_count) = (id(2), 1);
+    app.image_id = format!("registry.example.com/shop/web@{NEW}");
+    world.settle();
+    world.runs("config-2");
+    assert_eq!(world.phase(), Phase::Observing);
+}
+
+fn restarts(world: &mut World, n: u8, state: &ContainerState) {
+    world.sees(|status| {
+        status.container_id = id(n);
+        status.restart_count += 1;
+        status.state = state.clone();
+        status.ready = *state == ContainerState::Running;
+    });
+}
+
+#[test]
+fn what_restarts_before_the_change_is_not_taken_for_the_new_one() {
+    let mut world = World::new(&json!({"suspend": true}));
+    world.settle();
+    world.pulled();
+    let order = world.orders.clone();
+    restarts(&mut world, 3, &ContainerState::Running);
+    world.update.spec.suspend = false;
+    world.settle();
+    assert_eq!((world.phase(), &world.orders), (Phase::Updating, &order), "an order never changes");
+    let before = &world.update.status.containers[0].before;
+    assert_eq!((before.container_id.as_str(), before.restart_count), (id(3).as_str(), 1));
+    // The daemon tells of it as of another one than its order names.
+    let running = Running { container_id: "03".repeat(32), image_id: "config-1".into(), digest: OLD.into() };
+    let image = ImageAnswer { pulled: Some(pulled()), running: Some(running) };
+    world.answer(AnswerState::Done, None, Some(&image));
+    assert_eq!((world.phase(), world.reason()), (Phase::Updating, "WaitingForKubelet"));
+    world
+        .sees(|status| (status.state, status.ready) = (ContainerState::Terminated { exit_code: 143 }, false));
+    assert_eq!(world.phase(), Phase::Updating, "that is the kubelet's stop");
+    world.starts(true);
+    world.runs("config-2");
+    assert_eq!(world.phase(), Phase::Observing);
+}
+
+/// The kubelet has not got to the new image when the old container ends by itself.
+#[test]
+fn what_restarts_with_its_old_image_after_the_change_is_waited_for() {
+    let mut world = World::changed(&json!({}));
+    for state in [
+        ContainerState::Terminated { exit_code: 1 },
+        ContainerState::Waiting { reason: "CrashLoopBackOff".into(), message: String::new() },
+        ContainerState::Running,
+    ] {
+        restarts(&mut world, 3, &state);
+        assert_eq!((world.phase(), world.reason()), (Phase::Updating, "WaitingForKubelet"), "{state:?}");
+    }
+}
+
+/// It waits, and meanwhile the container comes up: now there is something to be stopped.
+#[test]
+fn what_comes_up_before_the_change_is_not_stopped_before_the_pull() {
+    let mut world = World::new(&json!({"suspend": true}));
+    never_ran(&mut world);
+    assert_eq!((world.phase(), world.orders.len()), (Phase::Pulled, 0));
+    restarts(&mut world, 3, &ContainerState::Running);
+    assert_eq!((world.phase(), world.orders.len()), (Phase::Pulling, 1));
+    world.update.spec.suspend = false;
+    world.settle();
+    assert_eq!(world.image(), "registry.example.com/shop/web:v1");
+    world.pulled();
+    assert_eq!(world.phase(), Phase::Updating);
+}
+
+/// A leader that begins may decide about others before it has looked at the request.
+#[test]
+fn what_is_stored_of_a_beginning_is_in_the_way_of_others() {
+    let world = World::changed(&json!({}));
+    let at = || At { begun: None, lingers: false, stops: false };
+    let fresh = Memory::new(Mono(7));
+    assert_eq!(world.update.disturbs(&fresh, at(), None), Some(Mono(7)));
+    let waits = World::new(&json!({}));
+    assert_eq!(waits.update.disturbs(&fresh, at(), None), None);
+}
+
+/// Its kubelet stops another container of the Pod, and tells of the rest as it was before.
+#[test]
+fn what_was_never_replaced_is_back_once_the_kubelet_has_seen_that() {
+    let mut world = World::changed(&json!({}));
+    let pod = world.pod.as_mut().unwrap();
+    (pod.generation, pod.observed_generation) = (Some(3), Some(2));
+    world.update.spec.cancel = true;
+    world.settle();
+    world.pass(20);
+    assert_eq!(world.phase(), Phase::RollingBack);
+    world.pod.as_mut().unwrap().observed_generation = Some(3);
+    world.settle();
+    assert_eq!(world.phase(), Phase::Cancelled);
+}
+
+#[test]
+fn what_did_not_run_may_come_up_once_more_with_its_old_image() {
+    for (running, phase) in [(false, Phase::Updating), (true, Phase::RollingBack)] {
+        let mut world = World::new(&json!({}));
+        world.settle();
+        let state =
+            if running { ContainerState::Running } else { ContainerState::Terminated { exit_code: 0 } };
+        world.sees(|status| status.state = state.clone());
+        world.pulled();
+        world.sees(|status| status.restart_count = 1);
+        world.starts(false);
+        assert_eq!(world.phase(), phase);
+    }
+}
+
+/// Another update has written the very string meanwhile.
+#[test]
+fn what_goes_back_is_what_the_pod_had_when_it_was_changed() {
+    let mut world = World::new(&json!({"suspend": true}));
+    world.settle();
+    world.pulled();
+    let pinned = format!("registry.example.com/shop/web:v1@{OLD}");
+    world.pod.as_mut().unwrap().containers[0].image.clone_from(&pinned);
+    world.update.spec.suspend = false;
+    world.settle();
+    assert_eq!(world.phase(), Phase::Updating);
+    world.update.spec.cancel = true;
+    world.settle();
+    assert_eq!((world.phase(), world.image()), (Phase::RollingBack, pinned.as_str()));
+}
+
+/// Which image the kubelet has pulled can only be asked once the Pod has it.
+#[test]
+fn the_daemon_is_asked_later_about_what_was_written() {
+    let mut world = World::new(&json!({"pull": "Skip"}));
+    world.settle();
+    assert_eq!((world.phase(), world.orders.len()), (Phase::Updating, 0));
+    // The old container restarts, and another writer has undone the change.
+    world.pod.as_mut().unwrap().containers[0].image = "registry.example.com/shop/web:v1".into();
+    let status = world.pod.as_mut().unwrap().containers[0].status.as_mut().unwrap();
+    status.container_id = id(3);
+    assert!(world.plan().orders.is_empty());
+    world.settle();
+    let pull = world.orders[0].action.pull.as_ref().unwrap();
+    assert_eq!(pull.image, "registry.example.com/shop/web:v2");
+    world.sees(|status| status.state = ContainerState::Terminated { exit_code: 0 });
+    assert_eq!((world.phase(), world.reason()), (Phase::Updating, "WaitingForKubelet"));
+}
+
+#[test]
+fn what_was_suspended_waits_for_a_later_one_that_has_begun() {
+    let released = World::new(&json!({})).update;
+    let later = |update: ImageUpdate| ImageUpdate { uid: "u-2".into(), created: 9, ..update };
+    let begun = later(World::changed(&json!({})).update);
+    assert!(goes_before(&begun, &released) && !goes_before(&begun, &begun));
+    assert!(!goes_before(&later(released.clone()), &released));
+    assert!(goes_before(&released, &later(released.clone())));
+    let suspended = World::new(&json!({"suspend": true})).update;
+    assert!(!goes_before(&suspended, &begun));
+}
+
+#[test]
+fn what_never_ran_is_judged_by_its_kubelet_where_a_digest_is_named() {
+    let named = |image: &str| json!({"containers": [{"name": "app", "image": image}]});
+    for (image, phase) in [
+        (format!("registry.example.com/shop/web:v2@{NEW}"), Phase::Observing),
+        ("registry.example.com/shop/web:v2".to_owned(), Phase::Updating),
+    ] {
+        let mut world = World::new(&named(&image));
+        never_ran(&mut world);
+        assert_eq!(world.phase(), Phase::Updating);
+        world.starts(true);
+        assert_eq!(world.phase(), phase, "{image}");
+    }
+}
+
+fn never_ran(world: &mut World) {
+    world.sees(|status| {
+        (status.container_id, status.image_id) = (String::new(), String::new());
+        status.state = ContainerState::Waiting { reason: "ImagePullBackOff".into(), message: String::new() };
+        status.ready = false;
+    });
+}

@@ -86,7 +86,7 @@ fn bad(one: &mut impl FnMut(&str, PodPlan, Vec<(u64, Step)>)) {
         one(&format!("{pull} to one that is missing"), pod(), vec![(0, missing)]);
     }
     one("to another repository", pod(), vec![(0, update("registry.example/other:2", |_| ()))]);
-    let crash = (1150, Step::Crash("web".to_owned(), "app".into(), 1));
+    let crash = (600, Step::Crash("web".to_owned(), "app".into(), 1));
     one("and the old one crashes", pod(), vec![(0, update(NEW, |r| r.observe = Some(0))), crash]);
 }
 

@@ -46,11 +46,9 @@ fn images_are_pulled_and_changed_and_put_back() -> Result<()> {
         pods::assert_restarted_once(&after, &last, "app")?;
 
         // What is bad goes back.
-        for (tag, expected) in [
-            ("crash", &["ContainerExited", "CrashLoopBackOff", "Restarted"][..]),
-            ("oom", &["OOMKilled"]),
-            ("unready", &["NotReady"]),
-        ] {
+        for (tag, expected) in
+            [("crash", &["ContainerExited", "CrashLoopBackOff", "Restarted"][..]), ("unready", &["NotReady"])]
+        {
             let fields = json!({"readyTimeoutSeconds": 10});
             images::create(ns, images::update(tag, tag, &fields)).await?;
             let (bad, reason) = images::over(ns, tag).await?;
@@ -66,6 +64,22 @@ fn images_are_pulled_and_changed_and_put_back() -> Result<()> {
             last = back;
         }
         Ok(())
+    })
+}
+
+/// In a Pod of its own: the kubelet keeps image strings waiting that a Pod has just gone back to.
+#[test]
+fn what_uses_up_its_memory_goes_back() -> Result<()> {
+    on_updating_cluster(async |ns| {
+        images::opt_in(&ns.cluster, &ns.name)?;
+        let before = ns.start_pod(images::web()).await?;
+        images::create(ns, images::update("oom", "oom", &json!({"readyTimeoutSeconds": 30}))).await?;
+        let (update, reason) = images::over(ns, "oom").await?;
+        let status = update.status.context("no status")?;
+        ensure!(reason == "OOMKilled" && status.phase == Some(Phase::RolledBack), "{status:?}");
+        let back = ns.ready("web").await?;
+        ensure!(pods::status(&back, "app")?.image_id == pods::status(&before, "app")?.image_id, "{status:?}");
+        pods::assert_untouched(&before, &back, "other")
     })
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pitstop_api::id::split_reference;
 use pitstop_api::image_update::ContainerStatus;
-use pitstop_api::nodework::Pulled;
+use pitstop_api::nodework::{Pulled, Running};
 
 use super::observe::{ImageUpdate, Observed, is_ready};
 use super::orders;
@@ -130,13 +130,10 @@ impl Observed<'_> {
 /// An instance that runs the image of before, or ran it: the kubelet has not got to the new one yet. Where the new one may be
 /// the same, what still runs is looked at further.
 fn is_old(observed: &Observed<'_>, status: &ContainerStatus, now: &pod::ContainerStatus) -> bool {
-    let told = orders::told(observed, &status.name).and_then(|told| told.pulled.as_ref());
     let old = &status.before.image_id;
-    let other = |pulled: &Pulled| {
-        *old != pulled.image_id && old.rsplit_once('@').is_none_or(|(_, digest)| digest != pulled.digest)
-    };
+    let other = |pulled: &Pulled| !is_pulled(old, pulled);
     let unknown = now.state != ContainerState::Running;
-    !old.is_empty() && now.image_id == *old && told.or(status.pulled.as_ref()).map_or(unknown, other)
+    !old.is_empty() && now.image_id == *old && pulled(observed, status).map_or(unknown, other)
 }
 
 /// How far the new container is.
@@ -202,13 +199,10 @@ fn restarts(status: &ContainerStatus, container: &Container) -> i32 {
 
 /// A container that has the image already: the daemon tells of others only, but the kubelet tells the digest of its image.
 fn unreplaced(observed: &Observed<'_>, status: &ContainerStatus, container: &Container) -> Progress {
-    let told = orders::told(observed, &status.name).and_then(|told| told.pulled.as_ref());
-    let pulled = told.or(status.pulled.as_ref());
     let id = container.status.as_ref().map_or("", |now| &now.image_id);
-    let runs = |digest: &str| id.rsplit_once('@').is_some_and(|(_, known)| known == digest);
-    match pulled {
+    match pulled(observed, status) {
         _ if !is_ready(container) => Progress::Unready,
-        Some(pulled) if !runs(&pulled.digest) && id != pulled.image_id => {
+        Some(pulled) if !is_pulled(id, pulled) => {
             let name = &status.name;
             let text = format!(
                 "container {name} runs image {id}, not the pulled {} ({})",
@@ -228,14 +222,10 @@ fn runs_written(status: &ContainerStatus, container: &Container, pulled: Option<
     status.before.container_id.is_empty() && runs.is_some() && runs == wanted
 }
 
-/// Whether the node's daemon says that what runs is what was pulled.
+/// Whether what runs is known to be what was pulled.
 fn attested(observed: &Observed<'_>, status: &ContainerStatus, container: &Container) -> Progress {
-    let instance = container.status.as_ref().map_or("", |now| &now.container_id);
-    let Ok((_, id)) = split_reference(instance) else { return Progress::Untold };
-    let told = orders::told(observed, &status.name);
-    let running = told.and_then(|told| told.running.as_ref()).filter(|running| running.container_id == id);
-    let pulled = told.and_then(|told| told.pulled.as_ref()).or(status.pulled.as_ref());
-    match (running, pulled) {
+    let pulled = pulled(observed, status);
+    match (running(observed, status, container), pulled) {
         // No order could name an instance of what had never run: the kubelet tells the digest of what runs.
         (None, _) if runs_written(status, container, pulled) => Progress::Ready,
         (Some(running), Some(pulled)) if running.image_id == pulled.image_id => Progress::Ready,
@@ -249,4 +239,33 @@ fn attested(observed: &Observed<'_>, status: &ContainerStatus, container: &Conta
         // The daemon has not looked yet, or is asked once the new container is there.
         _ => Progress::Untold,
     }
+}
+
+/// What runs in the instance that the Pod shows: by the daemon's word, else by the kubelet's where that is one of the two digests
+/// that the daemon has told of the image. Most kubelets are sooner than the daemon's next look.
+pub(super) fn running(
+    observed: &Observed<'_>,
+    status: &ContainerStatus,
+    container: &Container,
+) -> Option<Running> {
+    let now = container.status.as_ref()?;
+    let (_, id) = split_reference(&now.container_id).ok()?;
+    let told = orders::told(observed, &status.name).and_then(|told| told.running.as_ref());
+    let by_kubelet = || {
+        let Pulled { image_id, digest, .. } =
+            pulled(observed, status).filter(|it| is_pulled(&now.image_id, it))?;
+        Some(Running { container_id: id.to_string(), image_id: image_id.clone(), digest: digest.clone() })
+    };
+    told.filter(|running| running.container_id == id).cloned().or_else(by_kubelet)
+}
+
+/// What the node has of the image, by the daemon's last word.
+fn pulled<'a>(observed: &'a Observed<'_>, status: &'a ContainerStatus) -> Option<&'a Pulled> {
+    orders::told(observed, &status.name).and_then(|told| told.pulled.as_ref()).or(status.pulled.as_ref())
+}
+
+/// The kubelet's `imageID` names that image: by its ID, or by a digest of its repository.
+fn is_pulled(image_id: &str, pulled: &Pulled) -> bool {
+    let digest = image_id.rsplit_once('@').map(|(_, digest)| digest);
+    image_id == pulled.image_id || digest == Some(pulled.digest.as_str())
 }

@@ -3,8 +3,7 @@
 use pitstop_api::image_update::{Phase, PodImageUpdateStatus};
 
 use super::{Plan, Planner};
-use crate::image::judge::{Place, Progress, STALE, progress};
-use crate::image::orders;
+use crate::image::judge::{Place, Progress, STALE, progress, running};
 use crate::image::status::{self, End, Wait, ended};
 use crate::plan::Urgency;
 use crate::pod::Pod;
@@ -48,8 +47,9 @@ impl Planner<'_> {
     fn follows(&self, pod: &Pod) -> Plan {
         let mut status = self.observed.update.status.clone();
         for container in &mut status.containers {
-            let told = orders::told(self.observed, &container.name);
-            container.running = told.and_then(|told| told.running.clone()).or(container.running.take());
+            let in_pod = pod.container(&container.name);
+            let running = in_pod.and_then(|in_pod| running(self.observed, container, in_pod));
+            container.running = running.or(container.running.take());
         }
         match self.judged(pod) {
             Judged::Bad(end) => self.fails(pod, &end),

@@ -336,9 +336,7 @@ fn an_image_is_pulled_then_written_then_watched() {
     assert_eq!(world.phase(), Phase::Updating);
     world.now = Mono(world.now.0 + 1_500);
     world.sees(|status| status.ready = true);
-    // Ready, and nobody knows yet what runs.
-    assert_eq!(world.phase(), Phase::Updating);
-    world.runs("config-2");
+    // The kubelet names the digest that the daemon has pulled.
     assert_eq!((world.phase(), world.reason()), (Phase::Observing, "Observing"));
     assert_eq!(world.update.status.gap_milliseconds, Some(1_500));
     world.pass(29);
@@ -347,6 +345,20 @@ fn an_image_is_pulled_then_written_then_watched() {
     assert_eq!((world.phase(), world.reason()), (Phase::Succeeded, "Updated"));
     assert_eq!(world.update.status.containers[0].running.as_ref().unwrap().digest, NEW);
     assert!(world.orders.is_empty(), "the order goes with the request");
+}
+
+/// One image may have several digests, of indexes and of manifests.
+#[test]
+fn where_the_kubelet_names_another_digest_the_daemons_word_is_waited_for() {
+    let mut world = World::changed(&json!({}));
+    world.starts(false);
+    world.sees(|status| {
+        status.image_id = format!("registry.example.com/shop/web@sha256:{}", "ab".repeat(32));
+        status.ready = true;
+    });
+    assert_eq!(world.phase(), Phase::Updating, "ready, and nobody knows yet what runs");
+    world.runs("config-2");
+    assert_eq!(world.phase(), Phase::Observing);
 }
 
 /// Acceptance, what is to be written, and the end; the order, its withdrawal and the Pod's change are three more.

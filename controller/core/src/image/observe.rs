@@ -146,6 +146,8 @@ pub struct Memory {
     pub ended_at: Option<Mono>,
     /// Since when all new containers are ready.
     pub ready_since: Option<Mono>,
+    /// Their IDs.
+    pub ready: Vec<String>,
     /// How long that took from then, in milliseconds.
     pub gap: Option<i64>,
     /// Since when the Pod's spec has the old images again.
@@ -194,6 +196,15 @@ impl Memory {
         let ready = all(|status, container| {
             (is_unchanged(status) || !runs_old(status, container)) && is_ready(container)
         });
+        // One that came up with its old image may be ready, too, until the kubelet replaces it.
+        let instances =
+            update.status.containers.iter().filter_map(|status| {
+                Some(pod?.container(&status.name)?.status.as_ref()?.container_id.clone())
+            });
+        let instances: Vec<String> = if ready { instances.collect() } else { Vec::new() };
+        if self.ready != instances {
+            (self.ready_since, self.ready) = (None, instances);
+        }
         note_since(&mut self.ready_since, now, ready);
         // A kubelet may tell of both in one change, and then nobody knows.
         if let Some((ended, ready)) =

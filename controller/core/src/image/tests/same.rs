@@ -130,6 +130,25 @@ fn what_comes_up_before_the_change_is_not_stopped_before_the_pull() {
     assert_eq!(world.phase(), Phase::Updating);
 }
 
+/// What comes up with the old image at the moment of the change is ready, too.
+#[test]
+fn the_watch_begins_with_the_instance_that_has_the_new_image() {
+    let mut world = World::new(&json!({}));
+    world.sees(|status| status.state = ContainerState::Terminated { exit_code: 1 });
+    world.pulled();
+    assert_eq!(world.phase(), Phase::Updating);
+    restarts(&mut world, 3, &ContainerState::Running);
+    world.pass(29);
+    assert_eq!(world.phase(), Phase::Updating);
+    world.starts(true);
+    world.runs("config-2");
+    assert_eq!(world.phase(), Phase::Observing);
+    world.pass(29);
+    assert_eq!(world.phase(), Phase::Observing);
+    world.pass(1);
+    assert_eq!(world.phase(), Phase::Succeeded);
+}
+
 /// A leader that begins may decide about others before it has looked at the request.
 #[test]
 fn what_is_stored_of_a_beginning_is_in_the_way_of_others() {

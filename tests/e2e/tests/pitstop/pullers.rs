@@ -130,11 +130,11 @@ fn what_no_puller_pod_can_pull_stops_nothing_and_its_words_are_told() -> Result<
 #[test]
 fn a_request_that_is_cancelled_deletes_its_puller_pod() -> Result<()> {
     with_private_pod(async |ns, before| {
-        // Not the image of another test that counts what the registry is asked for: the kubelet asks anew for what was pulled with
-        // credentials, when a Pod without them wants it (KEP-2535).
+        // Not an image that another test pulls: the kubelet goes on with this pull, and asks anew for what was pulled with
+        // credentials when a Pod without them wants it (KEP-2535).
         let faults = Faults { delay_milliseconds: 9000, ..Faults::default() };
         let _slow = Failing::with(&ns.cluster, &faults)?;
-        images::create(ns, update("private", "2", &json!({}))).await?;
+        images::create(ns, update("private", "away", &json!({}))).await?;
         let pulls = |u: &_| images::reason(u) == Some("WaitingForPullerPod");
         images::seen(ns, "private", "pulling by a puller Pod", pulls).await?;
         ns.kubectl(&["patch", "piu/private", "--type=merge", r#"--patch={"spec":{"cancel":true}}"#])?;

@@ -9,6 +9,7 @@ mod bound;
 mod deeds;
 mod hold;
 mod kept;
+mod load;
 mod outcome;
 mod pacing;
 mod planning;

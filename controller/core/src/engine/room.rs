@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::Subject;
+use super::load::Load;
 use super::pacing::Timers;
 use crate::action::Event;
 use crate::time::Mono;
@@ -20,7 +21,7 @@ const MOST_OF_NAMESPACE: usize = 4;
 const MOST_BOOKS: usize = 8;
 /// Most new requests of one node, of those that wait, that go one after another.
 const MOST_IN_A_ROW: usize = 32;
-/// A namespace's new requests may begin this often in the long run,
+/// A namespace's new requests may begin this often in the long run, or less often where the API server [is busy](Load::slows),
 const SPACING: Duration = Duration::from_millis(20);
 /// and at once as many as would in this time.
 const BURST: Duration = Duration::from_secs(6);
@@ -89,6 +90,7 @@ pub(super) struct Room {
     waiting: usize,
     /// Whose turn it is.
     called: Option<Subject>,
+    load: Load,
 }
 
 /// Of one namespace, or of the books.
@@ -118,7 +120,7 @@ impl Lane {
 
     /// The next of those that wait could have its turn.
     fn is_ready(&self, now: Mono) -> bool {
-        let new = !self.new.is_empty() && self.next_new() <= now;
+        let new = !self.new.is_empty() && (self.next_new() <= now || self.new.goes_on());
         self.under_way < self.most && (!self.begun.is_empty() || new)
     }
 
@@ -127,10 +129,11 @@ impl Lane {
         self.begun.call().or_else(|| self.new.call())
     }
 
-    fn start(&mut self, now: Mono, turn: Turn<'_>) {
+    /// The next new one waits so many times the [`SPACING`].
+    fn start(&mut self, now: Mono, turn: Turn<'_>, slows: u32) {
         self.under_way = self.under_way.saturating_add(1);
         if matches!(turn, Turn::New(..)) {
-            self.paced_to = self.paced_to.max(now).after(SPACING);
+            self.paced_to = self.paced_to.max(now).after(SPACING.saturating_mul(slows));
         }
     }
 }
@@ -171,6 +174,14 @@ impl Line {
         1
     }
 
+    /// The next one is of the node whose turn it is: what that is too early, those of other nodes are later.
+    fn goes_on(&self) -> bool {
+        let (group, had) = &self.turn;
+        let next =
+            || self.by_group.range((group.clone(), 0)..).next().is_some_and(|((next, _), _)| next == group);
+        !group.is_empty() && *had < MOST_IN_A_ROW && next()
+    }
+
     fn call(&mut self) -> Option<Subject> {
         let (group, had) = &self.turn;
         // A group that goes on getting new ones keeps no other one's waiting.
@@ -197,6 +208,7 @@ impl Default for Room {
             spent: Timers::default(),
             waiting: 0,
             called: None,
+            load: Load::default(),
         }
     }
 }
@@ -223,7 +235,15 @@ impl Room {
                 };
         match turn {
             _ if may => {
-                lane.start(now, turn);
+                self.load.pass(now, self.under_way);
+                let slows = match turn.of() {
+                    Of::Books => 1,
+                    Of::Namespace(namespace) => {
+                        self.load.started(now, namespace);
+                        self.load.slows(now, namespace)
+                    }
+                };
+                lane.start(now, turn, slows);
                 self.under_way = self.under_way.saturating_add(1);
             }
             Turn::Book | Turn::Begun(_) => self.waiting += lane.begun.join(subject, ""),
@@ -240,6 +260,8 @@ impl Room {
             Of::Namespace(namespace) => self.namespaces.get_mut(namespace),
         };
         if let Some(lane) = lane.filter(|lane| lane.under_way > 0) {
+            self.load.pass(now, self.under_way);
+            self.load.ended(now);
             lane.under_way = lane.under_way.saturating_sub(1);
             self.under_way = self.under_way.saturating_sub(1);
         }

@@ -140,6 +140,7 @@ fn new_ones_of_a_namespace_come_at_a_rate_and_begun_ones_do_not() {
     let begun = pod("shop", "begun");
     assert!(room.start(Mono(10_000), &begun, BEGUN));
     assert!(room.start(Mono(10_000), &pod("other", "web"), Turn::New("other", None)));
+    ["shop", "other"].iter().for_each(|namespace| room.ended(Mono(10_000), Of::Namespace(namespace)));
     assert_eq!((room.call(Mono(10_000)), room.wake_at()), (None, Some(Mono(10_020))));
     let mut called = 0;
     for now in 10_001..=11_000 {
@@ -150,6 +151,59 @@ fn new_ones_of_a_namespace_come_at_a_rate_and_begun_ones_do_not() {
         }
     }
     assert_eq!(called, 50, "in a second");
+}
+
+#[test]
+fn those_of_a_node_begin_together_and_all_together_at_the_rate() {
+    let mut room = Room::default();
+    let new = |node| Turn::New("shop", Some(node));
+    for i in 0..400 {
+        // Eight of each node.
+        let (node, subject) = (["n1", "n2", "n3", "n4"][i % 4], pod("shop", format!("p{i}")));
+        if room.start(Mono(10_000), &subject, new(node)) {
+            room.ended(Mono(10_000), Of::Namespace("shop"));
+        }
+    }
+    assert_eq!(room.waiting(), 100);
+    let mut begun = Vec::new();
+    for now in 10_001..=12_000 {
+        while let Some(subject) = room.call(Mono(now)) {
+            assert!(room.start(Mono(now), &subject, new("n1")));
+            room.ended(Mono(now), Of::Namespace("shop"));
+            begun.push(now);
+        }
+    }
+    assert_eq!(begun.len(), 100, "in two seconds");
+    assert_eq!(
+        (begun[0], begun[24], begun[25]),
+        (10_020, 10_020, 10_520),
+        "25 of a node, and then those of the next"
+    );
+}
+
+#[test]
+fn new_ones_come_less_often_while_the_api_server_is_busy_and_others_ask_it() {
+    let mut room = Room::default();
+    let mut now = 10_000;
+    // A call of each namespace, one after the other, that takes so long.
+    let both = |room: &mut Room, now: &mut u64, millis: u64| {
+        for of in ["shop", "other"] {
+            assert!(room.start(Mono(*now), &pod(of, "begun"), Turn::Begun(of)));
+            *now += millis;
+            room.ended(Mono(*now), Of::Namespace(of));
+        }
+    };
+    (0..16).for_each(|_| both(&mut room, &mut now, 5));
+    (0..16).for_each(|_| both(&mut room, &mut now, 10));
+    let mut begun = 0;
+    while room.start(Mono(now), &pod("shop", format!("p{begun}")), Turn::New("shop", None)) {
+        now += 10;
+        room.ended(Mono(now), Of::Namespace("shop"));
+        begun += 1;
+    }
+    // The answers take twice as long as at best: a quarter of the requests at once, and of those of the time that this takes.
+    assert_eq!(begun, 300 / 4 + 11);
+    assert!(room.start(Mono(now), &pod("other", "web"), Turn::New("other", None)), "others have their own");
 }
 
 #[test]

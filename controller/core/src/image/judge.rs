@@ -259,6 +259,14 @@ pub(super) fn running(
     told.filter(|running| running.container_id == id).cloned().or_else(by_kubelet)
 }
 
+/// By the kubelet's word alone, what runs in the Pod's containers is what is written down as pulled.
+pub(super) fn kubelet_tells(update: &ImageUpdate, pod: &Pod) -> bool {
+    update.status.containers.iter().all(|status| {
+        let now = pod.container(&status.name).and_then(|container| container.status.as_ref());
+        now.zip(status.pulled.as_ref()).is_some_and(|(now, pulled)| is_pulled(&now.image_id, pulled))
+    })
+}
+
 /// What the node has of the image, by the daemon's last word.
 fn pulled<'a>(observed: &'a Observed<'_>, status: &'a ContainerStatus) -> Option<&'a Pulled> {
     orders::told(observed, &status.name).and_then(|told| told.pulled.as_ref()).or(status.pulled.as_ref())

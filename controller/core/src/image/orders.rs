@@ -1,4 +1,5 @@
-//! What the node's daemon is asked: one order for each container, from the acceptance of the request to its end.
+//! What the node's daemon is asked: one order for each container, from the acceptance of the request until the new container is
+//! known to be ready with what was pulled.
 
 use pitstop_api::id::split_reference;
 use pitstop_api::image_update::{ContainerStatus, Pull as Wanted};

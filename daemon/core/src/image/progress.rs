@@ -17,8 +17,9 @@ use crate::action::{Action, CallFailure};
 use crate::order::answer;
 use crate::verdict::well_formed;
 
-/// A pull that takes longer than this is told of: most do not.
-const TOLD_AFTER: Duration = Duration::from_secs(2);
+/// A pull that takes longer than this is told of: most do not. So is that what was pulled runs, which most kubelets tell
+/// sooner in the Pod's status: by then the order is withdrawn.
+const TOLD_AFTER: Duration = Duration::from_secs(3);
 /// How often the node is looked at once it has the image: at first, and after [`FRESH`].
 const OFTEN: Duration = Duration::from_secs(1);
 const SELDOM: Duration = Duration::from_secs(2);
@@ -307,7 +308,12 @@ impl Progress {
             return Some(*over.clone());
         }
         if let Some(pulled) = &self.pulled {
-            let image = ImageAnswer { pulled: Some(pulled.clone()), running: self.running.clone() };
+            let running = if self.is_told_later(now, before) {
+                before.and_then(|before| before.image.as_ref()?.running.clone())
+            } else {
+                self.running.clone()
+            };
+            let image = ImageAnswer { pulled: Some(pulled.clone()), running };
             let done = answer(order_id, AnswerState::Done, None, String::new());
             return Some(Answer { image: Some(Box::new(image)), ..done });
         }
@@ -325,10 +331,19 @@ impl Progress {
         Some(Answer { image: runs.map(Box::new), ..waits })
     }
 
+    /// What was pulled runs: that can wait, unless something else is told anyway.
+    fn is_told_later(&self, now: Mono, before: Option<&Answer>) -> bool {
+        let known = before.and_then(|before| before.image.as_ref()?.pulled.as_ref());
+        let pulled = self.pulled.as_ref();
+        let is_pulled = self.running.as_ref().map(|running| &running.image_id) == pulled.map(|p| &p.image_id);
+        is_pulled && known == pulled && now < self.changed_at.after(TOLD_AFTER)
+    }
+
     /// When to look again though nothing happened.
     pub(super) fn wake_at(&self, now: Mono) -> Option<Mono> {
         let comes = self.pulled.is_none() && !matches!(self.step, Step::Over(_));
-        let told = Some(self.since.after(TOLD_AFTER)).filter(|at| comes && *at > now);
+        let since = if comes { Some(self.since) } else { self.running.as_ref().map(|_| self.changed_at) };
+        let told = since.map(|since| since.after(TOLD_AFTER)).filter(|at| *at > now);
         let until = Some(self.until()).filter(|_| self.waits());
         earliest(earliest(self.at, told), until)
     }

@@ -5,6 +5,7 @@ use pitstop_api::nodework::Order;
 
 use super::Planner;
 use crate::deed::Deed;
+use crate::image::judge::kubelet_tells;
 use crate::image::orders::{self, Stage};
 use crate::image::status::{self, End, Wait};
 use crate::pod::Pod;
@@ -117,7 +118,10 @@ impl Planner<'_> {
         Ok((Wait::new(Phase::Pulling, status::DAEMON, "waits for the node's daemon to pull"), until))
     }
 
+    /// What the node's daemon is asked. Once the new containers were ready, nothing more, unless only it can tell what runs.
     pub(super) fn orders(&self, pod: &Pod) -> Vec<Order> {
-        if self.observed.guarded { orders::wanted(self.observed, pod) } else { Vec::new() }
+        let update = self.observed.update;
+        let known = update.status.phase == Some(Phase::Observing) && kubelet_tells(update, pod);
+        if self.observed.guarded && !known { orders::wanted(self.observed, pod) } else { Vec::new() }
     }
 }

@@ -79,7 +79,11 @@ fn what_is_ready_and_then_not_goes_back() {
 #[test]
 fn what_runs_something_else_than_was_pulled_goes_back() {
     let mut world = World::changed(&json!({}));
-    world.starts(true);
+    world.starts(false);
+    world.sees(|status| {
+        status.image_id = format!("registry.example.com/shop/web@sha256:{}", "ab".repeat(32));
+        status.ready = true;
+    });
     world.runs("config-9");
     assert_eq!(world.phase(), Phase::RollingBack);
     back(&mut world);

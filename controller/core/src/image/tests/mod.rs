@@ -339,12 +339,12 @@ fn an_image_is_pulled_then_written_then_watched() {
     // The kubelet names the digest that the daemon has pulled.
     assert_eq!((world.phase(), world.reason()), (Phase::Observing, "Observing"));
     assert_eq!(world.update.status.gap_milliseconds, Some(1_500));
+    assert!(world.orders.is_empty(), "nothing is left to be told");
     world.pass(29);
     assert_eq!(world.phase(), Phase::Observing);
     world.pass(1);
     assert_eq!((world.phase(), world.reason()), (Phase::Succeeded, "Updated"));
     assert_eq!(world.update.status.containers[0].running.as_ref().unwrap().digest, NEW);
-    assert!(world.orders.is_empty(), "the order goes with the request");
 }
 
 /// One image may have several digests, of indexes and of manifests.
@@ -358,7 +358,9 @@ fn where_the_kubelet_names_another_digest_the_daemons_word_is_waited_for() {
     });
     assert_eq!(world.phase(), Phase::Updating, "ready, and nobody knows yet what runs");
     world.runs("config-2");
-    assert_eq!(world.phase(), Phase::Observing);
+    assert_eq!((world.phase(), world.orders.len()), (Phase::Observing, 1));
+    world.pass(30);
+    assert_eq!((world.phase(), world.orders.len()), (Phase::Succeeded, 0), "the order goes with the request");
 }
 
 /// Acceptance, what is to be written, and the end; the order, its withdrawal and the Pod's change are three more.

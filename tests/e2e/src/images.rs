@@ -77,10 +77,12 @@ pub fn opt_in(cluster: &Cluster, name: &str) -> Result<()> {
 }
 
 /// Takes all images of the repository from the node, under the private registry's name too, but the one with the tag `1`, as
-/// the kubelet's garbage collection does: under all their names, and with what they are made of.
+/// the kubelet's garbage collection does: under all their names, and with what they are made of. A runtime that was killed while it
+/// pulled would keep that for a day more.
 pub fn forget(cluster: &Cluster) -> Result<()> {
     let script = format!(
-        "ctr -n k8s.io images ls | awk '{{ of[$1] = $3 }}
+        "ctr -n k8s.io leases ls -q | xargs --no-run-if-empty ctr -n k8s.io leases rm
+         ctr -n k8s.io images ls | awk '{{ of[$1] = $3 }}
             index($1, \"/test/busybox\") {{ ours[$3] = 1 }}
             $1 == \"{REPOSITORY}:1\" {{ kept = $3 }}
             END {{ for (name in of) if (ours[of[name]] && (of[name] != kept || name ~ /^{PRIVATE}/)) print name }}' \

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 /// Where an update is when the program is killed; each has a Pod of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Accepted a moment ago; the node's registry has not given anything yet.
+    /// Accepted a moment ago; the daemon has told nothing of it yet.
     Accepted,
     /// The registry is slow.
     Pulling,
@@ -92,8 +92,7 @@ impl Step {
     fn is_at(self, update: &PodImageUpdate, pod: &Pod, old: &str) -> Result<bool> {
         let status = update.status.clone().unwrap_or_default();
         let phase = match self {
-            Self::Accepted => Phase::Pending,
-            Self::Pulling => Phase::Pulling,
+            Self::Accepted | Self::Pulling => Phase::Pulling,
             Self::Pulled => Phase::Pulled,
             Self::Draining => Phase::Draining,
             Self::Updating => Phase::Updating,
@@ -104,13 +103,20 @@ impl Step {
         let accepted = accepted.is_some_and(|accepted| accepted.status == ConditionStatus::True);
         let image = images::image(pod, "app")?;
         let (is_new, runs_new) = (image.contains('@'), pods::id(pod, "app")? != old);
+        let waits = images::reason(update).unwrap_or_default();
+        let is_told = match self {
+            Self::Accepted => waits == "WaitingForDaemon",
+            // Once the wait has lasted for three seconds.
+            Self::Pulling => waits == "Pulling",
+            _ => true,
+        };
         let in_pod = match self {
             Self::Updating => is_new && !runs_new,
             Self::Observing => is_new && runs_new,
             Self::RollingBack => !is_new && runs_new,
             _ => !is_new && !runs_new,
         };
-        Ok(status.phase == Some(phase) && status.completion_time.is_none() && accepted && in_pod)
+        Ok(status.phase == Some(phase) && status.completion_time.is_none() && accepted && is_told && in_pod)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Waits until everything has come to rest, and gathers the facts.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -9,16 +9,18 @@ use k8s_openapi::api::core::v1;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
 use pitstop_api::condition::{self, ConditionStatus};
+use pitstop_api::image_update::{self, PodImageUpdate};
 use pitstop_api::labels;
 use pitstop_api::nodework::NodeWork;
-use pitstop_api::recreate::{ContainerRecreateRequest, Phase, conditions};
-use pitstop_e2e::{Ns, pods, requests};
+use pitstop_api::recreate::{self, ContainerRecreateRequest, Phase, conditions};
+use pitstop_e2e::{Ns, images, pods, requests};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::facts::{Facts, Outcome, Pod, Request, Target};
+use crate::facts::{End, Facts, Outcome, Pod, Request, Target, Update};
 use crate::judge;
-use crate::plan::{LONGEST_DEADLINE, Plan};
+use crate::kind::Kind as _;
+use crate::plan::{LONGEST_DEADLINE, Plan, Worth, version};
 use crate::run::say;
 use crate::setup::read_trace;
 use crate::stream::bare;
@@ -30,8 +32,8 @@ const BOUND: Duration = Duration::from_secs(60 + LONGEST_DEADLINE.as_secs() + 30
 const PERIOD: Duration = Duration::from_millis(500);
 /// For all answers of one look.
 const ANSWER: Duration = Duration::from_secs(20);
-/// The user agent of holds of requests.
-const AGENT: &str = "ContainerRecreateRequest";
+/// The user agents of holds of requests and of image updates.
+const AGENTS: [&str; 2] = [recreate::KIND, image_update::KIND];
 
 /// Waits until nothing is left to be done, or the bound has passed; gives back the facts as they are then. `uids` are
 /// those of the Pods, by name.
@@ -67,22 +69,28 @@ pub(crate) async fn settle(
 async fn look(ns: &Ns, plan: &Plan, uids: &BTreeMap<String, String>, seen: &RefCell<Seen>) -> Result<Facts> {
     let all = ListParams::default();
     let books: Api<NodeWork> = Api::all(ns.cluster.client.clone());
-    let (requests, pods, books) = tokio::try_join!(
+    let (requests, updates, pods, books) = tokio::try_join!(
         async { ns.requests().list(&all).await },
+        async { images::api(ns).list(&all).await },
         async { ns.pods().list(&all).await },
         async { books.list(&all).await }
     )?;
-    let names: BTreeSet<String> = requests.items.iter().map(kube::ResourceExt::name_any).collect();
     let mut seen = seen.borrow_mut();
-    requests.items.into_iter().for_each(|object| seen.shown(object));
-    seen.listed(&names);
+    seen.requests.list(requests.items);
+    seen.updates.list(updates.items);
 
     let mut facts = Facts { kills: seen.kills.clone(), ..Facts::default() };
     facts.orders = books.items.iter().flat_map(orders).collect();
-    for (name, object) in seen.newest() {
+    for (name, object) in seen.requests.newest() {
         let before = seen.before.get(name).cloned().unwrap_or_default();
-        let request = Request { before, is_gone: seen.gone.contains(name), ..request(object) };
+        let request = Request { before, is_gone: seen.requests.gone.contains(name), ..request(object) };
         facts.requests.insert(name.clone(), request);
+    }
+    for (name, versions) in &seen.updates.versions {
+        let Some((first, last)) = versions.first().zip(versions.last()) else { continue };
+        let before = seen.before.get(name).cloned().unwrap_or_default();
+        let (times, is_gone) = ((first.at, last.at), seen.updates.gone.contains(name));
+        facts.updates.insert(name.clone(), Update { before, seen: times, is_gone, ..update(&last.object) });
     }
     for plan in &plan.pods {
         let uid = uids.get(&plan.name).context("a Pod that was not started")?;
@@ -105,7 +113,8 @@ fn orders(book: &NodeWork) -> Vec<String> {
 fn holds(pod: &v1::Pod, gate: Option<&str>) -> Vec<String> {
     let message = gate.and_then(|gate| pods::condition(pod, gate)).and_then(|c| c.message.as_deref());
     let list: Vec<Value> = message.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-    let ours = list.iter().filter(|hold| hold.get("userAgent").and_then(Value::as_str) == Some(AGENT));
+    let agent = |hold: &Value| hold.get("userAgent").and_then(Value::as_str).map(str::to_owned);
+    let ours = list.iter().filter(|hold| agent(hold).is_some_and(|agent| AGENTS.contains(&agent.as_str())));
     ours.filter_map(|hold| Some(hold.get("key")?.as_str()?.to_owned())).collect()
 }
 
@@ -126,6 +135,24 @@ fn request(object: &ContainerRecreateRequest) -> Request {
         is_active: requests::label(object, labels::ACTIVE).is_some(),
         expires: object.spec.ttl_seconds_after_finished.is_some(),
         ..Request::default()
+    }
+}
+
+/// What the newest version of an image update says.
+fn update(object: &PodImageUpdate) -> Update {
+    let wanted = object.spec.containers.iter().map(|c| (c.name.clone(), version(c).to_owned()));
+    let status = object.status.clone().unwrap_or_default();
+    let given = status.containers.iter().filter(|container| !container.written.is_empty());
+    let replaced = given.map(|c| (c.name.clone(), bare(&c.before.container_id).to_owned()));
+    let reason = images::reason(object).unwrap_or_default().to_owned();
+    let end = status.phase.filter(|_| object.is_over()).map(|phase| End { phase, reason });
+    Update {
+        pod: object.pod().to_owned(),
+        wanted: wanted.collect(),
+        worth: Worth::of(&object.spec),
+        replaced: replaced.collect(),
+        end,
+        ..Update::default()
     }
 }
 

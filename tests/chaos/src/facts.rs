@@ -1,9 +1,11 @@
-//! What was seen of a run, for the judge: requests as the API server shows them, and of Pods what their containers
-//! wrote down themselves.
+//! What was seen of a run, for the judge: requests and image updates as the API server shows them, and of Pods what their
+//! containers wrote down themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::plan::Victim;
+use pitstop_api::image_update::Phase;
+
+use crate::plan::{Victim, Worth};
 use crate::trace::Entry;
 
 /// Hundredths of a second since the machine's boot; one clock for all nodes and containers, since they are on one
@@ -15,6 +17,8 @@ pub(crate) type Uptime = u64;
 pub(crate) struct Facts {
     /// By name.
     pub(crate) requests: BTreeMap<String, Request>,
+    /// By name.
+    pub(crate) updates: BTreeMap<String, Update>,
     /// By name.
     pub(crate) pods: BTreeMap<String, Pod>,
     /// Orders that stand in a node's book.
@@ -60,6 +64,32 @@ pub(crate) enum Outcome {
     Complete,
     /// With the reason of the condition `Failed`.
     Failed(String),
+}
+
+/// An image update, as it was seen last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Update {
+    pub(crate) pod: String,
+    /// The versions that the containers of its spec get, by name.
+    pub(crate) wanted: BTreeMap<String, String>,
+    pub(crate) worth: Worth,
+    /// What the API server showed of the Pod's containers before it was made: ID by name.
+    pub(crate) before: BTreeMap<String, String>,
+    /// What ran in the containers when the Pod was given its images, by name; empty where it was given none.
+    pub(crate) replaced: BTreeMap<String, String>,
+    /// How it ended.
+    pub(crate) end: Option<End>,
+    /// When it was first and last seen.
+    pub(crate) seen: (Uptime, Uptime),
+    /// The API server has it no more.
+    pub(crate) is_gone: bool,
+}
+
+/// How an image update ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) phase: Phase,
+    pub(crate) reason: String,
 }
 
 /// A Pod.

@@ -1,11 +1,16 @@
 //! What is wrong about a run, judged from facts alone.
 //!
 //! A container was restarted when another instance than the one that the request was resolved to runs, by the IDs that
-//! the containers wrote down. Nothing that pitstop says about its own work is taken as evidence for it.
+//! the containers wrote down. Nothing that pitstop says about its own work is taken as evidence for it. What is wrong about
+//! image updates is in [`updates`].
+
+mod updates;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::facts::{Facts, Outcome, Pod, Request, Uptime};
+use pitstop_api::image_update::Phase;
+
+use crate::facts::{Facts, Outcome, Pod, Request, Update, Uptime};
 use crate::plan::Victim;
 use crate::trace::{Entry, Event};
 
@@ -26,6 +31,9 @@ pub(crate) struct Verdict {
     pub(crate) completed: usize,
     /// Requests that failed, by reason.
     pub(crate) failed: BTreeMap<String, usize>,
+    pub(crate) updates: usize,
+    /// How image updates ended, as `PHASE REASON`.
+    pub(crate) updated: BTreeMap<String, usize>,
     pub(crate) lost: Vec<Breach>,
     pub(crate) doubled: Vec<Breach>,
     pub(crate) stuck: Vec<Breach>,
@@ -44,19 +52,27 @@ pub(crate) struct Breach {
 impl Verdict {
     /// The last line of the run.
     pub(crate) fn line(&self) -> String {
-        let Self { requests, lost, doubled, stuck, .. } = self;
-        format!("requests={requests} lost={} doubled={} stuck={}", lost.len(), doubled.len(), stuck.len())
+        let Self { requests, updates, lost, doubled, stuck, .. } = self;
+        let (lost, doubled, stuck) = (lost.len(), doubled.len(), stuck.len());
+        format!("requests={requests} updates={updates} lost={lost} doubled={doubled} stuck={stuck}")
     }
 
     /// Nothing is wrong, and something was shown.
     pub(crate) fn is_good(&self) -> bool {
-        self.lost.is_empty() && self.doubled.is_empty() && self.stuck.is_empty() && self.completed > 0
+        self.lost.is_empty() && self.doubled.is_empty() && self.stuck.is_empty() && !self.shows_nothing()
+    }
+
+    /// No request was carried out, or there were image updates and none was.
+    pub(crate) fn shows_nothing(&self) -> bool {
+        let is_success = |end: &String| end.starts_with(Phase::Succeeded.name());
+        self.completed == 0 || (self.updates > 0 && !self.updated.keys().any(is_success))
     }
 }
 
 /// Judges a run that has come to rest.
 pub(crate) fn judge(facts: &Facts) -> Verdict {
-    let mut verdict = Verdict { requests: facts.requests.len(), stuck: stuck(facts), ..Verdict::default() };
+    let (requests, updates) = (facts.requests.len(), facts.updates.len());
+    let mut verdict = Verdict { requests, updates, stuck: stuck(facts), ..Verdict::default() };
     for (name, request) in &facts.requests {
         match &request.outcome {
             Outcome::Open => {}
@@ -66,13 +82,42 @@ pub(crate) fn judge(facts: &Facts) -> Verdict {
         let breach = |what| Breach { pod: Some(request.pod.clone()), request: Some(name.clone()), what };
         verdict.lost.extend(lost(facts, request).into_iter().map(breach));
     }
+    for (name, update) in &facts.updates {
+        if let Some(end) = &update.end {
+            *verdict.updated.entry(format!("{} {}", end.phase.name(), end.reason)).or_default() += 1;
+        }
+        let breach = |what| Breach { pod: Some(update.pod.clone()), request: Some(name.clone()), what };
+        verdict.lost.extend(updates::lost(facts, update).into_iter().map(breach));
+    }
     for (name, pod) in &facts.pods {
         let breach = |what| Breach { pod: Some(name.clone()), request: None, what };
-        let about: Vec<&Request> = facts.requests.values().filter(|request| request.pod == *name).collect();
-        verdict.doubled.extend(restarts(facts, pod, &about).into_iter().map(breach));
-        verdict.doubled.extend(hooks(facts, pod, &about).into_iter().map(breach));
+        let requests: Vec<&Request> = facts.requests.values().filter(|r| r.pod == *name).collect();
+        let updates: Vec<&Update> = facts.updates.values().filter(|u| u.pod == *name).collect();
+        verdict.lost.extend(updates::left(pod, &updates).into_iter().map(breach));
+        let ends = ends(facts, pod, &requests, &updates);
+        verdict.doubled.extend(restarts(facts, pod, &ends).into_iter().map(breach));
+        verdict.doubled.extend(hooks(facts, pod, &ends).into_iter().map(breach));
     }
     verdict
+}
+
+/// An instance that was to end.
+struct Ends<'a> {
+    container: &'a str,
+    id: &'a str,
+    /// The kubelet stops it.
+    by_kubelet: bool,
+}
+
+/// Every instance that was to end, once for each request or update that it was to end by.
+fn ends<'a>(facts: &Facts, pod: &'a Pod, requests: &[&'a Request], updates: &[&Update]) -> Vec<Ends<'a>> {
+    let targets = requests.iter().flat_map(|request| &request.target);
+    let targets =
+        targets.map(|(container, target)| Ends { container, id: &target.id, by_kubelet: target.is_pinned });
+    let replaced = updates.iter().flat_map(|update| updates::ends(facts, pod, update));
+    let replaced =
+        replaced.map(|entry| Ends { container: &entry.container, id: &entry.id, by_kubelet: true });
+    targets.chain(replaced).collect()
 }
 
 /// What has not come to its end.
@@ -89,6 +134,10 @@ pub(crate) fn stuck(facts: &Facts) -> Vec<Breach> {
         } else if request.is_active {
             stuck.push(breach("has ended and has the label active"));
         }
+    }
+    for (name, update) in facts.updates.iter().filter(|(_, update)| update.end.is_none() && !update.is_gone) {
+        let what = "has not ended".to_owned();
+        stuck.push(Breach { pod: Some(update.pod.clone()), request: Some(name.clone()), what });
     }
     for (name, pod) in &facts.pods {
         let breach = |what: String| Breach { pod: Some(name.clone()), request: None, what };
@@ -149,17 +198,16 @@ fn instances<'a>(pod: &'a Pod, container: &str) -> Vec<&'a str> {
     pod.trace.iter().filter(started).map(|entry| entry.id.as_str()).collect()
 }
 
-/// Instances that ended though no request was resolved to them. A container of these Pods never ends by itself, and
-/// a kill ends one only in its start.
-fn restarts(facts: &Facts, pod: &Pod, requests: &[&Request]) -> Vec<String> {
+/// Instances that ended though nothing was to end them. A container of these Pods never ends by itself, and a kill ends one only
+/// in its start.
+fn restarts(facts: &Facts, pod: &Pod, ends: &[Ends<'_>]) -> Vec<String> {
     let names: BTreeSet<&str> = pod.trace.iter().map(|entry| entry.container.as_str()).collect();
     let mut wrong = Vec::new();
     for name in names {
         let ids = instances(pod, name);
         let Some((_, earlier)) = ids.split_last() else { continue };
         for id in earlier {
-            let mut targets = requests.iter().filter_map(|request| request.target.get(name));
-            if !targets.any(|target| target.id == *id) && !is_broken_off(facts, pod, id) {
+            if !ends.iter().any(|end| end.id == *id) && !is_broken_off(facts, pod, id) {
                 wrong.push(format!("container {name}: {id} ended, and no request was resolved to it"));
             }
         }
@@ -182,7 +230,7 @@ fn is_broken_off(facts: &Facts, pod: &Pod, id: &str) -> bool {
 }
 
 /// preStop hooks that ran more often for an instance than there is a reason for.
-fn hooks(facts: &Facts, pod: &Pod, requests: &[&Request]) -> Vec<String> {
+fn hooks(facts: &Facts, pod: &Pod, ends: &[Ends<'_>]) -> Vec<String> {
     let mut runs: BTreeMap<(&str, &str), Vec<Run>> = BTreeMap::new();
     for entry in &pod.trace {
         let runs = runs.entry((&entry.container, &entry.id));
@@ -198,11 +246,10 @@ fn hooks(facts: &Facts, pod: &Pod, requests: &[&Request]) -> Vec<String> {
     }
     let mut wrong = Vec::new();
     for ((container, id), runs) in runs {
-        let about = requests.iter().filter_map(|request| request.target.get(container));
-        let about: Vec<_> = about.filter(|target| target.id == id).collect();
-        let is_pinned = about.iter().any(|target| target.is_pinned);
+        let about: Vec<_> = ends.iter().filter(|end| end.container == container && end.id == id).collect();
+        let by_kubelet = about.iter().any(|end| end.by_kubelet);
         let pairs = runs.iter().zip(runs.iter().skip(1));
-        let excused = pairs.filter(|(run, next)| is_cut(facts, &pod.node, run, next, is_pinned)).count();
+        let excused = pairs.filter(|(run, next)| is_cut(facts, &pod.node, run, next, by_kubelet)).count();
         let most = about.len().max(1) + excused;
         if runs.len() > most {
             wrong.push(format!("container {container}: the hook of {id} ran {} times: {runs:?}", runs.len()));
@@ -221,12 +268,12 @@ struct Run {
 /// Whether who ran the hook was killed after it was asked for and before its end was on record, so that it had to run
 /// again: the daemon or the runtime; or the kubelet, which keeps no record and so may run it again until the container
 /// is gone.
-fn is_cut(facts: &Facts, node: &str, run: &Run, next: &Run, is_pinned: bool) -> bool {
+fn is_cut(facts: &Facts, node: &str, run: &Run, next: &Run, by_kubelet: bool) -> bool {
     let recorded = run.ended.map_or(next.began, |ended| ended + RECORD);
     facts.kills.iter().any(|kill| {
         let until = match kill.victim {
             Victim::Daemon(of) | Victim::Containerd(of) if of == node => recorded,
-            Victim::Kubelet(of) if of == node && is_pinned => next.began,
+            Victim::Kubelet(of) if of == node && by_kubelet => next.began,
             _ => return false,
         };
         (run.began.saturating_sub(ASKED)..=until.min(next.began)).contains(&kill.at)

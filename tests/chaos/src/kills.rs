@@ -1,9 +1,9 @@
-//! Kills.
+//! Kills, and losses of images.
 
 use std::cell::RefCell;
 
 use anyhow::Result;
-use pitstop_e2e::{Cluster, process};
+use pitstop_e2e::{Cluster, images, process};
 use tokio::time::{Instant, sleep_until};
 
 use crate::facts::Killed;
@@ -24,6 +24,16 @@ pub(crate) async fn carry_out(
         }
     }
     Ok(())
+}
+
+/// Lets nodes lose images as the plan says. A node whose runtime is away loses none.
+pub(crate) async fn lose_images(cluster: &Cluster, plan: &Plan, seen: &RefCell<Seen>, start: Instant) {
+    for loss in &plan.losses {
+        sleep_until(start + loss.at).await;
+        if images::forget_unused(cluster, loss.node).is_ok() {
+            seen.borrow_mut().losses += 1;
+        }
+    }
 }
 
 /// Whether there was something to kill.

@@ -1,14 +1,15 @@
-//! `kill -9` at random during a stream of requests, on the real cluster of two nodes: `cargo xtask chaos`.
+//! `kill -9` at random during streams of requests and image updates, on the real cluster of two nodes: `cargo xtask chaos`.
 //!
 //! [`plan`] draws a run from its seed, [`judge`] says from [`facts`] what was wrong about it; both are pure. The other
 //! modules carry it out: [`setup`] makes the Pods, whose containers write a [`trace`]; [`stream`] makes the requests;
-//! [`kills`] kills; [`watch`] keeps what is seen; [`calm`] waits for the rest and gathers the facts; [`report`] prints.
+//! [`kills`] kills, and takes images from nodes; [`watch`] keeps what is seen; [`calm`] waits for the rest and gathers the facts; [`report`] prints.
 //! What is judged, and how to run one again, is in `docs/design/testing.md`.
 
 mod calm;
 mod facts;
 mod judge;
 mod kills;
+mod kind;
 mod logs;
 mod plan;
 mod report;

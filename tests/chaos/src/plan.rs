@@ -1,6 +1,9 @@
-//! What a run does, drawn from its seed: the Pods, the stream of requests, and what is killed when.
+//! What a run does, drawn from its seed: the Pods, the streams of requests and of image updates, what is killed when, and when
+//! nodes lose images.
 //!
-//! Pods, requests and kills have sequences of their own, so that a longer run of a seed begins as a shorter one.
+//! Each of them has a sequence of its own, so that a longer run of a seed begins as a shorter one.
+
+mod updates;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,6 +13,8 @@ use pitstop_api::recreate::{
     ContainerRecreateRequestSpec, FailurePolicy, Mechanism, RecreateContainer, RecreateStrategy,
 };
 use pitstop_sim::rng::Rng;
+
+pub(crate) use updates::{CRASHING, UpdatePlan, Worth, version};
 
 /// The nodes of the cluster.
 pub(crate) const NODES: [&str; 2] = ["node1", "node2"];
@@ -30,7 +35,11 @@ pub(crate) struct Plan {
     /// By time.
     pub(crate) requests: Vec<RequestPlan>,
     /// By time.
+    pub(crate) updates: Vec<UpdatePlan>,
+    /// By time.
     pub(crate) kills: Vec<Kill>,
+    /// By time.
+    pub(crate) losses: Vec<Loss>,
 }
 
 /// A Pod that requests are about.
@@ -70,6 +79,14 @@ pub(crate) struct Kill {
     pub(crate) victim: Victim,
 }
 
+/// A node loses the images that none of its containers has, as by the kubelet's garbage collection.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Loss {
+    /// Since the beginning.
+    pub(crate) at: Duration,
+    pub(crate) node: &'static str,
+}
+
 /// What is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Victim {
@@ -107,8 +124,10 @@ impl Plan {
         let sequence = |salt: u64| Rng::new(seed ^ salt);
         let pods = pods(&mut sequence(0x706f_6473));
         let requests = requests(&mut sequence(0x7265_7173), &pods, length);
+        let updates = updates::updates(&mut sequence(0x7570_6474), &pods, length);
         let kills = kills(&mut sequence(0x6b69_6c6c), length);
-        Self { pods, requests, kills }
+        let losses = losses(&mut sequence(0x6c6f_7373), length);
+        Self { pods, requests, updates, kills, losses }
     }
 }
 
@@ -199,6 +218,19 @@ fn kills(rng: &mut Rng, length: Duration) -> Vec<Kill> {
     }
 }
 
+/// One every five to fifteen seconds.
+fn losses(rng: &mut Rng, length: Duration) -> Vec<Loss> {
+    let mut losses = Vec::new();
+    let mut at = 0;
+    loop {
+        at += 5000 + rng.below(10_000);
+        if Duration::from_millis(at) >= length {
+            return losses;
+        }
+        losses.push(Loss { at: Duration::from_millis(at), node: any(rng, &NODES, "node1") });
+    }
+}
+
 fn victim(rng: &mut Rng) -> Victim {
     let node = any(rng, &NODES, "node1");
     match rng.below(22) {
@@ -237,6 +269,7 @@ mod tests {
         assert_eq!(Plan::draw(7, minutes(3)), Plan::draw(7, minutes(3)));
         let (a, b) = (Plan::draw(7, minutes(3)), Plan::draw(8, minutes(3)));
         assert!(a.requests != b.requests && a.kills != b.kills);
+        assert!(a.updates != b.updates && a.losses != b.losses);
     }
 
     #[test]
@@ -244,7 +277,9 @@ mod tests {
         let (short, long) = (Plan::draw(7, minutes(3)), Plan::draw(7, minutes(30)));
         assert_eq!(short.pods, long.pods);
         assert_eq!(short.requests, long.requests[..short.requests.len()]);
+        assert_eq!(short.updates, long.updates[..short.updates.len()]);
         assert_eq!(short.kills, long.kills[..short.kills.len()]);
+        assert_eq!(short.losses, long.losses[..short.losses.len()]);
         assert!(long.requests.len() > 5 * short.requests.len() && long.kills.len() > 5 * short.kills.len());
     }
 

@@ -8,17 +8,18 @@ use k8s_openapi::api::core::v1::Event;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
 use pitstop_api::nodework::request_uid;
-use pitstop_e2e::{Ns, requests};
+use pitstop_e2e::Ns;
 use tokio::time::{Instant, sleep};
 
-use crate::facts::{Facts, Outcome, Pod, Request, Uptime};
+use crate::facts::{Facts, Outcome, Pod, Request, Update, Uptime};
 use crate::judge::{Breach, Verdict};
+use crate::kind::Kind;
 use crate::logs::Keeper;
 use crate::plan::counts;
 use crate::run::say;
 use crate::stream::uid;
 use crate::trace::Entry;
-use crate::watch::Seen;
+use crate::watch::{Seen, Version};
 
 const PERIOD: Duration = Duration::from_secs(15);
 /// Of each kind, so many are told in full.
@@ -29,15 +30,20 @@ pub(crate) async fn progress(seen: &RefCell<Seen>, start: Instant, length: Durat
     while start.elapsed() < length {
         sleep(PERIOD.min(length.saturating_sub(start.elapsed()))).await;
         let seen = seen.borrow();
-        let (made, open) = (seen.requests.len(), seen.open().count());
+        let (requests, updates) = (&seen.requests, &seen.updates);
+        let open = requests.open().count() + updates.open().count();
+        let (requests, updates) = (requests.versions.len(), updates.versions.len());
         let (hits, after) = (seen.kills.len(), start.elapsed().as_secs());
-        say(format!("{after} s: {made} requests, {open} of them open, {hits} kills"));
+        say(format!(
+            "{after} s: {requests} requests and {updates} image updates, {open} of them open, {hits} kills"
+        ));
     }
 }
 
 /// Prints the counts and, of all that was wrong, what is known about it.
 pub(crate) async fn tell(ns: &Ns, facts: &Facts, verdict: &Verdict, seen: &RefCell<Seen>, keeper: &Keeper) {
     println!("kills: {}", counts(facts.kills.iter().map(|kill| kill.victim)));
+    println!("unused images taken from a node: {} times", seen.borrow().losses);
     for (name, pod) in &facts.pods {
         if let Err(error) = keeper.write(&format!("{name}.trace"), &lines(pod).join("\n")) {
             println!("{error:#}");
@@ -52,6 +58,8 @@ pub(crate) async fn tell(ns: &Ns, facts: &Facts, verdict: &Verdict, seen: &RefCe
         failed("DeadlineExceeded"),
         failed("DaemonNotResponding")
     );
+    let updated = verdict.updated.iter().map(|(end, count)| format!("{end} {count}"));
+    println!("image updates: {}", updated.collect::<Vec<_>>().join(", "));
     for (kind, breaches) in
         [("lost", &verdict.lost), ("doubled", &verdict.doubled), ("stuck", &verdict.stuck)]
     {
@@ -62,8 +70,8 @@ pub(crate) async fn tell(ns: &Ns, facts: &Facts, verdict: &Verdict, seen: &RefCe
             }
         }
     }
-    if verdict.completed == 0 {
-        println!("no request completed, so nothing was shown");
+    if verdict.shows_nothing() {
+        println!("no request completed, or no image update succeeded, so nothing was shown");
     }
     if !verdict.is_good() {
         println!("\nlogs of controllers and daemons, lines of the containers: {}", keeper.folder.display());
@@ -78,7 +86,13 @@ fn text(breach: &Breach) -> String {
 
 async fn evidence(ns: &Ns, facts: &Facts, breach: &Breach, seen: &RefCell<Seen>) {
     if let Some(name) = &breach.request {
-        let lines = history(&seen.borrow(), name);
+        let lines = {
+            let seen = seen.borrow();
+            match seen.updates.versions.get(name) {
+                Some(versions) => history(&seen, name, versions),
+                None => history(&seen, name, seen.requests.versions.get(name).map_or(&[], Vec::as_slice)),
+            }
+        };
         println!("{}", lines.join("\n"));
         events(ns, name).await;
     }
@@ -88,6 +102,9 @@ async fn evidence(ns: &Ns, facts: &Facts, breach: &Breach, seen: &RefCell<Seen>)
     println!("--- requests about Pod {name}");
     for (name, request) in facts.requests.iter().filter(|(_, request)| request.pod == *name) {
         println!("{name} {}", short(request));
+    }
+    for (name, update) in facts.updates.iter().filter(|(_, update)| update.pod == *name) {
+        println!("{name} {}", short_update(update));
     }
     println!("--- what the containers of Pod {name} on {} wrote down", pod.node);
     println!("{}", lines(pod).join("\n"));
@@ -99,25 +116,16 @@ async fn evidence(ns: &Ns, facts: &Facts, breach: &Breach, seen: &RefCell<Seen>)
 /// What the containers of a Pod wrote down.
 fn lines(pod: &Pod) -> Vec<String> {
     let line = |entry: &Entry| {
-        format!("{} {:?} {} {}", time(entry.at), entry.event, entry.container, head(&entry.id))
+        let Entry { event, container, id, version, at } = entry;
+        format!("{} {event:?} {container} {} of {version}", time(*at), head(id))
     };
     pod.trace.iter().map(line).collect()
 }
 
 /// Every version of a request, and of its orders with their answers.
-fn history(seen: &Seen, name: &str) -> Vec<String> {
-    let versions = seen.requests.get(name).map(Vec::as_slice).unwrap_or_default();
-    let mut lines: Vec<(Uptime, String)> = Vec::new();
-    for version in versions {
-        let object = &version.object;
-        let states = requests::states(object).iter();
-        let states =
-            states.map(|s| format!("{}={:?}{}", s.name, s.phase, if s.is_killed { "*" } else { "" }));
-        let (phase, conditions) = (requests::phase(object), requests::conditions(object));
-        let states: Vec<_> = states.collect();
-        lines
-            .push((version.at, format!("{phase:?} {conditions:?} {states:?} {}", requests::message(object))));
-    }
+fn history<K: Kind>(seen: &Seen, name: &str, versions: &[Version<K>]) -> Vec<String> {
+    let mut lines: Vec<(Uptime, String)> =
+        versions.iter().map(|version| (version.at, version.object.says())).collect();
     let uid = versions.first().and_then(|version| uid(&version.object).ok()).unwrap_or_default();
     let mut last = BTreeMap::new();
     for version in &seen.books {
@@ -175,6 +183,17 @@ fn short(request: &Request) -> String {
     };
     let (target, before) = (target.collect::<Vec<_>>(), before.collect::<Vec<_>>());
     format!("{outcome}: resolved to {}; before it {}", target.join(", "), before.join(", "))
+}
+
+fn short_update(update: &Update) -> String {
+    let Update { wanted, worth, before, replaced, end, seen: (first, last), .. } = update;
+    let heads = |ids: &BTreeMap<String, String>| {
+        let heads = ids.iter().map(|(name, id)| format!("{name} {}", head(id)));
+        heads.collect::<Vec<_>>().join(", ")
+    };
+    let end = end.as_ref().map_or("open".to_owned(), |end| format!("{} {}", end.phase.name(), end.reason));
+    let (first, last, before, replaced) = (time(*first), time(*last), heads(before), heads(replaced));
+    format!("{first} to {last} {end}: {worth:?} {wanted:?}; replaced {replaced}; before it {before}")
 }
 
 fn head(id: &str) -> &str {

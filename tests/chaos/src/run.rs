@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use futures::future::{Either, select};
-use pitstop_e2e::{Cluster, Ns, system};
+use pitstop_api::image_update::PodImageUpdate;
+use pitstop_api::recreate::ContainerRecreateRequest;
+use pitstop_e2e::{Cluster, Ns, images, system};
 use tokio::time::{Instant, timeout};
 
 use crate::logs::Keeper;
@@ -20,38 +22,39 @@ const PATIENCE: Duration = Duration::from_secs(90);
 pub(crate) async fn run(minutes: u64, seed: u64) -> Result<bool> {
     let length = Duration::from_mins(minutes);
     let plan = Plan::draw(seed, length);
-    say(format!(
-        "seed {seed}, {minutes} min: {} Pods, up to {} requests, {} kills ({})",
-        plan.pods.len(),
-        plan.requests.len(),
-        plan.kills.len(),
-        counts(plan.kills.iter().map(|kill| kill.victim))
-    ));
+    say(format!("seed {seed}, {minutes} min: {}", outline(&plan)));
     let cluster = Cluster::connect().await?;
     setup::shorten_back_off(&cluster).await?;
-    cluster.install().context("cannot install pitstop")?;
+    cluster.install_with(&["image-update"]).context("cannot install pitstop")?;
     system::healthy(&cluster).await?;
     let ns = Ns::open(cluster).await?;
+    images::opt_in(&ns.cluster, &ns.name)?;
     let pods = setup::start(&ns, &plan).await?;
 
     let keeper = Keeper::new(seed)?;
     let shown = RefCell::new(Seen::default());
     let watched = async {
-        tokio::join!(watch::requests(&ns, &shown), watch::books(&ns, &shown), keeper.keep(&ns.cluster));
+        tokio::join!(
+            watch::objects::<ContainerRecreateRequest>(&ns, &shown),
+            watch::objects::<PodImageUpdate>(&ns, &shown),
+            watch::books(&ns, &shown),
+            keeper.keep(&ns.cluster)
+        );
     };
     let flow = async {
         let start = Instant::now();
         let busy = async {
             tokio::join!(
-                stream::send(&ns, &plan, &shown, start, length),
+                stream::requests(&ns, &plan, &shown, start, length),
+                stream::updates(&ns, &plan, &shown, start, length),
                 kills::carry_out(&ns.cluster, &plan, &shown, start),
+                kills::lose_images(&ns.cluster, &plan, &shown, start),
                 report::progress(&shown, start, length),
             )
         };
-        let (sent, killed, ()) =
+        let (requests, updates, killed, (), ()) =
             timeout(length + PATIENCE, busy).await.context("requests could not be made")?;
-        sent?;
-        killed?;
+        requests.and(updates).and(killed)?;
         say(format!("calm after {} kills that hit", shown.borrow().kills.len()));
         calm::settle(&ns, &plan, &pods, &shown).await
     };
@@ -64,6 +67,17 @@ pub(crate) async fn run(minutes: u64, seed: u64) -> Result<bool> {
     report::tell(&ns, &facts, &verdict, &shown, &keeper).await;
     println!("{}", verdict.line());
     Ok(verdict.is_good())
+}
+
+fn outline(plan: &Plan) -> String {
+    format!(
+        "{} Pods, up to {} requests and {} image updates, {} kills ({})",
+        plan.pods.len(),
+        plan.requests.len(),
+        plan.updates.len(),
+        plan.kills.len(),
+        counts(plan.kills.iter().map(|kill| kill.victim))
+    )
 }
 
 /// Says on standard error what is being done.

@@ -1,4 +1,4 @@
-//! Makes the requests.
+//! Makes the requests and the image updates.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,91 +9,125 @@ use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::PostParams;
+use pitstop_api::image_update::PodImageUpdate;
 use pitstop_api::recreate::ContainerRecreateRequest;
 use pitstop_e2e::{Ns, pods};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::plan::{Plan, PodPlan, RequestPlan};
+use crate::kind::Kind;
+use crate::plan::{Plan, PodPlan};
 use crate::run::say;
 use crate::watch::Seen;
 
 /// Requests of one Pod that are open at a time: one at work, and one that waits for its turn.
-const OPEN: usize = 2;
+const REQUESTS: usize = 2;
+/// The same of image updates.
+const UPDATES: usize = 1;
 /// Between two tries, and between two looks.
 const PERIOD: Duration = Duration::from_millis(250);
 /// For one call.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// Makes the requests of the plan until the time is over; those of one Pod one after another.
-pub(crate) async fn send(
+pub(crate) async fn requests(
     ns: &Ns,
     plan: &Plan,
     seen: &RefCell<Seen>,
     start: Instant,
     length: Duration,
 ) -> Result<()> {
-    let to = async |pod: &PodPlan| -> Result<()> {
-        for request in plan.requests.iter().filter(|request| request.spec.pod_name == pod.name) {
-            sleep_until(start + request.at).await;
-            while seen.borrow().open().filter(|open| open.spec.pod_name == pod.name).count() >= OPEN
-                && start.elapsed() < length
-            {
-                sleep(PERIOD).await;
-            }
-            if start.elapsed() >= length {
-                break;
-            }
-            make(ns, request, seen).await?;
-        }
-        Ok(())
-    };
-    try_join_all(plan.pods.iter().map(to)).await.map(drop)
+    let planned = plan
+        .requests
+        .iter()
+        .map(|request| (request.at, ContainerRecreateRequest::new(&request.name, request.spec.clone())));
+    Stream { ns, seen, start, length, most: REQUESTS }.send(plan, &planned.collect::<Vec<_>>()).await
 }
 
-/// Makes a request, however often it takes. One whose answer was lost is found by its name.
-async fn make(ns: &Ns, plan: &RequestPlan, seen: &RefCell<Seen>) -> Result<()> {
-    let name = &plan.name;
-    let request = ContainerRecreateRequest::new(name, plan.spec.clone());
-    let mut told = String::new();
-    loop {
-        match timeout(ANSWER, try_to_make(ns, &request, seen)).await {
-            Ok(Ok(made)) => {
-                seen.borrow_mut().request(made);
-                return Ok(());
+/// The same for its image updates.
+pub(crate) async fn updates(
+    ns: &Ns,
+    plan: &Plan,
+    seen: &RefCell<Seen>,
+    start: Instant,
+    length: Duration,
+) -> Result<()> {
+    let planned =
+        plan.updates.iter().map(|update| (update.at, PodImageUpdate::new(&update.name, update.spec.clone())));
+    Stream { ns, seen, start, length, most: UPDATES }.send(plan, &planned.collect::<Vec<_>>()).await
+}
+
+/// Makes objects.
+struct Stream<'a> {
+    ns: &'a Ns,
+    seen: &'a RefCell<Seen>,
+    start: Instant,
+    length: Duration,
+    /// Of one Pod that are open at a time.
+    most: usize,
+}
+
+impl Stream<'_> {
+    async fn send<K: Kind>(&self, plan: &Plan, planned: &[(Duration, K)]) -> Result<()> {
+        let to = async |pod: &PodPlan| -> Result<()> {
+            for (at, object) in planned.iter().filter(|(_, object)| object.pod() == pod.name) {
+                sleep_until(self.start + *at).await;
+                while self.open::<K>(&pod.name) >= self.most && self.start.elapsed() < self.length {
+                    sleep(PERIOD).await;
+                }
+                if self.start.elapsed() >= self.length {
+                    break;
+                }
+                self.make(object).await?;
             }
-            Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
-                if let Ok(Ok(made)) = timeout(ANSWER, ns.requests().get(name)).await {
-                    let same = made.spec.pod_name == plan.spec.pod_name;
-                    anyhow::ensure!(same, "request {name} was there before");
-                    seen.borrow_mut().request(made);
+            Ok(())
+        };
+        try_join_all(plan.pods.iter().map(to)).await.map(drop)
+    }
+
+    fn open<K: Kind>(&self, pod: &str) -> usize {
+        K::seen(&mut self.seen.borrow_mut()).open().filter(|open| open.pod() == pod).count()
+    }
+
+    /// Makes an object, however often it takes. One whose answer was lost is found by its name.
+    async fn make<K: Kind>(&self, object: &K) -> Result<()> {
+        let name = object.name_any();
+        let made = |made| K::seen(&mut self.seen.borrow_mut()).take(made);
+        let mut told = String::new();
+        loop {
+            match timeout(ANSWER, self.try_to_make(object)).await {
+                Ok(Ok(object)) => {
+                    made(object);
                     return Ok(());
                 }
-            }
-            // A refusal can be right for a moment; it is told, and asked again as people do.
-            Ok(Err(kube::Error::Api(status))) if [400, 422].contains(&status.code) => {
-                if told != status.message {
-                    say(format!("request {name} is refused: {}", status.message));
-                    told = status.message;
+                Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
+                    if let Ok(Ok(found)) = timeout(ANSWER, K::api(self.ns).get(&name)).await {
+                        anyhow::ensure!(found.pod() == object.pod(), "{name} was there before");
+                        made(found);
+                        return Ok(());
+                    }
                 }
+                // A refusal can be right for a moment; it is told, and asked again as people do.
+                Ok(Err(kube::Error::Api(status))) if [400, 422].contains(&status.code) => {
+                    if told != status.message {
+                        say(format!("{name} is refused: {}", status.message));
+                        told = status.message;
+                    }
+                }
+                Ok(Err(_)) | Err(_) => {}
             }
-            Ok(Err(_)) | Err(_) => {}
+            sleep(PERIOD).await;
         }
-        sleep(PERIOD).await;
     }
-}
 
-async fn try_to_make(
-    ns: &Ns,
-    request: &ContainerRecreateRequest,
-    seen: &RefCell<Seen>,
-) -> kube::Result<ContainerRecreateRequest> {
-    // Only the look before the first try is sure to be before the request.
-    let looked = seen.borrow().before.contains_key(&request.name_any());
-    if !looked {
-        let pod = ns.pods().get(&request.spec.pod_name).await?;
-        seen.borrow_mut().before.insert(request.name_any(), ids(&pod));
+    async fn try_to_make<K: Kind>(&self, object: &K) -> kube::Result<K> {
+        // Only the look before the first try is sure to be before the object.
+        let looked = self.seen.borrow().before.contains_key(&object.name_any());
+        if !looked {
+            let pod = self.ns.pods().get(object.pod()).await?;
+            self.seen.borrow_mut().before.insert(object.name_any(), ids(&pod));
+        }
+        K::api(self.ns).create(&PostParams::default(), object).await
     }
-    ns.requests().create(&PostParams::default(), request).await
 }
 
 /// The IDs of the Pod's containers, without the runtime's name.
@@ -108,6 +142,6 @@ pub(crate) fn bare(id: &str) -> &str {
 }
 
 /// The UID of an object that the API server gave.
-pub(crate) fn uid(request: &ContainerRecreateRequest) -> Result<String> {
-    request.uid().context("a request without a UID")
+pub(crate) fn uid(object: &impl Kind) -> Result<String> {
+    object.uid().context("an object without a UID")
 }

@@ -1,5 +1,5 @@
 //! What containers write down: a line for each start, stop signal, and beginning and end of a preStop hook, in a file
-//! of a volume of their Pod. It is there whatever becomes of the API server, the runtime or pitstop.
+//! of a volume of their Pod. A line says which version of the image wrote it; the version `crash` ends at once. It is there whatever becomes of the API server, the runtime or pitstop.
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
@@ -20,6 +20,8 @@ pub(crate) struct Entry {
     pub(crate) container: String,
     /// ID of the instance, 64 hex digits.
     pub(crate) id: String,
+    /// Of its image.
+    pub(crate) version: String,
     pub(crate) at: Uptime,
 }
 
@@ -48,7 +50,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Entry>> {
 
 fn entry(line: &str) -> Result<Entry> {
     let words: Vec<&str> = line.split(' ').collect();
-    let [word, container, id, at] = words.as_slice() else { bail!("four words are expected") };
+    let [word, container, id, version, at] = words.as_slice() else { bail!("five words are expected") };
     let event = WORDS.iter().find(|(known, _)| known == word);
     let (_, event) = event.with_context(|| format!("{word} is no event"))?;
     if id.len() != 64 || !id.bytes().all(|b| b.is_ascii_hexdigit()) {
@@ -58,6 +60,7 @@ fn entry(line: &str) -> Result<Entry> {
         event: *event,
         container: (*container).to_owned(),
         id: (*id).to_owned(),
+        version: (*version).to_owned(),
         at: uptime(at).with_context(|| format!("{at:?} is no uptime"))?,
     })
 }
@@ -91,6 +94,7 @@ fn container(plan: &ContainerPlan) -> Value {
     // The ID is in the path of the container's control group; a file of its own root keeps it for the hook.
     let script = format!(
         "grep -o -m1 '[0-9a-f]\\{{64\\}}$' /proc/self/cgroup > /id; {}; \
+         [ \"$VERSION\" = crash ] && exit 1; \
          trap '{}; sleep {ends}; exit 0' TERM; while :; do sleep 100000 & wait $!; done",
         line("started", name),
         line("asked", name),
@@ -110,7 +114,9 @@ fn container(plan: &ContainerPlan) -> Value {
 
 /// A command that writes a line, with one write.
 fn line(word: &str, container: &str) -> String {
-    format!(r#"read up rest < /proc/uptime; echo "{word} {container} $(cat /id) $up" >> /data/{FILE}"#)
+    format!(
+        r#"read up rest < /proc/uptime; echo "{word} {container} $(cat /id) ${{VERSION:-1}} $up" >> /data/{FILE}"#
+    )
 }
 
 #[cfg(test)]
@@ -120,18 +126,24 @@ mod tests {
     #[test]
     fn lines_are_read() {
         let id = "0123456789abcdef".repeat(4);
-        let text = format!("started app {id} 12.34\nhook-began app {id} 100.05\nasked app {id} 1");
-        let at = |event, at| Entry { event, container: "app".to_owned(), id: id.clone(), at };
-        assert_eq!(parse(&text).unwrap(), [at(Event::Started, 1234), at(Event::HookBegan, 10005)]);
+        let text = format!("started app {id} 1 12.34\nhook-began app {id} big 100.05\nasked app {id} 1");
+        let at = |event, version: &str, at| {
+            let version = version.to_owned();
+            Entry { event, container: "app".to_owned(), id: id.clone(), version, at }
+        };
+        assert_eq!(
+            parse(&text).unwrap(),
+            [at(Event::Started, "1", 1234), at(Event::HookBegan, "big", 10005)]
+        );
     }
 
     #[test]
     fn what_is_no_line_is_told() {
         for (line, why) in [
-            ("started app 12.34", "four words"),
-            ("stopped app x 12.34", "stopped is no event"),
-            ("started app  12.34", "/proc/self/cgroup"),
-            ("started app 0123 12.34", "is no container ID"),
+            ("started app 1 12.34", "five words"),
+            ("stopped app x 1 12.34", "stopped is no event"),
+            ("started app  1 12.34", "/proc/self/cgroup"),
+            ("started app 0123 1 12.34", "is no container ID"),
         ] {
             let error = format!("{:#}", parse(&format!("{line}\n")).unwrap_err());
             assert!(error.contains(why) && error.contains(line), "{error}");

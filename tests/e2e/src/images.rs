@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::PostParams;
-use pitstop_api::condition;
+use pitstop_api::condition::{self, Condition};
 use pitstop_api::image_update::PodImageUpdate;
 use serde_json::{Value, json};
 
@@ -18,8 +18,8 @@ use crate::wait::{LONG, until};
 /// `big` (4 MiB more than `2`), `crash`, `oom` and `unready`. Another repository is `pitstop.dev/test/other`, with the tag `2`.
 pub const REPOSITORY: &str = "pitstop.dev/test/busybox";
 
-/// What a container does by its image.
-const SCRIPT: &str = "trap 'exit 0' TERM
+/// What a container does by its image. `SLOW` is the version that takes some seconds to end when it is asked to.
+const SCRIPT: &str = "trap '[ \"${VERSION:-1}\" != \"$SLOW\" ] || sleep 10; exit 0' TERM
     [ \"$VERSION\" = crash ] && exit 1
     [ \"$VERSION\" = oom ] && while :; do x=x$x$x; done
     mkdir -p /tmp/www
@@ -77,10 +77,12 @@ pub fn opt_in(cluster: &Cluster, name: &str) -> Result<()> {
 }
 
 /// Takes all images of the repository from the node, under the private registry's name too, but the one with the tag `1`, as
-/// the kubelet's garbage collection does: under all their names, and with what they are made of.
+/// the kubelet's garbage collection does: under all their names, and with what they are made of. A runtime that was killed while it
+/// pulled would keep that for a day more.
 pub fn forget(cluster: &Cluster) -> Result<()> {
     let script = format!(
-        "ctr -n k8s.io images ls | awk '{{ of[$1] = $3 }}
+        "ctr -n k8s.io leases ls -q | xargs --no-run-if-empty ctr -n k8s.io leases rm
+         ctr -n k8s.io images ls | awk '{{ of[$1] = $3 }}
             index($1, \"/test/busybox\") {{ ours[$3] = 1 }}
             $1 == \"{REPOSITORY}:1\" {{ kept = $3 }}
             END {{ for (name in of) if (ours[of[name]] && (of[name] != kept || name ~ /^{PRIVATE}/)) print name }}' \
@@ -89,7 +91,22 @@ pub fn forget(cluster: &Cluster) -> Result<()> {
     cluster.exec(NODE, &["sh", "-c", &script]).map(drop)
 }
 
-fn api(ns: &Ns) -> Api<PodImageUpdate> {
+/// Takes from a node the images of the repository that none of its containers has, but the one with the tag `1`.
+pub fn forget_unused(cluster: &Cluster, node: &str) -> Result<()> {
+    let script = format!(
+        "ctr -n k8s.io containers ls > /tmp/containers
+         ctr -n k8s.io images ls | awk '
+            FILENAME != \"-\" {{ used[$2] = 1; next }}
+            {{ of[$1] = $3; if (index($1, \"/test/busybox\")) ours[$3] = 1 }}
+            $1 == \"{REPOSITORY}:1\" || used[$1] {{ kept[$3] = 1 }}
+            END {{ for (name in of) if (ours[of[name]] && !kept[of[name]]) print name }}' /tmp/containers - \
+         | xargs --no-run-if-empty ctr -n k8s.io images rm --sync"
+    );
+    cluster.exec(node, &["sh", "-e", "-c", &script]).map(drop)
+}
+
+/// The updates of the namespace.
+pub fn api(ns: &Ns) -> Api<PodImageUpdate> {
     Api::namespaced(ns.cluster.client.clone(), &ns.name)
 }
 
@@ -120,8 +137,21 @@ pub async fn over(ns: &Ns, name: &str) -> Result<(PodImageUpdate, String)> {
 
 /// What it waits for, or how it ended.
 pub fn reason(update: &PodImageUpdate) -> Option<&str> {
-    let conditions = &update.status.as_ref()?.conditions;
-    condition::find(conditions, condition::COMPLETE).map(|complete| complete.reason.as_str())
+    complete(update).map(|complete| complete.reason.as_str())
+}
+
+/// The condition that tells it.
+pub fn complete(update: &PodImageUpdate) -> Option<&Condition> {
+    condition::find(&update.status.as_ref()?.conditions, condition::COMPLETE)
+}
+
+/// Waits until no order is left in the node's book.
+pub async fn no_order_is_left(ns: &Ns) -> Result<()> {
+    until("no order to be left", LONG, async || {
+        let book = ns.cluster.kubectl(&["get", "nodework", NODE, "--output=jsonpath={.spec.orders}"])?;
+        Ok(["", "[]"].contains(&book.as_str()).then_some(()))
+    })
+    .await
 }
 
 /// The image string of a container.

@@ -98,7 +98,7 @@ pub fn container<'a>(pod: &'a Pod, name: &str) -> Result<&'a Container> {
 
 /// Fails unless one instance took the place of the one before, once, in the same Pod.
 pub fn assert_restarted_once(before: &Pod, after: &Pod, container: &str) -> Result<()> {
-    ensure!(place(before) == place(after), "UID, IP and node: {:?}, then {:?}", place(before), place(after));
+    assert_same_place(before, after)?;
     let (old, new) = (id(before, container)?, id(after, container)?);
     ensure!(old != new, "{container} has not been restarted");
     let (count, last) =
@@ -108,6 +108,12 @@ pub fn assert_restarted_once(before: &Pod, after: &Pod, container: &str) -> Resu
         last.container_id.as_ref() == Some(&old),
         "{container} was {old}, and then another one was stopped"
     );
+    Ok(())
+}
+
+/// Fails unless it is the same Pod, where it was.
+pub fn assert_same_place(before: &Pod, after: &Pod) -> Result<()> {
+    ensure!(place(before) == place(after), "UID, IP and node: {:?}, then {:?}", place(before), place(after));
     Ok(())
 }
 

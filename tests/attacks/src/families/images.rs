@@ -4,6 +4,7 @@
 use anyhow::{Context as _, Result};
 use http::Method;
 use pitstop_e2e::images::{REPOSITORY, opt_in, update, web};
+use pitstop_e2e::system::NAMESPACE;
 use pitstop_e2e::{Cluster, LONG, Ns, SHORT, pods, until};
 use serde_json::{Value, json};
 
@@ -14,6 +15,8 @@ use crate::stage::{Stage, on};
 
 const OTHERS: &str = "pitstop may not change the repository of an image";
 const UNKNOWN: &str = "pitstop may only set";
+const METADATA: &str = "pitstop may not change the metadata of a Pod";
+const INIT: &str = "pitstop may not change the image of an init container";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces";
 const USER: &str = "trudy";
 
@@ -92,7 +95,9 @@ impl Place<'_> {
         self.forged(report, &digest).await;
         self.other_fields(report, &pod).await;
         self.other_ways(report, &pod).await;
-        Ok(())
+        self.by_apply(report).await;
+        self.through_status(report).await;
+        self.own_pod(report).await
     }
 
     /// The same repository.
@@ -111,7 +116,7 @@ impl Place<'_> {
                 "initContainers",
                 "first",
                 ":2".to_owned(),
-                self.never("pitstop may not change the image of an init container"),
+                self.never(INIT),
             ),
         ] {
             let body = image(list, name, &format!("{REPOSITORY}{version}"));
@@ -174,9 +179,72 @@ impl Place<'_> {
         self.ask(report, "another repository by server-side apply", ask, self.never(OTHERS)).await;
     }
 
+    /// Fields that somebody else owns, by server-side apply, beside another tag.
+    async fn by_apply(&self, report: &mut Report) {
+        let apply = |metadata: Value, list: &str, name: &str| {
+            let image = json!([{"name": name, "image": format!("{REPOSITORY}:2")}]);
+            let mut object =
+                json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {list: image}});
+            object["metadata"]["name"] = json!("web");
+            patch(&format!("{}?dryRun=All&fieldManager=attacks&force=true", self.path()), "apply", &object)
+        };
+        let labelled = json!({"labels": {"app": "x"}});
+        let ask = apply(labelled, "containers", "app");
+        self.ask(report, "a label of a Pod by server-side apply, beside another tag", ask, denied(METADATA))
+            .await;
+        let ask = apply(json!({}), "initContainers", "first");
+        let init = self.never(INIT);
+        self.ask(report, "another tag of an init container by server-side apply", ask, init).await;
+        let operations = json!([{"op": "remove", "path": "/metadata/labels/app"},
+            {"op": "replace", "path": "/spec/containers/0/image", "value": format!("{REPOSITORY}:2")}]);
+        let ask = self.patch("json", &operations);
+        self.ask(report, "a label removed by a JSON patch, beside another tag", ask, denied(METADATA)).await;
+    }
+
+    /// What a Pod says of itself decides which digest may be pinned, and who gets its traffic.
+    async fn through_status(&self, report: &mut Report) {
+        const STATUS: &str = "pitstop may not change anything of a Pod's status but conditions";
+        let condition = |type_: &str| json!({"conditions": [{"type": type_, "status": "False"}]});
+        let unknown = format!("{REPOSITORY}@sha256:{}", "0".repeat(64));
+        let statuses = json!({"containerStatuses": [{"name": "app", "imageID": unknown}]});
+        let label = json!({"metadata": {"labels": {"x": "y"}}});
+        let unlabel = json!({"metadata": {"labels": {"app": null}}});
+        for (what, change, expected) in [
+            ("that a container runs another digest", json!({"status": statuses}), denied(STATUS)),
+            ("that the Pod has failed", json!({"status": {"phase": "Failed"}}), denied(STATUS)),
+            (
+                "that the Pod is not ready",
+                json!({"status": condition("Ready")}),
+                denied("pitstop may only write the conditions"),
+            ),
+            (
+                "the condition of its gate: allowed",
+                json!({"status": condition("pitstop.dev/ready")}),
+                granted(200),
+            ),
+            ("a label", label, denied(METADATA)),
+            ("a label removed", unlabel, denied(METADATA)),
+        ] {
+            let ask = patch(&format!("{}/status?dryRun=All", self.path()), "strategic-merge", &change);
+            self.ask(report, &format!("write {what} through pods/status"), ask, expected).await;
+        }
+    }
+
+    /// The controller's own Pod, whose namespace nobody has opted in.
+    async fn own_pod(&self, report: &mut Report) -> Result<()> {
+        let name = self.stage.controller.name();
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{name}");
+        let pod = self.stage.stored(&path).await?;
+        let runs = pod["spec"]["containers"][0]["image"].as_str().context("no image")?;
+        let repository = runs.split('@').next().and_then(|it| it.rsplit_once(':')).context("no tag")?.0;
+        let change = image("containers", "controller", &format!("{repository}:another"));
+        let ask = patch(&format!("{path}?dryRun=All"), "strategic-merge", &change);
+        self.ask(report, "another tag of pitstop's own controller", ask, denied(UNKNOWN)).await;
+        Ok(())
+    }
+
     /// What is no image, beside one that is allowed where images may be changed.
     async fn other_fields(&self, report: &mut Report, pod: &Value) {
-        const METADATA: &str = "pitstop may not change the metadata of a Pod";
         const SPEC: &str = "pitstop may not change anything of a Pod but images";
         let fixed = || refused(422, "pod updates may not");
         let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": "x", "uid": "x"}]);
@@ -220,18 +288,20 @@ impl Place<'_> {
     async fn other_ways(&self, report: &mut Report, pod: &Value) {
         let path = self.path();
         let evil = image("containers", "app", "evil.example/evil:1");
-        for part in ["status", "resize"] {
-            let ask = patch(&format!("{path}/{part}?dryRun=All"), "strategic-merge", &evil);
-            let what = format!("another repository through pods/{part}, which leaves images alone");
+        let label = json!({"metadata": {"labels": {"x": "y"}}});
+        for (part, what, change) in [
+            ("status", "another repository", &evil),
+            ("resize", "another repository", &evil),
+            ("resize", "a label", &label),
+        ] {
+            let ask = patch(&format!("{path}/{part}?dryRun=All"), "strategic-merge", change);
+            let what = format!("{what} through pods/{part}, which leaves that alone");
             let stored = self.ask(report, &what, ask, granted(200)).await;
-            let seen = if stored["spec"]["containers"] == pod["spec"]["containers"] {
-                "unchanged"
-            } else {
-                "CHANGED"
-            };
+            let parts = |pod: &Value| [pod["spec"]["containers"].clone(), pod["metadata"]["labels"].clone()];
+            let seen = if parts(&stored) == parts(pod) { "unchanged" } else { "CHANGED" };
             report.fact(
                 "controller",
-                &format!("the containers after that ({})", self.called),
+                &format!("containers and labels after that ({})", self.called),
                 "unchanged",
                 seen,
             );

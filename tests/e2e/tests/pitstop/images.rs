@@ -184,12 +184,7 @@ fn what_cannot_be_pulled_or_is_not_allowed_stops_nothing() -> Result<()> {
         for container in ["app", "other"] {
             pods::assert_untouched(&before, &ns.pod("web").await?, container)?;
         }
-        until("no order to be left", LONG, async || {
-            let book =
-                ns.cluster.kubectl(&["get", "nodework", "node1", "--output=jsonpath={.spec.orders}"])?;
-            Ok(["", "[]"].contains(&book.as_str()).then_some(()))
-        })
-        .await
+        images::no_order_is_left(ns).await
     })
 }
 

@@ -18,6 +18,7 @@ mod guard;
 mod hardened;
 mod hooks;
 mod images;
+mod killed;
 mod kinds;
 mod kruise;
 mod mechanism;

@@ -2,7 +2,7 @@
 
 use pitstop_api::image_update::Phase;
 use pitstop_e2e::registry::{Failing, Faults, PRIVATE, credentials, pull_secret, requests};
-use pitstop_e2e::{Context, Ns, Result, ensure, images, on_cluster, pods};
+use pitstop_e2e::{Context, LONG, Ns, Result, ensure, images, on_cluster, pods, until};
 use serde_json::json;
 
 const REPOSITORY: &str = "test/busybox";
@@ -45,6 +45,41 @@ fn a_slow_registry_is_waited_for_before_anything_stops_and_not_asked_again() -> 
         pods::assert_restarted_once(&before, &ns.ready("web").await?, "app")?;
         let after = requests(&ns.cluster, REPOSITORY)?;
         ensure!(after == asked, "the registry was asked after the pull: {:?}", &after[asked.len()..]);
+        Ok(())
+    })
+}
+
+#[test]
+fn an_image_that_the_node_loses_is_pulled_again_before_anything_stops() -> Result<()> {
+    on_updating_cluster(async |ns| {
+        let before = ns.start_pod(images::web()).await?;
+        let began = requests(&ns.cluster, REPOSITORY)?.len();
+        let fields = json!({"suspend": true, "observeSeconds": 0});
+        images::create(ns, images::update("lost", "2", &fields)).await?;
+        let suspended = |u: &_| images::reason(u) == Some("Suspended");
+        images::seen(ns, "lost", "suspended", suspended).await?;
+        let once = requests(&ns.cluster, REPOSITORY)?.len();
+
+        let faults = Faults { delay_milliseconds: 6000, ..Faults::default() };
+        let _slow = Failing::with(&ns.cluster, &faults)?;
+        images::forget(&ns.cluster)?;
+        until("the daemon to miss the image", LONG, async || {
+            let book = ["get", "nodework", "node1", "--output=jsonpath={.status.answers[*].state}"];
+            Ok((ns.cluster.kubectl(&book)? == "Acknowledged").then_some(()))
+        })
+        .await?;
+        ns.kubectl(&["patch", "piu/lost", "--type=merge", r#"--patch={"spec":{"suspend":false}}"#])?;
+        let pulling = |u: &_| images::reason(u) == Some("Pulling");
+        images::seen(ns, "lost", "pulling again", pulling).await?;
+        pods::assert_untouched(&before, &ns.pod("web").await?, "app")?;
+        ensure!(images::image(&ns.pod("web").await?, "app")? == images::image(&before, "app")?);
+        let (lost, reason) = images::over(ns, "lost").await?;
+        ensure!(reason == "Updated", "{:?}", lost.status);
+        pods::assert_restarted_once(&before, &ns.ready("web").await?, "app")?;
+        // Whatever the kubelet had to pull would be a third time.
+        let asked = requests(&ns.cluster, REPOSITORY)?;
+        let (first, again) = (&asked[began..once], &asked[once..]);
+        ensure!(!first.is_empty() && first.len() == again.len(), "{first:?}, then {again:?}");
         Ok(())
     })
 }

@@ -1,0 +1,122 @@
+//! What is wrong about image updates: what they say against what the containers wrote down.
+
+use std::collections::BTreeSet;
+
+use pitstop_api::image_update::Phase;
+
+use super::{LEGAL_FAILURES, is_broken_off};
+use crate::facts::{End, Facts, Pod, Update};
+use crate::plan::{CRASHING, Victim, Worth};
+use crate::trace::{Entry, Event};
+
+/// The reason of an end for want of an image.
+const NOT_PULLED: &str = "PullFailed";
+
+/// Why the update did not do what it says that it did, or what it had to do.
+pub(super) fn lost(facts: &Facts, update: &Update) -> Vec<String> {
+    if update.is_gone {
+        return vec!["vanished".to_owned()];
+    }
+    if update.worth == Worth::Missing && !update.replaced.is_empty() {
+        return vec!["the Pod was given images of which the registry has not all".to_owned()];
+    }
+    let Some(End { phase, reason }) = &update.end else { return Vec::new() };
+    let is_late = *phase == Phase::Failed && LEGAL_FAILURES.contains(&reason.as_str());
+    match (update.worth, phase) {
+        (Worth::Good, Phase::Succeeded) => not_updated(facts, update),
+        (Worth::Good, Phase::RolledBack) if was_hit(facts, update) => Vec::new(),
+        (Worth::Crashing, Phase::RolledBack) => Vec::new(),
+        (Worth::Missing, Phase::Failed) if reason == NOT_PULLED => Vec::new(),
+        _ if is_late => Vec::new(),
+        (worth, phase) => vec![format!("with images that are {worth:?}: {} with {reason}", phase.name())],
+    }
+}
+
+/// The containers of which no instance ran the version that the update says they got.
+fn not_updated(facts: &Facts, update: &Update) -> Vec<String> {
+    let Some(pod) = facts.pods.get(&update.pod) else { return Vec::new() };
+    let wrong = update.wanted.iter().filter(|(container, version)| {
+        let starts = starts(pod, container);
+        let before = update.before.get(*container);
+        let from = starts.iter().position(|entry| Some(&entry.id) == before).unwrap_or_default();
+        !starts.iter().skip(from).any(|entry| entry.version == **version)
+    });
+    wrong
+        .map(|(name, version)| format!("container {name}: reported to run {version}, which never ran"))
+        .collect()
+}
+
+/// Whether who starts containers was killed on the Pod's node while the update went on: that may break off the start of the new
+/// container, which then is put back.
+fn was_hit(facts: &Facts, update: &Update) -> bool {
+    let node = facts.pods.get(&update.pod).map(|pod| pod.node.as_str());
+    let (first, last) = update.seen;
+    facts.kills.iter().any(|kill| match kill.victim {
+        Victim::Kubelet(of) | Victim::Containerd(of) => Some(of) == node && (first..=last).contains(&kill.at),
+        _ => false,
+    })
+}
+
+/// Containers that do not run in the end what the last update of them has left.
+pub(super) fn left(pod: &Pod, updates: &[&Update]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let names: BTreeSet<&String> = updates.iter().flat_map(|u| u.replaced.keys()).collect();
+    for name in names {
+        let starts = starts(pod, name);
+        let changed = updates.iter().filter_map(|update| {
+            let id = update.replaced.get(name)?;
+            let at = starts.iter().position(|entry| entry.id == *id)?;
+            Some((at, update.seen, *update))
+        });
+        let Some((at, _, update)) = changed.max_by_key(|(at, seen, _)| (*at, *seen)) else { continue };
+        let (Some(old), Some(end)) = (starts.get(at), &update.end) else { continue };
+        let wanted = if end.phase == Phase::Succeeded { update.wanted.get(name) } else { Some(&old.version) };
+        let runs = starts.last().map(|last| &last.version);
+        if runs != wanted {
+            let ended = end.phase.name();
+            wrong.push(format!(
+                "container {name}: runs {runs:?}, not {wanted:?} as its last update left it ({ended})"
+            ));
+        }
+    }
+    wrong
+}
+
+/// The instances that ended by the update: the one that it replaced, and if it was put back its new one; and of what crashes, all.
+pub(super) fn ends<'a>(facts: &Facts, pod: &'a Pod, update: &Update) -> Vec<&'a Entry> {
+    let mut ends = Vec::new();
+    for (name, id) in update.replaced.iter().filter(|_| update.worth != Worth::Missing) {
+        let starts = starts(pod, name);
+        let mut later = starts.into_iter().skip_while(|entry| entry.id != *id);
+        let Some(mut old) = later.next() else { continue };
+        ends.push(old);
+        let mut later = later.peekable();
+        // One whose start was broken off comes up once more with its old image.
+        while is_broken_off(facts, pod, &old.id)
+            && let Some(again) = later.next_if(|entry| entry.version == old.version)
+        {
+            old = again;
+            ends.push(old);
+        }
+        let is_put_back = update.end.as_ref().is_none_or(|end| end.phase != Phase::Succeeded);
+        let Some(wanted) = update.wanted.get(name).filter(|_| is_put_back) else { continue };
+        let new = later.skip_while(|entry| is_broken_off(facts, pod, &entry.id));
+        let crashes = wanted == CRASHING;
+        ends.extend(new.take_while(|entry| entry.version == *wanted).take(if crashes {
+            usize::MAX
+        } else {
+            1
+        }));
+    }
+    ends
+}
+
+/// The instances of a container that were started, in order.
+fn starts<'a>(pod: &'a Pod, container: &str) -> Vec<&'a Entry> {
+    let started = |entry: &&Entry| entry.event == Event::Started && entry.container == container;
+    pod.trace.iter().filter(started).collect()
+}
+
+#[cfg(test)]
+#[path = "updates_tests.rs"]
+mod tests;

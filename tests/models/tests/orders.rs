@@ -64,6 +64,15 @@ fn a_request_is_deleted() {
     explore(Bounds { faults: Faults { total: 1, deleted: 1, ..NONE }, ..Bounds::new("plain") });
 }
 
+/// Orders may be added though nobody knows whether the write before added them: by whom a request ends, that is found out.
+#[test]
+fn no_answer_to_what_adds_orders() {
+    let lost = Faults { total: 2, lost: 2, ..NONE };
+    let bounds = Bounds { coarse: true, deadline: Some(3), faults: lost, ..Bounds::new("unknown") };
+    explore(bounds.clone());
+    explore(Bounds { requests: 2, faults: Faults { total: 1, lost: 1, ..NONE }, ..bounds });
+}
+
 /// A model that cannot fail proves nothing.
 #[test]
 fn planted_faults_are_found() {

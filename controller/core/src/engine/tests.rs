@@ -27,7 +27,7 @@ use pitstop_api::recreate::{ContainerRecreateRequestSpec, Phase, RecreateContain
 use std::time::Duration;
 
 use super::*;
-use crate::action::{Object, Part, Watch, Write};
+use crate::action::{Basis, Object, Part, Watch, Write};
 use crate::change::{PodChange, Sizing};
 use crate::kind::Owner;
 use crate::kinds::Status;
@@ -160,6 +160,7 @@ impl Bench {
                 let mut book = self.book.take().unwrap_or_default();
                 (book.node, book.uid) = (node.clone(), "book".into());
                 (book.orders, book.closed, book.resource_version) = (orders.clone(), closed.clone(), version);
+                book.generation += 1;
                 self.book = Some(book.clone());
                 Event::NodeWorkWritten(node.clone(), Outcome::Written(book))
             }

@@ -283,7 +283,7 @@ impl Engine {
             Some(node) => store.of_node(node).filter(|e| !e.request.get().completed()).count(),
             None => store.queues.len(&pod).max(store.bound.beyond(&pod.namespace)),
         };
-        pacing::hold(self.config.progress_after, self.config.progress_spacing, open)
+        pacing::hold(&self.config, open)
     }
 
     fn want_orders<K: Stored>(&mut self, entry: &mut Entry<K>, orders: Vec<Order>, closed: Vec<String>) {

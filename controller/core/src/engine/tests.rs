@@ -18,6 +18,7 @@ mod room;
 mod silence;
 mod survey;
 mod turns;
+mod waits;
 
 use std::collections::VecDeque;
 

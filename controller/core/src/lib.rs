@@ -15,6 +15,7 @@ pub mod config;
 pub mod deed;
 pub mod drain;
 pub mod engine;
+pub mod fair;
 #[cfg(test)]
 mod fixtures;
 pub mod guard;

@@ -78,6 +78,12 @@ impl Store {
         }
     }
 
+    /// A book without orders.
+    pub fn add_book(&mut self) {
+        let book = NodeWork { node: super::NODE.into(), uid: "book".into(), ..NodeWork::default() };
+        self.put_book(NodeWork { generation: 1, ..book });
+    }
+
     fn put_book(&mut self, mut book: NodeWork) -> NodeWork {
         book.resource_version = next(&book.uid, &book.resource_version);
         let part = Part::new(book.clone());

@@ -81,7 +81,7 @@ impl<'de> Visitor<'de> for ByName {
         while let Some(name) = map.next_key_seed(Read(Name::of))? {
             match name {
                 Name::Cpu => {
-                    amounts.cpu = map.next_value_seed(Read(|text: &str| Resource::Cpu.parse(text)))?
+                    amounts.cpu = map.next_value_seed(Read(|text: &str| Resource::Cpu.parse(text)))?;
                 }
                 Name::Memory => {
                     amounts.memory = map.next_value_seed(Read(|text: &str| Resource::Memory.parse(text)))?;

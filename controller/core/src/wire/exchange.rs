@@ -209,17 +209,7 @@ impl Exchange {
                 Ok(()) => Self { awaits: Awaits::Done, ..self }.send(Ok(*good)),
                 Err(failure) => self.end(Err(failure)),
             },
-            (Awaits::Owner(node, book), answer) => match (books::owner(&node, answer), book) {
-                (Ok(owner), NewBook::Made(orders)) => self.send(books::create(&node, owner, orders)),
-                (Ok(owner), NewBook::Adopted(change)) => {
-                    self.send(books::patch(&node, books::adopted(change, &owner)))
-                }
-                // What was ordered is withdrawn though the node is gone.
-                (Err(failure), NewBook::Adopted(change)) if failure.gone => {
-                    self.send(books::patch(&node, change))
-                }
-                (Err(failure), _) => self.end(Err(failure)),
-            },
+            (Awaits::Owner(node, book), answer) => self.owned(&node, book, answer),
             // The API server does not serve the subresource; a Pod that is gone is named.
             (Awaits::DryRun(_, PodChange::Resources(_)), Answer::Failed(failure))
                 if failure.gone && failure.message.contains(NOT_SERVED) =>
@@ -231,6 +221,19 @@ impl Exchange {
                 self.end(Err(Failure { class: Class::Conflict, ..failure }))
             }
             (_, Answer::Failed(failure)) => self.end(Err(failure)),
+        }
+    }
+
+    /// The node of a book was asked for.
+    fn owned(self, node: &str, book: NewBook, answer: Answer) -> Step {
+        match (books::owner(node, answer), book) {
+            (Ok(owner), NewBook::Made(orders)) => self.send(books::create(node, owner, orders)),
+            (Ok(owner), NewBook::Adopted(change)) => {
+                self.send(books::patch(node, books::adopted(change, &owner)))
+            }
+            // What was ordered is withdrawn though the node is gone.
+            (Err(failure), NewBook::Adopted(change)) if failure.gone => self.send(books::patch(node, change)),
+            (Err(failure), _) => self.end(Err(failure)),
         }
     }
 

@@ -197,12 +197,12 @@ fn orders_are_added_to_the_orders_that_were_looked_at() {
     };
     let (method, path, body) = wire(action());
     assert_eq!((method.as_str(), path.as_str()), ("PATCH", "/apis/pitstop.dev/v1alpha1/nodeworks/n1"));
-    let patch = json!([
+    let tested = json!([
         {"op": "test", "path": "/metadata/uid", "value": "u-book"},
         {"op": "test", "path": "/metadata/generation", "value": 4},
         {"op": "add", "path": "/spec/orders", "value": [order()]},
     ]);
-    assert_eq!(body, patch);
+    assert_eq!(body, tested);
     let (request, _) = begin(action());
     assert_eq!(request.headers()["content-type"], "application/json-patch+json");
     let ends = |code| {

@@ -133,9 +133,9 @@ fn who_begins_to_lead_plans_by_the_pods_that_it_has_watched() {
     assert!(bench.step(Event::Leader(true)).is_empty());
     assert!(bench.step(Event::NodeWorks(Watch::list(Vec::new()))).is_empty());
     let first = bench.step(Event::of::<Request>(Watch::list(vec![request("a", "web", 0)])));
-    let held = |a: &Action| matches!(a, Action::PatchPod { key, .. } if key.name == "held");
+    let released = |a: &Action| matches!(a, Action::PatchPod { key, .. } if key.name == "held");
     let accepts = |a: &Action| status_write(a).is_some_and(|object| object.key.name == "a");
-    assert!(first.len() == 2 && first.iter().any(held) && first.iter().any(accepts), "{first:?}");
+    assert!(first.len() == 2 && first.iter().any(released) && first.iter().any(accepts), "{first:?}");
 }
 
 /// A hold is judged by the requests, and those are listed anew.

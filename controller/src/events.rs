@@ -1,10 +1,12 @@
-//! Kubernetes events on requests and Pods. They are for people: when too many wait, some are lost and counted.
+//! Kubernetes events on requests and Pods. They are for people: when too many wait, some are lost and counted. Namespaces
+//! take turns, so what happens in a busy one neither delays nor loses the events of another.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use pitstop_api::condition::truncate;
 use pitstop_controller_core::change::Note;
+use pitstop_controller_core::fair::Fair;
 use pitstop_controller_core::kinds::about;
 use pitstop_kit::describe;
 use tokio::sync::mpsc;
@@ -12,7 +14,7 @@ use tracing::debug;
 
 use crate::metrics::ControllerMetrics;
 
-/// Events that may wait to be recorded.
+/// Events that may wait to be recorded, and as many until they stand in line.
 const QUEUE: usize = 256;
 /// Longest note that the API server takes, in bytes; ours are cut by characters of at most four bytes.
 pub const MAX_NOTE: usize = 256;
@@ -33,7 +35,8 @@ impl Events {
     ) -> (Self, impl Future<Output = ()>) {
         let (queue, inbox) = mpsc::channel(QUEUE);
         let reporter = Reporter { controller: "pitstop".to_owned(), instance: Some(instance) };
-        (Self { queue, metrics }, record_all(Recorder::new(client, reporter), inbox))
+        let recording = record_all(Recorder::new(client, reporter), inbox, metrics.clone());
+        (Self { queue, metrics }, recording)
     }
 
     /// Records the event some time.
@@ -44,36 +47,59 @@ impl Events {
     }
 }
 
-async fn record_all(recorder: Recorder, mut inbox: mpsc::Receiver<Note>) {
-    while let Some(note) = inbox.recv().await {
-        let Some(about) = about(note.kind) else { continue };
-        let request = ObjectReference {
-            api_version: Some(about.api_version.to_owned()),
-            kind: Some(about.id.name().to_owned()),
-            namespace: Some(note.request.namespace.clone()),
-            name: Some(note.request.name.clone()),
-            uid: Some(note.request_uid.clone()),
-            ..ObjectReference::default()
-        };
-        let pod = note.pod.as_ref().map(|(key, uid)| ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Pod".to_owned()),
-            namespace: Some(key.namespace.clone()),
-            name: Some(key.name.clone()),
-            uid: Some(uid.clone()),
-            ..ObjectReference::default()
-        });
-        let event = Event {
-            type_: if note.warning { EventType::Warning } else { EventType::Normal },
-            reason: note.reason.to_owned(),
-            note: Some(truncate(&note.message, MAX_NOTE)),
-            action: about.action.to_owned(),
-            secondary: pod.clone(),
-        };
-        publish(&recorder, &event, &request).await;
-        if let Some(pod) = pod {
-            publish(&recorder, &Event { secondary: Some(request), ..event }, &pod).await;
+async fn record_all(recorder: Recorder, mut inbox: mpsc::Receiver<Note>, metrics: ControllerMetrics) {
+    let mut waiting = Fair::new(QUEUE);
+    let came = |waiting: &mut Fair<Note>, note: Note| {
+        let namespace = note.request.namespace.clone();
+        if waiting.push(&namespace, note).is_some() {
+            metrics.lost_event();
         }
+    };
+    loop {
+        let Some(note) = waiting.pop() else {
+            let Some(note) = inbox.recv().await else { return };
+            came(&mut waiting, note);
+            continue;
+        };
+        let recording = record(&recorder, note);
+        tokio::pin!(recording);
+        loop {
+            tokio::select! {
+                () = &mut recording => break,
+                Some(note) = inbox.recv() => came(&mut waiting, note),
+            }
+        }
+    }
+}
+
+async fn record(recorder: &Recorder, note: Note) {
+    let Some(about) = about(note.kind) else { return };
+    let request = ObjectReference {
+        api_version: Some(about.api_version.to_owned()),
+        kind: Some(about.id.name().to_owned()),
+        namespace: Some(note.request.namespace.clone()),
+        name: Some(note.request.name.clone()),
+        uid: Some(note.request_uid.clone()),
+        ..ObjectReference::default()
+    };
+    let pod = note.pod.as_ref().map(|(key, uid)| ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        namespace: Some(key.namespace.clone()),
+        name: Some(key.name.clone()),
+        uid: Some(uid.clone()),
+        ..ObjectReference::default()
+    });
+    let event = Event {
+        type_: if note.warning { EventType::Warning } else { EventType::Normal },
+        reason: note.reason.to_owned(),
+        note: Some(truncate(&note.message, MAX_NOTE)),
+        action: about.action.to_owned(),
+        secondary: pod.clone(),
+    };
+    publish(recorder, &event, &request).await;
+    if let Some(pod) = pod {
+        publish(recorder, &Event { secondary: Some(request), ..event }, &pod).await;
     }
 }
 

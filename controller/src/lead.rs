@@ -1,9 +1,9 @@
 //! The core's watches, and whether this process leads.
 //!
-//! A process that does not lead watches too, and so shows in time where it may not list something; the core keeps
-//! nothing of it. When it begins to lead, each watch begins anew with a list of the present. What came before may be
-//! older than what the leader before wrote, and who takes a hold of a request that he does not know yet for left behind
-//! puts a Pod into service too soon.
+//! A process that does not lead watches too, and so shows in time where it may not list something. The core keeps the Pods:
+//! of them, whoever leads knows no more than a watch has told. Of all else it keeps nothing. When it begins to lead, each
+//! other watch begins anew with a list of the present. What came before may be older than what the leader before wrote,
+//! and who takes a hold of a request that he does not know yet for left behind puts a Pod into service too soon.
 
 use std::collections::BTreeMap;
 
@@ -44,10 +44,9 @@ impl Watches {
         Self { client, synced, metrics, events }
     }
 
-    /// Begins with a list of each kind; they end when the set is dropped or shut down.
-    fn spawn(&self) -> JoinSet<()> {
+    /// The watch of Pods, for as long as there is the core.
+    fn pods(&self) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
-        let (listed, books_listed) = signal::channel(false);
         tasks.spawn(watch::run(
             Api::all(self.client.clone()),
             self.source("pods", &self.synced.pods),
@@ -55,6 +54,13 @@ impl Watches {
             Event::Pods,
             self.events.clone(),
         ));
+        tasks
+    }
+
+    /// The others. Each begins with a list; they end when the set is dropped or shut down.
+    fn spawn(&self) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        let (listed, books_listed) = signal::channel(false);
         tasks.spawn(watch::run(
             Api::all(self.client.clone()),
             self.source("nodeworks", &self.synced.books),
@@ -117,6 +123,7 @@ pub async fn run(
     mut allowed: signal::Receiver<bool>,
     metrics: ControllerMetrics,
 ) {
+    let _pods = watches.pods();
     let mut running = watches.spawn();
     let mut told = false;
     loop {
@@ -135,7 +142,7 @@ pub async fn run(
         }
         told = now;
         if now {
-            // First, so that every list that the core gets after the news was asked for after it.
+            // First, so that every list but that of Pods that the core gets after the news was asked for after it.
             running.shutdown().await;
         }
         if watches.events.send(Event::Leader(now)).await.is_err() {

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use crate::describe::describe;
 
-/// An object, or why it cannot be decoded. Can only be read from JSON.
+/// An object, or why it cannot be decoded. Can only be read from JSON that is in memory.
 #[derive(Clone, Debug)]
 pub struct Guard<K>(pub Result<K, Malformed>);
 
@@ -45,7 +45,8 @@ struct NamedMeta {
 
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Guard<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        // The client reads a list, and each event of a watch, from a text that it has whole: nothing need be copied.
+        let raw = <&RawValue>::deserialize(deserializer)?;
         match serde_json::from_str(raw.get()) {
             Ok(object) => Ok(Self(Ok(object))),
             Err(error) => {

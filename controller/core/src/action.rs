@@ -152,12 +152,12 @@ pub enum Action {
         /// The Pod.
         pod: ObjectKey,
     },
-    /// Write a node's orders, if its book is still that version; create the book when there is none.
+    /// Write a node's orders.
     WriteOrders {
         /// The node.
         node: String,
-        /// The version that was looked at; absent to create.
-        resource_version: Option<String>,
+        /// What of the book must be as it was.
+        basis: Basis,
         /// All open orders.
         orders: Vec<Order>,
         /// IDs of those of them whose request has ended or is about to.
@@ -187,6 +187,22 @@ pub enum Action {
     Emit(Note),
     /// Count; lost ones are not repeated.
     Count(Measure),
+}
+
+/// What a write of a node's orders rests on: nothing is written where it is another.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Basis {
+    /// There is no book, and one is made.
+    Absent,
+    /// All of the book, the daemon's answers included: its `metadata.resourceVersion`.
+    Version(String),
+    /// What the controllers have written: the daemon may have answered meanwhile.
+    Orders {
+        /// The book's UID.
+        uid: String,
+        /// Its `metadata.generation`.
+        generation: i64,
+    },
 }
 
 /// A write of an object.

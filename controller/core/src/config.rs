@@ -15,8 +15,11 @@ pub struct Config {
     pub fall_back_after: Duration,
     /// How long a wait lasts before it is written down.
     pub progress_after: Duration,
-    /// Mean time between such writes for one node: with many requests at work there, each tells of its waits later.
+    /// Mean time between such writes for one node, or for those that wait for one Pod or in one namespace: the more want
+    /// one, the later each tells of its waits.
     pub progress_spacing: Duration,
+    /// The longest that a wait lasts before it is written down, however many want to.
+    pub progress_at_most: Duration,
     /// How long answered orders stay in a book, so that many are dropped in one write.
     pub tidy_after: Duration,
     /// How far the watch of Pods may be behind what admission read.
@@ -40,6 +43,7 @@ impl Default for Config {
             fall_back_after: Duration::from_secs(10),
             progress_after: Duration::from_secs(3),
             progress_spacing: Duration::from_millis(500),
+            progress_at_most: Duration::from_mins(10),
             tidy_after: Duration::from_secs(1),
             watch_lag: Duration::from_secs(2),
             conflict_patience: Duration::from_secs(5),

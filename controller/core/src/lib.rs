@@ -15,6 +15,7 @@ pub mod config;
 pub mod deed;
 pub mod drain;
 pub mod engine;
+pub mod fair;
 #[cfg(test)]
 mod fixtures;
 pub mod guard;
@@ -43,7 +44,7 @@ pub mod wire;
 
 pub use pitstop_api::logic::{backoff, time, tracked};
 
-pub use action::{Action, Event, Object, Watch, Write};
+pub use action::{Action, Basis, Event, Object, Watch, Write};
 pub use config::Config;
 pub use deed::{Deed, Done};
 pub use engine::Engine;

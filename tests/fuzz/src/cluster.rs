@@ -14,7 +14,7 @@ use pitstop_controller_core::readiness::{GateCondition, SERVED};
 use pitstop_controller_core::recreate;
 use pitstop_controller_core::recreate::Request;
 use pitstop_controller_core::{
-    Action, Config, Engine, Event, Mono, Object, ObjectKey, Outcome, Status, Watch, Write,
+    Action, Basis, Config, Engine, Event, Mono, Object, ObjectKey, Outcome, Status, Watch, Write,
 };
 use serde_json::json;
 
@@ -189,9 +189,16 @@ impl Cluster {
                     self.remove_request(&key);
                 }
             }
-            Action::WriteOrders { node, resource_version, orders, closed, .. } => {
-                let known = self.books.get(&node).map(|book| book.resource_version.clone());
-                let applies = matches!(end, End::Stored | End::Unknown) && known == resource_version;
+            Action::WriteOrders { node, basis, orders, closed, .. } => {
+                let stands = match (self.books.get(&node), &basis) {
+                    (None, Basis::Absent) => true,
+                    (Some(book), Basis::Version(version)) => book.resource_version == *version,
+                    (Some(book), Basis::Orders { uid, generation }) => {
+                        (&book.uid, book.generation) == (uid, *generation)
+                    }
+                    (None | Some(_), _) => false,
+                };
+                let applies = matches!(end, End::Stored | End::Unknown) && stands;
                 if applies {
                     let book = self.books.entry(node.clone()).or_insert_with(|| NodeWork {
                         node: node.clone(),
@@ -200,6 +207,7 @@ impl Cluster {
                     });
                     book.orders = orders;
                     book.closed = closed;
+                    book.generation += 1;
                     book.resource_version = version;
                 }
                 let stored = self.books.get(&node).cloned().filter(|_| applies);

@@ -64,6 +64,15 @@ fn a_request_is_deleted() {
     explore(Bounds { faults: Faults { total: 1, deleted: 1, ..NONE }, ..Bounds::new("plain") });
 }
 
+/// Orders may be added though nobody knows whether the write before added them: by whom a request ends, that is found out.
+#[test]
+fn no_answer_to_what_adds_orders() {
+    let lost = Faults { total: 2, lost: 2, ..NONE };
+    for book in [false, true] {
+        explore(Bounds { book, coarse: true, deadline: Some(3), faults: lost, ..Bounds::new("unknown") });
+    }
+}
+
 /// A model that cannot fail proves nothing.
 #[test]
 fn planted_faults_are_found() {
@@ -85,6 +94,17 @@ fn planted_faults_are_found() {
             Bug::HooksForgotten,
             Bounds { hook: true, faults: Faults { total: 1, daemon: 1, ..NONE }, ..plain() },
             promise::HOOK_ONCE,
+        ),
+        (
+            Bug::LostIsRefused,
+            Bounds {
+                book: true,
+                coarse: true,
+                deadline: Some(3),
+                faults: Faults { total: 3, lost: 3, ..NONE },
+                ..plain()
+            },
+            promise::NOT_AFTER_END,
         ),
         (
             Bug::NoPrecondition,

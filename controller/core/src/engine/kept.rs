@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pitstop_api::nodework::{Order, request_uid};
 
 use super::pacing::Pacing;
-use crate::action::Object;
+use crate::action::{Basis, Object};
 use crate::change::PodChange;
 use crate::key::ObjectKey;
 use crate::measure::OrderCounts;
@@ -14,7 +14,7 @@ use crate::outcome::Outcome;
 use crate::plan::Urgency;
 use crate::pod::Pod;
 use crate::time::Mono;
-use crate::tracked::{Tracked, Versioned};
+use crate::tracked::Tracked;
 
 /// Objects of one kind, and whether a list has come since the lead began.
 #[derive(Clone, Debug)]
@@ -153,6 +153,8 @@ pub(super) struct Book {
     pub(super) answered: BTreeMap<String, Mono>,
     /// Those of them whose write ended unknown: that a later one was refused says nothing of it.
     unknown: BTreeSet<String>,
+    /// One of those writes rests on the orders alone: the daemon's answers do not end it.
+    rests_on_orders: bool,
     /// Nothing can come of that write from then on.
     unknown_until: Mono,
     /// For how long the daemon has been carrying the orders out.
@@ -174,7 +176,7 @@ impl Book {
     /// process takes itself for the leader, and if each put its own back at once, they would go on as fast as the API
     /// server answers.
     pub(super) fn observed(&mut self, now: Mono, work: NodeWork, listed: bool) {
-        let before = self.version();
+        let before = self.basis();
         let alone = listed || self.work.as_ref().is_none_or(Tracked::in_flight);
         let known = self.known().filter(|known| !alone && known.uid == work.uid);
         let orders = known.map(|known| known.orders.clone());
@@ -185,8 +187,8 @@ impl Book {
             None if std::mem::take(&mut self.creating) => self.work = Some(Tracked::appeared(work)),
             None => self.work = Some(Tracked::new(work)),
         }
-        if self.version() != before {
-            // Whatever was written on the version before has taken effect by now, or never will.
+        if self.basis() != before {
+            // Whatever was written on what was before has taken effect by now, or never will.
             self.placed();
         }
         if orders.is_some_and(|before| self.known().is_some_and(|known| known.orders != before)) {
@@ -218,6 +220,7 @@ impl Book {
     pub(super) fn placed(&mut self) {
         self.placing.clear();
         self.unknown.clear();
+        self.rests_on_orders = false;
     }
 
     /// Nobody knows how the write under way ended; it may take effect until then.
@@ -235,12 +238,26 @@ impl Book {
         self.placing.clone_from(&self.unknown);
     }
 
-    fn version(&self) -> Option<(String, String)> {
-        self.known().map(|w| (w.uid().to_owned(), w.resource_version().to_owned()))
+    /// What writes that may take effect yet rest on.
+    fn basis(&self) -> Basis {
+        self.basis_for(self.rests_on_orders)
     }
 
-    /// A write of these orders starts.
-    pub(super) fn write_started(&mut self, orders: &[Order]) {
+    /// What a write rests on that only adds orders, or does not.
+    fn basis_for(&self, adds: bool) -> Basis {
+        match self.known() {
+            None => Basis::Absent,
+            Some(work) if adds => Basis::Orders { uid: work.uid.clone(), generation: work.generation },
+            Some(work) => Basis::Version(work.resource_version.clone()),
+        }
+    }
+
+    /// A write starts; gives back what it rests on. As long as another may take effect yet, that is all of the book, so that
+    /// the next write shows what came of it.
+    pub(super) fn write_started(&mut self, BookWrite { orders, adds, .. }: &BookWrite) -> Basis {
+        let adds = *adds && self.placing.is_empty() && self.known().is_some_and(|work| work.generation > 0);
+        self.rests_on_orders |= adds;
+        let basis = self.basis_for(adds);
         let known = self.work.as_ref().map(Tracked::get);
         let new = |o: &&Order| known.is_none_or(|w| w.orders.iter().all(|k| k.id != o.id));
         self.placing.extend(orders.iter().filter(new).map(|o| request_uid(&o.id).to_owned()));
@@ -248,12 +265,22 @@ impl Book {
             Some(work) => work.write_started(),
             None => self.creating = true,
         }
+        basis
     }
 
-    /// A write that changes nothing but tells, by its precondition, whether the one before took effect.
+    /// A write that leaves the orders as they are, and after which those before it cannot take effect any more. The API
+    /// server makes neither a version nor a generation of a write that changes nothing, so this one changes what is closed:
+    /// the UID of a request is no ID of an order.
     pub(super) fn probe(&self) -> Option<BookWrite> {
-        let (orders, closed) = self.known().map(|w| (w.orders.clone(), w.closed.clone())).unwrap_or_default();
-        (!self.placing.is_empty()).then_some(BookWrite { orders, closed, urgency: Urgency::Now })
+        let uid = self.placing.first()?;
+        let (orders, mut closed) =
+            self.known().map(|w| (w.orders.clone(), w.closed.clone())).unwrap_or_default();
+        let known = closed.len();
+        closed.retain(|id| orders.iter().any(|order| order.id == *id));
+        if closed.len() == known {
+            closed.push(uid.clone());
+        }
+        Some(BookWrite { orders, closed, urgency: Urgency::Now, adds: false })
     }
 
     /// What was timed while another process led is timed anew.
@@ -271,13 +298,78 @@ impl Book {
 mod tests {
     use super::*;
 
+    fn order(id: &str) -> Order {
+        Order { id: id.into(), ..Order::default() }
+    }
+
+    fn shown(version: &str, generation: i64) -> NodeWork {
+        NodeWork { uid: "u".into(), resource_version: version.into(), generation, ..NodeWork::default() }
+    }
+
+    fn adds(id: &str) -> BookWrite {
+        BookWrite { orders: vec![order(id)], closed: Vec::new(), urgency: Urgency::Now, adds: true }
+    }
+
+    /// What adds an order takes effect though the daemon answers meanwhile, so an answer says nothing of it.
+    #[test]
+    fn a_write_that_rests_on_the_orders_is_open_until_those_are_others() {
+        let mut book = Book::default();
+        book.observed(Mono(0), shown("1", 4), true);
+        let basis = Basis::Orders { uid: "u".into(), generation: 4 };
+        assert_eq!(book.write_started(&adds("a/app/1")), basis);
+        book.write_unknown(Mono(100));
+        book.work.iter_mut().for_each(Tracked::failed);
+        book.observed(Mono(0), shown("2", 4), false);
+        assert_eq!(book.placing, BTreeSet::from(["a".to_owned()]));
+        assert_eq!(
+            book.write_started(&adds("a/app/1")),
+            Basis::Version("2".into()),
+            "it shows what came of that"
+        );
+        book.work.iter_mut().for_each(Tracked::failed);
+        book.observed(Mono(0), shown("3", 5), false);
+        assert!(book.placing.is_empty());
+        assert_eq!(book.write_started(&adds("b/app/1")), Basis::Orders { uid: "u".into(), generation: 5 });
+    }
+
+    #[test]
+    fn what_withdraws_rests_on_all_of_the_book() {
+        let mut book = Book::default();
+        book.observed(Mono(0), shown("1", 4), true);
+        let withdraws = BookWrite { adds: false, ..adds("a/app/1") };
+        assert_eq!(book.write_started(&withdraws), Basis::Version("1".into()));
+        book.work.iter_mut().for_each(Tracked::failed);
+        book.observed(Mono(0), shown("2", 4), false);
+        assert!(book.placing.is_empty());
+    }
+
+    /// The API server stores no write that changes nothing, and then the write before could still be stored.
+    #[test]
+    fn a_probe_changes_the_book_each_time() {
+        let mut book = Book::default();
+        let mut work =
+            NodeWork { orders: vec![order("x/app/1")], closed: vec!["x/app/1".into()], ..shown("1", 4) };
+        book.observed(Mono(0), work.clone(), true);
+        let _ = book.write_started(&adds("a/app/1"));
+        for (generation, closed) in [(5, vec!["x/app/1", "a"]), (6, vec!["x/app/1"])] {
+            let probe = book.probe().unwrap();
+            assert_eq!(
+                (&probe.orders, probe.closed.iter().map(String::as_str).collect()),
+                (&work.orders, closed)
+            );
+            assert!(!probe.adds);
+            work = NodeWork { closed: probe.closed, generation, ..work };
+            book.work = Some(Tracked::new(work.clone()));
+        }
+    }
+
     #[test]
     fn a_refusal_says_nothing_of_the_write_before_it() {
         let mut book = Book::default();
-        book.write_started(&[Order { id: "a/app/1".into(), ..Order::default() }]);
+        let _ = book.write_started(&adds("a/app/1"));
         book.write_unknown(Mono(100));
         assert!(book.probe().is_some());
-        book.write_started(&[Order { id: "b/app/1".into(), ..Order::default() }]);
+        let _ = book.write_started(&adds("b/app/1"));
         book.write_refused(Mono(99));
         assert_eq!(book.placing, BTreeSet::from(["a".to_owned()]));
         let mut late = book.clone();
@@ -289,12 +381,13 @@ mod tests {
 
     #[test]
     fn a_write_places_what_the_book_does_not_have_yet() {
-        let order = |id: &str| Order { id: id.into(), ..Order::default() };
         let mut book = Book::default();
         let orders = vec![order("a/app/1"), order("a/proxy/1")];
         book.observed(Mono(0), NodeWork { orders: orders.clone(), ..NodeWork::default() }, true);
         let [app, proxy] = &orders[..] else { panic!() };
-        book.write_started(&[app.clone(), proxy.clone(), order("b/app/1")]);
+        let orders = vec![app.clone(), proxy.clone(), order("b/app/1")];
+        let write = BookWrite { orders, closed: Vec::new(), urgency: Urgency::Now, adds: true };
+        assert_eq!(book.write_started(&write), Basis::Version(String::new()), "its generation is not known");
         assert_eq!(book.placing, BTreeSet::from(["b".to_owned()]));
     }
 }

@@ -1,8 +1,9 @@
 //! The state of the world as last observed, and what follows from it.
 //!
 //! One owner calls [`Engine::step`] with every event. Each event marks what it may concern; at the end of the
-//! step the marked requests, then the marked Pods, then the marked books are planned. Nothing is planned before every
-//! watch has delivered a list since the lead began, and nothing is written by a process that does not lead.
+//! step the marked requests, then the marked Pods, then the marked books are planned. Nothing is planned before the watch
+//! of Pods has delivered a list, and every other one since the lead began; and nothing is written by a process that does not
+//! lead.
 
 mod any;
 mod bound;
@@ -106,8 +107,8 @@ impl Engine {
             self.room.ended(now, of);
         }
         match event {
-            // Each watch begins anew with the lead: what a process does not carry out, it need not keep.
-            Event::Pods(_) | Event::Objects(_) | Event::NodeWorks(_) if !self.leading => {}
+            // Those watches begin anew with the lead: what a process does not carry out, it need not keep.
+            Event::Objects(_) | Event::NodeWorks(_) if !self.leading => {}
             Event::Pods(watch) => self.pods_changed(watch),
             Event::Objects(watched) => self.objects_changed(now, wall, watched),
             Event::NodeWorks(watch) => self.books_changed(now, watch),
@@ -181,7 +182,7 @@ impl Engine {
         earliest(self.timers.first(), self.room.wake_at())
     }
 
-    /// Whether every watch has delivered a list since the lead began.
+    /// Whether the watch of Pods has delivered a list, and every other one since the lead began.
     pub fn synced(&self) -> bool {
         self.pods.synced && self.books.synced && self.stores.each().all(AnyStore::synced)
     }
@@ -219,8 +220,9 @@ impl Engine {
         self.leading = leading;
         if leading {
             // What was listed before may lack what the leader before this one wrote, such as the request that a hold
-            // belongs to: each watch begins anew with the lead.
-            (self.pods.synced, self.books.synced) = (false, false);
+            // belongs to: those watches begin anew with the lead. A Pod is known as well as any leader knows it, by a
+            // watch that may be late; whoever writes one that is older than the stored one gets a conflict.
+            self.books.synced = false;
         }
         self.grants.clear();
         self.surveys = Surveys::default();

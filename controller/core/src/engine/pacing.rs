@@ -4,27 +4,30 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::backoff::Backoff;
+use crate::config::Config;
 use crate::plan::Urgency;
 use crate::time::Mono;
 
 /// How long a write that only tells of a wait is held back while so many requests may want one: their restarts come
 /// first, and most waits are over before they need to be told.
-pub(super) fn hold(least: Duration, spacing: Duration, open: usize) -> Duration {
-    spacing.saturating_mul(u32::try_from(open).unwrap_or(u32::MAX)).max(least)
+pub(super) fn hold(config: &Config, open: usize) -> Duration {
+    let spaced = config.progress_spacing.saturating_mul(u32::try_from(open).unwrap_or(u32::MAX));
+    spaced.min(config.progress_at_most).max(config.progress_after)
 }
 
 /// When the next write of one object may happen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pacing {
     backoff: Backoff,
-    /// Since when a write that can wait has been wanted.
-    wanted_since: Option<Mono>,
+    /// A write that can wait has been wanted since then, and the longest that it was held back for.
+    wanted: Option<(Mono, Duration)>,
     /// After a conflict: when to write again though the watch has shown nothing newer.
     retry_at: Option<Mono>,
 }
 
 impl Pacing {
-    /// Whether to write now; if not, when.
+    /// Whether to write now; if not, when. What is held back for long is told no sooner when it would be held back for less
+    /// now: it is as near to its end as the others that were many when it began.
     pub(super) fn due(&mut self, now: Mono, urgency: Urgency, hold: Duration) -> Result<(), Mono> {
         if let Some(until) = self.backoff.waits_until(now) {
             return Err(until);
@@ -32,13 +35,20 @@ impl Pacing {
         if urgency == Urgency::Now {
             return Ok(());
         }
-        let at = self.wanted_since.get_or_insert(now).after(hold);
+        let (since, longest) = self.wanted.get_or_insert((now, hold));
+        *longest = hold.max(*longest);
+        let at = since.after(*longest);
         if at <= now { Ok(()) } else { Err(at) }
     }
 
     /// There is nothing to write.
     pub(super) fn satisfied(&mut self) {
-        self.wanted_since = None;
+        self.wanted = None;
+    }
+
+    /// A write that can wait is wanted.
+    pub(super) fn holds_back(&self) -> bool {
+        self.wanted.is_some()
     }
 
     pub(super) fn succeeded(&mut self) {
@@ -140,10 +150,22 @@ mod tests {
 
     #[test]
     fn the_more_may_tell_the_later_each_does() {
-        let (least, spacing) = (Duration::from_secs(3), Duration::from_millis(500));
-        for (open, seconds) in [(0, 3), (1, 3), (6, 3), (7, 3), (60, 30)] {
-            assert_eq!(hold(least, spacing, open).as_secs(), seconds, "{open}");
+        for (open, seconds) in [(0, 3), (1, 3), (6, 3), (7, 3), (60, 30), (1_200, 600), (usize::MAX, 600)] {
+            assert_eq!(hold(&Config::default(), open).as_secs(), seconds, "{open}");
         }
+    }
+
+    #[test]
+    fn the_longest_hold_counts() {
+        let (mut pacing, of) = (Pacing::default(), Duration::from_secs);
+        assert_eq!(pacing.due(Mono(0), Urgency::Later, of(3)), Err(Mono(3_000)));
+        assert_eq!(pacing.due(Mono(3_000), Urgency::Later, of(30)), Err(Mono(30_000)));
+        assert_eq!(pacing.due(Mono(29_999), Urgency::Later, of(3)), Err(Mono(30_000)));
+        assert!(pacing.holds_back());
+        assert_eq!(pacing.due(Mono(30_000), Urgency::Later, of(3)), Ok(()));
+        pacing.succeeded();
+        assert!(!pacing.holds_back());
+        assert_eq!(pacing.due(Mono(30_000), Urgency::Later, of(3)), Err(Mono(33_000)));
     }
 
     #[test]

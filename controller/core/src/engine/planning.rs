@@ -24,7 +24,6 @@ use crate::plan::{Plan, Read, StatusWrite, Urgency};
 use crate::pod::Pod;
 use crate::readiness;
 use crate::time::{Mono, earliest};
-use crate::tracked::Versioned as _;
 
 impl Engine {
     pub(super) fn plan_request<K: Stored>(
@@ -284,7 +283,7 @@ impl Engine {
             Some(node) => store.of_node(node).filter(|e| !e.request.get().completed()).count(),
             None => store.queues.len(&pod).max(store.bound.beyond(&pod.namespace)),
         };
-        pacing::hold(self.config.progress_after, self.config.progress_spacing, open)
+        pacing::hold(&self.config, open)
     }
 
     fn want_orders<K: Stored>(&mut self, entry: &mut Entry<K>, orders: Vec<Order>, closed: Vec<String>) {
@@ -403,11 +402,11 @@ impl Engine {
                     Ok(()) if !self.room.start(now, &Subject::Node(node.to_owned()), Turn::Book) => None,
                     Ok(()) => {
                         placed = Some(ids(&write.orders));
-                        let resource_version = book.known().map(|w| w.resource_version().to_owned());
-                        book.write_started(&write.orders);
-                        let (node, BookWrite { orders, closed, .. }) = (node.to_owned(), write);
                         let adopt = book.known().is_some_and(|work| work.orphan);
-                        actions.push(Action::WriteOrders { node, resource_version, orders, closed, adopt });
+                        let basis =
+                            book.write_started(&BookWrite { adds: write.adds && !adopt, ..write.clone() });
+                        let (node, BookWrite { orders, closed, .. }) = (node.to_owned(), write);
+                        actions.push(Action::WriteOrders { node, basis, orders, closed, adopt });
                         None
                     }
                     Err(at) => Some(at),

@@ -10,7 +10,8 @@ use super::kept::PodEntry;
 use crate::key::ObjectKey;
 use crate::pod::Pod;
 
-/// All Pods, and whether a list has come since the lead began.
+/// All Pods, and whether a list has come. They are kept by a process that does not lead, too: to list them is most of what
+/// it takes to begin to lead.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pods {
     pub(super) synced: bool,

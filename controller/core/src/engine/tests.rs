@@ -18,6 +18,7 @@ mod room;
 mod silence;
 mod survey;
 mod turns;
+mod waits;
 
 use std::collections::VecDeque;
 
@@ -27,7 +28,7 @@ use pitstop_api::recreate::{ContainerRecreateRequestSpec, Phase, RecreateContain
 use std::time::Duration;
 
 use super::*;
-use crate::action::{Object, Part, Watch, Write};
+use crate::action::{Basis, Object, Part, Watch, Write};
 use crate::change::{PodChange, Sizing};
 use crate::kind::Owner;
 use crate::kinds::Status;
@@ -160,6 +161,7 @@ impl Bench {
                 let mut book = self.book.take().unwrap_or_default();
                 (book.node, book.uid) = (node.clone(), "book".into());
                 (book.orders, book.closed, book.resource_version) = (orders.clone(), closed.clone(), version);
+                book.generation += 1;
                 self.book = Some(book.clone());
                 Event::NodeWorkWritten(node.clone(), Outcome::Written(book))
             }
@@ -288,8 +290,8 @@ fn nothing_is_decided_before_everything_is_known_or_without_the_lead() {
     // What was listed before the lead began may be older than what another leader wrote.
     assert!(bench.step(Event::Leader(true)).is_empty());
     bench.step(Event::of::<Request>(Watch::list(vec![request("a", "web", 0)])));
-    bench.step(Event::NodeWorks(Watch::list(Vec::new())));
-    assert_eq!(bench.step(Event::Pods(Watch::list(vec![pod("web")]))).len(), 1);
+    assert!(!bench.index.synced());
+    assert_eq!(bench.step(Event::NodeWorks(Watch::list(Vec::new()))).len(), 1, "the Pods are known");
     assert!(bench.step(Event::Leader(true)).is_empty(), "the lead begins once");
     assert!(bench.index.synced());
     bench.step(Event::Leader(false));

@@ -30,11 +30,13 @@ impl Engine {
         let meta = own.meta();
         let store = K::store(&self.stores);
         let waits = |by| Some(Ahead { by, until: None, has_pod: false, crowded: false });
+        // What has been held back is told no sooner because many have got through.
+        let many = store.queues.len(&own.pod_key()).max(store.bound.beyond(&meta.key.namespace));
+        let crowded = many > TOLD_AT_ONCE || entry.write.holds_back();
         let waits_for = |kind, key: &ObjectKey| waits(Before::Request(Named { kind, key: key.clone() }));
         let accepted = own.target().is_some();
         // What belongs to a request that has begun waits for nobody else of its namespace.
         if let Some(by) = store.too_many(own).filter(|_| !accepted && self.owner(meta.owner).is_none()) {
-            let crowded = store.bound.beyond(&meta.key.namespace) > TOLD_AT_ONCE;
             return waits(by).map(|ahead| Ahead { crowded, ..ahead });
         }
         // What only asks what would be is in nobody's way, and nobody in its.
@@ -43,7 +45,6 @@ impl Engine {
         }
         let key = own.pod_key();
         if let Some(first) = store.queues.first(&key).filter(|first| !accepted && first.key != *meta.key) {
-            let crowded = store.queues.len(&key) > TOLD_AT_ONCE;
             return waits_for(K::ABOUT.id, &first.key).map(|ahead| Ahead { crowded, ..ahead });
         }
         if let Some(ahead) = self.disturbed(now, entry, &key, pod) {

@@ -1,5 +1,7 @@
 //! What the watches deliver.
 
+use std::collections::BTreeSet;
+
 use chrono::{DateTime, Utc};
 
 use super::any::Touched;
@@ -12,6 +14,7 @@ use crate::action::{Part, Watch};
 use crate::key::ObjectKey;
 use crate::nodework::{NodeWork, OrderView, views};
 use crate::pod::{Made, Pod};
+use crate::readiness;
 use crate::time::Mono;
 
 impl Engine {
@@ -49,7 +52,9 @@ impl Engine {
         let node = |pods: &Pods| pods.read(&key).and_then(|pod| pod.node.clone());
         let before = self.neighbours.are_kept().then(|| node(&self.pods));
         let made = pod.made.clone();
-        let idle = pod.gates.is_empty() && !self.stores.each().any(|store| store.stands_with(&key));
+        // By no request, its gates are as they are to be.
+        let idle = readiness::plan(&pod.gates, &BTreeSet::new()).is_empty()
+            && !self.stores.each().any(|store| store.stands_with(&key));
         if self.pods.get(&key).is_some() {
             self.show_pod(&key, pod, listed);
         } else {

@@ -28,6 +28,8 @@ pub struct BookWrite {
     pub closed: Vec<String>,
     /// New orders, withdrawals and ends of requests are urgent; tidying up answered orders can wait for company.
     pub urgency: Urgency,
+    /// It only adds stops and pulls, and drops stops that are over: it is right whatever the daemon has answered meanwhile.
+    pub adds: bool,
 }
 
 /// The write that brings a node's book to the wanted orders, if it needs one.
@@ -54,9 +56,16 @@ pub fn plan(book: Option<&NodeWork>, wanted: &[Order], over: &[String]) -> Optio
     let is_over = |id: &&String| over.contains(id) || known.contains(id);
     let closed: Vec<String> = orders.iter().map(|o| &o.id).filter(is_over).cloned().collect();
     let marks = closed.iter().any(|id| !known.contains(id));
-    let urgent = withdraws || marks || orders.len() > before;
+    let adds = orders.len() > before;
+    let urgent = withdraws || marks || adds;
     let urgency = if urgent { Urgency::Now } else { Urgency::Later };
-    (marks || orders != current).then_some(BookWrite { orders, closed, urgency })
+    let goes = |order: &Order| order.action.recreate.is_some() || order.action.pull.is_some();
+    let adds = adds
+        && closed == known
+        && orders.iter().skip(before).all(goes)
+        // An answer that ends a stop stays as it is. An order to pull is done again when the image is gone.
+        && current.iter().filter(dropped).all(|order| order.action.recreate.is_some() && finished(order));
+    (marks || orders != current).then_some(BookWrite { orders, closed, urgency, adds })
 }
 
 /// Gives free places to new orders, each to the namespace that has the fewest, and there to the Pod that has the fewest, to
@@ -126,7 +135,7 @@ impl Taken {
 
 #[cfg(test)]
 mod tests {
-    use pitstop_api::nodework::{Answer, OrderAction, OrderPod, Pull, PullPolicy, Recreate};
+    use pitstop_api::nodework::{Answer, OrderAction, OrderPod, Pull, PullPolicy, Recreate, Verify};
 
     use super::*;
 
@@ -293,6 +302,35 @@ mod tests {
         let tidied = plan(Some(&stored), &wanted[1..], &over).unwrap();
         assert!(tidied.closed.is_empty());
         assert_eq!(tidied.urgency, Urgency::Later);
+    }
+
+    /// Whatever the daemon answers meanwhile: what is new it has not seen, and what it has ended stays ended.
+    #[test]
+    fn what_only_adds_orders_says_so() {
+        let stop = |id: &str| Order { action: Recreate::with_grace(None).into(), ..order(id) };
+        let pull = |id: &str| Order {
+            action: Pull::new("a:b".into(), PullPolicy::default(), 60).into(),
+            ..order(id)
+        };
+        let verify = |id: &str| Order { action: Verify::default().into(), ..order(id) };
+        let mut stored = taken(&[stop("a"), stop("b"), pull("c")]);
+        let adds = |stored: &NodeWork, wanted: &[Order], over: &[String]| {
+            plan(Some(stored), wanted, over).is_some_and(|write| write.adds)
+        };
+        let all = |more: Order| [stop("a"), stop("b"), pull("c"), more];
+        assert!(adds(&stored, &all(stop("d")), &[]));
+        assert!(adds(&stored, &all(pull("d")), &[]));
+        assert!(!adds(&stored, &all(verify("d")), &[]), "what is held may be another by now");
+        assert!(!adds(&stored, &all(stop("d")), &["b".into()]), "it ends what the daemon may begin");
+        let without = |id: &str| all(stop("d")).into_iter().filter(|o| o.id != id).collect::<Vec<_>>();
+        assert!(!adds(&stored, &without("b"), &[]), "the daemon may acknowledge it this very moment");
+        stored.status.answers =
+            ["b", "c"].map(|id| Answer { order_id: id.into(), state: AnswerState::Done, ..answer() }).into();
+        assert!(adds(&stored, &without("b"), &[]), "it is over for good");
+        assert!(!adds(&stored, &without("c"), &[]), "it is pulled again when the image is gone");
+        assert!(!adds(&stored, &[stop("a"), pull("c")], &[]), "nothing is added");
+        stored.status.answers[0].state = AnswerState::Acknowledged;
+        assert!(!adds(&stored, &without("b"), &[]), "it is being carried out");
     }
 
     #[test]

@@ -1,16 +1,15 @@
 //! A write, or a reading, as requests to the API server.
 
 use chrono::{DateTime, Utc};
-use k8s_openapi::api::core::v1::{Node, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::Resource;
-use kube::core::params::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::params::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{PartialObjectMeta, Request as Builder, request};
 use pitstop_api::logic::answer::{Answer, Class, Failure};
-use pitstop_api::nodework::{NodeWork as NodeWorkObject, NodeWorkSpec, Order};
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::books::{self, First, NewBook};
 use super::deeds;
 use super::observe::{self, SlimPod};
 use super::pods::{self, Version};
@@ -58,6 +57,8 @@ enum About {
 enum Awaits {
     /// The stored object.
     Stored,
+    /// The stored book, if it passes the tests of the patch.
+    Tested,
     /// That it is done, whatever the answer says.
     Done,
     /// The Pod as it would be stored; when what changes is as asked, the change is sent for good, if there is one.
@@ -70,15 +71,6 @@ enum Awaits {
     Reading,
     /// The node's metadata, for the owner of its book.
     Owner(String, NewBook),
-}
-
-/// A book that gets an owner.
-#[derive(Clone, Debug)]
-enum NewBook {
-    /// It is made, with these orders.
-    Made(Vec<Order>),
-    /// It is there, and this is changed.
-    Adopted(Value),
 }
 
 /// What to do next.
@@ -125,26 +117,14 @@ impl Exchange {
                 Self::pod_change(key, uid, &resource_version, change, wall)
             }
             Action::Do { by, deed } => Self::deed(by, deed),
-            Action::WriteOrders { node, resource_version, orders, closed, adopt } => {
-                let about = About::Book(node.clone());
-                let change = resource_version.map(|version| {
-                    // None removes the field from the stored book.
-                    let closed = (!closed.is_empty()).then_some(closed);
-                    json!({"metadata": {"resourceVersion": version},
-                        "spec": {"orders": &orders, "closed": closed}})
-                });
-                match change {
-                    Some(change) if !adopt => {
-                        let request = patch_book(&node, change);
-                        (Self::new("write_orders", about, Awaits::Stored), request)
-                    }
-                    change => {
-                        let request = Builder::new(Node::url_path(&(), None))
-                            .get_metadata(&node, &GetParams::default());
-                        let book = change.map_or(NewBook::Made(orders), NewBook::Adopted);
-                        (Self::new("write_orders", about, Awaits::Owner(node, book)), request)
-                    }
-                }
+            Action::WriteOrders { node, basis, orders, closed, adopt } => {
+                let (first, request) = books::write(&node, basis, orders, closed, adopt);
+                let awaits = match first {
+                    First::Stored => Awaits::Stored,
+                    First::Tested => Awaits::Tested,
+                    First::Owner(book) => Awaits::Owner(node.clone(), book),
+                };
+                (Self::new("write_orders", About::Book(node), awaits), request)
             }
         };
         Some(exchange.send(request))
@@ -208,7 +188,7 @@ impl Exchange {
             };
         }
         match (std::mem::replace(&mut self.awaits, Awaits::Stored), answer) {
-            (Awaits::Stored, Answer::Body(text)) => self.end(Ok(Some(&text))),
+            (Awaits::Stored | Awaits::Tested, Answer::Body(text)) => self.end(Ok(Some(&text))),
             (Awaits::Done | Awaits::Reading, Answer::Body(_)) => self.end(Ok(None)),
             (Awaits::DryRun(request, change), Answer::Body(text)) => {
                 // Admission of others may refuse the change or store something else: found out before anything ends.
@@ -229,24 +209,31 @@ impl Exchange {
                 Ok(()) => Self { awaits: Awaits::Done, ..self }.send(Ok(*good)),
                 Err(failure) => self.end(Err(failure)),
             },
-            (Awaits::Owner(node, book), answer) => match (owner(&node, answer), book) {
-                (Ok(owner), NewBook::Made(orders)) => self.send(create_book(&node, owner, orders)),
-                (Ok(owner), NewBook::Adopted(change)) => {
-                    self.send(patch_book(&node, adopted(change, &owner)))
-                }
-                // What was ordered is withdrawn though the node is gone.
-                (Err(failure), NewBook::Adopted(change)) if failure.gone => {
-                    self.send(patch_book(&node, change))
-                }
-                (Err(failure), _) => self.end(Err(failure)),
-            },
+            (Awaits::Owner(node, book), answer) => self.owned(&node, book, answer),
             // The API server does not serve the subresource; a Pod that is gone is named.
             (Awaits::DryRun(_, PodChange::Resources(_)), Answer::Failed(failure))
                 if failure.gone && failure.message.contains(NOT_SERVED) =>
             {
                 self.end(Err(Failure::of_code(422, failure.message)))
             }
+            // The test failed. What is wrong for another reason fails again in the next write, which rests on the version.
+            (Awaits::Tested, Answer::Failed(failure)) if failure.class == Class::Invalid && !failure.gone => {
+                self.end(Err(Failure { class: Class::Conflict, ..failure }))
+            }
             (_, Answer::Failed(failure)) => self.end(Err(failure)),
+        }
+    }
+
+    /// The node of a book was asked for.
+    fn owned(self, node: &str, book: NewBook, answer: Answer) -> Step {
+        match (books::owner(node, answer), book) {
+            (Ok(owner), NewBook::Made(orders)) => self.send(books::create(node, owner, orders)),
+            (Ok(owner), NewBook::Adopted(change)) => {
+                self.send(books::patch(node, books::adopted(change, &owner)))
+            }
+            // What was ordered is withdrawn though the node is gone.
+            (Err(failure), NewBook::Adopted(change)) if failure.gone => self.send(books::patch(node, change)),
+            (Err(failure), _) => self.end(Err(failure)),
         }
     }
 
@@ -410,10 +397,6 @@ fn written(object: Object, result: Result<Option<&str>, Failure>) -> (Event, Opt
     }
 }
 
-fn books() -> Builder {
-    Builder::new(NodeWorkObject::url_path(&(), None))
-}
-
 /// Deletes an object, if it still has that UID.
 pub(super) fn delete(kind: KindId, key: &ObjectKey, uid: &str) -> Result<HttpRequest, request::Error> {
     let params = DeleteParams {
@@ -439,40 +422,6 @@ fn replace_status(
     };
     let body = status.object(metadata).map_err(request::Error::SerializeBody)?;
     at(*kind, key).replace_subresource("status", &key.name, &PostParams::default(), body)
-}
-
-/// The owner of a book, so that it goes when its node goes. For a node that is not there none is made: nobody would ever
-/// delete it.
-fn owner(node: &str, answer: Answer) -> Result<OwnerReference, Failure> {
-    match answer {
-        Answer::Body(text) => Ok(OwnerReference {
-            api_version: Node::api_version(&()).into_owned(),
-            kind: Node::kind(&()).into_owned(),
-            name: node.to_owned(),
-            uid: parse::<PartialObjectMeta<Node>>(&text)?.metadata.uid.unwrap_or_default(),
-            ..OwnerReference::default()
-        }),
-        Answer::Failed(failure) => Err(failure),
-    }
-}
-
-fn patch_book(node: &str, change: Value) -> Result<HttpRequest, request::Error> {
-    books().patch(node, &PatchParams::default(), &Patch::Merge(change))
-}
-
-/// The same change, with which the book gets its owner.
-fn adopted(mut change: Value, owner: &OwnerReference) -> Value {
-    if let Some(metadata) = change.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.insert("ownerReferences".into(), json!([owner]));
-    }
-    change
-}
-
-fn create_book(node: &str, owner: OwnerReference, orders: Vec<Order>) -> Result<HttpRequest, request::Error> {
-    let mut object = NodeWorkObject::new(node, NodeWorkSpec { orders, ..NodeWorkSpec::default() });
-    object.metadata.owner_references = Some(vec![owner]);
-    let body = serde_json::to_vec(&object).map_err(request::Error::SerializeBody)?;
-    books().create(&PostParams::default(), body)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use pitstop_api::recreate::ContainerRecreateRequestStatus;
 use serde_json::Value;
 
 use super::*;
+use crate::action::Basis;
 use crate::change::ImageChange;
 use crate::recreate;
 
@@ -97,7 +98,7 @@ fn images_that_admission_alters_are_not_written() {
 fn a_new_book_belongs_to_its_node_and_none_is_made_for_a_node_that_is_not_there() {
     let create = || Action::WriteOrders {
         node: "n1".into(),
-        resource_version: None,
+        basis: Basis::Absent,
         orders: Vec::new(),
         closed: Vec::new(),
         adopt: false,
@@ -121,7 +122,7 @@ fn a_new_book_belongs_to_its_node_and_none_is_made_for_a_node_that_is_not_there(
 fn a_book_without_an_owner_gets_its_node_for_one() {
     let adopt = || Action::WriteOrders {
         node: "n1".into(),
-        resource_version: Some("7".into()),
+        basis: Basis::Version("7".into()),
         orders: Vec::new(),
         closed: Vec::new(),
         adopt: true,

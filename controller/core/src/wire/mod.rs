@@ -3,6 +3,8 @@
 //!
 //! Pure, so that the simulator sends and reads what the program does.
 
+mod amounts;
+mod books;
 mod deeds;
 mod exchange;
 mod metadata;

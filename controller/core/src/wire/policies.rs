@@ -1,18 +1,18 @@
 //! When the kubelet restarts a container, as a Pod's spec says it.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::pod::{MAX_EXIT_CODES, MAX_RULES, OwnPolicy, RestartPolicy, RestartRule};
 
 /// One of `restartPolicyRules`.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct SlimRule {
     action: String,
     exit_codes: Option<SlimExitCodes>,
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct SlimExitCodes {
     operator: String,

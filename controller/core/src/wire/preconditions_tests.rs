@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use pitstop_api::nodework::OrderPod;
+use pitstop_api::nodework::{Order, OrderPod};
 use serde_json::{Value, json};
 
 use super::*;
 use pitstop_api::quantity::Resources;
 
+use crate::action::Basis;
 use crate::change::{ResourceChange, Sizing};
 use crate::deed::{Child, Deed};
 use crate::kind::Kind as _;
@@ -43,7 +44,7 @@ fn write_status() -> Action {
 fn write_orders() -> Action {
     Action::WriteOrders {
         node: "n1".into(),
-        resource_version: Some("7".into()),
+        basis: Basis::Version("7".into()),
         orders: vec![order()],
         closed: Vec::new(),
         adopt: false,
@@ -184,11 +185,43 @@ fn orders_go_into_the_version_of_the_book_that_was_looked_at() {
     );
 }
 
+/// Answers of the daemon are no reason against new orders.
+#[test]
+fn orders_are_added_to_the_orders_that_were_looked_at() {
+    let action = || Action::WriteOrders {
+        node: "n1".into(),
+        basis: Basis::Orders { uid: "u-book".into(), generation: 4 },
+        orders: vec![order()],
+        closed: Vec::new(),
+        adopt: false,
+    };
+    let (method, path, body) = wire(action());
+    assert_eq!((method.as_str(), path.as_str()), ("PATCH", "/apis/pitstop.dev/v1alpha1/nodeworks/n1"));
+    let tested = json!([
+        {"op": "test", "path": "/metadata/uid", "value": "u-book"},
+        {"op": "test", "path": "/metadata/generation", "value": 4},
+        {"op": "add", "path": "/spec/orders", "value": [order()]},
+    ]);
+    assert_eq!(body, tested);
+    let (request, _) = begin(action());
+    assert_eq!(request.headers()["content-type"], "application/json-patch+json");
+    let ends = |code| {
+        let (_, exchange) = begin(action());
+        let over = over(exchange.answered(Answer::Failed(Failure::of_code(code, "no"))));
+        let Event::NodeWorkWritten(_, outcome) = over.event else { panic!("{code}") };
+        outcome
+    };
+    assert!(matches!(ends(422), Outcome::Conflict), "a test has failed");
+    assert!(matches!(ends(409), Outcome::Conflict));
+    assert!(matches!(ends(404), Outcome::Gone));
+    assert!(matches!(ends(503), Outcome::Retry));
+}
+
 #[test]
 fn a_new_book_is_created_under_the_name_of_its_node_with_its_orders() {
     let action = Action::WriteOrders {
         node: "n1".into(),
-        resource_version: None,
+        basis: Basis::Absent,
         orders: vec![order()],
         closed: Vec::new(),
         adopt: false,

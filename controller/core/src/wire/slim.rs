@@ -7,8 +7,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use pitstop_api::nodework::PullPolicy;
 use pitstop_api::quantity::{self, Resources};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer};
 
+use super::amounts::{Amounts, Read};
 use super::metadata::{MIRROR, metadata};
 use super::policies::{SlimRule, own_policy, policy};
 use crate::key::ObjectKey;
@@ -18,11 +19,8 @@ use crate::pod::{
 };
 use crate::readiness::{self, Gate, GateCondition};
 
-/// What the resources of huge pages begin with; their size follows.
-const HUGE_PAGES: &str = "hugepages-";
-
 /// A Pod with the fields that decisions need.
-#[derive(Resource, Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Resource, Clone, Debug, Default, Deserialize)]
 #[resource(inherit = core::Pod)]
 #[serde(rename_all = "camelCase")]
 pub struct SlimPod {
@@ -37,13 +35,13 @@ pub struct SlimPod {
     status: SlimStatus,
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct SlimSpec {
     node_name: Option<String>,
     restart_policy: String,
     readiness_gates: Vec<SlimGate>,
-    overhead: BTreeMap<String, String>,
+    overhead: Amounts,
     resources: Option<SlimResources>,
     termination_grace_period_seconds: Option<i64>,
     active_deadline_seconds: Option<i64>,
@@ -53,13 +51,13 @@ struct SlimSpec {
     ephemeral_containers: Vec<SlimContainer>,
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct SlimGate {
     condition_type: String,
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct SlimContainer {
     name: String,
@@ -72,39 +70,36 @@ struct SlimContainer {
     resize_policy: Vec<SlimResizePolicy>,
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct SlimResources {
-    requests: BTreeMap<String, String>,
-    limits: BTreeMap<String, String>,
+    requests: Amounts,
+    limits: Amounts,
 }
 
 impl SlimResources {
     fn huge_pages(&self) -> bool {
-        self.requests.keys().chain(self.limits.keys()).any(|name| name.starts_with(HUGE_PAGES))
+        self.requests.huge_pages || self.limits.huge_pages
     }
 
     fn read(&self) -> Resources {
-        let of = |amounts: &BTreeMap<String, String>, resource: quantity::Resource| {
-            amounts.get(resource.as_str()).and_then(|text| resource.parse(text))
-        };
         Resources {
-            cpu_request: of(&self.requests, quantity::Resource::Cpu),
-            cpu_limit: of(&self.limits, quantity::Resource::Cpu),
-            memory_request: of(&self.requests, quantity::Resource::Memory),
-            memory_limit: of(&self.limits, quantity::Resource::Memory),
+            cpu_request: self.requests.cpu,
+            cpu_limit: self.limits.cpu,
+            memory_request: self.requests.memory,
+            memory_limit: self.limits.memory,
         }
     }
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct SlimResizePolicy {
     resource_name: String,
     restart_policy: String,
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct SlimStatus {
     phase: String,
@@ -116,17 +111,18 @@ struct SlimStatus {
     init_container_statuses: Vec<SlimContainerStatus>,
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct SlimCondition {
     #[serde(rename = "type")]
     type_: String,
-    status: String,
+    #[serde(deserialize_with = "holds")]
+    status: bool,
     reason: String,
     message: String,
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct SlimContainerStatus {
     name: String,
@@ -138,11 +134,11 @@ struct SlimContainerStatus {
     ready: bool,
     state: SlimState,
     last_state: SlimState,
-    allocated_resources: Option<BTreeMap<String, String>>,
+    allocated_resources: Option<Amounts>,
     resources: Option<SlimResources>,
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct SlimState {
     waiting: Option<SlimWaiting>,
@@ -150,17 +146,17 @@ struct SlimState {
     terminated: Option<SlimTerminated>,
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct SlimWaiting {
     reason: String,
     message: String,
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 struct SlimRunning {}
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct SlimTerminated {
     exit_code: i32,
@@ -249,9 +245,14 @@ fn containers(
     containers
 }
 
+/// Whether the status of a condition is that it is true.
+fn holds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    deserializer.deserialize_str(Read::new(|text: &str| text == "True"))
+}
+
 /// The condition of that type, if it is true.
 fn is_true<'a>(conditions: &'a [SlimCondition], type_: &str) -> Option<&'a SlimCondition> {
-    conditions.iter().find(|c| c.type_ == type_ && c.status == "True")
+    conditions.iter().find(|c| c.type_ == type_ && c.status)
 }
 
 /// What a condition says that is true.
@@ -272,8 +273,7 @@ fn gates(gates: &[SlimGate], conditions: &[SlimCondition]) -> Vec<Gate> {
     served
         .map(|type_| {
             let condition = conditions.iter().find(|c| c.type_ == *type_);
-            let condition =
-                condition.map(|c| GateCondition { open: c.status == "True", message: c.message.clone() });
+            let condition = condition.map(|c| GateCondition { open: c.status, message: c.message.clone() });
             Gate { type_: type_.clone(), condition }
         })
         .collect()

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use anyhow::{Context as _, Result};
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
+use serde_json::Value;
 
 /// A place in the audit log.
 pub(crate) struct Mark {
@@ -33,7 +34,7 @@ pub(crate) struct Entry {
     #[serde(default)]
     response_status: Answer,
     #[serde(default)]
-    request_object: Book,
+    request_object: Body,
     #[serde(rename = "requestReceivedTimestamp")]
     received: DateTime<Utc>,
     #[serde(rename = "stageTimestamp")]
@@ -62,6 +63,28 @@ pub(crate) struct Object {
 }
 
 /// What of the body of a write is of interest; the log has it only of orders.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Body {
+    /// Of a JSON patch.
+    Patch(Vec<Operation>),
+    /// Of the object, or of a merge patch.
+    Book(Book),
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Self::Book(Book::default())
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Operation {
+    path: String,
+    #[serde(default)]
+    value: Value,
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Book {
@@ -134,7 +157,14 @@ impl Entry {
 
     /// IDs of the orders that the book of a node gets with it.
     pub(crate) fn orders(&self) -> impl Iterator<Item = &str> {
-        self.request_object.spec.orders.iter().map(|order| order.id.as_str())
+        let (whole, patch): (&[Order], &[Operation]) = match &self.request_object {
+            Body::Book(book) => (&book.spec.orders, &[]),
+            Body::Patch(patch) => (&[], patch),
+        };
+        let patched = patch.iter().filter(|operation| operation.path == "/spec/orders");
+        let patched = patched.flat_map(|operation| operation.value.as_array()).flatten();
+        let patched = patched.filter_map(|order| order["id"].as_str());
+        whole.iter().map(|order| order.id.as_str()).chain(patched)
     }
 
     /// When the API server had the request.

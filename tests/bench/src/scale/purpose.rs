@@ -75,14 +75,18 @@ impl Purposes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn entry(verb: &str, resource: &str, subresource: &str, code: u16, orders: &[&str]) -> Entry {
         let orders: Vec<_> = orders.iter().map(|id| json!({"id": id})).collect();
+        with_body(verb, resource, subresource, code, &json!({"spec": {"orders": orders}}))
+    }
+
+    fn with_body(verb: &str, resource: &str, subresource: &str, code: u16, body: &Value) -> Entry {
         serde_json::from_value(json!({
             "verb": verb, "objectRef": {"resource": resource, "subresource": subresource, "name": "n"},
             "responseStatus": {"code": code},
-            "requestObject": {"spec": {"orders": orders}},
+            "requestObject": body,
             "requestReceivedTimestamp": "2026-11-21T11:00:00Z", "stageTimestamp": "2026-11-21T11:00:00Z",
         }))
         .unwrap()
@@ -98,6 +102,21 @@ mod tests {
         assert_eq!(of("patch", 200, &["b"]), Purpose::Withdrawal);
         assert_eq!(of("patch", 200, &["c"]), Purpose::Order);
         assert_eq!(of("patch", 200, &[]), Purpose::Withdrawal);
+    }
+
+    #[test]
+    fn orders_of_a_json_patch_count_too() {
+        let mut purposes = Purposes::default();
+        let mut of = |orders: &[&str]| {
+            let orders: Vec<_> = orders.iter().map(|id| json!({"id": id})).collect();
+            let patch = json!([
+                {"op": "test", "path": "/metadata/generation", "value": 4},
+                {"op": "add", "path": "/spec/orders", "value": orders},
+            ]);
+            purposes.purpose(&with_body("patch", BOOKS, "", 200, &patch))
+        };
+        assert_eq!(of(&["a"]), Purpose::Order);
+        assert_eq!(of(&["a", "b"]), Purpose::Order);
     }
 
     #[test]

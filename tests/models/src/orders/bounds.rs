@@ -100,6 +100,8 @@ pub struct Bounds {
     pub ordered: bool,
     /// New containers become ready in a step of their own.
     pub slow: bool,
+    /// The node has its book from the beginning, so that orders are added to it.
+    pub book: bool,
     /// An answer arrives in the step in which the call is carried out, unless it is lost.
     pub coarse: bool,
     /// Faults.
@@ -123,6 +125,7 @@ impl Bounds {
             deadline: None,
             ordered: false,
             slow: false,
+            book: false,
             coarse: false,
             faults: Faults::default(),
             bug: None,

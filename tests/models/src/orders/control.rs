@@ -160,9 +160,9 @@ pub fn brief(action: &Action) -> String {
         Action::Survey { place } => format!("bounds of {place}"),
         Action::Do { by: Object { key, .. }, .. } => format!("for {}", key.name),
         Action::ReadPod { by: Object { key, .. }, .. } => format!("is the Pod of {} there?", key.name),
-        Action::WriteOrders { resource_version, orders, .. } => {
+        Action::WriteOrders { basis, orders, .. } => {
             let orders: Vec<&str> = orders.iter().map(|o| o.id.as_str()).collect();
-            format!("orders at {resource_version:?}: {orders:?}")
+            format!("orders at {basis:?}: {orders:?}")
         }
         Action::PatchPod { key, change, resource_version, .. } => {
             format!("Pod {} at {resource_version}: {change:?}", key.name)

@@ -12,7 +12,7 @@ use pitstop_controller_core::nodework::NodeWork;
 use pitstop_controller_core::pod::Pod;
 use pitstop_controller_core::readiness::GateCondition;
 use pitstop_controller_core::recreate::Request;
-use pitstop_controller_core::{Action, Object, Outcome, Status, Write};
+use pitstop_controller_core::{Action, Basis, Object, Outcome, Status, Write};
 
 use super::part::Part;
 
@@ -78,6 +78,12 @@ impl Store {
         }
     }
 
+    /// A book without orders.
+    pub fn add_book(&mut self) {
+        let book = NodeWork { node: super::NODE.into(), uid: "book".into(), ..NodeWork::default() };
+        self.put_book(NodeWork { generation: 1, ..book });
+    }
+
     fn put_book(&mut self, mut book: NodeWork) -> NodeWork {
         book.resource_version = next(&book.uid, &book.resource_version);
         let part = Part::new(book.clone());
@@ -111,10 +117,13 @@ impl Store {
             Action::PatchPod { key, resource_version, .. } => {
                 self.pods.get(&key.name).is_some_and(|p| self.same(&p.resource_version, resource_version))
             }
-            Action::WriteOrders { resource_version, .. } => match (&self.book, resource_version) {
-                (None, None) => true,
-                (Some(book), Some(version)) => self.same(&book.resource_version, version),
-                _ => false,
+            Action::WriteOrders { basis, .. } => match (&self.book, basis) {
+                (None, Basis::Absent) => true,
+                (Some(book), Basis::Version(version)) => self.same(&book.resource_version, version),
+                (Some(book), Basis::Orders { uid, generation }) => {
+                    self.unguarded || (&book.uid, book.generation) == (uid, *generation)
+                }
+                (None | Some(_), _) => false,
             },
             Action::ReadPod { .. }
             | Action::Write { write: Write::Status { .. }, .. }
@@ -171,21 +180,31 @@ impl Store {
 
     /// Carries out a write of the node's orders.
     pub fn write_orders(&mut self, action: &Action) -> Outcome<NodeWork> {
-        let Action::WriteOrders { node, orders, closed, resource_version, .. } = action else {
+        let Action::WriteOrders { node, orders, closed, basis, .. } = action else {
             panic!("{action:?} is no write of orders")
         };
         assert!(orders.len() <= MAX_ORDERS);
         let new = match &self.book {
-            None if resource_version.is_some() => return Outcome::Gone,
+            None if *basis != Basis::Absent => return Outcome::Gone,
             _ if !self.may_apply(action) => return Outcome::Conflict,
             None => NodeWork {
                 node: node.clone(),
                 uid: "book".into(),
+                generation: 1,
                 orders: orders.clone(),
                 closed: closed.clone(),
                 ..NodeWork::default()
             },
-            Some(stored) => NodeWork { orders: orders.clone(), closed: closed.clone(), ..(**stored).clone() },
+            // What changes nothing makes no new version.
+            Some(stored) if (&stored.orders, &stored.closed) == (orders, closed) => {
+                return Outcome::Written((**stored).clone());
+            }
+            Some(stored) => NodeWork {
+                generation: stored.generation + 1,
+                orders: orders.clone(),
+                closed: closed.clone(),
+                ..(**stored).clone()
+            },
         };
         Outcome::Written(self.put_book(new))
     }

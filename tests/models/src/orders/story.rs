@@ -69,6 +69,7 @@ impl Story for Orders {
             (bounds.kubelet, "kubelet"),
             (bounds.ordered, "ordered"),
             (bounds.slow, "slow"),
+            (bounds.book, "book"),
             (bounds.coarse, "coarse"),
             (drain.is_some(), "drain"),
             (deadline.is_some(), "deadline"),

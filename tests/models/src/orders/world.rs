@@ -77,6 +77,9 @@ impl World {
         };
         world.add_pod(bounds, "pod-1");
         world.add_request(bounds, 0);
+        if bounds.book {
+            world.store.add_book();
+        }
         world.store.changes.clear();
         for _ in 0..bounds.controllers {
             world.controllers.push(Controller::new(START, bounds.config()));

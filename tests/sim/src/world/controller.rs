@@ -27,6 +27,7 @@ use super::watcher::{Watcher, convert};
 const MAX_WRITES: usize = 16;
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/pitstop-system/leases";
 const LEASE: &str = "pitstop-controller";
+const WATCH_OF_PODS: usize = 0;
 /// The election's watch; all others are the core's.
 const WATCH_OF_THE_LEASE: usize = 3;
 /// Objects in a part of a list: few, so that lists have parts.
@@ -223,9 +224,9 @@ impl Controller {
             self.leading = leads;
             self.lost_lead = !leads;
             out.told.push(format!("leads: {leads}"));
-            // As `controller/src/lead.rs`: what is decided rests on lists that are no older than the lead.
+            // As `controller/src/lead.rs`: what is decided rests on lists that are no older than the lead, but of Pods.
             for (at, watcher) in self.watchers.iter_mut().enumerate() {
-                if at != WATCH_OF_THE_LEASE {
+                if ![WATCH_OF_PODS, WATCH_OF_THE_LEASE].contains(&at) {
                     watcher.forget();
                 }
             }

@@ -10,13 +10,11 @@ fn book(version: &str) -> NodeWork {
 }
 
 /// The writes of books among the actions: the version that each rests on, and how many orders it leaves.
-fn writes(actions: &[Action]) -> Vec<(Option<&str>, usize)> {
+fn writes(actions: &[Action]) -> Vec<(Basis, usize)> {
     actions
         .iter()
         .filter_map(|action| match action {
-            Action::WriteOrders { resource_version, orders, .. } => {
-                Some((resource_version.as_deref(), orders.len()))
-            }
+            Action::WriteOrders { basis, orders, .. } => Some((basis.clone(), orders.len())),
             _ => None,
         })
         .collect()
@@ -69,7 +67,7 @@ fn what_another_undoes_is_not_written_again_as_fast_as_it_can_be() {
 fn a_list_counts_though_the_own_write_has_not_come_by() {
     let mut bench = ordered();
     let list = bench.step(Event::NodeWorks(Watch::list(vec![book("60")])));
-    assert_eq!(writes(&list), [(Some("60"), 1)]);
+    assert_eq!(writes(&list), [(Basis::Version("60".into()), 1)]);
 }
 
 #[test]
@@ -81,7 +79,7 @@ fn a_list_that_comes_while_a_write_is_under_way_starts_no_other() {
     bench.requests.insert(ObjectKey::new("shop", "a"), request("a", "web", 0));
     let accepts = only(bench.step(Event::of::<Request>(Watch::list(vec![request("a", "web", 0)]))));
     let accepted = bench.write(&accepts);
-    assert_eq!(writes(&bench.step(accepted)), [(Some("50"), 1)]);
+    assert_eq!(writes(&bench.step(accepted)), [(Basis::Version("50".into()), 1)]);
     let list = bench.step(Event::NodeWorks(Watch::list(vec![book("50")])));
     assert_eq!(writes(&list), []);
 }
@@ -91,7 +89,7 @@ fn a_book_that_another_of_its_name_replaced_is_forgotten_though_the_own_write_ha
     let mut bench = ordered();
     let other = NodeWork { uid: "other".into(), ..book("70") };
     let anew = bench.step(Event::NodeWorks(Watch::Upsert(other)));
-    assert_eq!(writes(&anew), [(Some("70"), 1)]);
+    assert_eq!(writes(&anew), [(Basis::Version("70".into()), 1)]);
 }
 
 #[test]
@@ -100,7 +98,7 @@ fn an_end_of_another_book_of_that_name_says_nothing() {
     let other = NodeWork { uid: "other".into(), ..book("70") };
     assert_eq!(writes(&bench.step(Event::NodeWorks(Watch::Gone(other)))), []);
     let own = bench.book.clone().unwrap();
-    assert_eq!(writes(&bench.step(Event::NodeWorks(Watch::Gone(own)))), [(None, 1)]);
+    assert_eq!(writes(&bench.step(Event::NodeWorks(Watch::Gone(own)))), [(Basis::Absent, 1)]);
 }
 
 /// A forced request has its order in a book that goes by that event, and its container is restarted; gives back the

@@ -85,8 +85,8 @@ fn a_pod_that_a_list_leaves_out_is_gone() {
 fn a_book_that_a_list_leaves_out_is_made_anew() {
     let mut bench = Bench::new(vec![pod("web")], vec![request("a", "web", 0)]);
     let anew = only(bench.step(Event::NodeWorks(Watch::list(Vec::new()))));
-    let Action::WriteOrders { resource_version, orders, .. } = anew else { panic!("{anew:?}") };
-    assert_eq!((resource_version, orders.len()), (None, 1));
+    let Action::WriteOrders { basis, orders, .. } = anew else { panic!("{anew:?}") };
+    assert_eq!((basis, orders.len()), (Basis::Absent, 1));
     // What is under way may take effect yet, whatever a list says that was asked for before.
     bench.step(Event::NodeWorks(Watch::list(Vec::new())));
     let book = &bench.index.books.objects[&ObjectKey::new("", "node1")];

@@ -100,14 +100,53 @@ fn a_new_lead_waits_for_no_back_off_of_an_earlier_one() {
     assert_eq!(orders(&first) + orders(&next), 1, "{first:?} {next:?}");
 }
 
-/// Else every replica would need as much memory as the one that leads.
+/// All but the Pods, which would take longest to list.
 #[test]
-fn a_process_that_does_not_lead_keeps_nothing() {
+fn a_process_that_does_not_lead_keeps_the_pods_and_nothing_else() {
     let mut bench = Bench::empty();
-    bench.step(Event::Pods(Watch::list(vec![pod("web")])));
+    bench.step(Event::Pods(Watch::list(vec![pod("web"), pod("gone")])));
     bench.step(Event::of::<Request>(Watch::list(vec![request("a", "web", 0)])));
     bench.step(Event::of::<Request>(Watch::Upsert(request("b", "web", 0))));
+    bench.step(Event::Pods(Watch::Gone(pod("gone"))));
     let index = &bench.index;
-    assert!(index.pods.keys().next().is_none() && index.stores.recreates.objects.is_empty());
+    assert_eq!(index.pods.keys().collect::<Vec<_>>(), [&ObjectKey::new("shop", "web")]);
+    assert!(index.pods.awake().next().is_none() && index.stores.recreates.objects.is_empty());
     assert_eq!((index.synced(), index.open_of(recreate::ID), bench.wake_at()), (false, 0, None));
+}
+
+fn gated(name: &str, message: &str) -> Pod {
+    let condition = GateCondition { open: message.is_empty(), message: message.into() };
+    let gate =
+        crate::readiness::Gate { type_: crate::readiness::PITSTOP_READY.into(), condition: Some(condition) };
+    Pod { gates: vec![gate], ..pod(name) }
+}
+
+/// What a Pod has been watched to be while another process led is what this one plans by.
+#[test]
+fn who_begins_to_lead_plans_by_the_pods_that_it_has_watched() {
+    let hold = r#"[{"userAgent":"ContainerRecreateRequest","key":"shop/over"}]"#;
+    let mut bench = Bench::empty();
+    bench.step(Event::Pods(Watch::list(vec![pod("web"), gated("open", ""), gated("held", "")])));
+    assert!(bench.index.pods.awake().next().is_none(), "nothing is to be done for them");
+    assert!(bench.step(Event::Pods(Watch::Upsert(gated("held", hold)))).is_empty());
+    bench.requests.insert(ObjectKey::new("shop", "a"), request("a", "web", 0));
+    assert!(bench.step(Event::Leader(true)).is_empty());
+    assert!(bench.step(Event::NodeWorks(Watch::list(Vec::new()))).is_empty());
+    let first = bench.step(Event::of::<Request>(Watch::list(vec![request("a", "web", 0)])));
+    let released = |a: &Action| matches!(a, Action::PatchPod { key, .. } if key.name == "held");
+    let accepts = |a: &Action| status_write(a).is_some_and(|object| object.key.name == "a");
+    assert!(first.len() == 2 && first.iter().any(released) && first.iter().any(accepts), "{first:?}");
+}
+
+/// A hold is judged by the requests, and those are listed anew.
+#[test]
+fn a_hold_stays_until_the_requests_are_listed_in_the_lead() {
+    let mut bench = Bench::empty();
+    bench.step(Event::of::<Request>(Watch::list(Vec::new())));
+    bench.step(Event::NodeWorks(Watch::list(Vec::new())));
+    let hold = r#"[{"userAgent":"ContainerRecreateRequest","key":"shop/new"}]"#;
+    bench.step(Event::Pods(Watch::list(vec![gated("held", hold)])));
+    assert!(bench.step(Event::Leader(true)).is_empty());
+    assert!(bench.step(Event::Pods(Watch::Upsert(gated("held", hold)))).is_empty());
+    assert!(bench.step(Event::NodeWorks(Watch::list(Vec::new()))).is_empty());
 }

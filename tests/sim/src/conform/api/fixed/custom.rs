@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::{book, crr, order};
+use super::{WRONG, book, crr, order};
 use crate::conform::api::Script;
 
 fn with(change: Value) -> Value {
@@ -19,6 +19,17 @@ fn set(pointer: &str, value: Value) -> Value {
 
 fn orders(list: Value) -> Value {
     json!({ "spec": { "orders": list } })
+}
+
+/// Orders that rest on that generation of the book alone.
+fn adds(generation: i64, list: Value) -> Value {
+    json!([{ "op": "test", "path": "/metadata/uid", "value": "{0:/metadata/uid}" },
+           { "op": "test", "path": "/metadata/generation", "value": generation },
+           { "op": "add", "path": "/spec/orders", "value": list }])
+}
+
+fn answered(id: &str) -> Value {
+    json!({ "status": { "answers": [{ "orderID": id, "state": "Done" }] } })
 }
 
 pub(super) fn scripts() -> Vec<Script> {
@@ -94,6 +105,24 @@ pub(super) fn scripts() -> Vec<Script> {
             .merge("nw/{id}a", json!({ "spec": { "orders": null } }))
             .merge("nw/{id}a", json!({ "spec": null }))
             .delete("nw/{id}a", json!(null)),
+        Script::new("an answer raises no generation, orders do")
+            .post("nw", book("{id}a"))
+            .json("nw/{id}a", adds(1, json!([order("1")])))
+            .merge("nw/{id}a/status", answered("1"))
+            .json("nw/{id}a", adds(2, json!([order("1"), order("2")])))
+            .merge("nw/{id}a/status", answered("2"))
+            // Somebody has written orders since that generation.
+            .json("nw/{id}a", adds(2, json!([order("1"), order("3")])))
+            .json("nw/{id}a", adds(3, json!([order("1"), order("2")])))
+            .json("nw/{id}a", adds(3, json!([order("2"), order("3")])))
+            .merge("nw/{id}a", json!({ "spec": { "closed": ["no-order"] } }))
+            .json("nw/{id}a", adds(4, json!([order("2"), order("3"), order("4")])))
+            .json("nw/{id}a", adds(5, json!([order("2"), order("3"), order("4")])))
+            .json("nw/{id}a", json!([{ "op": "test", "path": "/metadata/uid", "value": WRONG },
+                                     { "op": "add", "path": "/spec/orders", "value": [] }]))
+            .get("nw/{id}a")
+            .delete("nw/{id}a", json!(null))
+            .json("nw/{id}a", adds(6, json!([]))),
         Script::new("orders that are wrong")
             .post("nw", book("{id}a"))
             .merge("nw/{id}a", orders(json!([{ "id": "1" }])))

@@ -1,0 +1,118 @@
+//! Writes of order books.
+
+use http::HeaderValue;
+use http::header::CONTENT_TYPE;
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::Resource;
+use kube::core::params::{GetParams, Patch, PatchParams, PostParams};
+use kube::core::{PartialObjectMeta, Request as Builder, request};
+use pitstop_api::logic::answer::{Answer, Failure};
+use pitstop_api::nodework::{NodeWork as NodeWorkObject, NodeWorkSpec, Order};
+use serde_json::{Value, json};
+
+use super::exchange::{HttpRequest, parse};
+use crate::action::Basis;
+
+/// A book that gets an owner.
+#[derive(Clone, Debug)]
+pub(super) enum NewBook {
+    /// It is made, with these orders.
+    Made(Vec<Order>),
+    /// It is there, and this is changed.
+    Adopted(Value),
+}
+
+/// What is answered first.
+pub(super) enum First {
+    /// The stored book.
+    Stored,
+    /// The same, if it passes the tests of the patch.
+    Tested,
+    /// The node's metadata, for the owner of the book.
+    Owner(NewBook),
+}
+
+/// What a write of a node's orders waits for first, and what is sent.
+pub(super) fn write(
+    node: &str,
+    basis: Basis,
+    orders: Vec<Order>,
+    closed: Vec<String>,
+    adopt: bool,
+) -> (First, Result<HttpRequest, request::Error>) {
+    let book = match basis {
+        Basis::Orders { uid, generation } => {
+            return (First::Tested, add(node, &uid, generation, &orders));
+        }
+        Basis::Absent => NewBook::Made(orders),
+        Basis::Version(version) => {
+            // None removes the field from the stored book.
+            let closed = (!closed.is_empty()).then_some(closed);
+            let change = json!({"metadata": {"resourceVersion": version},
+                "spec": {"orders": orders, "closed": closed}});
+            if !adopt {
+                return (First::Stored, patch(node, change));
+            }
+            NewBook::Adopted(change)
+        }
+    };
+    let request = Builder::new(Node::url_path(&(), None)).get_metadata(node, &GetParams::default());
+    (First::Owner(book), request)
+}
+
+/// Replaces the orders of a book, if no controller has written it since, whatever its daemon has answered: answers raise no
+/// generation, and the API server repeats a patch that names no version when another write comes between.
+fn add(node: &str, uid: &str, generation: i64, orders: &[Order]) -> Result<HttpRequest, request::Error> {
+    let patch = json!([
+        {"op": "test", "path": "/metadata/uid", "value": uid},
+        {"op": "test", "path": "/metadata/generation", "value": generation},
+        {"op": "add", "path": "/spec/orders", "value": orders},
+    ]);
+    let mut request = books().patch(node, &PatchParams::default(), &Patch::Merge(patch))?;
+    // The client's own type for it would take a library more.
+    request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json-patch+json"));
+    Ok(request)
+}
+
+/// The owner of a book, so that it goes when its node goes. For a node that is not there none is made: nobody would ever
+/// delete it.
+pub(super) fn owner(node: &str, answer: Answer) -> Result<OwnerReference, Failure> {
+    match answer {
+        Answer::Body(text) => Ok(OwnerReference {
+            api_version: Node::api_version(&()).into_owned(),
+            kind: Node::kind(&()).into_owned(),
+            name: node.to_owned(),
+            uid: parse::<PartialObjectMeta<Node>>(&text)?.metadata.uid.unwrap_or_default(),
+            ..OwnerReference::default()
+        }),
+        Answer::Failed(failure) => Err(failure),
+    }
+}
+
+pub(super) fn patch(node: &str, change: Value) -> Result<HttpRequest, request::Error> {
+    books().patch(node, &PatchParams::default(), &Patch::Merge(change))
+}
+
+/// The same change, with which the book gets its owner.
+pub(super) fn adopted(mut change: Value, owner: &OwnerReference) -> Value {
+    if let Some(metadata) = change.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("ownerReferences".into(), json!([owner]));
+    }
+    change
+}
+
+pub(super) fn create(
+    node: &str,
+    owner: OwnerReference,
+    orders: Vec<Order>,
+) -> Result<HttpRequest, request::Error> {
+    let mut object = NodeWorkObject::new(node, NodeWorkSpec { orders, ..NodeWorkSpec::default() });
+    object.metadata.owner_references = Some(vec![owner]);
+    let body = serde_json::to_vec(&object).map_err(request::Error::SerializeBody)?;
+    books().create(&PostParams::default(), body)
+}
+
+fn books() -> Builder {
+    Builder::new(NodeWorkObject::url_path(&(), None))
+}

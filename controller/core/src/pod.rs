@@ -57,6 +57,8 @@ pub struct Pod {
     pub huge_pages: bool,
     /// It has `spec.activeDeadlineSeconds`.
     pub active_deadline: bool,
+    /// It has `spec.imagePullSecrets`: its kubelet may pull what the registry shows to nobody else.
+    pub pull_secrets: bool,
     /// `spec.priorityClassName`.
     pub priority_class: Option<Box<str>>,
     /// Containers of every kind.

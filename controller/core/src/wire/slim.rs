@@ -48,6 +48,7 @@ struct SlimSpec {
     termination_grace_period_seconds: Option<i64>,
     active_deadline_seconds: Option<i64>,
     priority_class_name: Option<String>,
+    image_pull_secrets: Vec<SlimSecret>,
     containers: Vec<SlimContainer>,
     init_containers: Vec<SlimContainer>,
     ephemeral_containers: Vec<SlimContainer>,
@@ -58,6 +59,10 @@ struct SlimSpec {
 struct SlimGate {
     condition_type: String,
 }
+
+/// Only that there is one counts.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct SlimSecret {}
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -204,6 +209,7 @@ pub fn pod(pod: SlimPod) -> Pod {
         pod_level: spec.resources.map(|resources| Box::new(resources.read())),
         huge_pages,
         active_deadline: spec.active_deadline_seconds.is_some(),
+        pull_secrets: !spec.image_pull_secrets.is_empty(),
         priority_class: spec.priority_class_name.filter(|name| !name.is_empty()).map(Into::into),
         containers: containers(
             [
@@ -337,7 +343,7 @@ mod tests {
             "ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n","uid":"n"},
               {"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"r","controller":true}],
             "managedFields":[{"manager":"x"}]},
-          "spec":{"nodeName":"node1","restartPolicy":"Always","terminationGracePeriodSeconds":30,
+          "spec":{"nodeName":"node1","restartPolicy":"Always","terminationGracePeriodSeconds":30,"imagePullSecrets":[{"name":"r"}],
             "volumes":[{"name":"v","emptyDir":{}}],
             "readinessGates":[{"conditionType":"example.com/other"},{"conditionType":"KruisePodReady"}],
             "initContainers":[{"name":"init"},{"name":"proxy","image":"p","restartPolicy":"Always"}],
@@ -352,6 +358,7 @@ mod tests {
              "state":{"waiting":{"reason":"CrashLoopBackOff","message":"back-off 10s"}}}]}}"#;
         let pod = pod(serde_json::from_str(text).unwrap());
         assert_eq!((pod.uid.as_str(), pod.node.as_deref(), pod.gone()), ("u", Some("node1"), false));
+        assert!(pod.pull_secrets);
         assert_eq!(pod.controller.as_deref(), Some("ReplicaSet"));
         let app = pod.container("app").unwrap();
         let status = app.status.clone().unwrap();
@@ -408,6 +415,7 @@ mod tests {
         };
         let plain = pod(r#"{"priorityClassName":"","containers":[{"name":"app"}]}"#);
         assert_eq!((plain.active_deadline, plain.huge_pages, plain.priority_class), (false, false, None));
+        assert!(!plain.pull_secrets);
         let job = pod(r#"{"activeDeadlineSeconds":60,"priorityClassName":"high"}"#);
         assert_eq!((job.active_deadline, job.priority_class.as_deref()), (true, Some("high")));
         for list in ["containers", "initContainers"] {

@@ -56,8 +56,8 @@ impl Planner<'_> {
             match orders::stage(self.observed, container) {
                 Stage::Pulled(pulled) => container.pulled = Some(pulled),
                 Stage::Unneeded => {}
-                Stage::Unauthorized(text) => {
-                    unauthorized.get_or_insert(text);
+                Stage::Unauthorized(end) => {
+                    unauthorized.get_or_insert(end);
                     needs.push(&*container);
                 }
                 Stage::Failed(end) if policy == Pull::IfPossible => {
@@ -82,11 +82,13 @@ impl Planner<'_> {
         if let Some((wait, at)) = waits {
             return Err(Pulling::waits(wait, at));
         }
-        let Some(text) = unauthorized else { return Ok(missing) };
+        let Some(told) = unauthorized else { return Ok(missing) };
         match self.by_puller(pod, &needs) {
             Ok(waits) => Err(waits),
             Err(end) => {
-                let end = End { message: format!("{text}; {}", end.message), ..end };
+                // Where no puller Pod has tried, the daemon's word stands.
+                let reason = if end.reason == status::CANNOT_PROVE { told.reason } else { end.reason };
+                let end = End { reason, message: format!("{}; {}", told.message, end.message), ..end };
                 if policy == Pull::IfPossible {
                     return Ok(missing.or(Some(end.message)));
                 }

@@ -47,6 +47,8 @@ pub struct Pod {
     pub gates: Vec<Gate>,
     /// Condition `Ready` is True.
     pub ready: bool,
+    /// It was ready by its kubelet's last word, and is said not to be since its node is not ready.
+    pub unheard: bool,
     /// What the kubelet says of a resize.
     pub resize: Resize,
     /// `spec.overhead`: what the Pod's sandbox takes beside its containers.

@@ -168,12 +168,16 @@ pub(super) fn progress(observed: &Observed<'_>, status: &ContainerStatus, contai
         let text = format!("container {name} was killed for want of memory");
         return Progress::Bad(End::bad(status::OOM_KILLED, text));
     }
-    if let ContainerState::Terminated { exit_code } = now.state {
+    // What ends with its node is started again.
+    let node = &observed.memory.node;
+    if let ContainerState::Terminated { exit_code } = now.state
+        && !node.is_back()
+    {
         let text = format!("container {name} has ended with exit code {exit_code}");
         return Progress::Bad(End::bad(status::EXITED, text));
     }
     // The first restart is that to the new image. What did not run may have come up once more with its old one.
-    let allowed = if status.before.running { 1 } else { 2 };
+    let allowed = node.outages().saturating_add(if status.before.running { 1 } else { 2 });
     if restarts(status, container) > allowed {
         let text =
             format!("container {name} has restarted {} times", restarts(status, container).saturating_sub(1));

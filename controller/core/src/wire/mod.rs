@@ -3,6 +3,7 @@
 //!
 //! Pure, so that the simulator sends and reads what the program does.
 
+mod conditions;
 mod deeds;
 mod exchange;
 mod metadata;

@@ -9,6 +9,7 @@ use pitstop_api::nodework::PullPolicy;
 use pitstop_api::quantity::{self, Resources};
 use serde::{Deserialize, Serialize};
 
+use super::conditions::{SlimCondition, is_true, is_unheard, told};
 use super::metadata::{MIRROR, metadata};
 use super::policies::{SlimRule, own_policy, policy};
 use crate::key::ObjectKey;
@@ -122,16 +123,6 @@ struct SlimStatus {
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-struct SlimCondition {
-    #[serde(rename = "type")]
-    type_: String,
-    status: String,
-    reason: String,
-    message: String,
-}
-
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct SlimContainerStatus {
     name: String,
@@ -201,6 +192,7 @@ pub fn pod(pod: SlimPod) -> Pod {
         grace_seconds: spec.termination_grace_period_seconds.map(grace),
         gates: gates(&spec.readiness_gates, &status.conditions),
         ready: is_true(&status.conditions, "Ready").is_some(),
+        unheard: is_unheard(&status.conditions),
         resize: Resize {
             pending: told(&status.conditions, "PodResizePending"),
             in_progress: told(&status.conditions, "PodResizeInProgress"),
@@ -253,17 +245,6 @@ fn containers(
         });
     containers.extend(all);
     containers
-}
-
-/// The condition of that type, if it is true.
-fn is_true<'a>(conditions: &'a [SlimCondition], type_: &str) -> Option<&'a SlimCondition> {
-    conditions.iter().find(|c| c.type_ == type_ && c.status == "True")
-}
-
-/// What a condition says that is true.
-fn told(conditions: &[SlimCondition], type_: &str) -> Option<Told> {
-    let condition = is_true(conditions, type_)?;
-    Some(Told { reason: condition.reason.clone(), message: condition.message.clone() })
 }
 
 /// Seconds. Below zero, as may be stored from long ago, means one: an update may change it to that and to nothing else

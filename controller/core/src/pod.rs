@@ -201,6 +201,11 @@ impl Pod {
         self.containers.iter().find(|c| c.name == name)
     }
 
+    /// Its kubelet has not seen its spec as it is. Not every kubelet tells.
+    pub fn unseen(&self) -> bool {
+        self.observed_generation.zip(self.generation).is_some_and(|(seen, is)| seen < is)
+    }
+
     /// It will never run again.
     pub fn gone(&self) -> bool {
         self.deleting || self.finished

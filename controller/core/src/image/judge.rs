@@ -204,7 +204,12 @@ fn restarts(status: &ContainerStatus, container: &Container) -> i32 {
 /// A container that has the image already: the daemon tells of others only, but the kubelet tells the digest of its image.
 fn unreplaced(observed: &Observed<'_>, status: &ContainerStatus, container: &Container) -> Progress {
     let id = container.status.as_ref().map_or("", |now| &now.image_id);
+    // It may be about to stop the container for an image that the Pod had for a while.
     match pulled(observed, status) {
+        _ if observed.pod.is_some_and(Pod::unseen) => {
+            let text = format!("waits for the kubelet to see what the Pod has for container {}", status.name);
+            Progress::Waits(text)
+        }
         _ if !is_ready(container) => Progress::Unready,
         Some(pulled) if !is_pulled(id, pulled) => {
             let name = &status.name;

@@ -200,7 +200,8 @@ impl Memory {
         });
         let unheard = update.changes() && pod.is_some_and(|pod| pod.unheard);
         self.node.see(now, unheard, ready && !unheard);
-        let ready = ready && !self.node.is_away();
+        let early = pod.is_some_and(Pod::unseen) && update.status.containers.iter().any(is_unchanged);
+        let ready = ready && !early && !self.node.is_away();
         // One that came up with its old image may be ready, too, until the kubelet replaces it.
         let instances =
             update.status.containers.iter().filter_map(|status| {

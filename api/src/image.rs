@@ -5,8 +5,8 @@ use std::fmt;
 
 use crate::text::quoted;
 
-/// Longest repository with its registry, in bytes.
-const MAX_NAME: usize = 255;
+/// Longest path of a repository in full, in bytes.
+const MAX_PATH: usize = 255;
 /// Longest tag, in bytes.
 const MAX_TAG: usize = 128;
 /// The registry of references that name none.
@@ -33,6 +33,9 @@ impl Reference {
     /// Reads a reference; else says what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = |what: &str| format!("{} is no reference of an image: {what}", quoted(text));
+        if is_hash(text) {
+            return Err(wrong("64 hex digits are an image's ID, of no repository"));
+        }
         let (named, digest) = match text.split_once('@') {
             Some((named, digest)) if is_digest(digest) => (named, Some(digest)),
             Some(_) => return Err(wrong("what follows @ must be sha256: and 64 hex digits")),
@@ -58,9 +61,8 @@ impl Reference {
             tag: tag.map(str::to_owned),
             digest: digest.map(str::to_owned),
         };
-        let (host, path) = reference.repository();
-        if host.len().saturating_add(path.len()).saturating_add(1) > MAX_NAME {
-            return Err(wrong("registry and repository have more than 255 bytes"));
+        if reference.repository().1.len() > MAX_PATH {
+            return Err(wrong("the repository has more than 255 bytes"));
         }
         Ok(reference)
     }
@@ -112,8 +114,11 @@ pub fn split_tag(named: &str) -> (&str, Option<&str>) {
 
 /// `sha256:` and 64 hexadecimal digits in lower case: what all runtimes use.
 pub fn is_digest(text: &str) -> bool {
-    text.strip_prefix("sha256:")
-        .is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')))
+    text.strip_prefix("sha256:").is_some_and(is_hash)
+}
+
+fn is_hash(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 fn is_tag(text: &str) -> bool {
@@ -234,6 +239,7 @@ mod tests {
             ("host:port/web", "a registry is"),
             ("[fe80::1/web", "a registry is"),
             (&long, "more than 255"),
+            (&digest()[7..], "an image's ID"),
             ("web:v1 ", "a tag has"),
             ("https://host/web", "a re"),
         ] {

@@ -125,6 +125,7 @@ fn log(action: &Action) {
                 Deed::Create(child) => ("create", format!("{} {}", child.kind, child.key)),
                 Deed::Delete { kind, key, .. } => ("delete", format!("{kind} {key}")),
                 Deed::TryImages { key, .. } => ("try images", format!("Pod {key}")),
+                Deed::AskNode(name) => ("ask for", format!("node {name}")),
                 Deed::Pull(puller) => ("make a Pod that pulls", format!("Pod {}", puller.key)),
                 Deed::DeletePod { key, .. } => ("delete", format!("Pod {key}")),
                 Deed::Evict { key, .. } => ("evict", format!("Pod {key}")),

@@ -90,11 +90,13 @@ pub struct PodImageUpdateSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = crate::MAX_SECONDS))]
     pub unready_grace_period_seconds: Option<i64>,
-    /// Seconds after the change until the new containers must be ready. Immutable.
+    /// Seconds after the change until the new containers must be ready. Do not run while the node is not ready, and begin anew
+    /// when it is back. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86400), extend("default" = 300))]
     pub ready_timeout_seconds: Option<i64>,
-    /// Seconds for which the new containers must then stay ready, without a restart. Immutable.
+    /// Seconds for which the new containers must then stay ready, without a restart. Do not run while the node is not ready, and
+    /// begin anew when it is back. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86400), extend("default" = 30))]
     pub observe_seconds: Option<i64>,

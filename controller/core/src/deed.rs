@@ -31,6 +31,8 @@ pub enum Deed {
         /// The images.
         images: Vec<ImageChange>,
     },
+    /// Find out whether the node of that name is ready; a conflict says that it is not.
+    AskNode(String),
     /// Make a Pod that has a node's kubelet pull images, with the credentials of another Pod.
     Pull(Box<Puller>),
     /// Delete a Pod that was made for the request, if it still has that UID.

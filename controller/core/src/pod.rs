@@ -47,6 +47,8 @@ pub struct Pod {
     pub gates: Vec<Gate>,
     /// Condition `Ready` is True.
     pub ready: bool,
+    /// It was ready by its kubelet's last word, and is said not to be since its node is not ready.
+    pub unheard: bool,
     /// What the kubelet says of a resize.
     pub resize: Resize,
     /// `spec.overhead`: what the Pod's sandbox takes beside its containers.
@@ -57,6 +59,8 @@ pub struct Pod {
     pub huge_pages: bool,
     /// It has `spec.activeDeadlineSeconds`.
     pub active_deadline: bool,
+    /// It has `spec.imagePullSecrets`: its kubelet may pull what the registry shows to nobody else.
+    pub pull_secrets: bool,
     /// `spec.priorityClassName`.
     pub priority_class: Option<Box<str>>,
     /// Containers of every kind.
@@ -195,6 +199,11 @@ impl Pod {
     /// The container of that name.
     pub fn container(&self, name: &str) -> Option<&Container> {
         self.containers.iter().find(|c| c.name == name)
+    }
+
+    /// Its kubelet has not seen its spec as it is. Not every kubelet tells.
+    pub fn unseen(&self) -> bool {
+        self.observed_generation.zip(self.generation).is_some_and(|(seen, is)| seen < is)
     }
 
     /// It will never run again.

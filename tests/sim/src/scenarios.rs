@@ -1,4 +1,4 @@
-//! Named schedules without faults: what the enumeration of crash points goes through.
+//! Named schedules without faults, or with one that is what they are about: what the enumeration of crash points goes through.
 
 mod resizes;
 mod updates;
@@ -225,5 +225,6 @@ pub fn all() -> Vec<Schedule> {
     }
     resizes::add(&mut add);
     updates::add(&mut add);
+    all.extend(updates::lost());
     all
 }

@@ -16,8 +16,9 @@ pub struct Meaning {
     pub text: String,
 }
 
-/// Words of runtimes and registries for a lack of rights.
-const RIGHTS: [&str; 8] = [
+/// Words of runtimes and registries for a lack of rights. A registry whose limit is for those who are unknown has another one
+/// for those who give credentials.
+const RIGHTS: [&str; 11] = [
     "401 unauthorized",
     "403 forbidden",
     "unauthorized",
@@ -26,6 +27,9 @@ const RIGHTS: [&str; 8] = [
     "pull access denied",
     "authentication required",
     "denied: ",
+    "access to the resource is denied",
+    "no basic auth credentials",
+    "unauthenticated pull rate limit",
 ];
 
 /// What a failed pull means: what the registry refuses or does not have, it will not give a moment later. `missing`: it is
@@ -83,6 +87,27 @@ mod tests {
                 "failed to resolve reference: failed to authorize: failed to fetch anonymous token: 403 Forbidden",
                 Some(PullUnauthorized),
             ),
+            (
+                "initializing source docker://shop/web:v2: reading manifest v2 in docker.io/shop/web: requested access \
+                 to the resource is denied",
+                Some(PullUnauthorized),
+            ),
+            (
+                "failed to resolve reference: failed to authorize: failed to fetch anonymous token: unexpected status \
+                 from GET request to https://r/token: 401 Unauthorized",
+                Some(PullUnauthorized),
+            ),
+            (
+                "reading manifest v2 in r/web: authorization failed: no basic auth credentials",
+                Some(PullUnauthorized),
+            ),
+            (
+                "httpReadSeeker: failed open: unexpected status from GET request: 429 Too Many Requests\n\
+                 toomanyrequests: You have reached your unauthenticated pull rate limit.",
+                Some(PullUnauthorized),
+            ),
+            ("toomanyrequests: You have reached your pull rate limit as 'shop'", None),
+            ("unexpected status from HEAD request: 404 Not Found", Some(PullFailed)),
             ("write /var/lib/containerd/x: no space left on device", Some(NoDiskRoom)),
             ("dial tcp: lookup r on 10.0.0.10:53: no such host", None),
             ("dial tcp 127.0.0.1:5000: connect: connection refused", None),

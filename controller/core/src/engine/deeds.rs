@@ -80,7 +80,7 @@ impl Deeds {
                 // An eviction has its own pace, and one more of them does no harm.
                 Deed::Evict { .. } => self.write.succeeded(),
                 // It has no effect.
-                Deed::TryImages { .. } => self.write.failed(now),
+                Deed::TryImages { .. } | Deed::AskNode(_) => self.write.failed(now),
                 // The same again tells.
                 Deed::Create(_) | Deed::Delete { .. } | Deed::Pull(_) | Deed::DeletePod { .. } => {
                     self.unknown = Some(deed.clone());

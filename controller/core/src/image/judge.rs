@@ -168,12 +168,16 @@ pub(super) fn progress(observed: &Observed<'_>, status: &ContainerStatus, contai
         let text = format!("container {name} was killed for want of memory");
         return Progress::Bad(End::bad(status::OOM_KILLED, text));
     }
-    if let ContainerState::Terminated { exit_code } = now.state {
+    // What ends with its node is started again.
+    let node = &observed.memory.node;
+    if let ContainerState::Terminated { exit_code } = now.state
+        && !node.is_back()
+    {
         let text = format!("container {name} has ended with exit code {exit_code}");
         return Progress::Bad(End::bad(status::EXITED, text));
     }
     // The first restart is that to the new image. What did not run may have come up once more with its old one.
-    let allowed = if status.before.running { 1 } else { 2 };
+    let allowed = node.outages().saturating_add(if status.before.running { 1 } else { 2 });
     if restarts(status, container) > allowed {
         let text =
             format!("container {name} has restarted {} times", restarts(status, container).saturating_sub(1));
@@ -200,7 +204,12 @@ fn restarts(status: &ContainerStatus, container: &Container) -> i32 {
 /// A container that has the image already: the daemon tells of others only, but the kubelet tells the digest of its image.
 fn unreplaced(observed: &Observed<'_>, status: &ContainerStatus, container: &Container) -> Progress {
     let id = container.status.as_ref().map_or("", |now| &now.image_id);
+    // It may be about to stop the container for an image that the Pod had for a while.
     match pulled(observed, status) {
+        _ if observed.pod.is_some_and(Pod::unseen) => {
+            let text = format!("waits for the kubelet to see what the Pod has for container {}", status.name);
+            Progress::Waits(text)
+        }
         _ if !is_ready(container) => Progress::Unready,
         Some(pulled) if !is_pulled(id, pulled) => {
             let name = &status.name;
@@ -259,11 +268,12 @@ pub(super) fn running(
     told.filter(|running| running.container_id == id).cloned().or_else(by_kubelet)
 }
 
-/// By the kubelet's word alone, what runs in the Pod's containers is what is written down as pulled.
-pub(super) fn kubelet_tells(update: &ImageUpdate, pod: &Pod) -> bool {
+/// The new containers have been seen to run what was pulled, and the kubelet's word alone is enough to say so.
+pub(super) fn is_known(update: &ImageUpdate, pod: &Pod) -> bool {
     update.status.containers.iter().all(|status| {
         let now = pod.container(&status.name).and_then(|container| container.status.as_ref());
-        now.zip(status.pulled.as_ref()).is_some_and(|(now, pulled)| is_pulled(&now.image_id, pulled))
+        let pulled = status.pulled.as_ref().filter(|_| status.running.is_some());
+        now.zip(pulled).is_some_and(|(now, pulled)| is_pulled(&now.image_id, pulled))
     })
 }
 

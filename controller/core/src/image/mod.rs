@@ -6,6 +6,7 @@
 
 mod judge;
 mod kind;
+mod node;
 mod observe;
 mod orders;
 mod plan;

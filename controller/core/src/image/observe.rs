@@ -6,7 +6,7 @@ use pitstop_api::image_update::{
 };
 
 use super::judge::{Place, is_unchanged, place};
-use super::puller;
+use super::{node, puller};
 use crate::change::{ImageChange, Named};
 use crate::deed::{Deed, Done};
 use crate::drain::Seen;
@@ -138,6 +138,8 @@ pub struct Memory {
     pub crowded_since: Option<Mono>,
     /// What is known of its puller Pod.
     pub puller: puller::Memory,
+    /// What is known of the Pod's node.
+    pub(super) node: node::Sight,
     /// How far the drain is seen to be.
     pub drain: Seen,
     /// Since when the Pod's spec has the new images.
@@ -196,6 +198,10 @@ impl Memory {
         let ready = all(|status, container| {
             (is_unchanged(status) || !runs_old(status, container)) && is_ready(container)
         });
+        let unheard = update.changes() && pod.is_some_and(|pod| pod.unheard);
+        self.node.see(now, unheard, ready && !unheard);
+        let early = pod.is_some_and(Pod::unseen) && update.status.containers.iter().any(is_unchanged);
+        let ready = ready && !early && !self.node.is_away();
         // One that came up with its old image may be ready, too, until the kubelet replaces it.
         let instances =
             update.status.containers.iter().filter_map(|status| {
@@ -207,8 +213,10 @@ impl Memory {
         }
         note_since(&mut self.ready_since, now, ready);
         // A kubelet may tell of both in one change, and then nobody knows.
-        if let Some((ended, ready)) =
-            self.ended_at.zip(self.ready_since).filter(|(ended, ready)| ready > ended)
+        if let Some((ended, ready)) = self
+            .ended_at
+            .zip(self.ready_since)
+            .filter(|(ended, ready)| ready > ended && self.node.outages() == 0)
         {
             let gap = i64::try_from(ready.since(ended).as_millis()).unwrap_or(i64::MAX);
             self.gap.get_or_insert(gap);
@@ -217,8 +225,10 @@ impl Memory {
 
     /// What the request has had done came back.
     pub fn deed_done(&mut self, now: Mono, deed: &Deed, done: Done) {
-        if !matches!(deed, Deed::TryImages { .. }) {
-            return self.puller.done(now, deed, done);
+        match deed {
+            Deed::TryImages { .. } => {}
+            Deed::AskNode(_) => return self.node.asked(now, &done),
+            _ => return self.puller.done(now, deed, done),
         }
         match done {
             Done::Effected => (self.tried, self.refused) = (true, None),

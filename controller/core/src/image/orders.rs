@@ -1,5 +1,5 @@
-//! What the node's daemon is asked: one order for each container, from the acceptance of the request until the new container is
-//! known to be ready with what was pulled.
+//! What the node's daemon is asked: one order for each container, from the acceptance of the request until the
+//! kubelet tells that the new container runs what was pulled, else to the end of the request.
 
 use pitstop_api::id::split_reference;
 use pitstop_api::image_update::{ContainerStatus, Pull as Wanted};
@@ -28,8 +28,9 @@ pub(super) enum Stage {
     Unanswered,
     /// It is at work: its words.
     Underway(String),
-    /// The registry gives the image to nobody without credentials: the daemon's words.
-    Unauthorized(String),
+    /// The registry gives the image to nobody without credentials, or says to those without that it is not there: how that
+    /// ends if no puller Pod pulls it, with the daemon's words.
+    Unauthorized(End),
     /// It has failed: the reason, and the daemon's words.
     Failed(End),
 }
@@ -50,16 +51,20 @@ pub(super) fn stage(observed: &Observed<'_>, container: &ContainerStatus) -> Sta
         (AnswerState::Done, Some(pulled)) => Stage::Pulled(pulled),
         (AnswerState::Acknowledged | AnswerState::Done, _) => Stage::Underway(said(&answer.message)),
         (AnswerState::Refused | AnswerState::Failed, _) => {
-            let reason = match answer.reason {
-                Some(AnswerReason::PullUnauthorized) => return Stage::Unauthorized(said(&answer.message)),
+            let ends = |reason| End::failed(reason, said(&answer.message));
+            match answer.reason {
+                Some(AnswerReason::PullUnauthorized) => Stage::Unauthorized(ends(status::CANNOT_PROVE)),
                 // The node has had it from a puller Pod.
                 Some(AnswerReason::ImageNeverPull) if lost(last, container) => {
-                    return Stage::Unauthorized(said(&answer.message));
+                    Stage::Unauthorized(ends(status::CANNOT_PROVE))
                 }
-                Some(AnswerReason::NoDiskRoom) => status::NO_ROOM,
-                _ => status::PULL_FAILED,
-            };
-            Stage::Failed(End::failed(reason, said(&answer.message)))
+                // Registries hide private images: they say that there is none.
+                Some(AnswerReason::PullFailed) if observed.pod.is_some_and(|pod| pod.pull_secrets) => {
+                    Stage::Unauthorized(ends(status::PULL_FAILED))
+                }
+                Some(AnswerReason::NoDiskRoom) => Stage::Failed(ends(status::NO_ROOM)),
+                _ => Stage::Failed(ends(status::PULL_FAILED)),
+            }
         }
     }
 }

@@ -116,7 +116,14 @@ impl Memory {
             }
             (Deed::Pull(_), Done::Gone)
             | (Deed::DeletePod { .. }, Done::Conflict | Done::Retry(_))
-            | (Deed::Create(_) | Deed::Delete { .. } | Deed::TryImages { .. } | Deed::Evict { .. }, _) => {}
+            | (
+                Deed::Create(_)
+                | Deed::Delete { .. }
+                | Deed::TryImages { .. }
+                | Deed::AskNode(_)
+                | Deed::Evict { .. },
+                _,
+            ) => {}
         }
     }
 

@@ -58,6 +58,8 @@ pub(super) const SUSPENDED: &str = "Suspended";
 pub(super) const WRITING: &str = "WritingImages";
 /// The kubelet stops and starts containers.
 pub(super) const KUBELET: &str = "WaitingForKubelet";
+/// The Pod's node is not ready, so nothing new is known of its containers.
+pub(super) const NODE: &str = "NodeNotReady";
 /// A new container is not ready.
 pub(super) const UNREADY: &str = "ContainerNotReady";
 /// The daemon has not told what runs.
@@ -67,7 +69,7 @@ pub(super) const OBSERVING: &str = "Observing";
 /// The old images are put back.
 pub(super) const ROLLING_BACK: &str = "RollingBack";
 /// Every reason of a wait.
-const WAITS: [&str; 20] = [
+const WAITS: [&str; 21] = [
     QUEUED,
     Before::REASONS[1],
     drain::Wait::REASONS[0],
@@ -83,6 +85,7 @@ const WAITS: [&str; 20] = [
     SUSPENDED,
     WRITING,
     KUBELET,
+    NODE,
     UNREADY,
     ATTESTING,
     OBSERVING,

@@ -1,11 +1,15 @@
 //! What a request has done beside the writes of itself, its Pod and its orders, as requests to the API server.
 
+use k8s_openapi::api::core::v1::Node;
 use kube::Resource as _;
-use kube::core::params::PostParams;
+use kube::core::params::{GetParams, PostParams};
 use kube::core::{Request as Builder, request};
+use pitstop_api::logic::answer::{Class, Failure};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::exchange::{HttpRequest, at, delete};
+use super::conditions::{SlimCondition, node_trouble};
+use super::exchange::{HttpRequest, at, delete, parse};
 use super::observe::SlimPod;
 pub(super) use super::pods::try_images;
 use super::puller;
@@ -23,6 +27,7 @@ pub(super) fn request(by: &Object, deed: &Deed) -> (&'static str, Result<HttpReq
             (name(*kind).map_or("delete", |names| names.delete), delete(*kind, key, uid))
         }
         Deed::TryImages { key, uid, images } => ("try_pod_images", try_images(key, uid, images)),
+        Deed::AskNode(name) => ("ask_node", ask_node(name)),
         Deed::Pull(puller) => ("make_puller_pod", puller::lender(puller)),
         Deed::DeletePod { key, uid } => ("delete_puller_pod", puller::delete(key, uid)),
         Deed::Evict { key, uid } => ("evict_pod", evict(key, uid)),
@@ -60,6 +65,30 @@ fn create(by: &Object, child: &Child) -> Result<HttpRequest, request::Error> {
     });
     let body = serde_json::to_vec(&object).map_err(request::Error::SerializeBody)?;
     at(child.kind, &child.key).create(&PostParams::default(), body)
+}
+
+fn ask_node(name: &str) -> Result<HttpRequest, request::Error> {
+    Builder::new(Node::url_path(&(), None)).get(name, &GetParams::default())
+}
+
+/// Why the node is not ready, by its object; nothing where it is.
+pub(super) fn node_is_ready(text: &str) -> Result<(), Failure> {
+    let node: SlimNode = parse(text)?;
+    let Some(told) = node_trouble(&node.status.conditions) else { return Ok(()) };
+    let message = format!("the node is not ready: {}: {}", told.reason, told.message);
+    Err(Failure { gone: false, class: Class::Conflict, message })
+}
+
+#[derive(Deserialize)]
+struct SlimNode {
+    #[serde(default)]
+    status: SlimNodeStatus,
+}
+
+#[derive(Default, Deserialize)]
+struct SlimNodeStatus {
+    #[serde(default)]
+    conditions: Vec<SlimCondition>,
 }
 
 /// Evicts a Pod, as `kubectl drain` does: disruption budgets hold.

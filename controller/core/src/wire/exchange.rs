@@ -63,6 +63,8 @@ enum Awaits {
     Done,
     /// The Pod as it would be stored; when what changes is as asked, the change is sent for good, if there is one.
     DryRun(Option<Box<HttpRequest>>, PodChange),
+    /// Whether the node is ready.
+    Node,
     /// The Pod whose containers get the images; then the puller Pod is made.
     Lender(Box<Puller>),
     /// That the policy denies a form like it; then that is sent.
@@ -134,6 +136,7 @@ impl Exchange {
         let (name, request) = deeds::request(&by, &deed);
         let awaits = match deed {
             Deed::TryImages { images, .. } => Awaits::DryRun(None, PodChange::Images(images)),
+            Deed::AskNode(_) => Awaits::Node,
             Deed::Pull(puller) => Awaits::Lender(puller),
             Deed::Create(_) | Deed::Delete { .. } | Deed::DeletePod { .. } | Deed::Evict { .. } => {
                 Awaits::Done
@@ -204,6 +207,7 @@ impl Exchange {
                     (Err(failure), _) => self.end(Err(failure)),
                 }
             }
+            (Awaits::Node, Answer::Body(text)) => self.end(deeds::node_is_ready(&text).map(|()| None)),
             (Awaits::Lender(puller), Answer::Body(text)) => self.puller(&puller, &text),
             (Awaits::Denial(good), answer) => match puller::denied(answer) {
                 Ok(()) => Self { awaits: Awaits::Done, ..self }.send(Ok(*good)),

@@ -5,6 +5,7 @@
 
 mod amounts;
 mod books;
+mod conditions;
 mod deeds;
 mod exchange;
 mod metadata;

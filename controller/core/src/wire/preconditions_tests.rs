@@ -389,3 +389,31 @@ fn a_resize_that_is_not_served_is_refused_and_a_pod_that_is_gone_is_gone() {
     assert!(matches!(ends("the server could not find the requested resource"), Outcome::Refused(_)));
     assert!(matches!(ends("pods \"web\" not found"), Outcome::Gone));
 }
+
+#[test]
+fn a_node_is_asked_for_by_its_name_and_is_ready_unless_it_says_otherwise() {
+    let ask = || begin(doing(Deed::AskNode("n1".into())));
+    let (request, _) = ask();
+    assert_eq!((request.method().as_str(), request.uri().path()), ("GET", "/api/v1/nodes/n1"));
+    let told = |status: &str| {
+        let ready =
+            json!({"type": "Ready", "status": status, "reason": "NodeStatusUnknown", "message": "silence"});
+        json!({"metadata": {"name": "n1"}, "status": {"conditions": [{"type": "DiskPressure", "status": "False"}, ready]}})
+    };
+    for (answer, expected) in [
+        (Answer::Body(told("True").to_string()), Done::Effected),
+        (Answer::Body(json!({"metadata": {"name": "n1"}}).to_string()), Done::Effected),
+        (Answer::Body(told("Unknown").to_string()), Done::Conflict),
+        (Answer::Body(told("False").to_string()), Done::Conflict),
+        (Answer::Failed(Failure::of_code(404, "no such node")), Done::Gone),
+        (Answer::Failed(Failure::of_code(403, "forbidden")), Done::Refused("forbidden".into())),
+        (Answer::Failed(Failure::of_code(503, "away")), Done::Retry("away".into())),
+    ] {
+        let (_, exchange) = ask();
+        let Step::Over(over) = exchange.answered(answer) else { panic!() };
+        let Event::DeedDone { done, .. } = over.event else { panic!("{:?}", over.event) };
+        assert_eq!(done, expected);
+        let words = over.failure.map(|failure| failure.message).unwrap_or_default();
+        assert_eq!(words.contains("NodeStatusUnknown: silence"), expected == Done::Conflict, "{words}");
+    }
+}

@@ -7,9 +7,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use pitstop_api::nodework::PullPolicy;
 use pitstop_api::quantity::{self, Resources};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
-use super::amounts::{Amounts, Read};
+use super::amounts::Amounts;
+use super::conditions::{SlimCondition, is_true, is_unheard, told};
 use super::metadata::{MIRROR, metadata};
 use super::policies::{SlimRule, own_policy, policy};
 use crate::key::ObjectKey;
@@ -46,6 +47,7 @@ struct SlimSpec {
     termination_grace_period_seconds: Option<i64>,
     active_deadline_seconds: Option<i64>,
     priority_class_name: Option<String>,
+    image_pull_secrets: Vec<SlimSecret>,
     containers: Vec<SlimContainer>,
     init_containers: Vec<SlimContainer>,
     ephemeral_containers: Vec<SlimContainer>,
@@ -56,6 +58,10 @@ struct SlimSpec {
 struct SlimGate {
     condition_type: String,
 }
+
+/// Only that there is one counts.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct SlimSecret {}
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -109,17 +115,6 @@ struct SlimStatus {
     conditions: Vec<SlimCondition>,
     container_statuses: Vec<SlimContainerStatus>,
     init_container_statuses: Vec<SlimContainerStatus>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct SlimCondition {
-    #[serde(rename = "type")]
-    type_: String,
-    #[serde(deserialize_with = "holds")]
-    status: bool,
-    reason: String,
-    message: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -192,6 +187,7 @@ pub fn pod(pod: SlimPod) -> Pod {
         grace_seconds: spec.termination_grace_period_seconds.map(grace),
         gates: gates(&spec.readiness_gates, &status.conditions),
         ready: is_true(&status.conditions, "Ready").is_some(),
+        unheard: is_unheard(&status.conditions),
         resize: Resize {
             pending: told(&status.conditions, "PodResizePending"),
             in_progress: told(&status.conditions, "PodResizeInProgress"),
@@ -200,6 +196,7 @@ pub fn pod(pod: SlimPod) -> Pod {
         pod_level: spec.resources.map(|resources| Box::new(resources.read())),
         huge_pages,
         active_deadline: spec.active_deadline_seconds.is_some(),
+        pull_secrets: !spec.image_pull_secrets.is_empty(),
         priority_class: spec.priority_class_name.filter(|name| !name.is_empty()).map(Into::into),
         containers: containers(
             [
@@ -245,22 +242,6 @@ fn containers(
     containers
 }
 
-/// Whether the status of a condition is that it is true.
-fn holds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    deserializer.deserialize_str(Read::new(|text: &str| text == "True"))
-}
-
-/// The condition of that type, if it is true.
-fn is_true<'a>(conditions: &'a [SlimCondition], type_: &str) -> Option<&'a SlimCondition> {
-    conditions.iter().find(|c| c.type_ == type_ && c.status)
-}
-
-/// What a condition says that is true.
-fn told(conditions: &[SlimCondition], type_: &str) -> Option<Told> {
-    let condition = is_true(conditions, type_)?;
-    Some(Told { reason: condition.reason.clone(), message: condition.message.clone() })
-}
-
 /// Seconds. Below zero, as may be stored from long ago, means one: an update may change it to that and to nothing else
 /// (`ValidatePodUpdate` of Kubernetes 1.36).
 fn grace(seconds: i64) -> i64 {
@@ -273,7 +254,8 @@ fn gates(gates: &[SlimGate], conditions: &[SlimCondition]) -> Vec<Gate> {
     served
         .map(|type_| {
             let condition = conditions.iter().find(|c| c.type_ == *type_);
-            let condition = condition.map(|c| GateCondition { open: c.status, message: c.message.clone() });
+            let condition =
+                condition.map(|c| GateCondition { open: c.status == Some(true), message: c.message.clone() });
             Gate { type_: type_.clone(), condition }
         })
         .collect()
@@ -337,7 +319,7 @@ mod tests {
             "ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n","uid":"n"},
               {"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"r","controller":true}],
             "managedFields":[{"manager":"x"}]},
-          "spec":{"nodeName":"node1","restartPolicy":"Always","terminationGracePeriodSeconds":30,
+          "spec":{"nodeName":"node1","restartPolicy":"Always","terminationGracePeriodSeconds":30,"imagePullSecrets":[{"name":"r"}],
             "volumes":[{"name":"v","emptyDir":{}}],
             "readinessGates":[{"conditionType":"example.com/other"},{"conditionType":"KruisePodReady"}],
             "initContainers":[{"name":"init"},{"name":"proxy","image":"p","restartPolicy":"Always"}],
@@ -352,6 +334,7 @@ mod tests {
              "state":{"waiting":{"reason":"CrashLoopBackOff","message":"back-off 10s"}}}]}}"#;
         let pod = pod(serde_json::from_str(text).unwrap());
         assert_eq!((pod.uid.as_str(), pod.node.as_deref(), pod.gone()), ("u", Some("node1"), false));
+        assert!(pod.pull_secrets);
         assert_eq!(pod.controller.as_deref(), Some("ReplicaSet"));
         let app = pod.container("app").unwrap();
         let status = app.status.clone().unwrap();
@@ -408,6 +391,7 @@ mod tests {
         };
         let plain = pod(r#"{"priorityClassName":"","containers":[{"name":"app"}]}"#);
         assert_eq!((plain.active_deadline, plain.huge_pages, plain.priority_class), (false, false, None));
+        assert!(!plain.pull_secrets);
         let job = pod(r#"{"activeDeadlineSeconds":60,"priorityClassName":"high"}"#);
         assert_eq!((job.active_deadline, job.priority_class.as_deref()), (true, Some("high")));
         for list in ["containers", "initContainers"] {

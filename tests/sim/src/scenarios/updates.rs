@@ -1,8 +1,8 @@
 //! Updates of images, each on its own way through the protocol. Pulls take 700 ms.
 
-use super::{container, create, pod};
+use super::{container, create, pod, scenario};
 use crate::world::imaging::{Images, Rewriting, UpdatePlan};
-use crate::world::plan::{ContainerPlan, PodPlan, Step};
+use crate::world::plan::{ContainerPlan, Fault, PodPlan, Schedule, Step, Timed};
 
 /// What registries have in every scenario; a webhook is there where it is switched.
 pub(super) fn images(steps: &[(u64, Step)]) -> Images {
@@ -127,4 +127,15 @@ fn beside(one: &mut impl FnMut(&str, PodPlan, Vec<(u64, Step)>)) {
     one("back", pod(), vec![(0, update(NEW, |_| ())), (15_000, later("registry.example/app:1"))]);
     let restart = create(|r| r.mechanism = Some("Runtime".into()));
     one("after a restart", pod(), vec![(0, restart), (20, update(NEW, |_| ()))]);
+}
+
+/// Nobody hears of the node for longer than new containers have to become ready: before they are, as the Pod shows or not, and
+/// while they are watched.
+pub(super) fn lost() -> Vec<Schedule> {
+    let one = |at: u64| {
+        let update = update(NEW, |r| r.observe = Some(12));
+        let schedule = scenario(&format!("update, node lost after {at} ms"), vec![pod()], vec![(0, update)]);
+        Schedule { faults: vec![Timed { at: 20_000 + at, what: Fault::NodeLost(0, 40_000) }], ..schedule }
+    };
+    [500, 1_000, 1_400, 1_800, 4_000, 10_000].map(one).into()
 }

@@ -36,6 +36,8 @@ pub struct Node {
     pub up_at: Option<u64>,
     /// It is gone for good.
     pub removed: bool,
+    /// Nobody hears of it until then.
+    pub lost_until: u64,
     /// What it has for Pods.
     millicores: i64,
     /// How its control groups are kept.
@@ -72,6 +74,7 @@ impl Node {
             kubelet_down: false,
             up_at: None,
             removed: false,
+            lost_until: 0,
             millicores,
             keeping,
             clock,
@@ -117,6 +120,7 @@ impl Node {
     /// The node's object.
     pub fn object(&self) -> Value {
         let allocatable = json!({"cpu": format!("{}m", self.millicores), "memory": "1Ti", "pods": "110"});
-        json!({"metadata": {"name": self.name}, "spec": {}, "status": {"allocatable": allocatable}})
+        json!({"metadata": {"name": self.name}, "spec": {}, "status": {"allocatable": allocatable,
+            "conditions": [{"type": "Ready", "status": "True"}]}})
     }
 }

@@ -305,6 +305,8 @@ pub enum Fault {
     RemoveNode(usize),
     /// A kubelet's process is away.
     KubeletDown(usize, u64),
+    /// Nobody hears of a node: its kubelet is cut off, and it is said not to be ready. Its containers go on.
+    NodeLost(usize, u64),
     /// A runtime's process is away.
     RuntimeDown(usize, u64),
     /// A runtime does not answer.

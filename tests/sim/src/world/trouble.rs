@@ -35,6 +35,10 @@ pub(super) enum Heal {
     Boot(usize),
     /// A kubelet's process begins.
     Kubelet(usize),
+    /// The node lifecycle controller notices that nobody hears of a node.
+    Lost(usize),
+    /// A node's kubelet is heard again.
+    Found(usize),
     /// A runtime's process begins.
     Runtime(usize),
     /// A controller's watches that lost events learn of it.
@@ -44,6 +48,9 @@ pub(super) enum Heal {
     /// Everything is touched once.
     Touch,
 }
+
+/// What the node lifecycle controller takes to notice that nobody hears of a node; it is 40 s or more on a real cluster.
+pub(crate) const NOTICED: u64 = 2_000;
 
 /// How long a fault lasts.
 pub(crate) fn lasts(fault: &Fault) -> u64 {
@@ -55,6 +62,7 @@ pub(crate) fn lasts(fault: &Fault) -> u64 {
         | Fault::TwoDaemons(_, ms)
         | Fault::Reboot(_, ms, _)
         | Fault::KubeletDown(_, ms)
+        | Fault::NodeLost(_, ms)
         | Fault::RuntimeDown(_, ms)
         | Fault::RuntimeHangs(_, ms)
         | Fault::ApiDown(ms)
@@ -122,13 +130,14 @@ impl World {
                 self.queue.push(self.now + 5000, Happening::Heal(Heal::Collect(at)));
             }
             Fault::KubeletDown(at, _) => {
-                let node = &mut self.nodes[at];
-                node.kubelet.down(&mut node.runtime);
-                node.kubelet_down = true;
-                node.pods =
-                    super::watcher::Watcher::new("/api/v1/pods", format!("spec.nodeName={}", node.name));
-                self.after_node(at);
+                self.kubelet_down(at);
                 self.queue.push(after, Happening::Heal(Heal::Kubelet(at)));
+            }
+            Fault::NodeLost(at, _) => {
+                self.kubelet_down(at);
+                self.nodes[at].lost_until = self.nodes[at].lost_until.max(after);
+                self.queue.push(self.now + NOTICED, Happening::Heal(Heal::Lost(at)));
+                self.queue.push(after, Happening::Heal(Heal::Found(at)));
             }
             Fault::RuntimeDown(at, _) => {
                 self.nodes[at].runtime.down(self.now);
@@ -246,6 +255,13 @@ impl World {
                 self.nodes[at].kubelet_down = false;
                 self.queue.push(self.now, Happening::Pods(at));
             }
+            Heal::Lost(at) => self.lose(at),
+            Heal::Found(at) if self.now < self.nodes[at].lost_until => {}
+            Heal::Found(at) => {
+                self.nodes[at].kubelet_down = false;
+                self.queue.push(self.now, Happening::Pods(at));
+                self.node_is_ready(at, "True");
+            }
             Heal::Runtime(at) => {
                 self.nodes[at].runtime.up(self.now, 300);
                 let later = self.now + 300 + self.rng.below(1500);
@@ -267,6 +283,43 @@ impl World {
             }
             Heal::Touch => self.touch_all(),
         }
+    }
+
+    fn kubelet_down(&mut self, at: usize) {
+        let node = &mut self.nodes[at];
+        node.kubelet.down(&mut node.runtime);
+        node.kubelet_down = true;
+        node.pods = super::watcher::Watcher::new("/api/v1/pods", format!("spec.nodeName={}", node.name));
+        self.after_node(at);
+    }
+
+    /// `MarkPodsNotReady` of `pkg/controller/util/node`, Kubernetes 1.36: of `Ready` the status changes, and nothing else.
+    fn lose(&mut self, at: usize) {
+        if self.now >= self.nodes[at].lost_until || self.nodes[at].removed {
+            return;
+        }
+        self.node_is_ready(at, "Unknown");
+        let name = self.nodes[at].name.clone();
+        let ready = |c: &Value| c["type"] == "Ready" && c["status"] == "True";
+        let of = |p: &Value| {
+            let mut conditions = p["status"]["conditions"].as_array().into_iter().flatten();
+            p["spec"]["nodeName"] == *name && conditions.any(ready)
+        };
+        let pods = self.server.objects("Pod").filter(|p| of(p));
+        let pods: Vec<String> = pods.map(|p| p["metadata"]["name"].as_str().unwrap().to_owned()).collect();
+        for pod in pods {
+            self.change(Writer::Other, "Pod", objects::NAMESPACE, &pod, |pod| {
+                let conditions = pod["status"]["conditions"].as_array_mut().into_iter().flatten();
+                conditions.filter(|c| ready(c)).for_each(|c| c["status"] = "False".into());
+            });
+        }
+    }
+
+    fn node_is_ready(&mut self, at: usize, status: &str) {
+        let name = self.nodes[at].name.clone();
+        self.change(Writer::Other, "Node", "", &name, |node| {
+            node["status"]["conditions"] = serde_json::json!([{"type": "Ready", "status": status}]);
+        });
     }
 
     fn pause(&mut self, role: Role, until: u64) {

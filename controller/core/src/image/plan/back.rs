@@ -11,7 +11,7 @@ use crate::image::resolve::ways_back;
 use crate::image::status::{self, End, Wait};
 use crate::plan::Urgency;
 use crate::pod::Pod;
-use crate::time::{earliest, seconds};
+use crate::time::earliest;
 
 /// How long the kubelet may take to tell of a container with its old image, not of the one before.
 const TOLD: Duration = Duration::from_secs(2);
@@ -60,8 +60,14 @@ impl Planner<'_> {
             return plan;
         }
         let limit = update.spec.ready_timeout();
-        let until = self.observed.memory.restored_since.map(|since| since.after(seconds(limit)));
-        if until.is_some_and(|until| until <= self.now) {
+        let until = self.time_for_ready(self.observed.memory.restored_since);
+        if let Some(over) = until.filter(|until| *until <= self.now) {
+            let wait = Self::rolls_back(&end);
+            let (late, deadline) = self.deadline();
+            let asks = self.asks_node(pod, over, update.status.clone(), &wait).filter(|_| !late);
+            if let Some(plan) = asks {
+                return Plan { wake_at: earliest(deadline, plan.wake_at), ..plan };
+            }
             let text = format!(
                 "{}; the old images are put back, and their containers are not ready within {limit} s",
                 end.message

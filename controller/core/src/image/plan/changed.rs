@@ -45,6 +45,9 @@ impl Planner<'_> {
 
     /// The Pod has them.
     fn follows(&self, pod: &Pod) -> Plan {
+        if self.observed.memory.node.is_unheard() {
+            return self.unheard(pod);
+        }
         let mut status = self.observed.update.status.clone();
         for container in &mut status.containers {
             let in_pod = pod.container(&container.name);
@@ -65,8 +68,11 @@ impl Planner<'_> {
     fn awaits(&self, pod: &Pod, status: PodImageUpdateStatus, wait: &Wait) -> Plan {
         let limit = self.observed.update.spec.ready_timeout();
         let written = self.observed.memory.written_since;
-        let until = written.map(|since| since.after(seconds(limit)));
-        if until.is_some_and(|until| until <= self.now) {
+        let until = self.time_for_ready(written);
+        if let Some(over) = until.filter(|until| *until <= self.now) {
+            if let Some(plan) = self.asks_node(pod, over, status.clone(), wait) {
+                return Plan { orders: self.orders(pod), ..plan };
+            }
             let text = format!("not ready within {limit} s (readyTimeoutSeconds): {}", wait.message);
             return self.fails(pod, &End::bad(status::NOT_READY, text));
         }
@@ -99,7 +105,7 @@ impl Planner<'_> {
     /// How far the new containers are, together.
     fn judged(&self, pod: &Pod) -> Judged {
         let update = self.observed.update;
-        let watched = update.status.phase == Some(Phase::Observing);
+        let watched = update.status.phase == Some(Phase::Observing) && !self.observed.memory.node.is_back();
         let mut waits = None;
         for status in &update.status.containers {
             let Some(container) = pod.container(&status.name) else { continue };

@@ -7,6 +7,7 @@
 
 mod back;
 mod changed;
+mod node;
 mod pull;
 mod puller;
 

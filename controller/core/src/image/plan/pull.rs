@@ -5,7 +5,7 @@ use pitstop_api::nodework::Order;
 
 use super::Planner;
 use crate::deed::Deed;
-use crate::image::judge::kubelet_tells;
+use crate::image::judge::is_known;
 use crate::image::orders::{self, Stage};
 use crate::image::status::{self, End, Wait};
 use crate::pod::Pod;
@@ -57,8 +57,8 @@ impl Planner<'_> {
             match orders::stage(self.observed, container) {
                 Stage::Pulled(pulled) => container.pulled = Some(pulled),
                 Stage::Unneeded => {}
-                Stage::Unauthorized(text) => {
-                    unauthorized.get_or_insert(text);
+                Stage::Unauthorized(end) => {
+                    unauthorized.get_or_insert(end);
                     needs.push(&*container);
                 }
                 Stage::Failed(end) if policy == Pull::IfPossible => {
@@ -83,11 +83,13 @@ impl Planner<'_> {
         if let Some((wait, at)) = waits {
             return Err(Pulling::waits(wait, at));
         }
-        let Some(text) = unauthorized else { return Ok(missing) };
+        let Some(told) = unauthorized else { return Ok(missing) };
         match self.by_puller(pod, &needs) {
             Ok(waits) => Err(waits),
             Err(end) => {
-                let end = End { message: format!("{text}; {}", end.message), ..end };
+                // Where no puller Pod has tried, the daemon's word stands.
+                let reason = if end.reason == status::CANNOT_PROVE { told.reason } else { end.reason };
+                let end = End { reason, message: format!("{}; {}", told.message, end.message), ..end };
                 if policy == Pull::IfPossible {
                     return Ok(missing.or(Some(end.message)));
                 }
@@ -118,10 +120,9 @@ impl Planner<'_> {
         Ok((Wait::new(Phase::Pulling, status::DAEMON, "waits for the node's daemon to pull"), until))
     }
 
-    /// What the node's daemon is asked. Once the new containers were ready, nothing more, unless only it can tell what runs.
+    /// What the node's daemon is asked; nothing more once the kubelet alone tells that the new containers run what was pulled.
     pub(super) fn orders(&self, pod: &Pod) -> Vec<Order> {
-        let update = self.observed.update;
-        let known = update.status.phase == Some(Phase::Observing) && kubelet_tells(update, pod);
-        if self.observed.guarded && !known { orders::wanted(self.observed, pod) } else { Vec::new() }
+        let wants = self.observed.guarded && !is_known(self.observed.update, pod);
+        if wants { orders::wanted(self.observed, pod) } else { Vec::new() }
     }
 }

@@ -1,6 +1,7 @@
 //! One update against a Pod, a daemon and an API server that the test plays.
 
 mod fails;
+mod nodes;
 mod pullers;
 mod pulls;
 mod reasons;
@@ -92,6 +93,8 @@ struct World {
     no_puller: Option<String>,
     /// What was done beside dry runs.
     deeds: Vec<Deed>,
+    /// What the API server says of the node.
+    node: Done,
     look: Look,
     memory: Memory,
     wake_at: Option<Mono>,
@@ -117,6 +120,7 @@ impl World {
             puller: None,
             no_puller: Some("there is no right to".into()),
             deeds: Vec::new(),
+            node: Done::Effected,
             look: Look::default(),
             memory: Memory::new(Mono(0)),
             wake_at: None,
@@ -165,12 +169,15 @@ impl World {
         self.deleted |= delete;
         if let Some(deed) = deed {
             let done = self.does(&deed);
+            let before = self.memory.clone();
             self.memory.deed_done(self.now, &deed, done);
             if let Some(write) = status {
                 self.writes += 1;
                 self.update.status = write.status;
+                return true;
             }
-            return true;
+            // What is in vain is tried again later.
+            return !matches!(deed, Deed::AskNode(_)) || self.memory != before;
         }
         if read.is_some() {
             self.look.begin();
@@ -193,6 +200,10 @@ impl World {
         }
         self.deeds.push(deed.clone());
         match deed {
+            Deed::AskNode(name) => {
+                assert_eq!(name, "node1");
+                self.node.clone()
+            }
             Deed::Pull(puller) => match &self.no_puller {
                 Some(text) => Done::Refused(text.clone()),
                 None if self.puller.is_some() => Done::Conflict,

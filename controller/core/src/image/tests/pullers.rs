@@ -114,6 +114,56 @@ fn one_pod_pulls_for_all_containers_that_need_it() {
     assert_eq!((world.phase(), world.deletes()), (Phase::Updating, 1));
 }
 
+/// An update of a Pod with `imagePullSecrets`, for whose image the daemon has heard that there is none.
+fn hidden(spec: &Value, no_puller: Option<&str>) -> World {
+    let mut world = World { no_puller: no_puller.map(str::to_owned), ..World::new(spec) };
+    world.pod.as_mut().unwrap().pull_secrets = true;
+    world.settle();
+    world.answer(AnswerState::Failed, Some(AnswerReason::PullFailed), None);
+    world
+}
+
+/// Registries say of a private image that it is not there.
+#[test]
+fn what_the_registry_hides_from_the_daemon_is_pulled_for_a_pod_with_secrets() {
+    let mut world = hidden(&json!({}), None);
+    assert_eq!((world.reason(), world.makes()), ("WaitingForPullerPod", 1));
+    world.kubelet("app", ENDED, "x");
+    assert_eq!(world.order_ids(), ["u-1/app/2"]);
+    world.pulled();
+    assert_eq!(world.image(), format!("registry.example.com/shop/web:v2@{NEW}"));
+    // The kubelet does not find it either.
+    let mut world = hidden(&json!({}), None);
+    world.kubelet("app", waiting("ErrImagePull", "r/web:v2: not found"), "");
+    assert_eq!((world.phase(), world.reason(), world.deletes()), (Phase::Failed, "PullFailed", 1));
+    assert_eq!(world.pod.as_ref().unwrap().containers, web().containers);
+    // Nobody can make a puller Pod: what the daemon has heard stands.
+    let world = hidden(&json!({}), Some("there is no right to"));
+    assert_eq!((world.phase(), world.reason(), world.makes()), (Phase::Failed, "PullFailed", 3));
+    let text = &world.update.status.message;
+    assert!(text.contains("the daemon's words") && text.contains("no right to"), "{text}");
+    assert_eq!(hidden(&json!({"pull": "IfPossible"}), Some("no")).phase(), Phase::Updating);
+}
+
+#[test]
+fn without_secrets_what_is_not_there_is_believed_at_once() {
+    let mut world = World { no_puller: None, ..World::new(&json!({})) };
+    world.settle();
+    world.answer(AnswerState::Failed, Some(AnswerReason::PullFailed), None);
+    assert_eq!((world.phase(), world.reason(), world.makes()), (Phase::Failed, "PullFailed", 0));
+}
+
+/// Most Pods have secrets from their service account, and most images are public or there.
+#[test]
+fn a_pod_with_secrets_needs_no_puller_pod_for_what_the_daemon_has() {
+    let mut world = World { no_puller: None, ..World::new(&json!({})) };
+    world.pod.as_mut().unwrap().pull_secrets = true;
+    world.settle();
+    assert_eq!((world.reason(), world.order_ids()), ("WaitingForDaemon", vec!["u-1/app/1"]));
+    world.pulled();
+    assert_eq!((world.phase(), world.makes()), (Phase::Updating, 0));
+}
+
 /// It would lack the container whose pull is under way.
 #[test]
 fn a_puller_pod_waits_for_the_daemons_word_on_every_container() {

@@ -47,6 +47,23 @@ fn what_the_pod_has_already_is_no_reason_to_wait() {
     assert_eq!((world.phase(), world.reason()), (Phase::Failed, "OtherImage"));
 }
 
+/// The Pod had another image for a while, which its kubelet may be acting on: it stops the container, and tells nothing meanwhile.
+#[test]
+fn what_the_pod_has_already_is_not_believed_before_the_kubelet_has_seen_it() {
+    let mut world = World::new(&json!({}));
+    let pod = world.pod.as_mut().unwrap();
+    pod.containers[0].image = format!("registry.example.com/shop/web:v2@{NEW}");
+    pod.containers[0].status.as_mut().unwrap().image_id = format!("registry.example.com/shop/web@{NEW}");
+    (pod.generation, pod.observed_generation) = (Some(3), Some(2));
+    world.settle();
+    world.pulled();
+    world.pass(60);
+    assert_eq!((world.phase(), world.reason()), (Phase::Updating, "WaitingForKubelet"));
+    world.pod.as_mut().unwrap().observed_generation = Some(3);
+    world.settle();
+    assert_eq!(world.phase(), Phase::Observing);
+}
+
 #[test]
 fn one_that_has_it_already_waits_for_the_one_that_gets_it() {
     let image = "registry.example.com/shop/web:v2";

@@ -164,6 +164,7 @@ pub(super) fn leaves_controllers_alone(fault: &Fault) -> bool {
             | Fault::PauseDaemon(..)
             | Fault::HoldBook(..)
             | Fault::KubeletDown(..)
+            | Fault::NodeLost(..)
             | Fault::RuntimeDown(..)
             | Fault::RuntimeHangs(..)
             | Fault::RuntimeFails(..)

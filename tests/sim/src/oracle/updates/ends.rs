@@ -178,7 +178,13 @@ impl Updates {
             let back = all.iter().filter(alive).any(|i| i.image_id == before.image_id);
             // Of what ends while its kubelet or runtime is away nobody can know.
             let unseen = self.faults(|f| {
-                matches!(f, Fault::KubeletDown(..) | Fault::RuntimeDown(..) | Fault::RuntimeHangs(..))
+                matches!(
+                    f,
+                    Fault::KubeletDown(..)
+                        | Fault::NodeLost(..)
+                        | Fault::RuntimeDown(..)
+                        | Fault::RuntimeHangs(..)
+                )
             });
             if !back && self.sound() && !unseen {
                 found.push((

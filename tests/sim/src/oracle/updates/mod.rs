@@ -12,8 +12,10 @@
 //! | U8 | One request at work on a Pod; none begins beside a restart. |
 //! | U9 | An end has a reason that is true: what cannot be pulled leaves the Pod as it was. |
 //! | U10 | A Pod that is to be drained is changed only when it was out of service for the grace. |
+//! | U11 | While its node is not ready, no container is blamed for not being ready, and none was watched to its end. |
 
 mod ends;
+mod lost;
 mod pods;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -285,6 +287,7 @@ impl Updates {
         }
         stays(&id, &before, &after, found);
         self.is_told_truly(&id, &before, &after, found);
+        self.is_heard(&id, &before, &after, server, found);
         if before.completion_time.is_none() && after.completion_time.is_some() {
             let last = after.conditions.iter().find(|c| c.type_ == conditions::COMPLETE);
             let reason = last.map(|c| c.reason.clone()).unwrap_or_default();

@@ -217,7 +217,8 @@ impl Updates {
             .steps
             .iter()
             .any(|s| matches!(s.what, Step::Meddle(_) | Step::Occupy(_) | Step::Open(_)));
-        let blind = self.faults(|f| matches!(f, Fault::KubeletDown(..) | Fault::Reboot(..)));
+        let blind =
+            self.faults(|f| matches!(f, Fault::KubeletDown(..) | Fault::NodeLost(..) | Fault::Reboot(..)));
         if !served || meddled || blind || !self.sound() {
             return;
         }

@@ -1,0 +1,87 @@
+//! A node that is not ready: what its kubelet told last may be old, so no clock runs, and the image is not blamed.
+//!
+//! Of a Pod that was ready the node lifecycle controller says so. Of one that was not, nothing shows it: the API server is asked
+//! before the time for its containers is said to be over.
+
+use crate::deed::Done;
+use crate::time::Mono;
+
+/// What is known of the Pod's node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sight {
+    /// The Pod shows that it is not ready.
+    unheard: bool,
+    /// The API server has said so when it was asked last.
+    silent: bool,
+    /// When the API server has last said that it is ready, or nobody could.
+    ready_at: Option<Mono>,
+    /// Since when it is back, until the new containers are ready.
+    back_since: Option<Mono>,
+    /// How often it came back: whatever stopped it may have restarted its containers.
+    outages: i32,
+}
+
+impl Sight {
+    /// Notes what the Pod shows. `ready`: its kubelet says that all new containers are.
+    pub(super) fn see(&mut self, now: Mono, unheard: bool, ready: bool) {
+        let was = self.is_away();
+        self.unheard = unheard;
+        // What it tells is news.
+        self.silent &= !ready;
+        if was && !self.is_away() {
+            self.comes_back(now);
+        }
+        if ready && !self.is_away() {
+            self.back_since = None;
+        }
+    }
+
+    /// The API server was asked whether it is ready.
+    pub(super) fn asked(&mut self, now: Mono, done: &Done) {
+        let was = self.is_away();
+        match done {
+            Done::Conflict | Done::Gone => self.silent = true,
+            // What cannot be seen is not judged.
+            Done::Effected | Done::Refused(_) => (self.silent, self.ready_at) = (false, Some(now)),
+            Done::Retry(_) => {}
+        }
+        if was && !self.is_away() {
+            self.comes_back(now);
+        }
+    }
+
+    fn comes_back(&mut self, now: Mono) {
+        self.back_since = Some(now);
+        self.outages = self.outages.saturating_add(1);
+    }
+
+    /// It is not ready, as far as is known.
+    pub(super) fn is_away(&self) -> bool {
+        self.unheard || self.silent
+    }
+
+    /// What its kubelet told last is from before it was lost.
+    pub(super) fn is_unheard(&self) -> bool {
+        self.unheard
+    }
+
+    /// It was ready at that time or later.
+    pub(super) fn was_ready(&self, at: Mono) -> bool {
+        self.ready_at.is_some_and(|ready| ready >= at)
+    }
+
+    /// It is back, and the new containers have not been ready since.
+    pub(super) fn is_back(&self) -> bool {
+        self.back_since.is_some()
+    }
+
+    /// From when the time for containers to become ready is counted: anew from when the node is back.
+    pub(super) fn counts_from(&self, since: Mono) -> Mono {
+        self.back_since.map_or(since, |back| back.max(since))
+    }
+
+    /// How often its containers may have restarted with it.
+    pub(super) fn outages(&self) -> i32 {
+        self.outages
+    }
+}

@@ -10,6 +10,7 @@ use super::observe::{ImageUpdate, Observed, is_ready};
 use super::orders;
 use super::status::{self, End};
 use crate::pod::{self, Container, ContainerState, Pod};
+use crate::time::seconds;
 
 /// Which images the Pod's spec has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,16 +115,22 @@ impl Observed<'_> {
         let Some(container) = pod.container(&status.name) else { return false };
         let Some(now) = &container.status else { return false };
         let same = now.container_id == status.before.container_id;
+        // It has no more time than to be ready at all.
+        let limit = SETTLES.min(seconds(self.update.spec.ready_timeout()));
+        let long = self.memory.restored_since.is_some_and(|since| since.after(limit) <= self.now);
         // A kubelet that says which spec its word is about has no other stop under way then; it may take the Pod's grace.
         let settled = match pod.observed_generation.zip(pod.generation) {
             Some((seen, is)) => seen >= is,
-            None => self.memory.restored_since.is_some_and(|since| since.after(SETTLES) <= self.now),
+            None => long,
         };
         if same && !status.before.running {
             return settled;
         }
+        // The kubelet may have started it by the string that was there first, just when another one was written, for which it then
+        // stops it once more.
+        let other_way = status.restored != status.before.image;
         let runs = now.state == ContainerState::Running && now.image_id == status.before.image_id;
-        runs && (now.ready || !status.before.ready) && (!same || settled)
+        runs && (now.ready || !status.before.ready) && (!same || settled) && (!other_way || long)
     }
 }
 
@@ -193,6 +200,12 @@ pub(super) fn progress(observed: &Observed<'_>, status: &ContainerStatus, contai
 pub(super) fn in_back_off(container: &Container) -> bool {
     let state = container.status.as_ref().map(|now| &now.state);
     matches!(state, Some(ContainerState::Waiting { reason, .. }) if reason == CRASH_LOOP)
+}
+
+/// The container that got another image runs it yet.
+pub(super) fn runs_new(status: &ContainerStatus, pod: &Pod) -> bool {
+    let now = pod.container(&status.name).and_then(|container| container.status.as_ref());
+    now.is_some_and(|now| now.state == ContainerState::Running && now.image_id != status.before.image_id)
 }
 
 /// How often the container was restarted since the request was accepted.

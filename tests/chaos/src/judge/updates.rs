@@ -4,13 +4,16 @@ use std::collections::BTreeSet;
 
 use pitstop_api::image_update::Phase;
 
-use super::{LEGAL_FAILURES, is_broken_off};
+use super::{LEGAL_FAILURES, START, is_broken_off};
 use crate::facts::{End, Facts, Pod, Update};
 use crate::plan::{CRASHING, Victim, Worth};
 use crate::trace::{Entry, Event};
 
 /// The reason of an end for want of an image.
 const NOT_PULLED: &str = "PullFailed";
+
+/// Image strings by which pitstop puts an old image back, beside the one that was there.
+const OTHER_WAYS: usize = 3;
 
 /// Why the update did not do what it says that it did, or what it had to do.
 pub(super) fn lost(facts: &Facts, update: &Update) -> Vec<String> {
@@ -100,15 +103,25 @@ pub(super) fn ends<'a>(facts: &Facts, pod: &'a Pod, update: &Update) -> Vec<&'a 
         }
         let is_put_back = update.end.as_ref().is_none_or(|end| end.phase != Phase::Succeeded);
         let Some(wanted) = update.wanted.get(name).filter(|_| is_put_back) else { continue };
-        let new = later.skip_while(|entry| is_broken_off(facts, pod, &entry.id));
-        let crashes = wanted == CRASHING;
-        ends.extend(new.take_while(|entry| entry.version == *wanted).take(if crashes {
-            usize::MAX
-        } else {
-            1
-        }));
+        let mut later = later.skip_while(|entry| is_broken_off(facts, pod, &entry.id)).peekable();
+        // What crashes is started again and again.
+        let most = if wanted == CRASHING { usize::MAX } else { 1 };
+        let is_new = |entry: &&Entry| entry.version == *wanted;
+        ends.extend(std::iter::from_fn(|| later.next_if(is_new)).take(most));
+        // While the kubelet keeps the old image waiting, other strings are written for it. It may have started it by the one before
+        // just then.
+        let again =
+            later.take_while(|entry| entry.version == old.version && is_replaced_at_once(pod, &entry.id));
+        ends.extend(again.take(OTHER_WAYS));
     }
     ends
+}
+
+/// Whether the kubelet stopped the instance as soon as it had started it.
+fn is_replaced_at_once(pod: &Pod, id: &str) -> bool {
+    let mut lines = pod.trace.iter().filter(|entry| entry.id == id);
+    let Some((start, next)) = lines.next().zip(lines.next()) else { return false };
+    next.at.saturating_sub(start.at) <= START
 }
 
 /// The instances of a container that were started, in order.

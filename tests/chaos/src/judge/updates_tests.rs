@@ -94,6 +94,15 @@ fn what_is_put_back_makes_two() {
     // The old image came back twice.
     let twice = [("a", "1"), ("b", CRASHING), ("c", "1"), ("d", "1")];
     assert_eq!(wrong(&twice, std::slice::from_ref(&crash)), (0, 1));
+    // The kubelet starts it by one image string and stops it for another one.
+    let stopped = |at| {
+        let mut facts = facts(&twice, std::slice::from_ref(&crash));
+        let trace = &mut facts.pods.get_mut("web").unwrap().trace;
+        let c = trace.iter().find(|entry| entry.id == "c").unwrap().clone();
+        trace.push(Entry { event: Event::Asked, at: c.at + at, ..c });
+        judge(&facts).doubled.len()
+    };
+    assert_eq!((stopped(40), stopped(500)), (0, 1));
     // Before the kubelet had done anything.
     assert_fine(&[("a", "1")], &[crash]);
     // In a Pod of two containers of which the other one crashes.

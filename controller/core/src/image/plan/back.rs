@@ -6,7 +6,7 @@ use pitstop_api::condition;
 use pitstop_api::image_update::{ContainerStatus, Phase, Restoring};
 
 use super::{Plan, Planner};
-use crate::image::judge::{Place, SETTLES, in_back_off, is_unchanged, place};
+use crate::image::judge::{Place, SETTLES, in_back_off, is_unchanged, place, runs_new};
 use crate::image::resolve::ways_back;
 use crate::image::status::{self, End, Wait};
 use crate::plan::Urgency;
@@ -85,7 +85,10 @@ impl Planner<'_> {
     fn other_ways(&self, pod: &Pod, end: &End) -> Option<Plan> {
         let told = self.observed.memory.restored_since.is_some_and(|since| since.after(TOLD) <= self.now);
         let seen = pod.observed_generation.zip(pod.generation).is_none_or(|(seen, is)| seen >= is);
-        if !(told && seen) {
+        // A kubelet stops all that it has to before it starts anything, and tells until then of those that wait what was so of their
+        // new images.
+        let stops = self.observed.update.status.containers.iter().any(|c| runs_new(c, pod));
+        if !(told && seen) || stops {
             return None;
         }
         let mut status = self.observed.update.status.clone();

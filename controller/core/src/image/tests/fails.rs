@@ -198,3 +198,52 @@ fn old_images_that_are_in_back_off_get_other_strings() {
     back(&mut world);
     assert_eq!((world.phase(), world.reason()), (Phase::RolledBack, "CrashLoopBackOff"));
 }
+
+/// The kubelet has not come to start it: it stops the other container first (seen on 1.36, which then started it twice).
+#[test]
+fn what_waits_for_another_container_to_end_gets_no_other_string() {
+    let image = "registry.example.com/shop/web:v2";
+    let both = json!({"containers": [{"name": "app", "image": image}, {"name": "sidecar", "image": image}]});
+    let mut world = World::new(&both);
+    world.pod.as_mut().unwrap().containers.push(container("sidecar"));
+    world.settle();
+    world.pulled();
+    world.starts(true);
+    crashes(world.pod.as_mut().unwrap().containers[0].status.as_mut().unwrap());
+    world.settle();
+    world.pass(20);
+    assert_eq!((world.phase(), world.image()), (Phase::RollingBack, "registry.example.com/shop/web:v1"));
+    // It has, and keeps it waiting.
+    let sidecar = world.pod.as_mut().unwrap().containers[1].status.as_mut().unwrap();
+    (sidecar.container_id, sidecar.restart_count) = (id(3), 2);
+    sidecar.image_id = format!("registry.example.com/shop/web@{OLD}");
+    world.settle();
+    assert_eq!(world.image(), format!("registry.example.com/shop/web:v1@{OLD}"));
+}
+
+/// The kubelet starts the container by the first string just when another one is written, and then stops it for that one (seen on
+/// 1.36, under kills).
+#[test]
+fn old_images_that_get_other_strings_are_back_once_no_stop_can_follow() {
+    let mut world = World::changed(&json!({}));
+    world.sees(crashes);
+    world.pass(2);
+    assert!(world.image().ends_with(&format!("v1@{OLD}")), "{}", world.image());
+    back(&mut world);
+    world.pass(4);
+    assert_eq!(world.phase(), Phase::RollingBack);
+    world.sees(|status| (status.state, status.ready) = (ContainerState::Terminated { exit_code: 0 }, false));
+    world.pass(1);
+    assert_eq!(world.phase(), Phase::RollingBack);
+    back(&mut world);
+    assert_eq!((world.phase(), world.reason()), (Phase::RolledBack, "CrashLoopBackOff"));
+    // It has no more time than to be ready at all.
+    let mut world = World::changed(&json!({"readyTimeoutSeconds": 3}));
+    world.sees(crashes);
+    world.pass(2);
+    back(&mut world);
+    world.pass(2);
+    assert_eq!(world.phase(), Phase::RollingBack);
+    world.pass(1);
+    assert_eq!((world.phase(), world.reason()), (Phase::RolledBack, "CrashLoopBackOff"));
+}

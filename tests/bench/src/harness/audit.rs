@@ -162,7 +162,7 @@ impl Entry {
             Body::Patch(patch) => (&[], patch),
         };
         let patched = patch.iter().filter(|operation| operation.path == "/spec/orders");
-        let patched = patched.flat_map(|operation| operation.value.as_array()).flatten();
+        let patched = patched.filter_map(|operation| operation.value.as_array()).flatten();
         let patched = patched.filter_map(|order| order["id"].as_str());
         whole.iter().map(|order| order.id.as_str()).chain(patched)
     }

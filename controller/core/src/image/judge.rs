@@ -178,7 +178,7 @@ pub(super) fn progress(observed: &Observed<'_>, status: &ContainerStatus, contai
     // What ends with its node is started again.
     let node = &observed.memory.node;
     if let ContainerState::Terminated { exit_code } = now.state
-        && !node.is_back()
+        && !node.settles()
     {
         let text = format!("container {name} has ended with exit code {exit_code}");
         return Progress::Bad(End::bad(status::EXITED, text));

@@ -13,10 +13,14 @@ pub struct Sight {
     unheard: bool,
     /// The API server has said so when it was asked last.
     silent: bool,
+    /// All new containers are ready, by their kubelet's last word.
+    ready: bool,
     /// When the API server has last said that it is ready, or nobody could.
     ready_at: Option<Mono>,
-    /// Since when it is back, until the new containers are ready.
+    /// Since when it is back.
     back_since: Option<Mono>,
+    /// The new containers have not been ready since then.
+    settles: bool,
     /// How often it came back: whatever stopped it may have restarted its containers.
     outages: i32,
 }
@@ -26,14 +30,13 @@ impl Sight {
     pub(super) fn see(&mut self, now: Mono, unheard: bool, ready: bool) {
         let was = self.is_away();
         self.unheard = unheard;
-        // What it tells is news.
-        self.silent &= !ready;
+        // What has become ready since is news of the kubelet.
+        self.silent &= !ready || self.ready;
+        self.ready = ready;
         if was && !self.is_away() {
             self.comes_back(now);
         }
-        if ready && !self.is_away() {
-            self.back_since = None;
-        }
+        self.settles &= !ready || self.is_away();
     }
 
     /// The API server was asked whether it is ready.
@@ -51,7 +54,7 @@ impl Sight {
     }
 
     fn comes_back(&mut self, now: Mono) {
-        self.back_since = Some(now);
+        (self.back_since, self.settles) = (Some(now), true);
         self.outages = self.outages.saturating_add(1);
     }
 
@@ -71,8 +74,8 @@ impl Sight {
     }
 
     /// It is back, and the new containers have not been ready since.
-    pub(super) fn is_back(&self) -> bool {
-        self.back_since.is_some()
+    pub(super) fn settles(&self) -> bool {
+        self.settles
     }
 
     /// From when the time for containers to become ready is counted: anew from when the node is back.

@@ -105,7 +105,7 @@ impl Planner<'_> {
     /// How far the new containers are, together.
     fn judged(&self, pod: &Pod) -> Judged {
         let update = self.observed.update;
-        let watched = update.status.phase == Some(Phase::Observing) && !self.observed.memory.node.is_back();
+        let watched = update.status.phase == Some(Phase::Observing) && !self.observed.memory.node.settles();
         let mut waits = None;
         for status in &update.status.containers {
             let Some(container) = pod.container(&status.name) else { continue };

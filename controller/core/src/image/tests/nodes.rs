@@ -146,6 +146,28 @@ fn once_the_node_is_back_the_time_is_counted_anew() {
     assert_eq!(world.phase(), Phase::Succeeded);
 }
 
+/// That a container was ready before is no news.
+#[test]
+fn what_was_ready_before_the_node_was_lost_does_not_bring_it_back() {
+    let mut world = World::changed(&json!({"readyTimeoutSeconds": 60}));
+    world.starts(false);
+    world.sees(|status| {
+        status.image_id = format!("registry.example.com/shop/web@sha256:{}", "ab".repeat(32));
+        status.ready = true;
+    });
+    assert_eq!(world.reason(), "Attesting");
+    world.node = Done::Conflict;
+    world.pass(60);
+    for _ in 0..5 {
+        world.pass(10);
+        assert_eq!((world.phase(), world.reason()), (Phase::Updating, "NodeNotReady"));
+    }
+    assert_eq!(world.memory.node.outages(), 0, "it is lost still");
+    world.node = Done::Effected;
+    world.pass(10);
+    assert_eq!((world.reason(), world.memory.node.outages()), ("Attesting", 1));
+}
+
 #[test]
 fn the_users_own_deadline_runs_on() {
     for unheard in [true, false] {

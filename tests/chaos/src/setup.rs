@@ -5,7 +5,7 @@ use std::fs;
 
 use anyhow::{Context as _, Result};
 use futures::future::try_join_all;
-use pitstop_e2e::{Cluster, LONG, Ns, ensure, until};
+use pitstop_e2e::{Cluster, LONG, Ns, SHORT, ensure, until};
 use serde_json::{Value, json};
 
 use crate::plan::{NODES, Plan};
@@ -46,12 +46,13 @@ pub(crate) async fn start(ns: &Ns, plan: &Plan) -> Result<BTreeMap<String, Strin
     let mut uids = BTreeMap::new();
     for (pod, plan) in started.into_iter().zip(&plan.pods) {
         let uid = pod.metadata.uid.context("a Pod without a UID")?;
-        let starts = read_trace(&ns.cluster, plan.node, &uid)?.len();
-        ensure!(
-            starts == plan.containers.len(),
-            "the containers of {} wrote {starts} lines, not one each",
-            plan.name
-        );
+        // They are called ready as soon as they run, which may be before they write.
+        until(&format!("a line of each container of {}", plan.name), SHORT, async || {
+            let starts = read_trace(&ns.cluster, plan.node, &uid)?.len();
+            ensure!(starts == plan.containers.len(), "{starts} lines");
+            Ok(Some(()))
+        })
+        .await?;
         uids.insert(plan.name.clone(), uid);
     }
     Ok(uids)

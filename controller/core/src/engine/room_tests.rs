@@ -140,7 +140,9 @@ fn new_ones_of_a_namespace_come_at_a_rate_and_begun_ones_do_not() {
     let begun = pod("shop", "begun");
     assert!(room.start(Mono(10_000), &begun, BEGUN));
     assert!(room.start(Mono(10_000), &pod("other", "web"), Turn::New("other", None)));
-    ["shop", "other"].iter().for_each(|namespace| room.ended(Mono(10_000), Of::Namespace(namespace)));
+    for namespace in ["shop", "other"] {
+        room.ended(Mono(10_000), Of::Namespace(namespace));
+    }
     assert_eq!((room.call(Mono(10_000)), room.wake_at()), (None, Some(Mono(10_020))));
     let mut called = 0;
     for now in 10_001..=11_000 {

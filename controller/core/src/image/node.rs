@@ -7,6 +7,7 @@ use crate::deed::Done;
 use crate::time::Mono;
 
 /// What is known of the Pod's node.
+#[allow(clippy::struct_excessive_bools, reason = "each comes from another source, and all may hold at once")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sight {
     /// The Pod shows that it is not ready.

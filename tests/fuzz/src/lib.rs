@@ -17,6 +17,7 @@ mod admission_review;
 mod annotations;
 mod cluster;
 mod cri_answers;
+mod image_update;
 mod node;
 mod nodework_spec;
 mod nodework_status;
@@ -32,6 +33,7 @@ use serde::de::DeserializeOwned;
 pub use admission_review::admission_review;
 pub use annotations::annotations;
 pub use cri_answers::cri_answers;
+pub use image_update::image_update;
 pub use nodework_spec::nodework_spec;
 pub use nodework_status::nodework_status;
 pub use prestop_handler::prestop_handler;
@@ -42,10 +44,11 @@ pub use recreate_request::recreate_request;
 pub type Target = fn(&[u8]);
 
 /// Every target by its name, which is that of its program and of the folder of its corpus.
-pub const TARGETS: [(&str, Target); 8] = [
+pub const TARGETS: [(&str, Target); 9] = [
     ("admission_review", admission_review),
     ("annotations", annotations),
     ("cri_answers", cri_answers),
+    ("image_update", image_update),
     ("nodework_spec", nodework_spec),
     ("nodework_status", nodework_status),
     ("prestop_handler", prestop_handler),

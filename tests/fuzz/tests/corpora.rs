@@ -52,7 +52,7 @@ macro_rules! replayed {
 }
 
 replayed! {
-    admission_review annotations cri_answers nodework_spec nodework_status prestop_handler readiness_keys
+    admission_review annotations cri_answers image_update nodework_spec nodework_status prestop_handler readiness_keys
     recreate_request
 }
 

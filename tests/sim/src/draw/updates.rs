@@ -137,7 +137,7 @@ fn faults(rng: &mut Rng, schedule: &mut Schedule, first: usize) {
         let near_by = rng.pick(&schedule.steps[first..]).map_or(BEGIN, |s| s.at);
         let mut at = (near_by + near(rng)).saturating_sub(300);
         let short = 200 + rng.below(9000);
-        let what = match rng.below(10) {
+        let what = match rng.below(12) {
             0 => Fault::KillController(usize::from(rng.one_in(3)), 100 + rng.below(4000)),
             1 => Fault::HoldWatch(usize::from(rng.one_in(2)), 5, 1000 + rng.below(20_000)),
             2 => Fault::LoseEvents(usize::from(rng.one_in(2)), 5, 200 + rng.below(9000)),
@@ -148,10 +148,10 @@ fn faults(rng: &mut Rng, schedule: &mut Schedule, first: usize) {
                 Fault::RegistryRefuses(why, short)
             }
             6 => Fault::DiskFull(schedule.pods[0].node, short),
-            7 => {
+            7..=9 => {
                 // About when new containers come up.
                 at = near_by + schedule.images.pull_ms + rng.below(4_000);
-                Fault::NodeLost(schedule.pods[0].node, rng.pick(&[short, 20_000, 45_000]).unwrap())
+                Fault::NodeLost(schedule.pods[0].node, rng.pick(&[short, 20_000, 45_000, 70_000]).unwrap())
             }
             _ => fault(rng, schedule),
         };

@@ -159,7 +159,9 @@ impl Updates {
         }
         let spec = &followed.object.spec;
         let old = |c: &ContainerStatus| is_old(c, image(pod, &c.name));
-        let excused = reason == "Superseded" || (reason == "RollbackFailed" && !self.calm());
+        // A webhook that is switched on meanwhile may deny the way back.
+        let denied = !self.calm() || self.schedule.images.webhook.is_some();
+        let excused = reason == "Superseded" || (reason == "RollbackFailed" && denied);
         if followed.forth.is_some() && spec.rolls_back() && !status.containers.iter().all(old) && !excused {
             found.push(("U5", format!("{id} ends with {reason}, and the Pod keeps its new images")));
         }

@@ -87,10 +87,14 @@ pub struct WriteNames {
 /// How requests of a kind share a Pod with those of other kinds.
 #[derive(Clone, Copy, Debug)]
 pub struct Sharing {
-    /// How long one waits for what another kind's request [disturbs](Kind::disturbs); absent for as long as it does.
+    /// How long one waits for what another kind's request [disturbs](Kind::disturbs), where that [may stall](Self::stalls); absent
+    /// for as long as it does.
     pub patience: Option<Duration>,
     /// One that has not begun waits for those of other kinds that were made earlier and have not begun either.
     pub yields: bool,
+    /// What one disturbs it may disturb for as long as it is open, without getting on with it: others wait for as long as they
+    /// have patience. Else they wait until it is done.
+    pub stalls: bool,
 }
 
 /// What every object has.

@@ -72,7 +72,8 @@ impl Engine {
         let related = |uid: &str, of: Option<&str>| owner == Some(uid) || of == Some(own.uid());
         self.others(K::ABOUT.id).find_map(|other| {
             other.disturbing(key, pod, &related).into_iter().find_map(|it| {
-                let until = K::ABOUT.sharing.patience.map(|patience| it.since.after(patience));
+                let patience = K::ABOUT.sharing.patience.filter(|_| other.about().sharing.stalls);
+                let until = patience.map(|patience| it.since.after(patience));
                 let by = Before::Request(Named { kind: other.about().id, key: it.key.clone() });
                 until.is_none_or(|until| until > now).then_some(Ahead {
                     by,

@@ -42,7 +42,7 @@ impl Kind for ImageUpdate {
         action: "UpdateImage",
         reasons: &status::REASONS,
         successes: &status::SUCCESSES,
-        sharing: Sharing { patience: None, yields: false },
+        sharing: Sharing { patience: None, yields: false, stalls: false },
         claims: false,
         review: Some(Review { path: "/mutate-podimageupdate", begin: review::review }),
     };

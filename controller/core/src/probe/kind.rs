@@ -37,7 +37,7 @@ impl Kind for Probe {
         action: "Probe",
         reasons: &plan::REASONS,
         successes: &[plan::PROBED],
-        sharing: Sharing { patience: None, yields: true },
+        sharing: Sharing { patience: None, yields: true, stalls: true },
         claims: false,
         review: None,
     };

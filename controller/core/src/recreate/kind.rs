@@ -45,7 +45,7 @@ impl Kind for Request {
         action: "Recreate",
         reasons: &status::REASONS,
         successes: &[status::COMPLETE],
-        sharing: Sharing { patience: Some(PATIENCE), yields: false },
+        sharing: Sharing { patience: Some(PATIENCE), yields: false, stalls: false },
         claims: false,
         review: Some(Review { path: "/mutate-containerrecreaterequest", begin: admission::review }),
     };

@@ -43,7 +43,7 @@ impl Kind for Resize {
         action: "Resize",
         reasons: &status::REASONS,
         successes: &status::SUCCESSES,
-        sharing: Sharing { patience: None, yields: true },
+        sharing: Sharing { patience: None, yields: true, stalls: true },
         claims: true,
         review: Some(Review { path: "/mutate-podresize", begin: review::review }),
     };

@@ -8,7 +8,7 @@ use crate::deed::{Deed, Done};
 use crate::image::{self, ImageUpdate};
 use crate::pod::Made;
 
-fn update(name: &str) -> ImageUpdate {
+pub(super) fn update(name: &str) -> ImageUpdate {
     let spec =
         json!({"podRef": {"name": "web"}, "containers": [{"name": "app", "image": "r.example.com/web:v2"}]});
     ImageUpdate {

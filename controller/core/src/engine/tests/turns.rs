@@ -1,10 +1,13 @@
 //! Whose turn it is with a Pod, and what an event costs however many wait.
 
 use pitstop_api::condition;
+use pitstop_api::image_update::{ContainerStatus, Phase as ImagePhase, PodImageUpdateStatus, Target};
 use pitstop_api::resize::PodResizeStatus;
 
+use super::pullers::update;
 use super::resizes::{begin, is_patch, patched, resize, sizable, status, written};
 use super::*;
+use crate::image::ImageUpdate;
 
 fn told(status: &pitstop_api::recreate::ContainerRecreateRequestStatus) -> (&str, &str) {
     let complete = condition::find(&status.conditions, "Complete").unwrap();
@@ -62,6 +65,29 @@ fn a_restart_waits_a_minute_for_a_resize_that_does_not_get_on() {
     bench.now = Mono(60_000);
     assert_eq!(bench.wake_at(), Some(bench.now));
     assert!(bench.step(Event::Tick).iter().any(|action| accepts(action, "a")));
+}
+
+/// It ends by its own times, and takes a restart for a crash of the new image.
+#[test]
+fn a_restart_waits_for_an_image_update_for_as_long_as_that_takes() {
+    let web = pod("web");
+    let app = &web.containers[0];
+    let written =
+        ContainerStatus { name: "app".into(), written: app.image.clone(), ..ContainerStatus::default() };
+    let status = PodImageUpdateStatus {
+        phase: Some(ImagePhase::Updating),
+        target: Some(Target { pod_uid: web.uid.clone(), node_name: "node1".into() }),
+        containers: vec![written],
+        ..PodImageUpdateStatus::default()
+    };
+    let update = ImageUpdate { status, ..update("new") };
+    let mut bench = Bench::new(vec![web.clone()], Vec::new());
+    bench.step(Event::of::<ImageUpdate>(Watch::list(vec![update])));
+    asks(&mut bench, request("a", "web", 1));
+    for now in [60_000, 299_000] {
+        bench.now = Mono(now);
+        assert!(!bench.step(Event::Tick).iter().any(|action| accepts(action, "a")), "{now}");
+    }
 }
 
 #[test]

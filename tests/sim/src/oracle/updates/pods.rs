@@ -99,7 +99,8 @@ impl Updates {
                 if let Some(followed) = self.followed.get_mut(&id) {
                     followed.forth = Some(now);
                 }
-            } else {
+            } else if !(leads(&forth) && self.unsure()) {
+                // By a list that is older than what was read before, one that is over may be at work.
                 continue;
             }
             explained = all.iter().map(|(name, ..)| name.clone()).collect();

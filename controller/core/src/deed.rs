@@ -31,7 +31,7 @@ pub enum Deed {
         /// The images.
         images: Vec<ImageChange>,
     },
-    /// Find out whether the node of that name is ready; a conflict says that it is not.
+    /// Find out whether there is a node of that name that is ready.
     AskNode(String),
     /// Make a Pod that has a node's kubelet pull images, with the credentials of another Pod.
     Pull(Box<Puller>),

@@ -7,6 +7,7 @@
 
 pub mod action;
 #[cfg(test)]
+#[path = "agree_tests.rs"]
 mod agree;
 pub mod before;
 pub mod change;

@@ -12,8 +12,9 @@ use tokio::time::{Instant, timeout};
 
 use crate::logs::Keeper;
 use crate::plan::{Plan, counts};
+use crate::stream::Stream;
 use crate::watch::Seen;
-use crate::{calm, judge, kills, report, setup, stream, watch};
+use crate::{calm, judge, kills, report, setup, watch};
 
 /// A request that could not be made while parts were killed is made within that time of the last kill.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -43,10 +44,11 @@ pub(crate) async fn run(minutes: u64, seed: u64) -> Result<bool> {
     };
     let flow = async {
         let start = Instant::now();
+        let stream = Stream { ns: &ns, plan: &plan, seen: &shown, start, length };
         let busy = async {
             tokio::join!(
-                stream::requests(&ns, &plan, &shown, start, length),
-                stream::updates(&ns, &plan, &shown, start, length),
+                stream.requests(),
+                stream.updates(),
                 kills::carry_out(&ns.cluster, &plan, &shown, start),
                 kills::lose_images(&ns.cluster, &plan, &shown, start),
                 report::progress(&shown, start, length),

@@ -15,7 +15,7 @@ use pitstop_e2e::{Ns, pods};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::kind::Kind;
-use crate::plan::{Plan, PodPlan};
+use crate::plan::{Plan, PodPlan, RequestPlan, UpdatePlan};
 use crate::run::say;
 use crate::watch::Seen;
 
@@ -28,50 +28,32 @@ const PERIOD: Duration = Duration::from_millis(250);
 /// For one call.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// Makes the requests of the plan until the time is over; those of one Pod one after another.
-pub(crate) async fn requests(
-    ns: &Ns,
-    plan: &Plan,
-    seen: &RefCell<Seen>,
-    start: Instant,
-    length: Duration,
-) -> Result<()> {
-    let planned = plan
-        .requests
-        .iter()
-        .map(|request| (request.at, ContainerRecreateRequest::new(&request.name, request.spec.clone())));
-    Stream { ns, seen, start, length, most: REQUESTS }.send(plan, &planned.collect::<Vec<_>>()).await
-}
-
-/// The same for its image updates.
-pub(crate) async fn updates(
-    ns: &Ns,
-    plan: &Plan,
-    seen: &RefCell<Seen>,
-    start: Instant,
-    length: Duration,
-) -> Result<()> {
-    let planned =
-        plan.updates.iter().map(|update| (update.at, PodImageUpdate::new(&update.name, update.spec.clone())));
-    Stream { ns, seen, start, length, most: UPDATES }.send(plan, &planned.collect::<Vec<_>>()).await
-}
-
-/// Makes objects.
-struct Stream<'a> {
-    ns: &'a Ns,
-    seen: &'a RefCell<Seen>,
-    start: Instant,
-    length: Duration,
-    /// Of one Pod that are open at a time.
-    most: usize,
+/// Makes the objects of a plan until the time is over; those of one Pod and kind one after another.
+pub(crate) struct Stream<'a> {
+    pub(crate) ns: &'a Ns,
+    pub(crate) plan: &'a Plan,
+    pub(crate) seen: &'a RefCell<Seen>,
+    pub(crate) start: Instant,
+    pub(crate) length: Duration,
 }
 
 impl Stream<'_> {
-    async fn send<K: Kind>(&self, plan: &Plan, planned: &[(Duration, K)]) -> Result<()> {
+    pub(crate) async fn requests(&self) -> Result<()> {
+        let new = |r: &RequestPlan| (r.at, ContainerRecreateRequest::new(&r.name, r.spec.clone()));
+        self.send(REQUESTS, self.plan.requests.iter().map(new).collect()).await
+    }
+
+    pub(crate) async fn updates(&self) -> Result<()> {
+        let new = |u: &UpdatePlan| (u.at, PodImageUpdate::new(&u.name, u.spec.clone()));
+        self.send(UPDATES, self.plan.updates.iter().map(new).collect()).await
+    }
+
+    /// At most so many of one Pod are open at a time.
+    async fn send<K: Kind>(&self, most: usize, planned: Vec<(Duration, K)>) -> Result<()> {
         let to = async |pod: &PodPlan| -> Result<()> {
             for (at, object) in planned.iter().filter(|(_, object)| object.pod() == pod.name) {
                 sleep_until(self.start + *at).await;
-                while self.open::<K>(&pod.name) >= self.most && self.start.elapsed() < self.length {
+                while self.open::<K>(&pod.name) >= most && self.start.elapsed() < self.length {
                     sleep(PERIOD).await;
                 }
                 if self.start.elapsed() >= self.length {
@@ -81,7 +63,7 @@ impl Stream<'_> {
             }
             Ok(())
         };
-        try_join_all(plan.pods.iter().map(to)).await.map(drop)
+        try_join_all(self.plan.pods.iter().map(to)).await.map(drop)
     }
 
     fn open<K: Kind>(&self, pod: &str) -> usize {

@@ -44,10 +44,11 @@ impl Sight {
     pub(super) fn asked(&mut self, now: Mono, done: &Done) {
         let was = self.is_away();
         match done {
-            Done::Conflict | Done::Gone => self.silent = true,
+            Done::Gone => self.silent = true,
             // What cannot be seen is not judged.
             Done::Effected | Done::Refused(_) => (self.silent, self.ready_at) = (false, Some(now)),
-            Done::Retry(_) => {}
+            // Nobody was asked.
+            Done::Conflict | Done::Retry(_) => {}
         }
         if was && !self.is_away() {
             self.comes_back(now);

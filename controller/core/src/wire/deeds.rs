@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Resource as _;
 use kube::core::params::{GetParams, PostParams};
 use kube::core::{Request as Builder, request};
-use pitstop_api::logic::answer::{Class, Failure};
+use pitstop_api::logic::answer::Failure;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -71,12 +71,12 @@ fn ask_node(name: &str) -> Result<HttpRequest, request::Error> {
     Builder::new(Node::url_path(&(), None)).get(name, &GetParams::default())
 }
 
-/// Why the node is not ready, by its object; nothing where it is.
+/// Why there is no such node that is ready, by its object; nothing where there is.
 pub(super) fn node_is_ready(text: &str) -> Result<(), Failure> {
     let node: SlimNode = parse(text)?;
     let Some(told) = node_trouble(&node.status.conditions) else { return Ok(()) };
     let message = format!("the node is not ready: {}: {}", told.reason, told.message);
-    Err(Failure { gone: false, class: Class::Conflict, message })
+    Err(Failure::of_code(404, message))
 }
 
 #[derive(Deserialize)]

@@ -403,9 +403,10 @@ fn a_node_is_asked_for_by_its_name_and_is_ready_unless_it_says_otherwise() {
     for (answer, expected) in [
         (Answer::Body(told("True").to_string()), Done::Effected),
         (Answer::Body(json!({"metadata": {"name": "n1"}}).to_string()), Done::Effected),
-        (Answer::Body(told("Unknown").to_string()), Done::Conflict),
-        (Answer::Body(told("False").to_string()), Done::Conflict),
+        (Answer::Body(told("Unknown").to_string()), Done::Gone),
+        (Answer::Body(told("False").to_string()), Done::Gone),
         (Answer::Failed(Failure::of_code(404, "no such node")), Done::Gone),
+        (Answer::Failed(Failure::of_code(409, "not sent")), Done::Conflict),
         (Answer::Failed(Failure::of_code(403, "forbidden")), Done::Refused("forbidden".into())),
         (Answer::Failed(Failure::of_code(503, "away")), Done::Retry("away".into())),
     ] {
@@ -414,6 +415,7 @@ fn a_node_is_asked_for_by_its_name_and_is_ready_unless_it_says_otherwise() {
         let Event::DeedDone { done, .. } = over.event else { panic!("{:?}", over.event) };
         assert_eq!(done, expected);
         let words = over.failure.map(|failure| failure.message).unwrap_or_default();
-        assert_eq!(words.contains("NodeStatusUnknown: silence"), expected == Done::Conflict, "{words}");
+        let tells = words.contains("NodeStatusUnknown: silence") || words == "no such node";
+        assert_eq!(tells, expected == Done::Gone, "{words}");
     }
 }

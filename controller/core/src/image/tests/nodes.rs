@@ -112,7 +112,7 @@ fn before_a_new_container_is_blamed_for_the_time_it_takes_its_node_is_asked_for(
         world.pass(1);
         let expected = if ends { Phase::RollingBack } else { Phase::Updating };
         assert_eq!(world.phase(), expected, "{node:?}");
-        let known = matches!(node, Done::Conflict | Done::Gone);
+        let known = node == Done::Gone;
         assert_eq!(world.reason() == "NodeNotReady", known, "{node:?}: {}", world.reason());
         assert!(world.asks() > 0);
     }
@@ -122,7 +122,7 @@ fn before_a_new_container_is_blamed_for_the_time_it_takes_its_node_is_asked_for(
 fn once_the_node_is_back_the_time_is_counted_anew() {
     let mut world = World::changed(&json!({"readyTimeoutSeconds": 60}));
     world.starts(false);
-    world.node = Done::Conflict;
+    world.node = Done::Gone;
     world.pass(60);
     world.pass(600);
     assert_eq!((world.phase(), world.reason()), (Phase::Updating, "NodeNotReady"));
@@ -137,7 +137,7 @@ fn once_the_node_is_back_the_time_is_counted_anew() {
     // What its kubelet tells is news, though nobody has asked again.
     let mut world = World::changed(&json!({"readyTimeoutSeconds": 60, "observeSeconds": 5}));
     world.starts(false);
-    world.node = Done::Conflict;
+    world.node = Done::Gone;
     world.pass(60);
     world.sees(|status| status.ready = true);
     world.runs("config-2");
@@ -156,7 +156,7 @@ fn what_was_ready_before_the_node_was_lost_does_not_bring_it_back() {
         status.ready = true;
     });
     assert_eq!(world.reason(), "Attesting");
-    world.node = Done::Conflict;
+    world.node = Done::Gone;
     world.pass(60);
     for _ in 0..5 {
         world.pass(10);
@@ -173,7 +173,7 @@ fn the_users_own_deadline_runs_on() {
     for unheard in [true, false] {
         let spec = json!({"readyTimeoutSeconds": 60, "activeDeadlineSeconds": 600});
         let mut world = if unheard { watched(&spec) } else { World::changed(&spec) };
-        world.node = Done::Conflict;
+        world.node = Done::Gone;
         if unheard {
             world.unheard(true);
         }
@@ -193,7 +193,7 @@ fn old_images_that_are_put_back_are_not_said_to_fail_while_the_node_is_lost() {
     let mut world = World::changed(&json!({"readyTimeoutSeconds": 60, "activeDeadlineSeconds": 600}));
     world.starts(false);
     world.update.spec.cancel = true;
-    world.node = Done::Conflict;
+    world.node = Done::Gone;
     world.settle();
     world.pass(60);
     world.pass(60);

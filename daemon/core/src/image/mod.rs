@@ -1,8 +1,8 @@
 //! Orders to have an image on the node, and to tell what runs of it.
 //!
 //! They change nothing about a container, so they need no acknowledgement before they begin and take no turn among the other
-//! orders of their Pod. Each stays in the book until the controller withdraws it, and is answered again when something changes: when the
-//! node has the image, when it has it no more (its garbage collection takes what no container uses), and when another
+//! orders of their Pod. Each stays in the book until the controller withdraws it, and is answered again when something changes:
+//! when the node has the image, when it has it no more (its garbage collection takes what no container uses), and when another
 //! container of that name runs.
 
 mod progress;

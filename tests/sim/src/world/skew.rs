@@ -31,8 +31,7 @@ impl NextController {
             return;
         }
         change(request, |body| {
-            for order in body.pointer_mut("/spec/orders").and_then(Value::as_array_mut).into_iter().flatten()
-            {
+            for order in orders_in(body).and_then(Value::as_array_mut).into_iter().flatten() {
                 if self.seen.contains(order["id"].as_str().unwrap_or_default()) {
                     continue;
                 }
@@ -82,6 +81,15 @@ pub fn next_crd(spec: &mut Value) {
         let answer = &mut schema["status"]["properties"]["answers"]["items"]["properties"];
         answer["later"] = any;
         answer["reason"]["enum"].as_array_mut().unwrap().push(LATER.into());
+    }
+}
+
+/// The orders of a book, of a change of it, or of the operations of a JSON patch.
+fn orders_in(body: &mut Value) -> Option<&mut Value> {
+    const ORDERS: &str = "/spec/orders";
+    match body {
+        Value::Array(operations) => operations.iter_mut().find(|op| op["path"] == ORDERS)?.get_mut("value"),
+        _ => body.pointer_mut(ORDERS),
     }
 }
 

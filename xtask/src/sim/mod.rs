@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
+pub(crate) use self::planted::Count;
 use crate::sh::{Cmd, exit_code};
 
 /// Schedules within which a planted bug must be found.
@@ -89,7 +90,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
 }
 
 /// Looks for every planted bug, as the tests do.
-pub(crate) fn look_for_planted(root: &Path) -> Result<planted::Count> {
+pub(crate) fn look_for_planted(root: &Path) -> Result<Count> {
     planted::look(root, &[], FOUND_WITHIN)
 }
 

@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_part_without_a_test_fails() {
-        assert_eq!(one_at_least(Tally::default()).broken, ["no test ran"]);
+        assert_eq!(one_at_least(Tally::default()).failures, ["no test ran"]);
         let tally = one_at_least(Tally { passed: 1, ..Tally::default() });
         assert_eq!((tally.passed, tally.failed), (1, 0));
     }

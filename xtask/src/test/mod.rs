@@ -49,8 +49,8 @@ pub(crate) fn run(root: &Path) -> ExitCode {
             Err(_) => total.broke("what computes"),
         }
     });
-    for broken in &total.broken {
-        note(format!("failed: {broken}"));
+    for failure in &total.failures {
+        note(format!("failed: {failure}"));
     }
     println!("{total}");
     if total.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -99,8 +99,11 @@ fn on_clusters(root: &Path, total: &mut Tally) {
 fn suite(total: &mut Tally, name: &str, run: impl FnOnce() -> Result<Tally>) {
     let step = Step::begin(name);
     match run() {
-        Ok(tally) => {
+        Ok(mut tally) => {
             note(tally.to_string());
+            if tally.failed > 0 && tally.failures.is_empty() {
+                tally.failures.push(format!("{} of {name}", tally.failed));
+            }
             total.add(tally);
         }
         Err(error) => {
@@ -134,9 +137,12 @@ fn campaign(root: &Path) -> Result<Tally> {
 
 /// Each planted bug is a test: does the simulator find it?
 fn planted(root: &Path) -> Result<Tally> {
-    let count = sim::look_for_planted(root)?;
-    let failed = count.planted.saturating_sub(count.found);
-    Ok(Tally { passed: count.found, failed, ..Tally::default() })
+    let sim::Count { found, missed } = sim::look_for_planted(root)?;
+    let mut tally = Tally { passed: found, ..Tally::default() };
+    for bug in missed {
+        tally.broke(bug);
+    }
+    Ok(tally)
 }
 
 /// Each fuzz target is a test: does it run for its time without a crash?

@@ -8,8 +8,8 @@ pub(crate) struct Tally {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
     pub(crate) skipped: u64,
-    /// What failed without a test to show for it: did not compile, broke off, could not be started.
-    pub(crate) broken: Vec<String>,
+    /// What failed, by name: tests, and what has no test to show for it (did not compile, broke off, could not be started).
+    pub(crate) failures: Vec<String>,
 }
 
 impl Tally {
@@ -18,13 +18,13 @@ impl Tally {
         self.passed += other.passed;
         self.failed += other.failed;
         self.skipped += other.skipped;
-        self.broken.extend(other.broken);
+        self.failures.extend(other.failures);
     }
 
     /// Counts one failure that no test stands for.
     pub(crate) fn broke(&mut self, what: impl Into<String>) {
         self.failed += 1;
-        self.broken.push(what.into());
+        self.failures.push(what.into());
     }
 }
 
@@ -54,6 +54,47 @@ pub(crate) struct CargoCount {
     tally: Tally,
     /// The program that was started and has not yet given its result.
     running: Option<String>,
+    /// What stands below `failures:`.
+    listed: Option<Listed>,
+}
+
+/// Below `failures:` stands what each test printed; then, below a second one, their names alone.
+#[derive(Debug, Default)]
+struct Listed {
+    /// A test, and the first lines from its panic on.
+    told: Vec<(String, Vec<String>)>,
+    names: Vec<String>,
+}
+
+/// How many lines of a panic are kept: the last lines of a long run may be all that anyone sees.
+const PANIC_LINES: usize = 6;
+
+impl Listed {
+    fn line(&mut self, line: &str) {
+        if line == "failures:" {
+            self.names.clear();
+            self.told.push(Default::default());
+        } else if let Some(name) =
+            line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"))
+        {
+            self.told.push((name.to_owned(), Vec::new()));
+        } else if let Some((_, told)) = self.told.last_mut()
+            && (line.contains(" panicked at ") || (1..PANIC_LINES).contains(&told.len()))
+        {
+            told.push(line.to_owned());
+        }
+        self.names.extend(line.strip_prefix("    ").map(str::to_owned));
+    }
+
+    /// Each name, and below it what is known.
+    fn end(self) -> impl Iterator<Item = String> {
+        let Self { told, names } = self;
+        names.into_iter().map(move |name| {
+            let told = told.iter().find(|(whose, _)| *whose == name);
+            let told = told.into_iter().flat_map(|(_, lines)| lines).filter(|line| !line.trim().is_empty());
+            told.fold(name.clone(), |text, line| text + "\n    " + line)
+        })
+    }
 }
 
 impl CargoCount {
@@ -69,6 +110,7 @@ impl Count for CargoCount {
         let text = line.trim();
         if let Some(result) = text.strip_prefix("test result: ") {
             self.running = None;
+            self.tally.failures.extend(self.listed.take().into_iter().flat_map(Listed::end));
             for part in result.split([';', '.']) {
                 match part.trim().split_once(' ') {
                     Some((count, "passed")) => self.tally.passed += count.parse().unwrap_or(0),
@@ -77,6 +119,10 @@ impl Count for CargoCount {
                     _ => {}
                 }
             }
+        } else if let Some(listed) = &mut self.listed {
+            listed.line(line);
+        } else if line == "failures:" {
+            self.listed = Some(Listed::default());
         } else if let Some(program) = text.strip_prefix("Running ").filter(|_| line.starts_with("     ")) {
             self.start(Some(program.to_owned()));
         } else if let Some(library) = text.strip_prefix("Doc-tests ").filter(|_| line.starts_with("   ")) {
@@ -84,7 +130,7 @@ impl Count for CargoCount {
         } else if let Some(error) = text.strip_prefix("error: could not compile ") {
             let name = error.split_whitespace().next().unwrap_or_default().trim_matches('`');
             let what = format!("{name} does not compile");
-            if !self.tally.broken.contains(&what) {
+            if !self.tally.failures.contains(&what) {
                 self.tally.broke(what);
             }
         }
@@ -111,8 +157,8 @@ impl Count for GoCount {
     fn line(&mut self, line: &str) {
         if line.starts_with("--- PASS: ") {
             self.tally.passed += 1;
-        } else if line.starts_with("--- FAIL: ") {
-            self.tally.failed += 1;
+        } else if let Some(test) = line.strip_prefix("--- FAIL: ") {
+            self.tally.broke(test.split_whitespace().next().unwrap_or_default());
         } else if line.starts_with("--- SKIP: ") {
             self.tally.skipped += 1;
         } else if let Some(package) = line.strip_prefix("FAIL\t") {
@@ -145,7 +191,7 @@ mod tests {
     fn the_last_line_has_its_form() {
         let mut tally = Tally { passed: 3, ..Tally::default() };
         assert_eq!(tally.to_string(), "3 passed, 0 failed");
-        tally.add(Tally { passed: 1, failed: 2, skipped: 1, broken: vec!["x".to_owned()] });
+        tally.add(Tally { passed: 1, failed: 2, skipped: 1, failures: vec!["x".to_owned()] });
         assert_eq!(tally.to_string(), "4 passed, 2 failed, 1 skipped");
     }
 
@@ -157,11 +203,28 @@ running 5 tests
 test a ... ok
 test result: ok. 4 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s
      Running tests/laws.rs (target/debug/deps/laws-2)
+failures:
+
+---- one stdout ----
+    said before
+thread 'one' panicked at a.rs:1:2:
+assertion failed
+
+    left: 1
+
+failures:
+    one
+    part::two
+
 test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.11s
    Doc-tests pitstop_api
 test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
 error: 1 target failed:";
-        let expected = Tally { passed: 5, failed: 2, skipped: 1, broken: vec![] };
+        let names = vec![
+            "one\n    thread 'one' panicked at a.rs:1:2:\n    assertion failed\n        left: 1".to_owned(),
+            "part::two".to_owned(),
+        ];
+        let expected = Tally { passed: 5, failed: 2, skipped: 1, failures: names };
         assert_eq!(count(CargoCount::default(), text, false), expected);
     }
 
@@ -175,7 +238,7 @@ error: 1 target failed:";
         ];
         let tally = count(CargoCount::default(), &text.join("\n"), false);
         assert_eq!((tally.passed, tally.failed), (2, 1));
-        assert_eq!(tally.broken, ["unittests src/lib.rs (target/debug/deps/a-1) broke off"]);
+        assert_eq!(tally.failures, ["unittests src/lib.rs (target/debug/deps/a-1) broke off"]);
     }
 
     #[test]
@@ -183,12 +246,12 @@ error: 1 target failed:";
         let text = "error[E0425]: cannot find value\nerror: could not compile `pitstop-kit` (lib test) due to 1 previous error\n\
                     error: could not compile `pitstop-kit` (lib) due to 1 previous error";
         let tally = count(CargoCount::default(), text, false);
-        assert_eq!((tally.failed, tally.broken), (1, vec!["pitstop-kit does not compile".to_owned()]));
+        assert_eq!((tally.failed, tally.failures), (1, vec!["pitstop-kit does not compile".to_owned()]));
     }
 
     #[test]
     fn a_failure_without_a_word_is_one_failure() {
-        assert_eq!(count(CargoCount::default(), "", false).broken, ["cargo test"]);
+        assert_eq!(count(CargoCount::default(), "", false).failures, ["cargo test"]);
         assert_eq!(count(CargoCount::default(), "", true), Tally::default());
     }
 
@@ -196,7 +259,7 @@ error: 1 target failed:";
     fn go_tests_count_without_their_parts() {
         let text = "=== RUN   TestA\n--- PASS: TestA (0.00s)\n    --- PASS: TestA/part (0.00s)\n--- SKIP: TestB (0.00s)\n\
                     --- FAIL: TestC (0.00s)\nFAIL\nFAIL\tpitstop.dev/x\t0.01s\nok  \tpitstop.dev/y\t0.02s";
-        let expected = Tally { passed: 1, failed: 1, skipped: 1, broken: vec![] };
+        let expected = Tally { passed: 1, failed: 1, skipped: 1, failures: vec!["TestC".to_owned()] };
         assert_eq!(count(GoCount::default(), text, false), expected);
     }
 
@@ -206,8 +269,8 @@ error: 1 target failed:";
                     panic: oh\nFAIL\tpitstop.dev/z\t0.01s\nFAIL";
         let tally = count(GoCount::default(), text, false);
         assert_eq!(
-            (tally.failed, tally.broken),
-            (3, vec!["pitstop.dev/y".to_owned(), "pitstop.dev/z".to_owned()])
+            (tally.failed, tally.failures),
+            (3, ["TestC", "pitstop.dev/y", "pitstop.dev/z"].map(str::to_owned).to_vec())
         );
     }
 }

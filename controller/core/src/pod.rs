@@ -135,6 +135,9 @@ pub struct Container {
     pub resources: Resources,
     /// What of it asks for a restart when it changes.
     pub restart_for: RestartFor,
+    /// Seconds that its probes of readiness and of its start take to say that it is well. A kubelet that starts anew may tell for
+    /// so long that it is not.
+    pub probe_seconds: u16,
     /// When the kubelet restarts it; absent where the Pod's policy says so.
     pub own_policy: Option<Box<OwnPolicy>>,
     /// The Pod's status of it, if there is any.

@@ -104,10 +104,15 @@ impl ImageUpdate {
         self.spec.suspend && !self.has_begun()
     }
 
+    /// Its new containers have been ready, and are watched.
+    pub(super) fn is_watched(&self) -> bool {
+        self.status.phase == Some(Phase::Observing)
+    }
+
     /// The hold by which it keeps its Pod not ready: from its drain on, until the new containers are ready.
     pub fn hold(&self) -> Option<Hold> {
         self.spec.unready_grace_period_seconds?;
-        let held = self.drains() && self.status.phase != Some(Phase::Observing);
+        let held = self.drains() && !self.is_watched();
         held.then(|| Hold { user_agent: UPDATE_AGENT.to_owned(), key: self.key.to_string() })
     }
 
@@ -150,6 +155,8 @@ pub struct Memory {
     pub ready_since: Option<Mono>,
     /// Their IDs.
     pub ready: Vec<String>,
+    /// When one of them was first seen not to be ready any more, while they were watched.
+    pub lost_at: Option<Mono>,
     /// How long that took from then, in milliseconds.
     pub gap: Option<i64>,
     /// Since when the Pod's spec has the old images again.
@@ -212,6 +219,9 @@ impl Memory {
             (self.ready_since, self.ready) = (None, instances);
         }
         note_since(&mut self.ready_since, now, ready);
+        if update.is_watched() && !ready && !self.node.is_away() && !self.node.settles() {
+            self.lost_at.get_or_insert(now);
+        }
         // A kubelet may tell of both in one change, and then nobody knows.
         if let Some((ended, ready)) = self
             .ended_at

@@ -74,6 +74,22 @@ struct SlimContainer {
     restart_policy_rules: Vec<SlimRule>,
     resources: SlimResources,
     resize_policy: Vec<SlimResizePolicy>,
+    readiness_probe: Option<SlimProbe>,
+    startup_probe: Option<SlimProbe>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimProbe {
+    period_seconds: i32,
+    success_threshold: i32,
+}
+
+impl SlimProbe {
+    /// The API server fills both in.
+    fn seconds(&self) -> u16 {
+        u16::try_from(self.period_seconds.saturating_mul(self.success_threshold)).unwrap_or(u16::MAX)
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -234,6 +250,10 @@ fn containers(
             },
             resources: container.resources.read(),
             restart_for: restart_for(&container.resize_policy),
+            probe_seconds: [&container.readiness_probe, &container.startup_probe]
+                .into_iter()
+                .flatten()
+                .fold(0, |sum, probe| sum.saturating_add(probe.seconds())),
             own_policy: own_policy(container.restart_policy.as_deref(), container.restart_policy_rules),
             status: statuses.remove(&container.name).map(container_status),
             name: container.name,
@@ -439,7 +459,9 @@ mod tests {
         let text = r#"{"metadata":{"name":"web","generation":4},
           "spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"100m","memory":"64Mi"},"limits":{"memory":"1Gi"}},
             "resizePolicy":[{"resourceName":"cpu","restartPolicy":"NotRequired"},
-              {"resourceName":"memory","restartPolicy":"RestartContainer"}]}]},
+              {"resourceName":"memory","restartPolicy":"RestartContainer"}],
+            "startupProbe":{"periodSeconds":5,"successThreshold":1},
+            "readinessProbe":{"periodSeconds":10,"successThreshold":2}}]},
           "status":{"observedGeneration":3,"conditions":[
               {"type":"PodResizePending","status":"True","reason":"Deferred","message":"no room"},
               {"type":"PodResizeInProgress","status":"False","reason":"Error","message":"old"}],
@@ -458,6 +480,7 @@ mod tests {
             memory_limit: Some(1 << 30),
         };
         assert_eq!((app.resources, app.restart_for), (wanted, RestartFor { cpu: false, memory: true }));
+        assert_eq!(app.probe_seconds, 25);
         let status = app.status.as_ref().unwrap();
         assert_eq!(status.oom_killed, "containerd://1");
         assert_eq!(status.allocated, Some(Resources { cpu_request: Some(50), ..Resources::default() }));

@@ -226,16 +226,15 @@ impl Scene {
         Ok(())
     }
 
-    /// Lets things go on, and looks at how they end. `blamed`: what is watched may be put back.
-    async fn go_on(mut self, ns: &Ns, instances: &Instances, blamed: bool) -> Result<()> {
+    /// Lets things go on, and looks at how they end.
+    async fn go_on(mut self, ns: &Ns, instances: &Instances) -> Result<()> {
         self.slow.take();
         ns.kubectl(&["patch", "piu/pulled", "--type=merge", r#"--patch={"spec":{"suspend":false}}"#])?;
         for step in Step::ALL {
             let name = step.name();
             let (update, reason) = images::over(ns, name).await?;
             let status = update.status.context("no status")?;
-            let may_go_back = step == Step::Observing && blamed && reason == "NotReady";
-            let goes_back = step == Step::RollingBack || may_go_back;
+            let goes_back = step == Step::RollingBack;
             let (phase, expected, new) =
                 if goes_back { (Phase::RolledBack, "NotReady", 2) } else { (Phase::Succeeded, "Updated", 1) };
             ensure!(reason == expected && status.phase == Some(phase), "{name}: {status:?}");
@@ -261,7 +260,7 @@ impl Scene {
     }
 }
 
-fn at_every_step(blamed: bool, kill: impl AsyncFnOnce(&Ns) -> Result<()>) -> Result<()> {
+fn at_every_step(kill: impl AsyncFnOnce(&Ns) -> Result<()>) -> Result<()> {
     on_cluster(async |ns| {
         images::with_component(ns, async {
             images::opt_in(&ns.cluster, &ns.name)?;
@@ -271,7 +270,7 @@ fn at_every_step(blamed: bool, kill: impl AsyncFnOnce(&Ns) -> Result<()>) -> Res
                 scene.all_are_there(ns).await?;
                 kill(ns).await?;
                 scene.all_are_there(ns).await.context("after the kill")?;
-                scene.go_on(ns, &instances, blamed).await
+                scene.go_on(ns, &instances).await
             };
             match select(pin!(body), pin!(watch(ns, &instances))).await {
                 Either::Left((result, _)) | Either::Right((result, _)) => result,
@@ -283,21 +282,20 @@ fn at_every_step(blamed: bool, kill: impl AsyncFnOnce(&Ns) -> Result<()>) -> Res
 
 #[test]
 fn the_daemon_at_every_step_of_updates() -> Result<()> {
-    at_every_step(false, async |ns| system::kill_9(&[system::daemon(&ns.cluster).await?]))
+    at_every_step(async |ns| system::kill_9(&[system::daemon(&ns.cluster).await?]))
 }
 
 #[test]
 fn both_controllers_at_every_step_of_updates() -> Result<()> {
-    at_every_step(false, async |ns| system::kill_9(&system::pods_of(&ns.cluster, CONTROLLER).await?))
+    at_every_step(async |ns| system::kill_9(&system::pods_of(&ns.cluster, CONTROLLER).await?))
 }
 
 #[test]
 fn the_runtime_at_every_step_of_updates() -> Result<()> {
-    at_every_step(false, async |ns| ns.cluster.kill("containerd@node1"))
+    at_every_step(async |ns| ns.cluster.kill("containerd@node1"))
 }
 
 #[test]
 fn the_kubelet_at_every_step_of_updates() -> Result<()> {
-    // Now and then a kubelet that starts anew tells for a moment of a container that it is not ready (seen on 1.36).
-    at_every_step(true, async |ns| ns.cluster.kill("kubelet@node1"))
+    at_every_step(async |ns| ns.cluster.kill("kubelet@node1"))
 }

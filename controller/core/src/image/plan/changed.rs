@@ -1,20 +1,29 @@
 //! The Pod has its new images, or is to get them: followed until the new containers have been ready for long enough.
 
+use std::time::Duration;
+
 use pitstop_api::image_update::{Phase, PodImageUpdateStatus};
 
 use super::{Plan, Planner};
 use crate::image::judge::{Place, Progress, STALE, progress, running};
 use crate::image::status::{self, End, Wait, ended};
 use crate::plan::Urgency;
-use crate::pod::Pod;
-use crate::time::{earliest, seconds};
+use crate::pod::{Container, Pod};
+use crate::time::{Mono, earliest, seconds};
 
 /// How far the new containers are, together.
 enum Judged {
     Ready,
     Waits(Wait),
+    /// That one was ready, and is not told to be any more, which may pass: until then.
+    Lost(String, Mono),
     Bad(End),
 }
+
+/// How long it may take that the Pod shows what a probe has found.
+const SHOWN: Duration = Duration::from_secs(2);
+/// The longest that probes are waited for.
+const LONGEST: Duration = Duration::from_mins(1);
 
 impl Planner<'_> {
     /// By the first rule that applies.
@@ -57,6 +66,12 @@ impl Planner<'_> {
         match self.judged(pod) {
             Judged::Bad(end) => self.fails(pod, &end),
             Judged::Waits(wait) => self.awaits(pod, status, &wait),
+            Judged::Lost(name, until) => {
+                let text = format!("the new container {name} was ready, and may be again at its next probe");
+                let wait = Wait::new(Phase::Observing, status::OBSERVING, text);
+                let plan = self.waiting(status, &wait, Urgency::Later);
+                Plan { orders: self.orders(pod), wake_at: Some(until), ..plan }
+            }
             Judged::Ready => {
                 status.gap_milliseconds = status.gap_milliseconds.or(self.observed.memory.gap);
                 self.observe(pod, status)
@@ -105,8 +120,8 @@ impl Planner<'_> {
     /// How far the new containers are, together.
     fn judged(&self, pod: &Pod) -> Judged {
         let update = self.observed.update;
-        let watched = update.status.phase == Some(Phase::Observing) && !self.observed.memory.node.settles();
-        let mut waits = None;
+        let watched = update.is_watched() && !self.observed.memory.node.settles();
+        let (mut waits, mut lost) = (None, None);
         for status in &update.status.containers {
             let Some(container) = pod.container(&status.name) else { continue };
             let name = &status.name;
@@ -114,6 +129,10 @@ impl Planner<'_> {
                 Progress::Ready => continue,
                 Progress::Bad(end) => return Judged::Bad(end),
                 Progress::Unready if watched => {
+                    if let Some(until) = self.may_pass(container) {
+                        lost.get_or_insert((name, until));
+                        continue;
+                    }
                     let text = format!("the new container {name} was ready, and is not any more");
                     return Judged::Bad(End::bad(status::NOT_READY, text));
                 }
@@ -130,6 +149,18 @@ impl Planner<'_> {
             };
             waits.get_or_insert(wait);
         }
-        waits.map_or(Judged::Ready, Judged::Waits)
+        match (waits, lost) {
+            (Some(wait), _) => Judged::Waits(wait),
+            (None, Some((name, until))) => Judged::Lost(name.clone(), until),
+            (None, None) => Judged::Ready,
+        }
+    }
+
+    /// Until when a container that was ready may be not: a kubelet that starts anew knows of no probe yet, and now and then tells so
+    /// (seen on 1.36). Counted from the first time, so that what comes and goes is not good.
+    fn may_pass(&self, container: &Container) -> Option<Mono> {
+        let probes = Duration::from_secs(container.probe_seconds.into()).min(LONGEST);
+        let until = self.observed.memory.lost_at?.after(probes.saturating_add(SHOWN));
+        (until > self.now && container.probe_seconds > 0).then_some(until)
     }
 }

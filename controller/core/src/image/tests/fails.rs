@@ -76,6 +76,37 @@ fn what_is_ready_and_then_not_goes_back() {
     assert_eq!(world.phase(), Phase::RollingBack);
 }
 
+/// A kubelet that starts anew may tell so until its next probe (seen on 1.36).
+#[test]
+fn what_is_not_told_to_be_ready_until_its_next_probe_is_not_blamed() {
+    let watched = || {
+        let mut world = World::changed(&json!({"observeSeconds": 60, "readyTimeoutSeconds": 5}));
+        world.pod.as_mut().unwrap().containers[0].probe_seconds = 10;
+        world.starts(true);
+        world.runs("config-2");
+        world.pass(20);
+        world.sees(|status| status.ready = false);
+        world.pass(11);
+        assert_eq!((world.phase(), world.reason()), (Phase::Observing, "Observing"));
+        world
+    };
+    let mut world = watched();
+    world.pass(1);
+    assert_eq!(world.phase(), Phase::RollingBack);
+    // It is watched anew from when it is ready again, and what comes and goes is not good.
+    let mut world = watched();
+    world.sees(|status| status.ready = true);
+    world.pass(59);
+    assert_eq!(world.phase(), Phase::Observing);
+    world.pass(1);
+    assert_eq!((world.phase(), world.reason()), (Phase::Succeeded, "Updated"));
+    let mut world = watched();
+    world.sees(|status| status.ready = true);
+    world.pass(1);
+    world.sees(|status| status.ready = false);
+    assert_eq!(world.phase(), Phase::RollingBack);
+}
+
 #[test]
 fn what_runs_something_else_than_was_pulled_goes_back() {
     let mut world = World::changed(&json!({}));

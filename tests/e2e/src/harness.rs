@@ -117,8 +117,8 @@ fn report(cluster: &Cluster, namespace: &str) {
     let programs = "app.kubernetes.io/name=pitstop";
     let logs = ["logs", "-n", NAMESPACE, "-l", programs, "--prefix", "--timestamps", "--tail=60"];
     let looks: [&[&str]; 7] = [
-        &["get", "pods,crr,prz", "-n", namespace, "-o", "wide"],
-        &["get", "crr,prz", "-n", namespace, "-o", "yaml"],
+        &["get", "pods,crr,prz,piu", "-n", namespace, "-o", "wide"],
+        &["get", "crr,prz,piu", "-n", namespace, "-o", "yaml"],
         &["describe", "pods", "-n", namespace],
         &["get", "events", "-n", namespace, "--sort-by=.metadata.creationTimestamp"],
         &["get", "nodework", NODE, "-o", "yaml"],

@@ -124,9 +124,14 @@ pub struct Target<'a> {
 pub struct Ended<'a> {
     /// It did what it was made for.
     pub complete: bool,
+    /// In one word.
+    pub reason: &'a str,
     /// What it says of that.
     pub message: &'a str,
 }
+
+/// A reason of an end that another version of the controller has called otherwise.
+pub const UNKNOWN: &str = "Unknown";
 
 /// How far a request is, by its status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -298,8 +303,21 @@ pub struct Dormant {
     pub text: String,
 }
 
+/// What every object of ours has, as far as decisions need it.
+pub trait Head: Versioned {
+    /// `status`.
+    type Status;
+
+    /// Of its metadata.
+    fn meta(&self) -> Meta<'_>;
+    /// `status`.
+    fn status(&self) -> &Self::Status;
+}
+
 /// A kind of objects by which users ask for something to be done to one Pod.
-pub trait Kind: Versioned + Clone + Debug + Sized + Send + 'static {
+pub trait Kind:
+    Head<Status: Clone + PartialEq + Debug + Send> + Clone + Debug + Sized + Send + 'static
+{
     /// The API object.
     type Object: Resource<DynamicType = ()>
         + HasStatus<Status = Self::Status>
@@ -311,8 +329,6 @@ pub trait Kind: Versioned + Clone + Debug + Sized + Send + 'static {
         + Send
         + Sync
         + 'static;
-    /// `status`.
-    type Status: Clone + PartialEq + Debug + Send;
     /// What this process remembers of one.
     type Memory: Clone + Debug + Send;
     /// What is fixed of it.
@@ -323,14 +339,10 @@ pub trait Kind: Versioned + Clone + Debug + Sized + Send + 'static {
     /// First seen now.
     fn remember(now: Mono) -> Self::Memory;
 
-    /// What every object has.
-    fn meta(&self) -> Meta<'_>;
     /// The Pod that it names.
     fn pod_key(&self) -> ObjectKey;
     /// The UID of the Pod that it means, once that is known.
     fn pod_uid(&self) -> Option<&str>;
-    /// `status`.
-    fn status(&self) -> &Self::Status;
     /// How far one with that status is.
     fn course(status: &Self::Status) -> Course<'_>;
     /// How long it stays once it has ended; absent for ever.
@@ -346,12 +358,17 @@ pub trait Kind: Versioned + Clone + Debug + Sized + Send + 'static {
     ) -> (Plan<Self::Status>, Vec<Measure>);
     /// The events that a change of its status is worth.
     fn notes(&self, old: &Self::Status) -> Vec<Note>;
-    /// What to count when a change of its status is stored.
-    fn measure(&self, old: &Self::Status) -> Option<Measure>;
 
     /// Since when it does to its Pod what requests of other kinds must not do meanwhile.
     fn disturbs(&self, memory: &Self::Memory, at: At, pod: Option<&Pod>) -> Option<Mono>;
 
+    /// What to count when a change of its status is stored.
+    fn measure(&self, old: &Self::Status) -> Option<Measure> {
+        let end = self.ended().filter(|_| Self::course(old).ended.is_none())?;
+        let About { id, reasons, .. } = Self::ABOUT;
+        let reason = reasons.iter().find(|known| **known == end.reason).unwrap_or(&UNKNOWN);
+        Some(Measure::Ended { kind: id, complete: end.complete, reason })
+    }
     /// The Pod that it was accepted for, once it was.
     fn target(&self) -> Option<Target<'_>> {
         Self::course(self.status()).target
@@ -410,6 +427,17 @@ pub fn made_by<K: Kind>(uid: &str, pod: &Pod) -> bool {
 pub fn started_for<K: Kind>(request: &K, pod: &Pod) -> bool {
     let is_for = request.target().is_some_and(|target| target.pod_uid == pod.uid);
     is_for && !request.meta().deleting && !request.completed()
+}
+
+/// The event that a change of status is worth by which the request ends; `reasons`: of a success, and of another end.
+pub fn end_note<K: Kind>(
+    request: &K,
+    old: &K::Status,
+    [completed, failed]: [&'static str; 2],
+) -> Option<Note> {
+    let Ended { complete, reason, message } = request.ended().filter(|_| K::course(old).ended.is_none())?;
+    let text = format!("Request {} ended ({reason}): {message}", request.meta().key);
+    Some(note(request, !complete, if complete { completed } else { failed }, text))
 }
 
 /// An event about the request, and about the Pod that it was accepted for.

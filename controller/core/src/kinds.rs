@@ -6,7 +6,7 @@ use kube::core::object::HasStatus as _;
 use pitstop_api::logic::watch::Watch;
 
 use crate::key::KindId;
-use crate::kind::{About, Kind};
+use crate::kind::{About, Head, Kind};
 use crate::outcome::Outcome;
 use crate::review::Review;
 
@@ -58,7 +58,7 @@ macro_rules! define {
         /// A status to write.
         #[derive(Clone, Debug, PartialEq)]
         pub enum Status {
-            $($(#[$attr])* #[doc = concat!("Of [`", stringify!($kind), "`].")] $name(Box<<$kind as Kind>::Status>),)*
+            $($(#[$attr])* #[doc = concat!("Of [`", stringify!($kind), "`].")] $name(Box<<$kind as Head>::Status>),)*
         }
 
         impl Status {

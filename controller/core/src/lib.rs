@@ -39,6 +39,7 @@ mod pod_ref;
 mod probe;
 pub mod readiness;
 pub mod recreate;
+pub mod reduced;
 pub mod resize;
 pub mod review;
 pub mod wire;

@@ -5,9 +5,7 @@ use std::time::Duration;
 use pitstop_api::condition::{self, COMPLETE, Condition, ConditionStatus};
 
 use crate::config::Config;
-use crate::key::KindId;
 use crate::kind::Ended;
-use crate::measure::Measure;
 use crate::time::{Mono, seconds};
 
 /// How long a request may take: what it says itself (`activeDeadlineSeconds`), else the default.
@@ -36,20 +34,11 @@ pub(crate) fn expiry(now: Mono, completed_seen: Option<Mono>, ttl: Option<Durati
 /// How a request has ended that has, by its conditions.
 pub(crate) fn ended(completed: bool, conditions: &[Condition]) -> Option<Ended<'_>> {
     let last = condition::find(conditions, COMPLETE).filter(|_| completed);
-    let of = |last: &'_ Condition| last.status == ConditionStatus::True;
-    completed
-        .then(|| Ended { complete: last.is_some_and(of), message: last.map_or("", |last| &last.message) })
-}
-
-/// What to count when a change of status is stored by which a request ends; `known`: a reason as the metrics have it.
-pub(crate) fn measure(
-    kind: KindId,
-    (before, after): (bool, bool),
-    conditions: &[Condition],
-    known: impl Fn(&str) -> &'static str,
-) -> Option<Measure> {
-    let last = condition::find(conditions, COMPLETE).filter(|_| after && !before)?;
-    Some(Measure::Ended { kind, complete: last.status == ConditionStatus::True, reason: known(&last.reason) })
+    completed.then(|| Ended {
+        complete: last.is_some_and(|last| last.status == ConditionStatus::True),
+        reason: last.map_or("", |last| &last.reason),
+        message: last.map_or("", |last| &last.message),
+    })
 }
 
 #[cfg(test)]

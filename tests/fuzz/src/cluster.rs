@@ -175,8 +175,8 @@ impl Cluster {
                 write: Write::Metadata { resource_version, labels, annotations },
             } => {
                 let change = |request: &mut Request| {
-                    merge(&mut request.labels, labels);
-                    merge(&mut request.annotations, annotations);
+                    merge(&mut request.more.labels, labels);
+                    merge(&mut request.more.annotations, annotations);
                 };
                 self.request_written(key, uid, Some(&resource_version), version, end, change);
             }

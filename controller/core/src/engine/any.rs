@@ -187,7 +187,7 @@ impl<K: Kind> AnyStore for Store<K> {
     }
     fn relative(&self, key: &ObjectKey) -> Option<Relative<'_>> {
         if let Some((key, rest)) = self.resting.get_key_value(key) {
-            let ended = Some(crate::kind::Ended { complete: false, message: "" });
+            let ended = Some(crate::kind::Ended { complete: false, reason: "", message: "" });
             return Some(Relative { key, uid: &rest.uid, owner_uid: None, deleting: false, ended });
         }
         let request = self.objects.get(key)?.request.get();

@@ -146,7 +146,8 @@ impl Bench {
                 write: Write::Metadata { labels, annotations, .. },
             } => {
                 let stored = self.requests.get_mut(key).unwrap();
-                for (kept, changes) in [(&mut stored.labels, labels), (&mut stored.annotations, annotations)]
+                for (kept, changes) in
+                    [(&mut stored.more.labels, labels), (&mut stored.more.annotations, annotations)]
                 {
                     for (key, value) in changes {
                         kept.remove(key);
@@ -403,7 +404,7 @@ fn a_list_during_a_write_is_not_undone_by_its_answer() {
     bench.step(Event::of::<Request>(Watch::list(vec![newer])));
     let next = bench.step(answer);
     bench.all(next);
-    assert!(bench.requests.values().all(|r| !r.labels.contains_key(pitstop_api::labels::ACTIVE)));
+    assert!(bench.requests.values().all(|r| !r.more.labels.contains_key(pitstop_api::labels::ACTIVE)));
     assert_eq!(bench.index.open_of(recreate::ID), 0);
 }
 

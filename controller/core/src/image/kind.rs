@@ -2,19 +2,20 @@
 
 use std::time::Duration;
 
-use pitstop_api::image_update::{KIND, PLURAL, PodImageUpdate, PodImageUpdateStatus};
+use pitstop_api::image_update::{KIND, PLURAL, PodImageUpdate};
 
-use super::{ImageUpdate, Memory, Observed, plan, puller, review, status, update};
+use super::{ImageUpdate, Memory, Observed, plan, puller, review, status};
 use crate::before::Before;
 use crate::change::{Named, Note};
 use crate::deed::{Deed, Done};
 use crate::key::{KindId, ObjectKey};
-use crate::kind::{About, Ahead, At, Course, Cx, Kind, Meta, PodWritten, Sharing, Sight, Target, WriteNames};
+use crate::kind::{About, Ahead, At, Course, Cx, Kind, PodWritten, Sharing, Sight, Target, WriteNames};
 use crate::lifecycle;
 use crate::measure::Measure;
 use crate::nodework::{OrderView, own};
 use crate::pod::Pod;
 use crate::readiness::Hold;
+use crate::reduced::Reduced;
 use crate::review::Review;
 use crate::time::{Mono, note_since, seconds};
 
@@ -23,7 +24,6 @@ pub const ID: KindId = KindId::new(KIND);
 
 impl Kind for ImageUpdate {
     type Object = PodImageUpdate;
-    type Status = PodImageUpdateStatus;
     type Memory = Memory;
     const ABOUT: About = About {
         id: ID,
@@ -48,24 +48,18 @@ impl Kind for ImageUpdate {
     };
 
     fn observe(object: Self::Object) -> Self {
-        update(object)
+        Reduced::of(object.metadata, object.spec, object.status, ())
     }
     fn remember(now: Mono) -> Memory {
         Memory::new(now)
     }
 
-    fn meta(&self) -> Meta<'_> {
-        Meta { key: &self.key, created: self.created, deleting: self.deleting, owner: self.owner.as_ref() }
-    }
     fn pod_key(&self) -> ObjectKey {
         Self::pod_key(self)
     }
     fn pod_uid(&self) -> Option<&str> {
         let target = self.status.target.as_ref().map(|target| &target.pod_uid);
         target.or(self.spec.pod_ref.uid.as_ref()).map(String::as_str)
-    }
-    fn status(&self) -> &Self::Status {
-        &self.status
     }
     fn course(status: &Self::Status) -> Course<'_> {
         let target = status.target.as_ref();
@@ -125,9 +119,6 @@ impl Kind for ImageUpdate {
     }
     fn notes(&self, old: &Self::Status) -> Vec<Note> {
         status::notes(self, old)
-    }
-    fn measure(&self, old: &Self::Status) -> Option<Measure> {
-        status::measure(&self.status, old)
     }
 
     /// Since when it takes its Pod out of service or changes it: what it pulls disturbs nobody.

@@ -18,6 +18,6 @@ mod status;
 mod tests;
 
 pub use kind::ID;
-pub use observe::{ImageUpdate, Memory, Observed, update};
+pub use observe::{ImageUpdate, Memory, Observed};
 pub use plan::{Plan, plan};
 pub use status::{REASONS, all_reasons};

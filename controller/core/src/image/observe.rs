@@ -2,7 +2,7 @@
 
 use pitstop_api::condition;
 use pitstop_api::image_update::{
-    ContainerStatus, Phase, PodImageUpdate, PodImageUpdateSpec, PodImageUpdateStatus, conditions,
+    ContainerStatus, Phase, PodImageUpdateSpec, PodImageUpdateStatus, conditions,
 };
 
 use super::judge::{Place, is_unchanged, place};
@@ -11,62 +11,16 @@ use crate::change::{ImageChange, Named};
 use crate::deed::{Deed, Done};
 use crate::drain::Seen;
 use crate::key::ObjectKey;
-use crate::kind::{Ahead, Owner, owner};
+use crate::kind::Ahead;
 use crate::look::Look;
 use crate::nodework::OrderView;
 use crate::pod::{Container, ContainerState, Pod};
 use crate::readiness::{Hold, UPDATE_AGENT};
+use crate::reduced::Reduced;
 use crate::time::{Mono, note_since};
-use crate::tracked::Versioned;
 
 /// A `PodImageUpdate`, reduced to what decisions need.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ImageUpdate {
-    /// Namespace and name.
-    pub key: ObjectKey,
-    /// `metadata.uid`.
-    pub uid: String,
-    /// `metadata.resourceVersion`.
-    pub resource_version: String,
-    /// `metadata.generation`.
-    pub generation: Option<i64>,
-    /// `metadata.creationTimestamp`, in seconds; only compared with other objects' of the same API server.
-    pub created: i64,
-    /// `metadata.deletionTimestamp` is set.
-    pub deleting: bool,
-    /// The request that it belongs to.
-    pub owner: Option<Owner>,
-    /// `spec`.
-    pub spec: PodImageUpdateSpec,
-    /// `status`.
-    pub status: PodImageUpdateStatus,
-}
-
-impl Versioned for ImageUpdate {
-    fn uid(&self) -> &str {
-        &self.uid
-    }
-    fn resource_version(&self) -> &str {
-        &self.resource_version
-    }
-}
-
-/// From the API object to what decisions need.
-pub fn update(object: PodImageUpdate) -> ImageUpdate {
-    let PodImageUpdate { metadata, spec, status } = object;
-    let (key, owner) = (ObjectKey::of(&metadata), owner(&metadata));
-    ImageUpdate {
-        key,
-        uid: metadata.uid.unwrap_or_default(),
-        resource_version: metadata.resource_version.unwrap_or_default(),
-        generation: metadata.generation,
-        created: metadata.creation_timestamp.map_or(0, |t| t.0.as_second()),
-        deleting: metadata.deletion_timestamp.is_some(),
-        owner,
-        spec,
-        status: status.unwrap_or_default(),
-    }
-}
+pub type ImageUpdate = Reduced<PodImageUpdateSpec, PodImageUpdateStatus>;
 
 impl ImageUpdate {
     /// The Pod that it names.

@@ -3,8 +3,9 @@
 use pitstop_api::Invalid;
 use pitstop_api::image_update::validate;
 
-use super::observe::update;
+use super::ImageUpdate;
 use crate::key::ObjectKey;
+use crate::kind::Kind as _;
 use crate::pod_ref;
 use crate::review::{Asked, BAD_REQUEST, Live, Step, Verdict, without_status};
 
@@ -14,11 +15,11 @@ fn deny(key: &ObjectKey, why: &Invalid) -> Step {
 
 /// Begins the review of a request. What cannot be read is not judged here: the schema, or the controller, does that.
 pub(super) fn review(asked: &Asked) -> Step {
-    let Ok(new) = asked.read(asked.new.as_ref()).map(update) else {
+    let Ok(new) = asked.read(asked.new.as_ref()).map(ImageUpdate::observe) else {
         return Step::Over(Verdict::Allow(Vec::new()));
     };
     if asked.update {
-        let old = asked.read(asked.old.clone().map(without_status).as_ref()).map(update);
+        let old = asked.read(asked.old.clone().map(without_status).as_ref()).map(ImageUpdate::observe);
         let kept = old.map(|old| pod_ref::keep(&old.spec.pod_ref, &new.spec.pod_ref));
         return Step::Over(Verdict::Allow(kept.unwrap_or_default()));
     }

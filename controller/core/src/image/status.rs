@@ -11,9 +11,7 @@ use crate::before::Before;
 use crate::change::Note;
 use crate::drain::{self, begins};
 use crate::guard::POLICY;
-use crate::kind::note;
-use crate::lifecycle;
-use crate::measure::Measure;
+use crate::kind::{UNKNOWN, end_note, note};
 use crate::pod::Pod;
 
 /// What a request waits for: its reason, its phase meanwhile, and a sentence.
@@ -131,8 +129,6 @@ pub(super) const OTHER_IMAGE: &str = "OtherImage";
 pub(super) const ROLLBACK_FAILED: &str = "RollbackFailed";
 /// The kubelet cannot start a new container.
 const NOT_STARTED: &str = "ContainerNotStarted";
-/// What another version of the controller has called otherwise.
-const UNKNOWN: &str = "Unknown";
 
 /// Every reason of an end.
 pub const REASONS: [&str; 25] = [
@@ -386,18 +382,6 @@ pub fn notes(update: &ImageUpdate, old: &PodImageUpdateStatus) -> Vec<Note> {
         let text = format!("Request {} changes images: {}", update.key, changes(update, &new.containers));
         notes.push(note(update, false, STARTED, text));
     }
-    if old.completion_time.is_none() && new.completion_time.is_some() {
-        let reason = condition::find(&new.conditions, conditions::COMPLETE).map_or("", |c| &c.reason);
-        let text = format!("Request {} ended ({reason}): {}", update.key, new.message);
-        let succeeded = new.phase == Some(Phase::Succeeded);
-        notes.push(note(update, !succeeded, if succeeded { COMPLETED } else { FAILED }, text));
-    }
+    notes.extend(end_note(update, old, [COMPLETED, FAILED]));
     notes
-}
-
-/// What to count when a change of status is stored.
-pub fn measure(new: &PodImageUpdateStatus, old: &PodImageUpdateStatus) -> Option<Measure> {
-    let ends = (old.completion_time.is_some(), new.completion_time.is_some());
-    let known = |reason: &str| REASONS.into_iter().find(|known| *known == reason).unwrap_or(UNKNOWN);
-    lifecycle::measure(super::ID, ends, &new.conditions, known)
 }

@@ -6,19 +6,17 @@ use super::{Memory, PodProbe, PodProbeStatus, Probe, plan};
 use crate::change::Note;
 use crate::deed::{Deed, Done};
 use crate::key::{KindId, ObjectKey};
-use crate::kind::{
-    About, At, Course, Cx, Ended, Kind, Meta, Sharing, Sight, Target, WriteNames, note, owner,
-};
+use crate::kind::{About, At, Course, Cx, Ended, Kind, Sharing, Sight, Target, WriteNames, note};
 use crate::measure::Measure;
 use crate::plan::Plan;
 use crate::pod::Pod;
+use crate::reduced::Reduced;
 use crate::time::{Mono, note_since};
 
 pub(super) const ID: KindId = KindId::new("PodProbe");
 
 impl Kind for Probe {
     type Object = PodProbe;
-    type Status = PodProbeStatus;
     type Memory = Memory;
     const ABOUT: About = About {
         id: ID,
@@ -43,39 +41,26 @@ impl Kind for Probe {
     };
 
     fn observe(object: Self::Object) -> Self {
-        let (key, owner) = (ObjectKey::of(&object.metadata), owner(&object.metadata));
-        let PodProbe { metadata, spec, status } = object;
-        Self {
-            key,
-            uid: metadata.uid.unwrap_or_default(),
-            resource_version: metadata.resource_version.unwrap_or_default(),
-            created: metadata.creation_timestamp.map_or(0, |t| t.0.as_second()),
-            deleting: metadata.deletion_timestamp.is_some(),
-            owner,
-            spec,
-            status: status.unwrap_or_default(),
-        }
+        Reduced::of(object.metadata, object.spec, object.status, ())
     }
     fn remember(_: Mono) -> Memory {
         Memory::default()
     }
 
-    fn meta(&self) -> Meta<'_> {
-        Meta { key: &self.key, created: self.created, deleting: self.deleting, owner: self.owner.as_ref() }
-    }
     fn pod_key(&self) -> ObjectKey {
         ObjectKey::new(&self.key.namespace, &self.spec.pod_name)
     }
     fn pod_uid(&self) -> Option<&str> {
         self.target().map(|target| target.pod_uid)
     }
-    fn status(&self) -> &Self::Status {
-        &self.status
-    }
     fn course(status: &Self::Status) -> Course<'_> {
         let PodProbeStatus { pod_uid, node_name, outcome } = status;
         let target = (!pod_uid.is_empty()).then_some(Target { pod_uid, node: node_name });
-        let ended = outcome.as_deref().map(|message| Ended { complete: message == plan::PROBED, message });
+        let ended = outcome.as_deref().map(|message| Ended {
+            complete: message == plan::PROBED,
+            reason: message,
+            message,
+        });
         Course { target, ended }
     }
     fn ttl(&self) -> Option<Duration> {
@@ -102,12 +87,6 @@ impl Kind for Probe {
         let note = |message: &String| note(self, message != plan::PROBED, plan::PROBED, message.clone());
         news.map(note).into_iter().collect()
     }
-    fn measure(&self, old: &Self::Status) -> Option<Measure> {
-        let outcome = self.status.outcome.as_ref().filter(|_| old.outcome.is_none())?;
-        let reason = plan::REASONS.into_iter().find(|reason| reason == outcome)?;
-        Some(Measure::Ended { kind: ID, complete: reason == plan::PROBED, reason })
-    }
-
     fn disturbs(&self, _: &Memory, _: At, _: Option<&Pod>) -> Option<Mono> {
         None
     }

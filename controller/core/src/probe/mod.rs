@@ -9,10 +9,8 @@ mod tests;
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
-use crate::key::ObjectKey;
-use crate::kind::Owner;
+use crate::reduced::Reduced;
 use crate::time::Mono;
-use crate::tracked::Versioned;
 
 /// Which Pod to look at.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -46,34 +44,7 @@ pub struct PodProbeStatus {
 }
 
 /// A `PodProbe`, reduced to what decisions need.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Probe {
-    /// Namespace and name.
-    pub key: ObjectKey,
-    /// `metadata.uid`.
-    pub uid: String,
-    /// `metadata.resourceVersion`.
-    pub resource_version: String,
-    /// `metadata.creationTimestamp`, in seconds.
-    pub created: i64,
-    /// `metadata.deletionTimestamp` is set.
-    pub deleting: bool,
-    /// The request that it belongs to.
-    pub owner: Option<Owner>,
-    /// `spec`.
-    pub spec: PodProbeSpec,
-    /// `status`.
-    pub status: PodProbeStatus,
-}
-
-impl Versioned for Probe {
-    fn uid(&self) -> &str {
-        &self.uid
-    }
-    fn resource_version(&self) -> &str {
-        &self.resource_version
-    }
-}
+pub type Probe = Reduced<PodProbeSpec, PodProbeStatus>;
 
 /// What this process remembers of one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

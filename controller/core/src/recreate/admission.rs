@@ -83,12 +83,12 @@ pub(super) fn create(request: &Request, pod: Option<&Pod>, hooks: &Hooks, virtua
         Err(refusal) => return deny(request, BAD_REQUEST, &refusal),
     };
     // The label of a request that the controller makes for another one says which Pod is meant.
-    let meant = request.labels.get(labels::POD_UID).filter(|_| request.owner.is_some());
+    let meant = request.more.labels.get(labels::POD_UID).filter(|_| request.owner.is_some());
     if let Some(uid) = meant.filter(|uid| **uid != target.pod_uid) {
         let text = format!("made for the Pod with UID {uid}; the Pod of that name is another one now");
         return deny(request, BAD_REQUEST, &Invalid::new("spec.podName", text));
     }
-    let mut all_labels = request.labels.clone();
+    let mut all_labels = request.more.labels.clone();
     all_labels.extend([
         (labels::ACTIVE.to_owned(), labels::ACTIVE_TRUE.to_owned()),
         (labels::POD_UID.to_owned(), target.pod_uid.clone()),
@@ -118,7 +118,7 @@ pub(super) fn create(request: &Request, pod: Option<&Pod>, hooks: &Hooks, virtua
         }
     }
     // What only the controller writes is not taken from users.
-    patch.extend(request.annotations.keys().map(|key| {
+    patch.extend(request.more.annotations.keys().map(|key| {
         let token = key.replace('~', "~0").replace('/', "~1");
         json!({"op": "remove", "path": format!("/metadata/annotations/{token}")})
     }));
@@ -135,7 +135,7 @@ pub(super) fn update(old: &Request, new: &Request, by_controller: bool) -> Verdi
     if by_controller {
         return Verdict::Allow(Vec::new());
     }
-    let relabelled = |key: &str| old.labels.get(key) != new.labels.get(key);
+    let relabelled = |key: &str| old.more.labels.get(key) != new.more.labels.get(key);
     if let Some(key) = [labels::POD_UID, labels::NODE_NAME].into_iter().find(|key| relabelled(key)) {
         let why = Invalid::new(
             format!("metadata.labels[{key}]"),
@@ -143,8 +143,8 @@ pub(super) fn update(old: &Request, new: &Request, by_controller: bool) -> Verdi
         );
         return deny(new, FORBIDDEN, &why);
     }
-    let drained = old.annotations.get(annotations::UNREADY_ACQUIRED).filter(|_| !old.completed());
-    if drained.is_some() && new.annotations.get(annotations::UNREADY_ACQUIRED) != drained {
+    let drained = old.more.annotations.get(annotations::UNREADY_ACQUIRED).filter(|_| !old.completed());
+    if drained.is_some() && new.more.annotations.get(annotations::UNREADY_ACQUIRED) != drained {
         let key = annotations::UNREADY_ACQUIRED;
         let text = format!("not allowed to update immutable annotation {key}");
         return deny(new, FORBIDDEN, &Invalid::new(format!("metadata.annotations[{key}]"), text));

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use pitstop_api::labels;
-use pitstop_api::recreate::{ContainerRecreateRequest, ContainerRecreateRequestStatus, KIND, PLURAL};
+use pitstop_api::recreate::{ContainerRecreateRequest, KIND, PLURAL};
 
 use super::{Memory, Observed, Request, admission, judge, object, places, plan, status};
 use crate::change::Note;
 use crate::key::{KindId, ObjectKey};
-use crate::kind::{About, At, Course, Cx, Kind, Meta, PodWritten, Sharing, Sight, Target, WriteNames};
+use crate::kind::{About, At, Course, Cx, Kind, PodWritten, Sharing, Sight, Target, WriteNames};
 use crate::lifecycle;
 use crate::measure::Measure;
 use crate::nodework::{Acting, OrderView, may_run, own, views};
@@ -26,7 +26,6 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 impl Kind for Request {
     type Object = ContainerRecreateRequest;
-    type Status = ContainerRecreateRequestStatus;
     type Memory = Memory;
     const ABOUT: About = About {
         id: ID,
@@ -57,19 +56,12 @@ impl Kind for Request {
         Memory::new(now)
     }
 
-    fn meta(&self) -> Meta<'_> {
-        let Self { key, created, deleting, owner, .. } = self;
-        Meta { key, created: *created, deleting: *deleting, owner: owner.as_ref() }
-    }
     fn pod_key(&self) -> ObjectKey {
         Self::pod_key(self)
     }
     fn pod_uid(&self) -> Option<&str> {
         let target = self.status.target.as_ref().map(|target| &target.pod_uid);
-        target.or_else(|| self.labels.get(labels::POD_UID)).map(String::as_str)
-    }
-    fn status(&self) -> &Self::Status {
-        &self.status
+        target.or_else(|| self.more.labels.get(labels::POD_UID)).map(String::as_str)
     }
     fn course(status: &Self::Status) -> Course<'_> {
         let target = status.target.as_ref();
@@ -127,9 +119,6 @@ impl Kind for Request {
     }
     fn notes(&self, old: &Self::Status) -> Vec<Note> {
         status::notes(self, old)
-    }
-    fn measure(&self, old: &Self::Status) -> Option<Measure> {
-        status::measure(&self.status, old)
     }
 
     /// A stop may outlive its request.

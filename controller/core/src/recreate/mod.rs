@@ -25,8 +25,8 @@ mod status;
 mod tests;
 
 pub use kind::ID;
-pub use observe::{Memory, Observed, Request};
+pub use observe::{Marks, Memory, Observed, Request};
 pub use plan::{Plan, plan};
 pub use resolve::{Refusal, Tense, resolve};
 pub use stages::places;
-pub use status::{REASONS, all_reasons, measure, notes};
+pub use status::{REASONS, all_reasons, notes};

@@ -4,40 +4,25 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use pitstop_api::recreate::ContainerRecreateRequest;
 use pitstop_api::{annotations, labels};
 
-use super::Request;
-use crate::key::ObjectKey;
-use crate::kind::owner;
+use super::{Marks, Request};
 
 /// The request as decisions see it: with those of its labels that matter, however many it has.
 pub fn request(object: ContainerRecreateRequest) -> Request {
     let mut request = admitted(object);
-    request.labels.retain(|key, _| labels::KNOWN.contains(&key.as_str()));
+    request.more.labels.retain(|key, _| labels::KNOWN.contains(&key.as_str()));
     request
 }
 
 /// The request as admission sees it: with all its labels.
 pub fn admitted(object: ContainerRecreateRequest) -> Request {
-    let ContainerRecreateRequest { metadata, spec, status } = object;
-    let (key, owner) = (ObjectKey::of(&metadata), owner(&metadata));
-    Request {
-        key,
-        uid: metadata.uid.unwrap_or_default(),
-        resource_version: metadata.resource_version.unwrap_or_default(),
-        generation: metadata.generation,
-        created: metadata.creation_timestamp.map_or(0, |t| t.0.as_second()),
-        deleting: metadata.deletion_timestamp.is_some(),
-        owner,
+    let ContainerRecreateRequest { mut metadata, spec, status } = object;
+    let annotations = metadata.annotations.take().into_iter().flatten();
+    let marks = Marks {
         in_v1beta1: metadata.managed_fields.iter().flatten().any(wrote_spec_in_v1beta1),
-        labels: metadata.labels.unwrap_or_default(),
-        annotations: metadata
-            .annotations
-            .into_iter()
-            .flatten()
-            .filter(|(key, _)| annotations::INTERNAL.contains(&key.as_str()))
-            .collect(),
-        spec,
-        status: status.unwrap_or_default(),
-    }
+        labels: metadata.labels.take().unwrap_or_default(),
+        annotations: annotations.filter(|(key, _)| annotations::INTERNAL.contains(&key.as_str())).collect(),
+    };
+    Request::of(metadata, spec, status, marks)
 }
 
 fn wrote_spec_in_v1beta1(entry: &ManagedFieldsEntry) -> bool {
@@ -59,14 +44,14 @@ mod tests {
             "labels":{"a":"b","crr.apps.kruise.io/active":"true"},"annotations":{"example.com/own":"x"}},
           "spec":{"podName":"web","containers":[{"name":"app"}]},"status":{"phase":"Recreating"}}"#;
         let all = admitted(serde_json::from_str(text).unwrap());
-        assert_eq!(all.labels.get("a").map(String::as_str), Some("b"));
+        assert_eq!(all.more.labels.get("a").map(String::as_str), Some("b"));
         let request = request(serde_json::from_str(text).unwrap());
         assert_eq!((request.key.to_string().as_str(), request.uid.as_str()), ("shop/crr", "u"));
         assert_eq!((request.resource_version.as_str(), request.generation), ("7", Some(2)));
         assert_eq!((request.created, request.deleting), (65, true));
-        let labels: Vec<&str> = request.labels.keys().map(String::as_str).collect();
+        let labels: Vec<&str> = request.more.labels.keys().map(String::as_str).collect();
         assert_eq!(labels, [labels::ACTIVE], "those of others are none of its business");
-        assert!(request.annotations.is_empty(), "nor are their annotations");
+        assert!(request.more.annotations.is_empty(), "nor are their annotations");
         assert_eq!((request.spec.pod_name.as_str(), request.status.phase), ("web", Some(Phase::Recreating)));
     }
 
@@ -88,7 +73,7 @@ mod tests {
                     "spec":{{"podName":"web","containers":[{{"name":"app"}}]}}}}"#,
                 entries.join(",")
             );
-            request(serde_json::from_str(&text).unwrap()).in_v1beta1
+            request(serde_json::from_str(&text).unwrap()).more.in_v1beta1
         };
         assert!(made("v1beta1", "v1alpha1"));
         assert!(!made("v1alpha1", "v1beta1"));

@@ -10,50 +10,26 @@ use super::stages::Stages;
 use crate::change::ImageChange;
 use crate::drain::Seen;
 use crate::key::ObjectKey;
-use crate::kind::{Ahead, Owner};
+use crate::kind::Ahead;
 use crate::look::Look;
 use crate::nodework::{Acting, OrderView};
 use crate::pod::{ContainerState, ContainerStatus, Pod};
 use crate::readiness::{Hold, RECREATE_AGENT};
+use crate::reduced::Reduced;
 use crate::time::{Mono, note_since};
-use crate::tracked::Versioned;
 
 /// A `ContainerRecreateRequest`, reduced to what decisions need.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Request {
-    /// Namespace and name.
-    pub key: ObjectKey,
-    /// `metadata.uid`.
-    pub uid: String,
-    /// `metadata.resourceVersion`.
-    pub resource_version: String,
-    /// `metadata.generation`.
-    pub generation: Option<i64>,
-    /// `metadata.creationTimestamp`, in seconds; only compared with other objects' of the same API server.
-    pub created: i64,
-    /// `metadata.deletionTimestamp` is set.
-    pub deleting: bool,
+pub type Request = Reduced<ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, Marks>;
+
+/// What is read of its metadata beside.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
     /// `metadata.labels`: those that [`pitstop_api::labels`] names, and for admission all.
     pub labels: BTreeMap<String, String>,
     /// Those of `metadata.annotations` that [`pitstop_api::annotations`] names.
     pub annotations: BTreeMap<String, String>,
     /// It was written through `v1beta1`, not `v1alpha1`.
     pub in_v1beta1: bool,
-    /// The request that it belongs to.
-    pub owner: Option<Owner>,
-    /// `spec`.
-    pub spec: ContainerRecreateRequestSpec,
-    /// `status`.
-    pub status: ContainerRecreateRequestStatus,
-}
-
-impl Versioned for Request {
-    fn uid(&self) -> &str {
-        &self.uid
-    }
-    fn resource_version(&self) -> &str {
-        &self.resource_version
-    }
 }
 
 impl Request {

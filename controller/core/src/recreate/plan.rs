@@ -91,11 +91,11 @@ impl Planner<'_> {
             return Plan { wake_at: deadline, ..Plan::default() };
         }
         let mechanism = request.spec.strategy.as_ref().and_then(|s| s.mechanism).unwrap_or_default();
-        let node_type = request.labels.get(labels::NODE_TYPE).map(String::as_str);
+        let node_type = request.more.labels.get(labels::NODE_TYPE).map(String::as_str);
         if node_type == Some(labels::VIRTUAL_KUBELET) && mechanism != Mechanism::Kubelet {
             return self.end(&[], &End::VirtualNode);
         }
-        let admitted_uid = request.labels.get(labels::POD_UID);
+        let admitted_uid = request.more.labels.get(labels::POD_UID);
         let pod = self.observed.pod.filter(|pod| admitted_uid.is_none_or(|uid| *uid == pod.uid));
         let refused = match pod {
             None => End::PodGone,
@@ -265,12 +265,12 @@ impl Planner<'_> {
         let overdue_at = overdue_at.filter_map(|o| self.overdue_at(o)).min();
         Plan {
             status: (!recorded).then_some(StatusWrite { status, urgency: Urgency::Now }),
-            labels: remove(request.labels.contains_key(labels::ACTIVE), labels::ACTIVE),
-            annotations: if request.in_v1beta1 {
+            labels: remove(request.more.labels.contains_key(labels::ACTIVE), labels::ACTIVE),
+            annotations: if request.more.in_v1beta1 {
                 self.drain_annotation()
             } else {
                 let key = annotations::UNREADY_ACQUIRED;
-                remove(request.annotations.contains_key(key), key)
+                remove(request.more.annotations.contains_key(key), key)
             },
             delete: !request.deleting && expired,
             wake_at: earliest(expiry, overdue_at).filter(|at| *at > self.now),
@@ -388,7 +388,7 @@ impl Planner<'_> {
             (labels::ACTIVE, labels::ACTIVE_TRUE.to_owned()),
         ]
         .into_iter()
-        .filter(|(key, _)| !self.observed.request.labels.contains_key(*key))
+        .filter(|(key, _)| !self.observed.request.more.labels.contains_key(*key))
         .map(|(key, value)| (key.to_owned(), Some(value)))
         .collect()
     }
@@ -400,7 +400,7 @@ impl Planner<'_> {
         let request = self.observed.request;
         let key = annotations::UNREADY_ACQUIRED;
         let began = drain::began(&request.status).map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true));
-        let missing = began.filter(|text| request.annotations.get(key) != Some(text));
+        let missing = began.filter(|text| request.more.annotations.get(key) != Some(text));
         missing.map(|text| (key.to_owned(), Some(text))).into_iter().collect()
     }
 

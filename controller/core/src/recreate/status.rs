@@ -14,9 +14,7 @@ use super::observe::{Observed, Request};
 use crate::before::Before;
 use crate::change::Note;
 use crate::guard::POLICY;
-use crate::kind::{Ahead, note};
-use crate::lifecycle;
-use crate::measure::Measure;
+use crate::kind::{Ahead, UNKNOWN, note};
 use crate::pod::Pod;
 
 /// Why a request waits; the reason of its condition `Complete=False`.
@@ -156,7 +154,6 @@ pub const REASONS: [&str; 8] = [
     "ContainerFailed",
     UNKNOWN,
 ];
-const UNKNOWN: &str = "Unknown";
 /// Reason of a success: what the column `RESULT` shows.
 pub(super) const COMPLETE: &str = "Complete";
 
@@ -401,16 +398,6 @@ fn ends(request: &Request, old: &ContainerRecreateRequestStatus) -> Option<Note>
     }
     let text = format!("Request {key} restarted container(s) {}{}", names(request), ids(new));
     Some(note(request, false, COMPLETED, text))
-}
-
-/// What to count when a change of status is stored.
-pub fn measure(
-    new: &ContainerRecreateRequestStatus,
-    old: &ContainerRecreateRequestStatus,
-) -> Option<Measure> {
-    let ends = (old.completion_time.is_some(), new.completion_time.is_some());
-    let known = |reason: &str| REASONS.into_iter().find(|known| *known == reason).unwrap_or(UNKNOWN);
-    lifecycle::measure(super::ID, ends, &new.conditions, known)
 }
 
 /// ` (app: old -> new)` with shortened IDs.

@@ -2,20 +2,21 @@
 
 use std::time::Duration;
 
-use pitstop_api::resize::{KIND, Mechanism, PLURAL, Phase, PodResize, PodResizeStatus};
+use pitstop_api::resize::{KIND, Mechanism, PLURAL, Phase, PodResize};
 
 use super::judge::desired;
-use super::{Ahead, Memory, Observed, Resize, object, plan, repair, restart, review, shrink, status, turn};
+use super::{Ahead, Memory, Observed, Resize, plan, repair, restart, review, shrink, status, turn};
 use crate::before::Before;
 use crate::change::Note;
 use crate::deed::{Deed, Done};
 use crate::hold::Claim;
 use crate::key::{KindId, ObjectKey};
-use crate::kind::{About, At, Course, Cx, Kind, Meta, PodWritten, Sharing, Sight, Target, WriteNames};
+use crate::kind::{About, At, Course, Cx, Kind, PodWritten, Sharing, Sight, Target, WriteNames};
 use crate::lifecycle;
 use crate::measure::Measure;
 use crate::nodework::{OrderView, own};
 use crate::pod::Pod;
+use crate::reduced::Reduced;
 use crate::review::Review;
 use crate::time::{Mono, seconds};
 
@@ -24,7 +25,6 @@ pub const ID: KindId = KindId::new(KIND);
 
 impl Kind for Resize {
     type Object = PodResize;
-    type Status = PodResizeStatus;
     type Memory = Memory;
     const ABOUT: About = About {
         id: ID,
@@ -49,24 +49,18 @@ impl Kind for Resize {
     };
 
     fn observe(object: Self::Object) -> Self {
-        object::resize(object)
+        Reduced::of(object.metadata, object.spec, object.status, ())
     }
     fn remember(now: Mono) -> Memory {
         Memory::new(now)
     }
 
-    fn meta(&self) -> Meta<'_> {
-        Meta { key: &self.key, created: self.created, deleting: self.deleting, owner: self.owner.as_ref() }
-    }
     fn pod_key(&self) -> ObjectKey {
         Self::pod_key(self)
     }
     fn pod_uid(&self) -> Option<&str> {
         let target = self.status.target.as_ref().map(|target| &target.pod_uid);
         target.or(self.spec.pod_ref.uid.as_ref()).map(String::as_str)
-    }
-    fn status(&self) -> &Self::Status {
-        &self.status
     }
     fn course(status: &Self::Status) -> Course<'_> {
         let target = status.target.as_ref();
@@ -158,9 +152,6 @@ impl Kind for Resize {
     }
     fn notes(&self, old: &Self::Status) -> Vec<Note> {
         status::notes(self, old)
-    }
-    fn measure(&self, old: &Self::Status) -> Option<Measure> {
-        status::measure(&self.status, old)
     }
 
     /// Since when it changes its Pod; absent while it changes nothing.

@@ -16,44 +16,15 @@ use crate::deed::{Deed, Done};
 use crate::hold::Force;
 use crate::hold::admission::{Crowd, FRESH, Surveyed};
 use crate::key::ObjectKey;
-use crate::kind::{Dormant, Owner, Relative};
+use crate::kind::{Dormant, Relative};
 use crate::look::Look;
 use crate::nodework::OrderView;
 use crate::pod::Pod;
+use crate::reduced::Reduced;
 use crate::time::{Mono, note_since};
-use crate::tracked::Versioned;
 
 /// A `PodResize`, reduced to what decisions need.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Resize {
-    /// Namespace and name.
-    pub key: ObjectKey,
-    /// `metadata.uid`.
-    pub uid: String,
-    /// `metadata.resourceVersion`.
-    pub resource_version: String,
-    /// `metadata.generation`.
-    pub generation: Option<i64>,
-    /// `metadata.creationTimestamp`, in seconds; only compared with other objects' of the same API server.
-    pub created: i64,
-    /// `metadata.deletionTimestamp` is set.
-    pub deleting: bool,
-    /// The request that it belongs to.
-    pub owner: Option<Owner>,
-    /// `spec`.
-    pub spec: PodResizeSpec,
-    /// `status`.
-    pub status: PodResizeStatus,
-}
-
-impl Versioned for Resize {
-    fn uid(&self) -> &str {
-        &self.uid
-    }
-    fn resource_version(&self) -> &str {
-        &self.resource_version
-    }
-}
+pub type Resize = Reduced<PodResizeSpec, PodResizeStatus>;
 
 impl Resize {
     /// The Pod that it names.

@@ -3,18 +3,18 @@
 use pitstop_api::Invalid;
 use pitstop_api::resize::validate;
 
-use super::object::resize;
-use super::observe::Resize;
+use super::Resize;
+use crate::kind::Kind as _;
 use crate::pod_ref;
 use crate::review::{Asked, BAD_REQUEST, Live, Step, Verdict, without_status};
 
 /// Begins the review of a request. What cannot be read is not judged here: the schema, or the controller, does that.
 pub(super) fn review(asked: &Asked) -> Step {
-    let Ok(new) = asked.read(asked.new.as_ref()).map(resize) else {
+    let Ok(new) = asked.read(asked.new.as_ref()).map(Resize::observe) else {
         return Step::Over(Verdict::Allow(Vec::new()));
     };
     if asked.update {
-        let old = asked.read(asked.old.clone().map(without_status).as_ref()).map(resize);
+        let old = asked.read(asked.old.clone().map(without_status).as_ref()).map(Resize::observe);
         return Step::Over(old.map_or(Verdict::Allow(Vec::new()), |old| update(&old, &new)));
     }
     let pod = new.pod_key();

@@ -13,9 +13,7 @@ use super::{refusal, resolve};
 use crate::before::Before;
 use crate::change::Note;
 pub(super) use crate::hold::admission::{ADMITTING, NODE_BUSY};
-use crate::kind::note;
-use crate::lifecycle;
-use crate::measure::Measure;
+use crate::kind::{UNKNOWN, end_note, note};
 use crate::pod::Pod;
 
 /// What a request waits for: its reason, its phase meanwhile, and a sentence.
@@ -113,8 +111,6 @@ pub(super) const EVICTED: &str = "Evicted";
 pub(super) const EVICTION_FORBIDDEN: &str = "EvictionForbidden";
 /// The Pod is not ready.
 pub(super) const NOT_READY: &str = "NotReady";
-/// What another version of the controller has called otherwise.
-const UNKNOWN: &str = "Unknown";
 
 /// Every reason of an end.
 pub const REASONS: [&str; 27] = [
@@ -406,17 +402,6 @@ pub fn notes(resize: &Resize, old: &PodResizeStatus) -> Vec<Note> {
         let text = format!("Request {} resizes {}", resize.key, changes(&new.containers));
         notes.push(note(resize, false, STARTED, text));
     }
-    if old.completion_time.is_none() && new.completion_time.is_some() {
-        let reason = condition::find(&new.conditions, conditions::COMPLETE).map_or("", |c| &c.reason);
-        let text = format!("Request {} ended ({reason}): {}", resize.key, new.message);
-        let succeeded = new.phase == Some(Phase::Succeeded);
-        notes.push(note(resize, !succeeded, if succeeded { COMPLETED } else { FAILED }, text));
-    }
+    notes.extend(end_note(resize, old, [COMPLETED, FAILED]));
     notes
-}
-
-/// What to count when a change of status is stored.
-pub fn measure(new: &PodResizeStatus, old: &PodResizeStatus) -> Option<Measure> {
-    let ends = (old.completion_time.is_some(), new.completion_time.is_some());
-    lifecycle::measure(super::ID, ends, &new.conditions, known)
 }

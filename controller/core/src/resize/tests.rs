@@ -96,7 +96,7 @@ impl Made {
             uid: &self.uid,
             owner_uid: self.owner_uid.as_deref(),
             deleting: self.deleting,
-            ended: ended.map(|(complete, message)| Ended { complete: *complete, message }),
+            ended: ended.map(|(complete, message)| Ended { complete: *complete, reason: "", message }),
         }
     }
 }

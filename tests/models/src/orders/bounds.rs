@@ -5,7 +5,7 @@ use pitstop_api::recreate::{
     ContainerRecreateRequestSpec, Mechanism, RecreateContainer, RecreateStrategy, StatusContext,
 };
 use pitstop_controller_core::pod::Pod;
-use pitstop_controller_core::recreate::{Request, Tense, resolve};
+use pitstop_controller_core::recreate::{Marks, Request, Tense, resolve};
 use pitstop_controller_core::{Config, ObjectKey};
 
 use super::{CONTAINERS, NAMESPACE};
@@ -174,7 +174,7 @@ impl Bounds {
             key: ObjectKey::new(NAMESPACE, format!("crr-{at}")),
             uid: format!("uid-{at}"),
             created: i64::try_from(at).unwrap(),
-            labels: admitted,
+            more: Marks { labels: admitted, ..Marks::default() },
             spec,
             ..Request::default()
         }

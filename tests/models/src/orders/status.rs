@@ -13,10 +13,7 @@ impl World {
         if old.resource_version == new.resource_version {
             return;
         }
-        self.check(
-            (&old.status, &old.labels, &old.annotations) != (&new.status, &new.labels, &new.annotations),
-            promise::NEEDED,
-        );
+        self.check((&old.status, &old.more) != (&new.status, &new.more), promise::NEEDED);
         let (before, after) = (&old.status, &new.status);
         if before.completion_time.is_some() {
             self.check(is_late_record(before, after), promise::FINAL);

@@ -161,7 +161,9 @@ impl Store {
             }
             Action::Write { write: Write::Metadata { labels, annotations, .. }, .. } => {
                 let mut new = stored;
-                for (kept, changes) in [(&mut new.labels, labels), (&mut new.annotations, annotations)] {
+                for (kept, changes) in
+                    [(&mut new.more.labels, labels), (&mut new.more.annotations, annotations)]
+                {
                     for (key, value) in changes {
                         match value {
                             Some(value) => kept.insert(key.clone(), value.clone()),

@@ -433,7 +433,7 @@ impl World {
     pub fn over(&self) -> bool {
         let requests = self.store.requests.values();
         let told = |r: &Part<pitstop_controller_core::recreate::Request>| {
-            r.completed() && !r.labels.contains_key(labels::ACTIVE) && r.annotations.is_empty()
+            r.completed() && !r.more.labels.contains_key(labels::ACTIVE) && r.more.annotations.is_empty()
         };
         let released = |pod: &Part<Pod>| {
             let ours = |c: &GateCondition| !c.open || c.message.contains(RECREATE_AGENT);

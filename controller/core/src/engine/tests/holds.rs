@@ -93,7 +93,7 @@ fn a_pod_is_held_from_the_acceptance_to_the_end() {
     );
     bench.all(last);
     assert_eq!(condition(&bench), (true, "[]"));
-    assert!(bench.requests[&ObjectKey::new("shop", "a")].annotations.is_empty());
+    assert!(bench.requests[&ObjectKey::new("shop", "a")].more.annotations.is_empty());
 }
 
 /// D23: holds of requests that were deleted while the controller was away come off when it is back.

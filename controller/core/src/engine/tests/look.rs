@@ -8,7 +8,7 @@ use super::*;
 /// A request for a Pod that the watch has not shown, once it has had its time.
 fn late() -> (Bench, Vec<Action>) {
     let mut made = request("a", "web", 0);
-    made.labels.insert(labels::POD_UID.to_owned(), pod("web").uid);
+    made.more.labels.insert(labels::POD_UID.to_owned(), pod("web").uid);
     let mut bench = Bench::new(Vec::new(), Vec::new());
     bench.requests.insert(made.key.clone(), made.clone());
     assert_eq!(bench.step(Event::of::<Request>(Watch::Upsert(made))), []);

@@ -16,8 +16,8 @@ fn at_work() -> Bench {
 #[test]
 fn a_request_has_its_labels_as_long_as_it_is_at_work() {
     let mut bench = at_work();
-    let active = |bench: &Bench| bench.requests[&key()].labels.contains_key(pitstop_api::labels::ACTIVE);
-    assert!(active(&bench) && bench.requests[&key()].annotations.is_empty());
+    let active = |bench: &Bench| bench.requests[&key()].more.labels.contains_key(pitstop_api::labels::ACTIVE);
+    assert!(active(&bench) && bench.requests[&key()].more.annotations.is_empty());
     bench.acknowledge();
     let over = bench.restarted("web");
     bench.all(over);

@@ -57,19 +57,19 @@ fn a_request_that_makes_no_sense_ends_at_once() {
     scene.settle();
     assert_ended(&scene, "Invalid", "spec.containers: containers list can not be null");
     assert_eq!(reason(&scene.request.status, conditions::ACCEPTED), "Invalid");
-    assert!(!scene.request.labels.contains_key(labels::ACTIVE));
+    assert!(!scene.request.more.labels.contains_key(labels::ACTIVE));
     assert!(scene.states().is_empty() && scene.orders.is_empty());
 }
 
 #[test]
 fn without_a_webhook_the_controller_sets_the_labels() {
     let mut scene = Scene::admitted(&["app"]);
-    scene.request.labels.clear();
+    scene.request.more.labels.clear();
     scene.request.spec.containers[0].status_context = None;
     scene.act();
     scene.act();
     let labels: Vec<(&str, &str)> =
-        scene.request.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        scene.request.more.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
     assert_eq!(
         labels,
         [

@@ -11,7 +11,7 @@ use crate::review::{Hooked, Hooks, Verdict};
 
 /// Applies `add` operations to a request as JSON, as the API server would.
 fn patched(request: &Request, operations: &[Value]) -> Value {
-    let mut object = json!({"metadata": {"labels": request.labels}, "spec": request.spec});
+    let mut object = json!({"metadata": {"labels": request.more.labels}, "spec": request.spec});
     for op in operations {
         assert_eq!(op["op"], "add");
         let path = op["path"].as_str().unwrap();
@@ -39,8 +39,8 @@ fn allowed(verdict: Verdict) -> Vec<Value> {
 #[test]
 fn a_new_request_gets_labels_defaults_and_its_instances() {
     let mut request = raw(&["app", "sidecar"]);
-    request.labels.insert("team".into(), "a".into());
-    request.labels.insert(labels::ACTIVE.into(), "false".into());
+    request.more.labels.insert("team".into(), "a".into());
+    request.more.labels.insert(labels::ACTIVE.into(), "false".into());
     let patch = allowed(create(&request, Some(&pod()), &Hooks::new(), false));
     let object = patched(&request, &patch);
     assert_eq!(
@@ -243,8 +243,8 @@ fn the_spec_and_two_labels_never_change() {
     for key in [labels::POD_UID, labels::NODE_NAME] {
         for value in [None, Some("other")] {
             let mut new = old.clone();
-            new.labels.remove(key);
-            new.labels.extend(value.map(|v| (key.to_owned(), v.to_owned())));
+            new.more.labels.remove(key);
+            new.more.labels.extend(value.map(|v| (key.to_owned(), v.to_owned())));
             for (a, b) in [(&old, &new), (&new, &old)] {
                 let (code, message) = denied(update(a, b, false));
                 assert_eq!(code, 403);
@@ -255,7 +255,7 @@ fn the_spec_and_two_labels_never_change() {
         }
     }
     let mut new = old.clone();
-    new.labels.insert("team".into(), "b".into());
+    new.more.labels.insert("team".into(), "b".into());
     assert_eq!(update(&old, &new, false), Verdict::Allow(Vec::new()));
 }
 
@@ -263,7 +263,7 @@ fn the_spec_and_two_labels_never_change() {
 fn active_stays_until_the_request_is_over() {
     let mut old = Scene::admitted(&["app"]).request;
     let mut new = old.clone();
-    new.labels.remove(labels::ACTIVE);
+    new.more.labels.remove(labels::ACTIVE);
     let (code, message) = denied(update(&old, &new, false));
     assert_eq!(code, 403);
     assert!(message.contains("metadata.labels[crr.apps.kruise.io/active]"), "{message}");
@@ -286,11 +286,11 @@ fn d29_a_virtual_node_is_told_by_its_label() {
 #[test]
 fn a_request_of_a_resize_is_for_that_very_pod() {
     let mut request = raw(&["app"]);
-    request.labels.insert(labels::POD_UID.into(), "pod-0".into());
+    request.more.labels.insert(labels::POD_UID.into(), "pod-0".into());
     allowed(create(&request, Some(&pod()), &Hooks::new(), false));
     request.owner = Some(Owner { kind: "PodResize".into(), name: "grow".into(), uid: "prs-1".into() });
     let (code, why) = denied(create(&request, Some(&pod()), &Hooks::new(), false));
     assert!(code == 400 && why.contains("made for the Pod with UID pod-0"), "{why}");
-    request.labels.insert(labels::POD_UID.into(), "pod-1".into());
+    request.more.labels.insert(labels::POD_UID.into(), "pod-1".into());
     allowed(create(&request, Some(&pod()), &Hooks::new(), false));
 }

@@ -162,9 +162,9 @@ fn d16_a_node_name_that_is_too_long_for_a_label_is_served() {
     let label = patch[0]["value"][labels::NODE_NAME].as_str().unwrap().to_owned();
     assert!(label.len() <= 63 && label.starts_with("node-"), "{label}");
     // The controller says the same where the webhook was away, and goes by the full name.
-    scene.request.labels.clear();
+    scene.request.more.labels.clear();
     scene.settle();
-    assert_eq!(scene.request.labels[labels::NODE_NAME], label);
+    assert_eq!(scene.request.more.labels[labels::NODE_NAME], label);
     assert_eq!(scene.request.status.target.as_ref().unwrap().node_name, node);
     assert_eq!(scene.orders.len(), 1);
 }

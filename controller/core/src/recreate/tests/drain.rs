@@ -70,7 +70,7 @@ fn a_request_without_the_field_knows_no_drain() {
     for type_ in [conditions::DRAINED, conditions::PRE_RECREATE_GRACE] {
         assert_eq!(condition::find(&status.conditions, type_), None);
     }
-    assert!(scene.request.annotations.is_empty());
+    assert!(scene.request.more.annotations.is_empty());
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn the_drain_is_written_down_with_the_acceptance_in_kruises_shape() {
     assert_eq!(grace.last_transition_time, wall(Mono(7 * S)));
     assert_eq!(drained(&scene), (ConditionStatus::False, "Draining"));
     assert_eq!(reason(&scene.request.status, conditions::COMPLETE), "WaitingForNotReady");
-    assert_eq!(scene.request.annotations[UNREADY_ACQUIRED], "2027-01-15T08:00:07Z");
+    assert_eq!(scene.request.more.annotations[UNREADY_ACQUIRED], "2027-01-15T08:00:07Z");
     assert!(scene.orders.is_empty());
 }
 
@@ -107,7 +107,7 @@ fn k5_nothing_is_ordered_before_the_pod_was_not_ready_for_the_whole_grace() {
     scene.settle();
     assert_ended(&scene, "Complete", "");
     assert_eq!(drained(&scene), (ConditionStatus::True, "Drained"));
-    assert!(scene.request.annotations.is_empty(), "it goes with the label");
+    assert!(scene.request.more.annotations.is_empty(), "it goes with the label");
 }
 
 /// K5: a Pod that was not ready before it was held has not been drained.
@@ -323,9 +323,9 @@ fn a_drain_that_was_not_written_down_is_so_at_once() {
 #[test]
 fn what_a_user_wrote_into_the_annotation_is_replaced() {
     let mut scene = gated(5);
-    scene.request.annotations.insert(UNREADY_ACQUIRED.into(), "2000-01-01T00:00:00Z".into());
+    scene.request.more.annotations.insert(UNREADY_ACQUIRED.into(), "2000-01-01T00:00:00Z".into());
     scene.at(7 * S).settle();
-    assert_eq!(scene.request.annotations[UNREADY_ACQUIRED], "2027-01-15T08:00:07Z");
+    assert_eq!(scene.request.more.annotations[UNREADY_ACQUIRED], "2027-01-15T08:00:07Z");
     scene.at(3000 * S).settle();
     assert!(scene.orders.is_empty(), "and starts nothing");
 }
@@ -335,16 +335,16 @@ fn what_a_user_wrote_into_the_annotation_is_replaced() {
 fn the_annotation_stays_on_what_was_made_in_v1beta1_and_goes_from_what_was_made_in_v1alpha1() {
     for in_v1beta1 in [false, true] {
         let mut scene = gated(0);
-        scene.request.in_v1beta1 = in_v1beta1;
+        scene.request.more.in_v1beta1 = in_v1beta1;
         scene.request.spec.active_deadline_seconds = Some(30);
         scene.at(7 * S).settle();
-        assert!(scene.request.annotations.contains_key(UNREADY_ACQUIRED));
+        assert!(scene.request.more.annotations.contains_key(UNREADY_ACQUIRED));
         scene.at(37 * S).settle();
         assert!(scene.request.completed());
-        let told = scene.request.annotations.remove(UNREADY_ACQUIRED);
+        let told = scene.request.more.annotations.remove(UNREADY_ACQUIRED);
         assert_eq!(told.as_deref(), in_v1beta1.then_some("2027-01-15T08:00:07Z"));
         scene.settle();
-        assert_eq!(scene.request.annotations.contains_key(UNREADY_ACQUIRED), in_v1beta1, "it was lost");
+        assert_eq!(scene.request.more.annotations.contains_key(UNREADY_ACQUIRED), in_v1beta1, "it was lost");
     }
 }
 
@@ -410,7 +410,7 @@ fn the_deadline_ends_a_drain_that_does_not_come_about() {
     scene.settle();
     scene.at(30 * S).settle();
     assert_ended(&scene, "DeadlineExceeded", "recreating has exceeded the activeDeadlineSeconds");
-    assert!(scene.request.annotations.is_empty());
+    assert!(scene.request.more.annotations.is_empty());
     assert_eq!(scene.states(), [state("app", Phase::Pending, false)]);
 }
 
@@ -430,7 +430,7 @@ fn admission_drops_what_users_write_into_the_controllers_annotations() {
     let mut request = raw(&["app"]);
     let plain = create(&request, Some(&pod()), &Hooks::default(), false);
     for key in annotations::INTERNAL {
-        request.annotations.insert(key.into(), "2000-01-01T00:00:00Z".into());
+        request.more.annotations.insert(key.into(), "2000-01-01T00:00:00Z".into());
     }
     let (Verdict::Allow(plain), Verdict::Allow(patch)) =
         (plain, create(&request, Some(&pod()), &Hooks::default(), false))
@@ -446,11 +446,11 @@ fn admission_drops_what_users_write_into_the_controllers_annotations() {
 #[test]
 fn only_the_controller_changes_the_drain_time_of_an_open_request() {
     let mut old = Scene::admitted(&["app"]).request;
-    old.annotations.insert(UNREADY_ACQUIRED.into(), "2027-01-15T08:00:07Z".into());
+    old.more.annotations.insert(UNREADY_ACQUIRED.into(), "2027-01-15T08:00:07Z".into());
     for value in [None, Some("2000-01-01T00:00:00Z")] {
         let mut new = old.clone();
-        new.annotations.clear();
-        new.annotations.extend(value.map(|v| (UNREADY_ACQUIRED.to_owned(), v.to_owned())));
+        new.more.annotations.clear();
+        new.more.annotations.extend(value.map(|v| (UNREADY_ACQUIRED.to_owned(), v.to_owned())));
         let Verdict::Deny { code, message } = update(&old, &new, false) else { panic!("allowed") };
         assert_eq!(code, 403);
         let text = format!("not allowed to update immutable annotation {UNREADY_ACQUIRED}");

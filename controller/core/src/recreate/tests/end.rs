@@ -192,7 +192,7 @@ fn planning_again_after_the_end_plans_nothing() {
 #[test]
 fn d29_a_virtual_node_ends_early() {
     let mut scene = Scene::admitted(&["app"]);
-    scene.request.labels.insert(labels::NODE_TYPE.into(), labels::VIRTUAL_KUBELET.into());
+    scene.request.more.labels.insert(labels::NODE_TYPE.into(), labels::VIRTUAL_KUBELET.into());
     scene.settle();
     assert_eq!(outcome(&scene).1, "VirtualNode");
     assert!(scene.request.status.message.contains("no container runtime"));

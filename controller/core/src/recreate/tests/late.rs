@@ -16,7 +16,7 @@ fn expired() -> Scene {
         scene.states(),
         [state("app", Phase::Pending, false), state("sidecar", Phase::Pending, false)]
     );
-    assert!(!scene.request.labels.contains_key(labels::ACTIVE));
+    assert!(!scene.request.more.labels.contains_key(labels::ACTIVE));
     assert_eq!(scene.orders.len(), 1, "the running stop may finish, the other one never begins");
     scene
 }
@@ -95,7 +95,7 @@ fn nothing_is_recorded_of_a_pod_that_is_gone() {
 #[test]
 fn the_record_comes_before_the_label_and_the_deletion_does_not_wait() {
     let mut scene = expired();
-    scene.request.labels.insert(labels::ACTIVE.into(), labels::ACTIVE_TRUE.into());
+    scene.request.more.labels.insert(labels::ACTIVE.into(), labels::ACTIVE_TRUE.into());
     scene.restarts("app", true);
     let plan = scene.plan();
     assert!(plan.status.is_some());

@@ -24,13 +24,13 @@ use pitstop_api::recreate::{
     RecreateContainer, StatusContext, conditions,
 };
 
-use super::{Memory, Observed, Plan, Request, all_reasons, measure, plan};
+use super::{Memory, Observed, Plan, Request, all_reasons, plan};
 use crate::agree::agree;
 use crate::before::Before;
 use crate::change::Named;
 use crate::config::Config;
 use crate::key::ObjectKey;
-use crate::kind::{Ahead, Owner};
+use crate::kind::{Ahead, Kind as _, Owner};
 use crate::look::{Found, Look};
 use crate::measure::Measure;
 use crate::nodework::{Acting, NodeWork, OrderView};
@@ -123,7 +123,7 @@ impl Scene {
     /// As the webhook lets it in.
     fn admitted(containers: &[&str]) -> Self {
         let (mut request, pod) = (raw(containers), pod());
-        request.labels =
+        request.more.labels =
             [(labels::ACTIVE, labels::ACTIVE_TRUE), (labels::POD_UID, "pod-1"), (labels::NODE_NAME, "node1")]
                 .map(|(k, v)| (k.to_owned(), v.to_owned()))
                 .into();
@@ -214,7 +214,7 @@ impl Scene {
         }
         let request = &mut self.request;
         for (kept, changes) in
-            [(&mut request.labels, &plan.labels), (&mut request.annotations, &plan.annotations)]
+            [(&mut request.more.labels, &plan.labels), (&mut request.more.annotations, &plan.annotations)]
         {
             for (key, value) in changes {
                 match value {
@@ -341,10 +341,10 @@ fn outcome(scene: &Scene) -> (Option<Phase>, &str, &str) {
 #[track_caller]
 fn assert_ended(scene: &Scene, why: &str, message: &str) {
     assert_eq!(outcome(scene), (Some(Phase::Completed), why, message));
-    let (new, old) = (&scene.request.status, ContainerRecreateRequestStatus::default());
+    let (new, old) = (&scene.request, ContainerRecreateRequestStatus::default());
     let complete = why == "Complete";
     assert!(
-        matches!(measure(new, &old), Some(Measure::Ended { kind: recreate::ID, complete: c, reason }) if c == complete && reason == why)
+        matches!(new.measure(&old), Some(Measure::Ended { kind: recreate::ID, complete: c, reason }) if c == complete && reason == why)
     );
-    assert_eq!(measure(new, new), None, "it is counted once");
+    assert_eq!(new.measure(&new.status), None, "it is counted once");
 }

@@ -20,7 +20,7 @@ fn a_container_of_another_id_that_is_ready_has_been_restarted() {
     assert_eq!(status.completion_time, Some(wall(Mono(2 * S))));
     let snapshot = &status.container_status_snapshot[0];
     assert_eq!((snapshot.container_id.clone(), snapshot.restart_count), (id("app", 2), 2));
-    assert!(!scene.request.labels.contains_key(labels::ACTIVE));
+    assert!(!scene.request.more.labels.contains_key(labels::ACTIVE));
     assert!(scene.orders.is_empty());
 }
 

@@ -20,6 +20,10 @@ use crate::{attacks, cgroup2, chaos, cluster, fuzz, image, lab, priority, sim};
 const CHAOS_MINUTES: u64 = 3;
 const CHAOS_SEED: u64 = 6;
 
+/// The tests that take minutes, each with its package.
+const CAMPAIGN: [(&str, &str); 3] =
+    [("pitstop-sim", "campaign"), ("pitstop-models", "lease"), ("pitstop-models", "orders")];
+
 /// How far what is built ahead stands back: behind the tests of the crates.
 const AHEAD: u8 = 5;
 /// How far what computes stands back: behind the clusters, whose tests are what takes longest.
@@ -70,7 +74,7 @@ fn ahead(root: &Path) {
 fn computing(root: &Path) -> Tally {
     priority::stand_back(COMPUTING);
     let mut total = Tally::default();
-    suite(&mut total, "campaign of the simulator", || campaign(root));
+    suite(&mut total, "campaign of the simulator and of the models", || campaign(root));
     // By the time that the second cluster is started, its program is there. Not sooner: one is built at a time, and the first
     // cluster would wait for what stands back.
     if lab::require().is_ok()
@@ -119,20 +123,13 @@ fn crates(root: &Path) -> Result<Tally> {
     counted(cargo_test(root).args(all), CargoCount::default())
 }
 
+/// The long runs of the simulator and of the models: tests that are there by the feature `campaign` alone.
 fn campaign(root: &Path) -> Result<Tally> {
-    let profile = ["test", "--locked", "--no-fail-fast", "--profile", "sim", "-p", "pitstop-sim"];
-    counted(
-        cargo_test(root).args(profile).args([
-            "--features",
-            "campaign",
-            "--test",
-            "campaign",
-            "--",
-            "--test-threads=1",
-            "--nocapture",
-        ]),
-        CargoCount::default(),
-    )
+    let profile = ["test", "--locked", "--no-fail-fast", "--profile", "sim"];
+    let features = ["--features", "pitstop-sim/campaign,pitstop-models/campaign"];
+    let tests = CAMPAIGN.into_iter().flat_map(|(package, test)| ["--package", package, "--test", test]);
+    let command = cargo_test(root).args(profile).args(features).args(tests);
+    counted(command.args(["--", "--test-threads=1", "--nocapture"]), CargoCount::default())
 }
 
 /// Each planted bug is a test: does the simulator find it?

@@ -109,10 +109,10 @@ pub struct Memory {
     pub ready_since: Option<Mono>,
     /// Their IDs.
     pub ready: Vec<String>,
-    /// When one of them was first seen not to be ready any more, while they were watched.
-    pub lost_at: Option<Mono>,
-    /// How long that took from then, in milliseconds.
+    /// How long it took from the end of the first old one, in milliseconds.
     pub gap: Option<i64>,
+    /// When a new container was first seen not to be ready any more, while they were watched.
+    pub lost_at: Option<Mono>,
     /// Since when the Pod's spec has the old images again.
     pub restored_since: Option<Mono>,
 }

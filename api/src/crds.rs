@@ -11,6 +11,7 @@ use crate::image_update::{self, PodImageUpdate};
 use crate::nodework::NodeWork;
 use crate::recreate::{self, ContainerRecreateRequest};
 use crate::resize::{self, PodResize};
+use crate::rollout::{self, InPlaceRollout};
 
 /// Every `CustomResourceDefinition`, sorted by name.
 ///
@@ -24,6 +25,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
     }
     vec![
         recreate,
+        unseen(finished(InPlaceRollout::crd(), rollout::fix)),
         finished(NodeWork::crd(), |_| {}),
         unseen(finished(PodImageUpdate::crd(), image_update::fix)),
         unseen(finished(PodResize::crd(), resize::fix)),
@@ -180,6 +182,7 @@ mod tests {
             let paths: Vec<_> = fields.iter().flatten().map(|f| f.json_path.as_str()).collect();
             match names.kind.as_str() {
                 "NodeWork" => assert!(paths.is_empty()),
+                "InPlaceRollout" => assert_eq!(paths, [".spec.targetRef.name", ".status.phase"]),
                 "PodImageUpdate" | "PodResize" => assert_eq!(paths, [".spec.podRef.name", ".status.phase"]),
                 _ => assert_eq!(paths, [".spec.podName", ".status.phase"]),
             }

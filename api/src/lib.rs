@@ -17,6 +17,7 @@ pub mod nodework;
 pub mod quantity;
 pub mod recreate;
 pub mod resize;
+pub mod rollout;
 mod schema;
 pub mod text;
 

@@ -126,6 +126,7 @@ fn log(action: &Action) {
                 Deed::Delete { kind, key, .. } => ("delete", format!("{kind} {key}")),
                 Deed::TryImages { key, .. } => ("try images", format!("Pod {key}")),
                 Deed::AskNode(name) => ("ask for", format!("node {name}")),
+                Deed::AskWorkload(query) => ("read", format!("{} {}", query.kind.name(), query.key)),
                 Deed::Pull(puller) => ("make a Pod that pulls", format!("Pod {}", puller.key)),
                 Deed::DeletePod { key, .. } => ("delete", format!("Pod {key}")),
                 Deed::Evict { key, .. } => ("evict", format!("Pod {key}")),

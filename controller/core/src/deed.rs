@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::change::ImageChange;
 use crate::key::{KindId, ObjectKey};
+use crate::workload::{Workload, WorkloadQuery};
 
 /// One such thing. It names what it relies on, and can be repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub enum Deed {
     },
     /// Find out whether there is a node of that name that is ready.
     AskNode(String),
+    /// Read a workload.
+    AskWorkload(Box<WorkloadQuery>),
     /// Make a Pod that has a node's kubelet pull images, with the credentials of another Pod.
     Pull(Box<Puller>),
     /// Delete a Pod that was made for the request, if it still has that UID.
@@ -97,6 +100,8 @@ pub struct ImageToPull {
 pub enum Done {
     /// It took effect.
     Effected,
+    /// The workload that was asked for.
+    Told(Box<Workload>),
     /// What it is about does not exist.
     Gone,
     /// Its precondition failed, or what it makes exists.

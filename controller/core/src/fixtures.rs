@@ -4,7 +4,7 @@ use pitstop_api::quantity::Resources;
 
 use crate::action::Event;
 use crate::key::ObjectKey;
-use crate::pod::{Container, ContainerState, ContainerStatus, Pod};
+use crate::pod::{Container, ContainerState, ContainerStatus, Controller, Pod};
 use crate::{recreate, resize};
 
 pub(crate) const MI: i64 = 1 << 20;
@@ -32,11 +32,16 @@ pub(crate) fn container(name: &str) -> Container {
     Container { name: name.into(), resources, status: Some(status), ..Container::default() }
 }
 
+/// A controller of that kind.
+pub(crate) fn controller(kind: &str) -> Controller {
+    Controller { kind: kind.into(), uid: "owner-1".into() }
+}
+
 pub(crate) fn pod() -> Pod {
     Pod {
         key: ObjectKey::new("shop", "web"),
         uid: "pod-1".into(),
-        controller: Some("StatefulSet".into()),
+        controller: Some(Box::new(controller("StatefulSet"))),
         resource_version: "1".into(),
         generation: Some(1),
         observed_generation: Some(1),

@@ -4,6 +4,7 @@
 //! A kind is one folder and one line in [`crate::kinds`]. Kinds do not know each other: they meet through [children](Kind::child)
 //! and through what the engine tells of a Pod.
 
+use std::borrow::Cow;
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -58,6 +59,9 @@ pub struct About {
     pub successes: &'static [&'static str],
     /// How it shares a Pod with other kinds.
     pub sharing: Sharing,
+    /// It is for many Pods: those of a workload. Its objects stand by that, do nothing to a Pod themselves, and are not counted
+    /// as requests of their namespace.
+    pub many: bool,
     /// Its requests may [claim](Kind::claim) what counts for other Pods of their nodes and namespaces.
     pub claims: bool,
     /// How the webhook reviews its objects; absent where it is not asked.
@@ -290,6 +294,12 @@ pub trait Around<K: Kind> {
     fn last_waiting(&self) -> Vec<&K>;
     /// It is among those itself.
     fn is_last(&self) -> bool;
+    /// A Pod of the cluster.
+    fn pod(&self, key: &ObjectKey) -> Option<Cow<'_, Pod>>;
+    /// An object of that kind.
+    fn relative(&self, kind: KindId, key: &ObjectKey) -> Option<Relative<'_>>;
+    /// The objects of that kind that it has made.
+    fn children(&self, kind: KindId) -> Box<dyn Iterator<Item = Relative<'_>> + '_>;
 }
 
 /// What a request gave is not given again.
@@ -339,7 +349,7 @@ pub trait Kind:
     /// First seen now.
     fn remember(now: Mono) -> Self::Memory;
 
-    /// The Pod that it names.
+    /// What it stands in line for: the Pod that it names; for [many](About::many) the workload, under a name that no Pod has.
     fn pod_key(&self) -> ObjectKey;
     /// The UID of the Pod that it means, once that is known.
     fn pod_uid(&self) -> Option<&str>;
@@ -408,6 +418,8 @@ pub trait Kind:
 
     /// What it has had done came back.
     fn deed_done(_memory: &mut Self::Memory, _now: Mono, _deed: Deed, _done: Done) {}
+    /// A Pod that it looks after among others changed, or a request for that Pod that it has made.
+    fn member_changed(_memory: &mut Self::Memory, _pod: &ObjectKey) {}
     /// A write of its Pod came back.
     fn pod_written(&self, _memory: &mut Self::Memory, _now: Mono, _written: PodWritten) {}
     /// Whether all or none of its orders have a place in the node's book. Whether that is news.

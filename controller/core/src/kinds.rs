@@ -19,6 +19,7 @@ macro_rules! kinds {
             resizes, Resize, $crate::resize::Resize;
             recreates, Recreate, $crate::recreate::Request;
             images, Image, $crate::image::ImageUpdate;
+            rollouts, Rollout, $crate::rollout::Rollout;
             #[cfg(test)] probes, Probe, $crate::probe::Probe;
         }
     };

@@ -42,7 +42,9 @@ pub mod recreate;
 pub mod reduced;
 pub mod resize;
 pub mod review;
+pub mod rollout;
 pub mod wire;
+pub mod workload;
 
 pub use pitstop_api::logic::{backoff, time, tracked};
 

@@ -23,8 +23,10 @@ pub struct Pod {
     pub uid: String,
     /// `metadata.resourceVersion`.
     pub resource_version: String,
-    /// Kind of the controller that the Pod belongs to (`metadata.ownerReferences`), such as `ReplicaSet`.
-    pub controller: Option<String>,
+    /// `metadata.creationTimestamp`, in seconds; only compared with other objects' of the same API server.
+    pub created: i64,
+    /// The controller that the Pod belongs to.
+    pub controller: Option<Box<Controller>>,
     /// It was made for an object of ours: few are, and what is kept of them alone takes no room of the others.
     pub made: Option<Box<Made>>,
     /// `metadata.generation`, which a change of the spec raises.
@@ -65,6 +67,15 @@ pub struct Pod {
     pub priority_class: Option<Box<str>>,
     /// Containers of every kind.
     pub containers: Vec<Container>,
+}
+
+/// The controlling owner of a Pod (`metadata.ownerReferences`), of whatever kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Controller {
+    /// Its kind, such as `ReplicaSet`.
+    pub kind: Box<str>,
+    /// Its UID.
+    pub uid: Box<str>,
 }
 
 /// What is kept of a Pod that was made for an object of ours.

@@ -99,6 +99,7 @@ fn plain(ns: &Ns) -> Result<()> {
         "containerrecreaterequests.apps.kruise.io",
         "podresizes.pitstop.dev",
         "podimageupdates.pitstop.dev",
+        "inplacerollouts.pitstop.dev",
     ] {
         let text = ns.kubectl(&["get", kind, "--output=json"])?;
         let debug = text.lines().find(|line| DEBUG.iter().any(|debug| line.contains(debug)));
@@ -117,8 +118,8 @@ fn report(cluster: &Cluster, namespace: &str) {
     let programs = "app.kubernetes.io/name=pitstop";
     let logs = ["logs", "-n", NAMESPACE, "-l", programs, "--prefix", "--timestamps", "--tail=60"];
     let looks: [&[&str]; 7] = [
-        &["get", "pods,crr,prz,piu", "-n", namespace, "-o", "wide"],
-        &["get", "crr,prz,piu", "-n", namespace, "-o", "yaml"],
+        &["get", "pods,crr,prz,piu,ipr", "-n", namespace, "-o", "wide"],
+        &["get", "crr,prz,piu,ipr", "-n", namespace, "-o", "yaml"],
         &["describe", "pods", "-n", namespace],
         &["get", "events", "-n", namespace, "--sort-by=.metadata.creationTimestamp"],
         &["get", "nodework", NODE, "-o", "yaml"],

@@ -22,6 +22,7 @@ pub mod stories;
 pub mod system;
 pub mod users;
 pub mod wait;
+pub mod workloads;
 
 pub use anyhow::{Context, Result, bail, ensure};
 pub use cluster::Cluster;

@@ -10,7 +10,7 @@ use crate::action::Object;
 use crate::change::{ImageChange, Sizing};
 use crate::deed::Done;
 use crate::hold::Claim;
-use crate::key::ObjectKey;
+use crate::key::{KindId, ObjectKey};
 use crate::kind::{About, Kind, PodWritten, Relative, started_for};
 use crate::look::Found;
 use crate::outcome::Outcome;
@@ -39,8 +39,10 @@ pub(super) struct Wants<'a> {
 /// What a change of one object touches beside itself.
 pub(super) struct Touched {
     pub(super) pod: ObjectKey,
-    /// Kind and key of what it looks after, and of what looks after it.
-    pub(super) relatives: Vec<(String, ObjectKey)>,
+    /// Kind and key of what looks after it.
+    pub(super) owner: Option<(String, ObjectKey)>,
+    /// Those of what it looks after.
+    pub(super) child: Option<(KindId, ObjectKey)>,
 }
 
 /// The objects of one kind.
@@ -58,6 +60,8 @@ pub(super) trait AnyStore {
     fn clear_dirty(&mut self);
     /// That one is to be planned.
     fn mark(&mut self, key: &ObjectKey);
+    /// That one is to be planned, and looks at the Pod anew: one that it looks after among others, or has a request for.
+    fn member_changed(&mut self, key: &ObjectKey, pod: &ObjectKey);
     /// Those that a change of the Pod concerns are to be planned.
     fn pod_changed(&mut self, pod: &ObjectKey);
     /// Those that look at the node's book are to be planned.
@@ -67,6 +71,8 @@ pub(super) trait AnyStore {
     fn changed(&mut self, key: &ObjectKey) -> Option<Touched>;
     /// What is told of it to others.
     fn relative(&self, key: &ObjectKey) -> Option<Relative<'_>>;
+    /// Those that the request of that UID has made, of those that are not over and through.
+    fn children<'a>(&'a self, owner_uid: &str) -> Box<dyn Iterator<Item = Relative<'a>> + 'a>;
     /// It is at work on the Pod of that name.
     fn at_work(&self, key: &ObjectKey, uid: &str, pod: &ObjectKey) -> bool;
     fn admission(&mut self, key: &ObjectKey) -> Option<&mut Admission>;
@@ -170,6 +176,12 @@ impl<K: Kind> AnyStore for Store<K> {
     fn mark(&mut self, key: &ObjectKey) {
         self.dirty.insert(key.clone());
     }
+    fn member_changed(&mut self, key: &ObjectKey, pod: &ObjectKey) {
+        if let Some(entry) = self.objects.get_mut(key) {
+            K::member_changed(&mut entry.memory, pod);
+        }
+        self.mark(key);
+    }
     fn pod_changed(&mut self, pod: &ObjectKey) {
         self.dirty.extend(self.queues.concerned(pod).cloned());
     }
@@ -200,11 +212,16 @@ impl<K: Kind> AnyStore for Store<K> {
             ended: request.ended(),
         })
     }
+    fn children<'a>(&'a self, owner_uid: &str) -> Box<dyn Iterator<Item = Relative<'a>> + 'a> {
+        let keys = self.by_owner.get(owner_uid).into_iter().flatten();
+        Box::new(keys.filter_map(|key| self.relative(key)))
+    }
     fn at_work(&self, key: &ObjectKey, uid: &str, pod: &ObjectKey) -> bool {
         let request = self.objects.get(key).map(|e| e.request.get());
         request.is_some_and(|r| {
-            let open = r.target().is_some() && !r.completed() && !r.meta().deleting;
-            r.uid() == uid && open && r.pod_key() == *pod
+            let open = !r.completed() && !r.meta().deleting;
+            let on_pod = || r.target().is_some() && r.pod_key() == *pod;
+            r.uid() == uid && open && (K::ABOUT.many || on_pod())
         })
     }
     fn admission(&mut self, key: &ObjectKey) -> Option<&mut Admission> {

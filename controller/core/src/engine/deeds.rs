@@ -74,13 +74,13 @@ impl Deeds {
         let deed = self.doing.take()?;
         self.unknown = None;
         match done {
-            Done::Effected => self.write.succeeded(),
+            Done::Effected | Done::Told(_) => self.write.succeeded(),
             Done::Gone | Done::Conflict | Done::Refused(_) => self.write.failed(now),
             Done::Retry(_) => match &deed {
                 // An eviction has its own pace, and one more of them does no harm.
                 Deed::Evict { .. } => self.write.succeeded(),
                 // It has no effect.
-                Deed::TryImages { .. } | Deed::AskNode(_) => self.write.failed(now),
+                Deed::TryImages { .. } | Deed::AskNode(_) | Deed::AskWorkload(_) => self.write.failed(now),
                 // The same again tells.
                 Deed::Create(_) | Deed::Delete { .. } | Deed::Pull(_) | Deed::DeletePod { .. } => {
                     self.unknown = Some(deed.clone());

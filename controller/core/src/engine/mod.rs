@@ -11,6 +11,7 @@ mod deeds;
 mod hold;
 mod kept;
 mod load;
+mod members;
 mod outcome;
 mod pacing;
 mod planning;
@@ -39,6 +40,7 @@ use crate::time::{Mono, earliest};
 use any::AnyStore;
 use hold::Grants;
 use kept::{Book, Kept};
+use members::Members;
 use pacing::Timers;
 use pods::Pods;
 use room::{Of, Room};
@@ -54,6 +56,7 @@ pub struct Engine {
     guarded: bool,
     pods: Pods,
     neighbours: Neighbours,
+    members: Members,
     surveys: Surveys,
     stores: Stores,
     books: Kept<Book>,
@@ -87,6 +90,7 @@ impl Engine {
             guarded: false,
             pods: Pods::default(),
             neighbours: Neighbours::default(),
+            members: Members::default(),
             surveys: Surveys::default(),
             stores: Stores::new(config.max_open_requests_per_namespace),
             books: Kept::default(),
@@ -226,6 +230,8 @@ impl Engine {
         }
         self.grants.clear();
         self.surveys = Surveys::default();
+        // What looks after Pods says so again when it is planned.
+        self.members.clear_watchers();
         self.stores.each_mut().for_each(|store| store.lead(now, leading));
         self.pods.restart();
         self.books.objects.values_mut().for_each(Book::restart);

@@ -54,6 +54,7 @@ impl Engine {
         let subject = subject::<K>(key);
         let node = self.pods.get(&entry.request.get().pod_key()).and_then(|e| e.pod.get().node.clone());
         let line @ (_, turn) = (&subject, turn(&entry, key, node.as_deref()));
+        let controllers = std::mem::take(&mut plan.controllers);
         let begun_at = self.begin_others(now, &mut entry, &mut plan, line, actions);
         if entry.write.patience_over(now) {
             entry.request.retry();
@@ -72,13 +73,30 @@ impl Engine {
         if possible && entry.possible() {
             store.pod_changed(&pod);
         }
+        let by = object(entry.request.get());
+        let before = std::mem::replace(&mut entry.controllers, controllers.clone());
         store.insert(key, entry);
+        self.look_after(&by, &before, &controllers);
         if idle {
-            store.rest(key, now);
+            K::store_mut(&mut self.stores).rest(key, now);
             self.plan_rest::<K>(now, key, actions);
         }
         if !self.stores.each().any(|store| store.stands_with(&pod)) {
             self.pods.pack(&pod);
+        }
+    }
+
+    /// It looks after the Pods of these controllers from now on: at each of those that it has not looked after before.
+    fn look_after(&mut self, by: &Object, before: &[String], now: &[String]) {
+        if before == now {
+            return;
+        }
+        let namespace = &by.key.namespace;
+        before.iter().filter(|uid| !now.contains(uid)).for_each(|uid| self.members.watch(by, uid, false));
+        for uid in now.iter().filter(|uid| !before.contains(uid)) {
+            self.members.watch(by, uid, true);
+            let Some(store) = self.stores.named_mut(by.kind.name()) else { return };
+            self.members.of(namespace, uid).for_each(|pod| store.member_changed(&by.key, &pod));
         }
     }
 

@@ -9,6 +9,7 @@ use super::bound::Bound;
 use super::deeds::Deeds;
 use super::pacing::Pacing;
 use super::queue::{Place, Queues, Standing};
+use super::remove;
 use crate::action::Object;
 use crate::backoff::Backoff;
 use crate::before::Before;
@@ -39,6 +40,8 @@ pub(super) struct Store<K: Kind> {
     pub(super) open: usize,
     /// By their targets' nodes: those that are open or want orders.
     pub(super) by_node: BTreeMap<String, BTreeSet<ObjectKey>>,
+    /// By the UIDs of the requests that made them.
+    pub(super) by_owner: BTreeMap<String, BTreeSet<ObjectKey>>,
     /// To be planned.
     pub(super) dirty: BTreeSet<ObjectKey>,
 }
@@ -55,6 +58,7 @@ impl<K: Kind> Store<K> {
             bound: Bound::new(most),
             open: 0,
             by_node: BTreeMap::new(),
+            by_owner: BTreeMap::new(),
             dirty: BTreeSet::new(),
         }
     }
@@ -119,6 +123,7 @@ impl<K: Kind> Store<K> {
         let mut entry = match self.remove(&key) {
             None => self.wake(now, request),
             Some(mut entry) => {
+                self.disown(&entry);
                 if listed {
                     entry.request.listed(request);
                 } else {
@@ -128,7 +133,18 @@ impl<K: Kind> Store<K> {
             }
         };
         entry.round = self.round;
+        if let Some(owner) = entry.request.get().meta().owner {
+            self.by_owner.entry(owner.uid.clone()).or_default().insert(key.clone());
+        }
         self.insert(&key, entry);
+    }
+
+    /// It does not stand with its owner any more.
+    pub(super) fn disown(&mut self, entry: &Entry<K>) {
+        let meta = entry.request.get().meta();
+        if let Some(owner) = meta.owner {
+            remove(&mut self.by_owner, &owner.uid, meta.key);
+        }
     }
 
     /// Takes one out of those that rest.
@@ -158,11 +174,15 @@ impl<K: Kind> Store<K> {
         if let Some(before) = standing {
             let place = place(before);
             self.queues.leave(&pod, &place);
-            self.bound.leave(&place);
+            if !K::ABOUT.many {
+                self.bound.leave(&place);
+            }
         }
         if let Some(now) = entry.standing {
             let place = place(now);
-            self.bound.enter(&place);
+            if !K::ABOUT.many {
+                self.bound.enter(&place);
+            }
             self.queues.enter(&pod, place);
         }
     }
@@ -253,6 +273,8 @@ pub(super) struct Entry<K: Kind> {
     pub(super) deeds: Deeds,
     /// What is known of its Pod while the watch does not show it.
     pub(super) look: Look,
+    /// UIDs of the controllers whose Pods it looks after.
+    pub(super) controllers: Vec<String>,
     /// What is known of its turn.
     pub(super) turn: Turn,
     /// Whether what it wants from the node's daemon is admitted.
@@ -282,6 +304,7 @@ impl<K: Kind> Entry<K> {
             sizing: None,
             deeds: Deeds::default(),
             look: Look::default(),
+            controllers: Vec::new(),
             turn: Turn::Open,
             admission: Admission { since: now, ..Admission::default() },
             standing: None,
@@ -322,8 +345,7 @@ impl<K: Kind> Entry<K> {
         let meta = request.meta();
         let owner =
             meta.owner.map(|owner| (owner.kind.clone(), ObjectKey::new(&meta.key.namespace, &owner.name)));
-        let child = request.child().map(|(kind, key)| (kind.name().to_owned(), key));
-        Touched { pod: request.pod_key(), relatives: owner.into_iter().chain(child).collect() }
+        Touched { pod: request.pod_key(), owner, child: request.child() }
     }
 
     /// Orders of its own are wanted, or have yet to go from its node's book.
@@ -380,6 +402,7 @@ impl<K: Kind> Entry<K> {
         self.write = Pacing::default();
         self.deeds = Deeds::default();
         self.look = Look::default();
+        self.controllers = Vec::new();
         self.admission = Admission { since: now, ..Admission::default() };
         self.request.retry();
     }

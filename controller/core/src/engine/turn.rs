@@ -4,6 +4,8 @@
 //! A restart in the midst of a resize leaves the Pod's cgroup at other values than those of its spec
 //! (kubernetes#138760), for example.
 
+use std::borrow::Cow;
+
 use super::Engine;
 use super::any::{AnyStore, LATER};
 use super::queue::Standing;
@@ -14,7 +16,7 @@ use crate::change::Named;
 use crate::hold::Force;
 use crate::hold::admission::Crowd;
 use crate::key::{KindId, ObjectKey};
-use crate::kind::{Ahead, Around, Owner};
+use crate::kind::{Ahead, Around, Owner, Relative};
 use crate::pod::Pod;
 use crate::time::Mono;
 
@@ -136,6 +138,16 @@ impl<K: Stored> Around<K> for Surroundings<'_, K> {
     fn last_waiting(&self) -> Vec<&K> {
         let last = self.of(Standing::Waits).rev().take(LATER);
         last.filter(|e| e.turn == Turn::Possible).map(|e| e.request.get()).collect()
+    }
+    fn pod(&self, key: &ObjectKey) -> Option<Cow<'_, Pod>> {
+        self.engine.pods.read(key)
+    }
+    fn relative(&self, kind: KindId, key: &ObjectKey) -> Option<Relative<'_>> {
+        self.engine.stores.of(kind)?.relative(key)
+    }
+    fn children(&self, kind: KindId) -> Box<dyn Iterator<Item = Relative<'_>> + '_> {
+        let children = self.engine.stores.of(kind).map(|store| store.children(self.request.uid()));
+        Box::new(children.into_iter().flatten())
     }
     fn is_last(&self) -> bool {
         let queues = &K::store(&self.engine.stores).queues;

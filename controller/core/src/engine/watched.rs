@@ -7,10 +7,10 @@ use chrono::{DateTime, Utc};
 use super::any::Touched;
 use super::kept::{Book, Kept};
 use super::pods::Pods;
-use super::store::node_of;
+use super::store::{node_of, object};
 use super::stores::Stored;
 use super::{Engine, Subject, remove};
-use crate::action::{Part, Watch};
+use crate::action::{Object, Part, Watch};
 use crate::key::ObjectKey;
 use crate::nodework::{NodeWork, OrderView, views};
 use crate::pod::{Made, Pod};
@@ -52,6 +52,8 @@ impl Engine {
         let node = |pods: &Pods| pods.read(&key).and_then(|pod| pod.node.clone());
         let before = self.neighbours.are_kept().then(|| node(&self.pods));
         let made = pod.made.clone();
+        self.members.enter(&pod);
+        let watchers = self.members.watchers(&pod);
         // By no request, its gates are as they are to be.
         let idle = readiness::plan(&pod.gates, &BTreeSet::new()).is_empty()
             && !self.stores.each().any(|store| store.stands_with(&key));
@@ -71,6 +73,16 @@ impl Engine {
             self.pod_changed(&key);
         }
         self.maker_changed(&key, made.as_deref());
+        self.member_changed(&key, watchers);
+    }
+
+    /// What looks after the Pod, among others, is to look at it.
+    pub(super) fn member_changed(&mut self, pod: &ObjectKey, watchers: Vec<Object>) {
+        for watcher in watchers {
+            if let Some(store) = self.stores.named_mut(watcher.kind.name()) {
+                store.member_changed(&watcher.key, pod);
+            }
+        }
     }
 
     /// The plan of what has made the Pod may be different now.
@@ -98,6 +110,8 @@ impl Engine {
         if let Some(entry) = self.pods.remove(key) {
             self.neighbours.moved(key, entry.pod.get().node.as_deref(), None);
             self.maker_changed(key, entry.pod.get().made.as_deref());
+            self.members.leave(entry.pod.get());
+            self.member_changed(key, self.members.watchers(entry.pod.get()));
         }
         self.grants.remove(key);
         self.timers.set(Subject::Pod(key.clone()), None);
@@ -160,10 +174,13 @@ impl Engine {
         }
     }
 
-    fn touched(&mut self, Touched { pod, relatives }: Touched) {
+    fn touched(&mut self, Touched { pod, owner, child }: Touched) {
         // What belongs to it may wait for others, and is in vain without what it is for.
-        for (kind, key) in relatives {
-            self.stores.named_mut(&kind).into_iter().for_each(|store| store.mark(&key));
+        if let Some((kind, key)) = child {
+            self.stores.named_mut(kind.name()).into_iter().for_each(|store| store.mark(&key));
+        }
+        if let Some((kind, key)) = owner {
+            self.stores.named_mut(&kind).into_iter().for_each(|store| store.member_changed(&key, &pod));
         }
         self.pod_changed(&pod);
     }
@@ -173,6 +190,9 @@ impl Engine {
         let store = K::store_mut(&mut self.stores);
         store.resting.remove(key);
         let Some(entry) = store.remove(key) else { return };
+        store.disown(&entry);
+        let by = object(entry.request.get());
+        entry.controllers.iter().for_each(|uid| self.members.watch(&by, uid, false));
         if let Some(node) = node_of(entry.request.get()) {
             remove(&mut store.by_node, &node.to_owned(), key);
             self.dirty_nodes.insert(node.to_owned());

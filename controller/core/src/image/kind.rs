@@ -43,6 +43,7 @@ impl Kind for ImageUpdate {
         reasons: &status::REASONS,
         successes: &status::SUCCESSES,
         sharing: Sharing { patience: None, yields: false, stalls: false },
+        many: false,
         claims: false,
         review: Some(Review { path: "/mutate-podimageupdate", begin: review::review }),
     };

@@ -46,7 +46,9 @@ impl Sight {
         match done {
             Done::Gone => self.silent = true,
             // What cannot be seen is not judged.
-            Done::Effected | Done::Refused(_) => (self.silent, self.ready_at) = (false, Some(now)),
+            Done::Effected | Done::Told(_) | Done::Refused(_) => {
+                (self.silent, self.ready_at) = (false, Some(now));
+            }
             // Nobody was asked.
             Done::Conflict | Done::Retry(_) => {}
         }

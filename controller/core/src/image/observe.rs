@@ -197,7 +197,7 @@ impl Memory {
         match done {
             Done::Effected => (self.tried, self.refused) = (true, None),
             Done::Refused(text) => self.again(text),
-            Done::Gone | Done::Conflict | Done::Retry(_) => {}
+            Done::Told(_) | Done::Gone | Done::Conflict | Done::Retry(_) => {}
         }
     }
 

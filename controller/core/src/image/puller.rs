@@ -114,13 +114,14 @@ impl Memory {
             (Deed::DeletePod { .. }, Done::Refused(_)) => {
                 self.undeletable = self.undeletable.saturating_add(1);
             }
-            (Deed::Pull(_), Done::Gone)
-            | (Deed::DeletePod { .. }, Done::Conflict | Done::Retry(_))
+            (Deed::Pull(_), Done::Gone | Done::Told(_))
+            | (Deed::DeletePod { .. }, Done::Conflict | Done::Retry(_) | Done::Told(_))
             | (
                 Deed::Create(_)
                 | Deed::Delete { .. }
                 | Deed::TryImages { .. }
                 | Deed::AskNode(_)
+                | Deed::AskWorkload(_)
                 | Deed::Evict { .. },
                 _,
             ) => {}

@@ -36,6 +36,7 @@ impl Kind for Probe {
         reasons: &plan::REASONS,
         successes: &[plan::PROBED],
         sharing: Sharing { patience: None, yields: true, stalls: true },
+        many: false,
         claims: false,
         review: None,
     };

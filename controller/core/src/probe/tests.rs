@@ -19,6 +19,7 @@ use crate::measure::Measure;
 use crate::outcome::Outcome;
 use crate::recreate::{self, Request};
 use crate::resize::Resize;
+use crate::rollout::Rollout;
 use crate::wire::{Exchange, HttpRequest, Step};
 
 /// An engine that leads, with one Pod.
@@ -37,6 +38,7 @@ impl Scene {
             Event::of::<Request>(Watch::list(Vec::new())),
             Event::of::<Resize>(Watch::list(Vec::new())),
             Event::of::<ImageUpdate>(Watch::list(Vec::new())),
+            Event::of::<Rollout>(Watch::list(Vec::new())),
         ] {
             assert!(scene.step(event).is_empty());
         }

@@ -45,6 +45,7 @@ impl Kind for Request {
         reasons: &status::REASONS,
         successes: &[status::COMPLETE],
         sharing: Sharing { patience: Some(PATIENCE), yields: false, stalls: false },
+        many: false,
         claims: false,
         review: Some(Review { path: "/mutate-containerrecreaterequest", begin: admission::review }),
     };

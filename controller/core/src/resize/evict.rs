@@ -15,7 +15,7 @@ pub(super) fn asked(spec: &PodResizeSpec) -> Option<&'static str> {
 
 /// Why the Pod is not evicted, whoever asks.
 pub(super) fn refusal_to_evict(pod: &Pod) -> Option<String> {
-    match pod.controller.as_deref() {
+    match pod.controller.as_ref().map(|controller| &*controller.kind) {
         None => Some(format!(
             "Pod {} is not evicted: it belongs to no workload that would make another one; take Fail",
             pod.key

@@ -44,6 +44,7 @@ impl Kind for Resize {
         reasons: &status::REASONS,
         successes: &status::SUCCESSES,
         sharing: Sharing { patience: None, yields: true, stalls: true },
+        many: false,
         claims: true,
         review: Some(Review { path: "/mutate-podresize", begin: review::review }),
     };

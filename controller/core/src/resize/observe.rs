@@ -247,7 +247,7 @@ impl Memory {
         let before = std::mem::take(&mut self.deeds);
         match done {
             Done::Effected | Done::Gone => self.deeds.done = Some((now, deed)),
-            Done::Conflict => {}
+            Done::Told(_) | Done::Conflict => {}
             Done::Retry(text) => self.deeds.put_off = Some((now, text)),
             Done::Refused(text) => self.deeds.refused = Some(Refused::again(before.refused, now, text)),
         }

@@ -13,6 +13,7 @@ use super::exchange::{HttpRequest, at, delete, parse};
 use super::observe::SlimPod;
 pub(super) use super::pods::try_images;
 use super::puller;
+use super::workload::Reading;
 use crate::action::Object;
 use crate::deed::{Child, Deed};
 use crate::key::{KindId, ObjectKey};
@@ -28,6 +29,7 @@ pub(super) fn request(by: &Object, deed: &Deed) -> (&'static str, Result<HttpReq
         }
         Deed::TryImages { key, uid, images } => ("try_pod_images", try_images(key, uid, images)),
         Deed::AskNode(name) => ("ask_node", ask_node(name)),
+        Deed::AskWorkload(query) => ("read_workload", Reading::new((**query).clone()).request()),
         Deed::Pull(puller) => ("make_puller_pod", puller::lender(puller)),
         Deed::DeletePod { key, uid } => ("delete_puller_pod", puller::delete(key, uid)),
         Deed::Evict { key, uid } => ("evict_pod", evict(key, uid)),

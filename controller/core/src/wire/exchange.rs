@@ -15,6 +15,7 @@ use super::observe::{self, SlimPod};
 use super::pods::{self, Version};
 use super::puller::{self, Forms};
 use super::survey::Reading;
+use super::workload;
 use crate::action::{Action, Event, Object, Write};
 use crate::change::PodChange;
 use crate::deed::{Deed, Done, Puller};
@@ -46,6 +47,8 @@ enum About {
     Book(String),
     /// Nothing: it is only read.
     Survey(Box<Reading>),
+    /// Nothing: it is only read for that request.
+    Workload(Object, Box<workload::Reading>),
     /// What that request has done.
     Deed(Object),
     /// Nothing: the Pod of that request is only read.
@@ -133,14 +136,22 @@ impl Exchange {
     }
 
     fn deed(by: Object, deed: Deed) -> (Self, Result<HttpRequest, request::Error>) {
+        if let Deed::AskWorkload(query) = deed {
+            let reading = workload::Reading::new(*query);
+            let request = reading.request();
+            let about = About::Workload(by, Box::new(reading));
+            return (Self::new("read_workload", about, Awaits::Reading), request);
+        }
         let (name, request) = deeds::request(&by, &deed);
         let awaits = match deed {
             Deed::TryImages { images, .. } => Awaits::DryRun(None, PodChange::Images(images)),
             Deed::AskNode(_) => Awaits::Node,
             Deed::Pull(puller) => Awaits::Lender(puller),
-            Deed::Create(_) | Deed::Delete { .. } | Deed::DeletePod { .. } | Deed::Evict { .. } => {
-                Awaits::Done
-            }
+            Deed::Create(_)
+            | Deed::Delete { .. }
+            | Deed::DeletePod { .. }
+            | Deed::Evict { .. }
+            | Deed::AskWorkload(_) => Awaits::Done,
         };
         (Self::new(name, About::Deed(by), awaits), request)
     }
@@ -180,16 +191,24 @@ impl Exchange {
 
     /// Takes the answer in.
     pub fn answered(mut self, answer: Answer) -> Step {
-        if let About::Survey(reading) = &mut self.about {
-            return match reading.answered(answer) {
-                Ok(true) => {
-                    let request = reading.request();
-                    self.send(request)
-                }
-                Ok(false) => self.end(Ok(None)),
-                Err(failure) => self.end(Err(failure)),
-            };
+        let read = match &mut self.about {
+            About::Survey(reading) => {
+                reading.answered(answer).map(|goes_on| goes_on.then(|| reading.request()))
+            }
+            About::Workload(_, reading) => {
+                reading.answered(answer).map(|goes_on| goes_on.then(|| reading.request()))
+            }
+            _ => return self.answered_write(answer),
+        };
+        match read {
+            Ok(Some(request)) => self.send(request),
+            Ok(None) => self.end(Ok(None)),
+            Err(failure) => self.end(Err(failure)),
         }
+    }
+
+    /// Takes the answer to anything but a reading in.
+    fn answered_write(mut self, answer: Answer) -> Step {
         match (std::mem::replace(&mut self.awaits, Awaits::Stored), answer) {
             (Awaits::Stored | Awaits::Tested, Answer::Body(text)) => self.end(Ok(Some(&text))),
             (Awaits::Done | Awaits::Reading, Answer::Body(_)) => self.end(Ok(None)),
@@ -268,6 +287,7 @@ impl Exchange {
             About::Pod(key, _) | About::Trial(key, _) => key.to_string(),
             About::Book(node) => node.clone(),
             About::Survey(reading) => reading.place.to_string(),
+            About::Workload(_, reading) => reading.key().to_string(),
         };
         let (event, failure) = match self.about {
             About::Object(object) => written(object, result),
@@ -293,6 +313,11 @@ impl Exchange {
             About::Deed(by) => {
                 let failure = result.err();
                 (Event::DeedDone { by, done: done(failure.as_ref()) }, failure)
+            }
+            About::Workload(by, reading) => {
+                let failure = result.err();
+                let told = Done::Told(Box::new(reading.workload));
+                (Event::DeedDone { by, done: failure.as_ref().map_or(told, |f| done(Some(f))) }, failure)
             }
             About::Book(node) => {
                 let (outcome, failure) = outcome(result, observe::nodework);

@@ -15,5 +15,6 @@ mod policies;
 mod puller;
 mod slim;
 mod survey;
+mod workload;
 
 pub use exchange::{Exchange, HttpRequest, Over, Step};

@@ -16,7 +16,8 @@ use super::policies::{SlimRule, own_policy, policy};
 use crate::key::ObjectKey;
 use crate::owner::owner;
 use crate::pod::{
-    Container, ContainerKind, ContainerState, ContainerStatus, Made, Pod, Resize, RestartFor, Told,
+    Container, ContainerKind, ContainerState, ContainerStatus, Controller, Made, Pod, Resize, RestartFor,
+    Told,
 };
 use crate::readiness::{self, Gate, GateCondition};
 
@@ -194,7 +195,8 @@ pub fn pod(pod: SlimPod) -> Pod {
             .into_iter()
             .flatten()
             .find(|o| o.controller == Some(true))
-            .map(|o| o.kind),
+            .map(|o| Box::new(Controller { kind: o.kind.into(), uid: o.uid.into() })),
+        created: metadata.creation_timestamp.map_or(0, |time| time.0.as_second()),
         generation: metadata.generation,
         observed_generation: status.observed_generation,
         node: spec.node_name.filter(|name| !name.is_empty()),
@@ -336,7 +338,7 @@ mod tests {
     fn a_pod_of_the_api_server_is_understood() {
         let text = r#"{"apiVersion":"v1","kind":"Pod",
           "metadata":{"name":"web","namespace":"ns","uid":"u","resourceVersion":"7",
-            "ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n","uid":"n"},
+            "creationTimestamp":"2026-01-01T00:00:09Z","ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n","uid":"n"},
               {"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"r","controller":true}],
             "managedFields":[{"manager":"x"}]},
           "spec":{"nodeName":"node1","restartPolicy":"Always","terminationGracePeriodSeconds":30,"imagePullSecrets":[{"name":"r"}],
@@ -355,7 +357,9 @@ mod tests {
         let pod = pod(serde_json::from_str(text).unwrap());
         assert_eq!((pod.uid.as_str(), pod.node.as_deref(), pod.gone()), ("u", Some("node1"), false));
         assert!(pod.pull_secrets);
-        assert_eq!(pod.controller.as_deref(), Some("ReplicaSet"));
+        assert_eq!(pod.created, 1_767_225_609);
+        let controller = Controller { kind: "ReplicaSet".into(), uid: "r".into() };
+        assert_eq!(pod.controller.as_deref(), Some(&controller));
         let app = pod.container("app").unwrap();
         let status = app.status.clone().unwrap();
         assert_eq!((status.restart_count, status.ready, status.state), (2, true, ContainerState::Running));
@@ -434,12 +438,12 @@ mod tests {
         assert!(pod <= 520 && container <= 500, "a Pod takes {pod} bytes, each container {container}");
     }
 
-    /// Nodes with wrong clocks: when a container started is read by nobody.
+    /// Nodes with wrong clocks: when a container started is read by nobody. When the API server made the Pod is told by its clock.
     #[test]
     fn k1_no_decision_sees_when_a_container_started_or_ended() {
         let seen = |year: u16| {
             let text = format!(
-                r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"web","creationTimestamp":"{year}-01-01T00:00:00Z"}},
+                r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"web","creationTimestamp":"2026-01-01T00:00:00Z"}},
                 "spec":{{"containers":[{{"name":"app"}},{{"name":"sidecar"}}]}},
                 "status":{{"startTime":"{year}-01-01T00:00:00Z","containerStatuses":[
                  {{"name":"app","containerID":"containerd://1","restartCount":2,"ready":true,"image":"a","imageID":"b",

@@ -28,6 +28,7 @@ mod refused;
 mod registry;
 mod resize;
 mod restart;
+mod rollouts;
 mod unasked;
 mod verify;
 mod writes;

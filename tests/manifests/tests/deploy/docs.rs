@@ -108,7 +108,8 @@ fn every_reason_is_explained() {
     };
     let reasons = pitstop_controller_core::recreate::all_reasons()
         .chain(pitstop_controller_core::resize::all_reasons())
-        .chain(pitstop_controller_core::image::all_reasons());
+        .chain(pitstop_controller_core::image::all_reasons())
+        .chain(pitstop_controller_core::rollout::all_reasons());
     // One word, as the schema and kubectl's columns want it.
     let word = |reason: &str| {
         reason.starts_with(|c: char| c.is_ascii_uppercase())

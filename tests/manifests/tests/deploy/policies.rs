@@ -52,7 +52,7 @@ fn policies_concern_pitstop_alone_and_fail_closed() {
                  request.operation == 'CREATE' && request.name == '{PROBE}')",
                 by("daemon")
             ),
-            USERS | USERS_IMAGES => {
+            USERS | USERS_IMAGES | USERS_ROLLOUTS => {
                 "request.operation == 'CREATE' || object.spec != oldObject.spec".to_owned()
             }
             // Whoever it is.
@@ -84,6 +84,7 @@ fn every_kind_of_request_is_bounded() {
 /// What a request would make pitstop do, its author must be allowed to do.
 const USERS: &str = "pitstop-users";
 const USERS_IMAGES: &str = "pitstop-users-images";
+const USERS_ROLLOUTS: &str = "pitstop-users-rollouts";
 
 #[test]
 fn a_user_is_asked_about_resizes_and_nothing_else() {

@@ -16,7 +16,7 @@ const DAEMON: [&str; 3] = [
     "cluster watch pitstop.dev/nodeworks",
 ];
 
-const CONTROLLER: [&str; 42] = [
+const CONTROLLER: [&str; 49] = [
     "cluster create apps.kruise.io/containerrecreaterequests",
     "cluster create events.k8s.io/events",
     "cluster create pitstop.dev/nodeworks",
@@ -29,6 +29,13 @@ const CONTROLLER: [&str; 42] = [
     "cluster list pitstop.dev/podimageupdates",
     "cluster watch pitstop.dev/podimageupdates",
     "cluster update pitstop.dev/podimageupdates/status",
+    "cluster list pitstop.dev/inplacerollouts",
+    "cluster watch pitstop.dev/inplacerollouts",
+    "cluster update pitstop.dev/inplacerollouts/status",
+    "cluster get apps/daemonsets",
+    "cluster get apps/deployments",
+    "cluster get apps/statefulsets",
+    "cluster list apps/replicasets",
     "cluster patch /pods/resize",
     "cluster get /nodes",
     "cluster get /pods",
@@ -185,6 +192,7 @@ fn users_get_their_rights_by_aggregation_and_never_the_status() {
                 "apps.kruise.io/containerrecreaterequests",
                 "pitstop.dev/podresizes",
                 "pitstop.dev/podimageupdates",
+                "pitstop.dev/inplacerollouts",
                 "pitstop.dev/nodeworks",
             ];
             assert!(ours.contains(&resource.as_str()), "{resource}");
@@ -200,11 +208,13 @@ fn users_get_their_rights_by_aggregation_and_never_the_status() {
             "admin edit view: get list watch apps.kruise.io/containerrecreaterequests".to_owned(),
             "admin edit view: get list watch pitstop.dev/podresizes".to_owned(),
             "admin edit view: get list watch pitstop.dev/podimageupdates".to_owned(),
+            "admin edit view: get list watch pitstop.dev/inplacerollouts".to_owned(),
             // The object of no namespace: for those alone who may view all namespaces.
             "admin edit view: get list watch pitstop.dev/nodeworks".to_owned(),
             format!("admin edit: {all} apps.kruise.io/containerrecreaterequests"),
             format!("admin edit: {all} pitstop.dev/podresizes"),
             format!("admin edit: {all} pitstop.dev/podimageupdates"),
+            format!("admin edit: {all} pitstop.dev/inplacerollouts"),
         ]
     );
 }
@@ -242,11 +252,13 @@ fn resources_of_ours_are_called_as_the_definitions_call_them() {
         (pitstop_api::GROUP.to_owned(), pitstop_api::nodework::PLURAL),
         (pitstop_api::GROUP.to_owned(), pitstop_api::image_update::PLURAL),
         (pitstop_api::GROUP.to_owned(), pitstop_api::resize::PLURAL),
+        (pitstop_api::GROUP.to_owned(), pitstop_api::rollout::PLURAL),
     ];
     for right in DAEMON.iter().chain(&CONTROLLER) {
         let (group, resource) = right.split(' ').nth(2).unwrap().split_once('/').unwrap();
         let known = [
             "",
+            "apps",
             "events.k8s.io",
             "coordination.k8s.io",
             "admissionregistration.k8s.io",
@@ -264,7 +276,9 @@ fn every_kind_is_installed_and_the_controller_may_serve_it() {
     for about in pitstop_controller_core::kinds::all() {
         let group = about.group();
         let resource = format!("{group}/{}", about.plural);
-        let verbs = [("list", ""), ("watch", ""), ("delete", ""), ("update", "/status")];
+        let verbs = [("list", ""), ("watch", ""), ("update", "/status"), ("delete", "")];
+        // What stands for many Pods has no time to live.
+        let verbs = verbs.iter().take(if about.many { 3 } else { 4 });
         for right in verbs.map(|(verb, part)| format!("cluster {verb} {resource}{part}")) {
             assert!(CONTROLLER.contains(&right.as_str()), "{right}");
         }

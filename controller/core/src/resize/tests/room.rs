@@ -235,7 +235,8 @@ fn a_pod_that_nobody_would_make_again_elsewhere_is_not_evicted() {
             ("onInfeasible", json!({"onInfeasible": {"then": "Evict"}})),
         ] {
             let mut scene = Scene::new(grow(&spec));
-            scene.pod.as_mut().unwrap().controller = controller.map(str::to_owned);
+            scene.pod.as_mut().unwrap().controller =
+                controller.map(crate::fixtures::controller).map(Box::new);
             scene.later(10);
             scene.settle();
             assert_eq!(scene.stored(), (Some(Phase::Failed), "Invalid"));

@@ -10,7 +10,7 @@ fn a_pod_that_finds_no_room_is_evicted_where_that_is_asked_for() {
         (json!({"onInfeasible": {"waitSeconds": 10}}), "NodeCapacity"),
     ] {
         let mut node = Node::new();
-        node.pod.controller = Some("ReplicaSet".into());
+        node.pod.controller = Some(Box::new(crate::fixtures::controller("ReplicaSet")));
         node.pod.resource_version = "9".into();
         node.happens(Event::Pods(Watch::Upsert(node.pod.clone())));
         let mut spec =

@@ -1,0 +1,224 @@
+//! `InPlaceRollout`: a standing object for one workload, whose Pods are serviced in place and in order.
+
+mod share;
+mod status;
+mod validate;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use share::{Share, share_of};
+pub use status::{InPlaceRolloutStatus, MAX_PODS, Phase, PodOfInterest, PodState, Restart, conditions};
+pub use validate::validate;
+
+use crate::is_false;
+use crate::schema::{immutable, rule};
+
+/// What `kind` says.
+pub const KIND: &str = "InPlaceRollout";
+/// Plural name, as in URLs and RBAC.
+pub const PLURAL: &str = "inplacerollouts";
+
+/// Most containers that may be named.
+pub const MAX_CONTAINERS: usize = 64;
+/// Most seconds for which a Pod is watched before it counts: a day.
+pub const MAX_SOAK_SECONDS: i64 = 86_400;
+/// Seconds for which a Pod is watched where nothing else is said.
+pub const SOAK_SECONDS: i64 = 10;
+/// Seconds without progress after which a rollout is stalled, where nothing else is said.
+pub const PROGRESS_DEADLINE_SECONDS: i64 = 600;
+
+/// Which workload, and how carefully.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[kube(
+    group = "pitstop.dev",
+    version = "v1alpha1",
+    kind = "InPlaceRollout",
+    plural = "inplacerollouts",
+    singular = "inplacerollout",
+    shortname = "ipr",
+    category = "pitstop",
+    selectable = ".spec.targetRef.name",
+    selectable = ".status.phase",
+    namespaced,
+    status = "InPlaceRolloutStatus",
+    derive = "PartialEq",
+    derive = "Default",
+    doc = "Stands beside one workload and services its Pods in place, in order and within a budget: restarts them, without a change of the workload's template and without making a Pod anew.",
+    printcolumn = r#"{"name":"Kind","type":"string","jsonPath":".spec.targetRef.kind","description":"The workload's kind"}"#,
+    printcolumn = r#"{"name":"Target","type":"string","jsonPath":".spec.targetRef.name","description":"The workload"}"#,
+    printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase","description":"How far it is"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type==\"Complete\")].reason","description":"What it waits for, or what it has done"}"#,
+    printcolumn = r#"{"name":"Pods","type":"integer","jsonPath":".status.pods","description":"Pods that the restart is for"}"#,
+    printcolumn = r#"{"name":"Current","type":"integer","jsonPath":".status.current","description":"Those of them that were restarted"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name":"Message","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Complete\")].message","description":"The same in a sentence"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct InPlaceRolloutSpec {
+    /// The workload, in the namespace of the rollout. Of several rollouts for one workload only the oldest acts. Immutable.
+    pub target_ref: TargetRef,
+    /// What happens when the workload's template changes: `Native` (default: its own controller makes new Pods, as ever; the
+    /// rollout only restarts).
+    #[serde(default)]
+    #[schemars(extend("default" = "Native"))]
+    pub template_changes: TemplateChanges,
+    /// Any new value restarts all Pods that there are then, in place; the template is not touched, and Pods that are made later
+    /// are left alone. Its finished value is `status.restartedAt`. A time, for people: no clock is compared with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64))]
+    pub restarted_at: Option<String>,
+    /// What a restart means.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart: Option<RestartOf>,
+    /// In which steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<Strategy>,
+    /// Begin with no further Pod while this is true. What has begun goes on.
+    #[serde(default, skip_serializing_if = "is_false")]
+    #[schemars(extend("default" = false))]
+    pub paused: bool,
+    /// Seconds after which the rollout says that it is stalled if no further Pod was finished meanwhile. It goes on all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = crate::MAX_SECONDS), extend("default" = 600))]
+    pub progress_deadline_seconds: Option<i64>,
+}
+
+impl InPlaceRolloutSpec {
+    /// Seconds for which a Pod is watched before it counts.
+    pub fn soak(&self) -> i64 {
+        self.strategy.as_ref().and_then(|strategy| strategy.soak_seconds).unwrap_or(SOAK_SECONDS)
+    }
+
+    /// The Pods that go first.
+    pub fn canary(&self) -> Option<&Canary> {
+        self.strategy.as_ref().and_then(|strategy| strategy.canary.as_ref())
+    }
+
+    /// How many Pods may fail before no further one is begun with.
+    pub fn failure_threshold(&self) -> u32 {
+        let own = self.strategy.as_ref().and_then(|strategy| strategy.failure_threshold);
+        own.and_then(|own| u32::try_from(own).ok()).unwrap_or(1)
+    }
+
+    /// Seconds without progress after which it is stalled.
+    pub fn progress_deadline(&self) -> i64 {
+        self.progress_deadline_seconds.unwrap_or(PROGRESS_DEADLINE_SECONDS)
+    }
+}
+
+/// What never changes of a spec, and what an attribute cannot say.
+pub(crate) fn fix(spec: &mut JSONSchemaProps) {
+    immutable(spec, "spec", &["targetRef"], " is immutable: make another InPlaceRollout");
+    let most = "!has(self.strategy) || !has(self.strategy.maxUnavailable) || type(self.strategy.maxUnavailable) != int \
+        || self.strategy.maxUnavailable >= 1";
+    let why = "must be at least 1: a Pod that is serviced in place is unavailable meanwhile";
+    rule(spec, "strategy.maxUnavailable", most.to_owned(), format!("spec.strategy.maxUnavailable {why}"));
+}
+
+/// A workload.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TargetRef {
+    /// Its API version: `apps/v1`.
+    pub api_version: ApiVersion,
+    /// Its kind: `Deployment`, `StatefulSet` or `DaemonSet`.
+    pub kind: TargetKind,
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+/// API versions of workloads: `apps/v1`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ApiVersion {
+    /// That of Kubernetes' own.
+    #[default]
+    #[serde(rename = "apps/v1")]
+    AppsV1,
+}
+
+/// Kinds of workloads: `Deployment`, `StatefulSet` or `DaemonSet`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum TargetKind {
+    /// A `Deployment`.
+    #[default]
+    Deployment,
+    /// A `StatefulSet`.
+    StatefulSet,
+    /// A `DaemonSet`.
+    DaemonSet,
+}
+
+impl TargetKind {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Deployment => "Deployment",
+            Self::StatefulSet => "StatefulSet",
+            Self::DaemonSet => "DaemonSet",
+        }
+    }
+}
+
+/// What happens when the workload's template changes: `Native` (default: its own controller makes new Pods).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum TemplateChanges {
+    /// Its own controller makes new Pods.
+    #[default]
+    Native,
+}
+
+/// What a restart means.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RestartOf {
+    /// Names of the containers that are restarted; a Pod that has none of them is not touched. Absent or empty: every main
+    /// container.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 63)), extend("x-kubernetes-list-type" = "set"))]
+    pub containers: Vec<String>,
+}
+
+/// In which steps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Strategy {
+    /// How many Pods of the workload may be unavailable at a time, for whatever reason. Absent: as many as the workload's own
+    /// strategy says. A share is rounded down, to 1 at the least.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_unavailable: Option<Share>,
+    /// The Pods that go first. Absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub canary: Option<Canary>,
+    /// Seconds for which the new containers of a Pod must have run before the Pod counts; at least the workload's
+    /// `minReadySeconds`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 86400), extend("default" = 10))]
+    pub soak_seconds: Option<i64>,
+    /// Keep a Pod not ready for that many seconds before it is restarted, and until its new containers are ready, so that no
+    /// traffic meets a container that stops. It needs the readiness gate `pitstop.dev/ready` or `KruisePodReady`; a Pod
+    /// without one stays in service for these seconds. Absent: it is restarted at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = crate::MAX_SECONDS))]
+    pub unready_grace_period_seconds: Option<i64>,
+    /// How many Pods may fail before no further one is begun with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000), extend("default" = 1))]
+    pub failure_threshold: Option<i32>,
+}
+
+/// The Pods that go first: the others wait until these are done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Canary {
+    /// How many.
+    #[schemars(range(min = 1, max = 1000))]
+    pub pods: i32,
+    /// Seconds for which their new containers must have run before the others follow. Absent: as for the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 86400))]
+    pub soak_seconds: Option<i64>,
+}

@@ -1,0 +1,133 @@
+//! What is written down of a rollout.
+
+use chrono::{DateTime, Utc};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Condition;
+
+/// Condition types.
+pub mod conditions {
+    pub use crate::condition::{COMPLETE, FAILED, RECONCILING, STALLED};
+}
+
+/// Most Pods that a status names.
+pub const MAX_PODS: usize = 20;
+
+/// How far a rollout is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum Phase {
+    /// Nothing has been asked for.
+    Idle,
+    /// It waits for something before it can begin.
+    Pending,
+    /// It is at work.
+    Progressing,
+    /// It begins with no further Pod, by the user's wish.
+    Paused,
+    /// It goes on only once somebody has seen to it.
+    Stalled,
+    /// Everything that was asked for is done.
+    Complete,
+}
+
+impl Phase {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Idle, Self::Pending, Self::Progressing, Self::Paused, Self::Stalled, Self::Complete];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "Idle",
+            Self::Pending => "Pending",
+            Self::Progressing => "Progressing",
+            Self::Paused => "Paused",
+            Self::Stalled => "Stalled",
+            Self::Complete => "Complete",
+        }
+    }
+}
+
+/// How far a rollout is, and with which Pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InPlaceRolloutStatus {
+    /// How far it is: the reason of the condition `Reconciling`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+    /// `metadata.generation` that this status speaks of; -1 while the controller has not seen the rollout.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// `spec.restartedAt` of the last restart that is finished.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub restarted_at: Option<String>,
+    /// The restart that is under way; absent when there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart: Option<Restart>,
+    /// How many Pods the restart is for, or was for.
+    #[schemars(range(min = 0))]
+    #[serde(default)]
+    pub pods: i32,
+    /// How many of them were restarted.
+    #[schemars(range(min = 0))]
+    #[serde(default)]
+    pub current: i32,
+    /// How many of them are being restarted.
+    #[schemars(range(min = 0))]
+    #[serde(default)]
+    pub started: i32,
+    /// How many of them could not be restarted.
+    #[schemars(range(min = 0))]
+    #[serde(default)]
+    pub failed: i32,
+    /// Pods that are being restarted or could not be, those first; at most 20.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub pods_of_interest: Vec<PodOfInterest>,
+    /// What holds of the rollout: `Complete`, `Failed`, and `Reconciling` and `Stalled` for kstatus.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// A restart that is under way.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Restart {
+    /// `spec.restartedAt` that asked for it.
+    #[schemars(length(max = 64))]
+    pub restarted_at: String,
+    /// `metadata.creationTimestamp` of the newest Pod that there was when it began: Pods that were made later are left alone.
+    /// Absent where there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newest_pod: Option<DateTime<Utc>>,
+}
+
+/// A Pod that is being restarted, or could not be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PodOfInterest {
+    /// Its name.
+    #[schemars(length(max = 253))]
+    pub name: String,
+    /// How far it is.
+    pub state: PodState,
+    /// The `ContainerRecreateRequest` by which it is restarted.
+    #[schemars(length(max = 253))]
+    pub request: String,
+    /// Why it could not be restarted.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 256))]
+    pub message: String,
+}
+
+/// How far a Pod is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum PodState {
+    /// It could not be restarted.
+    Failed,
+    /// It is being restarted.
+    Started,
+}

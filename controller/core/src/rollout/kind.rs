@@ -1,0 +1,91 @@
+//! Rollouts, as the engine deals with them.
+
+use std::time::Duration;
+
+use pitstop_api::rollout::{InPlaceRollout, KIND, PLURAL};
+
+use super::{Memory, Rollout, plan, status};
+use crate::change::Note;
+use crate::deed::{Deed, Done};
+use crate::key::{KindId, ObjectKey};
+use crate::kind::{About, At, Course, Cx, Kind, Sharing, Sight, WriteNames};
+use crate::measure::Measure;
+use crate::pod::Pod;
+use crate::reduced::Reduced;
+use crate::time::Mono;
+
+/// The kind.
+pub const ID: KindId = KindId::new(KIND);
+
+impl Kind for Rollout {
+    type Object = InPlaceRollout;
+    type Memory = Memory;
+    const ABOUT: About = About {
+        id: ID,
+        api_version: "pitstop.dev/v1alpha1",
+        plural: PLURAL,
+        watch: PLURAL,
+        synced: "InPlaceRollouts synced",
+        metric: "rollouts",
+        noun: "Rollouts",
+        writes: WriteNames {
+            status: "write_rollout_status",
+            metadata: "patch_rollout_metadata",
+            create: "create_rollout",
+            delete: "delete_rollout",
+        },
+        action: "Rollout",
+        reasons: &status::REASONS,
+        successes: &[status::RESTARTED],
+        sharing: Sharing { patience: None, yields: false, stalls: false },
+        many: true,
+        claims: false,
+        review: None,
+    };
+
+    fn observe(object: Self::Object) -> Self {
+        Reduced::of(object.metadata, object.spec, object.status, ())
+    }
+    fn remember(_: Mono) -> Memory {
+        Memory::default()
+    }
+
+    /// Its workload.
+    fn pod_key(&self) -> ObjectKey {
+        let target = &self.spec.target_ref;
+        ObjectKey::new(&self.key.namespace, format!("{}/{}", target.kind.name(), target.name))
+    }
+    fn pod_uid(&self) -> Option<&str> {
+        None
+    }
+    /// It is for no one Pod, and never ends.
+    fn course(_: &Self::Status) -> Course<'_> {
+        Course::default()
+    }
+    fn ttl(&self) -> Option<Duration> {
+        None
+    }
+    fn completed_seen(memory: &mut Memory) -> &mut Option<Mono> {
+        &mut memory.completed_seen
+    }
+
+    fn decide(cx: Cx<'_>, sight: Sight<'_, Self>, memory: &mut Memory) -> (super::Plan, Vec<Measure>) {
+        (plan::plan(cx, &sight, memory), Vec::new())
+    }
+    fn notes(&self, old: &Self::Status) -> Vec<Note> {
+        status::notes(self, old)
+    }
+    fn measure(&self, old: &Self::Status) -> Option<Measure> {
+        status::measure(self, old)
+    }
+
+    fn disturbs(&self, _: &Memory, _: At, _: Option<&Pod>) -> Option<Mono> {
+        None
+    }
+    fn member_changed(memory: &mut Memory, pod: &ObjectKey) {
+        memory.changed(pod);
+    }
+    fn deed_done(memory: &mut Memory, now: Mono, deed: Deed, done: Done) {
+        memory.deed_done(now, &deed, done);
+    }
+}

@@ -1,0 +1,26 @@
+//! `InPlaceRollout`: a standing object for one workload, whose Pods are restarted in place, in order and within a budget.
+//!
+//! It never touches a container itself: each Pod is restarted by a `ContainerRecreateRequest` that belongs to the rollout. What
+//! is done is read from those and from the Pods; what this process remembers is only sorted from them.
+
+mod child;
+mod kind;
+mod plan;
+mod roll;
+mod status;
+#[cfg(test)]
+mod tests;
+
+pub use kind::ID;
+pub use roll::Memory;
+pub use status::all_reasons;
+
+use pitstop_api::rollout::{InPlaceRolloutSpec, InPlaceRolloutStatus};
+
+use crate::reduced::Reduced;
+
+/// An `InPlaceRollout`, reduced to what decisions need.
+pub type Rollout = Reduced<InPlaceRolloutSpec, InPlaceRolloutStatus>;
+
+/// What one needs.
+pub type Plan = crate::plan::Plan<InPlaceRolloutStatus>;

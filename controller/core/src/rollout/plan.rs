@@ -1,0 +1,282 @@
+//! What a rollout needs next.
+
+use std::time::Duration;
+
+use chrono::DateTime;
+use pitstop_api::rollout::{InPlaceRolloutStatus, Restart, validate};
+
+use super::child::{self, CHILD};
+use super::roll::{Memory, Rank, Read};
+use super::status::{Told, status};
+use super::{Plan, Rollout};
+use crate::before::Before;
+use crate::deed::Deed;
+use crate::key::ObjectKey;
+use crate::kind::{Cx, Sight};
+use crate::plan::{StatusWrite, Urgency};
+use crate::time::{Mono, earliest, seconds};
+use crate::workload::{Workload, WorkloadQuery};
+
+/// How old what is known of the workload may be while its Pods are restarted.
+const FRESH: Duration = Duration::from_secs(10);
+/// How soon the Pods are listed again where the watch did not show all of them.
+const LIST_AGAIN: Duration = Duration::from_secs(1);
+/// Most Pods that are being restarted at a time, whatever the budget says.
+const MOST_STARTED: usize = 100;
+
+/// What is to be done, and what is told of it.
+struct Next {
+    told: Told,
+    /// `status.restart` and `status.restartedAt`.
+    restart: Option<Restart>,
+    restarted_at: Option<String>,
+    deed: Option<Deed>,
+    controllers: Vec<String>,
+    wake_at: Option<Mono>,
+}
+
+impl Next {
+    /// Nothing is done.
+    fn only(rollout: &Rollout, told: Told) -> Self {
+        let InPlaceRolloutStatus { restart, restarted_at, .. } = rollout.status.clone();
+        Self { told, restart, restarted_at, deed: None, controllers: Vec::new(), wake_at: None }
+    }
+}
+
+/// What the rollout needs.
+pub(super) fn plan(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) -> Plan {
+    let rollout = sight.request;
+    if rollout.deleting {
+        return Plan::default();
+    }
+    let next = next(cx, sight, memory);
+    let new = status(cx, rollout, memory, sight.around, &next.told, next.restart, next.restarted_at);
+    let old = &rollout.status;
+    let at_once = (old.phase, &old.restart, &old.restarted_at, old.observed_generation)
+        != (new.phase, &new.restart, &new.restarted_at, new.observed_generation);
+    let urgency = if at_once { Urgency::Now } else { Urgency::Later };
+    Plan {
+        status: (*old != new).then_some(StatusWrite { status: new, urgency }),
+        deed: next.deed,
+        controllers: next.controllers,
+        wake_at: next.wake_at,
+        ..Plan::default()
+    }
+}
+
+/// The first rule that says something.
+fn next(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) -> Next {
+    let rollout = sight.request;
+    if let Err(invalid) = validate(&rollout.spec) {
+        return Next::only(rollout, Told::Invalid(invalid.to_string()));
+    }
+    if let Some(ahead) = &sight.ahead {
+        let by = match &ahead.by {
+            Before::Request(named) => named.key.clone(),
+            Before::TooMany(_) => ObjectKey::default(),
+        };
+        return Next::only(rollout, Told::Conflict(by));
+    }
+    let Some(asked) = &rollout.spec.restarted_at else {
+        return over(sight, memory, Told::Idle);
+    };
+    if rollout.status.restarted_at.as_ref() == Some(asked) {
+        return over(sight, memory, Told::Restarted);
+    }
+    at_work(cx, sight, memory, asked)
+}
+
+/// Nothing is under way: what restarts have left is deleted, one after another.
+fn over(sight: &Sight<'_, Rollout>, memory: &mut Memory, told: Told) -> Next {
+    let rollout = sight.request;
+    memory.rest();
+    let left = sight.around.children(CHILD).find(|child| !child.deleting);
+    let deed =
+        left.map(|child| Deed::Delete { kind: CHILD, key: child.key.clone(), uid: child.uid.to_owned() });
+    Next { restart: None, deed, ..Next::only(rollout, told) }
+}
+
+/// A restart is asked for and not finished.
+fn at_work(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, asked: &str) -> Next {
+    let rollout = sight.request;
+    let begun = rollout.status.restart.as_ref().filter(|restart| restart.restarted_at == asked);
+    let Some((read_at, read)) = memory.read.clone() else {
+        let deed = ask(sight, memory, asked, begun.is_none());
+        return Next { deed, ..Next::only(rollout, Told::Reading) };
+    };
+    let again_at = read_at.after(FRESH);
+    let again = (again_at <= cx.now).then(|| ask(sight, memory, asked, begun.is_none())).flatten();
+    let wake_at = Some(again_at).filter(|at| *at > cx.now);
+    let workload = match read {
+        Read::Workload(workload) if !workload.deleting => workload,
+        Read::Workload(_) | Read::Missing => {
+            return Next { deed: again, wake_at, ..Next::only(rollout, Told::Missing) };
+        }
+        Read::Refused(text) => {
+            return Next { deed: again, wake_at, ..Next::only(rollout, Told::Unreadable(text)) };
+        }
+    };
+    let next = match begun {
+        None => begin(sight, memory, asked),
+        Some(restart) => go_on(cx, sight, memory, restart, &workload),
+    };
+    Next {
+        deed: again.or(next.deed),
+        controllers: workload.controllers,
+        wake_at: earliest(wake_at, next.wake_at),
+        ..next
+    }
+}
+
+/// The workload is read, and its Pods are listed if that is wanted.
+fn ask(sight: &Sight<'_, Rollout>, memory: &mut Memory, asked: &str, pods: bool) -> Option<Deed> {
+    if sight.deed.is_some() {
+        return None;
+    }
+    memory.listing = pods.then(|| asked.to_owned());
+    let target = &sight.request.spec.target_ref;
+    let key = ObjectKey::new(&sight.request.key.namespace, &target.name);
+    Some(Deed::AskWorkload(Box::new(WorkloadQuery { kind: target.kind, key, pods })))
+}
+
+/// The restart is for the Pods that there are: a list that was asked for after the wish was known tells the newest of them.
+fn begin(sight: &Sight<'_, Rollout>, memory: &mut Memory, asked: &str) -> Next {
+    let rollout = sight.request;
+    // Kept until the beginning is stored: a write of the status may be under way.
+    let Some((_, listed)) = memory.listed.as_ref().filter(|(of, _)| of == asked) else {
+        let deed = ask(sight, memory, asked, true);
+        return Next { deed, ..Next::only(rollout, Told::Reading) };
+    };
+    let newest = listed.iter().map(|pod| pod.created).max();
+    let newest_pod = newest.and_then(|newest| DateTime::from_timestamp(newest, 0));
+    memory.swept = false;
+    let restart = Some(Restart { restarted_at: asked.to_owned(), newest_pod });
+    Next { restart, ..Next::only(rollout, Told::Restarting) }
+}
+
+/// The Pods are restarted.
+fn go_on(
+    cx: Cx<'_>,
+    sight: &Sight<'_, Rollout>,
+    memory: &mut Memory,
+    restart: &Restart,
+    workload: &Workload,
+) -> Next {
+    let rollout = sight.request;
+    let only = |told| Next::only(rollout, told);
+    let mark = child::mark(rollout, &restart.restarted_at);
+    if !memory.swept {
+        let mut left = sight.around.children(CHILD).filter(|child| !child::is_of(&mark, child.key));
+        if let Some(old) = left.next() {
+            let (key, uid) = (old.key.clone(), old.uid.to_owned());
+            let deed = (!old.deleting).then_some(Deed::Delete { kind: CHILD, key, uid });
+            return Next { deed, ..only(Told::Restarting) };
+        }
+        drop(left);
+        memory.swept = true;
+    }
+    memory.give_up(cx.now);
+    memory.sort(rollout, workload, sight.around);
+    let step = choose(rollout, memory, workload);
+    let done = memory.tally().current.saturating_add(memory.failed.len());
+    let stands =
+        memory.progress.filter(|(before, _)| *before == done && !matches!(step, Step::Stop(Told::Paused)));
+    let (_, since) = *memory.progress.insert(stands.unwrap_or((done, cx.now)));
+    let deadline = since.after(seconds(rollout.spec.progress_deadline()));
+    let late = |told| if deadline <= cx.now && told_waits(&told) { Told::Late } else { told };
+    let wake_at = earliest(memory.overdue_at(), Some(deadline).filter(|at| *at > cx.now));
+    if !matches!(step, Step::Finish) {
+        // What was listed before the last Pod was done says nothing of the end.
+        (memory.listed, memory.listing) = (None, None);
+    }
+    match step {
+        Step::Finish => Next { wake_at, ..finish(cx, sight, memory, restart) },
+        Step::Stop(told) => Next { wake_at, ..only(late(told)) },
+        Step::Begin(pod, soak) => {
+            let pod = sight.around.pod(&pod);
+            let child = pod.and_then(|pod| child::child(rollout, &mark, &pod, soak).ok());
+            let told = memory.refused.clone().map_or(Told::Restarting, Told::Refused);
+            Next { deed: child.map(|child| Deed::Create(Box::new(child))), wake_at, ..only(late(told)) }
+        }
+    }
+}
+
+/// It waits for Pods, and not for somebody to see to it.
+fn told_waits(told: &Told) -> bool {
+    matches!(told, Told::Restarting | Told::Canary | Told::Budget { .. } | Told::Refused(_))
+}
+
+/// The next step with the Pods.
+enum Step {
+    /// Restart that one, whose new containers must run for so many seconds.
+    Begin(ObjectKey, i64),
+    /// None is begun with.
+    Stop(Told),
+    /// None is left.
+    Finish,
+}
+
+/// The first rule that says something.
+fn choose(rollout: &Rollout, memory: &Memory, workload: &Workload) -> Step {
+    let spec = &rollout.spec;
+    let failed = u32::try_from(memory.failed.len()).unwrap_or(u32::MAX);
+    let Some((rank, first)) = memory.waits.first() else {
+        return match failed {
+            _ if !memory.started.is_empty() => Step::Stop(Told::Restarting),
+            0 => Step::Finish,
+            _ => Step::Stop(Told::PodsFailed),
+        };
+    };
+    if failed >= spec.failure_threshold() {
+        return Step::Stop(Told::PodsFailed);
+    }
+    if spec.paused {
+        return Step::Stop(Told::Paused);
+    }
+    let current = memory.tally().current;
+    let begun = memory.started.len().saturating_add(current).saturating_add(memory.failed.len());
+    let canary = spec.canary().map(|canary| (usize::try_from(canary.pods).unwrap_or(1), canary.soak_seconds));
+    if canary.is_some_and(|(pods, _)| begun >= pods && current < pods) {
+        return Step::Stop(Told::Canary);
+    }
+    // What is broken anyway costs nothing.
+    let costs = *rank != Rank::Broken && memory.is_available(first);
+    if let Some(told) = no_room(rollout, memory, workload, costs) {
+        return Step::Stop(told);
+    }
+    let soak = spec.soak().max(workload.min_ready_seconds.into());
+    let longer = canary.filter(|(pods, _)| begun < *pods).and_then(|(_, soak)| soak);
+    Step::Begin(first.clone(), longer.map_or(soak, |canary| canary.max(soak)))
+}
+
+/// Why no further Pod is begun with; `costs`: it is available.
+fn no_room(rollout: &Rollout, memory: &Memory, workload: &Workload, costs: bool) -> Option<Told> {
+    let own = rollout.spec.strategy.as_ref().and_then(|strategy| strategy.max_unavailable.as_ref());
+    let most = own.map_or(workload.max_unavailable, |own| own.of(workload.desired));
+    if most == 0 {
+        return Some(Told::NeedsUnavailability);
+    }
+    let available = u32::try_from(memory.tally().available).unwrap_or(u32::MAX);
+    let unavailable = workload.desired.saturating_sub(available);
+    let full = (costs && unavailable >= most) || memory.started.len() >= MOST_STARTED;
+    let told = if memory.started.is_empty() { Told::Budget { unavailable, most } } else { Told::Restarting };
+    full.then_some(told)
+}
+
+/// Every Pod that the watch has shown is done: the API server is asked whether there are others.
+fn finish(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, restart: &Restart) -> Next {
+    let rollout = sight.request;
+    let asked = &restart.restarted_at;
+    let Some((read_at, _)) = &memory.read else { return Next::only(rollout, Told::Reading) };
+    let newest = restart.newest_pod.map(|newest| newest.timestamp());
+    let listed = memory.listed.take_if(|(of, _)| of == asked);
+    let first = listed.is_none() && memory.listing.is_none();
+    if listed.is_some_and(|(_, listed)| memory.covers(&listed, &rollout.key.namespace, newest)) {
+        let restarted_at = Some(asked.clone());
+        return Next { restart: None, restarted_at, ..Next::only(rollout, Told::Restarted) };
+    }
+    let again_at = read_at.after(LIST_AGAIN);
+    let deed = (first || again_at <= cx.now).then(|| ask(sight, memory, asked, true)).flatten();
+    let wake_at = Some(again_at).filter(|at| *at > cx.now);
+    Next { deed, wake_at, ..Next::only(rollout, Told::Restarting) }
+}

@@ -1,0 +1,286 @@
+//! What this process remembers of a rollout: its Pods, sorted. Each is looked at anew when something of it changes, so that an
+//! event costs what it concerns, however many Pods there are.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Rollout, child};
+use crate::deed::{Deed, Done};
+use crate::key::ObjectKey;
+use crate::kind::{Around, Relative};
+use crate::pod::Pod;
+use crate::time::Mono;
+use crate::workload::{Listed, Workload};
+
+/// How long the watch may take to show a request that was made.
+const SHOWN_WITHIN: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// In which order Pods go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// The higher the ordinal, the sooner.
+    Ordinal(std::cmp::Reverse<u32>),
+    /// It is not available as it is: nothing is lost by it.
+    Broken,
+    /// It is available.
+    Available,
+}
+
+/// How far a Pod is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It is none of those that are restarted; whether it is available counts all the same.
+    Other,
+    /// It is yet to be restarted.
+    Waits(Rank),
+    /// It is being restarted.
+    Started,
+    /// It was restarted.
+    Current,
+    /// It could not be.
+    Failed,
+}
+
+/// A Pod, as it was looked at last.
+#[derive(Clone, Debug)]
+struct Seen {
+    uid: String,
+    stage: Stage,
+    available: bool,
+}
+
+/// How many Pods are how far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Those that are to be restarted.
+    pub pods: usize,
+    /// Those that were.
+    pub current: usize,
+    /// Available Pods of the workload that are not being restarted.
+    pub available: usize,
+}
+
+/// What came of the last reading of the workload.
+#[derive(Clone, Debug)]
+pub enum Read {
+    /// It.
+    Workload(Workload),
+    /// There is none.
+    Missing,
+    /// It cannot be read, in these words.
+    Refused(String),
+}
+
+/// What this process remembers.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// What every kind remembers; a rollout never ends.
+    pub(super) completed_seen: Option<Mono>,
+    /// What came of the last reading of the workload, and when.
+    pub(super) read: Option<(Mono, Read)>,
+    /// The `restartedAt` for which its Pods are being listed, and those that were.
+    pub(super) listing: Option<String>,
+    pub(super) listed: Option<(String, Vec<Listed>)>,
+    /// By what the Pods are sorted: the mark of the restart, and the workload.
+    sorted_by: Option<(String, u32)>,
+    stale: BTreeSet<ObjectKey>,
+    pods: BTreeMap<ObjectKey, Seen>,
+    tally: Tally,
+    pub(super) waits: BTreeSet<(Rank, ObjectKey)>,
+    pub(super) started: BTreeSet<ObjectKey>,
+    pub(super) failed: BTreeSet<ObjectKey>,
+    /// Requests that were made and that the watch has not shown yet, by their Pods.
+    made: BTreeMap<ObjectKey, Mono>,
+    /// Nothing is left of the restarts before this one.
+    pub(super) swept: bool,
+    /// Why no request can be made, in the API server's words.
+    pub(super) refused: Option<String>,
+    /// How many Pods were looked at: what events cost.
+    #[cfg(test)]
+    pub(super) looked: usize,
+    /// How many Pods were done when that was last another number, and since when it is this one.
+    pub(super) progress: Option<(usize, Mono)>,
+}
+
+impl Memory {
+    /// The Pod, or the request for it, changed.
+    pub(super) fn changed(&mut self, pod: &ObjectKey) {
+        self.stale.insert(pod.clone());
+    }
+
+    /// No restart is under way.
+    pub(super) fn rest(&mut self) {
+        *self = Self { completed_seen: self.completed_seen, ..Self::default() };
+    }
+
+    /// The Pod was available when it was looked at last.
+    pub(super) fn is_available(&self, pod: &ObjectKey) -> bool {
+        self.pods.get(pod).is_some_and(|seen| seen.available)
+    }
+
+    /// How many Pods are how far.
+    pub(super) fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// What it has had done came back.
+    pub(super) fn deed_done(&mut self, now: Mono, deed: &Deed, done: Done) {
+        match (deed, done) {
+            (Deed::AskWorkload(_), Done::Told(workload)) => {
+                let mut workload = *workload;
+                if let Some(listed) = workload.pods.take() {
+                    self.listed = self.listing.take().map(|at| (at, listed));
+                }
+                self.read = Some((now, Read::Workload(workload)));
+            }
+            (Deed::AskWorkload(_), Done::Gone) => self.read = Some((now, Read::Missing)),
+            (Deed::AskWorkload(_), Done::Refused(text)) => self.read = Some((now, Read::Refused(text))),
+            (Deed::Create(child), done) => match done {
+                Done::Refused(text) => self.refused = Some(text),
+                // A conflict says that it is there.
+                Done::Effected | Done::Conflict => {
+                    self.refused = None;
+                    let pod = child.spec.get("podName").and_then(|name| name.as_str()).unwrap_or_default();
+                    let pod = ObjectKey::new(&child.key.namespace, pod);
+                    self.stale.insert(pod.clone());
+                    self.made.insert(pod, now);
+                }
+                Done::Told(_) | Done::Gone | Done::Retry(_) => {}
+            },
+            (_, _) => {}
+        }
+    }
+
+    /// Looks at the Pods that have changed; at all where they are sorted by something else now.
+    pub(super) fn sort(&mut self, rollout: &Rollout, workload: &Workload, around: &dyn Around<Rollout>) {
+        let Some(restart) = &rollout.status.restart else { return };
+        let mark = child::mark(rollout, &restart.restarted_at);
+        let by = (mark, workload.partition);
+        if self.sorted_by.as_ref() != Some(&by) {
+            self.stale.extend(self.pods.keys().cloned());
+            self.made.clear();
+            self.sorted_by = Some(by.clone());
+        }
+        let newest = restart.newest_pod.map(|newest| newest.timestamp());
+        for key in std::mem::take(&mut self.stale) {
+            self.forget(&key);
+            #[cfg(test)]
+            {
+                self.looked = self.looked.saturating_add(1);
+            }
+            let pod = around.pod(&key);
+            let of = |pod: &Pod| {
+                pod.controller
+                    .as_ref()
+                    .is_some_and(|of| workload.controllers.iter().any(|uid| **uid == *of.uid))
+            };
+            let Some(pod) = pod.filter(|pod| of(pod)) else {
+                self.made.remove(&key);
+                continue;
+            };
+            let request = around.relative(child::CHILD, &child::key(&by.0, &pod));
+            if request.is_some() {
+                self.made.remove(&key);
+            }
+            let available = pod.ready && !pod.gone();
+            let late = newest.is_none_or(|newest| pod.created > newest);
+            let stage = if late || pod.gone() || !is_meant(rollout, workload, &pod) {
+                Stage::Other
+            } else {
+                self.stage(rollout, &pod, request.as_ref())
+            };
+            self.note(&key, Seen { uid: pod.uid.clone(), stage, available });
+        }
+    }
+
+    /// When to look at requests again that were made and that the watch does not show.
+    pub(super) fn overdue_at(&self) -> Option<Mono> {
+        self.made.values().min().map(|made| made.after(SHOWN_WITHIN))
+    }
+
+    /// Those that the watch does not show in time are taken for gone.
+    pub(super) fn give_up(&mut self, now: Mono) {
+        let stale = &mut self.stale;
+        self.made.retain(|pod, made| {
+            let waits = made.after(SHOWN_WITHIN) > now;
+            if !waits {
+                stale.insert(pod.clone());
+            }
+            waits
+        });
+    }
+
+    /// Every listed Pod that is not newer than `newest` is known, as that very Pod, and is not left to be done.
+    pub(super) fn covers(&self, listed: &[Listed], namespace: &str, newest: Option<i64>) -> bool {
+        let due = listed.iter().filter(|pod| newest.is_some_and(|newest| pod.created <= newest));
+        due.into_iter().all(|pod| {
+            let seen = self.pods.get(&ObjectKey::new(namespace, &pod.name));
+            seen.is_some_and(|seen| {
+                seen.uid == pod.uid && !matches!(seen.stage, Stage::Waits(_) | Stage::Started)
+            })
+        })
+    }
+
+    fn stage(&self, rollout: &Rollout, pod: &Pod, request: Option<&Relative<'_>>) -> Stage {
+        match request {
+            None if self.made.contains_key(&pod.key) => Stage::Started,
+            None => Stage::Waits(match ordinal(rollout, pod) {
+                Some(ordinal) => Rank::Ordinal(std::cmp::Reverse(ordinal)),
+                None if pod.ready => Rank::Available,
+                None => Rank::Broken,
+            }),
+            // Somebody else's object has the name.
+            Some(request) if !request.is_of(&rollout.uid) => Stage::Failed,
+            Some(request) => match request.ended {
+                None => Stage::Started,
+                Some(ended) if ended.complete => Stage::Current,
+                Some(_) => Stage::Failed,
+            },
+        }
+    }
+
+    fn note(&mut self, key: &ObjectKey, seen: Seen) {
+        let Tally { pods, current, available } = &mut self.tally;
+        let counts = seen.available && seen.stage != Stage::Started;
+        *available = available.saturating_add(usize::from(counts));
+        *pods = pods.saturating_add(usize::from(seen.stage != Stage::Other));
+        match seen.stage {
+            Stage::Other => {}
+            Stage::Waits(rank) => drop(self.waits.insert((rank, key.clone()))),
+            Stage::Started => drop(self.started.insert(key.clone())),
+            Stage::Current => *current = current.saturating_add(1),
+            Stage::Failed => drop(self.failed.insert(key.clone())),
+        }
+        self.pods.insert(key.clone(), seen);
+    }
+
+    fn forget(&mut self, key: &ObjectKey) {
+        let Some(seen) = self.pods.remove(key) else { return };
+        let Tally { pods, current, available } = &mut self.tally;
+        let counts = seen.available && seen.stage != Stage::Started;
+        *available = available.saturating_sub(usize::from(counts));
+        *pods = pods.saturating_sub(usize::from(seen.stage != Stage::Other));
+        match seen.stage {
+            Stage::Other => {}
+            Stage::Waits(rank) => drop(self.waits.remove(&(rank, key.clone()))),
+            Stage::Started => drop(self.started.remove(key)),
+            Stage::Current => *current = current.saturating_sub(1),
+            Stage::Failed => drop(self.failed.remove(key)),
+        }
+    }
+}
+
+/// A restart means the Pod: it has a container to restart that was ever started, and the workload's own partition does not
+/// leave it alone. A container that has yet to start for the first time starts with what is new.
+fn is_meant(rollout: &Rollout, workload: &Workload, pod: &Pod) -> bool {
+    let kept = ordinal(rollout, pod).is_some_and(|ordinal| ordinal < workload.partition);
+    let mut containers = child::containers(rollout, pod).filter_map(|container| container.status.as_ref());
+    !kept && containers.any(|status| !status.container_id.is_empty())
+}
+
+/// The ordinal of a `StatefulSet`'s Pod, by its name.
+fn ordinal(rollout: &Rollout, pod: &Pod) -> Option<u32> {
+    let target = &rollout.spec.target_ref;
+    let sets = target.kind == pitstop_api::rollout::TargetKind::StatefulSet;
+    let rest = pod.key.name.strip_prefix(&target.name).filter(|_| sets)?;
+    rest.strip_prefix('-')?.parse().ok()
+}

@@ -1,0 +1,261 @@
+//! The engine serves a kind for many Pods: it tells of those that are looked after, and of the requests for them.
+
+use std::collections::VecDeque;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use pitstop_api::recreate::ContainerRecreateRequest;
+
+use super::*;
+use crate::action::{Action, Event, Object, Watch, Write};
+use crate::engine::Engine;
+use crate::kinds::Status;
+use crate::measure::Measure;
+use crate::outcome::Outcome;
+use crate::recreate::{self, Request};
+use crate::rollout::ID;
+
+struct Scene {
+    engine: Engine,
+    rollouts: BTreeMap<ObjectKey, Rollout>,
+    requests: BTreeMap<ObjectKey, ContainerRecreateRequest>,
+    pods: Vec<Pod>,
+    version: u32,
+    counted: Vec<Measure>,
+}
+
+impl Scene {
+    fn new(rollouts: Vec<Rollout>, pods: Vec<Pod>) -> Self {
+        let mut scene = Self {
+            engine: Engine::new(Config::default()),
+            rollouts: rollouts.iter().map(|r| (r.key.clone(), r.clone())).collect(),
+            requests: BTreeMap::new(),
+            pods: pods.clone(),
+            version: 10,
+            counted: Vec::new(),
+        };
+        let mut lists = vec![
+            Event::Guarded(true),
+            Event::Leader(true),
+            Event::Pods(Watch::list(pods)),
+            Event::NodeWorks(Watch::list(Vec::new())),
+        ];
+        lists.extend(Event::none_but(&[ID]));
+        lists.push(Event::of::<Rollout>(Watch::list(rollouts)));
+        for list in lists {
+            scene.happens(list);
+        }
+        scene
+    }
+
+    /// And everything that follows at once.
+    fn happens(&mut self, event: Event) {
+        let mut events = VecDeque::from([event]);
+        while let Some(event) = events.pop_front() {
+            for action in self.engine.step(Mono(0), DateTime::UNIX_EPOCH, event) {
+                events.extend(self.carry_out(action));
+            }
+        }
+    }
+
+    fn next(&mut self) -> String {
+        self.version += 1;
+        self.version.to_string()
+    }
+
+    fn carry_out(&mut self, action: Action) -> Vec<Event> {
+        match action {
+            Action::Write {
+                object: Object { key, uid, .. },
+                write: Write::Status { status, resource_version },
+            } => match status {
+                Status::Rollout(status) => {
+                    let version = self.next();
+                    let rollout = self.rollouts.get_mut(&key).unwrap();
+                    assert_eq!(rollout.resource_version, resource_version);
+                    (rollout.status, rollout.resource_version) = (*status, version);
+                    let stored = rollout.clone();
+                    let shown = Event::of(Watch::Upsert(stored.clone()));
+                    vec![Event::written::<Rollout>(key, uid, Outcome::Written(stored)), shown]
+                }
+                Status::Recreate(status) => {
+                    let version = self.next();
+                    let request = self.requests.get_mut(&key).unwrap();
+                    request.status = Some(*status);
+                    request.metadata.resource_version = Some(version);
+                    stored(key, uid, request)
+                }
+                other => panic!("{other:?}"),
+            },
+            Action::Write { object: Object { key, uid, .. }, write: Write::Metadata { labels, .. } } => {
+                let version = self.next();
+                let request = self.requests.get_mut(&key).unwrap();
+                for (name, value) in labels {
+                    let all = request.metadata.labels.get_or_insert_default();
+                    match value {
+                        Some(value) => drop(all.insert(name, value)),
+                        None => drop(all.remove(&name)),
+                    }
+                }
+                request.metadata.resource_version = Some(version);
+                stored(key, uid, request)
+            }
+            Action::Do { by, deed: Deed::AskWorkload(query) } => {
+                let listed = self.pods.iter().map(|pod| Listed {
+                    name: pod.key.name.clone(),
+                    uid: pod.uid.clone(),
+                    created: pod.created,
+                });
+                let workload = Workload {
+                    uid: "w".into(),
+                    controllers: vec!["owner-1".into()],
+                    desired: u32::try_from(self.pods.len()).unwrap(),
+                    max_unavailable: 1,
+                    pods: query.pods.then(|| listed.collect()),
+                    ..Workload::default()
+                };
+                vec![Event::DeedDone { by, done: Done::Told(Box::new(workload)) }]
+            }
+            Action::Do { by, deed: Deed::Create(child) } => {
+                assert_eq!((by.kind, child.kind), (ID, recreate::ID));
+                let owner = OwnerReference {
+                    api_version: "pitstop.dev/v1alpha1".into(),
+                    kind: "InPlaceRollout".into(),
+                    name: by.key.name.clone(),
+                    uid: by.uid.clone(),
+                    controller: Some(true),
+                    ..OwnerReference::default()
+                };
+                let metadata = ObjectMeta {
+                    name: Some(child.key.name.clone()),
+                    namespace: Some(child.key.namespace.clone()),
+                    uid: Some(format!("uid-{}", child.key.name)),
+                    resource_version: Some(self.next()),
+                    labels: Some(child.labels.clone()),
+                    owner_references: Some(vec![owner]),
+                    ..ObjectMeta::default()
+                };
+                let spec = serde_json::from_value(child.spec.clone()).unwrap();
+                let made = ContainerRecreateRequest { metadata, spec, status: None };
+                self.requests.insert(child.key.clone(), made.clone());
+                let shown = Event::of(Watch::Upsert(Request::observe(made)));
+                vec![Event::DeedDone { by, done: Done::Effected }, shown]
+            }
+            Action::Do { by, deed: Deed::Delete { key, .. } } => {
+                let gone = Request::observe(self.requests.remove(&key).unwrap());
+                vec![Event::of(Watch::Gone(gone)), Event::DeedDone { by, done: Done::Effected }]
+            }
+            Action::WriteOrders { node, .. } => vec![Event::NodeWorkWritten(node, Outcome::Retry)],
+            Action::Count(measure) => {
+                self.counted.push(measure);
+                Vec::new()
+            }
+            Action::Emit(_) => Vec::new(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn open(&self) -> Vec<String> {
+        let over =
+            |r: &ContainerRecreateRequest| r.status.as_ref().is_some_and(|s| s.completion_time.is_some());
+        self.requests.values().filter(|r| !over(r)).map(|r| r.spec.pod_name.clone()).collect()
+    }
+
+    /// The request for the Pod succeeds.
+    fn done(&mut self, pod: &str) {
+        let version = self.next();
+        let request = self.requests.values_mut().find(|r| r.spec.pod_name == pod).unwrap();
+        let status = json!({"completionTime": "2027-01-01T00:00:00Z", "phase": "Completed", "conditions": [{"type": "Complete",
+            "status": "True", "reason": "Complete", "message": "", "lastTransitionTime": "2027-01-01T00:00:00Z"}]});
+        request.status = Some(serde_json::from_value(status).unwrap());
+        request.metadata.resource_version = Some(version);
+        let shown = Request::observe(request.clone());
+        self.happens(Event::of(Watch::Upsert(shown)));
+    }
+}
+
+/// The answer to a write, and what the watch shows.
+fn stored(key: ObjectKey, uid: String, request: &ContainerRecreateRequest) -> Vec<Event> {
+    let stored = Request::observe(request.clone());
+    let shown = Event::of(Watch::Upsert(stored.clone()));
+    vec![Event::written::<Request>(key, uid, Outcome::Written(stored)), shown]
+}
+
+fn named(name: &str, created: i64) -> Rollout {
+    let mut rollout = rollout("Deployment", &json!({}));
+    (rollout.key, rollout.uid) = (ObjectKey::new("shop", name), format!("uid-{name}"));
+    rollout.created = created;
+    rollout
+}
+
+#[test]
+fn a_rollout_goes_through_its_pods() {
+    let mut scene = Scene::new(vec![named("web", 1)], vec![pod("web-0"), pod("web-1")]);
+    assert_eq!(scene.open(), ["web-0"]);
+    scene.done("web-0");
+    assert_eq!(scene.open(), ["web-1"]);
+    scene.done("web-1");
+    let status = &scene.rollouts[&ObjectKey::new("shop", "web")].status;
+    assert_eq!((status.phase, status.current), (Some(Phase::Complete), 2));
+    assert!(scene.requests.is_empty());
+    let ended = Measure::Ended { kind: ID, complete: true, reason: "Restarted" };
+    assert_eq!(scene.counted.iter().filter(|measure| **measure == ended).count(), 1);
+    // Nobody looks after the Pods any more: what changes about them costs no plan.
+    let planned = scene.engine.planned();
+    scene.happens(Event::Pods(Watch::Upsert(Pod {
+        ready: false,
+        resource_version: "9".into(),
+        ..pod("web-0")
+    })));
+    assert_eq!(scene.engine.planned(), planned);
+}
+
+#[test]
+fn a_pod_that_is_ready_again_lets_the_next_one_begin() {
+    let mut scene = Scene::new(vec![named("web", 1)], vec![pod("web-0"), pod("web-1"), pod("web-2")]);
+    scene.happens(Event::Pods(Watch::Upsert(Pod {
+        ready: false,
+        resource_version: "9".into(),
+        ..pod("web-2")
+    })));
+    scene.done("web-0");
+    assert_eq!(scene.open(), ["web-2"], "it is broken, so it costs nothing");
+    let stray = Pod { key: ObjectKey::new("evil", "web-9"), ready: false, ..pod("web-9") };
+    let planned = scene.engine.planned();
+    scene.happens(Event::Pods(Watch::Upsert(stray)));
+    assert_eq!(scene.engine.planned(), planned, "of another namespace, whatever it says of its owner");
+    scene.done("web-2");
+    assert!(scene.open().is_empty(), "it is still not ready");
+    scene.happens(Event::Pods(Watch::Upsert(Pod { resource_version: "10".into(), ..pod("web-2") })));
+    assert_eq!(scene.open(), ["web-1"]);
+}
+
+#[test]
+fn of_two_for_one_workload_the_older_acts_until_it_is_deleted() {
+    let (older, newer) = (named("web", 1), named("also-web", 2));
+    let mut scene = Scene::new(vec![newer, older.clone()], vec![pod("web-0")]);
+    let reason = |scene: &Scene, name: &str| {
+        let conditions = &scene.rollouts[&ObjectKey::new("shop", name)].status.conditions;
+        pitstop_api::condition::find(conditions, "Complete").unwrap().reason.clone()
+    };
+    assert_eq!((reason(&scene, "web"), reason(&scene, "also-web")), ("Restarting".into(), "Conflict".into()));
+    scene.happens(Event::of(Watch::Gone(older)));
+    assert_eq!(reason(&scene, "also-web"), "Restarting");
+}
+
+#[test]
+fn who_begins_to_lead_finds_everything_again() {
+    let mut scene = Scene::new(vec![named("web", 1)], vec![pod("web-0"), pod("web-1")]);
+    scene.happens(Event::Leader(false));
+    scene.happens(Event::Leader(true));
+    scene.happens(Event::NodeWorks(Watch::list(Vec::new())));
+    let requests: Vec<Request> = scene.requests.values().cloned().map(Request::observe).collect();
+    let rollouts: Vec<Rollout> = scene.rollouts.values().cloned().collect();
+    for list in Event::none_but(&[ID, recreate::ID]) {
+        scene.happens(list);
+    }
+    scene.happens(Event::of::<Request>(Watch::list(requests)));
+    scene.happens(Event::of::<Rollout>(Watch::list(rollouts)));
+    assert_eq!(scene.open(), ["web-0"]);
+    scene.done("web-0");
+    assert_eq!(scene.open(), ["web-1"]);
+}

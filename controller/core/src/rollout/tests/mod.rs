@@ -1,0 +1,334 @@
+//! Rollouts against a small world: Pods, requests, and a workload that can be read.
+
+mod engine;
+mod order;
+mod stalls;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use chrono::DateTime;
+use pitstop_api::rollout::{InPlaceRollout, Phase};
+use serde_json::{Value, json};
+
+use super::child::{self, CHILD};
+use super::plan::plan;
+use super::{Memory, Plan, Rollout};
+use crate::config::Config;
+use crate::deed::{Deed, Done};
+use crate::fixtures::{container, controller};
+use crate::hold::Force;
+use crate::hold::admission::Crowd;
+use crate::key::{KindId, ObjectKey};
+use crate::kind::{Ahead, Around, Cx, Ended, Kind as _, PodWrites, Relative, Sight};
+use crate::look::Look;
+use crate::pod::Pod;
+use crate::time::Mono;
+use crate::workload::{Listed, Workload};
+
+/// A request, as far as a rollout looks at it.
+struct Asked {
+    uid: String,
+    owner: String,
+    pod: String,
+    spec: Value,
+    /// Whether it succeeded, once it is over.
+    ended: Option<bool>,
+}
+
+struct World {
+    rollout: Rollout,
+    memory: Memory,
+    now: Mono,
+    pods: BTreeMap<ObjectKey, Pod>,
+    /// Pods that the watch does not show yet.
+    unseen: Vec<ObjectKey>,
+    asked: BTreeMap<ObjectKey, Asked>,
+    workload: Result<Workload, Done>,
+    ahead: Option<Ahead>,
+    /// How the API server answers a create.
+    create: Done,
+    /// What is made is not shown by the watch.
+    lost: bool,
+    /// Names of the Pods for which a request was made, in order.
+    begun: Vec<String>,
+    /// How many readings there were.
+    readings: usize,
+}
+
+struct Surroundings<'a>(&'a World);
+
+impl Around<Rollout> for Surroundings<'_> {
+    fn force(&self) -> Force {
+        Force::default()
+    }
+    fn crowd(&self) -> Option<Crowd<'_>> {
+        None
+    }
+    fn begun(&self) -> Vec<&Rollout> {
+        Vec::new()
+    }
+    fn first_waiting(&self) -> Option<&Rollout> {
+        None
+    }
+    fn last_waiting(&self) -> Vec<&Rollout> {
+        Vec::new()
+    }
+    fn is_last(&self) -> bool {
+        false
+    }
+    fn pod(&self, key: &ObjectKey) -> Option<Cow<'_, Pod>> {
+        self.0.pods.get(key).filter(|_| !self.0.unseen.contains(key)).map(Cow::Borrowed)
+    }
+    fn relative(&self, kind: KindId, key: &ObjectKey) -> Option<Relative<'_>> {
+        assert_eq!(kind, CHILD);
+        self.0.asked.get_key_value(key).map(|(key, asked)| relative(key, asked))
+    }
+    fn children(&self, kind: KindId) -> Box<dyn Iterator<Item = Relative<'_>> + '_> {
+        assert_eq!(kind, CHILD);
+        let own = self.0.asked.iter().filter(|(_, asked)| asked.owner == self.0.rollout.uid);
+        Box::new(own.map(|(key, asked)| relative(key, asked)))
+    }
+}
+
+fn relative<'a>(key: &'a ObjectKey, asked: &'a Asked) -> Relative<'a> {
+    let ended = asked.ended.map(|complete| Ended { complete, reason: "R", message: "it did not come up" });
+    Relative { key, uid: &asked.uid, owner_uid: Some(&asked.owner), deleting: false, ended }
+}
+
+fn rollout(kind: &str, strategy: &Value) -> Rollout {
+    let object = json!({"apiVersion": "pitstop.dev/v1alpha1", "kind": "InPlaceRollout",
+        "metadata": {"name": "web", "namespace": "shop", "uid": "ipr-1", "resourceVersion": "1", "generation": 1},
+        "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": kind, "name": "web"}, "strategy": strategy,
+            "restartedAt": "one"}});
+    let object: InPlaceRollout = serde_json::from_value(object).unwrap();
+    Rollout::observe(object)
+}
+
+fn pod(name: &str) -> Pod {
+    Pod {
+        key: ObjectKey::new("shop", name),
+        uid: format!("uid-{name}"),
+        created: 100,
+        controller: Some(Box::new(controller("ReplicaSet"))),
+        node: Some("node1".into()),
+        ready: true,
+        containers: vec![container("app")],
+        ..Pod::default()
+    }
+}
+
+impl World {
+    /// A workload of these Pods, of which so many may be unavailable.
+    fn new(kind: &str, strategy: &Value, pods: &[&str], max_unavailable: u32) -> Self {
+        let workload = Workload {
+            uid: "w".into(),
+            controllers: vec!["owner-1".into()],
+            desired: u32::try_from(pods.len()).unwrap(),
+            max_unavailable,
+            ..Workload::default()
+        };
+        let mut world = Self {
+            rollout: rollout(kind, strategy),
+            memory: Memory::default(),
+            now: Mono(0),
+            pods: BTreeMap::new(),
+            unseen: Vec::new(),
+            asked: BTreeMap::new(),
+            workload: Ok(workload),
+            ahead: None,
+            create: Done::Effected,
+            lost: false,
+            begun: Vec::new(),
+            readings: 0,
+        };
+        for name in pods {
+            world.put(pod(name));
+        }
+        world
+    }
+
+    /// The watch shows the Pod.
+    fn put(&mut self, pod: Pod) {
+        self.changed(&pod.key.clone());
+        self.pods.insert(pod.key.clone(), pod);
+    }
+
+    fn changed(&mut self, pod: &ObjectKey) {
+        self.memory.changed(pod);
+    }
+
+    /// Another process leads: it looks at everything.
+    fn restart(&mut self) {
+        self.memory = Memory::default();
+        let pods: Vec<ObjectKey> = self.pods.keys().cloned().collect();
+        for pod in pods {
+            self.changed(&pod);
+        }
+    }
+
+    fn plan(&mut self) -> Plan {
+        let mut memory = std::mem::take(&mut self.memory);
+        let around = Surroundings(self);
+        let look = Look::default();
+        let writes = PodWrites { images: &[], images_now: false, resources: None, resources_open: false };
+        let sight = Sight {
+            request: &self.rollout,
+            pod: None,
+            book: None,
+            wants_orders: false,
+            guarded: true,
+            ahead: self.ahead.clone(),
+            owner_over: false,
+            child: None,
+            made_pod: None,
+            writes,
+            deed: None,
+            look: &look,
+            survey: None,
+            anew: None,
+            around: &around,
+        };
+        let config = Config::default();
+        let plan =
+            plan(Cx { now: self.now, wall: DateTime::UNIX_EPOCH, config: &config }, &sight, &mut memory);
+        self.memory = memory;
+        plan
+    }
+
+    /// Plans and carries it out once. Whether something was done.
+    fn step(&mut self) -> bool {
+        let plan = self.plan();
+        let mut did = false;
+        if let Some(write) = plan.status {
+            self.rollout.status = write.status;
+            did = true;
+        }
+        if let Some(deed) = plan.deed {
+            let done = self.carry_out(&deed);
+            self.memory.deed_done(self.now, &deed, done);
+            did = true;
+        }
+        did
+    }
+
+    fn carry_out(&mut self, deed: &Deed) -> Done {
+        match deed {
+            Deed::AskWorkload(query) => {
+                self.readings += 1;
+                let mut workload = match &self.workload {
+                    Ok(workload) => workload.clone(),
+                    Err(done) => return done.clone(),
+                };
+                let listed = self.pods.values().map(|pod| Listed {
+                    name: pod.key.name.clone(),
+                    uid: pod.uid.clone(),
+                    created: pod.created,
+                });
+                workload.pods = query.pods.then(|| listed.collect());
+                Done::Told(Box::new(workload))
+            }
+            Deed::Create(child) => {
+                if self.create != Done::Effected {
+                    return self.create.clone();
+                }
+                let pod = child.spec["podName"].as_str().unwrap().to_owned();
+                assert_eq!(
+                    child.labels["crr.apps.kruise.io/pod-uid"],
+                    self.pods[&ObjectKey::new("shop", &pod)].uid
+                );
+                self.begun.push(pod.clone());
+                if self.lost {
+                    return Done::Effected;
+                }
+                let uid = format!("crr-{}", self.begun.len());
+                let (owner, spec) = (self.rollout.uid.clone(), child.spec.clone());
+                let before = self
+                    .asked
+                    .insert(child.key.clone(), Asked { uid, owner, pod: pod.clone(), spec, ended: None });
+                assert!(before.is_none(), "it is there already: {}", child.key);
+                self.changed(&ObjectKey::new("shop", pod));
+                Done::Effected
+            }
+            Deed::Delete { key, .. } => {
+                let gone = self.asked.remove(key).unwrap();
+                self.changed(&ObjectKey::new("shop", gone.pod));
+                Done::Effected
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Until nothing is to be done.
+    fn settle(&mut self) {
+        for _ in 0..1_000 {
+            if !self.step() {
+                return;
+            }
+        }
+        panic!("it never comes to rest: {:?}", self.rollout.status);
+    }
+
+    /// Names of the Pods that are being restarted.
+    fn open(&self) -> Vec<&str> {
+        self.asked.values().filter(|asked| asked.ended.is_none()).map(|asked| asked.pod.as_str()).collect()
+    }
+
+    /// The request for the Pod ends.
+    fn end(&mut self, pod: &str, complete: bool) {
+        let asked = self.asked.values_mut().find(|asked| asked.pod == pod && asked.ended.is_none()).unwrap();
+        asked.ended = Some(complete);
+        self.changed(&ObjectKey::new("shop", pod));
+        self.settle();
+    }
+
+    /// Every request succeeds, one after another, until none is open; the most that were open at a time.
+    fn run(&mut self) -> usize {
+        let mut most = 0;
+        self.settle();
+        while let Some(pod) = self.open().first().map(|pod| (*pod).to_owned()) {
+            most = most.max(self.open().len());
+            self.end(&pod, true);
+        }
+        most
+    }
+
+    fn later(&mut self, seconds: u64) {
+        self.now = Mono(self.now.0 + seconds * 1_000);
+        self.settle();
+    }
+
+    fn phase(&self) -> Option<Phase> {
+        self.rollout.status.phase
+    }
+
+    fn said(&self) -> (&str, &str) {
+        let last = pitstop_api::condition::find(&self.rollout.status.conditions, "Complete").unwrap();
+        (&last.reason, &last.message)
+    }
+
+    fn counts(&self) -> (i32, i32, i32, i32) {
+        let status = &self.rollout.status;
+        (status.pods, status.current, status.started, status.failed)
+    }
+}
+
+#[test]
+fn requests_have_names_of_their_own_that_tell_of_their_restart() {
+    let rollout = rollout("Deployment", &json!({}));
+    let (one, two) = (child::mark(&rollout, "one"), child::mark(&rollout, "two"));
+    assert_ne!(one, two);
+    let short = pod("web-1");
+    let key = child::key(&one, &short);
+    assert!(key.name.starts_with("web-1-") && key.name.len() == 19, "{key}");
+    assert!(child::is_of(&one, &key) && !child::is_of(&two, &key));
+    let again = Pod { uid: "another".into(), ..short.clone() };
+    assert_ne!(child::key(&one, &again), key, "another Pod of that name");
+    let long = "a".repeat(100);
+    let [a, b] = ["x", "y"].map(|end| child::key(&one, &pod(&format!("{long}{end}"))).name);
+    assert!(a.len() == 63 && b.len() == 63 && a != b, "{a} {b}");
+    assert!(child::is_of(&one, &ObjectKey::new("shop", a)));
+    for other in ["web", "", "ä-12345678901234", "web-0123456789abcd"] {
+        assert!(!child::is_of("zzzzz", &ObjectKey::new("shop", other)));
+    }
+}

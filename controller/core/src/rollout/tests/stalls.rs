@@ -1,0 +1,178 @@
+//! What keeps a rollout from going on.
+
+use super::*;
+use crate::before::Before;
+use crate::change::Named;
+
+const THREE: [&str; 3] = ["web-0", "web-1", "web-2"];
+
+#[test]
+fn nothing_is_done_before_something_is_asked_for() {
+    let mut world = World::new("Deployment", &json!({}), &THREE, 1);
+    world.rollout.spec.restarted_at = None;
+    world.settle();
+    assert_eq!((world.phase(), world.said().0, world.readings), (Some(Phase::Idle), "NothingRequested", 0));
+    let complete = pitstop_api::condition::find(&world.rollout.status.conditions, "Complete").unwrap();
+    assert_eq!(complete.status, pitstop_api::ConditionStatus::True, "there is nothing to wait for");
+}
+
+#[test]
+fn as_many_failures_as_may_be_stop_it() {
+    let mut world = World::new("Deployment", &json!({"failureThreshold": 2}), &THREE, 1);
+    world.settle();
+    world.end("web-0", false);
+    assert_eq!(world.open(), ["web-1"], "one may fail");
+    world.end("web-1", false);
+    assert_eq!((world.open().len(), world.phase()), (0, Some(Phase::Stalled)));
+    assert_eq!((world.said().0, world.counts()), ("PodsFailed", (3, 0, 0, 2)));
+    let status = &world.rollout.status;
+    assert!(pitstop_api::condition::find(&status.conditions, "Stalled").is_some());
+    assert_eq!(status.pods_of_interest[0].message, "it did not come up");
+    // Whoever deletes the request has that Pod tried again.
+    let failed = status.pods_of_interest[0].request.clone();
+    world.asked.remove(&ObjectKey::new("shop", failed));
+    world.changed(&ObjectKey::new("shop", "web-0"));
+    world.settle();
+    assert_eq!((world.open(), world.phase()), (vec!["web-0"], Some(Phase::Progressing)));
+    let gone =
+        ["Failed", "Stalled"].map(|c| pitstop_api::condition::find(&world.rollout.status.conditions, c));
+    assert_eq!(gone, [None, None]);
+}
+
+#[test]
+fn a_failure_at_the_end_is_no_success() {
+    let mut world = World::new("Deployment", &json!({"failureThreshold": 2}), &["web-0"], 1);
+    world.settle();
+    world.end("web-0", false);
+    assert_eq!((world.phase(), world.said().0), (Some(Phase::Stalled), "PodsFailed"));
+    assert_eq!(world.rollout.status.restarted_at, None);
+}
+
+#[test]
+fn a_pause_lets_what_has_begun_go_on() {
+    let mut world = World::new("Deployment", &json!({}), &THREE, 1);
+    world.settle();
+    world.rollout.spec.paused = true;
+    world.end("web-0", true);
+    assert_eq!((world.open().len(), world.phase()), (0, Some(Phase::Paused)));
+    world.later(10_000);
+    assert_eq!(world.said().0, "Paused", "no progress is expected");
+    world.rollout.spec.paused = false;
+    world.settle();
+    assert_eq!((world.open(), world.said().0), (vec!["web-1"], "Restarting"));
+}
+
+#[test]
+fn no_progress_for_long_is_told() {
+    let mut world = World::new("Deployment", &json!({}), &THREE, 1);
+    world.rollout.spec.progress_deadline_seconds = Some(30);
+    world.settle();
+    world.later(29);
+    assert_eq!(world.said().0, "Restarting");
+    world.later(1);
+    assert_eq!((world.said().0, world.phase()), ("ProgressDeadlineExceeded", Some(Phase::Stalled)));
+    world.end("web-0", true);
+    assert_eq!((world.said().0, world.open()), ("Restarting", vec!["web-1"]));
+}
+
+#[test]
+fn what_lets_no_pod_be_unavailable_needs_a_word() {
+    let mut world = World::new("Deployment", &json!({}), &THREE, 0);
+    world.settle();
+    assert_eq!((world.said().0, world.open().len()), ("NeedsUnavailability", 0));
+    world.rollout.spec.strategy = Some(serde_json::from_value(json!({"maxUnavailable": 1})).unwrap());
+    world.settle();
+    assert_eq!(world.open(), ["web-0"]);
+}
+
+#[test]
+fn a_workload_that_is_not_there_is_looked_for_again() {
+    for (answer, reason) in [
+        (Err(Done::Gone), "TargetNotFound"),
+        (Ok(Workload { deleting: true, ..Workload::default() }), "TargetNotFound"),
+        (Err(Done::Refused("cannot get deployments: forbidden".into())), "TargetUnreadable"),
+    ] {
+        let mut world = World::new("Deployment", &json!({}), &THREE, 1);
+        let real = std::mem::replace(&mut world.workload, answer);
+        world.settle();
+        assert_eq!((world.said().0, world.phase(), world.readings), (reason, Some(Phase::Stalled), 1));
+        world.workload = real;
+        assert_eq!(world.plan().wake_at, Some(Mono(10_000)));
+        world.later(10);
+        assert_eq!(world.open(), ["web-0"]);
+    }
+}
+
+#[test]
+fn what_the_api_server_refuses_to_make_is_told_in_its_words() {
+    let mut world = World::new("Deployment", &json!({}), &["web-0"], 1);
+    world.create = Done::Refused("exceeded quota".into());
+    for _ in 0..10 {
+        world.step();
+    }
+    assert_eq!((world.said().0, world.phase()), ("RequestRefused", Some(Phase::Stalled)));
+    assert!(world.said().1.ends_with("exceeded quota"), "{}", world.said().1);
+    world.create = Done::Effected;
+    world.settle();
+    assert_eq!((world.open(), world.said().0), (vec!["web-0"], "Restarting"));
+}
+
+#[test]
+fn a_request_that_nobody_sees_is_made_again() {
+    let mut world = World::new("Deployment", &json!({}), &["web-0"], 1);
+    world.lost = true;
+    world.settle();
+    world.later(29);
+    assert_eq!(world.begun, ["web-0"], "the watch may be late");
+    world.lost = false;
+    world.later(1);
+    assert_eq!(world.begun, ["web-0", "web-0"], "it was deleted before the watch has shown it");
+    world.run();
+    assert_eq!(world.phase(), Some(Phase::Complete));
+}
+
+#[test]
+fn somebody_elses_request_of_that_name_is_a_failure() {
+    let mut world = World::new("Deployment", &json!({}), &["web-0"], 1);
+    let mark = child::mark(&world.rollout, "one");
+    let key = child::key(&mark, &pod("web-0"));
+    let asked = Asked {
+        uid: "x".into(),
+        owner: "other".into(),
+        pod: "web-0".into(),
+        spec: json!({}),
+        ended: Some(true),
+    };
+    world.asked.insert(key, asked);
+    world.settle();
+    assert_eq!((world.said().0, world.counts()), ("PodsFailed", (1, 0, 0, 1)));
+    assert_eq!(world.rollout.status.pods_of_interest[0].message, "an object of somebody else has that name");
+}
+
+#[test]
+fn the_older_rollout_of_a_workload_acts() {
+    let mut world = World::new("Deployment", &json!({}), &THREE, 1);
+    let by = Before::Request(Named { kind: super::super::ID, key: ObjectKey::new("shop", "older") });
+    world.ahead = Some(Ahead { by, until: None, has_pod: false, crowded: false });
+    world.settle();
+    assert_eq!((world.said().0, world.readings), ("Conflict", 0));
+    assert!(world.said().1.contains("shop/older"), "{}", world.said().1);
+    world.ahead = None;
+    world.settle();
+    assert_eq!(world.open(), ["web-0"]);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let mut world = World::new("Deployment", &json!({"canary": {"pods": 0}}), &THREE, 1);
+    world.settle();
+    assert_eq!((world.said().0, world.readings), ("Invalid", 0));
+    assert!(world.said().1.starts_with("spec.strategy.canary.pods"), "{}", world.said().1);
+}
+
+#[test]
+fn a_rollout_that_is_deleted_does_nothing() {
+    let mut world = World::new("Deployment", &json!({}), &THREE, 1);
+    world.rollout.deleting = true;
+    assert!(!world.step());
+}

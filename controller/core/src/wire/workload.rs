@@ -1,0 +1,266 @@
+//! Reading a workload: the object, the `ReplicaSet`s of a `Deployment`, and if that is asked for its Pods.
+
+use k8s_openapi::api::{apps::v1 as apps, core::v1 as core};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::Resource as _;
+use kube::core::params::{GetParams, ListParams};
+use kube::core::{PartialObjectMeta, Request as Builder, Selector, request};
+use pitstop_api::logic::answer::{Answer, Failure};
+use pitstop_api::rollout::{TargetKind, share_of};
+use serde::Deserialize;
+
+use super::exchange::{HttpRequest, parse};
+use crate::workload::{Listed, Workload, WorkloadQuery};
+
+/// How many objects are read at a time.
+const PAGE: u32 = 500;
+
+/// A reading under way.
+#[derive(Clone, Debug)]
+pub(super) struct Reading {
+    query: WorkloadQuery,
+    /// What was found up to now.
+    pub(super) workload: Workload,
+    /// `spec.selector`, once it is known.
+    selector: String,
+    next: Next,
+    /// Where the list under way goes on.
+    token: Option<String>,
+}
+
+/// What is read next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Workload,
+    ReplicaSets,
+    Pods,
+}
+
+impl Reading {
+    /// Nothing read yet.
+    pub(super) fn new(query: WorkloadQuery) -> Self {
+        Self {
+            query,
+            workload: Workload::default(),
+            selector: String::new(),
+            next: Next::Workload,
+            token: None,
+        }
+    }
+
+    /// Namespace and name of the workload.
+    pub(super) fn key(&self) -> &crate::key::ObjectKey {
+        &self.query.key
+    }
+
+    /// The request for what is read next.
+    pub(super) fn request(&self) -> Result<HttpRequest, request::Error> {
+        let namespace = Some(self.query.key.namespace.as_str());
+        let list = || ListParams {
+            continue_token: self.token.clone(),
+            ..ListParams::default().limit(PAGE).labels(&self.selector)
+        };
+        match self.next {
+            Next::Workload => {
+                let path = match self.query.kind {
+                    TargetKind::Deployment => apps::Deployment::url_path(&(), namespace),
+                    TargetKind::StatefulSet => apps::StatefulSet::url_path(&(), namespace),
+                    TargetKind::DaemonSet => apps::DaemonSet::url_path(&(), namespace),
+                };
+                Builder::new(path).get(&self.query.key.name, &GetParams::default())
+            }
+            Next::ReplicaSets => Builder::new(apps::ReplicaSet::url_path(&(), namespace)).list(&list()),
+            Next::Pods => Builder::new(core::Pod::url_path(&(), namespace)).list_metadata(&list()),
+        }
+    }
+
+    /// Takes the answer in. Whether something is left to read.
+    pub(super) fn answered(&mut self, answer: Answer) -> Result<bool, Failure> {
+        let text = match answer {
+            Answer::Body(text) => text,
+            Answer::Failed(failure) => return Err(self.failed(&failure)),
+        };
+        self.token = None;
+        let after = match self.next {
+            Next::Workload => {
+                self.take(parse(&text)?)?;
+                let sets = self.query.kind == TargetKind::Deployment;
+                if sets { Some(Next::ReplicaSets) } else { self.pods() }
+            }
+            Next::ReplicaSets => {
+                let List { metadata, items }: List<SlimReplicaSet> = parse(&text)?;
+                let owned = items.into_iter().filter(|set| self.owns(&set.metadata) && set.has_pods());
+                let uids: Vec<String> = owned.filter_map(|set| set.metadata.uid).collect();
+                self.workload.controllers.extend(uids);
+                self.token = more(metadata);
+                if self.token.is_some() { Some(Next::ReplicaSets) } else { self.pods() }
+            }
+            Next::Pods => {
+                let List { metadata, items }: List<PartialObjectMeta<core::Pod>> = parse(&text)?;
+                let own = items.into_iter().map(|pod| pod.metadata).filter(|pod| self.has(pod));
+                let listed: Vec<Listed> = own.map(listed).collect();
+                self.workload.pods.get_or_insert_default().extend(listed);
+                self.token = more(metadata);
+                self.token.is_some().then_some(Next::Pods)
+            }
+        };
+        if let Some(next) = after {
+            self.next = next;
+        }
+        Ok(after.is_some())
+    }
+
+    /// Its Pods are read, too, if that is asked for.
+    fn pods(&self) -> Option<Next> {
+        self.query.pods.then_some(Next::Pods)
+    }
+
+    /// Takes the object in.
+    fn take(&mut self, object: SlimWorkload) -> Result<(), Failure> {
+        let SlimWorkload { metadata, spec, status } = object;
+        let selector: Result<Selector, _> = spec.selector.try_into();
+        let selector = selector
+            .map_err(|error| Failure::of_code(422, format!("its spec.selector cannot be read: {error}")))?;
+        self.selector = selector.to_string();
+        let rolling = spec.strategy.or(spec.update_strategy).and_then(|strategy| strategy.rolling_update);
+        let rolling = rolling.unwrap_or_default();
+        let desired = match self.query.kind {
+            TargetKind::Deployment | TargetKind::StatefulSet => spec.replicas.unwrap_or(1),
+            TargetKind::DaemonSet => status.desired_number_scheduled,
+        };
+        let desired = u32::try_from(desired).unwrap_or_default();
+        self.workload = Workload {
+            controllers: match self.query.kind {
+                TargetKind::Deployment => Vec::new(),
+                TargetKind::StatefulSet | TargetKind::DaemonSet => metadata.uid.iter().cloned().collect(),
+            },
+            uid: metadata.uid.unwrap_or_default(),
+            deleting: metadata.deletion_timestamp.is_some(),
+            desired,
+            max_unavailable: rolling.max_unavailable.as_ref().map_or(1, |most| share_of(most, desired)),
+            partition: u32::try_from(rolling.partition).unwrap_or_default(),
+            min_ready_seconds: u32::try_from(spec.min_ready_seconds).unwrap_or_default(),
+            pods: None,
+        };
+        Ok(())
+    }
+
+    /// It is the controlling owner.
+    fn owns(&self, metadata: &ObjectMeta) -> bool {
+        controller(metadata).is_some_and(|uid| uid == self.workload.uid)
+    }
+
+    /// It belongs to one of its controllers.
+    fn has(&self, metadata: &ObjectMeta) -> bool {
+        controller(metadata).is_some_and(|uid| self.workload.controllers.iter().any(|own| own == uid))
+    }
+
+    fn failed(&self, failure: &Failure) -> Failure {
+        let what = match (self.next, self.query.kind) {
+            (Next::Workload, TargetKind::Deployment) => "get deployments",
+            (Next::Workload, TargetKind::StatefulSet) => "get statefulsets",
+            (Next::Workload, TargetKind::DaemonSet) => "get daemonsets",
+            (Next::ReplicaSets, _) => "list replicasets",
+            (Next::Pods, _) => "list pods",
+        };
+        Failure { message: format!("cannot {what}: {}", failure.message), ..failure.clone() }
+    }
+}
+
+/// UID of the controlling owner.
+fn controller(metadata: &ObjectMeta) -> Option<&str> {
+    let owner = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
+    Some(&owner.uid)
+}
+
+fn listed(pod: ObjectMeta) -> Listed {
+    Listed {
+        name: pod.name.unwrap_or_default(),
+        uid: pod.uid.unwrap_or_default(),
+        created: pod.creation_timestamp.map_or(0, |time| time.0.as_second()),
+    }
+}
+
+fn more(metadata: ListMeta) -> Option<String> {
+    metadata.more.filter(|token| !token.is_empty())
+}
+
+#[derive(Deserialize)]
+struct List<T> {
+    #[serde(default)]
+    metadata: ListMeta,
+    items: Vec<T>,
+}
+
+#[derive(Default, Deserialize)]
+struct ListMeta {
+    #[serde(rename = "continue")]
+    more: Option<String>,
+}
+
+/// Any of the three kinds.
+#[derive(Deserialize)]
+struct SlimWorkload {
+    metadata: ObjectMeta,
+    spec: SlimSpec,
+    #[serde(default)]
+    status: SlimStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimSpec {
+    replicas: Option<i64>,
+    selector: LabelSelector,
+    #[serde(default)]
+    min_ready_seconds: i64,
+    /// Of a `Deployment`.
+    strategy: Option<SlimStrategy>,
+    /// Of the others.
+    update_strategy: Option<SlimStrategy>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimStrategy {
+    rolling_update: Option<SlimRolling>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimRolling {
+    max_unavailable: Option<IntOrString>,
+    partition: i64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimStatus {
+    desired_number_scheduled: i64,
+}
+
+#[derive(Deserialize)]
+struct SlimReplicaSet {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: SlimReplicas,
+    #[serde(default)]
+    status: SlimReplicas,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SlimReplicas {
+    replicas: i64,
+}
+
+impl SlimReplicaSet {
+    fn has_pods(&self) -> bool {
+        self.spec.replicas > 0 || self.status.replicas > 0
+    }
+}
+
+#[cfg(test)]
+#[path = "workload_tests.rs"]
+mod tests;

@@ -1,0 +1,100 @@
+//! Readings of workloads against answers as the API server gives them.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::key::ObjectKey;
+
+fn reading(kind: TargetKind, pods: bool) -> Reading {
+    Reading::new(WorkloadQuery { kind, key: ObjectKey::new("shop", "web"), pods })
+}
+
+fn asks(reading: &Reading) -> String {
+    reading.request().unwrap().uri().to_string()
+}
+
+fn tell(reading: &mut Reading, body: &Value) -> bool {
+    reading.answered(Answer::Body(body.to_string())).unwrap()
+}
+
+fn owned(name: &str, uid: &str, owner: &str, created: &str) -> Value {
+    json!({"name": name, "uid": uid, "creationTimestamp": created, "ownerReferences":
+        [{"apiVersion": "apps/v1", "kind": "X", "name": "x", "uid": owner, "controller": true}]})
+}
+
+const FIRST: &str = "2026-01-01T00:00:01Z";
+
+#[test]
+fn a_deployment_is_read_with_the_replica_sets_that_have_pods() {
+    let mut reading = reading(TargetKind::Deployment, true);
+    assert_eq!(asks(&reading), "/apis/apps/v1/namespaces/shop/deployments/web");
+    assert!(tell(
+        &mut reading,
+        &json!({"metadata": {"name": "web", "uid": "d"}, "spec": {"replicas": 10, "minReadySeconds": 5,
+            "selector": {"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "tier", "operator": "In", "values": ["a"]}]},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}}}}),
+    ));
+    let selected = "?&labelSelector=app%3Dweb%2Ctier+in+%28a%29&limit=500";
+    assert_eq!(asks(&reading), format!("/apis/apps/v1/namespaces/shop/replicasets{selected}"));
+    let set = |uid: &str, owner: &str, replicas: i64| json!({"metadata": owned(uid, uid, owner, FIRST), "spec": {"replicas": replicas}});
+    assert!(tell(
+        &mut reading,
+        &json!({"metadata": {"continue": "more"}, "items": [set("r1", "d", 0), set("r2", "d", 10), set("other", "x", 3)]}),
+    ));
+    assert!(asks(&reading).contains("continue=more"));
+    let shrinks = json!({"metadata": owned("r3", "r3", "d", FIRST), "spec": {"replicas": 0}, "status": {"replicas": 2}});
+    assert!(tell(&mut reading, &json!({"metadata": {}, "items": [shrinks]})));
+    assert_eq!(asks(&reading), format!("/api/v1/namespaces/shop/pods{selected}"));
+    let pod = |name: &str, owner: &str| json!({"metadata": owned(name, name, owner, FIRST)});
+    assert!(!tell(&mut reading, &json!({"items": [pod("a", "r2"), pod("stray", "job"), pod("b", "r3")]})));
+    let listed = |name: &str| Listed { name: name.into(), uid: name.into(), created: 1_767_225_601 };
+    let expected = Workload {
+        uid: "d".into(),
+        controllers: vec!["r2".into(), "r3".into()],
+        desired: 10,
+        max_unavailable: 2,
+        min_ready_seconds: 5,
+        pods: Some(vec![listed("a"), listed("b")]),
+        ..Workload::default()
+    };
+    assert_eq!(reading.workload, expected);
+}
+
+#[test]
+fn other_workloads_have_their_pods_themselves() {
+    let mut reading = reading(TargetKind::StatefulSet, false);
+    assert_eq!(asks(&reading), "/apis/apps/v1/namespaces/shop/statefulsets/web");
+    assert!(!tell(
+        &mut reading,
+        &json!({"metadata": {"name": "web", "uid": "s", "deletionTimestamp": FIRST}, "spec": {"selector": {"matchLabels": {"app": "web"}},
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}}}),
+    ));
+    let expected = Workload {
+        uid: "s".into(),
+        deleting: true,
+        controllers: vec!["s".into()],
+        desired: 1,
+        max_unavailable: 1,
+        partition: 2,
+        ..Workload::default()
+    };
+    assert_eq!(reading.workload, expected);
+    let mut reading = super::tests::reading(TargetKind::DaemonSet, false);
+    assert_eq!(asks(&reading), "/apis/apps/v1/namespaces/shop/daemonsets/web");
+    assert!(!tell(
+        &mut reading,
+        &json!({"metadata": {"name": "web", "uid": "ds"}, "spec": {"selector": {"matchLabels": {"app": "web"}},
+            "updateStrategy": {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}}, "status": {"desiredNumberScheduled": 7}}),
+    ));
+    assert_eq!((reading.workload.desired, reading.workload.max_unavailable), (7, 0));
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    let mut reading = reading(TargetKind::Deployment, false);
+    let failed = reading.answered(Answer::Failed(Failure::of_code(403, "forbidden"))).unwrap_err();
+    assert_eq!(failed.message, "cannot get deployments: forbidden");
+    let body = json!({"metadata": {"uid": "d"}, "spec": {"selector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}});
+    let failed = reading.answered(Answer::Body(body.to_string())).unwrap_err();
+    assert!(failed.message.contains("its spec.selector cannot be read"), "{}", failed.message);
+}

@@ -1,0 +1,124 @@
+//! Workloads of tests, and what to look at in their Pods.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use pitstop_api::condition;
+use pitstop_api::rollout::{InPlaceRollout, Phase};
+use serde_json::{Value, json};
+
+use crate::ns::Ns;
+use crate::wait::{LONG, until};
+use crate::{pods, requests};
+
+/// A workload `web` of Pods with a web server and a sidecar.
+pub fn workload(kind: &str, replicas: u32) -> Value {
+    let labels = json!({"app": "web"});
+    let containers = [pods::web("app"), pods::idle("sidecar")];
+    let spec = json!({
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels},
+            "spec": {"containers": containers, "enableServiceLinks": false, "terminationGracePeriodSeconds": 1}},
+    });
+    let of_kind = match kind {
+        "DaemonSet" => json!({}),
+        "StatefulSet" => {
+            json!({"replicas": replicas, "serviceName": "web", "podManagementPolicy": "Parallel"})
+        }
+        _ => json!({"replicas": replicas}),
+    };
+    let spec = merged(spec, &of_kind);
+    json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "web"}, "spec": spec})
+}
+
+/// A rollout of the workload `web`, with more fields.
+pub fn rollout(kind: &str, more: &Value) -> Value {
+    let spec = json!({"targetRef": {"apiVersion": "apps/v1", "kind": kind, "name": "web"}});
+    let spec = merged(spec, more);
+    json!({"apiVersion": "pitstop.dev/v1alpha1", "kind": "InPlaceRollout", "metadata": {"name": "web"}, "spec": spec})
+}
+
+/// With the fields of `more`, too.
+fn merged(mut object: Value, more: &Value) -> Value {
+    if let (Some(fields), Some(more)) = (object.as_object_mut(), more.as_object()) {
+        fields.extend(more.clone());
+    }
+    object
+}
+
+/// Creates it as a user does.
+pub fn create(ns: &Ns, object: &Value) -> Result<()> {
+    ns.cluster.kubectl_with(&["--namespace", &ns.name, "create", "-f", "-"], &object.to_string()).map(drop)
+}
+
+/// The Pods of the workload, by name, once so many are ready and no other is there.
+pub async fn ready(ns: &Ns, count: usize) -> Result<BTreeMap<String, Pod>> {
+    until(&format!("{count} Pods to be ready"), LONG, async || {
+        let all = all(ns).await?;
+        Ok(Some(all).filter(|all| all.len() == count && all.values().all(pods::is_ready)))
+    })
+    .await
+}
+
+/// The Pods of the workload, by name.
+pub async fn all(ns: &Ns) -> Result<BTreeMap<String, Pod>> {
+    let list = ns.pods().list(&ListParams::default().labels("app=web")).await?;
+    list.items.into_iter().map(|pod| Ok((pod.metadata.name.clone().context("no name")?, pod))).collect()
+}
+
+/// Fails unless the container of every Pod was restarted once, in its place, and no Pod has come or gone.
+pub fn assert_all_restarted(
+    before: &BTreeMap<String, Pod>,
+    after: &BTreeMap<String, Pod>,
+    container: &str,
+) -> Result<()> {
+    ensure!(before.keys().eq(after.keys()), "{:?}, then {:?}", before.keys(), after.keys());
+    for (name, pod) in after {
+        let old = before.get(name).context("a new Pod")?;
+        pods::assert_restarted_once(old, pod, container).with_context(|| name.clone())?;
+    }
+    Ok(())
+}
+
+/// The rollout `web`.
+pub async fn get(ns: &Ns) -> Result<InPlaceRollout> {
+    let api: kube::Api<InPlaceRollout> = kube::Api::namespaced(ns.cluster.client.clone(), &ns.name);
+    Ok(api.get("web").await?)
+}
+
+/// Waits until its restart of that value is finished.
+pub async fn restarted(ns: &Ns, value: &str) -> Result<InPlaceRollout> {
+    let what = format!("the restart {value} to be finished");
+    until(&what, LONG, async || {
+        let rollout = get(ns).await?;
+        let status = rollout.status.clone().unwrap_or_default();
+        let over = status.phase == Some(Phase::Complete) && status.restarted_at.as_deref() == Some(value);
+        ensure!(over, "{status:?}");
+        Ok(Some(rollout))
+    })
+    .await
+}
+
+/// Waits until it says that.
+pub async fn says(ns: &Ns, reason: &str) -> Result<InPlaceRollout> {
+    until(&format!("the rollout to say {reason}"), LONG, async || {
+        let rollout = get(ns).await?;
+        let conditions = rollout.status.clone().unwrap_or_default().conditions;
+        let said = condition::find(&conditions, condition::COMPLETE).cloned();
+        ensure!(said.as_ref().is_some_and(|said| said.reason == reason), "{said:?}");
+        Ok(Some(rollout))
+    })
+    .await
+}
+
+/// Waits until none of the requests is left that rollouts have made.
+pub async fn no_requests_left(ns: &Ns) -> Result<()> {
+    until("the requests of the rollout to be deleted", LONG, async || {
+        let left = ns.requests().list(&ListParams::default()).await?.items;
+        ensure!(left.is_empty(), "{} are left, such as {:?}", left.len(), left.first().map(requests::phase));
+        Ok(Some(()))
+    })
+    .await
+}

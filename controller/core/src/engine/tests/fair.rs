@@ -278,3 +278,51 @@ fn who_waits_for_too_many_others_ends_by_the_deadline() {
     tick(&mut bench, 3_600_000);
     assert_eq!(waits_for(&named(&bench, "p00")), "DeadlineExceeded");
 }
+
+/// An order costs a write of the book and one of the daemon's answer, however many come together.
+#[test]
+fn orders_wait_for_others_that_are_about_to_follow() {
+    let names = ["a", "b", "c"];
+    let asked = || names.map(|name| request(name, name, 0)).to_vec();
+    let placed = |actions: &[Action]| {
+        let orders = |action: &Action| match action {
+            Action::WriteOrders { orders, .. } => Some(orders.len()),
+            _ => None,
+        };
+        actions.iter().find_map(orders)
+    };
+    let begin = |bench: &mut Bench| -> Vec<Event> {
+        bench.requests = asked().into_iter().map(|r| (r.key.clone(), r)).collect();
+        let accepts = bench.step(Event::of::<Request>(Watch::list(asked())));
+        assert_eq!(accepts.len(), 3);
+        accepts.iter().map(|accept| bench.write(accept)).collect()
+    };
+    let pods = || names.map(pod).to_vec();
+
+    let mut bench = Bench::new(pods(), Vec::new());
+    let [a, b, c] = <[Event; 3]>::try_from(begin(&mut bench)).unwrap();
+    for stored in [a, b] {
+        let follows = bench.step(stored);
+        assert_eq!(placed(&follows), None, "another acceptance is being written");
+    }
+    let follows = bench.step(c);
+    assert_eq!(placed(&follows), Some(3));
+
+    // One that takes long keeps the others waiting for a moment alone.
+    let mut bench = Bench::new(pods(), Vec::new());
+    let [a, ..] = <[Event; 3]>::try_from(begin(&mut bench)).unwrap();
+    let follows = bench.step(a);
+    assert_eq!((placed(&follows), bench.wake_at()), (None, Some(Mono(100))));
+    bench.now = Mono(100);
+    let follows = bench.step(Event::Tick);
+    assert_eq!(placed(&follows), Some(1));
+
+    // One that goes will not follow.
+    let mut bench = Bench::new(pods()[..2].to_vec(), Vec::new());
+    bench.requests = asked().into_iter().take(2).map(|r| (r.key.clone(), r)).collect();
+    let [one, two] = [asked().remove(0), asked().remove(1)];
+    let accepts = bench.step(Event::of::<Request>(Watch::list(vec![one, two.clone()])));
+    let stored = bench.write(&accepts[0]);
+    assert_eq!(placed(&bench.step(stored)), None);
+    assert_eq!(placed(&bench.step(Event::of(Watch::Gone(two)))), Some(1));
+}

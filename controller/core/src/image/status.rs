@@ -48,6 +48,8 @@ pub(super) const PLACE: &str = "WaitingForPlace";
 pub(super) const WAITING_FOR_POLICY: &str = "WaitingForPolicy";
 /// The node pulls.
 pub(super) const PULLING: &str = "Pulling";
+/// What is waited for until the daemon has said a word; told once, at the acceptance.
+pub(super) const ASKED: &str = "waits for the node's daemon to pull";
 /// A puller Pod is made, or pulls.
 pub(super) const PULLER: &str = "WaitingForPullerPod";
 /// It is to wait.
@@ -237,9 +239,7 @@ pub(super) fn accepted(
     status.containers = containers;
     set(&mut status, update, conditions::ACCEPTED, ConditionStatus::True, RESOLVED, &text, now);
     let wait = match update.spec.pull() {
-        Pull::Required | Pull::IfPossible => {
-            Wait::new(Phase::Pulling, DAEMON, "asks the node's daemon to pull")
-        }
+        Pull::Required | Pull::IfPossible => Wait::new(Phase::Pulling, DAEMON, ASKED),
         Pull::Skip => Wait::new(Phase::Pulled, PULLED, "leaves the pull to the kubelet"),
     };
     waits(status, update, &wait, now)

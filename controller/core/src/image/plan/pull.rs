@@ -117,7 +117,7 @@ impl Planner<'_> {
             );
             return Err(End::failed(status::DAEMON_SILENT, text));
         }
-        Ok((Wait::new(Phase::Pulling, status::DAEMON, "waits for the node's daemon to pull"), until))
+        Ok((Wait::new(Phase::Pulling, status::DAEMON, status::ASKED), until))
     }
 
     /// What the node's daemon is asked; nothing more once the kubelet alone tells that the new containers run what was pulled.

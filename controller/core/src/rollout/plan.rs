@@ -52,8 +52,11 @@ pub(super) fn plan(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) 
     let next = next(cx, sight, memory);
     let new = status(cx, rollout, memory, sight.around, &next.told, next.restart, next.restarted_at);
     let old = &rollout.status;
-    let at_once = (old.phase, &old.restart, &old.restarted_at, old.observed_generation)
-        != (new.phase, &new.restart, &new.restarted_at, new.observed_generation);
+    // Reading takes a moment: it is told only where it takes longer.
+    let reads = next.told == Told::Reading && old.observed_generation == new.observed_generation;
+    let at_once = !reads
+        && (old.phase, &old.restart, &old.restarted_at, old.observed_generation)
+            != (new.phase, &new.restart, &new.restarted_at, new.observed_generation);
     let urgency = if at_once { Urgency::Now } else { Urgency::Later };
     Plan {
         status: (*old != new).then_some(StatusWrite { status: new, urgency }),

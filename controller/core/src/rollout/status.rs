@@ -135,7 +135,7 @@ impl Told {
         let target = &rollout.spec.target_ref;
         let target = format!("{} {}", target.kind.name(), target.name);
         let InPlaceRolloutStatus { pods, current, started, failed, .. } = counts;
-        let so_far = format!("{current} of {pods} Pods are restarted, {started} are being restarted");
+        let so_far = format!("{current} of {pods} Pods restarted, {started} in progress");
         match self {
             Self::Invalid(why) => why.clone(),
             Self::Conflict(other) => {
@@ -144,7 +144,7 @@ impl Told {
             Self::Idle => format!(
                 "nothing has been asked for: a value of spec.restartedAt restarts the Pods of {target}"
             ),
-            Self::Restarted => format!("the Pods of {target} were restarted: {current} of {pods}"),
+            Self::Restarted => format!("all Pods of {target} that there were are restarted: {pods}"),
             Self::Reading => format!("reads {target} and its Pods"),
             Self::Missing => format!("there is no {target} in namespace {}", rollout.key.namespace),
             Self::Unreadable(why) => format!("{target} cannot be read: {why}"),
@@ -154,13 +154,13 @@ impl Told {
             ),
             Self::Restarting => so_far,
             Self::Canary => format!("{so_far}: the others wait for the canary"),
-            Self::Budget { unavailable, most } => format!(
-                "{so_far}: {unavailable} Pods of {target} are unavailable, and at most {most} may be: no further one is begun with"
-            ),
-            Self::Paused => format!("{so_far}: spec.paused keeps the others from being begun with"),
+            Self::Budget { unavailable, most } => {
+                format!("{so_far}: {unavailable} Pods of {target} are unavailable, and at most {most} may be")
+            }
+            Self::Paused => format!("{so_far}: no further Pod is begun with while spec.paused is true"),
             Self::Refused(why) => format!("{so_far}: no further ContainerRecreateRequest can be made: {why}"),
             Self::PodsFailed => format!(
-                "{so_far}, {failed} could not be restarted: no further one is begun with; delete the failed \
+                "{so_far}, {failed} failed: no further Pod is begun with; delete the failed \
                  ContainerRecreateRequest to try that Pod again, or raise spec.strategy.failureThreshold"
             ),
             Self::Late => format!(

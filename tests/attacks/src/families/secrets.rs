@@ -199,6 +199,8 @@ fn of_the_controller(stage: &Stage) -> Vec<Try> {
     let ours = format!("/api/v1/namespaces/{NAMESPACE}");
     let place = format!("/api/v1/namespaces/{}/pods", stage.others.name);
     let pod = format!("{place}/{}-{POD}", node.name);
+    let apps = format!("/apis/apps/v1/namespaces/{}", stage.others.name);
+    let rollouts = format!("/apis/pitstop.dev/v1alpha1/namespaces/{}/inplacerollouts", stage.others.name);
     let book = format!("{BOOKS}/{}", node.name);
     let another = format!("{ADMISSION}/mutatingwebhookconfigurations/attacks");
     let empty: Value = json!({});
@@ -212,6 +214,11 @@ fn of_the_controller(stage: &Stage) -> Vec<Try> {
         ("create a Pod", make(&place, &empty)),
         ("delete a Pod", delete(&pod)),
         ("evict a Pod", make(&format!("{pod}/eviction"), &empty)),
+        ("change a workload", change(&format!("{apps}/deployments/attacks"), &empty)),
+        ("scale a workload", change(&format!("{apps}/deployments/attacks/scale"), &empty)),
+        ("change a ReplicaSet", change(&format!("{apps}/replicasets/attacks"), &empty)),
+        ("create an InPlaceRollout", make(&rollouts, &empty)),
+        ("change the spec of an InPlaceRollout", change(&format!("{rollouts}/attacks"), &empty)),
         ("run a command in a Pod", plain(&Method::POST, &format!("{pod}/exec?command=id&stdout=true"))),
         ("read the log of a Pod", get(&format!("{pod}/log"))),
         ("make itself cluster-admin", make(&format!("{RBAC}/clusterrolebindings"), &empty)),

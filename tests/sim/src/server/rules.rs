@@ -21,10 +21,11 @@ pub(super) enum Rule {
     SomeAmount,
     OnlyMoreTime,
     CancelledStaysSo,
+    SomeUnavailable,
 }
 
 /// Those whose text is always the same.
-const RULES: [(Rule, &str); 7] = [
+const RULES: [(Rule, &str); 8] = [
     (Rule::SameNames, "self.map(c, c.name) == oldSelf.map(c, c.name)"),
     (
         Rule::OneAction,
@@ -39,6 +40,10 @@ const RULES: [(Rule, &str); 7] = [
     (
         Rule::OnlyMoreTime,
         "!has(oldSelf.activeDeadlineSeconds) || (has(self.activeDeadlineSeconds) && self.activeDeadlineSeconds >= oldSelf.activeDeadlineSeconds)",
+    ),
+    (
+        Rule::SomeUnavailable,
+        "!has(self.strategy) || !has(self.strategy.maxUnavailable) || type(self.strategy.maxUnavailable) != int || self.strategy.maxUnavailable >= 1",
     ),
     (Rule::CancelledStaysSo, "!has(oldSelf.cancel) || !oldSelf.cancel || (has(self.cancel) && self.cancel)"),
 ];
@@ -103,6 +108,7 @@ impl Rule {
                 let seconds = |value: &Value| value["activeDeadlineSeconds"].as_i64();
                 seconds(old).is_none_or(|old| seconds(new).is_some_and(|new| new >= old))
             }),
+            Self::SomeUnavailable => new["strategy"]["maxUnavailable"].as_i64().is_none_or(|most| most >= 1),
             Self::CancelledStaysSo => old.is_none_or(|old| old["cancel"] != true || new["cancel"] == true),
         }
     }
@@ -115,6 +121,7 @@ pub(super) enum Pattern {
     Amount,
     ConditionType,
     ConditionReason,
+    Percent,
 }
 
 /// What `metav1.Condition` allows.
@@ -126,6 +133,7 @@ impl Pattern {
         match text {
             id::PATTERN => Self::ContainerId,
             r"^([+-][0-9.]+%|x[0-9.]+|[0-9.]+([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?)$" => Self::Amount,
+            "^([1-9][0-9]?|100)%$" => Self::Percent,
             CONDITION_TYPE => Self::ConditionType,
             CONDITION_REASON => Self::ConditionReason,
             other => panic!("the model does not know the pattern {other:?}: add it to server/rules.rs"),
@@ -136,6 +144,11 @@ impl Pattern {
         match self {
             Self::ContainerId => ContainerId::parse(text).is_ok(),
             Self::Amount => is_amount(text),
+            Self::Percent => text
+                .strip_suffix('%')
+                .filter(|digits| !digits.starts_with(['0', '+']))
+                .and_then(|digits| digits.parse().ok())
+                .is_some_and(|percent: u8| percent <= 100),
             Self::ConditionType => {
                 let (domain, name) = text.rsplit_once('/').unwrap_or(("a", text));
                 let label = |label: &str| {

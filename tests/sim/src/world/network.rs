@@ -274,6 +274,7 @@ fn about(request: &HttpRequest) -> Option<(&'static str, String, String)> {
             "containerrecreaterequests" => "ContainerRecreateRequest",
             "podresizes" => "PodResize",
             "podimageupdates" => "PodImageUpdate",
+            "inplacerollouts" => "InPlaceRollout",
             _ => return None,
         };
         Some((at, kind))

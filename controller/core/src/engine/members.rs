@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::Engine;
 use crate::action::Object;
 use crate::key::ObjectKey;
 use crate::pod::Pod;
@@ -76,6 +77,22 @@ impl Members {
     /// Nobody looks after any.
     pub(super) fn clear_watchers(&mut self) {
         self.watchers.clear();
+    }
+}
+
+impl Engine {
+    /// It looks after the Pods of these controllers from now on: at each of those that it has not looked after before.
+    pub(super) fn look_after(&mut self, by: &Object, before: &[String], now: &[String]) {
+        if before == now {
+            return;
+        }
+        let namespace = &by.key.namespace;
+        before.iter().filter(|uid| !now.contains(uid)).for_each(|uid| self.members.watch(by, uid, false));
+        for uid in now.iter().filter(|uid| !before.contains(uid)) {
+            self.members.watch(by, uid, true);
+            let Some(store) = self.stores.named_mut(by.kind.name()) else { return };
+            self.members.of(namespace, uid).for_each(|pod| store.member_changed(&by.key, &pod));
+        }
     }
 }
 

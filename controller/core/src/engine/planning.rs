@@ -86,20 +86,6 @@ impl Engine {
         }
     }
 
-    /// It looks after the Pods of these controllers from now on: at each of those that it has not looked after before.
-    fn look_after(&mut self, by: &Object, before: &[String], now: &[String]) {
-        if before == now {
-            return;
-        }
-        let namespace = &by.key.namespace;
-        before.iter().filter(|uid| !now.contains(uid)).for_each(|uid| self.members.watch(by, uid, false));
-        for uid in now.iter().filter(|uid| !before.contains(uid)) {
-            self.members.watch(by, uid, true);
-            let Some(store) = self.stores.named_mut(by.kind.name()) else { return };
-            self.members.of(namespace, uid).for_each(|pod| store.member_changed(&by.key, &pod));
-        }
-    }
-
     /// What the request needs, and what is worth a number.
     fn decide<K: Stored>(
         &self,

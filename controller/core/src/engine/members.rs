@@ -14,7 +14,7 @@ type Of = (Box<str>, Box<str>);
 /// By controller.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Members {
-    /// Names of Pods. A Pod that has changed its controller may still stand with the one before: who looks reads the Pod.
+    /// Names of Pods.
     pods: BTreeMap<Of, BTreeSet<Box<str>>>,
     /// Those that look after them.
     watchers: BTreeMap<Of, BTreeSet<Object>>,
@@ -47,7 +47,7 @@ impl Members {
         }
     }
 
-    /// Those that belong to the controller of that UID, or did.
+    /// Those that belong to the controller of that UID.
     pub(super) fn of<'a>(&'a self, namespace: &'a str, uid: &str) -> impl Iterator<Item = ObjectKey> + 'a {
         let names = self.pods.get(&(namespace.into(), uid.into())).into_iter().flatten();
         names.map(move |name| ObjectKey::new(namespace, &**name))

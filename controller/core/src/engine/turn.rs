@@ -37,8 +37,10 @@ impl Engine {
         let crowded = many > TOLD_AT_ONCE || entry.write.holds_back();
         let waits_for = |kind, key: &ObjectKey| waits(Before::Request(Named { kind, key: key.clone() }));
         let accepted = own.target().is_some();
-        // What belongs to a request that has begun waits for nobody else of its namespace.
-        if let Some(by) = store.too_many(own).filter(|_| !accepted && self.owner(meta.owner).is_none()) {
+        // What belongs to a request that has begun waits for nobody else of its namespace. One that stands for many has begun
+        // as soon as it is made, so that nobody gets by the bound with one.
+        let waited_for = || self.owner(meta.owner).is_some_and(|(_, store)| !store.about().many);
+        if let Some(by) = store.too_many(own).filter(|_| !accepted && !waited_for()) {
             return waits(by).map(|ahead| Ahead { crowded, ..ahead });
         }
         // What only asks what would be is in nobody's way, and nobody in its.

@@ -52,8 +52,7 @@ impl Engine {
         let node = |pods: &Pods| pods.read(&key).and_then(|pod| pod.node.clone());
         let before = self.neighbours.are_kept().then(|| node(&self.pods));
         let made = pod.made.clone();
-        self.members.enter(&pod);
-        let watchers = self.members.watchers(&pod);
+        let watchers = self.membership(&pod);
         // By no request, its gates are as they are to be.
         let idle = readiness::plan(&pod.gates, &BTreeSet::new()).is_empty()
             && !self.stores.each().any(|store| store.stands_with(&key));
@@ -74,6 +73,18 @@ impl Engine {
         }
         self.maker_changed(&key, made.as_deref());
         self.member_changed(&key, watchers);
+    }
+
+    /// The Pod belongs to that controller from now on; gives back what looks after it, or did until now.
+    fn membership(&mut self, pod: &Pod) -> Vec<Object> {
+        let mut watchers = Vec::new();
+        if let Some(before) = self.pods.read(&pod.key).filter(|before| before.controller != pod.controller) {
+            watchers = self.members.watchers(&before);
+            self.members.leave(&before);
+        }
+        self.members.enter(pod);
+        watchers.extend(self.members.watchers(pod));
+        watchers
     }
 
     /// What looks after the Pod, among others, is to look at it.

@@ -50,6 +50,9 @@ pub(super) fn plan(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) 
         return Plan::default();
     }
     let next = next(cx, sight, memory);
+    if next.controllers.is_empty() {
+        memory.forget_pods();
+    }
     let new = status(cx, rollout, memory, sight.around, &next.told, next.restart, next.restarted_at);
     let old = &rollout.status;
     // Reading takes a moment: it is told only where it takes longer.
@@ -240,7 +243,8 @@ fn choose(rollout: &Rollout, memory: &Memory, workload: &Workload) -> Step {
     let begun = memory.started.len().saturating_add(current).saturating_add(memory.failed.len());
     let canary = spec.canary().map(|canary| (usize::try_from(canary.pods).unwrap_or(1), canary.soak_seconds));
     if canary.is_some_and(|(pods, _)| begun >= pods && current < pods) {
-        return Step::Stop(Told::Canary);
+        let fails = memory.started.is_empty();
+        return Step::Stop(if fails { Told::PodsFailed } else { Told::Canary });
     }
     // What is broken anyway costs nothing.
     let costs = *rank != Rank::Broken && memory.is_available(first);

@@ -80,8 +80,8 @@ pub struct Memory {
     /// The `restartedAt` for which its Pods are being listed, and those that were.
     pub(super) listing: Option<String>,
     pub(super) listed: Option<(String, Vec<Listed>)>,
-    /// By what the Pods are sorted: the mark of the restart, and the workload.
-    sorted_by: Option<(String, u32)>,
+    /// By what the Pods are sorted: the mark of the restart, and the workload's partition and controllers.
+    sorted_by: Option<(String, u32, Vec<String>)>,
     stale: BTreeSet<ObjectKey>,
     pods: BTreeMap<ObjectKey, Seen>,
     tally: Tally,
@@ -110,6 +110,13 @@ impl Memory {
     /// No restart is under way.
     pub(super) fn rest(&mut self) {
         *self = Self { completed_seen: self.completed_seen, ..Self::default() };
+    }
+
+    /// Nobody tells of the Pods any more.
+    pub(super) fn forget_pods(&mut self) {
+        let Self { completed_seen, read, listing, listed, swept, refused, progress, .. } =
+            std::mem::take(self);
+        *self = Self { completed_seen, read, listing, listed, swept, refused, progress, ..Self::default() };
     }
 
     /// The Pod was available when it was looked at last.
@@ -154,7 +161,7 @@ impl Memory {
     pub(super) fn sort(&mut self, rollout: &Rollout, workload: &Workload, around: &dyn Around<Rollout>) {
         let Some(restart) = &rollout.status.restart else { return };
         let mark = child::mark(rollout, &restart.restarted_at);
-        let by = (mark, workload.partition);
+        let by = (mark, workload.partition, workload.controllers.clone());
         if self.sorted_by.as_ref() != Some(&by) {
             self.stale.extend(self.pods.keys().cloned());
             self.made.clear();

@@ -11,6 +11,7 @@ use crate::engine::Engine;
 use crate::kinds::Status;
 use crate::measure::Measure;
 use crate::outcome::Outcome;
+use crate::pod::Controller;
 use crate::recreate::{self, Request};
 use crate::rollout::ID;
 
@@ -25,8 +26,12 @@ struct Scene {
 
 impl Scene {
     fn new(rollouts: Vec<Rollout>, pods: Vec<Pod>) -> Self {
+        Self::with(Config::default(), rollouts, pods)
+    }
+
+    fn with(config: Config, rollouts: Vec<Rollout>, pods: Vec<Pod>) -> Self {
         let mut scene = Self {
-            engine: Engine::new(Config::default()),
+            engine: Engine::new(config),
             rollouts: rollouts.iter().map(|r| (r.key.clone(), r.clone())).collect(),
             requests: BTreeMap::new(),
             pods: pods.clone(),
@@ -258,4 +263,33 @@ fn who_begins_to_lead_finds_everything_again() {
     assert_eq!(scene.open(), ["web-0"]);
     scene.done("web-0");
     assert_eq!(scene.open(), ["web-1"]);
+}
+
+#[test]
+fn a_pod_that_changes_hands_is_left_alone() {
+    let mut scene = Scene::new(vec![named("web", 1)], vec![pod("web-0"), pod("web-1")]);
+    assert_eq!(scene.open(), ["web-0"]);
+    let other = Controller { uid: "owner-2".into(), ..controller("ReplicaSet") };
+    let given = Pod { controller: Some(Box::new(other)), resource_version: "9".into(), ..pod("web-1") };
+    scene.pods.retain(|pod| pod.key.name != "web-1");
+    scene.happens(Event::Pods(Watch::Upsert(given)));
+    scene.done("web-0");
+    let status = &scene.rollouts[&ObjectKey::new("shop", "web")].status;
+    assert_eq!((status.phase, status.pods, status.current), (Some(Phase::Complete), 1, 1));
+}
+
+/// A standing object is no way around the bound of a namespace.
+#[test]
+fn requests_of_a_rollout_count_among_those_of_their_namespace() {
+    let mut rollout = named("web", 1);
+    rollout.spec.strategy = Some(serde_json::from_value(json!({"maxUnavailable": "100%"})).unwrap());
+    let config = Config { max_open_requests_per_namespace: Some(1), ..Config::default() };
+    let mut scene = Scene::with(config, vec![rollout], vec![pod("web-0"), pod("web-1")]);
+    let accepted = |scene: &Scene| {
+        let target = |r: &ContainerRecreateRequest| r.status.as_ref().is_some_and(|s| s.target.is_some());
+        scene.requests.values().filter(|r| target(r)).map(|r| r.spec.pod_name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!((scene.open().len(), accepted(&scene)), (2, vec!["web-0".to_owned()]));
+    scene.done("web-0");
+    assert_eq!(accepted(&scene), ["web-1"], "its turn");
 }

@@ -46,6 +46,8 @@ struct World {
     asked: BTreeMap<ObjectKey, Asked>,
     workload: Result<Workload, Done>,
     ahead: Option<Ahead>,
+    /// UIDs of the controllers whose Pods the rollout is told of.
+    controllers: Vec<String>,
     /// How the API server answers a create.
     create: Done,
     /// What is made is not shown by the watch.
@@ -137,6 +139,7 @@ impl World {
             asked: BTreeMap::new(),
             workload: Ok(workload),
             ahead: None,
+            controllers: Vec::new(),
             create: Done::Effected,
             lost: false,
             begun: Vec::new(),
@@ -161,10 +164,7 @@ impl World {
     /// Another process leads: it looks at everything.
     fn restart(&mut self) {
         self.memory = Memory::default();
-        let pods: Vec<ObjectKey> = self.pods.keys().cloned().collect();
-        for pod in pods {
-            self.changed(&pod);
-        }
+        self.controllers.clear();
     }
 
     fn plan(&mut self) -> Plan {
@@ -200,6 +200,16 @@ impl World {
     fn step(&mut self) -> bool {
         let plan = self.plan();
         let mut did = false;
+        let before = std::mem::replace(&mut self.controllers, plan.controllers.clone());
+        for uid in plan.controllers.iter().filter(|uid| !before.contains(uid)) {
+            let own =
+                self.pods.values().filter(|pod| pod.controller.as_ref().is_some_and(|of| *of.uid == **uid));
+            let own: Vec<ObjectKey> = own.map(|pod| pod.key.clone()).collect();
+            for pod in own {
+                self.changed(&pod);
+                did = true;
+            }
+        }
         if let Some(write) = plan.status {
             self.rollout.status = write.status;
             did = true;

@@ -176,3 +176,46 @@ fn a_rollout_that_is_deleted_does_nothing() {
     world.rollout.deleting = true;
     assert!(!world.step());
 }
+
+/// One of the Pods that go first has failed: the others are not risked, however many may fail.
+#[test]
+fn a_canary_that_fails_stops_it() {
+    let mut world =
+        World::new("Deployment", &json!({"failureThreshold": 3, "canary": {"pods": 1}}), &THREE, 3);
+    world.settle();
+    assert_eq!((world.open().len(), world.said().0), (1, "WaitingForCanary"));
+    world.end("web-0", false);
+    assert_eq!((world.open().len(), world.said().0, world.phase()), (0, "PodsFailed", Some(Phase::Stalled)));
+}
+
+/// While nothing is done, nobody tells of the Pods: what was known of them is old.
+#[test]
+fn what_was_known_before_a_stop_is_looked_at_anew() {
+    for stop in ["invalid", "conflict", "unreadable", "another controller"] {
+        let mut world = World::new("Deployment", &json!({}), &THREE, 1);
+        world.settle();
+        world.end("web-0", true);
+        assert_eq!(world.open(), ["web-1"]);
+        let (spec, workload) = (world.rollout.spec.clone(), world.workload.clone());
+        match stop {
+            "invalid" => world.rollout.spec.progress_deadline_seconds = Some(0),
+            "conflict" => {
+                let by =
+                    Before::Request(Named { kind: super::super::ID, key: ObjectKey::new("shop", "older") });
+                world.ahead = Some(Ahead { by, until: None, has_pod: false, crowded: false });
+            }
+            "unreadable" => world.workload = Err(Done::Refused("forbidden".into())),
+            _ => world.workload.as_mut().unwrap().controllers = vec!["owner-2".into()],
+        }
+        world.later(10);
+        // Nobody tells that this one is gone.
+        world.pods.remove(&ObjectKey::new("shop", "web-2"));
+        (world.rollout.spec, world.workload, world.ahead) = (spec, workload, None);
+        world.workload.as_mut().unwrap().desired = 2;
+        world.later(10);
+        assert_eq!((world.counts(), world.open()), ((2, 1, 1, 0), vec!["web-1"]), "{stop}");
+        world.end("web-1", true);
+        world.later(1);
+        assert_eq!(world.phase(), Some(Phase::Complete), "{stop}");
+    }
+}

@@ -1,14 +1,12 @@
 //! What is kept of each object.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use pitstop_api::nodework::{Order, request_uid};
 
 use super::pacing::Pacing;
 use crate::action::{Basis, Object};
 use crate::change::PodChange;
-use crate::config::Config;
 use crate::key::ObjectKey;
 use crate::measure::OrderCounts;
 use crate::nodework::{Acting, BookWrite, NodeWork, OrderView, views};
@@ -137,9 +135,6 @@ impl PodEntry {
     }
 }
 
-/// The longest that new orders wait for others: about as long as it takes to store ten acceptances.
-const GATHERS: Duration = Duration::from_millis(100);
-
 /// A node's order book.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Book {
@@ -152,8 +147,6 @@ pub(super) struct Book {
     /// The API server has no such node, so nobody reads what would be in the book.
     pub(super) missing: bool,
     pub(super) write: Pacing,
-    /// Since when new orders wait for others that are about to follow.
-    gathers_since: Option<Mono>,
     /// Requests of which a write places orders: one under way, or one that ended unknown.
     pub(super) placing: BTreeSet<String>,
     /// Since when the answers are known to the orders for Pods that the daemon holds, by their IDs.
@@ -259,27 +252,9 @@ impl Book {
         }
     }
 
-    /// Whether to write now; if not, when. While requests for Pods of the node are `accepting`, their orders are about to
-    /// follow: those that are there wait for them, so that one write has them all, and one answer of the daemon.
-    pub(super) fn due(
-        &mut self,
-        now: Mono,
-        write: &BookWrite,
-        accepting: bool,
-        config: &Config,
-    ) -> Result<(), Mono> {
-        let gathers = accepting && write.adds;
-        let since = gathers.then(|| *self.gathers_since.get_or_insert(now));
-        match since.map(|since| since.after(GATHERS)).filter(|at| *at > now) {
-            Some(at) => Err(at),
-            None => self.write.due(now, write.urgency, config.tidy_after),
-        }
-    }
-
     /// A write starts; gives back what it rests on. As long as another may take effect yet, that is all of the book, so that
     /// the next write shows what came of it.
     pub(super) fn write_started(&mut self, BookWrite { orders, adds, .. }: &BookWrite) -> Basis {
-        self.gathers_since = None;
         let adds = *adds && self.placing.is_empty() && self.known().is_some_and(|work| work.generation > 0);
         self.rests_on_orders |= adds;
         let basis = self.basis_for(adds);

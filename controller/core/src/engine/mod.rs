@@ -62,8 +62,6 @@ pub struct Engine {
     books: Kept<Book>,
     /// By Pods: those that daemons hold.
     grants: BTreeMap<ObjectKey, Grants>,
-    /// By nodes: how many acceptances of requests for Pods of it are being written.
-    accepting: BTreeMap<String, usize>,
     /// Orders in all books.
     orders: OrderCounts,
     /// Plans of requests so far.
@@ -97,7 +95,6 @@ impl Engine {
             stores: Stores::new(config.max_open_requests_per_namespace),
             books: Kept::default(),
             grants: BTreeMap::new(),
-            accepting: BTreeMap::new(),
             orders: OrderCounts::default(),
             planned: 0,
             dirty_pods: BTreeSet::new(),
@@ -232,24 +229,12 @@ impl Engine {
             self.books.synced = false;
         }
         self.grants.clear();
-        self.accepting.clear();
         self.surveys = Surveys::default();
         // What looks after Pods says so again when it is planned.
         self.members.clear_watchers();
         self.stores.each_mut().for_each(|store| store.lead(now, leading));
         self.pods.restart();
         self.books.objects.values_mut().for_each(Book::restart);
-    }
-
-    /// The acceptance of a request for a Pod of the node is not being written any more.
-    fn accepted(&mut self, node: &str) {
-        if let Some(count) = self.accepting.get_mut(node) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                self.accepting.remove(node);
-                self.dirty_nodes.insert(node.to_owned());
-            }
-        }
     }
 
     fn all_dirty(&mut self) {

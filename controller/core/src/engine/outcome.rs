@@ -26,7 +26,7 @@ impl Engine {
         let entry =
             K::store_mut(&mut self.stores).objects.get_mut(key).filter(|e| e.request.get().uid() == uid);
         let Some(entry) = entry else { return self.rest_written(now, key, uid, &outcome) };
-        let (replaced, accepts) = (entry.replaces.take(), entry.accepts.take());
+        let replaced = entry.replaces.take();
         match outcome {
             Outcome::Written(new) => {
                 let measure = replaced.as_ref().and_then(|old| new.measure(old));
@@ -45,9 +45,6 @@ impl Engine {
                 entry.request.failed();
                 entry.write.failed(now);
             }
-        }
-        if let Some(node) = accepts {
-            self.accepted(&node);
         }
         self.request_changed(K::ABOUT.id.name(), key);
     }

@@ -200,11 +200,8 @@ impl Engine {
         if let Some(status) = &write.status {
             let before = entry.request.get().status().clone();
             let course = K::course(status);
-            if let Some(target) = course.target.filter(|_| K::course(&before).target.is_none()) {
+            if K::course(&before).target.is_none() && course.target.is_some() {
                 entry.begin(now);
-                let accepting = self.accepting.entry(target.node.to_owned()).or_default();
-                *accepting = accepting.saturating_add(1);
-                entry.accepts = Some(target.node.to_owned());
             }
             // Nothing begins any more unless a later write shows that the end was not stored.
             entry.confirmed &= course.ended.is_none();
@@ -391,7 +388,6 @@ impl Engine {
         let mut wanted: Vec<Order> = wanting.iter().flat_map(|wants| wants.orders).cloned().collect();
         let held = self.holding(now, node, actions);
         wanted.extend(held.orders);
-        let accepting = self.accepting.contains_key(node);
         let book = self.books.objects.entry(ObjectKey::new("", node)).or_default();
         if book.write.patience_over(now)
             && let Some(work) = &mut book.work
@@ -406,7 +402,7 @@ impl Engine {
                     placed = Some(ids(book.known().map_or(&[], |work| &work.orders)));
                     None
                 }
-                Some(write) => match book.due(now, &write, accepting, &self.config) {
+                Some(write) => match book.write.due(now, write.urgency, self.config.tidy_after) {
                     Ok(()) if !self.room.start(now, &Subject::Node(node.to_owned()), Turn::Book) => None,
                     Ok(()) => {
                         placed = Some(ids(&write.orders));

@@ -285,8 +285,6 @@ pub(super) struct Entry<K: Kind> {
     open: bool,
     /// Orders of its own stood in its node's book when it was planned last.
     pub(super) ordered: bool,
-    /// The node of its Pod, while its acceptance is being written.
-    pub(super) accepts: Option<String>,
     /// The status that the write under way replaces.
     pub(super) replaces: Option<Box<K::Status>>,
     /// This process has written the request since it leads, and not its end: it knows of every end that was stored.
@@ -312,7 +310,6 @@ impl<K: Kind> Entry<K> {
             standing: None,
             open: false,
             ordered: false,
-            accepts: None,
             replaces: None,
             confirmed: false,
         }
@@ -406,7 +403,6 @@ impl<K: Kind> Entry<K> {
         self.deeds = Deeds::default();
         self.look = Look::default();
         self.controllers = Vec::new();
-        self.accepts = None;
         self.admission = Admission { since: now, ..Admission::default() };
         self.request.retry();
     }

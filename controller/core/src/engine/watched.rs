@@ -202,10 +202,6 @@ impl Engine {
         store.resting.remove(key);
         let Some(entry) = store.remove(key) else { return };
         store.disown(&entry);
-        if let Some(node) = &entry.accepts {
-            self.accepted(node);
-        }
-        let store = K::store_mut(&mut self.stores);
         let by = object(entry.request.get());
         entry.controllers.iter().for_each(|uid| self.members.watch(&by, uid, false));
         if let Some(node) = node_of(entry.request.get()) {

@@ -80,7 +80,8 @@ pub struct InPlaceRolloutSpec {
     #[serde(default, skip_serializing_if = "is_false")]
     #[schemars(extend("default" = false))]
     pub paused: bool,
-    /// Seconds after which the rollout says that it is stalled if no further Pod was finished meanwhile. It goes on all the same.
+    /// If no further Pod is finished for so many seconds, the rollout says that it is stalled; it goes on all the same. The seconds
+    /// of `unreadyGracePeriodSeconds` and of the soak are added.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = crate::MAX_SECONDS), extend("default" = 600))]
     pub progress_deadline_seconds: Option<i64>,

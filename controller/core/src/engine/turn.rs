@@ -148,8 +148,10 @@ impl<K: Stored> Around<K> for Surroundings<'_, K> {
         self.engine.stores.of(kind)?.relative(key)
     }
     fn children(&self, kind: KindId) -> Box<dyn Iterator<Item = Relative<'_>> + '_> {
+        let meta = self.request.meta();
         let children = self.engine.stores.of(kind).map(|store| store.children(self.request.uid()));
-        Box::new(children.into_iter().flatten())
+        // Whoever knows its UID can write that into an object of another namespace.
+        Box::new(children.into_iter().flatten().filter(|child| child.key.namespace == meta.key.namespace))
     }
     fn is_last(&self) -> bool {
         let queues = &K::store(&self.engine.stores).queues;

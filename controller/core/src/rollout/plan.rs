@@ -6,19 +6,23 @@ use chrono::DateTime;
 use pitstop_api::rollout::{InPlaceRolloutStatus, Restart, validate};
 
 use super::child::{self, CHILD};
-use super::roll::{Memory, Rank, Read};
+use super::roll::{Memory, Read};
 use super::status::{Told, status};
 use super::{Plan, Rollout};
 use crate::before::Before;
 use crate::deed::Deed;
 use crate::key::ObjectKey;
-use crate::kind::{Cx, Sight};
+use crate::kind::{Cx, Relative, Sight};
 use crate::plan::{StatusWrite, Urgency};
 use crate::time::{Mono, earliest, seconds};
 use crate::workload::{Workload, WorkloadQuery};
 
 /// How old what is known of the workload may be while its Pods are restarted.
 const FRESH: Duration = Duration::from_secs(10);
+/// The same while it waits for somebody to see to it.
+const FRESH_STOPPED: Duration = Duration::from_mins(1);
+/// How long a restart waits for what one before it has begun.
+const SWEEP_WAITS: Duration = Duration::from_mins(5);
 /// How soon the Pods are listed again where the watch did not show all of them.
 const LIST_AGAIN: Duration = Duration::from_secs(1);
 /// Most Pods that are being restarted at a time, whatever the budget says.
@@ -94,12 +98,23 @@ fn next(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) -> Next {
 
 /// Nothing is under way: what restarts have left is deleted, one after another.
 fn over(sight: &Sight<'_, Rollout>, memory: &mut Memory, told: Told) -> Next {
-    let rollout = sight.request;
     memory.rest();
-    let left = sight.around.children(CHILD).find(|child| !child.deleting);
-    let deed =
-        left.map(|child| Deed::Delete { kind: CHILD, key: child.key.clone(), uid: child.uid.to_owned() });
-    Next { restart: None, deed, ..Next::only(rollout, told) }
+    let deed = delete(sight, memory, |_| true);
+    Next { restart: None, deed, ..Next::only(sight.request, told) }
+}
+
+/// Deletes the next of those requests. Of one that was deleted, the watch may not have told yet.
+fn delete(
+    sight: &Sight<'_, Rollout>,
+    memory: &mut Memory,
+    which: impl Fn(&Relative<'_>) -> bool,
+) -> Option<Deed> {
+    let mut left = sight.around.children(CHILD).peekable();
+    if left.peek().is_none() {
+        memory.deleted.clear();
+    }
+    let next = left.find(|child| !child.deleting && !memory.deleted.contains(child.uid) && which(child))?;
+    Some(Deed::Delete { kind: CHILD, key: next.key.clone(), uid: next.uid.to_owned() })
 }
 
 /// A restart is asked for and not finished.
@@ -110,7 +125,7 @@ fn at_work(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, asked: &
         let deed = ask(sight, memory, asked, begun.is_none());
         return Next { deed, ..Next::only(rollout, Told::Reading) };
     };
-    let again_at = read_at.after(FRESH);
+    let again_at = read_at.after(if memory.stopped { FRESH_STOPPED } else { FRESH });
     let again = (again_at <= cx.now).then(|| ask(sight, memory, asked, begun.is_none())).flatten();
     let wake_at = Some(again_at).filter(|at| *at > cx.now);
     let workload = match read {
@@ -155,7 +170,8 @@ fn begin(sight: &Sight<'_, Rollout>, memory: &mut Memory, asked: &str) -> Next {
     };
     let newest = listed.iter().map(|pod| pod.created).max();
     let newest_pod = newest.and_then(|newest| DateTime::from_timestamp(newest, 0));
-    memory.swept = false;
+    (memory.swept, memory.sweep_until) = (false, None);
+    (memory.progress, memory.stopped) = (None, false);
     let restart = Some(Restart { restarted_at: asked.to_owned(), newest_pod });
     Next { restart, ..Next::only(rollout, Told::Restarting) }
 }
@@ -169,46 +185,73 @@ fn go_on(
     workload: &Workload,
 ) -> Next {
     let rollout = sight.request;
-    let only = |told| Next::only(rollout, told);
     let mark = child::mark(rollout, &restart.restarted_at);
-    if !memory.swept {
-        let mut left = sight.around.children(CHILD).filter(|child| !child::is_of(&mark, child.key));
-        if let Some(old) = left.next() {
-            let (key, uid) = (old.key.clone(), old.uid.to_owned());
-            let deed = (!old.deleting).then_some(Deed::Delete { kind: CHILD, key, uid });
-            return Next { deed, ..only(Told::Restarting) };
-        }
-        drop(left);
-        memory.swept = true;
-    }
     memory.give_up(cx.now);
     memory.sort(rollout, workload, sight.around);
-    let step = choose(rollout, memory, workload);
-    let done = memory.tally().current.saturating_add(memory.failed.len());
-    let stands =
-        memory.progress.filter(|(before, _)| *before == done && !matches!(step, Step::Stop(Told::Paused)));
-    let (_, since) = *memory.progress.insert(stands.unwrap_or((done, cx.now)));
-    let deadline = since.after(seconds(rollout.spec.progress_deadline()));
-    let late = |told| if deadline <= cx.now && told_waits(&told) { Told::Late } else { told };
+    let step = sweep(cx, sight, memory, &mark).unwrap_or_else(|| choose(cx, rollout, memory, workload));
+    memory.stopped = matches!(&step, Step::Stop(told) if !waits_for_pods(told));
+    let deadline = deadline(cx, rollout, memory, workload);
+    let late = |told| if deadline <= cx.now && waits_for_pods(&told) { Told::Late } else { told };
     let wake_at = earliest(memory.overdue_at(), Some(deadline).filter(|at| *at > cx.now));
     if !matches!(step, Step::Finish) {
         // What was listed before the last Pod was done says nothing of the end.
         (memory.listed, memory.listing) = (None, None);
     }
+    let told =
+        |told, deed, at| Next { deed, wake_at: earliest(wake_at, at), ..Next::only(rollout, late(told)) };
     match step {
-        Step::Finish => Next { wake_at, ..finish(cx, sight, memory, restart) },
-        Step::Stop(told) => Next { wake_at, ..only(late(told)) },
+        Step::Finish => {
+            let next = finish(cx, sight, memory, restart);
+            Next { wake_at: earliest(wake_at, next.wake_at), ..next }
+        }
+        Step::Stop(why) => told(why, None, memory.refused_until().filter(|at| *at > cx.now)),
+        Step::Sweep(deed) => told(Told::Restarting, deed, memory.sweep_until),
+        // After a stop, what is known of the workload may be older.
+        Step::Begin(..) if memory.read.as_ref().is_none_or(|(at, _)| at.after(FRESH) <= cx.now) => {
+            told(Told::Restarting, ask(sight, memory, &restart.restarted_at, false), None)
+        }
         Step::Begin(pod, soak) => {
             let pod = sight.around.pod(&pod);
             let child = pod.and_then(|pod| child::child(rollout, &mark, &pod, soak).ok());
-            let told = memory.refused.clone().map_or(Told::Restarting, Told::Refused);
-            Next { deed: child.map(|child| Deed::Create(Box::new(child))), wake_at, ..only(late(told)) }
+            told(Told::Restarting, child.map(|child| Deed::Create(Box::new(child))), None)
         }
     }
 }
 
+/// Until when another Pod should be done: each takes its own time to drain and to soak beside.
+fn deadline(cx: Cx<'_>, rollout: &Rollout, memory: &mut Memory, workload: &Workload) -> Mono {
+    let done = memory.tally().current.saturating_add(memory.failed.len());
+    let stands = memory.progress.filter(|(before, _)| *before == done && !memory.stopped);
+    let (_, since) = *memory.progress.insert(stands.unwrap_or((done, cx.now)));
+    let own = soak(rollout, workload, true).saturating_add(child::drain(rollout).unwrap_or_default());
+    since.after(seconds(rollout.spec.progress_deadline().saturating_add(own)))
+}
+
+/// Seconds for which the new containers of a Pod must have run.
+fn soak(rollout: &Rollout, workload: &Workload, canary: bool) -> i64 {
+    let longer = rollout.spec.canary().filter(|_| canary).and_then(|canary| canary.soak_seconds);
+    rollout.spec.soak().max(workload.min_ready_seconds.into()).max(longer.unwrap_or_default())
+}
+
+/// Deletes what restarts before this one have left. What is open of them is waited for: a Pod whose stop has begun is about to
+/// be unavailable.
+fn sweep(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, mark: &str) -> Option<Step> {
+    if memory.swept {
+        return None;
+    }
+    let until = *memory.sweep_until.get_or_insert(cx.now.after(SWEEP_WAITS));
+    let patient = until > cx.now;
+    let old = |child: &Relative<'_>| !child::is_of(mark, child.key);
+    if let Some(deed) = delete(sight, memory, |child| old(child) && (child.ended.is_some() || !patient)) {
+        return Some(Step::Sweep(Some(deed)));
+    }
+    let open = |child: &Relative<'_>| old(child) && child.ended.is_none() && !child.deleting;
+    memory.swept = !(patient && sight.around.children(CHILD).any(|child| open(&child)));
+    (!memory.swept).then_some(Step::Sweep(None))
+}
+
 /// It waits for Pods, and not for somebody to see to it.
-fn told_waits(told: &Told) -> bool {
+fn waits_for_pods(told: &Told) -> bool {
     matches!(told, Told::Restarting | Told::Canary | Told::Budget { .. } | Told::Refused(_))
 }
 
@@ -218,21 +261,23 @@ enum Step {
     Begin(ObjectKey, i64),
     /// None is begun with.
     Stop(Told),
+    /// Earlier restarts have left something.
+    Sweep(Option<Deed>),
     /// None is left.
     Finish,
 }
 
 /// The first rule that says something.
-fn choose(rollout: &Rollout, memory: &Memory, workload: &Workload) -> Step {
+fn choose(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, workload: &Workload) -> Step {
     let spec = &rollout.spec;
     let failed = u32::try_from(memory.failed.len()).unwrap_or(u32::MAX);
-    let Some((rank, first)) = memory.waits.first() else {
+    if memory.waits.is_empty() {
         return match failed {
             _ if !memory.started.is_empty() => Step::Stop(Told::Restarting),
             0 => Step::Finish,
             _ => Step::Stop(Told::PodsFailed),
         };
-    };
+    }
     if failed >= spec.failure_threshold() {
         return Step::Stop(Told::PodsFailed);
     }
@@ -241,33 +286,58 @@ fn choose(rollout: &Rollout, memory: &Memory, workload: &Workload) -> Step {
     }
     let current = memory.tally().current;
     let begun = memory.started.len().saturating_add(current).saturating_add(memory.failed.len());
-    let canary = spec.canary().map(|canary| (usize::try_from(canary.pods).unwrap_or(1), canary.soak_seconds));
-    if canary.is_some_and(|(pods, _)| begun >= pods && current < pods) {
+    let canary = spec.canary().map(|canary| usize::try_from(canary.pods).unwrap_or(1));
+    if canary.is_some_and(|pods| begun >= pods && current < pods) {
         let fails = memory.started.is_empty();
         return Step::Stop(if fails { Told::PodsFailed } else { Told::Canary });
     }
+    let Some(room) = room(rollout, memory, workload) else {
+        return Step::Stop(Told::NeedsUnavailability);
+    };
     // What is broken anyway costs nothing.
-    let costs = *rank != Rank::Broken && memory.is_available(first);
-    if let Some(told) = no_room(rollout, memory, workload, costs) {
-        return Step::Stop(told);
+    let next = match room {
+        Room::Free => memory.next(&memory.waits, cx.now),
+        Room::Used { .. } => memory.next(&memory.broken, cx.now),
+        Room::Full => None,
+    };
+    match (next, room) {
+        (Some(pod), _) => {
+            Step::Begin(pod.clone(), soak(rollout, workload, canary.is_some_and(|pods| begun < pods)))
+        }
+        (None, Room::Free) => Step::Stop(memory.refusal().map_or(Told::Restarting, Told::Refused)),
+        (None, Room::Used { unavailable, most }) if memory.started.is_empty() => {
+            Step::Stop(Told::Budget { unavailable, most })
+        }
+        (None, Room::Used { .. } | Room::Full) => Step::Stop(Told::Restarting),
     }
-    let soak = spec.soak().max(workload.min_ready_seconds.into());
-    let longer = canary.filter(|(pods, _)| begun < *pods).and_then(|(_, soak)| soak);
-    Step::Begin(first.clone(), longer.map_or(soak, |canary| canary.max(soak)))
 }
 
-/// Why no further Pod is begun with; `costs`: it is available.
-fn no_room(rollout: &Rollout, memory: &Memory, workload: &Workload, costs: bool) -> Option<Told> {
+/// How much room there is for another Pod to be unavailable.
+enum Room {
+    /// Some.
+    Free,
+    /// As many Pods of the workload are unavailable as may be.
+    Used {
+        /// How many.
+        unavailable: u32,
+        /// How many may be.
+        most: u32,
+    },
+    /// As many are being restarted as may be at all.
+    Full,
+}
+
+/// How much there is; absent where no Pod may ever be unavailable.
+fn room(rollout: &Rollout, memory: &Memory, workload: &Workload) -> Option<Room> {
     let own = rollout.spec.strategy.as_ref().and_then(|strategy| strategy.max_unavailable.as_ref());
     let most = own.map_or(workload.max_unavailable, |own| own.of(workload.desired));
-    if most == 0 {
-        return Some(Told::NeedsUnavailability);
-    }
     let available = u32::try_from(memory.tally().available).unwrap_or(u32::MAX);
     let unavailable = workload.desired.saturating_sub(available);
-    let full = (costs && unavailable >= most) || memory.started.len() >= MOST_STARTED;
-    let told = if memory.started.is_empty() { Told::Budget { unavailable, most } } else { Told::Restarting };
-    full.then_some(told)
+    (most > 0).then_some(match () {
+        () if memory.started.len() >= MOST_STARTED => Room::Full,
+        () if unavailable >= most => Room::Used { unavailable, most },
+        () => Room::Free,
+    })
 }
 
 /// Every Pod that the watch has shown is done: the API server is asked whether there are others.
@@ -276,12 +346,14 @@ fn finish(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, restart: 
     let asked = &restart.restarted_at;
     let Some((read_at, _)) = &memory.read else { return Next::only(rollout, Told::Reading) };
     let newest = restart.newest_pod.map(|newest| newest.timestamp());
-    let listed = memory.listed.take_if(|(of, _)| of == asked);
+    let listed = memory.listed.as_ref().filter(|(of, _)| of == asked);
     let first = listed.is_none() && memory.listing.is_none();
-    if listed.is_some_and(|(_, listed)| memory.covers(&listed, &rollout.key.namespace, newest)) {
+    if listed.is_some_and(|(_, listed)| memory.covers(listed, &rollout.key.namespace, newest)) {
+        // The list is kept: a write of the status may be under way, or stand in line.
         let restarted_at = Some(asked.clone());
         return Next { restart: None, restarted_at, ..Next::only(rollout, Told::Restarted) };
     }
+    memory.listed = None;
     let again_at = read_at.after(LIST_AGAIN);
     let deed = (first || again_at <= cx.now).then(|| ask(sight, memory, asked, true)).flatten();
     let wake_at = Some(again_at).filter(|at| *at > cx.now);

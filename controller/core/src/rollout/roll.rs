@@ -14,6 +14,9 @@ use crate::workload::{Listed, Workload};
 /// How long the watch may take to show a request that was made.
 const SHOWN_WITHIN: std::time::Duration = std::time::Duration::from_secs(30);
 
+/// How long a Pod is passed over for which the API server has refused a request.
+const REFUSED_FOR: std::time::Duration = std::time::Duration::from_secs(10);
+
 /// In which order Pods go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
@@ -80,20 +83,29 @@ pub struct Memory {
     /// The `restartedAt` for which its Pods are being listed, and those that were.
     pub(super) listing: Option<String>,
     pub(super) listed: Option<(String, Vec<Listed>)>,
-    /// By what the Pods are sorted: the mark of the restart, and the workload's partition and controllers.
-    sorted_by: Option<(String, u32, Vec<String>)>,
+    /// The mark of the restart that the Pods are sorted by, and the workload's partition and controllers.
+    mark: Option<String>,
+    sorted_by: Option<(u32, Vec<String>)>,
     stale: BTreeSet<ObjectKey>,
     pods: BTreeMap<ObjectKey, Seen>,
     tally: Tally,
     pub(super) waits: BTreeSet<(Rank, ObjectKey)>,
+    /// Those of them that are not available.
+    pub(super) broken: BTreeSet<(Rank, ObjectKey)>,
     pub(super) started: BTreeSet<ObjectKey>,
     pub(super) failed: BTreeSet<ObjectKey>,
     /// Requests that were made and that the watch has not shown yet, by their Pods.
     made: BTreeMap<ObjectKey, Mono>,
     /// Nothing is left of the restarts before this one.
     pub(super) swept: bool,
-    /// Why no request can be made, in the API server's words.
-    pub(super) refused: Option<String>,
+    /// Until when older requests that are open are waited for.
+    pub(super) sweep_until: Option<Mono>,
+    /// UIDs of requests that were deleted, as long as the watch shows any.
+    pub(super) deleted: BTreeSet<String>,
+    /// Pods for which no request can be made: when that was tried last, and the API server's words.
+    refused: BTreeMap<ObjectKey, (Mono, String)>,
+    /// It waits for somebody to see to it.
+    pub(super) stopped: bool,
     /// How many Pods were looked at: what events cost.
     #[cfg(test)]
     pub(super) looked: usize,
@@ -109,19 +121,21 @@ impl Memory {
 
     /// No restart is under way.
     pub(super) fn rest(&mut self) {
-        *self = Self { completed_seen: self.completed_seen, ..Self::default() };
+        let Self { completed_seen, deleted, .. } = std::mem::take(self);
+        *self = Self { completed_seen, deleted, ..Self::default() };
     }
 
     /// Nobody tells of the Pods any more.
     pub(super) fn forget_pods(&mut self) {
-        let Self { completed_seen, read, listing, listed, swept, refused, progress, .. } =
-            std::mem::take(self);
-        *self = Self { completed_seen, read, listing, listed, swept, refused, progress, ..Self::default() };
-    }
-
-    /// The Pod was available when it was looked at last.
-    pub(super) fn is_available(&self, pod: &ObjectKey) -> bool {
-        self.pods.get(pod).is_some_and(|seen| seen.available)
+        let Self { pods, stale, waits, broken, started, failed, refused, .. } = self;
+        pods.clear();
+        stale.clear();
+        waits.clear();
+        broken.clear();
+        started.clear();
+        failed.clear();
+        refused.clear();
+        (self.tally, self.sorted_by) = (Tally::default(), None);
     }
 
     /// How many Pods are how far.
@@ -141,18 +155,23 @@ impl Memory {
             }
             (Deed::AskWorkload(_), Done::Gone) => self.read = Some((now, Read::Missing)),
             (Deed::AskWorkload(_), Done::Refused(text)) => self.read = Some((now, Read::Refused(text))),
-            (Deed::Create(child), done) => match done {
-                Done::Refused(text) => self.refused = Some(text),
-                // A conflict says that it is there.
-                Done::Effected | Done::Conflict => {
-                    self.refused = None;
-                    let pod = child.spec.get("podName").and_then(|name| name.as_str()).unwrap_or_default();
-                    let pod = ObjectKey::new(&child.key.namespace, pod);
-                    self.stale.insert(pod.clone());
-                    self.made.insert(pod, now);
+            (Deed::Create(child), done) => {
+                let pod = child.spec.get("podName").and_then(|name| name.as_str()).unwrap_or_default();
+                let pod = ObjectKey::new(&child.key.namespace, pod);
+                match done {
+                    Done::Refused(text) => drop(self.refused.insert(pod, (now, text))),
+                    // A conflict says that it is there.
+                    Done::Effected | Done::Conflict => {
+                        self.refused.remove(&pod);
+                        self.stale.insert(pod.clone());
+                        self.made.insert(pod, now);
+                    }
+                    Done::Told(_) | Done::Gone | Done::Retry(_) => {}
                 }
-                Done::Told(_) | Done::Gone | Done::Retry(_) => {}
-            },
+            }
+            (Deed::Delete { uid, .. }, Done::Effected | Done::Gone) => {
+                self.deleted.insert(uid.clone());
+            }
             (_, _) => {}
         }
     }
@@ -161,15 +180,21 @@ impl Memory {
     pub(super) fn sort(&mut self, rollout: &Rollout, workload: &Workload, around: &dyn Around<Rollout>) {
         let Some(restart) = &rollout.status.restart else { return };
         let mark = child::mark(rollout, &restart.restarted_at);
-        let by = (mark, workload.partition, workload.controllers.clone());
+        let by = (workload.partition, workload.controllers.clone());
+        if self.mark.as_ref() != Some(&mark) {
+            self.made.clear();
+            self.refused.clear();
+            self.sorted_by = None;
+            self.mark = Some(mark.clone());
+        }
         if self.sorted_by.as_ref() != Some(&by) {
             self.stale.extend(self.pods.keys().cloned());
-            self.made.clear();
-            self.sorted_by = Some(by.clone());
+            self.sorted_by = Some(by);
         }
         let newest = restart.newest_pod.map(|newest| newest.timestamp());
         for key in std::mem::take(&mut self.stale) {
             self.forget(&key);
+            self.refused.remove(&key);
             #[cfg(test)]
             {
                 self.looked = self.looked.saturating_add(1);
@@ -184,7 +209,7 @@ impl Memory {
                 self.made.remove(&key);
                 continue;
             };
-            let request = around.relative(child::CHILD, &child::key(&by.0, &pod));
+            let request = around.relative(child::CHILD, &child::key(&mark, &pod));
             if request.is_some() {
                 self.made.remove(&key);
             }
@@ -197,6 +222,23 @@ impl Memory {
             };
             self.note(&key, Seen { uid: pod.uid.clone(), stage, available });
         }
+    }
+
+    /// The first of those Pods for which a request may be made, as far as is known.
+    pub(super) fn next<'a>(&self, of: &'a BTreeSet<(Rank, ObjectKey)>, now: Mono) -> Option<&'a ObjectKey> {
+        let refused =
+            |pod: &ObjectKey| self.refused.get(pod).is_some_and(|(at, _)| at.after(REFUSED_FOR) > now);
+        of.iter().map(|(_, pod)| pod).find(|pod| !refused(pod))
+    }
+
+    /// Why no request can be made.
+    pub(super) fn refusal(&self) -> Option<String> {
+        self.refused.values().next().map(|(_, text)| text.clone())
+    }
+
+    /// When to try again for a Pod that was refused.
+    pub(super) fn refused_until(&self) -> Option<Mono> {
+        self.refused.values().map(|(at, _)| at.after(REFUSED_FOR)).min()
     }
 
     /// When to look at requests again that were made and that the watch does not show.
@@ -252,7 +294,12 @@ impl Memory {
         *pods = pods.saturating_add(usize::from(seen.stage != Stage::Other));
         match seen.stage {
             Stage::Other => {}
-            Stage::Waits(rank) => drop(self.waits.insert((rank, key.clone()))),
+            Stage::Waits(rank) => {
+                self.waits.insert((rank, key.clone()));
+                if !seen.available {
+                    self.broken.insert((rank, key.clone()));
+                }
+            }
             Stage::Started => drop(self.started.insert(key.clone())),
             Stage::Current => *current = current.saturating_add(1),
             Stage::Failed => drop(self.failed.insert(key.clone())),
@@ -268,7 +315,11 @@ impl Memory {
         *pods = pods.saturating_sub(usize::from(seen.stage != Stage::Other));
         match seen.stage {
             Stage::Other => {}
-            Stage::Waits(rank) => drop(self.waits.remove(&(rank, key.clone()))),
+            Stage::Waits(rank) => {
+                let place = (rank, key.clone());
+                self.waits.remove(&place);
+                self.broken.remove(&place);
+            }
             Stage::Started => drop(self.started.remove(key)),
             Stage::Current => *current = current.saturating_sub(1),
             Stage::Failed => drop(self.failed.remove(key)),
@@ -276,12 +327,10 @@ impl Memory {
     }
 }
 
-/// A restart means the Pod: it has a container to restart that was ever started, and the workload's own partition does not
-/// leave it alone. A container that has yet to start for the first time starts with what is new.
+/// A restart means the Pod: it has a container to restart, and the workload's own partition does not leave it alone.
 fn is_meant(rollout: &Rollout, workload: &Workload, pod: &Pod) -> bool {
     let kept = ordinal(rollout, pod).is_some_and(|ordinal| ordinal < workload.partition);
-    let mut containers = child::containers(rollout, pod).filter_map(|container| container.status.as_ref());
-    !kept && containers.any(|status| !status.container_id.is_empty())
+    !kept && child::containers(rollout, pod).next().is_some()
 }
 
 /// The ordinal of a `StatefulSet`'s Pod, by its name.

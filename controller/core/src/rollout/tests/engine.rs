@@ -147,7 +147,7 @@ impl Scene {
             }
             Action::Do { by, deed: Deed::Delete { key, .. } } => {
                 let gone = Request::observe(self.requests.remove(&key).unwrap());
-                vec![Event::of(Watch::Gone(gone)), Event::DeedDone { by, done: Done::Effected }]
+                vec![Event::DeedDone { by, done: Done::Effected }, Event::of(Watch::Gone(gone))]
             }
             Action::WriteOrders { node, .. } => vec![Event::NodeWorkWritten(node, Outcome::Retry)],
             Action::Count(measure) => {

@@ -52,6 +52,9 @@ struct World {
     create: Done,
     /// What is made is not shown by the watch.
     lost: bool,
+    /// What is deleted is shown by the watch for a while.
+    slow: bool,
+    deletes: usize,
     /// Names of the Pods for which a request was made, in order.
     begun: Vec<String>,
     /// How many readings there were.
@@ -142,6 +145,8 @@ impl World {
             controllers: Vec::new(),
             create: Done::Effected,
             lost: false,
+            slow: false,
+            deletes: 0,
             begun: Vec::new(),
             readings: 0,
         };
@@ -258,6 +263,10 @@ impl World {
                     .insert(child.key.clone(), Asked { uid, owner, pod: pod.clone(), spec, ended: None });
                 assert!(before.is_none(), "it is there already: {}", child.key);
                 self.changed(&ObjectKey::new("shop", pod));
+                Done::Effected
+            }
+            Deed::Delete { .. } if self.slow => {
+                self.deletes += 1;
                 Done::Effected
             }
             Deed::Delete { key, .. } => {

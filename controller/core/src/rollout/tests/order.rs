@@ -33,7 +33,7 @@ fn a_request_asks_for_what_the_rollout_says() {
     let mut world = World::new("Deployment", &strategy, &["web-0"], 1);
     world.settle();
     let spec = world.asked.values().next().unwrap().spec.clone();
-    let expected = json!({"podName": "web-0", "containers": [{"name": "app"}],
+    let expected = json!({"podName": "web-0", "containers": [{"name": "app"}], "activeDeadlineSeconds": 3608,
         "strategy": {"failurePolicy": "Fail", "unreadyGracePeriodSeconds": 5, "minStartedSeconds": 3}});
     assert_eq!(spec, expected);
     // The workload's own time to be available counts where it is longer.
@@ -151,10 +151,77 @@ fn a_new_wish_begins_again_with_all_pods() {
     world.rollout.spec.restarted_at = Some("two".into());
     world.rollout.generation = Some(2);
     world.settle();
-    assert_eq!(world.open(), ["web-0"], "what was asked for before is deleted");
+    assert_eq!(world.open(), ["web-1"], "its stop may have begun: it is waited for");
+    assert_eq!((world.asked.len(), world.said().0), (1, "Restarting"), "what has ended is deleted");
+    world.end("web-1", true);
+    assert_eq!(world.open(), ["web-0"]);
     world.run();
     assert_eq!(world.begun, ["web-0", "web-1", "web-0", "web-1", "web-2"]);
     assert_eq!((world.rollout.status.restarted_at.as_deref(), world.counts()), (Some("two"), (3, 3, 0, 0)));
+}
+
+#[test]
+fn what_an_earlier_wish_has_begun_is_not_waited_for_for_ever() {
+    let mut world = World::new("Deployment", &json!({}), &["web-0", "web-1"], 1);
+    world.settle();
+    world.rollout.spec.restarted_at = Some("two".into());
+    world.settle();
+    world.later(299);
+    assert_eq!((world.begun.len(), world.open()), (1, vec!["web-0"]));
+    world.later(1);
+    assert_eq!((world.begun.len(), world.open()), (2, vec!["web-0"]), "another request for it");
+}
+
+#[test]
+fn a_container_that_never_started_is_not_named() {
+    let mut world = World::new("Deployment", &json!({}), &["web-0"], 1);
+    let mut half = Pod { ready: false, ..pod("web-0") };
+    half.containers.push(container("late"));
+    half.containers[1].status.as_mut().unwrap().container_id = String::new();
+    world.put(half);
+    world.settle();
+    assert_eq!(world.asked.values().next().unwrap().spec["containers"], json!([{"name": "app"}]));
+}
+
+#[test]
+fn a_broken_pod_of_a_set_is_repaired_though_its_turn_is_last() {
+    let mut world = World::new("StatefulSet", &json!({}), &["web-0", "web-1", "web-2"], 1);
+    world.put(Pod { ready: false, ..pod("web-0") });
+    world.settle();
+    assert_eq!(world.open(), ["web-0"], "there is no room for another one");
+    world.put(pod("web-0"));
+    world.end("web-0", true);
+    assert_eq!(world.open(), ["web-2"]);
+}
+
+#[test]
+fn what_is_deleted_is_deleted_once() {
+    let mut world = World::new("Deployment", &json!({}), &["web-0", "web-1"], 2);
+    world.slow = true;
+    world.run();
+    assert_eq!((world.phase(), world.asked.len()), (Some(Phase::Complete), 2));
+    assert_eq!(world.deletes, 2, "the watch has not shown it yet");
+    world.asked.clear();
+    world.settle();
+    assert!(world.memory.deleted.is_empty(), "nothing is remembered of what is gone");
+}
+
+/// The write of the end may have to stand in line: what it rests on is kept.
+#[test]
+fn an_end_that_cannot_be_written_at_once_is_written_later() {
+    let mut world = World::new("Deployment", &json!({}), &["web-0"], 1);
+    world.settle();
+    let asked = world.asked.values_mut().next().unwrap();
+    asked.ended = Some(true);
+    world.changed(&ObjectKey::new("shop", "web-0"));
+    let list = world.plan().deed.unwrap();
+    let done = world.carry_out(&list);
+    world.memory.deed_done(world.now, &list, done);
+    for _ in 0..3 {
+        let plan = world.plan();
+        assert_eq!(plan.status.unwrap().status.restarted_at.as_deref(), Some("one"));
+        assert_eq!(plan.deed, None);
+    }
 }
 
 #[test]

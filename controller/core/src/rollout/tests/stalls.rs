@@ -64,8 +64,9 @@ fn a_pause_lets_what_has_begun_go_on() {
 
 #[test]
 fn no_progress_for_long_is_told() {
-    let mut world = World::new("Deployment", &json!({}), &THREE, 1);
-    world.rollout.spec.progress_deadline_seconds = Some(30);
+    let mut world =
+        World::new("Deployment", &json!({"soakSeconds": 3, "unreadyGracePeriodSeconds": 7}), &THREE, 1);
+    world.rollout.spec.progress_deadline_seconds = Some(20);
     world.settle();
     world.later(29);
     assert_eq!(world.said().0, "Restarting");
@@ -105,16 +106,22 @@ fn a_workload_that_is_not_there_is_looked_for_again() {
 
 #[test]
 fn what_the_api_server_refuses_to_make_is_told_in_its_words() {
-    let mut world = World::new("Deployment", &json!({}), &["web-0"], 1);
+    let mut world = World::new("Deployment", &json!({}), &["web-0", "web-1"], 1);
     world.create = Done::Refused("exceeded quota".into());
-    for _ in 0..10 {
-        world.step();
-    }
+    world.settle();
     assert_eq!((world.said().0, world.phase()), ("RequestRefused", Some(Phase::Stalled)));
     assert!(world.said().1.ends_with("exceeded quota"), "{}", world.said().1);
+    assert_eq!(world.plan().wake_at, Some(Mono(10_000)));
     world.create = Done::Effected;
-    world.settle();
+    world.later(10);
     assert_eq!((world.open(), world.said().0), (vec!["web-0"], "Restarting"));
+    // A Pod that is refused keeps no other from being restarted.
+    world.create = Done::Refused("no such Pod".into());
+    world.end("web-0", true);
+    world.create = Done::Effected;
+    world.put(pod("web-2"));
+    world.settle();
+    assert_eq!(world.open(), ["web-2"]);
 }
 
 #[test]
@@ -218,4 +225,33 @@ fn what_was_known_before_a_stop_is_looked_at_anew() {
         world.later(1);
         assert_eq!(world.phase(), Some(Phase::Complete), "{stop}");
     }
+}
+
+/// Who waits for somebody asks the API server less often, and looks before it goes on.
+#[test]
+fn a_pause_asks_for_little() {
+    let mut world = World::new("Deployment", &json!({}), &THREE, 1);
+    world.rollout.spec.paused = true;
+    world.settle();
+    let readings = world.readings;
+    for _ in 0..30 {
+        world.later(10);
+    }
+    assert_eq!(world.readings - readings, 5, "within five minutes");
+    world.later(30);
+    let readings = world.readings;
+    world.rollout.spec.paused = false;
+    world.settle();
+    assert_eq!((world.readings - readings, world.open()), (1, vec!["web-0"]));
+}
+
+#[test]
+fn a_new_wish_has_its_own_time() {
+    let mut world = World::new("Deployment", &json!({}), &THREE, 1);
+    world.settle();
+    world.later(700);
+    assert_eq!(world.said().0, "ProgressDeadlineExceeded");
+    world.rollout.spec.restarted_at = Some("two".into());
+    world.settle();
+    assert_eq!(world.said().0, "Restarting");
 }

@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pitstop_api::labels;
+
 use super::Engine;
 use crate::action::Object;
 use crate::key::ObjectKey;
@@ -14,8 +16,9 @@ type Of = (Box<str>, Box<str>);
 /// By controller.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Members {
-    /// Names of Pods.
-    pods: BTreeMap<Of, BTreeSet<Box<str>>>,
+    /// A hash of the controller, and the Pod's name. Every Pod of the cluster is here, most of them with a controller that has few:
+    /// a set for each would take five times as much memory. Of two controllers with one hash, who looks reads the Pods.
+    pods: BTreeSet<(u64, Box<str>)>,
     /// Those that look after them.
     watchers: BTreeMap<Of, BTreeSet<Object>>,
 }
@@ -23,34 +26,23 @@ pub(super) struct Members {
 impl Members {
     /// The Pod is there.
     pub(super) fn enter(&mut self, pod: &Pod) {
-        let Some(of) = of(pod) else { return };
-        // Most changes concern Pods that are known.
-        match self.pods.get_mut(&of) {
-            Some(names) if names.contains(&*pod.key.name) => {}
-            Some(names) => {
-                names.insert(pod.key.name.as_str().into());
-            }
-            None => {
-                self.pods.insert(of, BTreeSet::from([pod.key.name.as_str().into()]));
-            }
+        if let Some(of) = of(pod) {
+            self.pods.insert((hash(&of.0, &of.1), pod.key.name.as_str().into()));
         }
     }
 
     /// It is not there any more.
     pub(super) fn leave(&mut self, pod: &Pod) {
-        let Some(of) = of(pod) else { return };
-        if let Some(names) = self.pods.get_mut(&of) {
-            names.remove(&*pod.key.name);
-            if names.is_empty() {
-                self.pods.remove(&of);
-            }
+        if let Some(of) = of(pod) {
+            self.pods.remove(&(hash(&of.0, &of.1), pod.key.name.as_str().into()));
         }
     }
 
-    /// Those that belong to the controller of that UID.
+    /// Those that belong to the controller of that UID, and perhaps others.
     pub(super) fn of<'a>(&'a self, namespace: &'a str, uid: &str) -> impl Iterator<Item = ObjectKey> + 'a {
-        let names = self.pods.get(&(namespace.into(), uid.into())).into_iter().flatten();
-        names.map(move |name| ObjectKey::new(namespace, &**name))
+        let hash = hash(namespace, uid);
+        let own = self.pods.range((hash, Box::default())..).take_while(move |(of, _)| *of == hash);
+        own.map(move |(_, name)| ObjectKey::new(namespace, &**name))
     }
 
     /// Those that look after the Pod.
@@ -101,6 +93,10 @@ fn of(pod: &Pod) -> Option<Of> {
     Some((pod.key.namespace.as_str().into(), controller.uid.clone()))
 }
 
+fn hash(namespace: &str, uid: &str) -> u64 {
+    labels::hash(&format!("{namespace}/{uid}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,7 +131,7 @@ mod tests {
         members.leave(&named("a"));
         members.leave(&named("b"));
         members.leave(&Pod { key: ObjectKey::new("evil", "x"), ..named("x") });
-        assert!(members.pods.is_empty(), "nothing is kept of a controller without Pods");
+        assert!(members.pods.is_empty(), "nothing is kept of Pods that are gone");
     }
 
     #[test]

@@ -231,7 +231,7 @@ impl Engine {
         self.grants.clear();
         self.surveys = Surveys::default();
         // What looks after Pods says so again when it is planned.
-        self.members.clear_watchers();
+        self.members = Members::default();
         self.stores.each_mut().for_each(|store| store.lead(now, leading));
         self.pods.restart();
         self.books.objects.values_mut().for_each(Book::restart);

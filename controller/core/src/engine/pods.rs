@@ -6,6 +6,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use pitstop_api::labels;
+
 use super::kept::PodEntry;
 use crate::key::ObjectKey;
 use crate::pod::Pod;
@@ -23,8 +25,13 @@ pub(super) struct Pods {
 #[derive(Clone, Debug)]
 enum Slot {
     Awake(Box<PodEntry>),
-    /// And what [`PodEntry::round`] was.
-    Packed(Box<[u8]>, u32),
+    /// And what [`PodEntry::round`] was, and a hash of its controller's UID.
+    Packed(Box<[u8]>, u32, u32),
+}
+
+/// A hash of a controller's UID; of two with one hash, who looks reads the Pods.
+fn hash(uid: &str) -> u32 {
+    u32::try_from(labels::hash(uid) >> 32).unwrap_or_default()
 }
 
 impl Slot {
@@ -52,7 +59,7 @@ impl Pods {
     pub(super) fn unlisted(&self) -> Vec<ObjectKey> {
         let round = |slot: &Slot| match slot {
             Slot::Awake(entry) => entry.round,
-            Slot::Packed(_, round) => *round,
+            Slot::Packed(_, round, _) => *round,
         };
         let lost = self.slots.iter().filter(|(_, slot)| round(slot) != self.round);
         lost.map(|(key, _)| key.clone()).collect()
@@ -62,14 +69,14 @@ impl Pods {
     pub(super) fn read(&self, key: &ObjectKey) -> Option<Cow<'_, Pod>> {
         match self.slots.get(key)? {
             Slot::Awake(entry) => Some(Cow::Borrowed(entry.pod.get())),
-            Slot::Packed(bytes, _) => Slot::unpack(bytes).map(Cow::Owned),
+            Slot::Packed(bytes, ..) => Slot::unpack(bytes).map(Cow::Owned),
         }
     }
 
     /// What is kept of a Pod, which is awake from now on.
     pub(super) fn wake(&mut self, key: &ObjectKey) -> Option<&mut PodEntry> {
         let slot = self.slots.get_mut(key)?;
-        if let Slot::Packed(bytes, round) = slot {
+        if let Slot::Packed(bytes, round, _) = slot {
             *slot = Slot::Awake(Box::new(PodEntry::new(Slot::unpack(bytes)?, *round)));
         }
         match slot {
@@ -101,7 +108,9 @@ impl Pods {
     pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Box<PodEntry>> {
         match self.slots.remove(key)? {
             Slot::Awake(entry) => Some(entry),
-            Slot::Packed(bytes, round) => Slot::unpack(&bytes).map(|pod| Box::new(PodEntry::new(pod, round))),
+            Slot::Packed(bytes, round, _) => {
+                Slot::unpack(&bytes).map(|pod| Box::new(PodEntry::new(pod, round)))
+            }
         }
     }
 
@@ -112,8 +121,20 @@ impl Pods {
             && entry.is_idle()
             && let Ok(bytes) = postcard::to_allocvec(entry.pod.get())
         {
-            *slot = Slot::Packed(bytes.into_boxed_slice(), entry.round);
+            let of = entry.pod.get().controller.as_ref().map_or(0, |controller| hash(&controller.uid));
+            *slot = Slot::Packed(bytes.into_boxed_slice(), entry.round, of);
         }
+    }
+
+    /// Those of the namespace that belong to the controller of that UID, and perhaps a few others.
+    pub(super) fn of_controller(&self, namespace: &str, uid: &str) -> Vec<ObjectKey> {
+        let meant = hash(uid);
+        let own = self.slots.range(ObjectKey::new(namespace, "")..);
+        let own = own.take_while(|(key, _)| key.namespace == namespace).filter(|(_, slot)| match slot {
+            Slot::Awake(entry) => entry.pod.get().controller.as_ref().is_some_and(|of| *of.uid == *uid),
+            Slot::Packed(_, _, of) => *of == meant,
+        });
+        own.map(|(key, _)| key.clone()).collect()
     }
 
     /// Every Pod that is known.
@@ -185,15 +206,41 @@ mod tests {
         let mut pods = Pods::default();
         pods.appeared(pod.clone());
         pods.pack(&pod.key);
-        let Some(Slot::Packed(bytes, _)) = pods.slots.get(&pod.key) else { panic!() };
+        let Some(Slot::Packed(bytes, ..)) = pods.slots.get(&pod.key) else { panic!() };
         let texts = pod.key.namespace.len() + pod.key.name.len();
-        // And its name among those of its controller.
-        let place = size_of::<ObjectKey>()
-            + size_of::<Slot>()
-            + texts
-            + size_of::<(u64, Box<str>)>()
-            + pod.key.name.len();
-        assert!(bytes.len() <= 520 && place <= 170, "{} bytes, {place} in the map", bytes.len());
+        let place = size_of::<ObjectKey>() + size_of::<Slot>() + texts;
+        assert!(bytes.len() <= 520 && place <= 130, "{} bytes, {place} in the map", bytes.len());
+    }
+
+    /// Anybody can write the UID of another namespace's controller into a Pod.
+    #[test]
+    fn pods_are_found_by_their_controllers() {
+        let named = |namespace: &str, name: &str, uid: &str| {
+            let controller = Controller { kind: "ReplicaSet".into(), uid: uid.into() };
+            Pod { key: ObjectKey::new(namespace, name), controller: Some(Box::new(controller)), ..typical() }
+        };
+        let mut pods = Pods::default();
+        for pod in
+            [named("a", "x", "1"), named("shop", "a", "1"), named("shop", "b", "1"), named("shop", "c", "2")]
+        {
+            pods.appeared(pod);
+        }
+        pods.appeared(Pod { key: ObjectKey::new("shop", "bare"), controller: None, ..typical() });
+        let found = |pods: &Pods, uid: &str| -> Vec<String> {
+            pods.of_controller("shop", uid).into_iter().map(|pod| pod.name).collect()
+        };
+        assert_eq!(
+            (found(&pods, "1"), found(&pods, "3")),
+            (vec!["a".to_owned(), "b".to_owned()], Vec::new())
+        );
+        let keys: Vec<ObjectKey> = pods.keys().cloned().collect();
+        for key in &keys {
+            pods.pack(key);
+        }
+        assert_eq!(
+            (found(&pods, "1"), found(&pods, "2")),
+            (vec!["a".to_owned(), "b".to_owned()], vec!["c".to_owned()])
+        );
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl Engine {
         let node = |pods: &Pods| pods.read(&key).and_then(|pod| pod.node.clone());
         let before = self.neighbours.are_kept().then(|| node(&self.pods));
         let made = pod.made.clone();
-        let watchers = self.membership(&pod);
+        let watchers = self.watchers_of(&pod);
         // By no request, its gates are as they are to be.
         let idle = readiness::plan(&pod.gates, &BTreeSet::new()).is_empty()
             && !self.stores.each().any(|store| store.stands_with(&key));
@@ -75,16 +75,14 @@ impl Engine {
         self.member_changed(&key, watchers);
     }
 
-    /// The Pod belongs to that controller from now on; gives back what looks after it, or did until now.
-    fn membership(&mut self, pod: &Pod) -> Vec<Object> {
-        let mut watchers = Vec::new();
-        if let Some(before) = self.pods.read(&pod.key).filter(|before| before.controller != pod.controller) {
-            watchers = self.members.watchers(&before);
-            self.members.leave(&before);
+    /// What looks after the Pod, or did until now.
+    fn watchers_of(&self, pod: &Pod) -> Vec<Object> {
+        if self.members.is_empty() {
+            return Vec::new();
         }
-        self.members.enter(pod);
-        watchers.extend(self.members.watchers(pod));
-        watchers
+        let before = self.pods.read(&pod.key).filter(|before| before.controller != pod.controller);
+        let before = before.map(|before| self.members.watchers(&before)).unwrap_or_default();
+        before.into_iter().chain(self.members.watchers(pod)).collect()
     }
 
     /// What looks after the Pod, among others, is to look at it.
@@ -121,7 +119,6 @@ impl Engine {
         if let Some(entry) = self.pods.remove(key) {
             self.neighbours.moved(key, entry.pod.get().node.as_deref(), None);
             self.maker_changed(key, entry.pod.get().made.as_deref());
-            self.members.leave(entry.pod.get());
             self.member_changed(key, self.members.watchers(entry.pod.get()));
         }
         self.grants.remove(key);

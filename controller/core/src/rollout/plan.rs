@@ -205,15 +205,20 @@ fn go_on(
             Next { wake_at: earliest(wake_at, next.wake_at), ..next }
         }
         Step::Stop(why) => told(why, None, memory.refused_until().filter(|at| *at > cx.now)),
-        Step::Sweep(deed) => told(Told::Restarting, deed, memory.sweep_until),
-        // After a stop, what is known of the workload may be older.
-        Step::Begin(..) if memory.read.as_ref().is_none_or(|(at, _)| at.after(FRESH) <= cx.now) => {
-            told(Told::Restarting, ask(sight, memory, &restart.restarted_at, false), None)
-        }
+        Step::Sweep(deed) => told(Told::Restarting, deed, memory.sweep_until.filter(|at| *at > cx.now)),
         Step::Begin(pod, soak) => {
-            let pod = sight.around.pod(&pod);
-            let child = pod.and_then(|pod| child::child(rollout, &mark, &pod, soak).ok());
-            told(Told::Restarting, child.map(|child| Deed::Create(Box::new(child))), None)
+            // Another try for one that was refused tells nothing new.
+            let why = memory.refusal(Some(&pod)).map_or(Told::Restarting, Told::Refused);
+            // After a stop, what is known of the workload may be older.
+            let old = memory.read.as_ref().is_none_or(|(at, _)| at.after(FRESH) <= cx.now);
+            let deed = if old {
+                ask(sight, memory, &restart.restarted_at, false)
+            } else {
+                let pod = sight.around.pod(&pod);
+                let child = pod.and_then(|pod| child::child(rollout, &mark, &pod, soak).ok());
+                child.map(|child| Deed::Create(Box::new(child)))
+            };
+            told(why, deed, None)
         }
     }
 }
@@ -304,7 +309,7 @@ fn choose(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, workload: &Workload) -
         (Some(pod), _) => {
             Step::Begin(pod.clone(), soak(rollout, workload, canary.is_some_and(|pods| begun < pods)))
         }
-        (None, Room::Free) => Step::Stop(memory.refusal().map_or(Told::Restarting, Told::Refused)),
+        (None, Room::Free) => Step::Stop(memory.refusal(None).map_or(Told::Restarting, Told::Refused)),
         (None, Room::Used { unavailable, most }) if memory.started.is_empty() => {
             Step::Stop(Told::Budget { unavailable, most })
         }

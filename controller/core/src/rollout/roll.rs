@@ -215,7 +215,9 @@ impl Memory {
             }
             let available = pod.ready && !pod.gone();
             let late = newest.is_none_or(|newest| pod.created > newest);
-            let stage = if late || pod.gone() || !is_meant(rollout, workload, &pod) {
+            // What has begun goes on, whatever the kubelet says of the containers meanwhile.
+            let begun = request.is_some() || self.made.contains_key(&key);
+            let stage = if late || pod.gone() || !(begun || is_meant(rollout, workload, &pod)) {
                 Stage::Other
             } else {
                 self.stage(rollout, &pod, request.as_ref())
@@ -231,9 +233,10 @@ impl Memory {
         of.iter().map(|(_, pod)| pod).find(|pod| !refused(pod))
     }
 
-    /// Why no request can be made.
-    pub(super) fn refusal(&self) -> Option<String> {
-        self.refused.values().next().map(|(_, text)| text.clone())
+    /// Why no request can be made for the Pod; without one, for any of them.
+    pub(super) fn refusal(&self, pod: Option<&ObjectKey>) -> Option<String> {
+        let of_pod = || pod.map_or_else(|| self.refused.values().next(), |pod| self.refused.get(pod));
+        of_pod().map(|(_, text)| text.clone())
     }
 
     /// When to try again for a Pod that was refused.

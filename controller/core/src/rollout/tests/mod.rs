@@ -204,6 +204,7 @@ impl World {
     /// Plans and carries it out once. Whether something was done.
     fn step(&mut self) -> bool {
         let plan = self.plan();
+        assert!(plan.wake_at.is_none_or(|at| at > self.now), "it would be planned again at once: {plan:?}");
         let mut did = false;
         let before = std::mem::replace(&mut self.controllers, plan.controllers.clone());
         for uid in plan.controllers.iter().filter(|uid| !before.contains(uid)) {

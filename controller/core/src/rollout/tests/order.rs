@@ -173,6 +173,17 @@ fn what_an_earlier_wish_has_begun_is_not_waited_for_for_ever() {
 }
 
 #[test]
+fn what_has_begun_is_not_forgotten_while_its_container_starts() {
+    let mut world = World::new("Deployment", &json!({}), &["web-0", "web-1"], 1);
+    world.settle();
+    let mut starts = Pod { ready: false, ..pod("web-0") };
+    starts.containers[0].status.as_mut().unwrap().container_id = String::new();
+    world.put(starts);
+    world.settle();
+    assert_eq!((world.counts(), world.open()), ((2, 0, 1, 0), vec!["web-0"]));
+}
+
+#[test]
 fn a_container_that_never_started_is_not_named() {
     let mut world = World::new("Deployment", &json!({}), &["web-0"], 1);
     let mut half = Pod { ready: false, ..pod("web-0") };

@@ -112,6 +112,12 @@ fn what_the_api_server_refuses_to_make_is_told_in_its_words() {
     assert_eq!((world.said().0, world.phase()), ("RequestRefused", Some(Phase::Stalled)));
     assert!(world.said().1.ends_with("exceeded quota"), "{}", world.said().1);
     assert_eq!(world.plan().wake_at, Some(Mono(10_000)));
+    world.now = Mono(10_000);
+    let told = world.rollout.status.clone();
+    for _ in 0..4 {
+        world.step();
+        assert_eq!(world.rollout.status, told, "another try tells nothing new");
+    }
     world.create = Done::Effected;
     world.later(10);
     assert_eq!((world.open(), world.said().0), (vec!["web-0"], "Restarting"));

@@ -46,7 +46,7 @@ pub const PROGRESS_DEADLINE_SECONDS: i64 = 600;
     status = "InPlaceRolloutStatus",
     derive = "PartialEq",
     derive = "Default",
-    doc = "Stands beside one workload and services its Pods in place, in order and within a budget: restarts them, without a change of the workload's template and without making a Pod anew.",
+    doc = "Stands beside one workload and restarts its Pods in place, in order and within a budget. The workload's template does not change, and no Pod is made anew.",
     printcolumn = r#"{"name":"Kind","type":"string","jsonPath":".spec.targetRef.kind","description":"The workload's kind"}"#,
     printcolumn = r#"{"name":"Target","type":"string","jsonPath":".spec.targetRef.name","description":"The workload"}"#,
     printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase","description":"How far it is"}"#,
@@ -60,27 +60,28 @@ pub const PROGRESS_DEADLINE_SECONDS: i64 = 600;
 pub struct InPlaceRolloutSpec {
     /// The workload, in the namespace of the rollout. Of several rollouts for one workload only the oldest acts. Immutable.
     pub target_ref: TargetRef,
-    /// What happens when the workload's template changes: `Native` (default: its own controller makes new Pods, as ever; the
-    /// rollout only restarts).
+    /// What happens when the workload's template changes: `Native` (default: its own controller makes new Pods, as without a
+    /// rollout).
     #[serde(default)]
     #[schemars(extend("default" = "Native"))]
     pub template_changes: TemplateChanges,
-    /// Any new value restarts all Pods that there are then, in place; the template is not touched, and Pods that are made later
-    /// are left alone. Its finished value is `status.restartedAt`. A time, for people: no clock is compared with it.
+    /// A new value restarts all existing Pods of the workload, in place. The template does not change. Pods that are made later
+    /// are not restarted. When the restart is finished, `status.restartedAt` has this value. Write a time; any other text works,
+    /// too, because it is not compared with a clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub restarted_at: Option<String>,
-    /// What a restart means.
+    /// What a restart includes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart: Option<RestartOf>,
-    /// In which steps.
+    /// In which steps the Pods are restarted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Strategy>,
-    /// Begin with no further Pod while this is true. What has begun goes on.
+    /// While this is true, no further Pod is restarted. Pods that are being restarted are finished.
     #[serde(default, skip_serializing_if = "is_false")]
     #[schemars(extend("default" = false))]
     pub paused: bool,
-    /// If no further Pod is finished for so many seconds, the rollout says that it is stalled; it goes on all the same. The seconds
+    /// If no further Pod is finished for so many seconds, the rollout is reported as stalled. It continues when it can. The seconds
     /// of `unreadyGracePeriodSeconds` and of the soak are added.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = crate::MAX_SECONDS), extend("default" = 600))]
@@ -98,7 +99,7 @@ impl InPlaceRolloutSpec {
         self.strategy.as_ref().and_then(|strategy| strategy.canary.as_ref())
     }
 
-    /// How many Pods may fail before no further one is begun with.
+    /// After so many failed Pods, no further Pod is restarted.
     pub fn failure_threshold(&self) -> u32 {
         let own = self.strategy.as_ref().and_then(|strategy| strategy.failure_threshold);
         own.and_then(|own| u32::try_from(own).ok()).unwrap_or(1)
@@ -176,8 +177,7 @@ pub enum TemplateChanges {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RestartOf {
-    /// Names of the containers that are restarted; a Pod that has none of them is not touched. Absent or empty: every main
-    /// container.
+    /// Names of the containers to restart. A Pod without such a container is left alone. Absent or empty: all main containers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 63)), extend("x-kubernetes-list-type" = "set"))]
     pub containers: Vec<String>,
@@ -187,11 +187,11 @@ pub struct RestartOf {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Strategy {
-    /// How many Pods of the workload may be unavailable at a time, for whatever reason. Absent: as many as the workload's own
-    /// strategy says. A share is rounded down, to 1 at the least.
+    /// How many Pods of the workload may be unavailable at a time, for any reason: a number, or a share such as `25%`, which is
+    /// rounded down to at least 1. Absent: the value of the workload's own strategy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_unavailable: Option<Share>,
-    /// The Pods that go first. Absent: none.
+    /// The Pods that are restarted first. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<Canary>,
     /// Seconds for which the new containers of a Pod must have run before the Pod counts; at least the workload's
@@ -211,14 +211,14 @@ pub struct Strategy {
     pub failure_threshold: Option<i32>,
 }
 
-/// The Pods that go first: the others wait until these are done.
+/// The Pods that are restarted first. The others wait until these are restarted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Canary {
-    /// How many.
+    /// How many Pods.
     #[schemars(range(min = 1, max = 1000))]
     pub pods: i32,
-    /// Seconds for which their new containers must have run before the others follow. Absent: as for the others.
+    /// Seconds for which their new containers must have run. Absent: as for the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86400))]
     pub soak_seconds: Option<i64>,

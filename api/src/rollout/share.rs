@@ -62,7 +62,6 @@ impl JsonSchema for Share {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "A number of Pods, or a share of all of them such as `25%`.",
             "x-kubernetes-int-or-string": true,
             "anyOf": [{"type": "integer"}, {"type": "string"}],
             "maxLength": 4,

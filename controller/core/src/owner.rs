@@ -15,12 +15,15 @@ pub struct Owner {
     pub uid: String,
 }
 
+/// The controlling owner, of whatever kind; an object has one at most.
+pub fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
+    metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
+}
+
 /// The owner that made the object, and looks after it, if it is one of ours.
 pub fn owner(metadata: &ObjectMeta) -> Option<Owner> {
-    let ours = |owner: &&OwnerReference| {
-        let group = owner.api_version.split_once('/').map(|(group, _)| group);
-        owner.controller == Some(true) && group == Some(GROUP)
-    };
-    let owner = metadata.owner_references.iter().flatten().find(ours)?;
+    let ours =
+        |owner: &&OwnerReference| owner.api_version.split_once('/').is_some_and(|(group, _)| group == GROUP);
+    let owner = controller(metadata).filter(ours)?;
     Some(Owner { kind: owner.kind.clone(), name: owner.name.clone(), uid: owner.uid.clone() })
 }

@@ -4,7 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Engine;
+use super::any::AnyStore as _;
+use super::store::object;
+use super::stores::Stored;
 use crate::action::Object;
+use crate::key::ObjectKey;
 use crate::pod::Pod;
 
 /// A controller: its namespace, which is that of its Pods whatever they say of their owner, and its UID.
@@ -41,17 +45,17 @@ impl Members {
 
 impl Engine {
     /// It looks after the Pods of these controllers from now on: at each of those that it has not looked after before.
-    pub(super) fn look_after(&mut self, by: &Object, before: &[String], now: &[String]) {
-        if before == now {
-            return;
-        }
-        let namespace = &by.key.namespace;
-        before.iter().filter(|uid| !now.contains(uid)).for_each(|uid| self.members.watch(by, uid, false));
+    pub(super) fn look_after<K: Stored>(&mut self, key: &ObjectKey, now: &[String]) {
+        let store = K::store_mut(&mut self.stores);
+        // Most requests look after none.
+        let Some(entry) = store.objects.get_mut(key).filter(|entry| entry.controllers != now) else { return };
+        let by = object(entry.request.get());
+        let before = std::mem::replace(&mut entry.controllers, now.to_vec());
+        before.iter().filter(|uid| !now.contains(uid)).for_each(|uid| self.members.watch(&by, uid, false));
         for uid in now.iter().filter(|uid| !before.contains(uid)) {
-            self.members.watch(by, uid, true);
-            let Some(store) = self.stores.named_mut(by.kind.name()) else { return };
-            for pod in self.pods.of_controller(namespace, uid) {
-                store.member_changed(&by.key, &pod);
+            self.members.watch(&by, uid, true);
+            for pod in self.pods.of_controller(&key.namespace, uid) {
+                store.member_changed(key, &pod);
             }
         }
     }
@@ -66,7 +70,7 @@ fn of(pod: &Pod) -> Option<Of> {
 mod tests {
     use super::*;
     use crate::fixtures::{controller, pod};
-    use crate::key::{KindId, ObjectKey};
+    use crate::key::KindId;
 
     fn named(name: &str) -> Pod {
         Pod {

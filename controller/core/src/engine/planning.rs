@@ -73,10 +73,8 @@ impl Engine {
         if possible && entry.possible() {
             store.pod_changed(&pod);
         }
-        let by = object(entry.request.get());
-        let before = std::mem::replace(&mut entry.controllers, controllers.clone());
         store.insert(key, entry);
-        self.look_after(&by, &before, &controllers);
+        self.look_after::<K>(key, &controllers);
         if idle {
             K::store_mut(&mut self.stores).rest(key, now);
             self.plan_rest::<K>(now, key, actions);

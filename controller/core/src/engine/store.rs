@@ -55,7 +55,7 @@ impl<K: Kind> Store<K> {
             objects: BTreeMap::new(),
             resting: BTreeMap::new(),
             queues: Queues::default(),
-            bound: Bound::new(most),
+            bound: Bound::new(most.filter(|_| !K::ABOUT.many)),
             open: 0,
             by_node: BTreeMap::new(),
             by_owner: BTreeMap::new(),
@@ -174,15 +174,11 @@ impl<K: Kind> Store<K> {
         if let Some(before) = standing {
             let place = place(before);
             self.queues.leave(&pod, &place);
-            if !K::ABOUT.many {
-                self.bound.leave(&place);
-            }
+            self.bound.leave(&place);
         }
         if let Some(now) = entry.standing {
             let place = place(now);
-            if !K::ABOUT.many {
-                self.bound.enter(&place);
-            }
+            self.bound.enter(&place);
             self.queues.enter(&pod, place);
         }
     }

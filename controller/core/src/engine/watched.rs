@@ -199,8 +199,9 @@ impl Engine {
         store.resting.remove(key);
         let Some(entry) = store.remove(key) else { return };
         store.disown(&entry);
-        let by = object(entry.request.get());
-        entry.controllers.iter().for_each(|uid| self.members.watch(&by, uid, false));
+        for uid in &entry.controllers {
+            self.members.watch(&object(entry.request.get()), uid, false);
+        }
         if let Some(node) = node_of(entry.request.get()) {
             remove(&mut store.by_node, &node.to_owned(), key);
             self.dirty_nodes.insert(node.to_owned());

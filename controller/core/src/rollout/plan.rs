@@ -42,7 +42,8 @@ struct Next {
 impl Next {
     /// Nothing is done.
     fn only(rollout: &Rollout, told: Told) -> Self {
-        let InPlaceRolloutStatus { restart, restarted_at, .. } = rollout.status.clone();
+        let InPlaceRolloutStatus { restart, restarted_at, .. } = &rollout.status;
+        let (restart, restarted_at) = (restart.clone(), restarted_at.clone());
         Self { told, restart, restarted_at, deed: None, controllers: Vec::new(), wake_at: None }
     }
 }
@@ -60,8 +61,7 @@ pub(super) fn plan(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) 
     let new = status(cx, rollout, memory, sight.around, &next.told, next.restart, next.restarted_at);
     let old = &rollout.status;
     // Reading takes a moment: it is told only where it takes longer.
-    let reads = next.told == Told::Reading && old.observed_generation == new.observed_generation;
-    let at_once = !reads
+    let at_once = next.told != Told::Reading
         && (old.phase, &old.restart, &old.restarted_at, old.observed_generation)
             != (new.phase, &new.restart, &new.restarted_at, new.observed_generation);
     let urgency = if at_once { Urgency::Now } else { Urgency::Later };
@@ -187,7 +187,7 @@ fn go_on(
     let rollout = sight.request;
     let mark = child::mark(rollout, &restart.restarted_at);
     memory.give_up(cx.now);
-    memory.sort(rollout, workload, sight.around);
+    memory.sort(rollout, restart, &mark, workload, sight.around);
     let step = sweep(cx, sight, memory, &mark).unwrap_or_else(|| choose(cx, rollout, memory, workload));
     memory.stopped = matches!(&step, Step::Stop(told) if !waits_for_pods(told));
     let deadline = deadline(cx, rollout, memory, workload);

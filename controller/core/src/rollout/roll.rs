@@ -2,6 +2,9 @@
 //! event costs what it concerns, however many Pods there are.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use pitstop_api::rollout::{Restart, TargetKind};
 
 use super::{Rollout, child};
 use crate::deed::{Deed, Done};
@@ -12,10 +15,10 @@ use crate::time::Mono;
 use crate::workload::{Listed, Workload};
 
 /// How long the watch may take to show a request that was made.
-const SHOWN_WITHIN: std::time::Duration = std::time::Duration::from_secs(30);
+const SHOWN_WITHIN: Duration = Duration::from_secs(30);
 
 /// How long a Pod is passed over for which the API server has refused a request.
-const REFUSED_FOR: std::time::Duration = std::time::Duration::from_secs(10);
+const REFUSED_FOR: Duration = Duration::from_secs(10);
 
 /// In which order Pods go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -135,7 +138,7 @@ impl Memory {
         started.clear();
         failed.clear();
         refused.clear();
-        (self.tally, self.sorted_by) = (Tally::default(), None);
+        (self.tally, self.sorted_by, self.stopped) = (Tally::default(), None, false);
     }
 
     /// How many Pods are how far.
@@ -177,15 +180,20 @@ impl Memory {
     }
 
     /// Looks at the Pods that have changed; at all where they are sorted by something else now.
-    pub(super) fn sort(&mut self, rollout: &Rollout, workload: &Workload, around: &dyn Around<Rollout>) {
-        let Some(restart) = &rollout.status.restart else { return };
-        let mark = child::mark(rollout, &restart.restarted_at);
+    pub(super) fn sort(
+        &mut self,
+        rollout: &Rollout,
+        restart: &Restart,
+        mark: &str,
+        workload: &Workload,
+        around: &dyn Around<Rollout>,
+    ) {
         let by = (workload.partition, workload.controllers.clone());
-        if self.mark.as_ref() != Some(&mark) {
+        if self.mark.as_deref() != Some(mark) {
             self.made.clear();
             self.refused.clear();
             self.sorted_by = None;
-            self.mark = Some(mark.clone());
+            self.mark = Some(mark.to_owned());
         }
         if self.sorted_by.as_ref() != Some(&by) {
             self.stale.extend(self.pods.keys().cloned());
@@ -209,7 +217,7 @@ impl Memory {
                 self.made.remove(&key);
                 continue;
             };
-            let request = around.relative(child::CHILD, &child::key(&mark, &pod));
+            let request = around.relative(child::CHILD, &child::key(mark, &pod));
             if request.is_some() {
                 self.made.remove(&key);
             }
@@ -339,7 +347,7 @@ fn is_meant(rollout: &Rollout, workload: &Workload, pod: &Pod) -> bool {
 /// The ordinal of a `StatefulSet`'s Pod, by its name.
 fn ordinal(rollout: &Rollout, pod: &Pod) -> Option<u32> {
     let target = &rollout.spec.target_ref;
-    let sets = target.kind == pitstop_api::rollout::TargetKind::StatefulSet;
+    let sets = target.kind == TargetKind::StatefulSet;
     let rest = pod.key.name.strip_prefix(&target.name).filter(|_| sets)?;
     rest.strip_prefix('-')?.parse().ok()
 }

@@ -144,7 +144,10 @@ impl Told {
             Self::Idle => format!(
                 "nothing has been asked for: a value of spec.restartedAt restarts the Pods of {target}"
             ),
-            Self::Restarted => format!("all Pods of {target} that there were are restarted: {pods}"),
+            Self::Restarted => {
+                let at = rollout.spec.restarted_at.as_deref().unwrap_or_default();
+                format!("the restart {at} of {target} is finished")
+            }
             Self::Reading => format!("reads {target} and its Pods"),
             Self::Missing => format!("there is no {target} in namespace {}", rollout.key.namespace),
             Self::Unreadable(why) => format!("{target} cannot be read: {why}"),
@@ -164,7 +167,7 @@ impl Told {
                  ContainerRecreateRequest to try that Pod again, or raise spec.strategy.failureThreshold"
             ),
             Self::Late => format!(
-                "{so_far}: none was finished for {} s (spec.progressDeadlineSeconds)",
+                "{so_far}: none was finished for {} s beside drain and soak (spec.progressDeadlineSeconds)",
                 rollout.spec.progress_deadline()
             ),
         }
@@ -182,15 +185,16 @@ pub(super) fn status(
     restarted_at: Option<String>,
 ) -> InPlaceRolloutStatus {
     let mut new = rollout.status.clone();
-    let counted = restart.is_some() && rollout.status.restart == restart && memory.swept;
-    let fresh = restart.is_some() && !counted && rollout.status.restart != restart;
-    if counted || (restarted_at != rollout.status.restarted_at && memory.swept) {
+    let goes_on = restart.is_some() && rollout.status.restart == restart;
+    let ends = restarted_at != rollout.status.restarted_at;
+    if memory.swept && (goes_on || ends) {
         let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
         let tally = memory.tally();
         (new.pods, new.current) = (count(tally.pods), count(tally.current));
         (new.started, new.failed) = (count(memory.started.len()), count(memory.failed.len()));
         new.pods_of_interest = pods_of_interest(rollout, memory, around, restart.as_ref());
-    } else if fresh {
+    } else if rollout.status.restart != restart {
+        // One begins, or is given up.
         (new.pods, new.current, new.started, new.failed) = (0, 0, 0, 0);
         new.pods_of_interest.clear();
     }
@@ -242,16 +246,16 @@ pub(super) fn notes(rollout: &Rollout, old: &InPlaceRolloutStatus) -> Vec<Note> 
     let new = &rollout.status;
     let last = condition::find(&new.conditions, conditions::COMPLETE);
     let message = last.map_or("", |last| &last.message);
-    let says = |text: &str| format!("Rollout {}: {text}{message}", rollout.key);
+    let says = || format!("Rollout {}: {message}", rollout.key);
     let mut notes = Vec::new();
     if new.restart.is_some() && old.restart != new.restart {
         notes.push(note(rollout, false, BEGAN, format!("Rollout {} restarts Pods", rollout.key)));
     }
     if new.restarted_at.is_some() && old.restarted_at != new.restarted_at {
-        notes.push(note(rollout, false, COMPLETED, says("")));
+        notes.push(note(rollout, false, COMPLETED, says()));
     }
     if new.phase == Some(Phase::Stalled) && old.phase != new.phase {
-        notes.push(note(rollout, true, STALLED, says("")));
+        notes.push(note(rollout, true, STALLED, says()));
     }
     notes
 }

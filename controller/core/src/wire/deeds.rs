@@ -13,7 +13,8 @@ use super::exchange::{HttpRequest, at, delete, parse};
 use super::observe::SlimPod;
 pub(super) use super::pods::try_images;
 use super::puller;
-use super::workload::Reading;
+use super::reading::Reading as _;
+use super::workload::WorkloadReading;
 use crate::action::Object;
 use crate::deed::{Child, Deed};
 use crate::key::{KindId, ObjectKey};
@@ -29,7 +30,7 @@ pub(super) fn request(by: &Object, deed: &Deed) -> (&'static str, Result<HttpReq
         }
         Deed::TryImages { key, uid, images } => ("try_pod_images", try_images(key, uid, images)),
         Deed::AskNode(name) => ("ask_node", ask_node(name)),
-        Deed::AskWorkload(query) => ("read_workload", Reading::new((**query).clone()).request()),
+        Deed::AskWorkload(query) => ("read_workload", WorkloadReading::new((**query).clone()).request()),
         Deed::Pull(puller) => ("make_puller_pod", puller::lender(puller)),
         Deed::DeletePod { key, uid } => ("delete_puller_pod", puller::delete(key, uid)),
         Deed::Evict { key, uid } => ("evict_pod", evict(key, uid)),

@@ -14,8 +14,9 @@ use super::deeds;
 use super::observe::{self, SlimPod};
 use super::pods::{self, Version};
 use super::puller::{self, Forms};
-use super::survey::Reading;
-use super::workload;
+use super::reading::Reading;
+use super::survey::SurveyReading;
+use super::workload::WorkloadReading;
 use crate::action::{Action, Event, Object, Write};
 use crate::change::PodChange;
 use crate::deed::{Deed, Done, Puller};
@@ -46,9 +47,9 @@ enum About {
     Trial(ObjectKey, String),
     Book(String),
     /// Nothing: it is only read.
-    Survey(Box<Reading>),
+    Survey(Box<SurveyReading>),
     /// Nothing: it is only read for that request.
-    Workload(Object, Box<workload::Reading>),
+    Workload(Object, Box<WorkloadReading>),
     /// What that request has done.
     Deed(Object),
     /// Nothing: the Pod of that request is only read.
@@ -110,7 +111,7 @@ impl Exchange {
                 (Self::new(name, About::Object(object), awaits), request)
             }
             Action::Survey { place } => {
-                let reading = Reading::new(place);
+                let reading = SurveyReading::new(place);
                 let request = reading.request();
                 (Self::new("survey", About::Survey(Box::new(reading)), Awaits::Reading), request)
             }
@@ -136,22 +137,18 @@ impl Exchange {
     }
 
     fn deed(by: Object, deed: Deed) -> (Self, Result<HttpRequest, request::Error>) {
-        if let Deed::AskWorkload(query) = deed {
-            let reading = workload::Reading::new(*query);
-            let request = reading.request();
-            let about = About::Workload(by, Box::new(reading));
-            return (Self::new("read_workload", about, Awaits::Reading), request);
-        }
         let (name, request) = deeds::request(&by, &deed);
         let awaits = match deed {
+            Deed::AskWorkload(query) => {
+                let about = About::Workload(by, Box::new(WorkloadReading::new(*query)));
+                return (Self::new(name, about, Awaits::Reading), request);
+            }
             Deed::TryImages { images, .. } => Awaits::DryRun(None, PodChange::Images(images)),
             Deed::AskNode(_) => Awaits::Node,
             Deed::Pull(puller) => Awaits::Lender(puller),
-            Deed::Create(_)
-            | Deed::Delete { .. }
-            | Deed::DeletePod { .. }
-            | Deed::Evict { .. }
-            | Deed::AskWorkload(_) => Awaits::Done,
+            Deed::Create(_) | Deed::Delete { .. } | Deed::DeletePod { .. } | Deed::Evict { .. } => {
+                Awaits::Done
+            }
         };
         (Self::new(name, About::Deed(by), awaits), request)
     }
@@ -191,18 +188,17 @@ impl Exchange {
 
     /// Takes the answer in.
     pub fn answered(mut self, answer: Answer) -> Step {
-        let read = match &mut self.about {
-            About::Survey(reading) => {
-                reading.answered(answer).map(|goes_on| goes_on.then(|| reading.request()))
-            }
-            About::Workload(_, reading) => {
-                reading.answered(answer).map(|goes_on| goes_on.then(|| reading.request()))
-            }
+        let reading: &mut dyn Reading = match &mut self.about {
+            About::Survey(reading) => &mut **reading,
+            About::Workload(_, reading) => &mut **reading,
             _ => return self.answered_write(answer),
         };
-        match read {
-            Ok(Some(request)) => self.send(request),
-            Ok(None) => self.end(Ok(None)),
+        match reading.answered(answer) {
+            Ok(true) => {
+                let request = reading.request();
+                self.send(request)
+            }
+            Ok(false) => self.end(Ok(None)),
             Err(failure) => self.end(Err(failure)),
         }
     }
@@ -300,7 +296,7 @@ impl Exchange {
                 (Event::PodWritten { key, uid, outcome }, failure)
             }
             About::Survey(reading) => {
-                let Reading { place, survey, .. } = *reading;
+                let SurveyReading { place, survey, .. } = *reading;
                 let failure = result.err();
                 let outcome = failure.as_ref().map_or(Outcome::Written(survey), failed);
                 (Event::Surveyed { place, outcome }, failure)

@@ -13,6 +13,7 @@ pub mod observe;
 mod pods;
 mod policies;
 mod puller;
+mod reading;
 mod slim;
 mod survey;
 mod workload;

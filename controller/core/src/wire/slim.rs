@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1 as core;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
 use pitstop_api::nodework::PullPolicy;
 use pitstop_api::quantity::{self, Resources};
@@ -14,7 +14,7 @@ use super::conditions::{SlimCondition, is_true, is_unheard, told};
 use super::metadata::{MIRROR, metadata};
 use super::policies::{SlimRule, own_policy, policy};
 use crate::key::ObjectKey;
-use crate::owner::owner;
+use crate::owner::{controller, owner};
 use crate::pod::{
     Container, ContainerKind, ContainerState, ContainerStatus, Controller, Made, Pod, Resize, RestartFor,
     Told,
@@ -183,19 +183,17 @@ pub fn pod(pod: SlimPod) -> Pod {
     let own = spec.containers.iter().chain(&spec.init_containers).map(|container| &container.resources);
     let huge_pages = own.chain(&spec.resources).any(SlimResources::huge_pages);
     let ended = Told { reason: status.reason, message: status.message };
+    let controlled_by = |owner: &OwnerReference| {
+        Box::new(Controller { kind: owner.kind.as_str().into(), uid: owner.uid.as_str().into() })
+    };
     Pod {
+        controller: controller(&metadata).map(controlled_by),
         made: owner(&metadata).map(|owner| Box::new(Made { owner, ended })),
         key: ObjectKey::of(&metadata),
         mirror: metadata.annotations.is_some_and(|a| a.contains_key(MIRROR)),
         deleting: metadata.deletion_timestamp.is_some(),
         uid: metadata.uid.unwrap_or_default(),
         resource_version: metadata.resource_version.unwrap_or_default(),
-        controller: metadata
-            .owner_references
-            .into_iter()
-            .flatten()
-            .find(|o| o.controller == Some(true))
-            .map(|o| Box::new(Controller { kind: o.kind.into(), uid: o.uid.into() })),
         created: metadata.creation_timestamp.map_or(0, |time| time.0.as_second()),
         generation: metadata.generation,
         observed_generation: status.observed_generation,

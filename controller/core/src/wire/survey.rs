@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::exchange::{HttpRequest, parse};
+use super::reading::{List, Reading};
 use crate::hold::admission::{Amounts, Bounded, Counted, Limit, Quota, QuotaBound, Scope, Survey};
 use crate::key::ObjectKey;
 
@@ -20,7 +21,7 @@ const MOST: u32 = 64;
 
 /// A survey under way.
 #[derive(Clone, Debug)]
-pub(super) struct Reading {
+pub(super) struct SurveyReading {
     /// The namespace, and the name of the node.
     pub(super) place: ObjectKey,
     /// What was found up to now.
@@ -36,55 +37,15 @@ enum Next {
     Node,
 }
 
-impl Reading {
+impl SurveyReading {
     /// Nothing read yet.
     pub(super) fn new(place: ObjectKey) -> Self {
         Self { place, survey: Survey::default(), next: Next::LimitRanges }
     }
 
-    /// The request for what is read next.
-    pub(super) fn request(&self) -> Result<HttpRequest, request::Error> {
-        let namespace = Some(self.place.namespace.as_str());
-        let list = |path: String| Builder::new(path).list(&ListParams::default().limit(MOST));
-        match self.next {
-            Next::LimitRanges => list(core::LimitRange::url_path(&(), namespace)),
-            Next::Quotas => list(core::ResourceQuota::url_path(&(), namespace)),
-            Next::Node => {
-                Builder::new(core::Node::url_path(&(), None)).get(&self.place.name, &GetParams::default())
-            }
-        }
-    }
-
-    /// Takes the answer in. Whether something is left to read.
-    pub(super) fn answered(&mut self, answer: Answer) -> Result<bool, Failure> {
-        let text = match answer {
-            Answer::Body(text) => text,
-            Answer::Failed(failure) => return Err(self.failed(&failure)),
-        };
-        match self.next {
-            Next::LimitRanges => {
-                let ranges: Vec<SlimLimitRange> = self.list(&text)?;
-                self.survey.limits =
-                    ranges.into_iter().flat_map(|r| r.spec.limits).filter_map(|l| limit(&l)).collect();
-                self.next = Next::Quotas;
-            }
-            Next::Quotas => {
-                let quotas: Vec<SlimQuota> = self.list(&text)?;
-                self.survey.quotas = quotas.into_iter().map(quota).collect();
-                self.next = Next::Node;
-            }
-            Next::Node => {
-                let node: SlimNode = parse(&text)?;
-                self.survey.allocatable = node.status.allocatable.read();
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
     fn list<T: DeserializeOwned>(&self, text: &str) -> Result<Vec<T>, Failure> {
         let list: List<T> = parse(text)?;
-        if list.metadata.more.is_some_and(|token| !token.is_empty()) {
+        if list.more().is_some() {
             let message = format!(
                 "there are more than {MOST} {} in namespace {}: more are not looked at, and so nothing is admitted",
                 self.plural(),
@@ -126,17 +87,44 @@ impl Reading {
     }
 }
 
-#[derive(Deserialize)]
-struct List<T> {
-    #[serde(default)]
-    metadata: ListMeta,
-    items: Vec<T>,
-}
+impl Reading for SurveyReading {
+    fn request(&self) -> Result<HttpRequest, request::Error> {
+        let namespace = Some(self.place.namespace.as_str());
+        let list = |path: String| Builder::new(path).list(&ListParams::default().limit(MOST));
+        match self.next {
+            Next::LimitRanges => list(core::LimitRange::url_path(&(), namespace)),
+            Next::Quotas => list(core::ResourceQuota::url_path(&(), namespace)),
+            Next::Node => {
+                Builder::new(core::Node::url_path(&(), None)).get(&self.place.name, &GetParams::default())
+            }
+        }
+    }
 
-#[derive(Default, Deserialize)]
-struct ListMeta {
-    #[serde(rename = "continue")]
-    more: Option<String>,
+    fn answered(&mut self, answer: Answer) -> Result<bool, Failure> {
+        let text = match answer {
+            Answer::Body(text) => text,
+            Answer::Failed(failure) => return Err(self.failed(&failure)),
+        };
+        match self.next {
+            Next::LimitRanges => {
+                let ranges: Vec<SlimLimitRange> = self.list(&text)?;
+                self.survey.limits =
+                    ranges.into_iter().flat_map(|r| r.spec.limits).filter_map(|l| limit(&l)).collect();
+                self.next = Next::Quotas;
+            }
+            Next::Quotas => {
+                let quotas: Vec<SlimQuota> = self.list(&text)?;
+                self.survey.quotas = quotas.into_iter().map(quota).collect();
+                self.next = Next::Node;
+            }
+            Next::Node => {
+                let node: SlimNode = parse(&text)?;
+                self.survey.allocatable = node.status.allocatable.read();
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
 }
 
 /// Quantities of CPU and memory; all else is passed over.

@@ -11,6 +11,9 @@ use pitstop_api::rollout::{TargetKind, share_of};
 use serde::Deserialize;
 
 use super::exchange::{HttpRequest, parse};
+use super::reading::{List, Reading};
+use crate::key::ObjectKey;
+use crate::owner::controller;
 use crate::workload::{Listed, Workload, WorkloadQuery};
 
 /// How many objects are read at a time.
@@ -18,7 +21,7 @@ const PAGE: u32 = 500;
 
 /// A reading under way.
 #[derive(Clone, Debug)]
-pub(super) struct Reading {
+pub(super) struct WorkloadReading {
     query: WorkloadQuery,
     /// What was found up to now.
     pub(super) workload: Workload,
@@ -37,7 +40,7 @@ enum Next {
     Pods,
 }
 
-impl Reading {
+impl WorkloadReading {
     /// Nothing read yet.
     pub(super) fn new(query: WorkloadQuery) -> Self {
         Self {
@@ -50,65 +53,8 @@ impl Reading {
     }
 
     /// Namespace and name of the workload.
-    pub(super) fn key(&self) -> &crate::key::ObjectKey {
+    pub(super) fn key(&self) -> &ObjectKey {
         &self.query.key
-    }
-
-    /// The request for what is read next.
-    pub(super) fn request(&self) -> Result<HttpRequest, request::Error> {
-        let namespace = Some(self.query.key.namespace.as_str());
-        let list = || ListParams {
-            continue_token: self.token.clone(),
-            ..ListParams::default().limit(PAGE).labels(&self.selector)
-        };
-        match self.next {
-            Next::Workload => {
-                let path = match self.query.kind {
-                    TargetKind::Deployment => apps::Deployment::url_path(&(), namespace),
-                    TargetKind::StatefulSet => apps::StatefulSet::url_path(&(), namespace),
-                    TargetKind::DaemonSet => apps::DaemonSet::url_path(&(), namespace),
-                };
-                Builder::new(path).get(&self.query.key.name, &GetParams::default())
-            }
-            Next::ReplicaSets => Builder::new(apps::ReplicaSet::url_path(&(), namespace)).list(&list()),
-            Next::Pods => Builder::new(core::Pod::url_path(&(), namespace)).list_metadata(&list()),
-        }
-    }
-
-    /// Takes the answer in. Whether something is left to read.
-    pub(super) fn answered(&mut self, answer: Answer) -> Result<bool, Failure> {
-        let text = match answer {
-            Answer::Body(text) => text,
-            Answer::Failed(failure) => return Err(self.failed(&failure)),
-        };
-        self.token = None;
-        let after = match self.next {
-            Next::Workload => {
-                self.take(parse(&text)?)?;
-                let sets = self.query.kind == TargetKind::Deployment;
-                if sets { Some(Next::ReplicaSets) } else { self.pods() }
-            }
-            Next::ReplicaSets => {
-                let List { metadata, items }: List<SlimReplicaSet> = parse(&text)?;
-                let owned = items.into_iter().filter(|set| self.owns(&set.metadata) && set.has_pods());
-                let uids: Vec<String> = owned.filter_map(|set| set.metadata.uid).collect();
-                self.workload.controllers.extend(uids);
-                self.token = more(metadata);
-                if self.token.is_some() { Some(Next::ReplicaSets) } else { self.pods() }
-            }
-            Next::Pods => {
-                let List { metadata, items }: List<PartialObjectMeta<core::Pod>> = parse(&text)?;
-                let own = items.into_iter().map(|pod| pod.metadata).filter(|pod| self.has(pod));
-                let listed: Vec<Listed> = own.map(listed).collect();
-                self.workload.pods.get_or_insert_default().extend(listed);
-                self.token = more(metadata);
-                self.token.is_some().then_some(Next::Pods)
-            }
-        };
-        if let Some(next) = after {
-            self.next = next;
-        }
-        Ok(after.is_some())
     }
 
     /// Its Pods are read, too, if that is asked for.
@@ -148,12 +94,12 @@ impl Reading {
 
     /// It is the controlling owner.
     fn owns(&self, metadata: &ObjectMeta) -> bool {
-        controller(metadata).is_some_and(|uid| uid == self.workload.uid)
+        controller_uid(metadata).is_some_and(|uid| uid == self.workload.uid)
     }
 
     /// It belongs to one of its controllers.
     fn has(&self, metadata: &ObjectMeta) -> bool {
-        controller(metadata).is_some_and(|uid| self.workload.controllers.iter().any(|own| own == uid))
+        controller_uid(metadata).is_some_and(|uid| self.workload.controllers.iter().any(|own| own == uid))
     }
 
     fn failed(&self, failure: &Failure) -> Failure {
@@ -168,10 +114,65 @@ impl Reading {
     }
 }
 
-/// UID of the controlling owner.
-fn controller(metadata: &ObjectMeta) -> Option<&str> {
-    let owner = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
-    Some(&owner.uid)
+impl Reading for WorkloadReading {
+    fn request(&self) -> Result<HttpRequest, request::Error> {
+        let namespace = Some(self.query.key.namespace.as_str());
+        let list = || ListParams {
+            continue_token: self.token.clone(),
+            ..ListParams::default().limit(PAGE).labels(&self.selector)
+        };
+        match self.next {
+            Next::Workload => {
+                let path = match self.query.kind {
+                    TargetKind::Deployment => apps::Deployment::url_path(&(), namespace),
+                    TargetKind::StatefulSet => apps::StatefulSet::url_path(&(), namespace),
+                    TargetKind::DaemonSet => apps::DaemonSet::url_path(&(), namespace),
+                };
+                Builder::new(path).get(&self.query.key.name, &GetParams::default())
+            }
+            Next::ReplicaSets => Builder::new(apps::ReplicaSet::url_path(&(), namespace)).list(&list()),
+            Next::Pods => Builder::new(core::Pod::url_path(&(), namespace)).list_metadata(&list()),
+        }
+    }
+
+    fn answered(&mut self, answer: Answer) -> Result<bool, Failure> {
+        let text = match answer {
+            Answer::Body(text) => text,
+            Answer::Failed(failure) => return Err(self.failed(&failure)),
+        };
+        self.token = None;
+        let after = match self.next {
+            Next::Workload => {
+                self.take(parse(&text)?)?;
+                let sets = self.query.kind == TargetKind::Deployment;
+                if sets { Some(Next::ReplicaSets) } else { self.pods() }
+            }
+            Next::ReplicaSets => {
+                let list: List<SlimReplicaSet> = parse(&text)?;
+                self.token = list.more().map(str::to_owned);
+                let owned = list.items.into_iter().filter(|set| self.owns(&set.metadata) && set.has_pods());
+                let uids: Vec<String> = owned.filter_map(|set| set.metadata.uid).collect();
+                self.workload.controllers.extend(uids);
+                if self.token.is_some() { Some(Next::ReplicaSets) } else { self.pods() }
+            }
+            Next::Pods => {
+                let list: List<PartialObjectMeta<core::Pod>> = parse(&text)?;
+                self.token = list.more().map(str::to_owned);
+                let own = list.items.into_iter().map(|pod| pod.metadata).filter(|pod| self.has(pod));
+                let listed: Vec<Listed> = own.map(listed).collect();
+                self.workload.pods.get_or_insert_default().extend(listed);
+                self.token.is_some().then_some(Next::Pods)
+            }
+        };
+        if let Some(next) = after {
+            self.next = next;
+        }
+        Ok(after.is_some())
+    }
+}
+
+fn controller_uid(metadata: &ObjectMeta) -> Option<&str> {
+    controller(metadata).map(|owner| owner.uid.as_str())
 }
 
 fn listed(pod: ObjectMeta) -> Listed {
@@ -180,23 +181,6 @@ fn listed(pod: ObjectMeta) -> Listed {
         uid: pod.uid.unwrap_or_default(),
         created: pod.creation_timestamp.map_or(0, |time| time.0.as_second()),
     }
-}
-
-fn more(metadata: ListMeta) -> Option<String> {
-    metadata.more.filter(|token| !token.is_empty())
-}
-
-#[derive(Deserialize)]
-struct List<T> {
-    #[serde(default)]
-    metadata: ListMeta,
-    items: Vec<T>,
-}
-
-#[derive(Default, Deserialize)]
-struct ListMeta {
-    #[serde(rename = "continue")]
-    more: Option<String>,
 }
 
 /// Any of the three kinds.

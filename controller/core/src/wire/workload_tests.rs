@@ -3,17 +3,16 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::key::ObjectKey;
 
-fn reading(kind: TargetKind, pods: bool) -> Reading {
-    Reading::new(WorkloadQuery { kind, key: ObjectKey::new("shop", "web"), pods })
+fn reading(kind: TargetKind, pods: bool) -> WorkloadReading {
+    WorkloadReading::new(WorkloadQuery { kind, key: ObjectKey::new("shop", "web"), pods })
 }
 
-fn asks(reading: &Reading) -> String {
+fn asks(reading: &WorkloadReading) -> String {
     reading.request().unwrap().uri().to_string()
 }
 
-fn tell(reading: &mut Reading, body: &Value) -> bool {
+fn tell(reading: &mut WorkloadReading, body: &Value) -> bool {
     reading.answered(Answer::Body(body.to_string())).unwrap()
 }
 

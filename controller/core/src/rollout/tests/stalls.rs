@@ -3,6 +3,7 @@
 use super::*;
 use crate::before::Before;
 use crate::change::Named;
+use crate::plan::Urgency;
 
 const THREE: [&str; 3] = ["web-0", "web-1", "web-2"];
 
@@ -260,4 +261,22 @@ fn a_new_wish_has_its_own_time() {
     world.rollout.spec.restarted_at = Some("two".into());
     world.settle();
     assert_eq!(world.said().0, "Restarting");
+}
+
+#[test]
+fn a_wish_that_is_taken_back_leaves_nothing() {
+    let mut world = World::new("Deployment", &json!({}), &THREE, 1);
+    world.settle();
+    assert_eq!(world.rollout.status.pods_of_interest.len(), 1);
+    world.rollout.spec.restarted_at = None;
+    world.settle();
+    let status = &world.rollout.status;
+    assert_eq!((world.phase(), world.counts()), (Some(Phase::Idle), (0, 0, 0, 0)));
+    assert!(status.restart.is_none() && status.pods_of_interest.is_empty() && world.asked.is_empty());
+}
+
+#[test]
+fn a_new_wish_is_told_once_its_workload_is_read() {
+    let mut world = World::new("Deployment", &json!({}), &THREE, 1);
+    assert!(matches!(world.plan().status, Some(write) if write.urgency == Urgency::Later));
 }

@@ -9,7 +9,7 @@ use pitstop_api::nodework::{Order, request_uid};
 use super::any::AnyStore;
 use super::kept::{Book, PodEntry, Wrote};
 use super::pods::Pods;
-use super::room::Turn;
+use super::room::{Room, Turn};
 use super::store::{Entry, node_of, object};
 use super::stores::Stored;
 use super::turn::Surroundings;
@@ -19,7 +19,7 @@ use crate::change::{ImageChange, PodChange, Sizing};
 use crate::key::ObjectKey;
 use crate::kind::{BookView, Cx, PodWrites, Sight};
 use crate::measure::Measure;
-use crate::nodework::{self, BookWrite, views};
+use crate::nodework::{self, BookWrite, NodeWork, views};
 use crate::plan::{Plan, Read, StatusWrite, Urgency};
 use crate::pod::Pod;
 use crate::readiness;
@@ -401,6 +401,7 @@ impl Engine {
                     None
                 }
                 Some(write) => match book.write.due(now, write.urgency, self.config.tidy_after) {
+                    Ok(()) if let Err(at) = gathered(now, &self.room, node, book.known(), &write) => Some(at),
                     Ok(()) if !self.room.start(now, &Subject::Node(node.to_owned()), Turn::Book) => None,
                     Ok(()) => {
                         placed = Some(ids(&write.orders));
@@ -434,6 +435,20 @@ impl Engine {
             }
         }
     }
+}
+
+/// Whether the write has all orders that come together; else when to look again.
+fn gathered(
+    now: Mono,
+    room: &Room,
+    node: &str,
+    book: Option<&NodeWork>,
+    write: &BookWrite,
+) -> Result<(), Mono> {
+    let current: &[Order] = book.map_or(&[], |work| &work.orders);
+    let new = write.orders.iter().filter(|order| !current.iter().any(|known| known.id == order.id));
+    let until = room.gathers(now, node, new.map(|order| order.pod.namespace.as_str()));
+    until.filter(|_| write.adds).map_or(Ok(()), Err)
 }
 
 /// It, as what is planned.

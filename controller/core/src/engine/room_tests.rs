@@ -128,7 +128,9 @@ fn new_ones_of_a_node_follow_each_other_and_keep_no_other_nodes_waiting() {
 
 /// So many new ones stand in line in each namespace, of so many nodes by turns.
 fn crowd(room: &mut Room, namespaces: [&'static str; 2], each: usize, nodes: usize) {
-    namespaces.iter().for_each(|namespace| assert_eq!(fill(room, namespace), 4));
+    for namespace in namespaces {
+        assert_eq!(fill(room, namespace), 4);
+    }
     for i in 0..each {
         for namespace in namespaces {
             let node = ["n0", "n1"][i % nodes];

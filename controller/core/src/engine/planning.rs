@@ -9,7 +9,7 @@ use pitstop_api::nodework::{Order, request_uid};
 use super::any::AnyStore;
 use super::kept::{Book, PodEntry, Wrote};
 use super::pods::Pods;
-use super::room::{Room, Turn};
+use super::room::Turn;
 use super::store::{Entry, node_of, object};
 use super::stores::Stored;
 use super::turn::Surroundings;
@@ -19,11 +19,14 @@ use crate::change::{ImageChange, PodChange, Sizing};
 use crate::key::ObjectKey;
 use crate::kind::{BookView, Cx, PodWrites, Sight};
 use crate::measure::Measure;
-use crate::nodework::{self, BookWrite, NodeWork, views};
+use crate::nodework::{self, BookWrite, views};
 use crate::plan::{Plan, Read, StatusWrite, Urgency};
 use crate::pod::Pod;
 use crate::readiness;
 use crate::time::{Mono, earliest};
+
+/// How many times longer answered orders stay in a book where many requests wait.
+const TIDY_LATER: u32 = 10;
 
 impl Engine {
     pub(super) fn plan_request<K: Stored>(
@@ -392,6 +395,9 @@ impl Engine {
         {
             work.retry();
         }
+        // Where many wait, more orders will come for the node, and take those with them that are over.
+        let tidy_after =
+            self.config.tidy_after.saturating_mul(if self.room.crowded() { TIDY_LATER } else { 1 });
         let mut placed = None;
         let wait = if book.writable() {
             match nodework::plan(book.known(), &wanted, &closed).or_else(|| book.probe()) {
@@ -400,8 +406,8 @@ impl Engine {
                     placed = Some(ids(book.known().map_or(&[], |work| &work.orders)));
                     None
                 }
-                Some(write) => match book.write.due(now, write.urgency, self.config.tidy_after) {
-                    Ok(()) if let Err(at) = gathered(now, &self.room, node, book.known(), &write) => Some(at),
+                Some(write) => match book.write.due(now, write.urgency, tidy_after) {
+                    Ok(()) if let Some(at) = book.gathers(now, &self.room, node, &write) => Some(at),
                     Ok(()) if !self.room.start(now, &Subject::Node(node.to_owned()), Turn::Book) => None,
                     Ok(()) => {
                         placed = Some(ids(&write.orders));
@@ -435,20 +441,6 @@ impl Engine {
             }
         }
     }
-}
-
-/// Whether the write has all orders that come together; else when to look again.
-fn gathered(
-    now: Mono,
-    room: &Room,
-    node: &str,
-    book: Option<&NodeWork>,
-    write: &BookWrite,
-) -> Result<(), Mono> {
-    let current: &[Order] = book.map_or(&[], |work| &work.orders);
-    let new = write.orders.iter().filter(|order| !current.iter().any(|known| known.id == order.id));
-    let until = room.gathers(now, node, new.map(|order| order.pod.namespace.as_str()));
-    until.filter(|_| write.adds).map_or(Ok(()), Err)
 }
 
 /// It, as what is planned.

@@ -321,7 +321,7 @@ impl Room {
             self.called = lane.begun.call(now);
         } else {
             self.called = lane.new.call(now);
-            self.row = if self.waiting >= CROWD { self.row.saturating_add(1) } else { 0 };
+            self.row = if self.crowded() { self.row.saturating_add(1) } else { 0 };
         }
         self.waiting = self.waiting.saturating_sub(1);
         self.look(now, Of::Namespace(&next));
@@ -342,7 +342,12 @@ impl Room {
         };
         // What has to be written at once for one is written for all.
         let all: Vec<Mono> = of.map(until).collect::<Option<_>>()?;
-        all.into_iter().min().filter(|_| self.waiting >= CROWD)
+        all.into_iter().min().filter(|_| self.crowded())
+    }
+
+    /// Many stand in line.
+    pub(super) fn crowded(&self) -> bool {
+        self.waiting >= CROWD
     }
 
     /// How many stand in line.

@@ -198,6 +198,7 @@ impl World {
                     self.server.restore(snapshot, 1_000_000);
                     self.cut_all();
                     self.oracle.restored(self.now, &self.server);
+                    self.release_again();
                 }
             }
             Fault::DeleteBook(at) => {

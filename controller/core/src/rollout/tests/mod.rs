@@ -23,6 +23,7 @@ use crate::hold::admission::Crowd;
 use crate::key::{KindId, ObjectKey};
 use crate::kind::{Ahead, Around, Cx, Ended, Kind as _, PodWrites, Relative, Sight};
 use crate::look::Look;
+use crate::plan::Urgency;
 use crate::pod::Pod;
 use crate::time::Mono;
 use crate::workload::{Listed, Workload};
@@ -60,6 +61,10 @@ struct World {
     begun: Vec<String>,
     /// How many readings there were.
     readings: usize,
+    /// A request of which nobody knows whether it was made.
+    unknown: Option<Deed>,
+    /// How often the status was written.
+    writes: usize,
 }
 
 struct Surroundings<'a>(&'a World);
@@ -150,6 +155,8 @@ impl World {
             deletes: 0,
             begun: Vec::new(),
             readings: 0,
+            unknown: None,
+            writes: 0,
         };
         for name in pods {
             world.put(pod(name));
@@ -189,7 +196,7 @@ impl World {
             child: None,
             made_pod: None,
             writes,
-            deed: None,
+            deed: self.unknown.as_ref(),
             look: &look,
             survey: None,
             anew: None,
@@ -217,13 +224,17 @@ impl World {
                 did = true;
             }
         }
-        if let Some(write) = plan.status {
-            self.rollout.status = write.status;
-            did = true;
-        }
         if let Some(deed) = plan.deed {
             let done = self.carry_out(&deed);
+            let lost = matches!(deed, Deed::Create(_)) && matches!(done, Done::Retry(_));
+            self.unknown = lost.then(|| deed.clone());
             self.memory.deed_done(self.now, &deed, done);
+            did = true;
+        }
+        // What is told later is told where nothing else comes of it before.
+        if let Some(write) = plan.status.filter(|write| write.urgency == Urgency::Now || !did) {
+            self.rollout.status = write.status;
+            self.writes += 1;
             did = true;
         }
         did

@@ -150,7 +150,7 @@ fn an_update_costs_seven_writes_and_with_a_long_pull_eight() {
     let mut scenario = scenarios::all().into_iter().find(|s| s.name == "update one").unwrap();
     let Step::Update(update) = &mut scenario.steps[0].what else { panic!() };
     update.observe = Some(0);
-    for (pull_ms, writes) in [(700, 7), (5_000, 8), (20_000, 8)] {
+    for (pull_ms, writes) in [(700, 7), (5_000, 8), (9_000, 8)] {
         scenario.images.pull_ms = pull_ms;
         assert_eq!(writes_in(&scenario), writes, "{pull_ms} ms");
     }

@@ -127,6 +127,8 @@ fn log(action: &Action) {
                 Deed::TryImages { key, .. } => ("try images", format!("Pod {key}")),
                 Deed::AskNode(name) => ("ask for", format!("node {name}")),
                 Deed::AskWorkload(query) => ("read", format!("{} {}", query.kind.name(), query.key)),
+                Deed::MarkPod { key, revision, .. } => ("mark", format!("Pod {key} of revision {revision}")),
+                Deed::Release(release) => ("release", format!("{} {}", release.kind.name(), release.key)),
                 Deed::Pull(puller) => ("make a Pod that pulls", format!("Pod {}", puller.key)),
                 Deed::DeletePod { key, .. } => ("delete", format!("Pod {key}")),
                 Deed::Evict { key, .. } => ("evict", format!("Pod {key}")),

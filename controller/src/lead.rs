@@ -6,9 +6,13 @@
 //! and who takes a hold of a request that he does not know yet for left behind puts a Pod into service too soon.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 
+use k8s_openapi::api::apps::v1 as apps;
+use kube::core::PartialObjectMeta;
 use kube::runtime::watcher;
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
+use pitstop_api::rollout::{PARKED, TargetKind};
 use pitstop_controller_core::kinds::{ForEach, Registered, for_each};
 use pitstop_controller_core::wire::observe::{self, SlimPod};
 use pitstop_controller_core::{Event, KindId};
@@ -28,6 +32,8 @@ pub struct Synced {
     pub kinds: BTreeMap<KindId, Condition>,
     /// Of order books.
     pub books: Condition,
+    /// Of parked workloads: of `StatefulSet`s and of `DaemonSet`s.
+    pub parked: [Condition; 2],
 }
 
 /// The watches of the core.
@@ -74,7 +80,26 @@ impl Watches {
             self.events.clone(),
         ));
         for_each(&mut Spawn { watches: self, books_listed, tasks: &mut tasks });
+        let [sets, daemons] = &self.synced.parked;
+        self.parked::<apps::StatefulSet>("statefulsets", TargetKind::StatefulSet, sets, &mut tasks);
+        self.parked::<apps::DaemonSet>("daemonsets", TargetKind::DaemonSet, daemons, &mut tasks);
         tasks
+    }
+
+    /// Begins the watch of parked workloads of one kind.
+    fn parked<K>(&self, name: &'static str, kind: TargetKind, synced: &Condition, tasks: &mut JoinSet<()>)
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
+    {
+        let mut source = self.source(name, synced);
+        source.config = source.config.labels(PARKED);
+        tasks.spawn(watch::run(
+            Api::all(self.client.clone()),
+            source,
+            move |workload: PartialObjectMeta<K>| Some(observe::parked(kind, workload.metadata)),
+            move |watch| Event::Parked(kind, watch),
+            self.events.clone(),
+        ));
     }
 
     fn source(&self, name: &'static str, synced: &Condition) -> Source {

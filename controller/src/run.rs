@@ -65,6 +65,8 @@ impl Needs {
                 pods: readiness.condition("Pods synced"),
                 kinds: all().map(|about| (about.id, readiness.condition(about.synced))).collect(),
                 books: readiness.condition("NodeWorks synced"),
+                parked: ["parked StatefulSets synced", "parked DaemonSets synced"]
+                    .map(|name| readiness.condition(name)),
             },
         }
     }

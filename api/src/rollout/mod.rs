@@ -10,7 +10,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use share::{Share, share_of};
-pub use status::{InPlaceRolloutStatus, MAX_PODS, Phase, PodOfInterest, PodState, Restart, conditions};
+pub use status::{
+    InPlaceRolloutStatus, MAX_PODS, Phase, PodOfInterest, PodState, Restart, Update, UpdateEnd, conditions,
+};
 pub use validate::validate;
 
 use crate::is_false;
@@ -27,6 +29,9 @@ pub const MAX_CONTAINERS: usize = 64;
 pub const MAX_SOAK_SECONDS: i64 = 86_400;
 /// Seconds for which a Pod is watched where nothing else is said.
 pub const SOAK_SECONDS: i64 = 10;
+/// Label of a workload that is parked: its own controller makes no new Pods when its template changes. The value is what to
+/// release it to: of a `StatefulSet` the partition, of a `DaemonSet` `RollingUpdate`.
+pub const PARKED: &str = "pitstop.dev/parked";
 /// Seconds without progress after which a rollout is stalled, where nothing else is said.
 pub const PROGRESS_DEADLINE_SECONDS: i64 = 600;
 
@@ -60,8 +65,9 @@ pub const PROGRESS_DEADLINE_SECONDS: i64 = 600;
 pub struct InPlaceRolloutSpec {
     /// The workload, in the namespace of the rollout. Of several rollouts for one workload only the oldest acts. Immutable.
     pub target_ref: TargetRef,
-    /// What happens when the workload's template changes: `Native` (default: its own controller makes new Pods, as without a
-    /// rollout).
+    /// What happens when the template of a parked workload changes. `Native` (default): its own controller makes new Pods, as
+    /// without a rollout. `InPlace`: the running Pods get the new images, and the workload is released when all of them have
+    /// them. A workload is parked by its label `pitstop.dev/parked`.
     #[serde(default)]
     #[schemars(extend("default" = "Native"))]
     pub template_changes: TemplateChanges,
@@ -121,9 +127,15 @@ impl InPlaceRolloutSpec {
     }
 }
 
+/// Why a template cannot be changed in place.
+pub(crate) const NOT_PARKED: &str =
+    "InPlace is for a StatefulSet or a DaemonSet: of a Deployment it must be Native";
+
 /// What never changes of a spec, and what an attribute cannot say.
 pub(crate) fn fix(spec: &mut JSONSchemaProps) {
     immutable(spec, "spec", &["targetRef"], " is immutable: make another InPlaceRollout");
+    let parks = "!has(self.templateChanges) || self.templateChanges != 'InPlace' || self.targetRef.kind != 'Deployment'";
+    rule(spec, "templateChanges", parks.to_owned(), format!("spec.templateChanges {NOT_PARKED}"));
     let most = "!has(self.strategy) || !has(self.strategy.maxUnavailable) || type(self.strategy.maxUnavailable) != int \
         || self.strategy.maxUnavailable >= 1";
     let why = "must be at least 1: a Pod that is serviced in place is unavailable meanwhile";
@@ -165,6 +177,11 @@ pub enum TargetKind {
 }
 
 impl TargetKind {
+    /// One that is parked can be updated in place.
+    pub fn parks(self) -> bool {
+        matches!(self, Self::StatefulSet | Self::DaemonSet)
+    }
+
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
@@ -175,12 +192,15 @@ impl TargetKind {
     }
 }
 
-/// What happens when the workload's template changes: `Native` (default: its own controller makes new Pods).
+/// What happens when the template of a parked workload changes: `Native` (default: its own controller makes new Pods) or
+/// `InPlace` (the running Pods get the new images).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum TemplateChanges {
     /// Its own controller makes new Pods.
     #[default]
     Native,
+    /// The running Pods get the new images.
+    InPlace,
 }
 
 /// What a restart means.

@@ -66,23 +66,27 @@ pub struct InPlaceRolloutStatus {
     /// The restart that is under way; absent when there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart: Option<Restart>,
-    /// How many Pods the restart is for, or was for.
+    /// The change of the workload's template that is carried out in the running Pods, or was last; absent when a restart has
+    /// begun since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update: Option<Update>,
+    /// How many Pods the restart or the update is for, or was for.
     #[schemars(range(min = 0))]
     #[serde(default)]
     pub pods: i32,
-    /// How many of them were restarted.
+    /// How many of them are done.
     #[schemars(range(min = 0))]
     #[serde(default)]
     pub current: i32,
-    /// How many of them are being restarted.
+    /// How many of them are being restarted or updated.
     #[schemars(range(min = 0))]
     #[serde(default)]
     pub started: i32,
-    /// How many of them could not be restarted.
+    /// How many of them could not be.
     #[schemars(range(min = 0))]
     #[serde(default)]
     pub failed: i32,
-    /// Pods that are being restarted or could not be, those first; at most 20.
+    /// Pods that are being restarted or updated, or could not be, those first; at most 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub pods_of_interest: Vec<PodOfInterest>,
@@ -105,7 +109,48 @@ pub struct Restart {
     pub newest_pod: Option<DateTime<Utc>>,
 }
 
-/// A Pod that is being restarted, or could not be.
+/// A change of the workload's template.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Update {
+    /// The revision that Pods with the new template have: the value of their label `controller-revision-hash`.
+    #[schemars(length(max = 63))]
+    pub revision: String,
+    /// How it ended; absent while it is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<UpdateEnd>,
+    /// Why the workload was released, where that was before all Pods were updated.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 256))]
+    pub message: String,
+}
+
+/// How a change of the workload's template ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum UpdateEnd {
+    /// Every Pod has the new images, and the workload is released.
+    Updated,
+    /// It is no change that running Pods can get: the workload was released, and its own controller makes new Pods.
+    NotInPlace,
+    /// Somebody else has released the workload.
+    Superseded,
+}
+
+impl UpdateEnd {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Updated, Self::NotInPlace, Self::Superseded];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Updated => "Updated",
+            Self::NotInPlace => "NotInPlace",
+            Self::Superseded => "Superseded",
+        }
+    }
+}
+
+/// A Pod that is being restarted or updated, or could not be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodOfInterest {
@@ -114,10 +159,10 @@ pub struct PodOfInterest {
     pub name: String,
     /// How far it is.
     pub state: PodState,
-    /// The `ContainerRecreateRequest` by which it is restarted.
+    /// The `ContainerRecreateRequest` by which it is restarted, or the `PodImageUpdate` by which it gets new images.
     #[schemars(length(max = 253))]
     pub request: String,
-    /// Why it could not be restarted.
+    /// Why it could not be.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub message: String,
@@ -126,8 +171,8 @@ pub struct PodOfInterest {
 /// How far a Pod is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum PodState {
-    /// It could not be restarted.
+    /// It could not be restarted or updated.
     Failed,
-    /// It is being restarted.
+    /// It is being restarted or updated.
     Started,
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 pub use pitstop_api::logic::watch::{Part, Watch};
 use pitstop_api::nodework::Order;
+use pitstop_api::rollout::TargetKind;
 
 use crate::change::{Note, PodChange};
 use crate::deed::{Deed, Done};
@@ -14,6 +15,7 @@ use crate::measure::Measure;
 use crate::nodework::NodeWork;
 use crate::outcome::Outcome;
 use crate::pod::Pod;
+use crate::workload::Parked;
 
 /// An object of a kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +42,8 @@ pub enum Event {
     Pods(Watch<Pod>),
     /// Objects of a kind changed.
     Objects(Watched),
+    /// Parked workloads of that kind changed.
+    Parked(TargetKind, Watch<Parked>),
     /// Order books changed.
     NodeWorks(Watch<NodeWork>),
     /// This process began or ceased to lead.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use pitstop_api::nodework::PullPolicy;
+use pitstop_api::rollout::TargetKind;
 use serde_json::Value;
 
 use crate::change::ImageChange;
@@ -36,6 +37,19 @@ pub enum Deed {
     AskNode(String),
     /// Read a workload.
     AskWorkload(Box<WorkloadQuery>),
+    /// Tell its controller of which revision a Pod is, if it is still that version.
+    MarkPod {
+        /// The Pod.
+        key: ObjectKey,
+        /// Its UID.
+        uid: String,
+        /// Its version.
+        resource_version: String,
+        /// The revision.
+        revision: String,
+    },
+    /// Release a workload that is parked, if it is still that version.
+    Release(Box<Release>),
     /// Make a Pod that has a node's kubelet pull images, with the credentials of another Pod.
     Pull(Box<Puller>),
     /// Delete a Pod that was made for the request, if it still has that UID.
@@ -65,6 +79,32 @@ pub struct Child {
     pub labels: BTreeMap<String, String>,
     /// `spec`.
     pub spec: Value,
+}
+
+/// A workload to release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Release {
+    /// Its kind.
+    pub kind: TargetKind,
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// Its UID.
+    pub uid: String,
+    /// Its version.
+    pub resource_version: String,
+    /// What its strategy was before.
+    pub to: Strategy,
+}
+
+/// A strategy to put back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    /// It is as it was already.
+    AsIs,
+    /// The partition of a `StatefulSet`.
+    Partition(u32),
+    /// `RollingUpdate`.
+    Rolling,
 }
 
 /// A Pod that has the kubelet of its node pull images, runs nothing of them, and ends. It goes with the request, its owner.

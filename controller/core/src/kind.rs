@@ -11,6 +11,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use kube::Resource;
 use kube::core::object::HasStatus;
+use pitstop_api::rollout::TargetKind;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -31,6 +32,7 @@ use crate::readiness::Hold;
 use crate::review::Review;
 use crate::time::Mono;
 use crate::tracked::Versioned;
+use crate::workload::Parking;
 
 /// What is fixed of a kind: by these facts it is listed, watched, written, counted, logged and reviewed.
 #[derive(Debug)]
@@ -296,6 +298,8 @@ pub trait Around<K: Kind> {
     fn is_last(&self) -> bool;
     /// A Pod of the cluster.
     fn pod(&self, key: &ObjectKey) -> Option<Cow<'_, Pod>>;
+    /// Whether the workload of that kind is parked that it stands by.
+    fn parking(&self, kind: TargetKind) -> Parking<'_>;
     /// An object of that kind.
     fn relative(&self, kind: KindId, key: &ObjectKey) -> Option<Relative<'_>>;
     /// The objects of that kind that it has made.

@@ -43,6 +43,7 @@ pub mod reduced;
 pub mod resize;
 pub mod review;
 pub mod rollout;
+pub mod template;
 pub mod wire;
 pub mod workload;
 

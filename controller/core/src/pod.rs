@@ -25,6 +25,8 @@ pub struct Pod {
     pub resource_version: String,
     /// `metadata.creationTimestamp`, in seconds; only compared with other objects' of the same API server.
     pub created: i64,
+    /// [Hash](crate::workload::revision_hash) of its revision.
+    pub revision: u64,
     /// The controller that the Pod belongs to.
     pub controller: Option<Box<Controller>>,
     /// It was made for an object of ours: few are, and what is kept of them alone takes no room of the others.

@@ -1,8 +1,13 @@
 //! What is read of a workload: a `Deployment`, a `StatefulSet` or a `DaemonSet`.
 
+use std::collections::BTreeMap;
+
+use pitstop_api::labels;
 use pitstop_api::rollout::TargetKind;
 
 use crate::key::ObjectKey;
+use crate::template::Change;
+use crate::tracked::Versioned;
 
 /// Which workload to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +20,60 @@ pub struct WorkloadQuery {
     pub pods: bool,
     /// Read the disruption budgets that are for its Pods, too.
     pub budgets: bool,
+    /// Read what its template has changed, too.
+    pub template: bool,
+}
+
+/// A workload that is parked, as the watch shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parked {
+    /// Its kind.
+    pub kind: TargetKind,
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.resourceVersion`.
+    pub resource_version: String,
+    /// `metadata.generation`.
+    pub generation: i64,
+}
+
+impl Parked {
+    /// Under which name a rollout for it stands in line.
+    pub fn place(&self) -> ObjectKey {
+        place(self.kind, &self.key)
+    }
+}
+
+/// Whether a workload is parked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parking<'a> {
+    /// The watch has not said yet.
+    Unknown,
+    /// It is not.
+    No,
+    /// It is.
+    Yes(&'a Parked),
+}
+
+/// Under which name rollouts for a workload stand in line: no Pod has such a one.
+pub fn place(kind: TargetKind, key: &ObjectKey) -> ObjectKey {
+    ObjectKey::new(&key.namespace, format!("{}/{}", kind.name(), key.name))
+}
+
+impl Versioned for Parked {
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+    fn resource_version(&self) -> &str {
+        &self.resource_version
+    }
+}
+
+/// A hash of a revision, the value of a Pod's label `controller-revision-hash`: 0 for none. A Pod keeps no more of it.
+pub fn revision_hash(label: &str) -> u64 {
+    if label.is_empty() { 0 } else { labels::hash(label) }
 }
 
 /// A workload, as the API server tells of it.
@@ -36,8 +95,31 @@ pub struct Workload {
     pub min_ready_seconds: u32,
     /// The disruption budgets that are for its Pods, if that was asked for.
     pub budgets: Vec<Budget>,
+    /// What its template has changed, if that was asked for.
+    pub template: Option<Template>,
     /// Its Pods, if that was asked for.
     pub pods: Option<Vec<Listed>>,
+}
+
+/// The template of a workload, and what it has changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Template {
+    /// `metadata.generation` of the workload.
+    pub generation: i64,
+    /// `metadata.resourceVersion` of the workload.
+    pub resource_version: String,
+    /// Its controller has seen that generation.
+    pub seen: bool,
+    /// The value of the label `pitstop.dev/parked`; absent where it is not parked.
+    pub parked: Option<String>,
+    /// Its strategy is that of a parked one: its controller replaces no Pod of an older revision.
+    pub holds: bool,
+    /// The revision that Pods of this template have; absent while its controller has not made it.
+    pub revision: Option<String>,
+    /// Its controller makes new Pods of that revision.
+    pub committed: bool,
+    /// What it has changed, by the older revisions that are kept.
+    pub changes: BTreeMap<String, Change>,
 }
 
 /// A `PodDisruptionBudget` that selects the labels of the workload's Pod template.
@@ -71,4 +153,6 @@ pub struct Listed {
     pub uid: String,
     /// `metadata.creationTimestamp`, in seconds.
     pub created: i64,
+    /// [Hash](revision_hash) of its revision.
+    pub revision: u64,
 }

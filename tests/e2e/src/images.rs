@@ -57,6 +57,23 @@ pub async fn with_component(ns: &Ns, test: impl Future<Output = Result<()>>) -> 
     result.and(ns.cluster.install())
 }
 
+/// Runs a test with the component `in-place` too, in a namespace that has opted in.
+pub async fn with_workloads(ns: &Ns, test: impl Future<Output = Result<()>>) -> Result<()> {
+    ns.cluster.install_with(&["image-update", "in-place"])?;
+    forget(&ns.cluster)?;
+    let here = format!("namespace={}", ns.name);
+    ns.cluster.documented(
+        "let-in-place",
+        &[("namespace=shop", &here), ("namespace shop", &here.replace('=', " "))],
+    )?;
+    let result = test.await;
+    for kind in ["clusterrole", "validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
+        let name = if kind == "clusterrole" { "pitstop-in-place" } else { "pitstop-controller-workloads" };
+        ns.cluster.kubectl(&["delete", kind, name])?;
+    }
+    result.and(ns.cluster.install())
+}
+
 /// Runs a test with the component `image-puller` too.
 pub async fn with_pullers(ns: &Ns, test: impl Future<Output = Result<()>>) -> Result<()> {
     ns.cluster.install_with(&["image-update", "image-puller"])?;

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use pitstop_api::condition;
-use pitstop_api::rollout::{InPlaceRollout, Phase};
+use pitstop_api::rollout::{InPlaceRollout, PARKED, Phase, UpdateEnd};
 use serde_json::{Value, json};
 
 use crate::ns::Ns;
@@ -46,6 +46,35 @@ fn merged(mut object: Value, more: &Value) -> Value {
         fields.extend(more.clone());
     }
     object
+}
+
+/// What parks the workload, and what it is released to.
+pub fn park(kind: &str) -> (&'static str, Value) {
+    if kind == "StatefulSet" {
+        ("0", json!({"rollingUpdate": {"partition": i32::MAX}}))
+    } else {
+        ("RollingUpdate", json!({"type": "OnDelete"}))
+    }
+}
+
+/// Parks the workload and changes its template, in one write.
+pub fn change_parked(ns: &Ns, kind: &str, pod: &Value) -> Result<()> {
+    let (was, strategy) = park(kind);
+    let patch = json!({"metadata": {"labels": {PARKED: was}},
+        "spec": {"updateStrategy": strategy, "template": {"spec": pod}}});
+    ns.kubectl(&["patch", &kind.to_lowercase(), "web", "--type=strategic", "-p", &patch.to_string()])
+        .map(drop)
+}
+
+/// Waits until an update has ended so; the workload is released by then.
+pub async fn update_ended(ns: &Ns, end: UpdateEnd) -> Result<InPlaceRollout> {
+    until(&format!("the update to end as {}", end.name()), LONG, async || {
+        let rollout = get(ns).await?;
+        let status = rollout.status.clone().unwrap_or_default();
+        ensure!(status.update.as_ref().and_then(|update| update.ended) == Some(end), "{status:?}");
+        Ok(Some(rollout))
+    })
+    .await
 }
 
 /// Creates it as a user does.

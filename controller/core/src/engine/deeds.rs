@@ -82,7 +82,12 @@ impl Deeds {
                 // It has no effect.
                 Deed::TryImages { .. } | Deed::AskNode(_) | Deed::AskWorkload(_) => self.write.failed(now),
                 // The same again tells.
-                Deed::Create(_) | Deed::Delete { .. } | Deed::Pull(_) | Deed::DeletePod { .. } => {
+                Deed::Create(_)
+                | Deed::Delete { .. }
+                | Deed::MarkPod { .. }
+                | Deed::Release(_)
+                | Deed::Pull(_)
+                | Deed::DeletePod { .. } => {
                     self.unknown = Some(deed.clone());
                     self.write.failed(now);
                 }

@@ -14,6 +14,7 @@ mod load;
 mod members;
 mod outcome;
 mod pacing;
+mod parks;
 mod planning;
 mod pods;
 mod queue;
@@ -42,6 +43,7 @@ use hold::Grants;
 use kept::{Book, Kept};
 use members::Members;
 use pacing::Timers;
+use parks::Parks;
 use pods::Pods;
 use room::{Of, Room};
 use stores::Stores;
@@ -57,6 +59,7 @@ pub struct Engine {
     pods: Pods,
     neighbours: Neighbours,
     members: Members,
+    parks: Parks,
     surveys: Surveys,
     stores: Stores,
     books: Kept<Book>,
@@ -91,6 +94,7 @@ impl Engine {
             pods: Pods::default(),
             neighbours: Neighbours::default(),
             members: Members::default(),
+            parks: Parks::default(),
             surveys: Surveys::default(),
             stores: Stores::new(config.max_open_requests_per_namespace),
             books: Kept::default(),
@@ -112,10 +116,11 @@ impl Engine {
         }
         match event {
             // Those watches begin anew with the lead: what a process does not carry out, it need not keep.
-            Event::Objects(_) | Event::NodeWorks(_) if !self.leading => {}
+            Event::Objects(_) | Event::NodeWorks(_) | Event::Parked(..) if !self.leading => {}
             Event::Pods(watch) => self.pods_changed(watch),
             Event::Objects(watched) => self.objects_changed(now, wall, watched),
             Event::NodeWorks(watch) => self.books_changed(now, watch),
+            Event::Parked(kind, watch) => self.parks_changed(kind, watch),
             Event::Leader(leading) => self.lead(now, leading),
             Event::Guarded(guarded) => {
                 if std::mem::replace(&mut self.guarded, guarded) != guarded {
@@ -232,6 +237,7 @@ impl Engine {
         self.surveys = Surveys::default();
         // What looks after Pods says so again when it is planned.
         self.members = Members::default();
+        self.parks = Parks::default();
         self.stores.each_mut().for_each(|store| store.lead(now, leading));
         self.pods.restart();
         self.books.objects.values_mut().for_each(Book::restart);

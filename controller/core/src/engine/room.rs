@@ -72,6 +72,7 @@ impl<'a> Of<'a> {
             Event::Pods(_)
             | Event::Objects(_)
             | Event::NodeWorks(_)
+            | Event::Parked(..)
             | Event::Leader(_)
             | Event::Guarded(_)
             | Event::Tick => return None,

@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use pitstop_api::rollout::TargetKind;
+
 use super::Engine;
 use super::any::{AnyStore, LATER};
 use super::queue::Standing;
@@ -19,6 +21,7 @@ use crate::key::{KindId, ObjectKey};
 use crate::kind::{Ahead, Around, Owner, Relative};
 use crate::pod::Pod;
 use crate::time::Mono;
+use crate::workload::Parking;
 
 /// How many requests of a kind can stand with a Pod, or wait for a place in their namespace, before those that wait tell of
 /// it later.
@@ -143,6 +146,9 @@ impl<K: Stored> Around<K> for Surroundings<'_, K> {
     }
     fn pod(&self, key: &ObjectKey) -> Option<Cow<'_, Pod>> {
         self.engine.pods.read(key)
+    }
+    fn parking(&self, kind: TargetKind) -> Parking<'_> {
+        self.engine.parks.of(kind, &self.request.pod_key())
     }
     fn relative(&self, kind: KindId, key: &ObjectKey) -> Option<Relative<'_>> {
         self.engine.stores.of(kind)?.relative(key)

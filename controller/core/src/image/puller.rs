@@ -122,6 +122,8 @@ impl Memory {
                 | Deed::TryImages { .. }
                 | Deed::AskNode(_)
                 | Deed::AskWorkload(_)
+                | Deed::MarkPod { .. }
+                | Deed::Release(_)
                 | Deed::Evict { .. },
                 _,
             ) => {}

@@ -1,33 +1,40 @@
-//! The requests by which a rollout restarts Pods.
+//! The requests by which a rollout restarts and updates Pods.
 
 use std::collections::BTreeMap;
 
+use pitstop_api::image_update::{self, ContainerImage, PodImageUpdateSpec};
 use pitstop_api::recreate::{
-    ContainerRecreateRequestSpec, FailurePolicy, KIND, RecreateContainer, RecreateStrategy,
+    self, ContainerRecreateRequestSpec, FailurePolicy, RecreateContainer, RecreateStrategy,
 };
+use pitstop_api::resize::PodRef;
 use pitstop_api::{MAX_SECONDS, labels};
 
 use super::Rollout;
+use super::work::{What, Work};
 use crate::deed::Child;
 use crate::key::{KindId, ObjectKey};
 use crate::pod::{Container, ContainerKind, Pod};
+use crate::template::Image;
 
-/// Their kind.
-pub(super) const CHILD: KindId = KindId::new(KIND);
+/// Kinds of the requests that restart Pods, and that give them images.
+pub(super) const RESTARTS: KindId = KindId::new(recreate::KIND);
+pub(super) const UPDATES: KindId = KindId::new(image_update::KIND);
+/// Both.
+pub(super) const KINDS: [KindId; 2] = [RESTARTS, UPDATES];
 
 /// How much of a Pod's name is in theirs, in bytes: a recreate request has a name that a label value can hold.
 const MAX_NAME: usize = 49;
-/// What follows the Pod's name: a dash, five digits for the restart, and eight for the Pod.
+/// What follows the Pod's name: a dash, five digits for the restart or the update, and eight for the Pod.
 const TAIL: usize = 14;
-/// Seconds that the restart of a Pod may take beside what it is told to wait.
+/// Seconds that a Pod may take beside what it is told to wait.
 const LIMIT: i64 = 3_600;
 
-/// What the names of the requests of one restart have in common.
-pub(super) fn mark(rollout: &Rollout, restarted_at: &str) -> String {
-    format!("{:05x}", labels::hash(&format!("{} {restarted_at}", rollout.uid)) & 0xf_ffff)
+/// What the names of the requests of one restart, or of one update, have in common.
+pub(super) fn mark(rollout: &Rollout, of: &str) -> String {
+    format!("{:05x}", labels::hash(&format!("{} {of}", rollout.uid)) & 0xf_ffff)
 }
 
-/// The request by which that Pod is restarted: another Pod of its name has another one.
+/// The request by which that Pod is restarted or updated: another Pod of its name has another one.
 pub(super) fn key(mark: &str, pod: &Pod) -> ObjectKey {
     let ObjectKey { namespace, name } = &pod.key;
     let kept: String = name.chars().take(MAX_NAME).collect();
@@ -35,7 +42,7 @@ pub(super) fn key(mark: &str, pod: &Pod) -> ObjectKey {
     ObjectKey::new(namespace, format!("{}-{tail}", kept.trim_end_matches(['-', '.'])))
 }
 
-/// It is of that restart.
+/// It is of that restart or update.
 pub(super) fn is_of(mark: &str, key: &ObjectKey) -> bool {
     let tail = key.name.len().checked_sub(TAIL).and_then(|at| key.name.get(at..));
     tail.and_then(|tail| tail.strip_prefix('-')).is_some_and(|tail| tail.starts_with(mark))
@@ -63,13 +70,54 @@ pub(super) fn drain(rollout: &Rollout) -> Option<i64> {
 }
 
 /// The request to make. `soak`: seconds that new containers must have run.
-pub(super) fn child(rollout: &Rollout, mark: &str, pod: &Pod, soak: i64) -> serde_json::Result<Child> {
+pub(super) fn child(rollout: &Rollout, work: &Work<'_>, pod: &Pod, soak: i64) -> serde_json::Result<Child> {
+    match &work.what {
+        What::Restart(_) => restart(rollout, &work.mark, pod, soak),
+        What::Update(revisions) => {
+            update(rollout, &work.mark, pod, soak, revisions.images(pod).unwrap_or_default())
+        }
+    }
+}
+
+/// The Pod that such a request is for.
+pub(super) fn pod_of(child: &Child) -> ObjectKey {
+    let name = if child.kind == UPDATES { "/podRef/name" } else { "/podName" };
+    let name = child.spec.pointer(name).and_then(|name| name.as_str()).unwrap_or_default();
+    ObjectKey::new(&child.key.namespace, name)
+}
+
+/// Seconds until a request is over at the latest.
+fn limit(rollout: &Rollout, soak: i64) -> i64 {
+    LIMIT.saturating_add(soak).saturating_add(drain(rollout).unwrap_or_default()).min(MAX_SECONDS)
+}
+
+fn update(
+    rollout: &Rollout,
+    mark: &str,
+    pod: &Pod,
+    soak: i64,
+    images: Vec<Image>,
+) -> serde_json::Result<Child> {
+    let containers =
+        images.into_iter().map(|Image { container, image, .. }| ContainerImage { name: container, image });
+    let spec = PodImageUpdateSpec {
+        pod_ref: PodRef { name: pod.key.name.clone(), uid: Some(pod.uid.clone()) },
+        containers: containers.collect(),
+        unready_grace_period_seconds: drain(rollout),
+        observe_seconds: Some(soak),
+        active_deadline_seconds: Some(limit(rollout, soak)),
+        ..PodImageUpdateSpec::default()
+    };
+    let spec = serde_json::to_value(spec)?;
+    Ok(Child { kind: UPDATES, key: key(mark, pod), labels: BTreeMap::new(), spec })
+}
+
+fn restart(rollout: &Rollout, mark: &str, pod: &Pod, soak: i64) -> serde_json::Result<Child> {
     let containers = containers(rollout, pod)
         .map(|container| RecreateContainer { name: container.name.clone(), ..RecreateContainer::default() });
-    let drain = drain(rollout);
     let strategy = RecreateStrategy {
         failure_policy: Some(FailurePolicy::Fail),
-        unready_grace_period_seconds: drain,
+        unready_grace_period_seconds: drain(rollout),
         min_started_seconds: i32::try_from(soak).unwrap_or(i32::MAX),
         ..RecreateStrategy::default()
     };
@@ -77,13 +125,11 @@ pub(super) fn child(rollout: &Rollout, mark: &str, pod: &Pod, soak: i64) -> serd
         pod_name: pod.key.name.clone(),
         containers: containers.collect(),
         strategy: Some(strategy),
-        active_deadline_seconds: Some(
-            LIMIT.saturating_add(soak).saturating_add(drain.unwrap_or_default()).min(MAX_SECONDS),
-        ),
+        active_deadline_seconds: Some(limit(rollout, soak)),
         ..ContainerRecreateRequestSpec::default()
     };
     Ok(Child {
-        kind: CHILD,
+        kind: RESTARTS,
         key: key(mark, pod),
         // Of a Pod that is another one by then, nothing is restarted.
         labels: BTreeMap::from([(labels::POD_UID.to_owned(), pod.uid.clone())]),

@@ -13,6 +13,7 @@ use crate::measure::Measure;
 use crate::pod::Pod;
 use crate::reduced::Reduced;
 use crate::time::Mono;
+use crate::workload::place;
 
 /// The kind.
 pub const ID: KindId = KindId::new(KIND);
@@ -36,7 +37,7 @@ impl Kind for Rollout {
         },
         action: "Rollout",
         reasons: &status::REASONS,
-        successes: &[status::RESTARTED],
+        successes: &status::SUCCESSES,
         sharing: Sharing { patience: None, yields: false, stalls: false },
         many: true,
         claims: false,
@@ -53,7 +54,7 @@ impl Kind for Rollout {
     /// Its workload.
     fn pod_key(&self) -> ObjectKey {
         let target = &self.spec.target_ref;
-        ObjectKey::new(&self.key.namespace, format!("{}/{}", target.kind.name(), target.name))
+        place(target.kind, &ObjectKey::new(&self.key.namespace, &target.name))
     }
     fn pod_uid(&self) -> Option<&str> {
         None

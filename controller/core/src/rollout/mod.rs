@@ -1,15 +1,21 @@
-//! `InPlaceRollout`: a standing object for one workload, whose Pods are restarted in place, in order and within a budget.
+//! `InPlaceRollout`: a standing object for one workload, whose Pods are restarted and updated in place, in order and within a
+//! budget.
 //!
-//! It never touches a container itself: each Pod is restarted by a `ContainerRecreateRequest` that belongs to the rollout. What
-//! is done is read from those and from the Pods; what this process remembers is only sorted from them.
+//! It never touches a container itself: each Pod is restarted by a `ContainerRecreateRequest`, or gets new images by a
+//! `PodImageUpdate`, that belongs to the rollout. What is done is read from those and from the Pods; what this process remembers
+//! is only sorted from them.
 
 mod child;
 mod kind;
 mod plan;
 mod roll;
+mod stage;
 mod status;
 #[cfg(test)]
 mod tests;
+mod told;
+mod update;
+mod work;
 
 pub use kind::ID;
 pub use roll::Memory;

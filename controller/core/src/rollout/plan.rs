@@ -3,19 +3,21 @@
 use std::time::Duration;
 
 use chrono::DateTime;
-use pitstop_api::rollout::{InPlaceRolloutStatus, Restart, validate};
+use pitstop_api::rollout::{Restart, TemplateChanges, validate};
 
-use super::child::{self, CHILD};
+use super::child::{self, KINDS};
 use super::roll::{Memory, Read, Tally};
-use super::status::{Disrupted, Told, status};
-use super::{Plan, Rollout};
+use super::status::{Doing, status};
+use super::told::{Disrupted, Told};
+use super::work::{What, Work};
+use super::{Plan, Rollout, update};
 use crate::before::Before;
 use crate::deed::Deed;
-use crate::key::ObjectKey;
+use crate::key::{KindId, ObjectKey};
 use crate::kind::{Cx, Relative, Sight};
 use crate::plan::{StatusWrite, Urgency};
 use crate::time::{Mono, earliest, seconds};
-use crate::workload::{Workload, WorkloadQuery};
+use crate::workload::{Parking, Workload, WorkloadQuery};
 
 /// How old what is known of the workload may be while its Pods are restarted.
 const FRESH: Duration = Duration::from_secs(10);
@@ -24,48 +26,46 @@ const FRESH_STOPPED: Duration = Duration::from_mins(1);
 /// How long a restart waits for what one before it has begun.
 const SWEEP_WAITS: Duration = Duration::from_mins(5);
 /// How soon the Pods are listed again where the watch did not show all of them.
-const LIST_AGAIN: Duration = Duration::from_secs(1);
+pub(super) const LIST_AGAIN: Duration = Duration::from_secs(1);
 /// How soon it goes on with the Pods of controllers that it looks after from now on: those that there are come at once.
 const TOLD_WITHIN: Duration = Duration::from_millis(1);
 /// Most Pods that are being restarted at a time, whatever the budget says.
 const MOST_STARTED: usize = 100;
 
 /// What is to be done, and what is told of it.
-struct Next {
-    told: Told,
-    /// `status.restart` and `status.restartedAt`.
-    restart: Option<Restart>,
-    restarted_at: Option<String>,
-    deed: Option<Deed>,
-    controllers: Vec<String>,
-    wake_at: Option<Mono>,
+pub(super) struct Next {
+    pub(super) told: Told,
+    pub(super) doing: Doing,
+    pub(super) deed: Option<Deed>,
+    pub(super) controllers: Vec<String>,
+    pub(super) wake_at: Option<Mono>,
 }
 
 impl Next {
     /// Nothing is done.
-    fn only(rollout: &Rollout, told: Told) -> Self {
-        let InPlaceRolloutStatus { restart, restarted_at, .. } = &rollout.status;
-        let (restart, restarted_at) = (restart.clone(), restarted_at.clone());
-        Self { told, restart, restarted_at, deed: None, controllers: Vec::new(), wake_at: None }
+    pub(super) fn only(rollout: &Rollout, told: Told) -> Self {
+        let doing = Doing::of(&rollout.status);
+        Self { told, doing, deed: None, controllers: Vec::new(), wake_at: None }
     }
 }
 
 /// What the rollout needs.
 pub(super) fn plan(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) -> Plan {
     let rollout = sight.request;
-    if rollout.deleting {
+    // Of a workload that may be parked, it waits to be told.
+    if rollout.deleting || parking(sight) == Some(Parking::Unknown) {
         return Plan::default();
     }
     let next = next(cx, sight, memory);
     if next.controllers.is_empty() {
         memory.forget_pods();
     }
-    let new = status(cx, rollout, memory, sight.around, &next.told, next.restart, next.restarted_at);
+    let new = status(cx, rollout, memory, sight.around, &next.told, next.doing);
     let old = &rollout.status;
     // Reading takes a moment: it is told only where it takes longer.
     let at_once = next.told != Told::Reading
-        && (old.phase, &old.restart, &old.restarted_at, old.observed_generation)
-            != (new.phase, &new.restart, &new.restarted_at, new.observed_generation);
+        && (old.phase, &old.restart, &old.restarted_at, &old.update, old.observed_generation)
+            != (new.phase, &new.restart, &new.restarted_at, &new.update, new.observed_generation);
     let urgency = if at_once { Urgency::Now } else { Urgency::Later };
     Plan {
         status: (*old != new).then_some(StatusWrite { status: new, urgency }),
@@ -89,21 +89,41 @@ fn next(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) -> Next {
         };
         return Next::only(rollout, Told::Conflict(by));
     }
-    let Some(asked) = &rollout.spec.restarted_at else {
-        return over(cx, sight, memory, Told::Idle);
+    let updated = match parking(sight) {
+        Some(Parking::Yes(parked)) => Some(update::update(cx, sight, memory, parked)),
+        Some(Parking::No) => update::settle(cx, sight, memory),
+        Some(Parking::Unknown) | None => None,
     };
-    if rollout.status.restarted_at.as_ref() == Some(asked) {
-        return over(cx, sight, memory, Told::Restarted);
+    if let Some(next) = updated {
+        return next;
     }
-    at_work(cx, sight, memory, asked)
+    match &rollout.spec.restarted_at {
+        Some(asked) if rollout.status.restarted_at.as_ref() != Some(asked) => {
+            at_work(cx, sight, memory, asked)
+        }
+        asked => {
+            let ended = rollout.status.update.as_ref().and_then(|update| update.ended);
+            let told = if asked.is_some() { Told::Restarted } else { Told::Idle };
+            over(cx, sight, memory, ended.map_or(told, Told::Ended))
+        }
+    }
 }
 
-/// Nothing is under way: what restarts have left is deleted, one after another.
+/// Whether the workload is parked, if that counts.
+fn parking<'a>(sight: &Sight<'a, Rollout>) -> Option<Parking<'a>> {
+    let spec = &sight.request.spec;
+    let counts = spec.template_changes == TemplateChanges::InPlace && spec.target_ref.kind.parks();
+    counts.then(|| sight.around.parking(spec.target_ref.kind))
+}
+
+/// Nothing is under way: what restarts and updates have left is deleted, one after another.
 fn over(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, told: Told) -> Next {
     memory.rest();
     let deed = delete(cx, sight, memory, |_| true);
     let wake_at = memory.deleted_until(cx.now);
-    Next { restart: None, deed, wake_at, ..Next::only(sight.request, told) }
+    let next = Next::only(sight.request, told);
+    let update = next.doing.update.filter(|update| update.ended.is_some());
+    Next { doing: Doing { restart: None, update, ..next.doing }, deed, wake_at, ..next }
 }
 
 /// Deletes the next of those requests. Of one that was deleted, the watch may not have told yet.
@@ -113,63 +133,107 @@ fn delete(
     memory: &mut Memory,
     which: impl Fn(&Relative<'_>) -> bool,
 ) -> Option<Deed> {
-    let mut left = sight.around.children(CHILD).peekable();
+    let mut left = children(sight).peekable();
     if left.peek().is_none() {
         memory.deleted.clear();
     }
-    let next = left.find(|child| !child.deleting && !memory.goes(cx.now, child.uid) && which(child))?;
-    Some(Deed::Delete { kind: CHILD, key: next.key.clone(), uid: next.uid.to_owned() })
+    let next = left.find(|(_, child)| !child.deleting && !memory.goes(cx.now, child.uid) && which(child));
+    let (kind, next) = next?;
+    Some(Deed::Delete { kind, key: next.key.clone(), uid: next.uid.to_owned() })
+}
+
+/// The requests that it has made, and their kinds.
+fn children<'a>(sight: &Sight<'a, Rollout>) -> impl Iterator<Item = (KindId, Relative<'a>)> {
+    let around = sight.around;
+    KINDS.into_iter().flat_map(move |kind| around.children(kind).map(move |child| (kind, child)))
 }
 
 /// A restart is asked for and not finished.
 fn at_work(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, asked: &str) -> Next {
     let rollout = sight.request;
     let begun = rollout.status.restart.as_ref().filter(|restart| restart.restarted_at == asked);
+    with_workload(
+        cx,
+        sight,
+        memory,
+        (asked, begun.is_none()),
+        |_, _| true,
+        |memory, workload| match begun {
+            None => begin(sight, memory, asked),
+            Some(restart) => {
+                let work = Work::restart(rollout, restart, workload);
+                let next = go_on(cx, sight, memory, &work, workload);
+                next.unwrap_or_else(|| finish(cx, sight, memory, restart))
+            }
+        },
+    )
+}
+
+/// Goes on with the workload as it was read; reads it where that was long ago, or where the reading is of no use, and lists its
+/// Pods, too, if that is wanted for what is named.
+pub(super) fn with_workload(
+    cx: Cx<'_>,
+    sight: &Sight<'_, Rollout>,
+    memory: &mut Memory,
+    (of, pods): (&str, bool),
+    useful: impl FnOnce(&Memory, &Workload) -> bool,
+    then: impl FnOnce(&mut Memory, &Workload) -> Next,
+) -> Next {
+    let rollout = sight.request;
     let Some((read_at, read)) = memory.read.clone() else {
-        let deed = ask(sight, memory, asked, begun.is_none());
+        let deed = ask(sight, memory, of, pods);
         return Next { deed, ..Next::only(rollout, Told::Reading) };
     };
-    let again_at = read_at.after(if memory.stopped { FRESH_STOPPED } else { FRESH });
-    let again = (again_at <= cx.now).then(|| ask(sight, memory, asked, begun.is_none())).flatten();
+    let useful = match &read {
+        Read::Workload(workload) => useful(memory, workload),
+        Read::Missing | Read::Refused(_) => true,
+    };
+    let fresh = if memory.stopped { FRESH_STOPPED } else { FRESH };
+    let again_at = match (useful, memory.asked_for.as_deref() == Some(of)) {
+        (true, _) => read_at.after(fresh),
+        (false, true) => read_at.after(LIST_AGAIN),
+        (false, false) => cx.now,
+    };
+    let again = (again_at <= cx.now).then(|| ask(sight, memory, of, pods)).flatten();
     let wake_at = Some(again_at).filter(|at| *at > cx.now);
+    let only = |told, deed| Next { deed, wake_at, ..Next::only(rollout, told) };
     let workload = match read {
-        Read::Workload(workload) if !workload.deleting => workload,
-        Read::Workload(_) | Read::Missing => {
-            return Next { deed: again, wake_at, ..Next::only(rollout, Told::Missing) };
-        }
-        Read::Refused(text) => {
-            return Next { deed: again, wake_at, ..Next::only(rollout, Told::Unreadable(text)) };
-        }
+        Read::Workload(workload) if workload.deleting => return only(Told::Missing, again),
+        Read::Workload(workload) => workload,
+        Read::Missing => return only(Told::Missing, again),
+        Read::Refused(text) => return only(Told::Unreadable(text), again),
     };
     let told = memory.looks_after(&workload.controllers);
-    let next = match begun {
-        None => begin(sight, memory, asked),
+    let next = match (useful, told) {
+        (false, _) => Next::only(rollout, Told::Reading),
         // Of none that it has not been told of yet, it can say how far it is.
-        Some(_) if !told => {
+        (true, false) => {
             Next { wake_at: Some(cx.now.after(TOLD_WITHIN)), ..Next::only(rollout, Told::Reading) }
         }
-        Some(restart) => go_on(cx, sight, memory, restart, &workload),
+        (true, true) => then(memory, &workload),
     };
     Next {
         deed: again.or(next.deed),
-        controllers: workload.controllers,
+        controllers: workload.controllers.clone(),
         wake_at: earliest(wake_at, next.wake_at),
         ..next
     }
 }
 
-/// The workload is read, and its Pods are listed if that is wanted.
-fn ask(sight: &Sight<'_, Rollout>, memory: &mut Memory, asked: &str, pods: bool) -> Option<Deed> {
+/// The workload is read, and its Pods are listed if that is wanted for what is named.
+pub(super) fn ask(sight: &Sight<'_, Rollout>, memory: &mut Memory, of: &str, pods: bool) -> Option<Deed> {
     // One that is under way tells. A deed of which nobody knows how it ended is no reason to wait: it may be that it is never
     // tried again.
     if matches!(sight.deed, Some(Deed::AskWorkload(_))) {
         return None;
     }
-    memory.listing = pods.then(|| asked.to_owned());
+    memory.asked_for = Some(of.to_owned());
+    memory.listing = pods.then(|| of.to_owned());
     let target = &sight.request.spec.target_ref;
     let key = ObjectKey::new(&sight.request.key.namespace, &target.name);
     let budgets = sight.request.spec.respects_disruption_budgets();
-    Some(Deed::AskWorkload(Box::new(WorkloadQuery { kind: target.kind, key, pods, budgets })))
+    let template = parking(sight).is_some();
+    Some(Deed::AskWorkload(Box::new(WorkloadQuery { kind: target.kind, key, pods, budgets, template })))
 }
 
 /// The restart is for the Pods that there are: a list that was asked for after the wish was known tells the newest of them.
@@ -182,39 +246,44 @@ fn begin(sight: &Sight<'_, Rollout>, memory: &mut Memory, asked: &str) -> Next {
     };
     let newest = listed.iter().map(|pod| pod.created).max();
     let newest_pod = newest.and_then(|newest| DateTime::from_timestamp(newest, 0));
-    (memory.swept, memory.sweep_until) = (false, None);
-    (memory.progress, memory.stopped) = (None, false);
+    memory.begins();
     let restart = Some(Restart { restarted_at: asked.to_owned(), newest_pod });
-    Next { restart, ..Next::only(rollout, Told::Restarting) }
+    let next = Next::only(rollout, Told::Restarting);
+    Next { doing: Doing { restart, update: None, ..next.doing }, ..next }
 }
 
-/// The Pods are restarted.
-fn go_on(
+/// The Pods are restarted, or updated; nothing where none is left.
+pub(super) fn go_on(
     cx: Cx<'_>,
     sight: &Sight<'_, Rollout>,
     memory: &mut Memory,
-    restart: &Restart,
+    work: &Work<'_>,
     workload: &Workload,
-) -> Next {
+) -> Option<Next> {
     let rollout = sight.request;
-    let mark = child::mark(rollout, &restart.restarted_at);
     memory.give_up(cx.now);
-    memory.sort(rollout, restart, &mark, workload, sight.around);
-    let step = sweep(cx, sight, memory, &mark).unwrap_or_else(|| choose(cx, rollout, memory, workload));
+    memory.sort(rollout, work, workload, sight.around);
+    let step = sweep(cx, sight, memory, &work.mark).unwrap_or_else(|| choose(cx, rollout, memory, workload));
     memory.stopped = matches!(&step, Step::Stop(told) if !waits_for_pods(told));
     let deadline = deadline(cx, rollout, memory, workload);
-    let late = |told| if deadline <= cx.now && waits_for_pods(&told) { Told::Late } else { told };
+    let named = |told| match (told, &work.what) {
+        (told, _) if deadline <= cx.now && waits_for_pods(&told) => Told::Late,
+        (Told::Restarting, What::Update(_)) => Told::Updating,
+        (told, _) => told,
+    };
     let wake_at = earliest(memory.overdue_at(), Some(deadline).filter(|at| *at > cx.now));
     if !matches!(step, Step::Finish) {
         // What was listed before the last Pod was done says nothing of the end.
         (memory.listed, memory.listing) = (None, None);
     }
     let told =
-        |told, deed, at| Next { deed, wake_at: earliest(wake_at, at), ..Next::only(rollout, late(told)) };
-    match step {
-        Step::Finish => {
-            let next = finish(cx, sight, memory, restart);
-            Next { wake_at: earliest(wake_at, next.wake_at), ..next }
+        |told, deed, at| Next { deed, wake_at: earliest(wake_at, at), ..Next::only(rollout, named(told)) };
+    Some(match step {
+        Step::Finish => return None,
+        Step::Mark(pod) => {
+            let why = memory.refusal(Some(&pod)).map_or(Told::Restarting, Told::Refused);
+            let pod = sight.around.pod(&pod);
+            told(why, pod.and_then(|pod| work.tell(&pod)), None)
         }
         Step::Stop(why) => told(why, None, memory.refused_until().filter(|at| *at > cx.now)),
         Step::Sweep(deed) => told(Told::Restarting, deed, memory.sweep_until.filter(|at| *at > cx.now)),
@@ -224,15 +293,15 @@ fn go_on(
             // After a stop, what is known of the workload may be older.
             let old = memory.read.as_ref().is_none_or(|(at, _)| at.after(FRESH) <= cx.now);
             let deed = if old {
-                ask(sight, memory, &restart.restarted_at, false)
+                ask(sight, memory, &work.mark, false)
             } else {
                 let pod = sight.around.pod(&pod);
-                let child = pod.and_then(|pod| child::child(rollout, &mark, &pod, soak).ok());
+                let child = pod.and_then(|pod| child::child(rollout, work, &pod, soak).ok());
                 child.map(|child| Deed::Create(Box::new(child)))
             };
             told(why, deed, None)
         }
-    }
+    })
 }
 
 /// Until when another Pod should be done: each takes its own time to drain and to soak beside.
@@ -250,7 +319,7 @@ fn soak(rollout: &Rollout, workload: &Workload, canary: bool) -> i64 {
     rollout.spec.soak().max(workload.min_ready_seconds.into()).max(longer.unwrap_or_default())
 }
 
-/// Deletes what restarts before this one have left. What is open of them is waited for: a Pod whose stop has begun is about to
+/// Deletes what restarts and updates before this one have left. What is open of them is waited for: a Pod whose stop has begun is about to
 /// be unavailable.
 fn sweep(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, mark: &str) -> Option<Step> {
     if memory.swept {
@@ -263,7 +332,7 @@ fn sweep(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, mark: &str
         return Some(Step::Sweep(Some(deed)));
     }
     let open = |child: &Relative<'_>| old(child) && child.ended.is_none() && !child.deleting;
-    memory.swept = !(patient && sight.around.children(CHILD).any(|child| open(&child)));
+    memory.swept = !(patient && children(sight).any(|(_, child)| open(&child)));
     (!memory.swept).then_some(Step::Sweep(None))
 }
 
@@ -271,17 +340,24 @@ fn sweep(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, mark: &str
 fn waits_for_pods(told: &Told) -> bool {
     matches!(
         told,
-        Told::Restarting | Told::Canary | Told::Budget { .. } | Told::Disruption(_) | Told::Refused(_)
+        Told::Restarting
+            | Told::Updating
+            | Told::Canary
+            | Told::Budget { .. }
+            | Told::Disruption(_)
+            | Told::Refused(_)
     )
 }
 
 /// The next step with the Pods.
 enum Step {
-    /// Restart that one, whose new containers must run for so many seconds.
+    /// Restart or update that one, whose new containers must run for so many seconds.
     Begin(ObjectKey, i64),
+    /// Tell its controller of that one, which is updated.
+    Mark(ObjectKey),
     /// None is begun with.
     Stop(Told),
-    /// Earlier restarts have left something.
+    /// Earlier restarts or updates have left something.
     Sweep(Option<Deed>),
     /// None is left.
     Finish,
@@ -291,9 +367,15 @@ enum Step {
 fn choose(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, workload: &Workload) -> Step {
     let spec = &rollout.spec;
     let failed = u32::try_from(memory.failed.len()).unwrap_or(u32::MAX);
+    if let Some(pod) = memory.next_unmarked(cx.now) {
+        return Step::Mark(pod.clone());
+    }
     if memory.waits.is_empty() {
         return match failed {
             _ if !memory.started.is_empty() => Step::Stop(Told::Restarting),
+            _ if !memory.unmarked.is_empty() => {
+                Step::Stop(memory.refusal(None).map_or(Told::Restarting, Told::Refused))
+            }
             0 => Step::Finish,
             _ => Step::Stop(Told::PodsFailed),
         };
@@ -305,10 +387,11 @@ fn choose(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, workload: &Workload) -
         return Step::Stop(Told::Paused);
     }
     let current = memory.tally().current;
-    let begun = memory.started.len().saturating_add(current).saturating_add(memory.failed.len());
+    let under_way = memory.started.len().saturating_add(memory.unmarked.len());
+    let begun = under_way.saturating_add(current).saturating_add(memory.failed.len());
     let canary = spec.canary().map(|canary| usize::try_from(canary.pods).unwrap_or(1));
     if canary.is_some_and(|pods| begun >= pods && current < pods) {
-        let fails = memory.started.is_empty();
+        let fails = under_way == 0;
         return Step::Stop(if fails { Told::PodsFailed } else { Told::Canary });
     }
     let Some(room) = room(rollout, memory, workload) else {
@@ -375,8 +458,9 @@ fn finish(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, restart: 
     let first = listed.is_none() && memory.listing.is_none();
     if listed.is_some_and(|(_, listed)| memory.covers(listed, &rollout.key.namespace, newest)) {
         // The list is kept: a write of the status may be under way, or stand in line.
-        let restarted_at = Some(asked.clone());
-        return Next { restart: None, restarted_at, ..Next::only(rollout, Told::Restarted) };
+        let next = Next::only(rollout, Told::Restarted);
+        let doing = Doing { restart: None, restarted_at: Some(asked.clone()), ..next.doing };
+        return Next { doing, ..next };
     }
     memory.listed = None;
     let again_at = read_at.after(LIST_AGAIN);

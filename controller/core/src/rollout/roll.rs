@@ -2,14 +2,15 @@
 //! event costs what it concerns, however many Pods there are.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
-use pitstop_api::rollout::{Restart, TargetKind};
-
+use super::stage::{Asked, Rank, Stage, ordinal, stage};
+use super::work::{Revisions, Work};
 use super::{Rollout, child};
 use crate::deed::{Deed, Done};
-use crate::key::ObjectKey;
-use crate::kind::{Around, Relative};
+use crate::key::{KindId, ObjectKey};
+use crate::kind::Around;
 use crate::pod::Pod;
 use crate::time::Mono;
 use crate::workload::{Listed, Workload};
@@ -19,32 +20,6 @@ const SHOWN_WITHIN: Duration = Duration::from_secs(30);
 
 /// How long a Pod is passed over for which the API server has refused a request.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
-
-/// In which order Pods go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rank {
-    /// The higher the ordinal, the sooner.
-    Ordinal(std::cmp::Reverse<u32>),
-    /// It is not available as it is: nothing is lost by it.
-    Broken,
-    /// It is available: the first of each node goes first, then the second of each.
-    Available(u32),
-}
-
-/// How far a Pod is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// It is none of those that are restarted; whether it is available counts all the same.
-    Other,
-    /// It is yet to be restarted.
-    Waits(Rank),
-    /// It is being restarted.
-    Started,
-    /// It was restarted.
-    Current,
-    /// It could not be.
-    Failed,
-}
 
 /// A Pod, as it was looked at last.
 #[derive(Clone, Debug)]
@@ -59,11 +34,11 @@ struct Seen {
 /// How many Pods are how far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Those that are to be restarted.
+    /// Those that are to be restarted or updated.
     pub pods: usize,
-    /// Those that were.
+    /// Those that are done.
     pub current: usize,
-    /// Available Pods of the workload that are not being restarted.
+    /// Available Pods of the workload that have no open request.
     pub available: usize,
     /// Available Pods of the workload.
     pub ready: usize,
@@ -75,7 +50,7 @@ pub struct Tally {
 #[derive(Clone, Debug)]
 pub enum Read {
     /// It.
-    Workload(Workload),
+    Workload(Arc<Workload>),
     /// There is none.
     Missing,
     /// It cannot be read, in these words.
@@ -89,13 +64,16 @@ pub struct Memory {
     pub(super) completed_seen: Option<Mono>,
     /// What came of the last reading of the workload, and when.
     pub(super) read: Option<(Mono, Read)>,
-    /// The `restartedAt` for which its Pods are being listed, and those that were.
+    /// What the workload was read for last.
+    pub(super) asked_for: Option<String>,
+    /// What its Pods are being listed for, and those that were.
     pub(super) listing: Option<String>,
     pub(super) listed: Option<(String, Vec<Listed>)>,
     /// UIDs of the controllers whose Pods it is told of.
     looks_after: Vec<String>,
-    /// The mark of the restart that the Pods are sorted by, and the workload's partition and controllers.
-    mark: Option<String>,
+    /// The mark of the restart or the update that the Pods are sorted by, the kind of its requests, and the workload's partition
+    /// and controllers.
+    mark: Option<(String, KindId)>,
     sorted_by: Option<(u32, Vec<String>)>,
     stale: BTreeSet<ObjectKey>,
     pods: BTreeMap<ObjectKey, Seen>,
@@ -106,10 +84,16 @@ pub struct Memory {
     /// Those of them that are not available.
     pub(super) broken: BTreeSet<(Rank, ObjectKey)>,
     pub(super) started: BTreeSet<ObjectKey>,
+    pub(super) unmarked: BTreeSet<ObjectKey>,
+    pub(super) not_in_place: BTreeSet<ObjectKey>,
     pub(super) failed: BTreeSet<ObjectKey>,
     /// Requests that were made and that the watch has not shown yet, by their Pods.
     made: BTreeMap<ObjectKey, Mono>,
-    /// Nothing is left of the restarts before this one.
+    /// Pods that were marked and that the watch has not shown so yet.
+    marked: BTreeMap<ObjectKey, Mono>,
+    /// When the workload was released.
+    released: Option<Mono>,
+    /// Nothing is left of the restarts and updates before this one.
     pub(super) swept: bool,
     /// Until when older requests that are open are waited for.
     pub(super) sweep_until: Option<Mono>,
@@ -129,13 +113,20 @@ pub struct Memory {
 impl Memory {
     /// The Pod, or the request for it, changed.
     pub(super) fn changed(&mut self, pod: &ObjectKey) {
+        self.marked.remove(pod);
         self.stale.insert(pod.clone());
     }
 
-    /// No restart is under way.
+    /// Neither a restart nor an update is under way.
     pub(super) fn rest(&mut self) {
         let Self { completed_seen, deleted, .. } = std::mem::take(self);
         *self = Self { completed_seen, deleted, ..Self::default() };
+    }
+
+    /// A restart or an update begins.
+    pub(super) fn begins(&mut self) {
+        (self.swept, self.sweep_until) = (false, None);
+        (self.progress, self.stopped) = (None, false);
     }
 
     /// It looks after the Pods of these controllers. Whether it has been told of them before.
@@ -151,6 +142,8 @@ impl Memory {
     pub(super) fn forget_pods(&mut self) {
         self.looks_after.clear();
         let Self { pods, nodes, stale, waits, broken, started, failed, refused, .. } = self;
+        self.unmarked.clear();
+        self.not_in_place.clear();
         pods.clear();
         nodes.clear();
         stale.clear();
@@ -175,13 +168,12 @@ impl Memory {
                 if let Some(listed) = workload.pods.take() {
                     self.listed = self.listing.take().map(|at| (at, listed));
                 }
-                self.read = Some((now, Read::Workload(workload)));
+                self.read = Some((now, Read::Workload(Arc::new(workload))));
             }
             (Deed::AskWorkload(_), Done::Gone) => self.read = Some((now, Read::Missing)),
             (Deed::AskWorkload(_), Done::Refused(text)) => self.read = Some((now, Read::Refused(text))),
             (Deed::Create(child), done) => {
-                let pod = child.spec.get("podName").and_then(|name| name.as_str()).unwrap_or_default();
-                let pod = ObjectKey::new(&child.key.namespace, pod);
+                let pod = child::pod_of(child);
                 match done {
                     Done::Refused(text) => drop(self.refused.insert(pod, (now, text))),
                     // A conflict says that it is there.
@@ -196,6 +188,18 @@ impl Memory {
             (Deed::Delete { uid, .. }, Done::Effected | Done::Gone) => {
                 self.deleted.insert(uid.clone(), now);
             }
+            (Deed::MarkPod { key, .. }, Done::Effected | Done::Conflict) => {
+                self.marked.insert(key.clone(), now);
+            }
+            (Deed::MarkPod { key, .. }, Done::Refused(text)) => {
+                self.refused.insert(key.clone(), (now, text));
+            }
+            (Deed::Release(_), Done::Effected) => self.released = Some(now),
+            // It is looked at anew.
+            (Deed::Release(_), Done::Conflict | Done::Gone) => (self.read, self.listed) = (None, None),
+            (Deed::Release(_), Done::Refused(text)) => {
+                self.refused.insert(ObjectKey::default(), (now, text));
+            }
             (_, _) => {}
         }
     }
@@ -204,23 +208,24 @@ impl Memory {
     pub(super) fn sort(
         &mut self,
         rollout: &Rollout,
-        restart: &Restart,
-        mark: &str,
+        work: &Work<'_>,
         workload: &Workload,
         around: &dyn Around<Rollout>,
     ) {
-        let by = (workload.partition, workload.controllers.clone());
-        if self.mark.as_deref() != Some(mark) {
+        let by = (work.partition, workload.controllers.clone());
+        let mark = Some((work.mark.clone(), work.kind()));
+        if self.mark != mark {
             self.made.clear();
+            self.marked.clear();
             self.refused.clear();
+            self.released = None;
             self.sorted_by = None;
-            self.mark = Some(mark.to_owned());
+            self.mark = mark;
         }
         if self.sorted_by.as_ref() != Some(&by) {
             self.stale.extend(self.pods.keys().cloned());
             self.sorted_by = Some(by);
         }
-        let newest = restart.newest_pod.map(|newest| newest.timestamp());
         for key in std::mem::take(&mut self.stale) {
             let of_node = self.forget(&key);
             self.refused.remove(&key);
@@ -238,20 +243,14 @@ impl Memory {
                 self.made.remove(&key);
                 continue;
             };
-            let request = around.relative(child::CHILD, &child::key(mark, &pod));
+            let request = around.relative(work.kind(), &work.request(&pod));
             if request.is_some() {
                 self.made.remove(&key);
             }
             let of_node = of_node.or_else(|| self.next_of_node(&pod));
             let available = pod.ready && !pod.gone();
-            let late = newest.is_none_or(|newest| pod.created > newest);
-            // What has begun goes on, whatever the kubelet says of the containers meanwhile.
-            let begun = request.is_some() || self.made.contains_key(&key);
-            let stage = if late || pod.gone() || !(begun || is_meant(rollout, workload, &pod)) {
-                Stage::Other
-            } else {
-                self.stage(rollout, &pod, request.as_ref(), of_node)
-            };
+            let asked = Asked { request: request.as_ref(), made: self.made.contains_key(&key) };
+            let stage = stage(rollout, work, &pod, asked, of_node);
             self.note(&key, Seen { uid: pod.uid.clone(), stage, available, of_node });
         }
     }
@@ -269,14 +268,44 @@ impl Memory {
         of_pod().map(|(_, text)| text.clone())
     }
 
+    /// The first Pod that its controller is to be told of, as far as is known.
+    pub(super) fn next_unmarked(&self, now: Mono) -> Option<&ObjectKey> {
+        let told = |pod: &ObjectKey| self.marked.get(pod).is_some_and(|at| at.after(SHOWN_WITHIN) > now);
+        let refused =
+            |pod: &ObjectKey| self.refused.get(pod).is_some_and(|(at, _)| at.after(REFUSED_FOR) > now);
+        self.unmarked.iter().find(|pod| !told(pod) && !refused(pod))
+    }
+
+    /// The workload was released, and the watch may yet tell.
+    pub(super) fn has_released(&self, now: Mono) -> bool {
+        self.released.is_some_and(|at| at.after(SHOWN_WITHIN) > now)
+    }
+
+    /// The workload cannot be released: the API server's words, and until when that is not tried again.
+    pub(super) fn release_refused(&self, now: Mono) -> Option<(&str, Mono)> {
+        let (at, text) = self.refused.get(&ObjectKey::default())?;
+        Some((text.as_str(), at.after(REFUSED_FOR))).filter(|(_, until)| *until > now)
+    }
+
+    /// The kind of the requests that the Pods are sorted by, and what their names have in common.
+    pub(super) fn mark(&self) -> Option<(&str, KindId)> {
+        self.mark.as_ref().map(|(mark, kind)| (mark.as_str(), *kind))
+    }
+
+    /// Why a Pod cannot get what the template has changed.
+    pub(super) fn why_not_in_place(&self) -> Option<&str> {
+        let seen = self.pods.get(self.not_in_place.first()?)?;
+        if let Stage::NotInPlace(why) = &seen.stage { Some(why) } else { None }
+    }
+
     /// When to try again for a Pod that was refused.
     pub(super) fn refused_until(&self) -> Option<Mono> {
         self.refused.values().map(|(at, _)| at.after(REFUSED_FOR)).min()
     }
 
-    /// When to look at requests again that were made and that the watch does not show.
+    /// When to look at requests again that were made, and at Pods that were marked, and that the watch does not show.
     pub(super) fn overdue_at(&self) -> Option<Mono> {
-        self.made.values().min().map(|made| made.after(SHOWN_WITHIN))
+        self.made.values().chain(self.marked.values()).min().map(|made| made.after(SHOWN_WITHIN))
     }
 
     /// The watch may yet tell of that one that it was deleted. Where it does not in time, a restore of etcd has brought it back.
@@ -299,6 +328,7 @@ impl Memory {
             }
             waits
         });
+        self.marked.retain(|_, at| at.after(SHOWN_WITHIN) > now);
     }
 
     /// Every listed Pod that is not newer than `newest` is known, as that very Pod, and is not left to be done.
@@ -312,36 +342,28 @@ impl Memory {
         })
     }
 
+    /// Every listed Pod is known, as that very Pod, and is of that revision; those of lower ordinals are left alone.
+    pub(super) fn all_are(
+        &self,
+        rollout: &Rollout,
+        listed: &[Listed],
+        revisions: &Revisions<'_>,
+        partition: u32,
+    ) -> bool {
+        listed.iter().all(|pod| {
+            let seen = self.pods.get(&ObjectKey::new(&rollout.key.namespace, &pod.name));
+            let known = seen.is_some_and(|seen| seen.uid == pod.uid && seen.stage == Stage::Current);
+            let kept = ordinal(rollout, &pod.name).is_some_and(|ordinal| ordinal < partition);
+            kept || (known && revisions.is(pod.revision))
+        })
+    }
+
     /// Which of its node's Pods it is.
     fn next_of_node(&mut self, pod: &Pod) -> Option<u32> {
         let next = self.nodes.entry(pod.node.clone()?).or_default();
         let of_node = *next;
         *next = next.saturating_add(1);
         Some(of_node)
-    }
-
-    fn stage(
-        &self,
-        rollout: &Rollout,
-        pod: &Pod,
-        request: Option<&Relative<'_>>,
-        of_node: Option<u32>,
-    ) -> Stage {
-        match request {
-            None if self.made.contains_key(&pod.key) => Stage::Started,
-            None => Stage::Waits(match ordinal(rollout, pod) {
-                Some(ordinal) => Rank::Ordinal(std::cmp::Reverse(ordinal)),
-                None if pod.ready => Rank::Available(of_node.unwrap_or_default()),
-                None => Rank::Broken,
-            }),
-            // Somebody else's object has the name.
-            Some(request) if !request.is_of(&rollout.uid) => Stage::Failed,
-            Some(request) => match request.ended {
-                None => Stage::Started,
-                Some(ended) if ended.complete => Stage::Current,
-                Some(_) => Stage::Failed,
-            },
-        }
     }
 
     fn note(&mut self, key: &ObjectKey, seen: Seen) {
@@ -351,15 +373,17 @@ impl Memory {
         *ready = ready.saturating_add(usize::from(seen.available));
         *all = all.saturating_add(1);
         *pods = pods.saturating_add(usize::from(seen.stage != Stage::Other));
-        match seen.stage {
+        match &seen.stage {
             Stage::Other => {}
             Stage::Waits(rank) => {
-                self.waits.insert((rank, key.clone()));
+                self.waits.insert((*rank, key.clone()));
                 if !seen.available {
-                    self.broken.insert((rank, key.clone()));
+                    self.broken.insert((*rank, key.clone()));
                 }
             }
             Stage::Started => drop(self.started.insert(key.clone())),
+            Stage::Unmarked => drop(self.unmarked.insert(key.clone())),
+            Stage::NotInPlace(_) => drop(self.not_in_place.insert(key.clone())),
             Stage::Current => *current = current.saturating_add(1),
             Stage::Failed => drop(self.failed.insert(key.clone())),
         }
@@ -383,23 +407,11 @@ impl Memory {
                 self.broken.remove(&place);
             }
             Stage::Started => drop(self.started.remove(key)),
+            Stage::Unmarked => drop(self.unmarked.remove(key)),
+            Stage::NotInPlace(_) => drop(self.not_in_place.remove(key)),
             Stage::Current => *current = current.saturating_sub(1),
             Stage::Failed => drop(self.failed.remove(key)),
         }
         seen.of_node
     }
-}
-
-/// A restart means the Pod: it has a container to restart, and the workload's own partition does not leave it alone.
-fn is_meant(rollout: &Rollout, workload: &Workload, pod: &Pod) -> bool {
-    let kept = ordinal(rollout, pod).is_some_and(|ordinal| ordinal < workload.partition);
-    !kept && child::containers(rollout, pod).next().is_some()
-}
-
-/// The ordinal of a `StatefulSet`'s Pod, by its name.
-fn ordinal(rollout: &Rollout, pod: &Pod) -> Option<u32> {
-    let target = &rollout.spec.target_ref;
-    let sets = target.kind == TargetKind::StatefulSet;
-    let rest = pod.key.name.strip_prefix(&target.name).filter(|_| sets)?;
-    rest.strip_prefix('-')?.parse().ok()
 }

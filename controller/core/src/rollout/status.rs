@@ -2,12 +2,13 @@
 
 use pitstop_api::condition::{self, Progress, Standing};
 use pitstop_api::rollout::{
-    InPlaceRolloutStatus, MAX_PODS, Phase, PodOfInterest, PodState, Restart, conditions,
+    InPlaceRolloutStatus, MAX_PODS, Phase, PodOfInterest, PodState, Restart, Update, UpdateEnd, conditions,
 };
 
 use super::Rollout;
 use super::child;
 use super::roll::Memory;
+use super::told::{Disrupted, Told};
 use crate::change::Note;
 use crate::key::ObjectKey;
 use crate::kind::{Around, Cx, note};
@@ -20,11 +21,19 @@ const MAX_MESSAGE: usize = 256;
 pub(super) const RESTARTED: &str = "Restarted";
 /// Pods could not be restarted.
 pub(super) const PODS_FAILED: &str = "PodsFailed";
-/// How restarts end, as metrics count it.
-pub(super) const REASONS: [&str; 2] = [RESTARTED, PODS_FAILED];
+/// Every Pod has the template's images.
+pub(super) const UPDATED: &str = UpdateEnd::Updated.name();
+/// The workload was released before.
+const NOT_IN_PLACE: &str = UpdateEnd::NotInPlace.name();
+const SUPERSEDED: &str = UpdateEnd::Superseded.name();
+/// How restarts and updates end, as metrics count it.
+pub(super) const REASONS: [&str; 5] = [RESTARTED, UPDATED, PODS_FAILED, NOT_IN_PLACE, SUPERSEDED];
+/// Those of them that are successes.
+pub(super) const SUCCESSES: [&str; 2] = [RESTARTED, UPDATED];
 
 const BEGAN: &str = "RolloutStarted";
 const COMPLETED: &str = "RolloutCompleted";
+const RELEASED: &str = "WorkloadReleased";
 const STALLED: &str = "RolloutStalled";
 
 /// Every reason that a condition of a rollout, or an event on it, can have.
@@ -39,6 +48,10 @@ pub fn all_reasons() -> impl Iterator<Item = &'static str> {
         Told::Unreadable(String::new()),
         Told::NeedsUnavailability,
         Told::Restarting,
+        Told::Updating,
+        Told::Controller,
+        Told::UnknownPark(String::new()),
+        Told::ReleaseRefused(String::new()),
         Told::Canary,
         Told::Budget { unavailable: 0, most: 0 },
         Told::Disruption(Disrupted::default()),
@@ -49,151 +62,43 @@ pub fn all_reasons() -> impl Iterator<Item = &'static str> {
     ];
     said.map(|told| told.reason())
         .into_iter()
-        .chain([BEGAN, COMPLETED, STALLED])
+        .chain([BEGAN, COMPLETED, RELEASED, STALLED])
+        .chain(UpdateEnd::ALL.map(UpdateEnd::name))
         .chain(Phase::ALL.map(Phase::name))
 }
 
-/// What is to be told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Told {
-    /// The spec makes no sense.
-    Invalid(String),
-    /// That older rollout is for the same workload.
-    Conflict(ObjectKey),
-    /// Nothing has been asked for.
-    Idle,
-    /// Everything that was asked for is done.
-    Restarted,
-    /// The workload is being read.
-    Reading,
-    /// There is no such workload.
-    Missing,
-    /// It cannot be read.
-    Unreadable(String),
-    /// Its strategy lets no Pod be unavailable.
-    NeedsUnavailability,
-    /// Pods are being restarted.
-    Restarting,
-    /// The first ones are being restarted, and the others wait for them.
-    Canary,
-    /// As many are unavailable as may be.
-    Budget {
-        /// How many.
-        unavailable: u32,
-        /// How many may be.
-        most: u32,
-    },
-    /// A disruption budget lets no further one be unavailable.
-    Disruption(Disrupted),
-    /// By the user's wish, none is begun with.
-    Paused,
-    /// The API server refuses the request by which the next Pod would be restarted.
-    Refused(String),
-    /// As many as may have failed.
-    PodsFailed,
-    /// No Pod was finished for long.
-    Late,
+/// What is done, and was.
+#[derive(Clone, Debug)]
+pub(super) struct Doing {
+    /// `status.restart`.
+    pub(super) restart: Option<Restart>,
+    /// `status.restartedAt`.
+    pub(super) restarted_at: Option<String>,
+    /// `status.update`.
+    pub(super) update: Option<Update>,
 }
 
-/// By which disruption budget.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Disrupted {
-    pub(super) name: String,
-    /// How many of its Pods have to be healthy; absent where its controller has not said so yet.
-    pub(super) desired: Option<u32>,
-    /// How many of them are, without those that are being restarted.
-    pub(super) healthy: u32,
+impl Doing {
+    /// What the status says.
+    pub(super) fn of(status: &InPlaceRolloutStatus) -> Self {
+        let InPlaceRolloutStatus { restart, restarted_at, update, .. } = status;
+        Self { restart: restart.clone(), restarted_at: restarted_at.clone(), update: update.clone() }
+    }
 }
 
-impl Told {
-    fn phase(&self) -> Phase {
-        match self {
-            Self::Idle => Phase::Idle,
-            Self::Restarted => Phase::Complete,
-            Self::Reading => Phase::Pending,
-            Self::Restarting | Self::Canary | Self::Budget { .. } | Self::Disruption(_) => Phase::Progressing,
-            Self::Paused => Phase::Paused,
-            Self::Invalid(_)
-            | Self::Conflict(_)
-            | Self::Missing
-            | Self::Unreadable(_)
-            | Self::NeedsUnavailability
-            | Self::Refused(_)
-            | Self::PodsFailed
-            | Self::Late => Phase::Stalled,
-        }
-    }
+/// The revision that Pods are being updated to.
+pub(super) fn under_way(status: &InPlaceRolloutStatus) -> Option<&str> {
+    status.update.as_ref().filter(|update| update.ended.is_none()).map(|update| update.revision.as_str())
+}
 
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::Invalid(_) => "Invalid",
-            Self::Conflict(_) => "Conflict",
-            Self::Idle => "NothingRequested",
-            Self::Restarted => RESTARTED,
-            Self::Reading => "ReadingTarget",
-            Self::Missing => "TargetNotFound",
-            Self::Unreadable(_) => "TargetUnreadable",
-            Self::NeedsUnavailability => "NeedsUnavailability",
-            Self::Restarting => "Restarting",
-            Self::Canary => "WaitingForCanary",
-            Self::Budget { .. } => "WaitingForAvailability",
-            Self::Disruption(_) => "DisruptionBudget",
-            Self::Paused => "Paused",
-            Self::Refused(_) => "RequestRefused",
-            Self::PodsFailed => PODS_FAILED,
-            Self::Late => "ProgressDeadlineExceeded",
-        }
-    }
+fn ended(update: Option<&Update>) -> Option<UpdateEnd> {
+    update.and_then(|update| update.ended)
+}
 
-    fn message(&self, rollout: &Rollout, counts: &InPlaceRolloutStatus) -> String {
-        let target = &rollout.spec.target_ref;
-        let target = format!("{} {}", target.kind.name(), target.name);
-        let InPlaceRolloutStatus { pods, current, started, failed, .. } = counts;
-        let so_far = format!("{current} of {pods} Pods restarted, {started} in progress");
-        match self {
-            Self::Invalid(why) => why.clone(),
-            Self::Conflict(other) => {
-                format!("waits: {other} is older, and for {target}, too; delete one of the two")
-            }
-            Self::Idle => format!(
-                "nothing has been asked for: a value of spec.restartedAt restarts the Pods of {target}"
-            ),
-            Self::Restarted => {
-                let at = rollout.spec.restarted_at.as_deref().unwrap_or_default();
-                format!("the restart {at} of {target} is finished")
-            }
-            Self::Reading => format!("reads {target} and its Pods"),
-            Self::Missing => format!("there is no {target} in namespace {}", rollout.key.namespace),
-            Self::Unreadable(why) => format!("{target} cannot be read: {why}"),
-            Self::NeedsUnavailability => format!(
-                "the strategy of {target} lets no Pod be unavailable, and a Pod is that while it is restarted in place: set \
-                 spec.strategy.maxUnavailable"
-            ),
-            Self::Restarting => so_far,
-            Self::Canary => format!("{so_far}: the others wait for the canary"),
-            Self::Budget { unavailable, most } => {
-                format!("{so_far}: {unavailable} Pods of {target} are unavailable, and at most {most} may be")
-            }
-            Self::Disruption(Disrupted { name, desired, healthy }) => match desired {
-                Some(desired) => format!(
-                    "{so_far}: by PodDisruptionBudget {name}, {desired} Pods have to be healthy, and {healthy} are"
-                ),
-                None => {
-                    format!("{so_far}: PodDisruptionBudget {name} has no status for its present spec yet")
-                }
-            },
-            Self::Paused => format!("{so_far}: no further Pod is begun with while spec.paused is true"),
-            Self::Refused(why) => format!("{so_far}: no further ContainerRecreateRequest can be made: {why}"),
-            Self::PodsFailed => format!(
-                "{so_far}, {failed} failed: no further Pod is begun with; delete the failed \
-                 ContainerRecreateRequest to try that Pod again, or raise spec.strategy.failureThreshold"
-            ),
-            Self::Late => format!(
-                "{so_far}: none was finished for {} s beside drain and soak (spec.progressDeadlineSeconds)",
-                rollout.spec.progress_deadline()
-            ),
-        }
-    }
+/// How an update has ended by that change of the status.
+fn ends(old: &InPlaceRolloutStatus, new: &InPlaceRolloutStatus) -> Option<UpdateEnd> {
+    let of = |status: &InPlaceRolloutStatus| ended(status.update.as_ref());
+    of(new).filter(|_| old.update != new.update)
 }
 
 /// The status that tells it.
@@ -203,24 +108,27 @@ pub(super) fn status(
     memory: &Memory,
     around: &dyn Around<Rollout>,
     told: &Told,
-    restart: Option<Restart>,
-    restarted_at: Option<String>,
+    doing: Doing,
 ) -> InPlaceRolloutStatus {
-    let mut new = rollout.status.clone();
-    let goes_on = restart.is_some() && rollout.status.restart == restart;
-    let ends = restarted_at != rollout.status.restarted_at;
+    let Doing { restart, restarted_at, update } = doing;
+    let old = &rollout.status;
+    let mut new = old.clone();
+    let ends =
+        restarted_at != old.restarted_at || (under_way(old).is_some() && ended(update.as_ref()).is_some());
+    (new.restart, new.restarted_at, new.update) = (restart, restarted_at, update);
+    let same = (&old.restart, under_way(old)) == (&new.restart, under_way(&new));
+    let goes_on = same && (new.restart.is_some() || under_way(&new).is_some());
     if memory.swept && (goes_on || ends) {
         let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
         let tally = memory.tally();
         (new.pods, new.current) = (count(tally.pods), count(tally.current));
         (new.started, new.failed) = (count(memory.started.len()), count(memory.failed.len()));
-        new.pods_of_interest = pods_of_interest(rollout, memory, around, restart.as_ref());
-    } else if rollout.status.restart != restart {
+        new.pods_of_interest = if goes_on { pods_of_interest(rollout, memory, around) } else { Vec::new() };
+    } else if !same {
         // One begins, or is given up.
         (new.pods, new.current, new.started, new.failed) = (0, 0, 0, 0);
         new.pods_of_interest.clear();
     }
-    (new.restart, new.restarted_at) = (restart, restarted_at);
     (new.phase, new.observed_generation) = (Some(told.phase()), rollout.generation);
     let progress = match told.phase() {
         Phase::Idle | Phase::Complete => Progress::Succeeded,
@@ -237,20 +145,14 @@ pub(super) fn status(
     new
 }
 
-fn pods_of_interest(
-    rollout: &Rollout,
-    memory: &Memory,
-    around: &dyn Around<Rollout>,
-    restart: Option<&Restart>,
-) -> Vec<PodOfInterest> {
-    let Some(restart) = restart else { return Vec::new() };
-    let mark = child::mark(rollout, &restart.restarted_at);
+fn pods_of_interest(rollout: &Rollout, memory: &Memory, around: &dyn Around<Rollout>) -> Vec<PodOfInterest> {
+    let Some((mark, kind)) = memory.mark() else { return Vec::new() };
     let of = |state| move |key| (state, key);
     let all = memory.failed.iter().map(of(PodState::Failed));
     let all = all.chain(memory.started.iter().map(of(PodState::Started))).take(MAX_PODS);
     let named = all.filter_map(|(state, key)| {
-        let request = child::key(&mark, &*around.pod(key)?);
-        let message = match around.relative(child::CHILD, &request) {
+        let request = child::key(mark, &*around.pod(key)?);
+        let message = match around.relative(kind, &request) {
             Some(found) if !found.is_of(&rollout.uid) => {
                 "an object of somebody else has that name".to_owned()
             }
@@ -273,6 +175,16 @@ pub(super) fn notes(rollout: &Rollout, old: &InPlaceRolloutStatus) -> Vec<Note> 
     if new.restart.is_some() && old.restart != new.restart {
         notes.push(note(rollout, false, BEGAN, format!("Rollout {} restarts Pods", rollout.key)));
     }
+    if under_way(new).is_some() && under_way(old) != under_way(new) {
+        notes.push(note(rollout, false, BEGAN, format!("Rollout {} updates Pods", rollout.key)));
+    }
+    match ends(old, new) {
+        Some(UpdateEnd::Updated) => notes.push(note(rollout, false, COMPLETED, says())),
+        Some(UpdateEnd::NotInPlace | UpdateEnd::Superseded) => {
+            notes.push(note(rollout, false, RELEASED, says()));
+        }
+        None => {}
+    }
     if new.restarted_at.is_some() && old.restarted_at != new.restarted_at {
         notes.push(note(rollout, false, COMPLETED, says()));
     }
@@ -291,6 +203,11 @@ pub(super) fn measure(rollout: &Rollout, old: &InPlaceRolloutStatus) -> Option<M
     };
     if new.restarted_at.is_some() && old.restarted_at != new.restarted_at {
         return ended(true, RESTARTED);
+    }
+    match ends(old, new) {
+        Some(UpdateEnd::Updated) => return ended(true, UPDATED),
+        Some(end @ (UpdateEnd::NotInPlace | UpdateEnd::Superseded)) => return ended(false, end.name()),
+        None => {}
     }
     if failed(new) && !failed(old) { ended(false, PODS_FAILED) } else { None }
 }

@@ -12,9 +12,10 @@ use super::conditions::{SlimCondition, node_trouble};
 use super::exchange::{HttpRequest, at, delete, parse};
 use super::observe::SlimPod;
 pub(super) use super::pods::try_images;
+use super::pods::{self, Version};
 use super::puller;
 use super::reading::Reading as _;
-use super::workload::WorkloadReading;
+use super::workload::{self, WorkloadReading};
 use crate::action::Object;
 use crate::deed::{Child, Deed};
 use crate::key::{KindId, ObjectKey};
@@ -31,6 +32,10 @@ pub(super) fn request(by: &Object, deed: &Deed) -> (&'static str, Result<HttpReq
         Deed::TryImages { key, uid, images } => ("try_pod_images", try_images(key, uid, images)),
         Deed::AskNode(name) => ("ask_node", ask_node(name)),
         Deed::AskWorkload(query) => ("read_workload", WorkloadReading::new((**query).clone()).request()),
+        Deed::MarkPod { key, uid, resource_version, revision } => {
+            ("mark_pod", pods::mark(key, Version { uid, resource_version }, revision))
+        }
+        Deed::Release(release) => ("release_workload", workload::release(release)),
         Deed::Pull(puller) => ("make_puller_pod", puller::lender(puller)),
         Deed::DeletePod { key, uid } => ("delete_puller_pod", puller::delete(key, uid)),
         Deed::Evict { key, uid } => ("evict_pod", evict(key, uid)),

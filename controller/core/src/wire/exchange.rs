@@ -146,9 +146,12 @@ impl Exchange {
             Deed::TryImages { images, .. } => Awaits::DryRun(None, PodChange::Images(images)),
             Deed::AskNode(_) => Awaits::Node,
             Deed::Pull(puller) => Awaits::Lender(puller),
-            Deed::Create(_) | Deed::Delete { .. } | Deed::DeletePod { .. } | Deed::Evict { .. } => {
-                Awaits::Done
-            }
+            Deed::Create(_)
+            | Deed::Delete { .. }
+            | Deed::DeletePod { .. }
+            | Deed::Evict { .. }
+            | Deed::MarkPod { .. }
+            | Deed::Release(_) => Awaits::Done,
         };
         (Self::new(name, About::Deed(by), awaits), request)
     }

@@ -9,6 +9,9 @@ use serde::{Deserialize, Deserializer};
 /// Annotation of a Pod that mirrors a static one.
 pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
 
+/// Label of a Pod that names its revision, of a `StatefulSet` or a `DaemonSet`.
+pub(super) const REVISION: &str = "controller-revision-hash";
+
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct SlimMeta {
@@ -21,6 +24,14 @@ struct SlimMeta {
     deletion_timestamp: Option<Time>,
     owner_references: Option<Vec<OwnerReference>>,
     annotations: SlimAnnotations,
+    labels: SlimLabels,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SlimLabels {
+    #[serde(rename = "controller-revision-hash")]
+    revision: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -44,6 +55,7 @@ pub(super) fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Obj
         deletion_timestamp: slim.deletion_timestamp,
         owner_references: slim.owner_references,
         annotations: mirror,
+        labels: slim.labels.revision.map(|revision| BTreeMap::from([(REVISION.to_owned(), revision)])),
         ..ObjectMeta::default()
     })
 }
@@ -55,12 +67,13 @@ mod tests {
     #[test]
     fn what_decisions_do_not_need_is_not_read() {
         let text = r#"{"name":"web","namespace":"shop","uid":"u","resourceVersion":"7","generation":2,
-          "deletionTimestamp":"2026-01-01T00:00:00Z","labels":{"a":"b"},
+          "deletionTimestamp":"2026-01-01T00:00:00Z","labels":{"a":"b","controller-revision-hash":"web-5d"},
           "annotations":{"kubernetes.io/config.mirror":"x","other":"y"},
           "ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"rs","uid":"r","controller":true}],
           "managedFields":["no entry of such a list"]}"#;
         let read = metadata(&mut serde_json::Deserializer::from_str(text)).unwrap();
-        assert_eq!((&read.labels, &read.managed_fields), (&None, &None));
+        assert_eq!(read.managed_fields, None);
+        assert_eq!(read.labels.unwrap(), BTreeMap::from([(REVISION.to_owned(), "web-5d".to_owned())]));
         assert_eq!(read.annotations.unwrap().keys().collect::<Vec<_>>(), [MIRROR]);
         assert_eq!((read.name.as_deref(), read.namespace.as_deref()), (Some("web"), Some("shop")));
         assert_eq!((read.uid.as_deref(), read.resource_version.as_deref()), (Some("u"), Some("7")));

@@ -14,6 +14,7 @@ mod pods;
 mod policies;
 mod puller;
 mod reading;
+mod revisions;
 mod slim;
 mod survey;
 mod workload;

@@ -1,15 +1,19 @@
 //! From API objects to what the core decides on.
 
 use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
 use kube::core::dynamic::ParseDynamicObjectError;
 use pitstop_api::nodework::NodeWork as NodeWorkObject;
 use pitstop_api::recreate::PreStopHandler;
+use pitstop_api::rollout::TargetKind;
 use serde::Deserialize;
 
 pub use super::slim::{SlimPod, pod};
+use crate::key::ObjectKey;
 use crate::nodework::NodeWork;
 use crate::review::{Hooked, Live};
+use crate::workload::Parked;
 
 /// What only admission looks at, in a Pod that it reads: the watch of all Pods keeps none of it.
 #[derive(Default, Deserialize)]
@@ -44,6 +48,17 @@ pub fn live(object: DynamicObject) -> Result<Live, ParseDynamicObjectError> {
     });
     let hooks = hooks.collect();
     Ok(Live { pod: pod(object.try_parse()?), hooks })
+}
+
+/// A parked workload as the core sees it.
+pub fn parked(kind: TargetKind, metadata: ObjectMeta) -> Parked {
+    Parked {
+        kind,
+        key: ObjectKey::of(&metadata),
+        uid: metadata.uid.unwrap_or_default(),
+        resource_version: metadata.resource_version.unwrap_or_default(),
+        generation: metadata.generation.unwrap_or_default(),
+    }
 }
 
 /// The order book as the core sees it.

@@ -8,6 +8,7 @@ use pitstop_api::quantity::Resource;
 use serde_json::{Value, json};
 
 use super::exchange::HttpRequest;
+use super::metadata::REVISION;
 use super::observe::SlimPod;
 use crate::change::{ImageChange, ResourceChange};
 use crate::key::ObjectKey;
@@ -38,6 +39,17 @@ fn at(key: &ObjectKey) -> Builder {
 /// Reads a Pod's metadata: the API server's own state, no watch's.
 pub(super) fn read(key: &ObjectKey) -> Result<HttpRequest, request::Error> {
     at(key).get_metadata(&key.name, &GetParams::default())
+}
+
+/// Tells its controller of which revision a Pod is.
+pub(super) fn mark(
+    key: &ObjectKey,
+    version: Version<'_>,
+    revision: &str,
+) -> Result<HttpRequest, request::Error> {
+    let Version { uid, resource_version } = version;
+    let metadata = json!({"uid": uid, "resourceVersion": resource_version, "labels": {REVISION: revision}});
+    at(key).patch(&key.name, &PatchParams::default(), &Patch::Merge(json!({"metadata": metadata})))
 }
 
 /// Sets conditions; `wall` is when those that change do.

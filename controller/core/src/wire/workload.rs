@@ -1,5 +1,5 @@
-//! Reading a workload: the object, the `ReplicaSet`s of a `Deployment`, and if that is asked for its disruption budgets and
-//! its Pods.
+//! Reading a workload: the object, the `ReplicaSet`s of a `Deployment`, and if that is asked for its revisions, its disruption
+//! budgets and its Pods.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,26 @@ use k8s_openapi::api::{apps::v1 as apps, core::v1 as core, policy::v1 as policy}
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::Resource as _;
-use kube::core::params::{GetParams, ListParams};
+use kube::core::params::{GetParams, ListParams, Patch, PatchParams};
 use kube::core::{PartialObjectMeta, Request as Builder, Selector, SelectorExt as _, request};
 use pitstop_api::logic::answer::{Answer, Failure};
-use pitstop_api::rollout::{TargetKind, share_of};
+use pitstop_api::rollout::{PARKED, TargetKind, share_of};
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::exchange::{HttpRequest, parse};
+use super::metadata::REVISION;
 use super::reading::{List, Reading};
+use super::revisions::{self, SlimRevision};
+use crate::deed::{Release, Strategy};
 use crate::key::ObjectKey;
 use crate::owner::controller;
-use crate::workload::{Budget, Listed, Workload, WorkloadQuery};
+use crate::workload::{Budget, Listed, Workload, WorkloadQuery, revision_hash};
 
 /// How many objects are read at a time.
 const PAGE: u32 = 500;
+/// How many revisions are, each of which has a whole template.
+const REVISIONS_PAGE: u32 = 20;
 
 /// Most disruption budgets that may be for one workload; an eviction fails where there are two.
 const MAX_BUDGETS: usize = 100;
@@ -35,6 +41,8 @@ pub(super) struct WorkloadReading {
     selector: String,
     /// Labels of `spec.template`.
     labels: BTreeMap<String, String>,
+    /// `spec.template`, if that was asked for.
+    template: Value,
     next: Next,
     /// Where the list under way goes on.
     token: Option<String>,
@@ -45,6 +53,7 @@ pub(super) struct WorkloadReading {
 enum Next {
     Workload,
     ReplicaSets,
+    Revisions,
     Budgets,
     Pods,
 }
@@ -57,6 +66,7 @@ impl WorkloadReading {
             workload: Workload::default(),
             selector: String::new(),
             labels: BTreeMap::new(),
+            template: Value::Null,
             next: Next::Workload,
             token: None,
         }
@@ -69,6 +79,11 @@ impl WorkloadReading {
 
     /// What is read after the workload itself.
     fn rest(&self) -> Option<Next> {
+        let template = self.workload.template.is_some();
+        template.then_some(Next::Revisions).or_else(|| self.after_revisions())
+    }
+
+    fn after_revisions(&self) -> Option<Next> {
         self.query.budgets.then_some(Next::Budgets).or_else(|| self.pods())
     }
 
@@ -103,8 +118,31 @@ impl WorkloadReading {
             partition: u32::try_from(rolling.partition).unwrap_or_default(),
             min_ready_seconds: u32::try_from(spec.min_ready_seconds).unwrap_or_default(),
             budgets: Vec::new(),
+            template: None,
             pods: None,
         };
+        Ok(())
+    }
+
+    /// Takes in what the object says of its template.
+    fn take_template(&mut self, text: &str) -> Result<(), Failure> {
+        // The Pods of a Deployment are told apart by ReplicaSets.
+        if self.query.template && self.query.kind != TargetKind::Deployment {
+            let object = parse(text)?;
+            let (template, told) = revisions::template(self.query.kind, object);
+            (self.template, self.workload.template) = (template, Some(told));
+        }
+        Ok(())
+    }
+
+    /// Takes those in that are for its Pods.
+    fn take_budgets(&mut self, budgets: Vec<SlimBudget>) -> Result<(), Failure> {
+        let own = budgets.into_iter().filter_map(|budget| budget.of(&self.labels));
+        self.workload.budgets.extend(own);
+        if self.workload.budgets.len() > MAX_BUDGETS {
+            let text = format!("more than {MAX_BUDGETS} PodDisruptionBudgets are for its Pods");
+            return Err(Failure::of_code(422, text));
+        }
         Ok(())
     }
 
@@ -124,6 +162,7 @@ impl WorkloadReading {
             (Next::Workload, TargetKind::StatefulSet) => "get statefulsets",
             (Next::Workload, TargetKind::DaemonSet) => "get daemonsets",
             (Next::ReplicaSets, _) => "list replicasets",
+            (Next::Revisions, _) => "list controllerrevisions",
             (Next::Budgets, _) => "list poddisruptionbudgets",
             (Next::Pods, _) => "list pods",
         };
@@ -137,15 +176,13 @@ impl Reading for WorkloadReading {
         let all = || ListParams { continue_token: self.token.clone(), ..ListParams::default().limit(PAGE) };
         let list = || all().labels(&self.selector);
         match self.next {
-            Next::Workload => {
-                let path = match self.query.kind {
-                    TargetKind::Deployment => apps::Deployment::url_path(&(), namespace),
-                    TargetKind::StatefulSet => apps::StatefulSet::url_path(&(), namespace),
-                    TargetKind::DaemonSet => apps::DaemonSet::url_path(&(), namespace),
-                };
-                Builder::new(path).get(&self.query.key.name, &GetParams::default())
-            }
+            Next::Workload => Builder::new(path(self.query.kind, namespace))
+                .get(&self.query.key.name, &GetParams::default()),
             Next::ReplicaSets => Builder::new(apps::ReplicaSet::url_path(&(), namespace)).list(&list()),
+            Next::Revisions => {
+                let params = list().limit(REVISIONS_PAGE);
+                Builder::new(apps::ControllerRevision::url_path(&(), namespace)).list(&params)
+            }
             Next::Budgets => Builder::new(policy::PodDisruptionBudget::url_path(&(), namespace)).list(&all()),
             Next::Pods => Builder::new(core::Pod::url_path(&(), namespace)).list_metadata(&list()),
         }
@@ -160,6 +197,7 @@ impl Reading for WorkloadReading {
         let after = match self.next {
             Next::Workload => {
                 self.take(parse(&text)?)?;
+                self.take_template(&text)?;
                 let sets = self.query.kind == TargetKind::Deployment;
                 if sets { Some(Next::ReplicaSets) } else { self.rest() }
             }
@@ -171,15 +209,20 @@ impl Reading for WorkloadReading {
                 self.workload.controllers.extend(uids);
                 if self.token.is_some() { Some(Next::ReplicaSets) } else { self.rest() }
             }
+            Next::Revisions => {
+                let list: List<SlimRevision> = parse(&text)?;
+                self.token = list.more().map(str::to_owned);
+                let own = list.items.into_iter().filter(|revision| self.owns(&revision.metadata));
+                let own: Vec<SlimRevision> = own.collect();
+                if let Some(template) = &mut self.workload.template {
+                    revisions::take(self.query.kind, &self.template, template, own)?;
+                }
+                if self.token.is_some() { Some(Next::Revisions) } else { self.after_revisions() }
+            }
             Next::Budgets => {
                 let list: List<SlimBudget> = parse(&text)?;
                 self.token = list.more().map(str::to_owned);
-                let own = list.items.into_iter().filter_map(|budget| budget.of(&self.labels));
-                self.workload.budgets.extend(own);
-                if self.workload.budgets.len() > MAX_BUDGETS {
-                    let text = format!("more than {MAX_BUDGETS} PodDisruptionBudgets are for its Pods");
-                    return Err(Failure::of_code(422, text));
-                }
+                self.take_budgets(list.items)?;
                 if self.token.is_some() { Some(Next::Budgets) } else { self.pods() }
             }
             Next::Pods => {
@@ -198,12 +241,42 @@ impl Reading for WorkloadReading {
     }
 }
 
+/// Releases a workload that is parked: its controller goes on as before.
+pub(super) fn release(release: &Release) -> Result<HttpRequest, request::Error> {
+    let Release { kind, key, uid, resource_version, to } = release;
+    let metadata = json!({"uid": uid, "resourceVersion": resource_version, "labels": {PARKED: null}});
+    let mut patch = json!({"metadata": metadata});
+    let strategy = match to {
+        Strategy::AsIs => None,
+        Strategy::Partition(partition) => Some(json!({"rollingUpdate": {"partition": partition}})),
+        Strategy::Rolling => Some(json!({"type": "RollingUpdate"})),
+    };
+    if let (Some(strategy), Some(fields)) = (strategy, patch.as_object_mut()) {
+        fields.insert("spec".to_owned(), json!({"updateStrategy": strategy}));
+    }
+    Builder::new(path(*kind, Some(&key.namespace))).patch(
+        &key.name,
+        &PatchParams::default(),
+        &Patch::Merge(patch),
+    )
+}
+
+fn path(kind: TargetKind, namespace: Option<&str>) -> String {
+    match kind {
+        TargetKind::Deployment => apps::Deployment::url_path(&(), namespace),
+        TargetKind::StatefulSet => apps::StatefulSet::url_path(&(), namespace),
+        TargetKind::DaemonSet => apps::DaemonSet::url_path(&(), namespace),
+    }
+}
+
 fn controller_uid(metadata: &ObjectMeta) -> Option<&str> {
     controller(metadata).map(|owner| owner.uid.as_str())
 }
 
 fn listed(pod: ObjectMeta) -> Listed {
+    let revision = pod.labels.as_ref().and_then(|labels| labels.get(REVISION));
     Listed {
+        revision: revision.map_or(0, |revision| revision_hash(revision)),
         name: pod.name.unwrap_or_default(),
         uid: pod.uid.unwrap_or_default(),
         created: pod.creation_timestamp.map_or(0, |time| time.0.as_second()),

@@ -5,7 +5,13 @@ use serde_json::{Value, json};
 use super::*;
 
 fn reading(kind: TargetKind, pods: bool) -> WorkloadReading {
-    WorkloadReading::new(WorkloadQuery { kind, key: ObjectKey::new("shop", "web"), pods, budgets: false })
+    WorkloadReading::new(WorkloadQuery {
+        kind,
+        key: ObjectKey::new("shop", "web"),
+        pods,
+        budgets: false,
+        template: false,
+    })
 }
 
 fn asks(reading: &WorkloadReading) -> String {
@@ -46,7 +52,8 @@ fn a_deployment_is_read_with_the_replica_sets_that_have_pods() {
     assert_eq!(asks(&reading), format!("/api/v1/namespaces/shop/pods{selected}"));
     let pod = |name: &str, owner: &str| json!({"metadata": owned(name, name, owner, FIRST)});
     assert!(!tell(&mut reading, &json!({"items": [pod("a", "r2"), pod("stray", "job"), pod("b", "r3")]})));
-    let listed = |name: &str| Listed { name: name.into(), uid: name.into(), created: 1_767_225_601 };
+    let listed =
+        |name: &str| Listed { name: name.into(), uid: name.into(), created: 1_767_225_601, revision: 0 };
     let expected = Workload {
         uid: "d".into(),
         controllers: vec!["r2".into(), "r3".into()],
@@ -90,7 +97,13 @@ fn other_workloads_have_their_pods_themselves() {
 
 #[test]
 fn budgets_are_those_that_select_the_labels_of_the_template() {
-    let query = |kind| WorkloadQuery { kind, key: ObjectKey::new("shop", "web"), pods: true, budgets: true };
+    let query = |kind| WorkloadQuery {
+        kind,
+        key: ObjectKey::new("shop", "web"),
+        pods: true,
+        budgets: true,
+        template: false,
+    };
     let mut reading = WorkloadReading::new(query(TargetKind::StatefulSet));
     assert!(tell(
         &mut reading,

@@ -255,6 +255,11 @@ impl Place<'_> {
         for (what, change, expected) in [
             ("a label", json!({"metadata": {"labels": {"x": "y"}}}), denied(METADATA)),
             ("a label removed", json!({"metadata": {"labels": {"app": null}}}), denied(METADATA)),
+            (
+                "the label of its revision",
+                json!({"metadata": {"labels": {"controller-revision-hash": "x"}}}),
+                if self.allowed { granted(200) } else { denied(METADATA) },
+            ),
             ("an annotation", json!({"metadata": {"annotations": {"x": "y"}}}), denied(METADATA)),
             ("a finalizer", json!({"metadata": {"finalizers": ["x.example/y"]}}), denied(METADATA)),
             ("an owner", json!({"metadata": {"ownerReferences": owner}}), denied(METADATA)),

@@ -13,6 +13,7 @@ mod resources;
 mod secrets;
 mod users;
 mod widened;
+mod workloads;
 
 use crate::report::Report;
 use crate::stage::Stage;
@@ -40,5 +41,6 @@ pub async fn run(stage: &mut Stage, report: &mut Report) {
     family!("Users with the role edit in their own namespace", users::run);
     family!("Images: what the controller's token may change, and who may ask for it", images::run);
     family!("Pods that pull images for the controller", pullers::run);
+    family!("Workloads that the controller may release", workloads::run);
     family!("A daemon that somebody made cluster-admin", widened::run);
 }

@@ -30,5 +30,6 @@ mod resize;
 mod restart;
 mod rollouts;
 mod unasked;
+mod updates;
 mod verify;
 mod writes;

@@ -45,7 +45,8 @@ pub(crate) const RUNTIMES: [(&str, &str); 4] = [
 pub(crate) const STRICTER: [&str; 2] = ["locked-namespace", "seccomp"];
 
 /// Components that give rights.
-pub(crate) const RIGHTS: [&str; 4] = ["image-puller", "image-update", "resize-cri", "resize-evict"];
+pub(crate) const RIGHTS: [&str; 5] =
+    ["image-puller", "image-update", "in-place", "resize-cri", "resize-evict"];
 
 /// All of `deploy/overlays/gate-webhook`.
 pub(crate) fn gate_webhook() -> Vec<Object> {

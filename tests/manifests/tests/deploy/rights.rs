@@ -16,7 +16,7 @@ const DAEMON: [&str; 3] = [
     "cluster watch pitstop.dev/nodeworks",
 ];
 
-const CONTROLLER: [&str; 50] = [
+const CONTROLLER: [&str; 56] = [
     "cluster create apps.kruise.io/containerrecreaterequests",
     "cluster create events.k8s.io/events",
     "cluster create pitstop.dev/nodeworks",
@@ -32,6 +32,12 @@ const CONTROLLER: [&str; 50] = [
     "cluster list pitstop.dev/inplacerollouts",
     "cluster watch pitstop.dev/inplacerollouts",
     "cluster update pitstop.dev/inplacerollouts/status",
+    "cluster create pitstop.dev/podimageupdates",
+    "cluster list apps/controllerrevisions",
+    "cluster list apps/daemonsets",
+    "cluster list apps/statefulsets",
+    "cluster watch apps/daemonsets",
+    "cluster watch apps/statefulsets",
     "cluster get apps/daemonsets",
     "cluster get apps/deployments",
     "cluster get apps/statefulsets",
@@ -108,6 +114,30 @@ fn a_component_with_rights_of_its_own_gives_those_to_the_controller_alone() {
     }
 }
 
+/// The component with a right that a namespace gives.
+const IN_PLACE: &str = "in-place";
+
+#[test]
+fn the_right_to_release_workloads_is_in_one_role_that_is_bound_nowhere() {
+    let usual = default();
+    let more: Vec<Object> = with(IN_PLACE).into_iter().filter(|o| !usual.contains(o)).collect();
+    let kinds: BTreeSet<&str> = more.iter().map(Object::kind).collect();
+    let expected = ["ClusterRole", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
+    assert_eq!((more.len(), kinds), (3, expected.into()));
+    let role = find(&more, "ClusterRole", "pitstop-in-place").unwrap();
+    assert_eq!(
+        role.0["rules"],
+        json!([{"apiGroups": ["apps"], "resources": ["statefulsets", "daemonsets"], "verbs": ["patch"]}])
+    );
+    // Also rights that somebody adds: every write of a workload is looked at.
+    let policy = find(&more, "ValidatingAdmissionPolicy", "pitstop-controller-workloads").unwrap();
+    assert_eq!(
+        policy.0.pointer("/spec/matchConstraints"),
+        Some(&json!({"resourceRules": [{"apiGroups": ["apps"], "apiVersions": ["*"],
+            "operations": ["CREATE", "UPDATE", "DELETE"], "resources": ["*/*"]}]}))
+    );
+}
+
 fn is_about_rights(object: &Object) -> bool {
     matches!(object.kind(), "Role" | "ClusterRole" | "RoleBinding" | "ClusterRoleBinding" | "ServiceAccount")
 }
@@ -139,7 +169,7 @@ fn no_file_under_deploy_grants_more() {
     let mut found = Vec::new();
     visit(&pitstop_manifests_test::root().join("deploy"), &mut found);
     let mut known: Vec<Object> = default().into_iter().filter(is_about_rights).collect();
-    for (name, _) in OPT_IN {
+    for name in OPT_IN.map(|(name, _)| name).into_iter().chain([IN_PLACE]) {
         let more = with(name).into_iter().filter(is_about_rights);
         let more: Vec<Object> = more.filter(|object| !known.contains(object)).collect();
         known.extend(more);

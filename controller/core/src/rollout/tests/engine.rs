@@ -109,6 +109,7 @@ impl Scene {
                     name: pod.key.name.clone(),
                     uid: pod.uid.clone(),
                     created: pod.created,
+                    revision: pod.revision,
                 });
                 let workload = Workload {
                     uid: "w".into(),

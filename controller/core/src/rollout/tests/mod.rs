@@ -4,19 +4,20 @@ mod budgets;
 mod engine;
 mod order;
 mod stalls;
+mod updates;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use chrono::DateTime;
-use pitstop_api::rollout::{InPlaceRollout, Phase};
+use pitstop_api::rollout::{InPlaceRollout, Phase, TargetKind};
 use serde_json::{Value, json};
 
-use super::child::{self, CHILD};
+use super::child::{self, KINDS, RESTARTS, UPDATES};
 use super::plan::plan;
 use super::{Memory, Plan, Rollout};
 use crate::config::Config;
-use crate::deed::{Deed, Done};
+use crate::deed::{Deed, Done, Strategy};
 use crate::fixtures::{container, controller};
 use crate::hold::Force;
 use crate::hold::admission::Crowd;
@@ -26,10 +27,11 @@ use crate::look::Look;
 use crate::plan::Urgency;
 use crate::pod::Pod;
 use crate::time::Mono;
-use crate::workload::{Listed, Workload};
+use crate::workload::{Listed, Parked, Parking, Workload, revision_hash};
 
 /// A request, as far as a rollout looks at it.
 struct Asked {
+    kind: KindId,
     uid: String,
     owner: String,
     pod: String,
@@ -65,6 +67,14 @@ struct World {
     unknown: Option<Deed>,
     /// How often the status was written.
     writes: usize,
+    /// The workload, while it is parked.
+    parked: Option<Parked>,
+    /// Names of the Pods that were marked, in order.
+    marked: Vec<String>,
+    /// What it was released to.
+    released: Option<Strategy>,
+    /// How the API server answers a release.
+    release: Done,
 }
 
 struct Surroundings<'a>(&'a World);
@@ -91,13 +101,17 @@ impl Around<Rollout> for Surroundings<'_> {
     fn pod(&self, key: &ObjectKey) -> Option<Cow<'_, Pod>> {
         self.0.pods.get(key).filter(|_| !self.0.unseen.contains(key)).map(Cow::Borrowed)
     }
+    fn parking(&self, _: TargetKind) -> Parking<'_> {
+        self.0.parked.as_ref().map_or(Parking::No, Parking::Yes)
+    }
     fn relative(&self, kind: KindId, key: &ObjectKey) -> Option<Relative<'_>> {
-        assert_eq!(kind, CHILD);
-        self.0.asked.get_key_value(key).map(|(key, asked)| relative(key, asked))
+        assert!(KINDS.contains(&kind));
+        let found = self.0.asked.get_key_value(key).filter(|(_, asked)| asked.kind == kind);
+        found.map(|(key, asked)| relative(key, asked))
     }
     fn children(&self, kind: KindId) -> Box<dyn Iterator<Item = Relative<'_>> + '_> {
-        assert_eq!(kind, CHILD);
-        let own = self.0.asked.iter().filter(|(_, asked)| asked.owner == self.0.rollout.uid);
+        let own = move |asked: &Asked| asked.kind == kind && asked.owner == self.0.rollout.uid;
+        let own = self.0.asked.iter().filter(move |(_, asked)| own(asked));
         Box::new(own.map(|(key, asked)| relative(key, asked)))
     }
 }
@@ -107,7 +121,7 @@ fn relative<'a>(key: &'a ObjectKey, asked: &'a Asked) -> Relative<'a> {
     Relative { key, uid: &asked.uid, owner_uid: Some(&asked.owner), deleting: false, ended }
 }
 
-fn rollout(kind: &str, strategy: &Value) -> Rollout {
+pub(super) fn rollout(kind: &str, strategy: &Value) -> Rollout {
     let object = json!({"apiVersion": "pitstop.dev/v1alpha1", "kind": "InPlaceRollout",
         "metadata": {"name": "web", "namespace": "shop", "uid": "ipr-1", "resourceVersion": "1", "generation": 1},
         "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": kind, "name": "web"}, "strategy": strategy,
@@ -157,6 +171,10 @@ impl World {
             readings: 0,
             unknown: None,
             writes: 0,
+            parked: None,
+            marked: Vec::new(),
+            released: None,
+            release: Done::Effected,
         };
         for name in pods {
             world.put(pod(name));
@@ -252,7 +270,9 @@ impl World {
                     name: pod.key.name.clone(),
                     uid: pod.uid.clone(),
                     created: pod.created,
+                    revision: pod.revision,
                 });
+                workload.template = workload.template.filter(|_| query.template);
                 workload.pods = query.pods.then(|| listed.collect());
                 workload.budgets.retain(|_| query.budgets);
                 Done::Told(Box::new(workload))
@@ -261,20 +281,23 @@ impl World {
                 if self.create != Done::Effected {
                     return self.create.clone();
                 }
-                let pod = child.spec["podName"].as_str().unwrap().to_owned();
-                assert_eq!(
-                    child.labels["crr.apps.kruise.io/pod-uid"],
-                    self.pods[&ObjectKey::new("shop", &pod)].uid
-                );
+                let pod = child::pod_of(child).name;
+                let uid = &self.pods[&ObjectKey::new("shop", &pod)].uid;
+                if child.kind == RESTARTS {
+                    assert_eq!(child.labels["crr.apps.kruise.io/pod-uid"], *uid);
+                } else {
+                    assert_eq!((child.kind, &child.spec["podRef"]["uid"]), (UPDATES, &json!(uid)));
+                }
                 self.begun.push(pod.clone());
                 if self.lost {
                     return Done::Effected;
                 }
                 let uid = format!("crr-{}", self.begun.len());
                 let (owner, spec) = (self.rollout.uid.clone(), child.spec.clone());
-                let before = self
-                    .asked
-                    .insert(child.key.clone(), Asked { uid, owner, pod: pod.clone(), spec, ended: None });
+                let before = self.asked.insert(
+                    child.key.clone(),
+                    Asked { kind: child.kind, uid, owner, pod: pod.clone(), spec, ended: None },
+                );
                 assert!(before.is_none(), "it is there already: {}", child.key);
                 self.changed(&ObjectKey::new("shop", pod));
                 Done::Effected
@@ -287,6 +310,26 @@ impl World {
                 let gone = self.asked.remove(key).unwrap();
                 self.changed(&ObjectKey::new("shop", gone.pod));
                 Done::Effected
+            }
+            Deed::MarkPod { key, uid, revision, .. } => {
+                let pod = self.pods.get_mut(key).unwrap();
+                assert_eq!(pod.uid, *uid);
+                pod.revision = revision_hash(revision);
+                self.marked.push(key.name.clone());
+                self.changed(key);
+                Done::Effected
+            }
+            Deed::Release(release) => {
+                if self.release == Done::Effected {
+                    self.released = Some(release.to);
+                    self.parked = None;
+                    let template = self.workload.as_mut().unwrap().template.as_mut().unwrap();
+                    (template.parked, template.holds) = (None, false);
+                    if let Strategy::Partition(partition) = release.to {
+                        self.workload.as_mut().unwrap().partition = partition;
+                    }
+                }
+                self.release.clone()
             }
             other => panic!("{other:?}"),
         }

@@ -150,6 +150,7 @@ fn somebody_elses_request_of_that_name_is_a_failure() {
     let mark = child::mark(&world.rollout, "one");
     let key = child::key(&mark, &pod("web-0"));
     let asked = Asked {
+        kind: RESTARTS,
         uid: "x".into(),
         owner: "other".into(),
         pod: "web-0".into(),

@@ -1,0 +1,108 @@
+//! How far a Pod is with a restart or an update.
+
+use pitstop_api::rollout::TargetKind;
+
+use super::work::{What, Work};
+use super::{Rollout, child};
+use crate::kind::Relative;
+use crate::pod::Pod;
+
+/// In which order Pods go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// The higher the ordinal, the sooner.
+    Ordinal(std::cmp::Reverse<u32>),
+    /// It is not available as it is: nothing is lost by it.
+    Broken,
+    /// It is available: the first of each node goes first, then the second of each.
+    Available(u32),
+}
+
+/// How far a Pod is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It is none of those that are restarted or updated; whether it is available counts all the same.
+    Other,
+    /// It has its turn yet to come.
+    Waits(Rank),
+    /// It has a request that is open.
+    Started,
+    /// It is updated, and its controller has yet to be told.
+    Unmarked,
+    /// It is done.
+    Current,
+    /// It could not be.
+    Failed,
+    /// It cannot get what the template has changed, for this reason.
+    NotInPlace(String),
+}
+
+/// What is known of the request for a Pod.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    /// It.
+    pub(super) request: Option<&'a Relative<'a>>,
+    /// It was made, and the watch has yet to show it.
+    pub(super) made: bool,
+}
+
+/// How far the Pod is; `of_node`: which of its node's Pods it is.
+pub(super) fn stage(
+    rollout: &Rollout,
+    work: &Work<'_>,
+    pod: &Pod,
+    asked: Asked<'_>,
+    of_node: Option<u32>,
+) -> Stage {
+    let kept = ordinal(rollout, &pod.key.name).is_some_and(|ordinal| ordinal < work.partition);
+    // What has begun goes on, whatever the kubelet says of the containers meanwhile.
+    let begun = asked.request.is_some() || asked.made;
+    if pod.gone() || (kept && !begun) {
+        return Stage::Other;
+    }
+    match &work.what {
+        What::Restart(restart) => {
+            let newest = restart.newest_pod.map(|newest| newest.timestamp());
+            let late = newest.is_none_or(|newest| pod.created > newest);
+            if late || !(begun || child::containers(rollout, pod).next().is_some()) {
+                return Stage::Other;
+            }
+            of_request(rollout, pod, asked, of_node)
+        }
+        What::Update(revisions) => match (revisions.images(pod), revisions.marked(pod)) {
+            (Err(why), _) => Stage::NotInPlace(why),
+            (Ok(images), true) if images.is_empty() => Stage::Current,
+            (Ok(images), false) if images.is_empty() => Stage::Unmarked,
+            (Ok(_), marked) => match of_request(rollout, pod, asked, of_node) {
+                Stage::Current if !marked => Stage::Unmarked,
+                stage => stage,
+            },
+        },
+    }
+}
+
+fn of_request(rollout: &Rollout, pod: &Pod, asked: Asked<'_>, of_node: Option<u32>) -> Stage {
+    match asked.request {
+        None if asked.made => Stage::Started,
+        None => Stage::Waits(match ordinal(rollout, &pod.key.name) {
+            Some(ordinal) => Rank::Ordinal(std::cmp::Reverse(ordinal)),
+            None if pod.ready => Rank::Available(of_node.unwrap_or_default()),
+            None => Rank::Broken,
+        }),
+        // Somebody else's object has the name.
+        Some(request) if !request.is_of(&rollout.uid) => Stage::Failed,
+        Some(request) => match request.ended {
+            None => Stage::Started,
+            Some(ended) if ended.complete => Stage::Current,
+            Some(_) => Stage::Failed,
+        },
+    }
+}
+
+/// The ordinal of a `StatefulSet`'s Pod, by its name.
+pub(super) fn ordinal(rollout: &Rollout, pod: &str) -> Option<u32> {
+    let target = &rollout.spec.target_ref;
+    let sets = target.kind == TargetKind::StatefulSet;
+    let rest = pod.strip_prefix(&target.name).filter(|_| sets)?;
+    rest.strip_prefix('-')?.parse().ok()
+}

@@ -1,0 +1,250 @@
+//! Updates of parked workloads.
+
+use pitstop_api::rollout::{TemplateChanges, UpdateEnd};
+
+use super::*;
+use crate::pod::Container;
+use crate::template::{Change, Image};
+use crate::workload::Template;
+
+fn image(before: &str, image: &str) -> Change {
+    Change::Images(vec![Image { container: "app".into(), image: image.into(), before: before.into() }])
+}
+
+fn of(revision: &str, image: &str, name: &str) -> Pod {
+    Pod {
+        revision: revision_hash(revision),
+        containers: vec![Container { image: image.into(), ..container("app") }],
+        ..pod(name)
+    }
+}
+
+fn parked(kind: TargetKind, generation: i64) -> Parked {
+    Parked {
+        kind,
+        key: ObjectKey::new("shop", "web"),
+        uid: "w".into(),
+        resource_version: "1".into(),
+        generation,
+    }
+}
+
+impl World {
+    /// A parked `StatefulSet` of three Pods, whose template has another image since `old`.
+    fn parked() -> Self {
+        let mut world = Self::new("StatefulSet", &json!({"soakSeconds": 0}), &[], 1);
+        world.rollout.spec.template_changes = TemplateChanges::InPlace;
+        world.rollout.spec.restarted_at = None;
+        world.parked = Some(parked(TargetKind::StatefulSet, 2));
+        for name in ["web-0", "web-1", "web-2"] {
+            world.put(of("old", "shop/web:v1", name));
+        }
+        let workload = world.workload.as_mut().unwrap();
+        workload.desired = 3;
+        workload.partition = 2_147_483_647;
+        workload.template = Some(Template {
+            generation: 2,
+            resource_version: "9".into(),
+            seen: true,
+            parked: Some("0".into()),
+            holds: true,
+            revision: Some("new".into()),
+            committed: true,
+            changes: [
+                ("old".into(), image("shop/web:v1", "shop/web:v2")),
+                ("new".into(), Change::Images(vec![])),
+            ]
+            .into(),
+        });
+        world
+    }
+
+    fn template(&mut self) -> &mut Template {
+        self.workload.as_mut().unwrap().template.as_mut().unwrap()
+    }
+
+    /// The update of the Pod succeeds.
+    fn updated(&mut self, pod: &str, image: &str) {
+        let key = ObjectKey::new("shop", pod);
+        self.pods.get_mut(&key).unwrap().containers[0].image = image.into();
+        self.end(pod, true);
+    }
+
+    fn ended(&self) -> Option<UpdateEnd> {
+        self.rollout.status.update.as_ref().unwrap().ended
+    }
+}
+
+#[test]
+fn every_pod_gets_the_image_then_its_mark_and_the_workload_is_released() {
+    let mut world = World::parked();
+    world.settle();
+    for pod in ["web-2", "web-1", "web-0"] {
+        assert_eq!((world.open(), world.phase()), (vec![pod], Some(Phase::Progressing)));
+        assert_eq!(world.said().0, "Updating");
+        let asked = world.asked.values().find(|asked| asked.pod == pod).unwrap();
+        assert_eq!(asked.spec["containers"], json!([{"name": "app", "image": "shop/web:v2"}]));
+        assert_eq!((world.released, asked.spec["observeSeconds"].as_i64()), (None, Some(0)));
+        world.updated(
+            pod,
+            "shop/web:v2@sha256:1111111111111111111111111111111111111111111111111111111111111111",
+        );
+    }
+    assert_eq!(world.marked, ["web-2", "web-1", "web-0"]);
+    assert_eq!(world.released, Some(Strategy::Partition(0)));
+    assert_eq!((world.phase(), world.ended()), (Some(Phase::Complete), Some(UpdateEnd::Updated)));
+    assert_eq!(world.said(), ("Updated", "StatefulSet web is at revision new, in the Pods that it had"));
+    assert!(world.asked.is_empty(), "its requests are deleted");
+    let writes = world.writes;
+    world.later(600);
+    assert_eq!((world.writes, world.counts()), (writes, (3, 3, 0, 0)));
+}
+
+#[test]
+fn a_process_that_begins_in_the_midst_goes_on() {
+    let mut world = World::parked();
+    world.settle();
+    world.updated("web-2", "shop/web:v2");
+    world.restart();
+    world.settle();
+    assert_eq!((world.open(), world.counts()), (vec!["web-1"], (3, 1, 1, 0)));
+    // And one that does not know yet whether it is parked touches nothing.
+    assert_eq!(world.begun, ["web-2", "web-1"]);
+}
+
+#[test]
+fn a_partition_of_its_user_leaves_lower_ordinals_alone() {
+    let mut world = World::parked();
+    world.template().parked = Some("2".into());
+    world.template().committed = false;
+    world.settle();
+    world.updated("web-2", "shop/web:v2");
+    assert_eq!((world.released, world.begun.len()), (Some(Strategy::Partition(2)), 1));
+    assert_eq!(world.ended(), Some(UpdateEnd::Updated));
+}
+
+#[test]
+fn it_is_not_released_before_its_controller_makes_new_pods_of_the_revision() {
+    let mut world = World::parked();
+    world.template().committed = false;
+    world.settle();
+    for pod in ["web-2", "web-1", "web-0"] {
+        world.updated(pod, "shop/web:v2");
+    }
+    assert_eq!((world.released, world.said().0), (None, "WaitingForController"));
+    // A Pod that was evicted meanwhile has come back old.
+    world.put(Pod { uid: "again".into(), ..of("old", "shop/web:v1", "web-1") });
+    world.later(1);
+    assert_eq!(world.open(), ["web-1"]);
+    world.updated("web-1", "shop/web:v2");
+    world.template().committed = true;
+    world.later(2);
+    assert_eq!((world.released, world.ended()), (Some(Strategy::Partition(0)), Some(UpdateEnd::Updated)));
+}
+
+#[test]
+fn a_change_that_running_pods_cannot_get_goes_the_native_way() {
+    let mut world = World::parked();
+    let why = "spec.template.spec.containers[0].env differs";
+    world.template().changes.insert("old".into(), Change::Other(why.into()));
+    world.settle();
+    assert_eq!((world.begun.len(), world.released), (0, Some(Strategy::Partition(0))));
+    assert_eq!((world.phase(), world.ended()), (Some(Phase::Idle), Some(UpdateEnd::NotInPlace)));
+    let (reason, message) = world.said();
+    assert!(reason == "NotInPlace" && message.ends_with(why), "{message}");
+}
+
+#[test]
+fn the_template_goes_back_and_what_pods_have_of_the_other_revision_goes_too() {
+    let mut world = World::parked();
+    world.settle();
+    world.updated("web-2", "shop/web:v2");
+    // The new image is in the Pod, its request fails, and its mark is the old one.
+    world.pods.get_mut(&ObjectKey::new("shop", "web-1")).unwrap().containers[0].image = "shop/web:v2".into();
+    world.end("web-1", false);
+    assert_eq!(world.said().0, "PodsFailed");
+    *world.template() = Template {
+        generation: 3,
+        revision: Some("old".into()),
+        changes: [
+            ("new".into(), image("shop/web:v2", "shop/web:v1")),
+            ("old".into(), Change::Images(vec![])),
+        ]
+        .into(),
+        ..world.template().clone()
+    };
+    world.parked = Some(parked(TargetKind::StatefulSet, 3));
+    world.later(1);
+    for pod in ["web-2", "web-1"] {
+        assert_eq!(world.open(), [pod]);
+        world.updated(pod, "shop/web:v1");
+    }
+    assert_eq!(world.marked, ["web-2", "web-2"], "that of the other one was never another");
+    assert_eq!(
+        (world.ended(), &*world.rollout.status.update.as_ref().unwrap().revision),
+        (Some(UpdateEnd::Updated), "old")
+    );
+}
+
+#[test]
+fn whoever_releases_it_takes_it_over() {
+    let mut world = World::parked();
+    world.settle();
+    world.parked = None;
+    (world.template().parked, world.template().holds) = (None, false);
+    world.workload.as_mut().unwrap().partition = 0;
+    world.settle();
+    assert_eq!((world.phase(), world.ended()), (Some(Phase::Idle), Some(UpdateEnd::Superseded)));
+    assert!(world.asked.is_empty());
+    // By its strategy, with the mark left behind: that goes, too.
+    let mut world = World::parked();
+    world.settle();
+    world.template().holds = false;
+    world.later(11);
+    assert_eq!((world.released, world.ended()), (Some(Strategy::AsIs), Some(UpdateEnd::Superseded)));
+}
+
+#[test]
+fn what_cannot_be_released_says_so_and_is_tried_again() {
+    let mut world = World::parked();
+    world.template().parked = Some("none".into());
+    world.settle();
+    let (reason, message) = world.said();
+    assert_eq!(reason, "UnknownPark");
+    assert!(
+        message.contains("pitstop.dev/parked of StatefulSet web is \"none\"; it must be the partition"),
+        "{message}"
+    );
+    let mut world = World::parked();
+    world.release = Done::Refused("forbidden".into());
+    world.settle();
+    for pod in ["web-2", "web-1", "web-0"] {
+        world.updated(pod, "shop/web:v2");
+    }
+    assert_eq!((world.phase(), world.said().0), (Some(Phase::Stalled), "ReleaseRefused"));
+    world.release = Done::Effected;
+    world.later(10);
+    assert_eq!(world.ended(), Some(UpdateEnd::Updated));
+}
+
+#[test]
+fn a_daemon_set_is_released_to_its_rolling_update() {
+    let mut world = World::parked();
+    world.rollout.spec.target_ref.kind = TargetKind::DaemonSet;
+    world.parked = Some(parked(TargetKind::DaemonSet, 2));
+    world.template().parked = Some("RollingUpdate".into());
+    world.workload.as_mut().unwrap().partition = 0;
+    world.settle();
+    while let Some(pod) = world.open().first().map(|pod| (*pod).to_owned()) {
+        world.updated(&pod, "shop/web:v2");
+    }
+    assert_eq!((world.marked.len(), world.released), (3, Some(Strategy::Rolling)));
+}
+
+#[test]
+fn a_native_one_leaves_a_parked_workload_alone() {
+    let mut world = World::parked();
+    world.rollout.spec.template_changes = TemplateChanges::Native;
+    world.settle();
+    assert_eq!((world.readings, world.phase()), (0, Some(Phase::Idle)));
+}

@@ -1,0 +1,208 @@
+//! What a rollout can say of itself.
+
+use pitstop_api::rollout::{InPlaceRolloutStatus, PARKED, Phase, TargetKind, Update, UpdateEnd};
+use pitstop_api::text::quoted;
+
+use super::Rollout;
+use super::status::{PODS_FAILED, RESTARTED, under_way};
+use crate::key::ObjectKey;
+
+/// What is to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// The spec makes no sense.
+    Invalid(String),
+    /// That older rollout is for the same workload.
+    Conflict(ObjectKey),
+    /// Nothing has been asked for.
+    Idle,
+    /// Everything that was asked for is done.
+    Restarted,
+    /// The workload is being read.
+    Reading,
+    /// There is no such workload.
+    Missing,
+    /// It cannot be read.
+    Unreadable(String),
+    /// Its strategy lets no Pod be unavailable.
+    NeedsUnavailability,
+    /// That came of the last change of the template.
+    Ended(UpdateEnd),
+    /// Pods are being restarted.
+    Restarting,
+    /// Pods are being updated.
+    Updating,
+    /// The workload's controller has yet to look at its template, or at its Pods.
+    Controller,
+    /// What the workload's mark says, which is nothing to release it to.
+    UnknownPark(String),
+    /// The API server refuses to release the workload.
+    ReleaseRefused(String),
+    /// The first ones are being restarted, and the others wait for them.
+    Canary,
+    /// As many are unavailable as may be.
+    Budget {
+        /// How many.
+        unavailable: u32,
+        /// How many may be.
+        most: u32,
+    },
+    /// A disruption budget lets no further one be unavailable.
+    Disruption(Disrupted),
+    /// By the user's wish, none is begun with.
+    Paused,
+    /// The API server refuses the request by which the next Pod would be restarted.
+    Refused(String),
+    /// As many as may have failed.
+    PodsFailed,
+    /// No Pod was finished for long.
+    Late,
+}
+
+/// By which disruption budget.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Disrupted {
+    pub(super) name: String,
+    /// How many of its Pods have to be healthy; absent where its controller has not said so yet.
+    pub(super) desired: Option<u32>,
+    /// How many of them are, without those that are being restarted.
+    pub(super) healthy: u32,
+}
+
+impl Told {
+    pub(super) fn phase(&self) -> Phase {
+        match self {
+            Self::Idle | Self::Ended(UpdateEnd::NotInPlace | UpdateEnd::Superseded) => Phase::Idle,
+            Self::Restarted | Self::Ended(UpdateEnd::Updated) => Phase::Complete,
+            Self::Reading => Phase::Pending,
+            Self::Restarting
+            | Self::Updating
+            | Self::Controller
+            | Self::Canary
+            | Self::Budget { .. }
+            | Self::Disruption(_) => Phase::Progressing,
+            Self::Paused => Phase::Paused,
+            Self::Invalid(_)
+            | Self::Conflict(_)
+            | Self::Missing
+            | Self::Unreadable(_)
+            | Self::NeedsUnavailability
+            | Self::Refused(_)
+            | Self::UnknownPark(_)
+            | Self::ReleaseRefused(_)
+            | Self::PodsFailed
+            | Self::Late => Phase::Stalled,
+        }
+    }
+
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::Invalid(_) => "Invalid",
+            Self::Conflict(_) => "Conflict",
+            Self::Idle => "NothingRequested",
+            Self::Restarted => RESTARTED,
+            Self::Reading => "ReadingTarget",
+            Self::Missing => "TargetNotFound",
+            Self::Unreadable(_) => "TargetUnreadable",
+            Self::NeedsUnavailability => "NeedsUnavailability",
+            Self::Ended(end) => end.name(),
+            Self::Restarting => "Restarting",
+            Self::Updating => "Updating",
+            Self::Controller => "WaitingForController",
+            Self::UnknownPark(_) => "UnknownPark",
+            Self::ReleaseRefused(_) => "ReleaseRefused",
+            Self::Canary => "WaitingForCanary",
+            Self::Budget { .. } => "WaitingForAvailability",
+            Self::Disruption(_) => "DisruptionBudget",
+            Self::Paused => "Paused",
+            Self::Refused(_) => "RequestRefused",
+            Self::PodsFailed => PODS_FAILED,
+            Self::Late => "ProgressDeadlineExceeded",
+        }
+    }
+
+    pub(super) fn message(&self, rollout: &Rollout, counts: &InPlaceRolloutStatus) -> String {
+        let target = &rollout.spec.target_ref;
+        let target = format!("{} {}", target.kind.name(), target.name);
+        match self {
+            Self::Invalid(why) => why.clone(),
+            Self::Conflict(other) => {
+                format!("waits: {other} is older, and for {target}, too; delete one of the two")
+            }
+            Self::Idle => format!(
+                "nothing has been asked for: a value of spec.restartedAt restarts the Pods of {target}"
+            ),
+            Self::Restarted => {
+                let at = rollout.spec.restarted_at.as_deref().unwrap_or_default();
+                format!("the restart {at} of {target} is finished")
+            }
+            Self::Reading => format!("reads {target} and its Pods"),
+            Self::Missing => format!("there is no {target} in namespace {}", rollout.key.namespace),
+            Self::Unreadable(why) => format!("{target} cannot be read: {why}"),
+            Self::NeedsUnavailability => format!(
+                "the strategy of {target} lets no Pod be unavailable, and a Pod is that while it is restarted in place: set \
+                 spec.strategy.maxUnavailable"
+            ),
+            Self::Ended(end) => ended(*end, &target, counts.update.as_ref()),
+            Self::UnknownPark(value) => {
+                let right = match rollout.spec.target_ref.kind {
+                    TargetKind::StatefulSet => "the partition to release it to, such as 0",
+                    TargetKind::DaemonSet | TargetKind::Deployment => "RollingUpdate",
+                };
+                format!("the label {PARKED} of {target} is {}; it must be {right}", quoted(value))
+            }
+            _ => self.so_far(rollout, &target, counts),
+        }
+    }
+
+    /// Of one that is under way.
+    fn so_far(&self, rollout: &Rollout, target: &str, counts: &InPlaceRolloutStatus) -> String {
+        let InPlaceRolloutStatus { pods, current, started, failed, .. } = counts;
+        let (verb, request) = if under_way(counts).is_some() {
+            ("updated", "PodImageUpdate")
+        } else {
+            ("restarted", "ContainerRecreateRequest")
+        };
+        let why = match self {
+            Self::Controller => format!(": waits for the controller of {target}"),
+            Self::ReleaseRefused(why) => format!(": {target} cannot be released: {why}"),
+            Self::Canary => ": the others wait for the canary".to_owned(),
+            Self::Budget { unavailable, most } => {
+                format!(": {unavailable} Pods of {target} are unavailable, and at most {most} may be")
+            }
+            Self::Disruption(Disrupted { name, desired, healthy }) => match desired {
+                Some(desired) => {
+                    format!(
+                        ": by PodDisruptionBudget {name}, {desired} Pods have to be healthy, and {healthy} are"
+                    )
+                }
+                None => format!(": PodDisruptionBudget {name} has no status for its present spec yet"),
+            },
+            Self::Paused => ": no further Pod is begun with while spec.paused is true".to_owned(),
+            Self::Refused(why) => format!(": no further {request} can be made: {why}"),
+            Self::PodsFailed => format!(
+                ", {failed} failed: no further Pod is begun with; delete the failed {request} to try that Pod again, or raise \
+                 spec.strategy.failureThreshold"
+            ),
+            Self::Late => format!(
+                ": none was finished for {} s beside drain and soak (spec.progressDeadlineSeconds)",
+                rollout.spec.progress_deadline()
+            ),
+            _ => String::new(),
+        };
+        format!("{current} of {pods} Pods {verb}, {started} in progress{why}")
+    }
+}
+
+fn ended(end: UpdateEnd, target: &str, update: Option<&Update>) -> String {
+    let (revision, why) = update.map_or(("", ""), |update| (&update.revision, &update.message));
+    match end {
+        UpdateEnd::Updated => format!("{target} is at revision {revision}, in the Pods that it had"),
+        UpdateEnd::NotInPlace => {
+            format!("{target} was released, and makes new Pods for revision {revision}: {why}")
+        }
+        UpdateEnd::Superseded => {
+            format!("{target} was released by somebody else before all Pods had revision {revision}")
+        }
+    }
+}

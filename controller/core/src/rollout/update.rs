@@ -1,0 +1,181 @@
+//! The update of a workload's Pods to what its template has changed, while the workload is parked.
+
+use pitstop_api::rollout::{TargetKind, Update, UpdateEnd};
+
+use super::Rollout;
+use super::plan::{LIST_AGAIN, Next, ask, go_on, with_workload};
+use super::roll::Memory;
+use super::status::{Doing, under_way};
+use super::told::Told;
+use super::work::{What, Work};
+use crate::deed::{Deed, Release, Strategy};
+use crate::key::ObjectKey;
+use crate::kind::{Cx, Sight};
+use crate::workload::{Parked, Template, Workload};
+
+/// Longest message of an update, in characters.
+const MAX_MESSAGE: usize = 256;
+
+/// The workload is parked.
+pub(super) fn update(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, parked: &Parked) -> Next {
+    // Its Pods are listed once all that are known are done.
+    let of = format!("generation {}", parked.generation);
+    let useful = |_: &Memory, workload: &Workload| {
+        let template = workload.template.as_ref();
+        template.is_some_and(|template| template.generation >= parked.generation && template.parked.is_some())
+    };
+    with_workload(cx, sight, memory, (&of, false), useful, |memory, workload| {
+        let Some(template) = &workload.template else { return Next::only(sight.request, Told::Reading) };
+        Updating { cx, sight, workload, template, of: &of }.next(memory)
+    })
+}
+
+/// An update, with the workload as it was read.
+struct Updating<'a> {
+    cx: Cx<'a>,
+    sight: &'a Sight<'a, Rollout>,
+    workload: &'a Workload,
+    template: &'a Template,
+    /// What the Pods are listed for.
+    of: &'a str,
+}
+
+impl Updating<'_> {
+    /// The first rule that says something.
+    fn next(&self, memory: &mut Memory) -> Next {
+        let (rollout, template) = (self.sight.request, self.template);
+        let Some(to) = released_to(rollout.spec.target_ref.kind, template.parked.as_deref()) else {
+            let value = template.parked.clone().unwrap_or_default();
+            return Next::only(rollout, Told::UnknownPark(value));
+        };
+        if !template.holds {
+            return self.let_go(memory, UpdateEnd::Superseded, "", Strategy::AsIs);
+        }
+        let revision = template.revision.as_deref().filter(|_| template.seen);
+        let Some(revision) = revision else { return self.waits(memory, false) };
+        let last = rollout.status.update.as_ref().filter(|update| update.revision == revision);
+        match last.map(|update| (update.ended, &update.message)) {
+            Some((None, _)) => self.go_on(memory, revision, to),
+            Some((Some(UpdateEnd::NotInPlace), why)) => self.let_go(memory, UpdateEnd::NotInPlace, why, to),
+            Some((Some(UpdateEnd::Updated | UpdateEnd::Superseded), _)) | None => {
+                memory.begins();
+                self.told(Update { revision: revision.to_owned(), ..Update::default() }, Told::Updating)
+            }
+        }
+    }
+
+    /// Tells that of the update.
+    fn told(&self, update: Update, told: Told) -> Next {
+        let next = Next::only(self.sight.request, told);
+        Next { doing: Doing { restart: None, update: Some(update), ..next.doing }, ..next }
+    }
+
+    fn go_on(&self, memory: &mut Memory, revision: &str, to: Strategy) -> Next {
+        let Self { cx, sight, workload, template, .. } = *self;
+        let partition = if let Strategy::Partition(partition) = to { partition } else { 0 };
+        let work = Work::update(sight.request, revision, template, partition);
+        let next = go_on(cx, sight, memory, &work, workload);
+        if let Some(why) = memory.why_not_in_place() {
+            let why = why.to_owned();
+            return self.let_go(memory, UpdateEnd::NotInPlace, &why, to);
+        }
+        next.unwrap_or_else(|| self.finish(memory, &work, to))
+    }
+
+    /// Every Pod that the watch has shown is done: the API server is asked whether there are others, and its controller has to
+    /// have counted them. Then the workload is released.
+    fn finish(&self, memory: &mut Memory, work: &Work<'_>, to: Strategy) -> Next {
+        let What::Update(revisions) = &work.what else { return self.waits(memory, true) };
+        let listed = memory.listed.as_ref().filter(|(of, _)| of == self.of);
+        let all = listed
+            .is_some_and(|(_, pods)| memory.all_are(self.sight.request, pods, revisions, work.partition));
+        // With a partition of its user, its controller goes on making some of its Pods of the old revision.
+        if all && (self.template.committed || work.partition > 0) {
+            self.release(memory, to)
+        } else {
+            self.waits(memory, true)
+        }
+    }
+
+    /// Its controller has something to do; it is read again, and its Pods are listed if that is wanted.
+    fn waits(&self, memory: &mut Memory, pods: bool) -> Next {
+        let rollout = self.sight.request;
+        let first = pods && memory.listing.is_none() && memory.listed.is_none();
+        let again_at = memory.read.as_ref().map(|(at, _)| at.after(LIST_AGAIN));
+        let due = first || again_at.is_none_or(|at| at <= self.cx.now);
+        let deed = due.then(|| ask(self.sight, memory, self.of, pods)).flatten();
+        let wake_at = again_at.filter(|at| *at > self.cx.now);
+        Next { deed, wake_at, ..Next::only(rollout, Told::Controller) }
+    }
+
+    /// It is released before all Pods are updated, once that is told.
+    fn let_go(&self, memory: &mut Memory, end: UpdateEnd, why: &str, to: Strategy) -> Next {
+        let rollout = self.sight.request;
+        let before = under_way(&rollout.status).map(str::to_owned);
+        let revision = self.template.revision.clone().or(before).unwrap_or_default();
+        let message = why.chars().take(MAX_MESSAGE).collect();
+        let update = Update { revision, ended: Some(end), message };
+        let stored = rollout.status.update.as_ref() == Some(&update);
+        let told = self.told(update, Told::Ended(end));
+        if !stored {
+            return told;
+        }
+        let next = self.release(memory, to);
+        let why = if matches!(next.told, Told::ReleaseRefused(_)) { next.told } else { told.told };
+        Next { told: why, deed: next.deed, wake_at: next.wake_at, ..told }
+    }
+
+    fn release(&self, memory: &Memory, to: Strategy) -> Next {
+        let (rollout, now) = (self.sight.request, self.cx.now);
+        if let Some((why, until)) = memory.release_refused(now) {
+            let told = Told::ReleaseRefused(why.to_owned());
+            return Next { wake_at: Some(until), ..Next::only(rollout, told) };
+        }
+        let next = Next::only(rollout, Told::Updating);
+        if memory.has_released(now) {
+            return next;
+        }
+        let target = &rollout.spec.target_ref;
+        let release = Release {
+            kind: target.kind,
+            key: ObjectKey::new(&rollout.key.namespace, &target.name),
+            uid: self.workload.uid.clone(),
+            resource_version: self.template.resource_version.clone(),
+            to,
+        };
+        Next { deed: Some(Deed::Release(Box::new(release))), ..next }
+    }
+}
+
+/// What the mark says that the workload is released to; nothing where it says something else.
+fn released_to(kind: TargetKind, mark: Option<&str>) -> Option<Strategy> {
+    match kind {
+        TargetKind::StatefulSet => mark?.parse().ok().map(Strategy::Partition),
+        TargetKind::DaemonSet => (mark? == "RollingUpdate").then_some(Strategy::Rolling),
+        TargetKind::Deployment => None,
+    }
+}
+
+/// The workload is not parked any more: what has come of the update, by its Pods. Nothing where none is under way.
+pub(super) fn settle(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) -> Option<Next> {
+    let rollout = sight.request;
+    let revision = under_way(&rollout.status)?.to_owned();
+    let of = format!("what came of {revision}");
+    let useful = |memory: &Memory, workload: &Workload| {
+        let listed = memory.listed.as_ref().is_some_and(|(listed, _)| *listed == of);
+        listed && workload.template.as_ref().is_some_and(|template| template.parked.is_none())
+    };
+    Some(with_workload(cx, sight, memory, (&of, true), useful, |memory, workload| {
+        let template = workload.template.clone().unwrap_or_default();
+        let work = Work::update(rollout, &revision, &template, workload.partition);
+        memory.give_up(cx.now);
+        memory.sort(rollout, &work, workload, sight.around);
+        let What::Update(revisions) = &work.what else { return Next::only(rollout, Told::Reading) };
+        let listed = memory.listed.as_ref().map_or(&[][..], |(_, listed)| listed);
+        let all = memory.all_are(rollout, listed, revisions, work.partition);
+        let end = if all && !template.holds { UpdateEnd::Updated } else { UpdateEnd::Superseded };
+        let update = Update { revision: revision.clone(), ended: Some(end), message: String::new() };
+        let next = Next::only(rollout, Told::Ended(end));
+        Next { doing: Doing { update: Some(update), ..next.doing }, ..next }
+    }))
+}

@@ -1,0 +1,213 @@
+//! What differs between two Pod templates of a workload, as far as running Pods can follow.
+
+use pitstop_api::image::Reference;
+use pitstop_api::image_update::MAX_CONTAINERS;
+use serde_json::{Map, Value};
+
+/// The lists of containers in a Pod's spec.
+const LISTS: [&str; 2] = ["containers", "initContainers"];
+
+/// How one template differs from another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// In images that running Pods can get; in nothing if there is none.
+    Images(Vec<Image>),
+    /// In something that they cannot get: what.
+    Other(String),
+}
+
+/// The image of a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// The container's name.
+    pub container: String,
+    /// The image.
+    pub image: String,
+    /// What it was in the old template.
+    pub before: String,
+}
+
+impl Change {
+    /// From the template `old` to `new` (`spec.template` of a workload).
+    pub fn between(old: &Value, new: &Value) -> Self {
+        let (mut old, mut new) = (plain(old), plain(new));
+        let (before, after) = (take_images(&mut old), take_images(&mut new));
+        if let Some(path) = difference(&old, &new, "spec.template") {
+            return Self::Other(format!("{path} differs"));
+        }
+        // All else is the same, so the containers are, too.
+        let mut images = Vec::new();
+        for (before, after) in
+            before.into_iter().zip(after).filter(|(before, after)| before.image != after.image)
+        {
+            let Found { at, container, image } = after;
+            if let Err(why) = same_repository(&before.image, &image) {
+                return Self::Other(format!("spec.template.spec.{at}.image {why}"));
+            }
+            images.push(Image { container, image, before: before.image });
+        }
+        if images.len() > MAX_CONTAINERS {
+            return Self::Other(format!("more than {MAX_CONTAINERS} images differ"));
+        }
+        Self::Images(images)
+    }
+
+    /// They are the same.
+    pub fn is_none(&self) -> bool {
+        matches!(self, Self::Images(images) if images.is_empty())
+    }
+}
+
+fn same_repository(before: &str, after: &str) -> Result<(), String> {
+    let (before, after) = (Reference::parse(before)?, Reference::parse(after)?);
+    before.same_repository(&after).then_some(()).ok_or_else(|| "is of another repository".to_owned())
+}
+
+/// Without what says nothing: absent values that are written down, and how a `ControllerRevision` is to be merged.
+fn plain(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.iter().filter(|(key, value)| !value.is_null() && *key != "$patch");
+            Value::Object(kept.map(|(key, value)| (key.clone(), plain(value))).collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(plain).collect()),
+        other => other.clone(),
+    }
+}
+
+/// An image, and where it was.
+struct Found {
+    at: String,
+    container: String,
+    image: String,
+}
+
+/// Takes out the images of main containers and of sidecars.
+fn take_images(template: &mut Value) -> Vec<Found> {
+    let Some(spec) = template.get_mut("spec") else { return Vec::new() };
+    let mut images = Vec::new();
+    for list in LISTS {
+        let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+        for (i, container) in containers.into_iter().flatten().enumerate() {
+            let Some(container) = container.as_object_mut() else { continue };
+            if list == "containers" || text(container, "restartPolicy") == "Always" {
+                let (name, image) = (text(container, "name"), text(container, "image"));
+                container.remove("image");
+                images.push(Found { at: format!("{list}[{i}]"), container: name, image });
+            }
+        }
+    }
+    images
+}
+
+fn text(fields: &Map<String, Value>, key: &str) -> String {
+    fields.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// Where they differ first.
+fn difference(old: &Value, new: &Value, path: &str) -> Option<String> {
+    match (old, new) {
+        (Value::Object(old), Value::Object(new)) => {
+            let keys = old.keys().chain(new.keys().filter(|key| !old.contains_key(*key)));
+            keys.into_iter().find_map(|key| {
+                let (old, new) = (old.get(key).unwrap_or(&Value::Null), new.get(key).unwrap_or(&Value::Null));
+                difference(old, new, &format!("{path}.{key}"))
+            })
+        }
+        (Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
+            let pairs = old.iter().zip(new).enumerate();
+            pairs.into_iter().find_map(|(i, (old, new))| difference(old, new, &format!("{path}[{i}]")))
+        }
+        _ => (old != new).then(|| path.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn template() -> Value {
+        json!({"metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "app", "image": "shop/web:v1", "env": [{"name": "A", "value": "1"}]}],
+                "initContainers": [{"name": "init", "image": "shop/init:v1"},
+                    {"name": "proxy", "image": "shop/proxy:v1", "restartPolicy": "Always"}]}})
+    }
+
+    fn change(change: impl FnOnce(&mut Value)) -> Change {
+        let mut new = template();
+        change(&mut new);
+        Change::between(&template(), &new)
+    }
+
+    fn other(text: &str) -> Change {
+        Change::Other(text.into())
+    }
+
+    #[test]
+    fn images_of_containers_that_run_on_can_be_changed() {
+        let image = |container: &str, image: &str, before: &str| Image {
+            container: container.into(),
+            image: image.into(),
+            before: before.into(),
+        };
+        let both = change(|new| {
+            new["spec"]["containers"][0]["image"] = "docker.io/shop/web:v2".into();
+            new["spec"]["initContainers"][1]["image"] = "shop/proxy:v2".into();
+        });
+        assert_eq!(
+            both,
+            Change::Images(vec![
+                image("app", "docker.io/shop/web:v2", "shop/web:v1"),
+                image("proxy", "shop/proxy:v2", "shop/proxy:v1")
+            ])
+        );
+    }
+
+    #[test]
+    fn what_is_written_down_of_nothing_is_no_difference() {
+        let same = change(|new| {
+            new["metadata"]["creationTimestamp"] = Value::Null;
+            new["$patch"] = "replace".into();
+        });
+        assert!(same.is_none(), "{same:?}");
+    }
+
+    #[test]
+    fn all_else_is_named() {
+        let at = |path: &str, value: Value| change(|new| *new.pointer_mut(path).unwrap() = value);
+        for (path, value, says) in [
+            (
+                "/spec/containers/0/env/0/value",
+                json!("2"),
+                "spec.template.spec.containers[0].env[0].value differs",
+            ),
+            ("/spec/containers/0/env", json!([]), "spec.template.spec.containers[0].env differs"),
+            ("/spec/containers", json!([]), "spec.template.spec.containers differs"),
+            ("/spec/containers/0/name", json!("x"), "spec.template.spec.containers[0].name differs"),
+            ("/metadata/labels/app", json!("x"), "spec.template.metadata.labels.app differs"),
+            (
+                "/spec/containers/0/image",
+                json!("shop/other:v1"),
+                "spec.template.spec.containers[0].image is of another repository",
+            ),
+            (
+                "/spec/initContainers/0/image",
+                json!("shop/init:v2"),
+                "spec.template.spec.initContainers[0].image differs",
+            ),
+        ] {
+            assert_eq!(at(path, value), other(says));
+        }
+        let more = change(|new| new["spec"]["hostNetwork"] = true.into());
+        assert_eq!(more, other("spec.template.spec.hostNetwork differs"));
+        let bad = at("/spec/containers/0/image", json!("No Image"));
+        assert!(matches!(bad, Change::Other(text) if text.contains("is no reference of an image")));
+        let many = |tag: &str| {
+            let of = |i| json!({"name": format!("c{i}"), "image": format!("shop/web:{tag}")});
+            json!({"spec": {"containers": (0..9).map(of).collect::<Vec<_>>()}})
+        };
+        assert_eq!(Change::between(&many("1"), &many("2")), other("more than 8 images differ"));
+    }
+}

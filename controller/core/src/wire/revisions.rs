@@ -1,0 +1,178 @@
+//! What the `ControllerRevision`s of a `StatefulSet` or a `DaemonSet` say of its template.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use pitstop_api::logic::answer::Failure;
+use pitstop_api::rollout::{PARKED, TargetKind};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::metadata::REVISION;
+use crate::template::Change;
+use crate::workload::Template;
+
+/// Most revisions that a workload may have; it keeps 10 where nothing else is said.
+const MAX_REVISIONS: usize = 100;
+/// From this partition on, a `StatefulSet` is parked: it cannot have so many Pods.
+const PARTITION: i64 = 1_000_000;
+
+/// A workload with its template.
+#[derive(Deserialize)]
+pub(super) struct Templated {
+    metadata: ObjectMeta,
+    spec: TemplatedSpec,
+    #[serde(default)]
+    status: TemplatedStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TemplatedSpec {
+    template: Value,
+    #[serde(default)]
+    update_strategy: UpdateStrategy,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct UpdateStrategy {
+    #[serde(rename = "type")]
+    type_: String,
+    rolling_update: Partition,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Partition {
+    partition: i64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct TemplatedStatus {
+    observed_generation: i64,
+    current_revision: String,
+    update_revision: String,
+}
+
+/// `spec.template`, and what is known before its revisions are read.
+pub(super) fn template(kind: TargetKind, object: Templated) -> (Value, Template) {
+    let Templated { metadata, spec, status } = object;
+    let generation = metadata.generation.unwrap_or_default();
+    let UpdateStrategy { type_, rolling_update } = spec.update_strategy;
+    let of_set = kind == TargetKind::StatefulSet;
+    let revision = Some(status.update_revision).filter(|revision| of_set && !revision.is_empty());
+    let told = Template {
+        generation,
+        resource_version: metadata.resource_version.unwrap_or_default(),
+        seen: status.observed_generation >= generation,
+        parked: metadata.labels.and_then(|mut labels| labels.remove(PARKED)),
+        holds: if of_set { rolling_update.partition >= PARTITION } else { type_ == "OnDelete" },
+        committed: !of_set || revision.as_ref() == Some(&status.current_revision),
+        revision,
+        changes: std::collections::BTreeMap::new(),
+    };
+    (spec.template, told)
+}
+
+/// A `ControllerRevision`.
+#[derive(Deserialize)]
+pub(super) struct SlimRevision {
+    pub(super) metadata: ObjectMeta,
+    #[serde(default)]
+    data: Value,
+}
+
+/// Takes in what the template has changed since those. Of a `DaemonSet`, the revision with the same template is that of its
+/// Pods.
+pub(super) fn take(
+    kind: TargetKind,
+    now: &Value,
+    template: &mut Template,
+    revisions: Vec<SlimRevision>,
+) -> Result<(), Failure> {
+    for SlimRevision { metadata, data } in revisions {
+        let label = match kind {
+            TargetKind::StatefulSet => metadata.name,
+            TargetKind::DaemonSet | TargetKind::Deployment => {
+                metadata.labels.and_then(|mut labels| labels.remove(REVISION))
+            }
+        };
+        let (Some(label), Some(then)) = (label, data.pointer("/spec/template")) else { continue };
+        let change = Change::between(then, now);
+        if kind == TargetKind::DaemonSet && change.is_none() {
+            template.revision = Some(label.clone());
+        }
+        template.changes.insert(label, change);
+    }
+    if template.changes.len() > MAX_REVISIONS {
+        let text = format!("it has more than {MAX_REVISIONS} ControllerRevisions");
+        return Err(Failure::of_code(422, text));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::template::Image;
+
+    fn revision(name: &str, image: &str) -> SlimRevision {
+        let object = json!({"metadata": {"name": format!("web-{name}"), "labels": {REVISION: name}},
+            "data": {"spec": {"template": {"$patch": "replace", "metadata": {"creationTimestamp": null},
+                "spec": {"containers": [{"name": "app", "image": image}]}}}}});
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn object(strategy: &Value, status: &Value) -> Templated {
+        let object = json!({"metadata": {"generation": 3, "resourceVersion": "7", "labels": {"pitstop.dev/parked": "2"}},
+            "spec": {"updateStrategy": strategy,
+                "template": {"metadata": {}, "spec": {"containers": [{"name": "app", "image": "web:2"}]}}},
+            "status": status});
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn a_stateful_set_names_its_revisions() {
+        let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 2_147_483_647}});
+        let status = json!({"observedGeneration": 3, "currentRevision": "web-a", "updateRevision": "web-b"});
+        let (now, mut told) = template(TargetKind::StatefulSet, object(&strategy, &status));
+        take(TargetKind::StatefulSet, &now, &mut told, vec![revision("a", "web:1"), revision("b", "web:2")])
+            .unwrap();
+        let image = Image { container: "app".into(), image: "web:2".into(), before: "web:1".into() };
+        let expected = Template {
+            generation: 3,
+            resource_version: "7".into(),
+            seen: true,
+            parked: Some("2".into()),
+            holds: true,
+            revision: Some("web-b".into()),
+            committed: false,
+            changes: [
+                ("web-a".into(), Change::Images(vec![image])),
+                ("web-b".into(), Change::Images(vec![])),
+            ]
+            .into(),
+        };
+        assert_eq!(told, expected);
+        let at_work = json!({"rollingUpdate": {"partition": 2}});
+        let done = json!({"observedGeneration": 2, "currentRevision": "web-b", "updateRevision": "web-b"});
+        let (_, told) = template(TargetKind::StatefulSet, object(&at_work, &done));
+        assert_eq!((told.seen, told.holds, told.committed), (false, false, true));
+    }
+
+    #[test]
+    fn of_a_daemon_set_the_revision_has_the_same_template() {
+        let status = json!({"observedGeneration": 3});
+        let (now, mut told) = template(TargetKind::DaemonSet, object(&json!({"type": "OnDelete"}), &status));
+        assert_eq!((told.holds, &told.revision), (true, &None));
+        take(TargetKind::DaemonSet, &now, &mut told, vec![revision("a", "web:1")]).unwrap();
+        assert_eq!(told.revision, None, "its controller has not made it yet");
+        take(TargetKind::DaemonSet, &now, &mut told, vec![revision("b", "web:2")]).unwrap();
+        assert_eq!((told.revision.as_deref(), told.committed, told.changes.len()), (Some("b"), true, 2));
+        let many = (0..101).map(|i| revision(&i.to_string(), "web:1")).collect();
+        let failure = take(TargetKind::DaemonSet, &now, &mut told, many).unwrap_err();
+        assert_eq!(failure.message, "it has more than 100 ControllerRevisions");
+    }
+}

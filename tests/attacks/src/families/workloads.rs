@@ -1,0 +1,179 @@
+//! What the controller's token is good for at workloads with the component `in-place`: to release those that are parked, where
+//! it was given the right.
+
+use anyhow::Result;
+use http::Method;
+use pitstop_e2e::workloads::{park, workload};
+use pitstop_e2e::{Cluster, LONG, Ns, until};
+use serde_json::{Value, json};
+
+use crate::ask::{Ask, patch, plain, post};
+use crate::probe::{Expected, granted, refused, rights};
+use crate::report::Report;
+use crate::stage::Stage;
+
+const NAME: &str = "pitstop-in-place";
+const PARKED: &str =
+    "pitstop may only change a StatefulSet or a DaemonSet that has the label pitstop.dev/parked";
+const METADATA: &str = "pitstop may only remove the label pitstop.dev/parked from a workload";
+const SPEC: &str = "pitstop may only change the update strategy of a workload";
+const STRATEGY: &str =
+    "pitstop may only put back the update strategy that the label pitstop.dev/parked names";
+
+pub(super) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
+    let (bound, other) =
+        (Ns::open(Cluster::connect().await?).await?, Ns::open(Cluster::connect().await?).await?);
+    for (ns, kind) in [(&bound, "StatefulSet"), (&bound, "DaemonSet"), (&other, "StatefulSet")] {
+        let mut object = workload(kind, 0);
+        let (was, strategy) = park(kind);
+        object["metadata"]["labels"] = json!({"app": "web", "pitstop.dev/parked": was});
+        object["spec"]["updateStrategy"] = strategy;
+        // It is to have no Pods.
+        object["spec"]["template"]["spec"]["nodeSelector"] = json!({"pitstop.dev/none": "none"});
+        stage.done(post(&path(ns, kind, ""), &object)).await?;
+        // The same, and nobody has parked it.
+        object["metadata"] = json!({"name": "free"});
+        object["spec"].as_object_mut().into_iter().for_each(|spec| drop(spec.remove("updateStrategy")));
+        stage.done(post(&path(ns, kind, ""), &object)).await?;
+    }
+    stage.cluster.install_with(&["image-update", "in-place"])?;
+    let account = "--serviceaccount=pitstop-system:pitstop-controller";
+    bound.kubectl(&["create", "rolebinding", NAME, &format!("--clusterrole={NAME}"), account])?;
+    let result = probes(stage, report, &bound, &other).await;
+    stage.cluster.install()?;
+    stage.cluster.kubectl(&["delete", "clusterrole", NAME])?;
+    for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
+        stage.cluster.kubectl(&["delete", kind, "pitstop-controller-workloads"])?;
+    }
+    bound.close().await?;
+    other.close().await?;
+    result
+}
+
+fn path(ns: &Ns, kind: &str, rest: &str) -> String {
+    format!("/apis/apps/v1/namespaces/{}/{}s{rest}", ns.name, kind.to_lowercase())
+}
+
+/// A dry run of a change of the workload of that name.
+fn change(ns: &Ns, kind: &str, name: &str, body: &Value) -> Ask {
+    patch(&path(ns, kind, &format!("/{name}?dryRun=All")), "merge", body)
+}
+
+/// What releases a workload of that kind.
+fn release(kind: &str) -> Value {
+    let strategy = if kind == "StatefulSet" {
+        json!({"rollingUpdate": {"partition": 0}})
+    } else {
+        json!({"type": "RollingUpdate"})
+    };
+    json!({"metadata": {"labels": {"pitstop.dev/parked": null}}, "spec": {"updateStrategy": strategy}})
+}
+
+async fn probes(stage: &Stage, report: &mut Report, bound: &Ns, other: &Ns) -> Result<()> {
+    let who = &stage.controller.who;
+    until("the policy and the right", LONG, async || {
+        let free = change(bound, "StatefulSet", "free", &json!({"metadata": {"labels": {"x": "y"}}}));
+        let denied = who.send(free).await.message().contains(PARKED);
+        let good = change(bound, "StatefulSet", "web", &release("StatefulSet"));
+        Ok((denied && who.send(good).await.code == 200).then_some(()))
+    })
+    .await?;
+    let ask = change(other, "StatefulSet", "web", &release("StatefulSet"));
+    report.ask(who, "release a workload where nobody has bound the right", ask, rights()).await;
+    for kind in ["StatefulSet", "DaemonSet"] {
+        let ask = change(bound, kind, "web", &release(kind));
+        report.ask(who, &format!("release a parked {kind}: allowed"), ask, granted(200)).await;
+        let ask = change(bound, kind, "free", &release(kind));
+        report.ask(who, &format!("release a {kind} that is not parked"), ask, denied(PARKED)).await;
+        for (what, body, expected) in forms(kind) {
+            let ask = change(bound, kind, "web", &body);
+            report.ask(who, &format!("release a {kind} {what}"), ask, expected).await;
+        }
+        doors(stage, report, bound, kind).await;
+    }
+    let ask = change(bound, "Deployment", "web", &json!({"spec": {"paused": true}}));
+    report.ask(who, "pause a Deployment", ask, rights()).await;
+    let ask = change(bound, "ReplicaSet", "web", &json!({"spec": {"replicas": 0}}));
+    report.ask(who, "scale a ReplicaSet", ask, rights()).await;
+    Ok(())
+}
+
+fn denied(words: &str) -> Expected {
+    refused(403, words)
+}
+
+/// Other forms of the release.
+fn forms(kind: &str) -> Vec<(&'static str, Value, Expected)> {
+    let with = |pointer: &str, value: Value| {
+        let mut body = release(kind);
+        let mut at = &mut body;
+        for key in pointer.split('/').skip(1) {
+            at = &mut at[key];
+        }
+        *at = value;
+        body
+    };
+    let image = json!({"spec": {"containers": [{"name": "app", "image": "evil.example/x"}]}});
+    let mut forms = vec![
+        ("and change its template", with("/spec/template", image), denied(SPEC)),
+        (
+            "and change its Pods' labels",
+            with("/spec/template", json!({"metadata": {"labels": {"x": "y"}}})),
+            denied(SPEC),
+        ),
+        ("and set another label", with("/metadata/labels/x", json!("y")), denied(METADATA)),
+        ("and remove another label", with("/metadata/labels/app", Value::Null), denied(METADATA)),
+        ("and annotate it", with("/metadata/annotations", json!({"x": "y"})), denied(METADATA)),
+        ("and give it a finalizer", with("/metadata/finalizers", json!(["x.example/y"])), denied(METADATA)),
+        ("with the label left", with("/metadata/labels", json!({})), denied(METADATA)),
+        ("to no strategy at all", with("/spec/updateStrategy", Value::Null), denied(STRATEGY)),
+    ];
+    if kind == "StatefulSet" {
+        forms.extend([
+            ("and scale it", with("/spec/replicas", json!(7)), denied(SPEC)),
+            (
+                "to another partition",
+                with("/spec/updateStrategy/rollingUpdate/partition", json!(1)),
+                denied(STRATEGY),
+            ),
+            (
+                "to OnDelete",
+                with("/spec/updateStrategy", json!({"type": "OnDelete", "rollingUpdate": null})),
+                denied(STRATEGY),
+            ),
+            (
+                "with its partition as it is: allowed",
+                json!({"metadata": {"labels": {"pitstop.dev/parked": null}}}),
+                granted(200),
+            ),
+        ]);
+    } else {
+        let most = json!({"maxUnavailable": "100%"});
+        forms.push((
+            "and let all its Pods be unavailable",
+            with("/spec/updateStrategy/rollingUpdate", most),
+            denied(STRATEGY),
+        ));
+    }
+    forms
+}
+
+/// Other ways to a workload.
+async fn doors(stage: &Stage, report: &mut Report, ns: &Ns, kind: &str) {
+    let who = &stage.controller.who;
+    let status = json!({"status": {"observedGeneration": 99}});
+    let mut again = workload(kind, 0);
+    again["metadata"]["name"] = json!("new");
+    for (what, ask) in [
+        ("create", post(&path(ns, kind, "?dryRun=All"), &again)),
+        ("delete", plain(&Method::DELETE, &path(ns, kind, "/web?dryRun=All"))),
+        ("write the status of", patch(&path(ns, kind, "/web/status?dryRun=All"), "merge", &status)),
+    ] {
+        report.ask(who, &format!("{what} a {kind}"), ask, rights()).await;
+    }
+    if kind == "StatefulSet" {
+        let scale = json!({"spec": {"replicas": 0}});
+        let ask = patch(&path(ns, kind, "/web/scale?dryRun=All"), "merge", &scale);
+        report.ask(who, "scale a StatefulSet by its subresource", ask, rights()).await;
+    }
+}

@@ -151,7 +151,9 @@ fn at_work(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, asked: &
 
 /// The workload is read, and its Pods are listed if that is wanted.
 fn ask(sight: &Sight<'_, Rollout>, memory: &mut Memory, asked: &str, pods: bool) -> Option<Deed> {
-    if sight.deed.is_some() {
+    // One that is under way tells. A deed of which nobody knows how it ended is no reason to wait: it may be that it is never
+    // tried again.
+    if matches!(sight.deed, Some(Deed::AskWorkload(_))) {
         return None;
     }
     memory.listing = pods.then(|| asked.to_owned());

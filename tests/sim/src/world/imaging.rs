@@ -138,7 +138,7 @@ impl World {
         self.ask_as_user(&request.body(serde_json::to_vec(patch).unwrap()).unwrap());
     }
 
-    fn ask_as_user(&mut self, request: &HttpRequest) {
+    pub(super) fn ask_as_user(&mut self, request: &HttpRequest) {
         let response = self.handle(Writer::User, request);
         if !response.status().is_success() {
             self.story.tell(self.now, "user", || format!("refused: {}", response.body()["message"]));

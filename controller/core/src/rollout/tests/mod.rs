@@ -59,6 +59,8 @@ struct World {
     begun: Vec<String>,
     /// How many readings there were.
     readings: usize,
+    /// A request of which nobody knows whether it was made.
+    unknown: Option<Deed>,
 }
 
 struct Surroundings<'a>(&'a World);
@@ -149,6 +151,7 @@ impl World {
             deletes: 0,
             begun: Vec::new(),
             readings: 0,
+            unknown: None,
         };
         for name in pods {
             world.put(pod(name));
@@ -188,7 +191,7 @@ impl World {
             child: None,
             made_pod: None,
             writes,
-            deed: None,
+            deed: self.unknown.as_ref(),
             look: &look,
             survey: None,
             anew: None,
@@ -222,6 +225,8 @@ impl World {
         }
         if let Some(deed) = plan.deed {
             let done = self.carry_out(&deed);
+            let lost = matches!(deed, Deed::Create(_)) && matches!(done, Done::Retry(_));
+            self.unknown = lost.then(|| deed.clone());
             self.memory.deed_done(self.now, &deed, done);
             did = true;
         }

@@ -280,3 +280,19 @@ fn a_new_wish_is_told_once_its_workload_is_read() {
     let mut world = World::new("Deployment", &json!({}), &THREE, 1);
     assert!(matches!(world.plan().status, Some(write) if write.urgency == Urgency::Later));
 }
+
+#[test]
+fn a_request_that_may_have_been_made_keeps_nobody_from_reading_the_workload() {
+    for (later, wish) in [(11, "one"), (1, "two")] {
+        let mut world = World::new("Deployment", &json!({}), &THREE, 1);
+        world.create = Done::Retry("connection reset".into());
+        while world.unknown.is_none() {
+            assert!(world.step(), "it comes to a request");
+        }
+        // What is known of the workload is too old by now, or of an earlier wish.
+        world.create = Done::Effected;
+        world.rollout.spec.restarted_at = Some(wish.into());
+        world.later(later);
+        assert_eq!(world.open(), ["web-0"], "{wish} after {later} s");
+    }
+}

@@ -25,6 +25,8 @@ const FRESH_STOPPED: Duration = Duration::from_mins(1);
 const SWEEP_WAITS: Duration = Duration::from_mins(5);
 /// How soon the Pods are listed again where the watch did not show all of them.
 const LIST_AGAIN: Duration = Duration::from_secs(1);
+/// How soon it goes on with the Pods of controllers that it looks after from now on: those that there are come at once.
+const TOLD_WITHIN: Duration = Duration::from_millis(1);
 /// Most Pods that are being restarted at a time, whatever the budget says.
 const MOST_STARTED: usize = 100;
 
@@ -137,8 +139,13 @@ fn at_work(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, asked: &
             return Next { deed: again, wake_at, ..Next::only(rollout, Told::Unreadable(text)) };
         }
     };
+    let told = memory.looks_after(&workload.controllers);
     let next = match begun {
         None => begin(sight, memory, asked),
+        // Of none that it has not been told of yet, it can say how far it is.
+        Some(_) if !told => {
+            Next { wake_at: Some(cx.now.after(TOLD_WITHIN)), ..Next::only(rollout, Told::Reading) }
+        }
         Some(restart) => go_on(cx, sight, memory, restart, &workload),
     };
     Next {

@@ -86,6 +86,8 @@ pub struct Memory {
     /// The `restartedAt` for which its Pods are being listed, and those that were.
     pub(super) listing: Option<String>,
     pub(super) listed: Option<(String, Vec<Listed>)>,
+    /// UIDs of the controllers whose Pods it is told of.
+    looks_after: Vec<String>,
     /// The mark of the restart that the Pods are sorted by, and the workload's partition and controllers.
     mark: Option<String>,
     sorted_by: Option<(u32, Vec<String>)>,
@@ -128,8 +130,18 @@ impl Memory {
         *self = Self { completed_seen, deleted, ..Self::default() };
     }
 
+    /// It looks after the Pods of these controllers. Whether it has been told of them before.
+    pub(super) fn looks_after(&mut self, controllers: &[String]) -> bool {
+        let told = self.looks_after == controllers;
+        if !told {
+            self.looks_after = controllers.to_vec();
+        }
+        told
+    }
+
     /// Nobody tells of the Pods any more.
     pub(super) fn forget_pods(&mut self) {
+        self.looks_after.clear();
         let Self { pods, stale, waits, broken, started, failed, refused, .. } = self;
         pods.clear();
         stale.clear();

@@ -111,7 +111,8 @@ fn rollout(rng: &mut Rng, name: &str) -> RolloutPlan {
 /// What users do while Pods are restarted.
 fn later(rng: &mut Rng, schedule: &mut Schedule, at: u64, n: u64) {
     let web = || WEB.to_owned();
-    let mut add = |at: u64, what: Step| schedule.steps.push(Timed { at, what });
+    let steps = &mut schedule.steps;
+    let mut add = |at: u64, what: Step| steps.push(Timed { at, what });
     match rng.below(12) {
         0..=2 => add(at, Step::RestartAt(web(), format!("{n} again").into())),
         // Back to what was asked for before.
@@ -132,7 +133,13 @@ fn later(rng: &mut Rng, schedule: &mut Schedule, at: u64, n: u64) {
                 add(at + near(rng), Step::Rollout(Box::new(plan)));
             }
         }
-        6 => add(at + rng.below(100_000), Step::RetryRollout(web())),
+        // What does badly has failed after an hour.
+        6 => {
+            let badly = |pod: &PodPlan| pod.containers.iter().any(|c| c.behaviour.contains("repeat"));
+            let failed = if schedule.pods.iter().any(badly) { 3_650_000 } else { 0 };
+            let at = at + failed + rng.below(100_000);
+            add(at, Step::RetryRollout(web()));
+        }
         other => {
             let pod = rng.pick(&schedule.pods).unwrap();
             let what = match other {
@@ -140,7 +147,7 @@ fn later(rng: &mut Rng, schedule: &mut Schedule, at: u64, n: u64) {
                 9 => Step::ForceDeletePod(pod.name.clone()),
                 _ => Step::Crash(pod.name.clone(), rng.pick(&pod.containers).unwrap().name, 1),
             };
-            schedule.steps.push(Timed { at, what });
+            add(at, what);
         }
     }
 }

@@ -69,13 +69,14 @@ pub(super) fn all() -> Vec<Schedule> {
         ),
         one("of nothing", "Deployment", 1, vec![(0, rollout(|r| r.restarted_at = None))]),
     ];
-    let mut failing = one(
-        "that fails",
-        "Deployment",
-        2,
-        vec![plain(), (8_000, Step::RetryRollout("web".to_owned())), (9_000, deleted(0, "web-0").1)],
-    );
-    failing.workload.iter_mut().for_each(|workload| workload.min_ready = 3);
+    // Its only Pod does badly for its hour.
+    let mut failing = one("that fails", "Deployment", 1, vec![plain()]);
+    let crashes = r#"{"term":[100,143],"runs":[[3000,1]],"repeat":true}"#;
+    failing
+        .pods
+        .iter_mut()
+        .flat_map(|pod| &mut pod.containers)
+        .for_each(|c| crashes.clone_into(&mut c.behaviour));
     all.push(failing);
     all
 }

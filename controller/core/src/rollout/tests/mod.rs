@@ -22,6 +22,7 @@ use crate::hold::admission::Crowd;
 use crate::key::{KindId, ObjectKey};
 use crate::kind::{Ahead, Around, Cx, Ended, Kind as _, PodWrites, Relative, Sight};
 use crate::look::Look;
+use crate::plan::Urgency;
 use crate::pod::Pod;
 use crate::time::Mono;
 use crate::workload::{Listed, Workload};
@@ -61,6 +62,8 @@ struct World {
     readings: usize,
     /// A request of which nobody knows whether it was made.
     unknown: Option<Deed>,
+    /// How often the status was written.
+    writes: usize,
 }
 
 struct Surroundings<'a>(&'a World);
@@ -152,6 +155,7 @@ impl World {
             begun: Vec::new(),
             readings: 0,
             unknown: None,
+            writes: 0,
         };
         for name in pods {
             world.put(pod(name));
@@ -219,15 +223,17 @@ impl World {
                 did = true;
             }
         }
-        if let Some(write) = plan.status {
-            self.rollout.status = write.status;
-            did = true;
-        }
         if let Some(deed) = plan.deed {
             let done = self.carry_out(&deed);
             let lost = matches!(deed, Deed::Create(_)) && matches!(done, Done::Retry(_));
             self.unknown = lost.then(|| deed.clone());
             self.memory.deed_done(self.now, &deed, done);
+            did = true;
+        }
+        // What is told later is told where nothing else comes of it before.
+        if let Some(write) = plan.status.filter(|write| write.urgency == Urgency::Now || !did) {
+            self.rollout.status = write.status;
+            self.writes += 1;
             did = true;
         }
         did

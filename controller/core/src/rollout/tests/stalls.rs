@@ -3,7 +3,6 @@
 use super::*;
 use crate::before::Before;
 use crate::change::Named;
-use crate::plan::Urgency;
 
 const THREE: [&str; 3] = ["web-0", "web-1", "web-2"];
 
@@ -295,4 +294,16 @@ fn a_request_that_may_have_been_made_keeps_nobody_from_reading_the_workload() {
         world.later(later);
         assert_eq!(world.open(), ["web-0"], "{wish} after {later} s");
     }
+}
+
+#[test]
+fn another_leader_has_nothing_to_tell_of_what_waits() {
+    let mut world = World::new("Deployment", &json!({}), &THREE, 1);
+    world.settle();
+    world.rollout.spec.paused = true;
+    world.end("web-0", true);
+    let before = (world.rollout.status.clone(), world.writes);
+    world.restart();
+    world.settle();
+    assert_eq!((world.rollout.status.clone(), world.writes), before);
 }

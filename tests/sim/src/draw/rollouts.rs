@@ -32,7 +32,7 @@ pub(super) fn workload(rng: &mut Rng, schedule: &mut Schedule) {
         kind: kind.into(),
         name: WEB.to_owned(),
         max_unavailable: most(rng, &[None, None, Some("1"), Some("0"), Some("50%")]),
-        partition: if kind == "StatefulSet" && rng.one_in(6) { 1 } else { 0 },
+        partition: i64::from(kind == "StatefulSet" && rng.one_in(6)),
         min_ready: rng.pick(&[0, 0, 0, 3]).unwrap(),
     });
 }
@@ -48,7 +48,7 @@ fn alike(rng: &mut Rng, pods: &mut [PodPlan]) {
     }
     for one in pods.iter_mut().flat_map(|pod| &mut pod.containers) {
         if one.behaviour.contains("repeat") && !rng.one_in(3) {
-            one.behaviour = r#"{"start":200,"term":[50,143],"ready":200}"#.to_owned();
+            r#"{"start":200,"term":[50,143],"ready":200}"#.clone_into(&mut one.behaviour);
         }
     }
 }

@@ -90,23 +90,25 @@ fn next(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) -> Next {
         return Next::only(rollout, Told::Conflict(by));
     }
     let Some(asked) = &rollout.spec.restarted_at else {
-        return over(sight, memory, Told::Idle);
+        return over(cx, sight, memory, Told::Idle);
     };
     if rollout.status.restarted_at.as_ref() == Some(asked) {
-        return over(sight, memory, Told::Restarted);
+        return over(cx, sight, memory, Told::Restarted);
     }
     at_work(cx, sight, memory, asked)
 }
 
 /// Nothing is under way: what restarts have left is deleted, one after another.
-fn over(sight: &Sight<'_, Rollout>, memory: &mut Memory, told: Told) -> Next {
+fn over(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, told: Told) -> Next {
     memory.rest();
-    let deed = delete(sight, memory, |_| true);
-    Next { restart: None, deed, ..Next::only(sight.request, told) }
+    let deed = delete(cx, sight, memory, |_| true);
+    let wake_at = memory.deleted_until(cx.now);
+    Next { restart: None, deed, wake_at, ..Next::only(sight.request, told) }
 }
 
 /// Deletes the next of those requests. Of one that was deleted, the watch may not have told yet.
 fn delete(
+    cx: Cx<'_>,
     sight: &Sight<'_, Rollout>,
     memory: &mut Memory,
     which: impl Fn(&Relative<'_>) -> bool,
@@ -115,7 +117,7 @@ fn delete(
     if left.peek().is_none() {
         memory.deleted.clear();
     }
-    let next = left.find(|child| !child.deleting && !memory.deleted.contains(child.uid) && which(child))?;
+    let next = left.find(|child| !child.deleting && !memory.goes(cx.now, child.uid) && which(child))?;
     Some(Deed::Delete { kind: CHILD, key: next.key.clone(), uid: next.uid.to_owned() })
 }
 
@@ -256,7 +258,7 @@ fn sweep(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, mark: &str
     let until = *memory.sweep_until.get_or_insert(cx.now.after(SWEEP_WAITS));
     let patient = until > cx.now;
     let old = |child: &Relative<'_>| !child::is_of(mark, child.key);
-    if let Some(deed) = delete(sight, memory, |child| old(child) && (child.ended.is_some() || !patient)) {
+    if let Some(deed) = delete(cx, sight, memory, |child| old(child) && (child.ended.is_some() || !patient)) {
         return Some(Step::Sweep(Some(deed)));
     }
     let open = |child: &Relative<'_>| old(child) && child.ended.is_none() && !child.deleting;

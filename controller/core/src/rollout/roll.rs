@@ -14,7 +14,7 @@ use crate::pod::Pod;
 use crate::time::Mono;
 use crate::workload::{Listed, Workload};
 
-/// How long the watch may take to show a request that was made.
+/// How long the watch may take to show that a request was made, or deleted.
 const SHOWN_WITHIN: Duration = Duration::from_secs(30);
 
 /// How long a Pod is passed over for which the API server has refused a request.
@@ -105,8 +105,8 @@ pub struct Memory {
     pub(super) swept: bool,
     /// Until when older requests that are open are waited for.
     pub(super) sweep_until: Option<Mono>,
-    /// UIDs of requests that were deleted, as long as the watch shows any.
-    pub(super) deleted: BTreeSet<String>,
+    /// UIDs of requests that were deleted, and when, as long as the watch shows any.
+    pub(super) deleted: BTreeMap<String, Mono>,
     /// Pods for which no request can be made: when that was tried last, and the API server's words.
     refused: BTreeMap<ObjectKey, (Mono, String)>,
     /// It waits for somebody to see to it.
@@ -185,7 +185,7 @@ impl Memory {
                 }
             }
             (Deed::Delete { uid, .. }, Done::Effected | Done::Gone) => {
-                self.deleted.insert(uid.clone());
+                self.deleted.insert(uid.clone(), now);
             }
             (_, _) => {}
         }
@@ -267,6 +267,16 @@ impl Memory {
     /// When to look at requests again that were made and that the watch does not show.
     pub(super) fn overdue_at(&self) -> Option<Mono> {
         self.made.values().min().map(|made| made.after(SHOWN_WITHIN))
+    }
+
+    /// The watch may yet tell of that one that it was deleted. Where it does not in time, a restore of etcd has brought it back.
+    pub(super) fn goes(&self, now: Mono, uid: &str) -> bool {
+        self.deleted.get(uid).is_some_and(|at| at.after(SHOWN_WITHIN) > now)
+    }
+
+    /// When to look again at requests that were deleted.
+    pub(super) fn deleted_until(&self, now: Mono) -> Option<Mono> {
+        self.deleted.values().map(|at| at.after(SHOWN_WITHIN)).filter(|at| *at > now).min()
     }
 
     /// Those that the watch does not show in time are taken for gone.

@@ -212,6 +212,8 @@ fn what_is_deleted_is_deleted_once() {
     world.run();
     assert_eq!((world.phase(), world.asked.len()), (Some(Phase::Complete), 2));
     assert_eq!(world.deletes, 2, "the watch has not shown it yet");
+    world.later(31);
+    assert_eq!(world.deletes, 4, "a restore of etcd has brought them back");
     world.asked.clear();
     world.settle();
     assert!(world.memory.deleted.is_empty(), "nothing is remembered of what is gone");

@@ -74,7 +74,8 @@ impl Rollouts {
         let withdrawn = followed.wishes.iter().skip(child.wish + 1).any(|(wish, _)| {
             wish.is_none() || *wish == followed.object.status.clone().unwrap_or_default().restarted_at
         });
-        if !waited && !withdrawn {
+        // Of a Pod that is gone there is nothing to wait for.
+        if !waited && !withdrawn && self.is_there(&child.pod) {
             found.push(("W6", format!("{id} is open, and its rollout deletes it")));
         }
     }
@@ -194,9 +195,7 @@ impl Rollouts {
         if long(followed.deleted) {
             wrong("is deleted");
         }
-        let older = |other: &Followed| {
-            other.created + 1_000 < followed.created && other.deleted.is_none_or(|at| at > since)
-        };
+        let older = |other: &Followed| other.created + 1_000 < followed.created && other.deleted.is_none();
         if long(Some(followed.created)) && self.followed.values().any(older) {
             wrong("is not the oldest");
         }

@@ -69,9 +69,9 @@ pub(super) fn all() -> Vec<Schedule> {
         ),
         one("of nothing", "Deployment", 1, vec![(0, rollout(|r| r.restarted_at = None))]),
     ];
-    // Its only Pod does badly for its hour.
-    let mut failing = one("that fails", "Deployment", 1, vec![plain()]);
-    let crashes = r#"{"term":[100,143],"runs":[[3000,1]],"repeat":true}"#;
+    // Its only Pod does badly for its hour: it ends in less than the soak, and than a kubelet takes to tell so.
+    let mut failing = one("that fails", "Deployment", 1, vec![(0, rollout(|r| r.soak = Some(10)))]);
+    let crashes = r#"{"term":[100,143],"runs":[[1000,1]],"repeat":true}"#;
     failing
         .pods
         .iter_mut()

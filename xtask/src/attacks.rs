@@ -5,9 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+use crate::cluster::Cluster;
 use crate::image::{self, Built};
 use crate::kubernetes::Kubernetes;
-use crate::lab::{self, told, with_cluster};
+use crate::lab::{self, with_cluster};
 use crate::sh::Cmd;
 
 /// The one whose tokens were stolen, and the other one.
@@ -25,15 +26,15 @@ pub(crate) struct Args {
 pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     lab::require()?;
     let images = image::build(root, args.dev)?;
-    let good = on_cluster(root, &images)?;
+    let good = on_cluster(Cluster::of(root), &images)?;
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Whether each probe was answered as expected, on a cluster of its own.
-pub(crate) fn on_cluster(root: &Path, images: &[Built]) -> Result<bool> {
-    let program = Cmd::new(lab::program(root, "pitstop-attacks")?).dir(root);
-    let run = || Ok(told(root, program).status()?.success());
-    let outcome = with_cluster(root, Kubernetes::default(), NODES, images, run, |good| *good)?;
+pub(crate) fn on_cluster(cluster: Cluster<'_>, images: &[Built]) -> Result<bool> {
+    let program = Cmd::new(lab::program(cluster.root, "pitstop-attacks")?).dir(cluster.root);
+    let run = || Ok(cluster.told(program).status()?.success());
+    let outcome = with_cluster(cluster, Kubernetes::default(), NODES, images, run, |good| *good)?;
     outcome.down?;
     Ok(outcome.value)
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-use crate::cluster;
+use crate::cluster::Cluster;
 use crate::sh::{Cmd, exit_code};
 
 /// The command. A KUBECONFIG that is set wins over the one of our own cluster.
@@ -15,17 +15,12 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
     if let Some(("scale", rest)) = args.split_first().map(|(name, rest)| (name.as_str(), rest)) {
         return scale::run(root, rest);
     }
-    let kubeconfig = std::env::var_os("KUBECONFIG").map_or_else(|| cluster::kubeconfig(root), Into::into);
+    let cluster = Cluster::of(root);
+    let kubeconfig = std::env::var_os("KUBECONFIG").map_or_else(|| cluster.kubeconfig(), Into::into);
     if !kubeconfig.is_file() {
         bail!("no cluster runs ({} is not there); start one with `make demo`", kubeconfig.display());
     }
-    let status = Cmd::cargo()
-        .args(["run", "--release", "--quiet", "-p", "pitstop-bench", "--"])
-        .args(args)
-        .env("KUBECONFIG", kubeconfig)
-        .env("PITSTOP_CLUSTER_DIR", cluster::dir(root))
-        .env("PITSTOP_CLUSTER_BIN", cluster::program(root))
-        .dir(root)
-        .status()?;
+    let bench = Cmd::cargo().args(["run", "--release", "--quiet", "-p", "pitstop-bench", "--"]).args(args);
+    let status = cluster.told(bench).env("KUBECONFIG", kubeconfig).dir(root).status()?;
     Ok(exit_code(status))
 }

@@ -5,9 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+use crate::cluster::Cluster;
 use crate::image::{self, Built};
 use crate::kubernetes::Kubernetes;
-use crate::lab::{self, told, with_cluster};
+use crate::lab::{self, with_cluster};
 use crate::sh::Cmd;
 
 const NODES: usize = 2;
@@ -30,18 +31,18 @@ pub(crate) struct Args {
 pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     lab::require()?;
     let images = image::build(root, args.dev)?;
-    let good = on_cluster(root, &images, args.minutes, args.seed)?;
+    let good = on_cluster(Cluster::of(root), &images, args.minutes, args.seed)?;
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Whether a run on a cluster of its own lost, doubled and left stuck nothing.
-pub(crate) fn on_cluster(root: &Path, images: &[Built], minutes: u64, seed: u64) -> Result<bool> {
+pub(crate) fn on_cluster(cluster: Cluster<'_>, images: &[Built], minutes: u64, seed: u64) -> Result<bool> {
     let (minutes, seed) = (minutes.to_string(), seed.to_string());
-    let program = Cmd::new(lab::program(root, "pitstop-chaos")?)
+    let program = Cmd::new(lab::program(cluster.root, "pitstop-chaos")?)
         .args(["--minutes", &minutes, "--seed", &seed])
-        .dir(root);
-    let run = || Ok(told(root, program).status()?.success());
-    let outcome = with_cluster(root, Kubernetes::default(), NODES, images, run, |good| *good)?;
+        .dir(cluster.root);
+    let run = || Ok(cluster.told(program).status()?.success());
+    let outcome = with_cluster(cluster, Kubernetes::default(), NODES, images, run, |good| *good)?;
     outcome.down?;
     Ok(outcome.value)
 }

@@ -1,5 +1,5 @@
 //! `cargo xtask cluster`: builds `tests/cluster`, a real Kubernetes in one program, and hands commands on to
-//! it. Its files lie in `target/cluster/default`; one cluster runs on a machine at a time.
+//! it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -37,77 +37,107 @@ pub(crate) fn module(root: &Path) -> PathBuf {
     root.join("tests/cluster")
 }
 
-/// The program that started the cluster: only that acts on all parts of it. Where none runs, one that is built.
-pub(crate) fn program(root: &Path) -> PathBuf {
-    // Any of them takes a cluster down whose record is lost.
-    let mut programs = recorded(root).into_iter().chain(kubernetes::ALL.iter().map(|one| one.program(root)));
-    programs.find(|program| program.is_file()).unwrap_or_else(|| Kubernetes::default().program(root))
+/// A cluster of this checkout. Those of different names may run at the same time.
+#[derive(Clone, Copy)]
+pub(crate) struct Cluster<'a> {
+    pub(crate) root: &'a Path,
+    name: &'static str,
 }
 
-/// What the cluster's own record says of its program.
-fn recorded(root: &Path) -> Option<PathBuf> {
-    #[derive(Deserialize)]
-    struct Record {
-        program: PathBuf,
+impl<'a> Cluster<'a> {
+    /// The one that `cargo xtask cluster` starts, and everything that needs one.
+    pub(crate) fn of(root: &'a Path) -> Self {
+        Self { root, name: "default" }
     }
-    let text = fs::read_to_string(dir(root).join("state.json")).ok()?;
-    serde_json::from_str::<Record>(&text).ok().map(|record| record.program)
-}
 
-/// The cluster's own files.
-pub(crate) fn dir(root: &Path) -> PathBuf {
-    root.join("target/cluster/default")
-}
+    /// Its files.
+    pub(crate) fn dir(self) -> PathBuf {
+        self.root.join("target/cluster").join(self.name)
+    }
 
-/// The administrator's access to the cluster.
-pub(crate) fn kubeconfig(root: &Path) -> PathBuf {
-    dir(root).join("kubeconfig")
+    /// The administrator's access to it.
+    pub(crate) fn kubeconfig(self) -> PathBuf {
+        self.dir().join("kubeconfig")
+    }
+
+    /// The program that started it: only that acts on all parts of it. Where none runs, one that is built.
+    pub(crate) fn program(self) -> PathBuf {
+        // Any of them takes a cluster down whose record is lost.
+        let built = kubernetes::ALL.iter().map(|one| one.program(self.root));
+        let mut programs = self.recorded().into_iter().chain(built);
+        programs.find(|program| program.is_file()).unwrap_or_else(|| Kubernetes::default().program(self.root))
+    }
+
+    /// What its own record says of its program.
+    fn recorded(self) -> Option<PathBuf> {
+        #[derive(Deserialize)]
+        struct Record {
+            program: PathBuf,
+        }
+        let text = fs::read_to_string(self.dir().join("state.json")).ok()?;
+        serde_json::from_str::<Record>(&text).ok().map(|record| record.program)
+    }
+
+    /// Starts it, or makes a running one what the arguments ask for: `--kubernetes` and the program's own.
+    pub(crate) fn up(self, args: &[String]) -> Result<ExitStatus> {
+        let (kubernetes, rest) = Kubernetes::chosen(args)?;
+        install_packages()?;
+        build(self.root, kubernetes)?;
+        self.call(&kubernetes.program(self.root), "up", &rest)
+    }
+
+    /// Takes it down, if it is there.
+    pub(crate) fn down(self, keep_logs: bool) -> Result<()> {
+        if !self.program().is_file() {
+            return Ok(());
+        }
+        let args: &[&str] = if keep_logs { &["--keep-logs"] } else { &[] };
+        require_success("down", self.call(&self.program(), "down", args)?)
+    }
+
+    /// Puts an image archive into its registry under a name.
+    pub(crate) fn push(self, archive: &Path, reference: &str) -> Result<()> {
+        // It prints the digest.
+        let program = Cmd::new(self.program()).arg("push").arg("--dir").arg(self.dir());
+        program.arg(archive).arg(reference).run_quiet()
+    }
+
+    /// Tells a program where it is.
+    pub(crate) fn told(self, command: Cmd) -> Cmd {
+        command
+            .env("KUBECONFIG", self.kubeconfig())
+            .env("PITSTOP_CLUSTER_DIR", self.dir())
+            .env("PITSTOP_CLUSTER_BIN", self.program())
+    }
+
+    /// Calls its program. Its own flags stand before the rest, which may end in a command to run.
+    fn call(self, program: &Path, command: &str, rest: &[impl AsRef<OsStr>]) -> Result<ExitStatus> {
+        Cmd::new(program).arg(command).arg("--dir").arg(self.dir()).args(rest).status()
+    }
 }
 
 /// The command.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
     let Some((command, rest)) = args.split_first() else { bail!("no command; try `cargo xtask cluster up`") };
+    let cluster = Cluster::of(root);
     if command == "up" {
         // It prints the path of the KUBECONFIG as its last line.
-        return Ok(exit_code(up(root, rest)?));
+        return Ok(exit_code(cluster.up(rest)?));
     }
     // Only `up` builds: what acts on a running cluster is the program that started it.
-    if !program(root).is_file() {
+    if !cluster.program().is_file() {
         if command == "down" {
             return Ok(ExitCode::SUCCESS);
         }
         eprintln!("the cluster is down; start one with `cargo xtask cluster up`");
         return Ok(ExitCode::from(DOWN));
     }
-    Ok(exit_code(call(root, &program(root), command, rest)?))
-}
-
-/// Starts the cluster, or makes a running one what the arguments ask for: `--kubernetes` and the program's own.
-pub(crate) fn up(root: &Path, args: &[String]) -> Result<ExitStatus> {
-    let (kubernetes, rest) = Kubernetes::chosen(args)?;
-    install_packages()?;
-    build(root, kubernetes)?;
-    call(root, &kubernetes.program(root), "up", &rest)
+    Ok(exit_code(cluster.call(&cluster.program(), command, rest)?))
 }
 
 /// Makes sure of the Debian packages that a cluster needs.
 pub(crate) fn install_packages() -> Result<()> {
     debian::ensure(&PACKAGES, "a cluster")
-}
-
-/// Takes the cluster down, if there is one.
-pub(crate) fn down(root: &Path, keep_logs: bool) -> Result<()> {
-    if !program(root).is_file() {
-        return Ok(());
-    }
-    let args: &[&str] = if keep_logs { &["--keep-logs"] } else { &[] };
-    require_success("down", call(root, &program(root), "down", args)?)
-}
-
-/// Puts an image archive into the cluster's registry under a name.
-pub(crate) fn push(root: &Path, archive: &Path, reference: &str) -> Result<()> {
-    // It prints the digest.
-    Cmd::new(program(root)).arg("push").arg("--dir").arg(dir(root)).arg(archive).arg(reference).run_quiet()
 }
 
 /// Builds the cluster's program; one at a time, so that who comes second has it for nothing.
@@ -137,11 +167,6 @@ pub(crate) fn require_go() -> Result<()> {
     Ok(())
 }
 
-/// Calls the cluster's program. Its own flags stand before the rest, which may end in a command to run.
-fn call(root: &Path, program: &Path, command: &str, rest: &[impl AsRef<OsStr>]) -> Result<ExitStatus> {
-    Cmd::new(program).arg(command).arg("--dir").arg(dir(root)).args(rest).status()
-}
-
 fn require_success(command: &str, status: ExitStatus) -> Result<()> {
     if !status.success() {
         bail!("`cargo xtask cluster {command}` failed: {status}");
@@ -161,17 +186,18 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        let record = dir(root.path()).join("state.json");
-        assert_eq!(program(root.path()), newest, "nothing is built");
+        let cluster = Cluster::of(root.path());
+        let record = cluster.dir().join("state.json");
+        assert_eq!(cluster.program(), newest, "nothing is built");
         write(&older, "");
-        assert_eq!(program(root.path()), older, "what is built takes a cluster without a record down");
+        assert_eq!(cluster.program(), older, "what is built takes a cluster without a record down");
         write(&newest, "");
-        assert_eq!(program(root.path()), newest, "no cluster");
+        assert_eq!(cluster.program(), newest, "no cluster");
         write(&record, &serde_json::json!({"nodes": 1, "program": &older}).to_string());
-        assert_eq!(program(root.path()), older, "a cluster of the older release");
+        assert_eq!(cluster.program(), older, "a cluster of the older release");
         fs::remove_file(&older).unwrap();
-        assert_eq!(program(root.path()), newest, "a program that is gone");
+        assert_eq!(cluster.program(), newest, "a program that is gone");
         write(&record, "{");
-        assert_eq!(program(root.path()), newest, "a broken record");
+        assert_eq!(cluster.program(), newest, "a broken record");
     }
 }

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::cluster::{self, Cluster};
+use crate::debian;
 use crate::image::{Built, executables};
 use crate::kubernetes::Kubernetes;
 use crate::progress::{Step, note};
 use crate::sh::Cmd;
 use crate::workspace::shown;
-use crate::{cluster, debian};
 
 /// A small test of the workspace.
 const BESIDE: &str = "deploy";
@@ -33,23 +34,23 @@ pub(crate) fn require() -> Result<()> {
 /// Runs with a fresh cluster of that Kubernetes and so many nodes, in whose registry the images are. Where that fails, or
 /// what it gives is not `good`, the cluster's logs are kept.
 pub(crate) fn with_cluster<T>(
-    root: &Path,
+    cluster: Cluster<'_>,
     kubernetes: &Kubernetes,
     nodes: usize,
     images: &[Built],
     run: impl FnOnce() -> Result<T>,
     good: impl FnOnce(&T) -> bool,
 ) -> Result<Outcome<T>> {
-    if cluster::kubeconfig(root).exists() {
+    if cluster.kubeconfig().exists() {
         note("a cluster is there from before; it is taken down, since a fresh one is needed");
     }
-    cluster::down(root, false)?;
-    let result = up(root, kubernetes, nodes, images).and_then(|()| run());
+    cluster.down(false)?;
+    let result = up(cluster, kubernetes, nodes, images).and_then(|()| run());
     let failed = !result.as_ref().is_ok_and(good);
     if failed {
-        note(format!("logs of the cluster: {}", shown(root, &cluster::dir(root).join("logs"))));
+        note(format!("logs of the cluster: {}", shown(cluster.root, &cluster.dir().join("logs"))));
     }
-    let down = cluster::down(root, failed);
+    let down = cluster.down(failed);
     result.map(|value| Outcome { value, down })
 }
 
@@ -66,24 +67,16 @@ pub(crate) fn program(root: &Path, name: &str) -> Result<PathBuf> {
     executables(&messages)?.remove(name).with_context(|| format!("cargo built no program named {name}"))
 }
 
-/// Tells a program of the tests where the cluster is.
-pub(crate) fn told(root: &Path, command: Cmd) -> Cmd {
-    command
-        .env("KUBECONFIG", cluster::kubeconfig(root))
-        .env("PITSTOP_CLUSTER_DIR", cluster::dir(root))
-        .env("PITSTOP_CLUSTER_BIN", cluster::program(root))
-}
-
-fn up(root: &Path, kubernetes: &Kubernetes, nodes: usize, images: &[Built]) -> Result<()> {
+fn up(cluster: Cluster<'_>, kubernetes: &Kubernetes, nodes: usize, images: &[Built]) -> Result<()> {
     let release = kubernetes.release();
     let step = Step::begin(format!("starting a cluster of Kubernetes {release}, nodes: {nodes}"));
     let nodes = nodes.to_string();
-    let status = cluster::up(root, &["--kubernetes", release, "--nodes", &nodes].map(str::to_owned))?;
+    let status = cluster.up(&["--kubernetes", release, "--nodes", &nodes].map(str::to_owned))?;
     if !status.success() {
         bail!("the cluster did not start: {status}");
     }
     for image in images {
-        cluster::push(root, &image.path, &image.reference())?;
+        cluster.push(&image.path, &image.reference())?;
     }
     step.done();
     Ok(())

@@ -77,6 +77,11 @@ pub struct InPlaceRolloutSpec {
     /// In which steps the Pods are restarted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Strategy>,
+    /// Restart a Pod only while each `PodDisruptionBudget` for it lets another Pod be unavailable. A budget is for the Pods of the
+    /// workload if it selects the labels of its Pod template. A Pod that is not ready is restarted whatever a budget says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = true))]
+    pub respect_disruption_budgets: Option<bool>,
     /// While this is true, no further Pod is restarted. Pods that are being restarted are finished.
     #[serde(default, skip_serializing_if = "is_false")]
     #[schemars(extend("default" = false))]
@@ -103,6 +108,11 @@ impl InPlaceRolloutSpec {
     pub fn failure_threshold(&self) -> u32 {
         let own = self.strategy.as_ref().and_then(|strategy| strategy.failure_threshold);
         own.and_then(|own| u32::try_from(own).ok()).unwrap_or(1)
+    }
+
+    /// Whether a Pod waits for the disruption budgets that are for it.
+    pub fn respects_disruption_budgets(&self) -> bool {
+        self.respect_disruption_budgets.unwrap_or(true)
     }
 
     /// Seconds without progress after which it is stalled.

@@ -13,6 +13,8 @@ pub struct WorkloadQuery {
     pub key: ObjectKey,
     /// List its Pods, too.
     pub pods: bool,
+    /// Read the disruption budgets that are for its Pods, too.
+    pub budgets: bool,
 }
 
 /// A workload, as the API server tells of it.
@@ -32,8 +34,32 @@ pub struct Workload {
     pub partition: u32,
     /// `spec.minReadySeconds`.
     pub min_ready_seconds: u32,
+    /// The disruption budgets that are for its Pods, if that was asked for.
+    pub budgets: Vec<Budget>,
     /// Its Pods, if that was asked for.
     pub pods: Option<Vec<Listed>>,
+}
+
+/// A `PodDisruptionBudget` that selects the labels of the workload's Pod template.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Budget {
+    /// `metadata.name`.
+    pub name: String,
+    /// `status.desiredHealthy`; absent while its controller has yet to look at what it says now.
+    pub desired_healthy: Option<u32>,
+    /// `status.currentHealthy`: ready Pods, those of other workloads included.
+    pub healthy: u32,
+    /// `status.expectedPods`: all that it selects.
+    pub expected: u32,
+}
+
+impl Budget {
+    /// How many of its Pods are healthy, where `own` of the workload's are: the watch knows those sooner than the budget's
+    /// controller does. `all` are the workload's Pods, and `ready` those of them that the controller may count.
+    pub fn healthy(&self, own: u32, ready: u32, all: u32) -> u32 {
+        let others = self.healthy.saturating_sub(ready).min(self.expected.saturating_sub(all));
+        own.saturating_add(others)
+    }
 }
 
 /// A Pod, as a list that was asked for names it.

@@ -46,20 +46,20 @@ fn hit(cluster: &Cluster, victim: Victim) -> Result<bool> {
                 Err(error) => Err(error),
             }
         }
-        Victim::Daemon(node) => all(&process::of_program(node, "pitstop-daemon")?),
-        Victim::Controllers => all(&controllers()?),
+        Victim::Daemon(node) => all(&process::of_program(cluster, node, "pitstop-daemon")?),
+        Victim::Controllers => all(&controllers(cluster)?),
         Victim::Controller(which) => {
-            let running = controllers()?;
+            let running = controllers(cluster)?;
             let one = which.checked_rem(running.len()).and_then(|i| running.get(i)).copied();
             all(one.as_slice())
         }
     }
 }
 
-fn controllers() -> Result<Vec<i32>> {
+fn controllers(cluster: &Cluster) -> Result<Vec<i32>> {
     let mut running = Vec::new();
     for node in NODES {
-        running.extend(process::of_program(node, "pitstop-controller")?);
+        running.extend(process::of_program(cluster, node, "pitstop-controller")?);
     }
     Ok(running)
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"pitstop.dev/tests/pitstop-cluster/lab/box"
@@ -121,14 +122,15 @@ func (c *Cluster) runningBoxes() []found {
 	return list
 }
 
-// other names the state directory of another cluster that runs.
-func (c *Cluster) other() string {
+// others names the state directories of other clusters that run.
+func (c *Cluster) others() []string {
+	var dirs []string
 	for _, running := range c.runningBoxes() {
-		if running.dir != c.layout.Dir {
-			return running.dir
+		if running.dir != c.layout.Dir && !slices.Contains(dirs, running.dir) {
+			dirs = append(dirs, running.dir)
 		}
 	}
-	return ""
+	return dirs
 }
 
 // lock lets one command at a time change what runs on this machine. It is a

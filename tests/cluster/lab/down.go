@@ -55,13 +55,16 @@ func (c *Cluster) clean(st *state.State, keepLogs bool) error {
 	if err := killAll(processes); err != nil {
 		return err
 	}
-	// Another directory's cluster keeps the groups that all share.
-	if c.other() == "" {
-		if err := c.groups.Remove(plan.Cgroup, 10*time.Second); err != nil {
-			return err
-		}
+	group := c.layout.Cgroup()
+	last := len(c.others()) == 0
+	if last {
+		group = plan.Cgroup
 	}
-	if st != nil {
+	if err := c.groups.Remove(group, 10*time.Second); err != nil {
+		return err
+	}
+	// The kubelets of another cluster still need theirs.
+	if st != nil && last {
 		writeSysctls(st.Sysctls)
 	}
 	return c.removeFiles(keepLogs)
@@ -132,6 +135,18 @@ var sysctls = []string{
 	"vm/overcommit_memory", "vm/panic_on_oom",
 	"kernel/panic", "kernel/panic_on_oops",
 	"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
+}
+
+// machineSysctls are the settings as they were before the first of the clusters
+// that run.
+func (c *Cluster) machineSysctls() map[string]string {
+	for _, dir := range c.others() {
+		other, err := state.Load(plan.Layout{Dir: dir}.State())
+		if err == nil && other != nil {
+			return other.Sysctls
+		}
+	}
+	return readSysctls()
 }
 
 func readSysctls() map[string]string {

@@ -52,7 +52,7 @@ func (c *Cluster) Halt(ctx context.Context, name string) error {
 	if err := st.Boxes[name].Kill(killTimeout); err != nil {
 		return err
 	}
-	for _, group := range []string{plan.NodeCgroup(name), plan.BoxCgroup(name)} {
+	for _, group := range []string{c.layout.NodeCgroup(name), c.layout.BoxCgroup(name)} {
 		if err := c.groups.Remove(group, 10*time.Second); err != nil {
 			return err
 		}

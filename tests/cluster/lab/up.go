@@ -37,8 +37,11 @@ func (c *Cluster) Up(ctx context.Context, nodes int) error {
 		return err
 	}
 	defer unlock()
-	if dir := c.other(); dir != "" {
-		return fmt.Errorf("another cluster runs from %s, and a machine has room for one; stop it with: %s down --dir %s", dir, c.program, dir)
+	for _, dir := range c.others() {
+		// Their control groups would be the same.
+		if filepath.Base(dir) == c.layout.Name() {
+			return fmt.Errorf("another cluster runs from %s; the last part of --dir must be another one, or stop it with: %s down --dir %s", dir, c.program, dir)
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -89,7 +92,7 @@ func (c *Cluster) create(ctx context.Context, count, port int) error {
 		Nodes:      count,
 		Port:       listener.Addr().(*net.TCPAddr).Port,
 		Boxes:      map[string]state.Process{},
-		Sysctls:    readSysctls(),
+		Sysctls:    c.machineSysctls(),
 	}
 	if err := os.MkdirAll(c.layout.Dir, 0o755); err != nil {
 		return err
@@ -171,7 +174,7 @@ func (c *Cluster) startNode(st *state.State, node plan.Node, all []plan.Node) er
 	if err != nil {
 		return err
 	}
-	if err := c.groups.Create(plan.NodeCgroup(node.Name)); err != nil {
+	if err := c.groups.Create(c.layout.NodeCgroup(node.Name)); err != nil {
 		return err
 	}
 	return c.startBox(st, spec, nil, func(pid int) error {
@@ -188,7 +191,7 @@ func (c *Cluster) startBox(st *state.State, spec box.Spec, listener *os.File, co
 			return err
 		}
 	}
-	if err := c.groups.Create(plan.BoxCgroup(spec.Name)); err != nil {
+	if err := c.groups.Create(c.layout.BoxCgroup(spec.Name)); err != nil {
 		return err
 	}
 	started, err := box.Start(c.layout.Dir, spec.Name, spec.Logs, listener)
@@ -196,7 +199,7 @@ func (c *Cluster) startBox(st *state.State, spec box.Spec, listener *os.File, co
 		return err
 	}
 	err = errors.Join(
-		c.groups.Join(plan.BoxCgroup(spec.Name), started.PID),
+		c.groups.Join(c.layout.BoxCgroup(spec.Name), started.PID),
 		c.record(st, spec.Name, started.Process),
 	)
 	if err == nil {

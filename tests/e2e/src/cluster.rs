@@ -40,6 +40,11 @@ impl Cluster {
         })
     }
 
+    /// What tells it apart from another one that runs on this machine.
+    pub fn name(&self) -> Result<&str> {
+        self.dir.file_name().and_then(|name| name.to_str()).context("the cluster's directory has no name")
+    }
+
     /// Runs `kubectl` and gives back what it prints.
     pub fn kubectl(&self, args: &[&str]) -> Result<String> {
         printed(args, Command::new(self.program.with_file_name("kubectl")).args(args).output()?)
@@ -70,15 +75,16 @@ impl Cluster {
     /// A folder to be applied: one that can be installed, with components, and with other tags of images.
     pub fn combined(&self, base: &Path, components: &[&str], tags: &[(&str, &str)]) -> Result<PathBuf> {
         let images = tags.iter().map(|(name, tag)| json!({"name": name, "newTag": tag}));
-        let components = components.iter().map(|name| format!("../../deploy/components/{name}"));
+        let checkout = Path::new("../../..");
+        let components = components.iter().map(|name| checkout.join("deploy/components").join(name));
         let kustomization = json!({
             "apiVersion": "kustomize.config.k8s.io/v1beta1",
             "kind": "Kustomization",
-            "resources": [Path::new("../..").join(base.strip_prefix(root())?)],
+            "resources": [checkout.join(base.strip_prefix(root())?)],
             "components": components.collect::<Vec<_>>(),
             "images": images.collect::<Vec<_>>(),
         });
-        let folder = root().join("target/e2e");
+        let folder = root().join("target/e2e").join(self.name()?);
         fs::create_dir_all(&folder)?;
         // JSON is YAML.
         fs::write(folder.join("kustomization.yaml"), kustomization.to_string())?;

@@ -172,7 +172,11 @@ impl Ns {
 
     /// The request's orders, with the daemon's answers.
     pub async fn orders(&self, request: &ContainerRecreateRequest) -> Result<Vec<(Order, Option<Answer>)>> {
-        let uid = request.metadata.uid.as_deref().context("a request without a UID")?;
+        self.orders_of(request.metadata.uid.as_deref().context("a request without a UID")?).await
+    }
+
+    /// The same of what has that UID.
+    pub async fn orders_of(&self, uid: &str) -> Result<Vec<(Order, Option<Answer>)>> {
         let books: Api<NodeWork> = Api::all(self.cluster.client.clone());
         let Some(book) = books.get_opt(NODE).await? else { return Ok(Vec::new()) };
         let answers = book.status.unwrap_or_default().answers;

@@ -6,6 +6,8 @@ use anyhow::{Context as _, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::cluster::Cluster;
+
 /// The machine's process ID of a container's process 1; `id` is as in the Pod's status.
 pub fn of_container(id: &str) -> Result<i32> {
     let id = id.rsplit('/').next().unwrap_or(id);
@@ -14,9 +16,9 @@ pub fn of_container(id: &str) -> Result<i32> {
 }
 
 /// The machine's process IDs of the containers on a node whose process 1 is that program.
-pub fn of_program(node: &str, program: &str) -> Result<Vec<i32>> {
+pub fn of_program(cluster: &Cluster, node: &str, program: &str) -> Result<Vec<i32>> {
     // What tests/cluster calls the group that holds a node's Pods.
-    let pods = format!("/pitstop-lab/{node}/");
+    let pods = format!("/pitstop-lab/{}/{node}/", cluster.name()?);
     first_in(|pid, group| {
         let runs = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
         (group.contains(&pods) && runs.file_name()? == program).then_some(pid)

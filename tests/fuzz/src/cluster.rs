@@ -1,7 +1,4 @@
-//! The production decisions of the controller, an API server that stores what it is asked to, and daemons and Pods that
-//! may say anything.
-
-use std::collections::BTreeMap;
+//! The production decisions of the controller, the API server of the models, and daemons and Pods that may say anything.
 
 use chrono::{DateTime, Utc};
 use pitstop_api::id::split_reference;
@@ -10,12 +7,11 @@ use pitstop_api::recreate::{ContainerRecreateRequestStatus, Phase};
 use pitstop_controller_core::change::PodChange;
 use pitstop_controller_core::nodework::NodeWork;
 use pitstop_controller_core::pod::Pod;
-use pitstop_controller_core::readiness::{GateCondition, SERVED};
+use pitstop_controller_core::readiness::SERVED;
 use pitstop_controller_core::recreate;
 use pitstop_controller_core::recreate::Request;
-use pitstop_controller_core::{
-    Action, Basis, Config, Engine, Event, Mono, Object, ObjectKey, Outcome, Status, Watch, Write,
-};
+use pitstop_controller_core::{Action, Config, Engine, Event, Mono, Status, Watch, Write};
+use pitstop_models::orders::{Store, ends};
 use serde_json::json;
 
 use crate::refusals;
@@ -37,27 +33,24 @@ pub(crate) enum End {
 pub(crate) struct Cluster {
     index: Engine,
     now: u64,
-    version: u64,
-    pub(crate) pods: BTreeMap<ObjectKey, Pod>,
-    pub(crate) requests: BTreeMap<ObjectKey, Request>,
-    pub(crate) books: BTreeMap<String, NodeWork>,
+    store: Store,
+    /// How many requests were made.
+    made: usize,
     pub(crate) pending: Vec<Action>,
 }
 
 impl Cluster {
     /// A controller that leads and has listed everything.
-    pub(crate) fn new(pods: Vec<Pod>, requests: Vec<Request>) -> Self {
+    pub(crate) fn new(pod: Pod, request: Request) -> Self {
         let mut cluster = Self {
             index: Engine::new(Config::default()),
             now: 1_000_000,
-            version: 1,
-            pods: pods.into_iter().map(|pod| (pod.key.clone(), pod)).collect(),
-            requests: requests.into_iter().map(|request| (request.key.clone(), request)).collect(),
-            books: BTreeMap::new(),
+            store: Store::default(),
+            made: 1,
             pending: Vec::new(),
         };
-        cluster.pods.values_mut().for_each(|pod| "1".clone_into(&mut pod.resource_version));
-        cluster.requests.values_mut().for_each(|request| "1".clone_into(&mut request.resource_version));
+        cluster.store.put_pod(pod);
+        cluster.store.put_request(request);
         cluster.lead();
         cluster
     }
@@ -66,61 +59,74 @@ impl Cluster {
     pub(crate) fn lead(&mut self) {
         self.index = Engine::new(Config::default());
         self.pending.clear();
+        self.store.changes.clear();
         // Else it would place no order, and there were none to answer.
         self.send(Event::Guarded(true));
         self.send(Event::Leader(true));
         for none in Event::none_but(&[recreate::ID]) {
             self.send(none);
         }
-        self.send(Event::Pods(Watch::list(self.pods.values().cloned().collect())));
-        self.send(Event::NodeWorks(Watch::list(self.books.values().cloned().collect())));
-        self.send(Event::of::<Request>(Watch::list(self.requests.values().cloned().collect())));
+        let Store { pods, requests, book, .. } = &self.store;
+        let pods = pods.values().map(|pod| (**pod).clone()).collect();
+        let requests = requests.values().map(|request| (**request).clone()).collect();
+        let books = book.iter().map(|book| (**book).clone()).collect();
+        self.send(Event::Pods(Watch::list(pods)));
+        self.send(Event::NodeWorks(Watch::list(books)));
+        self.send(Event::of::<Request>(Watch::list(requests)));
     }
 
-    fn next_version(&mut self) -> String {
-        self.version += 1;
-        self.version.to_string()
-    }
-
-    /// A Pod changes, and the watch shows it.
-    pub(crate) fn change_pod(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Pod)) {
-        let version = self.next_version();
-        let Some(pod) = self.pods.get_mut(key) else { return };
-        change(pod);
-        pod.resource_version = version;
-        let pod = pod.clone();
-        self.send(Event::Pods(Watch::Upsert(pod)));
-    }
-
-    /// A Pod vanishes.
-    pub(crate) fn remove_pod(&mut self, key: &ObjectKey) {
-        if let Some(pod) = self.pods.remove(key) {
-            self.send(Event::Pods(Watch::Gone(pod)));
+    /// The watch shows what has changed.
+    fn watch(&mut self) {
+        for change in std::mem::take(&mut self.store.changes) {
+            self.send(change.event());
         }
     }
 
-    /// A request is made.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = &Request> {
+        self.store.requests.values().map(|request| &**request)
+    }
+
+    pub(crate) fn orders(&self) -> &[Order] {
+        self.store.book.as_ref().map_or(&[], |book| &book.orders)
+    }
+
+    /// The Pod changes, and the watch shows it.
+    pub(crate) fn change_pod(&mut self, name: &str, change: impl FnOnce(&mut Pod)) {
+        let Some(mut pod) = self.store.pods.get(name).map(|pod| (**pod).clone()) else { return };
+        change(&mut pod);
+        self.store.put_pod(pod);
+        self.watch();
+    }
+
+    /// The Pod vanishes.
+    pub(crate) fn remove_pod(&mut self, name: &str) {
+        self.store.remove_pod(name);
+        self.watch();
+    }
+
+    /// A request is made, unless there is one of that name.
     pub(crate) fn add_request(&mut self, mut request: Request) {
-        request.resource_version = self.next_version();
-        self.requests.insert(request.key.clone(), request.clone());
-        self.send(Event::of::<Request>(Watch::Upsert(request)));
+        if self.store.requests.contains_key(&request.key.name) {
+            return;
+        }
+        self.made += 1;
+        request.uid = format!("{}-{}", request.uid, self.made);
+        self.store.put_request(request);
+        self.watch();
     }
 
     /// A request is deleted.
-    pub(crate) fn remove_request(&mut self, key: &ObjectKey) {
-        if let Some(request) = self.requests.remove(key) {
-            self.send(Event::of::<Request>(Watch::Gone(request)));
-        }
+    pub(crate) fn remove_request(&mut self, name: &str) {
+        self.store.remove_request(name);
+        self.watch();
     }
 
-    /// A book changes, and the watch shows it.
-    pub(crate) fn change_book(&mut self, node: &str, change: impl FnOnce(&mut NodeWork)) {
-        let version = self.next_version();
-        let Some(book) = self.books.get_mut(node) else { return };
-        change(book);
-        book.resource_version = version;
-        let book = book.clone();
-        self.send(Event::NodeWorks(Watch::Upsert(book)));
+    /// The book changes, and the watch shows it.
+    pub(crate) fn change_book(&mut self, change: impl FnOnce(&mut NodeWork)) {
+        let Some(mut book) = self.store.book.as_ref().map(|book| (**book).clone()) else { return };
+        change(&mut book);
+        self.store.put_book(book);
+        self.watch();
     }
 
     /// Time passes.
@@ -161,112 +167,20 @@ impl Cluster {
     /// Lets a pending write end, and the watch show it.
     pub(crate) fn carry_out(&mut self, index: usize, end: End) {
         let action = self.pending.remove(index);
-        let version = self.next_version();
-        match action {
-            Action::Write {
-                object: Object { key, uid, .. },
-                write: Write::Status { resource_version, status: Status::Recreate(status) },
-            } => {
-                let change = |request: &mut Request| request.status = *status;
-                self.request_written(key, uid, Some(&resource_version), version, end, change);
+        let stored = matches!(end, End::Stored | End::Unknown).then(|| {
+            if let Action::Write { object, write: Write::Status { status: Status::Recreate(status), .. } } =
+                &action
+                && let Some(before) =
+                    self.store.requests.get(&object.key.name).filter(|_| self.store.may_apply(&action))
+            {
+                let forced = before.spec.strategy.as_ref().is_some_and(|s| s.force_recreate);
+                forward(forced, &before.status, status);
             }
-            Action::Write {
-                object: Object { key, uid, .. },
-                write: Write::Metadata { resource_version, labels, annotations },
-            } => {
-                let change = |request: &mut Request| {
-                    merge(&mut request.more.labels, labels);
-                    merge(&mut request.more.annotations, annotations);
-                };
-                self.request_written(key, uid, Some(&resource_version), version, end, change);
-            }
-            Action::Write { object: Object { key, uid, .. }, write: Write::Delete } => {
-                let there = self.requests.get(&key).is_some_and(|request| request.uid == uid);
-                let applies = matches!(end, End::Stored | End::Unknown);
-                let outcome = answer(end, || if there { Outcome::Gone } else { Outcome::Conflict });
-                self.send(Event::written::<Request>(key.clone(), uid, outcome));
-                if there && applies {
-                    self.remove_request(&key);
-                }
-            }
-            Action::WriteOrders { node, basis, orders, closed, .. } => {
-                let stands = match (self.books.get(&node), &basis) {
-                    (None, Basis::Absent) => true,
-                    (Some(book), Basis::Version(version)) => book.resource_version == *version,
-                    (Some(book), Basis::Orders { uid, generation }) => {
-                        (&book.uid, book.generation) == (uid, *generation)
-                    }
-                    (None | Some(_), _) => false,
-                };
-                let applies = matches!(end, End::Stored | End::Unknown) && stands;
-                if applies {
-                    let book = self.books.entry(node.clone()).or_insert_with(|| NodeWork {
-                        node: node.clone(),
-                        uid: format!("book-{node}"),
-                        ..NodeWork::default()
-                    });
-                    book.orders = orders;
-                    book.closed = closed;
-                    book.generation += 1;
-                    book.resource_version = version;
-                }
-                let stored = self.books.get(&node).cloned().filter(|_| applies);
-                let outcome = answer(end, || stored.clone().map_or(Outcome::Conflict, Outcome::Written));
-                self.send(Event::NodeWorkWritten(node, outcome));
-                if let Some(book) = stored {
-                    self.send(Event::NodeWorks(Watch::Upsert(book)));
-                }
-            }
-            Action::PatchPod { key, uid, resource_version, change } => {
-                let known = self.pods.get_mut(&key);
-                let pod = known.filter(|pod| pod.uid == uid && pod.resource_version == resource_version);
-                let stored = pod.filter(|_| matches!(end, End::Stored | End::Unknown)).map(|pod| {
-                    patch(pod, change);
-                    pod.resource_version = version;
-                    pod.clone()
-                });
-                let outcome = answer(end, || stored.clone().map_or(Outcome::Conflict, Outcome::Written));
-                self.send(Event::PodWritten { key, uid, outcome });
-                if let Some(pod) = stored {
-                    self.send(Event::Pods(Watch::Upsert(pod)));
-                }
-            }
-            Action::ReadPod { by, pod } => {
-                let found = self.pods.get(&pod).map(|pod| pod.uid.clone());
-                let outcome = answer(end, || found.map_or(Outcome::Gone, Outcome::Written));
-                self.send(Event::PodRead { by, outcome });
-            }
-            Action::Write { write: Write::Status { .. }, .. } | Action::Survey { .. } | Action::Do { .. } => {
-                panic!("there are no resizes here")
-            }
-            Action::Emit(_) | Action::Count(_) => {}
-        }
-    }
-
-    fn request_written(
-        &mut self,
-        key: ObjectKey,
-        uid: String,
-        rests_on: Option<&String>,
-        version: String,
-        end: End,
-        change: impl FnOnce(&mut Request),
-    ) {
-        let known = self.requests.get_mut(&key);
-        let request = known.filter(|r| r.uid == uid && rests_on.is_none_or(|v| *v == r.resource_version));
-        let stored = request.filter(|_| matches!(end, End::Stored | End::Unknown)).map(|request| {
-            let before = request.status.clone();
-            change(request);
-            let forced = request.spec.strategy.as_ref().is_some_and(|s| s.force_recreate);
-            forward(forced, &before, &request.status);
-            request.resource_version = version;
-            request.clone()
+            self.store.carry_out(&action)
         });
-        let outcome = answer(end, || stored.clone().map_or(Outcome::Conflict, Outcome::Written));
-        self.send(Event::written::<Request>(key, uid, outcome));
-        if let Some(request) = stored {
-            self.send(Event::of::<Request>(Watch::Upsert(request)));
-        }
+        let event = stored.filter(|_| end == End::Stored);
+        self.send(event.unwrap_or_else(|| ends(&action, end == End::Refused)));
+        self.watch();
     }
 
     fn check(&self, action: &Action) {
@@ -276,7 +190,7 @@ impl Cluster {
                 refusals("ContainerRecreateRequest", &json!({"spec": spec, "status": status}))
             }
             Action::WriteOrders { node, orders, closed, .. } => {
-                let before = self.books.get(node).map_or(&[][..], |book| &book.orders);
+                let before = self.orders();
                 orders
                     .iter()
                     .filter(|order| !before.contains(order))
@@ -287,7 +201,7 @@ impl Cluster {
                 for image in images {
                     let (_, digest) = image.image.split_once("@sha256:").expect("an image without a digest");
                     assert_eq!(digest.len(), 64, "{image:?}");
-                    let asked = self.requests.values().filter(|r| r.pod_key() == *key && r.started());
+                    let asked = self.requests().filter(|r| r.pod_key() == *key && r.started());
                     let mut targets = asked.flat_map(|r| &r.status.target).flat_map(|t| &t.containers);
                     let wanted = |pin: &pitstop_api::recreate::Pin| pin.image == image.image;
                     assert!(
@@ -316,7 +230,7 @@ impl Cluster {
 
     /// A new order is the one that a request's stored target means.
     fn known(&self, node: &str, order: &Order) {
-        let request = self.requests.values().find(|r| r.uid == request_uid(&order.id));
+        let request = self.requests().find(|r| r.uid == request_uid(&order.id));
         // One that was deleted since is not known here any more.
         let Some(request) = request else { return };
         let target = request.status.target.as_ref().expect("an order of a request without a target");
@@ -331,41 +245,6 @@ impl Cluster {
                 && split_reference(&container.container_id).is_ok_and(|(_, id)| order.container.id == id)
         });
         assert!(named, "an order for what no request named: {order:?}");
-    }
-}
-
-fn answer<T>(end: End, stored: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
-    match end {
-        End::Stored => stored(),
-        End::Unknown | End::Lost => Outcome::Retry,
-        End::Refused => Outcome::Refused("no".to_owned()),
-    }
-}
-
-fn merge(map: &mut BTreeMap<String, String>, changes: BTreeMap<String, Option<String>>) {
-    for (key, value) in changes {
-        match value {
-            Some(value) => drop(map.insert(key, value)),
-            None => drop(map.remove(&key)),
-        }
-    }
-}
-
-fn patch(pod: &mut Pod, change: PodChange) {
-    match change {
-        PodChange::Gates(changes) => {
-            for change in changes {
-                let gate = pod.gates.iter_mut().find(|gate| gate.type_ == change.type_).expect("a gate");
-                gate.condition = Some(GateCondition { open: change.open, message: change.message });
-            }
-        }
-        PodChange::Images(images) => {
-            for image in images {
-                let container = pod.containers.iter_mut().find(|c| c.name == image.container);
-                container.expect("a container").image = image.image;
-            }
-        }
-        PodChange::Resources(_) => panic!("there are no resizes here"),
     }
 }
 

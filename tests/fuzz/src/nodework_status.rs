@@ -83,7 +83,7 @@ fn request(n: u8, containers: &[&str], strategy: Option<RecreateStrategy>) -> Re
 
 /// A cluster whose controller has placed the orders of a request for both containers.
 fn placed() -> Cluster {
-    let mut cluster = Cluster::new(vec![pod()], vec![request(1, &["app", "proxy"], None)]);
+    let mut cluster = Cluster::new(pod(), request(1, &["app", "proxy"], None));
     while !cluster.pending.is_empty() {
         cluster.carry_out(0, End::Stored);
     }
@@ -95,10 +95,10 @@ fn answered(status: &NodeWorkStatus) {
     let mut cluster = placed();
     // What the schema refuses does not come.
     if refusals("NodeWork", &json!({"spec": {}, "status": status})).is_empty() {
-        cluster.change_book(NODE, |book| book.status = status.clone());
+        cluster.change_book(|book| book.status = status.clone());
     }
     cluster.settle();
-    assert!(cluster.requests.values().all(Request::completed), "a request that does not end");
+    assert!(cluster.requests().all(Request::completed), "a request that does not end");
 }
 
 fn strategy(u: &mut Unstructured<'_>) -> Result<RecreateStrategy> {
@@ -165,7 +165,7 @@ fn answer(u: &mut Unstructured<'_>, known: &[String]) -> Result<Answer> {
 fn kubelet(u: &mut Unstructured<'_>, cluster: &mut Cluster) -> Result<()> {
     let (n, state) = (u.int_in_range(0..=1_usize)?, u.int_in_range(0..=6)?);
     let count = u.int_in_range(0..=3)?;
-    cluster.change_pod(&pod_key(), |pod| {
+    cluster.change_pod("web", |pod| {
         let container = &mut pod.containers[n];
         let name = container.name.clone();
         let Some(status) = &mut container.status else {
@@ -196,39 +196,30 @@ fn script(u: &mut Unstructured<'_>) -> Result<()> {
         pod.gates = vec![Gate { type_: KRUISE_POD_READY.to_owned(), condition: None }];
     }
     let first = any_request(u)?;
-    let mut cluster = Cluster::new(vec![pod], vec![first]);
+    let mut cluster = Cluster::new(pod, first);
     for _ in 0..200 {
         if u.is_empty() {
             break;
         }
         match u.int_in_range(0..=15)? {
             0..=3 => {
-                let known: Vec<String> =
-                    cluster.books.values().flat_map(|b| &b.orders).map(|o| o.id.clone()).collect();
+                let known: Vec<String> = cluster.orders().iter().map(|order| order.id.clone()).collect();
                 let answers: Vec<Answer> =
                     (0..u.int_in_range(0..=4)?).map(|_| answer(u, &known)).collect::<Result<_>>()?;
                 let mut status = NodeWorkStatus { answers, ..NodeWorkStatus::default() };
                 let mut seen = std::collections::BTreeSet::new();
                 status.answers.retain(|a| seen.insert(a.order_id.clone()));
-                cluster.change_book(NODE, |book| book.status = status);
+                cluster.change_book(|book| book.status = status);
             }
             4 => kubelet(u, &mut cluster)?,
-            5 => cluster.change_pod(&pod_key(), |pod| pod.ready = !pod.ready),
-            6 => {
-                let request = any_request(u)?;
-                if !cluster.requests.contains_key(&request.key) {
-                    cluster.add_request(request);
-                }
-            }
-            7 if u.ratio(1, 4)? => {
-                let key = ObjectKey::new("shop", format!("crr-{}", u.int_in_range(1..=4_u8)?));
-                cluster.remove_request(&key);
-            }
+            5 => cluster.change_pod("web", |pod| pod.ready = !pod.ready),
+            6 => cluster.add_request(any_request(u)?),
+            7 if u.ratio(1, 4)? => cluster.remove_request(&format!("crr-{}", u.int_in_range(1..=4_u8)?)),
             8 if u.ratio(1, 4)? => {
                 if u.arbitrary()? {
-                    cluster.change_pod(&pod_key(), |pod| pod.deleting = true);
+                    cluster.change_pod("web", |pod| pod.deleting = true);
                 } else {
-                    cluster.remove_pod(&pod_key());
+                    cluster.remove_pod("web");
                 }
             }
             9 if u.ratio(1, 4)? => cluster.lead(),
@@ -250,7 +241,7 @@ fn script(u: &mut Unstructured<'_>) -> Result<()> {
         }
     }
     cluster.settle();
-    assert!(cluster.requests.values().all(Request::completed), "a request that does not end");
+    assert!(cluster.requests().all(Request::completed), "a request that does not end");
     Ok(())
 }
 
@@ -261,7 +252,7 @@ mod tests {
     #[test]
     fn the_controller_has_placed_orders_that_a_daemon_can_answer() {
         let cluster = placed();
-        let orders: Vec<&str> = cluster.books[NODE].orders.iter().map(|order| order.id.as_str()).collect();
+        let orders: Vec<&str> = cluster.orders().iter().map(|order| order.id.as_str()).collect();
         assert_eq!(orders, ["uid-1/app/1", "uid-1/proxy/1"]);
     }
 }

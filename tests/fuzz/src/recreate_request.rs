@@ -36,11 +36,11 @@ pub fn recreate_request(input: &[u8]) {
     }
     let endless = request.spec.active_deadline_seconds.is_some_and(|seconds| seconds > 3_600);
     let kept = request.spec.ttl_seconds_after_finished.is_none();
-    let mut cluster = Cluster::new(vec![pod], vec![request]);
+    let mut cluster = Cluster::new(pod, request);
     cluster.settle();
-    assert!(endless || cluster.requests.values().all(Request::completed), "a request that does not end");
+    assert!(endless || cluster.requests().all(Request::completed), "a request that does not end");
     assert_eq!(
-        cluster.requests.is_empty(),
+        cluster.requests().next().is_none(),
         !kept,
         "a request is deleted when it asks for that, and then only"
     );

@@ -89,9 +89,12 @@ fn a_daemon_that_was_away_stops_nothing_of_a_request_that_is_over() {
 }
 
 fn writes_of(name: &str) -> usize {
-    let scenario = scenarios::all().into_iter().find(|s| s.name == name).unwrap();
+    writes_in(&scenarios::all().into_iter().find(|s| s.name == name).unwrap())
+}
+
+fn writes_in(scenario: &world::plan::Schedule) -> usize {
     let bare = world::plan::Schedule { steps: Vec::new(), ..scenario.clone() };
-    let (ran, idle) = (world::run(&scenario, true), world::run(&bare, false));
+    let (ran, idle) = (world::run(scenario, true), world::run(&bare, false));
     // What is shown when the count is another one.
     ran.story.iter().for_each(|line| println!("{line}"));
     assert_eq!((ran.violation, idle.violation), (None, None));
@@ -137,6 +140,20 @@ fn a_resize_costs_six_writes() {
     assert_eq!(writes_of("resize grows"), 6);
     assert_eq!(writes_of("resize grows both"), 7);
     assert_eq!(writes_of("resize dry run"), 2);
+}
+
+/// Its acceptance, what it writes and its end; the order, its end and the answer; the Pod's images. The daemon tells of a pull
+/// that takes long.
+#[test]
+fn an_update_costs_seven_writes_and_with_a_long_pull_eight() {
+    use world::plan::Step;
+    let mut scenario = scenarios::all().into_iter().find(|s| s.name == "update one").unwrap();
+    let Step::Update(update) = &mut scenario.steps[0].what else { panic!() };
+    update.observe = Some(0);
+    for (pull_ms, writes) in [(700, 7), (5_000, 8), (9_000, 8)] {
+        scenario.images.pull_ms = pull_ms;
+        assert_eq!(writes_in(&scenario), writes, "{pull_ms} ms");
+    }
 }
 
 /// How each scenario of an update ends; what is not named is `Updated`.

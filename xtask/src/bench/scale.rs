@@ -5,9 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 
+use crate::cluster::Cluster;
 use crate::image;
 use crate::kubernetes::Kubernetes;
-use crate::lab::{self, told, with_cluster};
+use crate::lab::{self, with_cluster};
 use crate::progress::Step;
 use crate::sh::Cmd;
 
@@ -28,13 +29,13 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
     let built = |name: &str| programs.get(name).with_context(|| format!("{name} was not built"));
     let (controller, bench) = (built(CONTROLLER)?, built(BENCH)?);
     step.done();
-    let mut good = true;
+    let (cluster, mut good) = (Cluster::of(root), true);
     for scenario in scenarios {
         let measure = || {
             let bench = Cmd::new(bench).args(["scale", scenario]).args(flags);
-            Ok(told(root, bench).env("PITSTOP_CONTROLLER", controller).dir(root).status()?.success())
+            Ok(cluster.told(bench).env("PITSTOP_CONTROLLER", controller).dir(root).status()?.success())
         };
-        let outcome = with_cluster(root, Kubernetes::default(), 1, &[], measure, |good| *good)?;
+        let outcome = with_cluster(cluster, Kubernetes::default(), 1, &[], measure, |good| *good)?;
         outcome.down?;
         good &= outcome.value;
     }

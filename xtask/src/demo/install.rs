@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 use super::kubectl::Kubectl;
-use crate::cluster;
+use crate::cluster::Cluster;
 use crate::image::Built;
 use crate::progress::Step;
 
@@ -19,7 +19,7 @@ const FOLDER: &str = "target/deploy/default";
 pub(super) fn pitstop(root: &Path, kubectl: &Kubectl, images: &[Built]) -> Result<()> {
     let step = Step::begin(format!("installing pitstop: kubectl apply -k {FOLDER}"));
     for image in images {
-        cluster::push(root, &image.path, &image.reference())?;
+        Cluster::of(root).push(&image.path, &image.reference())?;
     }
     kubectl.quiet(["apply", "-k", FOLDER])?;
     for workload in WORKLOADS {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-use crate::cluster;
+use crate::cluster::Cluster;
 use crate::sh::Cmd;
 
 /// How long something that comes by itself is tried again for.
@@ -27,10 +27,11 @@ pub(super) struct Running {
 
 impl Kubectl {
     pub(super) fn new(root: &Path) -> Self {
+        let cluster = Cluster::of(root);
         Self {
             root: root.to_owned(),
-            program: cluster::program(root).with_file_name("kubectl"),
-            kubeconfig: cluster::kubeconfig(root),
+            program: cluster.program().with_file_name("kubectl"),
+            kubeconfig: cluster.kubeconfig(),
         }
     }
 

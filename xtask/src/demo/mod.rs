@@ -17,6 +17,7 @@ use self::follow::Follower;
 use self::heartbeat::with_heartbeat;
 use self::kubectl::Kubectl;
 use self::objects::{PodView, RequestView};
+use crate::cluster::Cluster;
 use crate::progress::{Step, note};
 use crate::workspace::shown;
 use crate::{cluster, debian, image};
@@ -47,14 +48,14 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 
 /// Takes the cluster down, if there is one.
 pub(crate) fn down(root: &Path) -> Result<()> {
-    cluster::down(root, false)?;
+    Cluster::of(root).down(false)?;
     note("no cluster runs; what was built is kept in target/");
     Ok(())
 }
 
 fn show(root: &Path, images: &[image::Built]) -> Result<()> {
     let step = Step::begin("starting a cluster of one node, or using the one that runs");
-    let status = cluster::up(root, &[])?;
+    let status = Cluster::of(root).up(&[])?;
     if !status.success() {
         bail!("the cluster did not start: {status}");
     }
@@ -111,7 +112,7 @@ fn restart(root: &Path, kubectl: &Kubectl) -> Result<()> {
 fn go_on(root: &Path, kubectl: &Kubectl) {
     let program = kubectl.program().display();
     println!("To go on by hand:\n");
-    println!("    export KUBECONFIG={}", cluster::kubeconfig(root).display());
+    println!("    export KUBECONFIG={}", Cluster::of(root).kubeconfig().display());
     println!("    alias kubectl={program}");
     println!("    kubectl -n {NAMESPACE} get pod,crr");
     println!(
@@ -129,7 +130,7 @@ fn go_on(root: &Path, kubectl: &Kubectl) {
 }
 
 fn where_the_logs_are(root: &Path) {
-    let logs = cluster::dir(root).join("logs");
+    let logs = Cluster::of(root).dir().join("logs");
     if !logs.exists() {
         return;
     }
@@ -137,7 +138,7 @@ fn where_the_logs_are(root: &Path) {
     note(format!("  logs of the cluster: {}", shown(root, &logs)));
     let kubectl = format!(
         "KUBECONFIG={} {}",
-        shown(root, &cluster::kubeconfig(root)),
+        shown(root, &Cluster::of(root).kubeconfig()),
         shown(root, Kubectl::new(root).program())
     );
     let ways = [

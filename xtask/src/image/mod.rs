@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result};
 
 use self::archive::{ImageSpec, archive};
 pub(crate) use self::build::{executables, programs};
-use crate::cluster;
+use crate::cluster::Cluster;
 use crate::progress::{Step, note};
 use crate::workspace::{VERSION, shown};
 
@@ -75,7 +75,7 @@ pub(crate) struct Args {
 /// The command.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     for image in build(root, args.dev)?.iter().filter(|_| args.push) {
-        cluster::push(root, &image.path, &image.reference())?;
+        Cluster::of(root).push(&image.path, &image.reference())?;
     }
     Ok(())
 }

@@ -1,14 +1,14 @@
-//! The tests of `tests/e2e`, in two parts: each on a cluster of the Kubernetes that it is about.
-
-use std::path::Path;
+//! The tests of `tests/e2e`, in parts: each on a cluster of the Kubernetes that it is about.
 
 use anyhow::Result;
 
 use super::tally::{CargoCount, Tally};
-use super::{cargo_test, counted, skipped};
+use super::{cargo_test, counted};
+use crate::cluster::Cluster;
+use crate::image::Built;
 use crate::kubernetes::Kubernetes;
+use crate::lab;
 use crate::progress::note;
-use crate::{debian, image, lab};
 
 /// The module of tests that need a cluster without the resize API. All others need one with it.
 const WITHOUT_RESIZE: &str = "cri::";
@@ -17,6 +17,10 @@ const TESTS: [&str; 2] = ["pitstop", "cluster_conformance"];
 
 /// Tests that may run beside each other mostly wait; the harness keeps all others apart.
 const TEST_THREADS: &str = "--test-threads=3";
+/// The modules of the first part, which take about as long as the others. No module inside another one has one of these names,
+/// except in the one that needs another cluster.
+const FIRST: [&str; 7] =
+    ["away::", "certificates::", "comes_back::", "crash::", "deadline::", "deployed::", "documented::"];
 
 /// One part.
 pub(super) struct Part {
@@ -24,47 +28,43 @@ pub(super) struct Part {
     pub(super) name: &'static str,
     kubernetes: &'static Kubernetes,
     /// What narrows the tests down to those of this part.
-    choice: &'static [&'static str],
+    choice: Vec<&'static str>,
 }
 
-/// Both parts, in the order in which they run: a machine has room for one cluster at a time.
-pub(super) fn parts() -> [Part; 2] {
+/// Those with the resize API in two parts, and those without it.
+pub(super) fn parts() -> [Part; 3] {
+    let part = |name, choice| Part { name, kubernetes: Kubernetes::default(), choice };
+    let first = ["--skip", WITHOUT_RESIZE].into_iter().chain(FIRST);
+    let others = [WITHOUT_RESIZE].into_iter().chain(FIRST).flat_map(|module| ["--skip", module]);
     [
-        Part {
-            name: "tests on a real cluster",
-            kubernetes: Kubernetes::default(),
-            choice: &["--skip", WITHOUT_RESIZE],
-        },
+        part("the first tests on a real cluster", first.collect()),
+        part("the other tests on a real cluster", others.collect()),
         Part {
             name: "tests on a real cluster without the resize API",
             kubernetes: Kubernetes::without_resize(),
-            choice: &[WITHOUT_RESIZE],
+            choice: vec![WITHOUT_RESIZE],
         },
     ]
 }
 
 impl Part {
     /// Runs it on a fresh cluster.
-    pub(super) fn run(&self, root: &Path) -> Result<Tally> {
-        if let Some(skipped) = skipped(lab::require())? {
-            return Ok(skipped);
-        }
-        // Commands of the documentation that tests run need it.
-        debian::ensure(&["jq"], "the tests on a cluster")?;
-        let images = image::build(root, false)?;
+    pub(super) fn run(&self, cluster: Cluster<'_>, images: &[Built]) -> Result<Tally> {
+        let root = cluster.root;
         let run = || {
             // Of the whole workspace, as the tests of the crates: for one package alone, cargo builds most of what comes
             // from elsewhere once more, with the features that this one asks for.
             let tests = TESTS.into_iter().flat_map(|name| ["--test", name]);
-            let command = lab::told(root, cargo_test(root))
+            let command = cluster
+                .told(cargo_test(root))
                 .args(["test", "--locked", "--no-fail-fast", "--workspace"])
                 .args(tests)
                 .args(["--", TEST_THREADS])
-                .args(self.choice);
+                .args(&self.choice);
             Ok(one_at_least(counted(command, CargoCount::default())?))
         };
         let good = |tally: &Tally| tally.failed == 0;
-        let outcome = lab::with_cluster(root, self.kubernetes, 1, &images, run, good)?;
+        let outcome = lab::with_cluster(cluster, self.kubernetes, 1, images, run, good)?;
         let mut tally = outcome.value;
         // A cluster that cannot be taken down is worth knowing, but says less than a suite that could not run.
         if let Err(error) = outcome.down {
@@ -85,21 +85,45 @@ fn one_at_least(mut tally: Tally) -> Tally {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::workspace;
 
     #[test]
     fn every_test_is_in_one_part() {
-        let [with, without] = parts();
-        assert_eq!(with.choice, ["--skip", WITHOUT_RESIZE]);
+        let [first, others, without] = parts();
+        assert_eq!((&first.choice[..2], &first.choice[2..]), (&["--skip", WITHOUT_RESIZE][..], &FIRST[..]));
+        let skipped: Vec<_> = others.choice.chunks(2).map(|pair| (pair[0], pair[1])).collect();
+        assert_eq!(skipped[0], ("--skip", WITHOUT_RESIZE));
+        assert_eq!(skipped[1..], FIRST.map(|module| ("--skip", module)));
         assert_eq!(without.choice, [WITHOUT_RESIZE]);
-        assert_ne!(with.kubernetes, without.kubernetes);
+        assert!(first.kubernetes == others.kubernetes && first.kubernetes != without.kubernetes);
         // Chosen by a part of the tests' names, which no other module may have.
         let folder = workspace::root().unwrap().join("tests/e2e/tests/pitstop");
-        let module = WITHOUT_RESIZE.trim_end_matches(':');
-        let main = std::fs::read_to_string(folder.join("main.rs")).unwrap();
-        let modules = main.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
-        assert_eq!(modules.filter(|name| name.ends_with(module)).collect::<Vec<_>>(), [module]);
+        let modules = modules(&folder);
+        for chosen in FIRST.into_iter().chain([WITHOUT_RESIZE]) {
+            let ends = |module: &&String| format!("{module}::").ends_with(chosen);
+            let having: Vec<_> =
+                modules.iter().filter(|module| !module.starts_with(WITHOUT_RESIZE)).filter(ends).collect();
+            assert_eq!(having, [chosen.trim_end_matches(':')]);
+        }
+    }
+
+    /// The modules below a folder, as tests' names begin.
+    fn modules(folder: &Path) -> Vec<String> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            if path.is_dir() {
+                found.extend(modules(&path).into_iter().map(|inner| format!("{name}::{inner}")));
+            }
+            if !["main", "mod"].contains(&name.as_str()) && !found.contains(&name) {
+                found.push(name);
+            }
+        }
+        found
     }
 
     #[test]

@@ -10,11 +10,12 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 
 use self::tally::{CargoCount, Count, GoCount, Tally};
+use crate::cluster::Cluster;
 use crate::kubernetes::Kubernetes;
 use crate::progress::{Step, note};
 use crate::sh::Cmd;
 use crate::workspace::is_ci;
-use crate::{attacks, cgroup2, chaos, cluster, fuzz, image, lab, priority, sim};
+use crate::{attacks, cgroup2, chaos, cluster, debian, fuzz, image, lab, priority, sim};
 
 /// The run of `cargo xtask chaos` that every test run has.
 const CHAOS_MINUTES: u64 = 3;
@@ -75,8 +76,8 @@ fn computing(root: &Path) -> Tally {
     priority::stand_back(COMPUTING);
     let mut total = Tally::default();
     suite(&mut total, "campaign of the simulator and of the models", || campaign(root));
-    // By the time that the second cluster is started, its program is there. Not sooner: one is built at a time, and the first
-    // cluster would wait for what stands back.
+    // By the time that a cluster of it is started, its program is there. Not sooner: one is built at a time, and the first
+    // clusters would wait for what stands back.
     if lab::require().is_ok()
         && let Err(error) = cluster::build(root, Kubernetes::without_resize())
     {
@@ -90,12 +91,27 @@ fn computing(root: &Path) -> Tally {
 
 fn on_clusters(root: &Path, total: &mut Tally) {
     suite(total, "tests of the cluster's own code", || module(root));
-    for part in e2e::parts() {
-        suite(total, part.name, || part.run(root));
+    let mut images = Vec::new();
+    suite(total, "what the clusters need", || {
+        if let Some(skipped) = skipped(lab::require())? {
+            return Ok(skipped);
+        }
+        // Commands of the documentation that tests run need it.
+        debian::ensure(&["jq"], "the tests on a cluster")?;
+        images = image::build(root, false)?;
+        Ok(Tally::default())
+    });
+    if images.is_empty() {
+        return;
     }
-    suite(total, "attacks on a real cluster", || verdict(root, attacks::on_cluster));
+    // One after another: side by side, two of them kept each other from answering in time.
+    let (cluster, images) = (Cluster::of(root), &images);
+    for part in e2e::parts() {
+        suite(total, part.name, || part.run(cluster, images));
+    }
+    suite(total, "attacks on a real cluster", || verdict(attacks::on_cluster(cluster, images)));
     suite(total, "kills during a stream of requests", || {
-        verdict(root, |root, images| chaos::on_cluster(root, images, CHAOS_MINUTES, CHAOS_SEED))
+        verdict(chaos::on_cluster(cluster, images, CHAOS_MINUTES, CHAOS_SEED))
     });
 }
 
@@ -169,12 +185,8 @@ fn module(root: &Path) -> Result<Tally> {
 }
 
 /// What has one verdict is one test: whether it is good.
-fn verdict(root: &Path, run: impl FnOnce(&Path, &[image::Built]) -> Result<bool>) -> Result<Tally> {
-    if let Some(skipped) = skipped(lab::require())? {
-        return Ok(skipped);
-    }
-    let images = image::build(root, false)?;
-    let good = run(root, &images)?;
+fn verdict(good: Result<bool>) -> Result<Tally> {
+    let good = good?;
     Ok(Tally { passed: u64::from(good), failed: u64::from(!good), ..Tally::default() })
 }
 

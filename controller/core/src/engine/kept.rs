@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pitstop_api::nodework::{Order, request_uid};
 
 use super::pacing::Pacing;
+use super::room::Room;
 use crate::action::{Basis, Object};
 use crate::change::PodChange;
 use crate::key::ObjectKey;
@@ -166,6 +167,13 @@ pub(super) struct Book {
 impl Book {
     pub(super) fn known(&self) -> Option<&NodeWork> {
         self.work.as_ref().map(Tracked::get)
+    }
+
+    /// Until when its next write waits for more orders that come with those that it adds.
+    pub(super) fn gathers(&self, now: Mono, room: &Room, node: &str, write: &BookWrite) -> Option<Mono> {
+        let current: &[Order] = self.known().map_or(&[], |work| &work.orders);
+        let new = write.orders.iter().filter(|order| !current.iter().any(|known| known.id == order.id));
+        room.gathers(now, node, new.map(|order| order.pod.namespace.as_str())).filter(|_| write.adds)
     }
 
     pub(super) fn writable(&self) -> bool {

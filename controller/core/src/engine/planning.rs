@@ -25,6 +25,9 @@ use crate::pod::Pod;
 use crate::readiness;
 use crate::time::{Mono, earliest};
 
+/// How many times longer answered orders stay in a book where many requests wait.
+const TIDY_LATER: u32 = 10;
+
 impl Engine {
     pub(super) fn plan_request<K: Stored>(
         &mut self,
@@ -392,6 +395,9 @@ impl Engine {
         {
             work.retry();
         }
+        // Where many wait, more orders will come for the node, and take those with them that are over.
+        let tidy_after =
+            self.config.tidy_after.saturating_mul(if self.room.crowded() { TIDY_LATER } else { 1 });
         let mut placed = None;
         let wait = if book.writable() {
             match nodework::plan(book.known(), &wanted, &closed).or_else(|| book.probe()) {
@@ -400,7 +406,8 @@ impl Engine {
                     placed = Some(ids(book.known().map_or(&[], |work| &work.orders)));
                     None
                 }
-                Some(write) => match book.write.due(now, write.urgency, self.config.tidy_after) {
+                Some(write) => match book.write.due(now, write.urgency, tidy_after) {
+                    Ok(()) if let Some(at) = book.gathers(now, &self.room, node, &write) => Some(at),
                     Ok(()) if !self.room.start(now, &Subject::Node(node.to_owned()), Turn::Book) => None,
                     Ok(()) => {
                         placed = Some(ids(&write.orders));

@@ -2,9 +2,11 @@
 //! turn comes, so what it does then follows from what is known then.
 //!
 //! Namespaces take turns, so what one of them asks for keeps no other's waiting. Within one, requests that have begun go
-//! before new ones, and new ones of a node follow each other, so that their orders reach its book in one write.
+//! before new ones, and new ones of a node follow each other. Where many wait, a turn is [some](ROW) new ones of one node, and
+//! their orders wait for each other for [a moment](GATHER), so that they reach its book in one write.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::time::Duration;
 
 use super::Subject;
@@ -21,6 +23,12 @@ const MOST_OF_NAMESPACE: usize = 4;
 const MOST_BOOKS: usize = 8;
 /// Most new requests of one node, of those that wait, that go one after another.
 const MOST_IN_A_ROW: usize = 32;
+/// Where so many wait,
+const CROWD: usize = 256;
+/// so many new requests of one node are a namespace's turn, though more of it are then under way than else,
+const ROW: usize = 4;
+/// and their orders wait so long for each other, from the first one's turn. Then, for as long again, none waits.
+const GATHER: Duration = Duration::from_millis(500);
 /// A namespace's new requests may begin this often in the long run, or less often where the API server [is busy](Load::slows),
 const SPACING: Duration = Duration::from_millis(20);
 /// and at once as many as would in this time.
@@ -88,6 +96,8 @@ pub(super) struct Room {
     spent: Timers<String>,
     /// How many stand in line.
     waiting: usize,
+    /// How many new requests of one node that namespace's turn has been so far.
+    row: usize,
     /// Whose turn it is.
     called: Option<Subject>,
     load: Load,
@@ -124,11 +134,6 @@ impl Lane {
         self.under_way < self.most && (!self.begun.is_empty() || new)
     }
 
-    /// The next of those that wait.
-    fn call(&mut self) -> Option<Subject> {
-        self.begun.call().or_else(|| self.new.call())
-    }
-
     /// The next new one waits so many times the [`SPACING`].
     fn start(&mut self, now: Mono, turn: Turn<'_>, slows: u32) {
         self.under_way = self.under_way.saturating_add(1);
@@ -151,6 +156,8 @@ struct Line {
     came: u64,
     /// The group that has its turn, and how many of it have had theirs.
     turn: (String, usize),
+    /// When its orders began to wait for each other.
+    gathers_from: Option<Mono>,
 }
 
 impl Line {
@@ -182,13 +189,18 @@ impl Line {
         !group.is_empty() && *had < MOST_IN_A_ROW && next()
     }
 
-    fn call(&mut self) -> Option<Subject> {
+    fn call(&mut self, now: Mono) -> Option<Subject> {
         let (group, had) = &self.turn;
         // A group that goes on getting new ones keeps no other one's waiting.
         let from = (group.clone(), if *had < MOST_IN_A_ROW { 0 } else { u64::MAX });
         let next = self.by_group.range(from..).next().or_else(|| self.by_group.first_key_value());
         let place = next?.0.clone();
-        let had = if place.0 == *group && *had < MOST_IN_A_ROW { had.saturating_add(1) } else { 1 };
+        let same = place.0 == *group;
+        let had = if same && *had < MOST_IN_A_ROW { had.saturating_add(1) } else { 1 };
+        let over = |from: &Mono| from.after(GATHER.saturating_mul(2)) <= now;
+        if !same || self.gathers_from.as_ref().is_none_or(over) {
+            self.gathers_from = Some(now);
+        }
         self.turn = (place.0.clone(), had);
         let subject = self.by_group.remove(&place)?;
         self.places.remove(&subject);
@@ -207,6 +219,7 @@ impl Default for Room {
             paced: Timers::default(),
             spent: Timers::default(),
             waiting: 0,
+            row: 0,
             called: None,
             load: Load::default(),
         }
@@ -291,17 +304,50 @@ impl Room {
         }
         // Their orders are what all namespaces wait for.
         if self.books.is_ready(now) {
-            self.called = self.books.call();
+            self.called = self.books.begun.call(now);
             self.waiting = self.waiting.saturating_sub(1);
             return self.called.clone();
         }
-        let after = (std::ops::Bound::Excluded(self.last.clone()), std::ops::Bound::Unbounded);
-        let next = self.ready.range::<String, _>(after).next().or_else(|| self.ready.first())?.clone();
-        self.called = self.namespaces.get_mut(&next)?.call();
+        let goes_on = || self.namespaces.get(&self.last).is_some_and(|lane| lane.new.goes_on());
+        let next = if (1..ROW).contains(&self.row) && goes_on() {
+            self.last.clone()
+        } else {
+            self.row = 0;
+            let after = (Bound::Excluded(self.last.clone()), Bound::Unbounded);
+            self.ready.range::<String, _>(after).next().or_else(|| self.ready.first())?.clone()
+        };
+        let lane = self.namespaces.get_mut(&next)?;
+        if self.row == 0 && !lane.begun.is_empty() {
+            self.called = lane.begun.call(now);
+        } else {
+            self.called = lane.new.call(now);
+            self.row = if self.crowded() { self.row.saturating_add(1) } else { 0 };
+        }
         self.waiting = self.waiting.saturating_sub(1);
         self.look(now, Of::Namespace(&next));
         self.last = next;
         self.called.clone()
+    }
+
+    /// Until when new orders of these namespaces for that node wait: while each has called others for it.
+    pub(super) fn gathers<'b>(
+        &self,
+        now: Mono,
+        node: &str,
+        of: impl Iterator<Item = &'b str>,
+    ) -> Option<Mono> {
+        let until = |namespace: &str| {
+            let lane = self.namespaces.get(namespace).filter(|lane| lane.new.turn.0 == node)?;
+            lane.new.gathers_from.map(|from| from.after(GATHER)).filter(|until| *until > now)
+        };
+        // What has to be written at once for one is written for all.
+        let all: Vec<Mono> = of.map(until).collect::<Option<_>>()?;
+        all.into_iter().min().filter(|_| self.crowded())
+    }
+
+    /// Many stand in line.
+    pub(super) fn crowded(&self) -> bool {
+        self.waiting >= CROWD
     }
 
     /// How many stand in line.
@@ -316,7 +362,7 @@ impl Room {
 
     /// Nobody waits any more.
     pub(super) fn clear(&mut self, now: Mono) {
-        (self.called, self.waiting) = (None, 0);
+        (self.called, self.waiting, self.row) = (None, 0, 0);
         (self.books.begun, self.books.new) = (Line::default(), Line::default());
         let namespaces: Vec<String> = self.namespaces.keys().cloned().collect();
         for namespace in namespaces {

@@ -126,6 +126,82 @@ fn new_ones_of_a_node_follow_each_other_and_keep_no_other_nodes_waiting() {
     assert_eq!((nodes[0].as_str(), nodes[31].as_str(), nodes[64].as_str()), ("n1-0", "n1-31", "n1-32"));
 }
 
+/// So many new ones stand in line in each namespace, of so many nodes by turns.
+fn crowd(room: &mut Room, namespaces: [&'static str; 2], each: usize, nodes: usize) {
+    for namespace in namespaces {
+        assert_eq!(fill(room, namespace), 4);
+    }
+    for i in 0..each {
+        for namespace in namespaces {
+            let node = ["n0", "n1"][i % nodes];
+            let subject = pod(namespace, format!("{namespace}-{node}-{i}"));
+            assert!(!room.start(Mono(0), &subject, Turn::New(namespace, Some(node))));
+        }
+    }
+    assert_eq!(room.waiting(), 2 * each);
+}
+
+/// Whose turns come when one thing after the other has ended, each without the last part of its name.
+fn rows(room: &mut Room, now: u64, ends: &[&'static str]) -> Vec<String> {
+    let mut names = Vec::new();
+    for of in ends {
+        room.ended(Mono(now), Of::Namespace(of));
+        names.extend(turns(room, Mono(now), 1, |subject| match subject {
+            Subject::Pod(key) if key.namespace == "a" => Turn::New("a", None),
+            _ => Turn::New("b", None),
+        }));
+    }
+    names.iter().filter_map(|name| Some(name.rsplit_once('-')?.0.to_owned())).collect()
+}
+
+#[test]
+fn where_many_wait_a_turn_is_some_new_ones_of_a_node() {
+    let ends = ["a", "b", "a", "b", "a", "b", "a", "b"];
+    let (mut room, mut few) = (Room::default(), Room::default());
+    crowd(&mut room, ["a", "b"], 200, 2);
+    crowd(&mut few, ["a", "b"], 50, 2);
+    assert_eq!(rows(&mut few, 0, &ends), ["a-n0", "b-n0", "a-n0", "b-n0", "a-n0", "b-n0", "a-n0", "b-n0"]);
+    assert_eq!(rows(&mut room, 0, &ends), ["a-n0", "a-n0", "a-n0", "a-n0", "b-n0", "b-n0", "b-n0", "b-n0"]);
+    let begun = pod("a", "begun-");
+    assert!(!room.start(Mono(0), &begun, Turn::Begun("a")));
+    let ends = ["a", "b", "b", "b", "b", "b", "b", "b"];
+    let next = rows(&mut room, 0, &ends);
+    assert_eq!(next[..5], ["begun", "b-n0", "b-n0", "b-n0", "b-n0"], "what has begun is a turn of its own");
+}
+
+#[test]
+fn orders_of_a_node_wait_for_those_that_come_with_them_and_for_no_others() {
+    let mut room = Room::default();
+    crowd(&mut room, ["a", "b"], 200, 2);
+    let gathers = |room: &Room, now, node, of: &[&str]| {
+        room.gathers(Mono(now), node, of.iter().copied()).map(|until| until.0)
+    };
+    assert_eq!(gathers(&room, 0, "n0", &["a"]), None, "nobody is called");
+    assert_eq!(rows(&mut room, 1000, &["a"; 8])[..4], ["a-n0"; 4]);
+    assert_eq!(gathers(&room, 1100, "n0", &["a", "a"]), Some(1500));
+    assert_eq!(gathers(&room, 1500, "n0", &["a"]), None, "long enough");
+    assert_eq!(gathers(&room, 1100, "n1", &["a"]), None, "another node");
+    assert_eq!(gathers(&room, 1100, "n0", &["other"]), None, "it has called nobody");
+    assert_eq!(
+        gathers(&room, 1100, "n0", &["a", "other"]),
+        None,
+        "one that waits for nobody takes the others along"
+    );
+    // However often the node is called, its book is written.
+    let mut room = Room::default();
+    crowd(&mut room, ["a", "b"], 200, 1);
+    let waits: Vec<bool> = (1000..9000)
+        .step_by(100)
+        .map(|now| {
+            rows(&mut room, now, &["a"]);
+            gathers(&room, now, "n0", &["a"]).is_some()
+        })
+        .collect();
+    assert_eq!(waits.chunk_by(|one, other| one == other).map(<[bool]>::len).max(), Some(5));
+    room.clear(Mono(9000));
+    assert_eq!(gathers(&room, 9000, "n0", &["a"]), None, "nobody waits");
+}
+
 #[test]
 fn new_ones_of_a_namespace_come_at_a_rate_and_begun_ones_do_not() {
     let mut room = Room::default();

@@ -26,7 +26,9 @@ pub(super) enum Stage {
     Unneeded,
     /// The daemon has not said a word.
     Unanswered,
-    /// It is at work: its words.
+    /// It pulls.
+    Pulls,
+    /// It is at work, and something is in the way: its words.
     Underway(String),
     /// The registry gives the image to nobody without credentials, or says to those without that it is not there: how that
     /// ends if no puller Pod pulls it, with the daemon's words.
@@ -49,6 +51,7 @@ pub(super) fn stage(observed: &Observed<'_>, container: &ContainerStatus) -> Sta
     let pulled = answer.image.as_ref().and_then(|image| image.pulled.clone());
     match (answer.state, pulled) {
         (AnswerState::Done, Some(pulled)) => Stage::Pulled(pulled),
+        (AnswerState::Acknowledged, _) if answer.reason == Some(AnswerReason::Pulling) => Stage::Pulls,
         (AnswerState::Acknowledged | AnswerState::Done, _) => Stage::Underway(said(&answer.message)),
         (AnswerState::Refused | AnswerState::Failed, _) => {
             let ends = |reason| End::failed(reason, said(&answer.message));

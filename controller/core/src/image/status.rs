@@ -1,5 +1,7 @@
 //! How an update is written down.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use pitstop_api::condition::{self, Condition, ConditionStatus, Progress, Standing};
 use pitstop_api::image_update::{
@@ -9,6 +11,7 @@ use pitstop_api::image_update::{
 use super::observe::{ImageUpdate, Observed};
 use crate::before::Before;
 use crate::change::Note;
+use crate::config::Config;
 use crate::drain::{self, begins};
 use crate::guard::POLICY;
 use crate::kind::{UNKNOWN, end_note, note};
@@ -34,13 +37,28 @@ impl Wait {
         );
         Self::new(Phase::Pulling, WAITING_FOR_POLICY, text)
     }
+
+    /// A puller Pod has pulled.
+    pub(super) fn proof() -> Self {
+        let text = "the kubelet has pulled: asks the node's daemon what the node has";
+        Self::new(Phase::Pulling, DAEMON, text)
+    }
+
+    /// The node's daemon is to pull. It is true before the daemon's first word and while that is only that it pulls, so it is told
+    /// once, at the acceptance.
+    pub(super) fn asked(silent_after: Duration) -> Self {
+        let limit = silent_after.as_secs();
+        let text =
+            format!("the node's daemon is asked to pull ({DAEMON_SILENT} if it says nothing for {limit} s)");
+        Self::new(Phase::Pulling, PULLING, text)
+    }
 }
 
 /// Others go first.
 const QUEUED: &str = Before::REASONS[0];
 /// The API server is asked whether it would store the change.
 pub(super) const CHECKING: &str = "Checking";
-/// The node's daemon has not said a word.
+/// The node's daemon has yet to tell what a puller Pod has pulled.
 pub(super) const DAEMON: &str = "WaitingForDaemon";
 /// Its book has no place.
 pub(super) const PLACE: &str = "WaitingForPlace";
@@ -48,8 +66,6 @@ pub(super) const PLACE: &str = "WaitingForPlace";
 pub(super) const WAITING_FOR_POLICY: &str = "WaitingForPolicy";
 /// The node pulls.
 pub(super) const PULLING: &str = "Pulling";
-/// What is waited for until the daemon has said a word; told once, at the acceptance.
-pub(super) const ASKED: &str = "waits for the node's daemon to pull";
 /// A puller Pod is made, or pulls.
 pub(super) const PULLER: &str = "WaitingForPullerPod";
 /// It is to wait.
@@ -230,6 +246,7 @@ pub(super) fn accepted(
     update: &ImageUpdate,
     pod: &Pod,
     containers: Vec<ContainerStatus>,
+    config: &Config,
     now: DateTime<Utc>,
 ) -> PodImageUpdateStatus {
     let mut status = update.status.clone();
@@ -239,7 +256,7 @@ pub(super) fn accepted(
     status.containers = containers;
     set(&mut status, update, conditions::ACCEPTED, ConditionStatus::True, RESOLVED, &text, now);
     let wait = match update.spec.pull() {
-        Pull::Required | Pull::IfPossible => Wait::new(Phase::Pulling, DAEMON, ASKED),
+        Pull::Required | Pull::IfPossible => Wait::asked(config.daemon_silent_after),
         Pull::Skip => Wait::new(Phase::Pulled, PULLED, "leaves the pull to the kubelet"),
     };
     waits(status, update, &wait, now)

@@ -105,7 +105,8 @@ pub(super) fn judge(
         let wait = if needs_pin { Wait::Pin(name.clone()) } else { Wait::Pinned(name.clone()) };
         return Judged { needs_pin, ..Judged::waits(case.so_far, wait) };
     }
-    case.runs(patience)
+    let refused = case.may_not_stop();
+    refused.unwrap_or_else(|| case.runs(patience))
 }
 
 /// A container that the Pod's status shows.
@@ -140,6 +141,18 @@ impl Case<'_> {
     /// The target is still there, and its image is to be pinned, and is not yet.
     fn needs_pin(&self) -> bool {
         self.target.pin.is_some() && !is_pinned(self.target, self.pod)
+    }
+
+    /// Its end where it waited to be started when it was named, so that there was nothing to stop, and now that it runs no mechanism
+    /// is allowed.
+    fn may_not_stop(&self) -> Option<Judged> {
+        let request = self.observed.request;
+        let auto = request.mechanism() == Mechanism::Auto && self.order.is_none();
+        let container = self.pod.container(&self.target.name).filter(|_| auto)?;
+        let why = choose(request.spec.strategy.as_ref(), self.pod, container).err()?;
+        let message = truncate(&format!("kill container error: {why}"), MAX_MESSAGE);
+        let failed = ContainerRecreateState { phase: Phase::Failed, message, ..pending(&self.target.name) };
+        Some(Judged::ends(failed))
     }
 
     /// Another instance has taken the target's place.
@@ -236,6 +249,10 @@ fn newer(observed: &Observed<'_>, target: &TargetContainer, pod: &Pod) -> Option
         Some(_) => Some(by_kubelet(strategy, pod, container).ok()?),
         None => choose(strategy, pod, container).ok()?,
     };
+    // Of what waits to be started there is nothing to stop. Once it runs, there is.
+    if pin.is_none() && observed.request.mechanism() == Mechanism::Auto && in_back_off(container) {
+        return None;
+    }
     Some(TargetContainer { name: target.name.clone(), container_id: id.clone(), restart_count, pin })
 }
 

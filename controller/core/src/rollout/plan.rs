@@ -6,8 +6,8 @@ use chrono::DateTime;
 use pitstop_api::rollout::{InPlaceRolloutStatus, Restart, validate};
 
 use super::child::{self, CHILD};
-use super::roll::{Memory, Read};
-use super::status::{Told, status};
+use super::roll::{Memory, Read, Tally};
+use super::status::{Disrupted, Told, status};
 use super::{Plan, Rollout};
 use crate::before::Before;
 use crate::deed::Deed;
@@ -168,7 +168,8 @@ fn ask(sight: &Sight<'_, Rollout>, memory: &mut Memory, asked: &str, pods: bool)
     memory.listing = pods.then(|| asked.to_owned());
     let target = &sight.request.spec.target_ref;
     let key = ObjectKey::new(&sight.request.key.namespace, &target.name);
-    Some(Deed::AskWorkload(Box::new(WorkloadQuery { kind: target.kind, key, pods })))
+    let budgets = sight.request.spec.respects_disruption_budgets();
+    Some(Deed::AskWorkload(Box::new(WorkloadQuery { kind: target.kind, key, pods, budgets })))
 }
 
 /// The restart is for the Pods that there are: a list that was asked for after the wish was known tells the newest of them.
@@ -268,7 +269,10 @@ fn sweep(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, mark: &str
 
 /// It waits for Pods, and not for somebody to see to it.
 fn waits_for_pods(told: &Told) -> bool {
-    matches!(told, Told::Restarting | Told::Canary | Told::Budget { .. } | Told::Refused(_))
+    matches!(
+        told,
+        Told::Restarting | Told::Canary | Told::Budget { .. } | Told::Disruption(_) | Told::Refused(_)
+    )
 }
 
 /// The next step with the Pods.
@@ -313,7 +317,7 @@ fn choose(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, workload: &Workload) -
     // What is broken anyway costs nothing.
     let next = match room {
         Room::Free => memory.next(&memory.waits, cx.now),
-        Room::Used { .. } => memory.next(&memory.broken, cx.now),
+        Room::Used(_) => memory.next(&memory.broken, cx.now),
         Room::Full => None,
     };
     match (next, room) {
@@ -321,10 +325,8 @@ fn choose(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, workload: &Workload) -
             Step::Begin(pod.clone(), soak(rollout, workload, canary.is_some_and(|pods| begun < pods)))
         }
         (None, Room::Free) => Step::Stop(memory.refusal(None).map_or(Told::Restarting, Told::Refused)),
-        (None, Room::Used { unavailable, most }) if memory.started.is_empty() => {
-            Step::Stop(Told::Budget { unavailable, most })
-        }
-        (None, Room::Used { .. } | Room::Full) => Step::Stop(Told::Restarting),
+        (None, Room::Used(told)) if memory.started.is_empty() => Step::Stop(told),
+        (None, Room::Used(_) | Room::Full) => Step::Stop(Told::Restarting),
     }
 }
 
@@ -332,13 +334,8 @@ fn choose(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, workload: &Workload) -
 enum Room {
     /// Some.
     Free,
-    /// As many Pods of the workload are unavailable as may be.
-    Used {
-        /// How many.
-        unavailable: u32,
-        /// How many may be.
-        most: u32,
-    },
+    /// As many Pods of the workload are unavailable as may be, for this reason.
+    Used(Told),
     /// As many are being restarted as may be at all.
     Full,
 }
@@ -349,10 +346,22 @@ fn room(rollout: &Rollout, memory: &Memory, workload: &Workload) -> Option<Room>
     let most = own.map_or(workload.max_unavailable, |own| own.of(workload.desired));
     let available = u32::try_from(memory.tally().available).unwrap_or(u32::MAX);
     let unavailable = workload.desired.saturating_sub(available);
-    (most > 0).then_some(match () {
-        () if memory.started.len() >= MOST_STARTED => Room::Full,
-        () if unavailable >= most => Room::Used { unavailable, most },
-        () => Room::Free,
+    (most > 0).then(|| match disrupted(memory, workload) {
+        _ if memory.started.len() >= MOST_STARTED => Room::Full,
+        _ if unavailable >= most => Room::Used(Told::Budget { unavailable, most }),
+        Some(disrupted) => Room::Used(Told::Disruption(disrupted)),
+        None => Room::Free,
+    })
+}
+
+/// The first disruption budget by which no further Pod may be unavailable.
+fn disrupted(memory: &Memory, workload: &Workload) -> Option<Disrupted> {
+    let count = |pods: usize| u32::try_from(pods).unwrap_or(u32::MAX);
+    let Tally { available, ready, all, .. } = memory.tally();
+    workload.budgets.iter().find_map(|budget| {
+        let healthy = budget.healthy(count(available), count(ready), count(all));
+        let stops = budget.desired_healthy.is_none_or(|desired| healthy <= desired);
+        stops.then(|| Disrupted { name: budget.name.clone(), desired: budget.desired_healthy, healthy })
     })
 }
 

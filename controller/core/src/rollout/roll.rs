@@ -27,8 +27,8 @@ pub enum Rank {
     Ordinal(std::cmp::Reverse<u32>),
     /// It is not available as it is: nothing is lost by it.
     Broken,
-    /// It is available.
-    Available,
+    /// It is available: the first of each node goes first, then the second of each.
+    Available(u32),
 }
 
 /// How far a Pod is.
@@ -52,6 +52,8 @@ struct Seen {
     uid: String,
     stage: Stage,
     available: bool,
+    /// Which of its node's Pods it is, once it has a node.
+    of_node: Option<u32>,
 }
 
 /// How many Pods are how far.
@@ -63,6 +65,10 @@ pub struct Tally {
     pub current: usize,
     /// Available Pods of the workload that are not being restarted.
     pub available: usize,
+    /// Available Pods of the workload.
+    pub ready: usize,
+    /// Pods of the workload.
+    pub all: usize,
 }
 
 /// What came of the last reading of the workload.
@@ -93,6 +99,8 @@ pub struct Memory {
     sorted_by: Option<(u32, Vec<String>)>,
     stale: BTreeSet<ObjectKey>,
     pods: BTreeMap<ObjectKey, Seen>,
+    /// How many Pods each node has had.
+    nodes: BTreeMap<String, u32>,
     tally: Tally,
     pub(super) waits: BTreeSet<(Rank, ObjectKey)>,
     /// Those of them that are not available.
@@ -142,8 +150,9 @@ impl Memory {
     /// Nobody tells of the Pods any more.
     pub(super) fn forget_pods(&mut self) {
         self.looks_after.clear();
-        let Self { pods, stale, waits, broken, started, failed, refused, .. } = self;
+        let Self { pods, nodes, stale, waits, broken, started, failed, refused, .. } = self;
         pods.clear();
+        nodes.clear();
         stale.clear();
         waits.clear();
         broken.clear();
@@ -213,7 +222,7 @@ impl Memory {
         }
         let newest = restart.newest_pod.map(|newest| newest.timestamp());
         for key in std::mem::take(&mut self.stale) {
-            self.forget(&key);
+            let of_node = self.forget(&key);
             self.refused.remove(&key);
             #[cfg(test)]
             {
@@ -233,6 +242,7 @@ impl Memory {
             if request.is_some() {
                 self.made.remove(&key);
             }
+            let of_node = of_node.or_else(|| self.next_of_node(&pod));
             let available = pod.ready && !pod.gone();
             let late = newest.is_none_or(|newest| pod.created > newest);
             // What has begun goes on, whatever the kubelet says of the containers meanwhile.
@@ -240,9 +250,9 @@ impl Memory {
             let stage = if late || pod.gone() || !(begun || is_meant(rollout, workload, &pod)) {
                 Stage::Other
             } else {
-                self.stage(rollout, &pod, request.as_ref())
+                self.stage(rollout, &pod, request.as_ref(), of_node)
             };
-            self.note(&key, Seen { uid: pod.uid.clone(), stage, available });
+            self.note(&key, Seen { uid: pod.uid.clone(), stage, available, of_node });
         }
     }
 
@@ -302,12 +312,26 @@ impl Memory {
         })
     }
 
-    fn stage(&self, rollout: &Rollout, pod: &Pod, request: Option<&Relative<'_>>) -> Stage {
+    /// Which of its node's Pods it is.
+    fn next_of_node(&mut self, pod: &Pod) -> Option<u32> {
+        let next = self.nodes.entry(pod.node.clone()?).or_default();
+        let of_node = *next;
+        *next = next.saturating_add(1);
+        Some(of_node)
+    }
+
+    fn stage(
+        &self,
+        rollout: &Rollout,
+        pod: &Pod,
+        request: Option<&Relative<'_>>,
+        of_node: Option<u32>,
+    ) -> Stage {
         match request {
             None if self.made.contains_key(&pod.key) => Stage::Started,
             None => Stage::Waits(match ordinal(rollout, pod) {
                 Some(ordinal) => Rank::Ordinal(std::cmp::Reverse(ordinal)),
-                None if pod.ready => Rank::Available,
+                None if pod.ready => Rank::Available(of_node.unwrap_or_default()),
                 None => Rank::Broken,
             }),
             // Somebody else's object has the name.
@@ -321,9 +345,11 @@ impl Memory {
     }
 
     fn note(&mut self, key: &ObjectKey, seen: Seen) {
-        let Tally { pods, current, available } = &mut self.tally;
+        let Tally { pods, current, available, ready, all } = &mut self.tally;
         let counts = seen.available && seen.stage != Stage::Started;
         *available = available.saturating_add(usize::from(counts));
+        *ready = ready.saturating_add(usize::from(seen.available));
+        *all = all.saturating_add(1);
         *pods = pods.saturating_add(usize::from(seen.stage != Stage::Other));
         match seen.stage {
             Stage::Other => {}
@@ -340,11 +366,14 @@ impl Memory {
         self.pods.insert(key.clone(), seen);
     }
 
-    fn forget(&mut self, key: &ObjectKey) {
-        let Some(seen) = self.pods.remove(key) else { return };
-        let Tally { pods, current, available } = &mut self.tally;
+    /// Which of its node's Pods it was.
+    fn forget(&mut self, key: &ObjectKey) -> Option<u32> {
+        let seen = self.pods.remove(key)?;
+        let Tally { pods, current, available, ready, all } = &mut self.tally;
         let counts = seen.available && seen.stage != Stage::Started;
         *available = available.saturating_sub(usize::from(counts));
+        *ready = ready.saturating_sub(usize::from(seen.available));
+        *all = all.saturating_sub(1);
         *pods = pods.saturating_sub(usize::from(seen.stage != Stage::Other));
         match seen.stage {
             Stage::Other => {}
@@ -357,6 +386,7 @@ impl Memory {
             Stage::Current => *current = current.saturating_sub(1),
             Stage::Failed => drop(self.failed.remove(key)),
         }
+        seen.of_node
     }
 }
 

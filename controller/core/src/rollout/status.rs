@@ -41,6 +41,7 @@ pub fn all_reasons() -> impl Iterator<Item = &'static str> {
         Told::Restarting,
         Told::Canary,
         Told::Budget { unavailable: 0, most: 0 },
+        Told::Disruption(Disrupted::default()),
         Told::Paused,
         Told::Refused(String::new()),
         Told::PodsFailed,
@@ -82,6 +83,8 @@ pub(super) enum Told {
         /// How many may be.
         most: u32,
     },
+    /// A disruption budget lets no further one be unavailable.
+    Disruption(Disrupted),
     /// By the user's wish, none is begun with.
     Paused,
     /// The API server refuses the request by which the next Pod would be restarted.
@@ -92,13 +95,23 @@ pub(super) enum Told {
     Late,
 }
 
+/// By which disruption budget.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Disrupted {
+    pub(super) name: String,
+    /// How many of its Pods have to be healthy; absent where its controller has not said so yet.
+    pub(super) desired: Option<u32>,
+    /// How many of them are, without those that are being restarted.
+    pub(super) healthy: u32,
+}
+
 impl Told {
     fn phase(&self) -> Phase {
         match self {
             Self::Idle => Phase::Idle,
             Self::Restarted => Phase::Complete,
             Self::Reading => Phase::Pending,
-            Self::Restarting | Self::Canary | Self::Budget { .. } => Phase::Progressing,
+            Self::Restarting | Self::Canary | Self::Budget { .. } | Self::Disruption(_) => Phase::Progressing,
             Self::Paused => Phase::Paused,
             Self::Invalid(_)
             | Self::Conflict(_)
@@ -124,6 +137,7 @@ impl Told {
             Self::Restarting => "Restarting",
             Self::Canary => "WaitingForCanary",
             Self::Budget { .. } => "WaitingForAvailability",
+            Self::Disruption(_) => "DisruptionBudget",
             Self::Paused => "Paused",
             Self::Refused(_) => "RequestRefused",
             Self::PodsFailed => PODS_FAILED,
@@ -160,6 +174,14 @@ impl Told {
             Self::Budget { unavailable, most } => {
                 format!("{so_far}: {unavailable} Pods of {target} are unavailable, and at most {most} may be")
             }
+            Self::Disruption(Disrupted { name, desired, healthy }) => match desired {
+                Some(desired) => format!(
+                    "{so_far}: by PodDisruptionBudget {name}, {desired} Pods have to be healthy, and {healthy} are"
+                ),
+                None => {
+                    format!("{so_far}: PodDisruptionBudget {name} has no status for its present spec yet")
+                }
+            },
             Self::Paused => format!("{so_far}: no further Pod is begun with while spec.paused is true"),
             Self::Refused(why) => format!("{so_far}: no further ContainerRecreateRequest can be made: {why}"),
             Self::PodsFailed => format!(

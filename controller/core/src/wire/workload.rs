@@ -1,11 +1,14 @@
-//! Reading a workload: the object, the `ReplicaSet`s of a `Deployment`, and if that is asked for its Pods.
+//! Reading a workload: the object, the `ReplicaSet`s of a `Deployment`, and if that is asked for its disruption budgets and
+//! its Pods.
 
-use k8s_openapi::api::{apps::v1 as apps, core::v1 as core};
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::{apps::v1 as apps, core::v1 as core, policy::v1 as policy};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::Resource as _;
 use kube::core::params::{GetParams, ListParams};
-use kube::core::{PartialObjectMeta, Request as Builder, Selector, request};
+use kube::core::{PartialObjectMeta, Request as Builder, Selector, SelectorExt as _, request};
 use pitstop_api::logic::answer::{Answer, Failure};
 use pitstop_api::rollout::{TargetKind, share_of};
 use serde::Deserialize;
@@ -14,10 +17,13 @@ use super::exchange::{HttpRequest, parse};
 use super::reading::{List, Reading};
 use crate::key::ObjectKey;
 use crate::owner::controller;
-use crate::workload::{Listed, Workload, WorkloadQuery};
+use crate::workload::{Budget, Listed, Workload, WorkloadQuery};
 
 /// How many objects are read at a time.
 const PAGE: u32 = 500;
+
+/// Most disruption budgets that may be for one workload; an eviction fails where there are two.
+const MAX_BUDGETS: usize = 100;
 
 /// A reading under way.
 #[derive(Clone, Debug)]
@@ -27,6 +33,8 @@ pub(super) struct WorkloadReading {
     pub(super) workload: Workload,
     /// `spec.selector`, once it is known.
     selector: String,
+    /// Labels of `spec.template`.
+    labels: BTreeMap<String, String>,
     next: Next,
     /// Where the list under way goes on.
     token: Option<String>,
@@ -37,6 +45,7 @@ pub(super) struct WorkloadReading {
 enum Next {
     Workload,
     ReplicaSets,
+    Budgets,
     Pods,
 }
 
@@ -47,6 +56,7 @@ impl WorkloadReading {
             query,
             workload: Workload::default(),
             selector: String::new(),
+            labels: BTreeMap::new(),
             next: Next::Workload,
             token: None,
         }
@@ -57,7 +67,11 @@ impl WorkloadReading {
         &self.query.key
     }
 
-    /// Its Pods are read, too, if that is asked for.
+    /// What is read after the workload itself.
+    fn rest(&self) -> Option<Next> {
+        self.query.budgets.then_some(Next::Budgets).or_else(|| self.pods())
+    }
+
     fn pods(&self) -> Option<Next> {
         self.query.pods.then_some(Next::Pods)
     }
@@ -69,6 +83,7 @@ impl WorkloadReading {
         let selector = selector
             .map_err(|error| Failure::of_code(422, format!("its spec.selector cannot be read: {error}")))?;
         self.selector = selector.to_string();
+        self.labels = spec.template.metadata.labels;
         let rolling = spec.strategy.or(spec.update_strategy).and_then(|strategy| strategy.rolling_update);
         let rolling = rolling.unwrap_or_default();
         let desired = match self.query.kind {
@@ -87,6 +102,7 @@ impl WorkloadReading {
             max_unavailable: rolling.max_unavailable.as_ref().map_or(1, |most| share_of(most, desired)),
             partition: u32::try_from(rolling.partition).unwrap_or_default(),
             min_ready_seconds: u32::try_from(spec.min_ready_seconds).unwrap_or_default(),
+            budgets: Vec::new(),
             pods: None,
         };
         Ok(())
@@ -108,6 +124,7 @@ impl WorkloadReading {
             (Next::Workload, TargetKind::StatefulSet) => "get statefulsets",
             (Next::Workload, TargetKind::DaemonSet) => "get daemonsets",
             (Next::ReplicaSets, _) => "list replicasets",
+            (Next::Budgets, _) => "list poddisruptionbudgets",
             (Next::Pods, _) => "list pods",
         };
         Failure { message: format!("cannot {what}: {}", failure.message), ..failure.clone() }
@@ -117,10 +134,8 @@ impl WorkloadReading {
 impl Reading for WorkloadReading {
     fn request(&self) -> Result<HttpRequest, request::Error> {
         let namespace = Some(self.query.key.namespace.as_str());
-        let list = || ListParams {
-            continue_token: self.token.clone(),
-            ..ListParams::default().limit(PAGE).labels(&self.selector)
-        };
+        let all = || ListParams { continue_token: self.token.clone(), ..ListParams::default().limit(PAGE) };
+        let list = || all().labels(&self.selector);
         match self.next {
             Next::Workload => {
                 let path = match self.query.kind {
@@ -131,6 +146,7 @@ impl Reading for WorkloadReading {
                 Builder::new(path).get(&self.query.key.name, &GetParams::default())
             }
             Next::ReplicaSets => Builder::new(apps::ReplicaSet::url_path(&(), namespace)).list(&list()),
+            Next::Budgets => Builder::new(policy::PodDisruptionBudget::url_path(&(), namespace)).list(&all()),
             Next::Pods => Builder::new(core::Pod::url_path(&(), namespace)).list_metadata(&list()),
         }
     }
@@ -145,7 +161,7 @@ impl Reading for WorkloadReading {
             Next::Workload => {
                 self.take(parse(&text)?)?;
                 let sets = self.query.kind == TargetKind::Deployment;
-                if sets { Some(Next::ReplicaSets) } else { self.pods() }
+                if sets { Some(Next::ReplicaSets) } else { self.rest() }
             }
             Next::ReplicaSets => {
                 let list: List<SlimReplicaSet> = parse(&text)?;
@@ -153,7 +169,18 @@ impl Reading for WorkloadReading {
                 let owned = list.items.into_iter().filter(|set| self.owns(&set.metadata) && set.has_pods());
                 let uids: Vec<String> = owned.filter_map(|set| set.metadata.uid).collect();
                 self.workload.controllers.extend(uids);
-                if self.token.is_some() { Some(Next::ReplicaSets) } else { self.pods() }
+                if self.token.is_some() { Some(Next::ReplicaSets) } else { self.rest() }
+            }
+            Next::Budgets => {
+                let list: List<SlimBudget> = parse(&text)?;
+                self.token = list.more().map(str::to_owned);
+                let own = list.items.into_iter().filter_map(|budget| budget.of(&self.labels));
+                self.workload.budgets.extend(own);
+                if self.workload.budgets.len() > MAX_BUDGETS {
+                    let text = format!("more than {MAX_BUDGETS} PodDisruptionBudgets are for its Pods");
+                    return Err(Failure::of_code(422, text));
+                }
+                if self.token.is_some() { Some(Next::Budgets) } else { self.pods() }
             }
             Next::Pods => {
                 let list: List<PartialObjectMeta<core::Pod>> = parse(&text)?;
@@ -198,11 +225,25 @@ struct SlimSpec {
     replicas: Option<i64>,
     selector: LabelSelector,
     #[serde(default)]
+    template: SlimTemplate,
+    #[serde(default)]
     min_ready_seconds: i64,
     /// Of a `Deployment`.
     strategy: Option<SlimStrategy>,
     /// Of the others.
     update_strategy: Option<SlimStrategy>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SlimTemplate {
+    metadata: SlimLabels,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SlimLabels {
+    labels: BTreeMap<String, String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -242,6 +283,47 @@ struct SlimReplicas {
 impl SlimReplicaSet {
     fn has_pods(&self) -> bool {
         self.spec.replicas > 0 || self.status.replicas > 0
+    }
+}
+
+#[derive(Deserialize)]
+struct SlimBudget {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: SlimBudgetSpec,
+    #[serde(default)]
+    status: SlimBudgetStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SlimBudgetSpec {
+    selector: Option<LabelSelector>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimBudgetStatus {
+    observed_generation: i64,
+    desired_healthy: i64,
+    current_healthy: i64,
+    expected_pods: i64,
+}
+
+impl SlimBudget {
+    /// It, if it selects Pods of these labels. An absent selector selects none, an empty one all. One that cannot be read is
+    /// for nobody: neither does its own controller count by it.
+    fn of(self, labels: &BTreeMap<String, String>) -> Option<Budget> {
+        let Self { metadata, spec, status } = self;
+        let selector: Selector = spec.selector?.try_into().ok()?;
+        let observed = metadata.generation.unwrap_or_default() <= status.observed_generation;
+        let count = |number: i64| u32::try_from(number).unwrap_or_default();
+        selector.matches(labels).then(|| Budget {
+            name: metadata.name.unwrap_or_default(),
+            desired_healthy: observed.then(|| count(status.desired_healthy)),
+            healthy: count(status.current_healthy),
+            expected: count(status.expected_pods),
+        })
     }
 }
 

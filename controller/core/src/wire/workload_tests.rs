@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 
 fn reading(kind: TargetKind, pods: bool) -> WorkloadReading {
-    WorkloadReading::new(WorkloadQuery { kind, key: ObjectKey::new("shop", "web"), pods })
+    WorkloadReading::new(WorkloadQuery { kind, key: ObjectKey::new("shop", "web"), pods, budgets: false })
 }
 
 fn asks(reading: &WorkloadReading) -> String {
@@ -86,6 +86,47 @@ fn other_workloads_have_their_pods_themselves() {
             "updateStrategy": {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}}, "status": {"desiredNumberScheduled": 7}}),
     ));
     assert_eq!((reading.workload.desired, reading.workload.max_unavailable), (7, 0));
+}
+
+#[test]
+fn budgets_are_those_that_select_the_labels_of_the_template() {
+    let query = |kind| WorkloadQuery { kind, key: ObjectKey::new("shop", "web"), pods: true, budgets: true };
+    let mut reading = WorkloadReading::new(query(TargetKind::StatefulSet));
+    assert!(tell(
+        &mut reading,
+        &json!({"metadata": {"name": "web", "uid": "s"}, "spec": {"selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web", "tier": "front"}}}}}),
+    ));
+    assert_eq!(asks(&reading), "/apis/policy/v1/namespaces/shop/poddisruptionbudgets?&limit=500");
+    let budget = |name: &str, selector: &Value, observed: i64| {
+        json!({"metadata": {"name": name, "generation": 2}, "spec": {"selector": selector},
+            "status": {"observedGeneration": observed, "desiredHealthy": 3, "currentHealthy": 5, "expectedPods": 6}})
+    };
+    let items = [
+        budget("one", &json!({"matchLabels": {"tier": "front"}}), 2),
+        budget("other", &json!({"matchLabels": {"tier": "back"}}), 2),
+        budget("nobody", &Value::Null, 2),
+        budget("broken", &json!({"matchExpressions": [{"key": "a", "operator": "Near"}]}), 2),
+    ];
+    assert!(tell(&mut reading, &json!({"metadata": {"continue": "more"}, "items": items})));
+    assert!(asks(&reading).contains("poddisruptionbudgets?&limit=500&continue=more"));
+    let items = [budget("all", &json!({}), 1), json!({"metadata": {"name": "new"}, "spec": {}})];
+    assert!(tell(&mut reading, &json!({"items": items})), "the Pods are left");
+    assert!(asks(&reading).starts_with("/api/v1/namespaces/shop/pods?"));
+    let one = Budget { name: "one".into(), desired_healthy: Some(3), healthy: 5, expected: 6 };
+    let all = Budget { name: "all".into(), desired_healthy: None, ..one.clone() };
+    assert_eq!(reading.workload.budgets, [one, all]);
+    // A list without an end is none that can be kept.
+    let mut reading = WorkloadReading::new(query(TargetKind::DaemonSet));
+    assert!(tell(
+        &mut reading,
+        &json!({"metadata": {"uid": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}}})
+    ));
+    let many = vec![budget("all", &json!({}), 2); 101];
+    let failed = reading.answered(Answer::Body(json!({"items": many}).to_string())).unwrap_err();
+    assert_eq!(failed.message, "more than 100 PodDisruptionBudgets are for its Pods");
+    let failed = reading.answered(Answer::Failed(Failure::of_code(403, "forbidden"))).unwrap_err();
+    assert_eq!(failed.message, "cannot list poddisruptionbudgets: forbidden");
 }
 
 #[test]

@@ -313,7 +313,9 @@ impl Progress {
             } else {
                 self.running.clone()
             };
-            let image = ImageAnswer { pulled: Some(pulled.clone()), running };
+            // What was told stands: another daemon of the node has pulled the image, or found it there.
+            let told = told_of(before).filter(|told| is_same(told, pulled));
+            let image = ImageAnswer { pulled: Some(told.unwrap_or(pulled).clone()), running };
             let done = answer(order_id, AnswerState::Done, None, String::new());
             return Some(Answer { image: Some(Box::new(image)), ..done });
         }
@@ -333,10 +335,10 @@ impl Progress {
 
     /// What was pulled runs: that can wait, unless something else is told anyway.
     fn is_told_later(&self, now: Mono, before: Option<&Answer>) -> bool {
-        let known = before.and_then(|before| before.image.as_ref()?.pulled.as_ref());
         let pulled = self.pulled.as_ref();
+        let known = told_of(before).zip(pulled).is_some_and(|(told, pulled)| is_same(told, pulled));
         let is_pulled = self.running.as_ref().map(|running| &running.image_id) == pulled.map(|p| &p.image_id);
-        is_pulled && known == pulled && now < self.changed_at.after(TOLD_AFTER)
+        is_pulled && known && now < self.changed_at.after(TOLD_AFTER)
     }
 
     /// When to look again though nothing happened.
@@ -354,6 +356,16 @@ impl Progress {
             self.at = None;
         }
     }
+}
+
+/// What was told of the image.
+fn told_of(before: Option<&Answer>) -> Option<&Pulled> {
+    before?.image.as_ref()?.pulled.as_ref()
+}
+
+/// They are of one image, however the node came by it.
+fn is_same(one: &Pulled, other: &Pulled) -> bool {
+    (&one.image_id, &one.digest) == (&other.image_id, &other.digest)
 }
 
 /// Nothing follows on it.

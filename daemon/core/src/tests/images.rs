@@ -236,6 +236,26 @@ fn an_image_that_goes_is_told_at_once_and_pulled_again() {
     assert_eq!(node.told().0, AnswerState::Done);
 }
 
+/// Each of two daemons on one node would write its own word over the other's.
+#[test]
+fn what_another_daemon_has_told_of_an_image_stands() {
+    let mut node = Node::new(vec![pull(1, PullPolicy::IfNotPresent)]);
+    node.looked(Look { named: named(1), ..Look::default() });
+    node.pulls();
+    node.send(Event::Pulled(IMAGE.into(), Ok(())));
+    let there = || Look { named: named(1), image: image(), newest: newest(1, true), ..Look::default() };
+    node.looked(there());
+    assert!(!node.told().2.pulled.unwrap().present);
+    node.change(|book| {
+        let image = book.status.answers[0].image.as_mut().unwrap();
+        image.pulled.as_mut().unwrap().present = true;
+    });
+    assert_eq!(node.todo, []);
+    node.pass(1_000);
+    node.looked(there());
+    assert_eq!(node.todo, []);
+}
+
 #[test]
 fn two_pulls_at_a_time_and_the_namespaces_take_turns() {
     let of = |n: u8, namespace: &str| {

@@ -89,13 +89,17 @@ impl Ledger {
         &self.writes
     }
 
-    /// Writes for one of so many requests, all together and by what they were for.
+    /// Writes for one of so many requests, all together and by what they were for. A wait that is told is a write that a
+    /// request needs only where it waits: what it has of the status beside acceptance and end.
     pub(crate) fn figures(&self, requests: f64, bound: f64) -> Vec<Figure> {
-        let all = Figure::most("writes for a request", number(self.writes.total()) / requests, bound, "");
+        let waits = (number(self.purposes.count(Purpose::Status)) - 2.0 * requests).max(0.0);
+        let all = number(self.writes.total()) - waits;
+        let all = Figure::most("writes for a request, told waits apart", all / requests, bound, "");
+        let waits = Figure::told("waits that were told", waits, "");
         let purpose = |(purpose, name)| {
             Figure::told(format!("of them: {name}"), number(self.purposes.count(purpose)) / requests, "")
         };
-        [all].into_iter().chain(Purpose::ALL.map(purpose)).collect()
+        [all, waits].into_iter().chain(Purpose::ALL.map(purpose)).collect()
     }
 
     /// The most that one request of a name with that beginning was written.

@@ -84,7 +84,7 @@ func kubeletConfig(layout plan.Layout, node plan.Node, gates release.Gates) obje
 		"tlsPrivateKeyFile":        layout.PKI(node.Name + ".key"),
 		"containerRuntimeEndpoint": "unix://" + ContainerdSocket,
 		"cgroupDriver":             "cgroupfs",
-		"cgroupRoot":               "/" + plan.NodeCgroup(node.Name),
+		"cgroupRoot":               "/" + layout.NodeCgroup(node.Name),
 		// Since 1.35 a kubelet refuses cgroup v1 unless told otherwise.
 		"failCgroupV1": false,
 		"failSwapOn":   false,

@@ -107,7 +107,7 @@ func TestNodesDifferOnlyWhereTheyMust(t *testing.T) {
 		if err := json.Unmarshal(content, &config); err != nil {
 			t.Fatal(err)
 		}
-		if config["cgroupRoot"] != "/"+plan.NodeCgroup(node.Name) {
+		if config["cgroupRoot"] != "/"+layout.NodeCgroup(node.Name) {
 			t.Errorf("%s: cgroupRoot %v", node.Name, config["cgroupRoot"])
 		}
 	}

@@ -75,12 +75,18 @@ func (l Layout) Owned() []string {
 	return []string{l.at("pki"), l.at("boxes"), l.Registry(), l.Temporary(), l.Kubeconfig(), l.State()}
 }
 
-// Cgroup is the group, in each hierarchy, above all groups of the lab.
+// Cgroup is the group, in each hierarchy, above all groups of all clusters.
 const Cgroup = "pitstop-lab"
 
+// Name tells clusters that run at the same time apart.
+func (l Layout) Name() string { return filepath.Base(l.Dir) }
+
+// Cgroup is the group above all groups of this cluster.
+func (l Layout) Cgroup() string { return Cgroup + "/" + l.Name() }
+
 // NodeCgroup is the group under which a node's kubelet keeps its pods.
-func NodeCgroup(node string) string { return Cgroup + "/" + node }
+func (l Layout) NodeCgroup(node string) string { return l.Cgroup() + "/" + node }
 
 // BoxCgroup is the group that a box's own processes join, so that they can be
 // found when every record of them is lost.
-func BoxCgroup(box string) string { return Cgroup + "/boxes/" + box }
+func (l Layout) BoxCgroup(box string) string { return l.Cgroup() + "/boxes/" + box }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -43,8 +44,8 @@ var startChecks = []check{
 	{"up with another number of nodes is refused", func(ctx context.Context, l *lab) error {
 		return refused(l.call(ctx, "up", "--nodes", "3"))
 	}},
-	{"up from another directory is refused and names the cluster that runs", func(ctx context.Context, l *lab) error {
-		other := &lab{program: l.program, dir: l.dir + "-other"}
+	{"up from another directory of the same name is refused and names the cluster that runs", func(ctx context.Context, l *lab) error {
+		other := &lab{program: l.program, dir: filepath.Join(l.dir+"-other", filepath.Base(l.dir))}
 		_, err := other.call(ctx, "up")
 		if err == nil || !strings.Contains(err.Error(), "down --dir "+l.dir) {
 			return fmt.Errorf("got: %w", err)

@@ -134,6 +134,7 @@ fn the_controller_may_do_what_it_does_and_nothing_else() -> Result<()> {
             "get apps/deployments".to_owned(),
             "get apps/statefulsets".to_owned(),
             "list apps/replicasets".to_owned(),
+            "list policy/poddisruptionbudgets".to_owned(),
             "list pitstop.dev/podimageupdates".to_owned(),
             "watch pitstop.dev/podimageupdates".to_owned(),
             "delete pitstop.dev/podimageupdates".to_owned(),

@@ -11,10 +11,11 @@ use kube::ResourceExt as _;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use pitstop_api::condition::{self, ConditionStatus};
 use pitstop_api::image_update::{Phase, PodImageUpdate, conditions};
+use pitstop_api::nodework::{Answer, AnswerReason};
 use pitstop_e2e::images::{self, REPOSITORY, server};
 use pitstop_e2e::registry::{Failing, Faults};
 use pitstop_e2e::system::{self, CONTROLLER};
-use pitstop_e2e::{Context, LONG, Ns, Result, bail, ensure, on_cluster, pods, until};
+use pitstop_e2e::{Context, LONG, Ns, Result, SHORT, bail, ensure, on_cluster, pods, until};
 use serde_json::{Value, json};
 
 /// Where an update is when the program is killed; each has a Pod of its own.
@@ -115,9 +116,7 @@ impl Step {
         let (is_new, runs_new) = (image.contains('@'), pods::id(pod, "app")? != old);
         let waits = images::reason(update).unwrap_or_default();
         let is_told = match self {
-            Self::Accepted => waits == "WaitingForDaemon",
-            // Once the wait has lasted for three seconds.
-            Self::Pulling => waits == "Pulling",
+            Self::Accepted | Self::Pulling => waits == "Pulling",
             _ => true,
         };
         let in_pod = match self {
@@ -152,6 +151,17 @@ async fn watch(ns: &Ns, instances: &Instances) -> Result<()> {
     bail!("the watch has ended")
 }
 
+/// Waits until the node's daemon pulls for the update.
+async fn pulls(ns: &Ns, name: &str) -> Result<()> {
+    let uid = images::api(ns).get(name).await?.metadata.uid.context("an update without a UID")?;
+    until("the daemon to pull", SHORT, async || {
+        let orders = ns.orders_of(&uid).await?;
+        let pulls = |answer: &Answer| answer.reason == Some(AnswerReason::Pulling);
+        Ok(orders.iter().any(|(_, answer)| answer.as_ref().is_some_and(pulls)).then_some(()))
+    })
+    .await
+}
+
 /// The updates, and what was there before them.
 struct Scene {
     before: BTreeMap<&'static str, Pod>,
@@ -179,6 +189,7 @@ impl Scene {
         scene.slow = Some(Failing::with(&ns.cluster, &faults)?);
         images::create(ns, Step::Pulling.update()).await?;
         scene.arrives(ns, Step::Pulling).await?;
+        pulls(ns, Step::Pulling.name()).await?;
         for step in [Step::Observing, Step::Draining] {
             images::create(ns, step.update()).await?;
         }

@@ -1,7 +1,5 @@
 //! The main job: containers restart in place, and the request says how it went.
 
-use std::time::Duration;
-
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use kube::Api;
@@ -37,8 +35,7 @@ fn one_container_restarts_and_the_other_stays() -> Result<()> {
         assert_eq!((conditions.get("Failed"), conditions.get("Stalled")), (None, None));
         assert_eq!(over.status.as_ref().and_then(|s| s.observed_generation), over.metadata.generation);
 
-        // 5 s is what OpenKruise's clients allow.
-        until("the label active to be removed", Duration::from_secs(5), async || {
+        until("the label active to be removed", SHORT, async || {
             let request = ns.request("again").await?;
             Ok(requests::label(&request, labels::ACTIVE).is_none().then_some(()))
         })

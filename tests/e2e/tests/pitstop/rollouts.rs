@@ -123,6 +123,28 @@ fn a_canary_that_fails_spares_the_others() -> Result<()> {
 }
 
 #[test]
+fn a_disruption_budget_holds_a_restart_back() -> Result<()> {
+    on_shared_cluster(async |ns| {
+        create(ns, &workload("Deployment", 3))?;
+        let before = ready(ns, 3).await?;
+        create(
+            ns,
+            &json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "all"},
+                "spec": {"minAvailable": 3, "selector": {"matchLabels": {"app": "web"}}}}),
+        )?;
+        let strategy = json!({"soakSeconds": 1, "maxUnavailable": 3});
+        create(ns, &rollout("Deployment", &json!({"strategy": strategy, "restartedAt": "one"})))?;
+        says(ns, "DisruptionBudget").await?;
+        for (name, pod) in all(ns).await? {
+            pods::assert_untouched(before.get(&name).context("a new Pod")?, &pod, "app")?;
+        }
+        ns.kubectl(&["patch", "pdb", "all", "--type=merge", "-p", "{\"spec\":{\"minAvailable\":2}}"])?;
+        restarted(ns, "one").await?;
+        assert_all_restarted(&before, &all(ns).await?, "app")
+    })
+}
+
+#[test]
 fn what_cannot_be_restarted_says_why() -> Result<()> {
     on_shared_cluster(async |ns| {
         create(ns, &rollout("Deployment", &json!({"restartedAt": "one"})))?;

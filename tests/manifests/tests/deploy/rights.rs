@@ -16,7 +16,7 @@ const DAEMON: [&str; 3] = [
     "cluster watch pitstop.dev/nodeworks",
 ];
 
-const CONTROLLER: [&str; 49] = [
+const CONTROLLER: [&str; 50] = [
     "cluster create apps.kruise.io/containerrecreaterequests",
     "cluster create events.k8s.io/events",
     "cluster create pitstop.dev/nodeworks",
@@ -36,6 +36,7 @@ const CONTROLLER: [&str; 49] = [
     "cluster get apps/deployments",
     "cluster get apps/statefulsets",
     "cluster list apps/replicasets",
+    "cluster list policy/poddisruptionbudgets",
     "cluster patch /pods/resize",
     "cluster get /nodes",
     "cluster get /pods",
@@ -261,6 +262,7 @@ fn resources_of_ours_are_called_as_the_definitions_call_them() {
             "apps",
             "events.k8s.io",
             "coordination.k8s.io",
+            "policy",
             "admissionregistration.k8s.io",
             "apiextensions.k8s.io",
         ];

@@ -79,14 +79,7 @@ impl Controller {
             });
         };
         let change = watch.pop_front()?;
-        let event = match &change {
-            Change::Pod(pod) => Event::Pods(Watch::Upsert((**pod).clone())),
-            Change::PodGone(pod) => Event::Pods(Watch::Gone((**pod).clone())),
-            Change::Request(request) => Event::of::<Request>(Watch::Upsert((**request).clone())),
-            Change::RequestGone(request) => Event::of::<Request>(Watch::Gone((**request).clone())),
-            Change::Book(book) => Event::NodeWorks(Watch::Upsert((**book).clone())),
-        };
-        Some(Part::of(event, ("change", change)))
+        Some(Part::of(change.event(), ("change", change)))
     }
 
     /// Takes in an event; whether no write was under way for an object that it writes.

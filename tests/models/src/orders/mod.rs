@@ -24,6 +24,7 @@ use stateright::{Model, Property};
 
 use crate::graph::Graph;
 pub use bounds::{Bounds, Bug, Faults};
+pub use store::{Store, ends};
 use world::World;
 
 /// Where everything is.

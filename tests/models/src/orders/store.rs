@@ -12,7 +12,7 @@ use pitstop_controller_core::nodework::NodeWork;
 use pitstop_controller_core::pod::Pod;
 use pitstop_controller_core::readiness::GateCondition;
 use pitstop_controller_core::recreate::Request;
-use pitstop_controller_core::{Action, Basis, Object, Outcome, Status, Write};
+use pitstop_controller_core::{Action, Basis, Event, Object, Outcome, Status, Watch, Write};
 
 use super::part::Part;
 
@@ -26,11 +26,27 @@ pub enum Change {
     Book(Part<NodeWork>),
 }
 
+impl Change {
+    /// As a controller is told of it.
+    pub fn event(&self) -> Event {
+        match self {
+            Self::Pod(pod) => Event::Pods(Watch::Upsert((**pod).clone())),
+            Self::PodGone(pod) => Event::Pods(Watch::Gone((**pod).clone())),
+            Self::Request(request) => Event::of::<Request>(Watch::Upsert((**request).clone())),
+            Self::RequestGone(request) => Event::of::<Request>(Watch::Gone((**request).clone())),
+            Self::Book(book) => Event::NodeWorks(Watch::Upsert((**book).clone())),
+        }
+    }
+}
+
 /// What is stored, by name: everything is in one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Store {
+    /// Pods.
     pub pods: BTreeMap<String, Part<Pod>>,
+    /// Recreate requests.
     pub requests: BTreeMap<String, Part<Request>>,
+    /// The node's book.
     pub book: Option<Part<NodeWork>>,
     /// Changes that no watch has been told of yet; empty between steps.
     pub changes: Vec<Change>,
@@ -48,6 +64,7 @@ fn next(uid: &str, version: &str) -> String {
 }
 
 impl Store {
+    /// Stores it as a new version.
     pub fn put_pod(&mut self, mut pod: Pod) -> Pod {
         pod.resource_version = next(&pod.uid, &pod.resource_version);
         let part = Part::new(pod.clone());
@@ -56,12 +73,14 @@ impl Store {
         pod
     }
 
+    /// It vanishes.
     pub fn remove_pod(&mut self, name: &str) {
         if let Some(pod) = self.pods.remove(name) {
             self.changes.push(Change::PodGone(pod));
         }
     }
 
+    /// Stores it as a new version.
     pub fn put_request(&mut self, mut request: Request) -> Request {
         request.resource_version = next(&request.uid, &request.resource_version);
         let part = Part::new(request.clone());
@@ -70,6 +89,7 @@ impl Store {
         request
     }
 
+    /// It vanishes.
     pub fn remove_request(&mut self, name: &str) {
         if let Some(request) = self.requests.remove(name) {
             let mut last = (*request).clone();
@@ -84,7 +104,8 @@ impl Store {
         self.put_book(NodeWork { generation: 1, ..book });
     }
 
-    fn put_book(&mut self, mut book: NodeWork) -> NodeWork {
+    /// Stores it as a new version.
+    pub fn put_book(&mut self, mut book: NodeWork) -> NodeWork {
         book.resource_version = next(&book.uid, &book.resource_version);
         let part = Part::new(book.clone());
         self.book = Some(part.clone());
@@ -134,8 +155,37 @@ impl Store {
         }
     }
 
+    /// Carries out what a controller asks for, and gives the answer.
+    pub fn carry_out(&mut self, action: &Action) -> Event {
+        match action {
+            Action::WriteOrders { node, .. } => {
+                Event::NodeWorkWritten(node.clone(), self.write_orders(action))
+            }
+            Action::Write {
+                object: Object { key, uid, .. },
+                write: Write::Status { status: Status::Recreate(_), .. },
+            }
+            | Action::Write { object: Object { key, uid, .. }, write: Write::Metadata { .. } }
+            | Action::Write { object: Object { key, uid, .. }, write: Write::Delete } => {
+                Event::written::<Request>(key.clone(), uid.clone(), self.write_request(action))
+            }
+            Action::PatchPod { key, uid, .. } => {
+                Event::PodWritten { key: key.clone(), uid: uid.clone(), outcome: self.write_pod(action) }
+            }
+            Action::ReadPod { by, pod } => {
+                let found = self.pods.get(&pod.name);
+                let outcome = found.map_or(Outcome::Gone, |pod| Outcome::Written(pod.uid.clone()));
+                Event::PodRead { by: by.clone(), outcome }
+            }
+            Action::Write { write: Write::Status { .. }, .. } | Action::Survey { .. } | Action::Do { .. } => {
+                panic!("there are no resizes here")
+            }
+            Action::Emit(_) | Action::Count(_) => panic!("not kept"),
+        }
+    }
+
     /// Carries out a write of a request.
-    pub fn write_request(&mut self, action: &Action) -> Outcome<Request> {
+    fn write_request(&mut self, action: &Action) -> Outcome<Request> {
         let (Action::Write {
             object: Object { key, .. },
             write: Write::Status { status: Status::Recreate(_), .. },
@@ -181,7 +231,7 @@ impl Store {
     }
 
     /// Carries out a write of the node's orders.
-    pub fn write_orders(&mut self, action: &Action) -> Outcome<NodeWork> {
+    fn write_orders(&mut self, action: &Action) -> Outcome<NodeWork> {
         let Action::WriteOrders { node, orders, closed, basis, .. } = action else {
             panic!("{action:?} is no write of orders")
         };
@@ -219,7 +269,7 @@ impl Store {
     }
 
     /// Carries out a change of a Pod.
-    pub fn write_pod(&mut self, action: &Action) -> Outcome<Pod> {
+    fn write_pod(&mut self, action: &Action) -> Outcome<Pod> {
         let Action::PatchPod { key, uid, change, .. } = action else {
             panic!("{action:?} is no write of a Pod")
         };
@@ -244,5 +294,31 @@ impl Store {
             PodChange::Resources(_) => panic!("there are no resizes here"),
         }
         Outcome::Written(self.put_pod(pod))
+    }
+}
+
+/// The answer to a write that failed: refused, or nobody knows.
+pub fn ends(action: &Action, refused: bool) -> Event {
+    fn outcome<T>(refused: bool) -> Outcome<T> {
+        if refused { Outcome::Refused("no".into()) } else { Outcome::Retry }
+    }
+    match action {
+        Action::WriteOrders { node, .. } => Event::NodeWorkWritten(node.clone(), outcome(refused)),
+        Action::Write {
+            object: Object { key, uid, .. },
+            write: Write::Status { status: Status::Recreate(_), .. },
+        }
+        | Action::Write { object: Object { key, uid, .. }, write: Write::Metadata { .. } }
+        | Action::Write { object: Object { key, uid, .. }, write: Write::Delete } => {
+            Event::written::<Request>(key.clone(), uid.clone(), outcome(refused))
+        }
+        Action::PatchPod { key, uid, .. } => {
+            Event::PodWritten { key: key.clone(), uid: uid.clone(), outcome: outcome(refused) }
+        }
+        Action::ReadPod { by, .. } => Event::PodRead { by: by.clone(), outcome: Outcome::Retry },
+        Action::Write { write: Write::Status { .. }, .. } | Action::Survey { .. } | Action::Do { .. } => {
+            panic!("there are no resizes here")
+        }
+        Action::Emit(_) | Action::Count(_) => panic!("not kept"),
     }
 }

@@ -7,14 +7,13 @@ use pitstop_api::labels;
 use pitstop_api::nodework::{AnswerState, NodeWorkStatus, request_uid};
 use pitstop_controller_core::pod::{Container, Pod};
 use pitstop_controller_core::readiness::{Gate, GateCondition, KRUISE_POD_READY, RECREATE_AGENT};
-use pitstop_controller_core::recreate::Request;
-use pitstop_controller_core::{Action, Event, Mono, Object, ObjectKey, Outcome, Status, Write};
+use pitstop_controller_core::{Action, Event, Mono, ObjectKey};
 use pitstop_daemon_core as daemon;
 
 use super::control::Controller;
 use super::node::{self, Node, Process};
 use super::part::Part;
-use super::store::{Change, Store, count};
+use super::store::{Change, Store, count, ends};
 use super::{Bounds, Bug, Faults, NAMESPACE, NODE, promise};
 
 /// When the world begins, in milliseconds.
@@ -193,42 +192,22 @@ impl World {
 
     /// The server carries out a write of a controller.
     pub fn carry_out(&mut self, action: &Action, bounds: &Bounds) -> Event {
-        match action {
-            Action::WriteOrders { node, .. } => {
-                Event::NodeWorkWritten(node.clone(), self.store.write_orders(action))
+        let concerned = |store: &Store| match action {
+            Action::Write { object, .. } => (store.requests.get(&object.key.name).cloned(), None),
+            Action::PatchPod { key, .. } => (None, store.pods.get(&key.name).cloned()),
+            _ => (None, None),
+        };
+        let (before, stored) = (concerned(&self.store), self.store.may_apply(action));
+        let event = self.store.carry_out(action);
+        match (before, concerned(&self.store)) {
+            ((Some(before), _), (Some(after), _)) if stored => self.check_request(&before, &after, bounds),
+            ((_, Some(before)), (_, Some(after))) if stored => {
+                let same = (&before.gates, &before.containers) == (&after.gates, &after.containers);
+                self.check(!same, promise::NEEDED);
             }
-            Action::Write {
-                object: Object { key, uid, .. },
-                write: Write::Status { status: Status::Recreate(_), .. },
-            }
-            | Action::Write { object: Object { key, uid, .. }, write: Write::Metadata { .. } }
-            | Action::Write { object: Object { key, uid, .. }, write: Write::Delete } => {
-                let before = self.store.requests.get(&key.name).cloned();
-                let outcome = self.store.write_request(action);
-                if let (Some(before), Outcome::Written(after)) = (before, &outcome) {
-                    self.check_request(&before, after, bounds);
-                }
-                Event::written::<Request>(key.clone(), uid.clone(), outcome)
-            }
-            Action::PatchPod { key, uid, .. } => {
-                let before = self.store.pods.get(&key.name).cloned();
-                let outcome = self.store.write_pod(action);
-                if let (Some(before), Outcome::Written(after)) = (before, &outcome) {
-                    let same = (&before.gates, &before.containers) == (&after.gates, &after.containers);
-                    self.check(!same, promise::NEEDED);
-                }
-                Event::PodWritten { key: key.clone(), uid: uid.clone(), outcome }
-            }
-            Action::ReadPod { by, pod } => {
-                let found = self.store.pods.get(&pod.name);
-                let outcome = found.map_or(Outcome::Gone, |pod| Outcome::Written(pod.uid.clone()));
-                Event::PodRead { by: by.clone(), outcome }
-            }
-            Action::Write { write: Write::Status { .. }, .. } | Action::Survey { .. } | Action::Do { .. } => {
-                panic!("there are no resizes here")
-            }
-            Action::Emit(_) | Action::Count(_) => panic!("not kept"),
+            _ => {}
         }
+        event
     }
 
     /// What a controller is told of a write that gets no answer.
@@ -442,31 +421,5 @@ impl World {
         requests.into_iter().all(told)
             && self.store.book.as_ref().is_none_or(|b| b.orders.is_empty())
             && self.store.pods.values().all(released)
-    }
-}
-
-/// The answer to a write that failed: refused, or nobody knows.
-fn ends(action: &Action, refused: bool) -> Event {
-    fn outcome<T>(refused: bool) -> Outcome<T> {
-        if refused { Outcome::Refused("no".into()) } else { Outcome::Retry }
-    }
-    match action {
-        Action::WriteOrders { node, .. } => Event::NodeWorkWritten(node.clone(), outcome(refused)),
-        Action::Write {
-            object: Object { key, uid, .. },
-            write: Write::Status { status: Status::Recreate(_), .. },
-        }
-        | Action::Write { object: Object { key, uid, .. }, write: Write::Metadata { .. } }
-        | Action::Write { object: Object { key, uid, .. }, write: Write::Delete } => {
-            Event::written::<Request>(key.clone(), uid.clone(), outcome(refused))
-        }
-        Action::PatchPod { key, uid, .. } => {
-            Event::PodWritten { key: key.clone(), uid: uid.clone(), outcome: outcome(refused) }
-        }
-        Action::ReadPod { by, .. } => Event::PodRead { by: by.clone(), outcome: Outcome::Retry },
-        Action::Write { write: Write::Status { .. }, .. } | Action::Survey { .. } | Action::Do { .. } => {
-            panic!("there are no resizes here")
-        }
-        Action::Emit(_) | Action::Count(_) => panic!("not kept"),
     }
 }

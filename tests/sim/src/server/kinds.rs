@@ -85,6 +85,7 @@ impl Kinds {
             built_in(Family::Lease, "coordination.k8s.io", "Lease", "leases", false),
             built_in(Family::Bounds, "", "LimitRange", "limitranges", false),
             built_in(Family::Bounds, "", "ResourceQuota", "resourcequotas", true),
+            built_in(Family::Bounds, "policy", "PodDisruptionBudget", "poddisruptionbudgets", true),
             built_in(Family::Workload, "apps", "Deployment", "deployments", true),
             built_in(Family::Workload, "apps", "ReplicaSet", "replicasets", true),
             built_in(Family::Workload, "apps", "StatefulSet", "statefulsets", true),

@@ -8,9 +8,9 @@ use pitstop_controller_core::wire::HttpRequest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::World;
 use super::objects::NAMESPACE;
-use super::plan::Word;
+use super::plan::{Step, Timed, Word};
+use super::{Happening, NOTICED, World};
 use crate::node::registry::Registry;
 use crate::oracle::Writer;
 use crate::server::Server;
@@ -136,6 +136,16 @@ impl World {
         let request = Request::patch(format!("{UPDATES}/{name}"))
             .header(http::header::CONTENT_TYPE, "application/merge-patch+json");
         self.ask_as_user(&request.body(serde_json::to_vec(patch).unwrap()).unwrap());
+    }
+
+    /// etcd was restored: users see that what they have released is suspended again.
+    pub(super) fn release_again(&mut self) {
+        let released =
+            |step: &Timed<Step>| step.at <= self.now && matches!(step.what, Step::ReleaseUpdate(_));
+        let steps = self.schedule.steps.iter().enumerate().filter(|(_, step)| released(step));
+        for (at, _) in steps {
+            self.queue.push(self.now + NOTICED, Happening::Step(at));
+        }
     }
 
     pub(super) fn ask_as_user(&mut self, request: &HttpRequest) {

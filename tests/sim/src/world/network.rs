@@ -26,8 +26,10 @@ impl World {
     pub(super) fn send(&mut self, from: Pid, sent: Sent, effect: Option<usize>) {
         let mut request = sent.request;
         if !sent.election {
-            // A rollout that waits for somebody reads its workload again and again.
-            self.oracle.sends(self.now, !request.uri().path().starts_with("/apis/apps/v1/"));
+            // A rollout that waits for somebody reads its workload again and again, and the disruption budgets for it.
+            let path = request.uri().path();
+            let reads = ["/apis/apps/v1/", "/apis/policy/v1/"].iter().any(|group| path.starts_with(group));
+            self.oracle.sends(self.now, !reads);
         }
         if matches!(self.processes.get(&from), Some(p) if matches!(p.role, Role::Controller(_))) {
             request.headers_mut().insert(FROM, HeaderValue::from_static("controller"));

@@ -42,6 +42,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
             "pitstop-daemon",
             "pitstop-daemon-core",
             "pitstop-kit",
+            "pitstop-models",
             "pitstop-sim",
         ],
     ),

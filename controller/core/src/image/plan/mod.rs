@@ -126,7 +126,7 @@ impl Planner<'_> {
             let text = format!("dry run: {}", status::changes(update, &containers));
             return self.end(&End::new(Phase::Succeeded, status::WOULD_UPDATE, text));
         }
-        let status = accepted(update, pod, containers, self.wall);
+        let status = accepted(update, pod, containers, self.config, self.wall);
         Plan { wake_at: deadline, ..self.with_status(status, Urgency::Now) }
     }
 

@@ -51,7 +51,7 @@ impl Planner<'_> {
         if policy == Pull::Skip {
             return Ok(Some("spec.pull is Skip".to_owned()));
         }
-        let mut missing = None;
+        let (mut missing, mut pulls) = (None, None);
         let (mut waits, mut needs, mut unauthorized) = (None, Vec::new(), None);
         for container in &mut status.containers {
             match orders::stage(self.observed, container) {
@@ -65,11 +65,13 @@ impl Planner<'_> {
                     missing.get_or_insert(end.message);
                 }
                 Stage::Failed(end) => return Err(Pulling::Ends(end)),
+                // As was told at the acceptance.
+                Stage::Pulls => pulls = Some((Wait::asked(self.config.daemon_silent_after), None)),
                 Stage::Underway(text) => {
                     let text = format!("the node pulls: {text}");
                     waits.get_or_insert((Wait::new(Phase::Pulling, status::PULLING, text), None));
                 }
-                Stage::Unanswered => match self.unanswered() {
+                Stage::Unanswered => match self.unanswered(&container.name) {
                     Ok(wait) => {
                         waits.get_or_insert(wait);
                     }
@@ -80,7 +82,7 @@ impl Planner<'_> {
                 },
             }
         }
-        if let Some((wait, at)) = waits {
+        if let Some((wait, at)) = waits.or(pulls) {
             return Err(Pulling::waits(wait, at));
         }
         let Some(told) = unauthorized else { return Ok(missing) };
@@ -100,7 +102,7 @@ impl Planner<'_> {
 
     /// The daemon has not said a word: what is waited for, or how long that has been enough. A pull may take its time, and the
     /// daemon says within seconds that it is at it.
-    fn unanswered(&self) -> Result<(Wait, Option<Mono>), End> {
+    fn unanswered(&self, container: &str) -> Result<(Wait, Option<Mono>), End> {
         if !self.observed.guarded {
             return Ok((Wait::policy(), None));
         }
@@ -117,7 +119,8 @@ impl Planner<'_> {
             );
             return Err(End::failed(status::DAEMON_SILENT, text));
         }
-        Ok((Wait::new(Phase::Pulling, status::DAEMON, status::ASKED), until))
+        let again = orders::is_asked_again(self.observed, container);
+        Ok((if again { Wait::proof() } else { Wait::asked(self.config.daemon_silent_after) }, until))
     }
 
     /// What the node's daemon is asked; nothing more once the kubelet alone tells that the new containers run what was pulled.

@@ -44,8 +44,7 @@ impl Planner<'_> {
             return Ok(waits(text, None).with(delete(shown)));
         }
         Ok(if needs.iter().all(|container| puller::has_pulled(shown, &container.name)) {
-            let text = "the kubelet has pulled: asks the node's daemon what the node has";
-            Pulling::waits(Wait::new(Phase::Pulling, status::DAEMON, text), None)
+            Pulling::waits(Wait::proof(), None)
         } else {
             waits(puller::underway(shown), memory.until(self.observed.update))
         })
@@ -106,7 +105,9 @@ impl Planner<'_> {
         update.status.containers.iter().any(|container| match orders::stage(self.observed, container) {
             Stage::Unauthorized(_) => self.observed.memory.puller.failed.is_none(),
             Stage::Unanswered => orders::is_asked_again(self.observed, &container.name),
-            Stage::Pulled(_) | Stage::Unneeded | Stage::Underway(_) | Stage::Failed(_) => false,
+            Stage::Pulled(_) | Stage::Unneeded | Stage::Pulls | Stage::Underway(_) | Stage::Failed(_) => {
+                false
+            }
         })
     }
 }

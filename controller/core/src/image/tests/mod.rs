@@ -333,7 +333,7 @@ fn pulled() -> Pulled {
 fn an_image_is_pulled_then_written_then_watched() {
     let mut world = World::new(&json!({}));
     world.settle();
-    assert_eq!((world.phase(), world.reason()), (Phase::Pulling, "WaitingForDaemon"));
+    assert_eq!((world.phase(), world.reason()), (Phase::Pulling, "Pulling"));
     let order = &world.orders[0];
     assert_eq!((order.id.as_str(), order.container.id.as_str()), ("u-1/app/1", "01".repeat(32).as_str()));
     let pull = order.action.pull.as_ref().unwrap();

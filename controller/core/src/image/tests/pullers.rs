@@ -159,7 +159,7 @@ fn a_pod_with_secrets_needs_no_puller_pod_for_what_the_daemon_has() {
     let mut world = World { no_puller: None, ..World::new(&json!({})) };
     world.pod.as_mut().unwrap().pull_secrets = true;
     world.settle();
-    assert_eq!((world.reason(), world.order_ids()), ("WaitingForDaemon", vec!["u-1/app/1"]));
+    assert_eq!((world.reason(), world.order_ids()), ("Pulling", vec!["u-1/app/1"]));
     world.pulled();
     assert_eq!((world.phase(), world.makes()), (Phase::Updating, 0));
 }

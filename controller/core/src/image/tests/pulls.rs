@@ -40,12 +40,46 @@ fn a_pull_may_take_its_time() {
     assert_eq!(world.pod, Some(web()));
 }
 
+/// The acceptance has told so.
+#[test]
+fn that_the_daemon_pulls_takes_no_write_of_the_status() {
+    let mut world = World::new(&json!({"observeSeconds": 0}));
+    world.settle();
+    let before = world.writes;
+    world.answer(AnswerState::Acknowledged, Some(AnswerReason::Pulling), None);
+    world.pass(500);
+    assert_eq!((world.phase(), world.reason(), world.writes), (Phase::Pulling, "Pulling", before));
+    let asked = "the node's daemon is asked to pull (DaemonNotResponding if it says nothing for 60 s)";
+    assert_eq!(world.condition(conditions::COMPLETE).message, asked);
+    // What is in the way is told, and when it is over.
+    world.answer(AnswerState::Acknowledged, Some(AnswerReason::PullRetried), None);
+    let told = "the node pulls: container app: the daemon's words";
+    assert_eq!((&*world.condition(conditions::COMPLETE).message, world.writes), (told, before + 1));
+    world.answer(AnswerState::Acknowledged, Some(AnswerReason::Pulling), None);
+    assert_eq!((&*world.condition(conditions::COMPLETE).message, world.writes), (asked, before + 2));
+}
+
+/// Whatever container of the Pod comes first.
+#[test]
+fn what_is_in_the_way_of_one_pull_is_told_beside_another_that_goes_on() {
+    let image = "registry.example.com/shop/web:v2";
+    let both = json!({"containers": [{"name": "app", "image": image}, {"name": "sidecar", "image": image}]});
+    let mut world = World::new(&both);
+    world.pod.as_mut().unwrap().containers.push(container("sidecar"));
+    world.settle();
+    world.answer(AnswerState::Acknowledged, Some(AnswerReason::Pulling), None);
+    world.answers[1].reason = Some(AnswerReason::PullRetried);
+    world.settle();
+    let told = "the node pulls: container sidecar: the daemon's words";
+    assert_eq!(world.condition(conditions::COMPLETE).message, told);
+}
+
 #[test]
 fn a_daemon_that_says_nothing_ends_the_request() {
     let mut world = World::new(&json!({}));
     world.settle();
     world.pass(59);
-    assert_eq!(world.reason(), "WaitingForDaemon");
+    assert_eq!(world.reason(), "Pulling");
     world.pass(1);
     assert_eq!((world.phase(), world.reason()), (Phase::Failed, "DaemonNotResponding"));
     // Without the policy, or a place in the book, it is not asked: it is not silent.

@@ -3,6 +3,7 @@
 use pitstop_api::recreate::{Mechanism, RecreateStrategy};
 
 use super::*;
+use crate::pod::RestartPolicy;
 
 fn forced(containers: &[&str]) -> Scene {
     let mut scene = Scene::admitted(containers);
@@ -177,6 +178,52 @@ fn where_another_image_came_after_the_pin_no_instance_is_pinned_any_more() {
     scene.settle();
     assert_ended(&scene, "Complete", "");
     assert_eq!(target(&scene).1, 1);
+}
+
+/// A Pod whose containers may not come back, with a request that accepts no other mechanism than the daemon's stop, and does not ask
+/// for it; accepted while the kubelet keeps the container waiting.
+fn waits_to_start(force_recreate: bool) -> Scene {
+    let mut scene = Scene::admitted(&["app"]);
+    scene.pod.as_mut().unwrap().restart_policy = RestartPolicy::OnFailure;
+    let grace = Some(3);
+    let strategy =
+        RecreateStrategy { force_recreate, termination_grace_period_seconds: grace, ..Default::default() };
+    scene.request.spec.strategy = Some(strategy);
+    back_off(&mut scene);
+    scene.settle();
+    assert_eq!((target(&scene).1, scene.orders.len()), (1, 0));
+    scene
+}
+
+fn back_off(scene: &mut Scene) {
+    scene.status("app", |s| {
+        s.ready = false;
+        s.state = ContainerState::Waiting { reason: "CrashLoopBackOff".into(), message: String::new() };
+    });
+}
+
+/// The kubelet still tells of the back-off when it has made the next instance.
+#[test]
+fn an_instance_that_is_about_to_start_is_not_named_to_be_stopped() {
+    let mut scene = waits_to_start(true);
+    scene.restarts("app", false);
+    back_off(&mut scene);
+    scene.settle();
+    assert_eq!(target(&scene).1, 1);
+    scene.status("app", |s| (s.state, s.ready) = (ContainerState::Running, true));
+    scene.settle();
+    assert_ended(&scene, "Complete", "");
+    assert_eq!((target(&scene).1, scene.orders.len()), (1, 0));
+}
+
+#[test]
+fn what_was_named_while_it_was_about_to_start_is_not_stopped() {
+    let mut scene = waits_to_start(false);
+    scene.status("app", |s| (s.state, s.ready) = (ContainerState::Running, true));
+    scene.settle();
+    assert!(scene.orders.is_empty());
+    assert_eq!(scene.states()[0].phase, Phase::Failed);
+    assert!(scene.states()[0].message.contains("would not come back"), "{:?}", scene.states());
 }
 
 /// Until somebody takes an order up, each instance that ends by itself makes place for the next.

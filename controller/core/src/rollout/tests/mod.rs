@@ -1,5 +1,6 @@
 //! Rollouts against a small world: Pods, requests, and a workload that can be read.
 
+mod budgets;
 mod engine;
 mod order;
 mod stalls;
@@ -253,6 +254,7 @@ impl World {
                     created: pod.created,
                 });
                 workload.pods = query.pods.then(|| listed.collect());
+                workload.budgets.retain(|_| query.budgets);
                 Done::Told(Box::new(workload))
             }
             Deed::Create(child) => {

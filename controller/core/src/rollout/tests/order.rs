@@ -44,6 +44,21 @@ fn a_request_asks_for_what_the_rollout_says() {
 }
 
 #[test]
+fn pods_of_one_node_do_not_go_one_after_another() {
+    let pods = ["a-0", "a-1", "a-2", "b-0", "b-1", "c-0"];
+    let mut world = World::new("Deployment", &json!({}), &[], 1);
+    world.workload.as_mut().unwrap().desired = 6;
+    for name in pods {
+        world.put(Pod { node: Some(name[..1].into()), ..pod(name) });
+    }
+    world.settle();
+    // What changes of a Pod does not change its turn.
+    world.put(Pod { node: Some("a".into()), ..pod("a-1") });
+    world.run();
+    assert_eq!(world.begun, ["a-0", "b-0", "c-0", "a-1", "b-1", "a-2"]);
+}
+
+#[test]
 fn a_set_goes_down_its_ordinals_and_keeps_its_partition() {
     let pods = ["web-0", "web-1", "web-2", "web-10"];
     let mut world = World::new("StatefulSet", &json!({}), &pods, 1);

@@ -128,10 +128,7 @@ pub(super) async fn one_container<S: Status>(ns: &Ns) -> Result<()> {
     let ran = done.ran("app")?;
     assert!(ran > 4, "over {ran} s after the start");
     let client = Client::<S>::new(ns);
-    until("the request to be deleted", Duration::from_secs(6), async || {
-        Ok(client.is_gone(NAME).await?.then_some(()))
-    })
-    .await
+    until("the request to be deleted", SHORT, async || Ok(client.is_gone(NAME).await?.then_some(()))).await
 }
 
 /// Cases 1b and 5.
@@ -198,7 +195,7 @@ fn case_3b_a_deadline_ends_the_request_and_the_stop_goes_on() -> Result<()> {
         let client = Client::<V1alpha1>::new(ns);
         let created = client.create(NAME, Spec { active_deadline_seconds: Some(3), ..both(None) }).await?;
         assert_admitted(&created, &before)?;
-        let over = client.completed(NAME, Duration::from_secs(5)).await?;
+        let over = client.completed(NAME, SHORT).await?;
         let pending = |name| kruise::state(name, "Pending", false);
         let unlabelled = client.inactive(NAME).await?;
         assert_eq!(kruise::states(&unlabelled), [pending("app"), pending("sidecar")]);
@@ -213,10 +210,8 @@ fn case_3b_a_deadline_ends_the_request_and_the_stop_goes_on() -> Result<()> {
             Ok((pods::restarts(&ns.pod("web").await?, "app")? == 1).then_some(()))
         })
         .await?;
-        until("the Pod to be ready", Duration::from_secs(10), async || {
-            Ok(pods::is_ready(&ns.pod("web").await?).then_some(()))
-        })
-        .await?;
+        until("the Pod to be ready", LONG, async || Ok(pods::is_ready(&ns.pod("web").await?).then_some(())))
+            .await?;
         // At once: the end of the stop is told before the Pod is ready again.
         let last = client.get(NAME).await?;
         assert_eq!(kruise::states(&last), [kruise::state("app", "Recreating", true), pending("sidecar")]);
@@ -248,7 +243,7 @@ fn case_3c_a_drain_and_a_hook_that_the_grace_period_cuts() -> Result<()> {
         };
         client.create(NAME, both(Some(strategy))).await?;
         let hold = format!(r#"[{{"userAgent":"ContainerRecreateRequest","key":"{}/{NAME}"}}]"#, ns.name);
-        until("the Pod to be held", Duration::from_secs(2), async || {
+        until("the Pod to be held", SHORT, async || {
             Ok((gate(&ns.pod("web").await?) == ("False", hold.as_str())).then_some(()))
         })
         .await?;
@@ -256,14 +251,17 @@ fn case_3c_a_drain_and_a_hook_that_the_grace_period_cuts() -> Result<()> {
         let over = client.completed(NAME, SHORT).await?;
         let succeeded = ["app", "sidecar"].map(|name| kruise::state(name, "Succeeded", true));
         assert_eq!(kruise::states(&over), succeeded);
-        until("the hold to be released", Duration::from_secs(3), async || {
+        until("the hold to be released", SHORT, async || {
             Ok((gate(&ns.pod("web").await?) == ("True", "[]")).then_some(()))
         })
         .await?;
-        let after = until("the Pod to be ready", Duration::from_secs(10), async || {
-            Ok(Some(ns.pod("web").await?).filter(pods::is_ready))
-        })
-        .await?;
+        let after =
+            until(
+                "the Pod to be ready",
+                LONG,
+                async || Ok(Some(ns.pod("web").await?).filter(pods::is_ready)),
+            )
+            .await?;
         for name in ["app", "sidecar"] {
             pods::assert_restarted_once(&before, &after, name)?;
         }

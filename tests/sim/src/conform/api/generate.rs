@@ -140,7 +140,7 @@ impl Maker {
             "pod" => {
                 let image = format!("example.com/i:{}", self.word());
                 json!({ "apiVersion": "v1", "kind": "Pod", "spec": {
-                    "nodeName": "no-such-node", "automountServiceAccountToken": false,
+                    "nodeName": "{ns}", "automountServiceAccountToken": false,
                     "terminationGracePeriodSeconds": self.rng.below(40),
                     "containers": [{ "name": "c", "image": image }, { "name": "d", "image": "example.com/i:1" }] } })
             }
@@ -197,7 +197,7 @@ impl Maker {
             "pod" => match self.rng.below(3) {
                 0 => json!({ "spec": { "activeDeadlineSeconds": 10 * (1 + self.rng.below(3)) } }),
                 1 => json!({ "spec": { "hostNetwork": true } }),
-                _ => json!({ "spec": { "priority": null, "nodeName": "no-such-node" } }),
+                _ => json!({ "spec": { "priority": null, "nodeName": "{ns}" } }),
             },
             "crr" => match self.rng.below(3) {
                 0 => json!({ "spec": { "podName": self.rng.pick(&["p", "q"]) } }),

@@ -312,6 +312,14 @@ impl Holds {
         }
     }
 
+    /// What a container has, as a daemon takes it: where a write had no effect, it does not see that if what was there is as near to
+    /// what should be as two runtimes are.
+    fn as_taken(&self, there: Cgroup, wanted: &Cgroup) -> Cgroup {
+        let near = there.cpu_weight.zip(wanted.cpu_weight).is_some_and(|(is, be)| is.abs_diff(be) <= 1);
+        let lies = self.faults(|f| matches!(f, Fault::FailWrite(_, Failing::Lies)));
+        if near && lies { Cgroup { cpu_weight: wanted.cpu_weight, ..there } } else { there }
+    }
+
     /// A request has succeeded: its containers had what it means.
     pub(super) fn succeeded(&self, id: &str, status: &PodResizeStatus) -> Found {
         let mut found = Found::new();
@@ -331,7 +339,8 @@ impl Holds {
             let ids: BTreeSet<&str> =
                 self.orders.values().filter(of_it).map(|o| o.container.id.as_str()).collect();
             // What it does not change is not its own. An instance that nobody wrote to has what the spec says.
-            let has = |cgroup: &Cgroup| same(&changed(&spec, &wanted, cgroup), &wanted);
+            let has =
+                |cgroup: &Cgroup| same(&self.as_taken(changed(&spec, &wanted, cgroup), &wanted), &wanted);
             let said = self.said.get(&target.pod_uid).into_iter().flatten();
             let said: Vec<Cgroup> =
                 said.filter_map(|s| s.get(&container.name)).map(|size| keeping.files(size, true)).collect();

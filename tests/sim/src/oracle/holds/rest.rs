@@ -116,8 +116,8 @@ impl Holds {
         for container in &running {
             let (id, own) = (&container.info.id, &container.info.name);
             let Some(size) = wanted.get(own) else { continue };
-            let (should, is) =
-                (keeping.files(size, true), node.cgroups.of_container(self.now, &container.info));
+            let should = keeping.files(size, true);
+            let is = self.as_taken(node.cgroups.of_container(self.now, &container.info), &should);
             // A spec may change after an instance was made, and to claim just what it says then is no order.
             let made = node.cgroups.base(&container.info);
             let record = held.and_then(|h| h.containers.iter().find(|c| c.name == *own));

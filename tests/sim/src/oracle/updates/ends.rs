@@ -6,15 +6,13 @@ use pitstop_api::image_update::{ContainerStatus, Phase, PodImageUpdateStatus};
 use serde_json::Value;
 
 use super::pods::{digest, is_old};
-use super::{Followed, Instance, Updates, is, status};
+use super::{Followed, Instance, KNOWN, Updates, is, status};
 use crate::node::image::{digest_of, id_of, split};
 use crate::oracle::pods::images;
 use crate::oracle::rules::{Found, millis};
 use crate::server::Server;
 use crate::world::plan::{Fault, Step};
 
-/// A change that is younger may not have been seen.
-const KNOWN: u64 = 8_000;
 /// What comes to a wait by the way of things.
 const SLACK: u64 = 10_000;
 /// Reasons of ends before which nothing was changed, where the node must have the image.
@@ -69,7 +67,7 @@ impl Updates {
             let name = &container.name;
             let mut wrong = |text: String| found.push(("U2", format!("{id} has succeeded, and {text}")));
             if let Some(pod) =
-                pod.filter(|_| self.changed_since(&target).is_none_or(|at| self.now > at + KNOWN))
+                pod.filter(|_| self.changed_since(&target).is_none_or(|at| self.now > self.seen_by(at)))
             {
                 let has = image(pod, name);
                 if has != container.written {
@@ -161,7 +159,9 @@ impl Updates {
         let old = |c: &ContainerStatus| is_old(c, image(pod, &c.name));
         // A webhook that is switched on meanwhile may deny the way back.
         let denied = !self.calm() || self.schedule.images.webhook.is_some();
-        let excused = reason == "Superseded" || (reason == "RollbackFailed" && denied);
+        // Who has not seen the change knows nothing to put back.
+        let unseen = followed.forth.is_some_and(|at| self.now <= self.seen_by(at)) && !self.sound();
+        let excused = reason == "Superseded" || (reason == "RollbackFailed" && denied) || unseen;
         if followed.forth.is_some() && spec.rolls_back() && !status.containers.iter().all(old) && !excused {
             found.push(("U5", format!("{id} ends with {reason}, and the Pod keeps its new images")));
         }

@@ -33,6 +33,11 @@ use crate::node::runtime::{Deed, ImageNews, Runtime, What};
 use crate::server::Server;
 use crate::world::plan::{Fault, Schedule};
 
+/// A change that is younger may not have been seen.
+const KNOWN: u64 = 8_000;
+/// How long a watch without a connection may wait before it tries again.
+const RECONNECTS: u64 = 40_000;
+
 /// A request.
 struct Followed {
     object: PodImageUpdate,
@@ -146,6 +151,20 @@ impl Updates {
         self.many_leaders || self.faults(|f| matches!(f, Fault::StaleLists(..)))
     }
 
+    /// By when whoever decides has seen what was so at that time: a watch that is held or lost tells nothing, and tries again by a
+    /// back-off.
+    fn seen_by(&self, at: u64) -> u64 {
+        let blind = self.schedule.faults.iter().filter_map(|f| match f.what {
+            Fault::ApiDown(ms)
+            | Fault::HoldWatch(_, _, ms)
+            | Fault::LoseEvents(_, _, ms)
+            | Fault::LoseAnswers(_, ms) => Some((f.at, f.at + ms + RECONNECTS)),
+            _ => None,
+        });
+        let covers = |(from, until): &(u64, u64)| *from <= self.now && at < *until;
+        KNOWN + blind.filter(covers).map(|(_, until)| until).max().unwrap_or(at)
+    }
+
     /// Whether that is one of them.
     pub(super) fn knows(&self, uid: &str) -> bool {
         self.followed.contains_key(uid)
@@ -167,6 +186,8 @@ impl Updates {
                 continue;
             };
             followed.object = update.clone();
+            // Its user releases it again.
+            followed.released = followed.released.filter(|_| !update.spec.suspend);
             followed.deleted = update.metadata.deletion_timestamp.is_some().then_some(now);
             if status(update).completion_time.is_none() {
                 (followed.ended, followed.created) = (None, now);

@@ -40,7 +40,7 @@ pub(super) fn scripts() -> Vec<Script> {
         fields,
         Script::new("field selectors of Pods")
             .post("pod", bound("a"))
-            .list("pod", "fieldSelector=spec.nodeName%3Dno-such-node")
+            .list("pod", "fieldSelector=spec.nodeName%3D{ns}")
             .list("pod", "fieldSelector=spec.nodeName%3Dother")
             .list("pod", "fieldSelector=status.phase%3DPending,spec.nodeName!%3D")
             .list("pod", "fieldSelector=spec.nonsense%3Dx")

@@ -49,7 +49,7 @@ fn pod(name: &str) -> Value {
 /// The same on a node that is not there.
 fn bound(name: &str) -> Value {
     let mut pod = pod(name);
-    pod["spec"]["nodeName"] = "no-such-node".into();
+    pod["spec"]["nodeName"] = "{ns}".into();
     pod
 }
 

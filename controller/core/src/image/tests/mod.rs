@@ -227,6 +227,7 @@ impl World {
         let refused = self.refuses.clone();
         self.memory.images_written(refused.clone());
         let Some(pod) = self.pod.as_mut().filter(|_| refused.is_none()) else { return };
+        pod.generation = pod.generation.map(|generation| generation + 1);
         for change in images {
             pod.containers
                 .iter_mut()

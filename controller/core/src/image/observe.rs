@@ -151,8 +151,7 @@ impl Memory {
         let at = pod.map(|pod| place(update, pod));
         let restores = update.status.restoring.is_some();
         note_since(&mut self.written_since, now, !restores && at == Some(Place::Written));
-        note_since(&mut self.restored_since, now, restores && at == Some(Place::Restored));
-        self.see_down(update, pod);
+        self.see_restored(now, update, pod.filter(|_| restores && at == Some(Place::Restored)));
         let all = |test: fn(&ContainerStatus, &Container) -> bool| {
             self.written_since.is_some()
                 && update.status.containers.iter().all(|status| {
@@ -193,13 +192,14 @@ impl Memory {
         }
     }
 
-    /// Notes which containers do not run, by the word of a kubelet that has seen the images that were put back: it tells at the
-    /// beginning of a sync of the Pod what the one before has left.
-    fn see_down(&mut self, update: &ImageUpdate, pod: Option<&Pod>) {
-        if self.restored_since.is_none() {
-            self.down.clear();
+    /// Notes since when the Pod has its old images again; and which containers do not run, by the word of a kubelet that has seen
+    /// them: it tells at the beginning of a sync of the Pod what the one before has left.
+    fn see_restored(&mut self, now: Mono, update: &ImageUpdate, pod: Option<&Pod>) {
+        note_since(&mut self.restored_since, now, pod.is_some());
+        let Some(pod) = pod else { return self.down.clear() };
+        if !pod.seen() {
+            return;
         }
-        let Some(pod) = pod.filter(|pod| self.restored_since.is_some() && pod.seen()) else { return };
         let down = update.status.containers.iter().filter(|status| {
             let now = pod.container(&status.name).and_then(|container| container.status.as_ref());
             now.is_some_and(|now| {

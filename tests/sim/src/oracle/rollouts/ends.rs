@@ -10,6 +10,8 @@ use crate::server::Server;
 
 /// After its last word, nothing more is to come.
 const QUIET: u64 = 75_000;
+/// By then a container in the kubelet's longest back-off was started again.
+const STARTS_AGAIN: u64 = 330_000;
 
 fn reason(status: &InPlaceRolloutStatus) -> String {
     let last = condition::find(&status.conditions, conditions::COMPLETE);
@@ -90,7 +92,10 @@ impl Rollouts {
                 }
                 _ => false,
             };
-            seen && rests && now > followed.changed.max(led_since) + QUIET
+            // A Pod that crashes again and again is ready for a moment each time, and lets another one be begun with.
+            let late = followed.reason() == "ProgressDeadlineExceeded";
+            let quiet = if late { STARTS_AGAIN } else { QUIET };
+            seen && rests && now > followed.changed.max(led_since) + quiet
         })
     }
 

@@ -222,6 +222,11 @@ impl Pod {
         self.observed_generation.zip(self.generation).is_some_and(|(seen, is)| seen < is)
     }
 
+    /// Its kubelet tells that it has seen its spec as it is.
+    pub fn seen(&self) -> bool {
+        self.observed_generation.zip(self.generation).is_some_and(|(seen, is)| seen >= is)
+    }
+
     /// It will never run again.
     pub fn gone(&self) -> bool {
         self.deleting || self.finished

@@ -4,6 +4,7 @@
 //! wrong in such systems takes two or three events at the right time, not many.
 
 mod resizes;
+mod rollouts;
 mod updates;
 
 use crate::rng::Rng;
@@ -34,11 +35,13 @@ pub fn schedule(seed: u64) -> Schedule {
         skew: skew(&mut Rng::new(seed ^ 0x0073_6b65_7773)),
         room: Room::default(),
         images: Images::default(),
+        workload: None,
         most_open: most_open(&mut Rng::new(seed ^ 0x0062_6f75_6e64)),
         steps: Vec::new(),
         faults: Vec::new(),
         crash: None,
     };
+    rollouts::workload(&mut Rng::new(seed ^ 0x776f_726b), &mut schedule);
     steps(&mut rng, &mut schedule);
     others(&mut Rng::new(seed ^ 0x6f74_6865_7273), &mut schedule);
     // One in six shows what the world is like when nothing goes wrong.
@@ -47,6 +50,7 @@ pub fn schedule(seed: u64) -> Schedule {
     }
     resizes::draw(&mut Rng::new(seed ^ 0x7265_7369_7a65), &mut schedule);
     updates::draw(&mut Rng::new(seed ^ 0x696d_6167_6573), &mut schedule);
+    rollouts::draw(&mut Rng::new(seed ^ 0x726f_6c6c), &mut schedule);
     schedule
 }
 

@@ -1,6 +1,7 @@
 //! Named schedules without faults, or with one that is what they are about: what the enumeration of crash points goes through.
 
 mod resizes;
+mod rollouts;
 mod updates;
 
 use crate::world::clock::Clock;
@@ -55,6 +56,7 @@ fn scenario(name: &str, pods: Vec<PodPlan>, steps: Vec<(u64, Step)>) -> Schedule
         skew: Skew::default(),
         room: Room::default(),
         images: updates::images(&steps),
+        workload: None,
         most_open: None,
         steps: steps.into_iter().map(|(at, what)| Timed { at: 20_000 + at, what }).collect(),
         faults: Vec::new(),
@@ -226,5 +228,6 @@ pub fn all() -> Vec<Schedule> {
     resizes::add(&mut add);
     updates::add(&mut add);
     all.extend(updates::lost());
+    all.extend(rollouts::all());
     all
 }

@@ -23,6 +23,8 @@ fn twenty_thousand_schedules_break_nothing() {
         let resizes = sum.ends.get(&format!("resize: {end}"));
         assert!(resizes.is_some_and(|n| *n > 50), "{end} of resizes is too rare: {:?}", sum.ends);
     }
+    let restarted = sum.ends.get("rollout: Restarted");
+    assert!(restarted.is_some_and(|n| *n > 1_000), "rollouts are too rare: {:?}", sum.ends);
     let updates = [
         "Updated",
         "WouldUpdate",

@@ -198,3 +198,18 @@ fn updates_end_as_their_images_do() {
     }
     assert_eq!(wrong, []);
 }
+
+/// How often a restart is finished in the scenarios of rollouts; what is not named is finished once.
+const FINISHED: [(&str, usize); 5] =
+    [("again", 2), ("deleted", 0), ("of nothing", 0), ("paused for good", 0), ("that fails", 0)];
+
+#[test]
+fn rollouts_finish_what_is_asked_for() {
+    for scenario in scenarios::all().into_iter().filter(|s| s.name.starts_with("rollout ")) {
+        let name = scenario.name.trim_start_matches("rollout ").to_owned();
+        let ran = world::run(&scenario, false);
+        let expected = FINISHED.iter().find(|(of, _)| *of == name).map_or(1, |(_, times)| *times);
+        let finished = ran.ends.get("rollout: Restarted").copied().unwrap_or_default();
+        assert_eq!((ran.violation, finished), (None, expected), "{name}");
+    }
+}

@@ -93,8 +93,8 @@ const FATAL: [&str; 8] = [
 
 /// How long the kubelet may go on telling of a container what was so before the change.
 pub(super) const STALE: Duration = Duration::from_secs(10);
-/// How long the kubelet may take to act on an image that was put back before it had acted on the new one.
-pub(super) const SETTLES: Duration = Duration::from_secs(5);
+/// How long the kubelet may take to begin with the stop of a container whose image string has changed.
+const BEGINS: Duration = Duration::from_secs(5);
 
 impl Observed<'_> {
     /// That a container waits for such a reason is to be blamed on its new image. What did not run before may have waited for
@@ -115,22 +115,25 @@ impl Observed<'_> {
         let Some(container) = pod.container(&status.name) else { return false };
         let Some(now) = &container.status else { return false };
         let same = now.container_id == status.before.container_id;
-        // It has no more time than to be ready at all.
-        let limit = SETTLES.min(seconds(self.update.spec.ready_timeout()));
-        let long = self.memory.restored_since.is_some_and(|since| since.after(limit) <= self.now);
+        let since = self.memory.restored_since;
+        let long = since.is_some_and(|since| since.after(self.settles(pod)) <= self.now);
         // A kubelet that says which spec its word is about has no other stop under way then; it may take the Pod's grace.
-        let settled = match pod.observed_generation.zip(pod.generation) {
-            Some((seen, is)) => seen >= is,
-            None => long,
-        };
+        let settled = pod.seen() || (long && !pod.unseen());
         if same && !status.before.running {
             return settled;
         }
         // The kubelet may have started it by the string that was there first, just when another one was written, for which it then
-        // stops it once more.
-        let other_way = status.restored != status.before.image;
+        // stops it once more. It tells which image runs, not by which string, but for what did not run when it had seen the new one.
+        let by_other = status.restored != status.before.image && !self.memory.down.contains(&status.name);
         let runs = now.state == ContainerState::Running && now.image_id == status.before.image_id;
-        runs && (now.ready || !status.before.ready) && (!same || settled) && (!other_way || long)
+        runs && (now.ready || !status.before.ready) && (!same || settled) && (!by_other || long)
+    }
+
+    /// How long it may take until nothing of a Pod is stopped any more for the images that it had before. Its containers have no
+    /// more time than to be ready at all.
+    pub(super) fn settles(&self, pod: &Pod) -> Duration {
+        let grace = seconds(pod.grace_seconds.unwrap_or_default());
+        BEGINS.saturating_add(grace).min(seconds(self.update.spec.ready_timeout()))
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a decision about one update sees.
 
+use std::collections::BTreeSet;
+
 use pitstop_api::condition;
 use pitstop_api::image_update::{
     ContainerStatus, Phase, PodImageUpdateSpec, PodImageUpdateStatus, conditions,
@@ -115,6 +117,9 @@ pub struct Memory {
     pub lost_at: Option<Mono>,
     /// Since when the Pod's spec has the old images again.
     pub restored_since: Option<Mono>,
+    /// Containers that did not run when their kubelet had seen those very images: what runs of them since was started by these
+    /// strings, and is not stopped for others.
+    pub(super) down: BTreeSet<String>,
 }
 
 impl Memory {
@@ -146,7 +151,7 @@ impl Memory {
         let at = pod.map(|pod| place(update, pod));
         let restores = update.status.restoring.is_some();
         note_since(&mut self.written_since, now, !restores && at == Some(Place::Written));
-        note_since(&mut self.restored_since, now, restores && at == Some(Place::Restored));
+        self.see_restored(now, update, pod.filter(|_| restores && at == Some(Place::Restored)));
         let all = |test: fn(&ContainerStatus, &Container) -> bool| {
             self.written_since.is_some()
                 && update.status.containers.iter().all(|status| {
@@ -185,6 +190,23 @@ impl Memory {
             let gap = i64::try_from(ready.since(ended).as_millis()).unwrap_or(i64::MAX);
             self.gap.get_or_insert(gap);
         }
+    }
+
+    /// Notes since when the Pod has its old images again; and which containers do not run, by the word of a kubelet that has seen
+    /// them: it tells at the beginning of a sync of the Pod what the one before has left.
+    fn see_restored(&mut self, now: Mono, update: &ImageUpdate, pod: Option<&Pod>) {
+        note_since(&mut self.restored_since, now, pod.is_some());
+        let Some(pod) = pod else { return self.down.clear() };
+        if !pod.seen() {
+            return;
+        }
+        let down = update.status.containers.iter().filter(|status| {
+            let now = pod.container(&status.name).and_then(|container| container.status.as_ref());
+            now.is_some_and(|now| {
+                matches!(now.state, ContainerState::Waiting { .. } | ContainerState::Terminated { .. })
+            })
+        });
+        self.down.extend(down.map(|status| status.name.clone()));
     }
 
     /// What the request has had done came back.

@@ -65,6 +65,8 @@ impl Oracle {
     fn restarts(&mut self, whose: (String, String), container_id: &str, otherwise: &str) {
         let hidden = self.stale && self.requests.get(&whose.0).is_some_and(|known| known.forced);
         let lost = self.losses.get(&whose).copied().unwrap_or_default() + usize::from(hidden);
+        let found = self.rollouts.stops(&whose.0, &whose.1, container_id, lost);
+        self.all(found);
         let all = self.stopped.entry(whose).or_default();
         all.insert(container_id.to_owned());
         let all = all.clone();
@@ -75,6 +77,7 @@ impl Oracle {
     pub fn deed(&mut self, deed: &Deed, runtime: &Runtime) {
         self.holds.deed(deed);
         self.updates.deed(deed, runtime);
+        self.rollouts.deed(deed, runtime);
         self.now = self.now.max(deed.at);
         self.rules.deed(deed, runtime);
         let Some(container) = runtime.containers().get(&deed.id) else { return };

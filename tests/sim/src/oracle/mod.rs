@@ -12,6 +12,7 @@ mod pace;
 mod pods;
 mod requests;
 mod resizes;
+mod rollouts;
 mod rules;
 mod turns;
 mod updates;
@@ -130,6 +131,7 @@ pub struct Oracle {
     rules: rules::Rules,
     resizes: resizes::Resizes,
     updates: updates::Updates,
+    rollouts: rollouts::Rollouts,
     holds: holds::Holds,
     /// When the lead last changed, or a controller began.
     led_since: u64,
@@ -170,6 +172,7 @@ impl Oracle {
             rules: rules::Rules::new(schedule),
             resizes: resizes::Resizes::new(schedule),
             updates: updates::Updates::new(schedule),
+            rollouts: rollouts::Rollouts::new(schedule),
             holds: holds::Holds::new(schedule),
             led_since: 0,
             leaders: 0,
@@ -214,6 +217,7 @@ impl Oracle {
     pub fn finish(mut self) -> (Option<Violation>, BTreeMap<String, usize>) {
         self.ends.append(&mut self.resizes.ends);
         self.ends.append(&mut self.updates.ends);
+        self.ends.append(&mut self.rollouts.ends);
         (self.broken, self.ends)
     }
 
@@ -286,6 +290,7 @@ impl Oracle {
         let by = (writer, self.leaders > 1);
         found.extend(self.resizes.wrote(now, by, kind, before, after, server));
         found.extend(self.updates.wrote(now, by, kind, before, after, server));
+        found.extend(self.rollouts.wrote(now, by, kind, before, after));
         self.holds.wrote(now, kind, before, after);
         self.holds.writes = self.writes;
         for (id, status) in self.resizes.take_successes() {
@@ -313,6 +318,7 @@ impl Oracle {
         self.rules.restored();
         self.resizes.restored(now, server);
         self.updates.restored(now, server);
+        self.rollouts.restored(now, server);
         self.holds.restored();
         self.many_leaders = true;
         let stored: BTreeMap<String, ContainerRecreateRequest> = server
@@ -337,10 +343,12 @@ impl Oracle {
         }
     }
 
-    /// A process of pitstop sends a request.
-    pub fn sends(&mut self, now: u64) {
+    /// A process of pitstop sends a request; one that does `something` is no mere reading of what may have changed.
+    pub fn sends(&mut self, now: u64, something: bool) {
         self.now = now;
-        self.last_sent = now;
+        if something {
+            self.last_sent = now;
+        }
         let sent = self.sending.count(now);
         self.check(sent <= MOST_A_SECOND, "I12", || format!("{sent} requests in a second"));
     }
@@ -352,7 +360,9 @@ impl Oracle {
             (None, Some(ended), Some(ttl)) => now > ended.max(self.led_since) + ttl + 60_000,
             (None, ended, _) => ended.is_some(),
         };
-        let kinds = self.resizes.over(now, self.led_since) && self.updates.over(now, self.led_since);
+        let led = self.led_since;
+        let kinds =
+            self.resizes.over(now, led) && self.updates.over(now, led) && self.rollouts.over(now, led);
         let all = self.requests.values().all(over) && kinds;
         all && now > self.last_sent.max(self.led_since) + 75_000
     }

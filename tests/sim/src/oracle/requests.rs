@@ -23,7 +23,8 @@ impl Oracle {
             let Some(old) = before else { return };
             let over = old.status.as_ref().is_some_and(|s| s.completion_time.is_some());
             // After a restore of etcd an end that was stored may be stored no more.
-            let allowed = over || self.restored || writer != Writer::Controller;
+            let allowed =
+                over || self.restored || writer != Writer::Controller || self.rollouts.made(&uid(&old));
             self.check(allowed, "I5", || format!("{} deleted while open", uid(&old)));
             if let Some(known) = self.requests.get_mut(&uid(&old)) {
                 known.deleted = Some(self.now);

@@ -17,6 +17,8 @@ pub(super) enum Family {
     Lease,
     /// What bounds Pods.
     Bounds,
+    /// What has Pods.
+    Workload,
     Custom,
 }
 
@@ -83,6 +85,11 @@ impl Kinds {
             built_in(Family::Lease, "coordination.k8s.io", "Lease", "leases", false),
             built_in(Family::Bounds, "", "LimitRange", "limitranges", false),
             built_in(Family::Bounds, "", "ResourceQuota", "resourcequotas", true),
+            built_in(Family::Bounds, "policy", "PodDisruptionBudget", "poddisruptionbudgets", true),
+            built_in(Family::Workload, "apps", "Deployment", "deployments", true),
+            built_in(Family::Workload, "apps", "ReplicaSet", "replicasets", true),
+            built_in(Family::Workload, "apps", "StatefulSet", "statefulsets", true),
+            built_in(Family::Workload, "apps", "DaemonSet", "daemonsets", true),
         ];
         for crd in pitstop_api::crds::crds() {
             let mut crd = serde_json::to_value(&crd).unwrap();

@@ -12,6 +12,7 @@ use pitstop_controller_core::lease::{self, Elector, Record};
 use pitstop_controller_core::recreate;
 use pitstop_controller_core::recreate::Request;
 use pitstop_controller_core::resize::{self, Resize};
+use pitstop_controller_core::rollout::{self, Rollout};
 use pitstop_controller_core::wire::{Exchange, HttpRequest, Step, observe};
 use pitstop_controller_core::{Action, Config, Engine, Event};
 use serde::de::DeserializeOwned;
@@ -32,16 +33,21 @@ const WATCH_OF_PODS: usize = 0;
 const WATCH_OF_THE_LEASE: usize = 3;
 /// Objects in a part of a list: few, so that lists have parts.
 const PART: usize = 2;
-/// The watch of resizes, where there are any, or updates.
+/// Kinds beside restarts, in this order, each where the schedule has it or one after it.
 const WATCH_OF_RESIZES: usize = 4;
-/// The watch of updates, where there are any.
 const WATCH_OF_UPDATES: usize = 5;
+const WATCH_OF_ROLLOUTS: usize = 6;
+const MORE: [&str; 3] = [
+    "/apis/pitstop.dev/v1alpha1/podresizes",
+    "/apis/pitstop.dev/v1alpha1/podimageupdates",
+    "/apis/pitstop.dev/v1alpha1/inplacerollouts",
+];
 
 /// A process.
 pub struct Controller {
     /// Its clocks, those of its machine.
     pub clock: Clock,
-    /// Watches of Pods, requests, order books, the lease, and resizes and updates where there are any, in this order.
+    /// Watches of Pods, requests, order books, the lease, and of what else there is of resizes, updates and rollouts.
     pub watchers: Vec<Watcher>,
     /// The core.
     pub index: Engine,
@@ -68,26 +74,16 @@ pub enum Input {
 }
 
 impl Controller {
-    /// A new process; `identity` is its own alone.
-    pub fn new(
-        identity: String,
-        config: Config,
-        clock: Clock,
-        next: bool,
-        (resizes, updates): (bool, bool),
-    ) -> Self {
+    /// A new process; `identity` is its own alone. It watches so many kinds.
+    pub fn new(identity: String, config: Config, clock: Clock, next: bool, kinds: usize) -> Self {
         let mut watchers = vec![
             Watcher::new("/api/v1/pods", "").in_parts_of(PART),
             Watcher::new("/apis/apps.kruise.io/v1alpha1/containerrecreaterequests", "").in_parts_of(PART),
             Watcher::new("/apis/pitstop.dev/v1alpha1/nodeworks", "").in_parts_of(PART),
             Watcher::new(LEASES, format!("metadata.name={LEASE}")),
         ];
-        if resizes || updates {
-            watchers.push(Watcher::new("/apis/pitstop.dev/v1alpha1/podresizes", "").in_parts_of(PART));
-        }
-        if updates {
-            watchers.push(Watcher::new("/apis/pitstop.dev/v1alpha1/podimageupdates", "").in_parts_of(PART));
-        }
+        let more = MORE.iter().take(kinds.saturating_sub(1));
+        watchers.extend(more.map(|path| Watcher::new(path, "").in_parts_of(PART)));
         let mut index = Engine::new(config);
         // The policy is there from the beginning; what its absence does is a rule of the core.
         index.step(clock.mono(0), DateTime::UNIX_EPOCH, Event::Guarded(true));
@@ -141,6 +137,9 @@ impl Controller {
                     Event::of::<ImageUpdate>(convert(event, |o| ImageUpdate::observe(read(o)))),
                     &mut out,
                 );
+            }
+            Input::Delivered(WATCH_OF_ROLLOUTS, event) => {
+                self.core(now, Event::of::<Rollout>(convert(event, |o| Rollout::observe(read(o)))), &mut out);
             }
             Input::Delivered(_, event) => {
                 let observed = convert(event, record).shown();
@@ -231,7 +230,7 @@ impl Controller {
                 }
             }
             self.core(now, Event::Leader(leads), out);
-            let kinds = [recreate::ID, resize::ID, image::ID];
+            let kinds = [recreate::ID, resize::ID, image::ID, rollout::ID];
             let watched = &kinds[..=self.watchers.len() - WATCH_OF_RESIZES];
             // Watches that deliver empty lists.
             for none in Event::none_but(watched) {

@@ -99,13 +99,18 @@ pub enum What {
 }
 
 /// What coverage tells apart.
-const PLURALS: [&str; 8] = [
+const PLURALS: [&str; 13] = [
     "pods",
     "nodes",
     "nodeworks",
     "containerrecreaterequests",
     "podresizes",
     "podimageupdates",
+    "inplacerollouts",
+    "deployments",
+    "statefulsets",
+    "daemonsets",
+    "replicasets",
     "limitranges",
     "resourcequotas",
 ];

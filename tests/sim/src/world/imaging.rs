@@ -46,6 +46,17 @@ pub enum Rewriting {
     Deny,
 }
 
+impl Rewriting {
+    /// What it makes of an image; nothing where it refuses it.
+    pub fn of(self, image: &str) -> Option<String> {
+        match self {
+            Self::Mirror => Some(image.replace("registry.example/", "mirror.example/")),
+            Self::Tag => Some(image.split('@').next().unwrap_or_default().to_owned() + "-signed"),
+            Self::Deny => None,
+        }
+    }
+}
+
 /// A `PodImageUpdate`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -148,7 +159,7 @@ impl World {
         }
     }
 
-    fn ask_as_user(&mut self, request: &HttpRequest) {
+    pub(super) fn ask_as_user(&mut self, request: &HttpRequest) {
         let response = self.handle(Writer::User, request);
         if !response.status().is_success() {
             self.story.tell(self.now, "user", || format!("refused: {}", response.body()["message"]));
@@ -201,15 +212,11 @@ impl Admission for Rewriter {
                     continue;
                 }
                 let image = container["image"].as_str().unwrap_or_default();
-                container["image"] = match does {
-                    Rewriting::Mirror => image.replace("registry.example/", "mirror.example/"),
-                    Rewriting::Tag => image.split('@').next().unwrap_or_default().to_owned() + "-signed",
-                    Rewriting::Deny => {
-                        let message = format!("admission webhook denied the request: {image} is not signed");
-                        return Err(Refusal { code: 403, reason: "Forbidden", message });
-                    }
-                }
-                .into();
+                let Some(made) = does.of(image) else {
+                    let message = format!("admission webhook denied the request: {image} is not signed");
+                    return Err(Refusal { code: 403, reason: "Forbidden", message });
+                };
+                container["image"] = made.into();
             }
         }
         Ok(())

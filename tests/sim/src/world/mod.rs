@@ -12,6 +12,7 @@ mod others;
 pub mod plan;
 mod processes;
 pub mod queue;
+pub mod rolling;
 pub mod sizing;
 pub mod skew;
 pub mod story;
@@ -82,6 +83,8 @@ enum Happening {
     Heal(Heal),
     /// A Pod is made anew.
     Replace(usize),
+    /// The garbage collector looks for what has lost its owner.
+    Orphans,
 }
 
 /// The world.
@@ -99,6 +102,8 @@ pub struct World {
     /// When the next wake of a process is planned.
     wakes: BTreeMap<Pid, u64>,
     made: u32,
+    /// Pods that were made anew under other names.
+    anew: u32,
     trouble: Trouble,
     /// etcd as it was every ten seconds.
     snapshots: Vec<(u64, Snapshot)>,
@@ -170,6 +175,7 @@ impl World {
             processes: BTreeMap::new(),
             wakes: BTreeMap::new(),
             made: 0,
+            anew: 0,
             trouble: Trouble::default(),
             snapshots: Vec::new(),
             effects: 0,
@@ -202,8 +208,9 @@ impl World {
         for at in 0..self.schedule.replicas {
             self.queue.push(10 + 40 * at as u64, Happening::Begin(processes::Role::Controller(at)));
         }
+        self.make_workload();
         for at in 0..self.schedule.pods.len() {
-            self.make_pod(at);
+            self.make_pod(at, &self.schedule.pods[at].name.clone());
         }
         for (at, step) in self.schedule.steps.iter().enumerate() {
             self.queue.push(step.at, Happening::Step(at));
@@ -242,6 +249,12 @@ impl World {
                 // What failed is put back beyond the deadline.
                 let ready = r.ready_timeout.unwrap_or(300).unsigned_abs();
                 Some(r.deadline.unwrap_or(0).unsigned_abs().max(self.schedule.default_deadline) + ready)
+            }
+            // Each of its Pods may take its hour, and then nobody goes on.
+            plan::Step::Rollout(r) => {
+                let own =
+                    r.soak.unwrap_or(10) + r.unready_grace.unwrap_or(0) + r.progress_deadline.unwrap_or(600);
+                Some((3_700 + own.unsigned_abs()) * self.schedule.pods.len() as u64)
             }
             _ => None,
         });
@@ -318,6 +331,7 @@ impl World {
             Happening::Fault(at) => self.fault(at),
             Happening::Heal(heal) => self.heal(heal),
             Happening::Replace(at) => self.replace(at),
+            Happening::Orphans => self.collect_orphans(),
         }
         if self.snapshots.last().is_none_or(|(at, _)| self.now >= at + 10_000) {
             self.snapshots.push((self.now, self.server.snapshot()));

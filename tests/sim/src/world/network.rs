@@ -24,10 +24,13 @@ impl World {
     }
 
     pub(super) fn send(&mut self, from: Pid, sent: Sent, effect: Option<usize>) {
-        if !sent.election {
-            self.oracle.sends(self.now);
-        }
         let mut request = sent.request;
+        if !sent.election {
+            // A rollout that waits for somebody reads its workload again and again, and the disruption budgets for it.
+            let path = request.uri().path();
+            let reads = ["/apis/apps/v1/", "/apis/policy/v1/"].iter().any(|group| path.starts_with(group));
+            self.oracle.sends(self.now, !reads);
+        }
         if matches!(self.processes.get(&from), Some(p) if matches!(p.role, Role::Controller(_))) {
             request.headers_mut().insert(FROM, HeaderValue::from_static("controller"));
         }
@@ -114,9 +117,14 @@ impl World {
             return;
         }
         self.oracle.wrote(self.now, writer, kind, before.as_deref(), after.as_deref(), &self.server);
+        if (kind == "InPlaceRollout" && after.is_none())
+            || (kind == "ContainerRecreateRequest" && before.is_none())
+        {
+            self.plan_collection();
+        }
         if kind == "Pod" && after.is_none() {
             let name = before.as_ref().and_then(|b| b["metadata"]["name"].as_str()).unwrap_or_default();
-            let plan = self.schedule.pods.iter().position(|p| p.name == name && p.controlled);
+            let plan = self.schedule.pod_at(name).filter(|at| self.schedule.pods[*at].controlled);
             if let Some(at) = plan.filter(|at| !self.nodes[self.schedule.pods[*at].node].removed) {
                 self.queue.push(self.now + 800, Happening::Replace(at));
             }

@@ -15,13 +15,14 @@ pub const REQUESTS: &str = "/apis/apps.kruise.io/v1alpha1/namespaces/shop/contai
 pub const HOOK: &str = "/bye";
 
 /// The creation of a Pod, bound to its node.
-pub fn create_pod(plan: &PodPlan) -> HttpRequest {
+pub fn create_pod(pod: &Value) -> HttpRequest {
     let request = Request::post(format!("/api/v1/namespaces/{NAMESPACE}/pods"))
         .header(http::header::CONTENT_TYPE, "application/json");
-    request.body(serde_json::to_vec(&pod(plan)).unwrap()).unwrap()
+    request.body(serde_json::to_vec(pod).unwrap()).unwrap()
 }
 
-fn pod(plan: &PodPlan) -> Value {
+/// A Pod of that name.
+pub fn pod(plan: &PodPlan, name: &str) -> Value {
     let of = |sidecar: bool| -> Vec<Value> {
         plan.containers.iter().filter(|c| c.sidecar == sidecar).map(container).collect()
     };
@@ -33,7 +34,7 @@ fn pod(plan: &PodPlan) -> Value {
     let gates: Vec<Value> = plan.gates.iter().map(|g| json!({"conditionType": g})).collect();
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": plan.name, "namespace": NAMESPACE, "annotations": annotations},
+        "metadata": {"name": name, "namespace": NAMESPACE, "annotations": annotations},
         "spec": {
             "nodeName": format!("node{}", plan.node), "restartPolicy": plan.restart_policy,
             "terminationGracePeriodSeconds": plan.grace, "containers": of(false), "readinessGates": gates,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::clock::Clock;
 use super::imaging::{Images, UpdatePlan};
+use super::rolling::{RolloutPlan, WorkloadPlan};
 use super::sizing::{Amounts, ResizePlan, Room, Size};
 use crate::node::registry::Refusing;
 
@@ -38,6 +39,9 @@ pub struct Schedule {
     /// What registries have.
     #[serde(default)]
     pub images: Images,
+    /// What some of the Pods belong to.
+    #[serde(default)]
+    pub workload: Option<WorkloadPlan>,
     /// How many requests of one kind are carried out in a namespace at a time; absent for as many as usual.
     #[serde(default)]
     pub most_open: Option<usize>,
@@ -58,6 +62,17 @@ impl Schedule {
     /// Somebody updates images. Where nobody does, nothing watches updates, and pulls take no time.
     pub fn updates(&self) -> bool {
         self.steps.iter().any(|s| matches!(s.what, Step::Update(_)))
+    }
+
+    /// Kinds that are watched: as many as somebody makes objects of, with those before them.
+    pub fn kinds(&self) -> usize {
+        let rolls = self.steps.iter().any(|s| matches!(s.what, Step::Rollout(_)));
+        match (rolls, self.updates(), self.resizes()) {
+            (true, ..) => 4,
+            (_, true, _) => 3,
+            (_, _, true) => 2,
+            _ => 1,
+        }
     }
 }
 
@@ -239,6 +254,16 @@ pub enum Step {
     MoveTag(Word, Word),
     /// The webhook that looks at images is switched on or off.
     SwitchWebhook(bool),
+    /// Makes an `InPlaceRollout`.
+    Rollout(Box<RolloutPlan>),
+    /// Gives an `InPlaceRollout` another `restartedAt`.
+    RestartAt(String, Word),
+    /// Pauses an `InPlaceRollout`, or lets it go on.
+    PauseRollout(String, bool),
+    /// Deletes the requests of an `InPlaceRollout` that have failed.
+    RetryRollout(String),
+    /// Deletes an `InPlaceRollout`, if it is there.
+    DeleteRollout(String),
 }
 
 /// What is wrong with an order that pitstop did not write.

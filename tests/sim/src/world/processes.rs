@@ -68,7 +68,7 @@ impl World {
                     self.config(),
                     clock,
                     skew.controllers && second,
-                    (self.schedule.resizes(), self.schedule.updates()),
+                    self.schedule.kinds(),
                 );
                 (name, Kind::Controller(Box::new(controller)))
             }

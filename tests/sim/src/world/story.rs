@@ -63,6 +63,11 @@ pub fn told(action: &Action) -> String {
             status.completion_time = status.completion_time.map(|_| DateTime::UNIX_EPOCH);
             status.conditions.iter_mut().for_each(|c| c.last_transition_time = DateTime::UNIX_EPOCH);
         }
+        Action::Write { write: Write::Status { status: Status::Rollout(status), .. }, .. } => {
+            let restart = status.restart.iter_mut();
+            restart.for_each(|r| r.newest_pod = r.newest_pod.map(|_| DateTime::UNIX_EPOCH));
+            status.conditions.iter_mut().for_each(|c| c.last_transition_time = DateTime::UNIX_EPOCH);
+        }
         Action::Write { write: Write::Metadata { annotations, .. }, .. } => {
             annotations.values_mut().flatten().for_each(String::clear);
         }

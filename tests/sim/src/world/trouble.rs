@@ -198,6 +198,7 @@ impl World {
                     self.server.restore(snapshot, 1_000_000);
                     self.cut_all();
                     self.oracle.restored(self.now, &self.server);
+                    self.plan_collection();
                     self.release_again();
                 }
             }
@@ -376,7 +377,9 @@ impl World {
 
     fn touch_all(&mut self) {
         let stamp = Value::from(self.now.to_string());
-        for kind in ["ContainerRecreateRequest", "NodeWork", "Pod", "PodResize", "PodImageUpdate"] {
+        for kind in
+            ["ContainerRecreateRequest", "NodeWork", "Pod", "PodResize", "PodImageUpdate", "InPlaceRollout"]
+        {
             let keys: Vec<(String, String)> = self
                 .server
                 .objects(kind)

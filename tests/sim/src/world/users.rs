@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::plan::Step;
-use super::{World, imaging, objects, others, sizing};
+use super::{World, imaging, objects, others, rolling, sizing};
 use crate::oracle::Writer;
 
 /// Key of another writer's hold, in the list that all writers of a readiness condition share.
@@ -105,27 +105,41 @@ impl World {
             Step::CollectImages(at) => self.collect_images(at),
             Step::MoveTag(name, content) => self.registries(|r| r.tag(&name, &content)),
             Step::SwitchWebhook(on) => self.rewriter.switch(on),
+            step => self.rollout_step(step),
+        }
+    }
+
+    /// What concerns rollouts.
+    fn rollout_step(&mut self, step: Step) {
+        match step {
+            Step::Rollout(plan) => self.create_rollout(&plan),
+            Step::RestartAt(name, at) => self.patch_rollout(&name, &json!({"restartedAt": at})),
+            Step::PauseRollout(name, paused) => self.patch_rollout(&name, &json!({"paused": paused})),
+            Step::RetryRollout(name) => self.retry_rollout(&name),
+            Step::DeleteRollout(name) => {
+                let request = objects::delete(&format!("{}/{name}", rolling::ROLLOUTS), None, None);
+                self.handle(Writer::User, &request);
+            }
             other => unreachable!("{other:?} has been done"),
         }
     }
 
     /// A Pod is created, and bound to its node.
-    pub(super) fn make_pod(&mut self, at: usize) {
-        let request = objects::create_pod(&self.schedule.pods[at]);
+    pub(super) fn make_pod(&mut self, at: usize, name: &str) {
+        let mut pod = objects::pod(&self.schedule.pods[at], name);
+        self.adopt(&mut pod);
+        let request = objects::create_pod(&pod);
         let response = self.handle(Writer::Other, &request);
         assert!(response.status().is_success(), "{}", response.body());
     }
 
-    /// A controlled Pod is made anew under its name.
+    /// A controlled Pod is made anew.
     pub(super) fn replace(&mut self, at: usize) {
-        let plan = &self.schedule.pods[at];
-        if self.nodes[plan.node].removed
-            || self.server.object("Pod", objects::NAMESPACE, &plan.name).is_some()
-        {
+        if self.nodes[self.schedule.pods[at].node].removed {
             return;
         }
-        let name = plan.name.clone();
-        self.make_pod(at);
+        let Some(name) = self.name_anew(at) else { return };
+        self.make_pod(at, &name);
         self.story.tell(self.now, "user", || format!("Pod {name} is made anew"));
     }
 }

@@ -6,7 +6,7 @@ use pitstop_api::condition;
 use pitstop_api::image_update::{ContainerStatus, Phase, Restoring};
 
 use super::{Plan, Planner};
-use crate::image::judge::{Place, SETTLES, in_back_off, is_unchanged, place, runs_new};
+use crate::image::judge::{Place, in_back_off, is_unchanged, place, runs_new};
 use crate::image::resolve::ways_back;
 use crate::image::status::{self, End, Wait};
 use crate::plan::Urgency;
@@ -75,7 +75,7 @@ impl Planner<'_> {
             return self.end(&End::failed(status::ROLLBACK_FAILED, text));
         }
         let restored = self.observed.memory.restored_since;
-        let looks = [TOLD, SETTLES].map(|pause| restored.map(|since| since.after(pause)));
+        let looks = [TOLD, self.observed.settles(pod)].map(|pause| restored.map(|since| since.after(pause)));
         let next = looks.into_iter().flatten().find(|at| *at > self.now);
         let at = earliest(until, next);
         Plan { wake_at: at, ..self.told(&Self::rolls_back(&end), Urgency::Later) }
@@ -84,16 +84,18 @@ impl Planner<'_> {
     /// The kubelet keeps old containers waiting: writes down other strings for the same images, while there are any.
     fn other_ways(&self, pod: &Pod, end: &End) -> Option<Plan> {
         let told = self.observed.memory.restored_since.is_some_and(|since| since.after(TOLD) <= self.now);
-        let seen = pod.observed_generation.zip(pod.generation).is_none_or(|(seen, is)| seen >= is);
         // A kubelet stops all that it has to before it starts anything, and tells until then of those that wait what was so of their
         // new images.
         let stops = self.observed.update.status.containers.iter().any(|c| runs_new(c, pod));
-        if !(told && seen) || stops {
+        if !told || pod.unseen() || stops {
             return None;
         }
         let mut status = self.observed.update.status.clone();
         for container in &mut status.containers {
-            if pod.container(&container.name).is_some_and(in_back_off) {
+            // A kubelet holds back the strings by which it has started a container anew. By the first one of a container that had
+            // never restarted it has not: what is told is of the new image still.
+            let fresh = container.before.restart_count == 0 && container.restored == container.before.image;
+            if !fresh && pod.container(&container.name).is_some_and(in_back_off) {
                 let ways = ways_back(&container.before);
                 let tried = ways.iter().position(|way| *way == container.restored);
                 let next = tried.and_then(|at| ways.get(at.saturating_add(1)));

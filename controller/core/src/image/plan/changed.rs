@@ -37,15 +37,23 @@ impl Planner<'_> {
         } else if *place == Place::Written {
             self.follows(pod)
         } else {
-            self.writes(pod)
+            self.writes(pod, place)
         };
         Plan { wake_at: earliest(deadline, plan.wake_at), ..plan }
     }
 
     /// The Pod is to get its new images.
-    fn writes(&self, pod: &Pod) -> Plan {
+    fn writes(&self, pod: &Pod, place: &Place) -> Plan {
         if let Some(end) = self.refused() {
             return self.fails(pod, &end);
+        }
+        // A kubelet may tell of a gate that was open for a moment only when another request has closed it again.
+        if let Err((wait, at)) = self.drained(pod)
+            && *place == Place::Before
+            && self.observed.writing.is_empty()
+        {
+            let plan = self.told(&wait, Urgency::Later);
+            return Plan { orders: self.orders(pod), wake_at: at, ..plan };
         }
         let wait = Wait::new(Phase::Updating, status::WRITING, "sends the change to the API server");
         let images = self.images(pod, |c| &c.written);

@@ -203,8 +203,7 @@ impl Planner<'_> {
             if !update.drains() {
                 status::drain_begins(&mut status, update, pod, grace, self.wall);
             }
-            if let Err((wait, at)) = self.observed.memory.drain.stage(self.now, pod, grace) {
-                let wait = Wait::new(Phase::Draining, wait.reason(), wait.message());
+            if let Err((wait, at)) = self.drained(pod) {
                 let urgency = if update.drains() { Urgency::Later } else { Urgency::Now };
                 return Plan { wake_at: at, ..stands(status, &wait, urgency) };
             }
@@ -219,6 +218,13 @@ impl Planner<'_> {
         }
         let wait = Wait::new(Phase::Updating, status::WRITING, "sends the change to the API server");
         stands(status, &wait, Urgency::Now)
+    }
+
+    /// Whether the Pod has been out of service for long enough; if not, what is waited for, and when to look again.
+    fn drained(&self, pod: &Pod) -> Result<(), (Wait, Option<Mono>)> {
+        let Some(grace) = self.observed.update.spec.unready_grace_period_seconds else { return Ok(()) };
+        let stage = self.observed.memory.drain.stage(self.now, pod, grace);
+        stage.map_err(|(wait, at)| (Wait::new(Phase::Draining, wait.reason(), wait.message()), at))
     }
 
     /// What goes first, once the node has the images: requests that do something to the Pod, and earlier updates of it.

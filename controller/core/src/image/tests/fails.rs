@@ -151,7 +151,6 @@ fn who_cancels_in_the_midst_gets_the_old_image_back() {
 fn old_images_that_do_not_come_back_are_told() {
     let mut world = World::changed(&json!({"readyTimeoutSeconds": 20}));
     world.sees(crashes);
-    (0..3).for_each(|_| world.pass(2));
     world.pass(19);
     assert_eq!(world.phase(), Phase::RollingBack);
     world.pass(1);
@@ -212,10 +211,19 @@ fn a_new_image_is_not_blamed_for_what_was_so_before() {
     assert_eq!(world.update.status.restoring.as_ref().unwrap().reason, "ImagePullBackOff");
 }
 
+/// Accepted, pulled and changed, in a Pod whose containers had restarted before.
+fn changed_after_a_restart(spec: &Value) -> World {
+    let mut world = World::new(spec);
+    world.sees(|status| status.restart_count = 1);
+    world.pulled();
+    assert_eq!(world.phase(), Phase::Updating, "{:#?}", world.update.status);
+    world
+}
+
 /// The kubelet keeps a container waiting that was started with the same string a short while ago (seen on 1.36).
 #[test]
 fn old_images_that_are_in_back_off_get_other_strings() {
-    let mut world = World::changed(&json!({}));
+    let mut world = changed_after_a_restart(&json!({}));
     world.sees(crashes);
     let web = "registry.example.com/shop/web";
     assert_eq!(world.image(), format!("{web}:v1"));
@@ -237,7 +245,7 @@ fn what_waits_for_another_container_to_end_gets_no_other_string() {
     let both = json!({"containers": [{"name": "app", "image": image}, {"name": "sidecar", "image": image}]});
     let mut world = World::new(&both);
     world.pod.as_mut().unwrap().containers.push(container("sidecar"));
-    world.settle();
+    world.sees(|status| status.restart_count = 1);
     world.pulled();
     world.starts(true);
     crashes(world.pod.as_mut().unwrap().containers[0].status.as_mut().unwrap());
@@ -246,22 +254,39 @@ fn what_waits_for_another_container_to_end_gets_no_other_string() {
     assert_eq!((world.phase(), world.image()), (Phase::RollingBack, "registry.example.com/shop/web:v1"));
     // It has, and keeps it waiting.
     let sidecar = world.pod.as_mut().unwrap().containers[1].status.as_mut().unwrap();
-    (sidecar.container_id, sidecar.restart_count) = (id(3), 2);
+    (sidecar.container_id, sidecar.restart_count) = (id(3), 3);
     sidecar.image_id = format!("registry.example.com/shop/web@{OLD}");
     world.settle();
     assert_eq!(world.image(), format!("registry.example.com/shop/web:v1@{OLD}"));
 }
 
-/// The kubelet starts the container by the first string just when another one is written, and then stops it for that one (seen on
-/// 1.36, under kills).
+/// A kubelet that has never started a container anew does not hold its string back: what it tells is of the new image still, however
+/// long it takes to start the old one.
 #[test]
-fn old_images_that_get_other_strings_are_back_once_no_stop_can_follow() {
+fn an_old_image_that_was_never_restarted_needs_no_other_string() {
     let mut world = World::changed(&json!({}));
     world.sees(crashes);
-    world.pass(2);
-    assert!(world.image().ends_with(&format!("v1@{OLD}")), "{}", world.image());
+    world.pass(60);
+    assert_eq!((world.phase(), world.image()), (Phase::RollingBack, "registry.example.com/shop/web:v1"));
     back(&mut world);
-    world.pass(4);
+    assert_eq!((world.phase(), world.reason()), (Phase::RolledBack, "CrashLoopBackOff"));
+}
+
+/// The kubelet starts the container by the first string just when another one is written, and then stops it for that one (seen on
+/// 1.36, under kills), in no more than the Pod's grace.
+#[test]
+fn old_images_that_get_other_strings_are_back_once_no_stop_can_follow() {
+    let by_another_string = |spec: Value| {
+        let mut world = changed_after_a_restart(&spec);
+        world.pod.as_mut().unwrap().grace_seconds = Some(30);
+        world.sees(crashes);
+        world.pass(2);
+        assert!(world.image().ends_with(&format!("v1@{OLD}")), "{}", world.image());
+        back(&mut world);
+        world
+    };
+    let mut world = by_another_string(json!({}));
+    world.pass(34);
     assert_eq!(world.phase(), Phase::RollingBack);
     world.sees(|status| (status.state, status.ready) = (ContainerState::Terminated { exit_code: 0 }, false));
     world.pass(1);
@@ -269,12 +294,33 @@ fn old_images_that_get_other_strings_are_back_once_no_stop_can_follow() {
     back(&mut world);
     assert_eq!((world.phase(), world.reason()), (Phase::RolledBack, "CrashLoopBackOff"));
     // It has no more time than to be ready at all.
-    let mut world = World::changed(&json!({"readyTimeoutSeconds": 3}));
-    world.sees(crashes);
-    world.pass(2);
-    back(&mut world);
+    let mut world = by_another_string(json!({"readyTimeoutSeconds": 3}));
     world.pass(2);
     assert_eq!(world.phase(), Phase::RollingBack);
     world.pass(1);
+    assert_eq!((world.phase(), world.reason()), (Phase::RolledBack, "CrashLoopBackOff"));
+}
+
+/// What did not run when the kubelet had seen a string was started by that string.
+#[test]
+fn an_old_image_that_can_only_be_started_by_the_last_string_is_back_at_once() {
+    let observes = |world: &mut World| {
+        let pod = world.pod.as_mut().unwrap();
+        pod.observed_generation = pod.generation;
+    };
+    let mut world = changed_after_a_restart(&json!({}));
+    world.pod.as_mut().unwrap().generation = Some(2);
+    world.sees(crashes);
+    observes(&mut world);
+    world.pass(2);
+    assert!(world.image().ends_with(&format!("v1@{OLD}")), "{}", world.image());
+    // It has yet to see the other string: what it starts now is by the first one.
+    back(&mut world);
+    observes(&mut world);
+    world.pass(1);
+    assert_eq!(world.phase(), Phase::RollingBack);
+    world.sees(|status| (status.state, status.ready) = (ContainerState::Terminated { exit_code: 0 }, false));
+    assert_eq!(world.phase(), Phase::RollingBack);
+    back(&mut world);
     assert_eq!((world.phase(), world.reason()), (Phase::RolledBack, "CrashLoopBackOff"));
 }

@@ -1,5 +1,6 @@
 //! One update against a Pod, a daemon and an API server that the test plays.
 
+mod drains;
 mod fails;
 mod nodes;
 mod pullers;
@@ -25,7 +26,6 @@ use crate::look::{Found, Look};
 use crate::nodework::OrderView;
 use crate::plan::Urgency;
 use crate::pod::{Container, ContainerKind, ContainerState, ContainerStatus, Pod};
-use crate::readiness::Gate;
 use crate::time::Mono;
 
 const OLD: &str = "sha256:1111111111111111111111111111111111111111111111111111111111111111";
@@ -227,6 +227,7 @@ impl World {
         let refused = self.refuses.clone();
         self.memory.images_written(refused.clone());
         let Some(pod) = self.pod.as_mut().filter(|_| refused.is_none()) else { return };
+        pod.generation = pod.generation.map(|generation| generation + 1);
         for change in images {
             pod.containers
                 .iter_mut()
@@ -425,29 +426,6 @@ fn what_others_do_to_the_pod_keeps_it_from_changing_and_not_from_pulling() {
     world.ahead = Some(Ahead { by, ..ahead });
     world.settle();
     assert_eq!((world.phase(), world.reason(), world.orders.len()), (Phase::Pending, "Queued", 0));
-}
-
-#[test]
-fn a_pod_is_taken_out_of_service_first_where_that_is_asked_for() {
-    let mut world = World::new(&json!({"unreadyGracePeriodSeconds": 5}));
-    world.pod.as_mut().unwrap().gates = vec![Gate { type_: "pitstop.dev/ready".into(), condition: None }];
-    world.settle();
-    assert_eq!(world.update.hold(), None, "it is in service while the node pulls");
-    world.pulled();
-    assert_eq!((world.phase(), world.reason()), (Phase::Draining, "WaitingForNotReady"));
-    let hold = world.update.hold().unwrap();
-    let pod = world.pod.as_mut().unwrap();
-    let message = serde_json::to_string(&[&hold]).unwrap();
-    pod.gates[0].condition = Some(crate::readiness::GateCondition { open: false, message });
-    pod.ready = false;
-    world.settle();
-    assert_eq!(world.phase(), Phase::Draining);
-    world.pass(5);
-    assert_eq!((world.phase(), world.condition("Drained").status), (Phase::Updating, ConditionStatus::True));
-    assert!(world.update.hold().is_some(), "until the new container is ready");
-    world.starts(true);
-    world.runs("config-2");
-    assert_eq!((world.phase(), world.update.hold()), (Phase::Observing, None));
 }
 
 #[test]

@@ -187,7 +187,8 @@ fn what_was_never_replaced_is_back_once_the_kubelet_has_seen_that() {
     world.settle();
     world.pass(20);
     assert_eq!(world.phase(), Phase::RollingBack);
-    world.pod.as_mut().unwrap().observed_generation = Some(3);
+    let pod = world.pod.as_mut().unwrap();
+    pod.observed_generation = pod.generation;
     world.settle();
     assert_eq!(world.phase(), Phase::Cancelled);
 }

@@ -44,7 +44,7 @@ impl Worker {
             host_ip: here.host_ip.to_owned(),
             pod_ip: self.view.sandbox().map(|s| s.ip.clone()).unwrap_or_default(),
             start_time: self.start_time.clone().unwrap_or_else(|| rfc3339(here.wall)),
-            observed_generation: pod.generation,
+            observed_generation: self.synced,
         }
     }
 

@@ -85,6 +85,7 @@ impl Worker {
         if self.life == Life::Terminated {
             return;
         }
+        self.synced = self.pod.generation;
         let over = self.renew_status(cx);
         if over && self.life == Life::Living {
             self.life = Life::Terminating(self.pod.grace);

@@ -32,6 +32,8 @@ pub(super) struct Worker {
     pub(super) ready: BTreeMap<String, bool>,
     /// Probes that pass then.
     pub(super) probes: Vec<(u64, String)>,
+    /// The Pod's generation in the last pass: what a probe says since is told with that one.
+    pub(super) synced: i64,
     /// The next pass.
     pub(super) sync_at: Option<u64>,
     pub(super) pass: Option<Pass>,
@@ -148,6 +150,7 @@ impl Worker {
             reasons: BTreeMap::new(),
             ready: ready_before(&pod.status),
             probes: Vec::new(),
+            synced: pod.generation,
             sync_at: Some(now),
             pass: None,
             collected_at: now,

@@ -153,7 +153,7 @@ impl Rules {
     /// Nothing is stopped that the kubelet does not start again.
     fn comes_back(&self, asked: &Asked, found: &mut Found) {
         let Some(placed) = self.orders.get(&asked.order_id) else { return };
-        let plan = self.schedule.pods.iter().find(|p| p.name == placed.order.pod.name);
+        let plan = self.schedule.pod(&placed.order.pod.name);
         let comes_back = plan.map(|plan| plan.comes_back(&placed.order.container.name));
         if comes_back == Some(ComesBack::Never) {
             found.push(("rule", format!("{} stops what does not come back", asked.order_id)));
@@ -226,7 +226,7 @@ impl Rules {
             let reason = request.reason();
             // The words come from the daemon's answer or from the Pod's status, whichever is first; a Pod that is gone
             // or over has none.
-            let plan = self.schedule.pods.iter().find(|p| p.name == placed.order.pod.name);
+            let plan = self.schedule.pod(&placed.order.pod.name);
             let stays = plan.is_some_and(PodPlan::stays);
             if !stays || self.pods.get(&placed.order.pod.uid).is_none_or(|(_, gone)| gone.is_some()) {
                 continue;

@@ -101,7 +101,7 @@ impl Rules {
             if long && !stops && waited.0 == "WaitingForNotReady" {
                 found.push(("rule", format!("{id} waited in vain for its Pod to be taken out of service")));
             }
-            let plan = self.schedule.pods.iter().find(|p| p.name == new.spec.pod_name);
+            let plan = self.schedule.pod(&new.spec.pod_name);
             let never = |p: &PodPlan| p.containers.iter().all(|c| p.comes_back(&c.name) == ComesBack::Never);
             let ends = plan.is_some_and(never);
             if long && waited.0 == "WaitingForRestart" && ends {

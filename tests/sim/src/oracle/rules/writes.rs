@@ -193,7 +193,7 @@ impl Rules {
         let status = request.object.status.clone().unwrap_or_default();
         let Some(target) = &status.target else { return };
         // A failure that is ignored is written down beside the next step.
-        let plan = self.schedule.pods.iter().find(|p| p.name == request.object.spec.pod_name);
+        let plan = self.schedule.pod(&request.object.spec.pod_name);
         let policy = request.object.spec.strategy.clone().unwrap_or_default().failure_policy;
         if policy == Some(FailurePolicy::Ignore) && !plan.is_some_and(PodPlan::stays) {
             return;

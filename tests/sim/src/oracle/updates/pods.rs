@@ -9,10 +9,12 @@ use crate::node::image::split;
 use crate::oracle::Writer;
 use crate::oracle::pods::images;
 use crate::oracle::rules::{Found, bare, millis};
-use crate::world::plan::{Fault, Step};
+use crate::world::plan::{Fault, Step, Timed};
 
 /// A daemon finds out within that time that an image is gone, and the controller hears of it.
 const LOOKED_AT: u64 = 5_000;
+/// What may lie between the dry run of a write and the write.
+const BETWEEN: u64 = 2_000;
 /// The old image, by its tag and three strings with its digest.
 const WAYS_BACK: u32 = 4;
 
@@ -70,7 +72,10 @@ impl Updates {
     /// The controller has changed images of a Pod: names of containers that got them for an update, and what is wrong with it.
     pub(in crate::oracle) fn changes(&mut self, old: &Value, new: &Value) -> (Vec<String>, Found) {
         let (pod, now) = (uid(new), self.now);
-        let all = changed(old, new);
+        let mut all = changed(old, new);
+        for (name, _, image) in &mut all {
+            *image = self.asked_as(&pod, name, image).unwrap_or_else(|| image.clone());
+        }
         let (mut explained, mut found) = (Vec::new(), Found::new());
         for (name, was, image) in &all {
             if split(was).0 != split(image).0 {
@@ -107,6 +112,19 @@ impl Updates {
             break;
         }
         if self.off { (explained, Found::new()) } else { (explained, found) }
+    }
+
+    /// What was asked for where a webhook, switched on between the dry run and the write, has made that image of it.
+    fn asked_as(&self, pod: &str, name: &str, image: &str) -> Option<String> {
+        let does = self.schedule.images.webhook?;
+        let between = |at: u64| (at..at + BETWEEN).contains(&self.now);
+        let switched = |s: &Timed<Step>| matches!(s.what, Step::SwitchWebhook(true)) && between(s.at);
+        if !self.schedule.steps.iter().any(switched) {
+            return None;
+        }
+        let statuses = self.followed.values().filter(|f| f.is_for(pod)).map(|f| status(&f.object));
+        let asked = statuses.filter_map(|s| of(&s, name).map(|c| [c.written.clone(), c.restored.clone()]));
+        asked.flatten().find(|asked| does.of(asked).as_deref() == Some(image))
     }
 
     fn goes_back(&mut self, id: &str, pod: &str, all: &[(String, String, String)], found: &mut Found) {

@@ -24,7 +24,7 @@ pub(super) fn fill(family: Family, object: &mut Value) -> Checked<()> {
             }
             Ok(())
         }
-        Family::Node | Family::Bounds | Family::Custom => Ok(()),
+        Family::Node | Family::Bounds | Family::Workload | Family::Custom => Ok(()),
     }
 }
 

@@ -74,7 +74,12 @@ pub(super) fn prepare_create(kind: &Kind, object: &mut Value) {
             }
             meta::set(object, "generation", Some(1.into()));
         }
-        Family::Node | Family::ConfigMap | Family::Event | Family::Lease | Family::Bounds => {}
+        Family::Node
+        | Family::ConfigMap
+        | Family::Event
+        | Family::Lease
+        | Family::Bounds
+        | Family::Workload => {}
     }
 }
 
@@ -136,7 +141,7 @@ pub(super) fn prepare_update(kind: &Kind, subresource: &str, new: &mut Value, ol
                 None => drop(part(new, "spec").remove("finalizers")),
             }
         }
-        (Family::ConfigMap | Family::Event | Family::Lease | Family::Bounds, _) => {}
+        (Family::ConfigMap | Family::Event | Family::Lease | Family::Bounds | Family::Workload, _) => {}
     }
 }
 

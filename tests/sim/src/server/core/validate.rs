@@ -16,7 +16,7 @@ pub(in crate::server) fn validate(kind: &Kind, new: &Value, old: Option<&Value>,
         Family::Lease => lease(new, errors),
         Family::Event => event(new, old, errors),
         Family::ConfigMap => config_map(new, old, errors),
-        Family::Node | Family::Namespace | Family::Bounds => {}
+        Family::Node | Family::Namespace | Family::Bounds | Family::Workload => {}
     }
 }
 

@@ -1,0 +1,280 @@
+//! What no schedule may break where the Pods of a workload are restarted by a rollout.
+//!
+//! | rule | |
+//! |---|---|
+//! | W1 | Of the Pods that were ready, no more are being restarted at a time than may be unavailable; and none is begun with while so many are unavailable for whatever reason. |
+//! | W2 | For one value of `restartedAt`, one instance of a container of a Pod is stopped. |
+//! | W3 | A restart is for the Pods of the workload that there were when it began: for no later one, and no earlier one is left out. |
+//! | W4 | When it is told to be finished, every container that it means is a new one, and the counts say so. |
+//! | W5 | Pods of a `StatefulSet` go from the highest ordinal down, of others those that are not ready go first, and the canary before all. |
+//! | W6 | No Pod is begun with while the rollout is paused, deleted or not the oldest, or as many have failed as may; an open request is given up only by a later wish. |
+//! | W7 | At rest it is over or waits for somebody, for a reason that is true and with counts that are; of what is finished no request is left. |
+
+mod ends;
+mod made;
+mod pods;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pitstop_api::rollout::{InPlaceRollout, InPlaceRolloutStatus, share_of};
+use serde::Deserialize;
+use serde_json::Value;
+
+use self::pods::Member;
+use super::Writer;
+use super::rules::{Found, leaves_controllers_alone};
+use crate::server::Server;
+use crate::world::lasts;
+use crate::world::plan::{Fault, Schedule};
+
+/// By then a controller has seen what was written, where nothing holds it up.
+const KNOWN: u64 = 2_000;
+/// What a change of leaders takes.
+const LEADS: u64 = 25_000;
+
+/// A rollout.
+struct Followed {
+    object: InPlaceRollout,
+    created: u64,
+    deleted: Option<u64>,
+    /// Every value that `restartedAt` had, and since when.
+    wishes: Vec<(Option<String>, u64)>,
+    /// How many of them were over when a restart was told to be finished last.
+    over: usize,
+    /// The wish that the restart under way is for, by its number, and since when that is stored.
+    begun: Option<(usize, u64)>,
+    paused: Option<u64>,
+    /// When the status or the wish changed last.
+    changed: u64,
+}
+
+/// A request that a rollout has made.
+#[derive(Clone)]
+struct Child {
+    rollout: String,
+    /// The wish, by its number.
+    wish: usize,
+    /// The Pod's UID.
+    pod: String,
+    created: u64,
+    /// Its Pod was in service.
+    costs: bool,
+    /// When it ended, and whether with success.
+    ended: Option<(u64, bool)>,
+    deleted: bool,
+}
+
+impl Child {
+    fn open(&self) -> bool {
+        self.ended.is_none() && !self.deleted
+    }
+
+    fn has_failed(&self) -> bool {
+        self.ended.is_some_and(|(_, complete)| !complete) && !self.deleted
+    }
+}
+
+/// Who restarted what, and for what: rollout, wish, Pod and container.
+type Cause = (String, usize, String, String);
+
+/// The ledger.
+pub struct Rollouts {
+    schedule: Schedule,
+    now: u64,
+    off: bool,
+    many_leaders: bool,
+    /// By UID.
+    followed: BTreeMap<String, Followed>,
+    /// By UID.
+    children: BTreeMap<String, Child>,
+    /// Pods of the workload, by UID.
+    members: BTreeMap<String, Member>,
+    /// Instances that were stopped.
+    stopped: BTreeMap<Cause, BTreeSet<String>>,
+    /// The newest instance and when it began, by Pod UID and container.
+    began: BTreeMap<(String, String), (String, u64)>,
+    /// How restarts ended, and how often.
+    pub(super) ends: BTreeMap<String, usize>,
+}
+
+fn status(rollout: &InPlaceRollout) -> InPlaceRolloutStatus {
+    rollout.status.clone().unwrap_or_default()
+}
+
+impl Followed {
+    /// The first wish of that value that is not over: who goes back to a value goes on with what was done for it.
+    fn wish(&self, value: &str) -> usize {
+        let of = |(wish, _): &(Option<String>, u64)| wish.as_deref() == Some(value);
+        let first = self.wishes.iter().skip(self.over).position(of).map(|at| at + self.over);
+        first.or_else(|| self.wishes.iter().rposition(of)).unwrap_or_default()
+    }
+}
+
+impl Rollouts {
+    /// Nothing seen yet.
+    pub(super) fn new(schedule: &Schedule) -> Self {
+        let many = schedule.faults.iter().any(|f| matches!(f.what, Fault::PauseController(..)));
+        Self {
+            schedule: schedule.clone(),
+            now: 0,
+            off: false,
+            many_leaders: many,
+            followed: BTreeMap::new(),
+            children: BTreeMap::new(),
+            members: BTreeMap::new(),
+            stopped: BTreeMap::new(),
+            began: BTreeMap::new(),
+            ends: BTreeMap::new(),
+        }
+    }
+
+    /// Every controller's process goes on, and sees what it should see.
+    fn sound(&self) -> bool {
+        self.schedule.crash.is_none()
+            && self.schedule.faults.iter().all(|f| leaves_controllers_alone(&f.what))
+    }
+
+    /// What is decided on may be older than what was seen before, or another leader's.
+    fn unsure(&self) -> bool {
+        let stale = self.schedule.faults.iter().any(|f| matches!(f.what, Fault::StaleLists(..)));
+        self.off || self.many_leaders || stale
+    }
+
+    /// The API server's clock, by which Pods are told apart, is set.
+    fn clock_jumps(&self) -> bool {
+        self.schedule.faults.iter().any(|f| matches!(f.what, Fault::JumpClock(-1, _)))
+    }
+
+    /// By then a controller has seen what was written, whatever goes wrong.
+    fn known(&self) -> u64 {
+        if self.sound() {
+            return KNOWN;
+        }
+        let longest = self.schedule.faults.iter().map(|f| lasts(&f.what)).max();
+        KNOWN + LEADS + longest.unwrap_or_default()
+    }
+
+    /// How many Pods of the workload may be unavailable.
+    fn most(&self, rollout: &InPlaceRollout) -> usize {
+        let all = u32::try_from(self.schedule.members()).unwrap_or_default();
+        let own = rollout.spec.strategy.as_ref().and_then(|s| s.max_unavailable.as_ref());
+        let workload = || {
+            let most = self.schedule.workload.as_ref().and_then(crate::world::rolling::WorkloadPlan::most);
+            most.map_or(1, |most| share_of(&most.0, all))
+        };
+        usize::try_from(own.map_or_else(workload, |own| own.of(all))).unwrap_or_default()
+    }
+
+    /// A request is one that a rollout has made.
+    pub(super) fn made(&self, uid: &str) -> bool {
+        self.children.contains_key(uid)
+    }
+
+    /// An instance is stopped for a request; beside one for each wish, so many may be for what somebody took away.
+    pub(super) fn stops(&mut self, request: &str, name: &str, instance: &str, lost: usize) -> Found {
+        let Some(child) = self.children.get(request) else { return Found::new() };
+        let cause = (child.rollout.clone(), child.wish, child.pod.clone(), name.to_owned());
+        let all = self.stopped.entry(cause).or_default();
+        all.insert(instance.to_owned());
+        if all.len() <= 1 + lost || self.off {
+            return Found::new();
+        }
+        vec![("W2", format!("{request} stops a second instance of {name} for one wish: {all:?}"))]
+    }
+
+    /// etcd is as it was before.
+    pub(super) fn restored(&mut self, now: u64, server: &Server) {
+        self.off = true;
+        for (uid, followed) in &mut self.followed {
+            let stored = server.objects("InPlaceRollout").find(|r| r["metadata"]["uid"] == **uid);
+            followed.deleted = stored.is_none().then_some(now);
+            if let Some(stored) = stored {
+                followed.object = InPlaceRollout::deserialize(&**stored).unwrap();
+            }
+        }
+        for (uid, child) in &mut self.children {
+            let stored = server.objects("ContainerRecreateRequest").find(|r| r["metadata"]["uid"] == **uid);
+            child.deleted = stored.is_none();
+            if stored.is_some_and(|stored| stored["status"]["completionTime"].is_null()) {
+                child.ended = None;
+            }
+        }
+    }
+
+    /// An object was written, or removed.
+    pub(super) fn wrote(
+        &mut self,
+        now: u64,
+        (writer, many_leaders): (Writer, bool),
+        kind: &str,
+        before: Option<&Value>,
+        after: Option<&Value>,
+    ) -> Found {
+        let mut found = Found::new();
+        self.now = now;
+        self.many_leaders |= many_leaders;
+        match kind {
+            "InPlaceRollout" => self.rollout_wrote(writer, before, after, &mut found),
+            "ContainerRecreateRequest" => self.child_wrote(writer, before, after, &mut found),
+            "Pod" => self.see_pod(before, after),
+            _ => {}
+        }
+        if self.off { Found::new() } else { found }
+    }
+
+    fn rollout_wrote(
+        &mut self,
+        writer: Writer,
+        before: Option<&Value>,
+        after: Option<&Value>,
+        found: &mut Found,
+    ) {
+        let now = self.now;
+        let uid = |o: &Value| o["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        let Some(new) = after else {
+            if let Some(followed) = before.and_then(|old| self.followed.get_mut(&uid(old))) {
+                followed.deleted.get_or_insert(now);
+            }
+            return;
+        };
+        let id = uid(new);
+        let new = InPlaceRollout::deserialize(new).unwrap();
+        let followed = self.followed.entry(id.clone()).or_insert_with(|| Followed {
+            object: new.clone(),
+            created: now,
+            deleted: None,
+            wishes: vec![(new.spec.restarted_at.clone(), now)],
+            over: 0,
+            begun: None,
+            paused: None,
+            changed: now,
+        });
+        let old = std::mem::replace(&mut followed.object, new.clone());
+        if followed.wishes.last().is_none_or(|(wish, _)| *wish != new.spec.restarted_at) {
+            followed.wishes.push((new.spec.restarted_at.clone(), now));
+        }
+        followed.paused = new.spec.paused.then(|| followed.paused.unwrap_or(now));
+        if old.spec != new.spec || status(&old) != status(&new) {
+            followed.changed = now;
+        }
+        let (before, after) = (status(&old), status(&new));
+        if before == after {
+            return;
+        }
+        if writer != Writer::Controller {
+            found.push(("I11", format!("{writer:?} writes the status of {id}")));
+        }
+        if let Some(restart) =
+            after.restart.as_ref().filter(|restart| before.restart.as_ref() != Some(restart))
+        {
+            followed.begun = Some((followed.wish(&restart.restarted_at), now));
+            self.begins(&id, restart, found);
+        }
+        if after.restarted_at != before.restarted_at && after.restarted_at.is_some() {
+            self.finished(&id, &after, found);
+            if let Some(followed) = self.followed.get_mut(&id) {
+                followed.over = followed.begun.map_or(0, |(wish, _)| wish + 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Workloads and rollouts in the world: what a workload's controller makes, and what users ask for with an `InPlaceRollout`.
+//!
+//! Of the native controllers only this is modelled: a Pod that is gone is made anew, under its name by a `StatefulSet` and under
+//! another one by the others. And of the garbage collector: what a rollout has made goes with it.
+
+use http::Request;
+use pitstop_api::rollout::Share;
+use pitstop_controller_core::wire::HttpRequest;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::objects::{NAMESPACE, REQUESTS, delete};
+use super::plan::{PodPlan, Schedule, Word};
+use super::{Happening, World};
+use crate::oracle::Writer;
+
+/// Where rollouts are.
+pub const ROLLOUTS: &str = "/apis/pitstop.dev/v1alpha1/namespaces/shop/inplacerollouts";
+/// What the garbage collector takes to find that an owner is gone.
+const COLLECTS: u64 = 700;
+/// What stands between the name of a Pod of the plan and the number of the one that was made for it.
+const ANEW: &str = "-r";
+
+/// A workload. Its Pods are those of the schedule whose names begin with its own and a dash.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorkloadPlan {
+    /// `Deployment`, `StatefulSet` or `DaemonSet`.
+    pub kind: Word,
+    /// Its name.
+    pub name: String,
+    /// `maxUnavailable` of its own strategy: a number, or a share.
+    pub max_unavailable: Option<Word>,
+    /// `spec.updateStrategy.rollingUpdate.partition`.
+    pub partition: i64,
+    /// `spec.minReadySeconds`.
+    pub min_ready: i64,
+}
+
+/// An `InPlaceRollout` for the schedule's workload.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RolloutPlan {
+    /// Its name.
+    pub name: String,
+    /// `spec.restartedAt`.
+    pub restarted_at: Option<Word>,
+    /// `spec.restart.containers`.
+    pub containers: Vec<Word>,
+    /// `spec.paused`.
+    pub paused: bool,
+    /// `spec.progressDeadlineSeconds`.
+    pub progress_deadline: Option<i64>,
+    /// `spec.strategy.maxUnavailable`: a number, or a share.
+    pub max_unavailable: Option<Word>,
+    /// `spec.strategy.canary.pods`.
+    pub canary: Option<i64>,
+    /// `spec.strategy.soakSeconds`.
+    pub soak: Option<i64>,
+    /// `spec.strategy.unreadyGracePeriodSeconds`.
+    pub unready_grace: Option<i64>,
+    /// `spec.strategy.failureThreshold`.
+    pub failure_threshold: Option<i64>,
+}
+
+/// A number, or a text.
+fn share(text: &Word) -> Value {
+    text.parse::<i64>().map_or_else(|_| json!(text), Value::from)
+}
+
+impl WorkloadPlan {
+    /// It has that Pod.
+    pub fn has(&self, pod: &str) -> bool {
+        pod.strip_prefix(&*self.name).is_some_and(|rest| rest.starts_with('-'))
+    }
+
+    /// How many of its Pods its own strategy lets be unavailable.
+    pub fn most(&self) -> Option<Share> {
+        self.max_unavailable.as_ref().and_then(|most| serde_json::from_value(share(most)).ok())
+    }
+
+    /// Its controller gives a Pod that it makes anew the name of the one that is gone.
+    fn keeps_names(&self) -> bool {
+        &*self.kind == "StatefulSet"
+    }
+
+    /// Who owns its Pods: kind and name.
+    fn owner(&self) -> (String, String) {
+        match &*self.kind {
+            "Deployment" => ("ReplicaSet".to_owned(), format!("{}-5d8f9", self.name)),
+            kind => (kind.to_owned(), self.name.clone()),
+        }
+    }
+
+    fn selector(&self) -> Value {
+        json!({"matchLabels": {"app": self.name}})
+    }
+
+    /// The object, with so many Pods.
+    fn object(&self, pods: usize) -> Value {
+        let mut rolling = json!({});
+        if let Some(most) = &self.max_unavailable {
+            rolling["maxUnavailable"] = share(most);
+        }
+        let mut spec = json!({"selector": self.selector(), "minReadySeconds": self.min_ready});
+        let mut status = json!({});
+        if &*self.kind == "StatefulSet" {
+            rolling["partition"] = self.partition.into();
+        }
+        let strategy = if &*self.kind == "Deployment" { "strategy" } else { "updateStrategy" };
+        spec[strategy] = json!({"type": "RollingUpdate", "rollingUpdate": rolling});
+        if &*self.kind == "DaemonSet" {
+            status["desiredNumberScheduled"] = pods.into();
+        } else {
+            spec["replicas"] = pods.into();
+        }
+        json!({"metadata": {"name": self.name, "namespace": NAMESPACE}, "spec": spec, "status": status})
+    }
+
+    /// The `ReplicaSet`s of a `Deployment`: that of the template before, which has no Pods, and the present one.
+    fn sets(&self, uid: &str, pods: usize) -> [Value; 2] {
+        let owner = json!({"apiVersion": "apps/v1", "kind": self.kind, "name": self.name, "uid": uid, "controller": true});
+        [(format!("{}-57bcd", self.name), 0), (self.owner().1, pods)].map(|(name, pods)| {
+            json!({
+                "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": self.name},
+                    "ownerReferences": [owner.clone()]},
+                "spec": {"replicas": pods, "selector": self.selector()}, "status": {"replicas": pods},
+            })
+        })
+    }
+}
+
+impl RolloutPlan {
+    fn create(&self, workload: &WorkloadPlan) -> HttpRequest {
+        let target = json!({"apiVersion": "apps/v1", "kind": workload.kind, "name": workload.name});
+        let (mut spec, mut strategy) = (json!({"targetRef": target}), json!({}));
+        let set = |of: &mut Value, field: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                of[field] = value;
+            }
+        };
+        set(&mut strategy, "maxUnavailable", self.max_unavailable.as_ref().map(share));
+        set(&mut strategy, "canary", self.canary.map(|pods| json!({"pods": pods})));
+        set(&mut strategy, "soakSeconds", self.soak.map(Into::into));
+        set(&mut strategy, "unreadyGracePeriodSeconds", self.unready_grace.map(Into::into));
+        set(&mut strategy, "failureThreshold", self.failure_threshold.map(Into::into));
+        set(&mut spec, "restartedAt", self.restarted_at.as_deref().map(Into::into));
+        set(&mut spec, "progressDeadlineSeconds", self.progress_deadline.map(Into::into));
+        set(&mut spec, "paused", self.paused.then_some(Value::Bool(true)));
+        if !self.containers.is_empty() {
+            spec["restart"] = json!({"containers": self.containers});
+        }
+        spec["strategy"] = strategy;
+        let body = json!({"apiVersion": "pitstop.dev/v1alpha1", "kind": "InPlaceRollout",
+            "metadata": {"name": self.name, "namespace": NAMESPACE}, "spec": spec});
+        let request = Request::post(ROLLOUTS).header(http::header::CONTENT_TYPE, "application/json");
+        request.body(serde_json::to_vec(&body).unwrap()).unwrap()
+    }
+}
+
+impl Schedule {
+    /// The place in the plan of the Pod of that name, or of the one that it was made for.
+    pub fn pod_at(&self, name: &str) -> Option<usize> {
+        let first = name.rsplit_once(ANEW).filter(|(_, n)| n.parse::<u32>().is_ok()).map(|(first, _)| first);
+        self.pods.iter().position(|pod| pod.name == name || Some(&*pod.name) == first)
+    }
+
+    /// The plan of the Pod of that name.
+    pub fn pod(&self, name: &str) -> Option<&PodPlan> {
+        self.pod_at(name).map(|at| &self.pods[at])
+    }
+
+    /// How many Pods the workload is to have.
+    pub fn members(&self) -> usize {
+        let of = |workload: &WorkloadPlan| self.pods.iter().filter(|pod| workload.has(&pod.name)).count();
+        self.workload.as_ref().map_or(0, of)
+    }
+}
+
+impl World {
+    /// The workload, as its controllers have left it.
+    pub(super) fn make_workload(&mut self) {
+        let (wall, pods) = (self.server_wall(), self.schedule.members());
+        let Some(workload) = self.schedule.workload.clone() else { return };
+        let stored = self.server.insert(wall, &workload.kind, workload.object(pods));
+        if &*workload.kind == "Deployment" {
+            for set in workload.sets(stored["metadata"]["uid"].as_str().unwrap_or_default(), pods) {
+                self.server.insert(wall, "ReplicaSet", set);
+            }
+        }
+    }
+
+    /// Its labels, which others may have too, and its owner.
+    pub(super) fn adopt(&self, pod: &mut Value) {
+        let Some(workload) = &self.schedule.workload else { return };
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        pod["metadata"]["labels"] = json!({"app": workload.name});
+        if !workload.has(&name) {
+            return;
+        }
+        let (kind, owner) = workload.owner();
+        let Some(object) = self.server.object(&kind, NAMESPACE, &owner) else { return };
+        pod["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": kind, "name": owner,
+            "uid": object["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true}]);
+    }
+
+    /// The name of the Pod that is made for one of the plan that is gone; nothing while that is there.
+    pub(super) fn name_anew(&mut self, at: usize) -> Option<String> {
+        let name = &self.schedule.pods[at].name;
+        let of = |pod: &Value| {
+            self.schedule.pod_at(pod["metadata"]["name"].as_str().unwrap_or_default()) == Some(at)
+        };
+        if self.server.objects("Pod").any(|pod| of(pod)) {
+            return None;
+        }
+        if self.schedule.workload.as_ref().is_none_or(|w| w.keeps_names() || !w.has(name)) {
+            return Some(name.clone());
+        }
+        self.anew += 1;
+        Some(format!("{name}{ANEW}{}", self.anew))
+    }
+
+    pub(super) fn create_rollout(&mut self, plan: &RolloutPlan) {
+        if let Some(workload) = self.schedule.workload.clone() {
+            self.ask_as_user(&plan.create(&workload));
+        }
+    }
+
+    pub(super) fn patch_rollout(&mut self, name: &str, spec: &Value) {
+        let request = Request::patch(format!("{ROLLOUTS}/{name}"))
+            .header(http::header::CONTENT_TYPE, "application/merge-patch+json");
+        let body = serde_json::to_vec(&json!({"spec": spec})).unwrap();
+        self.ask_as_user(&request.body(body).unwrap());
+    }
+
+    /// Deletes the requests of a rollout that have failed, so that their Pods are tried again.
+    pub(super) fn retry_rollout(&mut self, name: &str) {
+        let failed = |request: &Value| {
+            let conditions = request["status"]["conditions"].as_array().into_iter().flatten();
+            conditions.into_iter().any(|c| c["type"] == "Failed" && c["status"] == "True")
+        };
+        self.delete_children(Writer::User, |owner, request| owner["name"] == *name && failed(request));
+    }
+
+    /// The garbage collector has its turn where an owner may be gone.
+    pub(super) fn plan_collection(&mut self) {
+        if self.schedule.workload.is_some() {
+            self.queue.push(self.now + COLLECTS, Happening::Orphans);
+        }
+    }
+
+    /// Deletes what rollouts have made that are gone.
+    pub(super) fn collect_orphans(&mut self) {
+        let there: Vec<Value> =
+            self.server.objects("InPlaceRollout").map(|r| r["metadata"]["uid"].clone()).collect();
+        self.delete_children(Writer::Other, |owner, _| !there.contains(&owner["uid"]));
+    }
+
+    fn delete_children(&mut self, writer: Writer, which: impl Fn(&Value, &Value) -> bool) {
+        let of = |request: &Value| {
+            let owners = request["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+            owners.into_iter().any(|owner| owner["kind"] == "InPlaceRollout" && which(owner, request))
+        };
+        let found = self.server.objects("ContainerRecreateRequest").filter(|request| of(request));
+        let names: Vec<String> =
+            found.map(|r| r["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect();
+        for name in names {
+            self.handle(writer, &delete(&format!("{REQUESTS}/{name}"), None, None));
+        }
+    }
+}

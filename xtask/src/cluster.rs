@@ -50,6 +50,11 @@ impl<'a> Cluster<'a> {
         Self { root, name: "default" }
     }
 
+    /// One beside that.
+    pub(crate) fn second(root: &'a Path) -> Self {
+        Self { root, name: "second" }
+    }
+
     /// Its files.
     pub(crate) fn dir(self) -> PathBuf {
         self.root.join("target/cluster").join(self.name)

@@ -104,14 +104,25 @@ fn on_clusters(root: &Path, total: &mut Tally) {
     if images.is_empty() {
         return;
     }
-    // One after another: side by side, two of them kept each other from answering in time.
-    let (cluster, images) = (Cluster::of(root), &images);
-    for part in e2e::parts() {
-        suite(total, part.name, || part.run(cluster, images));
-    }
-    suite(total, "attacks on a real cluster", || verdict(attacks::on_cluster(cluster, images)));
-    suite(total, "kills during a stream of requests", || {
-        verdict(chaos::on_cluster(cluster, images, CHAOS_MINUTES, CHAOS_SEED))
+    let [first, others, without] = e2e::parts();
+    let (cluster, second, images) = (Cluster::of(root), Cluster::second(root), &images);
+    // Most tests on a cluster wait, and many need it for themselves: so there are two.
+    std::thread::scope(|scope| {
+        let beside = scope.spawn(|| {
+            let mut total = Tally::default();
+            suite(&mut total, others.name, || others.run(second, images));
+            suite(&mut total, "attacks on a real cluster", || verdict(attacks::on_cluster(second, images)));
+            total
+        });
+        suite(total, first.name, || first.run(cluster, images));
+        suite(total, without.name, || without.run(cluster, images));
+        suite(total, "kills during a stream of requests", || {
+            verdict(chaos::on_cluster(cluster, images, CHAOS_MINUTES, CHAOS_SEED))
+        });
+        match beside.join() {
+            Ok(tally) => total.add(tally),
+            Err(_) => total.broke("what runs on the second cluster"),
+        }
     });
 }
 

@@ -21,6 +21,8 @@ use crate::harness::say;
 
 /// Most writes for a request.
 const WRITES: f64 = 5.0;
+/// Writes that empty the book where nothing follows for a second: after the requests before these, and after the last of these.
+const EMPTIED: f64 = 2.0;
 /// Longest step of the controller's core, in milliseconds.
 const STEP: f64 = 50.0;
 /// Most time of a request in another namespace, as a part of its time alone.
@@ -57,7 +59,7 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     print_writes(&ledger);
     let mut figures = ends_in_order(&ends, sizes.requests);
     let requests = number(sizes.requests + probe.sent() - before);
-    figures.extend(ledger.figures(requests, WRITES));
+    figures.extend(ledger.figures(requests, (WRITES * requests + EMPTIED) / requests));
     figures.extend([
         Figure::told("most writes of one request itself", number(ledger.most_of_one("queue-")), ""),
         longest_step(&controller).await?,

@@ -46,6 +46,9 @@ fn candidates(schedule: &Schedule) -> Vec<Schedule> {
             }
         });
     }
+    if schedule.workload.as_ref().is_some_and(|workload| workload.budget.is_some()) {
+        add(&|s| s.workload.iter_mut().for_each(|workload| workload.budget = None));
+    }
     if schedule.replicas > 1 {
         add(&|s| s.replicas = 1);
     }

@@ -28,12 +28,14 @@ pub(super) fn workload(rng: &mut Rng, schedule: &mut Schedule) {
         }
     }
     alike(rng, &mut schedule.pods);
+    let pods = schedule.pods.len() as u64;
     schedule.workload = Some(WorkloadPlan {
         kind: kind.into(),
         name: WEB.to_owned(),
         max_unavailable: most(rng, &[None, None, Some("1"), Some("0"), Some("50%")]),
         partition: i64::from(kind == "StatefulSet" && rng.one_in(6)),
         min_ready: rng.pick(&[0, 0, 0, 3]).unwrap(),
+        budget: rng.one_in(3).then(|| i64::try_from(rng.below(pods + 1)).unwrap()),
     });
 }
 
@@ -105,6 +107,7 @@ fn rollout(rng: &mut Rng, name: &str) -> RolloutPlan {
         soak: rng.pick(&[Some(0), Some(0), Some(1), Some(3), Some(6), None]).unwrap(),
         unready_grace: rng.pick(&[None, None, None, Some(0), Some(2)]).unwrap(),
         failure_threshold: rng.pick(&[None, None, Some(2), Some(5)]).unwrap(),
+        ignores_budgets: rng.one_in(5),
     }
 }
 

@@ -78,5 +78,9 @@ pub(super) fn all() -> Vec<Schedule> {
         .flat_map(|pod| &mut pod.containers)
         .for_each(|c| crashes.clone_into(&mut c.behaviour));
     all.push(failing);
+    let most = |r: &mut RolloutPlan| r.max_unavailable = Some("100%".into());
+    let mut budgeted = one("within a disruption budget", "Deployment", 3, vec![(0, rollout(most))]);
+    budgeted.workload.iter_mut().for_each(|workload| workload.budget = Some(2));
+    all.push(budgeted);
     all
 }

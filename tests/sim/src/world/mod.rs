@@ -85,6 +85,8 @@ enum Happening {
     Replace(usize),
     /// The garbage collector looks for what has lost its owner.
     Orphans,
+    /// The disruption controller counts Pods.
+    Count,
 }
 
 /// The world.
@@ -332,6 +334,7 @@ impl World {
             Happening::Heal(heal) => self.heal(heal),
             Happening::Replace(at) => self.replace(at),
             Happening::Orphans => self.collect_orphans(),
+            Happening::Count => self.count_pods(),
         }
         if self.snapshots.last().is_none_or(|(at, _)| self.now >= at + 10_000) {
             self.snapshots.push((self.now, self.server.snapshot()));

@@ -122,6 +122,9 @@ impl World {
         {
             self.plan_collection();
         }
+        if kind == "Pod" {
+            self.plan_count();
+        }
         if kind == "Pod" && after.is_none() {
             let name = before.as_ref().and_then(|b| b["metadata"]["name"].as_str()).unwrap_or_default();
             let plan = self.schedule.pod_at(name).filter(|at| self.schedule.pods[*at].controlled);

@@ -1,7 +1,8 @@
 //! Workloads and rollouts in the world: what a workload's controller makes, and what users ask for with an `InPlaceRollout`.
 //!
 //! Of the native controllers only this is modelled: a Pod that is gone is made anew, under its name by a `StatefulSet` and under
-//! another one by the others. And of the garbage collector: what a rollout has made goes with it.
+//! another one by the others. Of the garbage collector: what a rollout has made goes with it. Of the disruption controller: it
+//! counts the Pods of a budget.
 
 use http::Request;
 use pitstop_api::rollout::Share;
@@ -18,6 +19,8 @@ use crate::oracle::Writer;
 pub const ROLLOUTS: &str = "/apis/pitstop.dev/v1alpha1/namespaces/shop/inplacerollouts";
 /// What the garbage collector takes to find that an owner is gone.
 const COLLECTS: u64 = 700;
+/// What the disruption controller takes to count Pods that have changed.
+const COUNTS: u64 = 300;
 /// What stands between the name of a Pod of the plan and the number of the one that was made for it.
 const ANEW: &str = "-r";
 
@@ -35,6 +38,8 @@ pub struct WorkloadPlan {
     pub partition: i64,
     /// `spec.minReadySeconds`.
     pub min_ready: i64,
+    /// `spec.minAvailable` of a `PodDisruptionBudget` for its Pods.
+    pub budget: Option<i64>,
 }
 
 /// An `InPlaceRollout` for the schedule's workload.
@@ -61,6 +66,8 @@ pub struct RolloutPlan {
     pub unready_grace: Option<i64>,
     /// `spec.strategy.failureThreshold`.
     pub failure_threshold: Option<i64>,
+    /// `spec.respectDisruptionBudgets` is false.
+    pub ignores_budgets: bool,
 }
 
 /// A number, or a text.
@@ -102,7 +109,9 @@ impl WorkloadPlan {
         if let Some(most) = &self.max_unavailable {
             rolling["maxUnavailable"] = share(most);
         }
-        let mut spec = json!({"selector": self.selector(), "minReadySeconds": self.min_ready});
+        let template = json!({"metadata": {"labels": {"app": self.name}}});
+        let mut spec =
+            json!({"selector": self.selector(), "minReadySeconds": self.min_ready, "template": template});
         let mut status = json!({});
         if &*self.kind == "StatefulSet" {
             rolling["partition"] = self.partition.into();
@@ -115,6 +124,15 @@ impl WorkloadPlan {
             spec["replicas"] = pods.into();
         }
         json!({"metadata": {"name": self.name, "namespace": NAMESPACE}, "spec": spec, "status": status})
+    }
+
+    /// The disruption budget for its Pods, before anybody has counted them.
+    fn disruption_budget(&self, least: i64) -> Value {
+        json!({
+            "metadata": {"name": self.name, "namespace": NAMESPACE, "generation": 1},
+            "spec": {"minAvailable": least, "selector": self.selector()},
+            "status": {"observedGeneration": 1, "desiredHealthy": least, "currentHealthy": 0, "expectedPods": 0},
+        })
     }
 
     /// The `ReplicaSet`s of a `Deployment`: that of the template before, which has no Pods, and the present one.
@@ -147,6 +165,7 @@ impl RolloutPlan {
         set(&mut spec, "restartedAt", self.restarted_at.as_deref().map(Into::into));
         set(&mut spec, "progressDeadlineSeconds", self.progress_deadline.map(Into::into));
         set(&mut spec, "paused", self.paused.then_some(Value::Bool(true)));
+        set(&mut spec, "respectDisruptionBudgets", self.ignores_budgets.then_some(Value::Bool(false)));
         if !self.containers.is_empty() {
             spec["restart"] = json!({"containers": self.containers});
         }
@@ -187,6 +206,9 @@ impl World {
             for set in workload.sets(stored["metadata"]["uid"].as_str().unwrap_or_default(), pods) {
                 self.server.insert(wall, "ReplicaSet", set);
             }
+        }
+        if let Some(least) = workload.budget {
+            self.server.insert(wall, "PodDisruptionBudget", workload.disruption_budget(least));
         }
     }
 
@@ -240,6 +262,33 @@ impl World {
             conditions.into_iter().any(|c| c["type"] == "Failed" && c["status"] == "True")
         };
         self.delete_children(Writer::User, |owner, request| owner["name"] == *name && failed(request));
+    }
+
+    /// The disruption controller has its turn where Pods may have changed.
+    pub(super) fn plan_count(&mut self) {
+        if self.schedule.workload.as_ref().is_some_and(|workload| workload.budget.is_some()) {
+            self.queue.push(self.now + COUNTS, Happening::Count);
+        }
+    }
+
+    /// Counts the Pods of the workload's disruption budget, and those of them that are ready and not being deleted.
+    pub(super) fn count_pods(&mut self) {
+        let Some(workload) = self.schedule.workload.clone() else { return };
+        let healthy = |pod: &Value| {
+            let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+            let ready = conditions.any(|c| c["type"] == "Ready" && c["status"] == "True");
+            ready && pod["metadata"]["deletionTimestamp"].is_null()
+        };
+        let mut counts = [0, 0];
+        for pod in self.server.objects("Pod").filter(|pod| pod["metadata"]["labels"]["app"] == *workload.name)
+        {
+            counts[0] += 1;
+            counts[1] += i32::from(healthy(pod));
+        }
+        self.change(Writer::Other, "PodDisruptionBudget", NAMESPACE, &workload.name, |budget| {
+            budget["status"]["expectedPods"] = counts[0].into();
+            budget["status"]["currentHealthy"] = counts[1].into();
+        });
     }
 
     /// The garbage collector has its turn where an owner may be gone.

@@ -199,6 +199,7 @@ impl World {
                     self.cut_all();
                     self.oracle.restored(self.now, &self.server);
                     self.plan_collection();
+                    self.plan_count();
                     self.release_again();
                 }
             }

@@ -76,6 +76,17 @@ fn pods_that_are_not_ready_need_no_budget_and_use_it() {
     assert_eq!(world.open(), ["web-0"]);
 }
 
+/// The budget's controller has yet to see that it is gone: it does not count as healthy Pod of another workload.
+#[test]
+fn a_pod_that_is_gone_uses_the_budget() {
+    let mut world = world(&[budget(3)]);
+    let gone = ObjectKey::new("shop", "web-3");
+    world.pods.remove(&gone);
+    world.changed(&gone);
+    world.settle();
+    assert_eq!((world.open().len(), world.said().0), (0, "DisruptionBudget"));
+}
+
 #[test]
 fn a_budget_counts_pods_of_other_workloads_too() {
     let other = |healthy| Budget { healthy, expected: 6, ..budget(5) };

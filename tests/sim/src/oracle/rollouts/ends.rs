@@ -134,10 +134,13 @@ impl Rollouts {
             "Restarted" => spec.restarted_at == status.restarted_at && none_left(),
             "Paused" => spec.paused,
             "PodsFailed" => self.children_of(id).any(Child::has_failed),
-            "NeedsUnavailability" => self.most(&followed.object) == 0,
+            "NeedsUnavailability" => self.allowed(&followed.object) == 0,
             "Conflict" => {
-                let older = |other: &Followed| other.deleted.is_none() && other.created < followed.created;
-                self.followed.values().any(older)
+                let older = |(uid, other): (&String, &Followed)| {
+                    let earlier = other.created < followed.created || self.clock_jumps();
+                    other.deleted.is_none() && earlier && uid != id
+                };
+                self.followed.iter().any(older)
             }
             // Pods that are not there, or not ready, keep the others from being begun with.
             "ProgressDeadlineExceeded" => {

@@ -154,8 +154,16 @@ impl Rollouts {
         KNOWN + LEADS + longest.unwrap_or_default()
     }
 
-    /// How many Pods of the workload may be unavailable.
+    /// How many Pods of the workload may be unavailable, by the disruption budget for them too.
     fn most(&self, rollout: &InPlaceRollout) -> usize {
+        let least = self.schedule.workload.as_ref().and_then(|workload| workload.budget);
+        let least = least.filter(|_| rollout.spec.respects_disruption_budgets());
+        let least = least.map_or(0, |least| usize::try_from(least).unwrap_or_default());
+        self.allowed(rollout).min(self.schedule.members().saturating_sub(least))
+    }
+
+    /// How many of them may be by its strategy.
+    fn allowed(&self, rollout: &InPlaceRollout) -> usize {
         let all = u32::try_from(self.schedule.members()).unwrap_or_default();
         let own = rollout.spec.strategy.as_ref().and_then(|s| s.max_unavailable.as_ref());
         let workload = || {

@@ -22,10 +22,11 @@ pub(super) enum Rule {
     OnlyMoreTime,
     CancelledStaysSo,
     SomeUnavailable,
+    ParksOrNative,
 }
 
 /// Those whose text is always the same.
-const RULES: [(Rule, &str); 8] = [
+const RULES: [(Rule, &str); 9] = [
     (Rule::SameNames, "self.map(c, c.name) == oldSelf.map(c, c.name)"),
     (
         Rule::OneAction,
@@ -44,6 +45,10 @@ const RULES: [(Rule, &str); 8] = [
     (
         Rule::SomeUnavailable,
         "!has(self.strategy) || !has(self.strategy.maxUnavailable) || type(self.strategy.maxUnavailable) != int || self.strategy.maxUnavailable >= 1",
+    ),
+    (
+        Rule::ParksOrNative,
+        "!has(self.templateChanges) || self.templateChanges != 'InPlace' || self.targetRef.kind != 'Deployment'",
     ),
     (Rule::CancelledStaysSo, "!has(oldSelf.cancel) || !oldSelf.cancel || (has(self.cancel) && self.cancel)"),
 ];
@@ -103,6 +108,9 @@ impl Rule {
             }
             Self::SomeAmount => {
                 ["requests", "limits"].iter().any(|l| new[*l].as_object().is_some_and(|all| !all.is_empty()))
+            }
+            Self::ParksOrNative => {
+                new["templateChanges"] != "InPlace" || new["targetRef"]["kind"] != "Deployment"
             }
             Self::OnlyMoreTime => old.is_none_or(|old| {
                 let seconds = |value: &Value| value["activeDeadlineSeconds"].as_i64();

@@ -121,18 +121,7 @@ fn log(action: &Action) {
             debug!(%kind, request = %key, request_uid = uid, %pod, "asks whether the Pod exists");
         }
         Action::Do { by: Object { kind, key, uid }, deed } => {
-            let (what, object) = match deed {
-                Deed::Create(child) => ("create", format!("{} {}", child.kind, child.key)),
-                Deed::Delete { kind, key, .. } => ("delete", format!("{kind} {key}")),
-                Deed::TryImages { key, .. } => ("try images", format!("Pod {key}")),
-                Deed::AskNode(name) => ("ask for", format!("node {name}")),
-                Deed::AskWorkload(query) => ("read", format!("{} {}", query.kind.name(), query.key)),
-                Deed::MarkPod { key, revision, .. } => ("mark", format!("Pod {key} of revision {revision}")),
-                Deed::Release(release) => ("release", format!("{} {}", release.kind.name(), release.key)),
-                Deed::Pull(puller) => ("make a Pod that pulls", format!("Pod {}", puller.key)),
-                Deed::DeletePod { key, .. } => ("delete", format!("Pod {key}")),
-                Deed::Evict { key, .. } => ("evict", format!("Pod {key}")),
-            };
+            let (what, object) = deed_of(deed);
             info!(%kind, request = %key, request_uid = uid, what, object, "does what a request asks for");
         }
         Action::PatchPod { key, uid, change, .. } => {
@@ -149,6 +138,23 @@ fn log(action: &Action) {
                 debug!(order_id = order.id, node, container = order.container.id, "order stands");
             }
         }
+    }
+}
+
+/// What a deed does, and to what.
+fn deed_of(deed: &Deed) -> (&'static str, String) {
+    match deed {
+        Deed::Create(child) => ("create", format!("{} {}", child.kind, child.key)),
+        Deed::Delete { kind, key, .. } => ("delete", format!("{kind} {key}")),
+        Deed::TryImages { key, .. } => ("try images", format!("Pod {key}")),
+        Deed::AskNode(name) => ("ask for", format!("node {name}")),
+        Deed::AskWorkload(query) => ("read", format!("{} {}", query.kind.name(), query.key)),
+        Deed::MarkPod { key, revision, .. } => ("mark", format!("Pod {key} of revision {revision}")),
+        Deed::Release(release) => ("release", format!("{} {}", release.kind.name(), release.key)),
+        Deed::TryRelease(release) => ("try to release", format!("{} {}", release.kind.name(), release.key)),
+        Deed::Pull(puller) => ("make a Pod that pulls", format!("Pod {}", puller.key)),
+        Deed::DeletePod { key, .. } => ("delete", format!("Pod {key}")),
+        Deed::Evict { key, .. } => ("evict", format!("Pod {key}")),
     }
 }
 

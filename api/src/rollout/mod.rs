@@ -32,6 +32,8 @@ pub const SOAK_SECONDS: i64 = 10;
 /// Label of a workload that is parked: its own controller makes no new Pods when its template changes. The value is what to
 /// release it to: of a `StatefulSet` the partition, of a `DaemonSet` `RollingUpdate`.
 pub const PARKED: &str = "pitstop.dev/parked";
+/// Label of an `InPlaceRollout` that is armed: admission may park its workload. Only the controller sets it.
+pub const ARMED: &str = "pitstop.dev/armed";
 /// Seconds without progress after which a rollout is stalled, where nothing else is said.
 pub const PROGRESS_DEADLINE_SECONDS: i64 = 600;
 

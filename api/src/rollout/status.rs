@@ -9,6 +9,8 @@ use crate::Condition;
 /// Condition types.
 pub mod conditions {
     pub use crate::condition::{COMPLETE, FAILED, RECONCILING, STALLED};
+    /// Admission may park the workload, since the controller can release it.
+    pub const ARMED: &str = "Armed";
 }
 
 /// Most Pods that a status names.
@@ -90,7 +92,7 @@ pub struct InPlaceRolloutStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub pods_of_interest: Vec<PodOfInterest>,
-    /// What holds of the rollout: `Complete`, `Failed`, and `Reconciling` and `Stalled` for kstatus.
+    /// What holds of the rollout: `Complete`, `Failed`, `Armed`, and `Reconciling` and `Stalled` for kstatus.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

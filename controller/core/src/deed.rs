@@ -50,6 +50,9 @@ pub enum Deed {
     },
     /// Release a workload that is parked, if it is still that version.
     Release(Box<Release>),
+    /// Find out whether a workload could be released, parked or not: there is the right, and the policy without which it would be
+    /// the right to do more.
+    TryRelease(Box<Release>),
     /// Make a Pod that has a node's kubelet pull images, with the credentials of another Pod.
     Pull(Box<Puller>),
     /// Delete a Pod that was made for the request, if it still has that UID.

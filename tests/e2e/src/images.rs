@@ -59,19 +59,40 @@ pub async fn with_component(ns: &Ns, test: impl Future<Output = Result<()>>) -> 
 
 /// Runs a test with the component `in-place` too, in a namespace that has opted in.
 pub async fn with_workloads(ns: &Ns, test: impl Future<Output = Result<()>>) -> Result<()> {
-    ns.cluster.install_with(&["image-update", "in-place"])?;
-    forget(&ns.cluster)?;
-    let here = format!("namespace={}", ns.name);
-    ns.cluster.documented(
-        "let-in-place",
-        &[("namespace=shop", &here), ("namespace shop", &here.replace('=', " "))],
-    )?;
-    let result = test.await;
-    for kind in ["clusterrole", "validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
-        let name = if kind == "clusterrole" { "pitstop-in-place" } else { "pitstop-controller-workloads" };
-        ns.cluster.kubectl(&["delete", kind, name])?;
+    with_opted_in(ns, &["image-update", "in-place"], test).await
+}
+
+/// Runs a test with the component `park` too.
+pub async fn with_parking(ns: &Ns, test: impl Future<Output = Result<()>>) -> Result<()> {
+    let result = with_opted_in(ns, &["image-update", "in-place", "park"], test).await;
+    for name in ["park", "keep", "strip", "armed"].map(|name| format!("pitstop-{name}")) {
+        for kind in ["mutatingadmissionpolicybinding", "mutatingadmissionpolicy"] {
+            ns.cluster.kubectl(&["delete", kind, &name])?;
+        }
     }
+    result
+}
+
+async fn with_opted_in(ns: &Ns, components: &[&str], test: impl Future<Output = Result<()>>) -> Result<()> {
+    ns.cluster.install_with(components)?;
+    forget(&ns.cluster)?;
+    let (here, apart) = (format!("namespace={}", ns.name), format!("namespace {}", ns.name));
+    let names = [("namespace=shop", &*here), ("namespace shop", &*apart)];
+    ns.cluster.documented("let-in-place", &names)?;
+    let result = test.await;
+    remove_in_place(&ns.cluster)?;
     result.and(ns.cluster.install())
+}
+
+/// Takes away what the component `in-place` has added.
+pub fn remove_in_place(cluster: &Cluster) -> Result<()> {
+    cluster.kubectl(&["delete", "clusterrole", "pitstop-in-place"])?;
+    for name in ["pitstop-controller-workloads", "pitstop-controller-rollouts"] {
+        for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
+            cluster.kubectl(&["delete", kind, name])?;
+        }
+    }
+    Ok(())
 }
 
 /// Runs a test with the component `image-puller` too.

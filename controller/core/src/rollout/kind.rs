@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pitstop_api::rollout::{InPlaceRollout, KIND, PLURAL};
+use pitstop_api::rollout::{ARMED, InPlaceRollout, KIND, PLURAL};
 
 use super::{Memory, Rollout, plan, status};
 use crate::change::Note;
@@ -45,7 +45,8 @@ impl Kind for Rollout {
     };
 
     fn observe(object: Self::Object) -> Self {
-        Reduced::of(object.metadata, object.spec, object.status, ())
+        let armed = object.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(ARMED));
+        Reduced::of(object.metadata, object.spec, object.status, armed)
     }
     fn remember(_: Mono) -> Memory {
         Memory::default()

@@ -5,6 +5,7 @@
 //! `PodImageUpdate`, that belongs to the rollout. What is done is read from those and from the Pods; what this process remembers
 //! is only sorted from them.
 
+mod arm;
 mod child;
 mod kind;
 mod plan;
@@ -26,7 +27,8 @@ use pitstop_api::rollout::{InPlaceRolloutSpec, InPlaceRolloutStatus};
 use crate::reduced::Reduced;
 
 /// An `InPlaceRollout`, reduced to what decisions need.
-pub type Rollout = Reduced<InPlaceRolloutSpec, InPlaceRolloutStatus>;
+/// Beside: it is armed.
+pub type Rollout = Reduced<InPlaceRolloutSpec, InPlaceRolloutStatus, bool>;
 
 /// What one needs.
 pub type Plan = crate::plan::Plan<InPlaceRolloutStatus>;

@@ -10,7 +10,7 @@ use super::roll::{Memory, Read, Tally};
 use super::status::{Doing, status};
 use super::told::{Disrupted, Told};
 use super::work::{What, Work};
-use super::{Plan, Rollout, update};
+use super::{Plan, Rollout, arm, update};
 use crate::before::Before;
 use crate::deed::Deed;
 use crate::key::{KindId, ObjectKey};
@@ -56,7 +56,8 @@ pub(super) fn plan(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) 
     if rollout.deleting || parking(sight) == Some(Parking::Unknown) {
         return Plan::default();
     }
-    let next = next(cx, sight, memory);
+    let mut next = next(cx, sight, memory);
+    let labels = arm::arm(cx, rollout, memory, &mut next);
     if next.controllers.is_empty() {
         memory.forget_pods();
     }
@@ -72,6 +73,7 @@ pub(super) fn plan(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) 
         deed: next.deed,
         controllers: next.controllers,
         wake_at: next.wake_at,
+        labels,
         ..Plan::default()
     }
 }

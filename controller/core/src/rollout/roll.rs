@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::arm::Proof;
 use super::stage::{Asked, Rank, Stage, ordinal, stage};
 use super::work::{Revisions, Work};
 use super::{Rollout, child};
@@ -64,6 +65,8 @@ pub struct Memory {
     pub(super) completed_seen: Option<Mono>,
     /// What came of the last reading of the workload, and when.
     pub(super) read: Option<(Mono, Read)>,
+    /// Whether the workload can be released, as it was tried last.
+    pub(super) proof: Option<Proof>,
     /// What the workload was read for last.
     pub(super) asked_for: Option<String>,
     /// What its Pods are being listed for, and those that were.
@@ -119,8 +122,8 @@ impl Memory {
 
     /// Neither a restart nor an update is under way.
     pub(super) fn rest(&mut self) {
-        let Self { completed_seen, deleted, .. } = std::mem::take(self);
-        *self = Self { completed_seen, deleted, ..Self::default() };
+        let Self { completed_seen, proof, deleted, .. } = std::mem::take(self);
+        *self = Self { completed_seen, proof, deleted, ..Self::default() };
     }
 
     /// A restart or an update begins.
@@ -193,6 +196,16 @@ impl Memory {
             }
             (Deed::MarkPod { key, .. }, Done::Refused(text)) => {
                 self.refused.insert(key.clone(), (now, text));
+            }
+            (Deed::TryRelease(_), Done::Effected) => {
+                self.proof = Some(Proof { at: now, result: Ok(()) });
+            }
+            (Deed::TryRelease(_), Done::Refused(text)) => {
+                self.proof = Some(Proof { at: now, result: Err(text) });
+            }
+            (Deed::TryRelease(release), Done::Gone) => {
+                let text = format!("there is no {} {}", release.kind.name(), release.key.name);
+                self.proof = Some(Proof { at: now, result: Err(text) });
             }
             (Deed::Release(_), Done::Effected) => self.released = Some(now),
             // It is looked at anew.

@@ -5,10 +5,9 @@ use pitstop_api::rollout::{
     InPlaceRolloutStatus, MAX_PODS, Phase, PodOfInterest, PodState, Restart, Update, UpdateEnd, conditions,
 };
 
-use super::Rollout;
-use super::child;
 use super::roll::Memory;
 use super::told::{Disrupted, Told};
+use super::{Rollout, arm, child};
 use crate::change::Note;
 use crate::key::ObjectKey;
 use crate::kind::{Around, Cx, note};
@@ -63,6 +62,7 @@ pub fn all_reasons() -> impl Iterator<Item = &'static str> {
     said.map(|told| told.reason())
         .into_iter()
         .chain([BEGAN, COMPLETED, RELEASED, STALLED])
+        .chain(arm::REASONS)
         .chain(UpdateEnd::ALL.map(UpdateEnd::name))
         .chain(Phase::ALL.map(Phase::name))
 }
@@ -142,6 +142,7 @@ pub(super) fn status(
     let standing =
         Standing { progress, phase: told.phase().name(), reason: told.reason(), message: &message };
     condition::record(&mut new.conditions, standing, cx.wall, rollout.generation);
+    arm::tell(cx, rollout, memory, &mut new);
     new
 }
 

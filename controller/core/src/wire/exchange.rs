@@ -16,7 +16,7 @@ use super::pods::{self, Version};
 use super::puller::{self, Forms};
 use super::reading::Reading;
 use super::survey::SurveyReading;
-use super::workload::WorkloadReading;
+use super::workload::{self, WorkloadReading};
 use crate::action::{Action, Event, Object, Write};
 use crate::change::PodChange;
 use crate::deed::{Deed, Done, Puller};
@@ -73,6 +73,8 @@ enum Awaits {
     Lender(Box<Puller>),
     /// That the policy denies a form like it; then that is sent.
     Denial(Box<HttpRequest>),
+    /// That the policy of workloads denies it.
+    Policy,
     /// One of the things that a survey reads.
     Reading,
     /// The node's metadata, for the owner of its book.
@@ -145,6 +147,7 @@ impl Exchange {
             }
             Deed::TryImages { images, .. } => Awaits::DryRun(None, PodChange::Images(images)),
             Deed::AskNode(_) => Awaits::Node,
+            Deed::TryRelease(_) => Awaits::Policy,
             Deed::Pull(puller) => Awaits::Lender(puller),
             Deed::Create(_)
             | Deed::Delete { .. }
@@ -225,9 +228,13 @@ impl Exchange {
                     (Err(failure), _) => self.end(Err(failure)),
                 }
             }
+            (Awaits::Policy, answer) => {
+                let denied = puller::denied(answer, &workload::POLICY);
+                self.end(denied.map(|()| None))
+            }
             (Awaits::Node, Answer::Body(text)) => self.end(deeds::node_is_ready(&text).map(|()| None)),
             (Awaits::Lender(puller), Answer::Body(text)) => self.puller(&puller, &text),
-            (Awaits::Denial(good), answer) => match puller::denied(answer) {
+            (Awaits::Denial(good), answer) => match puller::denied(answer, &puller::POLICY) {
                 Ok(()) => Self { awaits: Awaits::Done, ..self }.send(Ok(*good)),
                 Err(failure) => self.end(Err(failure)),
             },

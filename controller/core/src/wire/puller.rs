@@ -18,8 +18,28 @@ use crate::action::Object;
 use crate::deed::{ImageToPull, Puller};
 use crate::key::ObjectKey;
 
-/// The policy and its binding, of the component `image-puller`.
-const POLICY: &str = "pitstop-controller-pullers";
+/// A policy that has to be seen to deny before what it narrows is done.
+pub(super) struct Policy {
+    /// Its name, and that of its binding.
+    pub(super) name: &'static str,
+    /// The component that it comes with.
+    pub(super) component: &'static str,
+    /// What the API server says where the right is missing.
+    pub(super) lacks: &'static str,
+    /// What pitstop says then.
+    pub(super) right: &'static str,
+    /// What pitstop does not do where the policy is missing.
+    pub(super) without: &'static str,
+}
+
+/// That of such Pods.
+pub(super) const POLICY: Policy = Policy {
+    name: "pitstop-controller-pullers",
+    component: "image-puller",
+    lacks: "cannot create resource \"pods\"",
+    right: "pitstop has no right to make one, which the component image-puller gives",
+    without: "pitstop makes no Pods",
+};
 /// The label of such Pods, by which the policy tells them from others.
 const LABEL: &str = "pitstop.dev/puller";
 /// No image has this program, so nothing starts.
@@ -143,15 +163,15 @@ fn container(ImageToPull { container, image, policy }: &ImageToPull) -> Value {
 }
 
 /// What the answer to the denied form shows: the policy is in force, or why the Pod is not made.
-pub(super) fn denied(answer: Answer) -> Result<(), Failure> {
-    let by_the_policy = format!("ValidatingAdmissionPolicy '{POLICY}'");
+pub(super) fn denied(answer: Answer, policy: &Policy) -> Result<(), Failure> {
+    let Policy { name, component, lacks, right, without } = policy;
+    let by_the_policy = format!("ValidatingAdmissionPolicy '{name}'");
     match answer {
-        Answer::Failed(failure) if failure.class == Class::Invalid => {
+        Answer::Failed(failure) if matches!(failure.class, Class::Invalid | Class::Fatal) => {
             if failure.message.contains(&by_the_policy) {
                 Ok(())
-            } else if failure.message.contains("cannot create resource \"pods\"") {
-                let text = "pitstop has no right to make one, which the component image-puller gives";
-                Err(Failure { message: format!("{text}: {}", failure.message), ..failure })
+            } else if failure.message.contains(lacks) {
+                Err(Failure { message: format!("{right}: {}", failure.message), ..failure })
             } else {
                 Err(failure)
             }
@@ -159,8 +179,7 @@ pub(super) fn denied(answer: Answer) -> Result<(), Failure> {
         Answer::Failed(failure) => Err(failure),
         Answer::Body(_) => {
             let text = format!(
-                "the ValidatingAdmissionPolicy {POLICY}, without which pitstop makes no Pods, is not in force: apply the \
-                 component image-puller"
+                "the ValidatingAdmissionPolicy {name}, without which {without}, is not in force: apply the component {component}"
             );
             Err(Failure::of_code(422, text))
         }

@@ -61,8 +61,9 @@ fn failed(code: u16, message: &str) -> Answer {
 }
 
 fn denial() -> Answer {
+    let name = POLICY.name;
     let text = format!(
-        "pods \"x\" is forbidden: ValidatingAdmissionPolicy '{POLICY}' with binding '{POLICY}' denied request: no"
+        "pods \"x\" is forbidden: ValidatingAdmissionPolicy '{name}' with binding '{name}' denied request: no"
     );
     failed(422, &text)
 }

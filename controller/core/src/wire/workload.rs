@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::exchange::{HttpRequest, parse};
 use super::metadata::REVISION;
+use super::puller::Policy;
 use super::reading::{List, Reading};
 use super::revisions::{self, SlimRevision};
 use crate::deed::{Release, Strategy};
@@ -260,6 +261,23 @@ pub(super) fn release(release: &Release) -> Result<HttpRequest, request::Error> 
         &Patch::Merge(patch),
     )
 }
+
+/// What the policy denies of any workload, parked or not, as a dry run.
+pub(super) fn try_release(release: &Release) -> Result<HttpRequest, request::Error> {
+    let metadata = json!({"labels": {PARKED: null}, "annotations": {"pitstop.dev/tried": ""}});
+    let params = PatchParams { dry_run: true, ..PatchParams::default() };
+    let path = path(release.kind, Some(&release.key.namespace));
+    Builder::new(path).patch(&release.key.name, &params, &Patch::Merge(json!({"metadata": metadata})))
+}
+
+/// The policy denies it, so the release is allowed and nothing else.
+pub(super) const POLICY: Policy = Policy {
+    name: "pitstop-controller-workloads",
+    component: "in-place",
+    lacks: "cannot patch resource",
+    right: "pitstop has no right to release the workload, which a RoleBinding to the ClusterRole pitstop-in-place gives",
+    without: "pitstop releases no workloads",
+};
 
 fn path(kind: TargetKind, namespace: Option<&str>) -> String {
     match kind {

@@ -3,7 +3,8 @@
 
 use anyhow::Result;
 use http::Method;
-use pitstop_e2e::workloads::{park, workload};
+use pitstop_e2e::images::remove_in_place;
+use pitstop_e2e::workloads::{create, park, rollout, workload};
 use pitstop_e2e::{Cluster, LONG, Ns, until};
 use serde_json::{Value, json};
 
@@ -41,10 +42,7 @@ pub(super) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
     bound.kubectl(&["create", "rolebinding", NAME, &format!("--clusterrole={NAME}"), account])?;
     let result = probes(stage, report, &bound, &other).await;
     stage.cluster.install()?;
-    stage.cluster.kubectl(&["delete", "clusterrole", NAME])?;
-    for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
-        stage.cluster.kubectl(&["delete", kind, "pitstop-controller-workloads"])?;
-    }
+    remove_in_place(&stage.cluster)?;
     bound.close().await?;
     other.close().await?;
     result
@@ -91,6 +89,7 @@ async fn probes(stage: &Stage, report: &mut Report, bound: &Ns, other: &Ns) -> R
         }
         doors(stage, report, bound, kind).await;
     }
+    rollouts(stage, report, bound).await?;
     let ask = change(bound, "Deployment", "web", &json!({"spec": {"paused": true}}));
     report.ask(who, "pause a Deployment", ask, rights()).await;
     let ask = change(bound, "ReplicaSet", "web", &json!({"spec": {"replicas": 0}}));
@@ -113,20 +112,23 @@ fn forms(kind: &str) -> Vec<(&'static str, Value, Expected)> {
         *at = value;
         body
     };
+    // With the template of a DaemonSet, the API server changes an annotation.
+    let template = if kind == "StatefulSet" { SPEC } else { METADATA };
     let image = json!({"spec": {"containers": [{"name": "app", "image": "evil.example/x"}]}});
     let mut forms = vec![
-        ("and change its template", with("/spec/template", image), denied(SPEC)),
+        ("and change its template", with("/spec/template", image), denied(template)),
         (
             "and change its Pods' labels",
             with("/spec/template", json!({"metadata": {"labels": {"x": "y"}}})),
-            denied(SPEC),
+            denied(template),
         ),
         ("and set another label", with("/metadata/labels/x", json!("y")), denied(METADATA)),
         ("and remove another label", with("/metadata/labels/app", Value::Null), denied(METADATA)),
         ("and annotate it", with("/metadata/annotations", json!({"x": "y"})), denied(METADATA)),
         ("and give it a finalizer", with("/metadata/finalizers", json!(["x.example/y"])), denied(METADATA)),
         ("with the label left", with("/metadata/labels", json!({})), denied(METADATA)),
-        ("to no strategy at all", with("/spec/updateStrategy", Value::Null), denied(STRATEGY)),
+        // What the API server makes of it is what the label names.
+        ("to the default strategy: allowed", with("/spec/updateStrategy", Value::Null), granted(200)),
     ];
     if kind == "StatefulSet" {
         forms.extend([
@@ -156,6 +158,30 @@ fn forms(kind: &str) -> Vec<(&'static str, Value, Expected)> {
         ));
     }
     forms
+}
+
+/// The one label of a rollout, and all else.
+async fn rollouts(stage: &Stage, report: &mut Report, ns: &Ns) -> Result<()> {
+    const ONLY: &str = "pitstop may only set and remove the label pitstop.dev/armed of an InPlaceRollout";
+    let who = &stage.controller.who;
+    create(ns, &rollout("StatefulSet", &json!({"paused": true})))?;
+    let place = format!("/apis/pitstop.dev/v1alpha1/namespaces/{}/inplacerollouts", ns.name);
+    let label = |labels: Value| json!({"metadata": {"labels": labels}});
+    for (what, body, expected) in [
+        ("arm a rollout: allowed", label(json!({"pitstop.dev/armed": "true"})), granted(200)),
+        ("set another label of a rollout", label(json!({"x": "y"})), denied(ONLY)),
+        ("annotate a rollout", json!({"metadata": {"annotations": {"x": "y"}}}), denied(ONLY)),
+        ("let a rollout go on", json!({"spec": {"paused": false}}), denied(ONLY)),
+        ("ask a rollout for a restart", json!({"spec": {"restartedAt": "now"}}), denied(ONLY)),
+    ] {
+        let ask = patch(&format!("{place}/web?dryRun=All"), "merge", &body);
+        report.ask(who, what, ask, expected).await;
+    }
+    let ask = post(&format!("{place}?dryRun=All"), &rollout("DaemonSet", &json!({})));
+    report.ask(who, "create a rollout", ask, rights()).await;
+    let ask = plain(&Method::DELETE, &format!("{place}/web?dryRun=All"));
+    report.ask(who, "delete a rollout", ask, rights()).await;
+    Ok(())
 }
 
 /// Other ways to a workload.

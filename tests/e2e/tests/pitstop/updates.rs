@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Pod;
 use pitstop_api::rollout::UpdateEnd;
-use pitstop_e2e::images::{REPOSITORY, server, with_workloads};
-use pitstop_e2e::workloads::{all, change_parked, create, ready, rollout, says, update_ended, workload};
-use pitstop_e2e::{Context as _, Ns, Result, SHORT, ensure, on_cluster, pods, until};
+use pitstop_e2e::images::{REPOSITORY, server, with_parking, with_workloads};
+use pitstop_e2e::workloads::{all, change_parked, create, get, ready, rollout, says, update_ended, workload};
+use pitstop_e2e::{Context as _, LONG, Ns, Result, SHORT, ensure, on_cluster, pods, until};
 use serde_json::{Value, json};
 
 /// A workload `web` of web servers that do by their image what a test wants.
@@ -69,15 +69,15 @@ async fn natively_complete(ns: &Ns, kind: &str, after: &BTreeMap<String, Pod>) -
 
 async fn updates_in_place(ns: &Ns, kind: &str, replicas: u32) -> Result<()> {
     let before = begin(ns, kind, replicas, &json!({"soakSeconds": 1})).await?;
-    let (mark, name) = match kind {
-        "StatefulSet" => ("update-a-statefulset", "db"),
-        _ => ("update-a-daemonset", "agent"),
-    };
-    let names = [
-        (format!("registry.example.com/shop/{name}:v2"), format!("{REPOSITORY}:2")),
-        (format!("set {name} --namespace=shop"), format!("set web --namespace={}", ns.name)),
-    ];
-    ns.cluster.documented(mark, &names.each_ref().map(|(from, to)| (from.as_str(), to.as_str())))?;
+    let here = format!("set web --namespace={}", ns.name);
+    let image = format!("{REPOSITORY}:2");
+    if kind == "StatefulSet" {
+        let names = [("registry.example.com/shop/db:v2", &*image), ("set db --namespace=shop", &*here)];
+        ns.cluster.documented("update-a-statefulset", &names)?;
+    } else {
+        let names = [("registry.example.com/shop/agent:v2", &*image), ("set agent --namespace=shop", &*here)];
+        ns.cluster.documented("update-a-daemonset", &names)?;
+    }
     let over = update_ended(ns, UpdateEnd::Updated).await?.status.context("no status")?;
     let count = i32::try_from(replicas)?;
     ensure!((over.pods, over.current, over.failed) == (count, count, 0), "{over:?}");
@@ -141,6 +141,144 @@ fn an_image_that_crashes_is_one_pods_matter() -> Result<()> {
         Ok(())
     };
     on_cluster(async |ns| with_workloads(ns, test(ns)).await)
+}
+
+/// What people do to a workload is carried out in its Pods.
+async fn verbs_in_place(ns: &Ns, kind: &str, replicas: u32) -> Result<()> {
+    let resource = format!("{}/web", kind.to_lowercase());
+    let manifest = |tag: &str| {
+        let mut object = servers(kind, replicas);
+        object["spec"]["template"]["spec"]["containers"][0]["image"] = json!(format!("{REPOSITORY}:{tag}"));
+        // As in many manifests: it names what parks the workload.
+        object["spec"]["updateStrategy"] = json!({"type": "RollingUpdate"});
+        object.to_string()
+    };
+    let run = |args: &[&str], input: &str| {
+        ns.cluster.kubectl_with(&[&["--namespace", &ns.name], args].concat(), input).map(drop)
+    };
+    run(&["apply", "-f", "-"], &manifest("1"))?;
+    let before = ready(ns, usize::try_from(replicas)?).await?;
+    let more = json!({"templateChanges": "InPlace", "strategy": {"soakSeconds": 0}});
+    create(ns, &rollout(kind, &more))?;
+    armed(ns, kind).await?;
+    let uids = |pods: &BTreeMap<String, Pod>| -> BTreeMap<String, Option<String>> {
+        pods.iter().map(|(name, pod)| (name.clone(), pod.metadata.uid.clone())).collect()
+    };
+    let set = format!("app={REPOSITORY}:2");
+    let whole = |tag: &str| -> Result<String> {
+        let mut object: Value = serde_json::from_str(&ns.kubectl(&["get", &resource, "-o", "json"])?)?;
+        // Its controller may write the status meanwhile.
+        object["metadata"].as_object_mut().context("no metadata")?.remove("resourceVersion");
+        object["spec"]["template"]["spec"]["containers"][0]["image"] = json!(format!("{REPOSITORY}:{tag}"));
+        Ok(object.to_string())
+    };
+    for (verb, tag) in [("set", "2"), ("undo", "1"), ("apply", "2"), ("server-side", "1"), ("replace", "2")] {
+        let revision = get(ns).await?.status.and_then(|status| status.update);
+        match verb {
+            "set" => run(&["set", "image", &resource, &set], "")?,
+            "undo" => run(&["rollout", "undo", &resource], "")?,
+            "apply" => run(&["apply", "-f", "-"], &manifest(tag))?,
+            "server-side" => {
+                run(&["apply", "--server-side", "--force-conflicts", "-f", "-"], &manifest(tag))?;
+            }
+            _ => run(&["replace", "-f", "-"], &whole(tag)?)?,
+        }
+        // The same manifest again, in mid-roll, as a tool for Git does.
+        if verb == "apply" {
+            run(&["apply", "-f", "-"], &manifest(tag))?;
+        }
+        until(&format!("what {verb} has changed to be in all Pods"), LONG, async || {
+            let status = get(ns).await?.status.unwrap_or_default();
+            let over = status.update.as_ref().and_then(|update| update.ended) == Some(UpdateEnd::Updated);
+            ensure!(over && status.update != revision, "{status:?}");
+            Ok(Some(()))
+        })
+        .await?;
+        let after = all(ns).await?;
+        ensure!(uids(&before) == uids(&after), "{verb}: {:?}, then {:?}", uids(&before), uids(&after));
+        let image = format!("{REPOSITORY}:{tag}");
+        for pod in after.values() {
+            let has = &pod.spec.as_ref().and_then(|spec| spec.containers.first()?.image.clone());
+            ensure!(has.as_ref().is_some_and(|has| has.starts_with(&image)), "{verb}: {has:?}");
+        }
+        ensure!(field(ns, kind, ".metadata.labels.pitstop\\.dev/parked")?.is_empty(), "{verb}: it is parked");
+        ns.kubectl(&["rollout", "status", &resource, "--timeout=30s"])?;
+    }
+    // Another change goes the native way, as ever.
+    ns.kubectl(&["set", "env", &resource, "NEW=1"])?;
+    ns.kubectl(&["rollout", "status", &resource, "--timeout=60s"])?;
+    let native = ready(ns, usize::try_from(replicas)?).await?;
+    let uid = |pod: &Pod| pod.metadata.uid.clone();
+    ensure!(native.values().all(|new| before.values().all(|old| uid(new) != uid(old))), "Pods are as before");
+    Ok(())
+}
+
+/// Waits until the controller has armed the rollout, and admission parks its workload. API servers see policies and their
+/// parameters a moment later.
+async fn armed(ns: &Ns, kind: &str) -> Result<()> {
+    let resource = format!("{}/web", kind.to_lowercase());
+    until("the workload to be parked by a change", LONG, async || {
+        let set = format!("app={REPOSITORY}:2");
+        let path = "jsonpath={.metadata.labels.pitstop\\.dev/parked}";
+        let mark = ns.kubectl(&["set", "image", &resource, &set, "--dry-run=server", "-o", path])?;
+        ensure!(!mark.is_empty(), "{:?}", get(ns).await?.status);
+        Ok(Some(()))
+    })
+    .await
+}
+
+#[test]
+fn what_people_do_to_a_stateful_set_is_done_in_its_pods() -> Result<()> {
+    on_cluster(async |ns| with_parking(ns, verbs_in_place(ns, "StatefulSet", 2)).await)
+}
+
+#[test]
+fn what_people_do_to_a_daemon_set_is_done_in_its_pods() -> Result<()> {
+    on_cluster(async |ns| with_parking(ns, verbs_in_place(ns, "DaemonSet", 1)).await)
+}
+
+/// A backup of a parked workload is restored released, and its own park is nobody's but the user's.
+#[test]
+fn what_admission_leaves_alone() -> Result<()> {
+    let test = async |ns: &Ns| {
+        create(ns, &servers("StatefulSet", 1))?;
+        ready(ns, 1).await?;
+        create(ns, &rollout("StatefulSet", &json!({"templateChanges": "InPlace"})))?;
+        armed(ns, "StatefulSet").await?;
+        let resource = "statefulset/web";
+        let dry = |args: &[&str]| {
+            let path = "jsonpath={.metadata.labels.pitstop\\.dev/parked}";
+            ns.kubectl(&[args, &["--dry-run=server", "-o", path]].concat())
+        };
+        ensure!(dry(&["set", "env", resource, "NEW=1"])?.is_empty(), "an environment");
+        ensure!(dry(&["annotate", resource, "x=y"])?.is_empty(), "an annotation");
+        let both = json!({"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 7,
+            "containers": [{"name": "app", "image": format!("{REPOSITORY}:2")}]}}}});
+        ensure!(dry(&["patch", resource, "-p", &both.to_string()])?.is_empty(), "an image and more");
+        // Its user's own park.
+        let own = json!({"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": null}}});
+        ns.kubectl(&["patch", resource, "-p", &own.to_string()])?;
+        let image = format!("app={REPOSITORY}:2");
+        ensure!(dry(&["set", "image", resource, &image])?.is_empty(), "OnDelete");
+
+        let mut copy = servers("StatefulSet", 1);
+        copy["metadata"] = json!({"name": "copy", "labels": {"pitstop.dev/parked": "3"}});
+        copy["spec"]["updateStrategy"] = json!({"rollingUpdate": {"partition": i32::MAX}});
+        copy["spec"]["template"]["metadata"]["labels"] = json!({"app": "copy"});
+        copy["spec"]["selector"]["matchLabels"] = json!({"app": "copy"});
+        create(ns, &copy)?;
+        let path =
+            "jsonpath={.metadata.labels.pitstop\\.dev/parked} {.spec.updateStrategy.rollingUpdate.partition}";
+        let stored = ns.kubectl(&["get", "statefulset/copy", "-o", path])?;
+        ensure!(stored.trim() == "3", "{stored}");
+        // Nobody arms a rollout by hand.
+        ns.kubectl(&["label", "ipr", "web", "pitstop.dev/armed-"])?;
+        let armed =
+            ns.kubectl(&["get", "ipr", "web", "-o", "jsonpath={.metadata.labels.pitstop\\.dev/armed}"])?;
+        ensure!(armed == "true", "{armed}");
+        Ok(())
+    };
+    on_cluster(async |ns| with_parking(ns, test(ns)).await)
 }
 
 /// Without pitstop, a workload in mid-roll is released by its own editor, and its own controller goes on.

@@ -48,6 +48,9 @@ pub(crate) const STRICTER: [&str; 2] = ["locked-namespace", "seccomp"];
 pub(crate) const RIGHTS: [&str; 5] =
     ["image-puller", "image-update", "in-place", "resize-cri", "resize-evict"];
 
+/// The one by which admission parks workloads, which gives no right, and is for Kubernetes 1.36 or later.
+pub(crate) const PARK: &str = "park";
+
 /// All of `deploy/overlays/gate-webhook`.
 pub(crate) fn gate_webhook() -> Vec<Object> {
     overlay("gate-webhook")
@@ -60,7 +63,7 @@ pub(crate) fn resize_cri() -> Vec<Object> {
 
 /// Everything that can be installed, each component by itself.
 pub(crate) fn every_install() -> impl Iterator<Item = Vec<Object>> {
-    usual_installs().chain([resize_cri()]).chain(RIGHTS.map(with))
+    usual_installs().chain([resize_cri(), with(PARK)]).chain(RIGHTS.map(with))
 }
 
 /// Everything that can be installed and gives no more rights than the default.

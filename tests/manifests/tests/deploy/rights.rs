@@ -123,11 +123,12 @@ fn the_right_to_release_workloads_is_in_one_role_that_is_bound_nowhere() {
     let more: Vec<Object> = with(IN_PLACE).into_iter().filter(|o| !usual.contains(o)).collect();
     let kinds: BTreeSet<&str> = more.iter().map(Object::kind).collect();
     let expected = ["ClusterRole", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
-    assert_eq!((more.len(), kinds), (3, expected.into()));
+    assert_eq!((more.len(), kinds), (5, expected.into()));
     let role = find(&more, "ClusterRole", "pitstop-in-place").unwrap();
     assert_eq!(
         role.0["rules"],
-        json!([{"apiGroups": ["apps"], "resources": ["statefulsets", "daemonsets"], "verbs": ["patch"]}])
+        json!([{"apiGroups": ["pitstop.dev"], "resources": ["inplacerollouts"], "verbs": ["patch"]},
+            {"apiGroups": ["apps"], "resources": ["statefulsets", "daemonsets"], "verbs": ["patch"]}])
     );
     // Also rights that somebody adds: every write of a workload is looked at.
     let policy = find(&more, "ValidatingAdmissionPolicy", "pitstop-controller-workloads").unwrap();

@@ -75,6 +75,8 @@ struct World {
     released: Option<Strategy>,
     /// How the API server answers a release.
     release: Done,
+    /// And whether it would.
+    trial: Done,
 }
 
 struct Surroundings<'a>(&'a World);
@@ -175,6 +177,7 @@ impl World {
             marked: Vec::new(),
             released: None,
             release: Done::Effected,
+            trial: Done::Effected,
         };
         for name in pods {
             world.put(pod(name));
@@ -247,6 +250,11 @@ impl World {
             let lost = matches!(deed, Deed::Create(_)) && matches!(done, Done::Retry(_));
             self.unknown = lost.then(|| deed.clone());
             self.memory.deed_done(self.now, &deed, done);
+            did = true;
+        }
+        if let Some(label) = plan.labels.get("pitstop.dev/armed") {
+            assert_ne!(self.rollout.more, label.is_some(), "it is so already");
+            self.rollout.more = label.is_some();
             did = true;
         }
         // What is told later is told where nothing else comes of it before.
@@ -331,6 +339,7 @@ impl World {
                 }
                 self.release.clone()
             }
+            Deed::TryRelease(_) => self.trial.clone(),
             other => panic!("{other:?}"),
         }
     }

@@ -248,3 +248,45 @@ fn a_native_one_leaves_a_parked_workload_alone() {
     world.settle();
     assert_eq!((world.readings, world.phase()), (0, Some(Phase::Idle)));
 }
+
+fn armed(world: &World) -> (bool, &str) {
+    let said = pitstop_api::condition::find(&world.rollout.status.conditions, "Armed").unwrap();
+    (world.rollout.more, &said.reason)
+}
+
+#[test]
+fn a_rollout_is_armed_once_its_workload_can_be_released() {
+    let mut world = World::parked();
+    world.parked = None;
+    world.trial = Done::Refused("no right".into());
+    world.settle();
+    assert_eq!(armed(&world), (false, "CannotRelease"));
+    assert_eq!((world.phase(), world.readings), (Some(Phase::Idle), 0));
+    world.trial = Done::Effected;
+    world.later(59);
+    assert_eq!(armed(&world), (false, "CannotRelease"));
+    world.later(1);
+    assert_eq!(armed(&world), (true, "CanRelease"));
+    // Another process takes it for proven.
+    world.restart();
+    world.trial = Done::Refused("not asked".into());
+    world.settle();
+    assert_eq!(armed(&world), (true, "CanRelease"));
+    world.rollout.spec.template_changes = TemplateChanges::Native;
+    world.settle();
+    assert!(
+        !world.rollout.more
+            && pitstop_api::condition::find(&world.rollout.status.conditions, "Armed").is_none()
+    );
+}
+
+#[test]
+fn a_rollout_whose_workload_cannot_be_released_any_more_is_armed_no_more() {
+    let mut world = World::parked();
+    world.release = Done::Refused("forbidden".into());
+    world.settle();
+    for pod in ["web-2", "web-1", "web-0"] {
+        world.updated(pod, "shop/web:v2");
+    }
+    assert_eq!((armed(&world), world.said().0), ((false, "CannotRelease"), "ReleaseRefused"));
+}

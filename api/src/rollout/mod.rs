@@ -68,8 +68,8 @@ pub struct InPlaceRolloutSpec {
     /// The workload, in the namespace of the rollout. Of several rollouts for one workload only the oldest acts. Immutable.
     pub target_ref: TargetRef,
     /// What happens when the template of a parked workload changes. `Native` (default): its own controller makes new Pods, as
-    /// without a rollout. `InPlace`: the running Pods get the new images, and the workload is released when all of them have
-    /// them. A workload is parked by its label `pitstop.dev/parked`.
+    /// without a rollout. `InPlace`: the running Pods get the new images, and are restarted if an annotation asks for it; the
+    /// workload is released when that is done in all of them. A workload is parked by its label `pitstop.dev/parked`.
     #[serde(default)]
     #[schemars(extend("default" = "Native"))]
     pub template_changes: TemplateChanges,
@@ -195,13 +195,13 @@ impl TargetKind {
 }
 
 /// What happens when the template of a parked workload changes: `Native` (default: its own controller makes new Pods) or
-/// `InPlace` (the running Pods get the new images).
+/// `InPlace` (it is carried out in the running Pods).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum TemplateChanges {
     /// Its own controller makes new Pods.
     #[default]
     Native,
-    /// The running Pods get the new images.
+    /// It is carried out in the running Pods.
     InPlace,
 }
 

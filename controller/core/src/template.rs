@@ -7,13 +7,35 @@ use serde_json::{Map, Value};
 /// The lists of containers in a Pod's spec.
 const LISTS: [&str; 2] = ["containers", "initContainers"];
 
+/// Annotations that ask for a restart when they change: of `kubectl rollout restart`, and of what restarts Pods when a `ConfigMap`
+/// or a `Secret` changes (<https://github.com/stakater/Reloader>, and the checksums of Helm charts).
+const RESTARTS: [&str; 2] = ["kubectl.kubernetes.io/restartedAt", "reloader.stakater.com/last-reloaded-from"];
+/// The same, of all names with that beginning.
+const CHECKSUM: &str = "checksum/";
+
 /// How one template differs from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// In images that running Pods can get; in nothing if there is none.
-    Images(Vec<Image>),
+    /// In what running Pods can get.
+    InPlace(Lacks),
     /// In something that they cannot get: what.
     Other(String),
+}
+
+/// What a running Pod can get.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lacks {
+    /// New images.
+    pub images: Vec<Image>,
+    /// A restart of the other containers.
+    pub restart: bool,
+}
+
+impl Lacks {
+    /// Nothing.
+    pub fn is_none(&self) -> bool {
+        self.images.is_empty() && !self.restart
+    }
 }
 
 /// The image of a container.
@@ -32,6 +54,7 @@ impl Change {
     pub fn between(old: &Value, new: &Value) -> Self {
         let (mut old, mut new) = (plain(old), plain(new));
         let (before, after) = (take_images(&mut old), take_images(&mut new));
+        let restart = take_restarts(&mut old) != take_restarts(&mut new);
         if let Some(path) = difference(&old, &new, "spec.template") {
             return Self::Other(format!("{path} differs"));
         }
@@ -49,12 +72,12 @@ impl Change {
         if images.len() > MAX_CONTAINERS {
             return Self::Other(format!("more than {MAX_CONTAINERS} images differ"));
         }
-        Self::Images(images)
+        Self::InPlace(Lacks { images, restart })
     }
 
     /// They are the same.
     pub fn is_none(&self) -> bool {
-        matches!(self, Self::Images(images) if images.is_empty())
+        matches!(self, Self::InPlace(lacks) if lacks.is_none())
     }
 }
 
@@ -98,6 +121,20 @@ fn take_images(template: &mut Value) -> Vec<Found> {
         }
     }
     images
+}
+
+/// Takes out the annotations that ask for a restart.
+fn take_restarts(template: &mut Value) -> Vec<(String, Value)> {
+    let Some(metadata) = template.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return Vec::new();
+    };
+    let Some(Value::Object(annotations)) = metadata.remove("annotations") else { return Vec::new() };
+    let asks = |key: &str| RESTARTS.contains(&key) || key.starts_with(CHECKSUM);
+    let (restarts, others): (Vec<_>, Vec<_>) = annotations.into_iter().partition(|(key, _)| asks(key));
+    if !others.is_empty() {
+        metadata.insert("annotations".to_owned(), others.into_iter().collect::<Map<_, _>>().into());
+    }
+    restarts
 }
 
 fn text(fields: &Map<String, Value>, key: &str) -> String {
@@ -158,10 +195,13 @@ mod tests {
         });
         assert_eq!(
             both,
-            Change::Images(vec![
-                image("app", "docker.io/shop/web:v2", "shop/web:v1"),
-                image("proxy", "shop/proxy:v2", "shop/proxy:v1")
-            ])
+            Change::InPlace(Lacks {
+                images: vec![
+                    image("app", "docker.io/shop/web:v2", "shop/web:v1"),
+                    image("proxy", "shop/proxy:v2", "shop/proxy:v1")
+                ],
+                restart: false,
+            })
         );
     }
 
@@ -172,6 +212,21 @@ mod tests {
             new["$patch"] = "replace".into();
         });
         assert!(same.is_none(), "{same:?}");
+    }
+
+    #[test]
+    fn annotations_that_ask_for_a_restart_are_no_other_difference() {
+        let restart = Change::InPlace(Lacks { restart: true, ..Lacks::default() });
+        let names = [
+            "kubectl.kubernetes.io/restartedAt",
+            "reloader.stakater.com/last-reloaded-from",
+            "checksum/config",
+        ];
+        for name in names {
+            assert_eq!(change(|new| new["metadata"]["annotations"] = json!({name: "x"})), restart);
+        }
+        let other = change(|new| new["metadata"]["annotations"] = json!({"other": "x", "checksum/x": "y"}));
+        assert_eq!(other, Change::Other("spec.template.metadata.annotations differs".into()));
     }
 
     #[test]

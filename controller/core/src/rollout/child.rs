@@ -10,7 +10,7 @@ use pitstop_api::resize::PodRef;
 use pitstop_api::{MAX_SECONDS, labels};
 
 use super::Rollout;
-use super::work::{What, Work};
+use super::work::Asks;
 use crate::deed::Child;
 use crate::key::{KindId, ObjectKey};
 use crate::pod::{Container, ContainerKind, Pod};
@@ -70,12 +70,16 @@ pub(super) fn drain(rollout: &Rollout) -> Option<i64> {
 }
 
 /// The request to make. `soak`: seconds that new containers must have run.
-pub(super) fn child(rollout: &Rollout, work: &Work<'_>, pod: &Pod, soak: i64) -> serde_json::Result<Child> {
-    match &work.what {
-        What::Restart(_) => restart(rollout, &work.mark, pod, soak),
-        What::Update(revisions) => {
-            update(rollout, &work.mark, pod, soak, revisions.images(pod).unwrap_or_default())
-        }
+pub(super) fn child(
+    rollout: &Rollout,
+    mark: &str,
+    pod: &Pod,
+    asks: Asks,
+    soak: i64,
+) -> serde_json::Result<Child> {
+    match asks {
+        Asks::Restart(containers) => restart(rollout, mark, pod, containers, soak),
+        Asks::Images(images) => update(rollout, mark, pod, images, soak),
     }
 }
 
@@ -95,8 +99,8 @@ fn update(
     rollout: &Rollout,
     mark: &str,
     pod: &Pod,
-    soak: i64,
     images: Vec<Image>,
+    soak: i64,
 ) -> serde_json::Result<Child> {
     let containers =
         images.into_iter().map(|Image { container, image, .. }| ContainerImage { name: container, image });
@@ -112,9 +116,15 @@ fn update(
     Ok(Child { kind: UPDATES, key: key(mark, pod), labels: BTreeMap::new(), spec })
 }
 
-fn restart(rollout: &Rollout, mark: &str, pod: &Pod, soak: i64) -> serde_json::Result<Child> {
-    let containers = containers(rollout, pod)
-        .map(|container| RecreateContainer { name: container.name.clone(), ..RecreateContainer::default() });
+fn restart(
+    rollout: &Rollout,
+    mark: &str,
+    pod: &Pod,
+    containers: Vec<String>,
+    soak: i64,
+) -> serde_json::Result<Child> {
+    let containers =
+        containers.into_iter().map(|name| RecreateContainer { name, ..RecreateContainer::default() });
     let strategy = RecreateStrategy {
         failure_policy: Some(FailurePolicy::Fail),
         unready_grace_period_seconds: drain(rollout),

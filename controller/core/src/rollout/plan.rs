@@ -298,7 +298,10 @@ pub(super) fn go_on(
                 ask(sight, memory, &work.mark, false)
             } else {
                 let pod = sight.around.pod(&pod);
-                let child = pod.and_then(|pod| child::child(rollout, work, &pod, soak).ok());
+                let child = pod.and_then(|pod| {
+                    let step = work.step(rollout, &pod, sight.around).ok()??;
+                    child::child(rollout, &work.mark, &pod, step.asks, soak).ok()
+                });
                 child.map(|child| Deed::Create(Box::new(child)))
             };
             told(why, deed, None)

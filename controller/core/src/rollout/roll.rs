@@ -10,7 +10,7 @@ use super::stage::{Asked, Rank, Stage, ordinal, stage};
 use super::work::{Revisions, Work};
 use super::{Rollout, child};
 use crate::deed::{Deed, Done};
-use crate::key::{KindId, ObjectKey};
+use crate::key::ObjectKey;
 use crate::kind::Around;
 use crate::pod::Pod;
 use crate::time::Mono;
@@ -74,9 +74,8 @@ pub struct Memory {
     pub(super) listed: Option<(String, Vec<Listed>)>,
     /// UIDs of the controllers whose Pods it is told of.
     looks_after: Vec<String>,
-    /// The mark of the restart or the update that the Pods are sorted by, the kind of its requests, and the workload's partition
-    /// and controllers.
-    mark: Option<(String, KindId)>,
+    /// The mark of the restart or the update that the Pods are sorted by, and the workload's partition and controllers.
+    mark: Option<String>,
     sorted_by: Option<(u32, Vec<String>)>,
     stale: BTreeSet<ObjectKey>,
     pods: BTreeMap<ObjectKey, Seen>,
@@ -226,14 +225,13 @@ impl Memory {
         around: &dyn Around<Rollout>,
     ) {
         let by = (work.partition, workload.controllers.clone());
-        let mark = Some((work.mark.clone(), work.kind()));
-        if self.mark != mark {
+        if self.mark.as_ref() != Some(&work.mark) {
             self.made.clear();
             self.marked.clear();
             self.refused.clear();
             self.released = None;
             self.sorted_by = None;
-            self.mark = mark;
+            self.mark = Some(work.mark.clone());
         }
         if self.sorted_by.as_ref() != Some(&by) {
             self.stale.extend(self.pods.keys().cloned());
@@ -256,14 +254,14 @@ impl Memory {
                 self.made.remove(&key);
                 continue;
             };
-            let request = around.relative(work.kind(), &work.request(&pod));
-            if request.is_some() {
+            let step = work.step(rollout, &pod, around);
+            if step.as_ref().is_ok_and(|step| step.as_ref().is_none_or(|step| step.request.is_some())) {
                 self.made.remove(&key);
             }
             let of_node = of_node.or_else(|| self.next_of_node(&pod));
             let available = pod.ready && !pod.gone();
-            let asked = Asked { request: request.as_ref(), made: self.made.contains_key(&key) };
-            let stage = stage(rollout, work, &pod, asked, of_node);
+            let asked = Asked { step, made: self.made.contains_key(&key) };
+            let stage = stage(rollout, work, &pod, &asked, of_node);
             self.note(&key, Seen { uid: pod.uid.clone(), stage, available, of_node });
         }
     }
@@ -300,9 +298,9 @@ impl Memory {
         Some((text.as_str(), at.after(REFUSED_FOR))).filter(|(_, until)| *until > now)
     }
 
-    /// The kind of the requests that the Pods are sorted by, and what their names have in common.
-    pub(super) fn mark(&self) -> Option<(&str, KindId)> {
-        self.mark.as_ref().map(|(mark, kind)| (mark.as_str(), *kind))
+    /// What the names of the requests have in common that the Pods are sorted by.
+    pub(super) fn mark(&self) -> Option<&str> {
+        self.mark.as_deref()
     }
 
     /// Why a Pod cannot get what the template has changed.

@@ -2,7 +2,7 @@
 
 use pitstop_api::rollout::TargetKind;
 
-use super::work::{What, Work};
+use super::work::{Step, What, Work};
 use super::{Rollout, child};
 use crate::kind::Relative;
 use crate::pod::Pod;
@@ -37,11 +37,10 @@ pub enum Stage {
     NotInPlace(String),
 }
 
-/// What is known of the request for a Pod.
-#[derive(Clone, Copy)]
+/// What is known of the requests for a Pod.
 pub(super) struct Asked<'a> {
-    /// It.
-    pub(super) request: Option<&'a Relative<'a>>,
+    /// That which is under way, or is to be made; or why there can be none.
+    pub(super) step: Result<Option<Step<'a>>, String>,
     /// It was made, and the watch has yet to show it.
     pub(super) made: bool,
 }
@@ -51,12 +50,17 @@ pub(super) fn stage(
     rollout: &Rollout,
     work: &Work<'_>,
     pod: &Pod,
-    asked: Asked<'_>,
+    asked: &Asked<'_>,
     of_node: Option<u32>,
 ) -> Stage {
+    let step = match &asked.step {
+        Ok(step) => step.as_ref(),
+        Err(why) => return if pod.gone() { Stage::Other } else { Stage::NotInPlace(why.clone()) },
+    };
+    let request = step.and_then(|step| step.request.as_ref());
     let kept = ordinal(rollout, &pod.key.name).is_some_and(|ordinal| ordinal < work.partition);
     // What has begun goes on, whatever the kubelet says of the containers meanwhile.
-    let begun = asked.request.is_some() || asked.made;
+    let begun = request.is_some() || asked.made;
     if pod.gone() || (kept && !begun) {
         return Stage::Other;
     }
@@ -64,26 +68,29 @@ pub(super) fn stage(
         What::Restart(restart) => {
             let newest = restart.newest_pod.map(|newest| newest.timestamp());
             let late = newest.is_none_or(|newest| pod.created > newest);
-            if late || !(begun || child::containers(rollout, pod).next().is_some()) {
+            let meant = step.is_none() || begun || child::containers(rollout, pod).next().is_some();
+            if late || !meant {
                 return Stage::Other;
             }
-            of_request(rollout, pod, asked, of_node)
+            step.map_or(Stage::Current, |_| of_request(rollout, pod, request, asked.made, of_node))
         }
-        What::Update(revisions) => match (revisions.images(pod), revisions.marked(pod)) {
-            (Err(why), _) => Stage::NotInPlace(why),
-            (Ok(images), true) if images.is_empty() => Stage::Current,
-            (Ok(images), false) if images.is_empty() => Stage::Unmarked,
-            (Ok(_), marked) => match of_request(rollout, pod, asked, of_node) {
-                Stage::Current if !marked => Stage::Unmarked,
-                stage => stage,
-            },
+        What::Update(revisions) => match step {
+            Some(_) => of_request(rollout, pod, request, asked.made, of_node),
+            None if revisions.marked(pod) => Stage::Current,
+            None => Stage::Unmarked,
         },
     }
 }
 
-fn of_request(rollout: &Rollout, pod: &Pod, asked: Asked<'_>, of_node: Option<u32>) -> Stage {
-    match asked.request {
-        None if asked.made => Stage::Started,
+fn of_request(
+    rollout: &Rollout,
+    pod: &Pod,
+    request: Option<&Relative<'_>>,
+    made: bool,
+    of_node: Option<u32>,
+) -> Stage {
+    match request {
+        None if made => Stage::Started,
         None => Stage::Waits(match ordinal(rollout, &pod.key.name) {
             Some(ordinal) => Rank::Ordinal(std::cmp::Reverse(ordinal)),
             None if pod.ready => Rank::Available(of_node.unwrap_or_default()),

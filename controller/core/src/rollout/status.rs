@@ -147,13 +147,15 @@ pub(super) fn status(
 }
 
 fn pods_of_interest(rollout: &Rollout, memory: &Memory, around: &dyn Around<Rollout>) -> Vec<PodOfInterest> {
-    let Some((mark, kind)) = memory.mark() else { return Vec::new() };
+    let Some(mark) = memory.mark() else { return Vec::new() };
     let of = |state| move |key| (state, key);
     let all = memory.failed.iter().map(of(PodState::Failed));
     let all = all.chain(memory.started.iter().map(of(PodState::Started))).take(MAX_PODS);
     let named = all.filter_map(|(state, key)| {
         let request = child::key(mark, &*around.pod(key)?);
-        let message = match around.relative(kind, &request) {
+        // A restart comes last.
+        let found = child::KINDS.into_iter().find_map(|kind| around.relative(kind, &request));
+        let message = match found {
             Some(found) if !found.is_of(&rollout.uid) => {
                 "an object of somebody else has that name".to_owned()
             }

@@ -7,9 +7,10 @@ use pitstop_api::rollout::Restart;
 
 use super::{Rollout, child};
 use crate::deed::Deed;
-use crate::key::{KindId, ObjectKey};
+use crate::key::KindId;
+use crate::kind::{Around, Relative};
 use crate::pod::Pod;
-use crate::template::{Change, Image};
+use crate::template::{Change, Image, Lacks};
 use crate::workload::{Template, Workload, revision_hash};
 
 /// What is done to Pods.
@@ -61,18 +62,74 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// The kind of its requests.
+    /// The request for that Pod that is under way, or is to be made: the first that has not succeeded. Nothing where each has. All
+    /// for one Pod have the same name.
+    pub(super) fn step<'b>(
+        &self,
+        rollout: &Rollout,
+        pod: &Pod,
+        around: &'b dyn Around<Rollout>,
+    ) -> Result<Option<Step<'b>>, String> {
+        let key = child::key(&self.mark, pod);
+        let steps = self.steps(rollout, pod)?.into_iter().map(|asks| {
+            let request = around.relative(asks.kind(), &key);
+            Step { asks, request }
+        });
+        let done = |step: &Step<'_>| {
+            let request = step.request.as_ref().filter(|request| request.is_of(&rollout.uid));
+            request.and_then(|request| request.ended).is_some_and(|ended| ended.complete)
+        };
+        Ok(steps.into_iter().find(|step| !done(step)))
+    }
+
+    /// What the Pod is asked for, one after another.
+    fn steps(&self, rollout: &Rollout, pod: &Pod) -> Result<Vec<Asks>, String> {
+        let restarts = |but: &[Image]| {
+            let left = child::containers(rollout, pod).map(|container| container.name.clone());
+            let left = left.filter(|name| !but.iter().any(|image| image.container == *name));
+            Asks::Restart(left.collect())
+        };
+        match &self.what {
+            What::Restart(_) => Ok(vec![restarts(&[])]),
+            What::Update(revisions) => {
+                let Lacks { images, restart } = revisions.lacks(pod)?;
+                let restart = restart.then(|| restarts(&images)).filter(Asks::is_some);
+                let images = Some(Asks::Images(images)).filter(Asks::is_some);
+                Ok(images.into_iter().chain(restart).collect())
+            }
+        }
+    }
+}
+
+/// What a request asks for.
+pub(super) enum Asks {
+    /// A restart of those containers.
+    Restart(Vec<String>),
+    /// Those images.
+    Images(Vec<Image>),
+}
+
+impl Asks {
+    /// The kind of the request.
     pub(super) fn kind(&self) -> KindId {
-        match self.what {
-            What::Restart(_) => child::RESTARTS,
-            What::Update(_) => child::UPDATES,
+        match self {
+            Self::Restart(_) => child::RESTARTS,
+            Self::Images(_) => child::UPDATES,
         }
     }
 
-    /// The request for that Pod.
-    pub(super) fn request(&self, pod: &Pod) -> ObjectKey {
-        child::key(&self.mark, pod)
+    fn is_some(&self) -> bool {
+        match self {
+            Self::Restart(containers) => !containers.is_empty(),
+            Self::Images(images) => !images.is_empty(),
+        }
     }
+}
+
+/// One of them, and what is there under its name.
+pub(super) struct Step<'a> {
+    pub(super) asks: Asks,
+    pub(super) request: Option<Relative<'a>>,
 }
 
 impl Work<'_> {
@@ -99,18 +156,18 @@ impl Revisions<'_> {
         revision == self.hash
     }
 
-    /// The images that the Pod is to get, those that its revision lacks and those that it has of yet another revision: an update
+    /// What the Pod is to get. Images are those that its revision lacks, and those that it has of yet another revision: an update
     /// to that one may have been given up. What admission has made of an image is never compared.
-    pub(super) fn images(&self, pod: &Pod) -> Result<Vec<Image>, String> {
-        let mut images = match self.changes.get(&pod.revision) {
-            Some(Change::Images(images)) => images.clone(),
+    fn lacks(&self, pod: &Pod) -> Result<Lacks, String> {
+        let Lacks { mut images, restart } = match self.changes.get(&pod.revision) {
+            Some(Change::InPlace(lacks)) => lacks.clone(),
             Some(Change::Other(why)) => return Err(why.clone()),
-            None if self.marked(pod) => Vec::new(),
+            None if self.marked(pod) => Lacks::default(),
             None => return Err(format!("the revision of Pod {} is not kept", pod.key.name)),
         };
         for change in self.changes.values() {
-            let Change::Images(others) = change else { continue };
-            for other in others {
+            let Change::InPlace(others) = change else { continue };
+            for other in &others.images {
                 let has = pod.container(&other.container).is_some_and(|c| same(&c.image, &other.before));
                 if has && !images.iter().any(|image| image.container == other.container) {
                     images.push(other.clone());
@@ -118,7 +175,7 @@ impl Revisions<'_> {
             }
         }
         images.retain(|image| pod.container(&image.container).is_some());
-        Ok(images)
+        Ok(Lacks { images, restart })
     }
 }
 
@@ -159,10 +216,11 @@ mod tests {
 
     #[test]
     fn a_pod_gets_what_its_revision_lacks_and_what_it_has_of_yet_another() {
-        let (first, second) = (Change::Images(vec![image("web:v1")]), Change::Images(vec![image("web:v2")]));
+        let images = |before: &str| Change::InPlace(Lacks { images: vec![image(before)], restart: false });
+        let (first, second) = (images("web:v1"), images("web:v2"));
         let other = Change::Other("spec.template.spec.x differs".into());
         let template = Template {
-            changes: [("a", first), ("b", second), ("c", Change::Images(vec![])), ("d", other)]
+            changes: [("a", first), ("b", second), ("c", Change::InPlace(Lacks::default())), ("d", other)]
                 .map(|(label, change)| (label.to_owned(), change))
                 .into(),
             ..Template::default()
@@ -176,9 +234,8 @@ mod tests {
             ..Pod::default()
         };
         let gets = |label: &str, image: &str| {
-            revisions
-                .images(&pod(label, image))
-                .map(|images| images.into_iter().map(|i| i.image).collect::<Vec<_>>())
+            let lacks = revisions.lacks(&pod(label, image));
+            lacks.map(|lacks| lacks.images.into_iter().map(|i| i.image).collect::<Vec<_>>())
         };
         let new = Ok(vec!["web:v3".to_owned()]);
         assert_eq!(gets("a", "web:v1"), new);
@@ -188,6 +245,6 @@ mod tests {
         assert_eq!(gets("d", "web:v1"), Err("spec.template.spec.x differs".into()));
         assert!(gets("e", "web:v1").unwrap_err().contains("is not kept"));
         let without = Pod { revision: revision_hash("a"), ..Pod::default() };
-        assert_eq!(revisions.images(&without), Ok(vec![]), "it has no such container");
+        assert_eq!(revisions.lacks(&without), Ok(Lacks::default()), "it has no such container");
     }
 }

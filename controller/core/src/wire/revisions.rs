@@ -116,7 +116,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::template::Image;
+    use crate::template::{Image, Lacks};
 
     fn revision(name: &str, image: &str) -> SlimRevision {
         let object = json!({"metadata": {"name": format!("web-{name}"), "labels": {REVISION: name}},
@@ -150,8 +150,8 @@ mod tests {
             revision: Some("web-b".into()),
             committed: false,
             changes: [
-                ("web-a".into(), Change::Images(vec![image])),
-                ("web-b".into(), Change::Images(vec![])),
+                ("web-a".into(), Change::InPlace(Lacks { images: vec![image], restart: false })),
+                ("web-b".into(), Change::InPlace(Lacks::default())),
             ]
             .into(),
         };

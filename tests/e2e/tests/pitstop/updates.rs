@@ -172,10 +172,23 @@ async fn verbs_in_place(ns: &Ns, kind: &str, replicas: u32) -> Result<()> {
         object["spec"]["template"]["spec"]["containers"][0]["image"] = json!(format!("{REPOSITORY}:{tag}"));
         Ok(object.to_string())
     };
-    for (verb, tag) in [("set", "2"), ("undo", "1"), ("apply", "2"), ("server-side", "1"), ("replace", "2")] {
+    let ids = |all: &BTreeMap<String, Pod>| -> Result<[Vec<String>; 2]> {
+        let of = |name: &str| all.values().map(|pod| pods::id(pod, name)).collect::<Result<_>>();
+        Ok([of("app")?, of("other")?])
+    };
+    let mut last = ids(&before)?;
+    for (verb, tag) in [
+        ("set", "2"),
+        ("restart", "2"),
+        ("undo", "2"),
+        ("apply", "1"),
+        ("server-side", "2"),
+        ("replace", "1"),
+    ] {
         let revision = get(ns).await?.status.and_then(|status| status.update);
         match verb {
             "set" => run(&["set", "image", &resource, &set], "")?,
+            "restart" => run(&["rollout", "restart", &resource], "")?,
             "undo" => run(&["rollout", "undo", &resource], "")?,
             "apply" => run(&["apply", "-f", "-"], &manifest(tag))?,
             "server-side" => {
@@ -197,6 +210,11 @@ async fn verbs_in_place(ns: &Ns, kind: &str, replicas: u32) -> Result<()> {
         let after = all(ns).await?;
         ensure!(uids(&before) == uids(&after), "{verb}: {:?}, then {:?}", uids(&before), uids(&after));
         let image = format!("{REPOSITORY}:{tag}");
+        // A restart, and a restart taken back, is one of both containers; a new image one of its own.
+        let both = ids(&after)?;
+        let other = verb == "restart" || verb == "undo";
+        ensure!(both[0] != last[0] && (both[1] != last[1]) == other, "{verb}: {last:?}, then {both:?}");
+        last = both;
         for pod in after.values() {
             let has = &pod.spec.as_ref().and_then(|spec| spec.containers.first()?.image.clone());
             ensure!(has.as_ref().is_some_and(|has| has.starts_with(&image)), "{verb}: {has:?}");

@@ -47,7 +47,7 @@ struct World {
     pods: BTreeMap<ObjectKey, Pod>,
     /// Pods that the watch does not show yet.
     unseen: Vec<ObjectKey>,
-    asked: BTreeMap<ObjectKey, Asked>,
+    asked: BTreeMap<(KindId, ObjectKey), Asked>,
     workload: Result<Workload, Done>,
     ahead: Option<Ahead>,
     /// UIDs of the controllers whose Pods the rollout is told of.
@@ -108,13 +108,13 @@ impl Around<Rollout> for Surroundings<'_> {
     }
     fn relative(&self, kind: KindId, key: &ObjectKey) -> Option<Relative<'_>> {
         assert!(KINDS.contains(&kind));
-        let found = self.0.asked.get_key_value(key).filter(|(_, asked)| asked.kind == kind);
-        found.map(|(key, asked)| relative(key, asked))
+        let found = self.0.asked.get_key_value(&(kind, key.clone()));
+        found.map(|((_, key), asked)| relative(key, asked))
     }
     fn children(&self, kind: KindId) -> Box<dyn Iterator<Item = Relative<'_>> + '_> {
         let own = move |asked: &Asked| asked.kind == kind && asked.owner == self.0.rollout.uid;
         let own = self.0.asked.iter().filter(move |(_, asked)| own(asked));
-        Box::new(own.map(|(key, asked)| relative(key, asked)))
+        Box::new(own.map(|((_, key), asked)| relative(key, asked)))
     }
 }
 
@@ -303,7 +303,7 @@ impl World {
                 let uid = format!("crr-{}", self.begun.len());
                 let (owner, spec) = (self.rollout.uid.clone(), child.spec.clone());
                 let before = self.asked.insert(
-                    child.key.clone(),
+                    (child.kind, child.key.clone()),
                     Asked { kind: child.kind, uid, owner, pod: pod.clone(), spec, ended: None },
                 );
                 assert!(before.is_none(), "it is there already: {}", child.key);
@@ -314,8 +314,8 @@ impl World {
                 self.deletes += 1;
                 Done::Effected
             }
-            Deed::Delete { key, .. } => {
-                let gone = self.asked.remove(key).unwrap();
+            Deed::Delete { kind, key, .. } => {
+                let gone = self.asked.remove(&(*kind, key.clone())).unwrap();
                 self.changed(&ObjectKey::new("shop", gone.pod));
                 Done::Effected
             }

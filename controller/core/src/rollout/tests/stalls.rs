@@ -30,7 +30,7 @@ fn as_many_failures_as_may_be_stop_it() {
     assert_eq!(status.pods_of_interest[0].message, "it did not come up");
     // Whoever deletes the request has that Pod tried again.
     let failed = status.pods_of_interest[0].request.clone();
-    world.asked.remove(&ObjectKey::new("shop", failed));
+    world.asked.remove(&(RESTARTS, ObjectKey::new("shop", failed)));
     world.changed(&ObjectKey::new("shop", "web-0"));
     world.settle();
     assert_eq!((world.open(), world.phase()), (vec!["web-0"], Some(Phase::Progressing)));
@@ -157,7 +157,7 @@ fn somebody_elses_request_of_that_name_is_a_failure() {
         spec: json!({}),
         ended: Some(true),
     };
-    world.asked.insert(key, asked);
+    world.asked.insert((RESTARTS, key), asked);
     world.settle();
     assert_eq!((world.said().0, world.counts()), ("PodsFailed", (1, 0, 0, 1)));
     assert_eq!(world.rollout.status.pods_of_interest[0].message, "an object of somebody else has that name");

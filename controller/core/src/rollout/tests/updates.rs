@@ -4,11 +4,12 @@ use pitstop_api::rollout::{TemplateChanges, UpdateEnd};
 
 use super::*;
 use crate::pod::Container;
-use crate::template::{Change, Image};
+use crate::template::{Change, Image, Lacks};
 use crate::workload::Template;
 
 fn image(before: &str, image: &str) -> Change {
-    Change::Images(vec![Image { container: "app".into(), image: image.into(), before: before.into() }])
+    let image = Image { container: "app".into(), image: image.into(), before: before.into() };
+    Change::InPlace(Lacks { images: vec![image], restart: false })
 }
 
 fn of(revision: &str, image: &str, name: &str) -> Pod {
@@ -52,7 +53,7 @@ impl World {
             committed: true,
             changes: [
                 ("old".into(), image("shop/web:v1", "shop/web:v2")),
-                ("new".into(), Change::Images(vec![])),
+                ("new".into(), Change::InPlace(Lacks::default())),
             ]
             .into(),
         });
@@ -168,7 +169,7 @@ fn the_template_goes_back_and_what_pods_have_of_the_other_revision_goes_too() {
         revision: Some("old".into()),
         changes: [
             ("new".into(), image("shop/web:v2", "shop/web:v1")),
-            ("old".into(), Change::Images(vec![])),
+            ("old".into(), Change::InPlace(Lacks::default())),
         ]
         .into(),
         ..world.template().clone()
@@ -289,4 +290,32 @@ fn a_rollout_whose_workload_cannot_be_released_any_more_is_armed_no_more() {
         world.updated(pod, "shop/web:v2");
     }
     assert_eq!((armed(&world), world.said().0), ((false, "CannotRelease"), "ReleaseRefused"));
+}
+
+/// `kubectl rollout restart`, with a new image of one container beside.
+#[test]
+fn a_restart_follows_the_image_and_spares_the_container_that_has_it() {
+    let mut world = World::parked();
+    for pod in world.pods.values_mut() {
+        pod.containers.push(container("other"));
+    }
+    let Change::InPlace(lacks) = image("shop/web:v1", "shop/web:v2") else { panic!() };
+    world.template().changes.insert("old".into(), Change::InPlace(Lacks { restart: true, ..lacks }));
+    world.settle();
+    for pod in ["web-2", "web-1", "web-0"] {
+        assert_eq!(world.open(), [pod]);
+        world.updated(pod, "shop/web:v2");
+        let open = world.asked.values().find(|asked| asked.ended.is_none()).unwrap();
+        assert_eq!((open.kind, open.pod.as_str()), (RESTARTS, pod));
+        assert_eq!(open.spec["containers"], json!([{"name": "other"}]));
+        assert!(!world.marked.contains(&pod.to_owned()), "it is not done");
+        world.end(pod, true);
+    }
+    assert_eq!((world.marked.len(), world.ended()), (3, Some(UpdateEnd::Updated)));
+    // Nothing but a restart.
+    let mut world = World::parked();
+    let restart = Lacks { restart: true, ..Lacks::default() };
+    world.template().changes.insert("old".into(), Change::InPlace(restart));
+    assert_eq!(world.run(), 1);
+    assert_eq!((world.begun.len(), world.marked.len()), (3, 3));
 }

@@ -118,6 +118,9 @@ pub struct Update {
     /// The revision that Pods with the new template have: the value of their label `controller-revision-hash`.
     #[schemars(length(max = 63))]
     pub revision: String,
+    /// `metadata.generation` of the workload when the update began: it is for the change that led to that generation.
+    #[serde(default)]
+    pub generation: i64,
     /// How it ended; absent while it is under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<UpdateEnd>,

@@ -59,7 +59,9 @@ impl Updating<'_> {
             Some((Some(UpdateEnd::NotInPlace), why)) => self.let_go(memory, UpdateEnd::NotInPlace, why, to),
             Some((Some(UpdateEnd::Updated | UpdateEnd::Superseded), _)) | None => {
                 memory.begins();
-                self.told(Update { revision: revision.to_owned(), ..Update::default() }, Told::Updating)
+                let generation = template.generation;
+                let update = Update { revision: revision.to_owned(), generation, ..Update::default() };
+                self.told(update, Told::Updating)
             }
         }
     }
@@ -114,7 +116,9 @@ impl Updating<'_> {
         let before = under_way(&rollout.status).map(str::to_owned);
         let revision = self.template.revision.clone().or(before).unwrap_or_default();
         let message = why.chars().take(MAX_MESSAGE).collect();
-        let update = Update { revision, ended: Some(end), message };
+        let began = rollout.status.update.as_ref().filter(|update| update.revision == revision);
+        let generation = began.map_or(self.template.generation, |update| update.generation);
+        let update = Update { revision, generation, ended: Some(end), message };
         let stored = rollout.status.update.as_ref() == Some(&update);
         let told = self.told(update, Told::Ended(end));
         if !stored {
@@ -160,6 +164,7 @@ fn released_to(kind: TargetKind, mark: Option<&str>) -> Option<Strategy> {
 pub(super) fn settle(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) -> Option<Next> {
     let rollout = sight.request;
     let revision = under_way(&rollout.status)?.to_owned();
+    let generation = rollout.status.update.as_ref().map_or(0, |update| update.generation);
     let of = format!("what came of {revision}");
     let useful = |memory: &Memory, workload: &Workload| {
         let listed = memory.listed.as_ref().is_some_and(|(listed, _)| *listed == of);
@@ -174,7 +179,8 @@ pub(super) fn settle(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory
         let listed = memory.listed.as_ref().map_or(&[][..], |(_, listed)| listed);
         let all = memory.all_are(rollout, listed, revisions, work.partition);
         let end = if all && !template.holds { UpdateEnd::Updated } else { UpdateEnd::Superseded };
-        let update = Update { revision: revision.clone(), ended: Some(end), message: String::new() };
+        let update =
+            Update { revision: revision.clone(), generation, ended: Some(end), message: String::new() };
         let next = Next::only(rollout, Told::Ended(end));
         Next { doing: Doing { update: Some(update), ..next.doing }, ..next }
     }))

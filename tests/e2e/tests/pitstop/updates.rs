@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Pod;
-use pitstop_api::rollout::UpdateEnd;
+use pitstop_api::rollout::{Update, UpdateEnd};
 use pitstop_e2e::images::{REPOSITORY, server, with_parking, with_workloads};
 use pitstop_e2e::workloads::{all, change_parked, create, get, ready, rollout, says, update_ended, workload};
 use pitstop_e2e::{Context as _, LONG, Ns, Result, SHORT, ensure, on_cluster, pods, until};
@@ -185,7 +185,7 @@ async fn verbs_in_place(ns: &Ns, kind: &str, replicas: u32) -> Result<()> {
         ("server-side", "2"),
         ("replace", "1"),
     ] {
-        let revision = get(ns).await?.status.and_then(|status| status.update);
+        let last_update = get(ns).await?.status.and_then(|status| status.update);
         match verb {
             "set" => run(&["set", "image", &resource, &set], "")?,
             "restart" => run(&["rollout", "restart", &resource], "")?,
@@ -203,7 +203,9 @@ async fn verbs_in_place(ns: &Ns, kind: &str, replicas: u32) -> Result<()> {
         until(&format!("what {verb} has changed to be in all Pods"), LONG, async || {
             let status = get(ns).await?.status.unwrap_or_default();
             let over = status.update.as_ref().and_then(|update| update.ended) == Some(UpdateEnd::Updated);
-            ensure!(over && status.update != revision, "{status:?}");
+            let generation = |update: Option<&Update>| update.map_or(0, |update| update.generation);
+            let newer = generation(status.update.as_ref()) > generation(last_update.as_ref());
+            ensure!(over && newer, "{status:?}");
             Ok(Some(()))
         })
         .await?;

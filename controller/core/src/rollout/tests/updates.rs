@@ -95,6 +95,7 @@ fn every_pod_gets_the_image_then_its_mark_and_the_workload_is_released() {
     assert_eq!(world.released, Some(Strategy::Partition(0)));
     assert_eq!((world.phase(), world.ended()), (Some(Phase::Complete), Some(UpdateEnd::Updated)));
     assert_eq!(world.said(), ("Updated", "StatefulSet web is at revision new, in the Pods that it had"));
+    assert_eq!(world.rollout.status.update.as_ref().unwrap().generation, 2);
     assert!(world.asked.is_empty(), "its requests are deleted");
     let writes = world.writes;
     world.later(600);

@@ -102,6 +102,11 @@ pub struct InPlaceRolloutSpec {
 }
 
 impl InPlaceRolloutSpec {
+    /// Changes of the workload's template are carried out in its Pods while it is parked.
+    pub fn changes_in_place(&self) -> bool {
+        self.template_changes == TemplateChanges::InPlace && self.target_ref.kind.parks()
+    }
+
     /// Seconds for which a Pod is watched before it counts.
     pub fn soak(&self) -> i64 {
         self.strategy.as_ref().and_then(|strategy| strategy.soak_seconds).unwrap_or(SOAK_SECONDS)

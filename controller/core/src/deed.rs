@@ -52,7 +52,12 @@ pub enum Deed {
     Release(Box<Release>),
     /// Find out whether a workload could be released, parked or not: there is the right, and the policy without which it would be
     /// the right to do more.
-    TryRelease(Box<Release>),
+    TryRelease {
+        /// Its kind.
+        kind: TargetKind,
+        /// Namespace and name.
+        key: ObjectKey,
+    },
     /// Make a Pod that has a node's kubelet pull images, with the credentials of another Pod.
     Pull(Box<Puller>),
     /// Delete a Pod that was made for the request, if it still has that UID.

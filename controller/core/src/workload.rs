@@ -37,6 +37,8 @@ pub struct Parked {
     pub resource_version: String,
     /// `metadata.generation`.
     pub generation: i64,
+    /// The value of its label `pitstop.dev/parked`.
+    pub mark: String,
 }
 
 impl Parked {

@@ -91,6 +91,16 @@ pub async fn ready(ns: &Ns, count: usize) -> Result<BTreeMap<String, Pod>> {
     .await
 }
 
+/// Its own controller has rolled it, and made every Pod anew.
+pub async fn rolls_natively(ns: &Ns, resource: &str, before: &BTreeMap<String, Pod>) -> Result<()> {
+    ns.kubectl(&["rollout", "status", resource, "--timeout=60s"])?;
+    let uid = |pod: &Pod| pod.metadata.uid.clone();
+    let after = ready(ns, before.len()).await?;
+    let anew = after.values().all(|new| before.values().all(|old| uid(new) != uid(old)));
+    ensure!(anew, "Pods are as before: {:?}", after.values().map(uid).collect::<Vec<_>>());
+    Ok(())
+}
+
 /// The Pods of the workload, by name.
 pub async fn all(ns: &Ns) -> Result<BTreeMap<String, Pod>> {
     let list = ns.pods().list(&ListParams::default().labels("app=web")).await?;

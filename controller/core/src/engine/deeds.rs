@@ -80,7 +80,10 @@ impl Deeds {
                 // An eviction has its own pace, and one more of them does no harm.
                 Deed::Evict { .. } => self.write.succeeded(),
                 // It has no effect.
-                Deed::TryImages { .. } | Deed::TryRelease(_) | Deed::AskNode(_) | Deed::AskWorkload(_) => {
+                Deed::TryImages { .. }
+                | Deed::TryRelease { .. }
+                | Deed::AskNode(_)
+                | Deed::AskWorkload(_) => {
                     self.write.failed(now);
                 }
                 // The same again tells.

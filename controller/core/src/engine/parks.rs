@@ -76,12 +76,12 @@ impl OfKind {
 impl Engine {
     /// Parked workloads of that kind changed.
     pub(super) fn parks_changed(&mut self, kind: TargetKind, watch: Watch<Parked>) {
-        let first = matches!(&watch, Watch::Listed(part) if part.last);
+        let complete = matches!(&watch, Watch::Listed(part) if part.last);
         for place in self.parks.changed(kind, watch) {
             self.stores.each_mut().for_each(|store| store.pod_changed(&place));
         }
         // Those for a workload that is not parked may have waited for the list to say so.
-        if first {
+        if complete {
             self.stores.each_mut().filter(|store| store.about().many).for_each(AnyStore::all_dirty);
         }
     }
@@ -98,6 +98,7 @@ mod tests {
             uid: name.into(),
             resource_version: "1".into(),
             generation,
+            mark: "0".into(),
         }
     }
 

@@ -124,7 +124,7 @@ impl Memory {
                 | Deed::AskWorkload(_)
                 | Deed::MarkPod { .. }
                 | Deed::Release(_)
-                | Deed::TryRelease(_)
+                | Deed::TryRelease { .. }
                 | Deed::Evict { .. },
                 _,
             ) => {}

@@ -4,19 +4,21 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pitstop_api::condition::{self, Condition, ConditionStatus};
-use pitstop_api::rollout::{ARMED, InPlaceRolloutStatus, TemplateChanges, conditions};
+use pitstop_api::rollout::{ARMED, InPlaceRolloutStatus, conditions};
 
 use super::Rollout;
 use super::plan::Next;
 use super::roll::Memory;
 use super::told::Told;
-use crate::deed::{Deed, Release, Strategy};
+use crate::deed::Deed;
 use crate::key::ObjectKey;
 use crate::kind::Cx;
 use crate::time::{Mono, earliest};
 
-/// How soon it is tried again whether the workload can be released.
+/// How soon it is tried again whether the workload can be released; each time twice as long as the time before.
 const AGAIN: Duration = Duration::from_mins(1);
+/// At most.
+const MOST: Duration = Duration::from_hours(1);
 
 /// It can release its workload.
 const CAN_RELEASE: &str = "CanRelease";
@@ -27,66 +29,73 @@ const CANNOT_RELEASE: &str = "CannotRelease";
 /// All of them.
 pub(super) const REASONS: [&str; 3] = [CAN_RELEASE, PROVING, CANNOT_RELEASE];
 
-/// Whether the workload can be released, as it was tried last.
-#[derive(Clone, Debug)]
+/// Whether the workload can be released, as far as this process has tried.
+#[derive(Clone, Debug, Default)]
 pub struct Proof {
-    pub(super) at: Mono,
+    /// Of the rollout that it was tried for: with another spec, it is tried at once.
+    generation: Option<i64>,
     /// Why it cannot, in the API server's words.
-    pub(super) result: Result<(), String>,
+    result: Option<Result<(), String>>,
+    /// How often it could not, and until when that is not tried again.
+    failures: u32,
+    until: Option<Mono>,
+}
+
+impl Proof {
+    /// What came of a try.
+    pub(super) fn tried(&mut self, now: Mono, result: Result<(), String>) {
+        let wait = AGAIN.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX)).min(MOST);
+        self.failures = if result.is_ok() { 0 } else { self.failures.saturating_add(1) };
+        self.until = result.is_err().then(|| now.after(wait));
+        self.result = Some(result);
+    }
 }
 
 /// The change of the label by which admission takes the rollout for armed, and what is to be tried for that first.
 pub(super) fn arm(cx: Cx<'_>, rollout: &Rollout, memory: &mut Memory, next: &mut Next) -> Labels {
     let armed = rollout.more;
     let label = |value: Option<&str>| BTreeMap::from([(ARMED.to_owned(), value.map(str::to_owned))]);
-    if let Told::ReleaseRefused(why) = &next.told {
-        memory.proof = Some(Proof { at: cx.now, result: Err(why.clone()) });
-    }
-    if !counts(rollout) || matches!(next.told, Told::Invalid(_) | Told::Conflict(_)) {
-        memory.proof = None;
+    if !rollout.spec.changes_in_place() || matches!(next.told, Told::Invalid(_) | Told::Conflict(_)) {
+        memory.proof = Proof::default();
         return if armed { label(None) } else { Labels::new() };
     }
-    match &memory.proof {
-        Some(Proof { result: Err(_), .. }) if armed => return label(None),
-        Some(Proof { result: Ok(()), .. }) => {
-            return if armed { Labels::new() } else { label(Some("true")) };
-        }
-        Some(Proof { at, .. }) if at.after(AGAIN) > cx.now => {
-            next.wake_at = earliest(next.wake_at, Some(at.after(AGAIN)));
-            return Labels::new();
-        }
+    if memory.proof.generation != rollout.generation {
+        memory.proof = Proof { generation: rollout.generation, ..Proof::default() };
+    }
+    if let Told::ReleaseRefused(why) = &next.told
+        && !matches!(memory.proof.result, Some(Err(_)))
+    {
+        memory.proof.tried(cx.now, Err(why.clone()));
+    }
+    let until = memory.proof.until.filter(|until| *until > cx.now);
+    match &memory.proof.result {
+        Some(Err(_)) if armed => label(None),
+        Some(Ok(())) if !armed => label(Some("true")),
         // What has been proven to another process holds.
-        None if armed => return Labels::new(),
-        Some(_) | None => {}
+        Some(Ok(())) => Labels::new(),
+        None if armed => Labels::new(),
+        Some(Err(_)) | None => {
+            next.wake_at = earliest(next.wake_at, until);
+            if next.deed.is_none() && until.is_none() {
+                let target = &rollout.spec.target_ref;
+                let key = ObjectKey::new(&rollout.key.namespace, &target.name);
+                next.deed = Some(Deed::TryRelease { kind: target.kind, key });
+            }
+            Labels::new()
+        }
     }
-    if next.deed.is_none() {
-        let target = &rollout.spec.target_ref;
-        next.deed = Some(Deed::TryRelease(Box::new(Release {
-            kind: target.kind,
-            key: ObjectKey::new(&rollout.key.namespace, &target.name),
-            uid: String::new(),
-            resource_version: String::new(),
-            to: Strategy::AsIs,
-        })));
-    }
-    Labels::new()
 }
 
 /// Labels to set or to remove.
 type Labels = BTreeMap<String, Option<String>>;
 
-fn counts(rollout: &Rollout) -> bool {
-    let spec = &rollout.spec;
-    spec.template_changes == TemplateChanges::InPlace && spec.target_ref.kind.parks()
-}
-
 /// Writes down whether the rollout is armed.
 pub(super) fn tell(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, new: &mut InPlaceRolloutStatus) {
-    if !counts(rollout) {
+    if !rollout.spec.changes_in_place() {
         new.conditions.retain(|condition| condition.type_ != conditions::ARMED);
         return;
     }
-    let refused = memory.proof.as_ref().and_then(|proof| proof.result.as_ref().err());
+    let refused = memory.proof.result.as_ref().and_then(|result| result.as_ref().err());
     let (status, reason, message) = match refused {
         Some(why) => (ConditionStatus::False, CANNOT_RELEASE, why.as_str()),
         None if rollout.more => {

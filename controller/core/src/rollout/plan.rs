@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::DateTime;
-use pitstop_api::rollout::{Restart, TemplateChanges, validate};
+use pitstop_api::rollout::{Restart, validate};
 
 use super::child::{self, KINDS};
 use super::roll::{Memory, Read, Tally};
@@ -114,8 +114,7 @@ fn next(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) -> Next {
 /// Whether the workload is parked, if that counts.
 fn parking<'a>(sight: &Sight<'a, Rollout>) -> Option<Parking<'a>> {
     let spec = &sight.request.spec;
-    let counts = spec.template_changes == TemplateChanges::InPlace && spec.target_ref.kind.parks();
-    counts.then(|| sight.around.parking(spec.target_ref.kind))
+    spec.changes_in_place().then(|| sight.around.parking(spec.target_ref.kind))
 }
 
 /// Nothing is under way: what restarts and updates have left is deleted, one after another.
@@ -324,8 +323,8 @@ fn soak(rollout: &Rollout, workload: &Workload, canary: bool) -> i64 {
     rollout.spec.soak().max(workload.min_ready_seconds.into()).max(longer.unwrap_or_default())
 }
 
-/// Deletes what restarts and updates before this one have left. What is open of them is waited for: a Pod whose stop has begun is about to
-/// be unavailable.
+/// Deletes what restarts and updates before this one have left. What is open of them is waited for: a Pod whose stop has begun is
+/// about to be unavailable.
 fn sweep(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, mark: &str) -> Option<Step> {
     if memory.swept {
         return None;

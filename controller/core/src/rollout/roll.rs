@@ -66,7 +66,7 @@ pub struct Memory {
     /// What came of the last reading of the workload, and when.
     pub(super) read: Option<(Mono, Read)>,
     /// Whether the workload can be released, as it was tried last.
-    pub(super) proof: Option<Proof>,
+    pub(super) proof: Proof,
     /// What the workload was read for last.
     pub(super) asked_for: Option<String>,
     /// What its Pods are being listed for, and those that were.
@@ -93,8 +93,8 @@ pub struct Memory {
     made: BTreeMap<ObjectKey, Mono>,
     /// Pods that were marked and that the watch has not shown so yet.
     marked: BTreeMap<ObjectKey, Mono>,
-    /// When the workload was released.
-    released: Option<Mono>,
+    /// When the workload was to be released, and what came of it.
+    released: Option<(Mono, Result<(), String>)>,
     /// Nothing is left of the restarts and updates before this one.
     pub(super) swept: bool,
     /// Until when older requests that are open are waited for.
@@ -196,22 +196,15 @@ impl Memory {
             (Deed::MarkPod { key, .. }, Done::Refused(text)) => {
                 self.refused.insert(key.clone(), (now, text));
             }
-            (Deed::TryRelease(_), Done::Effected) => {
-                self.proof = Some(Proof { at: now, result: Ok(()) });
+            (Deed::TryRelease { .. }, Done::Effected) => self.proof.tried(now, Ok(())),
+            (Deed::TryRelease { .. }, Done::Refused(text)) => self.proof.tried(now, Err(text)),
+            (Deed::TryRelease { kind, key }, Done::Gone) => {
+                self.proof.tried(now, Err(format!("there is no {} {}", kind.name(), key.name)));
             }
-            (Deed::TryRelease(_), Done::Refused(text)) => {
-                self.proof = Some(Proof { at: now, result: Err(text) });
-            }
-            (Deed::TryRelease(release), Done::Gone) => {
-                let text = format!("there is no {} {}", release.kind.name(), release.key.name);
-                self.proof = Some(Proof { at: now, result: Err(text) });
-            }
-            (Deed::Release(_), Done::Effected) => self.released = Some(now),
+            (Deed::Release(_), Done::Effected) => self.released = Some((now, Ok(()))),
             // It is looked at anew.
             (Deed::Release(_), Done::Conflict | Done::Gone) => (self.read, self.listed) = (None, None),
-            (Deed::Release(_), Done::Refused(text)) => {
-                self.refused.insert(ObjectKey::default(), (now, text));
-            }
+            (Deed::Release(_), Done::Refused(text)) => self.released = Some((now, Err(text))),
             (_, _) => {}
         }
     }
@@ -268,9 +261,12 @@ impl Memory {
 
     /// The first of those Pods for which a request may be made, as far as is known.
     pub(super) fn next<'a>(&self, of: &'a BTreeSet<(Rank, ObjectKey)>, now: Mono) -> Option<&'a ObjectKey> {
-        let refused =
-            |pod: &ObjectKey| self.refused.get(pod).is_some_and(|(at, _)| at.after(REFUSED_FOR) > now);
-        of.iter().map(|(_, pod)| pod).find(|pod| !refused(pod))
+        of.iter().map(|(_, pod)| pod).find(|pod| !self.is_refused(pod, now))
+    }
+
+    /// It is passed over, since the API server has refused a write for it.
+    fn is_refused(&self, pod: &ObjectKey, now: Mono) -> bool {
+        self.refused.get(pod).is_some_and(|(at, _)| at.after(REFUSED_FOR) > now)
     }
 
     /// Why no request can be made for the Pod; without one, for any of them.
@@ -282,20 +278,15 @@ impl Memory {
     /// The first Pod that its controller is to be told of, as far as is known.
     pub(super) fn next_unmarked(&self, now: Mono) -> Option<&ObjectKey> {
         let told = |pod: &ObjectKey| self.marked.get(pod).is_some_and(|at| at.after(SHOWN_WITHIN) > now);
-        let refused =
-            |pod: &ObjectKey| self.refused.get(pod).is_some_and(|(at, _)| at.after(REFUSED_FOR) > now);
-        self.unmarked.iter().find(|pod| !told(pod) && !refused(pod))
+        self.unmarked.iter().find(|pod| !told(pod) && !self.is_refused(pod, now))
     }
 
-    /// The workload was released, and the watch may yet tell.
-    pub(super) fn has_released(&self, now: Mono) -> bool {
-        self.released.is_some_and(|at| at.after(SHOWN_WITHIN) > now)
-    }
-
-    /// The workload cannot be released: the API server's words, and until when that is not tried again.
-    pub(super) fn release_refused(&self, now: Mono) -> Option<(&str, Mono)> {
-        let (at, text) = self.refused.get(&ObjectKey::default())?;
-        Some((text.as_str(), at.after(REFUSED_FOR))).filter(|(_, until)| *until > now)
+    /// What came of the release of the workload, and until when it is not tried again: the watch may yet tell that it was
+    /// released, or the API server has refused it in these words.
+    pub(super) fn release(&self, now: Mono) -> Option<(Result<(), &str>, Mono)> {
+        let (at, result) = self.released.as_ref()?;
+        let until = at.after(if result.is_ok() { SHOWN_WITHIN } else { REFUSED_FOR });
+        (until > now).then(|| (result.as_ref().copied().map_err(String::as_str), until))
     }
 
     /// What the names of the requests have in common that the Pods are sorted by.

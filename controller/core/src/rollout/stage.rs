@@ -59,8 +59,9 @@ pub(super) fn stage(
     };
     let request = step.and_then(|step| step.request.as_ref());
     let kept = ordinal(rollout, &pod.key.name).is_some_and(|ordinal| ordinal < work.partition);
-    // What has begun goes on, whatever the kubelet says of the containers meanwhile.
-    let begun = request.is_some() || asked.made;
+    // What has begun goes on, whatever the kubelet says of the containers meanwhile, and what is done stays so.
+    let restarted = step.is_none() && matches!(work.what, What::Restart(_));
+    let begun = restarted || request.is_some() || asked.made;
     if pod.gone() || (kept && !begun) {
         return Stage::Other;
     }
@@ -68,8 +69,7 @@ pub(super) fn stage(
         What::Restart(restart) => {
             let newest = restart.newest_pod.map(|newest| newest.timestamp());
             let late = newest.is_none_or(|newest| pod.created > newest);
-            let meant = step.is_none() || begun || child::containers(rollout, pod).next().is_some();
-            if late || !meant {
+            if late || !(begun || child::containers(rollout, pod).next().is_some()) {
                 return Stage::Other;
             }
             step.map_or(Stage::Current, |_| of_request(rollout, pod, request, asked.made, of_node))

@@ -13,8 +13,8 @@ use crate::key::ObjectKey;
 use crate::kind::{Around, Cx, note};
 use crate::measure::Measure;
 
-/// Longest message of a Pod, in characters.
-const MAX_MESSAGE: usize = 256;
+/// Longest message of a Pod or of an update, in characters.
+pub(super) const MAX_MESSAGE: usize = 256;
 
 /// Every Pod was restarted.
 pub(super) const RESTARTED: &str = "Restarted";
@@ -162,7 +162,7 @@ fn pods_of_interest(rollout: &Rollout, memory: &Memory, around: &dyn Around<Roll
             Some(found) => found.ended.filter(|ended| !ended.complete).map_or("", |e| e.message).to_owned(),
             None => String::new(),
         };
-        let message = message.chars().take(MAX_MESSAGE).collect();
+        let message = condition::truncate(&message, MAX_MESSAGE);
         Some(PodOfInterest { name: key.name.clone(), state, request: request.name, message })
     });
     named.collect()

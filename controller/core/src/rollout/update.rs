@@ -1,11 +1,12 @@
 //! The update of a workload's Pods to what its template has changed, while the workload is parked.
 
+use pitstop_api::condition::truncate;
 use pitstop_api::rollout::{TargetKind, Update, UpdateEnd};
 
 use super::Rollout;
 use super::plan::{LIST_AGAIN, Next, ask, go_on, with_workload};
 use super::roll::Memory;
-use super::status::{Doing, under_way};
+use super::status::{Doing, MAX_MESSAGE, under_way};
 use super::told::Told;
 use super::work::{What, Work};
 use crate::deed::{Deed, Release, Strategy};
@@ -13,16 +14,14 @@ use crate::key::ObjectKey;
 use crate::kind::{Cx, Sight};
 use crate::workload::{Parked, Template, Workload};
 
-/// Longest message of an update, in characters.
-const MAX_MESSAGE: usize = 256;
-
 /// The workload is parked.
 pub(super) fn update(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, parked: &Parked) -> Next {
     // Its Pods are listed once all that are known are done.
     let of = format!("generation {}", parked.generation);
     let useful = |_: &Memory, workload: &Workload| {
         let template = workload.template.as_ref();
-        template.is_some_and(|template| template.generation >= parked.generation && template.parked.is_some())
+        let same = |template: &Template| template.parked.as_ref() == Some(&parked.mark);
+        template.is_some_and(|template| template.generation >= parked.generation && same(template))
     };
     with_workload(cx, sight, memory, (&of, false), useful, |memory, workload| {
         let Some(template) = &workload.template else { return Next::only(sight.request, Told::Reading) };
@@ -45,6 +44,8 @@ impl Updating<'_> {
     fn next(&self, memory: &mut Memory) -> Next {
         let (rollout, template) = (self.sight.request, self.template);
         let Some(to) = released_to(rollout.spec.target_ref.kind, template.parked.as_deref()) else {
+            // The watch tells when it is another one.
+            memory.stopped = true;
             let value = template.parked.clone().unwrap_or_default();
             return Next::only(rollout, Told::UnknownPark(value));
         };
@@ -115,7 +116,7 @@ impl Updating<'_> {
         let rollout = self.sight.request;
         let before = under_way(&rollout.status).map(str::to_owned);
         let revision = self.template.revision.clone().or(before).unwrap_or_default();
-        let message = why.chars().take(MAX_MESSAGE).collect();
+        let message = truncate(why, MAX_MESSAGE);
         let began = rollout.status.update.as_ref().filter(|update| update.revision == revision);
         let generation = began.map_or(self.template.generation, |update| update.generation);
         let update = Update { revision, generation, ended: Some(end), message };
@@ -130,14 +131,10 @@ impl Updating<'_> {
     }
 
     fn release(&self, memory: &Memory, to: Strategy) -> Next {
-        let (rollout, now) = (self.sight.request, self.cx.now);
-        if let Some((why, until)) = memory.release_refused(now) {
-            let told = Told::ReleaseRefused(why.to_owned());
+        let rollout = self.sight.request;
+        if let Some((result, until)) = memory.release(self.cx.now) {
+            let told = result.map_or_else(|why| Told::ReleaseRefused(why.to_owned()), |()| Told::Updating);
             return Next { wake_at: Some(until), ..Next::only(rollout, told) };
-        }
-        let next = Next::only(rollout, Told::Updating);
-        if memory.has_released(now) {
-            return next;
         }
         let target = &rollout.spec.target_ref;
         let release = Release {
@@ -147,7 +144,7 @@ impl Updating<'_> {
             resource_version: self.template.resource_version.clone(),
             to,
         };
-        Next { deed: Some(Deed::Release(Box::new(release))), ..next }
+        Next { deed: Some(Deed::Release(Box::new(release))), ..Next::only(rollout, Told::Updating) }
     }
 }
 

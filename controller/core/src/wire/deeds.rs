@@ -36,7 +36,7 @@ pub(super) fn request(by: &Object, deed: &Deed) -> (&'static str, Result<HttpReq
             ("mark_pod", pods::mark(key, Version { uid, resource_version }, revision))
         }
         Deed::Release(release) => ("release_workload", workload::release(release)),
-        Deed::TryRelease(release) => ("try_release_workload", workload::try_release(release)),
+        Deed::TryRelease { kind, key } => ("try_release_workload", workload::try_release(*kind, key)),
         Deed::Pull(puller) => ("make_puller_pod", puller::lender(puller)),
         Deed::DeletePod { key, uid } => ("delete_puller_pod", puller::delete(key, uid)),
         Deed::Evict { key, uid } => ("evict_pod", evict(key, uid)),

@@ -10,13 +10,13 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::books::{self, First, NewBook};
-use super::deeds;
 use super::observe::{self, SlimPod};
 use super::pods::{self, Version};
 use super::puller::{self, Forms};
 use super::reading::Reading;
 use super::survey::SurveyReading;
 use super::workload::{self, WorkloadReading};
+use super::{deeds, denial};
 use crate::action::{Action, Event, Object, Write};
 use crate::change::PodChange;
 use crate::deed::{Deed, Done, Puller};
@@ -147,7 +147,7 @@ impl Exchange {
             }
             Deed::TryImages { images, .. } => Awaits::DryRun(None, PodChange::Images(images)),
             Deed::AskNode(_) => Awaits::Node,
-            Deed::TryRelease(_) => Awaits::Policy,
+            Deed::TryRelease { .. } => Awaits::Policy,
             Deed::Pull(puller) => Awaits::Lender(puller),
             Deed::Create(_)
             | Deed::Delete { .. }
@@ -229,12 +229,12 @@ impl Exchange {
                 }
             }
             (Awaits::Policy, answer) => {
-                let denied = puller::denied(answer, &workload::POLICY);
+                let denied = denial::denied(answer, &workload::POLICY);
                 self.end(denied.map(|()| None))
             }
             (Awaits::Node, Answer::Body(text)) => self.end(deeds::node_is_ready(&text).map(|()| None)),
             (Awaits::Lender(puller), Answer::Body(text)) => self.puller(&puller, &text),
-            (Awaits::Denial(good), answer) => match puller::denied(answer, &puller::POLICY) {
+            (Awaits::Denial(good), answer) => match denial::denied(answer, &puller::POLICY) {
                 Ok(()) => Self { awaits: Awaits::Done, ..self }.send(Ok(*good)),
                 Err(failure) => self.end(Err(failure)),
             },

@@ -7,6 +7,7 @@ mod amounts;
 mod books;
 mod conditions;
 mod deeds;
+mod denial;
 mod exchange;
 mod metadata;
 pub mod observe;

@@ -6,7 +6,7 @@ use kube::core::DynamicObject;
 use kube::core::dynamic::ParseDynamicObjectError;
 use pitstop_api::nodework::NodeWork as NodeWorkObject;
 use pitstop_api::recreate::PreStopHandler;
-use pitstop_api::rollout::TargetKind;
+use pitstop_api::rollout::{PARKED, TargetKind};
 use serde::Deserialize;
 
 pub use super::slim::{SlimPod, pod};
@@ -58,6 +58,7 @@ pub fn parked(kind: TargetKind, metadata: ObjectMeta) -> Parked {
         uid: metadata.uid.unwrap_or_default(),
         resource_version: metadata.resource_version.unwrap_or_default(),
         generation: metadata.generation.unwrap_or_default(),
+        mark: metadata.labels.and_then(|mut labels| labels.remove(PARKED)).unwrap_or_default(),
     }
 }
 

@@ -6,31 +6,18 @@
 use kube::Resource as _;
 use kube::core::params::{DeleteParams, GetParams, PostParams, Preconditions};
 use kube::core::{Request as Builder, request};
-use pitstop_api::logic::answer::{Answer, Class, Failure};
+use pitstop_api::logic::answer::Failure;
 use pitstop_api::nodework::PullPolicy;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::deeds::owned_by;
+use super::denial::Policy;
 use super::exchange::{HttpRequest, parse};
 use super::observe::SlimPod;
 use crate::action::Object;
 use crate::deed::{ImageToPull, Puller};
 use crate::key::ObjectKey;
-
-/// A policy that has to be seen to deny before what it narrows is done.
-pub(super) struct Policy {
-    /// Its name, and that of its binding.
-    pub(super) name: &'static str,
-    /// The component that it comes with.
-    pub(super) component: &'static str,
-    /// What the API server says where the right is missing.
-    pub(super) lacks: &'static str,
-    /// What pitstop says then.
-    pub(super) right: &'static str,
-    /// What pitstop does not do where the policy is missing.
-    pub(super) without: &'static str,
-}
 
 /// That of such Pods.
 pub(super) const POLICY: Policy = Policy {
@@ -160,30 +147,6 @@ fn container(ImageToPull { container, image, policy }: &ImageToPull) -> Value {
             "seccompProfile": {"type": "RuntimeDefault"},
         },
     })
-}
-
-/// What the answer to the denied form shows: the policy is in force, or why the Pod is not made.
-pub(super) fn denied(answer: Answer, policy: &Policy) -> Result<(), Failure> {
-    let Policy { name, component, lacks, right, without } = policy;
-    let by_the_policy = format!("ValidatingAdmissionPolicy '{name}'");
-    match answer {
-        Answer::Failed(failure) if matches!(failure.class, Class::Invalid | Class::Fatal) => {
-            if failure.message.contains(&by_the_policy) {
-                Ok(())
-            } else if failure.message.contains(lacks) {
-                Err(Failure { message: format!("{right}: {}", failure.message), ..failure })
-            } else {
-                Err(failure)
-            }
-        }
-        Answer::Failed(failure) => Err(failure),
-        Answer::Body(_) => {
-            let text = format!(
-                "the ValidatingAdmissionPolicy {name}, without which {without}, is not in force: apply the component {component}"
-            );
-            Err(Failure::of_code(422, text))
-        }
-    }
 }
 
 /// Deletes a Pod, if it still has that UID. It runs nothing that would need time to end.

@@ -1,3 +1,4 @@
+use pitstop_api::logic::answer::Answer;
 use serde_json::json;
 
 use super::*;

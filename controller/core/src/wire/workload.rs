@@ -14,9 +14,9 @@ use pitstop_api::rollout::{PARKED, TargetKind, share_of};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::denial::Policy;
 use super::exchange::{HttpRequest, parse};
 use super::metadata::REVISION;
-use super::puller::Policy;
 use super::reading::{List, Reading};
 use super::revisions::{self, SlimRevision};
 use crate::deed::{Release, Strategy};
@@ -263,11 +263,14 @@ pub(super) fn release(release: &Release) -> Result<HttpRequest, request::Error> 
 }
 
 /// What the policy denies of any workload, parked or not, as a dry run.
-pub(super) fn try_release(release: &Release) -> Result<HttpRequest, request::Error> {
+pub(super) fn try_release(kind: TargetKind, key: &ObjectKey) -> Result<HttpRequest, request::Error> {
     let metadata = json!({"labels": {PARKED: null}, "annotations": {"pitstop.dev/tried": ""}});
     let params = PatchParams { dry_run: true, ..PatchParams::default() };
-    let path = path(release.kind, Some(&release.key.namespace));
-    Builder::new(path).patch(&release.key.name, &params, &Patch::Merge(json!({"metadata": metadata})))
+    Builder::new(path(kind, Some(&key.namespace))).patch(
+        &key.name,
+        &params,
+        &Patch::Merge(json!({"metadata": metadata})),
+    )
 }
 
 /// The policy denies it, so the release is allowed and nothing else.

@@ -7,7 +7,8 @@ use kube::Api;
 use kube::api::DeleteParams;
 use pitstop_e2e::system;
 use pitstop_e2e::workloads::{
-    all, assert_all_restarted, create, get, no_requests_left, ready, restarted, rollout, says, workload,
+    all, assert_all_restarted, create, get, no_requests_left, ready, restarted, rollout, rolls_natively,
+    says, workload,
 };
 use pitstop_e2e::{
     Context as _, LONG, Ns, Result, SHORT, bail, ensure, on_cluster, on_shared_cluster, pods, until,
@@ -39,11 +40,7 @@ async fn restarts_in_place(ns: &Ns, kind: &str, count: u32) -> Result<()> {
 
     // A change of the template goes the native way, as ever.
     ns.kubectl(&["set", "env", &resource, "NEW=1"])?;
-    ns.kubectl(&["rollout", "status", &resource, "--timeout=60s"])?;
-    let native = ready(ns, usize::try_from(count)?).await?;
-    let uid = |pod: &k8s_openapi::api::core::v1::Pod| pod.metadata.uid.clone();
-    ensure!(native.values().all(|new| after.values().all(|old| uid(new) != uid(old))), "Pods are as before");
-    Ok(())
+    rolls_natively(ns, &resource, &after).await
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Pod;
 use pitstop_api::rollout::{Update, UpdateEnd};
 use pitstop_e2e::images::{REPOSITORY, server, with_parking, with_workloads};
-use pitstop_e2e::workloads::{all, change_parked, create, get, ready, rollout, says, update_ended, workload};
+use pitstop_e2e::workloads::{
+    all, change_parked, create, get, ready, rollout, rolls_natively, says, update_ended, workload,
+};
 use pitstop_e2e::{Context as _, LONG, Ns, Result, SHORT, ensure, on_cluster, pods, until};
 use serde_json::{Value, json};
 
@@ -60,11 +62,7 @@ async fn natively_complete(ns: &Ns, kind: &str, after: &BTreeMap<String, Pod>) -
     );
     ensure!(all(ns).await?.keys().eq(after.keys()));
     ns.kubectl(&["set", "env", &resource, "NEW=1"])?;
-    ns.kubectl(&["rollout", "status", &resource, "--timeout=60s"])?;
-    let uid = |pod: &Pod| pod.metadata.uid.clone();
-    let native = ready(ns, after.len()).await?;
-    ensure!(native.values().all(|new| after.values().all(|old| uid(new) != uid(old))), "Pods are as before");
-    Ok(())
+    rolls_natively(ns, &resource, after).await
 }
 
 async fn updates_in_place(ns: &Ns, kind: &str, replicas: u32) -> Result<()> {
@@ -226,11 +224,7 @@ async fn verbs_in_place(ns: &Ns, kind: &str, replicas: u32) -> Result<()> {
     }
     // Another change goes the native way, as ever.
     ns.kubectl(&["set", "env", &resource, "NEW=1"])?;
-    ns.kubectl(&["rollout", "status", &resource, "--timeout=60s"])?;
-    let native = ready(ns, usize::try_from(replicas)?).await?;
-    let uid = |pod: &Pod| pod.metadata.uid.clone();
-    ensure!(native.values().all(|new| before.values().all(|old| uid(new) != uid(old))), "Pods are as before");
-    Ok(())
+    rolls_natively(ns, &resource, &before).await
 }
 
 /// Waits until the controller has armed the rollout, and admission parks its workload. API servers see policies and their
@@ -311,14 +305,7 @@ fn a_user_releases_it_in_the_midst() -> Result<()> {
         let names = [("set db --namespace=shop", &*format!("set web --namespace={}", ns.name))];
         ns.cluster.documented("release-a-workload", &names)?;
         update_ended(ns, UpdateEnd::Superseded).await?;
-        ns.kubectl(&["rollout", "status", "statefulset/web", "--timeout=60s"])?;
-        let uid = |pod: &Pod| pod.metadata.uid.clone();
-        let native = ready(ns, 2).await?;
-        ensure!(
-            native.values().all(|new| before.values().all(|old| uid(new) != uid(old))),
-            "Pods are as before"
-        );
-        Ok(())
+        rolls_natively(ns, "statefulset/web", &before).await
     };
     on_cluster(async |ns| with_workloads(ns, test(ns)).await)
 }
@@ -338,14 +325,7 @@ fn another_change_releases_the_workload() -> Result<()> {
             Ok((partition == "0").then_some(()))
         })
         .await?;
-        ns.kubectl(&["rollout", "status", "statefulset/web", "--timeout=60s"])?;
-        let uid = |pod: &Pod| pod.metadata.uid.clone();
-        let native = ready(ns, 2).await?;
-        ensure!(
-            native.values().all(|new| before.values().all(|old| uid(new) != uid(old))),
-            "Pods are as before"
-        );
-        Ok(())
+        rolls_natively(ns, "statefulset/web", &before).await
     };
     on_cluster(async |ns| with_workloads(ns, test(ns)).await)
 }

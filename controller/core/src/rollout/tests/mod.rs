@@ -77,6 +77,7 @@ struct World {
     release: Done,
     /// And whether it would.
     trial: Done,
+    trials: u64,
 }
 
 struct Surroundings<'a>(&'a World);
@@ -178,6 +179,7 @@ impl World {
             released: None,
             release: Done::Effected,
             trial: Done::Effected,
+            trials: 0,
         };
         for name in pods {
             world.put(pod(name));
@@ -339,7 +341,10 @@ impl World {
                 }
                 self.release.clone()
             }
-            Deed::TryRelease(_) => self.trial.clone(),
+            Deed::TryRelease { .. } => {
+                self.trials += 1;
+                self.trial.clone()
+            }
             other => panic!("{other:?}"),
         }
     }

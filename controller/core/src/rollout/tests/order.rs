@@ -295,3 +295,16 @@ proptest! {
         prop_assert!(world.asked.is_empty());
     }
 }
+
+/// What is done stays so where its user raises the partition above it.
+#[test]
+fn a_partition_that_is_raised_leaves_done_what_is_done() {
+    let mut world = World::new("StatefulSet", &json!({}), &["web-0", "web-1", "web-2"], 1);
+    world.settle();
+    world.end("web-2", true);
+    world.workload.as_mut().unwrap().partition = 3;
+    world.later(11);
+    assert_eq!((world.counts(), world.open()), ((2, 1, 1, 0), vec!["web-1"]));
+    world.end("web-1", true);
+    assert_eq!((world.phase(), world.counts()), (Some(Phase::Complete), (2, 2, 0, 0)));
+}

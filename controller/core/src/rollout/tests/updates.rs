@@ -21,7 +21,9 @@ fn of(revision: &str, image: &str, name: &str) -> Pod {
 }
 
 fn parked(kind: TargetKind, generation: i64) -> Parked {
+    let mark = if kind == TargetKind::DaemonSet { "RollingUpdate" } else { "0" };
     Parked {
+        mark: mark.into(),
         kind,
         key: ObjectKey::new("shop", "web"),
         uid: "w".into(),
@@ -58,6 +60,12 @@ impl World {
             .into(),
         });
         world
+    }
+
+    /// Its label says that.
+    fn parks(&mut self, mark: &str) {
+        self.template().parked = Some(mark.into());
+        self.parked.as_mut().unwrap().mark = mark.into();
     }
 
     fn template(&mut self) -> &mut Template {
@@ -117,7 +125,7 @@ fn a_process_that_begins_in_the_midst_goes_on() {
 #[test]
 fn a_partition_of_its_user_leaves_lower_ordinals_alone() {
     let mut world = World::parked();
-    world.template().parked = Some("2".into());
+    world.parks("2");
     world.template().committed = false;
     world.settle();
     world.updated("web-2", "shop/web:v2");
@@ -209,7 +217,7 @@ fn whoever_releases_it_takes_it_over() {
 #[test]
 fn what_cannot_be_released_says_so_and_is_tried_again() {
     let mut world = World::parked();
-    world.template().parked = Some("none".into());
+    world.parks("none");
     world.settle();
     let (reason, message) = world.said();
     assert_eq!(reason, "UnknownPark");
@@ -264,11 +272,16 @@ fn a_rollout_is_armed_once_its_workload_can_be_released() {
     world.settle();
     assert_eq!(armed(&world), (false, "CannotRelease"));
     assert_eq!((world.phase(), world.readings), (Some(Phase::Idle), 0));
+    // Twice as long each time, and at once with another spec.
+    for pause in [60, 120] {
+        world.later(pause - 1);
+        assert_eq!(world.trials, pause / 60);
+        world.later(1);
+    }
     world.trial = Done::Effected;
-    world.later(59);
-    assert_eq!(armed(&world), (false, "CannotRelease"));
-    world.later(1);
-    assert_eq!(armed(&world), (true, "CanRelease"));
+    world.rollout.generation = Some(2);
+    world.settle();
+    assert_eq!((armed(&world), world.trials), ((true, "CanRelease"), 4));
     // Another process takes it for proven.
     world.restart();
     world.trial = Done::Refused("not asked".into());

@@ -1,0 +1,42 @@
+//! A policy is seen to deny before what it narrows is done: the right alone would be the right to do more
+//! ([ADR 6](../../../../docs/adr/0006-see-the-policy-deny.md)).
+
+use pitstop_api::logic::answer::{Answer, Class, Failure};
+
+/// A policy that has to be seen to deny before what it narrows is done.
+pub(super) struct Policy {
+    /// Its name, and that of its binding.
+    pub(super) name: &'static str,
+    /// The component that it comes with.
+    pub(super) component: &'static str,
+    /// What the API server says where the right is missing.
+    pub(super) lacks: &'static str,
+    /// What pitstop says then.
+    pub(super) right: &'static str,
+    /// What pitstop does not do where the policy is missing.
+    pub(super) without: &'static str,
+}
+
+/// What the answer to a forbidden form shows: the policy is in force, or why nothing is done.
+pub(super) fn denied(answer: Answer, policy: &Policy) -> Result<(), Failure> {
+    let Policy { name, component, lacks, right, without } = policy;
+    let by_the_policy = format!("ValidatingAdmissionPolicy '{name}'");
+    match answer {
+        Answer::Failed(failure) if matches!(failure.class, Class::Invalid | Class::Fatal) => {
+            if failure.message.contains(&by_the_policy) {
+                Ok(())
+            } else if failure.message.contains(lacks) {
+                Err(Failure { message: format!("{right}: {}", failure.message), ..failure })
+            } else {
+                Err(failure)
+            }
+        }
+        Answer::Failed(failure) => Err(failure),
+        Answer::Body(_) => {
+            let text = format!(
+                "the ValidatingAdmissionPolicy {name}, without which {without}, is not in force: apply the component {component}"
+            );
+            Err(Failure::of_code(422, text))
+        }
+    }
+}

@@ -7,7 +7,6 @@ use pitstop_api::rollout::TargetKind;
 
 use crate::key::ObjectKey;
 use crate::template::Change;
-use crate::tracked::Versioned;
 
 /// Which workload to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,10 +30,6 @@ pub struct Parked {
     pub kind: TargetKind,
     /// Namespace and name.
     pub key: ObjectKey,
-    /// `metadata.uid`.
-    pub uid: String,
-    /// `metadata.resourceVersion`.
-    pub resource_version: String,
     /// `metadata.generation`.
     pub generation: i64,
     /// The value of its label `pitstop.dev/parked`.
@@ -62,15 +57,6 @@ pub enum Parking<'a> {
 /// Under which name rollouts for a workload stand in line: no Pod has such a one.
 pub fn place(kind: TargetKind, key: &ObjectKey) -> ObjectKey {
     ObjectKey::new(&key.namespace, format!("{}/{}", kind.name(), key.name))
-}
-
-impl Versioned for Parked {
-    fn uid(&self) -> &str {
-        &self.uid
-    }
-    fn resource_version(&self) -> &str {
-        &self.resource_version
-    }
 }
 
 /// A hash of a revision, the value of a Pod's label `controller-revision-hash`: 0 for none. A Pod keeps no more of it.

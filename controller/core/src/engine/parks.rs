@@ -95,8 +95,6 @@ mod tests {
         Parked {
             kind: TargetKind::StatefulSet,
             key: ObjectKey::new("shop", name),
-            uid: name.into(),
-            resource_version: "1".into(),
             generation,
             mark: "0".into(),
         }

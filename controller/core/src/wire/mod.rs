@@ -11,6 +11,9 @@ mod denial;
 mod exchange;
 mod metadata;
 pub mod observe;
+#[cfg(test)]
+#[path = "parked_tests.rs"]
+mod parked;
 mod pods;
 mod policies;
 mod puller;

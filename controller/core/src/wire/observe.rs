@@ -55,8 +55,6 @@ pub fn parked(kind: TargetKind, metadata: ObjectMeta) -> Parked {
     Parked {
         kind,
         key: ObjectKey::of(&metadata),
-        uid: metadata.uid.unwrap_or_default(),
-        resource_version: metadata.resource_version.unwrap_or_default(),
         generation: metadata.generation.unwrap_or_default(),
         mark: metadata.labels.and_then(|mut labels| labels.remove(PARKED)).unwrap_or_default(),
     }

@@ -22,14 +22,7 @@ fn of(revision: &str, image: &str, name: &str) -> Pod {
 
 fn parked(kind: TargetKind, generation: i64) -> Parked {
     let mark = if kind == TargetKind::DaemonSet { "RollingUpdate" } else { "0" };
-    Parked {
-        mark: mark.into(),
-        kind,
-        key: ObjectKey::new("shop", "web"),
-        uid: "w".into(),
-        resource_version: "1".into(),
-        generation,
-    }
+    Parked { mark: mark.into(), kind, key: ObjectKey::new("shop", "web"), generation }
 }
 
 impl World {

@@ -151,6 +151,9 @@ fn deed_of(deed: &Deed) -> (&'static str, String) {
         Deed::AskWorkload(query) => ("read", format!("{} {}", query.kind.name(), query.key)),
         Deed::MarkPod { key, revision, .. } => ("mark", format!("Pod {key} of revision {revision}")),
         Deed::Release(release) => ("release", format!("{} {}", release.kind.name(), release.key)),
+        Deed::Commit(commit) => {
+            (commit.step.name(), format!("Deployment {}/{}", commit.namespace, commit.deployment.name))
+        }
         Deed::TryRelease { kind, key } => ("try to release", format!("{} {key}", kind.name())),
         Deed::Pull(puller) => ("make a Pod that pulls", format!("Pod {}", puller.key)),
         Deed::DeletePod { key, .. } => ("delete", format!("Pod {key}")),

@@ -32,8 +32,8 @@ pub struct Synced {
     pub kinds: BTreeMap<KindId, Condition>,
     /// Of order books.
     pub books: Condition,
-    /// Of parked workloads: of `StatefulSet`s and of `DaemonSet`s.
-    pub parked: [Condition; 2],
+    /// Of parked workloads: of `Deployment`s, of `StatefulSet`s and of `DaemonSet`s.
+    pub parked: [Condition; 3],
 }
 
 /// The watches of the core.
@@ -80,7 +80,8 @@ impl Watches {
             self.events.clone(),
         ));
         for_each(&mut Spawn { watches: self, books_listed, tasks: &mut tasks });
-        let [sets, daemons] = &self.synced.parked;
+        let [deployments, sets, daemons] = &self.synced.parked;
+        self.parked::<apps::Deployment>("deployments", TargetKind::Deployment, deployments, &mut tasks);
         self.parked::<apps::StatefulSet>("statefulsets", TargetKind::StatefulSet, sets, &mut tasks);
         self.parked::<apps::DaemonSet>("daemonsets", TargetKind::DaemonSet, daemons, &mut tasks);
         tasks

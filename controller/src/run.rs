@@ -65,8 +65,12 @@ impl Needs {
                 pods: readiness.condition("Pods synced"),
                 kinds: all().map(|about| (about.id, readiness.condition(about.synced))).collect(),
                 books: readiness.condition("NodeWorks synced"),
-                parked: ["parked StatefulSets synced", "parked DaemonSets synced"]
-                    .map(|name| readiness.condition(name)),
+                parked: [
+                    "parked Deployments synced",
+                    "parked StatefulSets synced",
+                    "parked DaemonSets synced",
+                ]
+                .map(|name| readiness.condition(name)),
             },
         }
     }

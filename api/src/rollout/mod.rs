@@ -30,8 +30,10 @@ pub const MAX_SOAK_SECONDS: i64 = 86_400;
 /// Seconds for which a Pod is watched where nothing else is said.
 pub const SOAK_SECONDS: i64 = 10;
 /// Label of a workload that is parked: its own controller makes no new Pods when its template changes. The value is what to
-/// release it to: of a `StatefulSet` the partition, of a `DaemonSet` `RollingUpdate`.
+/// release it to: of a `Deployment` `Unpaused`, of a `StatefulSet` the partition, of a `DaemonSet` `RollingUpdate`.
 pub const PARKED: &str = "pitstop.dev/parked";
+/// Annotation of a `Deployment`'s Pod that was updated in place: to which revision.
+pub const POD_REVISION: &str = "pitstop.dev/revision";
 /// Label of an `InPlaceRollout` that is armed: admission may park its workload. Only the controller sets it.
 pub const ARMED: &str = "pitstop.dev/armed";
 /// Seconds without progress after which a rollout is stalled, where nothing else is said.
@@ -104,7 +106,7 @@ pub struct InPlaceRolloutSpec {
 impl InPlaceRolloutSpec {
     /// Changes of the workload's template are carried out in its Pods while it is parked.
     pub fn changes_in_place(&self) -> bool {
-        self.template_changes == TemplateChanges::InPlace && self.target_ref.kind.parks()
+        self.template_changes == TemplateChanges::InPlace
     }
 
     /// Seconds for which a Pod is watched before it counts.
@@ -134,15 +136,9 @@ impl InPlaceRolloutSpec {
     }
 }
 
-/// Why a template cannot be changed in place.
-pub(crate) const NOT_PARKED: &str =
-    "InPlace is for a StatefulSet or a DaemonSet: of a Deployment it must be Native";
-
 /// What never changes of a spec, and what an attribute cannot say.
 pub(crate) fn fix(spec: &mut JSONSchemaProps) {
     immutable(spec, "spec", &["targetRef"], " is immutable: make another InPlaceRollout");
-    let parks = "!has(self.templateChanges) || self.templateChanges != 'InPlace' || self.targetRef.kind != 'Deployment'";
-    rule(spec, "templateChanges", parks.to_owned(), format!("spec.templateChanges {NOT_PARKED}"));
     let most = "!has(self.strategy) || !has(self.strategy.maxUnavailable) || type(self.strategy.maxUnavailable) != int \
         || self.strategy.maxUnavailable >= 1";
     let why = "must be at least 1: a Pod that is serviced in place is unavailable meanwhile";
@@ -184,10 +180,8 @@ pub enum TargetKind {
 }
 
 impl TargetKind {
-    /// One that is parked can be updated in place.
-    pub fn parks(self) -> bool {
-        matches!(self, Self::StatefulSet | Self::DaemonSet)
-    }
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Deployment, Self::StatefulSet, Self::DaemonSet];
 
     /// Its name.
     pub fn name(self) -> &'static str {

@@ -115,7 +115,8 @@ pub struct Restart {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Update {
-    /// The revision that Pods with the new template have: the value of their label `controller-revision-hash`.
+    /// The revision that Pods with the new template have: the value of their label `controller-revision-hash`, or in a Deployment of
+    /// their annotation `pitstop.dev/revision`. A Pod that is made of the new template has no such annotation.
     #[schemars(length(max = 63))]
     pub revision: String,
     /// `metadata.generation` of the workload when the update began: it is for the change that led to that generation.

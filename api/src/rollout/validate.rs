@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{InPlaceRolloutSpec, MAX_CONTAINERS, MAX_SOAK_SECONDS, NOT_PARKED, TemplateChanges};
+use super::{InPlaceRolloutSpec, MAX_CONTAINERS, MAX_SOAK_SECONDS};
 use crate::text::quoted;
 use crate::{Invalid, MAX_SECONDS};
 
@@ -11,9 +11,6 @@ use crate::{Invalid, MAX_SECONDS};
 pub fn validate(spec: &InPlaceRolloutSpec) -> Result<(), Invalid> {
     if spec.target_ref.name.is_empty() {
         return Err(Invalid::new("spec.targetRef.name", "must name a workload of the namespace"));
-    }
-    if spec.template_changes == TemplateChanges::InPlace && !spec.target_ref.kind.parks() {
-        return Err(Invalid::new("spec.templateChanges", NOT_PARKED));
     }
     if spec.restarted_at.as_ref().is_some_and(|at| at.is_empty() || at.len() > 64) {
         return Err(Invalid::new("spec.restartedAt", "must be a time of 1 to 64 characters"));

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::change::ImageChange;
 use crate::key::{KindId, ObjectKey};
-use crate::workload::{Workload, WorkloadQuery};
+use crate::workload::{Set, Version, Workload, WorkloadQuery};
 
 /// One such thing. It names what it relies on, and can be repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,11 @@ pub enum Deed {
         resource_version: String,
         /// The revision.
         revision: String,
+        /// Of which kind its workload is: that of a `Deployment` does not look at it.
+        of: TargetKind,
     },
+    /// Write a template into a `ReplicaSet` of a parked `Deployment`, if both are still that version.
+    Commit(Box<Commit>),
     /// Release a workload that is parked, if it is still that version.
     Release(Box<Release>),
     /// Find out whether a workload could be released, parked or not: there is the right, and the policy without which it would be
@@ -113,6 +117,46 @@ pub enum Strategy {
     Partition(u32),
     /// `RollingUpdate`.
     Rolling,
+    /// A `Deployment` that is not paused.
+    Unpaused,
+}
+
+/// A step by which a `Deployment` takes the Pods that it has for those of its new template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// The namespace.
+    pub namespace: String,
+    /// The `Deployment`.
+    pub deployment: Version,
+    /// The one of its `ReplicaSet`s that has Pods.
+    pub active: Set,
+    /// What is written.
+    pub step: CommitStep,
+}
+
+/// What is written into which `ReplicaSet`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommitStep {
+    /// The old template, with the annotations that `kubectl rollout history` reads, into this one, which has the new one.
+    Keep(Set),
+    /// The same into a new one without Pods.
+    Make,
+    /// The new template, into the one with Pods.
+    Swap,
+    /// A mark, into this one: it has the template of the one with Pods, and is older, so it would get the Pods.
+    Void(Set),
+}
+
+impl CommitStep {
+    /// What it is in logs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Keep(_) => "keep the old template in another ReplicaSet",
+            Self::Make => "keep the old template in a new ReplicaSet",
+            Self::Swap => "give the ReplicaSet the new template",
+            Self::Void(_) => "void another ReplicaSet",
+        }
+    }
 }
 
 /// A Pod that has the kubelet of its node pull images, runs nothing of them, and ends. It goes with the request, its owner.

@@ -157,6 +157,8 @@ pub struct Relative<'a> {
     pub uid: &'a str,
     /// UID of its controlling owner.
     pub owner_uid: Option<&'a str>,
+    /// Its Pod, where that is known.
+    pub pod: Option<ObjectKey>,
     /// It is about to be deleted.
     pub deleting: bool,
     /// How it ended, once it has.

@@ -1,8 +1,11 @@
 //! What differs between two Pod templates of a workload, as far as running Pods can follow.
 
+use std::collections::BTreeMap;
+
 use pitstop_api::image::Reference;
 use pitstop_api::image_update::MAX_CONTAINERS;
-use serde_json::{Map, Value};
+use pitstop_api::labels;
+use serde_json::{Map, Value, json};
 
 /// The lists of containers in a Pod's spec.
 const LISTS: [&str; 2] = ["containers", "initContainers"];
@@ -12,6 +15,24 @@ const LISTS: [&str; 2] = ["containers", "initContainers"];
 const RESTARTS: [&str; 2] = ["kubectl.kubernetes.io/restartedAt", "reloader.stakater.com/last-reloaded-from"];
 /// The same, of all names with that beginning.
 const CHECKSUM: &str = "checksum/";
+
+/// Label by which a `Deployment` tells the templates of its `ReplicaSet`s apart: the same template has another one in each.
+pub(crate) const SET_HASH: &str = "pod-template-hash";
+
+/// What tells the template of a `Deployment` from its others: what is made of it is what running Pods can get, as its user wrote
+/// it. So defaults of a newer API server do not change it.
+pub fn identity(template: &Value) -> String {
+    let mut template = plain(template);
+    let images: Vec<_> = take_images(&mut template).into_iter().map(|f| (f.container, f.image)).collect();
+    let restarts = take_restarts(&mut template);
+    format!("{:016x}", labels::hash(&json!([images, restarts]).to_string()))
+}
+
+/// The images of main containers and of sidecars, by their containers.
+pub fn images(template: &Value) -> BTreeMap<String, String> {
+    let images = take_images(&mut template.clone());
+    images.into_iter().map(|found| (found.container, found.image)).collect()
+}
 
 /// How one template differs from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,11 +107,13 @@ fn same_repository(before: &str, after: &str) -> Result<(), String> {
     before.same_repository(&after).then_some(()).ok_or_else(|| "is of another repository".to_owned())
 }
 
-/// Without what says nothing: absent values that are written down, and how a `ControllerRevision` is to be merged.
+/// Without what says nothing: absent values that are written down, how a `ControllerRevision` is to be merged, and the label that
+/// each `ReplicaSet` gives its own.
 fn plain(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
-            let kept = fields.iter().filter(|(key, value)| !value.is_null() && *key != "$patch");
+            let kept =
+                fields.iter().filter(|(key, value)| !value.is_null() && *key != "$patch" && *key != SET_HASH);
             Value::Object(kept.map(|(key, value)| (key.clone(), plain(value))).collect())
         }
         Value::Array(items) => Value::Array(items.iter().map(plain).collect()),
@@ -206,10 +229,28 @@ mod tests {
     }
 
     #[test]
+    fn the_identity_is_of_what_running_pods_can_get() {
+        let of = |change: &dyn Fn(&mut Value)| {
+            let mut new = template();
+            change(&mut new);
+            identity(&new)
+        };
+        let same = identity(&template());
+        assert_eq!((same.len(), &of(&|new| new["spec"]["dnsPolicy"] = "ClusterFirst".into())), (16, &same));
+        assert_eq!(of(&|new| new["metadata"]["labels"]["pod-template-hash"] = "x".into()), same);
+        assert_ne!(of(&|new| new["spec"]["containers"][0]["image"] = "shop/web:v2".into()), same);
+        assert_ne!(of(&|new| new["spec"]["initContainers"][1]["image"] = "shop/proxy:v2".into()), same);
+        assert_ne!(of(&|new| new["metadata"]["annotations"] = json!({"checksum/x": "y"})), same);
+        let both = [("app", "shop/web:v1"), ("proxy", "shop/proxy:v1")];
+        assert_eq!(images(&template()), both.map(|(name, image)| (name.to_owned(), image.to_owned())).into());
+    }
+
+    #[test]
     fn what_is_written_down_of_nothing_is_no_difference() {
         let same = change(|new| {
             new["metadata"]["creationTimestamp"] = Value::Null;
             new["$patch"] = "replace".into();
+            new["metadata"]["labels"]["pod-template-hash"] = "5d".into();
         });
         assert!(same.is_none(), "{same:?}");
     }

@@ -104,10 +104,61 @@ pub struct Template {
     pub holds: bool,
     /// The revision that Pods of this template have; absent while its controller has not made it.
     pub revision: Option<String>,
-    /// Its controller makes new Pods of that revision.
+    /// Its controller makes new Pods of that revision; of a `Deployment`, it counts all Pods as updated.
     pub committed: bool,
-    /// What it has changed, by the older revisions that are kept.
+    /// What it has changed, by the older revisions that are kept; of a `Deployment`, by that of its Pods, and by none, which
+    /// their Pods have that were never updated.
     pub changes: BTreeMap<String, Change>,
+    /// What only the template of a `Deployment` has.
+    pub sets: Sets,
+}
+
+/// The `ReplicaSet`s of a `Deployment`, and what is written into them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sets {
+    /// All that belong to it.
+    pub all: Vec<Set>,
+    /// It keeps those of older templates: `spec.revisionHistoryLimit` is not 0.
+    pub kept: bool,
+    /// The images of the template, by the containers that can get others.
+    pub images: BTreeMap<String, String>,
+}
+
+impl Sets {
+    /// The one with Pods has the template of the `Deployment`.
+    pub fn swapped(&self) -> bool {
+        self.all.iter().any(|set| set.pods && set.new)
+    }
+}
+
+/// A `ReplicaSet` of a `Deployment`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Set {
+    /// `metadata.creationTimestamp`, in seconds.
+    pub created: i64,
+    /// It, as it was read.
+    pub version: Version,
+    /// The value of the label `pod-template-hash` of its template.
+    pub hash: String,
+    /// It has Pods, or is to have some.
+    pub pods: bool,
+    /// Its template is that of the `Deployment`.
+    pub new: bool,
+    /// Its template is that of the one with Pods.
+    pub old: bool,
+    /// Its controller has seen its `metadata.generation`.
+    pub seen: bool,
+}
+
+/// A version of an object in a known namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.resourceVersion`.
+    pub resource_version: String,
 }
 
 /// A `PodDisruptionBudget` that selects the labels of the workload's Pod template.

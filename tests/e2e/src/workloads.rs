@@ -41,27 +41,27 @@ pub fn rollout(kind: &str, more: &Value) -> Value {
 }
 
 /// With the fields of `more`, too.
-fn merged(mut object: Value, more: &Value) -> Value {
+pub fn merged(mut object: Value, more: &Value) -> Value {
     if let (Some(fields), Some(more)) = (object.as_object_mut(), more.as_object()) {
         fields.extend(more.clone());
     }
     object
 }
 
-/// What parks the workload, and what it is released to.
+/// What the workload is released to, and the fields of its spec that park it.
 pub fn park(kind: &str) -> (&'static str, Value) {
-    if kind == "StatefulSet" {
-        ("0", json!({"rollingUpdate": {"partition": i32::MAX}}))
-    } else {
-        ("RollingUpdate", json!({"type": "OnDelete"}))
+    match kind {
+        "StatefulSet" => ("0", json!({"updateStrategy": {"rollingUpdate": {"partition": i32::MAX}}})),
+        "DaemonSet" => ("RollingUpdate", json!({"updateStrategy": {"type": "OnDelete"}})),
+        _ => ("Unpaused", json!({"paused": true})),
     }
 }
 
 /// Parks the workload and changes its template, in one write.
 pub fn change_parked(ns: &Ns, kind: &str, pod: &Value) -> Result<()> {
-    let (was, strategy) = park(kind);
-    let patch = json!({"metadata": {"labels": {PARKED: was}},
-        "spec": {"updateStrategy": strategy, "template": {"spec": pod}}});
+    let (was, spec) = park(kind);
+    let spec = merged(spec, &json!({"template": {"spec": pod}}));
+    let patch = json!({"metadata": {"labels": {PARKED: was}}, "spec": spec});
     ns.kubectl(&["patch", &kind.to_lowercase(), "web", "--type=strategic", "-p", &patch.to_string()])
         .map(drop)
 }

@@ -200,7 +200,14 @@ impl<K: Kind> AnyStore for Store<K> {
     fn relative(&self, key: &ObjectKey) -> Option<Relative<'_>> {
         if let Some((key, rest)) = self.resting.get_key_value(key) {
             let ended = Some(crate::kind::Ended { complete: false, reason: "", message: "" });
-            return Some(Relative { key, uid: &rest.uid, owner_uid: None, deleting: false, ended });
+            return Some(Relative {
+                key,
+                uid: &rest.uid,
+                owner_uid: None,
+                pod: None,
+                deleting: false,
+                ended,
+            });
         }
         let request = self.objects.get(key)?.request.get();
         let meta = request.meta();
@@ -208,6 +215,7 @@ impl<K: Kind> AnyStore for Store<K> {
             key: meta.key,
             uid: request.uid(),
             owner_uid: meta.owner.map(|owner| owner.uid.as_str()),
+            pod: Some(request.pod_key()),
             deleting: meta.deleting,
             ended: request.ended(),
         })

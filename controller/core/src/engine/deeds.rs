@@ -91,6 +91,7 @@ impl Deeds {
                 | Deed::Delete { .. }
                 | Deed::MarkPod { .. }
                 | Deed::Release(_)
+                | Deed::Commit(_)
                 | Deed::Pull(_)
                 | Deed::DeletePod { .. } => {
                     self.unknown = Some(deed.clone());

@@ -124,6 +124,7 @@ impl Memory {
                 | Deed::AskWorkload(_)
                 | Deed::MarkPod { .. }
                 | Deed::Release(_)
+                | Deed::Commit(_)
                 | Deed::TryRelease { .. }
                 | Deed::Evict { .. },
                 _,

@@ -7,6 +7,7 @@
 
 mod arm;
 mod child;
+mod commit;
 mod kind;
 mod plan;
 mod roll;

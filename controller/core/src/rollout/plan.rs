@@ -1,23 +1,25 @@
 //! What a rollout needs next.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use chrono::DateTime;
-use pitstop_api::rollout::{Restart, validate};
+use pitstop_api::rollout::{Restart, TargetKind, validate};
 
-use super::child::{self, KINDS};
+use super::child::{self, KINDS, UPDATES};
 use super::roll::{Memory, Read, Tally};
 use super::status::{Doing, status};
 use super::told::{Disrupted, Told};
-use super::work::{What, Work};
+use super::work::{self, UNKNOWN, What, Work};
 use super::{Plan, Rollout, arm, update};
 use crate::before::Before;
 use crate::deed::Deed;
 use crate::key::{KindId, ObjectKey};
 use crate::kind::{Cx, Relative, Sight};
 use crate::plan::{StatusWrite, Urgency};
+use crate::pod::Pod;
 use crate::time::{Mono, earliest, seconds};
-use crate::workload::{Parking, Workload, WorkloadQuery};
+use crate::workload::{Parking, Workload, WorkloadQuery, revision_hash};
 
 /// How old what is known of the workload may be while its Pods are restarted.
 const FRESH: Duration = Duration::from_secs(10);
@@ -121,13 +123,14 @@ fn parking<'a>(sight: &Sight<'a, Rollout>) -> Option<Parking<'a>> {
 fn over(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, told: Told) -> Next {
     memory.rest();
     let deed = delete(cx, sight, memory, |_| true);
-    let wake_at = memory.deleted_until(cx.now);
+    let wake_at = earliest(memory.deleted_until(cx.now), memory.overdue_at().filter(|at| *at > cx.now));
     let next = Next::only(sight.request, told);
     let update = next.doing.update.filter(|update| update.ended.is_some());
     Next { doing: Doing { restart: None, update, ..next.doing }, deed, wake_at, ..next }
 }
 
-/// Deletes the next of those requests. Of one that was deleted, the watch may not have told yet.
+/// Deletes the next of those requests. Of one that was deleted, the watch may not have told yet. Where only the request tells that
+/// it may have changed a Pod, that is written down first.
 fn delete(
     cx: Cx<'_>,
     sight: &Sight<'_, Rollout>,
@@ -138,9 +141,25 @@ fn delete(
     if left.peek().is_none() {
         memory.deleted.clear();
     }
-    let next = left.find(|(_, child)| !child.deleting && !memory.goes(cx.now, child.uid) && which(child));
-    let (kind, next) = next?;
-    Some(Deed::Delete { kind, key: next.key.clone(), uid: next.uid.to_owned() })
+    left.filter(|(_, child)| !child.deleting && !memory.goes(cx.now, child.uid) && which(child)).find_map(
+        |(kind, child)| match touched(sight, kind, &child) {
+            Some(pod) if memory.may_mark(&pod.key, cx.now) => Some(work::mark(sight.request, &pod, UNKNOWN)),
+            Some(_) => None,
+            None => Some(Deed::Delete { kind, key: child.key.clone(), uid: child.uid.to_owned() }),
+        },
+    )
+}
+
+/// The Pod that the request may have changed, where nothing but the request says so: no revision of a `Deployment` is kept.
+fn touched<'a>(sight: &Sight<'a, Rollout>, kind: KindId, child: &Relative<'_>) -> Option<Cow<'a, Pod>> {
+    let rollout = sight.request;
+    if rollout.spec.target_ref.kind != TargetKind::Deployment || kind != UPDATES {
+        return None;
+    }
+    let pod = sight.around.pod(child.pod.as_ref()?)?;
+    let last = rollout.status.update.as_ref().map(|update| revision_hash(&update.revision));
+    let told = pod.revision == revision_hash(UNKNOWN) || Some(pod.revision) == last;
+    (!told && !pod.gone()).then_some(pod)
 }
 
 /// The requests that it has made, and their kinds.
@@ -284,7 +303,7 @@ pub(super) fn go_on(
         Step::Mark(pod) => {
             let why = memory.refusal(Some(&pod)).map_or(Told::Restarting, Told::Refused);
             let pod = sight.around.pod(&pod);
-            told(why, pod.and_then(|pod| work.tell(&pod)), None)
+            told(why, pod.and_then(|pod| work.tell(rollout, &pod)), None)
         }
         Step::Stop(why) => told(why, None, memory.refused_until().filter(|at| *at > cx.now)),
         Step::Sweep(deed) => told(Told::Restarting, deed, memory.sweep_until.filter(|at| *at > cx.now)),
@@ -335,8 +354,11 @@ fn sweep(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, mark: &str
     if let Some(deed) = delete(cx, sight, memory, |child| old(child) && (child.ended.is_some() || !patient)) {
         return Some(Step::Sweep(Some(deed)));
     }
-    let open = |child: &Relative<'_>| old(child) && child.ended.is_none() && !child.deleting;
-    memory.swept = !(patient && children(sight).any(|(_, child)| open(&child)));
+    let open = |kind, child: &Relative<'_>| {
+        let waits = patient && child.ended.is_none() || touched(sight, kind, child).is_some();
+        old(child) && !child.deleting && waits
+    };
+    memory.swept = !children(sight).any(|(kind, child)| open(kind, &child));
     (!memory.swept).then_some(Step::Sweep(None))
 }
 

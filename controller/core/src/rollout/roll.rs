@@ -93,7 +93,7 @@ pub struct Memory {
     made: BTreeMap<ObjectKey, Mono>,
     /// Pods that were marked and that the watch has not shown so yet.
     marked: BTreeMap<ObjectKey, Mono>,
-    /// When the workload was to be released, and what came of it.
+    /// When the workload was to be released, or one of its sets to be written, and what came of it.
     released: Option<(Mono, Result<(), String>)>,
     /// Nothing is left of the restarts and updates before this one.
     pub(super) swept: bool,
@@ -121,8 +121,8 @@ impl Memory {
 
     /// Neither a restart nor an update is under way.
     pub(super) fn rest(&mut self) {
-        let Self { completed_seen, proof, deleted, .. } = std::mem::take(self);
-        *self = Self { completed_seen, proof, deleted, ..Self::default() };
+        let Self { completed_seen, proof, deleted, marked, .. } = std::mem::take(self);
+        *self = Self { completed_seen, proof, deleted, marked, ..Self::default() };
     }
 
     /// A restart or an update begins.
@@ -167,9 +167,8 @@ impl Memory {
         match (deed, done) {
             (Deed::AskWorkload(_), Done::Told(workload)) => {
                 let mut workload = *workload;
-                if let Some(listed) = workload.pods.take() {
-                    self.listed = self.listing.take().map(|at| (at, listed));
-                }
+                // What was listed belongs to what was read with it.
+                self.listed = workload.pods.take().and_then(|pods| Some((self.listing.take()?, pods)));
                 self.read = Some((now, Read::Workload(Arc::new(workload))));
             }
             (Deed::AskWorkload(_), Done::Gone) => self.read = Some((now, Read::Missing)),
@@ -203,8 +202,13 @@ impl Memory {
             }
             (Deed::Release(_), Done::Effected) => self.released = Some((now, Ok(()))),
             // It is looked at anew.
-            (Deed::Release(_), Done::Conflict | Done::Gone) => (self.read, self.listed) = (None, None),
-            (Deed::Release(_), Done::Refused(text)) => self.released = Some((now, Err(text))),
+            (Deed::Release(_), Done::Conflict | Done::Gone)
+            | (Deed::Commit(_), Done::Effected | Done::Conflict | Done::Gone) => {
+                (self.read, self.listed) = (None, None);
+            }
+            (Deed::Release(_) | Deed::Commit(_), Done::Refused(text)) => {
+                self.released = Some((now, Err(text)));
+            }
             (_, _) => {}
         }
     }
@@ -277,8 +281,13 @@ impl Memory {
 
     /// The first Pod that its controller is to be told of, as far as is known.
     pub(super) fn next_unmarked(&self, now: Mono) -> Option<&ObjectKey> {
-        let told = |pod: &ObjectKey| self.marked.get(pod).is_some_and(|at| at.after(SHOWN_WITHIN) > now);
-        self.unmarked.iter().find(|pod| !told(pod) && !self.is_refused(pod, now))
+        self.unmarked.iter().find(|pod| self.may_mark(pod, now))
+    }
+
+    /// The watch has not yet to tell of a mark of the Pod, and none was just refused.
+    pub(super) fn may_mark(&self, pod: &ObjectKey, now: Mono) -> bool {
+        let told = self.marked.get(pod).is_some_and(|at| at.after(SHOWN_WITHIN) > now);
+        !told && !self.is_refused(pod, now)
     }
 
     /// What came of the release of the workload, and until when it is not tried again: the watch may yet tell that it was

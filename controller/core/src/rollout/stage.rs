@@ -76,7 +76,7 @@ pub(super) fn stage(
         }
         What::Update(revisions) => match step {
             Some(_) => of_request(rollout, pod, request, asked.made, of_node),
-            None if revisions.marked(pod) => Stage::Current,
+            None if revisions.is(pod.revision) => Stage::Current,
             None => Stage::Unmarked,
         },
     }

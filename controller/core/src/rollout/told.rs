@@ -147,7 +147,8 @@ impl Told {
             Self::UnknownPark(value) => {
                 let right = match rollout.spec.target_ref.kind {
                     TargetKind::StatefulSet => "the partition to release it to, such as 0",
-                    TargetKind::DaemonSet | TargetKind::Deployment => "RollingUpdate",
+                    TargetKind::DaemonSet => "RollingUpdate",
+                    TargetKind::Deployment => "Unpaused",
                 };
                 format!("the label {PARKED} of {target} is {}; it must be {right}", quoted(value))
             }

@@ -4,15 +4,16 @@ use pitstop_api::condition::truncate;
 use pitstop_api::rollout::{TargetKind, Update, UpdateEnd};
 
 use super::Rollout;
+use super::commit::{self, Left};
 use super::plan::{LIST_AGAIN, Next, ask, go_on, with_workload};
 use super::roll::Memory;
 use super::status::{Doing, MAX_MESSAGE, under_way};
 use super::told::Told;
 use super::work::{What, Work};
-use crate::deed::{Deed, Release, Strategy};
+use crate::deed::{Commit, Deed, Release, Strategy};
 use crate::key::ObjectKey;
 use crate::kind::{Cx, Sight};
-use crate::workload::{Parked, Template, Workload};
+use crate::workload::{Parked, Template, Version, Workload};
 
 /// The workload is parked.
 pub(super) fn update(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, parked: &Parked) -> Next {
@@ -54,7 +55,18 @@ impl Updating<'_> {
         }
         let revision = template.revision.as_deref().filter(|_| template.seen);
         let Some(revision) = revision else { return self.waits(memory, false) };
-        let last = rollout.status.update.as_ref().filter(|update| update.revision == revision);
+        let kind = rollout.spec.target_ref.kind;
+        if let Some(why) = commit::why_not(kind, template) {
+            // One without Pods is at its template as it is.
+            return match self.workload.desired {
+                0 => self.release(memory, to),
+                _ => self.let_go(memory, UpdateEnd::NotInPlace, &why, to),
+            };
+        }
+        let last = rollout.status.update.as_ref().filter(|update| {
+            let current = update.ended.is_none() || update.generation >= template.generation;
+            update.revision == revision && current
+        });
         match last.map(|update| (update.ended, &update.message)) {
             Some((None, _)) => self.go_on(memory, revision, to),
             Some((Some(UpdateEnd::NotInPlace), why)) => self.let_go(memory, UpdateEnd::NotInPlace, why, to),
@@ -92,11 +104,31 @@ impl Updating<'_> {
         let listed = memory.listed.as_ref().filter(|(of, _)| of == self.of);
         let all = listed
             .is_some_and(|(_, pods)| memory.all_are(self.sight.request, pods, revisions, work.partition));
-        // With a partition of its user, its controller goes on making some of its Pods of the old revision.
-        if all && (self.template.committed || work.partition > 0) {
-            self.release(memory, to)
-        } else {
-            self.waits(memory, true)
+        if !all {
+            return self.waits(memory, true);
+        }
+        let kind = self.sight.request.spec.target_ref.kind;
+        match commit::left(kind, self.template, work.partition) {
+            Left::Controller => self.waits(memory, true),
+            Left::Nothing => self.release(memory, to),
+            Left::Step(step, active) => {
+                let commit = Commit {
+                    namespace: self.sight.request.key.namespace.clone(),
+                    deployment: self.version(),
+                    active: *active,
+                    step,
+                };
+                self.write(memory, Deed::Commit(Box::new(commit)))
+            }
+        }
+    }
+
+    /// The workload, as it was read.
+    fn version(&self) -> Version {
+        Version {
+            name: self.sight.request.spec.target_ref.name.clone(),
+            uid: self.workload.uid.clone(),
+            resource_version: self.template.resource_version.clone(),
         }
     }
 
@@ -131,20 +163,23 @@ impl Updating<'_> {
     }
 
     fn release(&self, memory: &Memory, to: Strategy) -> Next {
+        let target = &self.sight.request.spec.target_ref;
+        let Version { name, uid, resource_version } = self.version();
+        let key = ObjectKey::new(&self.sight.request.key.namespace, name);
+        self.write(
+            memory,
+            Deed::Release(Box::new(Release { kind: target.kind, key, uid, resource_version, to })),
+        )
+    }
+
+    /// Has that done, unless the API server has just refused it, or the watch may yet tell of it.
+    fn write(&self, memory: &Memory, deed: Deed) -> Next {
         let rollout = self.sight.request;
         if let Some((result, until)) = memory.release(self.cx.now) {
             let told = result.map_or_else(|why| Told::ReleaseRefused(why.to_owned()), |()| Told::Updating);
             return Next { wake_at: Some(until), ..Next::only(rollout, told) };
         }
-        let target = &rollout.spec.target_ref;
-        let release = Release {
-            kind: target.kind,
-            key: ObjectKey::new(&rollout.key.namespace, &target.name),
-            uid: self.workload.uid.clone(),
-            resource_version: self.template.resource_version.clone(),
-            to,
-        };
-        Next { deed: Some(Deed::Release(Box::new(release))), ..Next::only(rollout, Told::Updating) }
+        Next { deed: Some(deed), ..Next::only(rollout, Told::Updating) }
     }
 }
 
@@ -153,7 +188,7 @@ fn released_to(kind: TargetKind, mark: Option<&str>) -> Option<Strategy> {
     match kind {
         TargetKind::StatefulSet => mark?.parse().ok().map(Strategy::Partition),
         TargetKind::DaemonSet => (mark? == "RollingUpdate").then_some(Strategy::Rolling),
-        TargetKind::Deployment => None,
+        TargetKind::Deployment => (mark? == "Unpaused").then_some(Strategy::Unpaused),
     }
 }
 

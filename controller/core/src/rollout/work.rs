@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pitstop_api::image::Reference;
-use pitstop_api::rollout::Restart;
+use pitstop_api::rollout::{Restart, TargetKind};
 
 use super::{Rollout, child};
 use crate::deed::Deed;
@@ -11,7 +11,7 @@ use crate::key::KindId;
 use crate::kind::{Around, Relative};
 use crate::pod::Pod;
 use crate::template::{Change, Image, Lacks};
-use crate::workload::{Template, Workload, revision_hash};
+use crate::workload::{Sets, Template, Workload, revision_hash};
 
 /// What is done to Pods.
 pub struct Work<'a> {
@@ -37,7 +37,12 @@ pub(super) struct Revisions<'a> {
     pub(super) revision: &'a str,
     hash: u64,
     changes: BTreeMap<u64, &'a Change>,
+    /// What only the template of a `Deployment` has.
+    sets: Option<&'a Sets>,
 }
+
+/// The revision of a `Deployment`'s Pod that an update may have changed before it was given up.
+pub(super) const UNKNOWN: &str = "unknown";
 
 impl<'a> Work<'a> {
     /// That restart.
@@ -54,7 +59,8 @@ impl<'a> Work<'a> {
         partition: u32,
     ) -> Self {
         let changes = template.changes.iter().map(|(label, change)| (revision_hash(label), change)).collect();
-        let revisions = Revisions { revision, hash: revision_hash(revision), changes };
+        let sets = (rollout.spec.target_ref.kind == TargetKind::Deployment).then_some(&template.sets);
+        let revisions = Revisions { revision, hash: revision_hash(revision), changes, sets };
         Self {
             mark: child::mark(rollout, &format!("revision {revision}")),
             what: What::Update(revisions),
@@ -134,36 +140,44 @@ pub(super) struct Step<'a> {
 
 impl Work<'_> {
     /// What tells its controller of which revision the Pod is now.
-    pub(super) fn tell(&self, pod: &Pod) -> Option<Deed> {
+    pub(super) fn tell(&self, rollout: &Rollout, pod: &Pod) -> Option<Deed> {
         let What::Update(revisions) = &self.what else { return None };
-        Some(Deed::MarkPod {
-            key: pod.key.clone(),
-            uid: pod.uid.clone(),
-            resource_version: pod.resource_version.clone(),
-            revision: revisions.revision.to_owned(),
-        })
+        Some(mark(rollout, pod, revisions.revision))
+    }
+}
+
+/// Writes down of which revision the Pod is.
+pub(super) fn mark(rollout: &Rollout, pod: &Pod, revision: &str) -> Deed {
+    Deed::MarkPod {
+        key: pod.key.clone(),
+        uid: pod.uid.clone(),
+        resource_version: pod.resource_version.clone(),
+        revision: revision.to_owned(),
+        of: rollout.spec.target_ref.kind,
     }
 }
 
 impl Revisions<'_> {
-    /// The Pod has its mark, and its controller takes it for one of that revision.
-    pub(super) fn marked(&self, pod: &Pod) -> bool {
-        pod.revision == self.hash
+    /// A Pod of that revision lacks nothing. A `Deployment` makes Pods without one.
+    pub(super) fn is(&self, revision: u64) -> bool {
+        revision == self.hash || (revision == 0 && self.swapped())
     }
 
-    /// The same of a Pod that was listed.
-    pub(super) fn is(&self, revision: u64) -> bool {
-        revision == self.hash
+    /// New Pods are made of the new template. One without a revision may be older than that all the same.
+    fn swapped(&self) -> bool {
+        self.sets.is_some_and(Sets::swapped)
     }
 
     /// What the Pod is to get. Images are those that its revision lacks, and those that it has of yet another revision: an update
     /// to that one may have been given up. What admission has made of an image is never compared.
     fn lacks(&self, pod: &Pod) -> Result<Lacks, String> {
-        let Lacks { mut images, restart } = match self.changes.get(&pod.revision) {
-            Some(Change::InPlace(lacks)) => lacks.clone(),
-            Some(Change::Other(why)) => return Err(why.clone()),
-            None if self.marked(pod) => Lacks::default(),
-            None => return Err(format!("the revision of Pod {} is not kept", pod.key.name)),
+        let known = self.changes.get(&pod.revision).filter(|_| pod.revision != 0 || !self.swapped());
+        let (mut images, restart) = match (known, self.sets) {
+            (Some(Change::InPlace(Lacks { images, restart })), _) => (images.clone(), *restart),
+            (Some(Change::Other(why)), _) => return Err(why.clone()),
+            (None, _) if pod.revision == self.hash => (Vec::new(), false),
+            (None, Some(sets)) => return Ok(self.compared(pod, sets)),
+            (None, None) => return Err(format!("the revision of Pod {} is not kept", pod.key.name)),
         };
         for change in self.changes.values() {
             let Change::InPlace(others) = change else { continue };
@@ -177,6 +191,35 @@ impl Revisions<'_> {
         images.retain(|image| pod.container(&image.container).is_some());
         Ok(Lacks { images, restart })
     }
+
+    /// The same of a Pod that was made of the new template, or of which nobody knows what an update has left it with.
+    fn compared(&self, pod: &Pod, sets: &Sets) -> Lacks {
+        let touched = pod.revision != 0;
+        let change = self
+            .changes
+            .get(&0)
+            .and_then(|change| if let Change::InPlace(lacks) = change { Some(lacks) } else { None });
+        let changes =
+            |container: &String| change.is_some_and(|c| c.images.iter().any(|i| i.container == *container));
+        let images = sets.images.iter().filter(|(container, image)| {
+            let has = pod.container(container).map(|container| &container.image);
+            has.is_some_and(|has| other(has, image, touched) || (changes(container) && !same(has, image)))
+        });
+        let image = |(container, image): (&String, &String)| Image {
+            container: container.clone(),
+            image: image.clone(),
+            before: String::new(),
+        };
+        Lacks { images: images.map(image).collect(), restart: change.is_some_and(|change| change.restart) }
+    }
+}
+
+/// A container has another image of the repository that a template names. Of a digest without a tag, which admission may have
+/// written for a tag, that is taken for granted where an update has `touched` it.
+fn other(has: &str, named: &str, touched: bool) -> bool {
+    let (Ok(has_it), Ok(named_it)) = (Reference::parse(has), Reference::parse(named)) else { return false };
+    let known = touched || has_it.tag.is_some() || named_it.digest.is_some();
+    known && has_it.same_repository(&named_it) && !same(has, named)
 }
 
 /// A Pod has the image that a template names: the digest that was pulled for it may stand behind.

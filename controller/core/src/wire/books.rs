@@ -1,7 +1,5 @@
 //! Writes of order books.
 
-use http::HeaderValue;
-use http::header::CONTENT_TYPE;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
@@ -11,7 +9,7 @@ use pitstop_api::logic::answer::{Answer, Failure};
 use pitstop_api::nodework::{NodeWork as NodeWorkObject, NodeWorkSpec, Order};
 use serde_json::{Value, json};
 
-use super::exchange::{HttpRequest, parse};
+use super::exchange::{HttpRequest, json_patch, parse};
 use crate::action::Basis;
 
 /// A book that gets an owner.
@@ -64,15 +62,12 @@ pub(super) fn write(
 /// Replaces the orders of a book, if no controller has written it since, whatever its daemon has answered: answers raise no
 /// generation, and the API server repeats a patch that names no version when another write comes between.
 fn add(node: &str, uid: &str, generation: i64, orders: &[Order]) -> Result<HttpRequest, request::Error> {
-    let patch = json!([
-        {"op": "test", "path": "/metadata/uid", "value": uid},
-        {"op": "test", "path": "/metadata/generation", "value": generation},
-        {"op": "add", "path": "/spec/orders", "value": orders},
-    ]);
-    let mut request = books().patch(node, &PatchParams::default(), &Patch::Merge(patch))?;
-    // The client's own type for it would take a library more.
-    request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json-patch+json"));
-    Ok(request)
+    let patch = vec![
+        json!({"op": "test", "path": "/metadata/uid", "value": uid}),
+        json!({"op": "test", "path": "/metadata/generation", "value": generation}),
+        json!({"op": "add", "path": "/spec/orders", "value": orders}),
+    ];
+    json_patch(&books(), node, patch)
 }
 
 /// The owner of a book, so that it goes when its node goes. For a node that is not there none is made: nobody would ever

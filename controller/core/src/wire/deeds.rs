@@ -15,6 +15,7 @@ pub(super) use super::pods::try_images;
 use super::pods::{self, Version};
 use super::puller;
 use super::reading::Reading as _;
+use super::sets;
 use super::workload::{self, WorkloadReading};
 use crate::action::Object;
 use crate::deed::{Child, Deed};
@@ -32,9 +33,10 @@ pub(super) fn request(by: &Object, deed: &Deed) -> (&'static str, Result<HttpReq
         Deed::TryImages { key, uid, images } => ("try_pod_images", try_images(key, uid, images)),
         Deed::AskNode(name) => ("ask_node", ask_node(name)),
         Deed::AskWorkload(query) => ("read_workload", WorkloadReading::new((**query).clone()).request()),
-        Deed::MarkPod { key, uid, resource_version, revision } => {
-            ("mark_pod", pods::mark(key, Version { uid, resource_version }, revision))
+        Deed::MarkPod { key, uid, resource_version, revision, of } => {
+            ("mark_pod", pods::mark(key, Version { uid, resource_version }, revision, *of))
         }
+        Deed::Commit(commit) => ("commit_deployment", sets::source(commit)),
         Deed::Release(release) => ("release_workload", workload::release(release)),
         Deed::TryRelease { kind, key } => ("try_release_workload", workload::try_release(*kind, key)),
         Deed::Pull(puller) => ("make_puller_pod", puller::lender(puller)),

@@ -1,13 +1,15 @@
 //! A write, or a reading, as requests to the API server.
 
 use chrono::{DateTime, Utc};
+use http::HeaderValue;
+use http::header::CONTENT_TYPE;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::params::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{PartialObjectMeta, Request as Builder, request};
 use pitstop_api::logic::answer::{Answer, Class, Failure};
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::books::{self, First, NewBook};
 use super::observe::{self, SlimPod};
@@ -16,10 +18,10 @@ use super::puller::{self, Forms};
 use super::reading::Reading;
 use super::survey::SurveyReading;
 use super::workload::{self, WorkloadReading};
-use super::{deeds, denial};
+use super::{deeds, denial, sets};
 use crate::action::{Action, Event, Object, Write};
 use crate::change::PodChange;
-use crate::deed::{Deed, Done, Puller};
+use crate::deed::{Commit, Deed, Done, Puller};
 use crate::key::{KindId, ObjectKey};
 use crate::kind::WriteNames;
 use crate::kinds::{ForEach, Registered, Status, Written, about, for_each};
@@ -71,6 +73,8 @@ enum Awaits {
     Node,
     /// The Pod whose containers get the images; then the puller Pod is made.
     Lender(Box<Puller>),
+    /// Where the template stands that is then written.
+    Template(Box<Commit>),
     /// That the policy denies a form like it; then that is sent.
     Denial(Box<HttpRequest>),
     /// That the policy of workloads denies it.
@@ -149,6 +153,7 @@ impl Exchange {
             Deed::AskNode(_) => Awaits::Node,
             Deed::TryRelease { .. } => Awaits::Policy,
             Deed::Pull(puller) => Awaits::Lender(puller),
+            Deed::Commit(commit) => Awaits::Template(commit),
             Deed::Create(_)
             | Deed::Delete { .. }
             | Deed::DeletePod { .. }
@@ -234,6 +239,10 @@ impl Exchange {
             }
             (Awaits::Node, Answer::Body(text)) => self.end(deeds::node_is_ready(&text).map(|()| None)),
             (Awaits::Lender(puller), Answer::Body(text)) => self.puller(&puller, &text),
+            (Awaits::Template(commit), Answer::Body(text)) => match sets::write(&commit, &text) {
+                Ok(request) => Self { awaits: Awaits::Done, ..self }.send(Ok(request)),
+                Err(failure) => self.end(Err(failure)),
+            },
             (Awaits::Denial(good), answer) => match denial::denied(answer, &puller::POLICY) {
                 Ok(()) => Self { awaits: Awaits::Done, ..self }.send(Ok(*good)),
                 Err(failure) => self.end(Err(failure)),
@@ -378,6 +387,18 @@ pub(super) fn parse<K: DeserializeOwned>(text: &str) -> Result<K, Failure> {
 pub(super) fn at(kind: KindId, key: &ObjectKey) -> Builder {
     let (api_version, plural) = about(kind).map_or(("", ""), |about| (about.api_version, about.plural));
     Builder::new(format!("/apis/{api_version}/namespaces/{}/{plural}", key.namespace))
+}
+
+/// A JSON patch.
+pub(super) fn json_patch(
+    of: &Builder,
+    name: &str,
+    changes: Vec<Value>,
+) -> Result<HttpRequest, request::Error> {
+    let mut request = of.patch(name, &PatchParams::default(), &Patch::Merge(Value::Array(changes)))?;
+    // The client's own type for it would take a library more.
+    request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json-patch+json"));
+    Ok(request)
 }
 
 /// The name of a write of an object, what it waits for, and what is sent.

@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use pitstop_api::rollout::POD_REVISION;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
+
+use crate::workload::revision_hash;
 
 /// Annotation of a Pod that mirrors a static one.
 pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -39,12 +42,16 @@ struct SlimLabels {
 struct SlimAnnotations {
     #[serde(rename = "kubernetes.io/config.mirror")]
     mirror: Option<IgnoredAny>,
+    #[serde(rename = "pitstop.dev/revision")]
+    revision: Option<String>,
 }
 
 /// Reads them.
 pub(super) fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let slim = SlimMeta::deserialize(deserializer)?;
-    let mirror = slim.annotations.mirror.map(|_| BTreeMap::from([(MIRROR.to_owned(), String::new())]));
+    let SlimAnnotations { mirror, revision } = slim.annotations;
+    let annotations = [(MIRROR, mirror.map(|_| String::new())), (POD_REVISION, revision)];
+    let annotations = annotations.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
     Ok(ObjectMeta {
         name: slim.name,
         namespace: slim.namespace,
@@ -54,10 +61,18 @@ pub(super) fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Obj
         creation_timestamp: slim.creation_timestamp,
         deletion_timestamp: slim.deletion_timestamp,
         owner_references: slim.owner_references,
-        annotations: mirror,
+        annotations: Some(annotations.collect()),
         labels: slim.labels.revision.map(|revision| BTreeMap::from([(REVISION.to_owned(), revision)])),
         ..ObjectMeta::default()
     })
+}
+
+/// [Hash](revision_hash) of the revision of a Pod: of a `StatefulSet` or a `DaemonSet` its controller's, of a `Deployment` that to
+/// which it was updated.
+pub(super) fn pod_revision(pod: &ObjectMeta) -> u64 {
+    let label = pod.labels.as_ref().and_then(|labels| labels.get(REVISION));
+    let annotation = || pod.annotations.as_ref().and_then(|annotations| annotations.get(POD_REVISION));
+    label.or_else(annotation).map_or(0, |revision| revision_hash(revision))
 }
 
 #[cfg(test)]
@@ -68,13 +83,17 @@ mod tests {
     fn what_decisions_do_not_need_is_not_read() {
         let text = r#"{"name":"web","namespace":"shop","uid":"u","resourceVersion":"7","generation":2,
           "deletionTimestamp":"2026-01-01T00:00:00Z","labels":{"a":"b","controller-revision-hash":"web-5d"},
-          "annotations":{"kubernetes.io/config.mirror":"x","other":"y"},
+          "annotations":{"kubernetes.io/config.mirror":"x","other":"y","pitstop.dev/revision":"5d"},
           "ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"rs","uid":"r","controller":true}],
           "managedFields":["no entry of such a list"]}"#;
         let read = metadata(&mut serde_json::Deserializer::from_str(text)).unwrap();
         assert_eq!(read.managed_fields, None);
+        assert_eq!(pod_revision(&read), revision_hash("web-5d"));
+        let annotated = ObjectMeta { labels: None, ..read.clone() };
+        assert_eq!(pod_revision(&annotated), revision_hash("5d"));
+        assert_eq!(pod_revision(&ObjectMeta::default()), 0);
         assert_eq!(read.labels.unwrap(), BTreeMap::from([(REVISION.to_owned(), "web-5d".to_owned())]));
-        assert_eq!(read.annotations.unwrap().keys().collect::<Vec<_>>(), [MIRROR]);
+        assert_eq!(read.annotations.unwrap().keys().collect::<Vec<_>>(), [MIRROR, POD_REVISION]);
         assert_eq!((read.name.as_deref(), read.namespace.as_deref()), (Some("web"), Some("shop")));
         assert_eq!((read.uid.as_deref(), read.resource_version.as_deref()), (Some("u"), Some("7")));
         assert_eq!((read.generation, read.deletion_timestamp.is_some()), (Some(2), true));

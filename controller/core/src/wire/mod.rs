@@ -19,6 +19,7 @@ mod policies;
 mod puller;
 mod reading;
 mod revisions;
+mod sets;
 mod slim;
 mod survey;
 mod workload;

@@ -64,6 +64,7 @@ fn a_release_rests_on_the_version_and_puts_the_strategy_back() {
             "daemonsets",
             json!({"updateStrategy": {"type": "RollingUpdate"}}),
         ),
+        (TargetKind::Deployment, Strategy::Unpaused, "deployments", json!({"paused": null})),
     ] {
         let expected = (of(plural), json!({"metadata": metadata, "spec": spec}));
         assert_eq!(asks(&workload(kind, to).0), expected);
@@ -76,17 +77,18 @@ fn a_release_rests_on_the_version_and_puts_the_strategy_back() {
 
 #[test]
 fn a_pod_is_marked_if_it_is_still_that_version() {
-    let (request, exchange) = begin(Deed::MarkPod {
-        key: web(),
-        uid: "p".into(),
-        resource_version: "7".into(),
-        revision: "web-5d".into(),
-    });
-    let metadata =
-        json!({"uid": "p", "resourceVersion": "7", "labels": {"controller-revision-hash": "web-5d"}});
-    let expected = ("PATCH /api/v1/namespaces/shop/pods/web?".to_owned(), json!({"metadata": metadata}));
-    assert_eq!(asks(&request), expected);
-    assert_eq!(done(exchange.answered(Answer::Body("{}".into()))), Done::Effected);
+    for (of, field, name) in [
+        (TargetKind::StatefulSet, "labels", "controller-revision-hash"),
+        (TargetKind::DaemonSet, "labels", "controller-revision-hash"),
+        (TargetKind::Deployment, "annotations", "pitstop.dev/revision"),
+    ] {
+        let (uid, resource_version, revision) = ("p".into(), "7".into(), "5d".into());
+        let (request, exchange) = begin(Deed::MarkPod { key: web(), uid, resource_version, revision, of });
+        let metadata = json!({"uid": "p", "resourceVersion": "7", field: {name: "5d"}});
+        let expected = ("PATCH /api/v1/namespaces/shop/pods/web?".to_owned(), json!({"metadata": metadata}));
+        assert_eq!(asks(&request), expected);
+        assert_eq!(done(exchange.answered(Answer::Body("{}".into()))), Done::Effected);
+    }
 }
 
 /// The right alone would be the right to do more.

@@ -5,6 +5,7 @@ use kube::Resource as _;
 use kube::core::params::{GetParams, Patch, PatchParams};
 use kube::core::{Request as Builder, request};
 use pitstop_api::quantity::Resource;
+use pitstop_api::rollout::{POD_REVISION, TargetKind};
 use serde_json::{Value, json};
 
 use super::exchange::HttpRequest;
@@ -46,9 +47,14 @@ pub(super) fn mark(
     key: &ObjectKey,
     version: Version<'_>,
     revision: &str,
+    of: TargetKind,
 ) -> Result<HttpRequest, request::Error> {
     let Version { uid, resource_version } = version;
-    let metadata = json!({"uid": uid, "resourceVersion": resource_version, "labels": {REVISION: revision}});
+    let (field, name) = match of {
+        TargetKind::Deployment => ("annotations", POD_REVISION),
+        TargetKind::StatefulSet | TargetKind::DaemonSet => ("labels", REVISION),
+    };
+    let metadata = json!({"uid": uid, "resourceVersion": resource_version, field: {name: revision}});
     at(key).patch(&key.name, &PatchParams::default(), &Patch::Merge(json!({"metadata": metadata})))
 }
 

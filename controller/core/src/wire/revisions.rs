@@ -1,4 +1,6 @@
-//! What the `ControllerRevision`s of a `StatefulSet` or a `DaemonSet` say of its template.
+//! What a workload says of its template, and what the `ControllerRevision`s of a `StatefulSet` or a `DaemonSet` do.
+
+use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pitstop_api::logic::answer::Failure;
@@ -7,11 +9,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::metadata::REVISION;
-use crate::template::Change;
-use crate::workload::Template;
+use crate::template::{Change, identity, images};
+use crate::workload::{Sets, Template};
 
 /// Most revisions that a workload may have; it keeps 10 where nothing else is said.
-const MAX_REVISIONS: usize = 100;
+pub(super) const MAX_REVISIONS: usize = 100;
 /// From this partition on, a `StatefulSet` is parked: it cannot have so many Pods.
 const PARTITION: i64 = 1_000_000;
 
@@ -30,6 +32,11 @@ struct TemplatedSpec {
     template: Value,
     #[serde(default)]
     update_strategy: UpdateStrategy,
+    /// These of a `Deployment`.
+    #[serde(default)]
+    paused: bool,
+    replicas: Option<i64>,
+    revision_history_limit: Option<i64>,
 }
 
 #[derive(Default, Deserialize)]
@@ -52,6 +59,8 @@ struct TemplatedStatus {
     observed_generation: i64,
     current_revision: String,
     update_revision: String,
+    replicas: i64,
+    updated_replicas: i64,
 }
 
 /// `spec.template`, and what is known before its revisions are read.
@@ -59,17 +68,31 @@ pub(super) fn template(kind: TargetKind, object: Templated) -> (Value, Template)
     let Templated { metadata, spec, status } = object;
     let generation = metadata.generation.unwrap_or_default();
     let UpdateStrategy { type_, rolling_update } = spec.update_strategy;
-    let of_set = kind == TargetKind::StatefulSet;
-    let revision = Some(status.update_revision).filter(|revision| of_set && !revision.is_empty());
+    let desired = spec.replicas.unwrap_or(1);
+    let counted = status.replicas == desired && status.updated_replicas == desired;
+    let (holds, revision, committed) = match kind {
+        TargetKind::StatefulSet => {
+            let revision = Some(status.update_revision).filter(|revision| !revision.is_empty());
+            let committed = revision.as_ref() == Some(&status.current_revision);
+            (rolling_update.partition >= PARTITION, revision, committed)
+        }
+        TargetKind::DaemonSet => (type_ == "OnDelete", None, true),
+        TargetKind::Deployment => (spec.paused, Some(identity(&spec.template)), counted),
+    };
     let told = Template {
         generation,
         resource_version: metadata.resource_version.unwrap_or_default(),
         seen: status.observed_generation >= generation,
         parked: metadata.labels.and_then(|mut labels| labels.remove(PARKED)),
-        holds: if of_set { rolling_update.partition >= PARTITION } else { type_ == "OnDelete" },
-        committed: !of_set || revision.as_ref() == Some(&status.current_revision),
+        holds,
         revision,
-        changes: std::collections::BTreeMap::new(),
+        committed,
+        changes: BTreeMap::new(),
+        sets: Sets {
+            all: Vec::new(),
+            kept: spec.revision_history_limit != Some(0),
+            images: if kind == TargetKind::Deployment { images(&spec.template) } else { BTreeMap::new() },
+        },
     };
     (spec.template, told)
 }
@@ -154,6 +177,7 @@ mod tests {
                 ("web-b".into(), Change::InPlace(Lacks::default())),
             ]
             .into(),
+            sets: Sets { kept: true, ..Sets::default() },
         };
         assert_eq!(told, expected);
         let at_work = json!({"rollingUpdate": {"partition": 2}});

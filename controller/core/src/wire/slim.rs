@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::amounts::Amounts;
 use super::conditions::{SlimCondition, is_true, is_unheard, told};
-use super::metadata::{MIRROR, REVISION, metadata};
+use super::metadata::{MIRROR, metadata, pod_revision};
 use super::policies::{SlimRule, own_policy, policy};
 use crate::key::ObjectKey;
 use crate::owner::{controller, owner};
@@ -20,7 +20,6 @@ use crate::pod::{
     Told,
 };
 use crate::readiness::{self, Gate, GateCondition};
-use crate::workload::revision_hash;
 
 /// A Pod with the fields that decisions need.
 #[derive(Resource, Clone, Debug, Default, Deserialize)]
@@ -191,7 +190,7 @@ pub fn pod(pod: SlimPod) -> Pod {
         controller: controller(&metadata).map(controlled_by),
         made: owner(&metadata).map(|owner| Box::new(Made { owner, ended })),
         key: ObjectKey::of(&metadata),
-        revision: metadata.labels.as_ref().and_then(|l| l.get(REVISION)).map_or(0, |of| revision_hash(of)),
+        revision: pod_revision(&metadata),
         mirror: metadata.annotations.is_some_and(|a| a.contains_key(MIRROR)),
         deleting: metadata.deletion_timestamp.is_some(),
         uid: metadata.uid.unwrap_or_default(),

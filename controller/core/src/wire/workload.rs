@@ -16,18 +16,19 @@ use serde_json::{Value, json};
 
 use super::denial::Policy;
 use super::exchange::{HttpRequest, parse};
-use super::metadata::REVISION;
+use super::metadata::pod_revision;
 use super::reading::{List, Reading};
 use super::revisions::{self, SlimRevision};
+use super::sets::{self, SlimReplicaSet};
 use crate::deed::{Release, Strategy};
 use crate::key::ObjectKey;
 use crate::owner::controller;
-use crate::workload::{Budget, Listed, Workload, WorkloadQuery, revision_hash};
+use crate::workload::{Budget, Listed, Workload, WorkloadQuery};
 
 /// How many objects are read at a time.
 const PAGE: u32 = 500;
-/// How many revisions are, each of which has a whole template.
-const REVISIONS_PAGE: u32 = 20;
+/// How many of those are that have a whole template.
+const TEMPLATES_PAGE: u32 = 20;
 
 /// Most disruption budgets that may be for one workload; an eviction fails where there are two.
 const MAX_BUDGETS: usize = 100;
@@ -44,6 +45,8 @@ pub(super) struct WorkloadReading {
     labels: BTreeMap<String, String>,
     /// `spec.template`, if that was asked for.
     template: Value,
+    /// The `ReplicaSet`s with their templates, up to now.
+    sets: Vec<SlimReplicaSet>,
     next: Next,
     /// Where the list under way goes on.
     token: Option<String>,
@@ -68,6 +71,7 @@ impl WorkloadReading {
             selector: String::new(),
             labels: BTreeMap::new(),
             template: Value::Null,
+            sets: Vec::new(),
             next: Next::Workload,
             token: None,
         }
@@ -80,8 +84,8 @@ impl WorkloadReading {
 
     /// What is read after the workload itself.
     fn rest(&self) -> Option<Next> {
-        let template = self.workload.template.is_some();
-        template.then_some(Next::Revisions).or_else(|| self.after_revisions())
+        let revisions = self.workload.template.is_some() && self.query.kind != TargetKind::Deployment;
+        revisions.then_some(Next::Revisions).or_else(|| self.after_revisions())
     }
 
     fn after_revisions(&self) -> Option<Next> {
@@ -127,8 +131,7 @@ impl WorkloadReading {
 
     /// Takes in what the object says of its template.
     fn take_template(&mut self, text: &str) -> Result<(), Failure> {
-        // The Pods of a Deployment are told apart by ReplicaSets.
-        if self.query.template && self.query.kind != TargetKind::Deployment {
+        if self.query.template {
             let object = parse(text)?;
             let (template, told) = revisions::template(self.query.kind, object);
             (self.template, self.workload.template) = (template, Some(told));
@@ -179,9 +182,12 @@ impl Reading for WorkloadReading {
         match self.next {
             Next::Workload => Builder::new(path(self.query.kind, namespace))
                 .get(&self.query.key.name, &GetParams::default()),
-            Next::ReplicaSets => Builder::new(apps::ReplicaSet::url_path(&(), namespace)).list(&list()),
+            Next::ReplicaSets => {
+                let params = list().limit(if self.query.template { TEMPLATES_PAGE } else { PAGE });
+                Builder::new(apps::ReplicaSet::url_path(&(), namespace)).list(&params)
+            }
             Next::Revisions => {
-                let params = list().limit(REVISIONS_PAGE);
+                let params = list().limit(TEMPLATES_PAGE);
                 Builder::new(apps::ControllerRevision::url_path(&(), namespace)).list(&params)
             }
             Next::Budgets => Builder::new(policy::PodDisruptionBudget::url_path(&(), namespace)).list(&all()),
@@ -205,9 +211,14 @@ impl Reading for WorkloadReading {
             Next::ReplicaSets => {
                 let list: List<SlimReplicaSet> = parse(&text)?;
                 self.token = list.more().map(str::to_owned);
-                let owned = list.items.into_iter().filter(|set| self.owns(&set.metadata) && set.has_pods());
-                let uids: Vec<String> = owned.filter_map(|set| set.metadata.uid).collect();
+                let owned: Vec<_> = list.items.into_iter().filter(|set| self.owns(&set.metadata)).collect();
+                let uids =
+                    owned.iter().filter(|set| set.has_pods()).filter_map(|set| set.metadata.uid.clone());
                 self.workload.controllers.extend(uids);
+                if let Some(template) = &mut self.workload.template {
+                    self.sets.extend(owned);
+                    sets::take(&self.template, template, &mut self.sets, self.token.is_none())?;
+                }
                 if self.token.is_some() { Some(Next::ReplicaSets) } else { self.rest() }
             }
             Next::Revisions => {
@@ -247,13 +258,16 @@ pub(super) fn release(release: &Release) -> Result<HttpRequest, request::Error> 
     let Release { kind, key, uid, resource_version, to } = release;
     let metadata = json!({"uid": uid, "resourceVersion": resource_version, "labels": {PARKED: null}});
     let mut patch = json!({"metadata": metadata});
-    let strategy = match to {
+    let spec = match to {
         Strategy::AsIs => None,
-        Strategy::Partition(partition) => Some(json!({"rollingUpdate": {"partition": partition}})),
-        Strategy::Rolling => Some(json!({"type": "RollingUpdate"})),
+        Strategy::Partition(partition) => {
+            Some(json!({"updateStrategy": {"rollingUpdate": {"partition": partition}}}))
+        }
+        Strategy::Rolling => Some(json!({"updateStrategy": {"type": "RollingUpdate"}})),
+        Strategy::Unpaused => Some(json!({"paused": null})),
     };
-    if let (Some(strategy), Some(fields)) = (strategy, patch.as_object_mut()) {
-        fields.insert("spec".to_owned(), json!({"updateStrategy": strategy}));
+    if let (Some(spec), Some(fields)) = (spec, patch.as_object_mut()) {
+        fields.insert("spec".to_owned(), spec);
     }
     Builder::new(path(*kind, Some(&key.namespace))).patch(
         &key.name,
@@ -295,9 +309,8 @@ fn controller_uid(metadata: &ObjectMeta) -> Option<&str> {
 }
 
 fn listed(pod: ObjectMeta) -> Listed {
-    let revision = pod.labels.as_ref().and_then(|labels| labels.get(REVISION));
     Listed {
-        revision: revision.map_or(0, |revision| revision_hash(revision)),
+        revision: pod_revision(&pod),
         name: pod.name.unwrap_or_default(),
         uid: pod.uid.unwrap_or_default(),
         created: pod.creation_timestamp.map_or(0, |time| time.0.as_second()),
@@ -357,27 +370,6 @@ struct SlimRolling {
 #[serde(rename_all = "camelCase", default)]
 struct SlimStatus {
     desired_number_scheduled: i64,
-}
-
-#[derive(Deserialize)]
-struct SlimReplicaSet {
-    metadata: ObjectMeta,
-    #[serde(default)]
-    spec: SlimReplicas,
-    #[serde(default)]
-    status: SlimReplicas,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct SlimReplicas {
-    replicas: i64,
-}
-
-impl SlimReplicaSet {
-    fn has_pods(&self) -> bool {
-        self.spec.replicas > 0 || self.status.replicas > 0
-    }
 }
 
 #[derive(Deserialize)]

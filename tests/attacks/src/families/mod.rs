@@ -11,6 +11,7 @@ mod pullers;
 mod requests;
 mod resources;
 mod secrets;
+mod sets;
 mod users;
 mod widened;
 mod workloads;

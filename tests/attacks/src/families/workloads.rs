@@ -4,7 +4,7 @@
 use anyhow::Result;
 use http::Method;
 use pitstop_e2e::images::remove_in_place;
-use pitstop_e2e::workloads::{create, park, rollout, workload};
+use pitstop_e2e::workloads::{create, merged, park, rollout, workload};
 use pitstop_e2e::{Cluster, LONG, Ns, until};
 use serde_json::{Value, json};
 
@@ -13,9 +13,11 @@ use crate::probe::{Expected, granted, refused, rights};
 use crate::report::Report;
 use crate::stage::Stage;
 
+use super::sets;
+
 const NAME: &str = "pitstop-in-place";
-const PARKED: &str =
-    "pitstop may only change a StatefulSet or a DaemonSet that has the label pitstop.dev/parked";
+const KINDS: [&str; 3] = ["Deployment", "StatefulSet", "DaemonSet"];
+const PARKED: &str = "pitstop may only change a workload that has the label pitstop.dev/parked";
 const METADATA: &str = "pitstop may only remove the label pitstop.dev/parked from a workload";
 const SPEC: &str = "pitstop may only change the update strategy of a workload";
 const STRATEGY: &str =
@@ -24,17 +26,18 @@ const STRATEGY: &str =
 pub(super) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
     let (bound, other) =
         (Ns::open(Cluster::connect().await?).await?, Ns::open(Cluster::connect().await?).await?);
-    for (ns, kind) in [(&bound, "StatefulSet"), (&bound, "DaemonSet"), (&other, "StatefulSet")] {
+    let here = KINDS.map(|kind| (&bound, kind));
+    for (ns, kind) in here.into_iter().chain([(&other, "StatefulSet")]) {
         let mut object = workload(kind, 0);
-        let (was, strategy) = park(kind);
-        object["metadata"]["labels"] = json!({"app": "web", "pitstop.dev/parked": was});
-        object["spec"]["updateStrategy"] = strategy;
+        let (was, spec) = park(kind);
         // It is to have no Pods.
         object["spec"]["template"]["spec"]["nodeSelector"] = json!({"pitstop.dev/none": "none"});
+        let free = object["spec"].clone();
+        object["metadata"]["labels"] = json!({"app": "web", "pitstop.dev/parked": was});
+        object["spec"] = merged(free.clone(), &spec);
         stage.done(post(&path(ns, kind, ""), &object)).await?;
         // The same, and nobody has parked it.
-        object["metadata"] = json!({"name": "free"});
-        object["spec"].as_object_mut().into_iter().for_each(|spec| drop(spec.remove("updateStrategy")));
+        (object["metadata"], object["spec"]) = (json!({"name": "free"}), free);
         stage.done(post(&path(ns, kind, ""), &object)).await?;
     }
     stage.cluster.install_with(&["image-update", "in-place"])?;
@@ -48,7 +51,7 @@ pub(super) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
     result
 }
 
-fn path(ns: &Ns, kind: &str, rest: &str) -> String {
+pub(super) fn path(ns: &Ns, kind: &str, rest: &str) -> String {
     format!("/apis/apps/v1/namespaces/{}/{}s{rest}", ns.name, kind.to_lowercase())
 }
 
@@ -59,12 +62,12 @@ fn change(ns: &Ns, kind: &str, name: &str, body: &Value) -> Ask {
 
 /// What releases a workload of that kind.
 fn release(kind: &str) -> Value {
-    let strategy = if kind == "StatefulSet" {
-        json!({"rollingUpdate": {"partition": 0}})
-    } else {
-        json!({"type": "RollingUpdate"})
+    let spec = match kind {
+        "StatefulSet" => json!({"updateStrategy": {"rollingUpdate": {"partition": 0}}}),
+        "DaemonSet" => json!({"updateStrategy": {"type": "RollingUpdate"}}),
+        _ => json!({"paused": null}),
     };
-    json!({"metadata": {"labels": {"pitstop.dev/parked": null}}, "spec": {"updateStrategy": strategy}})
+    json!({"metadata": {"labels": {"pitstop.dev/parked": null}}, "spec": spec})
 }
 
 async fn probes(stage: &Stage, report: &mut Report, bound: &Ns, other: &Ns) -> Result<()> {
@@ -78,7 +81,7 @@ async fn probes(stage: &Stage, report: &mut Report, bound: &Ns, other: &Ns) -> R
     .await?;
     let ask = change(other, "StatefulSet", "web", &release("StatefulSet"));
     report.ask(who, "release a workload where nobody has bound the right", ask, rights()).await;
-    for kind in ["StatefulSet", "DaemonSet"] {
+    for kind in KINDS {
         let ask = change(bound, kind, "web", &release(kind));
         report.ask(who, &format!("release a parked {kind}: allowed"), ask, granted(200)).await;
         let ask = change(bound, kind, "free", &release(kind));
@@ -90,14 +93,10 @@ async fn probes(stage: &Stage, report: &mut Report, bound: &Ns, other: &Ns) -> R
         doors(stage, report, bound, kind).await;
     }
     rollouts(stage, report, bound).await?;
-    let ask = change(bound, "Deployment", "web", &json!({"spec": {"paused": true}}));
-    report.ask(who, "pause a Deployment", ask, rights()).await;
-    let ask = change(bound, "ReplicaSet", "web", &json!({"spec": {"replicas": 0}}));
-    report.ask(who, "scale a ReplicaSet", ask, rights()).await;
-    Ok(())
+    sets::run(stage, report, bound).await
 }
 
-fn denied(words: &str) -> Expected {
+pub(super) fn denied(words: &str) -> Expected {
     refused(403, words)
 }
 
@@ -113,7 +112,7 @@ fn forms(kind: &str) -> Vec<(&'static str, Value, Expected)> {
         body
     };
     // With the template of a DaemonSet, the API server changes an annotation.
-    let template = if kind == "StatefulSet" { SPEC } else { METADATA };
+    let template = if kind == "DaemonSet" { METADATA } else { SPEC };
     let image = json!({"spec": {"containers": [{"name": "app", "image": "evil.example/x"}]}});
     let mut forms = vec![
         ("and change its template", with("/spec/template", image), denied(template)),
@@ -127,10 +126,16 @@ fn forms(kind: &str) -> Vec<(&'static str, Value, Expected)> {
         ("and annotate it", with("/metadata/annotations", json!({"x": "y"})), denied(METADATA)),
         ("and give it a finalizer", with("/metadata/finalizers", json!(["x.example/y"])), denied(METADATA)),
         ("with the label left", with("/metadata/labels", json!({})), denied(METADATA)),
-        // What the API server makes of it is what the label names.
+        // It keeps the strategy that it has, or gets the default one, which is what the label names.
         ("to the default strategy: allowed", with("/spec/updateStrategy", Value::Null), granted(200)),
     ];
-    if kind == "StatefulSet" {
+    if kind == "Deployment" {
+        forms.extend([
+            ("and scale it", with("/spec/replicas", json!(7)), denied(SPEC)),
+            ("and replace its Pods at once", with("/spec/strategy/type", json!("Recreate")), denied(SPEC)),
+            ("paused as it is: allowed", with("/spec/paused", json!(true)), granted(200)),
+        ]);
+    } else if kind == "StatefulSet" {
         forms.extend([
             ("and scale it", with("/spec/replicas", json!(7)), denied(SPEC)),
             (
@@ -197,9 +202,9 @@ async fn doors(stage: &Stage, report: &mut Report, ns: &Ns, kind: &str) {
     ] {
         report.ask(who, &format!("{what} a {kind}"), ask, rights()).await;
     }
-    if kind == "StatefulSet" {
+    if kind != "DaemonSet" {
         let scale = json!({"spec": {"replicas": 0}});
         let ask = patch(&path(ns, kind, "/web/scale?dryRun=All"), "merge", &scale);
-        report.ask(who, "scale a StatefulSet by its subresource", ask, rights()).await;
+        report.ask(who, &format!("scale a {kind} by its subresource"), ask, rights()).await;
     }
 }

@@ -172,7 +172,6 @@ fn what_cannot_be_restarted_says_why() -> Result<()> {
             (json!({"strategy": {"maxUnavailable": 0}}), "spec.strategy.maxUnavailable"),
             (json!({"strategy": {"maxUnavailable": "0%"}}), "spec.strategy.maxUnavailable"),
             (json!({"strategy": {"canary": {"pods": 0}}}), "spec.strategy.canary.pods"),
-            (json!({"templateChanges": "InPlace"}), "spec.templateChanges InPlace is for a StatefulSet"),
             (json!({"templateChanges": "Surge"}), "Unsupported value: \"Surge\""),
             (json!({"restartedAt": ""}), "spec.restartedAt"),
             (json!({"restart": {"containers": ["a", "a"]}}), "Duplicate value"),

@@ -51,8 +51,10 @@ fn field(ns: &Ns, kind: &str, path: &str) -> Result<String> {
 async fn natively_complete(ns: &Ns, kind: &str, after: &BTreeMap<String, Pod>) -> Result<()> {
     let resource = format!("{}/web", kind.to_lowercase());
     ensure!(field(ns, kind, ".metadata.labels.pitstop\\.dev/parked")?.is_empty(), "it is parked");
-    let strategy = field(ns, kind, ".spec.updateStrategy")?;
+    let deployment = kind == "Deployment";
+    let strategy = field(ns, kind, if deployment { ".spec.strategy" } else { ".spec.updateStrategy" })?;
     ensure!(strategy.contains("RollingUpdate") && !strategy.contains("2147483647"), "{strategy}");
+    ensure!(field(ns, kind, ".spec.paused")?.is_empty(), "it is paused");
     let said = ns.kubectl(&["rollout", "status", &resource, "--timeout=30s"])?;
     ensure!(said.contains("successfully rolled out") || said.contains("roll out complete"), "{said}");
     let history = ns.kubectl(&["rollout", "history", &resource])?;
@@ -61,20 +63,48 @@ async fn natively_complete(ns: &Ns, kind: &str, after: &BTreeMap<String, Pod>) -
         "{history}"
     );
     ensure!(all(ns).await?.keys().eq(after.keys()));
+    if deployment {
+        // What there was before is kept, in the one ReplicaSet beside that of the Pods.
+        ns.kubectl(&["rollout", "undo", &resource])?;
+        rolls_natively(ns, &resource, after).await?;
+        let has = field(ns, kind, ".spec.template.spec.containers[0].image")?;
+        ensure!(has.ends_with(":1"), "{has}");
+        return images(ns, "1").await;
+    }
     ns.kubectl(&["set", "env", &resource, "NEW=1"])?;
     rolls_natively(ns, &resource, after).await
+}
+
+/// Every Pod has that image.
+async fn images(ns: &Ns, tag: &str) -> Result<()> {
+    let image = format!("{REPOSITORY}:{tag}");
+    for (name, pod) in all(ns).await? {
+        let has = pod.spec.and_then(|spec| spec.containers.into_iter().next()?.image).unwrap_or_default();
+        ensure!(has.starts_with(&image), "{name}: {has}");
+    }
+    Ok(())
 }
 
 async fn updates_in_place(ns: &Ns, kind: &str, replicas: u32) -> Result<()> {
     let before = begin(ns, kind, replicas, &json!({"soakSeconds": 1})).await?;
     let here = format!("set web --namespace={}", ns.name);
     let image = format!("{REPOSITORY}:2");
-    if kind == "StatefulSet" {
-        let names = [("registry.example.com/shop/db:v2", &*image), ("set db --namespace=shop", &*here)];
-        ns.cluster.documented("update-a-statefulset", &names)?;
-    } else {
-        let names = [("registry.example.com/shop/agent:v2", &*image), ("set agent --namespace=shop", &*here)];
-        ns.cluster.documented("update-a-daemonset", &names)?;
+    match kind {
+        "StatefulSet" => {
+            let names = [("registry.example.com/shop/db:v2", &*image), ("set db --namespace=shop", &*here)];
+            ns.cluster.documented("update-a-statefulset", &names)?;
+        }
+        "DaemonSet" => {
+            let names =
+                [("registry.example.com/shop/agent:v2", &*image), ("set agent --namespace=shop", &*here)];
+            ns.cluster.documented("update-a-daemonset", &names)?;
+        }
+        _ => {
+            let here = format!("deployment web --namespace={}", ns.name);
+            let names =
+                [("registry.example.com/shop/web:v2", &*image), ("deployment web --namespace=shop", &*here)];
+            ns.cluster.documented("update-a-deployment", &names)?;
+        }
     }
     let over = update_ended(ns, UpdateEnd::Updated).await?.status.context("no status")?;
     let count = i32::try_from(replicas)?;
@@ -87,6 +117,48 @@ async fn updates_in_place(ns: &Ns, kind: &str, replicas: u32) -> Result<()> {
 #[test]
 fn a_stateful_set_is_updated_in_place() -> Result<()> {
     on_cluster(async |ns| with_workloads(ns, updates_in_place(ns, "StatefulSet", 3)).await)
+}
+
+#[test]
+fn a_deployment_is_updated_in_place() -> Result<()> {
+    on_cluster(async |ns| with_workloads(ns, updates_in_place(ns, "Deployment", 3)).await)
+}
+
+/// Pods come and go in mid-roll, and the template goes on; at the end all are of the last one.
+#[test]
+fn a_deployment_changes_in_mid_roll() -> Result<()> {
+    let test = async |ns: &Ns| {
+        let before = begin(ns, "Deployment", 3, &json!({"soakSeconds": 3})).await?;
+        change_parked(ns, "Deployment", &image("2"))?;
+        until("one Pod to be updated", LONG, async || {
+            let status = get(ns).await?.status.unwrap_or_default();
+            Ok((status.current >= 1).then_some(()))
+        })
+        .await?;
+        let uid = |pod: &Pod| pod.metadata.uid.clone();
+        let known = |pod: &Pod| before.values().any(|old| uid(old) == uid(pod));
+        // One that is updated comes back old.
+        let updated = all(ns).await?.into_values().find(|pod| {
+            let mark = |all: &BTreeMap<String, String>| all.contains_key("pitstop.dev/revision");
+            pod.metadata.annotations.as_ref().is_some_and(mark)
+        });
+        let name = updated.and_then(|pod| pod.metadata.name).context("no Pod has its mark")?;
+        ns.kubectl(&["delete", "pod", &name, "--wait=true"])?;
+        ns.kubectl(&["scale", "deployment/web", "--replicas=4"])?;
+        ns.kubectl(&["set", "image", "deployment/web", &format!("app={REPOSITORY}:1")])?;
+        ns.kubectl(&["set", "image", "deployment/web", &format!("app={REPOSITORY}:3")])?;
+        update_ended(ns, UpdateEnd::Updated).await?;
+        let after = ready(ns, 4).await?;
+        ensure!(after.values().filter(|pod| known(pod)).count() == 2, "{:?}", after.keys());
+        images(ns, "3").await?;
+        let said = ns.kubectl(&["rollout", "status", "deployment/web", "--timeout=30s"])?;
+        ensure!(said.contains("successfully rolled out"), "{said}");
+        // Its controller has no other Pods in mind.
+        ns.kubectl(&["set", "env", "deployment/web", "NEW=1"])?;
+        rolls_natively(ns, "deployment/web", &after).await?;
+        images(ns, "3").await
+    };
+    on_cluster(async |ns| with_workloads(ns, test(ns)).await)
 }
 
 #[test]
@@ -148,7 +220,11 @@ async fn verbs_in_place(ns: &Ns, kind: &str, replicas: u32) -> Result<()> {
         let mut object = servers(kind, replicas);
         object["spec"]["template"]["spec"]["containers"][0]["image"] = json!(format!("{REPOSITORY}:{tag}"));
         // As in many manifests: it names what parks the workload.
-        object["spec"]["updateStrategy"] = json!({"type": "RollingUpdate"});
+        if kind == "Deployment" {
+            object["spec"]["paused"] = json!(false);
+        } else {
+            object["spec"]["updateStrategy"] = json!({"type": "RollingUpdate"});
+        }
         object.to_string()
     };
     let run = |args: &[&str], input: &str| {
@@ -209,16 +285,12 @@ async fn verbs_in_place(ns: &Ns, kind: &str, replicas: u32) -> Result<()> {
         .await?;
         let after = all(ns).await?;
         ensure!(uids(&before) == uids(&after), "{verb}: {:?}, then {:?}", uids(&before), uids(&after));
-        let image = format!("{REPOSITORY}:{tag}");
         // A restart, and a restart taken back, is one of both containers; a new image one of its own.
         let both = ids(&after)?;
         let other = verb == "restart" || verb == "undo";
         ensure!(both[0] != last[0] && (both[1] != last[1]) == other, "{verb}: {last:?}, then {both:?}");
         last = both;
-        for pod in after.values() {
-            let has = &pod.spec.as_ref().and_then(|spec| spec.containers.first()?.image.clone());
-            ensure!(has.as_ref().is_some_and(|has| has.starts_with(&image)), "{verb}: {has:?}");
-        }
+        images(ns, tag).await.with_context(|| verb.to_owned())?;
         ensure!(field(ns, kind, ".metadata.labels.pitstop\\.dev/parked")?.is_empty(), "{verb}: it is parked");
         ns.kubectl(&["rollout", "status", &resource, "--timeout=30s"])?;
     }
@@ -244,6 +316,11 @@ async fn armed(ns: &Ns, kind: &str) -> Result<()> {
 #[test]
 fn what_people_do_to_a_stateful_set_is_done_in_its_pods() -> Result<()> {
     on_cluster(async |ns| with_parking(ns, verbs_in_place(ns, "StatefulSet", 2)).await)
+}
+
+#[test]
+fn what_people_do_to_a_deployment_is_done_in_its_pods() -> Result<()> {
+    on_cluster(async |ns| with_parking(ns, verbs_in_place(ns, "Deployment", 2)).await)
 }
 
 #[test]
@@ -306,6 +383,26 @@ fn a_user_releases_it_in_the_midst() -> Result<()> {
         ns.cluster.documented("release-a-workload", &names)?;
         update_ended(ns, UpdateEnd::Superseded).await?;
         rolls_natively(ns, "statefulset/web", &before).await
+    };
+    on_cluster(async |ns| with_workloads(ns, test(ns)).await)
+}
+
+/// As they do with any Deployment that is paused. The label that is left behind is taken away.
+#[test]
+fn a_user_resumes_a_deployment_in_the_midst() -> Result<()> {
+    let test = async |ns: &Ns| {
+        let before = begin(ns, "Deployment", 2, &json!({"soakSeconds": 600})).await?;
+        change_parked(ns, "Deployment", &image("2"))?;
+        says(ns, "Updating").await?;
+        ns.kubectl(&["rollout", "resume", "deployment/web"])?;
+        update_ended(ns, UpdateEnd::Superseded).await?;
+        rolls_natively(ns, "deployment/web", &before).await?;
+        images(ns, "2").await?;
+        until("the label to be gone", SHORT, async || {
+            let mark = field(ns, "Deployment", ".metadata.labels.pitstop\\.dev/parked")?;
+            Ok(mark.is_empty().then_some(()))
+        })
+        .await
     };
     on_cluster(async |ns| with_workloads(ns, test(ns)).await)
 }

@@ -16,7 +16,7 @@ const DAEMON: [&str; 3] = [
     "cluster watch pitstop.dev/nodeworks",
 ];
 
-const CONTROLLER: [&str; 56] = [
+const CONTROLLER: [&str; 58] = [
     "cluster create apps.kruise.io/containerrecreaterequests",
     "cluster create events.k8s.io/events",
     "cluster create pitstop.dev/nodeworks",
@@ -35,8 +35,10 @@ const CONTROLLER: [&str; 56] = [
     "cluster create pitstop.dev/podimageupdates",
     "cluster list apps/controllerrevisions",
     "cluster list apps/daemonsets",
+    "cluster list apps/deployments",
     "cluster list apps/statefulsets",
     "cluster watch apps/daemonsets",
+    "cluster watch apps/deployments",
     "cluster watch apps/statefulsets",
     "cluster get apps/daemonsets",
     "cluster get apps/deployments",
@@ -128,7 +130,8 @@ fn the_right_to_release_workloads_is_in_one_role_that_is_bound_nowhere() {
     assert_eq!(
         role.0["rules"],
         json!([{"apiGroups": ["pitstop.dev"], "resources": ["inplacerollouts"], "verbs": ["patch"]},
-            {"apiGroups": ["apps"], "resources": ["statefulsets", "daemonsets"], "verbs": ["patch"]}])
+            {"apiGroups": ["apps"], "resources": ["deployments", "statefulsets", "daemonsets"], "verbs": ["patch"]},
+            {"apiGroups": ["apps"], "resources": ["replicasets"], "verbs": ["get", "create", "patch"]}])
     );
     // Also rights that somebody adds: every write of a workload is looked at.
     let policy = find(&more, "ValidatingAdmissionPolicy", "pitstop-controller-workloads").unwrap();

@@ -22,11 +22,10 @@ pub(super) enum Rule {
     OnlyMoreTime,
     CancelledStaysSo,
     SomeUnavailable,
-    ParksOrNative,
 }
 
 /// Those whose text is always the same.
-const RULES: [(Rule, &str); 9] = [
+const RULES: [(Rule, &str); 8] = [
     (Rule::SameNames, "self.map(c, c.name) == oldSelf.map(c, c.name)"),
     (
         Rule::OneAction,
@@ -45,10 +44,6 @@ const RULES: [(Rule, &str); 9] = [
     (
         Rule::SomeUnavailable,
         "!has(self.strategy) || !has(self.strategy.maxUnavailable) || type(self.strategy.maxUnavailable) != int || self.strategy.maxUnavailable >= 1",
-    ),
-    (
-        Rule::ParksOrNative,
-        "!has(self.templateChanges) || self.templateChanges != 'InPlace' || self.targetRef.kind != 'Deployment'",
     ),
     (Rule::CancelledStaysSo, "!has(oldSelf.cancel) || !oldSelf.cancel || (has(self.cancel) && self.cancel)"),
 ];
@@ -108,9 +103,6 @@ impl Rule {
             }
             Self::SomeAmount => {
                 ["requests", "limits"].iter().any(|l| new[*l].as_object().is_some_and(|all| !all.is_empty()))
-            }
-            Self::ParksOrNative => {
-                new["templateChanges"] != "InPlace" || new["targetRef"]["kind"] != "Deployment"
             }
             Self::OnlyMoreTime => old.is_none_or(|old| {
                 let seconds = |value: &Value| value["activeDeadlineSeconds"].as_i64();

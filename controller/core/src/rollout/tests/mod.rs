@@ -1,6 +1,7 @@
 //! Rollouts against a small world: Pods, requests, and a workload that can be read.
 
 mod budgets;
+mod deployments;
 mod engine;
 mod order;
 mod stalls;
@@ -17,7 +18,7 @@ use super::child::{self, KINDS, RESTARTS, UPDATES};
 use super::plan::plan;
 use super::{Memory, Plan, Rollout};
 use crate::config::Config;
-use crate::deed::{Deed, Done, Strategy};
+use crate::deed::{CommitStep, Deed, Done, Strategy};
 use crate::fixtures::{container, controller};
 use crate::hold::Force;
 use crate::hold::admission::Crowd;
@@ -71,6 +72,10 @@ struct World {
     parked: Option<Parked>,
     /// Names of the Pods that were marked, in order.
     marked: Vec<String>,
+    /// What was written into `ReplicaSet`s, in order.
+    committed: Vec<CommitStep>,
+    /// They cannot be.
+    refuses: bool,
     /// What it was released to.
     released: Option<Strategy>,
     /// How the API server answers a release.
@@ -121,7 +126,8 @@ impl Around<Rollout> for Surroundings<'_> {
 
 fn relative<'a>(key: &'a ObjectKey, asked: &'a Asked) -> Relative<'a> {
     let ended = asked.ended.map(|complete| Ended { complete, reason: "R", message: "it did not come up" });
-    Relative { key, uid: &asked.uid, owner_uid: Some(&asked.owner), deleting: false, ended }
+    let pod = Some(ObjectKey::new("shop", &asked.pod));
+    Relative { key, uid: &asked.uid, owner_uid: Some(&asked.owner), pod, deleting: false, ended }
 }
 
 pub(super) fn rollout(kind: &str, strategy: &Value) -> Rollout {
@@ -176,6 +182,8 @@ impl World {
             writes: 0,
             parked: None,
             marked: Vec::new(),
+            committed: Vec::new(),
+            refuses: false,
             released: None,
             release: Done::Effected,
             trial: Done::Effected,
@@ -341,6 +349,8 @@ impl World {
                 }
                 self.release.clone()
             }
+            Deed::Commit(_) if self.refuses => Done::Refused("no right to replicasets".into()),
+            Deed::Commit(commit) => self.commit(commit),
             Deed::TryRelease { .. } => {
                 self.trials += 1;
                 self.trial.clone()

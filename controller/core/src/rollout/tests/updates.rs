@@ -5,14 +5,14 @@ use pitstop_api::rollout::{TemplateChanges, UpdateEnd};
 use super::*;
 use crate::pod::Container;
 use crate::template::{Change, Image, Lacks};
-use crate::workload::Template;
+use crate::workload::{Sets, Template};
 
-fn image(before: &str, image: &str) -> Change {
+pub(super) fn image(before: &str, image: &str) -> Change {
     let image = Image { container: "app".into(), image: image.into(), before: before.into() };
     Change::InPlace(Lacks { images: vec![image], restart: false })
 }
 
-fn of(revision: &str, image: &str, name: &str) -> Pod {
+pub(super) fn of(revision: &str, image: &str, name: &str) -> Pod {
     Pod {
         revision: revision_hash(revision),
         containers: vec![Container { image: image.into(), ..container("app") }],
@@ -51,6 +51,7 @@ impl World {
                 ("new".into(), Change::InPlace(Lacks::default())),
             ]
             .into(),
+            sets: Sets::default(),
         });
         world
     }
@@ -66,13 +67,13 @@ impl World {
     }
 
     /// The update of the Pod succeeds.
-    fn updated(&mut self, pod: &str, image: &str) {
+    pub(super) fn updated(&mut self, pod: &str, image: &str) {
         let key = ObjectKey::new("shop", pod);
         self.pods.get_mut(&key).unwrap().containers[0].image = image.into();
         self.end(pod, true);
     }
 
-    fn ended(&self) -> Option<UpdateEnd> {
+    pub(super) fn ended(&self) -> Option<UpdateEnd> {
         self.rollout.status.update.as_ref().unwrap().ended
     }
 }

@@ -1,0 +1,236 @@
+//! Updates of parked `Deployment`s.
+
+use pitstop_api::rollout::{TemplateChanges, UpdateEnd};
+
+use super::super::work::UNKNOWN;
+use super::updates::{image, of};
+use super::*;
+use crate::deed::Commit;
+use crate::template::{Change, Lacks};
+use crate::workload::{Set, Sets, Template, Version};
+
+fn set(name: &str, created: i64) -> Set {
+    let version = Version { name: name.into(), uid: name.into(), resource_version: "1".into() };
+    Set { created, version, seen: true, ..Set::default() }
+}
+
+impl World {
+    /// A parked `Deployment` of three Pods, whose template has another image since `old`.
+    fn deployment() -> Self {
+        let mut world = Self::new("Deployment", &json!({"soakSeconds": 0}), &[], 1);
+        world.rollout.spec.template_changes = TemplateChanges::InPlace;
+        world.rollout.spec.restarted_at = None;
+        for name in ["a", "b", "c"] {
+            world.put(of("", "shop/web:v1", name));
+        }
+        let active = Set { pods: true, old: true, ..set("web-1", 1) };
+        let workload = world.workload.as_mut().unwrap();
+        workload.desired = 3;
+        workload.template = Some(Template {
+            parked: Some("Unpaused".into()),
+            resource_version: "9".into(),
+            sets: Sets { all: vec![active], kept: true, ..Sets::default() },
+            ..Template::default()
+        });
+        world.changes("v1", "v2", 2);
+        world
+    }
+
+    /// The template has another image than the one of the `ReplicaSet` with Pods, or the same.
+    fn changes(&mut self, old: &str, new: &str, generation: i64) {
+        let [before, after] = [old, new].map(|tag| format!("shop/web:{tag}"));
+        let change = if old == new { Change::InPlace(Lacks::default()) } else { image(&before, &after) };
+        let template = self.workload.as_mut().unwrap().template.as_mut().unwrap();
+        (template.generation, template.seen, template.holds) = (generation, true, true);
+        template.committed = true;
+        template.revision = Some(format!("id-{new}"));
+        template.changes = [(format!("id-{old}"), change.clone()), (String::new(), change)].into();
+        template.sets.images = [("app".to_owned(), after)].into();
+        for set in &mut template.sets.all {
+            set.new = set.old && old == new;
+        }
+        let (kind, mark) = (TargetKind::Deployment, "Unpaused".into());
+        self.parked = Some(Parked { mark, kind, key: ObjectKey::new("shop", "web"), generation });
+    }
+
+    /// A `ReplicaSet` is written.
+    pub(super) fn commit(&mut self, commit: &Commit) -> Done {
+        self.committed.push(commit.step.clone());
+        let template = self.workload.as_mut().unwrap().template.as_mut().unwrap();
+        assert_eq!((&*commit.deployment.uid, &*commit.deployment.resource_version), ("w", "9"));
+        let all = &mut template.sets.all;
+        match &commit.step {
+            CommitStep::Make => all.push(Set { old: true, ..set("memo", 9) }),
+            CommitStep::Swap => {
+                for set in all {
+                    (set.new, set.old) = (set.pods, set.pods);
+                }
+                template.changes = [(String::new(), Change::InPlace(Lacks::default()))].into();
+            }
+            CommitStep::Keep(kept) => {
+                let kept = all.iter_mut().find(|set| set.version == kept.version).unwrap();
+                (kept.new, kept.old) = (false, true);
+            }
+            CommitStep::Void(void) => {
+                let void = all.iter_mut().find(|set| set.version == void.version).unwrap();
+                (void.new, void.old) = (false, false);
+            }
+        }
+        Done::Effected
+    }
+
+    fn revision(&self, pod: &str) -> u64 {
+        self.pods[&ObjectKey::new("shop", pod)].revision
+    }
+}
+
+#[test]
+fn every_pod_is_updated_before_the_replica_set_gets_the_template() {
+    let mut world = World::deployment();
+    world.settle();
+    for pod in ["a", "b", "c"] {
+        assert_eq!((world.open(), world.committed.len()), (vec![pod], 0));
+        world.updated(pod, "shop/web:v2");
+    }
+    assert_eq!(world.marked, ["a", "b", "c"]);
+    assert_eq!(world.committed, [CommitStep::Make, CommitStep::Swap]);
+    assert_eq!((world.released, world.ended()), (Some(Strategy::Unpaused), Some(UpdateEnd::Updated)));
+    assert_eq!(world.said(), ("Updated", "Deployment web is at revision id-v2, in the Pods that it had"));
+    let writes = world.writes;
+    world.later(600);
+    assert_eq!((world.writes, world.asked.len(), world.marked.len()), (writes, 0, 3));
+}
+
+#[test]
+fn a_pod_that_comes_in_the_midst_is_updated_if_it_is_old() {
+    let mut world = World::deployment();
+    world.settle();
+    for pod in ["a", "b"] {
+        world.updated(pod, "shop/web:v2");
+    }
+    // Scaled up, while the last one is updated.
+    world.put(of("", "shop/web:v1", "d"));
+    world.updated("c", "shop/web:v2");
+    assert_eq!((world.open(), world.committed.len()), (vec!["d"], 0));
+    // And one that its controller has made of the old template after the last look.
+    let template = world.workload.as_mut().unwrap().template.as_mut().unwrap();
+    template.committed = false;
+    world.updated("d", "shop/web:v2");
+    assert_eq!((world.committed.len(), world.said().0), (2, "WaitingForController"));
+    world.put(of("", "shop/web:v1", "e"));
+    world.put(of("", "shop/web:v2", "f"));
+    // Admission has pinned the image of one more.
+    let digest = "sha256:1111111111111111111111111111111111111111111111111111111111111111";
+    world.put(of("", &format!("shop/web@{digest}"), "g"));
+    world.later(1);
+    assert_eq!((world.open(), world.released), (vec!["e"], None));
+    world.workload.as_mut().unwrap().template.as_mut().unwrap().committed = true;
+    world.updated("e", "shop/web:v2");
+    world.later(1);
+    assert_eq!((world.released, world.ended()), (Some(Strategy::Unpaused), Some(UpdateEnd::Updated)));
+    assert_eq!(
+        world.begun,
+        ["a", "b", "c", "d", "e"],
+        "those that were made of the new template are current"
+    );
+}
+
+#[test]
+fn what_a_pod_has_of_a_template_that_nobody_keeps_goes_too() {
+    let mut world = World::deployment();
+    world.settle();
+    world.updated("a", "shop/web:v2");
+    // The new image is in the Pod, and its request ends badly.
+    world.pods.get_mut(&ObjectKey::new("shop", "b")).unwrap().containers[0].image = "shop/web:v2".into();
+    world.end("b", false);
+    assert_eq!((world.said().0, world.revision("b")), ("PodsFailed", 0));
+    world.changes("v1", "v1", 3);
+    world.later(1);
+    for pod in ["a", "b"] {
+        assert_eq!(world.open(), [pod]);
+        assert_eq!(world.revision(pod), revision_hash(UNKNOWN), "before its request is deleted");
+        world.updated(pod, "shop/web:v1");
+        assert_eq!(world.revision(pod), revision_hash("id-v1"));
+    }
+    assert_eq!((world.committed.len(), world.released), (0, Some(Strategy::Unpaused)));
+    assert_eq!(
+        (world.begun.len(), world.ended()),
+        (4, Some(UpdateEnd::Updated)),
+        "the third was never touched"
+    );
+}
+
+#[test]
+fn yet_another_template_is_compared_with_what_pods_have() {
+    let mut world = World::deployment();
+    world.settle();
+    world.updated("a", "shop/web:v2");
+    world.changes("v1", "v3", 3);
+    world.later(1);
+    // What is under way for the last one is finished first.
+    world.end("b", true);
+    while let Some(pod) = world.open().first().map(|pod| (*pod).to_owned()) {
+        let asked = world.asked.values().find(|asked| asked.pod == pod && asked.ended.is_none()).unwrap();
+        assert_eq!(asked.spec["containers"][0]["image"], "shop/web:v3");
+        world.updated(&pod, "shop/web:v3");
+    }
+    assert_eq!((world.ended(), world.committed.len()), (Some(UpdateEnd::Updated), 2));
+    for pod in ["a", "b", "c"] {
+        assert_eq!(world.revision(pod), revision_hash("id-v3"));
+    }
+}
+
+#[test]
+fn another_replica_set_that_has_the_template_keeps_the_old_one() {
+    let mut world = World::deployment();
+    let template = world.workload.as_mut().unwrap().template.as_mut().unwrap();
+    let other = Set { new: true, ..set("web-0", 0) };
+    template.sets.all.push(other.clone());
+    world.settle();
+    for pod in ["a", "b", "c"] {
+        world.updated(pod, "shop/web:v2");
+    }
+    assert_eq!(world.committed, [CommitStep::Keep(other), CommitStep::Swap]);
+}
+
+#[test]
+fn a_deployment_in_a_rolling_update_or_without_pods_is_released() {
+    let mut world = World::deployment();
+    world
+        .workload
+        .as_mut()
+        .unwrap()
+        .template
+        .as_mut()
+        .unwrap()
+        .sets
+        .all
+        .push(Set { pods: true, ..set("x", 2) });
+    world.settle();
+    assert_eq!((world.begun.len(), world.ended()), (0, Some(UpdateEnd::NotInPlace)));
+    assert!(world.said().1.ends_with("a rolling update is under way"), "{}", world.said().1);
+    let mut world = World::deployment();
+    world.pods.clear();
+    world.workload.as_mut().unwrap().desired = 0;
+    world.workload.as_mut().unwrap().template.as_mut().unwrap().sets.all.clear();
+    world.settle();
+    assert_eq!(world.released, Some(Strategy::Unpaused));
+}
+
+#[test]
+fn a_replica_set_that_cannot_be_written_says_so() {
+    let mut world = World::deployment();
+    world.settle();
+    world.refuses = true;
+    for pod in ["a", "b", "c"] {
+        world.updated(pod, "shop/web:v2");
+    }
+    let (reason, message) = world.said();
+    assert!(
+        reason == "ReleaseRefused" && message.ends_with("no right to replicasets"),
+        "{reason}: {message}"
+    );
+    world.refuses = false;
+    world.later(10);
+    assert_eq!(world.ended(), Some(UpdateEnd::Updated));
+}

@@ -22,6 +22,29 @@ pub struct Resources {
     pub memory_limit: Option<i64>,
 }
 
+impl Resources {
+    /// A request that is not said is the limit's, as the API server has it in a Pod.
+    #[must_use]
+    pub fn effective(self) -> Self {
+        Self {
+            cpu_request: self.cpu_request.or(self.cpu_limit),
+            memory_request: self.memory_request.or(self.memory_limit),
+            ..self
+        }
+    }
+
+    /// These, and what they leave out as in `others`.
+    #[must_use]
+    pub fn over(self, others: Self) -> Self {
+        Self {
+            cpu_request: self.cpu_request.or(others.cpu_request),
+            cpu_limit: self.cpu_limit.or(others.cpu_limit),
+            memory_request: self.memory_request.or(others.memory_request),
+            memory_limit: self.memory_limit.or(others.memory_limit),
+        }
+    }
+}
+
 /// Which of the two resources that can be resized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Resource {

@@ -19,6 +19,11 @@ pub struct Amount(String);
 const MEBIBYTE: i64 = 1 << 20;
 
 impl Amount {
+    /// That quantity, in the resource's unit.
+    pub fn of(resource: Resource, amount: i64) -> Self {
+        Self(resource.show(amount))
+    }
+
     /// As written.
     pub fn as_str(&self) -> &str {
         &self.0

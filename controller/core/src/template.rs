@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use pitstop_api::image::Reference;
 use pitstop_api::image_update::MAX_CONTAINERS;
 use pitstop_api::labels;
+use pitstop_api::quantity::{Resource, Resources};
 use serde_json::{Map, Value, json};
 
 /// The lists of containers in a Pod's spec.
@@ -23,15 +24,17 @@ pub(crate) const SET_HASH: &str = "pod-template-hash";
 /// it. So defaults of a newer API server do not change it.
 pub fn identity(template: &Value) -> String {
     let mut template = plain(template);
-    let images: Vec<_> = take_images(&mut template).into_iter().map(|f| (f.container, f.image)).collect();
+    let containers = take_containers(&mut template).into_iter();
+    let containers: Vec<_> =
+        containers.map(|Found { name, image, resources, .. }| (name, image, resources)).collect();
     let restarts = take_restarts(&mut template);
-    format!("{:016x}", labels::hash(&json!([images, restarts]).to_string()))
+    format!("{:016x}", labels::hash(&json!([containers, restarts]).to_string()))
 }
 
-/// The images of main containers and of sidecars, by their containers.
-pub fn images(template: &Value) -> BTreeMap<String, String> {
-    let images = take_images(&mut template.clone());
-    images.into_iter().map(|found| (found.container, found.image)).collect()
+/// What containers are to have, by their names: those that can get something else.
+pub fn wanted(template: &Value) -> BTreeMap<String, Wanted> {
+    let found = take_containers(&mut template.clone()).into_iter();
+    found.map(|Found { name, image, resources, .. }| (name, Wanted { image, resources })).collect()
 }
 
 /// How one template differs from another.
@@ -46,6 +49,8 @@ pub enum Change {
 /// What a running Pod can get.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lacks {
+    /// New resources.
+    pub sizes: Vec<Size>,
     /// New images.
     pub images: Vec<Image>,
     /// A restart of the other containers.
@@ -55,7 +60,7 @@ pub struct Lacks {
 impl Lacks {
     /// Nothing.
     pub fn is_none(&self) -> bool {
-        self.images.is_empty() && !self.restart
+        self.sizes.is_empty() && self.images.is_empty() && !self.restart
     }
 }
 
@@ -70,30 +75,46 @@ pub struct Image {
     pub before: String,
 }
 
+/// The resources of a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// The container's name.
+    pub container: String,
+    /// CPU and memory, as far as the template says; a request that it leaves out is as the limit.
+    pub resources: Resources,
+    /// What they were in the old template.
+    pub before: Resources,
+}
+
+/// What a container that can get something else is to have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Its image.
+    pub image: String,
+    /// Its resources.
+    pub resources: Resources,
+}
+
 impl Change {
     /// From the template `old` to `new` (`spec.template` of a workload).
     pub fn between(old: &Value, new: &Value) -> Self {
         let (mut old, mut new) = (plain(old), plain(new));
-        let (before, after) = (take_images(&mut old), take_images(&mut new));
+        let (before, after) = (take_containers(&mut old), take_containers(&mut new));
         let restart = take_restarts(&mut old) != take_restarts(&mut new);
         if let Some(path) = difference(&old, &new, "spec.template") {
             return Self::Other(format!("{path} differs"));
         }
+        let mut lacks = Lacks { restart, ..Lacks::default() };
         // All else is the same, so the containers are, too.
-        let mut images = Vec::new();
-        for (before, after) in
-            before.into_iter().zip(after).filter(|(before, after)| before.image != after.image)
-        {
-            let Found { at, container, image } = after;
-            if let Err(why) = same_repository(&before.image, &image) {
-                return Self::Other(format!("spec.template.spec.{at}.image {why}"));
+        for (before, after) in before.into_iter().zip(after) {
+            if let Err(why) = lacks.take(before, after) {
+                return Self::Other(format!("spec.template.spec.{why}"));
             }
-            images.push(Image { container, image, before: before.image });
         }
-        if images.len() > MAX_CONTAINERS {
+        if lacks.images.len() > MAX_CONTAINERS {
             return Self::Other(format!("more than {MAX_CONTAINERS} images differ"));
         }
-        Self::InPlace(Lacks { images, restart })
+        Self::InPlace(lacks)
     }
 
     /// They are the same.
@@ -121,29 +142,89 @@ fn plain(value: &Value) -> Value {
     }
 }
 
-/// An image, and where it was.
-struct Found {
-    at: String,
-    container: String,
-    image: String,
+impl Lacks {
+    /// Takes in how a container differs. Fails with what it cannot get.
+    fn take(&mut self, before: Found, after: Found) -> Result<(), String> {
+        let Found { at, name, image, resources } = after;
+        if let Some(gone) = gone(&before.resources, &resources) {
+            return Err(format!("{at}.resources.{gone} is removed, which a running Pod cannot lose"));
+        }
+        if before.resources != resources {
+            self.sizes.push(Size { container: name.clone(), resources, before: before.resources });
+        }
+        if before.image != image {
+            same_repository(&before.image, &image).map_err(|why| format!("{at}.image {why}"))?;
+            self.images.push(Image { container: name, image, before: before.image });
+        }
+        Ok(())
+    }
 }
 
-/// Takes out the images of main containers and of sidecars.
-fn take_images(template: &mut Value) -> Vec<Found> {
+/// What was there, and is not any more.
+fn gone(before: &Resources, after: &Resources) -> Option<&'static str> {
+    let amounts = [
+        ("requests.cpu", before.cpu_request, after.cpu_request),
+        ("limits.cpu", before.cpu_limit, after.cpu_limit),
+        ("requests.memory", before.memory_request, after.memory_request),
+        ("limits.memory", before.memory_limit, after.memory_limit),
+    ];
+    amounts
+        .into_iter()
+        .find_map(|(name, before, after)| (before.is_some() && after.is_none()).then_some(name))
+}
+
+/// A container, and where it was.
+struct Found {
+    at: String,
+    name: String,
+    image: String,
+    resources: Resources,
+}
+
+/// Takes out the images and the resources of main containers and of sidecars.
+fn take_containers(template: &mut Value) -> Vec<Found> {
     let Some(spec) = template.get_mut("spec") else { return Vec::new() };
-    let mut images = Vec::new();
+    let mut containers = Vec::new();
     for list in LISTS {
-        let containers = spec.get_mut(list).and_then(Value::as_array_mut);
-        for (i, container) in containers.into_iter().flatten().enumerate() {
+        let all = spec.get_mut(list).and_then(Value::as_array_mut);
+        for (i, container) in all.into_iter().flatten().enumerate() {
             let Some(container) = container.as_object_mut() else { continue };
             if list == "containers" || text(container, "restartPolicy") == "Always" {
                 let (name, image) = (text(container, "name"), text(container, "image"));
                 container.remove("image");
-                images.push(Found { at: format!("{list}[{i}]"), container: name, image });
+                let resources = take_resources(container);
+                containers.push(Found { at: format!("{list}[{i}]"), name, image, resources });
             }
         }
     }
-    images
+    containers
+}
+
+/// Takes out CPU and memory, as far as they can be read.
+fn take_resources(container: &mut Map<String, Value>) -> Resources {
+    let mut take = |list: &str, resource: Resource| {
+        let amounts = container.get_mut("resources")?.get_mut(list)?.as_object_mut()?;
+        let text = amounts
+            .get(resource.as_str())
+            .map(|amount| amount.as_str().map_or_else(|| amount.to_string(), str::to_owned))?;
+        let amount = resource.parse(&text)?;
+        amounts.remove(resource.as_str());
+        Some(amount)
+    };
+    let resources = Resources {
+        cpu_request: take("requests", Resource::Cpu),
+        cpu_limit: take("limits", Resource::Cpu),
+        memory_request: take("requests", Resource::Memory),
+        memory_limit: take("limits", Resource::Memory),
+    };
+    // What is left may say nothing.
+    if let Some(Value::Object(lists)) = container.get_mut("resources") {
+        lists.retain(|_, amounts| amounts.as_object().is_none_or(|amounts| !amounts.is_empty()));
+        if lists.is_empty() {
+            container.remove("resources");
+        }
+    }
+    resources.effective()
 }
 
 /// Takes out the annotations that ask for a restart.
@@ -223,7 +304,7 @@ mod tests {
                     image("app", "docker.io/shop/web:v2", "shop/web:v1"),
                     image("proxy", "shop/proxy:v2", "shop/proxy:v1")
                 ],
-                restart: false,
+                ..Lacks::default()
             })
         );
     }
@@ -241,8 +322,13 @@ mod tests {
         assert_ne!(of(&|new| new["spec"]["containers"][0]["image"] = "shop/web:v2".into()), same);
         assert_ne!(of(&|new| new["spec"]["initContainers"][1]["image"] = "shop/proxy:v2".into()), same);
         assert_ne!(of(&|new| new["metadata"]["annotations"] = json!({"checksum/x": "y"})), same);
-        let both = [("app", "shop/web:v1"), ("proxy", "shop/proxy:v1")];
-        assert_eq!(images(&template()), both.map(|(name, image)| (name.to_owned(), image.to_owned())).into());
+        assert_ne!(
+            of(&|new| new["spec"]["containers"][0]["resources"] = json!({"limits": {"cpu": 1}})),
+            same
+        );
+        let wanted = wanted(&template());
+        assert_eq!(wanted.keys().collect::<Vec<_>>(), ["app", "proxy"]);
+        assert_eq!(wanted["proxy"], Wanted { image: "shop/proxy:v1".into(), ..Wanted::default() });
     }
 
     #[test]
@@ -268,6 +354,55 @@ mod tests {
         }
         let other = change(|new| new["metadata"]["annotations"] = json!({"other": "x", "checksum/x": "y"}));
         assert_eq!(other, Change::Other("spec.template.metadata.annotations differs".into()));
+    }
+
+    #[test]
+    fn cpu_and_memory_of_containers_that_run_on_can_be_changed() {
+        let sized = |before: Value, after: Value| {
+            let of = |resources: &Value| {
+                let mut template = template();
+                template["spec"]["containers"][0]["resources"] = resources.clone();
+                template
+            };
+            Change::between(&of(&before), &of(&after))
+        };
+        let limits =
+            |cpu: &str| json!({"limits": {"cpu": cpu, "memory": "1Gi"}, "requests": {"cpu": "100m"}});
+        let resources = |cpu| Resources {
+            cpu_request: Some(100),
+            cpu_limit: Some(cpu),
+            memory_request: Some(1 << 30),
+            memory_limit: Some(1 << 30),
+        };
+        let size = Size { container: "app".into(), resources: resources(2_000), before: resources(1_000) };
+        let lacks = Lacks { sizes: vec![size], ..Lacks::default() };
+        assert_eq!(sized(limits("1"), limits("2")), Change::InPlace(lacks));
+        assert!(sized(limits("1"), limits("1000m")).is_none());
+        assert!(sized(json!({}), Value::Null).is_none());
+        let added = sized(json!({"limits": {"cpu": "1"}}), json!({"limits": {"cpu": "1", "memory": "1Gi"}}));
+        assert!(matches!(&added, Change::InPlace(lacks) if lacks.sizes.len() == 1), "{added:?}");
+        for (before, after, says) in [
+            (
+                limits("1"),
+                json!({"requests": {"cpu": "100m", "memory": "1Gi"}, "limits": {"memory": "1Gi"}}),
+                "spec.template.spec.containers[0].resources.limits.cpu is removed, which a running Pod cannot lose",
+            ),
+            (
+                json!({"limits": {"ephemeral-storage": "1Gi"}}),
+                json!({"limits": {"ephemeral-storage": "2Gi"}}),
+                "spec.template.spec.containers[0].resources.limits.ephemeral-storage differs",
+            ),
+            (
+                json!({}),
+                json!({"claims": [{"name": "gpu"}]}),
+                "spec.template.spec.containers[0].resources differs",
+            ),
+        ] {
+            assert_eq!(sized(before, after), other(says));
+        }
+        let init = |cpu: &str| json!({"spec": {"initContainers": [{"name": "i", "resources": {"limits": {"cpu": cpu}}}]}});
+        let differs = other("spec.template.spec.initContainers[0].resources.limits.cpu differs");
+        assert_eq!(Change::between(&init("1"), &init("2")), differs);
     }
 
     #[test]

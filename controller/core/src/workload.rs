@@ -6,7 +6,7 @@ use pitstop_api::labels;
 use pitstop_api::rollout::TargetKind;
 
 use crate::key::ObjectKey;
-use crate::template::Change;
+use crate::template::{Change, Wanted};
 
 /// Which workload to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,18 +116,20 @@ pub struct Template {
 /// The `ReplicaSet`s of a `Deployment`, and what is written into them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sets {
-    /// All that belong to it.
-    pub all: Vec<Set>,
+    /// Those that have Pods, or are to have some.
+    pub active: Vec<Set>,
+    /// The others.
+    pub others: Vec<Set>,
     /// It keeps those of older templates: `spec.revisionHistoryLimit` is not 0.
     pub kept: bool,
-    /// The images of the template, by the containers that can get others.
-    pub images: BTreeMap<String, String>,
+    /// What the template says of the containers that can get something else.
+    pub wanted: BTreeMap<String, Wanted>,
 }
 
 impl Sets {
     /// The one with Pods has the template of the `Deployment`.
     pub fn swapped(&self) -> bool {
-        self.all.iter().any(|set| set.pods && set.new)
+        self.active.iter().any(|set| set.new)
     }
 }
 
@@ -140,8 +142,6 @@ pub struct Set {
     pub version: Version,
     /// The value of the label `pod-template-hash` of its template.
     pub hash: String,
-    /// It has Pods, or is to have some.
-    pub pods: bool,
     /// Its template is that of the `Deployment`.
     pub new: bool,
     /// Its template is that of the one with Pods.

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use pitstop_api::image_update::{self, ContainerImage, PodImageUpdateSpec};
+use pitstop_api::quantity::Resource;
 use pitstop_api::recreate::{
     self, ContainerRecreateRequestSpec, FailurePolicy, RecreateContainer, RecreateStrategy,
 };
-use pitstop_api::resize::PodRef;
+use pitstop_api::resize::{
+    self, Amount, ContainerResize, NewResources, PodRef, PodResizeSpec, RollbackOnFailure,
+};
 use pitstop_api::{MAX_SECONDS, labels};
 
 use super::Rollout;
@@ -14,13 +17,14 @@ use super::work::Asks;
 use crate::deed::Child;
 use crate::key::{KindId, ObjectKey};
 use crate::pod::{Container, ContainerKind, Pod};
-use crate::template::Image;
+use crate::template::{Image, Size};
 
-/// Kinds of the requests that restart Pods, and that give them images.
+/// Kinds of the requests that restart Pods, and that give them images and resources.
 pub(super) const RESTARTS: KindId = KindId::new(recreate::KIND);
 pub(super) const UPDATES: KindId = KindId::new(image_update::KIND);
-/// Both.
-pub(super) const KINDS: [KindId; 2] = [RESTARTS, UPDATES];
+pub(super) const RESIZES: KindId = KindId::new(resize::KIND);
+/// All of them.
+pub(super) const KINDS: [KindId; 3] = [RESTARTS, UPDATES, RESIZES];
 
 /// How much of a Pod's name is in theirs, in bytes: a recreate request has a name that a label value can hold.
 const MAX_NAME: usize = 49;
@@ -80,12 +84,13 @@ pub(super) fn child(
     match asks {
         Asks::Restart(containers) => restart(rollout, mark, pod, containers, soak),
         Asks::Images(images) => update(rollout, mark, pod, images, soak),
+        Asks::Resources(sizes) => resize(rollout, mark, pod, &sizes, soak),
     }
 }
 
 /// The Pod that such a request is for.
 pub(super) fn pod_of(child: &Child) -> ObjectKey {
-    let name = if child.kind == UPDATES { "/podRef/name" } else { "/podName" };
+    let name = if child.kind == RESTARTS { "/podName" } else { "/podRef/name" };
     let name = child.spec.pointer(name).and_then(|name| name.as_str()).unwrap_or_default();
     ObjectKey::new(&child.key.namespace, name)
 }
@@ -114,6 +119,30 @@ fn update(
     };
     let spec = serde_json::to_value(spec)?;
     Ok(Child { kind: UPDATES, key: key(mark, pod), labels: BTreeMap::new(), spec })
+}
+
+fn resize(rollout: &Rollout, mark: &str, pod: &Pod, sizes: &[Size], soak: i64) -> serde_json::Result<Child> {
+    let amounts = |of: [(Resource, Option<i64>); 2]| -> BTreeMap<String, Amount> {
+        let given = of.into_iter().filter_map(|(resource, amount)| Some((resource, amount?)));
+        given.map(|(resource, amount)| (resource.to_string(), Amount::of(resource, amount))).collect()
+    };
+    let containers = sizes.iter().map(|Size { container, resources: of, .. }| ContainerResize {
+        name: container.clone(),
+        resources: NewResources {
+            requests: amounts([(Resource::Cpu, of.cpu_request), (Resource::Memory, of.memory_request)]),
+            limits: amounts([(Resource::Cpu, of.cpu_limit), (Resource::Memory, of.memory_limit)]),
+        },
+    });
+    let watched = RollbackOnFailure { observe_seconds: soak, ..RollbackOnFailure::default() };
+    let spec = PodResizeSpec {
+        pod_ref: PodRef { name: pod.key.name.clone(), uid: Some(pod.uid.clone()) },
+        containers: containers.collect(),
+        rollback_on_failure: (soak > 0).then_some(watched),
+        active_deadline_seconds: Some(limit(rollout, soak)),
+        ..PodResizeSpec::default()
+    };
+    let spec = serde_json::to_value(spec)?;
+    Ok(Child { kind: RESIZES, key: key(mark, pod), labels: BTreeMap::new(), spec })
 }
 
 fn restart(

@@ -27,24 +27,23 @@ pub(super) fn left(kind: TargetKind, template: &Template, partition: u32) -> Lef
         return counted;
     }
     let sets = &template.sets;
-    let Some(active) = sets.all.iter().find(|set| set.pods) else { return Left::Controller };
-    let others = || sets.all.iter().filter(|set| !set.pods);
+    let Some(active) = sets.active.first() else { return Left::Controller };
     let step = |step| Left::Step(step, Box::new(active.clone()));
     let older = |set: &&Set| (set.created, &set.version.name) < (active.created, &active.version.name);
-    match (others().find(|set| set.new), active.new) {
+    match (sets.others.iter().find(|set| set.new), active.new) {
         // Of those with its template, a Deployment gives the Pods to the oldest.
         (Some(set), true) if older(&set) => step(CommitStep::Void(set.clone())),
         (_, true) if active.seen => counted,
         (_, true) => Left::Controller,
         (Some(set), false) => step(CommitStep::Keep(set.clone())),
-        (None, false) if sets.kept && !others().any(|set| set.old) => step(CommitStep::Make),
+        (None, false) if sets.kept && !sets.others.iter().any(|set| set.old) => step(CommitStep::Make),
         (None, false) => step(CommitStep::Swap),
     }
 }
 
 /// Why a `Deployment` cannot be updated in place; nothing where it can, or is none.
 pub(super) fn why_not(kind: TargetKind, template: &Template) -> Option<String> {
-    let mut names = template.sets.all.iter().filter(|set| set.pods).map(|set| &set.version.name);
+    let mut names = template.sets.active.iter().map(|set| &set.version.name);
     match (kind, names.next(), names.next()) {
         (TargetKind::Deployment, None, _) => Some("no ReplicaSet of it has Pods".to_owned()),
         (_, Some(one), Some(other)) => {
@@ -64,58 +63,60 @@ mod tests {
         Set { created, version, seen: true, ..Set::default() }
     }
 
-    fn with(all: Vec<Set>) -> Template {
-        let sets = Sets { all, kept: true, ..Sets::default() };
+    fn with(active: &[Set], others: &[Set]) -> Template {
+        let (active, others) = (active.to_vec(), others.to_vec());
+        let sets = Sets { active, others, kept: true, ..Sets::default() };
         Template { committed: true, sets, ..Template::default() }
     }
 
-    fn of(all: Vec<Set>) -> Left {
-        left(TargetKind::Deployment, &with(all), 0)
+    fn of(active: &Set, others: &[Set]) -> Left {
+        left(TargetKind::Deployment, &with(std::slice::from_ref(active), others), 0)
     }
 
     #[test]
     fn the_old_template_is_kept_before_the_new_one_is_written() {
-        let active = || Set { pods: true, old: true, ..set("a", 2) };
-        let step = |step| Left::Step(step, Box::new(active()));
-        assert_eq!(of(vec![active()]), step(CommitStep::Make));
+        let active = Set { old: true, ..set("a", 2) };
+        let step = |step| Left::Step(step, Box::new(active.clone()));
+        assert_eq!(of(&active, &[]), step(CommitStep::Make));
         let new = Set { new: true, ..set("b", 1) };
-        assert_eq!(of(vec![set("c", 0), new.clone(), active()]), step(CommitStep::Keep(new)));
+        assert_eq!(of(&active, &[set("c", 0), new.clone()]), step(CommitStep::Keep(new)));
         let kept = Set { old: true, ..set("b", 3) };
-        assert_eq!(of(vec![active(), kept]), step(CommitStep::Swap));
-        let mut none_kept = with(vec![active()]);
+        assert_eq!(of(&active, &[kept]), step(CommitStep::Swap));
+        let mut none_kept = with(std::slice::from_ref(&active), &[]);
         none_kept.sets.kept = false;
         assert_eq!(left(TargetKind::Deployment, &none_kept, 0), step(CommitStep::Swap));
     }
 
     #[test]
     fn it_is_over_once_both_controllers_have_seen_it() {
-        let active = || Set { pods: true, old: true, new: true, ..set("a", 2) };
-        let kept = set("b", 1);
-        assert_eq!(of(vec![active(), kept.clone()]), Left::Nothing);
-        assert_eq!(of(vec![Set { seen: false, ..active() }, kept.clone()]), Left::Controller);
-        let uncounted = Template { committed: false, ..with(vec![active(), kept]) };
+        let active = Set { old: true, new: true, ..set("a", 2) };
+        let others = [set("b", 1)];
+        assert_eq!(of(&active, &others), Left::Nothing);
+        assert_eq!(of(&Set { seen: false, ..active.clone() }, &others), Left::Controller);
+        let uncounted = Template { committed: false, ..with(&[active], &others) };
         assert_eq!(left(TargetKind::Deployment, &uncounted, 0), Left::Controller);
-        assert_eq!(of(vec![set("b", 1)]), Left::Controller, "it has no Pods");
+        let without = with(&[], &others);
+        assert_eq!(left(TargetKind::Deployment, &without, 0), Left::Controller, "it has no Pods");
     }
 
     /// The template goes back to the old one between the two writes.
     #[test]
     fn an_older_one_of_the_same_template_would_get_the_pods() {
-        let active = || Set { pods: true, old: true, new: true, ..set("a", 2) };
+        let active = Set { old: true, new: true, ..set("a", 2) };
         let same = |created| Set { old: true, new: true, ..set("b", created) };
-        let void = Left::Step(CommitStep::Void(same(1)), Box::new(active()));
-        assert_eq!(of(vec![same(1), active()]), void);
-        assert_eq!(of(vec![same(2), active()]), Left::Nothing, "by its name, it comes later");
-        assert_eq!(of(vec![same(3), active()]), Left::Nothing);
+        let void = Left::Step(CommitStep::Void(same(1)), Box::new(active.clone()));
+        assert_eq!(of(&active, &[same(1)]), void);
+        assert_eq!(of(&active, &[same(2)]), Left::Nothing, "by its name, it comes later");
+        assert_eq!(of(&active, &[same(3)]), Left::Nothing);
     }
 
     #[test]
     fn of_two_that_have_pods_none_is_the_one() {
-        let both = with(vec![Set { pods: true, ..set("a", 1) }, Set { pods: true, ..set("b", 2) }]);
-        let why = why_not(TargetKind::Deployment, &both).unwrap();
+        let (one, other) = (set("a", 1), set("b", 2));
+        let why = why_not(TargetKind::Deployment, &with(&[one.clone(), other.clone()], &[])).unwrap();
         assert_eq!(why, "ReplicaSets a and b have Pods: a rolling update is under way");
-        assert!(why_not(TargetKind::Deployment, &with(vec![set("a", 1)])).is_some());
-        assert_eq!(why_not(TargetKind::Deployment, &with(vec![Set { pods: true, ..set("a", 1) }])), None);
+        assert!(why_not(TargetKind::Deployment, &with(&[], std::slice::from_ref(&one))).is_some());
+        assert_eq!(why_not(TargetKind::Deployment, &with(&[one], &[other])), None);
         assert_eq!(why_not(TargetKind::StatefulSet, &Template::default()), None);
     }
 }

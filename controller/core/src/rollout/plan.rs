@@ -6,7 +6,7 @@ use std::time::Duration;
 use chrono::DateTime;
 use pitstop_api::rollout::{Restart, TargetKind, validate};
 
-use super::child::{self, KINDS, UPDATES};
+use super::child::{self, KINDS, RESIZES, RESTARTS};
 use super::roll::{Memory, Read, Tally};
 use super::status::{Doing, status};
 use super::told::{Disrupted, Told};
@@ -153,7 +153,7 @@ fn delete(
 /// The Pod that the request may have changed, where nothing but the request says so: no revision of a `Deployment` is kept.
 fn touched<'a>(sight: &Sight<'a, Rollout>, kind: KindId, child: &Relative<'_>) -> Option<Cow<'a, Pod>> {
     let rollout = sight.request;
-    if rollout.spec.target_ref.kind != TargetKind::Deployment || kind != UPDATES {
+    if rollout.spec.target_ref.kind != TargetKind::Deployment || kind == RESTARTS {
         return None;
     }
     let pod = sight.around.pod(child.pod.as_ref()?)?;
@@ -318,6 +318,8 @@ pub(super) fn go_on(
                 let pod = sight.around.pod(&pod);
                 let child = pod.and_then(|pod| {
                     let step = work.step(rollout, &pod, sight.around).ok()??;
+                    // With new resources alone, a Pod runs on: what follows is watched.
+                    let soak = if step.asks.kind() == RESIZES && !step.last { 0 } else { soak };
                     child::child(rollout, &work.mark, &pod, step.asks, soak).ok()
                 });
                 child.map(|child| Deed::Create(Box::new(child)))

@@ -122,7 +122,7 @@ impl Memory {
     /// Neither a restart nor an update is under way.
     pub(super) fn rest(&mut self) {
         let Self { completed_seen, proof, deleted, marked, .. } = std::mem::take(self);
-        *self = Self { completed_seen, proof, deleted, marked, ..Self::default() };
+        *self = Self { completed_seen, proof, marked, deleted, ..Self::default() };
     }
 
     /// A restart or an update begins.

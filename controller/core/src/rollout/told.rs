@@ -160,7 +160,7 @@ impl Told {
     fn so_far(&self, rollout: &Rollout, target: &str, counts: &InPlaceRolloutStatus) -> String {
         let InPlaceRolloutStatus { pods, current, started, failed, .. } = counts;
         let (verb, request) = if under_way(counts).is_some() {
-            ("updated", "PodImageUpdate")
+            ("updated", "request")
         } else {
             ("restarted", "ContainerRecreateRequest")
         };

@@ -7,10 +7,11 @@ use pitstop_api::rollout::{Restart, TargetKind};
 
 use super::{Rollout, child};
 use crate::deed::Deed;
+use crate::hold::admission::other_class;
 use crate::key::KindId;
 use crate::kind::{Around, Relative};
-use crate::pod::Pod;
-use crate::template::{Change, Image, Lacks};
+use crate::pod::{Container, Pod};
+use crate::template::{Change, Image, Lacks, Size, Wanted};
 use crate::workload::{Sets, Template, Workload, revision_hash};
 
 /// What is done to Pods.
@@ -77,9 +78,11 @@ impl<'a> Work<'a> {
         around: &'b dyn Around<Rollout>,
     ) -> Result<Option<Step<'b>>, String> {
         let key = child::key(&self.mark, pod);
-        let steps = self.steps(rollout, pod)?.into_iter().map(|asks| {
+        let asks = self.steps(rollout, pod)?;
+        let last = asks.len().saturating_sub(1);
+        let steps = asks.into_iter().enumerate().map(|(i, asks)| {
             let request = around.relative(asks.kind(), &key);
-            Step { asks, request }
+            Step { asks, request, last: i == last }
         });
         let done = |step: &Step<'_>| {
             let request = step.request.as_ref().filter(|request| request.is_of(&rollout.uid));
@@ -98,10 +101,10 @@ impl<'a> Work<'a> {
         match &self.what {
             What::Restart(_) => Ok(vec![restarts(&[])]),
             What::Update(revisions) => {
-                let Lacks { images, restart } = revisions.lacks(pod)?;
-                let restart = restart.then(|| restarts(&images)).filter(Asks::is_some);
-                let images = Some(Asks::Images(images)).filter(Asks::is_some);
-                Ok(images.into_iter().chain(restart).collect())
+                let Lacks { sizes, images, restart } = revisions.lacks(pod)?;
+                let restart = if restart { restarts(&images) } else { Asks::Restart(Vec::new()) };
+                let steps = [Asks::Resources(sizes), Asks::Images(images), restart];
+                Ok(steps.into_iter().filter(Asks::is_some).collect())
             }
         }
     }
@@ -113,6 +116,8 @@ pub(super) enum Asks {
     Restart(Vec<String>),
     /// Those images.
     Images(Vec<Image>),
+    /// Those resources.
+    Resources(Vec<Size>),
 }
 
 impl Asks {
@@ -121,6 +126,7 @@ impl Asks {
         match self {
             Self::Restart(_) => child::RESTARTS,
             Self::Images(_) => child::UPDATES,
+            Self::Resources(_) => child::RESIZES,
         }
     }
 
@@ -128,6 +134,7 @@ impl Asks {
         match self {
             Self::Restart(containers) => !containers.is_empty(),
             Self::Images(images) => !images.is_empty(),
+            Self::Resources(sizes) => !sizes.is_empty(),
         }
     }
 }
@@ -136,6 +143,8 @@ impl Asks {
 pub(super) struct Step<'a> {
     pub(super) asks: Asks,
     pub(super) request: Option<Relative<'a>>,
+    /// Nothing follows it.
+    pub(super) last: bool,
 }
 
 impl Work<'_> {
@@ -168,49 +177,79 @@ impl Revisions<'_> {
         self.sets.is_some_and(Sets::swapped)
     }
 
-    /// What the Pod is to get. Images are those that its revision lacks, and those that it has of yet another revision: an update
-    /// to that one may have been given up. What admission has made of an image is never compared.
+    /// What the Pod is to get. Images and resources are those that its revision lacks, and those that it has of yet another
+    /// revision: an update to that one may have been given up. What admission has made of a Pod is never compared.
     fn lacks(&self, pod: &Pod) -> Result<Lacks, String> {
         let known = self.changes.get(&pod.revision).filter(|_| pod.revision != 0 || !self.swapped());
-        let (mut images, restart) = match (known, self.sets) {
-            (Some(Change::InPlace(Lacks { images, restart })), _) => (images.clone(), *restart),
+        let lacks = match (known, self.sets) {
+            (Some(Change::InPlace(lacks)), _) => self.with_others(lacks.clone(), pod),
             (Some(Change::Other(why)), _) => return Err(why.clone()),
-            (None, _) if pod.revision == self.hash => (Vec::new(), false),
-            (None, Some(sets)) => return Ok(self.compared(pod, sets)),
+            (None, _) if pod.revision == self.hash => self.with_others(Lacks::default(), pod),
+            (None, Some(sets)) => self.compared(pod, sets),
             (None, None) => return Err(format!("the revision of Pod {} is not kept", pod.key.name)),
         };
-        for change in self.changes.values() {
-            let Change::InPlace(others) = change else { continue };
-            for other in &others.images {
-                let has = pod.container(&other.container).is_some_and(|c| same(&c.image, &other.before));
-                if has && !images.iter().any(|image| image.container == other.container) {
-                    images.push(other.clone());
+        let of = |container: &Container| {
+            let size = lacks.sizes.iter().find(|size| size.container == container.name);
+            let own = container.resources.effective();
+            size.map_or(own, |size| size.resources.over(own))
+        };
+        match other_class(pod, of).filter(|_| !lacks.sizes.is_empty()) {
+            Some(why) => Err(why),
+            None => Ok(lacks),
+        }
+    }
+
+    /// With what the Pod has of another revision.
+    fn with_others(&self, lacks: Lacks, pod: &Pod) -> Lacks {
+        let Lacks { mut sizes, mut images, restart } = lacks;
+        let others = self.changes.values().filter_map(|change| match change {
+            Change::InPlace(lacks) => Some(lacks),
+            Change::Other(_) => None,
+        });
+        for other in others {
+            for image in &other.images {
+                let has = pod.container(&image.container).is_some_and(|c| same(&c.image, &image.before));
+                if has && !images.iter().any(|known| known.container == image.container) {
+                    images.push(image.clone());
+                }
+            }
+            for size in &other.sizes {
+                let has = pod.container(&size.container);
+                let has =
+                    has.is_some_and(|c| size.before.over(c.resources.effective()) == c.resources.effective());
+                if has && !sizes.iter().any(|known| known.container == size.container) {
+                    sizes.push(size.clone());
                 }
             }
         }
         images.retain(|image| pod.container(&image.container).is_some());
-        Ok(Lacks { images, restart })
+        sizes.retain(|size| pod.container(&size.container).is_some());
+        Lacks { sizes, images, restart }
     }
 
     /// The same of a Pod that was made of the new template, or of which nobody knows what an update has left it with.
     fn compared(&self, pod: &Pod, sets: &Sets) -> Lacks {
         let touched = pod.revision != 0;
-        let change = self
-            .changes
-            .get(&0)
-            .and_then(|change| if let Change::InPlace(lacks) = change { Some(lacks) } else { None });
-        let changes =
-            |container: &String| change.is_some_and(|c| c.images.iter().any(|i| i.container == *container));
-        let images = sets.images.iter().filter(|(container, image)| {
-            let has = pod.container(container).map(|container| &container.image);
-            has.is_some_and(|has| other(has, image, touched) || (changes(container) && !same(has, image)))
-        });
-        let image = |(container, image): (&String, &String)| Image {
-            container: container.clone(),
-            image: image.clone(),
-            before: String::new(),
+        let none = Lacks::default();
+        let change = match self.changes.get(&0) {
+            Some(Change::InPlace(lacks)) => lacks,
+            Some(Change::Other(_)) | None => &none,
         };
-        Lacks { images: images.map(image).collect(), restart: change.is_some_and(|change| change.restart) }
+        let mut lacks = Lacks { restart: change.restart, ..Lacks::default() };
+        for (name, Wanted { image, resources }) in &sets.wanted {
+            let Some(has) = pod.container(name) else { continue };
+            let changes = change.images.iter().any(|image| image.container == *name);
+            if other(&has.image, image, touched) || (changes && !same(&has.image, image)) {
+                let (container, image) = (name.clone(), image.clone());
+                lacks.images.push(Image { container, image, before: has.image.clone() });
+            }
+            let own = has.resources.effective();
+            if resources.over(own) != own {
+                let (container, resources) = (name.clone(), *resources);
+                lacks.sizes.push(Size { container, resources, before: own });
+            }
+        }
+        lacks
     }
 }
 
@@ -259,7 +298,8 @@ mod tests {
 
     #[test]
     fn a_pod_gets_what_its_revision_lacks_and_what_it_has_of_yet_another() {
-        let images = |before: &str| Change::InPlace(Lacks { images: vec![image(before)], restart: false });
+        let images =
+            |before: &str| Change::InPlace(Lacks { images: vec![image(before)], ..Lacks::default() });
         let (first, second) = (images("web:v1"), images("web:v2"));
         let other = Change::Other("spec.template.spec.x differs".into());
         let template = Template {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::metadata::REVISION;
-use crate::template::{Change, identity, images};
+use crate::template::{Change, identity, wanted};
 use crate::workload::{Sets, Template};
 
 /// Most revisions that a workload may have; it keeps 10 where nothing else is said.
@@ -89,9 +89,9 @@ pub(super) fn template(kind: TargetKind, object: Templated) -> (Value, Template)
         committed,
         changes: BTreeMap::new(),
         sets: Sets {
-            all: Vec::new(),
             kept: spec.revision_history_limit != Some(0),
-            images: if kind == TargetKind::Deployment { images(&spec.template) } else { BTreeMap::new() },
+            wanted: if kind == TargetKind::Deployment { wanted(&spec.template) } else { BTreeMap::new() },
+            ..Sets::default()
         },
     };
     (spec.template, told)
@@ -173,7 +173,7 @@ mod tests {
             revision: Some("web-b".into()),
             committed: false,
             changes: [
-                ("web-a".into(), Change::InPlace(Lacks { images: vec![image], restart: false })),
+                ("web-a".into(), Change::InPlace(Lacks { images: vec![image], ..Lacks::default() })),
                 ("web-b".into(), Change::InPlace(Lacks::default())),
             ]
             .into(),

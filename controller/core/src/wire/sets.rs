@@ -73,16 +73,16 @@ pub(super) fn take(
         told.changes.insert(String::new(), change);
     }
     let same = |set: &SlimReplicaSet, template| Change::between(&set.spec.template, template).is_none();
-    let known = sets.iter().map(|set| Set {
+    let known = |set: &SlimReplicaSet| Set {
         created: set.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
         version: version(&set.metadata),
         hash: hash(&set.spec.template),
-        pods: set.has_pods(),
         new: same(set, now),
         old: active.is_some_and(|active| same(set, active)),
         seen: set.status.observed_generation >= set.metadata.generation.unwrap_or_default(),
-    });
-    told.sets.all = known.collect();
+    };
+    let of = |active: bool| sets.iter().filter(move |set| set.has_pods() == active).map(known).collect();
+    (told.sets.active, told.sets.others) = (of(true), of(false));
     Ok(())
 }
 
@@ -184,7 +184,9 @@ fn make(commit: &Commit, source: Source) -> Result<HttpRequest, request::Error> 
     }
     // To wait for it when its owner is deleted would need a right to the owner.
     let mut owners = metadata.owner_references.unwrap_or_default();
-    owners.iter_mut().for_each(|owner| owner.block_owner_deletion = None);
+    for owner in &mut owners {
+        owner.block_owner_deletion = None;
+    }
     let object = json!({
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",

@@ -82,25 +82,25 @@ fn read(sets: &[Value]) -> Workload {
 fn a_deployment_is_compared_with_its_replica_sets() {
     let mut foreign = replica_set("x", 1, "web:0");
     foreign["metadata"]["ownerReferences"][0]["uid"] = json!("other");
-    let [active, old] = [replica_set("a", 2, "web:1"), replica_set("b", 0, "web:2")];
-    let workload = read(&[foreign, active.clone(), old]);
+    let workload = read(&[foreign, replica_set("a", 2, "web:1"), replica_set("b", 0, "web:2")]);
     assert_eq!(workload.controllers, ["a"]);
     let told = workload.template.unwrap();
     assert_eq!((told.holds, told.seen, told.committed, told.sets.kept), (true, true, false, true));
     assert_eq!(told.revision.as_deref(), Some(&*identity(&of("web:2", None))));
-    assert_eq!(told.sets.images, [("app".to_owned(), "web:2".to_owned())].into());
+    assert_eq!(told.sets.wanted["app"].image, "web:2");
     let change = Change::between(&of("web:1", None), &of("web:2", None));
     let changes = [(String::new(), change.clone()), (identity(&of("web:1", None)), change)];
     assert_eq!(told.changes, changes.into());
-    let is = |set: &Set| (set.pods, set.new, set.old, set.seen);
+    let is = |sets: &[Set]| sets.iter().map(|set| (set.new, set.old, set.seen)).collect::<Vec<_>>();
     assert_eq!(
-        told.sets.all.iter().map(is).collect::<Vec<_>>(),
-        [(true, false, true, true), (false, true, false, true)]
+        (is(&told.sets.active), is(&told.sets.others)),
+        (vec![(false, true, true)], vec![(true, false, true)])
     );
-    assert_eq!((&*told.sets.all[0].hash, &*told.sets.all[0].version.resource_version), ("a", "5"));
+    let active = &told.sets.active[0];
+    assert_eq!((&*active.hash, &*active.version.resource_version), ("a", "5"));
     // Of two with Pods, none is the one that is compared with.
-    let both = read(&[active, replica_set("b", 1, "web:2")]).template.unwrap();
-    assert_eq!((both.changes.len(), both.sets.all.len()), (0, 2));
+    let both = read(&[replica_set("a", 2, "web:1"), replica_set("b", 1, "web:2")]).template.unwrap();
+    assert_eq!((both.changes.len(), both.sets.active.len()), (0, 2));
     let many: Vec<Value> = (0..101).map(|i| replica_set(&i.to_string(), 0, "web:1")).collect();
     let mut parsed: Vec<SlimReplicaSet> =
         many.into_iter().map(|set| serde_json::from_value(set).unwrap()).collect();

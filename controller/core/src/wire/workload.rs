@@ -139,6 +139,20 @@ impl WorkloadReading {
         Ok(())
     }
 
+    /// Takes its own ones in.
+    fn take_sets(&mut self, sets: Vec<SlimReplicaSet>) -> Result<(), Failure> {
+        let owned: Vec<_> = sets.into_iter().filter(|set| self.owns(&set.metadata)).collect();
+        let uids = owned.iter().filter(|set| set.has_pods()).filter_map(|set| set.metadata.uid.clone());
+        self.workload.controllers.extend(uids);
+        match &mut self.workload.template {
+            Some(template) => {
+                self.sets.extend(owned);
+                sets::take(&self.template, template, &mut self.sets, self.token.is_none())
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Takes those in that are for its Pods.
     fn take_budgets(&mut self, budgets: Vec<SlimBudget>) -> Result<(), Failure> {
         let own = budgets.into_iter().filter_map(|budget| budget.of(&self.labels));
@@ -211,14 +225,7 @@ impl Reading for WorkloadReading {
             Next::ReplicaSets => {
                 let list: List<SlimReplicaSet> = parse(&text)?;
                 self.token = list.more().map(str::to_owned);
-                let owned: Vec<_> = list.items.into_iter().filter(|set| self.owns(&set.metadata)).collect();
-                let uids =
-                    owned.iter().filter(|set| set.has_pods()).filter_map(|set| set.metadata.uid.clone());
-                self.workload.controllers.extend(uids);
-                if let Some(template) = &mut self.workload.template {
-                    self.sets.extend(owned);
-                    sets::take(&self.template, template, &mut self.sets, self.token.is_none())?;
-                }
+                self.take_sets(list.items)?;
                 if self.token.is_some() { Some(Next::ReplicaSets) } else { self.rest() }
             }
             Next::Revisions => {

@@ -27,8 +27,17 @@ pub(super) async fn run(stage: &Stage, report: &mut Report, ns: &Ns) -> Result<(
     .await?;
     let name = set["metadata"]["name"].as_str().context("no name")?;
     let who = &stage.controller.who;
+    let place = path(ns, "ReplicaSet", &format!("/{name}?dryRun=All"));
+    let change = || patch(&place, "merge", &json!({"metadata": {"annotations": {"x": "y"}}}));
+    let here = "pitstop may only write ReplicaSets in namespaces with the label";
+    report.ask(who, "change a ReplicaSet where nobody has opted in", change(), denied(here)).await;
+    ns.cluster.kubectl(&["label", "namespace", &ns.name, "pitstop.dev/in-place=enabled"])?;
+    until("the policy to see the label", LONG, async || {
+        Ok((who.send(change()).await.code == 200).then_some(()))
+    })
+    .await?;
     for (what, body, expected) in changes(&set) {
-        let ask = patch(&path(ns, "ReplicaSet", &format!("/{name}?dryRun=All")), "json", &body);
+        let ask = patch(&place, "json", &body);
         report.ask(who, &format!("change a ReplicaSet: {what}"), ask, expected).await;
     }
     for (what, object, expected) in creations(&set) {
@@ -37,7 +46,7 @@ pub(super) async fn run(stage: &Stage, report: &mut Report, ns: &Ns) -> Result<(
     }
     let scale = json!({"spec": {"replicas": 7}});
     let doors: [(&str, Ask); 3] = [
-        ("delete", plain(&Method::DELETE, &path(ns, "ReplicaSet", &format!("/{name}?dryRun=All")))),
+        ("delete", plain(&Method::DELETE, &place)),
         ("scale", patch(&path(ns, "ReplicaSet", &format!("/{name}/scale?dryRun=All")), "merge", &scale)),
         (
             "write the status of",

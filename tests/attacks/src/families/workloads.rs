@@ -130,9 +130,10 @@ fn forms(kind: &str) -> Vec<(&'static str, Value, Expected)> {
         ("to the default strategy: allowed", with("/spec/updateStrategy", Value::Null), granted(200)),
     ];
     if kind == "Deployment" {
+        let recreate = json!({"type": "Recreate", "rollingUpdate": null});
         forms.extend([
             ("and scale it", with("/spec/replicas", json!(7)), denied(SPEC)),
-            ("and replace its Pods at once", with("/spec/strategy/type", json!("Recreate")), denied(SPEC)),
+            ("and replace its Pods at once", with("/spec/strategy", recreate), denied(SPEC)),
             ("paused as it is: allowed", with("/spec/paused", json!(true)), granted(200)),
         ]);
     } else if kind == "StatefulSet" {

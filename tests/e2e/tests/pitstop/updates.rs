@@ -146,17 +146,17 @@ fn a_deployment_changes_in_mid_roll() -> Result<()> {
         ns.kubectl(&["delete", "pod", &name, "--wait=true"])?;
         ns.kubectl(&["scale", "deployment/web", "--replicas=4"])?;
         ns.kubectl(&["set", "image", "deployment/web", &format!("app={REPOSITORY}:1")])?;
-        ns.kubectl(&["set", "image", "deployment/web", &format!("app={REPOSITORY}:3")])?;
+        ns.kubectl(&["set", "image", "deployment/web", &format!("app={REPOSITORY}:big")])?;
         update_ended(ns, UpdateEnd::Updated).await?;
         let after = ready(ns, 4).await?;
         ensure!(after.values().filter(|pod| known(pod)).count() == 2, "{:?}", after.keys());
-        images(ns, "3").await?;
+        images(ns, "big").await?;
         let said = ns.kubectl(&["rollout", "status", "deployment/web", "--timeout=30s"])?;
         ensure!(said.contains("successfully rolled out"), "{said}");
         // Its controller has no other Pods in mind.
         ns.kubectl(&["set", "env", "deployment/web", "NEW=1"])?;
         rolls_natively(ns, "deployment/web", &after).await?;
-        images(ns, "3").await
+        images(ns, "big").await
     };
     on_cluster(async |ns| with_workloads(ns, test(ns)).await)
 }
@@ -253,6 +253,7 @@ async fn verbs_in_place(ns: &Ns, kind: &str, replicas: u32) -> Result<()> {
     let mut last = ids(&before)?;
     for (verb, tag) in [
         ("set", "2"),
+        ("resources", "2"),
         ("restart", "2"),
         ("undo", "2"),
         ("apply", "1"),
@@ -262,6 +263,9 @@ async fn verbs_in_place(ns: &Ns, kind: &str, replicas: u32) -> Result<()> {
         let last_update = get(ns).await?.status.and_then(|status| status.update);
         match verb {
             "set" => run(&["set", "image", &resource, &set], "")?,
+            "resources" => {
+                run(&["set", "resources", &resource, "--containers=app", "--requests=cpu=23m"], "")?;
+            }
             "restart" => run(&["rollout", "restart", &resource], "")?,
             "undo" => run(&["rollout", "undo", &resource], "")?,
             "apply" => run(&["apply", "-f", "-"], &manifest(tag))?,
@@ -285,11 +289,22 @@ async fn verbs_in_place(ns: &Ns, kind: &str, replicas: u32) -> Result<()> {
         .await?;
         let after = all(ns).await?;
         ensure!(uids(&before) == uids(&after), "{verb}: {:?}, then {:?}", uids(&before), uids(&after));
-        // A restart, and a restart taken back, is one of both containers; a new image one of its own.
+        // A restart, and a restart taken back, is one of both containers; a new image one of its own; new resources need none.
         let both = ids(&after)?;
         let other = verb == "restart" || verb == "undo";
-        ensure!(both[0] != last[0] && (both[1] != last[1]) == other, "{verb}: {last:?}, then {both:?}");
+        let changed = (both[0] != last[0], both[1] != last[1]);
+        ensure!(changed == (verb != "resources", other), "{verb}: {last:?}, then {both:?}");
         last = both;
+        if verb == "resources" {
+            for (name, pod) in &after {
+                let requests = pod
+                    .spec
+                    .as_ref()
+                    .and_then(|spec| spec.containers.first()?.resources.as_ref()?.requests.clone());
+                let cpu = requests.and_then(|mut requests| requests.remove("cpu"));
+                ensure!(cpu.as_ref().is_some_and(|cpu| cpu.0 == "23m"), "{name}: {cpu:?}");
+            }
+        }
         images(ns, tag).await.with_context(|| verb.to_owned())?;
         ensure!(field(ns, kind, ".metadata.labels.pitstop\\.dev/parked")?.is_empty(), "{verb}: it is parked");
         ns.kubectl(&["rollout", "status", &resource, "--timeout=30s"])?;

@@ -136,11 +136,11 @@ impl Verdict {
 /// Decides.
 pub fn admit(question: &Question<'_>) -> Verdict {
     let Question { pod, survey, crowd, .. } = question;
-    let spec = |container: &Container| said(&container.resources);
-    let before = |container: &Container| said(&(question.in_force)(container));
+    let spec = |container: &Container| container.resources.effective();
+    let before = |container: &Container| (question.in_force)(container).effective();
     let after = |container: &Container| {
         let wanted = question.wanted.iter().find(|(name, _)| *name == container.name);
-        wanted.map_or_else(|| before(container), |(_, wanted)| said(wanted))
+        wanted.map_or_else(|| before(container), |(_, wanted)| wanted.effective())
     };
     if pod.containers.iter().all(|container| before(container) == after(container)) {
         return Verdict::Admitted;
@@ -157,12 +157,7 @@ pub fn admit(question: &Question<'_>) -> Verdict {
         );
         return Verdict::failed(CONTAINER, &text);
     }
-    let (class, then) = (qos::class(pod, spec), qos::class(pod, after));
-    if class != then {
-        let text = format!(
-            "Pod {} is of the QoS class {class} and would become {then}: the class of a running Pod cannot change",
-            pod.key
-        );
+    if let Some(text) = other_class(pod, after) {
         return Verdict::failed("QoSChange", &text);
     }
     if let Some(text) = limits::broken(pod, before, after, &survey.limits) {
@@ -185,9 +180,21 @@ pub fn admit(question: &Question<'_>) -> Verdict {
     }
 }
 
+/// What is said of a Pod that would be of another quality of service, if its containers had what `after` says.
+pub(crate) fn other_class(pod: &Pod, after: impl Fn(&Container) -> Resources) -> Option<String> {
+    let (class, then) =
+        (qos::class(pod, |container| container.resources.effective()), qos::class(pod, after));
+    (class != then).then(|| {
+        format!(
+            "Pod {} is of the QoS class {class} and would become {then}: the class of a running Pod cannot change",
+            pod.key
+        )
+    })
+}
+
 /// The Pod is of the class whose whole CPUs the kubelet's static manager gives away.
 pub(super) fn guaranteed(pod: &Pod) -> bool {
-    qos::class(pod, |container| said(&container.resources)) == qos::Class::Guaranteed
+    qos::class(pod, |container| container.resources.effective()) == qos::Class::Guaranteed
 }
 
 /// What a whole Pod asks for and may use, overhead included.
@@ -204,7 +211,7 @@ struct Sizes {
 /// any, and its overhead.
 pub(crate) fn asks(pod: &Pod, of: impl Fn(&Container) -> Resources) -> Resources {
     let sum = sum(pod, of);
-    let level = pod.pod_level.as_deref().map(said).unwrap_or_default();
+    let level = pod.pod_level.as_deref().map(|own| own.effective()).unwrap_or_default();
     let request = |level: Option<i64>, sum: Option<i64>, overhead: Option<i64>| {
         Some(level.or(sum).unwrap_or_default().saturating_add(overhead.unwrap_or_default()))
     };
@@ -225,18 +232,9 @@ fn sum(pod: &Pod, of: impl Fn(&Container) -> Resources) -> Resources {
     cgroup::sum(&parts(pod, of))
 }
 
-/// A request that is not said is the limit's.
-fn said(resources: &Resources) -> Resources {
-    Resources {
-        cpu_request: resources.cpu_request.or(resources.cpu_limit),
-        memory_request: resources.memory_request.or(resources.memory_limit),
-        ..*resources
-    }
-}
-
 /// The most that is asked for of either; limits do not count.
 pub(crate) fn most(one: &Resources, other: &Resources) -> Resources {
-    let (one, other) = (said(one), said(other));
+    let (one, other) = (one.effective(), other.effective());
     Resources {
         cpu_request: one.cpu_request.max(other.cpu_request),
         memory_request: one.memory_request.max(other.memory_request),

@@ -27,7 +27,7 @@ impl fmt::Display for Class {
 
 /// The class of a Pod whose containers have what `of` says. Its own resources come before theirs.
 pub(super) fn class(pod: &Pod, of: impl Fn(&Container) -> Resources) -> Class {
-    let own = pod.pod_level.as_deref().map(super::said);
+    let own = pod.pod_level.as_deref().map(|own| own.effective());
     let all: Vec<Resources> = match own {
         Some(own) => vec![own],
         None => pod.containers.iter().filter(|c| kind(c).is_some()).map(of).collect(),

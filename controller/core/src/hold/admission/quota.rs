@@ -2,7 +2,7 @@
 
 use pitstop_api::quantity::{Resource, Resources};
 
-use super::{Granted, Sizes, beyond, qos, said};
+use super::{Granted, Sizes, beyond, qos};
 use crate::pod::Pod;
 
 /// A `ResourceQuota`.
@@ -173,7 +173,7 @@ impl Scope {
         match self {
             Self::Terminating(with) => pod.active_deadline == *with,
             Self::BestEffort(with) => {
-                (qos::class(pod, |c| said(&c.resources)) == qos::Class::BestEffort) == *with
+                (qos::class(pod, |c| c.resources.effective()) == qos::Class::BestEffort) == *with
             }
             Self::Prioritized(with) => class.is_some() == *with,
             Self::PriorityIn(names) => among(names),

@@ -78,7 +78,7 @@ fn the_class_of_a_pod_is_the_one_of_kubernetes() {
     ] {
         for kind in [ContainerKind::Main, ContainerKind::Init, ContainerKind::Sidecar] {
             let made = containers.iter().map(|(cpu, memory)| {
-                let resources = said(&resources(*cpu, *memory));
+                let resources = resources(*cpu, *memory).effective();
                 Container { kind, ..container("app", resources) }
             });
             let mut pod = pod(made.collect());
@@ -428,7 +428,7 @@ proptest! {
 
     #[test]
     fn a_shrink_never_waits(pod in pods(), wanted in amounts(), survey in surveys(), asked in amounts()) {
-        let from = said(&pod.containers[0].resources);
+        let from = pod.containers[0].resources.effective();
         let less = |own: Option<i64>, wanted: Option<i64>| own.map(|own| wanted.unwrap_or(0).min(own));
         let wanted = Resources {
             cpu_request: less(from.cpu_request, wanted.cpu_request),

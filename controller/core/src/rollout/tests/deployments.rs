@@ -1,12 +1,14 @@
 //! Updates of parked `Deployment`s.
 
+use pitstop_api::quantity::Resources;
 use pitstop_api::rollout::{TemplateChanges, UpdateEnd};
 
+use super::super::child::RESIZES;
 use super::super::work::UNKNOWN;
 use super::updates::{image, of};
 use super::*;
 use crate::deed::Commit;
-use crate::template::{Change, Lacks};
+use crate::template::{Change, Lacks, Size, Wanted};
 use crate::workload::{Set, Sets, Template, Version};
 
 fn set(name: &str, created: i64) -> Set {
@@ -23,13 +25,13 @@ impl World {
         for name in ["a", "b", "c"] {
             world.put(of("", "shop/web:v1", name));
         }
-        let active = Set { pods: true, old: true, ..set("web-1", 1) };
+        let active = Set { old: true, ..set("web-1", 1) };
         let workload = world.workload.as_mut().unwrap();
         workload.desired = 3;
         workload.template = Some(Template {
             parked: Some("Unpaused".into()),
             resource_version: "9".into(),
-            sets: Sets { all: vec![active], kept: true, ..Sets::default() },
+            sets: Sets { active: vec![active], kept: true, ..Sets::default() },
             ..Template::default()
         });
         world.changes("v1", "v2", 2);
@@ -45,8 +47,8 @@ impl World {
         template.committed = true;
         template.revision = Some(format!("id-{new}"));
         template.changes = [(format!("id-{old}"), change.clone()), (String::new(), change)].into();
-        template.sets.images = [("app".to_owned(), after)].into();
-        for set in &mut template.sets.all {
+        template.sets.wanted = [("app".to_owned(), Wanted { image: after, ..Wanted::default() })].into();
+        for set in template.sets.active.iter_mut().chain(&mut template.sets.others) {
             set.new = set.old && old == new;
         }
         let (kind, mark) = (TargetKind::Deployment, "Unpaused".into());
@@ -58,23 +60,22 @@ impl World {
         self.committed.push(commit.step.clone());
         let template = self.workload.as_mut().unwrap().template.as_mut().unwrap();
         assert_eq!((&*commit.deployment.uid, &*commit.deployment.resource_version), ("w", "9"));
-        let all = &mut template.sets.all;
+        let Sets { active, others, .. } = &mut template.sets;
+        let mut other = |of: &Set, new, old| {
+            let other = others.iter_mut().find(|other| other.version == of.version).unwrap();
+            (other.new, other.old) = (new, old);
+        };
         match &commit.step {
-            CommitStep::Make => all.push(Set { old: true, ..set("memo", 9) }),
+            CommitStep::Make => others.push(Set { old: true, ..set("memo", 9) }),
             CommitStep::Swap => {
-                for set in all {
-                    (set.new, set.old) = (set.pods, set.pods);
+                for set in others {
+                    set.old = false;
                 }
+                (active[0].new, active[0].old) = (true, true);
                 template.changes = [(String::new(), Change::InPlace(Lacks::default()))].into();
             }
-            CommitStep::Keep(kept) => {
-                let kept = all.iter_mut().find(|set| set.version == kept.version).unwrap();
-                (kept.new, kept.old) = (false, true);
-            }
-            CommitStep::Void(void) => {
-                let void = all.iter_mut().find(|set| set.version == void.version).unwrap();
-                (void.new, void.old) = (false, false);
-            }
+            CommitStep::Keep(kept) => other(kept, false, true),
+            CommitStep::Void(void) => other(void, false, false),
         }
         Done::Effected
     }
@@ -185,7 +186,7 @@ fn another_replica_set_that_has_the_template_keeps_the_old_one() {
     let mut world = World::deployment();
     let template = world.workload.as_mut().unwrap().template.as_mut().unwrap();
     let other = Set { new: true, ..set("web-0", 0) };
-    template.sets.all.push(other.clone());
+    template.sets.others.push(other.clone());
     world.settle();
     for pod in ["a", "b", "c"] {
         world.updated(pod, "shop/web:v2");
@@ -196,23 +197,14 @@ fn another_replica_set_that_has_the_template_keeps_the_old_one() {
 #[test]
 fn a_deployment_in_a_rolling_update_or_without_pods_is_released() {
     let mut world = World::deployment();
-    world
-        .workload
-        .as_mut()
-        .unwrap()
-        .template
-        .as_mut()
-        .unwrap()
-        .sets
-        .all
-        .push(Set { pods: true, ..set("x", 2) });
+    world.workload.as_mut().unwrap().template.as_mut().unwrap().sets.active.push(set("x", 2));
     world.settle();
     assert_eq!((world.begun.len(), world.ended()), (0, Some(UpdateEnd::NotInPlace)));
     assert!(world.said().1.ends_with("a rolling update is under way"), "{}", world.said().1);
     let mut world = World::deployment();
     world.pods.clear();
     world.workload.as_mut().unwrap().desired = 0;
-    world.workload.as_mut().unwrap().template.as_mut().unwrap().sets.all.clear();
+    world.workload.as_mut().unwrap().template.as_mut().unwrap().sets.active.clear();
     world.settle();
     assert_eq!(world.released, Some(Strategy::Unpaused));
 }
@@ -233,4 +225,68 @@ fn a_replica_set_that_cannot_be_written_says_so() {
     world.refuses = false;
     world.later(10);
     assert_eq!(world.ended(), Some(UpdateEnd::Updated));
+}
+
+#[test]
+fn resources_come_before_images_and_go_back_too() {
+    let mut world = World::deployment();
+    let resources = |cpu| Resources { cpu_request: Some(cpu), ..Resources::default() };
+    for pod in world.pods.values_mut() {
+        pod.containers[0].resources = resources(100);
+    }
+    world.rollout.spec.strategy.as_mut().unwrap().soak_seconds = Some(7);
+    let size = Size { container: "app".into(), resources: resources(250), before: resources(100) };
+    let template = world.workload.as_mut().unwrap().template.as_mut().unwrap();
+    for change in template.changes.values_mut() {
+        let Change::InPlace(lacks) = change else { panic!() };
+        lacks.sizes = vec![size.clone()];
+    }
+    template.sets.wanted.get_mut("app").unwrap().resources = resources(250);
+    world.settle();
+    let open = |world: &World| {
+        let asked = world.asked.values().find(|asked| asked.ended.is_none()).unwrap();
+        (asked.kind, asked.spec.clone())
+    };
+    let (kind, spec) = open(&world);
+    assert_eq!(kind, RESIZES);
+    assert_eq!(spec["containers"], json!([{"name": "app", "resources": {"requests": {"cpu": "250m"}}}]));
+    assert_eq!(spec["podRef"], json!({"name": "a", "uid": "uid-a"}));
+    assert!(spec["rollbackOnFailure"].is_null(), "what follows is watched");
+    world.pods.get_mut(&ObjectKey::new("shop", "a")).unwrap().containers[0].resources = resources(250);
+    world.end("a", true);
+    let (kind, spec) = open(&world);
+    assert_eq!((kind, spec["observeSeconds"].as_i64()), (UPDATES, Some(7)));
+    // The template goes back before the Pod has the image.
+    world.end("a", false);
+    world.changes("v1", "v1", 3);
+    let template = world.workload.as_mut().unwrap().template.as_mut().unwrap();
+    template.sets.wanted.get_mut("app").unwrap().resources = resources(100);
+    world.later(1);
+    let (kind, spec) = open(&world);
+    assert_eq!((kind, &spec["containers"][0]["resources"]["requests"]["cpu"]), (RESIZES, &json!("100m")));
+    assert_eq!(spec["rollbackOnFailure"]["observeSeconds"], 7);
+    world.pods.get_mut(&ObjectKey::new("shop", "a")).unwrap().containers[0].resources = resources(100);
+    world.end("a", true);
+    assert_eq!((world.ended(), world.released), (Some(UpdateEnd::Updated), Some(Strategy::Unpaused)));
+}
+
+#[test]
+fn another_class_of_service_goes_the_native_way() {
+    let mut world = World::deployment();
+    for pod in world.pods.values_mut() {
+        pod.containers[0].resources = Resources::default();
+    }
+    let all = |cpu| Resources { cpu_request: Some(cpu), cpu_limit: Some(cpu), ..Resources::default() };
+    let size = Size { container: "app".into(), resources: all(250), before: Resources::default() };
+    let template = world.workload.as_mut().unwrap().template.as_mut().unwrap();
+    for change in template.changes.values_mut() {
+        *change = Change::InPlace(Lacks { sizes: vec![size.clone()], ..Lacks::default() });
+    }
+    world.settle();
+    assert_eq!((world.begun.len(), world.ended()), (0, Some(UpdateEnd::NotInPlace)));
+    assert!(
+        world.said().1.contains("of the QoS class BestEffort and would become Burstable"),
+        "{}",
+        world.said().1
+    );
 }

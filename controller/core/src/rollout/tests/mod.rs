@@ -304,7 +304,7 @@ impl World {
                 if child.kind == RESTARTS {
                     assert_eq!(child.labels["crr.apps.kruise.io/pod-uid"], *uid);
                 } else {
-                    assert_eq!((child.kind, &child.spec["podRef"]["uid"]), (UPDATES, &json!(uid)));
+                    assert_eq!(child.spec["podRef"]["uid"], *uid);
                 }
                 self.begun.push(pod.clone());
                 if self.lost {

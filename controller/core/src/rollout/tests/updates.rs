@@ -9,7 +9,7 @@ use crate::workload::{Sets, Template};
 
 pub(super) fn image(before: &str, image: &str) -> Change {
     let image = Image { container: "app".into(), image: image.into(), before: before.into() };
-    Change::InPlace(Lacks { images: vec![image], restart: false })
+    Change::InPlace(Lacks { images: vec![image], ..Lacks::default() })
 }
 
 pub(super) fn of(revision: &str, image: &str, name: &str) -> Pod {

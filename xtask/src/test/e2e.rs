@@ -19,8 +19,16 @@ const TESTS: [&str; 2] = ["pitstop", "cluster_conformance"];
 const TEST_THREADS: &str = "--test-threads=3";
 /// The modules of the first part, which take about as long as the others. No module inside another one has one of these names,
 /// except in the one that needs another cluster.
-const FIRST: [&str; 7] =
-    ["away::", "certificates::", "comes_back::", "crash::", "deadline::", "deployed::", "documented::"];
+const FIRST: [&str; 8] = [
+    "away::",
+    "certificates::",
+    "comes_back::",
+    "crash::",
+    "deadline::",
+    "deployed::",
+    "documented::",
+    "updates::",
+];
 
 /// One part.
 pub(super) struct Part {

@@ -112,13 +112,13 @@ fn on_clusters(root: &Path, total: &mut Tally) {
             let mut total = Tally::default();
             suite(&mut total, others.name, || others.run(second, images));
             suite(&mut total, "attacks on a real cluster", || verdict(attacks::on_cluster(second, images)));
+            suite(&mut total, "kills during a stream of requests", || {
+                verdict(chaos::on_cluster(second, images, CHAOS_MINUTES, CHAOS_SEED))
+            });
             total
         });
         suite(total, first.name, || first.run(cluster, images));
         suite(total, without.name, || without.run(cluster, images));
-        suite(total, "kills during a stream of requests", || {
-            verdict(chaos::on_cluster(cluster, images, CHAOS_MINUTES, CHAOS_SEED))
-        });
         match beside.join() {
             Ok(tally) => total.add(tally),
             Err(_) => total.broke("what runs on the second cluster"),

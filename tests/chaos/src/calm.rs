@@ -28,7 +28,7 @@ use crate::watch::Seen;
 
 /// After the last kill: all parts come back and another controller leads (a minute at most), the deadline of the last
 /// request in a Pod's queue passes, counted anew by that controller, and what it left is tidied up (half a minute).
-const BOUND: Duration = Duration::from_secs(60 + LONGEST_DEADLINE.as_secs() + 30);
+pub(crate) const BOUND: Duration = Duration::from_secs(60 + LONGEST_DEADLINE.as_secs() + 30);
 const PERIOD: Duration = Duration::from_millis(500);
 /// For all answers of one look.
 const ANSWER: Duration = Duration::from_secs(20);

@@ -32,6 +32,8 @@ pub(crate) struct Verdict {
     /// Requests that failed, by reason.
     pub(crate) failed: BTreeMap<String, usize>,
     pub(crate) updates: usize,
+    /// Changes of the templates of workloads.
+    pub(crate) rolls: usize,
     /// How image updates ended, as `PHASE REASON`.
     pub(crate) updated: BTreeMap<String, usize>,
     pub(crate) lost: Vec<Breach>,
@@ -52,9 +54,11 @@ pub(crate) struct Breach {
 impl Verdict {
     /// The last line of the run.
     pub(crate) fn line(&self) -> String {
-        let Self { requests, updates, lost, doubled, stuck, .. } = self;
+        let Self { requests, updates, rolls, lost, doubled, stuck, .. } = self;
         let (lost, doubled, stuck) = (lost.len(), doubled.len(), stuck.len());
-        format!("requests={requests} updates={updates} lost={lost} doubled={doubled} stuck={stuck}")
+        format!(
+            "requests={requests} updates={updates} rolls={rolls} lost={lost} doubled={doubled} stuck={stuck}"
+        )
     }
 
     /// Nothing is wrong, and something was shown.

@@ -43,7 +43,7 @@ fn texts(breaches: &[Breach]) -> Vec<&str> {
 #[test]
 fn a_good_run_is_good() {
     let verdict = judge(&facts(starts(&["a", "b", "c"]), &[request("a"), request("b")]));
-    assert_eq!(verdict.line(), "requests=2 updates=0 lost=0 doubled=0 stuck=0");
+    assert_eq!(verdict.line(), "requests=2 updates=0 rolls=0 lost=0 doubled=0 stuck=0");
     assert!(verdict.is_good(), "{verdict:?}");
     assert_eq!(verdict.completed, 2);
 }
@@ -57,7 +57,7 @@ fn two_requests_may_be_about_one_instance() {
 #[test]
 fn a_run_in_which_nothing_completed_is_not_good() {
     let verdict = judge(&facts(starts(&["a"]), &[failed("a", "DeadlineExceeded")]));
-    assert_eq!(verdict.line(), "requests=1 updates=0 lost=0 doubled=0 stuck=0");
+    assert_eq!(verdict.line(), "requests=1 updates=0 rolls=0 lost=0 doubled=0 stuck=0");
     assert_eq!(verdict.failed, [("DeadlineExceeded".to_owned(), 1)].into());
     assert!(!verdict.is_good());
 }
@@ -116,7 +116,7 @@ fn a_failure_needs_a_reason_that_crashes_can_give() {
 fn an_instance_that_no_request_named_is_doubled() {
     let verdict = judge(&facts(starts(&["a", "b", "c"]), &[request("a"), request("a")]));
     assert_eq!(texts(&verdict.doubled), ["container app: b ended, and no request was resolved to it"]);
-    assert_eq!(verdict.line(), "requests=2 updates=0 lost=0 doubled=1 stuck=0");
+    assert_eq!(verdict.line(), "requests=2 updates=0 rolls=0 lost=0 doubled=1 stuck=0");
     // A request about another Pod explains nothing.
     let other = Request { pod: "db".to_owned(), ..request("b") };
     assert_eq!(judge(&facts(starts(&["a", "b", "c"]), &[request("a"), other])).doubled.len(), 1);
@@ -226,5 +226,5 @@ fn what_is_left_is_stuck() {
             "order x/app/1 on node1 is left"
         ]
     );
-    assert_eq!(verdict.line(), "requests=3 updates=0 lost=0 doubled=0 stuck=5");
+    assert_eq!(verdict.line(), "requests=3 updates=0 rolls=0 lost=0 doubled=0 stuck=5");
 }

@@ -13,6 +13,7 @@ mod kind;
 mod logs;
 mod plan;
 mod report;
+mod rolls;
 mod run;
 mod setup;
 mod stream;

@@ -4,14 +4,14 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use futures::future::{Either, select};
+use futures::future::{Either, join_all, select};
 use pitstop_api::image_update::PodImageUpdate;
 use pitstop_api::recreate::ContainerRecreateRequest;
-use pitstop_e2e::{Cluster, Ns, images, system};
 use tokio::time::{Instant, timeout};
 
 use crate::logs::Keeper;
 use crate::plan::{Plan, counts};
+use crate::rolls::{self, Changed};
 use crate::stream::Stream;
 use crate::watch::Seen;
 use crate::{calm, judge, kills, report, setup, watch};
@@ -24,13 +24,9 @@ pub(crate) async fn run(minutes: u64, seed: u64) -> Result<bool> {
     let length = Duration::from_mins(minutes);
     let plan = Plan::draw(seed, length);
     say(format!("seed {seed}, {minutes} min: {}", outline(&plan)));
-    let cluster = Cluster::connect().await?;
-    setup::shorten_back_off(&cluster).await?;
-    cluster.install_with(&["image-update"]).context("cannot install pitstop")?;
-    system::healthy(&cluster).await?;
-    let ns = Ns::open(cluster).await?;
-    images::opt_in(&ns.cluster, &ns.name)?;
+    let ns = setup::installed().await?;
     let pods = setup::start(&ns, &plan).await?;
+    let rolls = rolls::start().await?;
 
     let keeper = Keeper::new(seed)?;
     let shown = RefCell::new(Seen::default());
@@ -52,20 +48,24 @@ pub(crate) async fn run(minutes: u64, seed: u64) -> Result<bool> {
                 kills::carry_out(&ns.cluster, &plan, &shown, start),
                 kills::lose_images(&ns.cluster, &plan, &shown, start),
                 report::progress(&shown, start, length),
+                join_all(rolls.iter().map(|roll| roll.change(seed, start, length))),
             )
         };
-        let (requests, updates, killed, (), ()) =
+        let (requests, updates, killed, (), (), changed) =
             timeout(length + PATIENCE, busy).await.context("requests could not be made")?;
         requests.and(updates).and(killed)?;
         say(format!("calm after {} kills that hit", shown.borrow().kills.len()));
-        calm::settle(&ns, &plan, &pods, &shown).await
+        let facts = calm::settle(&ns, &plan, &pods, &shown).await?;
+        let mut verdict = judge::judge(&facts);
+        verdict.rolls = changed.iter().map(Changed::times).sum();
+        verdict.stuck.extend(rolls::judge(&rolls, &changed).await);
+        Ok::<_, anyhow::Error>((facts, verdict))
     };
-    let facts = match select(Box::pin(flow), Box::pin(watched)).await {
+    let (facts, verdict) = match select(Box::pin(flow), Box::pin(watched)).await {
         Either::Left((facts, _)) => facts?,
         Either::Right(_) => anyhow::bail!("the watches ended"),
     };
 
-    let verdict = judge::judge(&facts);
     report::tell(&ns, &facts, &verdict, &shown, &keeper).await;
     println!("{}", verdict.line());
     Ok(verdict.is_good())

@@ -5,7 +5,7 @@ use std::fs;
 
 use anyhow::{Context as _, Result};
 use futures::future::try_join_all;
-use pitstop_e2e::{Cluster, LONG, Ns, SHORT, ensure, until};
+use pitstop_e2e::{Cluster, LONG, Ns, SHORT, ensure, images, system, until};
 use serde_json::{Value, json};
 
 use crate::plan::{NODES, Plan};
@@ -15,9 +15,20 @@ use crate::trace;
 /// of a stream would soon be in back-off all the time, and so would what was killed of pitstop.
 const LONGEST_BACK_OFF: u32 = 3;
 
+/// A namespace on the cluster, with pitstop installed.
+pub(crate) async fn installed() -> Result<Ns> {
+    let cluster = Cluster::connect().await?;
+    shorten_back_off(&cluster).await?;
+    cluster.install_with(&["image-update", "in-place"]).context("cannot install pitstop")?;
+    system::healthy(&cluster).await?;
+    let ns = Ns::open(cluster).await?;
+    images::opt_in(&ns.cluster, &ns.name)?;
+    Ok(ns)
+}
+
 /// Shortens the back-off of all kubelets: `crashLoopBackOff` of the kubelet's configuration, on by default since
 /// Kubernetes 1.35 (KEP-4603).
-pub(crate) async fn shorten_back_off(cluster: &Cluster) -> Result<()> {
+async fn shorten_back_off(cluster: &Cluster) -> Result<()> {
     for node in NODES {
         let path = cluster.config(node, "kubelet.json");
         let shown = path.display();

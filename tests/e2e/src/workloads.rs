@@ -11,12 +11,15 @@ use serde_json::{Value, json};
 
 use crate::ns::Ns;
 use crate::wait::{LONG, until};
-use crate::{pods, requests};
+use crate::{images, pods, requests};
 
 /// A workload `web` of Pods with a web server and a sidecar.
 pub fn workload(kind: &str, replicas: u32) -> Value {
+    of(kind, replicas, &[pods::web("app"), pods::idle("sidecar")])
+}
+
+fn of(kind: &str, replicas: u32, containers: &[Value]) -> Value {
     let labels = json!({"app": "web"});
-    let containers = [pods::web("app"), pods::idle("sidecar")];
     let spec = json!({
         "selector": {"matchLabels": labels},
         "template": {"metadata": {"labels": labels},
@@ -31,6 +34,11 @@ pub fn workload(kind: &str, replicas: u32) -> Value {
     };
     let spec = merged(spec, &of_kind);
     json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "web"}, "spec": spec})
+}
+
+/// The same, of web servers `app` and `other` that do by their image what a test wants.
+pub fn servers(kind: &str, replicas: u32) -> Value {
+    of(kind, replicas, &[images::server("app", 8080), images::server("other", 8081)])
 }
 
 /// A rollout of the workload `web`, with more fields.

@@ -4,19 +4,12 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Pod;
 use pitstop_api::rollout::{Update, UpdateEnd};
-use pitstop_e2e::images::{REPOSITORY, server, with_parking, with_workloads};
+use pitstop_e2e::images::{REPOSITORY, with_parking, with_workloads};
 use pitstop_e2e::workloads::{
-    all, change_parked, create, get, ready, rollout, rolls_natively, says, update_ended, workload,
+    all, change_parked, create, get, ready, rollout, rolls_natively, says, servers, update_ended,
 };
 use pitstop_e2e::{Context as _, LONG, Ns, Result, SHORT, ensure, on_cluster, pods, until};
 use serde_json::{Value, json};
-
-/// A workload `web` of web servers that do by their image what a test wants.
-fn servers(kind: &str, replicas: u32) -> Value {
-    let mut object = workload(kind, replicas);
-    object["spec"]["template"]["spec"]["containers"] = json!([server("app", 8080), server("other", 8081)]);
-    object
-}
 
 fn image(tag: &str) -> Value {
     json!({"containers": [{"name": "app", "image": format!("{REPOSITORY}:{tag}")}]})

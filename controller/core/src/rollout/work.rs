@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use pitstop_api::image::Reference;
 use pitstop_api::rollout::{Restart, TargetKind};
 
+use super::child::KINDS;
 use super::{Rollout, child};
 use crate::deed::Deed;
 use crate::hold::admission::other_class;
@@ -88,7 +89,16 @@ impl<'a> Work<'a> {
             let request = step.request.as_ref().filter(|request| request.is_of(&rollout.uid));
             request.and_then(|request| request.ended).is_some_and(|ended| ended.complete)
         };
-        Ok(steps.into_iter().find(|step| !done(step)))
+        let next = steps.into_iter().find(|step| !done(step));
+        // Where what a Pod lacks is told by what it has, it has that before the request is over.
+        let found = KINDS.into_iter().filter_map(|kind| around.relative(kind, &key));
+        let left = found.into_iter().find(|request| {
+            let complete = request.ended.is_some_and(|ended| ended.complete);
+            request.is_of(&rollout.uid) && !complete && matches!(self.what, What::Update(_))
+        });
+        let left =
+            left.map(|request| Step { asks: Asks::Images(Vec::new()), request: Some(request), last: true });
+        Ok(left.or(next))
     }
 
     /// What the Pod is asked for, one after another.

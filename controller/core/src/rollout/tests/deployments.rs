@@ -173,7 +173,9 @@ fn yet_another_template_is_compared_with_what_pods_have() {
     while let Some(pod) = world.open().first().map(|pod| (*pod).to_owned()) {
         let asked = world.asked.values().find(|asked| asked.pod == pod && asked.ended.is_none()).unwrap();
         assert_eq!(asked.spec["containers"][0]["image"], "shop/web:v3");
-        world.updated(&pod, "shop/web:v3");
+        world.has(&pod, "shop/web:v3");
+        assert_ne!(world.revision(&pod), revision_hash("id-v3"), "its request is not over");
+        world.end(&pod, true);
     }
     assert_eq!((world.ended(), world.committed.len()), (Some(UpdateEnd::Updated), 2));
     for pod in ["a", "b", "c"] {

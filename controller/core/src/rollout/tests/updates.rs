@@ -66,6 +66,14 @@ impl World {
         self.workload.as_mut().unwrap().template.as_mut().unwrap()
     }
 
+    /// The Pod has the image, and its request is open still.
+    pub(super) fn has(&mut self, pod: &str, image: &str) {
+        let key = ObjectKey::new("shop", pod);
+        self.pods.get_mut(&key).unwrap().containers[0].image = image.into();
+        self.changed(&key);
+        self.settle();
+    }
+
     /// The update of the Pod succeeds.
     pub(super) fn updated(&mut self, pod: &str, image: &str) {
         let key = ObjectKey::new("shop", pod);
@@ -180,8 +188,9 @@ fn the_template_goes_back_and_what_pods_have_of_the_other_revision_goes_too() {
     world.parked = Some(parked(TargetKind::StatefulSet, 3));
     world.later(1);
     for pod in ["web-2", "web-1"] {
-        assert_eq!(world.open(), [pod]);
-        world.updated(pod, "shop/web:v1");
+        world.has(pod, "shop/web:v1");
+        assert_eq!((world.open(), world.ended()), (vec![pod], None), "its request is not over");
+        world.end(pod, true);
     }
     assert_eq!(world.marked, ["web-2", "web-2"], "that of the other one was never another");
     assert_eq!(

@@ -11,6 +11,7 @@ mod idle;
 mod image;
 mod latency;
 mod resize;
+mod rollout;
 mod scale;
 
 use std::process::ExitCode;
@@ -54,6 +55,15 @@ enum Bench {
         #[arg(long, default_value_t = 40)]
         pods: usize,
     },
+    /// A new image in all Pods of a Deployment, against its own rolling update and against a script.
+    Rollout {
+        /// Pods of the Deployment.
+        #[arg(long, default_value_t = 100)]
+        pods: usize,
+        /// Of them, so many at a time.
+        #[arg(long, default_value_t = 10)]
+        at_a_time: usize,
+    },
     /// The controller beside a large cluster whose nodes and Pods are played.
     Scale(scale::Args),
 }
@@ -66,6 +76,7 @@ async fn main() -> ExitCode {
         Bench::Image { pods } => image::run(pods).await,
         Bench::Latency { pods } => latency::run(pods).await,
         Bench::Resize { pods } => resize::run(pods).await,
+        Bench::Rollout { pods, at_a_time } => rollout::run(pods, at_a_time).await,
         Bench::Scale(args) => scale::run(&args).await,
     };
     match result {

@@ -93,6 +93,11 @@ pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> St
     lines.join("\n")
 }
 
+/// A number of things, for ratios.
+pub(crate) fn counted(things: usize) -> f64 {
+    f64::from(u32::try_from(things).unwrap_or(u32::MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

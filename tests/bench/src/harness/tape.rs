@@ -71,6 +71,16 @@ where
     }
 }
 
+impl<K> Tape<K> {
+    /// All changes up to now.
+    pub(crate) fn seen(&mut self) -> Result<&[Seen<K>]> {
+        while let Ok(change) = self.changes.try_recv() {
+            self.seen.push(change?);
+        }
+        Ok(&self.seen)
+    }
+}
+
 impl<K> Drop for Tape<K> {
     fn drop(&mut self) {
         self.task.abort();

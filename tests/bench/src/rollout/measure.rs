@@ -1,0 +1,222 @@
+//! One new image for all Pods, in three ways.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use pitstop_api::rollout::{InPlaceRollout, UpdateEnd};
+use pitstop_cri::{ContainerId, split_reference};
+use pitstop_e2e::images::REPOSITORY;
+use pitstop_e2e::{Cluster as Lab, workloads};
+use serde_json::{Value, json};
+
+use crate::harness::audit::Mark;
+use crate::harness::figures::counted;
+use crate::harness::pods::{CONTAINER, Yard, ready_container, replaced};
+use crate::harness::programs::NAMESPACE;
+use crate::harness::tape::Tape;
+use crate::harness::writes::Writes;
+
+/// Longest wait for anything.
+const PATIENCE: Duration = Duration::from_mins(15);
+/// Quiet between two ways: the last writes for one must not meet the next.
+const PAUSE: Duration = Duration::from_secs(5);
+/// The image at the beginning, and those of the three ways. A Pod never gets one that it had before: the kubelet would wait.
+const TAGS: [&str; 4] = ["1", "2", "big", "away"];
+const SCRIPT: &str = "trap 'exit 0' TERM; sleep 86400 & wait";
+
+/// What measuring needs.
+pub(super) struct Bench<'a> {
+    pub(super) yard: &'a Yard,
+    pub(super) lab: &'a Lab,
+    pub(super) audit_log: PathBuf,
+    pub(super) pods: usize,
+    pub(super) at_a_time: usize,
+}
+
+/// What one way took.
+pub(super) struct Rolled {
+    /// Seconds from just before the change was sent to its end.
+    pub(super) whole: f64,
+    /// Seconds for which a Pod was not in service, on average.
+    pub(super) gap: f64,
+    /// Pods that were made for it.
+    pub(super) made: usize,
+    /// What pitstop wrote.
+    pub(super) writes: Writes,
+}
+
+fn image(tag: &str) -> String {
+    format!("{REPOSITORY}:{tag}")
+}
+
+/// A workload of such Pods.
+fn workload<K: serde::de::DeserializeOwned>(name: &str, spec: &Value, tags: &[&str]) -> Result<K> {
+    let containers = tags.iter().enumerate().map(|(i, tag)| {
+        let name = if i == 0 { CONTAINER.to_owned() } else { format!("{CONTAINER}-{i}") };
+        json!({"name": name, "image": image(tag), "command": ["sh", "-c", SCRIPT]})
+    });
+    let template = json!({"metadata": {"labels": {"app": name}}, "spec": {"containers": containers.collect::<Vec<_>>(),
+        "terminationGracePeriodSeconds": 5, "enableServiceLinks": false, "automountServiceAccountToken": false}});
+    let own = json!({"selector": {"matchLabels": {"app": name}}, "template": template});
+    Ok(serde_json::from_value(json!({"metadata": {"name": name}, "spec": workloads::merged(own, spec)}))?)
+}
+
+impl Bench<'_> {
+    /// Has all nodes pull the images, and starts the Deployment with its rollout.
+    pub(super) async fn start(&self) -> Result<()> {
+        let sets: Api<DaemonSet> = self.yard.api();
+        sets.create(&PostParams::default(), &workload("pull", &json!({}), &TAGS)?).await?;
+        let mut tape = Tape::start(sets.clone()).await?;
+        let pulled = |set: &DaemonSet| {
+            let status = set.status.as_ref()?;
+            let all =
+                status.desired_number_scheduled > 0 && status.number_ready == status.desired_number_scheduled;
+            all.then_some(())
+        };
+        tape.find(Instant::now(), PATIENCE, "all nodes to have the images", pulled).await?;
+        sets.delete("pull", &DeleteParams::default()).await?;
+
+        let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": self.at_a_time}});
+        let spec = json!({"replicas": self.pods, "strategy": strategy});
+        let deployments: Api<Deployment> = self.yard.api();
+        let mut tape = Tape::start(deployments.clone()).await?;
+        let begin = Instant::now();
+        let (first, _) = TAGS.split_at(1);
+        deployments.create(&PostParams::default(), &workload("web", &spec, first)?).await?;
+        self.complete(&mut tape, begin, 1).await?;
+        let account = "--serviceaccount=pitstop-system:pitstop-controller";
+        let role = "--clusterrole=pitstop-in-place";
+        let namespace = format!("--namespace={}", self.yard.namespace);
+        self.lab.kubectl(&["create", "rolebinding", "pitstop-in-place", &namespace, role, account])?;
+        let more = json!({"templateChanges": "InPlace", "strategy": {"soakSeconds": 0}});
+        let rollouts: Api<InPlaceRollout> = self.yard.api();
+        let rollout = serde_json::from_value(workloads::rollout("Deployment", &more))?;
+        rollouts.create(&PostParams::default(), &rollout).await?;
+        tokio::time::sleep(PAUSE).await;
+        Ok(())
+    }
+
+    /// The Deployment's own controller says that all is done.
+    async fn complete(
+        &self,
+        tape: &mut Tape<Deployment>,
+        since: Instant,
+        generation: i64,
+    ) -> Result<Instant> {
+        let pods = i32::try_from(self.pods)?;
+        let complete = |deployment: &Deployment| {
+            let status = deployment.status.as_ref()?;
+            let all = [status.replicas, status.updated_replicas, status.available_replicas];
+            let seen = status.observed_generation.is_some_and(|seen| seen >= generation);
+            (seen && all.iter().all(|count| *count == Some(pods))).then_some(())
+        };
+        Ok(tape.find(since, PATIENCE, "all Pods to be available", complete).await?.0)
+    }
+
+    /// By the rolling update.
+    pub(super) async fn natively(&self) -> Result<Rolled> {
+        let deployments: Api<Deployment> = self.yard.api();
+        let mut tape = Tape::start(deployments.clone()).await?;
+        self.rolled(async |start, _| {
+            let container = json!({"name": CONTAINER, "image": image(TAGS[1])});
+            let patch = json!({"spec": {"template": {"spec": {"containers": [container]}}}});
+            let changed = deployments.patch("web", &PatchParams::default(), &Patch::Strategic(patch)).await?;
+            self.complete(&mut tape, start, changed.metadata.generation.unwrap_or_default()).await
+        })
+        .await
+    }
+
+    /// By a script, which patches the next Pod when one is ready again.
+    pub(super) async fn by_script(&self) -> Result<Rolled> {
+        let api: Api<Pod> = self.yard.api();
+        let mut left = Vec::new();
+        for pod in api.list(&ListParams::default().labels("app=web")).await? {
+            let status = ready_container(&pod).context("the container is not ready")?;
+            let (_, container) = split_reference(status.container_id.as_deref().unwrap_or_default())?;
+            left.push((pod.name_any(), container));
+        }
+        let container = json!({"name": CONTAINER, "image": image(TAGS[2])});
+        let patch = json!({"spec": {"containers": [container]}});
+        self.rolled(async |start, tape| {
+            let (mut open, mut last): (BTreeMap<String, ContainerId>, _) = (BTreeMap::new(), start);
+            loop {
+                while open.len() < self.at_a_time
+                    && let Some((pod, container)) = left.pop()
+                {
+                    api.patch(&pod, &PatchParams::default(), &Patch::Strategic(&patch)).await?;
+                    open.insert(pod, container);
+                }
+                if open.is_empty() {
+                    return Ok(last);
+                }
+                let ready = |seen: &Pod| {
+                    let name = seen.name_any();
+                    open.get(&name).is_some_and(|old| replaced(seen, &name, old)).then_some(name)
+                };
+                let (at, name) = tape.find(last, PATIENCE, "a new container to be ready", ready).await?;
+                open.remove(&name);
+                last = at;
+            }
+        })
+        .await
+    }
+
+    /// By the rollout, with the workload parked in the write that changes it.
+    pub(super) async fn by_rollout(&self) -> Result<Rolled> {
+        let deployments: Api<Deployment> = self.yard.api();
+        let mut tape = Tape::<InPlaceRollout>::start(self.yard.api()).await?;
+        self.rolled(async |start, _| {
+            let (was, spec) = workloads::park("Deployment");
+            let container = json!({"name": CONTAINER, "image": image(TAGS[3])});
+            let spec = workloads::merged(spec, &json!({"template": {"spec": {"containers": [container]}}}));
+            let patch = json!({"metadata": {"labels": {pitstop_api::rollout::PARKED: was}}, "spec": spec});
+            deployments.patch("web", &PatchParams::default(), &Patch::Strategic(patch)).await?;
+            let over = |rollout: &InPlaceRollout| {
+                let update = rollout.status.as_ref()?.update.as_ref()?;
+                (update.ended == Some(UpdateEnd::Updated)).then_some(())
+            };
+            Ok(tape.find(start, PATIENCE, "the rollout to end", over).await?.0)
+        })
+        .await
+    }
+
+    /// What it takes: `change` sends it, and waits until when it is over.
+    async fn rolled(
+        &self,
+        change: impl AsyncFnOnce(Instant, &mut Tape<Pod>) -> Result<Instant>,
+    ) -> Result<Rolled> {
+        let api: Api<Pod> = self.yard.api();
+        let before = api.list_metadata(&ListParams::default().labels("app=web")).await?;
+        let before: BTreeSet<_> = before.iter().filter_map(ResourceExt::uid).collect();
+        let mut tape = Tape::start(api).await?;
+        let mark = Mark::end_of(&self.audit_log)?;
+        let start = Instant::now();
+        let end = change(start, &mut tape).await?;
+        tokio::time::sleep(PAUSE).await;
+        let entries = mark.read()?;
+        // The lease is renewed whether there is a rollout or not.
+        let of_roll = entries.iter().filter(|e| !e.dry_run() && e.object_ref.resource != "leases");
+        let (mut service, mut made, mut out) = (BTreeMap::new(), BTreeSet::new(), 0.0);
+        let mut last = start;
+        for seen in tape.seen()? {
+            let pod = &seen.object;
+            let lacks = self.pods.saturating_sub(service.values().filter(|serves| **serves).count());
+            if seen.at > start {
+                out += counted(lacks) * seen.at.min(end).saturating_duration_since(last).as_secs_f64();
+                last = seen.at;
+            }
+            made.extend(pod.uid().filter(|uid| !before.contains(uid)));
+            let serves = ready_container(pod).is_some() && pod.metadata.deletion_timestamp.is_none();
+            service.insert(pod.name_any(), serves && pod.labels().get("app").is_some_and(|app| app == "web"));
+        }
+        let writes = Writes::count(of_roll, NAMESPACE);
+        let whole = (end - start).as_secs_f64();
+        Ok(Rolled { whole, gap: out / counted(self.pods), made: made.len(), writes })
+    }
+}

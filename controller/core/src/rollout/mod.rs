@@ -13,6 +13,7 @@ mod plan;
 mod roll;
 mod stage;
 mod status;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod told;

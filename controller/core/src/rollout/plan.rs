@@ -1,32 +1,29 @@
 //! What a rollout needs next.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use chrono::DateTime;
-use pitstop_api::rollout::{Restart, TargetKind, validate};
+use pitstop_api::rollout::{Restart, validate};
 
-use super::child::{self, KINDS, RESIZES, RESTARTS};
+use super::child::{self, RESIZES};
 use super::roll::{Memory, Read, Tally};
 use super::status::{Doing, status};
+use super::sweep::{delete, sweep};
 use super::told::{Disrupted, Told};
-use super::work::{self, UNKNOWN, What, Work};
+use super::work::{What, Work};
 use super::{Plan, Rollout, arm, update};
 use crate::before::Before;
 use crate::deed::Deed;
-use crate::key::{KindId, ObjectKey};
-use crate::kind::{Cx, Relative, Sight};
+use crate::key::ObjectKey;
+use crate::kind::{Cx, Sight};
 use crate::plan::{StatusWrite, Urgency};
-use crate::pod::Pod;
 use crate::time::{Mono, earliest, seconds};
-use crate::workload::{Parking, Workload, WorkloadQuery, revision_hash};
+use crate::workload::{Parking, Workload, WorkloadQuery};
 
 /// How old what is known of the workload may be while its Pods are restarted.
 const FRESH: Duration = Duration::from_secs(10);
 /// The same while it waits for somebody to see to it.
 const FRESH_STOPPED: Duration = Duration::from_mins(1);
-/// How long a restart waits for what one before it has begun.
-const SWEEP_WAITS: Duration = Duration::from_mins(5);
 /// How soon the Pods are listed again where the watch did not show all of them.
 pub(super) const LIST_AGAIN: Duration = Duration::from_secs(1);
 /// How soon it goes on with the Pods of controllers that it looks after from now on: those that there are come at once.
@@ -127,45 +124,6 @@ fn over(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, told: Told)
     let next = Next::only(sight.request, told);
     let update = next.doing.update.filter(|update| update.ended.is_some());
     Next { doing: Doing { restart: None, update, ..next.doing }, deed, wake_at, ..next }
-}
-
-/// Deletes the next of those requests. Of one that was deleted, the watch may not have told yet. Where only the request tells that
-/// it may have changed a Pod, that is written down first.
-fn delete(
-    cx: Cx<'_>,
-    sight: &Sight<'_, Rollout>,
-    memory: &mut Memory,
-    which: impl Fn(&Relative<'_>) -> bool,
-) -> Option<Deed> {
-    let mut left = children(sight).peekable();
-    if left.peek().is_none() {
-        memory.deleted.clear();
-    }
-    left.filter(|(_, child)| !child.deleting && !memory.goes(cx.now, child.uid) && which(child)).find_map(
-        |(kind, child)| match touched(sight, kind, &child) {
-            Some(pod) if memory.may_mark(&pod.key, cx.now) => Some(work::mark(sight.request, &pod, UNKNOWN)),
-            Some(_) => None,
-            None => Some(Deed::Delete { kind, key: child.key.clone(), uid: child.uid.to_owned() }),
-        },
-    )
-}
-
-/// The Pod that the request may have changed, where nothing but the request says so: no revision of a `Deployment` is kept.
-fn touched<'a>(sight: &Sight<'a, Rollout>, kind: KindId, child: &Relative<'_>) -> Option<Cow<'a, Pod>> {
-    let rollout = sight.request;
-    if rollout.spec.target_ref.kind != TargetKind::Deployment || kind == RESTARTS {
-        return None;
-    }
-    let pod = sight.around.pod(child.pod.as_ref()?)?;
-    let last = rollout.status.update.as_ref().map(|update| revision_hash(&update.revision));
-    let told = pod.revision == revision_hash(UNKNOWN) || Some(pod.revision) == last;
-    (!told && !pod.gone()).then_some(pod)
-}
-
-/// The requests that it has made, and their kinds.
-fn children<'a>(sight: &Sight<'a, Rollout>) -> impl Iterator<Item = (KindId, Relative<'a>)> {
-    let around = sight.around;
-    KINDS.into_iter().flat_map(move |kind| around.children(kind).map(move |child| (kind, child)))
 }
 
 /// A restart is asked for and not finished.
@@ -344,26 +302,6 @@ fn soak(rollout: &Rollout, workload: &Workload, canary: bool) -> i64 {
     rollout.spec.soak().max(workload.min_ready_seconds.into()).max(longer.unwrap_or_default())
 }
 
-/// Deletes what restarts and updates before this one have left. What is open of them is waited for: a Pod whose stop has begun is
-/// about to be unavailable.
-fn sweep(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, mark: &str) -> Option<Step> {
-    if memory.swept {
-        return None;
-    }
-    let until = *memory.sweep_until.get_or_insert(cx.now.after(SWEEP_WAITS));
-    let patient = until > cx.now;
-    let old = |child: &Relative<'_>| !child::is_of(mark, child.key);
-    if let Some(deed) = delete(cx, sight, memory, |child| old(child) && (child.ended.is_some() || !patient)) {
-        return Some(Step::Sweep(Some(deed)));
-    }
-    let open = |kind, child: &Relative<'_>| {
-        let waits = patient && child.ended.is_none() || touched(sight, kind, child).is_some();
-        old(child) && !child.deleting && waits
-    };
-    memory.swept = !children(sight).any(|(kind, child)| open(kind, &child));
-    (!memory.swept).then_some(Step::Sweep(None))
-}
-
 /// It waits for Pods, and not for somebody to see to it.
 fn waits_for_pods(told: &Told) -> bool {
     matches!(
@@ -378,7 +316,7 @@ fn waits_for_pods(told: &Told) -> bool {
 }
 
 /// The next step with the Pods.
-enum Step {
+pub(super) enum Step {
     /// Restart or update that one, whose new containers must run for so many seconds.
     Begin(ObjectKey, i64),
     /// Tell its controller of that one, which is updated.
@@ -391,13 +329,17 @@ enum Step {
     Finish,
 }
 
-/// The first rule that says something.
+/// Another Pod is begun with before controllers are told of those that are done: that takes longer.
 fn choose(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, workload: &Workload) -> Step {
+    let step = begin_next(cx, rollout, memory, workload);
+    let unmarked = memory.next_unmarked(cx.now).filter(|_| !matches!(step, Step::Begin(..)));
+    unmarked.map_or(step, |pod| Step::Mark(pod.clone()))
+}
+
+/// The first rule that says something.
+fn begin_next(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, workload: &Workload) -> Step {
     let spec = &rollout.spec;
     let failed = u32::try_from(memory.failed.len()).unwrap_or(u32::MAX);
-    if let Some(pod) = memory.next_unmarked(cx.now) {
-        return Step::Mark(pod.clone());
-    }
     if memory.waits.is_empty() {
         return match failed {
             _ if !memory.started.is_empty() => Step::Stop(Told::Restarting),

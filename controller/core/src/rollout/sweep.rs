@@ -1,0 +1,79 @@
+//! Requests that restarts and updates have left are deleted, one after another.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use pitstop_api::rollout::TargetKind;
+
+use super::Rollout;
+use super::child::{self, KINDS, RESTARTS};
+use super::plan::Step;
+use super::roll::Memory;
+use super::work::{self, UNKNOWN};
+use crate::deed::Deed;
+use crate::key::KindId;
+use crate::kind::{Cx, Relative, Sight};
+use crate::pod::Pod;
+use crate::workload::revision_hash;
+
+/// How long a restart waits for what one before it has begun.
+const SWEEP_WAITS: Duration = Duration::from_mins(5);
+
+/// Deletes the next of those requests. Of one that was deleted, the watch may not have told yet. Where only the request tells that
+/// it may have changed a Pod, that is written down first.
+pub(super) fn delete(
+    cx: Cx<'_>,
+    sight: &Sight<'_, Rollout>,
+    memory: &mut Memory,
+    which: impl Fn(&Relative<'_>) -> bool,
+) -> Option<Deed> {
+    let mut left = children(sight).peekable();
+    if left.peek().is_none() {
+        memory.deleted.clear();
+    }
+    left.filter(|(_, child)| !child.deleting && !memory.goes(cx.now, child.uid) && which(child)).find_map(
+        |(kind, child)| match touched(sight, kind, &child) {
+            Some(pod) if memory.may_mark(&pod.key, cx.now) => Some(work::mark(sight.request, &pod, UNKNOWN)),
+            Some(_) => None,
+            None => Some(Deed::Delete { kind, key: child.key.clone(), uid: child.uid.to_owned() }),
+        },
+    )
+}
+
+/// The Pod that the request may have changed, where nothing but the request says so: no revision of a `Deployment` is kept.
+fn touched<'a>(sight: &Sight<'a, Rollout>, kind: KindId, child: &Relative<'_>) -> Option<Cow<'a, Pod>> {
+    let rollout = sight.request;
+    if rollout.spec.target_ref.kind != TargetKind::Deployment || kind == RESTARTS {
+        return None;
+    }
+    let pod = sight.around.pod(child.pod.as_ref()?)?;
+    let last = rollout.status.update.as_ref().map(|update| revision_hash(&update.revision));
+    let told = pod.revision == revision_hash(UNKNOWN) || Some(pod.revision) == last;
+    (!told && !pod.gone()).then_some(pod)
+}
+
+/// The requests that it has made, and their kinds.
+fn children<'a>(sight: &Sight<'a, Rollout>) -> impl Iterator<Item = (KindId, Relative<'a>)> {
+    let around = sight.around;
+    KINDS.into_iter().flat_map(move |kind| around.children(kind).map(move |child| (kind, child)))
+}
+
+/// Deletes what restarts and updates before this one have left. What is open of them is waited for: a Pod whose stop has begun is
+/// about to be unavailable.
+pub(super) fn sweep(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, mark: &str) -> Option<Step> {
+    if memory.swept {
+        return None;
+    }
+    let until = *memory.sweep_until.get_or_insert(cx.now.after(SWEEP_WAITS));
+    let patient = until > cx.now;
+    let old = |child: &Relative<'_>| !child::is_of(mark, child.key);
+    if let Some(deed) = delete(cx, sight, memory, |child| old(child) && (child.ended.is_some() || !patient)) {
+        return Some(Step::Sweep(Some(deed)));
+    }
+    let open = |kind, child: &Relative<'_>| {
+        let waits = patient && child.ended.is_none() || touched(sight, kind, child).is_some();
+        old(child) && !child.deleting && waits
+    };
+    memory.swept = !children(sight).any(|(kind, child)| open(kind, &child));
+    (!memory.swept).then_some(Step::Sweep(None))
+}

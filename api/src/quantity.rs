@@ -33,6 +33,15 @@ impl Resources {
         }
     }
 
+    /// These and `others` are the same in what `of` says.
+    pub fn agrees(self, others: Self, of: Self) -> bool {
+        let same = |of: Option<i64>, one: Option<i64>, other: Option<i64>| of.is_none() || one == other;
+        same(of.cpu_request, self.cpu_request, others.cpu_request)
+            && same(of.cpu_limit, self.cpu_limit, others.cpu_limit)
+            && same(of.memory_request, self.memory_request, others.memory_request)
+            && same(of.memory_limit, self.memory_limit, others.memory_limit)
+    }
+
     /// These, and what they leave out as in `others`.
     #[must_use]
     pub fn over(self, others: Self) -> Self {

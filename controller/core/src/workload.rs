@@ -106,8 +106,7 @@ pub struct Template {
     pub revision: Option<String>,
     /// Its controller makes new Pods of that revision; of a `Deployment`, it counts all Pods as updated.
     pub committed: bool,
-    /// What it has changed, by the older revisions that are kept; of a `Deployment`, by that of its Pods, and by none, which
-    /// their Pods have that were never updated.
+    /// What it has changed, by the older revisions that are kept. Of a `Deployment`, Pods that were never updated have none.
     pub changes: BTreeMap<String, Change>,
     /// What only the template of a `Deployment` has.
     pub sets: Sets,

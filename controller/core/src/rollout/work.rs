@@ -190,8 +190,7 @@ impl Revisions<'_> {
     /// What the Pod is to get. Images and resources are those that its revision lacks, and those that it has of yet another
     /// revision: an update to that one may have been given up. What admission has made of a Pod is never compared.
     fn lacks(&self, pod: &Pod) -> Result<Lacks, String> {
-        let known = self.changes.get(&pod.revision).filter(|_| pod.revision != 0 || !self.swapped());
-        let lacks = match (known, self.sets) {
+        let lacks = match (self.changes.get(&pod.revision), self.sets) {
             (Some(Change::InPlace(lacks)), _) => self.with_others(lacks.clone(), pod),
             (Some(Change::Other(why)), _) => return Err(why.clone()),
             (None, _) if pod.revision == self.hash => self.with_others(Lacks::default(), pod),
@@ -224,9 +223,9 @@ impl Revisions<'_> {
                 }
             }
             for size in &other.sizes {
-                let has = pod.container(&size.container);
-                let has =
-                    has.is_some_and(|c| size.before.over(c.resources.effective()) == c.resources.effective());
+                let own = pod.container(&size.container).map(|container| container.resources.effective());
+                let Size { resources, before, .. } = size;
+                let has = own.is_some_and(|own| before != resources && before.agrees(own, *resources));
                 if has && !sizes.iter().any(|known| known.container == size.container) {
                     sizes.push(size.clone());
                 }
@@ -237,9 +236,8 @@ impl Revisions<'_> {
         Lacks { sizes, images, restart }
     }
 
-    /// The same of a Pod that was made of the new template, or of which nobody knows what an update has left it with.
+    /// The same of a Pod of which nobody knows what an update has left it with.
     fn compared(&self, pod: &Pod, sets: &Sets) -> Lacks {
-        let touched = pod.revision != 0;
         let none = Lacks::default();
         let change = match self.changes.get(&0) {
             Some(Change::InPlace(lacks)) => lacks,
@@ -249,7 +247,7 @@ impl Revisions<'_> {
         for (name, Wanted { image, resources }) in &sets.wanted {
             let Some(has) = pod.container(name) else { continue };
             let changes = change.images.iter().any(|image| image.container == *name);
-            if other(&has.image, image, touched) || (changes && !same(&has.image, image)) {
+            if !same(&has.image, image) && (changes || same_repository(&has.image, image)) {
                 let (container, image) = (name.clone(), image.clone());
                 lacks.images.push(Image { container, image, before: has.image.clone() });
             }
@@ -263,12 +261,9 @@ impl Revisions<'_> {
     }
 }
 
-/// A container has another image of the repository that a template names. Of a digest without a tag, which admission may have
-/// written for a tag, that is taken for granted where an update has `touched` it.
-fn other(has: &str, named: &str, touched: bool) -> bool {
-    let (Ok(has_it), Ok(named_it)) = (Reference::parse(has), Reference::parse(named)) else { return false };
-    let known = touched || has_it.tag.is_some() || named_it.digest.is_some();
-    known && has_it.same_repository(&named_it) && !same(has, named)
+fn same_repository(one: &str, other: &str) -> bool {
+    let (Ok(one), Ok(other)) = (Reference::parse(one), Reference::parse(other)) else { return false };
+    one.same_repository(&other)
 }
 
 /// A Pod has the image that a template names: the digest that was pulled for it may stand behind.
@@ -281,6 +276,8 @@ fn same(has: &str, named: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use pitstop_api::quantity::Resources;
+
     use super::*;
     use crate::fixtures::container;
 
@@ -339,5 +336,32 @@ mod tests {
         assert!(gets("e", "web:v1").unwrap_err().contains("is not kept"));
         let without = Pod { revision: revision_hash("a"), ..Pod::default() };
         assert_eq!(revisions.lacks(&without), Ok(Lacks::default()), "it has no such container");
+    }
+
+    #[test]
+    fn resources_that_a_pod_has_already_are_not_lacking() {
+        let cpu = |cpu| Resources { cpu_request: Some(cpu), ..Resources::default() };
+        let sized = |before, resources| {
+            let size = Size { container: "app".into(), resources, before };
+            Change::InPlace(Lacks { sizes: vec![size], ..Lacks::default() })
+        };
+        // One revision had none of them, and one had less.
+        let changes = [("a", sized(Resources::default(), cpu(300))), ("b", sized(cpu(200), cpu(300)))];
+        let template = Template {
+            changes: changes.map(|(label, change)| (label.to_owned(), change)).into(),
+            ..Template::default()
+        };
+        let rollout = super::super::tests::rollout("StatefulSet", &serde_json::json!({}));
+        let work = Work::update(&rollout, "c", &template, 0);
+        let What::Update(revisions) = &work.what else { panic!() };
+        let lacks = |label: &str, has| {
+            let containers = vec![Container { resources: cpu(has), ..container("app") }];
+            let pod = Pod { revision: revision_hash(label), containers, ..Pod::default() };
+            revisions.lacks(&pod).unwrap().sizes.len()
+        };
+        assert_eq!([lacks("a", 100), lacks("b", 200)], [1, 1]);
+        assert_eq!(lacks("c", 300), 0);
+        assert_eq!(lacks("c", 200), 1, "of an update that was given up");
+        assert_eq!(lacks("c", 150), 0, "of somebody else");
     }
 }

@@ -66,6 +66,13 @@ pub(super) fn take(
     let sets = std::mem::take(sets);
     let mut with_pods = sets.iter().filter(|set| set.has_pods());
     let active = with_pods.next().filter(|_| with_pods.next().is_none()).map(|set| &set.spec.template);
+    // Its Pods may have been updated to what others have.
+    for other in sets.iter().filter(|set| !set.has_pods()) {
+        let change = Change::between(&other.spec.template, now);
+        if matches!(change, Change::InPlace(_)) {
+            told.changes.insert(identity(&other.spec.template), change);
+        }
+    }
     if let Some(active) = active {
         let change = Change::between(active, now);
         // Of Pods that have none, and of those that have this one.

@@ -89,7 +89,12 @@ fn a_deployment_is_compared_with_its_replica_sets() {
     assert_eq!(told.revision.as_deref(), Some(&*identity(&of("web:2", None))));
     assert_eq!(told.sets.wanted["app"].image, "web:2");
     let change = Change::between(&of("web:1", None), &of("web:2", None));
-    let changes = [(String::new(), change.clone()), (identity(&of("web:1", None)), change)];
+    let none = Change::InPlace(crate::template::Lacks::default());
+    let changes = [
+        (String::new(), change.clone()),
+        (identity(&of("web:1", None)), change),
+        (identity(&of("web:2", None)), none),
+    ];
     assert_eq!(told.changes, changes.into());
     let is = |sets: &[Set]| sets.iter().map(|set| (set.new, set.old, set.seen)).collect::<Vec<_>>();
     assert_eq!(
@@ -100,7 +105,7 @@ fn a_deployment_is_compared_with_its_replica_sets() {
     assert_eq!((&*active.hash, &*active.version.resource_version), ("a", "5"));
     // Of two with Pods, none is the one that is compared with.
     let both = read(&[replica_set("a", 2, "web:1"), replica_set("b", 1, "web:2")]).template.unwrap();
-    assert_eq!((both.changes.len(), both.sets.active.len()), (0, 2));
+    assert_eq!((both.changes.len(), both.sets.active.len()), (0, 2), "{:?}", both.changes);
     let many: Vec<Value> = (0..101).map(|i| replica_set(&i.to_string(), 0, "web:1")).collect();
     let mut parsed: Vec<SlimReplicaSet> =
         many.into_iter().map(|set| serde_json::from_value(set).unwrap()).collect();

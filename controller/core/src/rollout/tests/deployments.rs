@@ -72,7 +72,7 @@ impl World {
                     set.old = false;
                 }
                 (active[0].new, active[0].old) = (true, true);
-                template.changes = [(String::new(), Change::InPlace(Lacks::default()))].into();
+                template.changes.insert(String::new(), Change::InPlace(Lacks::default()));
             }
             CommitStep::Keep(kept) => other(kept, false, true),
             CommitStep::Void(void) => other(void, false, false),

@@ -36,6 +36,7 @@ pub(super) fn workload(rng: &mut Rng, schedule: &mut Schedule) {
         partition: i64::from(kind == "StatefulSet" && rng.one_in(6)),
         min_ready: rng.pick(&[0, 0, 0, 3]).unwrap(),
         budget: rng.one_in(3).then(|| i64::try_from(rng.below(pods + 1)).unwrap()),
+        ..WorkloadPlan::default()
     });
 }
 
@@ -108,6 +109,7 @@ fn rollout(rng: &mut Rng, name: &str) -> RolloutPlan {
         unready_grace: rng.pick(&[None, None, None, Some(0), Some(2)]).unwrap(),
         failure_threshold: rng.pick(&[None, None, Some(2), Some(5)]).unwrap(),
         ignores_budgets: rng.one_in(5),
+        ..RolloutPlan::default()
     }
 }
 

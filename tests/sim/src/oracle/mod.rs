@@ -53,6 +53,8 @@ pub enum Writer {
     Kubelet,
     /// A user.
     User,
+    /// A native controller of a workload.
+    Native,
     /// Anybody else.
     Other,
 }

@@ -90,6 +90,7 @@ impl Kinds {
             built_in(Family::Workload, "apps", "ReplicaSet", "replicasets", true),
             built_in(Family::Workload, "apps", "StatefulSet", "statefulsets", true),
             built_in(Family::Workload, "apps", "DaemonSet", "daemonsets", true),
+            built_in(Family::Workload, "apps", "ControllerRevision", "controllerrevisions", false),
         ];
         for crd in pitstop_api::crds::crds() {
             let mut crd = serde_json::to_value(&crd).unwrap();

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use chrono::{DateTime, SecondsFormat, Utc};
 use pitstop_api::logic::answer::{Answer, Failure};
 use pitstop_api::logic::watch::Watch;
+use pitstop_api::rollout::{PARKED, TargetKind};
 use pitstop_controller_core::image::{self, ImageUpdate};
 use pitstop_controller_core::kind::Kind as _;
 use pitstop_controller_core::lease::{self, Elector, Record};
@@ -20,6 +21,8 @@ use serde_json::{Value, json};
 
 use super::clock::Clock;
 use super::effect::{Effect, Out, Sent};
+use super::parking;
+use super::plan::Schedule;
 use super::skew::NextController;
 use super::story::told;
 use super::watcher::{Watcher, convert};
@@ -37,6 +40,8 @@ const PART: usize = 2;
 const WATCH_OF_RESIZES: usize = 4;
 const WATCH_OF_UPDATES: usize = 5;
 const WATCH_OF_ROLLOUTS: usize = 6;
+/// Where workloads are parked: those of one kind.
+const WATCH_OF_PARKED: usize = 7;
 const MORE: [&str; 3] = [
     "/apis/pitstop.dev/v1alpha1/podresizes",
     "/apis/pitstop.dev/v1alpha1/podimageupdates",
@@ -58,6 +63,8 @@ pub struct Controller {
     under_way: BTreeMap<u64, Option<Exchange>>,
     waiting: VecDeque<Action>,
     serial: u64,
+    /// Workloads of that kind may be parked.
+    parks: Option<TargetKind>,
     /// It is of the next version.
     next: Option<NextController>,
 }
@@ -74,16 +81,19 @@ pub enum Input {
 }
 
 impl Controller {
-    /// A new process; `identity` is its own alone. It watches so many kinds.
-    pub fn new(identity: String, config: Config, clock: Clock, next: bool, kinds: usize) -> Self {
+    /// A new process; `identity` is its own alone. It watches so many kinds of `schedule`.
+    pub fn new(identity: String, config: Config, clock: Clock, next: bool, schedule: &Schedule) -> Self {
         let mut watchers = vec![
             Watcher::new("/api/v1/pods", "").in_parts_of(PART),
             Watcher::new("/apis/apps.kruise.io/v1alpha1/containerrecreaterequests", "").in_parts_of(PART),
             Watcher::new("/apis/pitstop.dev/v1alpha1/nodeworks", "").in_parts_of(PART),
             Watcher::new(LEASES, format!("metadata.name={LEASE}")),
         ];
-        let more = MORE.iter().take(kinds.saturating_sub(1));
+        let more = MORE.iter().take(schedule.kinds().saturating_sub(1));
         watchers.extend(more.map(|path| Watcher::new(path, "").in_parts_of(PART)));
+        let parks = schedule.workload.as_ref().filter(|workload| workload.native);
+        let parks = parks.map(|workload| parking::kind(&workload.kind));
+        watchers.extend(parks.map(|kind| Watcher::new(parking::path(kind), PARKED).in_parts_of(PART)));
         let mut index = Engine::new(config);
         // The policy is there from the beginning; what its absence does is a rule of the core.
         index.step(clock.mono(0), DateTime::UNIX_EPOCH, Event::Guarded(true));
@@ -97,6 +107,7 @@ impl Controller {
             under_way: BTreeMap::new(),
             waiting: VecDeque::new(),
             serial: 0,
+            parks,
             next: next.then(NextController::default),
         }
     }
@@ -140,6 +151,11 @@ impl Controller {
             }
             Input::Delivered(WATCH_OF_ROLLOUTS, event) => {
                 self.core(now, Event::of::<Rollout>(convert(event, |o| Rollout::observe(read(o)))), &mut out);
+            }
+            Input::Delivered(WATCH_OF_PARKED, event) => {
+                let Some(kind) = self.parks else { return out };
+                let parked = |o: &Value| observe::parked(kind, read(&o["metadata"]));
+                self.core(now, Event::Parked(kind, convert(event, parked)), &mut out);
             }
             Input::Delivered(_, event) => {
                 let observed = convert(event, record).shown();
@@ -231,7 +247,7 @@ impl Controller {
             }
             self.core(now, Event::Leader(leads), out);
             let kinds = [recreate::ID, resize::ID, image::ID, rollout::ID];
-            let watched = &kinds[..=self.watchers.len() - WATCH_OF_RESIZES];
+            let watched = &kinds[..=(self.watchers.len() - WATCH_OF_RESIZES).min(MORE.len())];
             // Watches that deliver empty lists.
             for none in Event::none_but(watched) {
                 self.core(now, none, out);

@@ -99,7 +99,7 @@ pub enum What {
 }
 
 /// What coverage tells apart.
-const PLURALS: [&str; 13] = [
+const PLURALS: [&str; 14] = [
     "pods",
     "nodes",
     "nodeworks",
@@ -111,6 +111,7 @@ const PLURALS: [&str; 13] = [
     "statefulsets",
     "daemonsets",
     "replicasets",
+    "controllerrevisions",
     "limitranges",
     "resourcequotas",
 ];

@@ -84,7 +84,7 @@ impl Node {
 
     /// The same with the registries of a schedule, where somebody updates images.
     pub fn with_images(mut self, schedule: &Schedule) -> Self {
-        if schedule.updates() {
+        if schedule.updates() || schedule.parks() {
             self.runtime = self.runtime.with_registry(schedule.images.registry());
         }
         self

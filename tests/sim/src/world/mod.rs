@@ -6,9 +6,11 @@ pub mod daemon;
 pub mod effect;
 pub mod imaging;
 mod machine;
+mod native;
 mod network;
 mod objects;
 mod others;
+mod parking;
 pub mod plan;
 mod processes;
 pub mod queue;
@@ -29,6 +31,7 @@ use pitstop_api::logic::answer::Answer;
 use pitstop_controller_core::Config;
 use pitstop_controller_core::wire::HttpRequest;
 use pitstop_daemon_core::CallFailure;
+use serde_json::Value;
 
 use self::clock::Clock;
 use self::machine::Node;
@@ -87,6 +90,10 @@ enum Happening {
     Orphans,
     /// The disruption controller counts Pods.
     Count,
+    /// A native controller sees an object, or that it is gone: its kind and name.
+    Seen(native::Actor, String, String, Option<Arc<Value>>),
+    /// A native controller has its turn.
+    Turn(native::Actor),
 }
 
 /// The world.
@@ -106,6 +113,7 @@ pub struct World {
     made: u32,
     /// Pods that were made anew under other names.
     anew: u32,
+    natives: native::Natives,
     trouble: Trouble,
     /// etcd as it was every ten seconds.
     snapshots: Vec<(u64, Snapshot)>,
@@ -162,6 +170,7 @@ impl World {
         let mut server = Server::for_worlds();
         server.admit(Arc::new(webhook::Webhook));
         server.admit(Arc::new(sizing::Limits(schedule.room.clone())));
+        server.admit(Arc::new(parking::Policy));
         let rewriter = imaging::Rewriter::new(schedule.images.webhook);
         if schedule.images.webhook.is_some() {
             server.admit(Arc::new(rewriter.clone()));
@@ -178,6 +187,7 @@ impl World {
             wakes: BTreeMap::new(),
             made: 0,
             anew: 0,
+            natives: native::Natives::default(),
             trouble: Trouble::default(),
             snapshots: Vec::new(),
             effects: 0,
@@ -211,7 +221,9 @@ impl World {
             self.queue.push(10 + 40 * at as u64, Happening::Begin(processes::Role::Controller(at)));
         }
         self.make_workload();
-        for at in 0..self.schedule.pods.len() {
+        // A native controller makes its own ones.
+        let first = if self.schedule.parks() { self.schedule.pods.len() } else { 0 };
+        for at in first..self.schedule.pods.len() {
             self.make_pod(at, &self.schedule.pods[at].name.clone());
         }
         for (at, step) in self.schedule.steps.iter().enumerate() {
@@ -335,6 +347,8 @@ impl World {
             Happening::Replace(at) => self.replace(at),
             Happening::Orphans => self.collect_orphans(),
             Happening::Count => self.count_pods(),
+            Happening::Seen(actor, kind, name, object) => self.native_sees(actor, kind, name, object),
+            Happening::Turn(actor) => self.native_turn(actor),
         }
         if self.snapshots.last().is_none_or(|(at, _)| self.now >= at + 10_000) {
             self.snapshots.push((self.now, self.server.snapshot()));

@@ -117,8 +117,9 @@ impl World {
             return;
         }
         self.oracle.wrote(self.now, writer, kind, before.as_deref(), after.as_deref(), &self.server);
+        self.tell_natives(kind, before.as_ref(), after.as_ref());
         if (kind == "InPlaceRollout" && after.is_none())
-            || (kind == "ContainerRecreateRequest" && before.is_none())
+            || (["ContainerRecreateRequest", "PodImageUpdate"].contains(&kind) && before.is_none())
         {
             self.plan_collection();
         }
@@ -127,7 +128,8 @@ impl World {
         }
         if kind == "Pod" && after.is_none() {
             let name = before.as_ref().and_then(|b| b["metadata"]["name"].as_str()).unwrap_or_default();
-            let plan = self.schedule.pod_at(name).filter(|at| self.schedule.pods[*at].controlled);
+            let made_anew = |at: &usize| self.schedule.pods[*at].controlled && !self.schedule.parks();
+            let plan = self.schedule.pod_at(name).filter(made_anew);
             if let Some(at) = plan.filter(|at| !self.nodes[self.schedule.pods[*at].node].removed) {
                 self.queue.push(self.now + 800, Happening::Replace(at));
             }
@@ -286,6 +288,10 @@ fn about(request: &HttpRequest) -> Option<(&'static str, String, String)> {
             "podresizes" => "PodResize",
             "podimageupdates" => "PodImageUpdate",
             "inplacerollouts" => "InPlaceRollout",
+            "deployments" => "Deployment",
+            "statefulsets" => "StatefulSet",
+            "daemonsets" => "DaemonSet",
+            "replicasets" => "ReplicaSet",
             _ => return None,
         };
         Some((at, kind))

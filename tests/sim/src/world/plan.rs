@@ -64,6 +64,11 @@ impl Schedule {
         self.steps.iter().any(|s| matches!(s.what, Step::Update(_)))
     }
 
+    /// The workload has native controllers, and its users park it and change its template.
+    pub fn parks(&self) -> bool {
+        self.workload.as_ref().is_some_and(|workload| workload.native)
+    }
+
     /// Kinds that are watched: as many as somebody makes objects of, with those before them.
     pub fn kinds(&self) -> usize {
         let rolls = self.steps.iter().any(|s| matches!(s.what, Step::Rollout(_)));
@@ -264,6 +269,12 @@ pub enum Step {
     RetryRollout(String),
     /// Deletes an `InPlaceRollout`, if it is there.
     DeleteRollout(String),
+    /// Parks the workload and gives containers of its template images with these tags, in one write.
+    Template(Vec<(Word, Word)>),
+    /// Releases the workload.
+    Release,
+    /// Gives the workload another number of Pods.
+    Scale(usize),
 }
 
 /// What is wrong with an order that pitstop did not write.

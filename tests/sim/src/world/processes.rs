@@ -68,7 +68,7 @@ impl World {
                     self.config(),
                     clock,
                     skew.controllers && second,
-                    self.schedule.kinds(),
+                    &self.schedule,
                 );
                 (name, Kind::Controller(Box::new(controller)))
             }

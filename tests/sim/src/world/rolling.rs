@@ -10,6 +10,7 @@ use pitstop_controller_core::wire::HttpRequest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::imaging::UPDATES;
 use super::objects::{NAMESPACE, REQUESTS, delete};
 use super::plan::{PodPlan, Schedule, Word};
 use super::{Happening, World};
@@ -40,6 +41,10 @@ pub struct WorkloadPlan {
     pub min_ready: i64,
     /// `spec.minAvailable` of a `PodDisruptionBudget` for its Pods.
     pub budget: Option<i64>,
+    /// Its native controllers are modelled, and its Pods are made from its template.
+    pub native: bool,
+    /// So many Pods of the schedule are there for a larger number of Pods only.
+    pub spare: usize,
 }
 
 /// An `InPlaceRollout` for the schedule's workload.
@@ -48,6 +53,8 @@ pub struct WorkloadPlan {
 pub struct RolloutPlan {
     /// Its name.
     pub name: String,
+    /// `spec.templateChanges` is `InPlace`.
+    pub in_place: bool,
     /// `spec.restartedAt`.
     pub restarted_at: Option<Word>,
     /// `spec.restart.containers`.
@@ -87,7 +94,7 @@ impl WorkloadPlan {
     }
 
     /// Its controller gives a Pod that it makes anew the name of the one that is gone.
-    fn keeps_names(&self) -> bool {
+    pub(super) fn keeps_names(&self) -> bool {
         &*self.kind == "StatefulSet"
     }
 
@@ -99,12 +106,12 @@ impl WorkloadPlan {
         }
     }
 
-    fn selector(&self) -> Value {
+    pub(super) fn selector(&self) -> Value {
         json!({"matchLabels": {"app": self.name}})
     }
 
     /// The object, with so many Pods.
-    fn object(&self, pods: usize) -> Value {
+    pub(super) fn object(&self, pods: usize) -> Value {
         let mut rolling = json!({});
         if let Some(most) = &self.max_unavailable {
             rolling["maxUnavailable"] = share(most);
@@ -163,6 +170,7 @@ impl RolloutPlan {
         set(&mut strategy, "unreadyGracePeriodSeconds", self.unready_grace.map(Into::into));
         set(&mut strategy, "failureThreshold", self.failure_threshold.map(Into::into));
         set(&mut spec, "restartedAt", self.restarted_at.as_deref().map(Into::into));
+        set(&mut spec, "templateChanges", self.in_place.then(|| json!("InPlace")));
         set(&mut spec, "progressDeadlineSeconds", self.progress_deadline.map(Into::into));
         set(&mut spec, "paused", self.paused.then_some(Value::Bool(true)));
         set(&mut spec, "respectDisruptionBudgets", self.ignores_budgets.then_some(Value::Bool(false)));
@@ -201,10 +209,14 @@ impl World {
     pub(super) fn make_workload(&mut self) {
         let (wall, pods) = (self.server_wall(), self.schedule.members());
         let Some(workload) = self.schedule.workload.clone() else { return };
-        let stored = self.server.insert(wall, &workload.kind, workload.object(pods));
-        if &*workload.kind == "Deployment" {
-            for set in workload.sets(stored["metadata"]["uid"].as_str().unwrap_or_default(), pods) {
-                self.server.insert(wall, "ReplicaSet", set);
+        if workload.native {
+            self.make_native(&workload);
+        } else {
+            let stored = self.server.insert(wall, &workload.kind, workload.object(pods));
+            if &*workload.kind == "Deployment" {
+                for set in workload.sets(stored["metadata"]["uid"].as_str().unwrap_or_default(), pods) {
+                    self.server.insert(wall, "ReplicaSet", set);
+                }
             }
         }
         if let Some(least) = workload.budget {
@@ -310,11 +322,13 @@ impl World {
             let owners = request["metadata"]["ownerReferences"].as_array().into_iter().flatten();
             owners.into_iter().any(|owner| owner["kind"] == "InPlaceRollout" && which(owner, request))
         };
-        let found = self.server.objects("ContainerRecreateRequest").filter(|request| of(request));
-        let names: Vec<String> =
-            found.map(|r| r["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect();
-        for name in names {
-            self.handle(writer, &delete(&format!("{REQUESTS}/{name}"), None, None));
+        for (kind, place) in [("ContainerRecreateRequest", REQUESTS), ("PodImageUpdate", UPDATES)] {
+            let found = self.server.objects(kind).filter(|request| of(request));
+            let names: Vec<String> =
+                found.map(|r| r["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect();
+            for name in names {
+                self.handle(writer, &delete(&format!("{place}/{name}"), None, None));
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
 
 use chrono::DateTime;
+use pitstop_controller_core::deed::{CommitStep, Deed};
 use pitstop_controller_core::{Action, Status, Write};
 
 /// The record of one schedule.
@@ -67,6 +68,12 @@ pub fn told(action: &Action) -> String {
             let restart = status.restart.iter_mut();
             restart.for_each(|r| r.newest_pod = r.newest_pod.map(|_| DateTime::UNIX_EPOCH));
             status.conditions.iter_mut().for_each(|c| c.last_transition_time = DateTime::UNIX_EPOCH);
+        }
+        Action::Do { deed: Deed::Commit(commit), .. } => {
+            commit.active.created = 0;
+            if let CommitStep::Keep(set) | CommitStep::Void(set) = &mut commit.step {
+                set.created = 0;
+            }
         }
         Action::Write { write: Write::Metadata { annotations, .. }, .. } => {
             annotations.values_mut().flatten().for_each(String::clear);

@@ -120,6 +120,9 @@ impl World {
                 let request = objects::delete(&format!("{}/{name}", rolling::ROLLOUTS), None, None);
                 self.handle(Writer::User, &request);
             }
+            Step::Template(tags) => self.change_template(&tags),
+            Step::Release => self.release(),
+            Step::Scale(replicas) => self.scale(replicas),
             other => unreachable!("{other:?} has been done"),
         }
     }

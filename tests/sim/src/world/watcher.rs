@@ -46,7 +46,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// One for all objects of a path, or those that a field selector names.
+    /// One for all objects of a path, or those that a field selector names, or that have a label.
     pub fn new(path: &'static str, selector: impl Into<String>) -> Self {
         Self {
             path,
@@ -101,8 +101,9 @@ impl Watcher {
     pub fn connect(&mut self, server: &mut Server, wall: chrono::DateTime<chrono::Utc>) {
         let mut uri = format!("{}?watch=true&allowWatchBookmarks=true", self.path);
         if !self.selector.is_empty() {
-            uri.push_str("&fieldSelector=");
-            uri.push_str(&self.selector.replace('=', "%3D"));
+            let field = self.selector.contains('=');
+            uri.push_str(if field { "&fieldSelector=" } else { "&labelSelector=" });
+            uri.push_str(&self.selector.replace('=', "%3D").replace('/', "%2F"));
         }
         match std::mem::take(&mut self.state) {
             State::Resume(version) => {

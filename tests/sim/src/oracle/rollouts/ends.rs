@@ -82,6 +82,9 @@ impl Rollouts {
 
     /// All are over, or wait for somebody.
     pub(in crate::oracle) fn over(&self, now: u64, led_since: u64) -> bool {
+        if self.schedule.parks() {
+            return true;
+        }
         self.followed.iter().filter(|(_, followed)| followed.deleted.is_none()).all(|(id, followed)| {
             let status = status(&followed.object);
             let seen = status.observed_generation == followed.object.metadata.generation;
@@ -102,6 +105,9 @@ impl Rollouts {
     /// What each rollout has come to is true.
     pub(in crate::oracle) fn converged(&self, server: &Server) -> Found {
         let mut found = Found::new();
+        if self.schedule.parks() {
+            return found;
+        }
         for (id, followed) in self.followed.iter().filter(|(_, f)| f.deleted.is_none()) {
             let status = status(&followed.object);
             let why = followed.reason();

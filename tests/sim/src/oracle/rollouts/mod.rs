@@ -117,7 +117,7 @@ impl Rollouts {
         Self {
             schedule: schedule.clone(),
             now: 0,
-            off: false,
+            off: schedule.parks(),
             many_leaders: many,
             followed: BTreeMap::new(),
             children: BTreeMap::new(),

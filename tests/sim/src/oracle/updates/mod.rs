@@ -343,7 +343,9 @@ impl Updates {
         let (now, clocks) = (self.now, self.clocks);
         let Some(followed) = self.followed.get_mut(id) else { return };
         followed.deleted.get_or_insert(now);
-        if writer != Writer::Controller {
+        let mut owners = followed.object.metadata.owner_references.iter().flatten();
+        // A rollout deletes its own.
+        if writer != Writer::Controller || owners.any(|owner| owner.kind == "InPlaceRollout") {
             return;
         }
         let ttl = followed.object.spec.ttl_seconds_after_finished;

@@ -74,12 +74,8 @@ pub(super) fn prepare_create(kind: &Kind, object: &mut Value) {
             }
             meta::set(object, "generation", Some(1.into()));
         }
-        Family::Node
-        | Family::ConfigMap
-        | Family::Event
-        | Family::Lease
-        | Family::Bounds
-        | Family::Workload => {}
+        Family::Node | Family::ConfigMap | Family::Event | Family::Lease | Family::Bounds => {}
+        Family::Workload => meta::set(object, "generation", Some(1.into())),
     }
 }
 
@@ -141,7 +137,13 @@ pub(super) fn prepare_update(kind: &Kind, subresource: &str, new: &mut Value, ol
                 None => drop(part(new, "spec").remove("finalizers")),
             }
         }
-        (Family::ConfigMap | Family::Event | Family::Lease | Family::Bounds | Family::Workload, _) => {}
+        (Family::Workload, _) => {
+            keep(new, "status");
+            if new["spec"] != old["spec"] {
+                meta::bump_generation(new);
+            }
+        }
+        (Family::ConfigMap | Family::Event | Family::Lease | Family::Bounds, _) => {}
     }
 }
 

@@ -1,5 +1,6 @@
 //! Named schedules without faults, or with one that is what they are about: what the enumeration of crash points goes through.
 
+mod parks;
 mod resizes;
 mod rollouts;
 mod updates;
@@ -229,5 +230,6 @@ pub fn all() -> Vec<Schedule> {
     updates::add(&mut add);
     all.extend(updates::lost());
     all.extend(rollouts::all());
+    all.extend(parks::all());
     all
 }

@@ -1,0 +1,60 @@
+//! Updates of parked workloads, each on its own way. The rollout stands by from the beginning, and soaks for a second.
+
+use super::{container, pod, scenario};
+use crate::world::plan::{PodPlan, Schedule, Step};
+use crate::world::rolling::{RolloutPlan, WorkloadPlan};
+
+/// The workload gets other images.
+fn to(at: u64, tag: &'static str) -> (u64, Step) {
+    (at, Step::Template(vec![("app".into(), tag.into())]))
+}
+
+/// A workload with so many Pods of one container each, and one more that there may be.
+fn one(name: &str, kind: &'static str, pods: usize, steps: Vec<(u64, Step)>) -> Schedule {
+    let member = |at| PodPlan { name: format!("web-{at}"), containers: vec![container("app")], ..pod() };
+    let spare = usize::from(kind != "DaemonSet");
+    let workload = WorkloadPlan {
+        kind: kind.into(),
+        name: "web".to_owned(),
+        native: true,
+        spare,
+        ..WorkloadPlan::default()
+    };
+    let rollout = RolloutPlan {
+        name: "web".to_owned(),
+        in_place: true,
+        soak: Some(1),
+        progress_deadline: Some(60),
+        ..RolloutPlan::default()
+    };
+    let mut all = vec![(0, Step::Rollout(Box::new(rollout)))];
+    all.extend(steps);
+    let pods = (0..pods + spare).map(member).collect();
+    Schedule { workload: Some(workload), ..scenario(&format!("parked {kind}{name}"), pods, all) }
+}
+
+/// All of them.
+pub(super) fn all() -> Vec<Schedule> {
+    let mut all = Vec::new();
+    for kind in ["StatefulSet", "Deployment", "DaemonSet"] {
+        let deleted = |at, pod: &str| (at, Step::DeletePod(pod.to_owned()));
+        all.extend([
+            one("", kind, 2, vec![to(3_000, "2")]),
+            one(", a Pod deleted", kind, 2, vec![to(3_000, "2"), deleted(4_500, "web-0")]),
+            one(", an updated Pod deleted", kind, 2, vec![to(3_000, "2"), deleted(7_500, "web-1")]),
+            one(", changed again", kind, 2, vec![to(3_000, "2"), to(5_500, "3")]),
+            one(", changed back", kind, 2, vec![to(3_000, "2"), to(5_500, "1")]),
+            one(", and later back", kind, 2, vec![to(3_000, "2"), to(40_000, "1")]),
+            one(", released by its user", kind, 2, vec![to(3_000, "2"), (5_500, Step::Release)]),
+        ]);
+        if kind != "DaemonSet" {
+            let scaled = |at, replicas| (at, Step::Scale(replicas));
+            all.extend([
+                one(", scaled up", kind, 2, vec![to(3_000, "2"), scaled(5_500, 3)]),
+                one(", scaled up late", kind, 1, vec![to(3_000, "2"), scaled(5_800, 2)]),
+                one(", scaled down", kind, 2, vec![to(3_000, "2"), scaled(5_500, 1)]),
+            ]);
+        }
+    }
+    all
+}

@@ -78,6 +78,7 @@ impl Oracle {
         self.holds.deed(deed);
         self.updates.deed(deed, runtime);
         self.rollouts.deed(deed, runtime);
+        self.parks.deed(deed, runtime);
         self.now = self.now.max(deed.at);
         self.rules.deed(deed, runtime);
         let Some(container) = runtime.containers().get(&deed.id) else { return };

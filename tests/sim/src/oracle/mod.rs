@@ -9,6 +9,7 @@ mod end;
 pub mod holds;
 mod orders;
 mod pace;
+mod parks;
 mod pods;
 mod requests;
 mod resizes;
@@ -134,6 +135,7 @@ pub struct Oracle {
     resizes: resizes::Resizes,
     updates: updates::Updates,
     rollouts: rollouts::Rollouts,
+    parks: parks::Parks,
     holds: holds::Holds,
     /// When the lead last changed, or a controller began.
     led_since: u64,
@@ -175,6 +177,7 @@ impl Oracle {
             resizes: resizes::Resizes::new(schedule),
             updates: updates::Updates::new(schedule),
             rollouts: rollouts::Rollouts::new(schedule),
+            parks: parks::Parks::new(schedule),
             holds: holds::Holds::new(schedule),
             led_since: 0,
             leaders: 0,
@@ -220,6 +223,7 @@ impl Oracle {
         self.ends.append(&mut self.resizes.ends);
         self.ends.append(&mut self.updates.ends);
         self.ends.append(&mut self.rollouts.ends);
+        self.ends.append(&mut self.parks.ends);
         (self.broken, self.ends)
     }
 
@@ -293,6 +297,7 @@ impl Oracle {
         found.extend(self.resizes.wrote(now, by, kind, before, after, server));
         found.extend(self.updates.wrote(now, by, kind, before, after, server));
         found.extend(self.rollouts.wrote(now, by, kind, before, after));
+        found.extend(self.parks.wrote(now, by, kind, before, after, server));
         self.holds.wrote(now, kind, before, after);
         self.holds.writes = self.writes;
         for (id, status) in self.resizes.take_successes() {
@@ -363,9 +368,9 @@ impl Oracle {
             (None, ended, _) => ended.is_some(),
         };
         let led = self.led_since;
-        let kinds =
-            self.resizes.over(now, led) && self.updates.over(now, led) && self.rollouts.over(now, led);
+        let kinds = self.resizes.over(now, led) && self.updates.over(now, led);
         let all = self.requests.values().all(over) && kinds;
+        let all = all && self.rollouts.over(now, led) && self.parks.over(now, led);
         all && now > self.last_sent.max(self.led_since) + 75_000
     }
 }

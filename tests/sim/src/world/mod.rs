@@ -35,6 +35,7 @@ use serde_json::Value;
 
 use self::clock::Clock;
 use self::machine::Node;
+pub(crate) use self::objects::NAMESPACE;
 use self::plan::{Position, Schedule};
 use self::processes::{Pid, Process};
 use self::queue::Queue;

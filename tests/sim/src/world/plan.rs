@@ -72,7 +72,7 @@ impl Schedule {
     /// Kinds that are watched: as many as somebody makes objects of, with those before them.
     pub fn kinds(&self) -> usize {
         let rolls = self.steps.iter().any(|s| matches!(s.what, Step::Rollout(_)));
-        match (rolls, self.updates(), self.resizes()) {
+        match (rolls || self.parks(), self.updates(), self.resizes()) {
             (true, ..) => 4,
             (_, true, _) => 3,
             (_, _, true) => 2,

@@ -1,0 +1,102 @@
+//! What rollouts of parked workloads have come to.
+
+use pitstop_api::condition;
+use pitstop_api::rollout::{Phase, conditions};
+
+use super::pods::active;
+use super::workload::{agrees, all_have, desired, parked};
+use super::{Child, Followed, Parks, status};
+use crate::oracle::rules::Found;
+use crate::server::Server;
+use crate::world::plan::Step;
+
+/// After its last word, nothing more is to come.
+const QUIET: u64 = 75_000;
+
+impl Followed {
+    fn reason(&self) -> String {
+        let status = status(&self.object);
+        let last = condition::find(&status.conditions, conditions::COMPLETE);
+        last.map(|last| last.reason.clone()).unwrap_or_default()
+    }
+}
+
+impl Parks {
+    fn there(&self) -> impl Iterator<Item = (&String, &Followed)> {
+        self.followed.iter().filter(|(_, followed)| !followed.deleted)
+    }
+
+    fn children_of<'a>(&'a self, id: &'a str) -> impl Iterator<Item = &'a Child> {
+        self.children.values().filter(move |child| child.rollout == id && !child.deleted)
+    }
+
+    /// All are over, or wait for somebody.
+    pub(in crate::oracle) fn over(&self, now: u64, led_since: u64) -> bool {
+        self.there().all(|(id, followed)| {
+            let status = status(&followed.object);
+            let seen = status.observed_generation == followed.object.metadata.generation;
+            let rests = match status.phase {
+                Some(Phase::Idle | Phase::Complete) => self.children_of(id).next().is_none(),
+                Some(Phase::Paused | Phase::Stalled) => self.children_of(id).all(|child| !child.open()),
+                _ => false,
+            };
+            seen && rests && now > self.changed.max(led_since) + QUIET
+        })
+    }
+
+    /// What is there at the end is what it should be.
+    pub(in crate::oracle) fn converged(&self, server: &Server) -> Found {
+        let mut found = Found::new();
+        let Some(plan) = self.schedule.workload.as_ref().filter(|plan| plan.native) else { return found };
+        let Some(workload) = server.object(&plan.kind, super::NAMESPACE, &plan.name) else { return found };
+        for (id, followed) in self.there() {
+            let (status, why) = (status(&followed.object), followed.reason());
+            let over = matches!(status.phase, Some(Phase::Idle | Phase::Complete));
+            if over && (parked(workload).is_some() || self.children_of(id).next().is_some()) {
+                found.push(("W14", format!("{id} is over with {why}, and leaves {}", workload["metadata"])));
+            }
+            if !over && !self.is_true(id, followed, &why) {
+                found.push(("W14", format!("{id} comes to {why}, which is not so: {status:?}")));
+            }
+        }
+        for child in self.children.values().filter(|child| !child.deleted) {
+            if self.followed.get(&child.rollout).is_none_or(|followed| followed.deleted) {
+                found.push(("W14", format!("a request for {} has lost its rollout", child.pod)));
+            }
+        }
+        if parked(workload).is_none() {
+            let pods = server.objects("Pod").filter(|pod| active(pod)).count();
+            let template = &workload["spec"]["template"];
+            let fine = agrees(workload, self.partition(), server)
+                .and_then(|()| all_have(workload, template, self.partition(), server));
+            if let Err(why) = fine {
+                found.push(("W14", format!("the workload is not parked, and {why}")));
+            }
+            if pods != desired(workload) {
+                found.push(("W14", format!("{pods} Pods are there, and {} are wanted", desired(workload))));
+            }
+        }
+        self.restarted_once(&mut found);
+        found
+    }
+
+    fn is_true(&self, id: &str, followed: &Followed, why: &str) -> bool {
+        match why {
+            "Paused" => followed.object.spec.paused,
+            "PodsFailed" => self.children_of(id).any(|child| child.ended == Some(false)),
+            _ => false,
+        }
+    }
+
+    /// Where nothing has failed, each container began once, and once again for each change of its image.
+    fn restarted_once(&self, found: &mut Found) {
+        let ends = self.schedule.steps.iter().any(|step| matches!(step.what, Step::Crash(..)));
+        for ((pod, name), began) in self.began.iter().filter(|_| !ends) {
+            let failed = self.children.values().any(|child| child.pod == *pod && child.ended != Some(true));
+            if *began > self.changes.len() && !failed {
+                let changes = self.changes.len() - 1;
+                found.push(("W12", format!("{name} of {pod} began {began} times, with {changes} changes")));
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Pods of the workload, and the requests for them.
+
+use pitstop_api::condition::{self, ConditionStatus};
+use pitstop_api::image_update::{PodImageUpdate, conditions};
+use pitstop_api::rollout::{POD_REVISION, share_of};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Parks, uid};
+use crate::node::keys;
+use crate::node::runtime::{Deed, Runtime, What};
+use crate::oracle::Writer;
+use crate::oracle::pods::images;
+use crate::oracle::rules::Found;
+
+/// By then a controller has seen what was written, where nothing holds it up.
+const KNOWN: u64 = 2_000;
+/// What a smaller number of Pods is noticed in.
+const SCALED: u64 = 20_000;
+/// The revision of which nobody knows the template.
+const UNKNOWN: &str = "unknown";
+
+/// A Pod.
+pub(super) struct Member {
+    pub(super) gone: bool,
+    /// It is ready, and since when.
+    ready: Option<u64>,
+}
+
+/// A request that a rollout has made.
+pub(super) struct Child {
+    pub(super) rollout: String,
+    /// The Pod's UID.
+    pub(super) pod: String,
+    /// Its Pod was in service.
+    costs: bool,
+    /// It has ended: with success or without.
+    pub(super) ended: Option<bool>,
+    pub(super) deleted: bool,
+}
+
+impl Child {
+    pub(super) fn open(&self) -> bool {
+        self.ended.is_none() && !self.deleted
+    }
+}
+
+/// It is neither deleted nor over.
+pub(super) fn active(pod: &Value) -> bool {
+    let over = ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or_default());
+    !over && pod["metadata"]["deletionTimestamp"].is_null()
+}
+
+/// An image without the digest that it had when it was pulled.
+fn named(image: &str) -> &str {
+    image.split('@').next().unwrap_or_default()
+}
+
+/// A Pod has the images of a template; or which it has instead.
+pub(super) fn has_images(pod: &Value, template: &Value) -> Result<(), String> {
+    let (has, wanted) = (images(pod), images(template));
+    let differs = |(name, image): &&(&str, &str)| {
+        has.iter().any(|(other, has)| other == name && named(has) != named(image))
+    };
+    match wanted.iter().find(differs) {
+        Some((name, image)) => Err(format!("{has:?}, and {image} is wanted for {name}")),
+        None => Ok(()),
+    }
+}
+
+/// Of which revision a Pod is said to be.
+fn mark(pod: &Value) -> Option<&str> {
+    let metadata = &pod["metadata"];
+    metadata["labels"]["controller-revision-hash"].as_str().or(metadata["annotations"][POD_REVISION].as_str())
+}
+
+impl Parks {
+    pub(super) fn pod_wrote(
+        &mut self,
+        writer: Writer,
+        before: Option<&Value>,
+        after: Option<&Value>,
+        found: &mut Found,
+    ) {
+        let Some(pod) = after.or(before) else { return };
+        let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+        let ready = conditions.any(|c| c["type"] == "Ready" && c["status"] == "True");
+        let member = self.members.entry(uid(pod)).or_insert(Member { gone: false, ready: None });
+        member.ready = ready.then(|| member.ready.unwrap_or(self.now));
+        member.gone = after.is_none_or(|pod| !active(pod));
+        let (Some(old), Some(new)) = (before, after) else { return };
+        let name = &new["metadata"]["name"];
+        if active(old) && !active(new) && matches!(writer, Writer::Native | Writer::Controller) {
+            let scaled = self.scaled.is_some_and(|at| self.now < at + SCALED);
+            if !self.let_go && !scaled {
+                found
+                    .push(("W8", format!("{writer:?} deletes Pod {name}, and its user has not released it")));
+            }
+        }
+        if writer == Writer::Controller && mark(old) != mark(new) {
+            self.is_marked(new, found);
+        }
+    }
+
+    /// The Pod is what its new mark says.
+    fn is_marked(&self, pod: &Value, found: &mut Found) {
+        let Some(revision) = mark(pod).filter(|mark| *mark != UNKNOWN) else { return };
+        let name = &pod["metadata"]["name"];
+        let mut wrong = |why: String| found.push(("W9", format!("Pod {name} is marked {revision}: {why}")));
+        let Some(change) = self.told.get(revision).and_then(|generation| self.template_at(*generation))
+        else {
+            return wrong("no update is told to be to that".to_owned());
+        };
+        if let Err(why) = has_images(pod, &change.template) {
+            wrong(format!("it has {why}"));
+        }
+        if self.children.values().any(|child| child.open() && child.pod == uid(pod)) && !self.many_leaders {
+            wrong("a request for it is open".to_owned());
+        }
+    }
+
+    pub(super) fn child_wrote(&mut self, before: Option<&Value>, after: Option<&Value>, found: &mut Found) {
+        self.changed = self.now;
+        let Some(object) = after.or(before) else { return };
+        let request = PodImageUpdate::deserialize(object).unwrap();
+        let mut owners = request.metadata.owner_references.iter().flatten();
+        let Some(owner) = owners.find(|owner| owner.kind == "InPlaceRollout") else { return };
+        let id = uid(object);
+        if before.is_none() {
+            let pod = request.spec.pod_ref.uid.clone().unwrap_or_default();
+            let since = self.now.saturating_sub(KNOWN);
+            let ready = self.members.get(&pod).and_then(|member| member.ready);
+            let costs = ready.is_some_and(|at| at <= since);
+            let rollout = owner.uid.clone();
+            self.children.insert(id.clone(), Child { rollout, pod, costs, ended: None, deleted: false });
+            self.in_budget(&id, found);
+        }
+        let Some(child) = self.children.get_mut(&id) else { return };
+        let status = request.status.clone().unwrap_or_default();
+        if status.completion_time.is_some() && child.ended.is_none() {
+            let complete = condition::find(&status.conditions, conditions::COMPLETE);
+            child.ended = Some(complete.is_some_and(|c| c.status == ConditionStatus::True));
+        }
+        child.deleted = after.is_none() || request.metadata.deletion_timestamp.is_some();
+    }
+
+    /// No more Pods that were in service are being updated than may be unavailable.
+    fn in_budget(&self, id: &str, found: &mut Found) {
+        let Some(child) = self.children.get(id).filter(|child| child.costs && !self.many_leaders) else {
+            return;
+        };
+        let Some(followed) = self.followed.get(&child.rollout) else { return };
+        let there = |pod: &str| self.members.get(pod).is_some_and(|member| !member.gone);
+        let open =
+            self.children.values().filter(|child| child.open() && child.costs && there(&child.pod)).count();
+        let all = u32::try_from(self.schedule.members()).unwrap_or_default();
+        let spec = &followed.object.spec;
+        let own = spec.strategy.as_ref().and_then(|strategy| strategy.max_unavailable.as_ref());
+        let workload = self.schedule.workload.as_ref();
+        let theirs = workload.and_then(|workload| workload.most()).map_or(1, |most| share_of(&most.0, all));
+        let least = workload.and_then(|workload| workload.budget);
+        let least = least.filter(|_| spec.respects_disruption_budgets()).unwrap_or_default();
+        let most =
+            own.map_or(theirs, |own| own.of(all)).min(all.saturating_sub(u32::try_from(least).unwrap()));
+        if open > usize::try_from(most).unwrap() {
+            found.push(("W1", format!("with {id} {open} Pods are being updated, and {most} may be")));
+        }
+    }
+
+    /// A Pod that is there and has an open request.
+    pub(super) fn open_for_any(&self) -> Option<&str> {
+        let there = |pod: &str| self.members.get(pod).is_some_and(|member| !member.gone);
+        let mut open = self.children.values().filter(|child| child.open() && there(&child.pod));
+        open.next().map(|child| &*child.pod)
+    }
+
+    /// Something really happened on a node.
+    pub(in crate::oracle) fn deed(&mut self, deed: &Deed, runtime: &Runtime) {
+        let Some(container) = runtime.containers().get(&deed.id).filter(|_| deed.what == What::Started)
+        else {
+            return;
+        };
+        let label = |key: &str| container.info.labels.get(key).cloned().unwrap_or_default();
+        *self.began.entry((label(keys::POD_UID), label(keys::CONTAINER_NAME))).or_default() += 1;
+    }
+}

@@ -1,0 +1,177 @@
+//! The workload: its template, its park, and whether its native controllers agree that it is up to date.
+
+use pitstop_api::rollout::{PARKED, Update};
+use serde_json::Value;
+
+use super::pods::{active, has_images};
+use super::{Parks, uid};
+use crate::oracle::Writer;
+use crate::oracle::rules::Found;
+use crate::server::Server;
+
+/// A template, from that generation on.
+pub(super) struct Change {
+    pub(super) generation: i64,
+    pub(super) template: Value,
+}
+
+fn number(value: &Value) -> usize {
+    usize::try_from(value.as_i64().unwrap_or_default()).unwrap_or_default()
+}
+
+fn generation(object: &Value) -> i64 {
+    object["metadata"]["generation"].as_i64().unwrap_or_default()
+}
+
+/// The value of its label.
+pub(super) fn parked(workload: &Value) -> Option<&str> {
+    workload["metadata"]["labels"][PARKED].as_str()
+}
+
+/// A template without the label that each `ReplicaSet` gives its own.
+fn bare(template: &Value) -> Value {
+    let mut template = template.clone();
+    template["metadata"]["labels"].as_object_mut().map(|labels| labels.remove("pod-template-hash"));
+    template
+}
+
+/// How many Pods it is to have.
+pub(super) fn desired(workload: &Value) -> usize {
+    match workload["kind"].as_str() {
+        Some("DaemonSet") => number(&workload["status"]["desiredNumberScheduled"]),
+        _ => number(&workload["spec"]["replicas"]),
+    }
+}
+
+/// The native controllers take the Pods that there are for those of the template; or why not. `partition`: Pods below it are left
+/// alone.
+pub(super) fn agrees(workload: &Value, partition: usize, server: &Server) -> Result<(), String> {
+    let status = &workload["status"];
+    let seen = status["observedGeneration"].as_i64().unwrap_or_default();
+    let yes = match workload["kind"].as_str() {
+        Some("StatefulSet") => partition > 0 || status["currentRevision"] == status["updateRevision"],
+        Some("Deployment") => {
+            let all = number(&workload["spec"]["replicas"]);
+            let own = |set: &&std::sync::Arc<Value>| number(&set["spec"]["replicas"]) > 0;
+            let template = bare(&workload["spec"]["template"]);
+            let of = |set: &std::sync::Arc<Value>| bare(&set["spec"]["template"]) == template;
+            let counts = [number(&status["replicas"]), number(&status["updatedReplicas"])];
+            counts == [all, all] && server.objects("ReplicaSet").filter(own).all(of)
+        }
+        _ => true,
+    };
+    if seen < generation(workload) || !yes {
+        return Err(format!("generation {} has {status}", generation(workload)));
+    }
+    Ok(())
+}
+
+/// Every Pod has the images of the template; or which has not.
+pub(super) fn all_have(
+    workload: &Value,
+    template: &Value,
+    partition: usize,
+    server: &Server,
+) -> Result<(), String> {
+    let ordinal = |pod: &Value| -> Option<usize> {
+        let name = pod["metadata"]["name"].as_str()?;
+        name.rsplit('-').next()?.parse().ok().filter(|_| workload["kind"] == "StatefulSet")
+    };
+    for pod in server.objects("Pod").filter(|pod| active(pod)) {
+        if ordinal(pod).is_none_or(|ordinal| ordinal >= partition) {
+            has_images(pod, template).map_err(|why| format!("Pod {} has {why}", pod["metadata"]["name"]))?;
+        }
+    }
+    Ok(())
+}
+
+impl Parks {
+    /// The template that it had in that generation.
+    pub(super) fn template_at(&self, generation: i64) -> Option<&Change> {
+        self.changes.iter().rfind(|change| change.generation <= generation)
+    }
+
+    /// The partition that its user has asked for.
+    pub(super) fn partition(&self) -> usize {
+        let partition = self.schedule.workload.as_ref().map(|workload| workload.partition);
+        usize::try_from(partition.unwrap_or_default()).unwrap_or_default()
+    }
+
+    pub(super) fn workload_wrote(
+        &mut self,
+        writer: Writer,
+        before: Option<&Value>,
+        after: Option<&Value>,
+        server: &Server,
+        found: &mut Found,
+    ) {
+        let Some(new) = after else { return };
+        self.changed = self.now;
+        let template = &new["spec"]["template"];
+        if self.changes.last().is_none_or(|last| last.template != *template) {
+            self.changes.push(Change { generation: generation(new), template: template.clone() });
+        }
+        let Some(old) = before else { return };
+        if desired(new) < desired(old) {
+            self.scaled = Some(self.now);
+        }
+        if parked(old).is_none() || parked(new).is_some() {
+            return;
+        }
+        if writer != Writer::Controller {
+            self.let_go = true;
+            return;
+        }
+        let given_up = self.followed.values().any(|followed| {
+            let update = super::status(&followed.object).update;
+            update.and_then(|update| update.ended).is_some_and(|ended| ended.name() != "Updated")
+        });
+        if given_up || desired(old) == 0 {
+            return;
+        }
+        let agrees = agrees(old, self.partition(), server);
+        let fine = agrees.and_then(|()| all_have(old, &old["spec"]["template"], self.partition(), server));
+        if let Err(why) = fine {
+            found.push(("W10", format!("the workload is released, and {why}")));
+        }
+        if let Some(open) = self.open_for_any() {
+            found.push(("W10", format!("the workload is released, and a request for {open} is open")));
+        }
+    }
+
+    /// A template is written into a `ReplicaSet`.
+    pub(super) fn set_wrote(
+        &mut self,
+        writer: Writer,
+        before: Option<&Value>,
+        after: Option<&Value>,
+        server: &Server,
+        found: &mut Found,
+    ) {
+        self.changed = self.now;
+        let (Some(old), Some(new), Writer::Controller) = (before, after, writer) else { return };
+        let (was, is) = (bare(&old["spec"]["template"]), bare(&new["spec"]["template"]));
+        let keeps =
+            |set: &std::sync::Arc<Value>| uid(set) != uid(new) && bare(&set["spec"]["template"]) == was;
+        if was != is && number(&new["spec"]["replicas"]) > 0 && !server.objects("ReplicaSet").any(keeps) {
+            found.push(("W13", format!("nothing keeps the old template of {}", new["metadata"]["name"])));
+        }
+    }
+
+    /// An update is told to have ended with success.
+    pub(super) fn is_updated(&self, id: &str, update: &Update, server: &Server, found: &mut Found) {
+        let Some(plan) = &self.schedule.workload else { return };
+        let Some(workload) = server.object(&plan.kind, super::NAMESPACE, &plan.name) else { return };
+        // Its user may have changed it again since.
+        let later = self.changes.last().is_some_and(|last| last.generation > update.generation);
+        if later {
+            return;
+        }
+        if parked(workload).is_some() {
+            found.push(("W11", format!("{id} has ended as Updated, and the workload is parked")));
+        }
+        if let Err(why) = all_have(workload, &workload["spec"]["template"], self.partition(), server) {
+            found.push(("W11", format!("{id} has ended as Updated, and {why}")));
+        }
+    }
+}

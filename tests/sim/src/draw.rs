@@ -3,6 +3,7 @@
 //! Most schedules are small: two Pods, a few requests close together, a few faults close to them. Much of what goes
 //! wrong in such systems takes two or three events at the right time, not many.
 
+mod parks;
 mod resizes;
 mod rollouts;
 mod updates;
@@ -51,6 +52,7 @@ pub fn schedule(seed: u64) -> Schedule {
     resizes::draw(&mut Rng::new(seed ^ 0x7265_7369_7a65), &mut schedule);
     updates::draw(&mut Rng::new(seed ^ 0x696d_6167_6573), &mut schedule);
     rollouts::draw(&mut Rng::new(seed ^ 0x726f_6c6c), &mut schedule);
+    parks::draw(&mut Rng::new(seed ^ 0x7061_726b), &mut schedule);
     schedule
 }
 

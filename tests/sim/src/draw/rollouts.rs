@@ -42,7 +42,7 @@ pub(super) fn workload(rng: &mut Rng, schedule: &mut Schedule) {
 
 /// Pods of one template have the same containers, which need not behave the same. Few of them do badly for good, since each of
 /// those takes an hour.
-fn alike(rng: &mut Rng, pods: &mut [PodPlan]) {
+pub(super) fn alike(rng: &mut Rng, pods: &mut [PodPlan]) {
     let Some((first, others)) = pods.split_first_mut() else { return };
     for other in others {
         other.containers =

@@ -67,8 +67,11 @@ impl Parks {
         if parked(workload).is_none() {
             let pods = server.objects("Pod").filter(|pod| active(pod)).count();
             let template = &workload["spec"]["template"];
-            let fine = agrees(workload, self.partition(), server)
-                .and_then(|()| all_have(workload, template, self.partition(), server));
+            // Of Pods that are never ready, nobody agrees. Whoever releases it in the midst of an update back may leave Pods with
+            // images of another revision: their label was never that one's.
+            let agrees = if self.bad() { Ok(()) } else { agrees(workload, self.partition(), server) };
+            let have = || all_have(workload, template, self.partition(), server);
+            let fine = agrees.and_then(|()| if self.let_go { Ok(()) } else { have() });
             if let Err(why) = fine {
                 found.push(("W14", format!("the workload is not parked, and {why}")));
             }
@@ -80,9 +83,17 @@ impl Parks {
         found
     }
 
+    /// Somebody wants an image whose containers end at once.
+    fn bad(&self) -> bool {
+        let bad =
+            |step: &Step| matches!(step, Step::Template(tags) if tags.iter().any(|(_, tag)| tag == "crash"));
+        self.schedule.steps.iter().any(|step| bad(&step.what))
+    }
+
     fn is_true(&self, id: &str, followed: &Followed, why: &str) -> bool {
         match why {
             "Paused" => followed.object.spec.paused,
+            "ProgressDeadlineExceeded" => self.bad(),
             "PodsFailed" => self.children_of(id).any(|child| child.ended == Some(false)),
             _ => false,
         }
@@ -91,7 +102,7 @@ impl Parks {
     /// Where nothing has failed, each container began once, and once again for each change of its image.
     fn restarted_once(&self, found: &mut Found) {
         let ends = self.schedule.steps.iter().any(|step| matches!(step.what, Step::Crash(..)));
-        for ((pod, name), began) in self.began.iter().filter(|_| !ends) {
+        for ((pod, name), began) in self.began.iter().filter(|_| !ends && !self.bad()) {
             let failed = self.children.values().any(|child| child.pod == *pod && child.ended != Some(true));
             if *began > self.changes.len() && !failed {
                 let changes = self.changes.len() - 1;

@@ -151,13 +151,17 @@ impl Parks {
         };
         let Some(followed) = self.followed.get(&child.rollout) else { return };
         let there = |pod: &str| self.members.get(pod).is_some_and(|member| !member.gone);
-        let open =
-            self.children.values().filter(|child| child.open() && child.costs && there(&child.pod)).count();
+        let counts = |other: &&Child| {
+            other.rollout == child.rollout && other.open() && other.costs && there(&other.pod)
+        };
+        let open = self.children.values().filter(counts).count();
         let all = u32::try_from(self.schedule.members()).unwrap_or_default();
         let spec = &followed.object.spec;
         let own = spec.strategy.as_ref().and_then(|strategy| strategy.max_unavailable.as_ref());
         let workload = self.schedule.workload.as_ref();
-        let theirs = workload.and_then(|workload| workload.most()).map_or(1, |most| share_of(&most.0, all));
+        let theirs = workload
+            .and_then(crate::world::rolling::WorkloadPlan::most)
+            .map_or(1, |most| share_of(&most.0, all));
         let least = workload.and_then(|workload| workload.budget);
         let least = least.filter(|_| spec.respects_disruption_budgets()).unwrap_or_default();
         let most =

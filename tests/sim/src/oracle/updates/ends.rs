@@ -238,7 +238,8 @@ impl Updates {
                 spec.pull().ne(&pitstop_api::image_update::Pull::Required)
                     || self.may_end(followed)
                     || !self.calm()
-                    || does(&|s| matches!(s, Step::Create(_)))
+                    // Of a rollout that was deleted, a stop may go on.
+                    || does(&|s| matches!(s, Step::Create(_) | Step::DeleteRollout(_)))
             }
             _ => true,
         };
@@ -271,6 +272,7 @@ impl Updates {
         let steps = self.schedule.steps.iter().any(|s| match &s.what {
             Step::Crash(..) => true,
             Step::MoveTag(_, content) => named(content),
+            Step::Template(tags) => tags.iter().any(|(_, tag)| bad.iter().any(|b| tag.starts_with(b))),
             _ => false,
         });
         let same = self.schedule.images.same.iter().any(|(_, content)| named(content));

@@ -114,7 +114,7 @@ impl Parks {
         if let Err(why) = has_images(pod, &change.template) {
             wrong(format!("it has {why}"));
         }
-        if self.children.values().any(|child| child.open() && child.pod == uid(pod)) && !self.many_leaders {
+        if self.open().any(|open| *open == *uid(pod)) && !self.many_leaders {
             wrong("a request for it is open".to_owned());
         }
     }
@@ -171,11 +171,12 @@ impl Parks {
         }
     }
 
-    /// A Pod that is there and has an open request.
-    pub(super) fn open_for_any(&self) -> Option<&str> {
-        let there = |pod: &str| self.members.get(pod).is_some_and(|member| !member.gone);
-        let mut open = self.children.values().filter(|child| child.open() && there(&child.pod));
-        open.next().map(|child| &*child.pod)
+    /// Pods that have an open request of a rollout that is there: one that is made anew knows of no other.
+    pub(super) fn open(&self) -> impl Iterator<Item = &str> {
+        let pod = |pod: &str| self.members.get(pod).is_some_and(|member| !member.gone);
+        let rollout = |id: &str| self.followed.get(id).is_some_and(|followed| !followed.deleted);
+        let open = move |child: &&Child| child.open() && pod(&child.pod) && rollout(&child.rollout);
+        self.children.values().filter(open).map(|child| &*child.pod)
     }
 
     /// Something really happened on a node.

@@ -134,7 +134,7 @@ impl Parks {
         if let Err(why) = fine {
             found.push(("W10", format!("the workload is released, and {why}")));
         }
-        if let Some(open) = self.open_for_any() {
+        if let Some(open) = self.open().next() {
             found.push(("W10", format!("the workload is released, and a request for {open} is open")));
         }
     }

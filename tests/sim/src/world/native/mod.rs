@@ -97,9 +97,13 @@ impl World {
         let mut object = workload.object(pods);
         let spec = objects::pod(&self.schedule.pods[0], "")["spec"].clone();
         for list in ["containers", "initContainers"] {
-            if let Some(containers) = spec.get(list) {
-                object["spec"]["template"]["spec"][list] = containers.clone();
+            let Some(mut containers) = spec.get(list).cloned() else { continue };
+            for container in containers.as_array_mut().into_iter().flatten() {
+                // The API server keeps no list that is empty.
+                let says = |_: &String, value: &mut Value| value.as_array().is_none_or(|all| !all.is_empty());
+                container.as_object_mut().into_iter().for_each(|fields| fields.retain(says));
             }
+            object["spec"]["template"]["spec"][list] = containers;
         }
         object["metadata"]["generation"] = 1.into();
         let wall = self.server_wall();

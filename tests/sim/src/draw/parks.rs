@@ -6,6 +6,7 @@ use crate::rng::Rng;
 use crate::world::imaging::Images;
 use crate::world::plan::{Fault, Schedule, Step, Timed, Word};
 use crate::world::rolling::{RolloutPlan, WorkloadPlan};
+use crate::world::sizing::Size;
 
 /// The name of the workload and of its rollout.
 const WEB: &str = "web";
@@ -43,6 +44,8 @@ fn members(rng: &mut Rng, schedule: &mut Schedule, kind: &'static str) {
         if daemons {
             pod.node = at;
         }
+        // Their template has one size for all.
+        pod.containers.iter_mut().for_each(|one| one.size = Size::default());
         for one in pod.containers.iter_mut().filter(|one| one.behaviour.contains("runs")) {
             r#"{"start":200,"term":[50,143],"ready":200}"#.clone_into(&mut one.behaviour);
         }

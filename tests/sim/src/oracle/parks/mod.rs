@@ -51,6 +51,8 @@ pub struct Parks {
     changes: Vec<Change>,
     /// To which generation an update to a revision was told to be.
     told: BTreeMap<String, i64>,
+    /// How many Pods it is to have.
+    desired: usize,
     /// When its user has last asked for fewer Pods.
     scaled: Option<u64>,
     /// It was released by its user, or since it cannot be updated in place.
@@ -83,6 +85,7 @@ impl Parks {
             members: BTreeMap::new(),
             changes: Vec::new(),
             told: BTreeMap::new(),
+            desired: 0,
             scaled: None,
             let_go: false,
             changed: 0,

@@ -166,7 +166,9 @@ impl Parks {
         let least = least.filter(|_| spec.respects_disruption_budgets()).unwrap_or_default();
         let most =
             own.map_or(theirs, |own| own.of(all)).min(all.saturating_sub(u32::try_from(least).unwrap()));
-        if open > usize::try_from(most).unwrap() {
+        // Those that are too many, and about to be deleted, serve as well as others.
+        let there = self.members.values().filter(|member| !member.gone).count();
+        if open > usize::try_from(most).unwrap() + there.saturating_sub(self.desired) {
             found.push(("W1", format!("with {id} {open} Pods are being updated, and {most} may be")));
         }
     }

@@ -107,6 +107,7 @@ impl Parks {
     ) {
         let Some(new) = after else { return };
         self.changed = self.now;
+        self.desired = desired(new);
         let template = &new["spec"]["template"];
         if self.changes.last().is_none_or(|last| last.template != *template) {
             self.changes.push(Change { generation: generation(new), template: template.clone() });

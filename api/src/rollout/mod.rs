@@ -70,8 +70,9 @@ pub struct InPlaceRolloutSpec {
     /// The workload, in the namespace of the rollout. Of several rollouts for one workload only the oldest acts. Immutable.
     pub target_ref: TargetRef,
     /// What happens when the template of a parked workload changes. `Native` (default): its own controller makes new Pods, as
-    /// without a rollout. `InPlace`: the running Pods get the new images, and are restarted if an annotation asks for it; the
-    /// workload is released when that is done in all of them. A workload is parked by its label `pitstop.dev/parked`.
+    /// without a rollout. `InPlace`: the running Pods get the new images and resources, and are restarted if an annotation asks
+    /// for it; the workload is released when that is done in all of them. A workload is parked by its label
+    /// `pitstop.dev/parked`.
     #[serde(default)]
     #[schemars(extend("default" = "Native"))]
     pub template_changes: TemplateChanges,

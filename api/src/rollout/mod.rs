@@ -181,9 +181,6 @@ pub enum TargetKind {
 }
 
 impl TargetKind {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Deployment, Self::StatefulSet, Self::DaemonSet];
-
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {

@@ -157,8 +157,6 @@ pub struct Relative<'a> {
     pub uid: &'a str,
     /// UID of its controlling owner.
     pub owner_uid: Option<&'a str>,
-    /// Its Pod, where that is known.
-    pub pod: Option<ObjectKey>,
     /// It is about to be deleted.
     pub deleting: bool,
     /// How it ended, once it has.
@@ -304,6 +302,8 @@ pub trait Around<K: Kind> {
     fn parking(&self, kind: TargetKind) -> Parking<'_>;
     /// An object of that kind.
     fn relative(&self, kind: KindId, key: &ObjectKey) -> Option<Relative<'_>>;
+    /// The Pod that such an object is for.
+    fn pod_of(&self, kind: KindId, key: &ObjectKey) -> Option<ObjectKey>;
     /// The objects of that kind that it has made.
     fn children(&self, kind: KindId) -> Box<dyn Iterator<Item = Relative<'_>> + '_>;
 }

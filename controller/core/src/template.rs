@@ -123,7 +123,8 @@ impl Change {
     }
 }
 
-fn same_repository(before: &str, after: &str) -> Result<(), String> {
+/// They are, or why not.
+pub(crate) fn same_repository(before: &str, after: &str) -> Result<(), String> {
     let (before, after) = (Reference::parse(before)?, Reference::parse(after)?);
     before.same_repository(&after).then_some(()).ok_or_else(|| "is of another repository".to_owned())
 }

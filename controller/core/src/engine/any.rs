@@ -71,6 +71,8 @@ pub(super) trait AnyStore {
     fn changed(&mut self, key: &ObjectKey) -> Option<Touched>;
     /// What is told of it to others.
     fn relative(&self, key: &ObjectKey) -> Option<Relative<'_>>;
+    /// The Pod that it is for.
+    fn pod_of(&self, key: &ObjectKey) -> Option<ObjectKey>;
     /// Those that the request of that UID has made, of those that are not over and through.
     fn children<'a>(&'a self, owner_uid: &str) -> Box<dyn Iterator<Item = Relative<'a>> + 'a>;
     /// It is at work on the Pod of that name.
@@ -200,14 +202,7 @@ impl<K: Kind> AnyStore for Store<K> {
     fn relative(&self, key: &ObjectKey) -> Option<Relative<'_>> {
         if let Some((key, rest)) = self.resting.get_key_value(key) {
             let ended = Some(crate::kind::Ended { complete: false, reason: "", message: "" });
-            return Some(Relative {
-                key,
-                uid: &rest.uid,
-                owner_uid: None,
-                pod: None,
-                deleting: false,
-                ended,
-            });
+            return Some(Relative { key, uid: &rest.uid, owner_uid: None, deleting: false, ended });
         }
         let request = self.objects.get(key)?.request.get();
         let meta = request.meta();
@@ -215,10 +210,12 @@ impl<K: Kind> AnyStore for Store<K> {
             key: meta.key,
             uid: request.uid(),
             owner_uid: meta.owner.map(|owner| owner.uid.as_str()),
-            pod: Some(request.pod_key()),
             deleting: meta.deleting,
             ended: request.ended(),
         })
+    }
+    fn pod_of(&self, key: &ObjectKey) -> Option<ObjectKey> {
+        self.objects.get(key).map(|e| e.request.get().pod_key())
     }
     fn children<'a>(&'a self, owner_uid: &str) -> Box<dyn Iterator<Item = Relative<'a>> + 'a> {
         let keys = self.by_owner.get(owner_uid).into_iter().flatten();

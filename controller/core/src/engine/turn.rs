@@ -153,6 +153,9 @@ impl<K: Stored> Around<K> for Surroundings<'_, K> {
     fn relative(&self, kind: KindId, key: &ObjectKey) -> Option<Relative<'_>> {
         self.engine.stores.of(kind)?.relative(key)
     }
+    fn pod_of(&self, kind: KindId, key: &ObjectKey) -> Option<ObjectKey> {
+        self.engine.stores.of(kind)?.pod_of(key)
+    }
     fn children(&self, kind: KindId) -> Box<dyn Iterator<Item = Relative<'_>> + '_> {
         let meta = self.request.meta();
         let children = self.engine.stores.of(kind).map(|store| store.children(self.request.uid()));

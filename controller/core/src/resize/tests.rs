@@ -95,7 +95,6 @@ impl Made {
             key: &self.key,
             uid: &self.uid,
             owner_uid: self.owner_uid.as_deref(),
-            pod: None,
             deleting: self.deleting,
             ended: ended.map(|(complete, message)| Ended { complete: *complete, reason: "", message }),
         }

@@ -6,6 +6,7 @@
 use pitstop_api::rollout::TargetKind;
 
 use crate::deed::CommitStep;
+use crate::template::Change;
 use crate::workload::{Set, Template};
 
 /// What is left to be done when all Pods are updated.
@@ -43,6 +44,10 @@ pub(super) fn left(kind: TargetKind, template: &Template, partition: u32) -> Lef
 
 /// Why a `Deployment` cannot be updated in place; nothing where it can, or is none.
 pub(super) fn why_not(kind: TargetKind, template: &Template) -> Option<String> {
+    // The revision of a Deployment does not tell of it.
+    if let (TargetKind::Deployment, Some(Change::Other(why))) = (kind, template.changes.get("")) {
+        return Some(why.clone());
+    }
     let mut names = template.sets.active.iter().map(|set| &set.version.name);
     match (kind, names.next(), names.next()) {
         (TargetKind::Deployment, None, _) => Some("no ReplicaSet of it has Pods".to_owned()),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::arm::Proof;
 use super::stage::{Asked, Rank, Stage, ordinal, stage};
-use super::work::{Revisions, Work};
+use super::work::{Revisions, What, Work};
 use super::{Rollout, child};
 use crate::deed::{Deed, Done};
 use crate::key::ObjectKey;
@@ -74,9 +74,10 @@ pub struct Memory {
     pub(super) listed: Option<(String, Vec<Listed>)>,
     /// UIDs of the controllers whose Pods it is told of.
     looks_after: Vec<String>,
-    /// The mark of the restart or the update that the Pods are sorted by, and the workload's partition and controllers.
+    /// The mark of the restart or the update that the Pods are sorted by, and the workload's partition and controllers, and whether
+    /// its `ReplicaSet` has the new template.
     mark: Option<String>,
-    sorted_by: Option<(u32, Vec<String>)>,
+    sorted_by: Option<(u32, bool, Vec<String>)>,
     stale: BTreeSet<ObjectKey>,
     pods: BTreeMap<ObjectKey, Seen>,
     /// How many Pods each node has had.
@@ -221,7 +222,8 @@ impl Memory {
         workload: &Workload,
         around: &dyn Around<Rollout>,
     ) {
-        let by = (work.partition, workload.controllers.clone());
+        let swapped = matches!(&work.what, What::Update(revisions) if revisions.swapped());
+        let by = (work.partition, swapped, workload.controllers.clone());
         if self.mark.as_ref() != Some(&work.mark) {
             self.made.clear();
             self.marked.clear();

@@ -46,7 +46,7 @@ fn touched<'a>(sight: &Sight<'a, Rollout>, kind: KindId, child: &Relative<'_>) -
     if rollout.spec.target_ref.kind != TargetKind::Deployment || kind == RESTARTS {
         return None;
     }
-    let pod = sight.around.pod(child.pod.as_ref()?)?;
+    let pod = sight.around.pod(&sight.around.pod_of(kind, child.key)?)?;
     let last = rollout.status.update.as_ref().map(|update| revision_hash(&update.revision));
     let told = pod.revision == revision_hash(UNKNOWN) || Some(pod.revision) == last;
     (!told && !pod.gone()).then_some(pod)

@@ -9,10 +9,10 @@ use super::child::KINDS;
 use super::{Rollout, child};
 use crate::deed::Deed;
 use crate::hold::admission::other_class;
-use crate::key::KindId;
+use crate::key::{KindId, ObjectKey};
 use crate::kind::{Around, Relative};
 use crate::pod::{Container, Pod};
-use crate::template::{Change, Image, Lacks, Size, Wanted};
+use crate::template::{Change, Image, Lacks, Size, Wanted, same_repository};
 use crate::workload::{Sets, Template, Workload, revision_hash};
 
 /// What is done to Pods.
@@ -90,15 +90,11 @@ impl<'a> Work<'a> {
             request.and_then(|request| request.ended).is_some_and(|ended| ended.complete)
         };
         let next = steps.into_iter().find(|step| !done(step));
-        // Where what a Pod lacks is told by what it has, it has that before the request is over.
-        let found = KINDS.into_iter().filter_map(|kind| around.relative(kind, &key));
-        let left = found.into_iter().find(|request| {
-            let complete = request.ended.is_some_and(|ended| ended.complete);
-            request.is_of(&rollout.uid) && !complete && matches!(self.what, What::Update(_))
-        });
-        let left =
-            left.map(|request| Step { asks: Asks::Images(Vec::new()), request: Some(request), last: true });
-        Ok(left.or(next))
+        let open = match &self.what {
+            What::Restart(_) => None,
+            What::Update(_) => open(rollout, &key, around),
+        };
+        Ok(open.or(next))
     }
 
     /// What the Pod is asked for, one after another.
@@ -118,6 +114,16 @@ impl<'a> Work<'a> {
             }
         }
     }
+}
+
+/// The first request of that name that has not succeeded. Where what a Pod lacks is told by what it has, it has that before the
+/// request is over.
+fn open<'a>(rollout: &Rollout, key: &ObjectKey, around: &'a dyn Around<Rollout>) -> Option<Step<'a>> {
+    let requests = KINDS.into_iter().filter_map(|kind| around.relative(kind, key));
+    let mut own = requests.filter(|request| request.is_of(&rollout.uid));
+    let open = own.find(|request| !request.ended.is_some_and(|ended| ended.complete))?;
+    // It was asked for already.
+    Some(Step { asks: Asks::Images(Vec::new()), request: Some(open), last: true })
 }
 
 /// What a request asks for.
@@ -183,7 +189,7 @@ impl Revisions<'_> {
     }
 
     /// New Pods are made of the new template. One without a revision may be older than that all the same.
-    fn swapped(&self) -> bool {
+    pub(super) fn swapped(&self) -> bool {
         self.sets.is_some_and(Sets::swapped)
     }
 
@@ -247,7 +253,7 @@ impl Revisions<'_> {
         for (name, Wanted { image, resources }) in &sets.wanted {
             let Some(has) = pod.container(name) else { continue };
             let changes = change.images.iter().any(|image| image.container == *name);
-            if !same(&has.image, image) && (changes || same_repository(&has.image, image)) {
+            if !same(&has.image, image) && (changes || same_repository(&has.image, image).is_ok()) {
                 let (container, image) = (name.clone(), image.clone());
                 lacks.images.push(Image { container, image, before: has.image.clone() });
             }
@@ -259,11 +265,6 @@ impl Revisions<'_> {
         }
         lacks
     }
-}
-
-fn same_repository(one: &str, other: &str) -> bool {
-    let (Ok(one), Ok(other)) = (Reference::parse(one), Reference::parse(other)) else { return false };
-    one.same_repository(&other)
 }
 
 /// A Pod has the image that a template names: the digest that was pulled for it may stand behind.

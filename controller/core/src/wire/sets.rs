@@ -105,16 +105,21 @@ fn version(metadata: &ObjectMeta) -> Version {
     Version { name: text(name), uid: text(uid), resource_version: text(resource_version) }
 }
 
-/// Reads the template that is to be written: of the `Deployment` the new one, of its `ReplicaSet` with Pods the old one.
-pub(super) fn source(commit: &Commit) -> Result<HttpRequest, request::Error> {
-    let (place, from) = match commit.step {
+/// Whose template is written: of the `Deployment` the new one, of its `ReplicaSet` with Pods the old one.
+fn from(commit: &Commit) -> (Builder, &Version) {
+    match commit.step {
         CommitStep::Swap => {
             (Builder::new(apps::Deployment::url_path(&(), Some(&commit.namespace))), &commit.deployment)
         }
         CommitStep::Keep(_) | CommitStep::Make | CommitStep::Void(_) => {
             (sets(&commit.namespace), &commit.active.version)
         }
-    };
+    }
+}
+
+/// Reads it.
+pub(super) fn source(commit: &Commit) -> Result<HttpRequest, request::Error> {
+    let (place, from) = from(commit);
     place.get(&from.name, &GetParams::default())
 }
 
@@ -132,9 +137,9 @@ struct Source {
 /// Writes the template of that object.
 pub(super) fn write(commit: &Commit, text: &str) -> Result<HttpRequest, Failure> {
     let source: Source = parse(text)?;
-    let read = version(&source.metadata);
-    if ![&commit.deployment, &commit.active.version].contains(&&read) {
-        return Err(Failure::of_code(409, format!("{} is another version now", read.name)));
+    let (_, from) = from(commit);
+    if version(&source.metadata) != *from {
+        return Err(Failure::of_code(409, format!("{} is another version now", from.name)));
     }
     let request = match &commit.step {
         CommitStep::Swap => patch(commit, &commit.active, template(&source, &commit.active)),

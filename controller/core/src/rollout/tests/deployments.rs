@@ -60,6 +60,9 @@ impl World {
         self.committed.push(commit.step.clone());
         let template = self.workload.as_mut().unwrap().template.as_mut().unwrap();
         assert_eq!((&*commit.deployment.uid, &*commit.deployment.resource_version), ("w", "9"));
+        if commit.step == CommitStep::Swap && template.sets.swapped() {
+            return Done::Conflict;
+        }
         let Sets { active, others, .. } = &mut template.sets;
         let mut other = |of: &Set, new, old| {
             let other = others.iter_mut().find(|other| other.version == of.version).unwrap();
@@ -77,7 +80,14 @@ impl World {
             CommitStep::Keep(kept) => other(kept, false, true),
             CommitStep::Void(void) => other(void, false, false),
         }
-        Done::Effected
+        // A Pod is made of the new template before anybody knows that it is there.
+        match self.late.take_if(|_| commit.step == CommitStep::Swap) {
+            Some(late) => {
+                self.put(late);
+                Done::Retry("no answer".into())
+            }
+            None => Done::Effected,
+        }
     }
 
     fn revision(&self, pod: &str) -> u64 {
@@ -291,4 +301,39 @@ fn another_class_of_service_goes_the_native_way() {
         "{}",
         world.said().1
     );
+}
+
+/// Its images are those of before, so its revision is, too.
+#[test]
+fn another_field_beside_the_image_goes_the_native_way_in_mid_roll() {
+    let mut world = World::deployment();
+    world.settle();
+    world.updated("a", "shop/web:v2");
+    world.changes("v1", "v2", 3);
+    let why = "spec.template.spec.containers[0].env differs";
+    let template = world.workload.as_mut().unwrap().template.as_mut().unwrap();
+    for change in template.changes.values_mut() {
+        *change = Change::Other(why.into());
+    }
+    world.later(1);
+    assert_eq!((world.committed.len(), world.released), (0, Some(Strategy::Unpaused)));
+    assert_eq!((world.ended(), world.said().1.ends_with(why)), (Some(UpdateEnd::NotInPlace), true));
+}
+
+/// The watch has shown it before anybody knew that the `ReplicaSet` has the new template.
+#[test]
+fn a_pod_that_was_made_right_after_the_swap_is_current() {
+    let mut world = World::deployment();
+    world.settle();
+    for pod in ["a", "b"] {
+        world.updated(pod, "shop/web:v2");
+    }
+    world.workload.as_mut().unwrap().template.as_mut().unwrap().committed = false;
+    world.late = Some(of("", "shop/web:v2", "d"));
+    // So that nothing is begun for it meanwhile.
+    world.rollout.spec.paused = true;
+    world.updated("c", "shop/web:v2");
+    world.workload.as_mut().unwrap().template.as_mut().unwrap().committed = true;
+    world.later(61);
+    assert_eq!((world.begun.len(), world.ended()), (3, Some(UpdateEnd::Updated)));
 }

@@ -76,6 +76,8 @@ struct World {
     committed: Vec<CommitStep>,
     /// They cannot be.
     refuses: bool,
+    /// A Pod that is made when one has got the new template; the answer is lost.
+    late: Option<Pod>,
     /// What it was released to.
     released: Option<Strategy>,
     /// How the API server answers a release.
@@ -117,6 +119,9 @@ impl Around<Rollout> for Surroundings<'_> {
         let found = self.0.asked.get_key_value(&(kind, key.clone()));
         found.map(|((_, key), asked)| relative(key, asked))
     }
+    fn pod_of(&self, kind: KindId, key: &ObjectKey) -> Option<ObjectKey> {
+        self.0.asked.get(&(kind, key.clone())).map(|asked| ObjectKey::new("shop", &asked.pod))
+    }
     fn children(&self, kind: KindId) -> Box<dyn Iterator<Item = Relative<'_>> + '_> {
         let own = move |asked: &Asked| asked.kind == kind && asked.owner == self.0.rollout.uid;
         let own = self.0.asked.iter().filter(move |(_, asked)| own(asked));
@@ -126,8 +131,7 @@ impl Around<Rollout> for Surroundings<'_> {
 
 fn relative<'a>(key: &'a ObjectKey, asked: &'a Asked) -> Relative<'a> {
     let ended = asked.ended.map(|complete| Ended { complete, reason: "R", message: "it did not come up" });
-    let pod = Some(ObjectKey::new("shop", &asked.pod));
-    Relative { key, uid: &asked.uid, owner_uid: Some(&asked.owner), pod, deleting: false, ended }
+    Relative { key, uid: &asked.uid, owner_uid: Some(&asked.owner), deleting: false, ended }
 }
 
 pub(super) fn rollout(kind: &str, strategy: &Value) -> Rollout {
@@ -184,6 +188,7 @@ impl World {
             marked: Vec::new(),
             committed: Vec::new(),
             refuses: false,
+            late: None,
             released: None,
             release: Done::Effected,
             trial: Done::Effected,

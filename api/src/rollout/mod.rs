@@ -55,13 +55,13 @@ pub const PROGRESS_DEADLINE_SECONDS: i64 = 600;
     status = "InPlaceRolloutStatus",
     derive = "PartialEq",
     derive = "Default",
-    doc = "Stands beside one workload and restarts its Pods in place, in order and within a budget. The workload's template does not change, and no Pod is made anew.",
+    doc = "Stands beside one workload and services its Pods in place, in order and within a budget: restarts them, and gives them what a changed template says. No Pod is made anew.",
     printcolumn = r#"{"name":"Kind","type":"string","jsonPath":".spec.targetRef.kind","description":"The workload's kind"}"#,
     printcolumn = r#"{"name":"Target","type":"string","jsonPath":".spec.targetRef.name","description":"The workload"}"#,
     printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase","description":"How far it is"}"#,
     printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type==\"Complete\")].reason","description":"What it waits for, or what it has done"}"#,
-    printcolumn = r#"{"name":"Pods","type":"integer","jsonPath":".status.pods","description":"Pods that the restart is for"}"#,
-    printcolumn = r#"{"name":"Current","type":"integer","jsonPath":".status.current","description":"Those of them that were restarted"}"#,
+    printcolumn = r#"{"name":"Pods","type":"integer","jsonPath":".status.pods","description":"Pods that the restart or the update is for"}"#,
+    printcolumn = r#"{"name":"Current","type":"integer","jsonPath":".status.current","description":"Those of them that are done"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
     printcolumn = r#"{"name":"Message","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Complete\")].message","description":"The same in a sentence"}"#
 )]

@@ -103,6 +103,17 @@ fn changes(set: &Value) -> Forms {
             add("/spec/template/spec/containers/-", json!({"name": "evil", "image": own})),
             denied(TEMPLATE),
         ),
+        (
+            "a container that is no init container any more",
+            json!([{"op": "move", "from": "/spec/template/spec/initContainers/0",
+                "path": "/spec/template/spec/containers/-"}]),
+            denied(TEMPLATE),
+        ),
+        (
+            "the image of an init container",
+            add("/spec/template/spec/initContainers/0/image", json!(format!("{repository}:other"))),
+            denied(TEMPLATE),
+        ),
         ("the network of its node", add("/spec/template/spec/hostNetwork", json!(true)), denied(TEMPLATE)),
         ("another account", add("/spec/template/spec/serviceAccountName", json!("evil")), denied(TEMPLATE)),
     ]

@@ -5,7 +5,7 @@ use anyhow::Result;
 use http::Method;
 use pitstop_e2e::images::remove_in_place;
 use pitstop_e2e::workloads::{create, merged, park, rollout, workload};
-use pitstop_e2e::{Cluster, LONG, Ns, until};
+use pitstop_e2e::{Cluster, LONG, Ns, pods, until};
 use serde_json::{Value, json};
 
 use crate::ask::{Ask, patch, plain, post};
@@ -32,6 +32,7 @@ pub(super) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
         let (was, spec) = park(kind);
         // It is to have no Pods.
         object["spec"]["template"]["spec"]["nodeSelector"] = json!({"pitstop.dev/none": "none"});
+        object["spec"]["template"]["spec"]["initContainers"] = json!([pods::idle("one"), pods::idle("two")]);
         let free = object["spec"].clone();
         object["metadata"]["labels"] = json!({"app": "web", "pitstop.dev/parked": was});
         object["spec"] = merged(free.clone(), &spec);

@@ -66,6 +66,21 @@ impl Writer {
     }
 }
 
+/// An object was written, or removed.
+#[derive(Clone, Copy)]
+pub(crate) struct Wrote<'a> {
+    /// When, in milliseconds.
+    now: u64,
+    writer: Writer,
+    /// More than one process takes itself for the leader.
+    many_leaders: bool,
+    kind: &'a str,
+    before: Option<&'a Value>,
+    after: Option<&'a Value>,
+    /// As it is afterwards.
+    server: &'a Server,
+}
+
 /// A request as far as the oracle follows it.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
@@ -285,20 +300,21 @@ impl Oracle {
         after: Option<&Value>,
         server: &Server,
     ) {
+        let many_leaders = self.leaders > 1;
+        let wrote = &Wrote { now, writer, many_leaders, kind, before, after, server };
         self.now = now;
-        self.many_leaders |= self.leaders > 1;
+        self.many_leaders |= many_leaders;
         if writer.ours() {
             self.writes += 1;
         }
         self.check_turn(kind, before, after, server);
-        let mut found = self.rules.wrote(now, writer, kind, before, after, server);
+        let mut found = self.rules.wrote(wrote);
         found.extend(self.rules.one_leads(self.leaders));
-        let by = (writer, self.leaders > 1);
-        found.extend(self.resizes.wrote(now, by, kind, before, after, server));
-        found.extend(self.updates.wrote(now, by, kind, before, after, server));
-        found.extend(self.rollouts.wrote(now, by, kind, before, after));
-        found.extend(self.parks.wrote(now, by, kind, before, after, server));
-        self.holds.wrote(now, kind, before, after);
+        found.extend(self.resizes.wrote(wrote));
+        found.extend(self.updates.wrote(wrote));
+        found.extend(self.rollouts.wrote(wrote));
+        found.extend(self.parks.wrote(wrote));
+        self.holds.wrote(wrote);
         self.holds.writes = self.writes;
         for (id, status) in self.resizes.take_successes() {
             found.extend(self.holds.succeeded(&id, &status));

@@ -23,13 +23,13 @@ use pitstop_api::nodework::{AnswerState, Bounds, Cgroup, Held, NodeWork, Order, 
 use pitstop_api::quantity::Resources;
 use pitstop_api::resize::{Mechanism, PodResize, PodResizeStatus};
 use serde::Deserialize;
-use serde_json::Value;
 
 pub use self::rest::Present;
 use super::resizes::sizes;
 use super::rules::{Found, bare, leaves_controllers_alone};
 use crate::node::cgroups::{Keeping, Touched, of_pod};
 use crate::node::runtime::{Deed, What};
+use crate::oracle::Wrote;
 use crate::server::Server;
 use crate::world::plan::{Failing, Fault, Schedule};
 
@@ -130,7 +130,8 @@ impl Holds {
     }
 
     /// An object was written, or removed.
-    pub(super) fn wrote(&mut self, now: u64, kind: &str, before: Option<&Value>, after: Option<&Value>) {
+    pub(super) fn wrote(&mut self, wrote: &Wrote<'_>) {
+        let Wrote { now, kind, before, after, .. } = *wrote;
         self.now = now;
         match (kind, after) {
             ("NodeWork", Some(new)) => self.book_wrote(&NodeWork::deserialize(new).unwrap()),
@@ -148,7 +149,7 @@ impl Holds {
                 self.by_api.extend(request.zip(pod.clone()));
                 self.accepted.extend(pod);
             }
-            ("Pod", _) => self.pod_wrote(before, after),
+            ("Pod", _) => self.pod_wrote(wrote),
             _ => {}
         }
     }
@@ -167,7 +168,8 @@ impl Holds {
         self.acknowledged.extend(acknowledged.map(|a| (a.order_id.clone(), a.acknowledged_by.clone())));
     }
 
-    fn pod_wrote(&mut self, before: Option<&Value>, after: Option<&Value>) {
+    fn pod_wrote(&mut self, wrote: &Wrote<'_>) {
+        let Wrote { before, after, .. } = *wrote;
         let Some(pod) = after.or(before) else { return };
         let uid = pod["metadata"]["uid"].as_str().unwrap_or_default();
         let said = self.said.entry(uid.to_owned()).or_default();

@@ -24,9 +24,8 @@ use serde_json::Value;
 
 use self::pods::{Child, Member};
 use self::workload::Change;
-use super::Writer;
 use super::rules::Found;
-use crate::server::Server;
+use crate::oracle::Wrote;
 use crate::world::NAMESPACE;
 use crate::world::plan::Schedule;
 
@@ -95,15 +94,8 @@ impl Parks {
     }
 
     /// An object was written, or removed.
-    pub(super) fn wrote(
-        &mut self,
-        now: u64,
-        (writer, many_leaders): (Writer, bool),
-        kind: &str,
-        before: Option<&Value>,
-        after: Option<&Value>,
-        server: &Server,
-    ) -> Found {
+    pub(super) fn wrote(&mut self, wrote: &Wrote<'_>) -> Found {
+        let Wrote { now, many_leaders, kind, .. } = *wrote;
         let mut found = Found::new();
         if !self.schedule.parks() {
             return found;
@@ -111,25 +103,20 @@ impl Parks {
         self.now = now;
         self.many_leaders |= many_leaders;
         match kind {
-            "InPlaceRollout" => self.rollout_wrote(before, after, server, &mut found),
-            "PodImageUpdate" => self.child_wrote(before, after, &mut found),
-            "Pod" => self.pod_wrote(writer, before, after, &mut found),
-            "ReplicaSet" => self.set_wrote(writer, before, after, server, &mut found),
+            "InPlaceRollout" => self.rollout_wrote(wrote, &mut found),
+            "PodImageUpdate" => self.child_wrote(wrote, &mut found),
+            "Pod" => self.pod_wrote(wrote, &mut found),
+            "ReplicaSet" => self.set_wrote(wrote, &mut found),
             kind if self.schedule.workload.as_ref().is_some_and(|workload| workload.kind == kind) => {
-                self.workload_wrote(writer, before, after, server, &mut found);
+                self.workload_wrote(wrote, &mut found);
             }
             _ => {}
         }
         found
     }
 
-    fn rollout_wrote(
-        &mut self,
-        before: Option<&Value>,
-        after: Option<&Value>,
-        server: &Server,
-        found: &mut Found,
-    ) {
+    fn rollout_wrote(&mut self, wrote: &Wrote<'_>, found: &mut Found) {
+        let Wrote { before, after, server, .. } = *wrote;
         self.changed = self.now;
         let Some(new) = after else {
             if let Some(followed) = before.and_then(|old| self.followed.get_mut(&uid(old))) {

@@ -10,6 +10,7 @@ use super::{Parks, uid};
 use crate::node::keys;
 use crate::node::runtime::{Deed, Runtime, What};
 use crate::oracle::Writer;
+use crate::oracle::Wrote;
 use crate::oracle::pods::images;
 use crate::oracle::rules::Found;
 
@@ -75,13 +76,8 @@ fn mark(pod: &Value) -> Option<&str> {
 }
 
 impl Parks {
-    pub(super) fn pod_wrote(
-        &mut self,
-        writer: Writer,
-        before: Option<&Value>,
-        after: Option<&Value>,
-        found: &mut Found,
-    ) {
+    pub(super) fn pod_wrote(&mut self, wrote: &Wrote<'_>, found: &mut Found) {
+        let Wrote { writer, before, after, .. } = *wrote;
         let Some(pod) = after.or(before) else { return };
         let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
         let ready = conditions.any(|c| c["type"] == "Ready" && c["status"] == "True");
@@ -119,7 +115,8 @@ impl Parks {
         }
     }
 
-    pub(super) fn child_wrote(&mut self, before: Option<&Value>, after: Option<&Value>, found: &mut Found) {
+    pub(super) fn child_wrote(&mut self, wrote: &Wrote<'_>, found: &mut Found) {
+        let Wrote { before, after, .. } = *wrote;
         self.changed = self.now;
         let Some(object) = after.or(before) else { return };
         let request = PodImageUpdate::deserialize(object).unwrap();

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::pods::{active, has_images};
 use super::{Parks, uid};
 use crate::oracle::Writer;
+use crate::oracle::Wrote;
 use crate::oracle::rules::Found;
 use crate::server::Server;
 
@@ -97,14 +98,8 @@ impl Parks {
         usize::try_from(partition.unwrap_or_default()).unwrap_or_default()
     }
 
-    pub(super) fn workload_wrote(
-        &mut self,
-        writer: Writer,
-        before: Option<&Value>,
-        after: Option<&Value>,
-        server: &Server,
-        found: &mut Found,
-    ) {
+    pub(super) fn workload_wrote(&mut self, wrote: &Wrote<'_>, found: &mut Found) {
+        let Wrote { writer, before, after, server, .. } = *wrote;
         let Some(new) = after else { return };
         self.changed = self.now;
         self.desired = desired(new);
@@ -141,14 +136,8 @@ impl Parks {
     }
 
     /// A template is written into a `ReplicaSet`.
-    pub(super) fn set_wrote(
-        &mut self,
-        writer: Writer,
-        before: Option<&Value>,
-        after: Option<&Value>,
-        server: &Server,
-        found: &mut Found,
-    ) {
+    pub(super) fn set_wrote(&mut self, wrote: &Wrote<'_>, found: &mut Found) {
+        let Wrote { writer, before, after, server, .. } = *wrote;
         self.changed = self.now;
         let (Some(old), Some(new), Writer::Controller) = (before, after, writer) else { return };
         let (was, is) = (bare(&old["spec"]["template"]), bare(&new["spec"]["template"]));

@@ -34,6 +34,7 @@ use super::pace::Clocks;
 use super::rules::{Found, leaves_controllers_alone, millis};
 use super::turns::Turns;
 use crate::node::cgroups::Written;
+use crate::oracle::Wrote;
 use crate::server::Server;
 use crate::world::plan::{Fault, Schedule, Step};
 
@@ -236,21 +237,14 @@ impl Resizes {
     }
 
     /// An object was written, or removed.
-    pub(super) fn wrote(
-        &mut self,
-        now: u64,
-        (writer, many_leaders): (Writer, bool),
-        kind: &str,
-        before: Option<&Value>,
-        after: Option<&Value>,
-        server: &Server,
-    ) -> Found {
+    pub(super) fn wrote(&mut self, wrote: &Wrote<'_>) -> Found {
+        let Wrote { now, many_leaders, kind, before, after, .. } = *wrote;
         let mut found = Found::new();
         self.now = now;
         self.many_leaders |= many_leaders;
         match kind {
-            "PodResize" => self.resize_wrote(writer, before, after, server, &mut found),
-            "Pod" => self.pod_wrote(writer, before, after, &mut found),
+            "PodResize" => self.resize_wrote(wrote, &mut found),
+            "Pod" => self.pod_wrote(wrote, &mut found),
             "ContainerRecreateRequest" | "PodImageUpdate" => self.restarts.wrote(now, before, after),
             "NodeWork" => self.restarts.book_wrote(now, before, after),
             _ => {}
@@ -258,14 +252,8 @@ impl Resizes {
         if self.off { Found::new() } else { found }
     }
 
-    fn resize_wrote(
-        &mut self,
-        writer: Writer,
-        before: Option<&Value>,
-        after: Option<&Value>,
-        server: &Server,
-        found: &mut Found,
-    ) {
+    fn resize_wrote(&mut self, wrote: &Wrote<'_>, found: &mut Found) {
+        let Wrote { writer, before, after, server, .. } = *wrote;
         let parse = |o: &Value| PodResize::deserialize(o).unwrap();
         let Some(new) = after.map(parse) else {
             if let Some(old) = before.map(parse) {

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::ends::KNOWN;
 use super::{Followed, Resizes, read, status};
 use crate::oracle::Writer;
+use crate::oracle::Wrote;
 use crate::oracle::rules::{Found, bare};
 use crate::world::plan::Fault;
 
@@ -101,13 +102,8 @@ impl Followed {
 }
 
 impl Resizes {
-    pub(super) fn pod_wrote(
-        &mut self,
-        writer: Writer,
-        before: Option<&Value>,
-        after: Option<&Value>,
-        found: &mut Found,
-    ) {
+    pub(super) fn pod_wrote(&mut self, wrote: &Wrote<'_>, found: &mut Found) {
+        let Wrote { writer, before, after, .. } = *wrote;
         let Some(new) = after else { return };
         let uid = new["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         if let Some(old) = before.filter(|old| old["metadata"]["uid"] == *uid) {

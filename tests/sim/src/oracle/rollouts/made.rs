@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::pods::Member;
 use super::{Child, Followed, Rollouts};
 use crate::oracle::Writer;
+use crate::oracle::Wrote;
 use crate::oracle::rules::Found;
 
 /// How long open requests of an earlier wish are waited for.
@@ -28,13 +29,8 @@ fn names(rollout: &InPlaceRollout) -> &[String] {
 }
 
 impl Rollouts {
-    pub(super) fn child_wrote(
-        &mut self,
-        writer: Writer,
-        before: Option<&Value>,
-        after: Option<&Value>,
-        found: &mut Found,
-    ) {
+    pub(super) fn child_wrote(&mut self, wrote: &Wrote<'_>, found: &mut Found) {
+        let Wrote { writer, before, after, .. } = *wrote;
         let read = |o: &Value| ContainerRecreateRequest::deserialize(o).unwrap();
         let Some(request) = after.or(before).map(read) else { return };
         let Some(rollout) = owner(&request) else { return };

@@ -23,6 +23,7 @@ use serde_json::Value;
 use self::pods::Member;
 use super::Writer;
 use super::rules::{Found, leaves_controllers_alone};
+use crate::oracle::Wrote;
 use crate::server::Server;
 use crate::world::lasts;
 use crate::world::plan::{Fault, Schedule};
@@ -210,33 +211,22 @@ impl Rollouts {
     }
 
     /// An object was written, or removed.
-    pub(super) fn wrote(
-        &mut self,
-        now: u64,
-        (writer, many_leaders): (Writer, bool),
-        kind: &str,
-        before: Option<&Value>,
-        after: Option<&Value>,
-    ) -> Found {
+    pub(super) fn wrote(&mut self, wrote: &Wrote<'_>) -> Found {
+        let Wrote { now, many_leaders, kind, .. } = *wrote;
         let mut found = Found::new();
         self.now = now;
         self.many_leaders |= many_leaders;
         match kind {
-            "InPlaceRollout" => self.rollout_wrote(writer, before, after, &mut found),
-            "ContainerRecreateRequest" => self.child_wrote(writer, before, after, &mut found),
-            "Pod" => self.see_pod(before, after),
+            "InPlaceRollout" => self.rollout_wrote(wrote, &mut found),
+            "ContainerRecreateRequest" => self.child_wrote(wrote, &mut found),
+            "Pod" => self.see_pod(wrote),
             _ => {}
         }
         if self.off { Found::new() } else { found }
     }
 
-    fn rollout_wrote(
-        &mut self,
-        writer: Writer,
-        before: Option<&Value>,
-        after: Option<&Value>,
-        found: &mut Found,
-    ) {
+    fn rollout_wrote(&mut self, wrote: &Wrote<'_>, found: &mut Found) {
+        let Wrote { writer, before, after, .. } = *wrote;
         let now = self.now;
         let uid = |o: &Value| o["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         let Some(new) = after else {

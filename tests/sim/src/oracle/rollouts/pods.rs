@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use serde_json::Value;
 
 use super::Rollouts;
 use crate::node::keys;
 use crate::node::runtime::{Deed, Runtime, What};
+use crate::oracle::Wrote;
 use crate::oracle::rules::bare;
 
 /// A Pod of the workload.
@@ -45,7 +45,8 @@ impl Member {
 }
 
 impl Rollouts {
-    pub(super) fn see_pod(&mut self, before: Option<&Value>, after: Option<&Value>) {
+    pub(super) fn see_pod(&mut self, wrote: &Wrote<'_>) {
+        let Wrote { before, after, .. } = *wrote;
         let now = self.now;
         let Some(pod) = after.or(before) else { return };
         let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();

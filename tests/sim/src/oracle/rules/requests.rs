@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::{Followed, Found, Placed, Rules, bare, millis};
 use crate::oracle::Writer;
+use crate::oracle::Wrote;
 use crate::oracle::pods::images;
 use crate::server::Server;
 use crate::world::plan::{ComesBack, Fault, PodPlan, Step};
@@ -45,14 +46,8 @@ fn reason(status: &ContainerRecreateRequestStatus) -> String {
 }
 
 impl Rules {
-    pub(super) fn request_wrote(
-        &mut self,
-        writer: Writer,
-        before: Option<&Value>,
-        after: Option<&Value>,
-        server: &Server,
-        found: &mut Found,
-    ) {
+    pub(super) fn request_wrote(&mut self, wrote: &Wrote<'_>, found: &mut Found) {
+        let Wrote { writer, before, after, server, .. } = *wrote;
         let read = |o: &Value| ContainerRecreateRequest::deserialize(o).unwrap();
         let uid = |r: &ContainerRecreateRequest| r.metadata.uid.clone().unwrap_or_default();
         let Some(new) = after.map(read) else {

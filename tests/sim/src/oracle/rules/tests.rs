@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::oracle::Writer;
+use crate::oracle::Wrote;
 use crate::server::Server;
 
 const ID: &str = "u/app/1";
@@ -39,7 +40,8 @@ fn placed_again(order: &Value) -> Vec<&'static str> {
             "apiVersion": "pitstop.dev/v1alpha1", "kind": "NodeWork", "metadata": {"name": "node0"},
             "spec": {"orders": orders}, "status": {"answers": [answer]},
         });
-        rules.wrote(now, Writer::Controller, "NodeWork", None, Some(&book), &server)
+        let (writer, kind, after) = (Writer::Controller, "NodeWork", Some(&book));
+        rules.wrote(&Wrote { now, writer, many_leaders: false, kind, before: None, after, server: &server })
     };
     assert!(wrote(&mut rules, 1, &[&of_the_next_version()], "Acknowledged").is_empty());
     rules.orders.get_mut(ID).unwrap().stopped = Some(2);

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{Found, Placed, Rules, bare, millis};
 use crate::oracle::Writer;
+use crate::oracle::Wrote;
 use crate::oracle::pods::images;
 use crate::server::Server;
 use crate::world::plan::{Fault, PodPlan, Step};
@@ -33,25 +34,18 @@ fn asked(order: &Order) -> Order {
 
 impl Rules {
     /// An object was written, or removed.
-    pub fn wrote(
-        &mut self,
-        now: u64,
-        writer: Writer,
-        kind: &str,
-        before: Option<&Value>,
-        after: Option<&Value>,
-        server: &Server,
-    ) -> Found {
+    pub fn wrote(&mut self, wrote: &Wrote<'_>) -> Found {
+        let Wrote { now, kind, before, after, server, .. } = *wrote;
         self.now = now;
         let mut found = Found::new();
         if self.off {
             return found;
         }
         match kind {
-            "ContainerRecreateRequest" => self.request_wrote(writer, before, after, server, &mut found),
+            "ContainerRecreateRequest" => self.request_wrote(wrote, &mut found),
             "PodResize" | "PodImageUpdate" => self.resizes.wrote(now, before, after),
-            "NodeWork" => self.book_wrote(before, after, &mut found),
-            "Pod" => self.pod_wrote(writer, before, after, &mut found),
+            "NodeWork" => self.book_wrote(wrote, &mut found),
+            "Pod" => self.pod_wrote(wrote, &mut found),
             _ => {}
         }
         if kind != "NodeWork" {
@@ -63,7 +57,8 @@ impl Rules {
         found
     }
 
-    fn book_wrote(&mut self, before: Option<&Value>, after: Option<&Value>, found: &mut Found) {
+    fn book_wrote(&mut self, wrote: &Wrote<'_>, found: &mut Found) {
+        let Wrote { before, after, .. } = *wrote;
         let read = |o: &Value| NodeWork::deserialize(o).unwrap();
         let node =
             after.or(before).and_then(|o| o["metadata"]["name"].as_str()).unwrap_or_default().to_owned();
@@ -208,13 +203,8 @@ impl Rules {
         }
     }
 
-    fn pod_wrote(
-        &mut self,
-        writer: Writer,
-        before: Option<&Value>,
-        after: Option<&Value>,
-        found: &mut Found,
-    ) {
+    fn pod_wrote(&mut self, wrote: &Wrote<'_>, found: &mut Found) {
+        let Wrote { writer, before, after, .. } = *wrote;
         if let Some(gone) =
             before.filter(|old| after.is_none_or(|new| new["metadata"]["uid"] != old["metadata"]["uid"]))
         {

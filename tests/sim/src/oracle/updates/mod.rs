@@ -30,6 +30,7 @@ use super::pace::Clocks;
 use super::rules::{Found, bare, leaves_controllers_alone, millis};
 use crate::node::keys;
 use crate::node::runtime::{Deed, ImageNews, Runtime, What};
+use crate::oracle::Wrote;
 use crate::server::Server;
 use crate::world::plan::{Fault, Schedule};
 
@@ -235,34 +236,21 @@ impl Updates {
     }
 
     /// An object was written, or removed.
-    pub(super) fn wrote(
-        &mut self,
-        now: u64,
-        (writer, many_leaders): (Writer, bool),
-        kind: &str,
-        before: Option<&Value>,
-        after: Option<&Value>,
-        server: &Server,
-    ) -> Found {
+    pub(super) fn wrote(&mut self, wrote: &Wrote<'_>) -> Found {
+        let Wrote { now, many_leaders, kind, .. } = *wrote;
         let mut found = Found::new();
         self.now = now;
         self.many_leaders |= many_leaders;
         match kind {
-            "PodImageUpdate" => self.update_wrote(writer, before, after, server, &mut found),
-            "Pod" => self.see_pod(writer, before, after),
+            "PodImageUpdate" => self.update_wrote(wrote, &mut found),
+            "Pod" => self.see_pod(wrote),
             _ => {}
         }
         if self.off { Found::new() } else { found }
     }
 
-    fn update_wrote(
-        &mut self,
-        writer: Writer,
-        before: Option<&Value>,
-        after: Option<&Value>,
-        server: &Server,
-        found: &mut Found,
-    ) {
+    fn update_wrote(&mut self, wrote: &Wrote<'_>, found: &mut Found) {
+        let Wrote { writer, before, after, server, .. } = *wrote;
         let parse = |o: &Value| PodImageUpdate::deserialize(o).unwrap();
         let uid = |u: &PodImageUpdate| u.metadata.uid.clone().unwrap_or_default();
         let Some(new) = after.map(parse) else {

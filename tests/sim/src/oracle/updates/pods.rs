@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{Updates, status};
 use crate::node::image::split;
 use crate::oracle::Writer;
+use crate::oracle::Wrote;
 use crate::oracle::pods::images;
 use crate::oracle::rules::{Found, bare, millis};
 use crate::world::plan::{Fault, Step, Timed};
@@ -49,7 +50,8 @@ fn of<'a>(status: &'a PodImageUpdateStatus, name: &str) -> Option<&'a ContainerS
 
 impl Updates {
     /// A Pod was written: by others, and how it is.
-    pub(super) fn see_pod(&mut self, writer: Writer, before: Option<&Value>, after: Option<&Value>) {
+    pub(super) fn see_pod(&mut self, wrote: &Wrote<'_>) {
+        let Wrote { writer, before, after, .. } = *wrote;
         let Some(new) = after else { return };
         let pod = uid(new);
         let lists = ["containerStatuses", "initContainerStatuses"];

@@ -99,11 +99,15 @@ pub(super) fn is_asked_again(observed: &Observed<'_>, container: &str) -> bool {
 pub(super) fn wanted(observed: &Observed<'_>, pod: &Pod) -> Vec<Order> {
     let update = observed.update;
     let of = |container: &ContainerStatus| {
-        let placed = observed.orders.iter().find(|view| view.order.container.name == container.name);
-        // An order never changes, though another instance may be there by now.
-        let named = placed.map(|view| view.order.container.id.clone());
-        let id = named.or_else(|| instance(container, pod.container(&container.name)))?;
         let (attempt, pull) = pull(observed, container, pod)?;
+        let mut placed = observed.orders.iter().filter(|view| view.order.container.name == container.name);
+        let named = placed.clone().next().map(|view| view.order.container.id.clone());
+        // An order never changes, whatever a newer controller has put into it.
+        if let Some(stands) = placed.find(|view| view.attempt() == attempt) {
+            return Some(stands.order.clone());
+        }
+        // Nor does the instance, though another one may be there by now.
+        let id = named.or_else(|| instance(container, pod.container(&container.name)))?;
         Some(Order {
             id: OrderId { owner: &update.uid, container: &container.name, attempt }.to_string(),
             pod: OrderPod {

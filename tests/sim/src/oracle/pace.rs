@@ -1,6 +1,29 @@
 //! How long waits take by clocks that are fast or slow, and how much happens in a second.
 
+use super::rules::leaves_controllers_alone;
+use crate::world::lasts;
 use crate::world::plan::Schedule;
+
+/// By then a controller has seen what was written, where nothing holds it up.
+const KNOWN: u64 = 2_000;
+/// What a change of leaders takes.
+const LEADS: u64 = 25_000;
+
+impl Schedule {
+    /// Every controller's process goes on, and sees what it should see.
+    pub(super) fn leaves_controllers_alone(&self) -> bool {
+        self.crash.is_none() && self.faults.iter().all(|f| leaves_controllers_alone(&f.what))
+    }
+
+    /// By then a controller has seen what was written, whatever goes wrong.
+    pub(super) fn known(&self) -> u64 {
+        if self.leaves_controllers_alone() {
+            return KNOWN;
+        }
+        let longest = self.faults.iter().map(|f| lasts(&f.what)).max();
+        KNOWN + LEADS + longest.unwrap_or_default()
+    }
+}
 
 /// How far the clocks that count graces and deadlines are from true time.
 #[derive(Clone, Copy, Debug)]

@@ -59,6 +59,18 @@ fn that_the_daemon_pulls_takes_no_write_of_the_status() {
     assert_eq!((&*world.condition(conditions::COMPLETE).message, world.writes), (asked, before + 2));
 }
 
+/// It would be pulled once more from the beginning.
+#[test]
+fn an_order_that_says_more_than_this_version_knows_stands() {
+    let mut world = World::new(&json!({}));
+    world.settle();
+    world.orders[0].action.pull.as_mut().unwrap().unknown.insert("later".into(), json!({"b": 2}));
+    world.orders[0].unknown.insert("later".into(), json!({"a": 1}));
+    let placed = world.orders.clone();
+    world.settle();
+    assert_eq!(world.orders, placed);
+}
+
 /// Whatever container of the Pod comes first.
 #[test]
 fn what_is_in_the_way_of_one_pull_is_told_beside_another_that_goes_on() {

@@ -26,7 +26,7 @@ use serde::Deserialize;
 
 pub use self::rest::Present;
 use super::resizes::sizes;
-use super::rules::{Found, bare, leaves_controllers_alone};
+use super::rules::{Found, bare};
 use crate::node::cgroups::{Keeping, Touched, of_pod};
 use crate::node::runtime::{Deed, What};
 use crate::oracle::Wrote;
@@ -109,10 +109,6 @@ impl Holds {
 
     fn faults(&self, kind: impl Fn(&Fault) -> bool) -> bool {
         self.schedule.faults.iter().any(|f| kind(&f.what))
-    }
-
-    fn sound(&self) -> bool {
-        self.schedule.crash.is_none() && !self.faults(|f| !leaves_controllers_alone(f))
     }
 
     /// Nobody can give back what a deleted book held while the daemon does not see that, or cannot write.
@@ -206,7 +202,9 @@ impl Holds {
             found.push(("H7", format!("order {} names {:?} of {:?}", order.id, order.container, order.pod)));
         }
         let over = self.over.get(&order.container.id);
-        if let Some(over) = over.filter(|at| resize.hold && self.now > **at + KNOWN && self.sound()) {
+        if let Some(over) = over
+            .filter(|at| resize.hold && self.now > **at + KNOWN && self.schedule.leaves_controllers_alone())
+        {
             found.push(("H7", format!("order {} is for an instance that ended at {over}", order.id)));
         }
         found

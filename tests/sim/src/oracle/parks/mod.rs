@@ -56,6 +56,8 @@ pub struct Parks {
     scaled: Option<u64>,
     /// It was released by its user, or since it cannot be updated in place.
     let_go: bool,
+    /// When the controller has released it, since when it is not parked.
+    released: Option<u64>,
     /// When something was last written that a rollout has to see to.
     changed: u64,
     /// How often containers began, by Pod UID and name.
@@ -87,6 +89,7 @@ impl Parks {
             desired: 0,
             scaled: None,
             let_go: false,
+            released: None,
             changed: 0,
             began: BTreeMap::new(),
             ends: BTreeMap::new(),

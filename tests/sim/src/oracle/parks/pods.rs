@@ -1,5 +1,7 @@
 //! Pods of the workload, and the requests for them.
 
+use std::collections::BTreeSet;
+
 use pitstop_api::condition::{self, ConditionStatus};
 use pitstop_api::image_update::{PodImageUpdate, conditions};
 use pitstop_api::rollout::{POD_REVISION, share_of};
@@ -14,8 +16,6 @@ use crate::oracle::Wrote;
 use crate::oracle::pods::images;
 use crate::oracle::rules::Found;
 
-/// By then a controller has seen what was written, where nothing holds it up.
-const KNOWN: u64 = 2_000;
 /// What a smaller number of Pods is noticed in.
 const SCALED: u64 = 20_000;
 /// The revision of which nobody knows the template.
@@ -24,6 +24,7 @@ const UNKNOWN: &str = "unknown";
 /// A Pod.
 pub(super) struct Member {
     pub(super) gone: bool,
+    born: u64,
     /// It is ready, and since when.
     ready: Option<u64>,
 }
@@ -81,14 +82,18 @@ impl Parks {
         let Some(pod) = after.or(before) else { return };
         let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
         let ready = conditions.any(|c| c["type"] == "Ready" && c["status"] == "True");
-        let member = self.members.entry(uid(pod)).or_insert(Member { gone: false, ready: None });
+        let member =
+            self.members.entry(uid(pod)).or_insert(Member { gone: false, born: self.now, ready: None });
         member.ready = ready.then(|| member.ready.unwrap_or(self.now));
         member.gone = after.is_none_or(|pod| !active(pod));
+        let born = member.born;
         let (Some(old), Some(new)) = (before, after) else { return };
         let name = &new["metadata"]["name"];
         if active(old) && !active(new) && matches!(writer, Writer::Native | Writer::Controller) {
             let scaled = self.scaled.is_some_and(|at| self.now < at + SCALED);
-            if !self.let_go && !scaled {
+            // Made of the old revision by a native controller that had not seen the release yet.
+            let unseen = self.released.is_some_and(|at| at <= born);
+            if !self.let_go && !scaled && !unseen {
                 found
                     .push(("W8", format!("{writer:?} deletes Pod {name}, and its user has not released it")));
             }
@@ -125,7 +130,7 @@ impl Parks {
         let id = uid(object);
         if before.is_none() {
             let pod = request.spec.pod_ref.uid.clone().unwrap_or_default();
-            let since = self.now.saturating_sub(KNOWN);
+            let since = self.now.saturating_sub(self.schedule.known());
             let ready = self.members.get(&pod).and_then(|member| member.ready);
             let costs = ready.is_some_and(|at| at <= since);
             let rollout = owner.uid.clone();
@@ -151,7 +156,8 @@ impl Parks {
         let counts = |other: &&Child| {
             other.rollout == child.rollout && other.open() && other.costs && there(&other.pod)
         };
-        let open = self.children.values().filter(counts).count();
+        let open: BTreeSet<&str> = self.children.values().filter(counts).map(|other| &*other.pod).collect();
+        let open = open.len();
         let all = u32::try_from(self.schedule.members()).unwrap_or_default();
         let spec = &followed.object.spec;
         let own = spec.strategy.as_ref().and_then(|strategy| strategy.max_unavailable.as_ref());

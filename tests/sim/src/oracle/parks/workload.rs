@@ -111,9 +111,13 @@ impl Parks {
         if desired(new) < desired(old) {
             self.scaled = Some(self.now);
         }
+        if parked(new).is_some() {
+            self.released = None;
+        }
         if parked(old).is_none() || parked(new).is_some() {
             return;
         }
+        self.released = Some(self.now);
         if writer != Writer::Controller {
             self.let_go = true;
             return;

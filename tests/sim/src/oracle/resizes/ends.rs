@@ -87,7 +87,10 @@ impl Resizes {
             let Some((shown, since)) = self.shown.get(&(pod.clone(), container.name.clone())) else {
                 continue;
             };
-            if self.sound() && self.now > since + KNOWN && !ids.contains(&shown.as_str()) {
+            if self.schedule.leaves_controllers_alone()
+                && self.now > since + KNOWN
+                && !ids.contains(&shown.as_str())
+            {
                 let text = format!("{id} is told of {ids:?}, and {} runs as {shown}", container.name);
                 found.push(("R7", text));
             }
@@ -212,7 +215,7 @@ impl Resizes {
         }
         // Each wait is told once, and no sooner than three seconds after the one before.
         let bound = 7 + age / 2_500;
-        if self.sound() && followed.writes > bound {
+        if self.schedule.leaves_controllers_alone() && followed.writes > bound {
             found.push(("I12", format!("{id} takes {} writes in {age} ms", followed.writes)));
         }
     }

@@ -31,7 +31,7 @@ use serde_json::Value;
 
 use super::Writer;
 use super::pace::Clocks;
-use super::rules::{Found, leaves_controllers_alone, millis};
+use super::rules::{Found, millis};
 use super::turns::Turns;
 use crate::node::cgroups::Written;
 use crate::oracle::Wrote;
@@ -183,12 +183,6 @@ impl Resizes {
     fn calm(&self) -> bool {
         let groups = |f: &Fault| matches!(f, Fault::HideCgroups(..) | Fault::SlowCgroups(..));
         self.schedule.crash.is_none() && self.schedule.faults.iter().all(|f| groups(&f.what))
-    }
-
-    /// Every controller's process goes on, and sees what it should see.
-    fn sound(&self) -> bool {
-        self.schedule.crash.is_none()
-            && self.schedule.faults.iter().all(|f| leaves_controllers_alone(&f.what))
     }
 
     /// Those that have succeeded, and were no dry runs.
@@ -403,7 +397,9 @@ impl Resizes {
                 && followed.restoring.is_none()
         };
         let mut others = self.followed.iter().filter(|(id, _)| !owners.contains(&id.as_str()));
-        others.find(|(_, followed)| at_work(followed) && self.sound()).map(|(id, _)| id.clone())
+        others
+            .find(|(_, followed)| at_work(followed) && self.schedule.leaves_controllers_alone())
+            .map(|(id, _)| id.clone())
     }
 
     /// Everything is over, in time.

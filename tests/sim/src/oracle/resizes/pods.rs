@@ -144,7 +144,7 @@ impl Resizes {
             found.push(if fights { ("R4", text) } else { ("R1", text) });
             return;
         };
-        let sound = self.sound();
+        let sound = self.schedule.leaves_controllers_alone();
         let slow = self.schedule.faults.iter().any(|f| matches!(f.what, Fault::SlowCgroups(..)));
         let (now, blind) = (self.now, self.many_leaders || self.stale());
         let Some(followed) = self.followed.get_mut(&id) else { return };

@@ -54,7 +54,7 @@ impl Rollouts {
         if (after.current, after.started, after.failed) != (after.pods, 0, 0) {
             found.push(("W4", format!("{id} has finished, and counts {after:?}")));
         }
-        let known = self.now.saturating_sub(self.known());
+        let known = self.now.saturating_sub(self.schedule.known());
         let named = followed.object.spec.restart.as_ref().map_or(&[][..], |restart| &restart.containers);
         let due = self.members.iter().filter(|(_, member)| {
             member.gone.is_none() && member.made < *since && !self.below(member) && !self.clock_jumps()

@@ -97,14 +97,14 @@ impl Rollouts {
             wish,
             pod,
             created: self.now,
-            costs: member.was(true, self.now.saturating_sub(self.known())),
+            costs: member.was(true, self.now.saturating_sub(self.schedule.known())),
             ended: None,
             deleted: false,
         };
         self.is_for(id, followed, member, found);
         self.in_budget(id, followed, &child, found);
         self.may_go_on(id, followed, &child, found);
-        if self.sound() && !self.unsure() {
+        if self.schedule.leaves_controllers_alone() && !self.unsure() {
             self.leaves_room(id, followed, &child, found);
             self.in_order(id, followed, &child, member, found);
         }
@@ -129,7 +129,7 @@ impl Rollouts {
 
     /// The open requests of the rollout that it must know of; those of an earlier wish if they were shown before this one began.
     fn open<'a>(&'a self, followed: &Followed, child: &'a Child) -> impl Iterator<Item = &'a Child> {
-        let begun = followed.begun.map_or(0, |(_, at)| at).saturating_sub(self.known());
+        let begun = followed.begun.map_or(0, |(_, at)| at).saturating_sub(self.schedule.known());
         self.children.values().filter(move |other| {
             let its = other.rollout == child.rollout && other.open();
             its && (other.wish == child.wish || other.created < begun) && self.is_there(&other.pod)
@@ -165,7 +165,7 @@ impl Rollouts {
         if !child.costs {
             return;
         }
-        let since = self.now.saturating_sub(self.known());
+        let since = self.now.saturating_sub(self.schedule.known());
         let restarted: BTreeSet<&str> = self.open(followed, child).map(|other| &*other.pod).collect();
         let serves = |(uid, member): &(&String, &Member)| {
             let gone = member.gone.is_some_and(|gone| gone < since);
@@ -183,7 +183,7 @@ impl Rollouts {
 
     /// Nothing stands in the way of another Pod.
     fn may_go_on(&self, id: &str, followed: &Followed, child: &Child, found: &mut Found) {
-        let since = self.now.saturating_sub(self.known());
+        let since = self.now.saturating_sub(self.schedule.known());
         let long = |at: Option<u64>| at.is_some_and(|at| at < since);
         let mut wrong = |why: &str| found.push(("W6", format!("{id} is made, and its rollout {why}")));
         if long(followed.paused) {
@@ -221,7 +221,7 @@ impl Rollouts {
 
     /// None that waits comes before it.
     fn in_order(&self, id: &str, followed: &Followed, child: &Child, member: &Member, found: &mut Found) {
-        let since = self.now.saturating_sub(self.known());
+        let since = self.now.saturating_sub(self.schedule.known());
         let begun = followed.begun.map_or(0, |(_, at)| at);
         let has = |uid: &str| {
             let of = |c: &Child| (&c.rollout, c.wish) == (&child.rollout, child.wish) && c.pod == uid;

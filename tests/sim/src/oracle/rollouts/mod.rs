@@ -22,16 +22,10 @@ use serde_json::Value;
 
 use self::pods::Member;
 use super::Writer;
-use super::rules::{Found, leaves_controllers_alone};
+use super::rules::Found;
 use crate::oracle::Wrote;
 use crate::server::Server;
-use crate::world::lasts;
 use crate::world::plan::{Fault, Schedule};
-
-/// By then a controller has seen what was written, where nothing holds it up.
-const KNOWN: u64 = 2_000;
-/// What a change of leaders takes.
-const LEADS: u64 = 25_000;
 
 /// A rollout.
 struct Followed {
@@ -129,12 +123,6 @@ impl Rollouts {
         }
     }
 
-    /// Every controller's process goes on, and sees what it should see.
-    fn sound(&self) -> bool {
-        self.schedule.crash.is_none()
-            && self.schedule.faults.iter().all(|f| leaves_controllers_alone(&f.what))
-    }
-
     /// What is decided on may be older than what was seen before, or another leader's.
     fn unsure(&self) -> bool {
         let stale = self.schedule.faults.iter().any(|f| matches!(f.what, Fault::StaleLists(..)));
@@ -144,15 +132,6 @@ impl Rollouts {
     /// The API server's clock, by which Pods are told apart, is set.
     fn clock_jumps(&self) -> bool {
         self.schedule.faults.iter().any(|f| matches!(f.what, Fault::JumpClock(-1, _)))
-    }
-
-    /// By then a controller has seen what was written, whatever goes wrong.
-    fn known(&self) -> u64 {
-        if self.sound() {
-            return KNOWN;
-        }
-        let longest = self.schedule.faults.iter().map(|f| lasts(&f.what)).max();
-        KNOWN + LEADS + longest.unwrap_or_default()
     }
 
     /// How many Pods of the workload may be unavailable, by the disruption budget for them too.

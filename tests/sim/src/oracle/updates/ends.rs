@@ -111,7 +111,9 @@ impl Updates {
                 wrong(format!("{name} runs since {}", instance.started));
             }
             // What has ended a moment ago nobody could know.
-            if self.sound() && instance.ended.is_some_and(|at| self.now > at + KNOWN) {
+            if self.schedule.leaves_controllers_alone()
+                && instance.ended.is_some_and(|at| self.now > at + KNOWN)
+            {
                 wrong(format!("the new {name} has ended at {:?}", instance.ended));
             }
         }
@@ -160,7 +162,8 @@ impl Updates {
         // A webhook that is switched on meanwhile may deny the way back.
         let denied = !self.calm() || self.schedule.images.webhook.is_some();
         // Who has not seen the change knows nothing to put back.
-        let unseen = followed.forth.is_some_and(|at| self.now <= self.seen_by(at)) && !self.sound();
+        let unseen = followed.forth.is_some_and(|at| self.now <= self.seen_by(at))
+            && !self.schedule.leaves_controllers_alone();
         let excused = reason == "Superseded" || (reason == "RollbackFailed" && denied) || unseen;
         if followed.forth.is_some() && spec.rolls_back() && !status.containers.iter().all(old) && !excused {
             found.push(("U5", format!("{id} ends with {reason}, and the Pod keeps its new images")));
@@ -188,7 +191,7 @@ impl Updates {
                         | Fault::RuntimeHangs(..)
                 )
             });
-            if !back && self.sound() && !unseen {
+            if !back && self.schedule.leaves_controllers_alone() && !unseen {
                 found.push((
                     "U5",
                     format!("{id} is rolled back, and {} does not run its old image", container.name),
@@ -288,7 +291,7 @@ impl Updates {
         }
         let all = self.now - followed.created;
         let bound = 16 + all / 2_500;
-        if self.sound() && followed.writes > bound {
+        if self.schedule.leaves_controllers_alone() && followed.writes > bound {
             found.push(("I12", format!("{id} takes {} writes in {all} ms", followed.writes)));
         }
     }

@@ -35,7 +35,7 @@ impl Updates {
         let Some(target) = after.target.as_ref().filter(|target| self.is_lost(&target.node_name)) else {
             return;
         };
-        if !self.sound() || self.unsure() {
+        if !self.schedule.leaves_controllers_alone() || self.unsure() {
             return;
         }
         let reason = |status: &PodImageUpdateStatus| {

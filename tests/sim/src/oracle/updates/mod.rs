@@ -27,7 +27,7 @@ use serde_json::Value;
 
 use super::Writer;
 use super::pace::Clocks;
-use super::rules::{Found, bare, leaves_controllers_alone, millis};
+use super::rules::{Found, bare, millis};
 use crate::node::keys;
 use crate::node::runtime::{Deed, ImageNews, Runtime, What};
 use crate::oracle::Wrote;
@@ -139,12 +139,6 @@ impl Updates {
             matches!(f, Fault::RegistryAway(_) | Fault::RegistrySlow(..) | Fault::RegistryRefuses(..))
         };
         self.schedule.crash.is_none() && self.schedule.faults.iter().all(|f| registries(&f.what))
-    }
-
-    /// Every controller's process goes on, and sees what it should see.
-    fn sound(&self) -> bool {
-        self.schedule.crash.is_none()
-            && self.schedule.faults.iter().all(|f| leaves_controllers_alone(&f.what))
     }
 
     /// What is decided on may be older than what was seen before, or another leader's.

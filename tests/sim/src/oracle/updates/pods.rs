@@ -240,7 +240,7 @@ impl Updates {
             .any(|s| matches!(s.what, Step::Meddle(_) | Step::Occupy(_) | Step::Open(_)));
         let blind =
             self.faults(|f| matches!(f, Fault::KubeletDown(..) | Fault::NodeLost(..) | Fault::Reboot(..)));
-        if !served || meddled || blind || !self.sound() {
+        if !served || meddled || blind || !self.schedule.leaves_controllers_alone() {
             return;
         }
         let least = self.clocks.least(grace);

@@ -81,6 +81,8 @@ pub enum Event {
     DeedDone {
         /// For whom.
         by: Object,
+        /// What.
+        deed: Box<Deed>,
         /// How it ended.
         done: Done,
     },

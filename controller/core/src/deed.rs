@@ -80,6 +80,13 @@ pub enum Deed {
     },
 }
 
+impl Deed {
+    /// It is about one Pod of many, or the request for one: several may be under way.
+    pub fn is_one_of_many(&self) -> bool {
+        matches!(self, Self::Create(_) | Self::Delete { .. } | Self::MarkPod { .. })
+    }
+}
+
 /// An object to make. It goes with the request, its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Child {

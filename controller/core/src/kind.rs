@@ -64,6 +64,8 @@ pub struct About {
     /// It is for many Pods: those of a workload. Its objects stand by that, do nothing to a Pod themselves, and are not counted
     /// as requests of their namespace.
     pub many: bool,
+    /// How many [deeds](Deed) of one object may be under way.
+    pub deeds: usize,
     /// Its requests may [claim](Kind::claim) what counts for other Pods of their nodes and namespaces.
     pub claims: bool,
     /// How the webhook reviews its objects; absent where it is not asked.
@@ -271,6 +273,8 @@ pub struct Sight<'a, K: Kind> {
     pub writes: PodWrites<'a>,
     /// What the request has done that is under way, or of which nobody knows yet how it ended.
     pub deed: Option<&'a Deed>,
+    /// All that is under way.
+    pub doing: &'a [Deed],
     /// What is known of the Pod while the watch does not show it.
     pub look: &'a Look,
     /// What came of the last reading of what bounds the Pod.

@@ -8,7 +8,7 @@ use super::queue::{Place, Standing};
 use super::store::{Admission, Entry, Store, node_of, object};
 use crate::action::Object;
 use crate::change::{ImageChange, Sizing};
-use crate::deed::Done;
+use crate::deed::{Deed, Done};
 use crate::hold::Claim;
 use crate::key::{KindId, ObjectKey};
 use crate::kind::{About, Kind, PodWritten, Relative, started_for};
@@ -129,7 +129,7 @@ pub(super) trait AnyStore {
     fn only_asks(&self, key: &ObjectKey, uid: &str) -> bool;
     fn pod_read(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: &Outcome<String>);
     /// Whether it is known.
-    fn deed_done(&mut self, now: Mono, key: &ObjectKey, uid: &str, done: Done) -> bool;
+    fn deed_done(&mut self, now: Mono, by: &Object, deed: Deed, done: Done) -> bool;
 }
 
 impl<K: Kind> Store<K> {
@@ -360,10 +360,12 @@ impl<K: Kind> AnyStore for Store<K> {
         entry.look.answered(now, found);
         self.dirty.insert(key.clone());
     }
-    fn deed_done(&mut self, now: Mono, key: &ObjectKey, uid: &str, done: Done) -> bool {
-        let Some(entry) = self.entry(key, uid) else { return false };
-        let Some(deed) = entry.deeds.ended(now, &done) else { return false };
-        K::deed_done(&mut entry.memory, now, deed, done);
-        true
+    fn deed_done(&mut self, now: Mono, by: &Object, deed: Deed, done: Done) -> bool {
+        let Some(entry) = self.entry(&by.key, &by.uid) else { return false };
+        let known = entry.deeds.ended(now, &deed, &done);
+        if known {
+            K::deed_done(&mut entry.memory, now, deed, done);
+        }
+        known
     }
 }

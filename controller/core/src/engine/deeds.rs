@@ -1,22 +1,57 @@
-//! What requests have done beside the writes of themselves, their Pods and their orders: one thing at a time each.
+//! What requests have done beside the writes of themselves, their Pods and their orders.
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
+
 use super::pacing::Pacing;
 use super::room::Turn;
+use super::store::{Entry, object};
 use super::stores::Stored;
 use super::{Engine, Subject};
 use crate::action::{Action, Object};
 use crate::deed::{Deed, Done};
 use crate::key::ObjectKey;
 use crate::kind::made_by;
-use crate::plan::Urgency;
+use crate::plan::{Plan, Urgency};
 use crate::time::Mono;
 
 /// How soon what is left of a request that is over is deleted again where that was in vain.
 const SWEEP_AGAIN: Duration = Duration::from_mins(1);
 
 impl Engine {
+    /// Begins what the plan wants beside writes of the object, the Pod and the book; gives back when to look again. What
+    /// may be done beside what has begun is asked of a plan that knows of that.
+    pub(super) fn begin_deeds<K: Stored>(
+        &mut self,
+        (now, wall): (Mono, DateTime<Utc>),
+        entry: &mut Entry<K>,
+        plan: &mut Plan<K::Status>,
+        (subject, turn): (&Subject, Turn<'_>),
+        actions: &mut Vec<Action>,
+    ) -> Option<Mono> {
+        let mut more = false;
+        loop {
+            let room = || {
+                if more {
+                    self.room.start_more(now, subject, turn)
+                } else {
+                    self.room.start(now, subject, turn)
+                }
+            };
+            let deed = match entry.deeds.begin(now, plan.deed.take(), K::ABOUT.deeds, room) {
+                Ok(deed) => deed?,
+                Err(later) => return Some(later),
+            };
+            actions.push(Action::Do { by: object(entry.request.get()), deed });
+            if entry.deeds.doing().len() >= K::ABOUT.deeds {
+                return None;
+            }
+            more = true;
+            *plan = self.decided(now, wall, entry, actions);
+        }
+    }
+
     /// Deletes the Pod that a request has made that is over and through; when to look again.
     pub(super) fn sweep<K: Stored>(
         &mut self,
@@ -44,7 +79,7 @@ impl Engine {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Deeds {
     /// Under way.
-    doing: Option<Deed>,
+    doing: Vec<Deed>,
     /// Nobody knows how it ended, and it would have an effect of its own.
     unknown: Option<Deed>,
     write: Pacing,
@@ -53,30 +88,42 @@ pub(super) struct Deeds {
 impl Deeds {
     /// What is under way, or of which nobody knows yet how it ended.
     pub(super) fn open(&self) -> Option<&Deed> {
-        self.doing.as_ref().or(self.unknown.as_ref())
+        self.doing.first().or(self.unknown.as_ref())
     }
 
-    /// Begins what is wanted, unless something is under way or there is no room: what to do, or when to look again.
+    /// What is under way.
+    pub(super) fn doing(&self) -> &[Deed] {
+        &self.doing
+    }
+
+    /// Begins what is wanted, unless what is under way leaves no place for it or there is no room: what to do, or when to look
+    /// again. `most`: how many deeds may be under way.
     pub(super) fn begin(
         &mut self,
         now: Mono,
         wanted: Option<Deed>,
+        most: usize,
         room: impl FnOnce() -> bool,
     ) -> Result<Option<Deed>, Mono> {
-        let Some(deed) = wanted.filter(|_| self.doing.is_none()) else { return Ok(None) };
+        let beside = |deed: &Deed| {
+            deed.is_one_of_many()
+                && self.doing.len() < most
+                && self.doing.iter().all(|other| other.is_one_of_many() && other != deed)
+        };
+        let Some(deed) = wanted.filter(|deed| self.doing.is_empty() || beside(deed)) else { return Ok(None) };
         self.write.due(now, Urgency::Now, Duration::ZERO)?;
-        self.doing = room().then_some(deed);
-        Ok(self.doing.clone())
+        Ok(room().then(|| self.doing.push_mut(deed).clone()))
     }
 
-    /// What was under way came back.
-    pub(super) fn ended(&mut self, now: Mono, done: &Done) -> Option<Deed> {
-        let deed = self.doing.take()?;
+    /// What was under way came back; whether it is known.
+    pub(super) fn ended(&mut self, now: Mono, deed: &Deed, done: &Done) -> bool {
+        let Some(at) = self.doing.iter().position(|doing| doing == deed) else { return false };
+        let deed = self.doing.swap_remove(at);
         self.unknown = None;
         match done {
             Done::Effected | Done::Told(_) => self.write.succeeded(),
             Done::Gone | Done::Conflict | Done::Refused(_) => self.write.failed(now),
-            Done::Retry(_) => match &deed {
+            Done::Retry(_) => match deed {
                 // An eviction has its own pace, and one more of them does no harm.
                 Deed::Evict { .. } => self.write.succeeded(),
                 // It has no effect.
@@ -94,11 +141,49 @@ impl Deeds {
                 | Deed::Commit(_)
                 | Deed::Pull(_)
                 | Deed::DeletePod { .. } => {
-                    self.unknown = Some(deed.clone());
+                    self.unknown = Some(deed);
                     self.write.failed(now);
                 }
             },
         }
-        Some(deed)
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::KindId;
+
+    fn delete(name: &str) -> Deed {
+        let key = ObjectKey::new("shop", name);
+        Deed::Delete { kind: KindId::new("PodResize"), key, uid: name.into() }
+    }
+
+    fn ask(node: &str) -> Deed {
+        Deed::AskNode(node.into())
+    }
+
+    fn begin(deeds: &mut Deeds, deed: Deed, most: usize) -> bool {
+        deeds.begin(Mono(0), Some(deed), most, || true).unwrap().is_some()
+    }
+
+    #[test]
+    fn only_what_is_one_of_many_is_done_beside_others_of_them() {
+        let mut deeds = Deeds::default();
+        let begun = [delete("a"), delete("a"), ask("n"), delete("b"), delete("c")];
+        assert_eq!(begun.map(|deed| begin(&mut deeds, deed, 2)), [true, false, false, true, false]);
+        assert!(!deeds.ended(Mono(0), &delete("c"), &Done::Effected), "nobody knows of it");
+        for name in ["a", "b"] {
+            assert!(deeds.ended(Mono(0), &delete(name), &Done::Effected));
+        }
+        let begun = [ask("n"), ask("m"), delete("a")];
+        assert_eq!(begun.map(|deed| begin(&mut deeds, deed, 2)), [true, false, false]);
+    }
+
+    #[test]
+    fn most_objects_have_one_thing_done_at_a_time() {
+        let mut deeds = Deeds::default();
+        assert_eq!(["a", "b"].map(|name| begin(&mut deeds, delete(name), 1)), [true, false]);
     }
 }

@@ -136,9 +136,9 @@ impl Engine {
             }
             Event::PodTried { key, uid, outcome } => self.pod_tried(now, &key, &uid, &outcome),
             Event::PodWritten { key, uid, outcome } => self.pod_written(now, &key, &uid, outcome),
-            Event::DeedDone { by, done } => {
+            Event::DeedDone { by, deed, done } => {
                 let mut store = self.stores.named_mut(by.kind.name());
-                if store.as_mut().is_some_and(|store| store.deed_done(now, &by.key, &by.uid, done)) {
+                if store.as_mut().is_some_and(|store| store.deed_done(now, &by, *deed, done)) {
                     self.request_changed(by.kind.name(), &by.key);
                 }
             }

@@ -47,9 +47,7 @@ impl Engine {
             e.disturbs(pod.map(|known| known.pod.get())).is_some()
         };
         let disturbed = disturbs(&entry, &self.pods);
-        let (mut plan, measures) = self.decide(now, wall, &mut entry);
-        self.confirm_first(&entry, &mut plan);
-        actions.extend(measures.into_iter().map(Action::Count));
+        let mut plan = self.decided(now, wall, &mut entry, actions);
         self.want_orders(&mut entry, plan.orders.clone(), plan.closed.clone());
         self.want_change(&mut entry, plan.images.clone(), plan.sizing.clone());
         let possible = plan.possible;
@@ -58,7 +56,9 @@ impl Engine {
         let node = self.pods.get(&entry.request.get().pod_key()).and_then(|e| e.pod.get().node.clone());
         let line @ (_, turn) = (&subject, turn(&entry, key, node.as_deref()));
         let controllers = std::mem::take(&mut plan.controllers);
-        let begun_at = self.begin_others(now, &mut entry, &mut plan, line, actions);
+        let begun_at = self.begin_reading(now, &mut entry, &plan, line, actions);
+        let deeds_at = self.begin_deeds((now, wall), &mut entry, &mut plan, line, actions);
+        let begun_at = earliest(begun_at, deeds_at);
         if entry.write.patience_over(now) {
             entry.request.retry();
         }
@@ -134,6 +134,7 @@ impl Engine {
                 resources_open,
             },
             deed: entry.deeds.open(),
+            doing: entry.deeds.doing(),
             look: &entry.look,
             survey,
             anew: entry.admission.anew.as_ref(),
@@ -142,37 +143,45 @@ impl Engine {
         K::decide(Cx { now, wall, config: &self.config }, sight, &mut entry.memory)
     }
 
-    /// Begins what the plan wants beside writes of the object, the Pod and the book; gives back when to look again.
-    fn begin_others<K: Stored>(
+    /// The same, unless this process has yet to write the request once.
+    pub(super) fn decided<K: Stored>(
+        &mut self,
+        now: Mono,
+        wall: DateTime<Utc>,
+        entry: &mut Entry<K>,
+        actions: &mut Vec<Action>,
+    ) -> Plan<K::Status> {
+        let (mut plan, measures) = self.decide(now, wall, entry);
+        self.confirm_first(entry, &mut plan);
+        actions.extend(measures.into_iter().map(Action::Count));
+        plan
+    }
+
+    /// Begins what the plan wants to be read; gives back when to look again.
+    fn begin_reading<K: Stored>(
         &mut self,
         now: Mono,
         entry: &mut Entry<K>,
-        plan: &mut Plan<K::Status>,
+        plan: &Plan<K::Status>,
         line @ (subject, turn): (&Subject, Turn<'_>),
         actions: &mut Vec<Action>,
     ) -> Option<Mono> {
         let by = object(entry.request.get());
-        let mut at = None;
         match plan.read {
             Some(Read::Pod) if self.room.start(now, subject, turn) => {
                 entry.look.begin();
-                actions.push(Action::ReadPod { by: by.clone(), pod: entry.request.get().pod_key() });
+                actions.push(Action::ReadPod { by, pod: entry.request.get().pod_key() });
             }
             Some(Read::Bounds) => {
                 let pod = entry.request.get().pod_key();
-                match self.survey(now, by.clone(), &pod, entry.admission.since, line) {
+                match self.survey(now, by, &pod, entry.admission.since, line) {
                     Ok(reading) => actions.extend(reading),
-                    Err(later) => at = Some(later),
+                    Err(later) => return Some(later),
                 }
             }
             Some(Read::Pod) | None => {}
         }
-        let room = || self.room.start(now, subject, turn);
-        match entry.deeds.begin(now, plan.deed.take(), room) {
-            Ok(deed) => actions.extend(deed.map(|deed| Action::Do { by, deed })),
-            Err(later) => at = earliest(at, Some(later)),
-        }
-        at
+        None
     }
 
     /// Starts the write of the object that the plan needs next; else gives back when to look again.

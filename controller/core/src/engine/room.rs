@@ -267,6 +267,14 @@ impl Room {
         may
     }
 
+    /// The same of one more beside another that `subject` has just started: nobody's turn is for more than one.
+    pub(super) fn start_more(&mut self, now: Mono, subject: &Subject, turn: Turn<'_>) -> bool {
+        let called = self.called.take();
+        let may = self.start(now, subject, turn);
+        self.called = called;
+        may
+    }
+
     /// An action came to its end.
     pub(super) fn ended(&mut self, now: Mono, of: Of<'_>) {
         let lane = match of {

@@ -44,6 +44,7 @@ impl Kind for ImageUpdate {
         successes: &status::SUCCESSES,
         sharing: Sharing { patience: None, yields: false, stalls: false },
         many: false,
+        deeds: 1,
         claims: false,
         review: Some(Review { path: "/mutate-podimageupdate", begin: review::review }),
     };

@@ -37,6 +37,7 @@ impl Kind for Probe {
         successes: &[plan::PROBED],
         sharing: Sharing { patience: None, yields: true, stalls: true },
         many: false,
+        deeds: 1,
         claims: false,
         review: None,
     };

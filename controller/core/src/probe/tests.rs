@@ -108,7 +108,8 @@ fn a_kind_is_served_from_its_watch_to_its_end() {
         (&json!("PodProbe"), &json!("look"), &json!("p-1"))
     );
     let by = Object { kind: ID, key: probe().key, uid: "p-1".into() };
-    assert!(scene.step(Event::DeedDone { by, done: Done::Effected }).is_empty());
+    let deed = Box::new(Deed::Create(child.clone()));
+    assert!(scene.step(Event::DeedDone { by, deed, done: Done::Effected }).is_empty());
 
     let mut child: ContainerRecreateRequest = serde_json::from_value(sent_child).unwrap();
     (child.metadata.uid, child.metadata.resource_version) = (Some("c-1".into()), Some("5".into()));

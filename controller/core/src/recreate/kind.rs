@@ -46,6 +46,7 @@ impl Kind for Request {
         successes: &[status::COMPLETE],
         sharing: Sharing { patience: Some(PATIENCE), yields: false, stalls: false },
         many: false,
+        deeds: 1,
         claims: false,
         review: Some(Review { path: "/mutate-containerrecreaterequest", begin: admission::review }),
     };

@@ -45,6 +45,7 @@ impl Kind for Resize {
         successes: &status::SUCCESSES,
         sharing: Sharing { patience: None, yields: true, stalls: true },
         many: false,
+        deeds: 1,
         claims: true,
         review: Some(Review { path: "/mutate-podresize", begin: review::review }),
     };

@@ -40,6 +40,7 @@ impl Kind for Rollout {
         successes: &status::SUCCESSES,
         sharing: Sharing { patience: None, yields: false, stalls: false },
         many: true,
+        deeds: 8,
         claims: false,
         review: None,
     };

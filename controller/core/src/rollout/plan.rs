@@ -55,6 +55,7 @@ pub(super) fn plan(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) 
     if rollout.deleting || parking(sight) == Some(Parking::Unknown) {
         return Plan::default();
     }
+    memory.see(sight.doing);
     let mut next = next(cx, sight, memory);
     let labels = arm::arm(cx, rollout, memory, &mut next);
     if next.controllers.is_empty() {
@@ -200,9 +201,8 @@ pub(super) fn with_workload(
 
 /// The workload is read, and its Pods are listed if that is wanted for what is named.
 pub(super) fn ask(sight: &Sight<'_, Rollout>, memory: &mut Memory, of: &str, pods: bool) -> Option<Deed> {
-    // One that is under way tells. A deed of which nobody knows how it ended is no reason to wait: it may be that it is never
-    // tried again.
-    if matches!(sight.deed, Some(Deed::AskWorkload(_))) {
+    // One that is under way tells.
+    if sight.doing.iter().any(|deed| matches!(deed, Deed::AskWorkload(_))) {
         return None;
     }
     memory.asked_for = Some(of.to_owned());
@@ -331,7 +331,10 @@ pub(super) enum Step {
 
 /// Another Pod is begun with before controllers are told of those that are done: that takes longer.
 fn choose(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, workload: &Workload) -> Step {
-    let step = begin_next(cx, rollout, memory, workload);
+    let step = match (begin_next(cx, rollout, memory, workload), memory.tried_again()) {
+        (Step::Stop(told), Some(text)) if waits_for_pods(&told) => Step::Stop(Told::Refused(text)),
+        (step, _) => step,
+    };
     let unmarked = memory.next_unmarked(cx.now).filter(|_| !matches!(step, Step::Begin(..)));
     unmarked.map_or(step, |pod| Step::Mark(pod.clone()))
 }
@@ -342,7 +345,7 @@ fn begin_next(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, workload: &Workloa
     let failed = u32::try_from(memory.failed.len()).unwrap_or(u32::MAX);
     if memory.waits.is_empty() {
         return match failed {
-            _ if !memory.started.is_empty() => Step::Stop(Told::Restarting),
+            _ if memory.open() > 0 => Step::Stop(Told::Restarting),
             _ if !memory.unmarked.is_empty() => {
                 Step::Stop(memory.refusal(None).map_or(Told::Restarting, Told::Refused))
             }
@@ -357,7 +360,7 @@ fn begin_next(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, workload: &Workloa
         return Step::Stop(Told::Paused);
     }
     let current = memory.tally().current;
-    let under_way = memory.started.len().saturating_add(memory.unmarked.len());
+    let under_way = memory.open().saturating_add(memory.unmarked.len());
     let begun = under_way.saturating_add(current).saturating_add(memory.failed.len());
     let canary = spec.canary().map(|canary| usize::try_from(canary.pods).unwrap_or(1));
     if canary.is_some_and(|pods| begun >= pods && current < pods) {
@@ -378,7 +381,7 @@ fn begin_next(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, workload: &Workloa
             Step::Begin(pod.clone(), soak(rollout, workload, canary.is_some_and(|pods| begun < pods)))
         }
         (None, Room::Free) => Step::Stop(memory.refusal(None).map_or(Told::Restarting, Told::Refused)),
-        (None, Room::Used(told)) if memory.started.is_empty() => Step::Stop(told),
+        (None, Room::Used(told)) if memory.open() == 0 => Step::Stop(told),
         (None, Room::Used(_) | Room::Full) => Step::Stop(Told::Restarting),
     }
 }
@@ -400,7 +403,7 @@ fn room(rollout: &Rollout, memory: &Memory, workload: &Workload) -> Option<Room>
     let available = u32::try_from(memory.tally().available).unwrap_or(u32::MAX);
     let unavailable = workload.desired.saturating_sub(available);
     (most > 0).then(|| match disrupted(memory, workload) {
-        _ if memory.started.len() >= MOST_STARTED => Room::Full,
+        _ if memory.open() >= MOST_STARTED => Room::Full,
         _ if unavailable >= most => Room::Used(Told::Budget { unavailable, most }),
         Some(disrupted) => Room::Used(Told::Disruption(disrupted)),
         None => Room::Free,

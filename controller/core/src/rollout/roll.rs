@@ -92,6 +92,8 @@ pub struct Memory {
     pub(super) failed: BTreeSet<ObjectKey>,
     /// Requests that were made and that the watch has not shown yet, by their Pods.
     made: BTreeMap<ObjectKey, Mono>,
+    /// Pods for which something is under way: a request is being made, or its controller is being told.
+    doing: BTreeSet<ObjectKey>,
     /// Pods that were marked and that the watch has not shown so yet.
     marked: BTreeMap<ObjectKey, Mono>,
     /// When the workload was to be released, or one of its sets to be written, and what came of it.
@@ -120,10 +122,20 @@ impl Memory {
         self.stale.insert(pod.clone());
     }
 
+    /// What is under way.
+    pub(super) fn see(&mut self, doing: &[Deed]) {
+        self.doing.clear();
+        self.doing.extend(doing.iter().filter_map(|deed| match deed {
+            Deed::Create(child) => Some(child::pod_of(child)),
+            Deed::MarkPod { key, .. } => Some(key.clone()),
+            _ => None,
+        }));
+    }
+
     /// Neither a restart nor an update is under way.
     pub(super) fn rest(&mut self) {
-        let Self { completed_seen, proof, deleted, marked, .. } = std::mem::take(self);
-        *self = Self { completed_seen, proof, marked, deleted, ..Self::default() };
+        let Self { completed_seen, proof, deleted, doing, marked, .. } = std::mem::take(self);
+        *self = Self { completed_seen, proof, doing, marked, deleted, ..Self::default() };
     }
 
     /// A restart or an update begins.
@@ -158,9 +170,21 @@ impl Memory {
         (self.tally, self.sorted_by, self.stopped) = (Tally::default(), None, false);
     }
 
-    /// How many Pods are how far.
+    /// How many Pods are how far. A Pod for which a request is being made has one already.
     pub(super) fn tally(&self) -> Tally {
-        self.tally
+        let available = self.making().filter(|seen| seen.available).count();
+        Tally { available: self.tally.available.saturating_sub(available), ..self.tally }
+    }
+
+    /// How many Pods have an open request.
+    pub(super) fn open(&self) -> usize {
+        self.started.len().saturating_add(self.making().count())
+    }
+
+    /// Pods for which a request is being made that the watch has not shown yet.
+    fn making(&self) -> impl Iterator<Item = &Seen> {
+        let seen = self.doing.iter().filter_map(|pod| self.pods.get(pod));
+        seen.filter(|seen| matches!(seen.stage, Stage::Waits(_)))
     }
 
     /// What it has had done came back.
@@ -178,11 +202,13 @@ impl Memory {
                 let pod = child::pod_of(child);
                 match done {
                     Done::Refused(text) => drop(self.refused.insert(pod, (now, text))),
-                    // A conflict says that it is there.
+                    // A conflict says that it is there. One that was wanted before the template changed again is not looked for.
                     Done::Effected | Done::Conflict => {
                         self.refused.remove(&pod);
                         self.stale.insert(pod.clone());
-                        self.made.insert(pod, now);
+                        if self.mark().is_some_and(|mark| child::is_of(mark, &child.key)) {
+                            self.made.insert(pod, now);
+                        }
                     }
                     Done::Told(_) | Done::Gone | Done::Retry(_) => {}
                 }
@@ -267,7 +293,15 @@ impl Memory {
 
     /// The first of those Pods for which a request may be made, as far as is known.
     pub(super) fn next<'a>(&self, of: &'a BTreeSet<(Rank, ObjectKey)>, now: Mono) -> Option<&'a ObjectKey> {
-        of.iter().map(|(_, pod)| pod).find(|pod| !self.is_refused(pod, now))
+        let (rank, pod) =
+            of.iter().find(|(_, pod)| !self.doing.contains(pod) && !self.is_refused(pod, now))?;
+        // Those before it are asked for before it; of available Pods, none is before others.
+        let before = |seen: &Seen| match seen.stage {
+            Stage::Waits(Rank::Available(_)) => false,
+            Stage::Waits(other) => other < *rank,
+            _ => false,
+        };
+        (!self.making().any(before)).then_some(pod)
     }
 
     /// It is passed over, since the API server has refused a write for it.
@@ -281,6 +315,11 @@ impl Memory {
         of_pod().map(|(_, text)| text.clone())
     }
 
+    /// Why no request could be made for a Pod for which another try is under way.
+    pub(super) fn tried_again(&self) -> Option<String> {
+        self.doing.iter().find_map(|pod| self.refused.get(pod)).map(|(_, text)| text.clone())
+    }
+
     /// The first Pod that its controller is to be told of, as far as is known.
     pub(super) fn next_unmarked(&self, now: Mono) -> Option<&ObjectKey> {
         self.unmarked.iter().find(|pod| self.may_mark(pod, now))
@@ -289,7 +328,7 @@ impl Memory {
     /// The watch has not yet to tell of a mark of the Pod, and none was just refused.
     pub(super) fn may_mark(&self, pod: &ObjectKey, now: Mono) -> bool {
         let told = self.marked.get(pod).is_some_and(|at| at.after(SHOWN_WITHIN) > now);
-        !told && !self.is_refused(pod, now)
+        !told && !self.doing.contains(pod) && !self.is_refused(pod, now)
     }
 
     /// What came of the release of the workload, and until when it is not tried again: the watch may yet tell that it was

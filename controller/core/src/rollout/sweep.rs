@@ -31,13 +31,17 @@ pub(super) fn delete(
     if left.peek().is_none() {
         memory.deleted.clear();
     }
-    left.filter(|(_, child)| !child.deleting && !memory.goes(cx.now, child.uid) && which(child)).find_map(
-        |(kind, child)| match touched(sight, kind, &child) {
+    let goes = |uid: &str| {
+        let now = |deed: &Deed| matches!(deed, Deed::Delete { uid: of, .. } if of == uid);
+        memory.goes(cx.now, uid) || sight.doing.iter().any(now)
+    };
+    left.filter(|(_, child)| !child.deleting && !goes(child.uid) && which(child)).find_map(|(kind, child)| {
+        match touched(sight, kind, &child) {
             Some(pod) if memory.may_mark(&pod.key, cx.now) => Some(work::mark(sight.request, &pod, UNKNOWN)),
             Some(_) => None,
             None => Some(Deed::Delete { kind, key: child.key.clone(), uid: child.uid.to_owned() }),
-        },
-    )
+        }
+    })
 }
 
 /// The Pod that the request may have changed, where nothing but the request says so: no revision of a `Deployment` is kept.

@@ -53,7 +53,7 @@ enum About {
     /// Nothing: it is only read for that request.
     Workload(Object, Box<WorkloadReading>),
     /// What that request has done.
-    Deed(Object),
+    Deed(Object, Box<Deed>),
     /// Nothing: the Pod of that request is only read.
     Look(Object),
 }
@@ -144,16 +144,16 @@ impl Exchange {
 
     fn deed(by: Object, deed: Deed) -> (Self, Result<HttpRequest, request::Error>) {
         let (name, request) = deeds::request(&by, &deed);
-        let awaits = match deed {
+        let awaits = match &deed {
             Deed::AskWorkload(query) => {
-                let about = About::Workload(by, Box::new(WorkloadReading::new(*query)));
+                let about = About::Workload(by, Box::new(WorkloadReading::new((**query).clone())));
                 return (Self::new(name, about, Awaits::Reading), request);
             }
-            Deed::TryImages { images, .. } => Awaits::DryRun(None, PodChange::Images(images)),
+            Deed::TryImages { images, .. } => Awaits::DryRun(None, PodChange::Images(images.clone())),
             Deed::AskNode(_) => Awaits::Node,
             Deed::TryRelease { .. } => Awaits::Policy,
-            Deed::Pull(puller) => Awaits::Lender(puller),
-            Deed::Commit(commit) => Awaits::Template(commit),
+            Deed::Pull(puller) => Awaits::Lender(puller.clone()),
+            Deed::Commit(commit) => Awaits::Template(commit.clone()),
             Deed::Create(_)
             | Deed::Delete { .. }
             | Deed::DeletePod { .. }
@@ -161,7 +161,7 @@ impl Exchange {
             | Deed::MarkPod { .. }
             | Deed::Release(_) => Awaits::Done,
         };
-        (Self::new(name, About::Deed(by), awaits), request)
+        (Self::new(name, About::Deed(by, Box::new(deed)), awaits), request)
     }
 
     fn pod_change(
@@ -277,7 +277,7 @@ impl Exchange {
 
     /// The Pod whose containers get the images was read.
     fn puller(self, puller: &Puller, text: &str) -> Step {
-        let About::Deed(by) = &self.about else { return self.end(Ok(None)) };
+        let About::Deed(by, _) = &self.about else { return self.end(Ok(None)) };
         match puller::forms(by, puller, text) {
             Ok(Forms { denied, good }) => {
                 Self { awaits: Awaits::Denial(Box::new(good)), ..self }.send(Ok(denied))
@@ -298,7 +298,7 @@ impl Exchange {
     /// It is stored, with this text; or deleted; or failed.
     fn end(self, result: Result<Option<&str>, Failure>) -> Step {
         let object = match &self.about {
-            About::Object(object) | About::Deed(object) | About::Look(object) => object.key.to_string(),
+            About::Object(object) | About::Deed(object, _) | About::Look(object) => object.key.to_string(),
             About::Pod(key, _) | About::Trial(key, _) => key.to_string(),
             About::Book(node) => node.clone(),
             About::Survey(reading) => reading.place.to_string(),
@@ -325,14 +325,16 @@ impl Exchange {
                 let (outcome, failure) = outcome(result, read);
                 (Event::PodRead { by, outcome }, failure)
             }
-            About::Deed(by) => {
+            About::Deed(by, deed) => {
                 let failure = result.err();
-                (Event::DeedDone { by, done: done(failure.as_ref()) }, failure)
+                (Event::DeedDone { by, deed, done: done(failure.as_ref()) }, failure)
             }
             About::Workload(by, reading) => {
                 let failure = result.err();
-                let told = Done::Told(Box::new(reading.workload));
-                (Event::DeedDone { by, done: failure.as_ref().map_or(told, |f| done(Some(f))) }, failure)
+                let WorkloadReading { query, workload, .. } = *reading;
+                let told = Done::Told(Box::new(workload));
+                let done = failure.as_ref().map_or(told, |f| done(Some(f)));
+                (Event::DeedDone { by, deed: Box::new(Deed::AskWorkload(Box::new(query))), done }, failure)
             }
             About::Book(node) => {
                 let (outcome, failure) = outcome(result, observe::nodework);

@@ -115,7 +115,9 @@ fn each_answer_to_what_a_resize_has_done_has_one_meaning() {
         let (_, exchange) = begin(doing(Deed::Evict { key: ObjectKey::new("shop", "web"), uid: "u".into() }));
         let over = over(exchange.answered(answer));
         assert_eq!(over.name, "evict_pod");
-        let Event::DeedDone { by: Object { key, uid, .. }, done } = over.event else { panic!("{over:?}") };
+        let Event::DeedDone { by: Object { key, uid, .. }, done, .. } = over.event else {
+            panic!("{over:?}")
+        };
         assert_eq!((key.name.as_str(), uid.as_str()), ("grow", "u-grow"));
         done
     };

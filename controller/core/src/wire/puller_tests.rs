@@ -45,7 +45,7 @@ fn done(step: Step) -> Done {
     match step {
         Step::Over(over) => {
             assert_eq!(over.name, "make_puller_pod");
-            let Event::DeedDone { by, done } = over.event else { panic!() };
+            let Event::DeedDone { by, done, .. } = over.event else { panic!() };
             assert_eq!(by.uid, "u-1");
             done
         }

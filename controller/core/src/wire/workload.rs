@@ -36,7 +36,7 @@ const MAX_BUDGETS: usize = 100;
 /// A reading under way.
 #[derive(Clone, Debug)]
 pub(super) struct WorkloadReading {
-    query: WorkloadQuery,
+    pub(super) query: WorkloadQuery,
     /// What was found up to now.
     pub(super) workload: Workload,
     /// `spec.selector`, once it is known.

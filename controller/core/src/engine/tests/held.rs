@@ -188,8 +188,9 @@ impl Node {
             Action::ReadPod { by, .. } => {
                 return Some(vec![Event::PodRead { by, outcome: Outcome::Gone }]);
             }
-            Action::Do { ref by, .. } => {
-                let done = Event::DeedDone { by: by.clone(), done: Done::Effected };
+            Action::Do { ref by, ref deed } => {
+                let deed = Box::new(deed.clone());
+                let done = Event::DeedDone { by: by.clone(), deed, done: Done::Effected };
                 self.deeds.push(action);
                 return Some(vec![done]);
             }

@@ -83,7 +83,8 @@ fn what_is_left_of_a_request_that_is_over_and_through_is_deleted() {
     assert_eq!(swept(&late), [("b", "uid-pitstop-pull-uid-b")]);
     // In vain: later again.
     let by = Object::new(image::ID, ObjectKey::new("shop", "b"), "uid-b");
-    bench.step(Event::DeedDone { by, done: Done::Refused("no".into()) });
+    let deed = Box::new(Deed::AskNode("node1".into()));
+    bench.step(Event::DeedDone { by, deed, done: Done::Refused("no".into()) });
     assert_eq!(bench.wake_at(), Some(Mono(60_000)));
     bench.now = Mono(60_000);
     assert_eq!(swept(&bench.step(Event::Tick)).len(), 2);

@@ -81,7 +81,11 @@ fn restart_of(action: &Action, resize: &Resize) -> Request {
 }
 
 fn told(bench: &mut Bench, resize: &Resize, done: Done) -> Vec<Action> {
-    bench.step(Event::DeedDone { by: Object::new(resize::ID, resize.key.clone(), resize.uid.clone()), done })
+    let entry = bench.index.stores.resizes.objects.get(&resize.key);
+    let deed = entry.and_then(|entry| entry.deeds.doing().first().cloned());
+    let deed = deed.unwrap_or(Deed::AskNode("node1".into()));
+    let by = Object::new(resize::ID, resize.key.clone(), resize.uid.clone());
+    bench.step(Event::DeedDone { by, deed: Box::new(deed), done })
 }
 
 /// A resize that asks for a restart, up to that.

@@ -7,6 +7,7 @@ use pitstop_api::recreate::ContainerRecreateRequest;
 
 use super::*;
 use crate::action::{Action, Event, Object, Watch, Write};
+use crate::deed::Child;
 use crate::engine::Engine;
 use crate::kinds::Status;
 use crate::measure::Measure;
@@ -22,6 +23,8 @@ struct Scene {
     pods: Vec<Pod>,
     version: u32,
     counted: Vec<Measure>,
+    /// The API server takes its time with new requests: they are here.
+    held: Option<Vec<(Object, Box<Child>)>>,
 }
 
 impl Scene {
@@ -37,6 +40,7 @@ impl Scene {
             pods: pods.clone(),
             version: 10,
             counted: Vec::new(),
+            held: None,
         };
         let mut lists = vec![
             Event::Guarded(true),
@@ -119,7 +123,12 @@ impl Scene {
                     pods: query.pods.then(|| listed.collect()),
                     ..Workload::default()
                 };
-                vec![Event::DeedDone { by, done: Done::Told(Box::new(workload)) }]
+                let deed = Box::new(Deed::AskWorkload(query));
+                vec![Event::DeedDone { by, deed, done: Done::Told(Box::new(workload)) }]
+            }
+            Action::Do { by, deed: Deed::Create(child) } if self.held.is_some() => {
+                self.held.iter_mut().for_each(|held| held.push((by.clone(), child.clone())));
+                Vec::new()
             }
             Action::Do { by, deed: Deed::Create(child) } => {
                 assert_eq!((by.kind, child.kind), (ID, recreate::ID));
@@ -144,11 +153,14 @@ impl Scene {
                 let made = ContainerRecreateRequest { metadata, spec, status: None };
                 self.requests.insert(child.key.clone(), made.clone());
                 let shown = Event::of(Watch::Upsert(Request::observe(made)));
-                vec![Event::DeedDone { by, done: Done::Effected }, shown]
+                let deed = Box::new(Deed::Create(child));
+                vec![Event::DeedDone { by, deed, done: Done::Effected }, shown]
             }
-            Action::Do { by, deed: Deed::Delete { key, .. } } => {
-                let gone = Request::observe(self.requests.remove(&key).unwrap());
-                vec![Event::DeedDone { by, done: Done::Effected }, Event::of(Watch::Gone(gone))]
+            Action::Do { by, deed: deed @ Deed::Delete { .. } } => {
+                let Deed::Delete { key, .. } = &deed else { unreachable!() };
+                let gone = Request::observe(self.requests.remove(key).unwrap());
+                let done = Event::DeedDone { by, deed: Box::new(deed), done: Done::Effected };
+                vec![done, Event::of(Watch::Gone(gone))]
             }
             Action::WriteOrders { node, .. } => vec![Event::NodeWorkWritten(node, Outcome::Retry)],
             Action::Count(measure) => {
@@ -293,4 +305,37 @@ fn requests_of_a_rollout_count_among_those_of_their_namespace() {
     assert_eq!((scene.open().len(), accepted(&scene)), (2, vec!["web-0".to_owned()]));
     scene.done("web-0");
     assert_eq!(accepted(&scene), ["web-1"], "its turn");
+}
+
+/// The API server takes its time with each: their Pods count from when they are sent.
+#[test]
+fn requests_are_made_side_by_side_as_far_as_the_budget_and_their_namespace_let_them() {
+    for (most, expected) in [("3", [3, 0, 1]), ("100%", [4, 1, 0])] {
+        let most: Value = most.parse().map_or(json!(most), |most: u32| json!(most));
+        let mut rollout = named("web", 1);
+        rollout.spec.restarted_at = None;
+        rollout.spec.strategy = Some(serde_json::from_value(json!({"maxUnavailable": most})).unwrap());
+        let names: Vec<String> = (0..9).map(|i| format!("web-{i}")).collect();
+        let mut scene = Scene::new(vec![rollout.clone()], names.iter().map(|name| pod(name)).collect());
+        scene.held = Some(Vec::new());
+        let current = &scene.rollouts[&rollout.key];
+        (rollout.spec.restarted_at, rollout.status) = (Some("one".into()), current.status.clone());
+        rollout.resource_version = scene.next();
+        scene.rollouts.insert(rollout.key.clone(), rollout.clone());
+        scene.happens(Event::of(Watch::Upsert(rollout)));
+        let held = |scene: &Scene| scene.held.as_ref().map_or(0, Vec::len);
+        let mut made = vec![held(&scene)];
+        // One is there: another one may be made where there is room; and then one of them is over.
+        let mut all = scene.held.take().unwrap();
+        let (by, child) = all.swap_remove(0);
+        let name = child::pod_of(&child).name;
+        for event in scene.carry_out(Action::Do { by, deed: Deed::Create(child) }) {
+            scene.held.get_or_insert_default();
+            scene.happens(event);
+        }
+        made.push(held(&scene));
+        scene.done(&name);
+        made.push(held(&scene) - made[1]);
+        assert_eq!(made, expected, "{most}");
+    }
 }

@@ -66,6 +66,10 @@ struct World {
     readings: usize,
     /// A request of which nobody knows whether it was made.
     unknown: Option<Deed>,
+    /// What is under way.
+    doing: Vec<Deed>,
+    /// How much may be.
+    most: usize,
     /// How often the status was written.
     writes: usize,
     /// The workload, while it is parked.
@@ -183,6 +187,8 @@ impl World {
             begun: Vec::new(),
             readings: 0,
             unknown: None,
+            doing: Vec::new(),
+            most: 8,
             writes: 0,
             parked: None,
             marked: Vec::new(),
@@ -233,6 +239,7 @@ impl World {
             made_pod: None,
             writes,
             deed: self.unknown.as_ref(),
+            doing: &self.doing,
             look: &look,
             survey: None,
             anew: None,
@@ -247,7 +254,11 @@ impl World {
 
     /// Plans and carries it out once. Whether something was done.
     fn step(&mut self) -> bool {
-        let plan = self.plan();
+        let mut plan = self.plan();
+        while let Some(deed) = plan.deed.take().filter(|deed| self.may_begin(deed)) {
+            self.doing.push(deed);
+            plan = self.plan();
+        }
         assert!(plan.wake_at.is_none_or(|at| at > self.now), "it would be planned again at once: {plan:?}");
         let mut did = false;
         let before = std::mem::replace(&mut self.controllers, plan.controllers.clone());
@@ -260,7 +271,7 @@ impl World {
                 did = true;
             }
         }
-        if let Some(deed) = plan.deed {
+        for deed in std::mem::take(&mut self.doing) {
             let done = self.carry_out(&deed);
             let lost = matches!(deed, Deed::Create(_)) && matches!(done, Done::Retry(_));
             self.unknown = lost.then(|| deed.clone());
@@ -279,6 +290,13 @@ impl World {
             did = true;
         }
         did
+    }
+
+    /// As the engine does.
+    fn may_begin(&self, deed: &Deed) -> bool {
+        let mut doing = self.doing.iter();
+        let beside = deed.is_one_of_many() && doing.all(|other| other.is_one_of_many() && other != deed);
+        self.doing.is_empty() || (beside && self.doing.len() < self.most)
     }
 
     fn carry_out(&mut self, deed: &Deed) -> Done {

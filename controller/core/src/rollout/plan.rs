@@ -21,7 +21,7 @@ use crate::time::{Mono, earliest, seconds};
 use crate::workload::{Parking, Workload, WorkloadQuery};
 
 /// How old what is known of the workload may be while its Pods are restarted.
-const FRESH: Duration = Duration::from_secs(10);
+pub(super) const FRESH: Duration = Duration::from_secs(10);
 /// The same while it waits for somebody to see to it.
 const FRESH_STOPPED: Duration = Duration::from_mins(1);
 /// How soon the Pods are listed again where the watch did not show all of them.
@@ -191,8 +191,10 @@ pub(super) fn with_workload(
         }
         (true, true) => then(memory, &workload),
     };
+    // What follows asks for more than that.
+    let asks = matches!(next.deed, Some(Deed::AskWorkload(_)));
     Next {
-        deed: again.or(next.deed),
+        deed: if asks { next.deed } else { again.or(next.deed) },
         controllers: workload.controllers.clone(),
         wake_at: earliest(wake_at, next.wake_at),
         ..next

@@ -55,7 +55,7 @@ pub(super) enum Told {
     Refused(String),
     /// As many as may have failed.
     PodsFailed,
-    /// No Pod was finished for long.
+    /// No Pod was finished for long; or all were, and the workload's controller does not agree.
     Late,
 }
 
@@ -184,6 +184,11 @@ impl Told {
             Self::PodsFailed => format!(
                 ", {failed} failed: no further Pod is begun with; delete the failed {request} to try that Pod again, or raise \
                  spec.strategy.failureThreshold"
+            ),
+            Self::Late if current == pods => format!(
+                ": the controller of {target} has not taken them for updated for {} s (spec.progressDeadlineSeconds); that of a \
+                 StatefulSet does when all are ready",
+                rollout.spec.progress_deadline()
             ),
             Self::Late => format!(
                 ": none was finished for {} s beside drain and soak (spec.progressDeadlineSeconds)",

@@ -5,7 +5,7 @@ use pitstop_api::rollout::{TargetKind, Update, UpdateEnd};
 
 use super::Rollout;
 use super::commit::{self, Left};
-use super::plan::{LIST_AGAIN, Next, ask, go_on, with_workload};
+use super::plan::{FRESH, LIST_AGAIN, Next, ask, go_on, with_workload};
 use super::roll::Memory;
 use super::status::{Doing, MAX_MESSAGE, under_way};
 use super::told::Told;
@@ -13,6 +13,7 @@ use super::work::{What, Work};
 use crate::deed::{Commit, Deed, Release, Strategy};
 use crate::key::ObjectKey;
 use crate::kind::{Cx, Sight};
+use crate::time::seconds;
 use crate::workload::{Parked, Template, Version, Workload};
 
 /// The workload is parked.
@@ -132,15 +133,20 @@ impl Updating<'_> {
         }
     }
 
-    /// Its controller has something to do; it is read again, and its Pods are listed if that is wanted.
+    /// Its controller has something to do; it is read again, and its Pods are listed if that is wanted: the longer that takes, the
+    /// more seldom.
     fn waits(&self, memory: &mut Memory, pods: bool) -> Next {
-        let rollout = self.sight.request;
+        let (rollout, now) = (self.sight.request, self.cx.now);
         let first = pods && memory.listing.is_none() && memory.listed.is_none();
-        let again_at = memory.read.as_ref().map(|(at, _)| at.after(LIST_AGAIN));
-        let due = first || again_at.is_none_or(|at| at <= self.cx.now);
+        let since = memory.progress.map(|(_, since)| since);
+        let pause = since.map_or(LIST_AGAIN, |since| (now.since(since) / 4).clamp(LIST_AGAIN, FRESH));
+        let again_at = memory.read.as_ref().map(|(at, _)| at.after(pause));
+        let due = first || again_at.is_none_or(|at| at <= now);
         let deed = due.then(|| ask(self.sight, memory, self.of, pods)).flatten();
-        let wake_at = again_at.filter(|at| *at > self.cx.now);
-        Next { deed, wake_at, ..Next::only(rollout, Told::Controller) }
+        let wake_at = again_at.filter(|at| *at > now);
+        // A StatefulSet's controller waits until all Pods are ready, which they may never be.
+        let late = since.is_some_and(|since| since.after(seconds(rollout.spec.progress_deadline())) <= now);
+        Next { deed, wake_at, ..Next::only(rollout, if late { Told::Late } else { Told::Controller }) }
     }
 
     /// It is released before all Pods are updated, once that is told.

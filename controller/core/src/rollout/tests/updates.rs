@@ -154,6 +154,30 @@ fn it_is_not_released_before_its_controller_makes_new_pods_of_the_revision() {
     assert_eq!((world.released, world.ended()), (Some(Strategy::Partition(0)), Some(UpdateEnd::Updated)));
 }
 
+/// That of a `StatefulSet` waits until all Pods are ready: with an image that comes up and fails later, for ever.
+#[test]
+fn a_controller_that_does_not_agree_is_asked_more_and_more_seldom_and_told_of_in_time() {
+    let mut world = World::parked();
+    world.template().committed = false;
+    world.settle();
+    for pod in ["web-2", "web-1", "web-0"] {
+        world.updated(pod, "shop/web:v2");
+    }
+    let before = world.readings;
+    for _ in 0..590 {
+        world.later(1);
+    }
+    assert_eq!(world.said().0, "WaitingForController");
+    assert!((60..90).contains(&(world.readings - before)), "{}", world.readings - before);
+    world.later(20);
+    let why = "3 of 3 Pods updated, 0 in progress: the controller of StatefulSet web has not taken them for updated for 600 s \
+               (spec.progressDeadlineSeconds); that of a StatefulSet does when all are ready";
+    assert_eq!((world.said(), world.phase()), (("ProgressDeadlineExceeded", why), Some(Phase::Stalled)));
+    world.template().committed = true;
+    world.later(10);
+    assert_eq!((world.released, world.ended()), (Some(Strategy::Partition(0)), Some(UpdateEnd::Updated)));
+}
+
 #[test]
 fn a_change_that_running_pods_cannot_get_goes_the_native_way() {
     let mut world = World::parked();

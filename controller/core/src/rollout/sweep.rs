@@ -51,8 +51,13 @@ fn touched<'a>(sight: &Sight<'a, Rollout>, kind: KindId, child: &Relative<'_>) -
         return None;
     }
     let pod = sight.around.pod(&sight.around.pod_of(kind, child.key)?)?;
-    let last = rollout.status.update.as_ref().map(|update| revision_hash(&update.revision));
-    let told = pod.revision == revision_hash(UNKNOWN) || Some(pod.revision) == last;
+    // The request has succeeded, and the Pod is marked as of the update that it belongs to.
+    let marked = rollout.status.update.as_ref().is_some_and(|update| {
+        let complete = child.ended.is_some_and(|ended| ended.complete);
+        let own = complete && child::is_of(&work::mark_of(rollout, &update.revision), child.key);
+        own && pod.revision == revision_hash(&update.revision)
+    });
+    let told = pod.revision == revision_hash(UNKNOWN) || marked;
     (!told && !pod.gone()).then_some(pod)
 }
 

@@ -63,11 +63,7 @@ impl<'a> Work<'a> {
         let changes = template.changes.iter().map(|(label, change)| (revision_hash(label), change)).collect();
         let sets = (rollout.spec.target_ref.kind == TargetKind::Deployment).then_some(&template.sets);
         let revisions = Revisions { revision, hash: revision_hash(revision), changes, sets };
-        Self {
-            mark: child::mark(rollout, &format!("revision {revision}")),
-            what: What::Update(revisions),
-            partition,
-        }
+        Self { mark: mark_of(rollout, revision), what: What::Update(revisions), partition }
     }
 
     /// The request for that Pod that is under way, or is to be made: the first that has not succeeded. Nothing where each has. All
@@ -169,6 +165,11 @@ impl Work<'_> {
         let What::Update(revisions) = &self.what else { return None };
         Some(mark(rollout, pod, revisions.revision))
     }
+}
+
+/// What the names of the requests of an update to that revision have in common.
+pub(super) fn mark_of(rollout: &Rollout, revision: &str) -> String {
+    child::mark(rollout, &format!("revision {revision}"))
 }
 
 /// Writes down of which revision the Pod is.

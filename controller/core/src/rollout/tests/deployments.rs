@@ -171,6 +171,24 @@ fn what_a_pod_has_of_a_template_that_nobody_keeps_goes_too() {
     );
 }
 
+/// Their mark says so all the time: it was written by the update before.
+#[test]
+fn pods_of_an_update_before_go_back_to_it_from_a_template_that_nobody_keeps() {
+    let mut world = World::deployment();
+    for pod in ["a", "b", "c"] {
+        world.pods.get_mut(&ObjectKey::new("shop", pod)).unwrap().revision = revision_hash("id-v1");
+    }
+    world.settle();
+    world.has("a", "shop/web:v2");
+    world.changes("v1", "v1", 3);
+    world.later(1);
+    world.end("a", true);
+    assert_eq!((world.open(), world.released), (vec!["a"], None));
+    world.updated("a", "shop/web:v1");
+    assert_eq!((world.ended(), world.released), (Some(UpdateEnd::Updated), Some(Strategy::Unpaused)));
+    assert_eq!(world.begun, ["a", "a"]);
+}
+
 #[test]
 fn yet_another_template_is_compared_with_what_pods_have() {
     let mut world = World::deployment();

@@ -308,6 +308,8 @@ pub trait Around<K: Kind> {
     fn relative(&self, kind: KindId, key: &ObjectKey) -> Option<Relative<'_>>;
     /// The Pod that such an object is for.
     fn pod_of(&self, kind: KindId, key: &ObjectKey) -> Option<ObjectKey>;
+    /// An object of that kind has begun with the Pod, and it has not made that.
+    fn others_begun(&self, kind: KindId, pod: &ObjectKey) -> bool;
     /// The objects of that kind that it has made.
     fn children(&self, kind: KindId) -> Box<dyn Iterator<Item = Relative<'_>> + '_>;
 }

@@ -99,6 +99,8 @@ pub(super) trait AnyStore {
     fn being_accepted(&self, pod: &ObjectKey) -> bool;
     /// Some stand with the Pod.
     fn stands_with(&self, pod: &ObjectKey) -> bool;
+    /// A request of another owner than that has begun with the Pod.
+    fn has_begun(&self, pod: &ObjectKey, but: &str) -> bool;
     /// The first one that waits for the Pod.
     fn waiting(&self, pod: &ObjectKey) -> Option<&Place>;
     /// Those that do something to the Pod, but for `not`.
@@ -272,6 +274,10 @@ impl<K: Kind> AnyStore for Store<K> {
     }
     fn stands_with(&self, pod: &ObjectKey) -> bool {
         self.queues.len(pod) > 0
+    }
+    fn has_begun(&self, pod: &ObjectKey, but: &str) -> bool {
+        let own = |e: &Entry<K>| e.request.get().meta().owner.is_some_and(|owner| owner.uid == but);
+        self.of(pod, Standing::Begun).any(|e| !own(e))
     }
     fn waiting(&self, pod: &ObjectKey) -> Option<&Place> {
         self.queues.of(pod, Standing::Waits).next()

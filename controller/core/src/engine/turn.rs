@@ -162,6 +162,9 @@ impl<K: Stored> Around<K> for Surroundings<'_, K> {
         // Whoever knows its UID can write that into an object of another namespace.
         Box::new(children.into_iter().flatten().filter(|child| child.key.namespace == meta.key.namespace))
     }
+    fn others_begun(&self, kind: KindId, pod: &ObjectKey) -> bool {
+        self.engine.stores.of(kind).is_some_and(|store| store.has_begun(pod, self.request.uid()))
+    }
     fn is_last(&self) -> bool {
         let queues = &K::store(&self.engine.stores).queues;
         let last = queues.of(&self.request.pod_key(), Standing::Waits).rev().take(LATER);

@@ -190,6 +190,10 @@ impl Engine {
         if let Some((kind, key)) = owner {
             self.stores.named_mut(&kind).into_iter().for_each(|store| store.member_changed(&key, &pod));
         }
+        if !self.members.is_empty() {
+            let watchers = self.pods.read(&pod).map(|pod| self.members.watchers(&pod));
+            self.member_changed(&pod, watchers.unwrap_or_default());
+        }
         self.pod_changed(&pod);
     }
 

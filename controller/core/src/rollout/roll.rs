@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::arm::Proof;
+use super::child::KINDS;
 use super::stage::{Asked, Rank, Stage, ordinal, stage};
 use super::work::{Revisions, What, Work};
 use super::{Rollout, child};
 use crate::deed::{Deed, Done};
-use crate::key::ObjectKey;
+use crate::key::{KindId, ObjectKey};
 use crate::kind::Around;
 use crate::pod::Pod;
 use crate::time::Mono;
@@ -30,6 +31,14 @@ struct Seen {
     available: bool,
     /// Which of its node's Pods it is, once it has a node.
     of_node: Option<u32>,
+}
+
+/// A request that was made.
+#[derive(Clone, Debug)]
+struct Made {
+    kind: KindId,
+    key: ObjectKey,
+    at: Mono,
 }
 
 /// How many Pods are how far.
@@ -91,7 +100,7 @@ pub struct Memory {
     pub(super) not_in_place: BTreeSet<ObjectKey>,
     pub(super) failed: BTreeSet<ObjectKey>,
     /// Requests that were made and that the watch has not shown yet, by their Pods.
-    made: BTreeMap<ObjectKey, Mono>,
+    made: BTreeMap<ObjectKey, Made>,
     /// Pods for which something is under way: a request is being made, or its controller is being told.
     doing: BTreeSet<ObjectKey>,
     /// Pods that were marked and that the watch has not shown so yet.
@@ -202,13 +211,11 @@ impl Memory {
                 let pod = child::pod_of(child);
                 match done {
                     Done::Refused(text) => drop(self.refused.insert(pod, (now, text))),
-                    // A conflict says that it is there. One that was wanted before the template changed again is not looked for.
+                    // A conflict says that it is there.
                     Done::Effected | Done::Conflict => {
                         self.refused.remove(&pod);
                         self.stale.insert(pod.clone());
-                        if self.mark().is_some_and(|mark| child::is_of(mark, &child.key)) {
-                            self.made.insert(pod, now);
-                        }
+                        self.made.insert(pod, Made { kind: child.kind, key: child.key.clone(), at: now });
                     }
                     Done::Told(_) | Done::Gone | Done::Retry(_) => {}
                 }
@@ -251,7 +258,6 @@ impl Memory {
         let swapped = matches!(&work.what, What::Update(revisions) if revisions.swapped());
         let by = (work.partition, swapped, workload.controllers.clone());
         if self.mark.as_ref() != Some(&work.mark) {
-            self.made.clear();
             self.marked.clear();
             self.refused.clear();
             self.released = None;
@@ -280,12 +286,18 @@ impl Memory {
                 continue;
             };
             let step = work.step(rollout, &pod, around);
-            if step.as_ref().is_ok_and(|step| step.as_ref().is_none_or(|step| step.request.is_some())) {
+            let own = |made: &Made| child::is_of(&work.mark, &made.key);
+            let over =
+                step.as_ref().is_ok_and(|step| step.as_ref().is_none_or(|step| step.request.is_some()));
+            let shown = |made: &Made| around.relative(made.kind, &made.key).is_some() || (own(made) && over);
+            if self.made.get(&key).is_some_and(shown) {
                 self.made.remove(&key);
             }
             let of_node = of_node.or_else(|| self.next_of_node(&pod));
             let available = pod.ready && !pod.gone();
-            let asked = Asked { step, made: self.made.contains_key(&key) };
+            let made = self.made.get(&key).is_some_and(own);
+            let others = KINDS.into_iter().any(|kind| around.others_begun(kind, &key));
+            let asked = Asked { step, made, others };
             let stage = stage(rollout, work, &pod, &asked, of_node);
             self.note(&key, Seen { uid: pod.uid.clone(), stage, available, of_node });
         }
@@ -357,7 +369,8 @@ impl Memory {
 
     /// When to look at requests again that were made, and at Pods that were marked, and that the watch does not show.
     pub(super) fn overdue_at(&self) -> Option<Mono> {
-        self.made.values().chain(self.marked.values()).min().map(|made| made.after(SHOWN_WITHIN))
+        let made = self.made.values().map(|made| made.at);
+        made.chain(self.marked.values().copied()).min().map(|at| at.after(SHOWN_WITHIN))
     }
 
     /// The watch may yet tell of that one that it was deleted. Where it does not in time, a restore of etcd has brought it back.
@@ -374,13 +387,23 @@ impl Memory {
     pub(super) fn give_up(&mut self, now: Mono) {
         let stale = &mut self.stale;
         self.made.retain(|pod, made| {
-            let waits = made.after(SHOWN_WITHIN) > now;
+            let waits = made.at.after(SHOWN_WITHIN) > now;
             if !waits {
                 stale.insert(pod.clone());
             }
             waits
         });
         self.marked.retain(|_, at| at.after(SHOWN_WITHIN) > now);
+    }
+
+    /// Requests of restarts and updates before this one were made, or are being made, and the watch has not shown them.
+    pub(super) fn makes_older(&self, doing: &[Deed], mark: &str) -> bool {
+        let doing = doing.iter().filter_map(|deed| match deed {
+            Deed::Create(child) => Some(&child.key),
+            _ => None,
+        });
+        let mut keys = self.made.values().map(|made| &made.key).chain(doing);
+        keys.any(|key| !child::is_of(mark, key))
     }
 
     /// Every listed Pod that is not newer than `newest` is known, as that very Pod, and is not left to be done.

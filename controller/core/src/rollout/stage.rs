@@ -43,6 +43,8 @@ pub(super) struct Asked<'a> {
     pub(super) step: Result<Option<Step<'a>>, String>,
     /// It was made, and the watch has yet to show it.
     pub(super) made: bool,
+    /// Somebody else's has begun.
+    pub(super) others: bool,
 }
 
 /// How far the Pod is; `of_node`: which of its node's Pods it is.
@@ -74,6 +76,8 @@ pub(super) fn stage(
             }
             step.map_or(Stage::Current, |_| of_request(rollout, pod, request, asked.made, of_node))
         }
+        // It may be another one when that is over.
+        What::Update(_) if asked.others && request.is_none() => Stage::Started,
         What::Update(revisions) => match step {
             Some(_) => of_request(rollout, pod, request, asked.made, of_node),
             None if revisions.is(pod.revision) => Stage::Current,

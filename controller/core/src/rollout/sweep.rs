@@ -83,6 +83,7 @@ pub(super) fn sweep(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory,
         let waits = patient && child.ended.is_none() || touched(sight, kind, child).is_some();
         old(child) && !child.deleting && waits
     };
-    memory.swept = !children(sight).any(|(kind, child)| open(kind, &child));
+    let waits = memory.makes_older(sight.doing, mark);
+    memory.swept = !waits && !children(sight).any(|(kind, child)| open(kind, &child));
     (!memory.swept).then_some(Step::Sweep(None))
 }

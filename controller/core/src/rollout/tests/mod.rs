@@ -123,6 +123,10 @@ impl Around<Rollout> for Surroundings<'_> {
         let found = self.0.asked.get_key_value(&(kind, key.clone()));
         found.map(|((_, key), asked)| relative(key, asked))
     }
+    fn others_begun(&self, kind: KindId, pod: &ObjectKey) -> bool {
+        let open = |asked: &Asked| asked.kind == kind && asked.pod == pod.name && asked.ended.is_none();
+        self.0.asked.values().any(|asked| open(asked) && asked.owner != self.0.rollout.uid)
+    }
     fn pod_of(&self, kind: KindId, key: &ObjectKey) -> Option<ObjectKey> {
         self.0.asked.get(&(kind, key.clone())).map(|asked| ObjectKey::new("shop", &asked.pod))
     }

@@ -154,6 +154,24 @@ fn it_is_not_released_before_its_controller_makes_new_pods_of_the_revision() {
     assert_eq!((world.released, world.ended()), (Some(Strategy::Partition(0)), Some(UpdateEnd::Updated)));
 }
 
+/// It may have other images when that is over: a rollout that was deleted and made anew finds the requests of the one before.
+#[test]
+fn a_pod_with_a_request_of_somebody_else_is_waited_for() {
+    let mut world = World::parked();
+    world.put(of("new", "shop/web:v2", "web-2"));
+    let key = (UPDATES, ObjectKey::new("shop", "web-2-of-somebody-else"));
+    let (uid, owner, pod) = ("uid-x".to_owned(), "ipr-0".to_owned(), "web-2".to_owned());
+    let asked = Asked { kind: UPDATES, uid, owner, pod, spec: Value::Null, ended: None };
+    world.asked.insert(key.clone(), asked);
+    world.settle();
+    assert_eq!((world.begun.len(), world.counts()), (0, (3, 0, 1, 0)), "it takes the only place");
+    world.has("web-2", "shop/web:v1");
+    world.asked.get_mut(&key).unwrap().ended = Some(true);
+    world.changed(&ObjectKey::new("shop", "web-2"));
+    world.settle();
+    assert_eq!(world.open(), ["web-2"], "it has the old image again");
+}
+
 /// That of a `StatefulSet` waits until all Pods are ready: with an image that comes up and fails later, for ever.
 #[test]
 fn a_controller_that_does_not_agree_is_asked_more_and_more_seldom_and_told_of_in_time() {

@@ -176,11 +176,10 @@ impl Parks {
         }
     }
 
-    /// Pods that have an open request of a rollout that is there: one that is made anew knows of no other.
+    /// Pods that have an open request of a rollout, whether that is there still or not.
     pub(super) fn open(&self) -> impl Iterator<Item = &str> {
         let pod = |pod: &str| self.members.get(pod).is_some_and(|member| !member.gone);
-        let rollout = |id: &str| self.followed.get(id).is_some_and(|followed| !followed.deleted);
-        let open = move |child: &&Child| child.open() && pod(&child.pod) && rollout(&child.rollout);
+        let open = move |child: &&Child| child.open() && pod(&child.pod);
         self.children.values().filter(open).map(|child| &*child.pod)
     }
 

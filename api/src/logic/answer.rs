@@ -60,11 +60,30 @@ pub struct Failure {
 impl Failure {
     /// The API server answered with this code.
     pub fn of_code(code: u16, message: impl Into<String>) -> Self {
-        Self { gone: code == 404, class: Class::of_code(code), message: message.into() }
+        let message = message.into();
+        // A patch that names the UID of an object that is gone since, where another one has the name: a precondition that
+        // does not hold, though the API server calls it a change of a field that is immutable.
+        let other = code == 422 && message.contains("metadata.uid: Invalid value");
+        let class = if other { Class::Conflict } else { Class::of_code(code) };
+        Self { gone: code == 404, class, message }
     }
 
     /// Name for a metric label.
     pub fn label(&self) -> &'static str {
         if self.gone { "gone" } else { self.class.as_str() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_patch_for_an_object_of_another_uid_is_a_conflict() {
+        let of = |code, message: &str| Failure::of_code(code, message).class;
+        let other = "Pod \"web\" is invalid: metadata.uid: Invalid value: \"1\": field is immutable";
+        assert_eq!(of(422, other), Class::Conflict);
+        assert_eq!(of(403, other), Class::Invalid, "words of a webhook");
+        assert_eq!(of(422, "Pod \"web\" is invalid: spec: Forbidden"), Class::Invalid);
     }
 }

@@ -25,6 +25,12 @@ pub const PLURAL: &str = "inplacerollouts";
 
 /// Most containers that may be named.
 pub const MAX_CONTAINERS: usize = 64;
+/// Most annotations that may be named.
+pub const MAX_ANNOTATIONS: usize = 16;
+/// Most characters of the name of an annotation: 253 of its domain, a slash, 63 of its own.
+pub const MAX_ANNOTATION: usize = 317;
+/// The name of an annotation.
+const ANNOTATION: &str = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
 /// Most seconds for which a Pod is watched before it counts: a day.
 pub const MAX_SOAK_SECONDS: i64 = 86_400;
 /// Seconds for which a Pod is watched where nothing else is said.
@@ -85,6 +91,12 @@ pub struct InPlaceRolloutSpec {
     /// What a restart includes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart: Option<RestartOf>,
+    /// Further annotations of the Pod template that ask for a restart when they change, beside
+    /// `kubectl.kubernetes.io/restartedAt`, `reloader.stakater.com/last-reloaded-from` and all that begin with `checksum/`: a
+    /// change of these is made in place, where `templateChanges` is `InPlace`. The annotations of running Pods stay as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = MAX_ANNOTATIONS), inner(length(min = 1, max = MAX_ANNOTATION), regex(pattern = ANNOTATION)), extend("x-kubernetes-list-type" = "set"))]
+    pub restart_annotations: Vec<String>,
     /// In which steps the Pods are restarted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Strategy>,

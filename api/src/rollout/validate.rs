@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{InPlaceRolloutSpec, MAX_CONTAINERS, MAX_SOAK_SECONDS};
+use super::{InPlaceRolloutSpec, MAX_ANNOTATION, MAX_ANNOTATIONS, MAX_CONTAINERS, MAX_SOAK_SECONDS};
 use crate::text::quoted;
 use crate::{Invalid, MAX_SECONDS};
 
@@ -16,6 +16,7 @@ pub fn validate(spec: &InPlaceRolloutSpec) -> Result<(), Invalid> {
         return Err(Invalid::new("spec.restartedAt", "must be a time of 1 to 64 characters"));
     }
     containers(spec)?;
+    annotations(&spec.restart_annotations)?;
     let strategy = spec.strategy.as_ref();
     if let Some(most) = strategy.and_then(|strategy| strategy.max_unavailable.as_ref()) {
         most.check().map_err(|why| Invalid::new("spec.strategy.maxUnavailable", why))?;
@@ -55,6 +56,28 @@ fn containers(spec: &InPlaceRolloutSpec) -> Result<(), Invalid> {
         let at = format!("spec.restart.containers[{i}]");
         if name.is_empty() {
             return Err(Invalid::new(at, "must name a container of the Pods"));
+        }
+        if !seen.insert(name.as_str()) {
+            return Err(Invalid::new(at, format!("{} is named twice", quoted(name))));
+        }
+    }
+    Ok(())
+}
+
+/// Each is the name of an annotation, and not one of pitstop's own.
+fn annotations(named: &[String]) -> Result<(), Invalid> {
+    const FIELD: &str = "spec.restartAnnotations";
+    if named.len() > MAX_ANNOTATIONS {
+        let text = format!("must name at most {MAX_ANNOTATIONS} annotations, not {}", named.len());
+        return Err(Invalid::new(FIELD, text));
+    }
+    let mut seen = BTreeSet::new();
+    for (i, name) in named.iter().enumerate() {
+        let at = format!("{FIELD}[{i}]");
+        let own = name.strip_prefix("pitstop.dev").is_some_and(|rest| rest.starts_with('/'));
+        if name.is_empty() || name.len() > MAX_ANNOTATION || own {
+            let text = format!("must be the name of an annotation of others, not {}", quoted(name));
+            return Err(Invalid::new(at, text));
         }
         if !seen.insert(name.as_str()) {
             return Err(Invalid::new(at, format!("{} is named twice", quoted(name))));
@@ -125,6 +148,19 @@ mod tests {
             ),
             (at(&["strategy", "canary", "soakSeconds"], json!(-1)), "spec.strategy.canary.soakSeconds: "),
             (at(&["progressDeadlineSeconds"], json!(0)), "spec.progressDeadlineSeconds: "),
+            (
+                at(&["restartAnnotations"], json!(["a/b", "pitstop.dev/void"])),
+                "spec.restartAnnotations[1]: must be the name of an annotation of others, not \"pitstop.dev/void\"",
+            ),
+            (at(&["restartAnnotations"], json!([""])), "spec.restartAnnotations[0]: must be"),
+            (
+                at(&["restartAnnotations"], json!(["a", "a"])),
+                "spec.restartAnnotations[1]: \"a\" is named twice",
+            ),
+            (
+                at(&["restartAnnotations"], json!(vec!["a"; 17])),
+                "spec.restartAnnotations: must name at most 16",
+            ),
         ] {
             let error = judged.unwrap_err();
             assert!(error.starts_with(why), "{error}");

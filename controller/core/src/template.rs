@@ -22,12 +22,14 @@ pub(crate) const SET_HASH: &str = "pod-template-hash";
 
 /// What tells the template of a `Deployment` from its others: what is made of it is what running Pods can get, as its user wrote
 /// it. So defaults of a newer API server do not change it.
-pub fn identity(template: &Value) -> String {
+///
+/// `restarts`: annotations that ask for a restart, beside those that always do.
+pub fn identity(template: &Value, restarts: &[String]) -> String {
     let mut template = plain(template);
     let containers = take_containers(&mut template).into_iter();
     let containers: Vec<_> =
         containers.map(|Found { name, image, resources, .. }| (name, image, resources)).collect();
-    let restarts = take_restarts(&mut template);
+    let restarts = take_restarts(&mut template, restarts);
     format!("{:016x}", labels::hash(&json!([containers, restarts]).to_string()))
 }
 
@@ -96,11 +98,12 @@ pub struct Wanted {
 }
 
 impl Change {
-    /// From the template `old` to `new` (`spec.template` of a workload).
-    pub fn between(old: &Value, new: &Value) -> Self {
+    /// From the template `old` to `new` (`spec.template` of a workload). `restarts`: annotations that ask for a restart, beside
+    /// those that always do.
+    pub fn between(old: &Value, new: &Value, restarts: &[String]) -> Self {
         let (mut old, mut new) = (plain(old), plain(new));
         let (before, after) = (take_containers(&mut old), take_containers(&mut new));
-        let restart = take_restarts(&mut old) != take_restarts(&mut new);
+        let restart = take_restarts(&mut old, restarts) != take_restarts(&mut new, restarts);
         if let Some(path) = difference(&old, &new, "spec.template") {
             return Self::Other(format!("{path} differs"));
         }
@@ -229,12 +232,14 @@ fn take_resources(container: &mut Map<String, Value>) -> Resources {
 }
 
 /// Takes out the annotations that ask for a restart.
-fn take_restarts(template: &mut Value) -> Vec<(String, Value)> {
+fn take_restarts(template: &mut Value, more: &[String]) -> Vec<(String, Value)> {
     let Some(metadata) = template.get_mut("metadata").and_then(Value::as_object_mut) else {
         return Vec::new();
     };
     let Some(Value::Object(annotations)) = metadata.remove("annotations") else { return Vec::new() };
-    let asks = |key: &str| RESTARTS.contains(&key) || key.starts_with(CHECKSUM);
+    let asks = |key: &str| {
+        RESTARTS.contains(&key) || key.starts_with(CHECKSUM) || more.iter().any(|more| more == key)
+    };
     let (restarts, others): (Vec<_>, Vec<_>) = annotations.into_iter().partition(|(key, _)| asks(key));
     if !others.is_empty() {
         metadata.insert("annotations".to_owned(), others.into_iter().collect::<Map<_, _>>().into());
@@ -280,7 +285,7 @@ mod tests {
     fn change(change: impl FnOnce(&mut Value)) -> Change {
         let mut new = template();
         change(&mut new);
-        Change::between(&template(), &new)
+        Change::between(&template(), &new, &["more".to_owned()])
     }
 
     fn other(text: &str) -> Change {
@@ -315,9 +320,9 @@ mod tests {
         let of = |change: &dyn Fn(&mut Value)| {
             let mut new = template();
             change(&mut new);
-            identity(&new)
+            identity(&new, &[])
         };
-        let same = identity(&template());
+        let same = identity(&template(), &[]);
         assert_eq!((same.len(), &of(&|new| new["spec"]["dnsPolicy"] = "ClusterFirst".into())), (16, &same));
         assert_eq!(of(&|new| new["metadata"]["labels"]["pod-template-hash"] = "x".into()), same);
         assert_ne!(of(&|new| new["spec"]["containers"][0]["image"] = "shop/web:v2".into()), same);
@@ -349,6 +354,7 @@ mod tests {
             "kubectl.kubernetes.io/restartedAt",
             "reloader.stakater.com/last-reloaded-from",
             "checksum/config",
+            "more",
         ];
         for name in names {
             assert_eq!(change(|new| new["metadata"]["annotations"] = json!({name: "x"})), restart);
@@ -365,7 +371,7 @@ mod tests {
                 template["spec"]["containers"][0]["resources"] = resources.clone();
                 template
             };
-            Change::between(&of(&before), &of(&after))
+            Change::between(&of(&before), &of(&after), &[])
         };
         let limits =
             |cpu: &str| json!({"limits": {"cpu": cpu, "memory": "1Gi"}, "requests": {"cpu": "100m"}});
@@ -403,7 +409,7 @@ mod tests {
         }
         let init = |cpu: &str| json!({"spec": {"initContainers": [{"name": "i", "resources": {"limits": {"cpu": cpu}}}]}});
         let differs = other("spec.template.spec.initContainers[0].resources.limits.cpu differs");
-        assert_eq!(Change::between(&init("1"), &init("2")), differs);
+        assert_eq!(Change::between(&init("1"), &init("2"), &[]), differs);
     }
 
     #[test]
@@ -440,6 +446,6 @@ mod tests {
             let of = |i| json!({"name": format!("c{i}"), "image": format!("shop/web:{tag}")});
             json!({"spec": {"containers": (0..9).map(of).collect::<Vec<_>>()}})
         };
-        assert_eq!(Change::between(&many("1"), &many("2")), other("more than 8 images differ"));
+        assert_eq!(Change::between(&many("1"), &many("2"), &[]), other("more than 8 images differ"));
     }
 }

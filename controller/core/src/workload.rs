@@ -21,6 +21,8 @@ pub struct WorkloadQuery {
     pub budgets: bool,
     /// Read what its template has changed, too.
     pub template: bool,
+    /// Annotations of its template that ask for a restart, beside those that always do.
+    pub restarts: Vec<String>,
 }
 
 /// A workload that is parked, as the watch shows it.

@@ -213,7 +213,9 @@ pub(super) fn ask(sight: &Sight<'_, Rollout>, memory: &mut Memory, of: &str, pod
     let key = ObjectKey::new(&sight.request.key.namespace, &target.name);
     let budgets = sight.request.spec.respects_disruption_budgets();
     let template = parking(sight).is_some();
-    Some(Deed::AskWorkload(Box::new(WorkloadQuery { kind: target.kind, key, pods, budgets, template })))
+    let restarts = sight.request.spec.restart_annotations.clone();
+    let query = WorkloadQuery { kind: target.kind, key, pods, budgets, template, restarts };
+    Some(Deed::AskWorkload(Box::new(query)))
 }
 
 /// The restart is for the Pods that there are: a list that was asked for after the wish was known tells the newest of them.

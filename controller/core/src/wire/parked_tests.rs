@@ -128,6 +128,7 @@ fn revisions_are_read_before_budgets_and_pods() {
         pods: true,
         budgets: true,
         template: true,
+        restarts: Vec::new(),
     };
     let (_, exchange) = begin(Deed::AskWorkload(Box::new(query)));
     let template = |image: &str| json!({"spec": {"containers": [{"name": "app", "image": image}]}});

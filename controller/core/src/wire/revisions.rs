@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::metadata::REVISION;
 use crate::template::{Change, identity, wanted};
-use crate::workload::{Sets, Template};
+use crate::workload::{Sets, Template, WorkloadQuery};
 
 /// Most revisions that a workload may have; it keeps 10 where nothing else is said.
 pub(super) const MAX_REVISIONS: usize = 100;
@@ -64,7 +64,8 @@ struct TemplatedStatus {
 }
 
 /// `spec.template`, and what is known before its revisions are read.
-pub(super) fn template(kind: TargetKind, object: Templated) -> (Value, Template) {
+pub(super) fn template(query: &WorkloadQuery, object: Templated) -> (Value, Template) {
+    let kind = query.kind;
     let Templated { metadata, spec, status } = object;
     let generation = metadata.generation.unwrap_or_default();
     let UpdateStrategy { type_, rolling_update } = spec.update_strategy;
@@ -77,7 +78,7 @@ pub(super) fn template(kind: TargetKind, object: Templated) -> (Value, Template)
             (rolling_update.partition >= PARTITION, revision, committed)
         }
         TargetKind::DaemonSet => (type_ == "OnDelete", None, true),
-        TargetKind::Deployment => (spec.paused, Some(identity(&spec.template)), counted),
+        TargetKind::Deployment => (spec.paused, Some(identity(&spec.template, &query.restarts)), counted),
     };
     let told = Template {
         generation,
@@ -108,21 +109,21 @@ pub(super) struct SlimRevision {
 /// Takes in what the template has changed since those. Of a `DaemonSet`, the revision with the same template is that of its
 /// Pods.
 pub(super) fn take(
-    kind: TargetKind,
+    query: &WorkloadQuery,
     now: &Value,
     template: &mut Template,
     revisions: Vec<SlimRevision>,
 ) -> Result<(), Failure> {
     for SlimRevision { metadata, data } in revisions {
-        let label = match kind {
+        let label = match query.kind {
             TargetKind::StatefulSet => metadata.name,
             TargetKind::DaemonSet | TargetKind::Deployment => {
                 metadata.labels.and_then(|mut labels| labels.remove(REVISION))
             }
         };
         let (Some(label), Some(then)) = (label, data.pointer("/spec/template")) else { continue };
-        let change = Change::between(then, now);
-        if kind == TargetKind::DaemonSet && change.is_none() {
+        let change = Change::between(then, now, &query.restarts);
+        if query.kind == TargetKind::DaemonSet && change.is_none() {
             template.revision = Some(label.clone());
         }
         template.changes.insert(label, change);
@@ -139,6 +140,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::key::ObjectKey;
+
+    fn query(kind: TargetKind) -> WorkloadQuery {
+        let key = ObjectKey::new("shop", "web");
+        WorkloadQuery { kind, key, pods: false, budgets: false, template: true, restarts: Vec::new() }
+    }
     use crate::template::{Image, Lacks};
 
     fn revision(name: &str, image: &str) -> SlimRevision {
@@ -160,9 +167,14 @@ mod tests {
     fn a_stateful_set_names_its_revisions() {
         let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 2_147_483_647}});
         let status = json!({"observedGeneration": 3, "currentRevision": "web-a", "updateRevision": "web-b"});
-        let (now, mut told) = template(TargetKind::StatefulSet, object(&strategy, &status));
-        take(TargetKind::StatefulSet, &now, &mut told, vec![revision("a", "web:1"), revision("b", "web:2")])
-            .unwrap();
+        let (now, mut told) = template(&query(TargetKind::StatefulSet), object(&strategy, &status));
+        take(
+            &query(TargetKind::StatefulSet),
+            &now,
+            &mut told,
+            vec![revision("a", "web:1"), revision("b", "web:2")],
+        )
+        .unwrap();
         let image = Image { container: "app".into(), image: "web:2".into(), before: "web:1".into() };
         let expected = Template {
             generation: 3,
@@ -182,21 +194,22 @@ mod tests {
         assert_eq!(told, expected);
         let at_work = json!({"rollingUpdate": {"partition": 2}});
         let done = json!({"observedGeneration": 2, "currentRevision": "web-b", "updateRevision": "web-b"});
-        let (_, told) = template(TargetKind::StatefulSet, object(&at_work, &done));
+        let (_, told) = template(&query(TargetKind::StatefulSet), object(&at_work, &done));
         assert_eq!((told.seen, told.holds, told.committed), (false, false, true));
     }
 
     #[test]
     fn of_a_daemon_set_the_revision_has_the_same_template() {
         let status = json!({"observedGeneration": 3});
-        let (now, mut told) = template(TargetKind::DaemonSet, object(&json!({"type": "OnDelete"}), &status));
+        let (now, mut told) =
+            template(&query(TargetKind::DaemonSet), object(&json!({"type": "OnDelete"}), &status));
         assert_eq!((told.holds, &told.revision), (true, &None));
-        take(TargetKind::DaemonSet, &now, &mut told, vec![revision("a", "web:1")]).unwrap();
+        take(&query(TargetKind::DaemonSet), &now, &mut told, vec![revision("a", "web:1")]).unwrap();
         assert_eq!(told.revision, None, "its controller has not made it yet");
-        take(TargetKind::DaemonSet, &now, &mut told, vec![revision("b", "web:2")]).unwrap();
+        take(&query(TargetKind::DaemonSet), &now, &mut told, vec![revision("b", "web:2")]).unwrap();
         assert_eq!((told.revision.as_deref(), told.committed, told.changes.len()), (Some("b"), true, 2));
         let many = (0..101).map(|i| revision(&i.to_string(), "web:1")).collect();
-        let failure = take(TargetKind::DaemonSet, &now, &mut told, many).unwrap_err();
+        let failure = take(&query(TargetKind::DaemonSet), &now, &mut told, many).unwrap_err();
         assert_eq!(failure.message, "it has more than 100 ControllerRevisions");
     }
 }

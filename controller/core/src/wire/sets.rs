@@ -55,6 +55,7 @@ pub(super) fn take(
     now: &Value,
     told: &mut Template,
     sets: &mut Vec<SlimReplicaSet>,
+    restarts: &[String],
     all: bool,
 ) -> Result<(), Failure> {
     if sets.len() > MAX_REVISIONS {
@@ -68,18 +69,19 @@ pub(super) fn take(
     let active = with_pods.next().filter(|_| with_pods.next().is_none()).map(|set| &set.spec.template);
     // Its Pods may have been updated to what others have.
     for other in sets.iter().filter(|set| !set.has_pods()) {
-        let change = Change::between(&other.spec.template, now);
+        let change = Change::between(&other.spec.template, now, restarts);
         if matches!(change, Change::InPlace(_)) {
-            told.changes.insert(identity(&other.spec.template), change);
+            told.changes.insert(identity(&other.spec.template, restarts), change);
         }
     }
     if let Some(active) = active {
-        let change = Change::between(active, now);
+        let change = Change::between(active, now, restarts);
         // Of Pods that have none, and of those that have this one.
-        told.changes.insert(identity(active), change.clone());
+        told.changes.insert(identity(active, restarts), change.clone());
         told.changes.insert(String::new(), change);
     }
-    let same = |set: &SlimReplicaSet, template| Change::between(&set.spec.template, template).is_none();
+    let same =
+        |set: &SlimReplicaSet, template| Change::between(&set.spec.template, template, restarts).is_none();
     let known = |set: &SlimReplicaSet| Set {
         created: set.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
         version: version(&set.metadata),

@@ -59,7 +59,8 @@ fn deployment() -> Value {
 fn read(sets: &[Value]) -> Workload {
     let key = ObjectKey::new("shop", "web");
     let kind = TargetKind::Deployment;
-    let query = WorkloadQuery { kind, key, pods: false, budgets: false, template: true };
+    let query =
+        WorkloadQuery { kind, key, pods: false, budgets: false, template: true, restarts: Vec::new() };
     let (_, exchange) = begin(Deed::AskWorkload(Box::new(query)));
     let (mut request, mut exchange) = sent(answered(exchange, &deployment()));
     for (i, set) in sets.iter().enumerate() {
@@ -86,14 +87,14 @@ fn a_deployment_is_compared_with_its_replica_sets() {
     assert_eq!(workload.controllers, ["a"]);
     let told = workload.template.unwrap();
     assert_eq!((told.holds, told.seen, told.committed, told.sets.kept), (true, true, false, true));
-    assert_eq!(told.revision.as_deref(), Some(&*identity(&of("web:2", None))));
+    assert_eq!(told.revision.as_deref(), Some(&*identity(&of("web:2", None), &[])));
     assert_eq!(told.sets.wanted["app"].image, "web:2");
-    let change = Change::between(&of("web:1", None), &of("web:2", None));
+    let change = Change::between(&of("web:1", None), &of("web:2", None), &[]);
     let none = Change::InPlace(crate::template::Lacks::default());
     let changes = [
         (String::new(), change.clone()),
-        (identity(&of("web:1", None)), change),
-        (identity(&of("web:2", None)), none),
+        (identity(&of("web:1", None), &[]), change),
+        (identity(&of("web:2", None), &[]), none),
     ];
     assert_eq!(told.changes, changes.into());
     let is = |sets: &[Set]| sets.iter().map(|set| (set.new, set.old, set.seen)).collect::<Vec<_>>();
@@ -109,7 +110,7 @@ fn a_deployment_is_compared_with_its_replica_sets() {
     let many: Vec<Value> = (0..101).map(|i| replica_set(&i.to_string(), 0, "web:1")).collect();
     let mut parsed: Vec<SlimReplicaSet> =
         many.into_iter().map(|set| serde_json::from_value(set).unwrap()).collect();
-    let failure = take(&Value::Null, &mut Template::default(), &mut parsed, false).unwrap_err();
+    let failure = take(&Value::Null, &mut Template::default(), &mut parsed, &[], false).unwrap_err();
     assert_eq!(failure.message, "it has more than 100 ReplicaSets");
 }
 

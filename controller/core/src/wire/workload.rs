@@ -133,7 +133,7 @@ impl WorkloadReading {
     fn take_template(&mut self, text: &str) -> Result<(), Failure> {
         if self.query.template {
             let object = parse(text)?;
-            let (template, told) = revisions::template(self.query.kind, object);
+            let (template, told) = revisions::template(&self.query, object);
             (self.template, self.workload.template) = (template, Some(told));
         }
         Ok(())
@@ -147,7 +147,13 @@ impl WorkloadReading {
         match &mut self.workload.template {
             Some(template) => {
                 self.sets.extend(owned);
-                sets::take(&self.template, template, &mut self.sets, self.token.is_none())
+                sets::take(
+                    &self.template,
+                    template,
+                    &mut self.sets,
+                    &self.query.restarts,
+                    self.token.is_none(),
+                )
             }
             None => Ok(()),
         }
@@ -234,7 +240,7 @@ impl Reading for WorkloadReading {
                 let own = list.items.into_iter().filter(|revision| self.owns(&revision.metadata));
                 let own: Vec<SlimRevision> = own.collect();
                 if let Some(template) = &mut self.workload.template {
-                    revisions::take(self.query.kind, &self.template, template, own)?;
+                    revisions::take(&self.query, &self.template, template, own)?;
                 }
                 if self.token.is_some() { Some(Next::Revisions) } else { self.after_revisions() }
             }

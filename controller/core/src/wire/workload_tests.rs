@@ -11,6 +11,7 @@ fn reading(kind: TargetKind, pods: bool) -> WorkloadReading {
         pods,
         budgets: false,
         template: false,
+        restarts: Vec::new(),
     })
 }
 
@@ -103,6 +104,7 @@ fn budgets_are_those_that_select_the_labels_of_the_template() {
         pods: true,
         budgets: true,
         template: false,
+        restarts: Vec::new(),
     };
     let mut reading = WorkloadReading::new(query(TargetKind::StatefulSet));
     assert!(tell(

@@ -225,7 +225,8 @@ async fn verbs_in_place(ns: &Ns, kind: &str, replicas: u32) -> Result<()> {
     };
     run(&["apply", "-f", "-"], &manifest("1"))?;
     let before = ready(ns, usize::try_from(replicas)?).await?;
-    let more = json!({"templateChanges": "InPlace", "strategy": {"soakSeconds": 0}});
+    let more = json!({"templateChanges": "InPlace", "strategy": {"soakSeconds": 0},
+        "restartAnnotations": ["example.com/config"]});
     create(ns, &rollout(kind, &more))?;
     armed(ns, kind).await?;
     let uids = |pods: &BTreeMap<String, Pod>| -> BTreeMap<String, Option<String>> {
@@ -252,7 +253,12 @@ async fn verbs_in_place(ns: &Ns, kind: &str, replicas: u32) -> Result<()> {
         ("apply", "1"),
         ("server-side", "2"),
         ("replace", "1"),
+        ("annotate", "1"),
     ] {
+        // What the rollout names is the same for each kind.
+        if verb == "annotate" && kind != "StatefulSet" {
+            continue;
+        }
         let last_update = get(ns).await?.status.and_then(|status| status.update);
         match verb {
             "set" => run(&["set", "image", &resource, &set], "")?,
@@ -260,6 +266,11 @@ async fn verbs_in_place(ns: &Ns, kind: &str, replicas: u32) -> Result<()> {
                 run(&["set", "resources", &resource, "--containers=app", "--requests=cpu=23m"], "")?;
             }
             "restart" => run(&["rollout", "restart", &resource], "")?,
+            "annotate" => {
+                let annotations = json!({"metadata": {"annotations": {"example.com/config": "2"}}});
+                let patch = json!({"spec": {"template": annotations}}).to_string();
+                run(&["patch", &resource, "--patch", &patch], "")?;
+            }
             "undo" => run(&["rollout", "undo", &resource], "")?,
             "apply" => run(&["apply", "-f", "-"], &manifest(tag))?,
             "server-side" => {
@@ -284,7 +295,7 @@ async fn verbs_in_place(ns: &Ns, kind: &str, replicas: u32) -> Result<()> {
         ensure!(uids(&before) == uids(&after), "{verb}: {:?}, then {:?}", uids(&before), uids(&after));
         // A restart, and a restart taken back, is one of both containers; a new image one of its own; new resources need none.
         let both = ids(&after)?;
-        let other = verb == "restart" || verb == "undo";
+        let other = ["restart", "undo", "annotate"].contains(&verb);
         let changed = (both[0] != last[0], both[1] != last[1]);
         ensure!(changed == (verb != "resources", other), "{verb}: {last:?}, then {both:?}");
         last = both;

@@ -165,6 +165,7 @@ fn a_pod_with_a_request_of_somebody_else_is_waited_for() {
     world.asked.insert(key.clone(), asked);
     world.settle();
     assert_eq!((world.begun.len(), world.counts()), (0, (3, 0, 1, 0)), "it takes the only place");
+    assert_eq!(world.rollout.status.pods_of_interest[0].message, "waits for a request of somebody else");
     world.has("web-2", "shop/web:v1");
     world.asked.get_mut(&key).unwrap().ended = Some(true);
     world.changed(&ObjectKey::new("shop", "web-2"));

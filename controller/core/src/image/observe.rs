@@ -1,6 +1,7 @@
 //! What a decision about one update sees.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use pitstop_api::condition;
 use pitstop_api::image_update::{
@@ -78,6 +79,12 @@ impl ImageUpdate {
     }
 }
 
+/// A container that is ready for so long is ready: a kubelet tells so for a moment before it knows of a probe.
+const STEADY: Duration = Duration::from_secs(2);
+/// How often new containers may be ready, then not, then ready for a [while](STEADY) again: once after their start, when the kubelet
+/// learns of their probe, and once more, when the kubelet starts anew.
+const MOST_LOST: u8 = 2;
+
 /// What this process remembers of an update; lost when it ends, and then counted anew.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
@@ -113,8 +120,11 @@ pub struct Memory {
     pub ready: Vec<String>,
     /// How long it took from the end of the first old one, in milliseconds.
     pub gap: Option<i64>,
-    /// When a new container was first seen not to be ready any more, while they were watched.
+    /// When a new container was first seen not to be ready any more, while they were watched; what was over for a
+    /// [while](STEADY) is not counted together with what follows.
     pub lost_at: Option<Mono>,
+    /// How often that has begun anew.
+    pub lost: u8,
     /// Since when the Pod's spec has the old images again.
     pub restored_since: Option<Mono>,
     /// Containers that did not run when their kubelet had seen those very images: what runs of them since was started by these
@@ -174,12 +184,16 @@ impl Memory {
                 Some(pod?.container(&status.name)?.status.as_ref()?.container_id.clone())
             });
         let instances: Vec<String> = if ready { instances.collect() } else { Vec::new() };
+        let steady = self.ready_since.is_some_and(|since| since.after(STEADY) <= now);
         if self.ready != instances {
             (self.ready_since, self.ready) = (None, instances);
         }
         note_since(&mut self.ready_since, now, ready);
         if update.is_watched() && !ready && !self.node.is_away() && !self.node.settles() {
-            self.lost_at.get_or_insert(now);
+            let anew = steady && self.lost < MOST_LOST;
+            if anew || self.lost_at.is_none() {
+                (self.lost_at, self.lost) = (Some(now), self.lost.saturating_add(1));
+            }
         }
         // A kubelet may tell of both in one change, and then nobody knows.
         if let Some((ended, ready)) = self

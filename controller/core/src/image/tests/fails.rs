@@ -105,6 +105,15 @@ fn what_is_not_told_to_be_ready_until_its_next_probe_is_not_blamed() {
     world.pass(1);
     world.sees(|status| status.ready = false);
     assert_eq!(world.phase(), Phase::RollingBack);
+    // Once more is a matter of its own where it was ready for a while: the kubelet has started anew.
+    let mut world = watched();
+    for expected in [Phase::Observing, Phase::RollingBack] {
+        world.sees(|status| status.ready = true);
+        world.pass(20);
+        assert_eq!(world.phase(), Phase::Observing);
+        world.sees(|status| status.ready = false);
+        assert_eq!(world.phase(), expected);
+    }
 }
 
 #[test]

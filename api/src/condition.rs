@@ -23,8 +23,8 @@ pub const STALLED: &str = "Stalled";
 /// Longest `message`, in characters; longer ones are cut by [`Condition::new`].
 pub const MAX_MESSAGE: usize = 1024;
 
-/// What `metav1.Condition` allows as `type` and as `reason`.
-const TYPE: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
+/// What `metav1.Condition` allows as `type`, a qualified name, and as `reason`.
+pub(crate) const TYPE: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
 const REASON: &str = r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$";
 
 /// Whether a condition holds.

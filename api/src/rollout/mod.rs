@@ -29,8 +29,6 @@ pub const MAX_CONTAINERS: usize = 64;
 pub const MAX_ANNOTATIONS: usize = 16;
 /// Most characters of the name of an annotation: 253 of its domain, a slash, 63 of its own.
 pub const MAX_ANNOTATION: usize = 317;
-/// The name of an annotation.
-const ANNOTATION: &str = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
 /// Most seconds for which a Pod is watched before it counts: a day.
 pub const MAX_SOAK_SECONDS: i64 = 86_400;
 /// Seconds for which a Pod is watched where nothing else is said.
@@ -95,7 +93,7 @@ pub struct InPlaceRolloutSpec {
     /// `kubectl.kubernetes.io/restartedAt`, `reloader.stakater.com/last-reloaded-from` and all that begin with `checksum/`: a
     /// change of these is made in place, where `templateChanges` is `InPlace`. The annotations of running Pods stay as they are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = MAX_ANNOTATIONS), inner(length(min = 1, max = MAX_ANNOTATION), regex(pattern = ANNOTATION)), extend("x-kubernetes-list-type" = "set"))]
+    #[schemars(length(max = MAX_ANNOTATIONS), inner(length(min = 1, max = MAX_ANNOTATION), regex(pattern = crate::condition::TYPE)), extend("x-kubernetes-list-type" = "set"))]
     pub restart_annotations: Vec<String>,
     /// In which steps the Pods are restarted.
     #[serde(default, skip_serializing_if = "Option::is_none")]

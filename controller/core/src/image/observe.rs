@@ -189,12 +189,7 @@ impl Memory {
             (self.ready_since, self.ready) = (None, instances);
         }
         note_since(&mut self.ready_since, now, ready);
-        if update.is_watched() && !ready && !self.node.is_away() && !self.node.settles() {
-            let anew = steady && self.lost < MOST_LOST;
-            if anew || self.lost_at.is_none() {
-                (self.lost_at, self.lost) = (Some(now), self.lost.saturating_add(1));
-            }
-        }
+        self.see_lost(now, update.is_watched() && !ready, steady);
         // A kubelet may tell of both in one change, and then nobody knows.
         if let Some((ended, ready)) = self
             .ended_at
@@ -203,6 +198,14 @@ impl Memory {
         {
             let gap = i64::try_from(ready.since(ended).as_millis()).unwrap_or(i64::MAX);
             self.gap.get_or_insert(gap);
+        }
+    }
+
+    /// Whether new containers that are watched are not ready; `steady`: until now they were for a [while](STEADY).
+    fn see_lost(&mut self, now: Mono, lost: bool, steady: bool) {
+        let anew = steady && self.lost < MOST_LOST;
+        if lost && !self.node.is_away() && !self.node.settles() && (anew || self.lost_at.is_none()) {
+            (self.lost_at, self.lost) = (Some(now), self.lost.saturating_add(1));
         }
     }
 

@@ -143,7 +143,7 @@ impl Engine {
         K::decide(Cx { now, wall, config: &self.config }, sight, &mut entry.memory)
     }
 
-    /// The same, unless this process has yet to write the request once.
+    /// The same, without what has to wait until this process has written the request once; numbers are counted.
     pub(super) fn decided<K: Stored>(
         &mut self,
         now: Mono,

@@ -123,7 +123,7 @@ pub struct Memory {
     /// When a new container was first seen not to be ready any more, while they were watched; what was over for a
     /// [while](STEADY) is not counted together with what follows.
     pub lost_at: Option<Mono>,
-    /// How often that has begun anew.
+    /// How often that was counted from the beginning.
     pub lost: u8,
     /// Since when the Pod's spec has the old images again.
     pub restored_since: Option<Mono>,

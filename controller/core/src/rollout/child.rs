@@ -16,6 +16,7 @@ use super::Rollout;
 use super::work::Asks;
 use crate::deed::Child;
 use crate::key::{KindId, ObjectKey};
+use crate::kind::Around;
 use crate::pod::{Container, ContainerKind, Pod};
 use crate::template::{Image, Size};
 
@@ -93,6 +94,11 @@ pub(super) fn pod_of(child: &Child) -> ObjectKey {
     let name = if child.kind == RESTARTS { "/podName" } else { "/podRef/name" };
     let name = child.spec.pointer(name).and_then(|name| name.as_str()).unwrap_or_default();
     ObjectKey::new(&child.key.namespace, name)
+}
+
+/// Somebody else's request has begun with the Pod.
+pub(super) fn others_begun(around: &dyn Around<Rollout>, pod: &ObjectKey) -> bool {
+    KINDS.into_iter().any(|kind| around.others_begun(kind, pod))
 }
 
 /// Seconds until a request is over at the latest.

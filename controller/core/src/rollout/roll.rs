@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::arm::Proof;
-use super::child::KINDS;
 use super::stage::{Asked, Rank, Stage, ordinal, stage};
 use super::work::{Revisions, What, Work};
 use super::{Rollout, child};
@@ -296,7 +295,7 @@ impl Memory {
             let of_node = of_node.or_else(|| self.next_of_node(&pod));
             let available = pod.ready && !pod.gone();
             let made = self.made.get(&key).is_some_and(own);
-            let others = KINDS.into_iter().any(|kind| around.others_begun(kind, &key));
+            let others = matches!(work.what, What::Update(_)) && child::others_begun(around, &key);
             let asked = Asked { step, made, others };
             let stage = stage(rollout, work, &pod, &asked, of_node);
             self.note(&key, Seen { uid: pod.uid.clone(), stage, available, of_node });

@@ -160,9 +160,7 @@ fn pods_of_interest(rollout: &Rollout, memory: &Memory, around: &dyn Around<Roll
                 "an object of somebody else has that name".to_owned()
             }
             Some(found) => found.ended.filter(|ended| !ended.complete).map_or("", |e| e.message).to_owned(),
-            None if child::KINDS.into_iter().any(|kind| around.others_begun(kind, key)) => {
-                "waits for a request of somebody else".to_owned()
-            }
+            None if child::others_begun(around, key) => "waits for a request of somebody else".to_owned(),
             None => String::new(),
         };
         let message = condition::truncate(&message, MAX_MESSAGE);

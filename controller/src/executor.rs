@@ -146,6 +146,7 @@ fn deed_of(deed: &Deed) -> (&'static str, String) {
     match deed {
         Deed::Create(child) => ("create", format!("{} {}", child.kind, child.key)),
         Deed::Delete { kind, key, .. } => ("delete", format!("{kind} {key}")),
+        Deed::Resume { kind, key, .. } => ("resume", format!("{kind} {key}")),
         Deed::TryImages { key, .. } => ("try images", format!("Pod {key}")),
         Deed::AskNode(name) => ("ask for", format!("node {name}")),
         Deed::AskWorkload(query) => ("read", format!("{} {}", query.kind.name(), query.key)),

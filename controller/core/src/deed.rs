@@ -24,6 +24,17 @@ pub enum Deed {
         /// Its UID.
         uid: String,
     },
+    /// Let such an object go on that was made [suspended](crate::kind::Kind::suspended), if it still has that UID.
+    Resume {
+        /// Its kind.
+        kind: KindId,
+        /// The object.
+        key: ObjectKey,
+        /// Its UID.
+        uid: String,
+        /// The Pod that it is for.
+        pod: ObjectKey,
+    },
     /// Find out whether the API server would store these images in a Pod, if it still has that UID.
     TryImages {
         /// The Pod.
@@ -83,7 +94,7 @@ pub enum Deed {
 impl Deed {
     /// It is about one Pod of many, or the request for one: several may be under way.
     pub fn is_one_of_many(&self) -> bool {
-        matches!(self, Self::Create(_) | Self::Delete { .. } | Self::MarkPod { .. })
+        matches!(self, Self::Create(_) | Self::Delete { .. } | Self::Resume { .. } | Self::MarkPod { .. })
     }
 }
 

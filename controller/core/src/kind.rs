@@ -161,6 +161,8 @@ pub struct Relative<'a> {
     pub owner_uid: Option<&'a str>,
     /// It is about to be deleted.
     pub deleting: bool,
+    /// It waits to be released, and has done nothing to its Pod.
+    pub suspended: bool,
     /// How it ended, once it has.
     pub ended: Option<Ended<'a>>,
 }
@@ -405,6 +407,10 @@ pub trait Kind:
     }
     /// It only asks what would be.
     fn asks(&self) -> bool {
+        false
+    }
+    /// It waits to be [released](crate::deed::Deed::Resume), and has done nothing to its Pod.
+    fn suspended(&self) -> bool {
         false
     }
     /// The object that it makes, or has made, and looks after.

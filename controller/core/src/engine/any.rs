@@ -204,7 +204,14 @@ impl<K: Kind> AnyStore for Store<K> {
     fn relative(&self, key: &ObjectKey) -> Option<Relative<'_>> {
         if let Some((key, rest)) = self.resting.get_key_value(key) {
             let ended = Some(crate::kind::Ended { complete: false, reason: "", message: "" });
-            return Some(Relative { key, uid: &rest.uid, owner_uid: None, deleting: false, ended });
+            return Some(Relative {
+                key,
+                uid: &rest.uid,
+                owner_uid: None,
+                deleting: false,
+                suspended: false,
+                ended,
+            });
         }
         let request = self.objects.get(key)?.request.get();
         let meta = request.meta();
@@ -213,6 +220,7 @@ impl<K: Kind> AnyStore for Store<K> {
             uid: request.uid(),
             owner_uid: meta.owner.map(|owner| owner.uid.as_str()),
             deleting: meta.deleting,
+            suspended: request.suspended(),
             ended: request.ended(),
         })
     }

@@ -136,6 +136,7 @@ impl Deeds {
                 // The same again tells.
                 Deed::Create(_)
                 | Deed::Delete { .. }
+                | Deed::Resume { .. }
                 | Deed::MarkPod { .. }
                 | Deed::Release(_)
                 | Deed::Commit(_)

@@ -78,6 +78,9 @@ impl Kind for ImageUpdate {
     fn asks(&self) -> bool {
         self.spec.dry_run || self.suspended()
     }
+    fn suspended(&self) -> bool {
+        Self::suspended(self)
+    }
     fn made_pod(key: &ObjectKey, uid: &str) -> Option<ObjectKey> {
         Some(puller::key(key, uid))
     }

@@ -119,6 +119,7 @@ impl Memory {
             | (
                 Deed::Create(_)
                 | Deed::Delete { .. }
+                | Deed::Resume { .. }
                 | Deed::TryImages { .. }
                 | Deed::AskNode(_)
                 | Deed::AskWorkload(_)

@@ -96,6 +96,7 @@ impl Made {
             uid: &self.uid,
             owner_uid: self.owner_uid.as_deref(),
             deleting: self.deleting,
+            suspended: false,
             ended: ended.map(|(complete, message)| Ended { complete: *complete, reason: "", message }),
         }
     }

@@ -96,6 +96,18 @@ pub(super) fn pod_of(child: &Child) -> ObjectKey {
     ObjectKey::new(&child.key.namespace, name)
 }
 
+/// It does something to its Pod as soon as it is made.
+pub(super) fn begins(child: &Child) -> bool {
+    child.spec.pointer("/suspend").and_then(serde_json::Value::as_bool) != Some(true)
+}
+
+/// The request, suspended: the node pulls the images, and the Pod stays as it is. Nothing where it pulls none.
+pub(super) fn suspended(child: Child) -> Option<Child> {
+    let Child { kind, key, labels, mut spec } = child;
+    spec.as_object_mut().filter(|_| kind == UPDATES)?.insert("suspend".to_owned(), true.into());
+    Some(Child { kind, key, labels, spec })
+}
+
 /// Somebody else's request has begun with the Pod.
 pub(super) fn others_begun(around: &dyn Around<Rollout>, pod: &ObjectKey) -> bool {
     KINDS.into_iter().any(|kind| around.others_begun(kind, pod))

@@ -7,6 +7,7 @@
 
 mod arm;
 mod child;
+mod choose;
 mod commit;
 mod kind;
 mod plan;
@@ -17,6 +18,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod told;
+mod unshown;
 mod update;
 mod work;
 

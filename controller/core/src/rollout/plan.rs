@@ -5,11 +5,12 @@ use std::time::Duration;
 use chrono::DateTime;
 use pitstop_api::rollout::{Restart, validate};
 
-use super::child::{self, RESIZES};
-use super::roll::{Memory, Read, Tally};
+use super::child::{self, RESIZES, UPDATES};
+use super::choose::{Step, choose, waits_for_pods};
+use super::roll::{Memory, Read};
 use super::status::{Doing, status};
 use super::sweep::{delete, sweep};
-use super::told::{Disrupted, Told};
+use super::told::Told;
 use super::work::{What, Work};
 use super::{Plan, Rollout, arm, update};
 use crate::before::Before;
@@ -28,8 +29,6 @@ const FRESH_STOPPED: Duration = Duration::from_mins(1);
 pub(super) const LIST_AGAIN: Duration = Duration::from_secs(1);
 /// How soon it goes on with the Pods of controllers that it looks after from now on: those that there are come at once.
 const TOLD_WITHIN: Duration = Duration::from_millis(1);
-/// Most Pods that are being restarted at a time, whatever the budget says.
-const MOST_STARTED: usize = 100;
 
 /// What is to be done, and what is told of it.
 pub(super) struct Next {
@@ -121,7 +120,8 @@ fn parking<'a>(sight: &Sight<'a, Rollout>) -> Option<Parking<'a>> {
 fn over(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, told: Told) -> Next {
     memory.rest();
     let deed = delete(cx, sight, memory, |_| true);
-    let wake_at = earliest(memory.deleted_until(cx.now), memory.overdue_at().filter(|at| *at > cx.now));
+    let wake_at =
+        earliest(memory.unshown.deleted_until(cx.now), memory.unshown.overdue_at().filter(|at| *at > cx.now));
     let next = Next::only(sight.request, told);
     let update = next.doing.update.filter(|update| update.ended.is_some());
     Next { doing: Doing { restart: None, update, ..next.doing }, deed, wake_at, ..next }
@@ -253,7 +253,7 @@ pub(super) fn go_on(
         (Told::Restarting, What::Update(_)) => Told::Updating,
         (told, _) => told,
     };
-    let wake_at = earliest(memory.overdue_at(), Some(deadline).filter(|at| *at > cx.now));
+    let wake_at = earliest(memory.unshown.overdue_at(), Some(deadline).filter(|at| *at > cx.now));
     if !matches!(step, Step::Finish) {
         // What was listed before the last Pod was done says nothing of the end.
         (memory.listed, memory.listing) = (None, None);
@@ -272,23 +272,46 @@ pub(super) fn go_on(
         Step::Begin(pod, soak) => {
             // Another try for one that was refused tells nothing new.
             let why = memory.refusal(Some(&pod)).map_or(Told::Restarting, Told::Refused);
-            // After a stop, what is known of the workload may be older.
-            let old = memory.read.as_ref().is_none_or(|(at, _)| at.after(FRESH) <= cx.now);
-            let deed = if old {
-                ask(sight, memory, &work.mark, false)
-            } else {
-                let pod = sight.around.pod(&pod);
-                let child = pod.and_then(|pod| {
-                    let step = work.step(rollout, &pod, sight.around).ok()??;
-                    // With new resources alone, a Pod runs on: what follows is watched.
-                    let soak = if step.asks.kind() == RESIZES && !step.last { 0 } else { soak };
-                    child::child(rollout, &work.mark, &pod, step.asks, soak).ok()
-                });
-                child.map(|child| Deed::Create(Box::new(child)))
+            let deed = write(cx, sight, memory, work, |work| begin_with(sight, work, &pod, soak));
+            told(why, deed, None)
+        }
+        Step::Pull(pod, why) => {
+            let soak = soak(rollout, workload, false);
+            let suspended = |work: &Work<'_>| match begin_with(sight, work, &pod, soak)? {
+                Deed::Create(child) => Some(Deed::Create(Box::new(child::suspended(*child)?))),
+                _ => None,
             };
+            let deed = write(cx, sight, memory, work, suspended);
             told(why, deed, None)
         }
     })
+}
+
+/// Has that done; after a stop, what is known of the workload may be older, and it is read first.
+fn write(
+    cx: Cx<'_>,
+    sight: &Sight<'_, Rollout>,
+    memory: &mut Memory,
+    work: &Work<'_>,
+    deed: impl FnOnce(&Work<'_>) -> Option<Deed>,
+) -> Option<Deed> {
+    let old = memory.read.as_ref().is_none_or(|(at, _)| at.after(FRESH) <= cx.now);
+    if old { ask(sight, memory, &work.mark, false) } else { deed(work) }
+}
+
+/// Restarts or updates that Pod, whose new containers must run for so many seconds: by a new request, or by that which is suspended.
+fn begin_with(sight: &Sight<'_, Rollout>, work: &Work<'_>, pod: &ObjectKey, soak: i64) -> Option<Deed> {
+    let rollout = sight.request;
+    let pod = sight.around.pod(pod)?;
+    let step = work.step(rollout, &pod, sight.around).ok()??;
+    if let Some(suspended) = step.request.filter(|request| request.suspended) {
+        let (key, uid) = (suspended.key.clone(), suspended.uid.to_owned());
+        return Some(Deed::Resume { kind: UPDATES, key, uid, pod: pod.key.clone() });
+    }
+    // With new resources alone, a Pod runs on: what follows is watched.
+    let soak = if step.asks.kind() == RESIZES && !step.last { 0 } else { soak };
+    let child = child::child(rollout, &work.mark, &pod, step.asks, soak).ok()?;
+    Some(Deed::Create(Box::new(child)))
 }
 
 /// Until when another Pod should be done: each takes its own time to drain and to soak beside.
@@ -301,130 +324,9 @@ fn deadline(cx: Cx<'_>, rollout: &Rollout, memory: &mut Memory, workload: &Workl
 }
 
 /// Seconds for which the new containers of a Pod must have run.
-fn soak(rollout: &Rollout, workload: &Workload, canary: bool) -> i64 {
+pub(super) fn soak(rollout: &Rollout, workload: &Workload, canary: bool) -> i64 {
     let longer = rollout.spec.canary().filter(|_| canary).and_then(|canary| canary.soak_seconds);
     rollout.spec.soak().max(workload.min_ready_seconds.into()).max(longer.unwrap_or_default())
-}
-
-/// It waits for Pods, and not for somebody to see to it.
-fn waits_for_pods(told: &Told) -> bool {
-    matches!(
-        told,
-        Told::Restarting
-            | Told::Updating
-            | Told::Canary
-            | Told::Budget { .. }
-            | Told::Disruption(_)
-            | Told::Refused(_)
-    )
-}
-
-/// The next step with the Pods.
-pub(super) enum Step {
-    /// Restart or update that one, whose new containers must run for so many seconds.
-    Begin(ObjectKey, i64),
-    /// Tell its controller of that one, which is updated.
-    Mark(ObjectKey),
-    /// None is begun with.
-    Stop(Told),
-    /// Earlier restarts or updates have left something.
-    Sweep(Option<Deed>),
-    /// None is left.
-    Finish,
-}
-
-/// Another Pod is begun with before controllers are told of those that are done: that takes longer.
-fn choose(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, workload: &Workload) -> Step {
-    let step = match (begin_next(cx, rollout, memory, workload), memory.tried_again()) {
-        (Step::Stop(told), Some(text)) if waits_for_pods(&told) => Step::Stop(Told::Refused(text)),
-        (step, _) => step,
-    };
-    let unmarked = memory.next_unmarked(cx.now).filter(|_| !matches!(step, Step::Begin(..)));
-    unmarked.map_or(step, |pod| Step::Mark(pod.clone()))
-}
-
-/// The first rule that says something.
-fn begin_next(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, workload: &Workload) -> Step {
-    let spec = &rollout.spec;
-    let failed = u32::try_from(memory.failed.len()).unwrap_or(u32::MAX);
-    if memory.waits.is_empty() {
-        return match failed {
-            _ if memory.open() > 0 => Step::Stop(Told::Restarting),
-            _ if !memory.unmarked.is_empty() => {
-                Step::Stop(memory.refusal(None).map_or(Told::Restarting, Told::Refused))
-            }
-            0 => Step::Finish,
-            _ => Step::Stop(Told::PodsFailed),
-        };
-    }
-    if failed >= spec.failure_threshold() {
-        return Step::Stop(Told::PodsFailed);
-    }
-    if spec.paused {
-        return Step::Stop(Told::Paused);
-    }
-    let current = memory.tally().current;
-    let under_way = memory.open().saturating_add(memory.unmarked.len());
-    let begun = under_way.saturating_add(current).saturating_add(memory.failed.len());
-    let canary = spec.canary().map(|canary| usize::try_from(canary.pods).unwrap_or(1));
-    if canary.is_some_and(|pods| begun >= pods && current < pods) {
-        let fails = under_way == 0;
-        return Step::Stop(if fails { Told::PodsFailed } else { Told::Canary });
-    }
-    let Some(room) = room(rollout, memory, workload) else {
-        return Step::Stop(Told::NeedsUnavailability);
-    };
-    // What is broken anyway costs nothing.
-    let next = match room {
-        Room::Free => memory.next(&memory.waits, cx.now),
-        Room::Used(_) => memory.next(&memory.broken, cx.now),
-        Room::Full => None,
-    };
-    match (next, room) {
-        (Some(pod), _) => {
-            Step::Begin(pod.clone(), soak(rollout, workload, canary.is_some_and(|pods| begun < pods)))
-        }
-        (None, Room::Free) => Step::Stop(memory.refusal(None).map_or(Told::Restarting, Told::Refused)),
-        (None, Room::Used(told)) if memory.open() == 0 => Step::Stop(told),
-        (None, Room::Used(_) | Room::Full) => Step::Stop(Told::Restarting),
-    }
-}
-
-/// How much room there is for another Pod to be unavailable.
-enum Room {
-    /// Some.
-    Free,
-    /// As many Pods of the workload are unavailable as may be, for this reason.
-    Used(Told),
-    /// As many are being restarted as may be at all.
-    Full,
-}
-
-/// How much there is; absent where no Pod may ever be unavailable.
-fn room(rollout: &Rollout, memory: &Memory, workload: &Workload) -> Option<Room> {
-    let own = rollout.spec.strategy.as_ref().and_then(|strategy| strategy.max_unavailable.as_ref());
-    let most = own.map_or(workload.max_unavailable, |own| own.of(workload.desired));
-    let available = u32::try_from(memory.tally().available).unwrap_or(u32::MAX);
-    let unavailable = workload.desired.saturating_sub(available);
-    (most > 0).then(|| match disrupted(memory, workload) {
-        _ if memory.open() >= MOST_STARTED => Room::Full,
-        _ if unavailable >= most => Room::Used(Told::Budget { unavailable, most }),
-        Some(disrupted) => Room::Used(Told::Disruption(disrupted)),
-        None => Room::Free,
-    })
-}
-
-/// The first disruption budget by which no further Pod may be unavailable.
-fn disrupted(memory: &Memory, workload: &Workload) -> Option<Disrupted> {
-    let count = |pods: usize| u32::try_from(pods).unwrap_or(u32::MAX);
-    let Tally { available, ready, all, .. } = memory.tally();
-    // Of the Pods that the budget's controller has counted, one that is gone since is the workload's still.
-    let all = count(all).max(workload.desired);
-    workload.budgets.iter().find_map(|budget| {
-        let healthy = budget.healthy(count(available), count(ready), all);
-        let stops = budget.desired_healthy.is_none_or(|desired| healthy <= desired);
-        stops.then(|| Disrupted { name: budget.name.clone(), desired: budget.desired_healthy, healthy })
-    })
 }
 
 /// Every Pod that the watch has shown is done: the API server is asked whether there are others.

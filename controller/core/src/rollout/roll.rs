@@ -7,17 +7,15 @@ use std::time::Duration;
 
 use super::arm::Proof;
 use super::stage::{Asked, Rank, Stage, ordinal, stage};
-use super::work::{Revisions, What, Work};
+use super::unshown::{Made, SHOWN_WITHIN, Unshown};
+use super::work::{Asks, Revisions, What, Work};
 use super::{Rollout, child};
 use crate::deed::{Deed, Done};
-use crate::key::{KindId, ObjectKey};
+use crate::key::ObjectKey;
 use crate::kind::Around;
 use crate::pod::Pod;
 use crate::time::Mono;
 use crate::workload::{Listed, Workload};
-
-/// How long the watch may take to show that a request was made, or deleted.
-const SHOWN_WITHIN: Duration = Duration::from_secs(30);
 
 /// How long a Pod is passed over for which the API server has refused a request.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
@@ -27,17 +25,21 @@ const REFUSED_FOR: Duration = Duration::from_secs(10);
 struct Seen {
     uid: String,
     stage: Stage,
+    ahead: Ahead,
     available: bool,
     /// Which of its node's Pods it is, once it has a node.
     of_node: Option<u32>,
 }
 
-/// A request that was made.
-#[derive(Clone, Debug)]
-struct Made {
-    kind: KindId,
-    key: ObjectKey,
-    at: Mono,
+/// Whether the node of a Pod that waits pulls its images ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ahead {
+    /// There is none to pull.
+    Nothing,
+    /// It has not been asked to.
+    May,
+    /// A request for it is suspended.
+    Asked,
 }
 
 /// How many Pods are how far.
@@ -94,24 +96,24 @@ pub struct Memory {
     pub(super) waits: BTreeSet<(Rank, ObjectKey)>,
     /// Those of them that are not available.
     pub(super) broken: BTreeSet<(Rank, ObjectKey)>,
+    /// Those of them whose nodes may be asked to pull ahead, and how many are.
+    may_pull: BTreeSet<(Rank, ObjectKey)>,
+    pulls: usize,
     pub(super) started: BTreeSet<ObjectKey>,
     pub(super) unmarked: BTreeSet<ObjectKey>,
     pub(super) not_in_place: BTreeSet<ObjectKey>,
     pub(super) failed: BTreeSet<ObjectKey>,
-    /// Requests that were made and that the watch has not shown yet, by their Pods.
-    made: BTreeMap<ObjectKey, Made>,
-    /// Pods for which something is under way: a request is being made, or its controller is being told.
-    doing: BTreeSet<ObjectKey>,
-    /// Pods that were marked and that the watch has not shown so yet.
-    marked: BTreeMap<ObjectKey, Mono>,
+    /// What was written and the watch has not shown yet.
+    pub(super) unshown: Unshown,
+    /// Pods for which something is under way: a request is being made or released, or its controller is being told. Whether it is
+    /// begun with by that.
+    doing: BTreeMap<ObjectKey, bool>,
     /// When the workload was to be released, or one of its sets to be written, and what came of it.
     released: Option<(Mono, Result<(), String>)>,
     /// Nothing is left of the restarts and updates before this one.
     pub(super) swept: bool,
     /// Until when older requests that are open are waited for.
     pub(super) sweep_until: Option<Mono>,
-    /// UIDs of requests that were deleted, and when, as long as the watch shows any.
-    pub(super) deleted: BTreeMap<String, Mono>,
     /// Pods for which no request can be made: when that was tried last, and the API server's words.
     refused: BTreeMap<ObjectKey, (Mono, String)>,
     /// It waits for somebody to see to it.
@@ -126,7 +128,7 @@ pub struct Memory {
 impl Memory {
     /// The Pod, or the request for it, changed.
     pub(super) fn changed(&mut self, pod: &ObjectKey) {
-        self.marked.remove(pod);
+        self.unshown.changed(pod);
         self.stale.insert(pod.clone());
     }
 
@@ -134,16 +136,17 @@ impl Memory {
     pub(super) fn see(&mut self, doing: &[Deed]) {
         self.doing.clear();
         self.doing.extend(doing.iter().filter_map(|deed| match deed {
-            Deed::Create(child) => Some(child::pod_of(child)),
-            Deed::MarkPod { key, .. } => Some(key.clone()),
+            Deed::Create(child) => Some((child::pod_of(child), child::begins(child))),
+            Deed::Resume { pod, .. } => Some((pod.clone(), true)),
+            Deed::MarkPod { key, .. } => Some((key.clone(), false)),
             _ => None,
         }));
     }
 
     /// Neither a restart nor an update is under way.
     pub(super) fn rest(&mut self) {
-        let Self { completed_seen, proof, deleted, doing, marked, .. } = std::mem::take(self);
-        *self = Self { completed_seen, proof, doing, marked, deleted, ..Self::default() };
+        let Self { completed_seen, proof, doing, unshown, .. } = std::mem::take(self);
+        *self = Self { completed_seen, proof, unshown, doing, ..Self::default() };
     }
 
     /// A restart or an update begins.
@@ -167,6 +170,8 @@ impl Memory {
         let Self { pods, nodes, stale, waits, broken, started, failed, refused, .. } = self;
         self.unmarked.clear();
         self.not_in_place.clear();
+        self.may_pull.clear();
+        self.pulls = 0;
         pods.clear();
         nodes.clear();
         stale.clear();
@@ -189,9 +194,15 @@ impl Memory {
         self.started.len().saturating_add(self.making().count())
     }
 
-    /// Pods for which a request is being made that the watch has not shown yet.
+    /// Pods that are being begun with, which the watch has not shown yet.
     fn making(&self) -> impl Iterator<Item = &Seen> {
-        let seen = self.doing.iter().filter_map(|pod| self.pods.get(pod));
+        self.asking(true)
+    }
+
+    /// Pods that wait, and for which a request is being made: one that begins with them, or a suspended one.
+    fn asking(&self, begins: bool) -> impl Iterator<Item = &Seen> {
+        let doing = self.doing.iter().filter(move |(_, own)| **own == begins);
+        let seen = doing.filter_map(|(pod, _)| self.pods.get(pod));
         seen.filter(|seen| matches!(seen.stage, Stage::Waits(_)))
     }
 
@@ -214,19 +225,23 @@ impl Memory {
                     Done::Effected | Done::Conflict => {
                         self.refused.remove(&pod);
                         self.stale.insert(pod.clone());
-                        self.made.insert(pod, Made { kind: child.kind, key: child.key.clone(), at: now });
+                        let made = Made::new(child.kind, &child.key, now, child::begins(child));
+                        self.unshown.make(pod, made);
                     }
                     Done::Told(_) | Done::Gone | Done::Retry(_) => {}
                 }
             }
-            (Deed::Delete { uid, .. }, Done::Effected | Done::Gone) => {
-                self.deleted.insert(uid.clone(), now);
+            (Deed::Resume { kind, key, pod, .. }, Done::Effected) => {
+                self.refused.remove(pod);
+                self.stale.insert(pod.clone());
+                self.unshown.make(pod.clone(), Made::new(*kind, key, now, true));
             }
+            (Deed::Delete { uid, .. }, Done::Effected | Done::Gone) => self.unshown.delete(uid.clone(), now),
             (Deed::MarkPod { key, .. }, Done::Effected | Done::Conflict) => {
-                self.marked.insert(key.clone(), now);
+                self.unshown.mark(key.clone(), now);
             }
-            (Deed::MarkPod { key, .. }, Done::Refused(text)) => {
-                self.refused.insert(key.clone(), (now, text));
+            (Deed::MarkPod { key: pod, .. } | Deed::Resume { pod, .. }, Done::Refused(text)) => {
+                self.refused.insert(pod.clone(), (now, text));
             }
             (Deed::TryRelease { .. }, Done::Effected) => self.proof.tried(now, Ok(())),
             (Deed::TryRelease { .. }, Done::Refused(text)) => self.proof.tried(now, Err(text)),
@@ -257,7 +272,7 @@ impl Memory {
         let swapped = matches!(&work.what, What::Update(revisions) if revisions.swapped());
         let by = (work.partition, swapped, workload.controllers.clone());
         if self.mark.as_ref() != Some(&work.mark) {
-            self.marked.clear();
+            self.unshown.marks_anew();
             self.refused.clear();
             self.released = None;
             self.sorted_by = None;
@@ -281,38 +296,52 @@ impl Memory {
                     .is_some_and(|of| workload.controllers.iter().any(|uid| **uid == *of.uid))
             };
             let Some(pod) = pod.filter(|pod| of(pod)) else {
-                self.made.remove(&key);
+                self.unshown.gone(&key);
                 continue;
             };
             let step = work.step(rollout, &pod, around);
-            let own = |made: &Made| child::is_of(&work.mark, &made.key);
             let over =
                 step.as_ref().is_ok_and(|step| step.as_ref().is_none_or(|step| step.request.is_some()));
-            let shown = |made: &Made| around.relative(made.kind, &made.key).is_some() || (own(made) && over);
-            if self.made.get(&key).is_some_and(shown) {
-                self.made.remove(&key);
-            }
+            self.unshown.look(&key, around, &work.mark, over);
             let of_node = of_node.or_else(|| self.next_of_node(&pod));
             let available = pod.ready && !pod.gone();
-            let made = self.made.get(&key).is_some_and(own);
+            let made = self.unshown.begins(&key, &work.mark);
             let others = matches!(work.what, What::Update(_)) && child::others_begun(around, &key);
-            let asked = Asked { step, made, others };
+            let asked = Asked { step, made: made == Some(true), others };
             let stage = stage(rollout, work, &pod, &asked, of_node);
-            self.note(&key, Seen { uid: pod.uid.clone(), stage, available, of_node });
+            let ahead = match &asked.step {
+                Ok(Some(step)) if step.request.is_some() || made.is_some() => Ahead::Asked,
+                Ok(Some(step)) if matches!(step.asks, Asks::Images(_)) => Ahead::May,
+                _ => Ahead::Nothing,
+            };
+            self.note(&key, Seen { uid: pod.uid.clone(), stage, ahead, available, of_node });
         }
     }
 
     /// The first of those Pods for which a request may be made, as far as is known.
     pub(super) fn next<'a>(&self, of: &'a BTreeSet<(Rank, ObjectKey)>, now: Mono) -> Option<&'a ObjectKey> {
-        let (rank, pod) =
-            of.iter().find(|(_, pod)| !self.doing.contains(pod) && !self.is_refused(pod, now))?;
+        let (rank, pod) = of.iter().find(|(_, pod)| self.may_ask(pod, now))?;
         // Those before it are asked for before it; of available Pods, none is before others.
         let before = |seen: &Seen| match seen.stage {
             Stage::Waits(Rank::Available(_)) => false,
             Stage::Waits(other) => other < *rank,
             _ => false,
         };
-        (!self.making().any(before)).then_some(pod)
+        let suspended = self.unshown.pods().filter_map(|pod| self.pods.get(pod));
+        let mut asked = self.making().chain(self.asking(false)).chain(suspended);
+        (!asked.any(before)).then_some(pod)
+    }
+
+    /// The first of the Pods whose nodes have not been asked to pull ahead, if fewer than `most` are.
+    pub(super) fn next_to_pull(&self, now: Mono, most: usize) -> Option<&ObjectKey> {
+        let pulls = self.pulls.saturating_add(self.asking(false).count());
+        let next = || self.may_pull.iter().map(|(_, pod)| pod).find(|pod| self.may_ask(pod, now));
+        if pulls < most { next() } else { None }
+    }
+
+    /// No request for the Pod is being made, or was made and is not shown yet, and none was just refused.
+    fn may_ask(&self, pod: &ObjectKey, now: Mono) -> bool {
+        !self.doing.contains_key(pod) && !self.unshown.makes(pod) && !self.is_refused(pod, now)
     }
 
     /// It is passed over, since the API server has refused a write for it.
@@ -328,7 +357,7 @@ impl Memory {
 
     /// Why no request could be made for a Pod for which another try is under way.
     pub(super) fn tried_again(&self) -> Option<String> {
-        self.doing.iter().find_map(|pod| self.refused.get(pod)).map(|(_, text)| text.clone())
+        self.doing.keys().find_map(|pod| self.refused.get(pod)).map(|(_, text)| text.clone())
     }
 
     /// The first Pod that its controller is to be told of, as far as is known.
@@ -338,8 +367,7 @@ impl Memory {
 
     /// The watch has not yet to tell of a mark of the Pod, and none was just refused.
     pub(super) fn may_mark(&self, pod: &ObjectKey, now: Mono) -> bool {
-        let told = self.marked.get(pod).is_some_and(|at| at.after(SHOWN_WITHIN) > now);
-        !told && !self.doing.contains(pod) && !self.is_refused(pod, now)
+        !self.unshown.marks(now, pod) && !self.doing.contains_key(pod) && !self.is_refused(pod, now)
     }
 
     /// What came of the release of the workload, and until when it is not tried again: the watch may yet tell that it was
@@ -366,43 +394,9 @@ impl Memory {
         self.refused.values().map(|(at, _)| at.after(REFUSED_FOR)).min()
     }
 
-    /// When to look at requests again that were made, and at Pods that were marked, and that the watch does not show.
-    pub(super) fn overdue_at(&self) -> Option<Mono> {
-        let made = self.made.values().map(|made| made.at);
-        made.chain(self.marked.values().copied()).min().map(|at| at.after(SHOWN_WITHIN))
-    }
-
-    /// The watch may yet tell of that one that it was deleted. Where it does not in time, a restore of etcd has brought it back.
-    pub(super) fn goes(&self, now: Mono, uid: &str) -> bool {
-        self.deleted.get(uid).is_some_and(|at| at.after(SHOWN_WITHIN) > now)
-    }
-
-    /// When to look again at requests that were deleted.
-    pub(super) fn deleted_until(&self, now: Mono) -> Option<Mono> {
-        self.deleted.values().map(|at| at.after(SHOWN_WITHIN)).filter(|at| *at > now).min()
-    }
-
-    /// Those that the watch does not show in time are taken for gone.
+    /// What the watch does not show in time is taken for gone.
     pub(super) fn give_up(&mut self, now: Mono) {
-        let stale = &mut self.stale;
-        self.made.retain(|pod, made| {
-            let waits = made.at.after(SHOWN_WITHIN) > now;
-            if !waits {
-                stale.insert(pod.clone());
-            }
-            waits
-        });
-        self.marked.retain(|_, at| at.after(SHOWN_WITHIN) > now);
-    }
-
-    /// Requests of restarts and updates before this one were made, or are being made, and the watch has not shown them.
-    pub(super) fn makes_older(&self, doing: &[Deed], mark: &str) -> bool {
-        let doing = doing.iter().filter_map(|deed| match deed {
-            Deed::Create(child) => Some(&child.key),
-            _ => None,
-        });
-        let mut keys = self.made.values().map(|made| &made.key).chain(doing);
-        keys.any(|key| !child::is_of(mark, key))
+        self.stale.extend(self.unshown.give_up(now));
     }
 
     /// Every listed Pod that is not newer than `newest` is known, as that very Pod, and is not left to be done.
@@ -454,6 +448,11 @@ impl Memory {
                 if !seen.available {
                     self.broken.insert((*rank, key.clone()));
                 }
+                match seen.ahead {
+                    Ahead::Nothing => {}
+                    Ahead::May => drop(self.may_pull.insert((*rank, key.clone()))),
+                    Ahead::Asked => self.pulls = self.pulls.saturating_add(1),
+                }
             }
             Stage::Started => drop(self.started.insert(key.clone())),
             Stage::Unmarked => drop(self.unmarked.insert(key.clone())),
@@ -479,6 +478,8 @@ impl Memory {
                 let place = (rank, key.clone());
                 self.waits.remove(&place);
                 self.broken.remove(&place);
+                self.may_pull.remove(&place);
+                self.pulls = self.pulls.saturating_sub(usize::from(seen.ahead == Ahead::Asked));
             }
             Stage::Started => drop(self.started.remove(key)),
             Stage::Unmarked => drop(self.unmarked.remove(key)),

@@ -41,7 +41,7 @@ pub enum Stage {
 pub(super) struct Asked<'a> {
     /// That which is under way, or is to be made; or why there can be none.
     pub(super) step: Result<Option<Step<'a>>, String>,
-    /// It was made, and the watch has yet to show it.
+    /// It was made and is not suspended, and the watch has yet to show that.
     pub(super) made: bool,
     /// Somebody else's has begun.
     pub(super) others: bool,
@@ -63,7 +63,8 @@ pub(super) fn stage(
     let kept = ordinal(rollout, &pod.key.name).is_some_and(|ordinal| ordinal < work.partition);
     // What has begun goes on, whatever the kubelet says of the containers meanwhile, and what is done stays so.
     let restarted = step.is_none() && matches!(work.what, What::Restart(_));
-    let begun = restarted || request.is_some() || asked.made;
+    let suspended = request.filter(|request| request.suspended && !asked.made);
+    let begun = restarted || asked.made || request.is_some() && suspended.is_none();
     if pod.gone() || (kept && !begun) {
         return Stage::Other;
     }
@@ -77,7 +78,7 @@ pub(super) fn stage(
             step.map_or(Stage::Current, |_| of_request(rollout, pod, request, asked.made, of_node))
         }
         // It may be another one when that is over.
-        What::Update(_) if asked.others && request.is_none() => Stage::Started,
+        What::Update(_) if asked.others && (request.is_none() || suspended.is_some()) => Stage::Started,
         What::Update(revisions) => match step {
             Some(_) => of_request(rollout, pod, request, asked.made, of_node),
             None if revisions.is(pod.revision) => Stage::Current,
@@ -93,16 +94,20 @@ fn of_request(
     made: bool,
     of_node: Option<u32>,
 ) -> Stage {
-    match request {
-        None if made => Stage::Started,
-        None => Stage::Waits(match ordinal(rollout, &pod.key.name) {
+    let waits = || {
+        Stage::Waits(match ordinal(rollout, &pod.key.name) {
             Some(ordinal) => Rank::Ordinal(std::cmp::Reverse(ordinal)),
             None if pod.ready => Rank::Available(of_node.unwrap_or_default()),
             None => Rank::Broken,
-        }),
+        })
+    };
+    match request {
+        None if made => Stage::Started,
+        None => waits(),
         // Somebody else's object has the name.
         Some(request) if !request.is_of(&rollout.uid) => Stage::Failed,
         Some(request) => match request.ended {
+            None if request.suspended && !made => waits(),
             None => Stage::Started,
             Some(ended) if ended.complete => Stage::Current,
             Some(_) => Stage::Failed,

@@ -1,13 +1,14 @@
 //! Requests that restarts and updates have left are deleted, one after another.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use pitstop_api::rollout::TargetKind;
 
 use super::Rollout;
 use super::child::{self, KINDS, RESTARTS};
-use super::plan::Step;
+use super::choose::Step;
 use super::roll::Memory;
 use super::work::{self, UNKNOWN};
 use crate::deed::Deed;
@@ -29,14 +30,14 @@ pub(super) fn delete(
 ) -> Option<Deed> {
     let mut left = children(sight).peekable();
     if left.peek().is_none() {
-        memory.deleted.clear();
+        memory.unshown.all_gone();
     }
     let goes = |uid: &str| {
         let now = |deed: &Deed| matches!(deed, Deed::Delete { uid: of, .. } if of == uid);
-        memory.goes(cx.now, uid) || sight.doing.iter().any(now)
+        memory.unshown.deletes(cx.now, uid) || sight.doing.iter().any(now)
     };
     left.filter(|(_, child)| !child.deleting && !goes(child.uid) && which(child)).find_map(|(kind, child)| {
-        match touched(sight, kind, &child) {
+        match touched(sight, kind, &child).filter(|_| !is_idle(sight, memory, &child)) {
             Some(pod) if memory.may_mark(&pod.key, cx.now) => Some(work::mark(sight.request, &pod, UNKNOWN)),
             Some(_) => None,
             None => Some(Deed::Delete { kind, key: child.key.clone(), uid: child.uid.to_owned() }),
@@ -61,6 +62,12 @@ fn touched<'a>(sight: &Sight<'a, Rollout>, kind: KindId, child: &Relative<'_>) -
     (!told && !pod.gone()).then_some(pod)
 }
 
+/// The request is suspended, and nothing that was sent may have changed that.
+fn is_idle(sight: &Sight<'_, Rollout>, memory: &Memory, child: &Relative<'_>) -> bool {
+    let now = |deed: &Deed| matches!(deed, Deed::Resume { key, .. } if key == child.key);
+    child.suspended && !memory.unshown.released(child) && !sight.doing.iter().any(now)
+}
+
 /// The requests that it has made, and their kinds.
 fn children<'a>(sight: &Sight<'a, Rollout>) -> impl Iterator<Item = (KindId, Relative<'a>)> {
     let around = sight.around;
@@ -76,14 +83,19 @@ pub(super) fn sweep(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory,
     let until = *memory.sweep_until.get_or_insert(cx.now.after(SWEEP_WAITS));
     let patient = until > cx.now;
     let old = |child: &Relative<'_>| !child::is_of(mark, child.key);
-    if let Some(deed) = delete(cx, sight, memory, |child| old(child) && (child.ended.is_some() || !patient)) {
+    let idle: BTreeSet<String> = children(sight)
+        .filter(|(_, child)| is_idle(sight, memory, child))
+        .map(|(_, child)| child.uid.to_owned())
+        .collect();
+    let over = |child: &Relative<'_>| child.ended.is_some() || idle.contains(child.uid);
+    if let Some(deed) = delete(cx, sight, memory, |child| old(child) && (over(child) || !patient)) {
         return Some(Step::Sweep(Some(deed)));
     }
     let open = |kind, child: &Relative<'_>| {
         let waits = patient && child.ended.is_none() || touched(sight, kind, child).is_some();
-        old(child) && !child.deleting && waits
+        old(child) && !child.deleting && !idle.contains(child.uid) && waits
     };
-    let waits = memory.makes_older(sight.doing, mark);
+    let waits = memory.unshown.makes_others(sight.doing, mark);
     memory.swept = !waits && !children(sight).any(|(kind, child)| open(kind, &child));
     (!memory.swept).then_some(Step::Sweep(None))
 }

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Resource as _;
-use kube::core::params::{GetParams, PostParams};
+use kube::core::params::{GetParams, Patch, PatchParams, PostParams};
 use kube::core::{Request as Builder, request};
 use pitstop_api::logic::answer::Failure;
 use serde::Deserialize;
@@ -30,6 +30,7 @@ pub(super) fn request(by: &Object, deed: &Deed) -> (&'static str, Result<HttpReq
         Deed::Delete { kind, key, uid } => {
             (name(*kind).map_or("delete", |names| names.delete), delete(*kind, key, uid))
         }
+        Deed::Resume { kind, key, uid, .. } => ("resume_request", resume(*kind, key, uid)),
         Deed::TryImages { key, uid, images } => ("try_pod_images", try_images(key, uid, images)),
         Deed::AskNode(name) => ("ask_node", ask_node(name)),
         Deed::AskWorkload(query) => ("read_workload", WorkloadReading::new((**query).clone()).request()),
@@ -76,6 +77,12 @@ fn create(by: &Object, child: &Child) -> Result<HttpRequest, request::Error> {
     });
     let body = serde_json::to_vec(&object).map_err(request::Error::SerializeBody)?;
     at(child.kind, &child.key).create(&PostParams::default(), body)
+}
+
+/// Releases an object that is suspended: a merge patch, which the API server refuses for another UID.
+fn resume(kind: KindId, key: &ObjectKey, uid: &str) -> Result<HttpRequest, request::Error> {
+    let change = json!({"metadata": {"uid": uid}, "spec": {"suspend": false}});
+    at(kind, key).patch(&key.name, &PatchParams::default(), &Patch::Merge(change))
 }
 
 fn ask_node(name: &str) -> Result<HttpRequest, request::Error> {

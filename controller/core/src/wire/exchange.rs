@@ -156,6 +156,7 @@ impl Exchange {
             Deed::Commit(commit) => Awaits::Template(commit.clone()),
             Deed::Create(_)
             | Deed::Delete { .. }
+            | Deed::Resume { .. }
             | Deed::DeletePod { .. }
             | Deed::Evict { .. }
             | Deed::MarkPod { .. }

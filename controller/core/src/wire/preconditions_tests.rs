@@ -103,6 +103,12 @@ fn what_a_resize_has_done_goes_by_uid() {
     let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction",
         "metadata": {"name": "web", "namespace": "shop"}, "deleteOptions": {"preconditions": {"uid": "u-web"}}});
     assert_eq!(body, eviction);
+    let (kind, pod) = (crate::image::ID, key());
+    let resume = Deed::Resume { kind, key: ObjectKey::new("shop", "web-1"), uid: "u-web-1".into(), pod };
+    let (method, path, body) = wire(doing(resume));
+    let updates = "/apis/pitstop.dev/v1alpha1/namespaces/shop/podimageupdates/web-1";
+    assert_eq!((method.as_str(), path.as_str()), ("PATCH", updates));
+    assert_eq!(body, json!({"metadata": {"uid": "u-web-1"}, "spec": {"suspend": false}}));
     let ((key, uid), withdraw) = (crr(), |key, uid| doing(Deed::Delete { kind: recreate::ID, key, uid }));
     let (method, path, body) = wire(withdraw(key, uid));
     assert_eq!((method.as_str(), path.as_str()), ("DELETE", CRR));

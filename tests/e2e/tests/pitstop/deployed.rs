@@ -142,6 +142,7 @@ fn the_controller_may_do_what_it_does_and_nothing_else() -> Result<()> {
             "list apps/replicasets".to_owned(),
             "list apps/controllerrevisions".to_owned(),
             "create pitstop.dev/podimageupdates".to_owned(),
+            "patch pitstop.dev/podimageupdates".to_owned(),
             "create pitstop.dev/podresizes".to_owned(),
             "list policy/poddisruptionbudgets".to_owned(),
             "list pitstop.dev/podimageupdates".to_owned(),

@@ -16,7 +16,7 @@ const DAEMON: [&str; 3] = [
     "cluster watch pitstop.dev/nodeworks",
 ];
 
-const CONTROLLER: [&str; 59] = [
+const CONTROLLER: [&str; 60] = [
     "cluster create apps.kruise.io/containerrecreaterequests",
     "cluster create events.k8s.io/events",
     "cluster create pitstop.dev/nodeworks",
@@ -33,6 +33,7 @@ const CONTROLLER: [&str; 59] = [
     "cluster watch pitstop.dev/inplacerollouts",
     "cluster update pitstop.dev/inplacerollouts/status",
     "cluster create pitstop.dev/podimageupdates",
+    "cluster patch pitstop.dev/podimageupdates",
     "cluster create pitstop.dev/podresizes",
     "cluster list apps/controllerrevisions",
     "cluster list apps/daemonsets",

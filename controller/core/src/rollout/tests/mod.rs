@@ -1,5 +1,6 @@
 //! Rollouts against a small world: Pods, requests, and a workload that can be read.
 
+mod ahead;
 mod budgets;
 mod deployments;
 mod engine;
@@ -41,9 +42,16 @@ struct Asked {
     ended: Option<bool>,
 }
 
+impl Asked {
+    fn suspended(&self) -> bool {
+        self.spec["suspend"] == true && self.ended.is_none()
+    }
+}
+
 struct World {
     rollout: Rollout,
     memory: Memory,
+    config: Config,
     now: Mono,
     pods: BTreeMap<ObjectKey, Pod>,
     /// Pods that the watch does not show yet.
@@ -62,6 +70,8 @@ struct World {
     deletes: usize,
     /// Names of the Pods for which a request was made, in order.
     begun: Vec<String>,
+    /// And for which a suspended one was.
+    pulled: Vec<String>,
     /// How many readings there were.
     readings: usize,
     /// A request of which nobody knows whether it was made.
@@ -139,7 +149,8 @@ impl Around<Rollout> for Surroundings<'_> {
 
 fn relative<'a>(key: &'a ObjectKey, asked: &'a Asked) -> Relative<'a> {
     let ended = asked.ended.map(|complete| Ended { complete, reason: "R", message: "it did not come up" });
-    Relative { key, uid: &asked.uid, owner_uid: Some(&asked.owner), deleting: false, ended }
+    let suspended = asked.suspended();
+    Relative { key, uid: &asked.uid, owner_uid: Some(&asked.owner), deleting: false, suspended, ended }
 }
 
 pub(super) fn rollout(kind: &str, strategy: &Value) -> Rollout {
@@ -177,6 +188,7 @@ impl World {
         let mut world = Self {
             rollout: rollout(kind, strategy),
             memory: Memory::default(),
+            config: Config::default(),
             now: Mono(0),
             pods: BTreeMap::new(),
             unseen: Vec::new(),
@@ -189,6 +201,7 @@ impl World {
             slow: false,
             deletes: 0,
             begun: Vec::new(),
+            pulled: Vec::new(),
             readings: 0,
             unknown: None,
             doing: Vec::new(),
@@ -249,7 +262,7 @@ impl World {
             anew: None,
             around: &around,
         };
-        let config = Config::default();
+        let config = self.config;
         let plan =
             plan(Cx { now: self.now, wall: DateTime::UNIX_EPOCH, config: &config }, &sight, &mut memory);
         self.memory = memory;
@@ -333,11 +346,12 @@ impl World {
                 } else {
                     assert_eq!(child.spec["podRef"]["uid"], *uid);
                 }
-                self.begun.push(pod.clone());
+                let begins = child::begins(child);
+                if begins { &mut self.begun } else { &mut self.pulled }.push(pod.clone());
                 if self.lost {
                     return Done::Effected;
                 }
-                let uid = format!("crr-{}", self.begun.len());
+                let uid = format!("crr-{}", self.begun.len() + self.pulled.len());
                 let (owner, spec) = (self.rollout.uid.clone(), child.spec.clone());
                 let before = self.asked.insert(
                     (child.kind, child.key.clone()),
@@ -345,6 +359,16 @@ impl World {
                 );
                 assert!(before.is_none(), "it is there already: {}", child.key);
                 self.changed(&ObjectKey::new("shop", pod));
+                Done::Effected
+            }
+            Deed::Resume { kind, key, uid, pod } => {
+                self.begun.push(pod.name.clone());
+                let asked = self.asked.get_mut(&(*kind, key.clone())).unwrap();
+                assert!(asked.uid == *uid && asked.suspended());
+                if !self.lost {
+                    asked.spec["suspend"] = json!(false);
+                }
+                self.changed(pod);
                 Done::Effected
             }
             Deed::Delete { .. } if self.slow => {
@@ -398,7 +422,8 @@ impl World {
 
     /// Names of the Pods that are being restarted.
     fn open(&self) -> Vec<&str> {
-        self.asked.values().filter(|asked| asked.ended.is_none()).map(|asked| asked.pod.as_str()).collect()
+        let open = self.asked.values().filter(|asked| asked.ended.is_none() && !asked.suspended());
+        open.map(|asked| asked.pod.as_str()).collect()
     }
 
     /// The request for the Pod ends.

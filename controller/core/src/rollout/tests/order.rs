@@ -231,7 +231,7 @@ fn what_is_deleted_is_deleted_once() {
     assert_eq!(world.deletes, 4, "a restore of etcd has brought them back");
     world.asked.clear();
     world.settle();
-    assert!(world.memory.deleted.is_empty(), "nothing is remembered of what is gone");
+    assert!(world.memory.unshown.deleted_until(Mono(0)).is_none(), "nothing is remembered of what is gone");
 }
 
 /// The write of the end may have to stand in line: what it rests on is kept.

@@ -27,7 +27,7 @@ fn parked(kind: TargetKind, generation: i64) -> Parked {
 
 impl World {
     /// A parked `StatefulSet` of three Pods, whose template has another image since `old`.
-    fn parked() -> Self {
+    pub(super) fn parked() -> Self {
         let mut world = Self::new("StatefulSet", &json!({"soakSeconds": 0}), &[], 1);
         world.rollout.spec.template_changes = TemplateChanges::InPlace;
         world.rollout.spec.restarted_at = None;
@@ -62,7 +62,7 @@ impl World {
         self.parked.as_mut().unwrap().mark = mark.into();
     }
 
-    fn template(&mut self) -> &mut Template {
+    pub(super) fn template(&mut self) -> &mut Template {
         self.workload.as_mut().unwrap().template.as_mut().unwrap()
     }
 

@@ -34,7 +34,9 @@ pub(super) struct Child {
     pub(super) rollout: String,
     /// The Pod's UID.
     pub(super) pod: String,
-    /// Its Pod was in service.
+    /// It is not suspended: its Pod's turn has come.
+    begun: bool,
+    /// Its Pod was in service then.
     costs: bool,
     /// It has ended: with success or without.
     pub(super) ended: Option<bool>,
@@ -42,8 +44,9 @@ pub(super) struct Child {
 }
 
 impl Child {
+    /// Its Pod's turn has come, and is not over.
     pub(super) fn open(&self) -> bool {
-        self.ended.is_none() && !self.deleted
+        self.begun && self.ended.is_none() && !self.deleted
     }
 }
 
@@ -130,11 +133,22 @@ impl Parks {
         let id = uid(object);
         if before.is_none() {
             let pod = request.spec.pod_ref.uid.clone().unwrap_or_default();
+            let child = Child {
+                rollout: owner.uid.clone(),
+                pod,
+                begun: false,
+                costs: false,
+                ended: None,
+                deleted: false,
+            };
+            self.children.insert(id.clone(), child);
+        }
+        let Some(child) = self.children.get_mut(&id) else { return };
+        if !child.begun && !request.spec.suspend {
             let since = self.now.saturating_sub(self.schedule.known());
-            let ready = self.members.get(&pod).and_then(|member| member.ready);
-            let costs = ready.is_some_and(|at| at <= since);
-            let rollout = owner.uid.clone();
-            self.children.insert(id.clone(), Child { rollout, pod, costs, ended: None, deleted: false });
+            let ready = self.members.get(&child.pod).and_then(|member| member.ready);
+            child.begun = true;
+            child.costs = ready.is_some_and(|at| at <= since);
             self.in_budget(&id, found);
         }
         let Some(child) = self.children.get_mut(&id) else { return };

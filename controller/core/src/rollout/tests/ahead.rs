@@ -1,0 +1,119 @@
+//! Nodes pull images before there is room for their Pods.
+
+use pitstop_api::rollout::Canary;
+
+use super::updates::of;
+use super::*;
+
+impl World {
+    /// A parked `StatefulSet` of six Pods, with another image.
+    fn six() -> Self {
+        let mut world = Self::parked();
+        for name in ["web-3", "web-4", "web-5"] {
+            world.put(of("old", "shop/web:v1", name));
+        }
+        world.workload.as_mut().unwrap().desired = 6;
+        world
+    }
+
+    fn canary(&mut self, pods: i32) {
+        let canary = Some(Canary { pods, soak_seconds: Some(60) });
+        self.rollout.spec.strategy.as_mut().unwrap().canary = canary;
+    }
+
+    /// Names of the Pods whose requests are suspended.
+    fn suspended(&self) -> Vec<&str> {
+        let suspended = self.asked.values().filter(|asked| asked.suspended());
+        suspended.map(|asked| asked.pod.as_str()).collect()
+    }
+}
+
+#[test]
+fn the_nodes_of_two_waves_pull_ahead() {
+    let mut world = World::six();
+    world.settle();
+    assert_eq!((world.open(), world.suspended()), (vec!["web-5"], vec!["web-3", "web-4"]));
+    assert_eq!(world.counts(), (6, 0, 1, 0), "those Pods have not begun");
+    world.updated("web-5", "shop/web:v2");
+    assert_eq!((world.open(), world.suspended()), (vec!["web-4"], vec!["web-2", "web-3"]));
+    for pod in ["web-4", "web-3", "web-2", "web-1", "web-0"] {
+        world.updated(pod, "shop/web:v2");
+    }
+    assert_eq!(world.begun, ["web-5", "web-4", "web-3", "web-2", "web-1", "web-0"]);
+    assert_eq!(world.pulled, ["web-4", "web-3", "web-2", "web-1", "web-0"]);
+    assert_eq!((world.released, world.asked.len()), (Some(Strategy::Partition(0)), 0));
+}
+
+#[test]
+fn a_pod_that_is_released_takes_its_place_before_the_watch_shows_it() {
+    let mut world = World::six();
+    world.settle();
+    world.lost = true;
+    world.updated("web-5", "shop/web:v2");
+    assert_eq!(world.begun, ["web-5", "web-4"]);
+    assert_eq!((world.suspended(), world.counts()), (vec!["web-3", "web-4"], (6, 1, 1, 0)));
+    world.later(29);
+    assert_eq!(world.begun, ["web-5", "web-4"]);
+    // It was lost.
+    world.lost = false;
+    world.later(1);
+    assert_eq!(world.begun, ["web-5", "web-4", "web-4"]);
+    assert_eq!((world.open(), world.suspended()), (vec!["web-4"], vec!["web-2", "web-3"]));
+}
+
+#[test]
+fn a_pull_that_fails_stops_it_and_nobody_is_touched() {
+    let mut world = World::six();
+    world.settle();
+    let ahead = world.asked.values_mut().find(|asked| asked.pod == "web-4").unwrap();
+    ahead.ended = Some(false);
+    world.changed(&ObjectKey::new("shop", "web-4"));
+    world.updated("web-5", "shop/web:v2");
+    assert_eq!((world.begun.len(), world.said().0, world.counts()), (1, "PodsFailed", (6, 1, 0, 1)));
+    assert_eq!(world.suspended(), ["web-3"], "no further one is asked to pull");
+}
+
+#[test]
+fn nothing_is_pulled_for_the_first_pods_nor_while_it_is_paused() {
+    let mut world = World::six();
+    world.canary(2);
+    world.settle();
+    assert_eq!((world.open(), world.pulled.len()), (vec!["web-5"], 0), "web-4 is watched for longer");
+    world.updated("web-5", "shop/web:v2");
+    let of = |world: &World, pod: &str| {
+        let asked = world.asked.values().find(|asked| asked.pod == pod).unwrap();
+        asked.spec["observeSeconds"].as_i64().unwrap()
+    };
+    assert_eq!((world.open(), of(&world, "web-4")), (vec!["web-4"], 60));
+    assert_eq!((world.suspended(), of(&world, "web-3")), (vec!["web-2", "web-3"], 0));
+    world.rollout.spec.paused = true;
+    world.updated("web-4", "shop/web:v2");
+    assert_eq!((world.open().len(), world.pulled.len(), world.said().0), (0, 2, "Paused"));
+}
+
+#[test]
+fn what_was_pulled_for_another_template_is_withdrawn_at_once() {
+    let mut world = World::six();
+    world.settle();
+    world.template().revision = Some("newer".into());
+    world.template().changes = [
+        ("old".into(), super::updates::image("shop/web:v1", "shop/web:v3")),
+        ("new".into(), super::updates::image("shop/web:v2", "shop/web:v3")),
+        ("newer".into(), crate::template::Change::InPlace(crate::template::Lacks::default())),
+    ]
+    .into();
+    world.template().generation = 3;
+    world.parked.as_mut().unwrap().generation = 3;
+    world.settle();
+    assert_eq!((world.open(), world.suspended().len()), (vec!["web-5"], 0), "what has begun goes on");
+    world.updated("web-5", "shop/web:v2");
+    assert_eq!((world.open(), world.suspended()), (vec!["web-5"], vec!["web-3", "web-4"]));
+}
+
+#[test]
+fn other_requests_of_a_namespace_have_places_beside() {
+    let mut world = World::six();
+    world.config.max_open_requests_per_namespace = Some(4);
+    world.settle();
+    assert_eq!((world.open().len(), world.suspended()), (1, vec!["web-4"]));
+}

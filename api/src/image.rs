@@ -29,6 +29,10 @@ pub struct Reference {
     pub digest: Option<String>,
 }
 
+/// Follows a tag, after a point, where the same image is to have another string: a kubelet that is in back-off for one is not for the
+/// other. A digest beside it says which image it is.
+const BACK: &str = ".back";
+
 impl Reference {
     /// Reads a reference; else says what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
@@ -80,6 +84,20 @@ impl Reference {
     /// Both are of one repository.
     pub fn same_repository(&self, other: &Self) -> bool {
         self.repository() == other.repository()
+    }
+
+    /// The same image by the digest, beside a tag that only tells which one was there; absent for what is no digest, or has no tag that
+    /// can be longer.
+    pub fn back_form(&self, digest: &str) -> Option<String> {
+        let tag = format!("{}{BACK}", self.own_tag()?);
+        let other = Self { tag: Some(tag), ..self.clone() };
+        other.with_digest(digest).filter(|_| other.tag.as_deref().is_some_and(is_tag))
+    }
+
+    /// The tag that its user has named, if that is known.
+    pub fn own_tag(&self) -> Option<&str> {
+        let tag = self.tag.as_deref()?;
+        Some(self.digest.as_ref().and_then(|_| tag.strip_suffix(BACK)).unwrap_or(tag))
     }
 
     /// The same image as the digest names it, beside the tag; absent for what is no digest.

@@ -136,6 +136,11 @@ impl InPlaceRolloutSpec {
         own.and_then(|own| u32::try_from(own).ok()).unwrap_or(1)
     }
 
+    /// Pods that were updated go back when others have failed.
+    pub fn rolls_back(&self) -> bool {
+        self.strategy.as_ref().is_some_and(|strategy| strategy.on_failure == OnFailure::RollBack)
+    }
+
     /// Whether a Pod waits for the disruption budgets that are for it.
     pub fn respects_disruption_budgets(&self) -> bool {
         self.respect_disruption_budgets.unwrap_or(true)
@@ -248,6 +253,22 @@ pub struct Strategy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000), extend("default" = 1))]
     pub failure_threshold: Option<i32>,
+    /// What happens then. `Pause` (default): nothing more. `RollBack`: the Pods that were updated get their old images and resources
+    /// back. The template stays as it is, and the workload stays parked until its template changes. If Pods that were not touched
+    /// have become unavailable, too, it is `Pause`. A restart is never taken back.
+    #[serde(default)]
+    #[schemars(extend("default" = "Pause"))]
+    pub on_failure: OnFailure,
+}
+
+/// What happens when Pods have failed: `Pause` (default: nothing more) or `RollBack` (those that were updated go back).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum OnFailure {
+    /// No further Pod is begun with.
+    #[default]
+    Pause,
+    /// And Pods that were updated get what they had before.
+    RollBack,
 }
 
 /// The Pods that are restarted first. The others wait until these are restarted.

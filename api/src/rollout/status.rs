@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Condition;
+use crate::{Condition, is_false};
 
 /// Condition types.
 pub mod conditions {
@@ -122,10 +122,17 @@ pub struct Update {
     /// `metadata.generation` of the workload when the update began: it is for the change that led to that generation.
     #[serde(default)]
     pub generation: i64,
+    /// The revision that its Pods had before, as far as is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub from: Option<String>,
+    /// Pods have failed, and those that were updated go back to `from`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub rolling_back: bool,
     /// How it ended; absent while it is under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<UpdateEnd>,
-    /// Why the workload was released, where that was before all Pods were updated.
+    /// Why the workload was released, where that was before all Pods were updated; or why Pods go back.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub message: String,
@@ -140,11 +147,13 @@ pub enum UpdateEnd {
     NotInPlace,
     /// Somebody else has released the workload.
     Superseded,
+    /// Pods have failed, and all have what they had before. The workload is parked still.
+    RolledBack,
 }
 
 impl UpdateEnd {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Updated, Self::NotInPlace, Self::Superseded];
+    pub const ALL: [Self; 4] = [Self::Updated, Self::NotInPlace, Self::Superseded, Self::RolledBack];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
@@ -152,6 +161,7 @@ impl UpdateEnd {
             Self::Updated => "Updated",
             Self::NotInPlace => "NotInPlace",
             Self::Superseded => "Superseded",
+            Self::RolledBack => "RolledBack",
         }
     }
 }

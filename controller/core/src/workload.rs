@@ -23,6 +23,8 @@ pub struct WorkloadQuery {
     pub template: bool,
     /// Annotations of its template that ask for a restart, beside those that always do.
     pub restarts: Vec<String>,
+    /// Compare older revisions with this one, instead of with the template.
+    pub back: Option<String>,
 }
 
 /// A workload that is parked, as the watch shows it.
@@ -108,7 +110,11 @@ pub struct Template {
     pub revision: Option<String>,
     /// Its controller makes new Pods of that revision; of a `Deployment`, it counts all Pods as updated.
     pub committed: bool,
-    /// What it has changed, by the older revisions that are kept. Of a `Deployment`, Pods that were never updated have none.
+    /// The revision that its Pods had before it, as far as is known.
+    pub previous: Option<String>,
+    /// The older revision that others were compared with, if that was asked for.
+    pub back: Option<String>,
+    /// What it has changed, by the older revisions that are kept; or the [older one](Self::back) has. Of a `Deployment`, Pods that were never updated have none.
     pub changes: BTreeMap<String, Change>,
     /// What only the template of a `Deployment` has.
     pub sets: Sets,
@@ -123,7 +129,7 @@ pub struct Sets {
     pub others: Vec<Set>,
     /// It keeps those of older templates: `spec.revisionHistoryLimit` is not 0.
     pub kept: bool,
-    /// What the template says of the containers that can get something else.
+    /// What the template that others are compared with says of the containers that can get something else.
     pub wanted: BTreeMap<String, Wanted>,
 }
 
@@ -143,7 +149,7 @@ pub struct Set {
     pub version: Version,
     /// The value of the label `pod-template-hash` of its template.
     pub hash: String,
-    /// Its template is that of the `Deployment`.
+    /// Its template is the one that others are compared with: that of the `Deployment`.
     pub new: bool,
     /// Its template is that of the one with Pods.
     pub old: bool,

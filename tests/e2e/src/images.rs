@@ -18,9 +18,10 @@ use crate::wait::{LONG, until};
 /// `big` (4 MiB more than `2`), `crash`, `oom` and `unready`. Another repository is `pitstop.dev/test/other`, with the tag `2`.
 pub const REPOSITORY: &str = "pitstop.dev/test/busybox";
 
-/// What a container does by its image. `SLOW` is the version that takes some seconds to end when it is asked to.
+/// What a container does by its image. `SLOW` is the version that takes some seconds to end when it is asked to, and `ONLY` the one
+/// Pod whose containers crash.
 const SCRIPT: &str = "trap '[ \"${VERSION:-1}\" != \"$SLOW\" ] || sleep 10; exit 0' TERM
-    [ \"$VERSION\" = crash ] && exit 1
+    [ \"$VERSION\" = crash ] && [ \"${ONLY:-$HOSTNAME}\" = \"$HOSTNAME\" ] && exit 1
     [ \"$VERSION\" = oom ] && while :; do x=x$x$x; done
     mkdir -p /tmp/www
     [ \"$VERSION\" = unready ] || echo ${VERSION:-1} > /tmp/www/index.html

@@ -94,7 +94,12 @@ pub(super) fn ways_back(before: &Before) -> Vec<String> {
     let digest = before.image_id.rsplit_once('@').map(|(_, digest)| digest);
     let forms = reference.zip(digest).map(|(reference, digest)| {
         let with = |tag: Option<String>| Reference { tag, ..reference.clone() }.with_digest(digest);
-        [with(reference.tag.clone()), with(None), with(Some("back".to_owned()))]
+        [
+            with(reference.own_tag().map(str::to_owned)),
+            reference.back_form(digest),
+            with(None),
+            with(Some("back".to_owned())),
+        ]
     });
     let mut ways = vec![before.image.clone()];
     for form in forms.into_iter().flatten().flatten() {

@@ -2,8 +2,10 @@
 
 use super::Rollout;
 use super::plan::soak;
-use super::roll::{Memory, Tally};
+use super::roll::Memory;
+use super::sorted::Tally;
 use super::told::{Disrupted, Told};
+use super::work::Work;
 use crate::deed::Deed;
 use crate::key::ObjectKey;
 use crate::kind::Cx;
@@ -22,6 +24,7 @@ pub(super) fn waits_for_pods(told: &Told) -> bool {
         told,
         Told::Restarting
             | Told::Updating
+            | Told::RollingBack
             | Told::Canary
             | Told::Budget { .. }
             | Told::Disruption(_)
@@ -46,17 +49,27 @@ pub(super) enum Step {
 }
 
 /// Another Pod is begun with before controllers are told of those that are done: that takes longer.
-pub(super) fn choose(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, workload: &Workload) -> Step {
-    let step = match (begin_next(cx, rollout, memory, workload), memory.tried_again()) {
+pub(super) fn choose(
+    cx: Cx<'_>,
+    rollout: &Rollout,
+    memory: &Memory,
+    workload: &Workload,
+    work: &Work<'_>,
+) -> Step {
+    let step = match (begin_next(cx, rollout, memory, workload, work.back), memory.tried_again()) {
         (Step::Stop(told), Some(text)) if waits_for_pods(&told) => Step::Stop(Told::Refused(text)),
         (step, _) => step,
     };
     let mark = || memory.next_unmarked(cx.now).map(|pod| Step::Mark(pod.clone()));
     match step {
-        Step::Stop(told) if waits_for_pods(&told) => match next_to_pull(cx, rollout, memory, workload) {
-            Some(pod) => Step::Pull(pod.clone(), told),
-            None => mark().unwrap_or(Step::Stop(told)),
-        },
+        Step::Stop(told) if waits_for_pods(&told) => {
+            // What a Pod had before, its node has.
+            let pull = next_to_pull(cx, rollout, memory, workload).filter(|_| !work.back);
+            match pull {
+                Some(pod) => Step::Pull(pod.clone(), told),
+                None => mark().unwrap_or(Step::Stop(told)),
+            }
+        }
         Step::Begin(..) => step,
         step => mark().unwrap_or(step),
     }
@@ -79,48 +92,51 @@ fn next_to_pull<'a>(
     let own = cx.config.max_open_requests_per_namespace.map_or(MOST_AHEAD, |most| most / 4);
     let wave = usize::try_from(most_unavailable(rollout, workload)).unwrap_or(MOST_AHEAD);
     let most = wave.saturating_mul(WAVES_AHEAD).min(MOST_AHEAD).min(own);
-    memory.next_to_pull(cx.now, most).filter(|_| canary)
+    memory.next_to_pull(cx.now, most).filter(|_| canary && !memory.late)
 }
 
 /// How many Pods were begun with.
 fn begun(memory: &Memory) -> usize {
-    let done = memory.tally().current.saturating_add(memory.failed.len());
-    memory.open().saturating_add(memory.unmarked.len()).saturating_add(done)
+    let done = memory.tally().current.saturating_add(memory.sorted.failed.len());
+    memory.open().saturating_add(memory.sorted.unmarked.len()).saturating_add(done)
 }
 
 /// The first rule that says something.
-fn begin_next(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, workload: &Workload) -> Step {
+fn begin_next(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, workload: &Workload, back: bool) -> Step {
     let spec = &rollout.spec;
-    let failed = u32::try_from(memory.failed.len()).unwrap_or(u32::MAX);
-    if memory.waits.is_empty() {
+    let failed = u32::try_from(memory.sorted.failed.len()).unwrap_or(u32::MAX);
+    // If others fail, too, it is not what the Pods got.
+    let lost = !memory.sorted.lost.is_empty();
+    let fails = || Step::Stop(if lost { Told::UntouchedPodsFail } else { Told::PodsFailed });
+    if memory.sorted.waits.is_empty() {
         return match failed {
             _ if memory.open() > 0 => Step::Stop(Told::Restarting),
-            _ if !memory.unmarked.is_empty() => {
+            _ if !memory.sorted.unmarked.is_empty() => {
                 Step::Stop(memory.refusal(None).map_or(Told::Restarting, Told::Refused))
             }
             0 => Step::Finish,
-            _ => Step::Stop(Told::PodsFailed),
+            _ => fails(),
         };
     }
-    if failed >= spec.failure_threshold() {
-        return Step::Stop(Told::PodsFailed);
+    if failed >= spec.failure_threshold() && !back {
+        return fails();
     }
     if spec.paused {
         return Step::Stop(Told::Paused);
     }
     let (current, begun) = (memory.tally().current, begun(memory));
-    let canary = spec.canary().map(|canary| usize::try_from(canary.pods).unwrap_or(1));
+    let canary = spec.canary().filter(|_| !back).map(|canary| usize::try_from(canary.pods).unwrap_or(1));
     if canary.is_some_and(|pods| begun >= pods && current < pods) {
-        let fails = memory.open() == 0 && memory.unmarked.is_empty();
-        return Step::Stop(if fails { Told::PodsFailed } else { Told::Canary });
+        let over = memory.open() == 0 && memory.sorted.unmarked.is_empty();
+        return if over { fails() } else { Step::Stop(Told::Canary) };
     }
     let Some(room) = room(rollout, memory, workload) else {
         return Step::Stop(Told::NeedsUnavailability);
     };
     // What is broken anyway costs nothing.
     let next = match room {
-        Room::Free => memory.next(&memory.waits, cx.now),
-        Room::Used(_) => memory.next(&memory.broken, cx.now),
+        Room::Free => memory.next(&memory.sorted.waits, cx.now),
+        Room::Used(_) => memory.next(&memory.sorted.broken, cx.now),
         Room::Full => None,
     };
     match (next, room) {

@@ -12,6 +12,7 @@ mod commit;
 mod kind;
 mod plan;
 mod roll;
+mod sorted;
 mod stage;
 mod status;
 mod sweep;

@@ -9,7 +9,7 @@ use super::child::{self, RESIZES, UPDATES};
 use super::choose::{Step, choose, waits_for_pods};
 use super::roll::{Memory, Read};
 use super::status::{Doing, status};
-use super::sweep::{delete, sweep};
+use super::sweep::{delete, sweep, withdraw};
 use super::told::Told;
 use super::work::{What, Work};
 use super::{Plan, Rollout, arm, update};
@@ -214,7 +214,8 @@ pub(super) fn ask(sight: &Sight<'_, Rollout>, memory: &mut Memory, of: &str, pod
     let budgets = sight.request.spec.respects_disruption_budgets();
     let template = parking(sight).is_some();
     let restarts = sight.request.spec.restart_annotations.clone();
-    let query = WorkloadQuery { kind: target.kind, key, pods, budgets, template, restarts };
+    let back = update::goes_back(sight.request).and_then(|update| update.from.clone());
+    let query = WorkloadQuery { kind: target.kind, key, pods, budgets, template, restarts, back };
     Some(Deed::AskWorkload(Box::new(query)))
 }
 
@@ -245,11 +246,15 @@ pub(super) fn go_on(
     let rollout = sight.request;
     memory.give_up(cx.now);
     memory.sort(rollout, work, workload, sight.around);
-    let step = sweep(cx, sight, memory, &work.mark).unwrap_or_else(|| choose(cx, rollout, memory, workload));
+    let step =
+        sweep(cx, sight, memory, &work.mark).unwrap_or_else(|| choose(cx, rollout, memory, workload, work));
     memory.stopped = matches!(&step, Step::Stop(told) if !waits_for_pods(told));
     let deadline = deadline(cx, rollout, memory, workload);
+    let late = deadline <= cx.now;
+    memory.late = late;
     let named = |told| match (told, &work.what) {
-        (told, _) if deadline <= cx.now && waits_for_pods(&told) => Told::Late,
+        (told, _) if late && waits_for_pods(&told) => Told::Late,
+        (Told::Restarting, What::Update(_)) if work.back => Told::RollingBack,
         (Told::Restarting, What::Update(_)) => Told::Updating,
         (told, _) => told,
     };
@@ -266,6 +271,12 @@ pub(super) fn go_on(
             let why = memory.refusal(Some(&pod)).map_or(Told::Restarting, Told::Refused);
             let pod = sight.around.pod(&pod);
             told(why, pod.and_then(|pod| work.tell(rollout, &pod)), None)
+        }
+        Step::Stop(why) if memory.stopped || late => {
+            // What pulls ahead would do so for nobody.
+            let idle = withdraw(cx, sight, memory);
+            let at = earliest(memory.unshown.deleted_until(cx.now), memory.refused_until());
+            told(why, idle, at.filter(|at| *at > cx.now))
         }
         Step::Stop(why) => told(why, None, memory.refused_until().filter(|at| *at > cx.now)),
         Step::Sweep(deed) => told(Told::Restarting, deed, memory.sweep_until.filter(|at| *at > cx.now)),
@@ -316,7 +327,7 @@ fn begin_with(sight: &Sight<'_, Rollout>, work: &Work<'_>, pod: &ObjectKey, soak
 
 /// Until when another Pod should be done: each takes its own time to drain and to soak beside.
 fn deadline(cx: Cx<'_>, rollout: &Rollout, memory: &mut Memory, workload: &Workload) -> Mono {
-    let done = memory.tally().current.saturating_add(memory.failed.len());
+    let done = memory.tally().current.saturating_add(memory.sorted.failed.len());
     let stands = memory.progress.filter(|(before, _)| *before == done && !memory.stopped);
     let (_, since) = *memory.progress.insert(stands.unwrap_or((done, cx.now)));
     let own = soak(rollout, workload, true).saturating_add(child::drain(rollout).unwrap_or_default());

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::arm::Proof;
+use super::sorted::{Ahead, Seen, Sorted, Tally};
 use super::stage::{Asked, Rank, Stage, ordinal, stage};
 use super::unshown::{Made, SHOWN_WITHIN, Unshown};
 use super::work::{Asks, Revisions, What, Work};
@@ -19,43 +20,6 @@ use crate::workload::{Listed, Workload};
 
 /// How long a Pod is passed over for which the API server has refused a request.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
-
-/// A Pod, as it was looked at last.
-#[derive(Clone, Debug)]
-struct Seen {
-    uid: String,
-    stage: Stage,
-    ahead: Ahead,
-    available: bool,
-    /// Which of its node's Pods it is, once it has a node.
-    of_node: Option<u32>,
-}
-
-/// Whether the node of a Pod that waits pulls its images ahead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ahead {
-    /// There is none to pull.
-    Nothing,
-    /// It has not been asked to.
-    May,
-    /// A request for it is suspended.
-    Asked,
-}
-
-/// How many Pods are how far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Those that are to be restarted or updated.
-    pub pods: usize,
-    /// Those that are done.
-    pub current: usize,
-    /// Available Pods of the workload that have no open request.
-    pub available: usize,
-    /// Available Pods of the workload.
-    pub ready: usize,
-    /// Pods of the workload.
-    pub all: usize,
-}
 
 /// What came of the last reading of the workload.
 #[derive(Clone, Debug)]
@@ -89,20 +53,8 @@ pub struct Memory {
     mark: Option<String>,
     sorted_by: Option<(u32, bool, Vec<String>)>,
     stale: BTreeSet<ObjectKey>,
-    pods: BTreeMap<ObjectKey, Seen>,
-    /// How many Pods each node has had.
-    nodes: BTreeMap<String, u32>,
-    tally: Tally,
-    pub(super) waits: BTreeSet<(Rank, ObjectKey)>,
-    /// Those of them that are not available.
-    pub(super) broken: BTreeSet<(Rank, ObjectKey)>,
-    /// Those of them whose nodes may be asked to pull ahead, and how many are.
-    may_pull: BTreeSet<(Rank, ObjectKey)>,
-    pulls: usize,
-    pub(super) started: BTreeSet<ObjectKey>,
-    pub(super) unmarked: BTreeSet<ObjectKey>,
-    pub(super) not_in_place: BTreeSet<ObjectKey>,
-    pub(super) failed: BTreeSet<ObjectKey>,
+    /// Its Pods, sorted.
+    pub(super) sorted: Sorted,
     /// What was written and the watch has not shown yet.
     pub(super) unshown: Unshown,
     /// Pods for which something is under way: a request is being made or released, or its controller is being told. Whether it is
@@ -118,6 +70,8 @@ pub struct Memory {
     refused: BTreeMap<ObjectKey, (Mono, String)>,
     /// It waits for somebody to see to it.
     pub(super) stopped: bool,
+    /// No Pod was done for long.
+    pub(super) late: bool,
     /// How many Pods were looked at: what events cost.
     #[cfg(test)]
     pub(super) looked: usize,
@@ -152,7 +106,7 @@ impl Memory {
     /// A restart or an update begins.
     pub(super) fn begins(&mut self) {
         (self.swept, self.sweep_until) = (false, None);
-        (self.progress, self.stopped) = (None, false);
+        (self.progress, self.stopped, self.late) = (None, false, false);
     }
 
     /// It looks after the Pods of these controllers. Whether it has been told of them before.
@@ -167,31 +121,20 @@ impl Memory {
     /// Nobody tells of the Pods any more.
     pub(super) fn forget_pods(&mut self) {
         self.looks_after.clear();
-        let Self { pods, nodes, stale, waits, broken, started, failed, refused, .. } = self;
-        self.unmarked.clear();
-        self.not_in_place.clear();
-        self.may_pull.clear();
-        self.pulls = 0;
-        pods.clear();
-        nodes.clear();
-        stale.clear();
-        waits.clear();
-        broken.clear();
-        started.clear();
-        failed.clear();
-        refused.clear();
-        (self.tally, self.sorted_by, self.stopped) = (Tally::default(), None, false);
+        self.stale.clear();
+        self.refused.clear();
+        (self.sorted, self.sorted_by, self.stopped) = (Sorted::default(), None, false);
     }
 
     /// How many Pods are how far. A Pod for which a request is being made has one already.
     pub(super) fn tally(&self) -> Tally {
         let available = self.making().filter(|seen| seen.available).count();
-        Tally { available: self.tally.available.saturating_sub(available), ..self.tally }
+        Tally { available: self.sorted.tally.available.saturating_sub(available), ..self.sorted.tally }
     }
 
     /// How many Pods have an open request.
     pub(super) fn open(&self) -> usize {
-        self.started.len().saturating_add(self.making().count())
+        self.sorted.started.len().saturating_add(self.making().count())
     }
 
     /// Pods that are being begun with, which the watch has not shown yet.
@@ -202,7 +145,7 @@ impl Memory {
     /// Pods that wait, and for which a request is being made: one that begins with them, or a suspended one.
     fn asking(&self, begins: bool) -> impl Iterator<Item = &Seen> {
         let doing = self.doing.iter().filter(move |(_, own)| **own == begins);
-        let seen = doing.filter_map(|(pod, _)| self.pods.get(pod));
+        let seen = doing.filter_map(|(pod, _)| self.sorted.pods.get(pod));
         seen.filter(|seen| matches!(seen.stage, Stage::Waits(_)))
     }
 
@@ -279,43 +222,56 @@ impl Memory {
             self.mark = Some(work.mark.clone());
         }
         if self.sorted_by.as_ref() != Some(&by) {
-            self.stale.extend(self.pods.keys().cloned());
+            self.stale.extend(self.sorted.pods.keys().cloned());
             self.sorted_by = Some(by);
         }
         for key in std::mem::take(&mut self.stale) {
-            let of_node = self.forget(&key);
-            self.refused.remove(&key);
-            #[cfg(test)]
-            {
-                self.looked = self.looked.saturating_add(1);
-            }
-            let pod = around.pod(&key);
-            let of = |pod: &Pod| {
-                pod.controller
-                    .as_ref()
-                    .is_some_and(|of| workload.controllers.iter().any(|uid| **uid == *of.uid))
-            };
-            let Some(pod) = pod.filter(|pod| of(pod)) else {
-                self.unshown.gone(&key);
-                continue;
-            };
-            let step = work.step(rollout, &pod, around);
-            let over =
-                step.as_ref().is_ok_and(|step| step.as_ref().is_none_or(|step| step.request.is_some()));
-            self.unshown.look(&key, around, &work.mark, over);
-            let of_node = of_node.or_else(|| self.next_of_node(&pod));
-            let available = pod.ready && !pod.gone();
-            let made = self.unshown.begins(&key, &work.mark);
-            let others = matches!(work.what, What::Update(_)) && child::others_begun(around, &key);
-            let asked = Asked { step, made: made == Some(true), others };
-            let stage = stage(rollout, work, &pod, &asked, of_node);
-            let ahead = match &asked.step {
-                Ok(Some(step)) if step.request.is_some() || made.is_some() => Ahead::Asked,
-                Ok(Some(step)) if matches!(step.asks, Asks::Images(_)) => Ahead::May,
-                _ => Ahead::Nothing,
-            };
-            self.note(&key, Seen { uid: pod.uid.clone(), stage, ahead, available, of_node });
+            self.look(&key, rollout, work, workload, around);
         }
+    }
+
+    /// Looks at that Pod.
+    fn look(
+        &mut self,
+        key: &ObjectKey,
+        rollout: &Rollout,
+        work: &Work<'_>,
+        workload: &Workload,
+        around: &dyn Around<Rollout>,
+    ) {
+        let before = self.sorted.forget(key);
+        self.refused.remove(key);
+        #[cfg(test)]
+        {
+            self.looked = self.looked.saturating_add(1);
+        }
+        let own = |pod: &Pod| {
+            let of = pod.controller.as_ref();
+            of.is_some_and(|of| workload.controllers.iter().any(|uid| **uid == *of.uid))
+        };
+        let Some(pod) = around.pod(key).filter(|pod| own(pod)) else {
+            self.unshown.gone(key);
+            self.sorted.lost.remove(key);
+            return;
+        };
+        let step = work.step(rollout, &pod, around);
+        let over = step.as_ref().is_ok_and(|step| step.as_ref().is_none_or(|step| step.request.is_some()));
+        self.unshown.look(key, around, &work.mark, over);
+        let of_node =
+            before.as_ref().and_then(|seen| seen.of_node).or_else(|| self.sorted.next_of_node(&pod));
+        let made = self.unshown.begins(key, &work.mark);
+        let others = matches!(work.what, What::Update(_)) && child::others_begun(around, key);
+        let asked = Asked { step, made: made == Some(true), others };
+        let stage = stage(rollout, work, &pod, &asked, of_node);
+        let ahead = match &asked.step {
+            Ok(Some(step)) if step.request.is_some() || made.is_some() => Ahead::Asked,
+            Ok(Some(step)) if matches!(step.asks, Asks::Images(_)) => Ahead::May,
+            _ => Ahead::Nothing,
+        };
+        let available = pod.ready && !pod.gone();
+        let seen = Seen { uid: pod.uid.clone(), stage, ahead, available, of_node };
+        self.sorted.compare(key, before, &seen);
+        self.sorted.note(key, seen);
     }
 
     /// The first of those Pods for which a request may be made, as far as is known.
@@ -327,15 +283,15 @@ impl Memory {
             Stage::Waits(other) => other < *rank,
             _ => false,
         };
-        let suspended = self.unshown.pods().filter_map(|pod| self.pods.get(pod));
+        let suspended = self.unshown.pods().filter_map(|pod| self.sorted.pods.get(pod));
         let mut asked = self.making().chain(self.asking(false)).chain(suspended);
         (!asked.any(before)).then_some(pod)
     }
 
     /// The first of the Pods whose nodes have not been asked to pull ahead, if fewer than `most` are.
     pub(super) fn next_to_pull(&self, now: Mono, most: usize) -> Option<&ObjectKey> {
-        let pulls = self.pulls.saturating_add(self.asking(false).count());
-        let next = || self.may_pull.iter().map(|(_, pod)| pod).find(|pod| self.may_ask(pod, now));
+        let pulls = self.sorted.pulls.saturating_add(self.asking(false).count());
+        let next = || self.sorted.may_pull.iter().map(|(_, pod)| pod).find(|pod| self.may_ask(pod, now));
         if pulls < most { next() } else { None }
     }
 
@@ -362,7 +318,7 @@ impl Memory {
 
     /// The first Pod that its controller is to be told of, as far as is known.
     pub(super) fn next_unmarked(&self, now: Mono) -> Option<&ObjectKey> {
-        self.unmarked.iter().find(|pod| self.may_mark(pod, now))
+        self.sorted.unmarked.iter().find(|pod| self.may_mark(pod, now))
     }
 
     /// The watch has not yet to tell of a mark of the Pod, and none was just refused.
@@ -385,7 +341,7 @@ impl Memory {
 
     /// Why a Pod cannot get what the template has changed.
     pub(super) fn why_not_in_place(&self) -> Option<&str> {
-        let seen = self.pods.get(self.not_in_place.first()?)?;
+        let seen = self.sorted.pods.get(self.sorted.not_in_place.first()?)?;
         if let Stage::NotInPlace(why) = &seen.stage { Some(why) } else { None }
     }
 
@@ -403,7 +359,7 @@ impl Memory {
     pub(super) fn covers(&self, listed: &[Listed], namespace: &str, newest: Option<i64>) -> bool {
         let due = listed.iter().filter(|pod| newest.is_some_and(|newest| pod.created <= newest));
         due.into_iter().all(|pod| {
-            let seen = self.pods.get(&ObjectKey::new(namespace, &pod.name));
+            let seen = self.sorted.pods.get(&ObjectKey::new(namespace, &pod.name));
             seen.is_some_and(|seen| {
                 seen.uid == pod.uid && !matches!(seen.stage, Stage::Waits(_) | Stage::Started)
             })
@@ -419,74 +375,10 @@ impl Memory {
         partition: u32,
     ) -> bool {
         listed.iter().all(|pod| {
-            let seen = self.pods.get(&ObjectKey::new(&rollout.key.namespace, &pod.name));
+            let seen = self.sorted.pods.get(&ObjectKey::new(&rollout.key.namespace, &pod.name));
             let known = seen.is_some_and(|seen| seen.uid == pod.uid && seen.stage == Stage::Current);
             let kept = ordinal(rollout, &pod.name).is_some_and(|ordinal| ordinal < partition);
             kept || (known && revisions.is(pod.revision))
         })
-    }
-
-    /// Which of its node's Pods it is.
-    fn next_of_node(&mut self, pod: &Pod) -> Option<u32> {
-        let next = self.nodes.entry(pod.node.clone()?).or_default();
-        let of_node = *next;
-        *next = next.saturating_add(1);
-        Some(of_node)
-    }
-
-    fn note(&mut self, key: &ObjectKey, seen: Seen) {
-        let Tally { pods, current, available, ready, all } = &mut self.tally;
-        let counts = seen.available && seen.stage != Stage::Started;
-        *available = available.saturating_add(usize::from(counts));
-        *ready = ready.saturating_add(usize::from(seen.available));
-        *all = all.saturating_add(1);
-        *pods = pods.saturating_add(usize::from(seen.stage != Stage::Other));
-        match &seen.stage {
-            Stage::Other => {}
-            Stage::Waits(rank) => {
-                self.waits.insert((*rank, key.clone()));
-                if !seen.available {
-                    self.broken.insert((*rank, key.clone()));
-                }
-                match seen.ahead {
-                    Ahead::Nothing => {}
-                    Ahead::May => drop(self.may_pull.insert((*rank, key.clone()))),
-                    Ahead::Asked => self.pulls = self.pulls.saturating_add(1),
-                }
-            }
-            Stage::Started => drop(self.started.insert(key.clone())),
-            Stage::Unmarked => drop(self.unmarked.insert(key.clone())),
-            Stage::NotInPlace(_) => drop(self.not_in_place.insert(key.clone())),
-            Stage::Current => *current = current.saturating_add(1),
-            Stage::Failed => drop(self.failed.insert(key.clone())),
-        }
-        self.pods.insert(key.clone(), seen);
-    }
-
-    /// Which of its node's Pods it was.
-    fn forget(&mut self, key: &ObjectKey) -> Option<u32> {
-        let seen = self.pods.remove(key)?;
-        let Tally { pods, current, available, ready, all } = &mut self.tally;
-        let counts = seen.available && seen.stage != Stage::Started;
-        *available = available.saturating_sub(usize::from(counts));
-        *ready = ready.saturating_sub(usize::from(seen.available));
-        *all = all.saturating_sub(1);
-        *pods = pods.saturating_sub(usize::from(seen.stage != Stage::Other));
-        match seen.stage {
-            Stage::Other => {}
-            Stage::Waits(rank) => {
-                let place = (rank, key.clone());
-                self.waits.remove(&place);
-                self.broken.remove(&place);
-                self.may_pull.remove(&place);
-                self.pulls = self.pulls.saturating_sub(usize::from(seen.ahead == Ahead::Asked));
-            }
-            Stage::Started => drop(self.started.remove(key)),
-            Stage::Unmarked => drop(self.unmarked.remove(key)),
-            Stage::NotInPlace(_) => drop(self.not_in_place.remove(key)),
-            Stage::Current => *current = current.saturating_sub(1),
-            Stage::Failed => drop(self.failed.remove(key)),
-        }
-        seen.of_node
     }
 }

@@ -20,13 +20,17 @@ pub(super) const MAX_MESSAGE: usize = 256;
 pub(super) const RESTARTED: &str = "Restarted";
 /// Pods could not be restarted.
 pub(super) const PODS_FAILED: &str = "PodsFailed";
+/// And others did not stay available either.
+pub(super) const UNTOUCHED_PODS_FAIL: &str = "UntouchedPodsFailToo";
 /// Every Pod has the template's images.
 pub(super) const UPDATED: &str = UpdateEnd::Updated.name();
 /// The workload was released before.
 const NOT_IN_PLACE: &str = UpdateEnd::NotInPlace.name();
 const SUPERSEDED: &str = UpdateEnd::Superseded.name();
+const ROLLED_BACK: &str = UpdateEnd::RolledBack.name();
 /// How restarts and updates end, as metrics count it.
-pub(super) const REASONS: [&str; 5] = [RESTARTED, UPDATED, PODS_FAILED, NOT_IN_PLACE, SUPERSEDED];
+pub(super) const REASONS: [&str; 7] =
+    [RESTARTED, UPDATED, PODS_FAILED, UNTOUCHED_PODS_FAIL, NOT_IN_PLACE, SUPERSEDED, ROLLED_BACK];
 /// Those of them that are successes.
 pub(super) const SUCCESSES: [&str; 2] = [RESTARTED, UPDATED];
 
@@ -34,6 +38,7 @@ const BEGAN: &str = "RolloutStarted";
 const COMPLETED: &str = "RolloutCompleted";
 const RELEASED: &str = "WorkloadReleased";
 const STALLED: &str = "RolloutStalled";
+const ROLLING_BACK: &str = "RolloutRollingBack";
 
 /// Every reason that a condition of a rollout, or an event on it, can have.
 pub fn all_reasons() -> impl Iterator<Item = &'static str> {
@@ -48,6 +53,8 @@ pub fn all_reasons() -> impl Iterator<Item = &'static str> {
         Told::NeedsUnavailability,
         Told::Restarting,
         Told::Updating,
+        Told::RollingBack,
+        Told::CannotRollBack(String::new()),
         Told::Controller,
         Told::UnknownPark(String::new()),
         Told::ReleaseRefused(String::new()),
@@ -57,11 +64,12 @@ pub fn all_reasons() -> impl Iterator<Item = &'static str> {
         Told::Paused,
         Told::Refused(String::new()),
         Told::PodsFailed,
+        Told::UntouchedPodsFail,
         Told::Late,
     ];
     said.map(|told| told.reason())
         .into_iter()
-        .chain([BEGAN, COMPLETED, RELEASED, STALLED])
+        .chain([BEGAN, COMPLETED, RELEASED, STALLED, ROLLING_BACK])
         .chain(arm::REASONS)
         .chain(UpdateEnd::ALL.map(UpdateEnd::name))
         .chain(Phase::ALL.map(Phase::name))
@@ -122,15 +130,16 @@ pub(super) fn status(
         let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
         let tally = memory.tally();
         (new.pods, new.current) = (count(tally.pods), count(tally.current));
-        (new.started, new.failed) = (count(memory.started.len()), count(memory.failed.len()));
+        (new.started, new.failed) = (count(memory.sorted.started.len()), count(memory.sorted.failed.len()));
         new.pods_of_interest = if goes_on { pods_of_interest(rollout, memory, around) } else { Vec::new() };
     } else if !same {
         // One begins, or is given up.
         (new.pods, new.current, new.started, new.failed) = (0, 0, 0, 0);
         new.pods_of_interest.clear();
     }
-    (new.phase, new.observed_generation) = (Some(told.phase()), rollout.generation);
-    let progress = match told.phase() {
+    let phase = phase(old.phase, told, new.update.is_some());
+    (new.phase, new.observed_generation) = (Some(phase), rollout.generation);
+    let progress = match phase {
         Phase::Idle | Phase::Complete => Progress::Succeeded,
         Phase::Stalled => Progress::Failed,
         Phase::Pending | Phase::Progressing | Phase::Paused => Progress::Open,
@@ -139,18 +148,30 @@ pub(super) fn status(
         new.conditions.retain(|c| ![conditions::FAILED, conditions::STALLED].contains(&&*c.type_));
     }
     let message = told.message(rollout, &new);
-    let standing =
-        Standing { progress, phase: told.phase().name(), reason: told.reason(), message: &message };
+    let standing = Standing { progress, phase: phase.name(), reason: told.reason(), message: &message };
     condition::record(&mut new.conditions, standing, cx.wall, rollout.generation);
     arm::tell(cx, rollout, memory, &mut new);
     new
 }
 
-fn pods_of_interest(rollout: &Rollout, memory: &Memory, around: &dyn Around<Rollout>) -> Vec<PodOfInterest> {
+/// The phase of what is told. One that finds its workload parked has not begun before it knows the revision; one that stood by has.
+fn phase(old: Option<Phase>, told: &Told, update: bool) -> Phase {
+    match (told, old) {
+        (Told::Controller, None | Some(Phase::Pending)) if !update => Phase::Pending,
+        (Told::Reading, Some(Phase::Idle | Phase::Complete | Phase::Progressing)) => Phase::Progressing,
+        _ => told.phase(),
+    }
+}
+
+pub(super) fn pods_of_interest(
+    rollout: &Rollout,
+    memory: &Memory,
+    around: &dyn Around<Rollout>,
+) -> Vec<PodOfInterest> {
     let Some(mark) = memory.mark() else { return Vec::new() };
     let of = |state| move |key| (state, key);
-    let all = memory.failed.iter().map(of(PodState::Failed));
-    let all = all.chain(memory.started.iter().map(of(PodState::Started))).take(MAX_PODS);
+    let all = memory.sorted.failed.iter().map(of(PodState::Failed));
+    let all = all.chain(memory.sorted.started.iter().map(of(PodState::Started))).take(MAX_PODS);
     let named = all.filter_map(|(state, key)| {
         let request = child::key(mark, &*around.pod(key)?);
         // A restart comes last.
@@ -187,7 +208,13 @@ pub(super) fn notes(rollout: &Rollout, old: &InPlaceRolloutStatus) -> Vec<Note> 
         Some(UpdateEnd::NotInPlace | UpdateEnd::Superseded) => {
             notes.push(note(rollout, false, RELEASED, says()));
         }
-        None => {}
+        // It is stalled.
+        Some(UpdateEnd::RolledBack) | None => {}
+    }
+    let rolls_back =
+        |status: &InPlaceRolloutStatus| status.update.as_ref().is_some_and(|update| update.rolling_back);
+    if rolls_back(new) && !rolls_back(old) {
+        notes.push(note(rollout, true, ROLLING_BACK, says()));
     }
     if new.restarted_at.is_some() && old.restarted_at != new.restarted_at {
         notes.push(note(rollout, false, COMPLETED, says()));
@@ -203,15 +230,18 @@ pub(super) fn measure(rollout: &Rollout, old: &InPlaceRolloutStatus) -> Option<M
     let new = &rollout.status;
     let ended = |complete, reason| Some(Measure::Ended { kind: super::ID, complete, reason });
     let failed = |status: &InPlaceRolloutStatus| {
-        condition::find(&status.conditions, conditions::COMPLETE).is_some_and(|c| c.reason == PODS_FAILED)
+        let said = condition::find(&status.conditions, conditions::COMPLETE)?;
+        [PODS_FAILED, UNTOUCHED_PODS_FAIL].into_iter().find(|reason| said.reason == *reason)
     };
     if new.restarted_at.is_some() && old.restarted_at != new.restarted_at {
         return ended(true, RESTARTED);
     }
     match ends(old, new) {
         Some(UpdateEnd::Updated) => return ended(true, UPDATED),
-        Some(end @ (UpdateEnd::NotInPlace | UpdateEnd::Superseded)) => return ended(false, end.name()),
+        Some(end @ (UpdateEnd::NotInPlace | UpdateEnd::Superseded | UpdateEnd::RolledBack)) => {
+            return ended(false, end.name());
+        }
         None => {}
     }
-    if failed(new) && !failed(old) { ended(false, PODS_FAILED) } else { None }
+    failed(new).filter(|_| failed(old).is_none()).and_then(|reason| ended(false, reason))
 }

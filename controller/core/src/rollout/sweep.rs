@@ -55,11 +55,26 @@ fn touched<'a>(sight: &Sight<'a, Rollout>, kind: KindId, child: &Relative<'_>) -
     // The request has succeeded, and the Pod is marked as of the update that it belongs to.
     let marked = rollout.status.update.as_ref().is_some_and(|update| {
         let complete = child.ended.is_some_and(|ended| ended.complete);
-        let own = complete && child::is_of(&work::mark_of(rollout, &update.revision), child.key);
-        own && pod.revision == revision_hash(&update.revision)
+        let is = |revision: &str| {
+            let own = complete && child::is_of(&work::mark_of(rollout, revision), child.key);
+            own && pod.revision == revision_hash(revision)
+        };
+        is(&update.revision) || update.from.as_deref().is_some_and(is)
     });
     let told = pod.revision == revision_hash(UNKNOWN) || marked;
     (!told && !pod.gone()).then_some(pod)
+}
+
+/// Deletes the next of the requests that are suspended.
+pub(super) fn withdraw(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) -> Option<Deed> {
+    let idle = idle(sight, memory);
+    delete(cx, sight, memory, |child| idle.contains(child.uid))
+}
+
+/// UIDs of those that are suspended.
+fn idle(sight: &Sight<'_, Rollout>, memory: &Memory) -> BTreeSet<String> {
+    let idle = children(sight).filter(|(_, child)| is_idle(sight, memory, child));
+    idle.map(|(_, child)| child.uid.to_owned()).collect()
 }
 
 /// The request is suspended, and nothing that was sent may have changed that.
@@ -83,10 +98,7 @@ pub(super) fn sweep(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory,
     let until = *memory.sweep_until.get_or_insert(cx.now.after(SWEEP_WAITS));
     let patient = until > cx.now;
     let old = |child: &Relative<'_>| !child::is_of(mark, child.key);
-    let idle: BTreeSet<String> = children(sight)
-        .filter(|(_, child)| is_idle(sight, memory, child))
-        .map(|(_, child)| child.uid.to_owned())
-        .collect();
+    let idle = idle(sight, memory);
     let over = |child: &Relative<'_>| child.ended.is_some() || idle.contains(child.uid);
     if let Some(deed) = delete(cx, sight, memory, |child| old(child) && (over(child) || !patient)) {
         return Some(Step::Sweep(Some(deed)));

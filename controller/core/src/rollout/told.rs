@@ -4,7 +4,7 @@ use pitstop_api::rollout::{InPlaceRolloutStatus, PARKED, Phase, TargetKind, Upda
 use pitstop_api::text::quoted;
 
 use super::Rollout;
-use super::status::{PODS_FAILED, RESTARTED, under_way};
+use super::status::{PODS_FAILED, RESTARTED, UNTOUCHED_PODS_FAIL, under_way};
 use crate::key::ObjectKey;
 
 /// What is to be told.
@@ -32,6 +32,10 @@ pub(super) enum Told {
     Restarting,
     /// Pods are being updated.
     Updating,
+    /// Pods that were updated go back.
+    RollingBack,
+    /// They cannot, for this reason.
+    CannotRollBack(String),
     /// The workload's controller has yet to look at its template, or at its Pods.
     Controller,
     /// What the workload's mark says, which is nothing to release it to.
@@ -55,6 +59,8 @@ pub(super) enum Told {
     Refused(String),
     /// As many as may have failed.
     PodsFailed,
+    /// And others, which were not begun with, have become unavailable.
+    UntouchedPodsFail,
     /// No Pod was finished for long; or all were, and the workload's controller does not agree.
     Late,
 }
@@ -77,6 +83,7 @@ impl Told {
             Self::Reading => Phase::Pending,
             Self::Restarting
             | Self::Updating
+            | Self::RollingBack
             | Self::Controller
             | Self::Canary
             | Self::Budget { .. }
@@ -91,6 +98,9 @@ impl Told {
             | Self::UnknownPark(_)
             | Self::ReleaseRefused(_)
             | Self::PodsFailed
+            | Self::UntouchedPodsFail
+            | Self::CannotRollBack(_)
+            | Self::Ended(UpdateEnd::RolledBack)
             | Self::Late => Phase::Stalled,
         }
     }
@@ -117,6 +127,9 @@ impl Told {
             Self::Paused => "Paused",
             Self::Refused(_) => "RequestRefused",
             Self::PodsFailed => PODS_FAILED,
+            Self::UntouchedPodsFail => UNTOUCHED_PODS_FAIL,
+            Self::RollingBack => "RollingBack",
+            Self::CannotRollBack(_) => "CannotRollBack",
             Self::Late => "ProgressDeadlineExceeded",
         }
     }
@@ -159,7 +172,10 @@ impl Told {
     /// Of one that is under way.
     fn so_far(&self, rollout: &Rollout, target: &str, counts: &InPlaceRolloutStatus) -> String {
         let InPlaceRolloutStatus { pods, current, started, failed, .. } = counts;
-        let (verb, request) = if under_way(counts).is_some() {
+        let back = counts.update.as_ref().filter(|update| update.rolling_back);
+        let (verb, request) = if back.is_some() {
+            ("back", "request")
+        } else if under_way(counts).is_some() {
             ("updated", "request")
         } else {
             ("restarted", "ContainerRecreateRequest")
@@ -185,6 +201,14 @@ impl Told {
                 ", {failed} failed: no further Pod is begun with; delete the failed {request} to try that Pod again, or raise \
                  spec.strategy.failureThreshold"
             ),
+            Self::UntouchedPodsFail => format!(
+                ", {failed} failed, and Pods that were not begun with have become unavailable, too, so that the cause may be another: \
+                 no further Pod is begun with"
+            ),
+            Self::RollingBack => format!(": {}", back.map_or("", |update| &update.message)),
+            Self::CannotRollBack(why) => {
+                format!(": what was updated cannot go back: {why}; give {target} a good template")
+            }
             Self::Late if current == pods => format!(
                 ": the controller of {target} has not taken them for updated for {} s (spec.progressDeadlineSeconds); that of a \
                  StatefulSet does when all are ready",
@@ -206,6 +230,13 @@ fn ended(end: UpdateEnd, target: &str, update: Option<&Update>) -> String {
         UpdateEnd::Updated => format!("{target} is at revision {revision}, in the Pods that it had"),
         UpdateEnd::NotInPlace => {
             format!("{target} was released, and makes new Pods for revision {revision}: {why}")
+        }
+        UpdateEnd::RolledBack => {
+            let from = update.and_then(|update| update.from.as_deref()).unwrap_or_default();
+            format!(
+                "the Pods of {target} are at revision {from} again: {why}; {target} stays parked until its template changes: undo the \
+                 change, or give it a good one"
+            )
         }
         UpdateEnd::Superseded => {
             format!("{target} was released by somebody else before all Pods had revision {revision}")

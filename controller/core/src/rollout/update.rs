@@ -1,28 +1,38 @@
 //! The update of a workload's Pods to what its template has changed, while the workload is parked.
 
 use pitstop_api::condition::truncate;
-use pitstop_api::rollout::{TargetKind, Update, UpdateEnd};
+use pitstop_api::rollout::{Phase, TargetKind, Update, UpdateEnd};
 
 use super::Rollout;
 use super::commit::{self, Left};
 use super::plan::{FRESH, LIST_AGAIN, Next, ask, go_on, with_workload};
 use super::roll::Memory;
-use super::status::{Doing, MAX_MESSAGE, under_way};
+use super::status::{Doing, MAX_MESSAGE, pods_of_interest, under_way};
+use super::sweep::delete;
 use super::told::Told;
 use super::work::{What, Work};
 use crate::deed::{Commit, Deed, Release, Strategy};
 use crate::key::ObjectKey;
 use crate::kind::{Cx, Sight};
+use crate::template::Change;
 use crate::time::seconds;
 use crate::workload::{Parked, Template, Version, Workload};
+
+/// The update whose Pods go back.
+pub(super) fn goes_back(rollout: &Rollout) -> Option<&Update> {
+    rollout.status.update.as_ref().filter(|update| update.rolling_back && update.ended.is_none())
+}
 
 /// The workload is parked.
 pub(super) fn update(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, parked: &Parked) -> Next {
     // Its Pods are listed once all that are known are done.
-    let of = format!("generation {}", parked.generation);
+    let back = goes_back(sight.request).and_then(|update| update.from.as_ref());
+    let of = format!("generation {}{}", parked.generation, if back.is_some() { ", back" } else { "" });
     let useful = |_: &Memory, workload: &Workload| {
         let template = workload.template.as_ref();
-        let same = |template: &Template| template.parked.as_ref() == Some(&parked.mark);
+        let same = |template: &Template| {
+            template.parked.as_ref() == Some(&parked.mark) && template.back.as_ref() == back
+        };
         template.is_some_and(|template| template.generation >= parked.generation && same(template))
     };
     with_workload(cx, sight, memory, (&of, false), useful, |memory, workload| {
@@ -56,6 +66,12 @@ impl Updating<'_> {
         }
         let revision = template.revision.as_deref().filter(|_| template.seen);
         let Some(revision) = revision else { return self.waits(memory, false) };
+        let last = self.last(revision);
+        match last {
+            Some(update) if update.ended == Some(UpdateEnd::RolledBack) => return self.is_back(memory),
+            Some(update) if goes_back(rollout).is_some() => return self.go_back(memory, update, to),
+            _ => {}
+        }
         let kind = rollout.spec.target_ref.kind;
         if let Some(why) = commit::why_not(kind, template) {
             // One without Pods is at its template as it is.
@@ -64,20 +80,46 @@ impl Updating<'_> {
                 _ => self.let_go(memory, UpdateEnd::NotInPlace, &why, to),
             };
         }
-        let last = rollout.status.update.as_ref().filter(|update| {
-            let current = update.ended.is_none() || update.generation >= template.generation;
-            update.revision == revision && current
-        });
         match last.map(|update| (update.ended, &update.message)) {
             Some((None, _)) => self.go_on(memory, revision, to),
             Some((Some(UpdateEnd::NotInPlace), why)) => self.let_go(memory, UpdateEnd::NotInPlace, why, to),
-            Some((Some(UpdateEnd::Updated | UpdateEnd::Superseded), _)) | None => {
+            Some((Some(_), _)) | None => {
                 memory.begins();
-                let generation = template.generation;
-                let update = Update { revision: revision.to_owned(), generation, ..Update::default() };
+                let (revision, generation) = (revision.to_owned(), template.generation);
+                let update = Update { revision, generation, from: self.previous(), ..Update::default() };
                 self.told(update, Told::Updating)
             }
         }
+    }
+
+    /// What the status says of an update to that revision, if that is the one of the template. One that has failed is not begun anew
+    /// for another number of Pods.
+    fn last(&self, revision: &str) -> Option<&Update> {
+        self.sight.request.status.update.as_ref().filter(|update| {
+            let current = match update.ended {
+                None | Some(UpdateEnd::RolledBack) => true,
+                Some(_) => update.generation >= self.template.generation,
+            };
+            update.revision == revision && current
+        })
+    }
+
+    /// The revision that all Pods had last.
+    fn previous(&self) -> Option<String> {
+        let (status, kind) = (&self.sight.request.status, self.sight.request.spec.target_ref.kind);
+        let began_parked = status.update.is_none() && matches!(status.phase, None | Some(Phase::Pending));
+        // Requests of another rollout may have changed Pods, which do not say so.
+        if kind == TargetKind::Deployment && began_parked {
+            return None;
+        }
+        // The controller of a DaemonSet does not tell.
+        let update = status.update.as_ref().filter(|_| kind == TargetKind::DaemonSet);
+        let told = update.and_then(|update| match update.ended {
+            Some(UpdateEnd::Updated) => Some(update.revision.clone()),
+            _ => update.from.clone(),
+        });
+        told.filter(|told| self.template.changes.contains_key(told))
+            .or_else(|| self.template.previous.clone())
     }
 
     /// Tells that of the update.
@@ -88,9 +130,12 @@ impl Updating<'_> {
 
     fn go_on(&self, memory: &mut Memory, revision: &str, to: Strategy) -> Next {
         let Self { cx, sight, workload, template, .. } = *self;
-        let partition = if let Strategy::Partition(partition) = to { partition } else { 0 };
-        let work = Work::update(sight.request, revision, template, partition);
+        let work = Work::update(sight.request, revision, template, partition(to));
         let next = go_on(cx, sight, memory, &work, workload);
+        if let Some(update) = next.as_ref().and_then(|next| self.gives_up(memory, next)) {
+            memory.begins();
+            return self.told(update, Told::RollingBack);
+        }
         if let Some(why) = memory.why_not_in_place() {
             let why = why.to_owned();
             return self.let_go(memory, UpdateEnd::NotInPlace, &why, to);
@@ -98,14 +143,69 @@ impl Updating<'_> {
         next.unwrap_or_else(|| self.finish(memory, &work, to))
     }
 
+    /// The update, if its Pods are to go back since others have failed.
+    fn gives_up(&self, memory: &Memory, next: &Next) -> Option<Update> {
+        let rollout = self.sight.request;
+        let enough = memory.sorted.failed.len() >= rollout.spec.failure_threshold() as usize
+            || !memory.sorted.waits.is_empty();
+        let update = rollout.status.update.as_ref().filter(|_| next.told == Told::PodsFailed && enough)?;
+        let known = update.from.as_ref().is_some_and(|from| *from != update.revision);
+        // The ReplicaSet of the Pods has the new template already, if all had been updated.
+        if !rollout.spec.rolls_back() || !known || self.template.sets.swapped() {
+            return None;
+        }
+        let failed = pods_of_interest(rollout, memory, self.sight.around).into_iter().next();
+        let why = failed.map_or(String::new(), |pod| format!("Pod {} failed: {}", pod.name, pod.message));
+        Some(Update { rolling_back: true, message: truncate(&why, MAX_MESSAGE), ..update.clone() })
+    }
+
+    /// Pods that were updated get what they had before.
+    fn go_back(&self, memory: &mut Memory, update: &Update, to: Strategy) -> Next {
+        let Self { cx, sight, workload, template, .. } = *self;
+        let (rollout, back) = (sight.request, update.from.as_deref().unwrap_or_default());
+        // What cannot be had back is as good as what has failed: the workload is not released with either.
+        let cannot = |memory: &mut Memory, why: String| {
+            memory.stopped = true;
+            Next::only(rollout, Told::CannotRollBack(why))
+        };
+        if !template.changes.get(back).is_some_and(Change::is_none) {
+            return cannot(memory, format!("its revision {back} is not kept"));
+        }
+        let work = Work { back: true, ..Work::update(rollout, back, template, partition(to)) };
+        let next = go_on(cx, sight, memory, &work, workload);
+        if let Some(why) = memory.why_not_in_place() {
+            let why = why.to_owned();
+            return cannot(memory, why);
+        }
+        next.unwrap_or_else(|| {
+            if !self.all_are(memory, &work) {
+                return self.waits(memory, true);
+            }
+            let ended = Some(UpdateEnd::RolledBack);
+            let update = Update { ended, rolling_back: false, ..update.clone() };
+            self.told(update, Told::Ended(UpdateEnd::RolledBack))
+        })
+    }
+
+    /// All Pods have what they had before, and nothing more is done until the template changes.
+    fn is_back(&self, memory: &mut Memory) -> Next {
+        memory.stopped = true;
+        let deed = delete(self.cx, self.sight, memory, |_| true);
+        let wake_at = memory.unshown.deleted_until(self.cx.now);
+        Next { deed, wake_at, ..Next::only(self.sight.request, Told::Ended(UpdateEnd::RolledBack)) }
+    }
+
+    /// Every Pod that was listed is as the work wants it.
+    fn all_are(&self, memory: &Memory, work: &Work<'_>) -> bool {
+        let What::Update(revisions) = &work.what else { return false };
+        let listed = memory.listed.as_ref().filter(|(of, _)| of == self.of);
+        listed.is_some_and(|(_, pods)| memory.all_are(self.sight.request, pods, revisions, work.partition))
+    }
+
     /// Every Pod that the watch has shown is done: the API server is asked whether there are others, and its controller has to
     /// have counted them. Then the workload is released.
     fn finish(&self, memory: &mut Memory, work: &Work<'_>, to: Strategy) -> Next {
-        let What::Update(revisions) = &work.what else { return self.waits(memory, true) };
-        let listed = memory.listed.as_ref().filter(|(of, _)| of == self.of);
-        let all = listed
-            .is_some_and(|(_, pods)| memory.all_are(self.sight.request, pods, revisions, work.partition));
-        if !all {
+        if !self.all_are(memory, work) {
             return self.waits(memory, true);
         }
         let kind = self.sight.request.spec.target_ref.kind;
@@ -155,9 +255,13 @@ impl Updating<'_> {
         let before = under_way(&rollout.status).map(str::to_owned);
         let revision = self.template.revision.clone().or(before).unwrap_or_default();
         let message = truncate(why, MAX_MESSAGE);
-        let began = rollout.status.update.as_ref().filter(|update| update.revision == revision);
-        let generation = began.map_or(self.template.generation, |update| update.generation);
-        let update = Update { revision, generation, ended: Some(end), message };
+        let began = rollout.status.update.clone().filter(|update| update.revision == revision);
+        let began = began.unwrap_or_else(|| Update {
+            revision,
+            generation: self.template.generation,
+            ..Update::default()
+        });
+        let update = Update { ended: Some(end), rolling_back: false, message, ..began };
         let stored = rollout.status.update.as_ref() == Some(&update);
         let told = self.told(update, Told::Ended(end));
         if !stored {
@@ -189,6 +293,11 @@ impl Updating<'_> {
     }
 }
 
+/// Of its user: Pods with lower ordinals are left alone.
+fn partition(to: Strategy) -> u32 {
+    if let Strategy::Partition(partition) = to { partition } else { 0 }
+}
+
 /// What the mark says that the workload is released to; nothing where it says something else.
 fn released_to(kind: TargetKind, mark: Option<&str>) -> Option<Strategy> {
     match kind {
@@ -202,7 +311,7 @@ fn released_to(kind: TargetKind, mark: Option<&str>) -> Option<Strategy> {
 pub(super) fn settle(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) -> Option<Next> {
     let rollout = sight.request;
     let revision = under_way(&rollout.status)?.to_owned();
-    let generation = rollout.status.update.as_ref().map_or(0, |update| update.generation);
+    let began = rollout.status.update.clone().unwrap_or_default();
     let of = format!("what came of {revision}");
     let useful = |memory: &Memory, workload: &Workload| {
         let listed = memory.listed.as_ref().is_some_and(|(listed, _)| *listed == of);
@@ -217,8 +326,7 @@ pub(super) fn settle(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory
         let listed = memory.listed.as_ref().map_or(&[][..], |(_, listed)| listed);
         let all = memory.all_are(rollout, listed, revisions, work.partition);
         let end = if all && !template.holds { UpdateEnd::Updated } else { UpdateEnd::Superseded };
-        let update =
-            Update { revision: revision.clone(), generation, ended: Some(end), message: String::new() };
+        let update = Update { ended: Some(end), rolling_back: false, message: String::new(), ..began };
         let next = Next::only(rollout, Told::Ended(end));
         Next { doing: Doing { update: Some(update), ..next.doing }, ..next }
     }))

@@ -23,6 +23,8 @@ pub struct Work<'a> {
     pub(super) what: What<'a>,
     /// Pods of a `StatefulSet` with lower ordinals are left alone.
     pub(super) partition: u32,
+    /// Pods go back to what they had before.
+    pub(super) back: bool,
 }
 
 /// A restart, or an update.
@@ -41,6 +43,8 @@ pub(super) struct Revisions<'a> {
     changes: BTreeMap<u64, &'a Change>,
     /// What only the template of a `Deployment` has.
     sets: Option<&'a Sets>,
+    /// Nobody knows what Pods without a revision have: requests of another rollout may have changed them.
+    unsure: bool,
 }
 
 /// The revision of a `Deployment`'s Pod that an update may have changed before it was given up.
@@ -50,7 +54,7 @@ impl<'a> Work<'a> {
     /// That restart.
     pub(super) fn restart(rollout: &Rollout, restart: &'a Restart, workload: &Workload) -> Self {
         let mark = child::mark(rollout, &restart.restarted_at);
-        Self { mark, what: What::Restart(restart), partition: workload.partition }
+        Self { mark, what: What::Restart(restart), partition: workload.partition, back: false }
     }
 
     /// The update to that revision; `partition`: of the workload when it is not parked.
@@ -62,8 +66,9 @@ impl<'a> Work<'a> {
     ) -> Self {
         let changes = template.changes.iter().map(|(label, change)| (revision_hash(label), change)).collect();
         let sets = (rollout.spec.target_ref.kind == TargetKind::Deployment).then_some(&template.sets);
-        let revisions = Revisions { revision, hash: revision_hash(revision), changes, sets };
-        Self { mark: mark_of(rollout, revision), what: What::Update(revisions), partition }
+        let unsure = rollout.status.update.as_ref().is_some_and(|update| update.from.is_none());
+        let revisions = Revisions { revision, hash: revision_hash(revision), changes, sets, unsure };
+        Self { mark: mark_of(rollout, revision), what: What::Update(revisions), partition, back: false }
     }
 
     /// The request for that Pod that is under way, or is to be made: the first that has not succeeded. Nothing where each has. All
@@ -198,6 +203,11 @@ impl Revisions<'_> {
     /// revision: an update to that one may have been given up. What admission has made of a Pod is never compared.
     fn lacks(&self, pod: &Pod) -> Result<Lacks, String> {
         let lacks = match (self.changes.get(&pod.revision), self.sets) {
+            (Some(Change::InPlace(lacks)), Some(sets)) if pod.revision == 0 && self.unsure => {
+                // Resources that admission has given it are left alone.
+                let images = self.compared(pod, sets).images;
+                self.with_others(Lacks { images, ..lacks.clone() }, pod)
+            }
             (Some(Change::InPlace(lacks)), _) => self.with_others(lacks.clone(), pod),
             (Some(Change::Other(why)), _) => return Err(why.clone()),
             (None, _) if pod.revision == self.hash => self.with_others(Lacks::default(), pod),
@@ -271,9 +281,8 @@ impl Revisions<'_> {
 /// A Pod has the image that a template names: the digest that was pulled for it may stand behind.
 fn same(has: &str, named: &str) -> bool {
     let (Ok(has), Ok(named)) = (Reference::parse(has), Reference::parse(named)) else { return false };
-    let tag = |of: &Reference| of.tag.clone();
     let digest = named.digest.is_none() || named.digest == has.digest;
-    digest && has.same_repository(&named) && (tag(&has) == tag(&named) || named.digest.is_some())
+    digest && has.same_repository(&named) && (has.own_tag() == named.own_tag() || named.digest.is_some())
 }
 
 #[cfg(test)]
@@ -296,6 +305,8 @@ mod tests {
             ("shop/web:v2", "shop/web:v1", false),
             ("mirror/web:v1", "shop/web:v1", false),
             ("", "shop/web:v1", false),
+            (&*format!("shop/web:v1.back@{DIGEST}"), "shop/web:v1", true),
+            (&*format!("shop/web:v1.back@{DIGEST}"), "shop/web:v2", false),
         ] {
             assert_eq!(same(has, named), is, "{has} {named}");
         }

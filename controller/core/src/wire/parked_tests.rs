@@ -129,6 +129,7 @@ fn revisions_are_read_before_budgets_and_pods() {
         budgets: true,
         template: true,
         restarts: Vec::new(),
+        back: None,
     };
     let (_, exchange) = begin(Deed::AskWorkload(Box::new(query)));
     let template = |image: &str| json!({"spec": {"containers": [{"name": "app", "image": image}]}});

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::metadata::REVISION;
-use crate::template::{Change, identity, wanted};
+use crate::template::{Change, identity};
 use crate::workload::{Sets, Template, WorkloadQuery};
 
 /// Most revisions that a workload may have; it keeps 10 where nothing else is said.
@@ -73,8 +73,8 @@ pub(super) fn template(query: &WorkloadQuery, object: Templated) -> (Value, Temp
     let counted = status.replicas == desired && status.updated_replicas == desired;
     let (holds, revision, committed) = match kind {
         TargetKind::StatefulSet => {
-            let revision = Some(status.update_revision).filter(|revision| !revision.is_empty());
-            let committed = revision.as_ref() == Some(&status.current_revision);
+            let revision = named(&status.update_revision);
+            let committed = status.update_revision == status.current_revision;
             (rolling_update.partition >= PARTITION, revision, committed)
         }
         TargetKind::DaemonSet => (type_ == "OnDelete", None, true),
@@ -88,49 +88,77 @@ pub(super) fn template(query: &WorkloadQuery, object: Templated) -> (Value, Temp
         holds,
         revision,
         committed,
+        previous: named(&status.current_revision),
+        back: query.back.clone(),
         changes: BTreeMap::new(),
-        sets: Sets {
-            kept: spec.revision_history_limit != Some(0),
-            wanted: if kind == TargetKind::Deployment { wanted(&spec.template) } else { BTreeMap::new() },
-            ..Sets::default()
-        },
+        sets: Sets { kept: spec.revision_history_limit != Some(0), ..Sets::default() },
     };
     (spec.template, told)
 }
 
+fn named(revision: &str) -> Option<String> {
+    (!revision.is_empty()).then(|| revision.to_owned())
+}
+
 /// A `ControllerRevision`.
-#[derive(Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 pub(super) struct SlimRevision {
     pub(super) metadata: ObjectMeta,
+    /// The higher, the newer.
+    #[serde(default)]
+    revision: i64,
     #[serde(default)]
     data: Value,
 }
 
-/// Takes in what the template has changed since those. Of a `DaemonSet`, the revision with the same template is that of its
-/// Pods.
+impl SlimRevision {
+    /// What Pods of it have as their label `controller-revision-hash`.
+    fn label(&self, kind: TargetKind) -> Option<&str> {
+        match kind {
+            TargetKind::StatefulSet => self.metadata.name.as_deref(),
+            TargetKind::DaemonSet | TargetKind::Deployment => {
+                self.metadata.labels.as_ref()?.get(REVISION).map(String::as_str)
+            }
+        }
+    }
+
+    fn template(&self) -> Option<&Value> {
+        self.data.pointer("/spec/template")
+    }
+}
+
+/// Takes in what the template has changed since those, once `all` are read. Of a `DaemonSet`, the revision with the same template is
+/// that of its Pods, and the newest of the others is the one before.
 pub(super) fn take(
     query: &WorkloadQuery,
     now: &Value,
-    template: &mut Template,
-    revisions: Vec<SlimRevision>,
+    told: &mut Template,
+    revisions: &mut Vec<SlimRevision>,
+    all: bool,
 ) -> Result<(), Failure> {
-    for SlimRevision { metadata, data } in revisions {
-        let label = match query.kind {
-            TargetKind::StatefulSet => metadata.name,
-            TargetKind::DaemonSet | TargetKind::Deployment => {
-                metadata.labels.and_then(|mut labels| labels.remove(REVISION))
-            }
-        };
-        let (Some(label), Some(then)) = (label, data.pointer("/spec/template")) else { continue };
-        let change = Change::between(then, now, &query.restarts);
-        if query.kind == TargetKind::DaemonSet && change.is_none() {
-            template.revision = Some(label.clone());
-        }
-        template.changes.insert(label, change);
-    }
-    if template.changes.len() > MAX_REVISIONS {
+    if revisions.len() > MAX_REVISIONS {
         let text = format!("it has more than {MAX_REVISIONS} ControllerRevisions");
         return Err(Failure::of_code(422, text));
+    }
+    if !all {
+        return Ok(());
+    }
+    let revisions = std::mem::take(revisions);
+    let known = || revisions.iter().filter_map(|one| Some((one, one.label(query.kind)?, one.template()?)));
+    if query.kind == TargetKind::DaemonSet {
+        let is_now = |then: &Value| Change::between(then, now, &query.restarts).is_none();
+        let (new, old): (Vec<_>, Vec<_>) = known().partition(|(_, _, then)| is_now(then));
+        told.revision = new.last().map(|(_, label, _)| (*label).to_owned());
+        let before = old.iter().max_by_key(|(one, ..)| one.revision);
+        told.previous = before.map(|(_, label, _)| (*label).to_owned());
+    }
+    let back = query.back.as_deref();
+    let goal =
+        back.map_or(Some(now), |back| known().find(|(_, label, _)| *label == back).map(|(.., then)| then));
+    // Without that revision, nothing is known of others.
+    let Some(goal) = goal else { return Ok(()) };
+    for (_, label, then) in known() {
+        told.changes.insert(label.to_owned(), Change::between(then, goal, &query.restarts));
     }
     Ok(())
 }
@@ -144,13 +172,14 @@ mod tests {
 
     fn query(kind: TargetKind) -> WorkloadQuery {
         let key = ObjectKey::new("shop", "web");
-        WorkloadQuery { kind, key, pods: false, budgets: false, template: true, restarts: Vec::new() }
+        let restarts = Vec::new();
+        WorkloadQuery { kind, key, pods: false, budgets: false, template: true, restarts, back: None }
     }
     use crate::template::{Image, Lacks};
 
     fn revision(name: &str, image: &str) -> SlimRevision {
         let object = json!({"metadata": {"name": format!("web-{name}"), "labels": {REVISION: name}},
-            "data": {"spec": {"template": {"$patch": "replace", "metadata": {"creationTimestamp": null},
+            "revision": i64::from(name.as_bytes()[0]), "data": {"spec": {"template": {"$patch": "replace", "metadata": {"creationTimestamp": null},
                 "spec": {"containers": [{"name": "app", "image": image}]}}}}});
         serde_json::from_value(object).unwrap()
     }
@@ -168,13 +197,12 @@ mod tests {
         let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 2_147_483_647}});
         let status = json!({"observedGeneration": 3, "currentRevision": "web-a", "updateRevision": "web-b"});
         let (now, mut told) = template(&query(TargetKind::StatefulSet), object(&strategy, &status));
-        take(
-            &query(TargetKind::StatefulSet),
-            &now,
-            &mut told,
-            vec![revision("a", "web:1"), revision("b", "web:2")],
-        )
-        .unwrap();
+        let query = query(TargetKind::StatefulSet);
+        let mut read = vec![revision("a", "web:1")];
+        take(&query, &now, &mut told, &mut read, false).unwrap();
+        assert!(told.changes.is_empty(), "not all are read");
+        read.push(revision("b", "web:2"));
+        take(&query, &now, &mut told, &mut read, true).unwrap();
         let image = Image { container: "app".into(), image: "web:2".into(), before: "web:1".into() };
         let expected = Template {
             generation: 3,
@@ -184,6 +212,8 @@ mod tests {
             holds: true,
             revision: Some("web-b".into()),
             committed: false,
+            previous: Some("web-a".into()),
+            back: None,
             changes: [
                 ("web-a".into(), Change::InPlace(Lacks { images: vec![image], ..Lacks::default() })),
                 ("web-b".into(), Change::InPlace(Lacks::default())),
@@ -194,7 +224,7 @@ mod tests {
         assert_eq!(told, expected);
         let at_work = json!({"rollingUpdate": {"partition": 2}});
         let done = json!({"observedGeneration": 2, "currentRevision": "web-b", "updateRevision": "web-b"});
-        let (_, told) = template(&query(TargetKind::StatefulSet), object(&at_work, &done));
+        let (_, told) = template(&query, object(&at_work, &done));
         assert_eq!((told.seen, told.holds, told.committed), (false, false, true));
     }
 
@@ -204,12 +234,38 @@ mod tests {
         let (now, mut told) =
             template(&query(TargetKind::DaemonSet), object(&json!({"type": "OnDelete"}), &status));
         assert_eq!((told.holds, &told.revision), (true, &None));
-        take(&query(TargetKind::DaemonSet), &now, &mut told, vec![revision("a", "web:1")]).unwrap();
+        let read = |query: &WorkloadQuery, told: &mut Template, all: &[(&str, &str)]| {
+            let mut revisions = all.iter().map(|(name, image)| revision(name, image)).collect();
+            take(query, &now, told, &mut revisions, true).map_err(|failure| failure.message)
+        };
+        let query = query(TargetKind::DaemonSet);
+        read(&query, &mut told, &[("a", "web:1")]).unwrap();
         assert_eq!(told.revision, None, "its controller has not made it yet");
-        take(&query(TargetKind::DaemonSet), &now, &mut told, vec![revision("b", "web:2")]).unwrap();
-        assert_eq!((told.revision.as_deref(), told.committed, told.changes.len()), (Some("b"), true, 2));
-        let many = (0..101).map(|i| revision(&i.to_string(), "web:1")).collect();
-        let failure = take(&query(TargetKind::DaemonSet), &now, &mut told, many).unwrap_err();
-        assert_eq!(failure.message, "it has more than 100 ControllerRevisions");
+        read(&query, &mut told, &[("d", "web:2"), ("b", "web:1"), ("a", "web:0")]).unwrap();
+        assert_eq!((told.revision.as_deref(), told.committed, told.changes.len()), (Some("d"), true, 3));
+        assert_eq!(told.previous.as_deref(), Some("b"), "the newest of the others");
+        let many = vec![("a", "web:1"); 101];
+        assert_eq!(read(&query, &mut told, &many).unwrap_err(), "it has more than 100 ControllerRevisions");
+    }
+
+    #[test]
+    fn revisions_are_compared_with_an_older_one_that_pods_go_back_to() {
+        let strategy = json!({"rollingUpdate": {"partition": 2_147_483_647}});
+        let status = json!({"observedGeneration": 3, "currentRevision": "web-a", "updateRevision": "web-b"});
+        let back = |to: &str| {
+            let query = WorkloadQuery { back: Some(to.into()), ..query(TargetKind::StatefulSet) };
+            let (now, mut told) = template(&query, object(&strategy, &status));
+            let mut read = vec![revision("a", "web:1"), revision("b", "web:2")];
+            take(&query, &now, &mut told, &mut read, true).unwrap();
+            assert_eq!((told.revision.as_deref(), told.back.as_deref()), (Some("web-b"), Some(to)));
+            told.changes
+        };
+        let image = Image { container: "app".into(), image: "web:1".into(), before: "web:2".into() };
+        let changes = [
+            ("web-a".into(), Change::InPlace(Lacks::default())),
+            ("web-b".into(), Change::InPlace(Lacks { images: vec![image], ..Lacks::default() })),
+        ];
+        assert_eq!(back("web-a"), changes.into());
+        assert!(back("web-0").is_empty(), "that one is not kept");
     }
 }

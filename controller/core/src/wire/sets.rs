@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use super::exchange::{HttpRequest, json_patch, parse};
 use super::revisions::MAX_REVISIONS;
 use crate::deed::{Commit, CommitStep};
-use crate::template::{Change, SET_HASH, identity};
-use crate::workload::{Set, Template, Version};
+use crate::template::{Change, SET_HASH, identity, wanted};
+use crate::workload::{Set, Template, Version, WorkloadQuery};
 
 /// Annotation in the template of a `ReplicaSet` that is not to get the Pods of another one.
 const VOID: &str = "pitstop.dev/void";
@@ -50,14 +50,16 @@ impl SlimReplicaSet {
     }
 }
 
-/// Takes in what the template `now` has changed since that of the one with Pods, once `all` are read.
+/// Takes in what the template `now` has changed since that of the one with Pods, once `all` are read. To go back is to have the
+/// template of the one with Pods.
 pub(super) fn take(
+    query: &WorkloadQuery,
     now: &Value,
     told: &mut Template,
     sets: &mut Vec<SlimReplicaSet>,
-    restarts: &[String],
     all: bool,
 ) -> Result<(), Failure> {
+    let restarts = &query.restarts[..];
     if sets.len() > MAX_REVISIONS {
         return Err(Failure::of_code(422, format!("it has more than {MAX_REVISIONS} ReplicaSets")));
     }
@@ -67,6 +69,14 @@ pub(super) fn take(
     let sets = std::mem::take(sets);
     let mut with_pods = sets.iter().filter(|set| set.has_pods());
     let active = with_pods.next().filter(|_| with_pods.next().is_none()).map(|set| &set.spec.template);
+    told.previous = active.map(|active| identity(active, restarts));
+    let now = match (active, &query.back) {
+        (Some(active), Some(back)) if told.previous.as_ref() == Some(back) => active,
+        // It is not that any more: nothing is known of others.
+        (_, Some(_)) => return Ok(()),
+        (_, None) => now,
+    };
+    told.sets.wanted = wanted(now);
     // Its Pods may have been updated to what others have.
     for other in sets.iter().filter(|set| !set.has_pods()) {
         let change = Change::between(&other.spec.template, now, restarts);

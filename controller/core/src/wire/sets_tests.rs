@@ -56,12 +56,17 @@ fn deployment() -> Value {
         "status": {"observedGeneration": 4, "replicas": 2, "updatedReplicas": 0}})
 }
 
+fn query(back: Option<String>) -> WorkloadQuery {
+    let (kind, key, restarts) = (TargetKind::Deployment, ObjectKey::new("shop", "web"), Vec::new());
+    WorkloadQuery { kind, key, pods: false, budgets: false, template: true, restarts, back }
+}
+
 fn read(sets: &[Value]) -> Workload {
-    let key = ObjectKey::new("shop", "web");
-    let kind = TargetKind::Deployment;
-    let query =
-        WorkloadQuery { kind, key, pods: false, budgets: false, template: true, restarts: Vec::new() };
-    let (_, exchange) = begin(Deed::AskWorkload(Box::new(query)));
+    read_back(sets, None)
+}
+
+fn read_back(sets: &[Value], back: Option<String>) -> Workload {
+    let (_, exchange) = begin(Deed::AskWorkload(Box::new(query(back))));
     let (mut request, mut exchange) = sent(answered(exchange, &deployment()));
     for (i, set) in sets.iter().enumerate() {
         assert!(
@@ -77,6 +82,22 @@ fn read(sets: &[Value]) -> Workload {
         (request, exchange) = sent(step);
     }
     panic!("no sets")
+}
+
+#[test]
+fn pods_of_a_deployment_go_back_to_the_replica_set_that_has_them() {
+    let sets = [replica_set("a", 2, "web:1"), replica_set("b", 0, "web:2")];
+    let [old, new] = ["web:1", "web:2"].map(|image| identity(&of(image, None), &[]));
+    let told = read_back(&sets, Some(old.clone())).template.unwrap();
+    let is_new = told.revision.as_ref() == Some(&new);
+    assert_eq!((told.previous.as_ref(), is_new, told.sets.swapped()), (Some(&old), true, true));
+    assert_eq!(told.sets.wanted["app"].image, "web:1");
+    let change = Change::between(&of("web:2", None), &of("web:1", None), &[]);
+    let none = Change::InPlace(crate::template::Lacks::default());
+    let changes = [(String::new(), none.clone()), (old, none), (new.clone(), change)];
+    assert_eq!(told.changes, changes.into());
+    let told = read_back(&sets, Some(new)).template.unwrap();
+    assert!(told.changes.is_empty(), "it is not that of the one with Pods");
 }
 
 #[test]
@@ -110,7 +131,7 @@ fn a_deployment_is_compared_with_its_replica_sets() {
     let many: Vec<Value> = (0..101).map(|i| replica_set(&i.to_string(), 0, "web:1")).collect();
     let mut parsed: Vec<SlimReplicaSet> =
         many.into_iter().map(|set| serde_json::from_value(set).unwrap()).collect();
-    let failure = take(&Value::Null, &mut Template::default(), &mut parsed, &[], false).unwrap_err();
+    let failure = take(&query(None), &Value::Null, &mut Template::default(), &mut parsed, false).unwrap_err();
     assert_eq!(failure.message, "it has more than 100 ReplicaSets");
 }
 

@@ -47,6 +47,8 @@ pub(super) struct WorkloadReading {
     template: Value,
     /// The `ReplicaSet`s with their templates, up to now.
     sets: Vec<SlimReplicaSet>,
+    /// The `ControllerRevision`s, up to now.
+    revisions: Vec<SlimRevision>,
     next: Next,
     /// Where the list under way goes on.
     token: Option<String>,
@@ -72,6 +74,7 @@ impl WorkloadReading {
             labels: BTreeMap::new(),
             template: Value::Null,
             sets: Vec::new(),
+            revisions: Vec::new(),
             next: Next::Workload,
             token: None,
         }
@@ -147,13 +150,7 @@ impl WorkloadReading {
         match &mut self.workload.template {
             Some(template) => {
                 self.sets.extend(owned);
-                sets::take(
-                    &self.template,
-                    template,
-                    &mut self.sets,
-                    &self.query.restarts,
-                    self.token.is_none(),
-                )
+                sets::take(&self.query, &self.template, template, &mut self.sets, self.token.is_none())
             }
             None => Ok(()),
         }
@@ -239,8 +236,10 @@ impl Reading for WorkloadReading {
                 self.token = list.more().map(str::to_owned);
                 let own = list.items.into_iter().filter(|revision| self.owns(&revision.metadata));
                 let own: Vec<SlimRevision> = own.collect();
-                if let Some(template) = &mut self.workload.template {
-                    revisions::take(&self.query, &self.template, template, own)?;
+                self.revisions.extend(own);
+                if let Some(told) = &mut self.workload.template {
+                    let all = self.token.is_none();
+                    revisions::take(&self.query, &self.template, told, &mut self.revisions, all)?;
                 }
                 if self.token.is_some() { Some(Next::Revisions) } else { self.after_revisions() }
             }

@@ -12,6 +12,7 @@ fn reading(kind: TargetKind, pods: bool) -> WorkloadReading {
         budgets: false,
         template: false,
         restarts: Vec::new(),
+        back: None,
     })
 }
 
@@ -105,6 +106,7 @@ fn budgets_are_those_that_select_the_labels_of_the_template() {
         budgets: true,
         template: false,
         restarts: Vec::new(),
+        back: None,
     };
     let mut reading = WorkloadReading::new(query(TargetKind::StatefulSet));
     assert!(tell(

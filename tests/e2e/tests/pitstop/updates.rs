@@ -17,7 +17,18 @@ fn image(tag: &str) -> Value {
 
 /// The workload with a rollout that updates it in place, and its Pods.
 async fn begin(ns: &Ns, kind: &str, replicas: u32, strategy: &Value) -> Result<BTreeMap<String, Pod>> {
-    create(ns, &servers(kind, replicas))?;
+    begin_with(ns, kind, &servers(kind, replicas), strategy).await
+}
+
+/// The same of this workload.
+async fn begin_with(
+    ns: &Ns,
+    kind: &str,
+    workload: &Value,
+    strategy: &Value,
+) -> Result<BTreeMap<String, Pod>> {
+    create(ns, workload)?;
+    let replicas = workload["spec"]["replicas"].as_u64().unwrap_or(1);
     let before = ready(ns, usize::try_from(replicas)?).await?;
     create(ns, &rollout(kind, &json!({"templateChanges": "InPlace", "strategy": strategy})))?;
     says(ns, "NothingRequested").await?;
@@ -167,12 +178,50 @@ fn an_image_that_is_not_there_stops_nothing() -> Result<()> {
         change_parked(ns, "StatefulSet", &image("none"))?;
         let stalled = says(ns, "PodsFailed").await?.status.context("no status")?;
         let named = stalled.pods_of_interest.first().context("no Pod is named")?;
-        ensure!(named.name == "web-1" && named.message.contains("not found"), "{named:?}");
+        ensure!(named.message.contains("not found"), "{named:?}");
         ns.kubectl(&["rollout", "undo", "statefulset/web"])?;
         update_ended(ns, UpdateEnd::Updated).await?;
         let after = all(ns).await?;
         for (name, pod) in &after {
             pods::assert_untouched(before.get(name).context("a new Pod")?, pod, "app")?;
+        }
+        ensure!(field(ns, "StatefulSet", ".spec.updateStrategy.rollingUpdate.partition")? == "0");
+        Ok(())
+    };
+    on_cluster(async |ns| with_workloads(ns, test(ns)).await)
+}
+
+/// Where an image crashes in one Pod, those that have it already go back, and the workload stays parked until its user undoes the
+/// change.
+#[test]
+fn pods_that_were_updated_go_back() -> Result<()> {
+    let test = async |ns: &Ns| {
+        let mut set = servers("StatefulSet", 3);
+        let env = set.pointer_mut("/spec/template/spec/containers/0/env").and_then(Value::as_array_mut);
+        env.context("no env")?.push(json!({"name": "ONLY", "value": "web-1"}));
+        let strategy = json!({"soakSeconds": 1, "onFailure": "RollBack"});
+        let before = begin_with(ns, "StatefulSet", &set, &strategy).await?;
+        change_parked(ns, "StatefulSet", &image("crash"))?;
+        let over = update_ended(ns, UpdateEnd::RolledBack).await?.status.context("no status")?;
+        let why = over.update.context("no update")?.message;
+        ensure!(why.starts_with("Pod web-1 failed: "), "{why}");
+        says(ns, "RolledBack").await?;
+        let after = ready(ns, 3).await?;
+        images(ns, "1").await?;
+        let uid = |pod: &Pod| pod.metadata.uid.clone();
+        for (name, pod) in &after {
+            let old = before.get(name).context("a new Pod")?;
+            ensure!(uid(old) == uid(pod), "{name} was made anew");
+            match name.as_str() {
+                "web-0" => pods::assert_untouched(old, pod, "app")?,
+                _ => ensure!(pods::id(old, "app")? != pods::id(pod, "app")?, "{name}"),
+            }
+        }
+        ensure!(field(ns, "StatefulSet", ".metadata.labels.pitstop\\.dev/parked")? == "0");
+        ns.kubectl(&["rollout", "undo", "statefulset/web"])?;
+        update_ended(ns, UpdateEnd::Updated).await?;
+        for (name, pod) in &all(ns).await? {
+            pods::assert_untouched(after.get(name).context("a new Pod")?, pod, "app")?;
         }
         ensure!(field(ns, "StatefulSet", ".spec.updateStrategy.rollingUpdate.partition")? == "0");
         Ok(())

@@ -70,6 +70,7 @@ fn rollout(rng: &mut Rng) -> Step {
         progress_deadline: Some(rng.pick(&[60, 600]).unwrap()),
         max_unavailable: most.map(Word::from),
         canary: rng.one_in(4).then_some(1),
+        rolls_back: rng.one_in(2),
         soak: rng.pick(&[Some(0), Some(0), Some(1), Some(4)]).unwrap(),
         unready_grace: rng.pick(&[None, None, None, Some(1)]).unwrap(),
         ..RolloutPlan::default()
@@ -79,7 +80,7 @@ fn rollout(rng: &mut Rng) -> Step {
 /// A change of the template: of one container or of all of a Pod, to what may have been there before.
 fn template(rng: &mut Rng, schedule: &Schedule) -> Step {
     let names = schedule.pods.iter().take(1).flat_map(|pod| &pod.containers).map(|c| c.name.clone());
-    let tag = rng.pick(&["1", "2", "2", "3", "3", "2", "3", "1", "2", "crash"]).unwrap();
+    let tag = rng.pick(&["1", "2", "2", "3", "3", "2", "3", "1", "crash", "crash"]).unwrap();
     let mut tags: Vec<(Word, Word)> = names.map(|name| (name, tag.into())).collect();
     if rng.one_in(2) {
         let at = usize::try_from(rng.below(tags.len() as u64)).unwrap();

@@ -1,7 +1,7 @@
 //! Updates of parked workloads, each on its own way. The rollout stands by from the beginning, and soaks for a second.
 
 use super::{container, pod, scenario};
-use crate::world::plan::{PodPlan, Schedule, Step};
+use crate::world::plan::{Fault, PodPlan, Schedule, Step, Timed};
 use crate::world::rolling::{RolloutPlan, WorkloadPlan};
 
 /// The workload gets other images.
@@ -33,9 +33,25 @@ fn one(name: &str, kind: &'static str, pods: usize, steps: Vec<(u64, Step)>) -> 
     Schedule { workload: Some(workload), ..scenario(&format!("parked {kind}{name}"), pods, all) }
 }
 
+/// The node of the Pod that is second has no room for images, so that it fails, and the first one goes back.
+fn rolled_back(kind: &'static str) -> Schedule {
+    let mut schedule = one(", rolled back", kind, 2, vec![to(3_000, "2"), to(90_000, "1")]);
+    schedule.nodes = 2;
+    schedule.clocks.nodes.push(schedule.clocks.nodes[0].clone());
+    schedule.pods[1].node = 1;
+    let second = usize::from(kind != "StatefulSet");
+    schedule.faults = vec![Timed { at: 20_000, what: Fault::DiskFull(second, 60_000) }];
+    for step in &mut schedule.steps {
+        if let Step::Rollout(rollout) = &mut step.what {
+            rollout.rolls_back = true;
+        }
+    }
+    schedule
+}
+
 /// All of them.
 pub(super) fn all() -> Vec<Schedule> {
-    let mut all = Vec::new();
+    let mut all = vec![rolled_back("StatefulSet"), rolled_back("Deployment"), rolled_back("DaemonSet")];
     for kind in ["StatefulSet", "Deployment", "DaemonSet"] {
         let deleted = |at, pod: &str| (at, Step::DeletePod(pod.to_owned()));
         all.extend([

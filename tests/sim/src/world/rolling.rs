@@ -67,6 +67,9 @@ pub struct RolloutPlan {
     pub max_unavailable: Option<Word>,
     /// `spec.strategy.canary.pods`.
     pub canary: Option<i64>,
+    /// `spec.strategy.onFailure` is `RollBack`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rolls_back: bool,
     /// `spec.strategy.soakSeconds`.
     pub soak: Option<i64>,
     /// `spec.strategy.unreadyGracePeriodSeconds`.
@@ -167,6 +170,7 @@ impl RolloutPlan {
         set(&mut strategy, "maxUnavailable", self.max_unavailable.as_ref().map(share));
         set(&mut strategy, "canary", self.canary.map(|pods| json!({"pods": pods})));
         set(&mut strategy, "soakSeconds", self.soak.map(Into::into));
+        set(&mut strategy, "onFailure", self.rolls_back.then(|| "RollBack".into()));
         set(&mut strategy, "unreadyGracePeriodSeconds", self.unready_grace.map(Into::into));
         set(&mut strategy, "failureThreshold", self.failure_threshold.map(Into::into));
         set(&mut spec, "restartedAt", self.restarted_at.as_deref().map(Into::into));

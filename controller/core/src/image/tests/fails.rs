@@ -236,7 +236,12 @@ fn old_images_that_are_in_back_off_get_other_strings() {
     world.sees(crashes);
     let web = "registry.example.com/shop/web";
     assert_eq!(world.image(), format!("{web}:v1"));
-    for way in [format!("{web}:v1@{OLD}"), format!("{web}@{OLD}"), format!("{web}:back@{OLD}")] {
+    for way in [
+        format!("{web}:v1@{OLD}"),
+        format!("{web}:v1.back@{OLD}"),
+        format!("{web}@{OLD}"),
+        format!("{web}:back@{OLD}"),
+    ] {
         world.pass(1);
         assert_ne!(world.image(), way, "what is told may be of the new image");
         world.pass(1);

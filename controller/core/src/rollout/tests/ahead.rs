@@ -70,7 +70,8 @@ fn a_pull_that_fails_stops_it_and_nobody_is_touched() {
     world.changed(&ObjectKey::new("shop", "web-4"));
     world.updated("web-5", "shop/web:v2");
     assert_eq!((world.begun.len(), world.said().0, world.counts()), (1, "PodsFailed", (6, 1, 0, 1)));
-    assert_eq!(world.suspended(), ["web-3"], "no further one is asked to pull");
+    assert_eq!(world.suspended().len(), 0, "none is pulled for any more");
+    assert_eq!(world.asked.len(), 2, "that which has failed is kept");
 }
 
 #[test]
@@ -89,6 +90,10 @@ fn nothing_is_pulled_for_the_first_pods_nor_while_it_is_paused() {
     world.rollout.spec.paused = true;
     world.updated("web-4", "shop/web:v2");
     assert_eq!((world.open().len(), world.pulled.len(), world.said().0), (0, 2, "Paused"));
+    assert!(world.suspended().is_empty(), "they are asked for again when it goes on");
+    world.rollout.spec.paused = false;
+    world.later(1);
+    assert_eq!((world.open(), world.suspended()), (vec!["web-3"], vec!["web-1", "web-2"]));
 }
 
 #[test]

@@ -22,6 +22,8 @@ impl World {
         let mut world = Self::new("Deployment", &json!({"soakSeconds": 0}), &[], 1);
         world.rollout.spec.template_changes = TemplateChanges::InPlace;
         world.rollout.spec.restarted_at = None;
+        // It stood by when the workload was parked.
+        world.rollout.status.phase = Some(Phase::Idle);
         for name in ["a", "b", "c"] {
             world.put(of("", "shop/web:v1", name));
         }
@@ -45,7 +47,7 @@ impl World {
         let template = self.workload.as_mut().unwrap().template.as_mut().unwrap();
         (template.generation, template.seen, template.holds) = (generation, true, true);
         template.committed = true;
-        template.revision = Some(format!("id-{new}"));
+        (template.revision, template.previous) = (Some(format!("id-{new}")), Some(format!("id-{old}")));
         template.changes = [(format!("id-{old}"), change.clone()), (String::new(), change)].into();
         template.sets.wanted = [("app".to_owned(), Wanted { image: after, ..Wanted::default() })].into();
         for set in template.sets.active.iter_mut().chain(&mut template.sets.others) {
@@ -110,6 +112,20 @@ fn every_pod_is_updated_before_the_replica_set_gets_the_template() {
     let writes = world.writes;
     world.later(600);
     assert_eq!((world.writes, world.asked.len(), world.marked.len()), (writes, 0, 3));
+}
+
+/// Requests of a rollout that was deleted have gone with it.
+#[test]
+fn a_rollout_that_is_made_for_a_parked_deployment_looks_at_what_pods_have() {
+    for (phase, left) in [(None, 1), (Some(Phase::Pending), 1), (Some(Phase::Idle), 0)] {
+        let mut world = World::deployment();
+        world.rollout.status.phase = phase;
+        world.changes("v1", "v1", 3);
+        world.put(of("", "shop/web:v2", "b"));
+        world.settle();
+        let from = world.rollout.status.update.as_ref().unwrap().from.is_some();
+        assert_eq!((world.open().len(), from), (left, left == 0), "{phase:?}");
+    }
 }
 
 #[test]

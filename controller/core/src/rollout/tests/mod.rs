@@ -1,6 +1,7 @@
 //! Rollouts against a small world: Pods, requests, and a workload that can be read.
 
 mod ahead;
+mod back;
 mod budgets;
 mod deployments;
 mod engine;
@@ -84,6 +85,8 @@ struct World {
     writes: usize,
     /// The workload, while it is parked.
     parked: Option<Parked>,
+    /// What others have beside the revision that Pods go back to.
+    back: BTreeMap<String, crate::template::Change>,
     /// Names of the Pods that were marked, in order.
     marked: Vec<String>,
     /// What was written into `ReplicaSet`s, in order.
@@ -208,6 +211,7 @@ impl World {
             most: 8,
             writes: 0,
             parked: None,
+            back: BTreeMap::new(),
             marked: Vec::new(),
             committed: Vec::new(),
             refuses: false,
@@ -331,6 +335,10 @@ impl World {
                     revision: pod.revision,
                 });
                 workload.template = workload.template.filter(|_| query.template);
+                if let Some(template) = workload.template.as_mut().filter(|_| query.back.is_some()) {
+                    template.back.clone_from(&query.back);
+                    template.changes.clone_from(&self.back);
+                }
                 workload.pods = query.pods.then(|| listed.collect());
                 workload.budgets.retain(|_| query.budgets);
                 Done::Told(Box::new(workload))

@@ -46,6 +46,8 @@ impl World {
             holds: true,
             revision: Some("new".into()),
             committed: true,
+            previous: Some("old".into()),
+            back: None,
             changes: [
                 ("old".into(), image("shop/web:v1", "shop/web:v2")),
                 ("new".into(), Change::InPlace(Lacks::default())),

@@ -55,7 +55,9 @@ impl Parks {
             if over && (parked(workload).is_some() || self.children_of(id).next().is_some()) {
                 found.push(("W14", format!("{id} is over with {why}, and leaves {}", workload["metadata"])));
             }
-            if !over && !self.is_true(id, followed, &why) {
+            let back =
+                why == "RolledBack" && parked(workload).is_some() && self.children_of(id).next().is_none();
+            if !over && !back && !self.is_true(id, followed, &why) {
                 found.push(("W14", format!("{id} comes to {why}, which is not so: {status:?}")));
             }
         }
@@ -94,7 +96,9 @@ impl Parks {
         match why {
             "Paused" => followed.object.spec.paused,
             "ProgressDeadlineExceeded" => self.bad(),
-            "PodsFailed" => self.children_of(id).any(|child| child.ended == Some(false)),
+            "PodsFailed" | "UntouchedPodsFailToo" => {
+                self.children_of(id).any(|child| child.ended == Some(false))
+            }
             _ => false,
         }
     }

@@ -5,7 +5,8 @@
 //! | W8 | The native controllers of a workload delete no Pod but by its user's doing: a smaller number of Pods, or a release. |
 //! | W9 | A Pod is marked as of a revision only when it has the images of that one's template, and no request for it is open. |
 //! | W10 | The controller releases the workload only when every Pod has the template's images and the native controllers agree. |
-//! | W11 | An update that is told to have ended as `Updated` has: no Pod has other images, and the workload is not parked. |
+//! | W11 | An update that is told to have ended as `Updated` has: no Pod has other images, and the workload is not parked. One that is
+//!         `RolledBack` has: every Pod has the images of the revision before. |
 //! | W12 | A container is restarted once at most for each change of its image, unless a request has failed. |
 //! | W13 | When the `ReplicaSet` with Pods gets another template, another one keeps the old one. |
 //! | W14 | At rest nothing is parked, every Pod is of the template and nothing is left; or the rollout waits for a true reason. |
@@ -16,7 +17,7 @@ mod ends;
 mod pods;
 mod workload;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pitstop_api::rollout::{InPlaceRollout, InPlaceRolloutStatus, UpdateEnd};
 use serde::Deserialize;
@@ -50,6 +51,8 @@ pub struct Parks {
     changes: Vec<Change>,
     /// To which generation an update to a revision was told to be.
     told: BTreeMap<String, i64>,
+    /// Revisions that Pods were told to go back to.
+    back: BTreeSet<String>,
     /// How many Pods it is to have.
     desired: usize,
     /// When its user has last asked for fewer Pods.
@@ -86,6 +89,7 @@ impl Parks {
             members: BTreeMap::new(),
             changes: Vec::new(),
             told: BTreeMap::new(),
+            back: BTreeSet::new(),
             desired: 0,
             scaled: None,
             let_go: false,
@@ -137,11 +141,15 @@ impl Parks {
             return;
         };
         self.told.insert(update.revision.clone(), update.generation);
+        self.back.extend(update.from.clone().filter(|_| update.rolling_back));
         if let Some(end) = update.ended {
             *self.ends.entry(format!("update of a workload: {}", end.name())).or_default() += 1;
             self.let_go |= end == UpdateEnd::NotInPlace;
             if end == UpdateEnd::Updated {
                 self.is_updated(&uid(new), &update, server, found);
+            }
+            if end == UpdateEnd::RolledBack {
+                self.is_back(&uid(new), &update, server, found);
             }
         }
     }

@@ -15,6 +15,7 @@ use crate::oracle::Writer;
 use crate::oracle::Wrote;
 use crate::oracle::pods::images;
 use crate::oracle::rules::Found;
+use crate::server::Server;
 
 /// What a smaller number of Pods is noticed in.
 const SCALED: u64 = 20_000;
@@ -58,7 +59,9 @@ pub(super) fn active(pod: &Value) -> bool {
 
 /// An image without the digest that it had when it was pulled.
 fn named(image: &str) -> &str {
-    image.split('@').next().unwrap_or_default()
+    let (named, digest) = image.split_once('@').unwrap_or((image, ""));
+    // Another form of the same, by which an update was taken back.
+    named.strip_suffix(".back").filter(|_| !digest.is_empty()).unwrap_or(named)
 }
 
 /// A Pod has the images of a template; or which it has instead.
@@ -102,20 +105,21 @@ impl Parks {
             }
         }
         if writer == Writer::Controller && mark(old) != mark(new) {
-            self.is_marked(new, found);
+            self.is_marked(new, wrote.server, found);
         }
     }
 
     /// The Pod is what its new mark says.
-    fn is_marked(&self, pod: &Value, found: &mut Found) {
+    fn is_marked(&self, pod: &Value, server: &Server, found: &mut Found) {
         let Some(revision) = mark(pod).filter(|mark| *mark != UNKNOWN) else { return };
         let name = &pod["metadata"]["name"];
         let mut wrong = |why: String| found.push(("W9", format!("Pod {name} is marked {revision}: {why}")));
-        let Some(change) = self.told.get(revision).and_then(|generation| self.template_at(*generation))
-        else {
+        let told = self.told.get(revision).and_then(|generation| self.template_at(*generation));
+        let back = || self.back.contains(revision).then(|| self.template_of(revision, server)).flatten();
+        let Some(template) = told.map(|change| change.template.clone()).or_else(back) else {
             return wrong("no update is told to be to that".to_owned());
         };
-        if let Err(why) = has_images(pod, &change.template) {
+        if let Err(why) = has_images(pod, &template) {
             wrong(format!("it has {why}"));
         }
         if self.open().any(|open| *open == *uid(pod)) && !self.many_leaders {

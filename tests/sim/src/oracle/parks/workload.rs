@@ -124,7 +124,8 @@ impl Parks {
         }
         let given_up = self.followed.values().any(|followed| {
             let update = super::status(&followed.object).update;
-            update.and_then(|update| update.ended).is_some_and(|ended| ended.name() != "Updated")
+            let ended = update.and_then(|update| update.ended);
+            ended.is_some_and(|ended| !["Updated", "RolledBack"].contains(&ended.name()))
         });
         if given_up || desired(old) == 0 {
             return;
@@ -149,6 +150,39 @@ impl Parks {
             |set: &std::sync::Arc<Value>| uid(set) != uid(new) && bare(&set["spec"]["template"]) == was;
         if was != is && number(&new["spec"]["replicas"]) > 0 && !server.objects("ReplicaSet").any(keeps) {
             found.push(("W13", format!("nothing keeps the old template of {}", new["metadata"]["name"])));
+        }
+    }
+
+    /// The template of a revision that Pods go back to.
+    pub(super) fn template_of(&self, revision: &str, server: &Server) -> Option<Value> {
+        let kind = self.schedule.workload.as_ref()?.kind.to_string();
+        if kind == "Deployment" {
+            let set = server.objects("ReplicaSet").find(|set| number(&set["spec"]["replicas"]) > 0)?;
+            return Some(set["spec"]["template"].clone());
+        }
+        let is = |one: &&std::sync::Arc<Value>| {
+            let metadata = &one["metadata"];
+            metadata["name"] == revision || metadata["labels"]["controller-revision-hash"] == revision
+        };
+        Some(server.objects("ControllerRevision").find(is)?["data"]["spec"]["template"].clone())
+    }
+
+    /// Pods are told to have what they had before. A new one of a `DaemonSet` has what its template says.
+    pub(super) fn is_back(&self, id: &str, update: &Update, server: &Server, found: &mut Found) {
+        let Some(plan) = self.schedule.workload.as_ref().filter(|plan| *plan.kind != *"DaemonSet") else {
+            return;
+        };
+        let Some(workload) = server.object(&plan.kind, super::NAMESPACE, &plan.name) else { return };
+        // Its user may have changed or released it since.
+        let later = self.changes.last().is_some_and(|last| last.generation > update.generation);
+        if later || parked(workload).is_none() {
+            return;
+        }
+        let from = update.from.as_deref().unwrap_or_default();
+        let had = self.template_of(from, server).ok_or_else(|| "nothing keeps that revision".to_owned());
+        let has = had.and_then(|template| all_have(workload, &template, self.partition(), server));
+        if let Err(why) = has {
+            found.push(("W11", format!("{id} has gone back to {from}, and {why}")));
         }
     }
 

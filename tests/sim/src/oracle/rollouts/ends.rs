@@ -139,7 +139,7 @@ impl Rollouts {
             "NothingRequested" => spec.restarted_at.is_none() && none_left(),
             "Restarted" => spec.restarted_at == status.restarted_at && none_left(),
             "Paused" => spec.paused,
-            "PodsFailed" => self.children_of(id).any(Child::has_failed),
+            "PodsFailed" | "UntouchedPodsFailToo" => self.children_of(id).any(Child::has_failed),
             "NeedsUnavailability" => self.allowed(&followed.object) == 0,
             "Conflict" => {
                 let older = |(uid, other): (&String, &Followed)| {

@@ -231,7 +231,9 @@ impl Updates {
                     _ => false,
                 };
                 let others = self.schedule.steps.iter().filter(|s| set(&s.what)).count();
-                others > 1 || self.schedule.images.webhook.is_some()
+                // Until they are gone, there are requests of the one and of the next.
+                let of_rollouts = does(&|s| matches!(s, Step::DeleteRollout(_)));
+                others > 1 || of_rollouts || self.schedule.images.webhook.is_some()
             }
             "Refused" => {
                 self.schedule.images.webhook.is_some() || self.faults(|f| matches!(f, Fault::Refuse(..)))

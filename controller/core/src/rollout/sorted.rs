@@ -1,0 +1,143 @@
+//! The Pods of a rollout, sorted by how far they are.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::stage::{Rank, Stage};
+use crate::key::ObjectKey;
+use crate::pod::Pod;
+
+/// A Pod, as it was looked at last.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) uid: String,
+    pub(super) stage: Stage,
+    pub(super) ahead: Ahead,
+    pub(super) available: bool,
+    /// Which of its node's Pods it is, once it has a node.
+    pub(super) of_node: Option<u32>,
+}
+
+/// Whether the node of a Pod that waits pulls its images ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ahead {
+    /// There is none to pull.
+    Nothing,
+    /// It has not been asked to.
+    May,
+    /// A request for it is suspended.
+    Asked,
+}
+
+/// How many Pods are how far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Those that are to be restarted or updated.
+    pub pods: usize,
+    /// Those that are done.
+    pub current: usize,
+    /// Available Pods of the workload that have no open request.
+    pub available: usize,
+    /// Available Pods of the workload.
+    pub ready: usize,
+    /// Pods of the workload.
+    pub all: usize,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sorted {
+    pub(super) pods: BTreeMap<ObjectKey, Seen>,
+    /// How many Pods each node has had.
+    nodes: BTreeMap<String, u32>,
+    pub(super) tally: Tally,
+    pub(super) waits: BTreeSet<(Rank, ObjectKey)>,
+    /// Those of them that are not available.
+    pub(super) broken: BTreeSet<(Rank, ObjectKey)>,
+    /// Those of them whose nodes may be asked to pull ahead, and how many are.
+    pub(super) may_pull: BTreeSet<(Rank, ObjectKey)>,
+    pub(super) pulls: usize,
+    pub(super) started: BTreeSet<ObjectKey>,
+    pub(super) unmarked: BTreeSet<ObjectKey>,
+    pub(super) not_in_place: BTreeSet<ObjectKey>,
+    pub(super) failed: BTreeSet<ObjectKey>,
+    /// Pods that became unavailable before they were begun with, and are so still.
+    pub(super) lost: BTreeSet<ObjectKey>,
+}
+
+impl Sorted {
+    /// Which of its node's Pods it is.
+    pub(super) fn next_of_node(&mut self, pod: &Pod) -> Option<u32> {
+        let next = self.nodes.entry(pod.node.clone()?).or_default();
+        let of_node = *next;
+        *next = next.saturating_add(1);
+        Some(of_node)
+    }
+
+    /// Whether it became unavailable before it was begun with.
+    pub(super) fn compare(&mut self, key: &ObjectKey, before: Option<Seen>, now: &Seen) {
+        let before = before.filter(|seen| seen.uid == now.uid);
+        let was = before.is_some_and(|seen| seen.available && matches!(seen.stage, Stage::Waits(_)));
+        match now.stage {
+            Stage::Waits(_) if was && !now.available => drop(self.lost.insert(key.clone())),
+            Stage::Waits(_) | Stage::Started | Stage::Failed if !now.available => {}
+            _ => drop(self.lost.remove(key)),
+        }
+    }
+
+    /// Sorts one in.
+    pub(super) fn note(&mut self, key: &ObjectKey, seen: Seen) {
+        let Tally { pods, current, available, ready, all } = &mut self.tally;
+        let counts = seen.available && seen.stage != Stage::Started;
+        *available = available.saturating_add(usize::from(counts));
+        *ready = ready.saturating_add(usize::from(seen.available));
+        *all = all.saturating_add(1);
+        *pods = pods.saturating_add(usize::from(seen.stage != Stage::Other));
+        match &seen.stage {
+            Stage::Other => {}
+            Stage::Waits(rank) => {
+                self.waits.insert((*rank, key.clone()));
+                if !seen.available {
+                    self.broken.insert((*rank, key.clone()));
+                }
+                match seen.ahead {
+                    Ahead::Nothing => {}
+                    Ahead::May => drop(self.may_pull.insert((*rank, key.clone()))),
+                    Ahead::Asked => self.pulls = self.pulls.saturating_add(1),
+                }
+            }
+            Stage::Started => drop(self.started.insert(key.clone())),
+            Stage::Unmarked => drop(self.unmarked.insert(key.clone())),
+            Stage::NotInPlace(_) => drop(self.not_in_place.insert(key.clone())),
+            Stage::Current => *current = current.saturating_add(1),
+            Stage::Failed => drop(self.failed.insert(key.clone())),
+        }
+        self.pods.insert(key.clone(), seen);
+    }
+
+    /// What it was.
+    pub(super) fn forget(&mut self, key: &ObjectKey) -> Option<Seen> {
+        let seen = self.pods.remove(key)?;
+        let Tally { pods, current, available, ready, all } = &mut self.tally;
+        let counts = seen.available && seen.stage != Stage::Started;
+        *available = available.saturating_sub(usize::from(counts));
+        *ready = ready.saturating_sub(usize::from(seen.available));
+        *all = all.saturating_sub(1);
+        *pods = pods.saturating_sub(usize::from(seen.stage != Stage::Other));
+        match &seen.stage {
+            Stage::Other => {}
+            Stage::Waits(rank) => {
+                let place = (*rank, key.clone());
+                self.waits.remove(&place);
+                self.broken.remove(&place);
+                self.may_pull.remove(&place);
+                self.pulls = self.pulls.saturating_sub(usize::from(seen.ahead == Ahead::Asked));
+            }
+            Stage::Started => drop(self.started.remove(key)),
+            Stage::Unmarked => drop(self.unmarked.remove(key)),
+            Stage::NotInPlace(_) => drop(self.not_in_place.remove(key)),
+            Stage::Current => *current = current.saturating_sub(1),
+            Stage::Failed => drop(self.failed.remove(key)),
+        }
+        Some(seen)
+    }
+}

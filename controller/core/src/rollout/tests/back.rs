@@ -1,0 +1,189 @@
+//! Pods that were updated go back when others have failed.
+
+use pitstop_api::rollout::{OnFailure, UpdateEnd};
+
+use super::updates::{image, of};
+use super::*;
+use crate::template::{Change, Lacks};
+
+impl World {
+    /// A parked `StatefulSet` of three Pods that rolls back.
+    fn rolls_back() -> Self {
+        let mut world = Self::parked();
+        world.rollout.spec.strategy.as_mut().unwrap().on_failure = OnFailure::RollBack;
+        world.back = [
+            ("old".into(), Change::InPlace(Lacks::default())),
+            ("new".into(), image("shop/web:v2", "shop/web:v1")),
+        ]
+        .into();
+        world
+    }
+
+    /// The Pod cannot be updated, and has its old image again.
+    fn fails(&mut self, pod: &str) {
+        self.has(pod, "shop/web:v1");
+        self.end(pod, false);
+    }
+
+    fn image(&self, pod: &str) -> &str {
+        &self.pods[&ObjectKey::new("shop", pod)].containers[0].image
+    }
+
+    fn ready(&mut self, pod: &str, ready: bool) {
+        let key = ObjectKey::new("shop", pod);
+        self.pods.get_mut(&key).unwrap().ready = ready;
+        self.changed(&key);
+        self.settle();
+    }
+}
+
+/// `web-2` is updated, and `web-1` fails.
+fn half() -> World {
+    let mut world = World::rolls_back();
+    world.settle();
+    assert_eq!(world.rollout.status.update.as_ref().unwrap().from.as_deref(), Some("old"));
+    world.updated("web-2", "shop/web:v2");
+    world.fails("web-1");
+    world
+}
+
+#[test]
+fn pods_go_back_and_the_workload_stays_parked() {
+    let mut world = half();
+    let update = world.rollout.status.update.clone().unwrap();
+    assert_eq!((update.rolling_back, &*update.message), (true, "Pod web-1 failed: it did not come up"));
+    assert_eq!(
+        (world.open(), world.phase(), world.said().0),
+        (vec!["web-2"], Some(Phase::Progressing), "RollingBack")
+    );
+    let (_, asked) =
+        world.asked.iter().find(|(_, asked)| asked.pod == "web-2" && asked.ended.is_none()).unwrap();
+    assert_eq!(asked.spec["containers"], json!([{"name": "app", "image": "shop/web:v1"}]));
+    world.updated("web-2", "shop/web:v1");
+    assert_eq!((world.phase(), world.ended()), (Some(Phase::Stalled), Some(UpdateEnd::RolledBack)));
+    let says = "the Pods of StatefulSet web are at revision old again: Pod web-1 failed: it did not come up; StatefulSet web stays \
+                parked until its template changes: undo the change, or give it a good one";
+    assert_eq!(world.said(), ("RolledBack", says));
+    assert_eq!((world.marked.last().unwrap().as_str(), world.released), ("web-2", None));
+    assert_eq!((world.asked.len(), world.counts()), (0, (3, 3, 0, 0)));
+    assert!(["web-0", "web-1", "web-2"].iter().all(|pod| world.image(pod) == "shop/web:v1"));
+    assert_eq!(world.begun, ["web-2", "web-1", "web-2"], "web-0 was never touched");
+}
+
+#[test]
+fn what_has_failed_is_not_tried_again_until_the_template_changes() {
+    let mut world = half();
+    world.updated("web-2", "shop/web:v1");
+    let (writes, readings) = (world.writes, world.readings);
+    // Another number of Pods.
+    world.template().generation = 3;
+    world.parked.as_mut().unwrap().generation = 3;
+    world.later(600);
+    assert_eq!((world.begun.len(), world.ended(), world.writes), (3, Some(UpdateEnd::RolledBack), writes));
+    assert!(world.readings <= readings + 2, "it asks for little: {}", world.readings - readings);
+    // Its user undoes the change: nothing is left to be done.
+    world.template().revision = Some("old".into());
+    world.template().changes = world.back.clone();
+    world.template().generation = 4;
+    world.parked.as_mut().unwrap().generation = 4;
+    world.later(1);
+    assert_eq!((world.released, world.ended()), (Some(Strategy::Partition(0)), Some(UpdateEnd::Updated)));
+    assert_eq!(world.begun.len(), 3);
+}
+
+#[test]
+fn a_process_that_begins_while_pods_go_back_goes_on() {
+    let mut world = half();
+    world.restart();
+    world.settle();
+    assert_eq!((world.open(), world.said().0), (vec!["web-2"], "RollingBack"));
+    world.updated("web-2", "shop/web:v1");
+    world.restart();
+    world.settle();
+    assert_eq!((world.ended(), world.begun.len(), world.released), (Some(UpdateEnd::RolledBack), 3, None));
+}
+
+#[test]
+fn if_untouched_pods_fail_too_none_goes_back() {
+    let mut world = World::rolls_back();
+    world.put(of("old", "shop/web:v1", "web-3"));
+    world.workload.as_mut().unwrap().desired = 4;
+    world.settle();
+    world.updated("web-3", "shop/web:v2");
+    // It is begun with, since nothing is lost by it.
+    world.ready("web-0", false);
+    assert_eq!(world.open(), ["web-0", "web-2"]);
+    world.fails("web-2");
+    assert_eq!((world.open(), world.said().0), (vec!["web-0"], "UntouchedPodsFailToo"));
+    world.fails("web-0");
+    assert_eq!(
+        (world.open().len(), world.phase(), world.said().0),
+        (0, Some(Phase::Stalled), "UntouchedPodsFailToo")
+    );
+    assert!(!world.rollout.status.update.as_ref().unwrap().rolling_back);
+    // It is well again, so it was the change.
+    world.ready("web-0", true);
+    assert_eq!(world.said().0, "RollingBack");
+}
+
+#[test]
+fn a_pod_that_has_never_been_available_tells_nothing_of_others() {
+    let mut world = World::rolls_back();
+    world.pods.get_mut(&ObjectKey::new("shop", "web-1")).unwrap().ready = false;
+    world.settle();
+    assert_eq!(world.open(), ["web-1"], "what is broken goes first");
+    world.fails("web-1");
+    world.later(1);
+    assert_eq!(world.said().0, "RolledBack");
+}
+
+#[test]
+fn a_canary_that_fails_is_the_only_pod_that_was_touched() {
+    let mut world = World::rolls_back();
+    let canary = Some(pitstop_api::rollout::Canary { pods: 1, soak_seconds: None });
+    let strategy = world.rollout.spec.strategy.as_mut().unwrap();
+    (strategy.canary, strategy.failure_threshold) = (canary, Some(3));
+    world.settle();
+    world.fails("web-2");
+    world.later(1);
+    assert_eq!((world.ended(), world.begun.len()), (Some(UpdateEnd::RolledBack), 1));
+}
+
+#[test]
+fn pods_do_not_go_back_to_what_is_not_kept() {
+    let mut world = World::rolls_back();
+    world.back.clear();
+    world.settle();
+    world.updated("web-2", "shop/web:v2");
+    world.fails("web-1");
+    let says = "its revision old is not kept";
+    assert_eq!((world.phase(), world.said().0), (Some(Phase::Stalled), "CannotRollBack"));
+    assert!(world.said().1.contains(says), "{}", world.said().1);
+    assert_eq!((world.begun.len(), world.released), (2, None));
+}
+
+#[test]
+fn another_template_takes_pods_on_their_way_back_with_it() {
+    let mut world = half();
+    world.template().revision = Some("newer".into());
+    world.template().changes = [
+        ("old".into(), image("shop/web:v1", "shop/web:v3")),
+        ("new".into(), image("shop/web:v2", "shop/web:v3")),
+        ("newer".into(), Change::InPlace(Lacks::default())),
+    ]
+    .into();
+    world.template().generation = 3;
+    world.parked.as_mut().unwrap().generation = 3;
+    world.settle();
+    assert_eq!(world.open(), ["web-2"], "what has begun goes on");
+    world.updated("web-2", "shop/web:v1");
+    let update = world.rollout.status.update.clone().unwrap();
+    assert_eq!(
+        (&*update.revision, update.from.as_deref(), update.rolling_back),
+        ("newer", Some("old"), false)
+    );
+    for pod in ["web-2", "web-1", "web-0"] {
+        world.updated(pod, "shop/web:v3");
+    }
+    assert_eq!((world.ended(), world.released), (Some(UpdateEnd::Updated), Some(Strategy::Partition(0))));
+}

@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Result, bail};
 use serde::Deserialize;
 
+use crate::containerd::Containerd;
 use crate::debian;
 use crate::kubernetes::{self, Kubernetes};
 use crate::progress::Step;
@@ -83,12 +84,14 @@ impl<'a> Cluster<'a> {
         serde_json::from_str::<Record>(&text).ok().map(|record| record.program)
     }
 
-    /// Starts it, or makes a running one what the arguments ask for: `--kubernetes` and the program's own.
+    /// Starts it, or makes a running one what the arguments ask for: `--kubernetes`, `--runtime` and the program's own.
     pub(crate) fn up(self, args: &[String]) -> Result<ExitStatus> {
         let (kubernetes, rest) = Kubernetes::chosen(args)?;
+        let (runtime, rest) = Containerd::chosen(&rest, kubernetes.runtime())?;
         install_packages()?;
-        build(self.root, kubernetes)?;
-        self.call(&kubernetes.program(self.root), "up", &rest)
+        build(self.root, kubernetes, runtime)?;
+        let args = [&["--runtime", runtime.name()], rest.as_slice()].concat();
+        self.call(&kubernetes.program(self.root), "up", &args)
     }
 
     /// Takes it down, if it is there.
@@ -145,16 +148,18 @@ pub(crate) fn install_packages() -> Result<()> {
     debian::ensure(&PACKAGES, "a cluster")
 }
 
-/// Builds the cluster's program; one at a time, so that who comes second has it for nothing.
-pub(crate) fn build(root: &Path, kubernetes: &Kubernetes) -> Result<()> {
+/// Builds a cluster's programs; one build at a time, so that a second one finds them built.
+pub(crate) fn build(root: &Path, kubernetes: &Kubernetes, runtime: &Containerd) -> Result<()> {
     static BUILDING: Mutex<()> = Mutex::new(());
     require_go()?;
     let _one_at_a_time = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
     let step = Step::begin(format!(
-        "building Kubernetes {} for the cluster (about 10 minutes when nothing is built yet)",
-        kubernetes.release()
+        "building Kubernetes {} and {} for the cluster (about 10 minutes when nothing is built yet)",
+        kubernetes.release(),
+        runtime.name()
     ));
     kubernetes.build(root)?;
+    runtime.build(root)?;
     step.done();
     Ok(())
 }

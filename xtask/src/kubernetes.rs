@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 use crate::cluster;
+use crate::containerd::{self, Containerd};
+use crate::options;
 use crate::sh::Cmd;
 
 /// One of them.
@@ -17,15 +19,23 @@ pub(crate) struct Kubernetes {
     manifest: &'static str,
     /// The program, in the checkout. It has a folder of its own, since its kubectl and pause lie beside it.
     program: &'static str,
+    /// What its nodes run where no runtime is named: the two clusters of a test run cover both.
+    runtime: &'static Containerd,
 }
 
 /// The first is what runs where none is named.
 pub(crate) const ALL: [Kubernetes; 2] = [
-    Kubernetes { release: "1.36", manifest: "go.mod", program: "target/cluster/bin/pitstop-cluster" },
+    Kubernetes {
+        release: "1.36",
+        manifest: "go.mod",
+        program: "target/cluster/bin/pitstop-cluster",
+        runtime: &containerd::TWO,
+    },
     Kubernetes {
         release: "1.34",
         manifest: "go-1.34.mod",
         program: "target/cluster/bin/1.34/pitstop-cluster",
+        runtime: &containerd::ONE,
     },
 ];
 
@@ -45,28 +55,24 @@ impl Kubernetes {
     /// Takes `--kubernetes RELEASE` out of the arguments of `up`, and gives the rest.
     pub(crate) fn chosen(args: &[String]) -> Result<(&'static Self, Vec<&str>)> {
         const FLAG: &str = "--kubernetes";
-        let (mut chosen, mut rest) = (Self::default(), Vec::new());
-        let mut args = args.iter().map(String::as_str);
-        while let Some(arg) = args.next() {
-            let release = match arg.split_once('=') {
-                Some((FLAG, release)) => release,
-                None if arg == FLAG => args.next().unwrap_or_default(),
-                _ => {
-                    rest.push(arg);
-                    continue;
-                }
-            };
-            let releases = ALL.map(|one| one.release).join(", ");
-            chosen = ALL.iter().find(|one| one.release == release).with_context(|| {
-                format!("{FLAG} {release}: there is no such release here, only {releases}")
-            })?;
-        }
+        let (named, rest) = options::taken(&args.iter().map(String::as_str).collect::<Vec<_>>(), FLAG);
+        let Some(release) = named else { return Ok((Self::default(), rest)) };
+        let releases = ALL.map(|one| one.release).join(", ");
+        let chosen = ALL
+            .iter()
+            .find(|one| one.release == release)
+            .with_context(|| format!("{FLAG} {release}: there is no such release here, only {releases}"))?;
         Ok((chosen, rest))
     }
 
     /// Its name: `1.36`.
     pub(crate) fn release(&self) -> &'static str {
         self.release
+    }
+
+    /// The container runtime of its nodes where none is named.
+    pub(crate) fn runtime(&self) -> &'static Containerd {
+        self.runtime
     }
 
     /// The cluster's program, built or not.
@@ -164,6 +170,11 @@ mod tests {
             let version = kubernetes.version(&workspace::root().unwrap()).unwrap();
             assert!(version.starts_with(&format!("v{}.", kubernetes.release)), "{kubernetes:?}: {version}");
         }
+    }
+
+    #[test]
+    fn the_clusters_of_a_test_run_cover_both_runtimes() {
+        assert_eq!(ALL.each_ref().map(Kubernetes::runtime), [&containerd::TWO, &containerd::ONE]);
     }
 
     #[test]

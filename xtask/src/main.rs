@@ -1,7 +1,7 @@
 //! pitstop's developer commands: `cargo xtask <command>`.
 //!
 //! Each command is one module; what they share is `sh` (running other programs), `lab` (a cluster for one
-//! command), `progress` (saying what takes long), `priority` (who goes first), `debian` (packages of the machine), `tools` (programs of others) and `workspace` (where things are).
+//! command), `progress` (saying what takes long), `priority` (who goes first), `debian` (packages of the machine), `options` (options of commands that hand the rest on), `tools` (programs of others) and `workspace` (where things are).
 
 mod attacks;
 mod bench;
@@ -9,6 +9,7 @@ mod cgroup2;
 mod chaos;
 mod check;
 mod cluster;
+mod containerd;
 mod crds;
 mod debian;
 mod demo;
@@ -17,6 +18,7 @@ mod image;
 mod kubernetes;
 mod lab;
 mod mutants;
+mod options;
 mod priority;
 mod progress;
 mod protos;
@@ -58,8 +60,9 @@ enum Command {
     Image(image::Args),
     /// Run a real Kubernetes on this machine: up, down, status, push, exec, kill, stop, start, halt, boot, reboot.
     ///
-    /// `up [--kubernetes 1.34] [--nodes N]` builds and starts it, and prints the path of its KUBECONFIG as the last
-    /// line. Without a release it is Kubernetes 1.36; 1.34 runs without the resize API.
+    /// `up [--kubernetes 1.34] [--runtime containerd-1|containerd-2] [--nodes N]` builds and starts it, and prints the
+    /// path of its KUBECONFIG as the last line. Without a release it is Kubernetes 1.36; 1.34 runs without the resize
+    /// API. The nodes of 1.36 run containerd-2 and those of 1.34 Debian's containerd-1, unless a runtime is named.
     /// `push ARCHIVE NAME` puts an image into its registry. The rest is handed on as it stands;
     /// tests/cluster/README.md has it in full.
     Cluster {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pitstop.dev/tests/pitstop-cluster/lab/box"
+	"pitstop.dev/tests/pitstop-cluster/lab/containerd"
 	"pitstop.dev/tests/pitstop-cluster/lab/parts"
 	"pitstop.dev/tests/pitstop-cluster/lab/plan"
 	"pitstop.dev/tests/pitstop-cluster/lab/preflight"
@@ -112,9 +113,22 @@ func (c *Cluster) Exec(boxName string, command []string) error {
 	if err != nil {
 		return err
 	}
-	args := append(enter(pid), command...)
-	env := append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin:"+filepath.Dir(c.program))
-	return unix.Exec(preflight.Find("nsenter"), args, env)
+	path := execPath(os.Getenv("PATH"), containerd.Folder(st.Runtime, st.Program), c.program)
+	// Set, not appended: of two values a program takes the first.
+	if err := os.Setenv("PATH", path); err != nil {
+		return err
+	}
+	return unix.Exec(preflight.Find("nsenter"), append(enter(pid), command...), os.Environ())
+}
+
+// execPath is where a command in a box looks for programs: first in the folder
+// of the nodes' runtime, if that has one.
+func execPath(path, runtime, program string) string {
+	path += ":/usr/sbin:/sbin:" + filepath.Dir(program)
+	if runtime != "" {
+		path = runtime + ":" + path
+	}
+	return path
 }
 
 // enter is the command line that goes before one to run in a box.

@@ -65,6 +65,15 @@ func (c *Cluster) running() (*state.State, error) {
 	return st, nil
 }
 
+// sameRuntime refuses a cluster whose nodes run another runtime than the one
+// that is asked for; "" asks for none.
+func sameRuntime(st *state.State, asked string) error {
+	if asked != "" && st.Runtime != asked {
+		return fmt.Errorf("the cluster runs with %s, not %s", st.Runtime, asked)
+	}
+	return nil
+}
+
 // sameRelease refuses a cluster of another release than this program's: what
 // this program would start in it does not belong there.
 func sameRelease(st *state.State) error {

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"pitstop.dev/tests/pitstop-cluster/lab/box"
+	"pitstop.dev/tests/pitstop-cluster/lab/containerd"
 	"pitstop.dev/tests/pitstop-cluster/lab/preflight"
 )
 
@@ -86,22 +88,26 @@ func run(do func(ctx context.Context, c *Cluster, args []string) error) func(*co
 }
 
 func upCommand() *cobra.Command {
-	var nodes int
+	var wanted Wanted
 	command := &cobra.Command{
 		Use:   "up",
 		Short: "Start the cluster; prints the path of its kubeconfig",
 		Args:  cobra.NoArgs,
 		RunE: run(func(ctx context.Context, c *Cluster, _ []string) error {
-			if err := c.Up(ctx, nodes); err != nil {
+			if err := c.Up(ctx, wanted); err != nil {
 				return err
 			}
 			fmt.Println(c.layout.Kubeconfig())
 			return nil
 		}),
 	}
-	command.Flags().IntVar(&nodes, "nodes", 0, "number of nodes (default: as many as run, or 1)")
+	command.Flags().IntVar(&wanted.Nodes, "nodes", 0, "number of nodes (default: as many as run, or 1)")
+	command.Flags().StringVar(&wanted.Runtime, "runtime", "", runtimeHelp)
 	return command
 }
+
+var runtimeHelp = "container runtime of the nodes: " + strings.Join(containerd.Names(), " or ") +
+	" (default: the one that runs, or " + containerd.Default + ")"
 
 func downCommand() *cobra.Command {
 	var keepLogs bool

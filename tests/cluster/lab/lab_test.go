@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"pitstop.dev/tests/pitstop-cluster/lab/containerd"
 	"pitstop.dev/tests/pitstop-cluster/lab/plan"
 	"pitstop.dev/tests/pitstop-cluster/lab/preflight"
 	"pitstop.dev/tests/pitstop-cluster/lab/release"
@@ -97,6 +98,33 @@ func TestAnotherReleaseIsRefused(t *testing.T) {
 	err := sameRelease(&state.State{Kubernetes: "1.2"})
 	if want := "the cluster runs Kubernetes 1.2, not " + release.Built; err == nil || err.Error() != want {
 		t.Errorf("%v, not %s", err, want)
+	}
+}
+
+func TestWhatRunsMustBeWhatIsWanted(t *testing.T) {
+	st := &state.State{Kubernetes: release.Built, Runtime: containerd.One, Nodes: 2}
+	for wanted, want := range map[Wanted]string{
+		{}:                                  "",
+		{Nodes: 2, Runtime: containerd.One}: "",
+		{Runtime: containerd.Two}:           "the cluster runs with containerd-1, not containerd-2",
+		{Nodes: 3}:                          "the cluster runs with 2 nodes, not 3",
+	} {
+		got := ""
+		if err := sameAsWanted(st, wanted); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%+v: %q, not %q", wanted, got, want)
+		}
+	}
+}
+
+func TestTheRuntimesOwnProgramsComeFirst(t *testing.T) {
+	if got := execPath("/usr/bin", "/b/containerd-2", "/b/pitstop-cluster"); got != "/b/containerd-2:/usr/bin:/usr/sbin:/sbin:/b" {
+		t.Error(got)
+	}
+	if got := execPath("/usr/bin", "", "/b/pitstop-cluster"); got != "/usr/bin:/usr/sbin:/sbin:/b" {
+		t.Error(got)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 type Status struct {
 	Up           bool               `json:"up"`
 	Kubernetes   string             `json:"kubernetes"` // the release, such as "1.36"
+	Runtime      string             `json:"runtime"`    // of the nodes, such as "containerd-2"
 	Dir          string             `json:"dir"`
 	Kubeconfig   string             `json:"kubeconfig"`
 	Kubectl      string             `json:"kubectl"`
@@ -84,6 +85,7 @@ func (c *Cluster) Status(ctx context.Context) (*Status, error) {
 	}
 	status.Up = whole(st)
 	status.Kubernetes = st.Kubernetes
+	status.Runtime = st.Runtime
 	status.Kubeconfig = c.layout.Kubeconfig()
 	status.Kubectl = kubectlPath(st.Program)
 	status.ControlPlane = ControlPlaneStatus{

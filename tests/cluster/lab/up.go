@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"pitstop.dev/tests/pitstop-cluster/lab/box"
+	"pitstop.dev/tests/pitstop-cluster/lab/containerd"
 	"pitstop.dev/tests/pitstop-cluster/lab/image"
 	"pitstop.dev/tests/pitstop-cluster/lab/network"
 	"pitstop.dev/tests/pitstop-cluster/lab/parts"
@@ -26,10 +28,19 @@ import (
 // startTimeout bounds a start on a machine that is busy with other things.
 const startTimeout = 3 * time.Minute
 
-// Up starts the cluster unless it runs already. Zero nodes means as many as
-// run, or one.
-func (c *Cluster) Up(ctx context.Context, nodes int) error {
-	if err := preflight.Check(c.layout.Dir, c.pause); err != nil {
+// Wanted is what a cluster is asked to be.
+type Wanted struct {
+	// Nodes is their number; zero means as many as run, or one.
+	Nodes int
+	// Runtime is the container runtime of the nodes; "" means the one that
+	// runs, or the default.
+	Runtime string
+}
+
+// Up starts the cluster unless it runs already.
+func (c *Cluster) Up(ctx context.Context, wanted Wanted) error {
+	runtime := cmp.Or(wanted.Runtime, containerd.Default)
+	if err := containerd.Check(runtime); err != nil {
 		return err
 	}
 	unlock, err := c.lock(ctx)
@@ -51,14 +62,14 @@ func (c *Cluster) Up(ctx context.Context, nodes int) error {
 		c.report.step("the record of the last cluster cannot be read: %v", err)
 	}
 	if whole(st) {
-		if err := sameRelease(st); err != nil {
+		if err := sameAsWanted(st, wanted); err != nil {
 			return fmt.Errorf("%w; stop it first with: %s down --dir %s", err, c.program, c.layout.Dir)
-		}
-		if nodes != 0 && nodes != st.Nodes {
-			return fmt.Errorf("the cluster runs with %d nodes, not %d; stop it first with: %s down --dir %s", st.Nodes, nodes, c.program, c.layout.Dir)
 		}
 		c.report.step("already up")
 		return c.waitReady(ctx, st)
+	}
+	if err := preflight.Check(c.layout.Dir, c.program, c.pause, runtime); err != nil {
+		return err
 	}
 	port := 0
 	if st != nil {
@@ -68,16 +79,27 @@ func (c *Cluster) Up(ctx context.Context, nodes int) error {
 	if err := c.clean(st, false); err != nil {
 		return err
 	}
-	if err := c.create(ctx, max(nodes, 1), port); err != nil {
+	if err := c.create(ctx, Wanted{Nodes: max(wanted.Nodes, 1), Runtime: runtime}, port); err != nil {
 		return fmt.Errorf("%w\nlogs: %s; clean up with: %s down --dir %s", err, c.layout.AllLogs(), c.program, c.layout.Dir)
 	}
 	c.report.step("up")
 	return nil
 }
 
+// sameAsWanted refuses a cluster that runs and differs from what is asked for.
+func sameAsWanted(st *state.State, wanted Wanted) error {
+	if err := errors.Join(sameRelease(st), sameRuntime(st, wanted.Runtime)); err != nil {
+		return err
+	}
+	if wanted.Nodes != 0 && wanted.Nodes != st.Nodes {
+		return fmt.Errorf("the cluster runs with %d nodes, not %d", st.Nodes, wanted.Nodes)
+	}
+	return nil
+}
+
 // create starts a cluster where none is.
-func (c *Cluster) create(ctx context.Context, count, port int) error {
-	nodes, err := plan.Nodes(count)
+func (c *Cluster) create(ctx context.Context, wanted Wanted, port int) error {
+	nodes, err := plan.Nodes(wanted.Nodes)
 	if err != nil {
 		return err
 	}
@@ -89,7 +111,8 @@ func (c *Cluster) create(ctx context.Context, count, port int) error {
 	st := &state.State{
 		Kubernetes: release.Built,
 		Program:    c.program,
-		Nodes:      count,
+		Runtime:    wanted.Runtime,
+		Nodes:      wanted.Nodes,
 		Port:       listener.Addr().(*net.TCPAddr).Port,
 		Boxes:      map[string]state.Process{},
 		Sysctls:    c.machineSysctls(),
@@ -170,7 +193,7 @@ func (c *Cluster) startBoxes(st *state.State, nodes []plan.Node, listener *net.T
 }
 
 func (c *Cluster) startNode(st *state.State, node plan.Node, all []plan.Node) error {
-	spec, err := parts.Node(c.layout, node, c.program)
+	spec, err := parts.Node(c.layout, node, c.program, st.Runtime)
 	if err != nil {
 		return err
 	}

@@ -65,11 +65,16 @@ pub(crate) fn run(root: &Path) -> ExitCode {
 fn ahead(root: &Path) {
     if lab::require().is_ok() {
         priority::stand_back(AHEAD);
-        let built = cluster::build(root, Kubernetes::default()).and_then(|()| image::build(root, false));
+        let built = build(root, Kubernetes::default()).and_then(|()| image::build(root, false));
         if let Err(error) = built {
             note(format!("{error:#}"));
         }
     }
+}
+
+/// Builds what a cluster of the tests needs.
+fn build(root: &Path, kubernetes: &Kubernetes) -> Result<()> {
+    cluster::build(root, kubernetes, kubernetes.runtime())
 }
 
 fn computing(root: &Path) -> Tally {
@@ -79,7 +84,7 @@ fn computing(root: &Path) -> Tally {
     // By the time that a cluster of it is started, its program is there. Not sooner: one is built at a time, and the first
     // clusters would wait for what stands back.
     if lab::require().is_ok()
-        && let Err(error) = cluster::build(root, Kubernetes::without_resize())
+        && let Err(error) = build(root, Kubernetes::without_resize())
     {
         note(format!("{error:#}"));
     }

@@ -21,12 +21,24 @@ type Spec struct {
 	Var string
 	// Logs is the directory of the components' log files.
 	Logs string
+	// Programs is a folder that comes first where the components look for
+	// programs; "" for none.
+	Programs string
 	// Sysctls are set in the box's own network namespace: path below
 	// /proc/sys to value.
 	Sysctls map[string]string
 	// Components are started in this order, without waiting for each other
 	// unless gated.
 	Components []Component
+}
+
+// environment is that of every component.
+func (s Spec) environment() []string {
+	path := "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	if s.Programs != "" {
+		path = s.Programs + ":" + path
+	}
+	return []string{"PATH=" + path, "HOME=/root"}
 }
 
 // Component is one supervised program.

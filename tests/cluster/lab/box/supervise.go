@@ -123,7 +123,7 @@ func (s *supervisor) start(c *component) error {
 	}
 	process, err := os.StartProcess(c.Path, c.Args, &os.ProcAttr{
 		Dir:   "/",
-		Env:   []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"},
+		Env:   s.spec.environment(),
 		Files: files,
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})

@@ -2,29 +2,24 @@ package parts
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"pitstop.dev/tests/pitstop-cluster/lab/box"
-	"pitstop.dev/tests/pitstop-cluster/lab/image"
+	"pitstop.dev/tests/pitstop-cluster/lab/containerd"
 	"pitstop.dev/tests/pitstop-cluster/lab/plan"
-	"pitstop.dev/tests/pitstop-cluster/lab/preflight"
 	"pitstop.dev/tests/pitstop-cluster/lab/release"
 )
-
-// ContainerdSocket is the runtime's socket, as seen in a node's box.
-const ContainerdSocket = "/run/containerd/containerd.sock"
 
 // object is a configuration file as JSON, which every reader of YAML takes.
 type object map[string]any
 
 // Node writes a node's configuration files and gives its box.
-func Node(layout plan.Layout, node plan.Node, program string) (box.Spec, error) {
+func Node(layout plan.Layout, node plan.Node, program, runtime string) (box.Spec, error) {
 	config := func(file string) string { return layout.Config(node.Name, file) }
 	files := map[string]any{
 		config("kubelet.json"):      kubeletConfig(layout, node, release.Of(release.Built).Gates),
 		config("proxy.json"):        proxyConfig(layout, node),
 		config("cni/lab.conflist"):  cniConfig(node),
-		config("containerd.toml"):   containerdConfig(config("cni"), config("registries")),
+		config("containerd.toml"):   containerdConfig(runtime, config("cni"), config("registries")),
 		config(registriesOfAnyName): registryHosts(plan.Registry()),
 		config(privateRegistry):     registryHosts(plan.PrivateRegistry()),
 	}
@@ -44,18 +39,16 @@ func Node(layout plan.Layout, node plan.Node, program string) (box.Spec, error) 
 		"kube-proxy",
 		"--config=" + config("proxy.json"),
 	}}
-	containerd := box.Component{Name: "containerd", Path: preflight.Find("containerd"), Args: []string{
-		"containerd",
-		"--config=" + config("containerd.toml"),
-	}}
+	programs := containerd.Folder(runtime, program)
 	return box.Spec{
-		Name: node.Name,
-		Keep: []string{layout.Dir, program},
-		Var:  layout.Var(node.Name),
-		Logs: layout.Logs(node.Name),
+		Name:     node.Name,
+		Keep:     []string{layout.Dir, program, programs},
+		Var:      layout.Var(node.Name),
+		Logs:     layout.Logs(node.Name),
+		Programs: programs,
 		// A node passes packets on between its pods and the others.
 		Sysctls:    map[string]string{"net/ipv4/ip_forward": "1"},
-		Components: []box.Component{containerd, kubelet, proxy},
+		Components: []box.Component{containerdComponent(programs, config("containerd.toml")), kubelet, proxy},
 	}, nil
 }
 
@@ -140,38 +133,4 @@ func cniConfig(node plan.Node) object {
 			{"type": "portmap", "capabilities": object{"portMappings": true}},
 		},
 	}
-}
-
-func containerdConfig(cni, registries string) string {
-	return fmt.Sprintf(`version = 2
-
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = %q
-  # runc may not lower a process's out-of-memory score without CAP_SYS_RESOURCE.
-  restrict_oom_score_adj = true
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = %q
-    conf_dir = %q
-  [plugins."io.containerd.grpc.v1.cri".registry]
-    config_path = %q
-
-# The default lies in /opt, which a box shares with the machine.
-[plugins."io.containerd.internal.v1.opt"]
-  path = "/var/lib/containerd/opt"
-`, image.PauseName, preflight.CNIPlugins, cni, registries)
-}
-
-// Files of containerd for registries: one for all that have none of their own,
-// and one for the name under which the lab's asks for a password (containerd's
-// docs/hosts.md).
-const (
-	registriesOfAnyName = "registries/_default/hosts.toml"
-	privateRegistry     = "registries/" + plan.PrivateRegistryName + "/hosts.toml"
-)
-
-// registryHosts sends pulls to an address of the lab's registry, whatever the
-// image's name, and nowhere else where that does not have it.
-func registryHosts(address string) string {
-	server := "http://" + address
-	return fmt.Sprintf("server = %q\n[host.%q]\n  capabilities = [\"pull\", \"resolve\"]\n", server, server)
 }

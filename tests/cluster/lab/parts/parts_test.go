@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"pitstop.dev/tests/pitstop-cluster/lab/box"
+	"pitstop.dev/tests/pitstop-cluster/lab/containerd"
 	"pitstop.dev/tests/pitstop-cluster/lab/plan"
 	"pitstop.dev/tests/pitstop-cluster/lab/release"
 )
@@ -72,7 +73,7 @@ func TestFlagsNameFilesThatExist(t *testing.T) {
 	}
 	specs = append(specs, spec)
 	for _, node := range nodes {
-		spec, err := Node(layout, node, "/program")
+		spec, err := Node(layout, node, "/program", containerd.Default)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +97,7 @@ func TestFlagsNameFilesThatExist(t *testing.T) {
 func TestNodesDifferOnlyWhereTheyMust(t *testing.T) {
 	layout, nodes := written(t)
 	for _, node := range nodes {
-		if _, err := Node(layout, node, "/program"); err != nil {
+		if _, err := Node(layout, node, "/program", containerd.Default); err != nil {
 			t.Fatal(err)
 		}
 		content, err := os.ReadFile(layout.Config(node.Name, "kubelet.json"))
@@ -125,7 +126,7 @@ func TestEveryNameOfAComponentExists(t *testing.T) {
 		}
 		return list
 	}
-	control, node := names(ControlPlane(layout, "/p")), names(Node(layout, nodes[0], "/p"))
+	control, node := names(ControlPlane(layout, "/p")), names(Node(layout, nodes[0], "/p", containerd.Default))
 	for short, full := range ControlPlaneComponents {
 		if !slices.Contains(control, full) {
 			t.Errorf("%s: no component %s", short, full)
@@ -144,7 +145,7 @@ func TestNothingIsEnabledThatIsNotByItself(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	node, err := Node(layout, nodes[0], "/p")
+	node, err := Node(layout, nodes[0], "/p", containerd.Default)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +186,7 @@ func TestGatesReachApiServerAndKubelets(t *testing.T) {
 			t.Errorf("the API server of %s has no %s", release.Built, flag)
 		}
 	}
-	if _, err := Node(layout, nodes[0], "/p"); err != nil {
+	if _, err := Node(layout, nodes[0], "/p", containerd.Default); err != nil {
 		t.Fatal(err)
 	}
 	if got := gatesOfKubelet(t, layout, nodes[0]); !maps.Equal(got, want) {

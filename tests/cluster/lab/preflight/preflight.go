@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pitstop.dev/tests/pitstop-cluster/lab/cgroup"
+	"pitstop.dev/tests/pitstop-cluster/lab/containerd"
 )
 
 // CNIPlugins is where Debian installs the network plugins.
@@ -52,18 +53,17 @@ func (e *Error) Error() string {
 	return strings.TrimSuffix(text.String(), "\n")
 }
 
-// tools are the programs that a node uses, by Debian package.
-var tools = []struct{ path, pkg string }{
-	{"containerd", "containerd"},
-	{"containerd-shim-runc-v2", "containerd"},
-	{"ctr", "containerd"},
+// tool is a program that a node uses, with its Debian package.
+type tool struct{ path, pkg string }
+
+// tools are those of every node.
+var tools = []tool{
 	{"runc", "runc"},
 	{"iptables", "iptables"},   // the kubelet's own chains, the portmap plugin
 	{"nft", "nftables"},        // kube-proxy
 	{"conntrack", "conntrack"}, // kube-proxy
 	{"mount", "mount"},         // the kubelet's volumes
 	{"nsenter", "util-linux"},  // exec
-	{"socat", "socat"},         // containerd's port-forward
 	{"busybox", "busybox-static"},
 	{filepath.Join(CNIPlugins, "ptp"), "containernetworking-plugins"},
 	{filepath.Join(CNIPlugins, "host-local"), "containernetworking-plugins"},
@@ -71,12 +71,27 @@ var tools = []struct{ path, pkg string }{
 	{filepath.Join(CNIPlugins, "portmap"), "containernetworking-plugins"},
 }
 
+// debianRuntime are those of a node that runs Debian's containerd.
+func debianRuntime() []tool {
+	list := []tool{{"socat", "socat"}} // its port-forward
+	for _, name := range containerd.Programs() {
+		list = append(list, tool{name, "containerd"})
+	}
+	return list
+}
+
 // Check looks at the machine. The directory is where the cluster is to lie,
-// pause the program beside this one that becomes the pause image.
-func Check(dir, pause string) error {
+// the program is the cluster's own and pause the one beside it that becomes
+// the pause image.
+func Check(dir, program, pause, runtime string) error {
 	var problems []Problem
 	add := func(p ...Problem) { problems = append(problems, p...) }
-	add(checkTools(find)...)
+	add(checkTools(find, tools)...)
+	if folder := containerd.Folder(runtime, program); folder != "" {
+		add(checkBuilt(find, runtime, folder)...)
+	} else {
+		add(checkTools(find, debianRuntime())...)
+	}
 	add(checkRights()...)
 	add(checkCgroups()...)
 	if _, err := os.Stat(pause); err != nil {
@@ -120,11 +135,25 @@ func find(name string) string {
 // Find gives the path of a program that Check has found.
 func Find(name string) string { return find(name) }
 
-func checkTools(find func(string) string) []Problem {
+func checkTools(find func(string) string, tools []tool) []Problem {
 	var problems []Problem
 	for _, tool := range tools {
 		if find(tool.path) == "" {
 			problems = append(problems, Problem{What: "the program " + tool.path + " is missing", Package: tool.pkg})
+		}
+	}
+	return problems
+}
+
+// checkBuilt looks for the programs of a runtime that is built.
+func checkBuilt(find func(string) string, runtime, folder string) []Problem {
+	var problems []Problem
+	for _, name := range containerd.Programs() {
+		if path := filepath.Join(folder, name); find(path) == "" {
+			problems = append(problems, Problem{
+				What: "the program " + path + " is missing",
+				Cure: "build it with: cargo xtask cluster up --runtime " + runtime,
+			})
 		}
 	}
 	return problems

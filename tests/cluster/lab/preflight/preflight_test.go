@@ -6,7 +6,8 @@ import (
 )
 
 func TestEveryMissingToolIsNamedWithOneCommand(t *testing.T) {
-	problems := checkTools(func(string) string { return "" })
+	tools := append(tools, debianRuntime()...)
+	problems := checkTools(func(string) string { return "" }, tools)
 	if len(problems) != len(tools) {
 		t.Fatalf("%d problems for %d tools", len(problems), len(tools))
 	}
@@ -29,9 +30,23 @@ func TestOnlyWhatIsMissingIsNamed(t *testing.T) {
 			return ""
 		}
 		return "/usr/bin/" + name
-	})
+	}, append(tools, debianRuntime()...))
 	text := (&Error{problems}).Error()
 	if len(problems) != 1 || !strings.HasSuffix(text, "apt-get install -y runc") || strings.Contains(text, "containerd") {
+		t.Errorf("%v:\n%s", problems, text)
+	}
+}
+
+func TestProgramsThatAreNotBuiltAreNamedWithTheirCure(t *testing.T) {
+	problems := checkBuilt(func(path string) string {
+		if path == "/bin/containerd-2/ctr" {
+			return path
+		}
+		return ""
+	}, "containerd-2", "/bin/containerd-2")
+	text := (&Error{problems}).Error()
+	want := "  - the program /bin/containerd-2/containerd is missing: build it with: cargo xtask cluster up --runtime containerd-2"
+	if len(problems) != 2 || !strings.Contains(text, want) || strings.Contains(text, "apt-get") {
 		t.Errorf("%v:\n%s", problems, text)
 	}
 }

@@ -27,6 +27,8 @@ type Settings struct {
 	Gates Gates
 	// Mutating is whether it serves MutatingAdmissionPolicy as v1.
 	Mutating bool
+	// ImageVolumes is whether its Pods can mount images.
+	ImageVolumes bool
 }
 
 // Of gives the settings of a release. Those that are not named here are run as
@@ -36,7 +38,7 @@ func Of(name string) Settings {
 	case "1.34":
 		return Settings{Gates: Gates{resize: false}}
 	default:
-		return Settings{Mutating: true}
+		return Settings{Mutating: true, ImageVolumes: true}
 	}
 }
 

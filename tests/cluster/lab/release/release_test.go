@@ -8,10 +8,10 @@ import (
 func TestOnly134IsWithoutResize(t *testing.T) {
 	for name, want := range map[string]Settings{
 		"1.34": {Gates: Gates{"InPlacePodVerticalScaling": false}},
-		"1.36": {Mutating: true},
+		"1.36": {Mutating: true, ImageVolumes: true},
 	} {
 		got := Of(name)
-		if got.Mutating != want.Mutating || !slices.Equal(got.Gates.Flags(), want.Gates.Flags()) {
+		if got.Mutating != want.Mutating || got.ImageVolumes != want.ImageVolumes || !slices.Equal(got.Gates.Flags(), want.Gates.Flags()) {
 			t.Errorf("%s: %+v, not %+v", name, got, want)
 		}
 		if got.Resizes() != (name != "1.34") {

@@ -20,8 +20,14 @@ import (
 // lab is the cluster under test and what the checks remember.
 type lab struct {
 	program, dir, kubeconfig string
+	runtime                  string // the container runtime of its nodes
 	before                   *traces
 	containers               map[string]string // by pod
+}
+
+// up starts the cluster.
+func (l *lab) up(ctx context.Context, args ...string) (string, error) {
+	return l.call(ctx, append([]string{"up", "--runtime", l.runtime}, args...)...)
 }
 
 // call runs this program and gives its standard output.

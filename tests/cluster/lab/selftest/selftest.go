@@ -8,9 +8,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"pitstop.dev/tests/pitstop-cluster/lab/containerd"
 )
 
 // DefaultDir is apart from the one that people use; both cannot run at once.
@@ -24,6 +27,7 @@ type check struct {
 
 // Command runs all checks; it fails when one does.
 func Command() *cobra.Command {
+	runtime := containerd.Default
 	command := &cobra.Command{
 		Use:   "selftest",
 		Short: "Start a cluster of two nodes, try everything, stop it, and look for leftovers",
@@ -33,13 +37,17 @@ func Command() *cobra.Command {
 			if flag := command.Flags().Lookup("dir"); flag != nil && flag.Changed {
 				dir = flag.Value.String()
 			}
-			return run(command.Context(), dir, os.Stdout)
+			if err := containerd.Check(runtime); err != nil {
+				return err
+			}
+			return run(command.Context(), dir, runtime, os.Stdout)
 		},
 	}
+	command.Flags().StringVar(&runtime, "runtime", runtime, "container runtime of the nodes")
 	return command
 }
 
-func run(ctx context.Context, dir string, out io.Writer) error {
+func run(ctx context.Context, dir, runtime string, out io.Writer) error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
@@ -51,11 +59,11 @@ func run(ctx context.Context, dir string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	l := &lab{program: program, dir: abs, kubeconfig: filepath.Join(abs, "kubeconfig")}
+	l := &lab{program: program, dir: abs, runtime: runtime, kubeconfig: filepath.Join(abs, "kubeconfig")}
 	if _, err := os.Stat(filepath.Join(abs, "state.json")); err == nil {
 		return fmt.Errorf("a cluster lies in %s; the self-test needs a directory of its own", abs)
 	}
-	checks := append(append(append([]check{}, startChecks...), workChecks...), endChecks...)
+	checks := slices.Concat(startChecks, workChecks, l.volumeChecks(), endChecks)
 	failed, begin := 0, time.Now()
 	for i, one := range checks {
 		start := time.Now()

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"pitstop.dev/tests/pitstop-cluster/lab/containerd"
 )
 
 // startChecks begin with the one on which all else rests.
@@ -19,7 +21,7 @@ var startChecks = []check{
 			return err
 		}
 		l.before = before
-		text, err := l.call(ctx, "up", "--nodes", "2")
+		text, err := l.up(ctx, "--nodes", "2")
 		if err == nil && strings.TrimSpace(text) != l.kubeconfig {
 			err = fmt.Errorf("standard output is %q", text)
 		}
@@ -30,7 +32,7 @@ var startChecks = []check{
 		if err != nil {
 			return err
 		}
-		for _, args := range [][]string{{"up"}, {"up", "--nodes", "2"}} {
+		for _, args := range [][]string{{"up"}, {"up", "--nodes", "2"}, {"up", "--runtime", l.runtime}} {
 			if text, err := l.call(ctx, args...); err != nil || strings.TrimSpace(text) != l.kubeconfig {
 				return fmt.Errorf("%v: %q, %w", args, text, err)
 			}
@@ -43,6 +45,17 @@ var startChecks = []check{
 	}},
 	{"up with another number of nodes is refused", func(ctx context.Context, l *lab) error {
 		return refused(l.call(ctx, "up", "--nodes", "3"))
+	}},
+	{"up with another runtime is refused", func(ctx context.Context, l *lab) error {
+		for _, name := range containerd.Names() {
+			if name == l.runtime {
+				continue
+			}
+			if err := refused(l.call(ctx, "up", "--runtime", name)); err != nil {
+				return err
+			}
+		}
+		return nil
 	}},
 	{"up from another directory of the same name is refused and names the cluster that runs", func(ctx context.Context, l *lab) error {
 		other := &lab{program: l.program, dir: filepath.Join(l.dir+"-other", filepath.Base(l.dir))}
@@ -100,7 +113,7 @@ var endChecks = []check{
 		return nil
 	}},
 	{"with its record lost, down still leaves nothing behind", func(ctx context.Context, l *lab) error {
-		if _, err := l.call(ctx, "up"); err != nil {
+		if _, err := l.up(ctx); err != nil {
 			return err
 		}
 		if err := os.Remove(l.dir + "/state.json"); err != nil {
@@ -116,7 +129,7 @@ var endChecks = []check{
 		return l.before.compare(l.dir)
 	}},
 	{"up and down in a row, --keep-logs keeps the logs only", func(ctx context.Context, l *lab) error {
-		if _, err := l.call(ctx, "up"); err != nil {
+		if _, err := l.up(ctx); err != nil {
 			return err
 		}
 		if _, err := l.call(ctx, "down", "--keep-logs"); err != nil {
@@ -138,7 +151,7 @@ var endChecks = []check{
 
 // interruptedUp kills an `up` some time after its start and cleans up.
 func (l *lab) interruptedUp(ctx context.Context, after time.Duration) error {
-	command := exec.CommandContext(ctx, l.program, "up", "--dir", l.dir)
+	command := exec.CommandContext(ctx, l.program, "up", "--dir", l.dir, "--runtime", l.runtime)
 	if err := command.Start(); err != nil {
 		return err
 	}

@@ -52,6 +52,7 @@ var workChecks = []check{
 		}
 		return nil
 	}},
+	{"both nodes run the runtime that was asked for", nodesSayTheirRuntime},
 	{"pods run on both nodes, their image pulled from the lab's registry", func(ctx context.Context, l *lab) error {
 		l.containers = map[string]string{}
 		for _, node := range nodes {

@@ -17,6 +17,8 @@ type State struct {
 	// that holds it. What acts on the cluster looks here for its program.
 	Kubernetes string `json:"kubernetes"`
 	Program    string `json:"program"`
+	// Runtime is the container runtime of its nodes, such as "containerd-2".
+	Runtime string `json:"runtime"`
 	// Nodes is how many nodes the cluster was asked to have.
 	Nodes int `json:"nodes"`
 	// Port is the host's port that leads to the API server.

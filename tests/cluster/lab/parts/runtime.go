@@ -1,0 +1,96 @@
+package parts
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"pitstop.dev/tests/pitstop-cluster/lab/box"
+	"pitstop.dev/tests/pitstop-cluster/lab/containerd"
+	"pitstop.dev/tests/pitstop-cluster/lab/image"
+	"pitstop.dev/tests/pitstop-cluster/lab/plan"
+	"pitstop.dev/tests/pitstop-cluster/lab/preflight"
+)
+
+// ContainerdSocket is the runtime's socket, as seen in a node's box.
+const ContainerdSocket = "/run/containerd/containerd.sock"
+
+// containerdComponent is the containerd of a folder, or the machine's own.
+func containerdComponent(folder, config string) box.Component {
+	return box.Component{
+		Name: "containerd",
+		Path: preflight.Find(filepath.Join(folder, "containerd")),
+		Args: []string{"containerd", "--config=" + config},
+	}
+}
+
+// containerdConfig is the configuration in the version that the runtime writes
+// itself. Control groups are driven by cgroupfs and snapshots by overlayfs,
+// which are the defaults of both.
+func containerdConfig(runtime, cni, registries string) string {
+	format := configVersion3
+	if runtime == containerd.One {
+		format = configVersion2
+	}
+	return fmt.Sprintf(format, image.PauseName, preflight.CNIPlugins, cni, registries)
+}
+
+// configVersion2 is what containerd 1.6 reads.
+const configVersion2 = `version = 2
+
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = %q
+  # runc may not lower a process's out-of-memory score without CAP_SYS_RESOURCE.
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = %q
+    conf_dir = %q
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = %q
+
+# The default lies in /opt, which a box shares with the machine.
+[plugins."io.containerd.internal.v1.opt"]
+  path = "/var/lib/containerd/opt"
+`
+
+// configVersion3 is what every containerd 2.x reads.
+const configVersion3 = `version = 3
+# The default lies in /etc, which a box shares with the machine.
+imports = []
+
+[plugins."io.containerd.cri.v1.images".pinned_images]
+  sandbox = %q
+
+[plugins."io.containerd.cri.v1.runtime"]
+  # runc may not lower a process's out-of-memory score without CAP_SYS_RESOURCE.
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = [%q]
+    conf_dir = %q
+
+[plugins."io.containerd.cri.v1.images".registry]
+  config_path = %q
+
+# The defaults lie in /opt and /etc, which a box shares with the machine.
+[plugins."io.containerd.internal.v1.opt"]
+  path = "/var/lib/containerd/opt"
+[plugins."io.containerd.image-verifier.v1.bindir"]
+  bin_dir = "/var/lib/containerd/image-verifier"
+[plugins."io.containerd.nri.v1.nri"]
+  plugin_path = "/var/lib/containerd/nri/plugins"
+  plugin_config_path = "/var/lib/containerd/nri/conf.d"
+`
+
+// Files of containerd for registries: one for all that have none of their own,
+// and one for the name under which the lab's asks for a password (containerd's
+// docs/hosts.md).
+const (
+	registriesOfAnyName = "registries/_default/hosts.toml"
+	privateRegistry     = "registries/" + plan.PrivateRegistryName + "/hosts.toml"
+)
+
+// registryHosts sends pulls to an address of the lab's registry, whatever the
+// image's name, and nowhere else where that does not have it.
+func registryHosts(address string) string {
+	server := "http://" + address
+	return fmt.Sprintf("server = %q\n[host.%q]\n  capabilities = [\"pull\", \"resolve\"]\n", server, server)
+}

@@ -189,6 +189,11 @@ fn missing() -> Option<String> {
 /// containerd's configuration. Where it differs from the default, the reason stands beside it.
 fn config(folder: &Path) -> String {
     let folder = folder.display();
+    let arch = match env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
     format!(
         r#"
 version = 2
@@ -209,6 +214,13 @@ sandbox_image = "{PAUSE_IMAGE}"
 restrict_oom_score_adj = true
 [plugins."io.containerd.grpc.v1.cri".containerd]
 # Works on any file system, overlays included.
+snapshotter = "native"
+# containerd 2 reads the snapshotter of this old format only beside a runtime.
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+# containerd 2 unpacks what it imports and pulls with this; 1.6 has no such plugin.
+[[plugins."io.containerd.transfer.v1.local".unpack_config]]
+platform = "linux/{arch}"
 snapshotter = "native"
 "#
     )

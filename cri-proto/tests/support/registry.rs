@@ -16,6 +16,9 @@ use super::images::{config, layer, sha256};
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
+/// The first byte of a client that speaks TLS.
+const TLS_HANDSHAKE: u8 = 22;
+
 /// What a path is answered with: media type and content.
 type Pages = BTreeMap<String, (&'static str, Vec<u8>)>;
 
@@ -87,7 +90,12 @@ impl Drop for Registry {
 
 /// Reads one request and answers it.
 fn answer(mut stream: &TcpStream, pages: &Pages) -> std::io::Result<()> {
-    let mut lines = BufReader::new(stream).lines();
+    let mut reader = BufReader::new(stream);
+    if reader.fill_buf()?.first() == Some(&TLS_HANDSHAKE) {
+        // As web servers do: containerd 2 takes this for the word that the registry speaks HTTP, and asks again.
+        return write!(stream, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
+    }
+    let mut lines = reader.lines();
     let request = lines.next().transpose()?.unwrap_or_default();
     while lines.next().transpose()?.is_some_and(|line| !line.is_empty()) {}
     let mut words = request.split(' ');

@@ -48,7 +48,7 @@ impl Node {
     /// A node that has just booted.
     pub fn new(at: usize, clock: Clock, room: &Room, rng: &mut Rng) -> Self {
         let name = format!("node{at}");
-        let flavor = [Flavor::Containerd16, Flavor::Containerd17, Flavor::Crio];
+        let flavor = [Flavor::Containerd16, Flavor::Containerd2, Flavor::Crio];
         let options = Options::of(rng.pick(&flavor).unwrap());
         let kubelet = KubeletOptions::default();
         let fixed = room.fixed.contains(&at);

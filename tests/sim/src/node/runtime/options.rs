@@ -5,8 +5,9 @@
 pub enum Flavor {
     /// containerd 1.6: a stop of an unknown container or sandbox is `NotFound`.
     Containerd16,
-    /// containerd 1.7 and 2: such a stop is a success.
-    Containerd17,
+    /// containerd 2: such a stop is a success, as it is in 1.7. Another container or sandbox of a name that is taken is
+    /// `FailedPrecondition`.
+    Containerd2,
     /// CRI-O.
     Crio,
 }
@@ -32,7 +33,7 @@ impl Flavor {
         if version.trim_start_matches('v').starts_with("1.6.") {
             Self::Containerd16
         } else {
-            Self::Containerd17
+            Self::Containerd2
         }
     }
 }
@@ -47,7 +48,7 @@ impl Options {
     pub(super) fn version(&self) -> (&'static str, &'static str) {
         match self.flavor {
             Flavor::Containerd16 => ("containerd", "1.6.20"),
-            Flavor::Containerd17 => ("containerd", "v2.0.5"),
+            Flavor::Containerd2 => ("containerd", "2.4.2"),
             Flavor::Crio => ("cri-o", "1.33.0"),
         }
     }

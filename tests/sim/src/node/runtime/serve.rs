@@ -74,7 +74,7 @@ impl Runtime {
             },
             Call::RunPodSandbox(config) if self.taken(&config) => {
                 let text = format!("failed to reserve sandbox name \"{}\": name is reserved", config.name);
-                Err(unknown(text))
+                Err(self.reserved(text))
             }
             Call::RunPodSandbox(config) => {
                 let what = Waiting::Sandbox { at: now + self.options.sandbox_ms, config };
@@ -126,6 +126,14 @@ impl Runtime {
     /// A stop of what is not there is a success.
     fn forgives(&self, failure: &Failure) -> bool {
         failure.code == Code::NotFound && self.options.flavor != Flavor::Containerd16
+    }
+
+    /// Something is to be made whose name another one has.
+    fn reserved(&self, text: String) -> Failure {
+        match self.options.flavor {
+            Flavor::Containerd2 => Failure { code: Code::FailedPrecondition, message: text },
+            Flavor::Containerd16 | Flavor::Crio => unknown(text),
+        }
     }
 
     /// A sandbox of the same Pod and attempt is there or being made.
@@ -200,7 +208,7 @@ impl Runtime {
             let name = format!("{}_{}", config.name, config.attempt);
             let text =
                 format!("failed to reserve container name \"{name}\": name is reserved for \"{}\"", other.id);
-            return Err(unknown(text));
+            return Err(self.reserved(text));
         }
         let image = self.image_of(now, &config.image)?;
         let id = self.new_id();

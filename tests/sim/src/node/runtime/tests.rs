@@ -22,8 +22,7 @@ impl Bench {
             came: Vec::new(),
         };
         bench.runtime.set_wall(1000, 1_700_000_000_000);
-        let config = SandboxConfig { name: "web".into(), uid: "u".into(), ..SandboxConfig::default() };
-        let Ok(Answer::Created(id)) = bench.call(Call::RunPodSandbox(config)) else { panic!() };
+        let Ok(Answer::Created(id)) = bench.call(Call::RunPodSandbox(pod())) else { panic!() };
         bench.sandbox = id;
         bench
     }
@@ -80,6 +79,11 @@ impl Bench {
     }
 }
 
+/// The one that every bench has.
+fn pod() -> SandboxConfig {
+    SandboxConfig { name: "web".into(), uid: "u".into(), ..SandboxConfig::default() }
+}
+
 fn code(reply: &Reply) -> Code {
     reply.as_ref().expect_err("a failure").code
 }
@@ -89,8 +93,24 @@ const NOBODY_HAS: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 #[test]
 fn a_stop_of_nothing_depends_on_the_runtime() {
     assert_eq!(code(&Bench::new(Flavor::Containerd16).stop(NOBODY_HAS, 1)), Code::NotFound);
-    assert_eq!(Bench::new(Flavor::Containerd17).stop(NOBODY_HAS, 1), Ok(Answer::Done));
+    assert_eq!(Bench::new(Flavor::Containerd2).stop(NOBODY_HAS, 1), Ok(Answer::Done));
     assert_eq!(Bench::new(Flavor::Crio).stop(NOBODY_HAS, 1), Ok(Answer::Done));
+}
+
+#[test]
+fn a_name_that_is_taken_depends_on_the_runtime() {
+    for (flavor, said) in [
+        (Flavor::Containerd16, Code::Unknown),
+        (Flavor::Containerd2, Code::FailedPrecondition),
+        (Flavor::Crio, Code::Unknown),
+    ] {
+        let mut b = Bench::new(flavor);
+        assert_eq!(code(&b.call(Call::RunPodSandbox(pod()))), said, "{flavor:?}");
+        b.start("app", Process::polite());
+        let config = ContainerConfig { name: "app".into(), image: "app:1".into(), ..Default::default() };
+        let again = Call::CreateContainer { sandbox: b.sandbox.clone(), config };
+        assert_eq!(code(&b.call(again)), said, "{flavor:?}");
+    }
 }
 
 #[test]
@@ -149,7 +169,7 @@ fn a_restarted_runtime_has_forgotten_the_signal() {
 
 #[test]
 fn a_stop_whose_caller_leaves_never_kills_with_containerd() {
-    for (flavor, left) in [(Flavor::Containerd17, State::Running), (Flavor::Crio, State::Exited)] {
+    for (flavor, left) in [(Flavor::Containerd2, State::Running), (Flavor::Crio, State::Exited)] {
         let mut b = Bench::new(flavor);
         let id = b.start("app", Process::stubborn());
         let stop = b.begin(Call::StopContainer { id: id.clone(), timeout_s: 1 });

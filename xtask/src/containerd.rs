@@ -1,5 +1,6 @@
 //! The container runtimes that the nodes of a cluster can run.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -33,8 +34,8 @@ impl Containerd {
         default: &'static Self,
     ) -> Result<(&'static Self, Vec<&'a str>)> {
         const FLAG: &str = "--runtime";
-        let (named, rest) = options::taken(args, FLAG);
-        let Some(name) = named else { return Ok((default, rest)) };
+        let (asked, rest) = options::taken(args, FLAG);
+        let Some(name) = asked else { return Ok((default, rest)) };
         let known = [&TWO, &ONE];
         let names = known.map(|one| one.name).join(", ");
         let chosen = known.into_iter().find(|one| one.name == name);
@@ -51,6 +52,14 @@ impl Containerd {
     /// The folder of its programs in the checkout, if they are built.
     pub(crate) fn folder(&self, root: &Path) -> Option<PathBuf> {
         self.built.then(|| root.join("target/cluster/bin").join(self.name))
+    }
+
+    /// Builds it, and gives the `PATH` on which its programs come first.
+    pub(crate) fn on_path(&self, root: &Path) -> Result<OsString> {
+        self.build(root)?;
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders = self.folder(root).into_iter().chain(std::env::split_paths(&path));
+        std::env::join_paths(folders).context("PATH")
     }
 
     /// Builds its programs, unless it is Debian's; a matter of seconds when nothing changed.

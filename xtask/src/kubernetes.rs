@@ -55,8 +55,8 @@ impl Kubernetes {
     /// Takes `--kubernetes RELEASE` out of the arguments of `up`, and gives the rest.
     pub(crate) fn chosen(args: &[String]) -> Result<(&'static Self, Vec<&str>)> {
         const FLAG: &str = "--kubernetes";
-        let (named, rest) = options::taken(&args.iter().map(String::as_str).collect::<Vec<_>>(), FLAG);
-        let Some(release) = named else { return Ok((Self::default(), rest)) };
+        let (asked, rest) = options::taken(&args.iter().map(String::as_str).collect::<Vec<_>>(), FLAG);
+        let Some(release) = asked else { return Ok((Self::default(), rest)) };
         let releases = ALL.map(|one| one.release).join(", ");
         let chosen = ALL
             .iter()

@@ -15,7 +15,7 @@ use crate::kubernetes::Kubernetes;
 use crate::progress::{Step, note};
 use crate::sh::Cmd;
 use crate::workspace::is_ci;
-use crate::{attacks, cgroup2, chaos, cluster, debian, fuzz, image, lab, priority, sim};
+use crate::{attacks, cgroup2, chaos, cluster, containerd, debian, fuzz, image, lab, priority, sim};
 
 /// The run of `cargo xtask chaos` that every test run has.
 const CHAOS_MINUTES: u64 = 3;
@@ -96,6 +96,9 @@ fn computing(root: &Path) -> Tally {
 
 fn on_clusters(root: &Path, total: &mut Tally) {
     suite(total, "tests of the cluster's own code", || module(root));
+    suite(total, "tests of the crates that use a container runtime, with containerd 2", || {
+        on_containerd_2(root)
+    });
     let mut images = Vec::new();
     suite(total, "what the clusters need", || {
         if let Some(skipped) = skipped(lab::require())? {
@@ -150,9 +153,28 @@ fn suite(total: &mut Tally, name: &str, run: impl FnOnce() -> Result<Tally>) {
     step.done();
 }
 
+/// Every test of the crates.
+const CRATES: [&str; 6] = ["test", "--locked", "--no-fail-fast", "--workspace", "--exclude", "pitstop-e2e"];
+
 fn crates(root: &Path) -> Result<Tally> {
-    let all = ["test", "--locked", "--no-fail-fast", "--workspace", "--exclude", "pitstop-e2e"];
-    counted(cargo_test(root).args(all), CargoCount::default())
+    counted(cargo_test(root).args(CRATES), CargoCount::default())
+}
+
+/// Those of them that start a container runtime, once more. They take it from the `PATH`, where Debian's is otherwise.
+const ON_A_RUNTIME: [&[&str]; 2] =
+    [&["--test", "containerd", "--test", "conformance"], &["--lib", "--", "containerd_tests", "disk_tests"]];
+
+fn on_containerd_2(root: &Path) -> Result<Tally> {
+    if let Some(skipped) = skipped(lab::require())? {
+        return Ok(skipped);
+    }
+    let path = containerd::TWO.on_path(root)?;
+    let mut total = Tally::default();
+    for tests in ON_A_RUNTIME {
+        let command = cargo_test(root).env("PATH", &path).args(CRATES).args(tests.iter().copied());
+        total.add(counted(command, CargoCount::default())?);
+    }
+    Ok(total)
 }
 
 /// The long runs of the simulator and of the models: tests that are there by the feature `campaign` alone.

@@ -1,4 +1,5 @@
-//! Every call of ours against a real containerd: Debian's 1.6, private to the test (see `support`).
+//! Every call of ours against a real containerd, the one on the `PATH`, private to the test (see `support`).
+//! `cargo xtask test` runs this with Debian's 1.6 and with containerd 2.
 //!
 //! Needs root, containerd, runc, busybox-static. Without them the tests are skipped with a word, except in CI
 //! (`CI=true`), where they fail.

@@ -88,7 +88,10 @@ func (c *Cluster) Up(ctx context.Context, wanted Wanted) error {
 
 // sameAsWanted refuses a cluster that runs and differs from what is asked for.
 func sameAsWanted(st *state.State, wanted Wanted) error {
-	if err := errors.Join(sameRelease(st), sameRuntime(st, wanted.Runtime)); err != nil {
+	if err := sameRelease(st); err != nil {
+		return err
+	}
+	if err := sameRuntime(st, wanted.Runtime); err != nil {
 		return err
 	}
 	if wanted.Nodes != 0 && wanted.Nodes != st.Nodes {

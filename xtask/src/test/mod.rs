@@ -161,8 +161,10 @@ fn crates(root: &Path) -> Result<Tally> {
 }
 
 /// Those of them that start a container runtime, once more. They take it from the `PATH`, where Debian's is otherwise.
-const ON_A_RUNTIME: [&[&str]; 2] =
-    [&["--test", "containerd", "--test", "conformance"], &["--lib", "--", "containerd_tests", "disk_tests"]];
+const ON_A_RUNTIME: [&[&str]; 2] = [
+    &["--test", "containerd", "--test", "conformance"],
+    &["--lib", "--", "containerd_tests", "disk::tests", "search"],
+];
 
 fn on_containerd_2(root: &Path) -> Result<Tally> {
     if let Some(skipped) = skipped(lab::require())? {

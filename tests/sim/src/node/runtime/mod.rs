@@ -4,8 +4,8 @@
 //! [`Options::call_ms`] later; what has to wait (a stop, a command, a start) replies when it is over.
 //!
 //! What is modelled, with its source: `reference/crr.md` section 4.5, `cri-proto/tests/containerd.rs`, containerd's
-//! `pkg/cri/server` and CRI-O's `server` as published; for containerd 1.6 each of these is compared with the real one
-//! (`conform::runtime`). CRI-O was read and not run.
+//! `pkg/cri/server` and CRI-O's `server` as published; for containerd 1.6 and 2 each of these is compared with the real
+//! one (`conform::runtime`). CRI-O was read and not run.
 //!
 //! - An ID may be a prefix of the container's; an unknown one is `NotFound`, except in a removal, and in a stop from
 //!   containerd 1.7 on and in CRI-O (success).

@@ -92,6 +92,7 @@ pub struct InPlaceRolloutSpec {
     /// Further annotations of the Pod template that ask for a restart when they change, beside
     /// `kubectl.kubernetes.io/restartedAt`, `reloader.stakater.com/last-reloaded-from` and all that begin with `checksum/`: a
     /// change of these is made in place, where `templateChanges` is `InPlace`. The annotations of running Pods stay as they are.
+    /// None may begin with `pitstop.dev/`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MAX_ANNOTATIONS), inner(length(min = 1, max = MAX_ANNOTATION), regex(pattern = crate::condition::TYPE)), extend("x-kubernetes-list-type" = "set"))]
     pub restart_annotations: Vec<String>,
@@ -159,6 +160,10 @@ pub(crate) fn fix(spec: &mut JSONSchemaProps) {
         || self.strategy.maxUnavailable >= 1";
     let why = "must be at least 1: a Pod that is serviced in place is unavailable meanwhile";
     rule(spec, "strategy.maxUnavailable", most.to_owned(), format!("spec.strategy.maxUnavailable {why}"));
+    let others =
+        "!has(self.restartAnnotations) || !self.restartAnnotations.exists(a, a.startsWith('pitstop.dev/'))";
+    let why = "spec.restartAnnotations must name annotations of others: none that begins with pitstop.dev/";
+    rule(spec, "restartAnnotations", others.to_owned(), why.to_owned());
 }
 
 /// A workload.

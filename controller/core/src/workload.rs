@@ -108,7 +108,7 @@ pub struct Template {
     pub holds: bool,
     /// The revision that Pods of this template have; absent while its controller has not made it.
     pub revision: Option<String>,
-    /// Its controller makes new Pods of that revision; of a `Deployment`, it counts all Pods as updated.
+    /// Its controller makes new Pods of that revision; of a `Deployment` or a `DaemonSet`, it counts all Pods as updated.
     pub committed: bool,
     /// The revision that its Pods had before it, as far as is known.
     pub previous: Option<String>,

@@ -3,13 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::child;
+use super::{Rollout, child};
 use crate::deed::Deed;
 use crate::key::{KindId, ObjectKey};
 use crate::kind::{Around, Relative};
 use crate::time::Mono;
-
-use super::Rollout;
 
 /// How long a watch may take to show it.
 pub(super) const SHOWN_WITHIN: Duration = Duration::from_secs(30);

@@ -61,6 +61,9 @@ struct TemplatedStatus {
     update_revision: String,
     replicas: i64,
     updated_replicas: i64,
+    /// These of a `DaemonSet`.
+    current_number_scheduled: i64,
+    updated_number_scheduled: i64,
 }
 
 /// `spec.template`, and what is known before its revisions are read.
@@ -77,7 +80,11 @@ pub(super) fn template(query: &WorkloadQuery, object: Templated) -> (Value, Temp
             let committed = status.update_revision == status.current_revision;
             (rolling_update.partition >= PARTITION, revision, committed)
         }
-        TargetKind::DaemonSet => (type_ == "OnDelete", None, true),
+        TargetKind::DaemonSet => {
+            // Its controller sees marked Pods some time after they are, and deletes those that it has not seen yet.
+            let counted = status.updated_number_scheduled >= status.current_number_scheduled;
+            (type_ == "OnDelete", None, counted)
+        }
         TargetKind::Deployment => (spec.paused, Some(identity(&spec.template, &query.restarts)), counted),
     };
     let told = Template {
@@ -230,9 +237,13 @@ mod tests {
 
     #[test]
     fn of_a_daemon_set_the_revision_has_the_same_template() {
-        let status = json!({"observedGeneration": 3});
-        let (now, mut told) =
-            template(&query(TargetKind::DaemonSet), object(&json!({"type": "OnDelete"}), &status));
+        let counts = |updated: i64| {
+            let status = json!({"observedGeneration": 3, "currentNumberScheduled": 2,
+                "updatedNumberScheduled": updated, "desiredNumberScheduled": 3});
+            template(&query(TargetKind::DaemonSet), object(&json!({"type": "OnDelete"}), &status))
+        };
+        assert!(!counts(1).1.committed, "it has yet to see that the other one is marked");
+        let (now, mut told) = counts(2);
         assert_eq!((told.holds, &told.revision), (true, &None));
         let read = |query: &WorkloadQuery, told: &mut Template, all: &[(&str, &str)]| {
             let mut revisions = all.iter().map(|(name, image)| revision(name, image)).collect();

@@ -22,10 +22,11 @@ pub(super) enum Rule {
     OnlyMoreTime,
     CancelledStaysSo,
     SomeUnavailable,
+    OthersAnnotations,
 }
 
 /// Those whose text is always the same.
-const RULES: [(Rule, &str); 8] = [
+const RULES: [(Rule, &str); 9] = [
     (Rule::SameNames, "self.map(c, c.name) == oldSelf.map(c, c.name)"),
     (
         Rule::OneAction,
@@ -44,6 +45,10 @@ const RULES: [(Rule, &str); 8] = [
     (
         Rule::SomeUnavailable,
         "!has(self.strategy) || !has(self.strategy.maxUnavailable) || type(self.strategy.maxUnavailable) != int || self.strategy.maxUnavailable >= 1",
+    ),
+    (
+        Rule::OthersAnnotations,
+        "!has(self.restartAnnotations) || !self.restartAnnotations.exists(a, a.startsWith('pitstop.dev/'))",
     ),
     (Rule::CancelledStaysSo, "!has(oldSelf.cancel) || !oldSelf.cancel || (has(self.cancel) && self.cancel)"),
 ];
@@ -109,6 +114,10 @@ impl Rule {
                 seconds(old).is_none_or(|old| seconds(new).is_some_and(|new| new >= old))
             }),
             Self::SomeUnavailable => new["strategy"]["maxUnavailable"].as_i64().is_none_or(|most| most >= 1),
+            Self::OthersAnnotations => {
+                let own = |name: &Value| name.as_str().is_some_and(|name| name.starts_with("pitstop.dev/"));
+                !list(&new["restartAnnotations"]).iter().any(own)
+            }
             Self::CancelledStaysSo => old.is_none_or(|old| old["cancel"] != true || new["cancel"] == true),
         }
     }

@@ -59,7 +59,7 @@ pub(super) fn agrees(workload: &Value, partition: usize, server: &Server) -> Res
             let counts = [number(&status["replicas"]), number(&status["updatedReplicas"])];
             counts == [all, all] && server.objects("ReplicaSet").filter(own).all(of)
         }
-        _ => true,
+        _ => number(&status["updatedNumberScheduled"]) >= number(&status["currentNumberScheduled"]),
     };
     if seen < generation(workload) || !yes {
         return Err(format!("generation {} has {status}", generation(workload)));

@@ -115,6 +115,7 @@ impl World {
             status["updatedReplicas"] = updated.into();
         } else {
             status["desiredNumberScheduled"] = desired.into();
+            status["currentNumberScheduled"] = pods.len().into();
             status["updatedNumberScheduled"] = updated.into();
         }
         self.native_writes(set, |set| set["status"] = status);

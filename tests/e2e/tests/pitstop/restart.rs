@@ -139,8 +139,9 @@ fn columns(ns: &Ns, options: &[&str]) -> Result<Vec<String>> {
     const AGE: usize = 4;
     let text = ns.kubectl(&[&["get", "crr"], options].concat())?;
     let mut lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-    for line in lines.iter_mut().skip(1) {
-        line[AGE] = "*";
+    // A request that the controller has not seen yet has fewer columns.
+    for age in lines.iter_mut().skip(1).filter_map(|line| line.get_mut(AGE)) {
+        *age = "*";
     }
     Ok(lines.into_iter().map(|line| line.join(" ")).collect())
 }

@@ -9,7 +9,7 @@ use super::child::{self, RESIZES, UPDATES};
 use super::choose::{Step, choose, waits_for_pods};
 use super::roll::{Memory, Read};
 use super::status::{Doing, status};
-use super::sweep::{delete, sweep, withdraw};
+use super::sweep::{delete, forget, sweep, withdraw};
 use super::told::Told;
 use super::work::{What, Work};
 use super::{Plan, Rollout, arm, update};
@@ -55,6 +55,7 @@ pub(super) fn plan(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) 
         return Plan::default();
     }
     memory.see(sight.doing);
+    forget(sight, memory);
     let mut next = next(cx, sight, memory);
     let labels = arm::arm(cx, rollout, memory, &mut next);
     if next.controllers.is_empty() {

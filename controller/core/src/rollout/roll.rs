@@ -290,7 +290,7 @@ impl Memory {
 
     /// The first of the Pods whose nodes have not been asked to pull ahead, if fewer than `most` are.
     pub(super) fn next_to_pull(&self, now: Mono, most: usize) -> Option<&ObjectKey> {
-        let pulls = self.sorted.pulls.saturating_add(self.asking(false).count());
+        let pulls = self.sorted.ahead.len().saturating_add(self.asking(false).count());
         let next = || self.sorted.may_pull.iter().map(|(_, pod)| pod).find(|pod| self.may_ask(pod, now));
         if pulls < most { next() } else { None }
     }

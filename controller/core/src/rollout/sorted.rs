@@ -53,9 +53,9 @@ pub(super) struct Sorted {
     pub(super) waits: BTreeSet<(Rank, ObjectKey)>,
     /// Those of them that are not available.
     pub(super) broken: BTreeSet<(Rank, ObjectKey)>,
-    /// Those of them whose nodes may be asked to pull ahead, and how many are.
+    /// Those of them whose nodes may be asked to pull ahead, and those whose nodes are.
     pub(super) may_pull: BTreeSet<(Rank, ObjectKey)>,
-    pub(super) pulls: usize,
+    pub(super) ahead: BTreeSet<ObjectKey>,
     pub(super) started: BTreeSet<ObjectKey>,
     pub(super) unmarked: BTreeSet<ObjectKey>,
     pub(super) not_in_place: BTreeSet<ObjectKey>,
@@ -102,7 +102,7 @@ impl Sorted {
                 match seen.ahead {
                     Ahead::Nothing => {}
                     Ahead::May => drop(self.may_pull.insert((*rank, key.clone()))),
-                    Ahead::Asked => self.pulls = self.pulls.saturating_add(1),
+                    Ahead::Asked => drop(self.ahead.insert(key.clone())),
                 }
             }
             Stage::Started => drop(self.started.insert(key.clone())),
@@ -130,7 +130,7 @@ impl Sorted {
                 self.waits.remove(&place);
                 self.broken.remove(&place);
                 self.may_pull.remove(&place);
-                self.pulls = self.pulls.saturating_sub(usize::from(seen.ahead == Ahead::Asked));
+                self.ahead.remove(key);
             }
             Stage::Started => drop(self.started.remove(key)),
             Stage::Unmarked => drop(self.unmarked.remove(key)),

@@ -1,13 +1,12 @@
 //! Requests that restarts and updates have left are deleted, one after another.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use pitstop_api::rollout::TargetKind;
 
 use super::Rollout;
-use super::child::{self, KINDS, RESTARTS};
+use super::child::{self, KINDS, RESTARTS, UPDATES};
 use super::choose::Step;
 use super::roll::Memory;
 use super::work::{self, UNKNOWN};
@@ -25,24 +24,34 @@ const SWEEP_WAITS: Duration = Duration::from_mins(5);
 pub(super) fn delete(
     cx: Cx<'_>,
     sight: &Sight<'_, Rollout>,
-    memory: &mut Memory,
+    memory: &Memory,
     which: impl Fn(&Relative<'_>) -> bool,
 ) -> Option<Deed> {
-    let mut left = children(sight).peekable();
-    if left.peek().is_none() {
-        memory.unshown.all_gone();
-    }
-    let goes = |uid: &str| {
-        let now = |deed: &Deed| matches!(deed, Deed::Delete { uid: of, .. } if of == uid);
-        memory.unshown.deletes(cx.now, uid) || sight.doing.iter().any(now)
-    };
-    left.filter(|(_, child)| !child.deleting && !goes(child.uid) && which(child)).find_map(|(kind, child)| {
+    let left = children(sight).filter(|(_, child)| stays(cx, sight, memory, child) && which(child));
+    left.into_iter().find_map(|(kind, child)| {
         match touched(sight, kind, &child).filter(|_| !is_idle(sight, memory, &child)) {
             Some(pod) if memory.may_mark(&pod.key, cx.now) => Some(work::mark(sight.request, &pod, UNKNOWN)),
             Some(_) => None,
-            None => Some(Deed::Delete { kind, key: child.key.clone(), uid: child.uid.to_owned() }),
+            None => Some(deletes(kind, &child)),
         }
     })
+}
+
+fn deletes(kind: KindId, child: &Relative<'_>) -> Deed {
+    Deed::Delete { kind, key: child.key.clone(), uid: child.uid.to_owned() }
+}
+
+/// It is not being deleted, and was not.
+fn stays(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &Memory, child: &Relative<'_>) -> bool {
+    let now = |deed: &Deed| matches!(deed, Deed::Delete { uid, .. } if uid == child.uid);
+    !child.deleting && !memory.unshown.deletes(cx.now, child.uid) && !sight.doing.iter().any(now)
+}
+
+/// Where no request is left, nothing is remembered of those that were deleted.
+pub(super) fn forget(sight: &Sight<'_, Rollout>, memory: &mut Memory) {
+    if children(sight).next().is_none() {
+        memory.unshown.all_gone();
+    }
 }
 
 /// The Pod that the request may have changed, where nothing but the request says so: no revision of a `Deployment` is kept.
@@ -65,16 +74,14 @@ fn touched<'a>(sight: &Sight<'a, Rollout>, kind: KindId, child: &Relative<'_>) -
     (!told && !pod.gone()).then_some(pod)
 }
 
-/// Deletes the next of the requests that are suspended.
-pub(super) fn withdraw(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) -> Option<Deed> {
-    let idle = idle(sight, memory);
-    delete(cx, sight, memory, |child| idle.contains(child.uid))
-}
-
-/// UIDs of those that are suspended.
-fn idle(sight: &Sight<'_, Rollout>, memory: &Memory) -> BTreeSet<String> {
-    let idle = children(sight).filter(|(_, child)| is_idle(sight, memory, child));
-    idle.map(|(_, child)| child.uid.to_owned()).collect()
+/// Deletes the next of the requests by which nodes pull ahead.
+pub(super) fn withdraw(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &Memory) -> Option<Deed> {
+    let (around, mark) = (sight.around, memory.mark()?);
+    memory.sorted.ahead.iter().find_map(|pod| {
+        let request = around.relative(UPDATES, &child::key(mark, &*around.pod(pod)?))?;
+        let idle = is_idle(sight, memory, &request) && stays(cx, sight, memory, &request);
+        idle.then(|| deletes(UPDATES, &request))
+    })
 }
 
 /// The request is suspended, and nothing that was sent may have changed that.
@@ -98,14 +105,14 @@ pub(super) fn sweep(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory,
     let until = *memory.sweep_until.get_or_insert(cx.now.after(SWEEP_WAITS));
     let patient = until > cx.now;
     let old = |child: &Relative<'_>| !child::is_of(mark, child.key);
-    let idle = idle(sight, memory);
-    let over = |child: &Relative<'_>| child.ended.is_some() || idle.contains(child.uid);
+    let idle = |child: &Relative<'_>| is_idle(sight, memory, child);
+    let over = |child: &Relative<'_>| child.ended.is_some() || idle(child);
     if let Some(deed) = delete(cx, sight, memory, |child| old(child) && (over(child) || !patient)) {
         return Some(Step::Sweep(Some(deed)));
     }
     let open = |kind, child: &Relative<'_>| {
         let waits = patient && child.ended.is_none() || touched(sight, kind, child).is_some();
-        old(child) && !child.deleting && !idle.contains(child.uid) && waits
+        old(child) && !child.deleting && !idle(child) && waits
     };
     let waits = memory.unshown.makes_others(sight.doing, mark);
     memory.swept = !waits && !children(sight).any(|(kind, child)| open(kind, &child));

@@ -68,7 +68,7 @@ impl Updating<'_> {
         let Some(revision) = revision else { return self.waits(memory, false) };
         let last = self.last(revision);
         match last {
-            Some(update) if update.ended == Some(UpdateEnd::RolledBack) => return self.is_back(memory),
+            Some(update) if update.ended == Some(UpdateEnd::RolledBack) => return self.is_back(memory, to),
             Some(update) if goes_back(rollout).is_some() => return self.go_back(memory, update, to),
             _ => {}
         }
@@ -163,15 +163,16 @@ impl Updating<'_> {
     fn go_back(&self, memory: &mut Memory, update: &Update, to: Strategy) -> Next {
         let Self { cx, sight, workload, template, .. } = *self;
         let (rollout, back) = (sight.request, update.from.as_deref().unwrap_or_default());
+        let work = Work { back: true, ..Work::update(rollout, back, template, partition(to)) };
         // What cannot be had back is as good as what has failed: the workload is not released with either.
         let cannot = |memory: &mut Memory, why: String| {
             memory.stopped = true;
+            memory.sort(rollout, &work, workload, sight.around);
             Next::only(rollout, Told::CannotRollBack(why))
         };
         if !template.changes.get(back).is_some_and(Change::is_none) {
             return cannot(memory, format!("its revision {back} is not kept"));
         }
-        let work = Work { back: true, ..Work::update(rollout, back, template, partition(to)) };
         let next = go_on(cx, sight, memory, &work, workload);
         if let Some(why) = memory.why_not_in_place() {
             let why = why.to_owned();
@@ -188,8 +189,13 @@ impl Updating<'_> {
     }
 
     /// All Pods have what they had before, and nothing more is done until the template changes.
-    fn is_back(&self, memory: &mut Memory) -> Next {
+    fn is_back(&self, memory: &mut Memory, to: Strategy) -> Next {
+        let Self { sight, workload, template, .. } = *self;
         memory.stopped = true;
+        // It is told of Pods, and remembers no more of those than there are.
+        let revision = template.revision.as_deref().unwrap_or_default();
+        let work = Work::update(sight.request, revision, template, partition(to));
+        memory.sort(sight.request, &work, workload, sight.around);
         let deed = delete(self.cx, self.sight, memory, |_| true);
         let wake_at = memory.unshown.deleted_until(self.cx.now);
         Next { deed, wake_at, ..Next::only(self.sight.request, Told::Ended(UpdateEnd::RolledBack)) }

@@ -151,22 +151,28 @@ pub(super) fn take(
         return Ok(());
     }
     let revisions = std::mem::take(revisions);
-    let known = || revisions.iter().filter_map(|one| Some((one, one.label(query.kind)?, one.template()?)));
+    let known =
+        || revisions.iter().filter_map(|one| Some((one.revision, one.label(query.kind)?, one.template()?)));
+    let to = |goal: &Value| -> BTreeMap<String, Change> {
+        known()
+            .map(|(_, label, then)| (label.to_owned(), Change::between(then, goal, &query.restarts)))
+            .collect()
+    };
+    let changes = to(now);
     if query.kind == TargetKind::DaemonSet {
-        let is_now = |then: &Value| Change::between(then, now, &query.restarts).is_none();
-        let (new, old): (Vec<_>, Vec<_>) = known().partition(|(_, _, then)| is_now(then));
+        let is_now = |label: &str| changes.get(label).is_some_and(Change::is_none);
+        let (new, old): (Vec<_>, Vec<_>) = known().partition(|(_, label, _)| is_now(label));
         told.revision = new.last().map(|(_, label, _)| (*label).to_owned());
-        let before = old.iter().max_by_key(|(one, ..)| one.revision);
-        told.previous = before.map(|(_, label, _)| (*label).to_owned());
+        let before = old.into_iter().max_by_key(|(revision, ..)| *revision);
+        told.previous = before.map(|(_, label, _)| label.to_owned());
     }
-    let back = query.back.as_deref();
-    let goal =
-        back.map_or(Some(now), |back| known().find(|(_, label, _)| *label == back).map(|(.., then)| then));
-    // Without that revision, nothing is known of others.
-    let Some(goal) = goal else { return Ok(()) };
-    for (_, label, then) in known() {
-        told.changes.insert(label.to_owned(), Change::between(then, goal, &query.restarts));
-    }
+    told.changes = match query.back.as_deref() {
+        None => changes,
+        // Without that revision, nothing is known of others.
+        Some(back) => {
+            known().find(|(_, label, _)| *label == back).map(|(.., then)| to(then)).unwrap_or_default()
+        }
+    };
     Ok(())
 }
 

@@ -84,10 +84,10 @@ pub(super) fn take(
             told.changes.insert(identity(&other.spec.template, restarts), change);
         }
     }
-    if let Some(active) = active {
+    if let (Some(active), Some(revision)) = (active, &told.previous) {
         let change = Change::between(active, now, restarts);
         // Of Pods that have none, and of those that have this one.
-        told.changes.insert(identity(active, restarts), change.clone());
+        told.changes.insert(revision.clone(), change.clone());
         told.changes.insert(String::new(), change);
     }
     let same =

@@ -91,6 +91,24 @@ fn what_has_failed_is_not_tried_again_until_the_template_changes() {
     assert_eq!(world.begun.len(), 3);
 }
 
+/// It may be long until the template changes.
+#[test]
+fn pods_that_come_and_go_meanwhile_leave_nothing() {
+    let mut world = half();
+    world.updated("web-2", "shop/web:v1");
+    for name in ["web-3", "web-4"] {
+        let key = ObjectKey::new("shop", name);
+        world.put(of("old", "shop/web:v1", name));
+        world.settle();
+        assert!(world.memory.sorted.pods.contains_key(&key));
+        world.pods.remove(&key);
+        world.changed(&key);
+        world.settle();
+        assert_eq!((world.memory.sorted.pods.len(), world.ended()), (3, Some(UpdateEnd::RolledBack)));
+    }
+    assert_eq!((world.begun.len(), world.counts()), (3, (3, 3, 0, 0)));
+}
+
 #[test]
 fn a_process_that_begins_while_pods_go_back_goes_on() {
     let mut world = half();

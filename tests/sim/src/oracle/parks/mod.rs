@@ -5,8 +5,7 @@
 //! | W8 | The native controllers of a workload delete no Pod but by its user's doing: a smaller number of Pods, or a release. |
 //! | W9 | A Pod is marked as of a revision only when it has the images of that one's template, and no request for it is open. |
 //! | W10 | The controller releases the workload only when every Pod has the template's images and the native controllers agree. |
-//! | W11 | An update that is told to have ended as `Updated` has: no Pod has other images, and the workload is not parked. One that is
-//!         `RolledBack` has: every Pod has the images of the revision before. |
+//! | W11 | An update ends as `Updated` when no Pod has other images and it is not parked; as `RolledBack` when all have those of before. |
 //! | W12 | A container is restarted once at most for each change of its image, unless a request has failed. |
 //! | W13 | When the `ReplicaSet` with Pods gets another template, another one keeps the old one. |
 //! | W14 | At rest nothing is parked, every Pod is of the template and nothing is left; or the rollout waits for a true reason. |

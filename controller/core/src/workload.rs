@@ -110,6 +110,8 @@ pub struct Template {
     pub revision: Option<String>,
     /// Its controller makes new Pods of that revision; of a `Deployment` or a `DaemonSet`, it counts all Pods as updated.
     pub committed: bool,
+    /// How many Pods of that revision the controller of a `StatefulSet` counts; of others, 0.
+    pub updated: u32,
     /// The revision that its Pods had before it, as far as is known.
     pub previous: Option<String>,
     /// The older revision that others were compared with, if that was asked for.

@@ -20,9 +20,17 @@ pub(super) enum Left {
     Nothing,
 }
 
-/// What that is; `partition`: of its user, by which its controller goes on making some Pods of the old revision.
-pub(super) fn left(kind: TargetKind, template: &Template, partition: u32) -> Left {
-    let counted = template.committed || partition > 0;
+/// What that is; `partition`: of its user, by which its controller goes on making some Pods of the old revision; `of_revision`:
+/// how many Pods are of the new one. The controller of a `StatefulSet` that is released deletes each of them that it has yet to
+/// see marked.
+pub(super) fn left(kind: TargetKind, template: &Template, partition: u32, of_revision: usize) -> Left {
+    let counted = match kind {
+        TargetKind::StatefulSet => {
+            let all = usize::try_from(template.updated).is_ok_and(|updated| updated >= of_revision);
+            all && (template.committed || partition > 0)
+        }
+        TargetKind::Deployment | TargetKind::DaemonSet => template.committed,
+    };
     let counted = if counted { Left::Nothing } else { Left::Controller };
     if kind != TargetKind::Deployment {
         return counted;
@@ -75,7 +83,7 @@ mod tests {
     }
 
     fn of(active: &Set, others: &[Set]) -> Left {
-        left(TargetKind::Deployment, &with(std::slice::from_ref(active), others), 0)
+        left(TargetKind::Deployment, &with(std::slice::from_ref(active), others), 0, 1)
     }
 
     #[test]
@@ -89,7 +97,7 @@ mod tests {
         assert_eq!(of(&active, &[kept]), step(CommitStep::Swap));
         let mut none_kept = with(std::slice::from_ref(&active), &[]);
         none_kept.sets.kept = false;
-        assert_eq!(left(TargetKind::Deployment, &none_kept, 0), step(CommitStep::Swap));
+        assert_eq!(left(TargetKind::Deployment, &none_kept, 0, 1), step(CommitStep::Swap));
     }
 
     #[test]
@@ -99,9 +107,23 @@ mod tests {
         assert_eq!(of(&active, &others), Left::Nothing);
         assert_eq!(of(&Set { seen: false, ..active.clone() }, &others), Left::Controller);
         let uncounted = Template { committed: false, ..with(&[active], &others) };
-        assert_eq!(left(TargetKind::Deployment, &uncounted, 0), Left::Controller);
+        assert_eq!(left(TargetKind::Deployment, &uncounted, 0, 1), Left::Controller);
         let without = with(&[], &others);
-        assert_eq!(left(TargetKind::Deployment, &without, 0), Left::Controller, "it has no Pods");
+        assert_eq!(left(TargetKind::Deployment, &without, 0, 1), Left::Controller, "it has no Pods");
+    }
+
+    #[test]
+    fn a_stateful_set_has_to_have_counted_every_mark() {
+        let left = |committed, partition, updated| {
+            let template = Template { committed, updated, ..Template::default() };
+            left(TargetKind::StatefulSet, &template, partition, 3)
+        };
+        assert_eq!(left(true, 0, 3), Left::Nothing);
+        assert_eq!(left(false, 0, 3), Left::Controller, "it makes Pods of the old revision");
+        assert_eq!(left(false, 2, 3), Left::Nothing, "its user wants that of some");
+        // The template went to another revision and back: the one before has always been this one.
+        assert_eq!(left(true, 0, 2), Left::Controller);
+        assert_eq!(left(false, 2, 2), Left::Controller);
     }
 
     /// The template goes back to the old one between the two writes.

@@ -208,6 +208,13 @@ impl Updating<'_> {
         listed.is_some_and(|(_, pods)| memory.all_are(self.sight.request, pods, revisions, work.partition))
     }
 
+    /// How many of the Pods that were listed are of the revision, those that are left alone included.
+    fn of_revision(&self, memory: &Memory, work: &Work<'_>) -> usize {
+        let What::Update(revisions) = &work.what else { return 0 };
+        let listed = memory.listed.as_ref().map_or(&[][..], |(_, listed)| listed);
+        listed.iter().filter(|pod| revisions.is(pod.revision)).count()
+    }
+
     /// Every Pod that the watch has shown is done: the API server is asked whether there are others, and its controller has to
     /// have counted them. Then the workload is released.
     fn finish(&self, memory: &mut Memory, work: &Work<'_>, to: Strategy) -> Next {
@@ -215,7 +222,7 @@ impl Updating<'_> {
             return self.waits(memory, true);
         }
         let kind = self.sight.request.spec.target_ref.kind;
-        match commit::left(kind, self.template, work.partition) {
+        match commit::left(kind, self.template, work.partition, self.of_revision(memory, work)) {
             Left::Controller => self.waits(memory, true),
             Left::Nothing => self.release(memory, to),
             Left::Step(step, active) => {

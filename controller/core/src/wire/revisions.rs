@@ -95,6 +95,10 @@ pub(super) fn template(query: &WorkloadQuery, object: Templated) -> (Value, Temp
         holds,
         revision,
         committed,
+        updated: match kind {
+            TargetKind::StatefulSet => u32::try_from(status.updated_replicas).unwrap_or_default(),
+            TargetKind::Deployment | TargetKind::DaemonSet => 0,
+        },
         previous: named(&status.current_revision),
         back: query.back.clone(),
         changes: BTreeMap::new(),
@@ -208,7 +212,7 @@ mod tests {
     #[test]
     fn a_stateful_set_names_its_revisions() {
         let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 2_147_483_647}});
-        let status = json!({"observedGeneration": 3, "currentRevision": "web-a", "updateRevision": "web-b"});
+        let status = json!({"observedGeneration": 3, "currentRevision": "web-a", "updateRevision": "web-b", "updatedReplicas": 1});
         let (now, mut told) = template(&query(TargetKind::StatefulSet), object(&strategy, &status));
         let query = query(TargetKind::StatefulSet);
         let mut read = vec![revision("a", "web:1")];
@@ -225,6 +229,7 @@ mod tests {
             holds: true,
             revision: Some("web-b".into()),
             committed: false,
+            updated: 1,
             previous: Some("web-a".into()),
             back: None,
             changes: [

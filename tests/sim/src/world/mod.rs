@@ -93,8 +93,6 @@ enum Happening {
     Count,
     /// A native controller sees an object, or that it is gone: its kind and name.
     Seen(native::Actor, String, String, Option<Arc<Value>>),
-    /// A native controller has its turn.
-    Turn(native::Actor),
 }
 
 /// The world.
@@ -349,7 +347,6 @@ impl World {
             Happening::Orphans => self.collect_orphans(),
             Happening::Count => self.count_pods(),
             Happening::Seen(actor, kind, name, object) => self.native_sees(actor, kind, name, object),
-            Happening::Turn(actor) => self.native_turn(actor),
         }
         if self.snapshots.last().is_none_or(|(at, _)| self.now >= at + 10_000) {
             self.snapshots.push((self.now, self.server.snapshot()));

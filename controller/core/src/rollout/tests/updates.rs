@@ -46,6 +46,8 @@ impl World {
             holds: true,
             revision: Some("new".into()),
             committed: true,
+            // Its controller sees marks at once.
+            updated: u32::MAX,
             previous: Some("old".into()),
             back: None,
             changes: [

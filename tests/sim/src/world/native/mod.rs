@@ -1,6 +1,6 @@
 //! The native controllers of a workload that may be parked: what decides whether Pods are deleted, made anew, and of which
-//! template. Each acts on what it has seen of the workload and what belongs to it, which is older than what is stored, and on the
-//! Pods that there are.
+//! template. Each acts on what it has seen, which is older than what is stored, for each kind by itself. As by the expectations of
+//! the real ones, whether there is a Pod is known at once: what is late is what a Pod says.
 
 mod replicas;
 mod revisions;
@@ -17,8 +17,9 @@ use super::rolling::WorkloadPlan;
 use super::{Happening, World};
 use crate::oracle::Writer;
 
-/// Kinds that native controllers watch beside Pods.
-const WATCHED: [&str; 5] = ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ControllerRevision"];
+/// Kinds that native controllers watch.
+const WATCHED: [&str; 6] =
+    ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ControllerRevision", "Pod"];
 
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,10 +34,8 @@ pub(super) enum Actor {
 #[derive(Debug, Default)]
 struct Cache {
     objects: BTreeMap<(String, String), Arc<Value>>,
-    /// When it sees the last of what was written.
-    until: u64,
-    /// Its turn is planned.
-    planned: bool,
+    /// When it sees the last of what was written of each kind.
+    until: BTreeMap<String, u64>,
 }
 
 /// What all of them know.
@@ -118,21 +117,17 @@ impl World {
         before: Option<&Arc<Value>>,
         after: Option<&Arc<Value>>,
     ) {
-        if !self.schedule.parks() {
+        if !self.schedule.parks() || !WATCHED.contains(&kind) {
             return;
         }
         for actor in [Actor::Workload, Actor::ReplicaSets] {
             let rare = if self.rng.one_in(12) { self.rng.below(4_000) } else { 0 };
             let at = self.now + 20 + self.rng.below(300) + rare;
             let cache = self.natives.caches.entry(actor).or_default();
-            if WATCHED.contains(&kind) {
-                cache.until = at.max(cache.until + 1);
-                let name = after.or(before).map_or("", |object| text(object, "name")).to_owned();
-                let seen = Happening::Seen(actor, kind.to_owned(), name, after.cloned());
-                self.queue.push(cache.until, seen);
-            } else if kind == "Pod" && !std::mem::replace(&mut cache.planned, true) {
-                self.queue.push(at, Happening::Turn(actor));
-            }
+            let until = cache.until.entry(kind.to_owned()).or_default();
+            *until = at.max(*until + 1);
+            let name = after.or(before).map_or("", |object| text(object, "name")).to_owned();
+            self.queue.push(*until, Happening::Seen(actor, kind.to_owned(), name, after.cloned()));
         }
     }
 
@@ -151,8 +146,7 @@ impl World {
         self.native_turn(actor);
     }
 
-    pub(super) fn native_turn(&mut self, actor: Actor) {
-        self.natives.caches.entry(actor).or_default().planned = false;
+    fn native_turn(&mut self, actor: Actor) {
         let Some(workload) = self.schedule.workload.clone() else { return };
         let Some(object) = self.natives.all(actor, &workload.kind).pop() else { return };
         match (actor, &*workload.kind) {
@@ -190,6 +184,12 @@ impl World {
     fn native_pod(&self, at: usize) -> Option<Arc<Value>> {
         let of = |pod: &&Arc<Value>| self.schedule.pod_at(text(pod, "name")) == Some(at);
         self.server.objects("Pod").find(of).cloned()
+    }
+
+    /// The same, as that controller has seen it.
+    fn native_seen(&self, actor: Actor, at: usize) -> Option<Arc<Value>> {
+        let mut pods = self.natives.all(actor, "Pod").into_iter();
+        pods.find(|pod| self.schedule.pod_at(text(pod, "name")) == Some(at))
     }
 
     /// Makes a Pod at that place, if there is none.

@@ -88,7 +88,7 @@ impl World {
 
     /// Deletes the last of those Pods that are of another revision, if none is on its way out or missing.
     fn replace_one(&mut self, places: std::ops::Range<usize>, update: &Revision) {
-        let pods: Vec<Option<Arc<Value>>> = places.map(|at| self.native_pod(at)).collect();
+        let pods: Vec<Option<Arc<Value>>> = places.map(|at| self.native_seen(Actor::Workload, at)).collect();
         let there: Vec<&Arc<Value>> = pods.iter().flatten().filter(|pod| active(pod)).collect();
         if there.len() == pods.len()
             && let Some(old) = there.into_iter().rev().find(|pod| label(pod) != update.label)
@@ -99,7 +99,7 @@ impl World {
 
     /// The status of the workload.
     fn tell_revisions(&mut self, set: &Value, update: &Revision, desired: usize) {
-        let pods = (0..self.schedule.members()).filter_map(|at| self.native_pod(at));
+        let pods = (0..self.schedule.members()).filter_map(|at| self.native_seen(Actor::Workload, at));
         let pods: Vec<_> = pods.filter(|pod| active(pod)).collect();
         let updated = pods.iter().filter(|pod| label(pod) == update.label).count();
         let able = pods.iter().filter(|pod| ready(pod)).count();

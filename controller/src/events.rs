@@ -73,10 +73,12 @@ async fn record_all(recorder: Recorder, mut inbox: mpsc::Receiver<Note>, metrics
 }
 
 async fn record(recorder: &Recorder, note: Note) {
-    let Some(about) = about(note.kind) else { return };
+    // What is no kind of ours is a workload.
+    let (api_version, action) =
+        about(note.kind).map_or(("apps/v1", "Release"), |about| (about.api_version, about.action));
     let request = ObjectReference {
-        api_version: Some(about.api_version.to_owned()),
-        kind: Some(about.id.name().to_owned()),
+        api_version: Some(api_version.to_owned()),
+        kind: Some(note.kind.name().to_owned()),
         namespace: Some(note.request.namespace.clone()),
         name: Some(note.request.name.clone()),
         uid: Some(note.request_uid.clone()),
@@ -94,7 +96,7 @@ async fn record(recorder: &Recorder, note: Note) {
         type_: if note.warning { EventType::Warning } else { EventType::Normal },
         reason: note.reason.to_owned(),
         note: Some(truncate(&note.message, MAX_NOTE)),
-        action: about.action.to_owned(),
+        action: action.to_owned(),
         secondary: pod.clone(),
     };
     publish(recorder, &event, &request).await;

@@ -69,11 +69,11 @@ impl fmt::Display for Named {
 /// A Kubernetes event to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// The request's kind.
+    /// The request's kind, or that of a workload.
     pub kind: KindId,
-    /// The request.
+    /// The request, or the workload.
     pub request: ObjectKey,
-    /// The request's UID.
+    /// Its UID.
     pub request_uid: String,
     /// The Pod it is about, if the event belongs there too.
     pub pod: Option<(ObjectKey, String)>,

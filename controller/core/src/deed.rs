@@ -139,6 +139,17 @@ pub enum Strategy {
     Unpaused,
 }
 
+impl Strategy {
+    /// What the mark of a parked workload says that it is released to; nothing where it says something else.
+    pub fn marked(kind: TargetKind, mark: &str) -> Option<Self> {
+        match kind {
+            TargetKind::StatefulSet => mark.parse().ok().map(Self::Partition),
+            TargetKind::DaemonSet => (mark == "RollingUpdate").then_some(Self::Rolling),
+            TargetKind::Deployment => (mark == "Unpaused").then_some(Self::Unpaused),
+        }
+    }
+}
+
 /// A step by which a `Deployment` takes the Pods that it has for those of its new template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {

@@ -434,6 +434,15 @@ pub trait Kind:
         false
     }
 
+    /// It looks after its workload, for as long as that is parked.
+    fn keeps_park(&self) -> bool {
+        false
+    }
+    /// What its workload was parked for has failed.
+    fn fails_park(&self) -> bool {
+        false
+    }
+
     /// What it has had done came back.
     fn deed_done(_memory: &mut Self::Memory, _now: Mono, _deed: Deed, _done: Done) {}
     /// A Pod that it looks after among others changed, or a request for that Pod that it has made.

@@ -8,6 +8,8 @@ use pitstop_api::labels;
 use pitstop_api::quantity::{Resource, Resources};
 use serde_json::{Map, Value, json};
 
+use crate::pod::Pod;
+
 /// The lists of containers in a Pod's spec.
 const LISTS: [&str; 2] = ["containers", "initContainers"];
 
@@ -88,6 +90,22 @@ pub struct Size {
     pub before: Resources,
 }
 
+impl Image {
+    /// The Pod has the old one.
+    pub fn was_in(&self, pod: &Pod) -> bool {
+        pod.container(&self.container).is_some_and(|container| same_image(&container.image, &self.before))
+    }
+}
+
+impl Size {
+    /// The Pod has the old ones.
+    pub fn was_in(&self, pod: &Pod) -> bool {
+        let own = pod.container(&self.container).map(|container| container.resources.effective());
+        let Self { resources, before, .. } = self;
+        own.is_some_and(|own| before != resources && before.agrees(own, *resources))
+    }
+}
+
 /// What a container that can get something else is to have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
@@ -130,6 +148,13 @@ impl Change {
 pub(crate) fn same_repository(before: &str, after: &str) -> Result<(), String> {
     let (before, after) = (Reference::parse(before)?, Reference::parse(after)?);
     before.same_repository(&after).then_some(()).ok_or_else(|| "is of another repository".to_owned())
+}
+
+/// A Pod has the image that a template names: the digest that was pulled for it may stand behind.
+pub(crate) fn same_image(has: &str, named: &str) -> bool {
+    let (Ok(has), Ok(named)) = (Reference::parse(has), Reference::parse(named)) else { return false };
+    let digest = named.digest.is_none() || named.digest == has.digest;
+    digest && has.same_repository(&named) && (has.own_tag() == named.own_tag() || named.digest.is_some())
 }
 
 /// Without what says nothing: absent values that are written down, how a `ControllerRevision` is to be merged, and the label that
@@ -274,6 +299,26 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    const DIGEST: &str = "sha256:1111111111111111111111111111111111111111111111111111111111111111";
+
+    #[test]
+    fn a_digest_that_was_pulled_for_a_tag_says_nothing_against_it() {
+        let pinned = format!("shop/web:v1@{DIGEST}");
+        for (has, named, is) in [
+            ("shop/web:v1", "docker.io/shop/web:v1", true),
+            (&*pinned, "shop/web:v1", true),
+            (&*pinned, &*pinned, true),
+            ("shop/web:v1", &*pinned, false),
+            ("shop/web:v2", "shop/web:v1", false),
+            ("mirror/web:v1", "shop/web:v1", false),
+            ("", "shop/web:v1", false),
+            (&*format!("shop/web:v1.back@{DIGEST}"), "shop/web:v1", true),
+            (&*format!("shop/web:v1.back@{DIGEST}"), "shop/web:v2", false),
+        ] {
+            assert_eq!(same_image(has, named), is, "{has} {named}");
+        }
+    }
 
     fn template() -> Value {
         json!({"metadata": {"labels": {"app": "web"}},

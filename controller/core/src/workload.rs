@@ -6,7 +6,8 @@ use pitstop_api::labels;
 use pitstop_api::rollout::TargetKind;
 
 use crate::key::ObjectKey;
-use crate::template::{Change, Wanted};
+use crate::pod::Pod;
+use crate::template::{Change, Lacks, Wanted, same_image, same_repository};
 
 /// Which workload to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +63,9 @@ pub enum Parking<'a> {
 pub fn place(kind: TargetKind, key: &ObjectKey) -> ObjectKey {
     ObjectKey::new(&key.namespace, format!("{}/{}", kind.name(), key.name))
 }
+
+/// The revision of a Pod that an update may have changed before it was given up.
+pub const UNKNOWN: &str = "unknown";
 
 /// A hash of a revision, the value of a Pod's label `controller-revision-hash`: 0 for none. A Pod keeps no more of it.
 pub fn revision_hash(label: &str) -> u64 {
@@ -120,6 +124,27 @@ pub struct Template {
     pub changes: BTreeMap<String, Change>,
     /// What only the template of a `Deployment` has.
     pub sets: Sets,
+}
+
+impl Template {
+    /// Its controller takes the Pod for one of it, and the Pod has something of another one: an update to that one was given up.
+    pub fn strays(&self, kind: TargetKind, pod: &Pod) -> bool {
+        let of = self.revision.as_ref().is_some_and(|revision| pod.revision == revision_hash(revision));
+        if kind == TargetKind::Deployment {
+            let other = |(name, wanted): (&String, &Wanted)| {
+                let has = pod.container(name).map_or("", |container| &container.image);
+                !same_image(has, &wanted.image) && same_repository(has, &wanted.image).is_ok()
+            };
+            return self.sets.swapped() && (pod.revision != 0 && !of || self.sets.wanted.iter().any(other));
+        }
+        let has = |change: &Change| match change {
+            Change::InPlace(Lacks { images, sizes, .. }) => {
+                images.iter().any(|image| image.was_in(pod)) || sizes.iter().any(|size| size.was_in(pod))
+            }
+            Change::Other(_) => false,
+        };
+        of && self.changes.values().any(has)
+    }
 }
 
 /// The `ReplicaSet`s of a `Deployment`, and what is written into them.

@@ -99,6 +99,8 @@ pub(super) trait AnyStore {
     fn being_accepted(&self, pod: &ObjectKey) -> bool;
     /// Some stand with the Pod.
     fn stands_with(&self, pod: &ObjectKey) -> bool;
+    /// The first one that stands there looks after that workload while it is parked.
+    fn keeps_park(&self, place: &ObjectKey) -> bool;
     /// A request of another owner than that has begun with the Pod.
     fn has_begun(&self, pod: &ObjectKey, but: &str) -> bool;
     /// The first one that waits for the Pod.
@@ -282,6 +284,9 @@ impl<K: Kind> AnyStore for Store<K> {
     }
     fn stands_with(&self, pod: &ObjectKey) -> bool {
         self.queues.len(pod) > 0
+    }
+    fn keeps_park(&self, place: &ObjectKey) -> bool {
+        self.of(place, Standing::Waits).next().is_some_and(|e| e.request.get().keeps_park())
     }
     fn has_begun(&self, pod: &ObjectKey, but: &str) -> bool {
         let own = |e: &Entry<K>| e.request.get().meta().owner.is_some_and(|owner| owner.uid == but);

@@ -10,6 +10,7 @@ use super::store::{Entry, object};
 use super::stores::Stored;
 use super::{Engine, Subject};
 use crate::action::{Action, Object};
+use crate::change::Note;
 use crate::deed::{Deed, Done};
 use crate::key::ObjectKey;
 use crate::kind::made_by;
@@ -50,6 +51,18 @@ impl Engine {
             more = true;
             *plan = self.decided(now, wall, entry, actions);
         }
+    }
+
+    /// What was done for a request, or for a workload that no rollout looks after, came back; what is worth an event.
+    pub(super) fn deed_done(&mut self, now: Mono, by: Object, deed: Deed, done: Done) -> Option<Note> {
+        let kind = by.kind.name();
+        let Some(store) = self.stores.named_mut(kind) else {
+            return self.left_done(now, by.key, &deed, done);
+        };
+        if store.deed_done(now, &by, deed, done) {
+            self.request_changed(kind, &by.key);
+        }
+        None
     }
 
     /// Deletes the Pod that a request has made that is over and through; when to look again.

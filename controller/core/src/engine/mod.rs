@@ -10,6 +10,7 @@ mod bound;
 mod deeds;
 mod hold;
 mod kept;
+mod left;
 mod load;
 mod members;
 mod outcome;
@@ -41,6 +42,7 @@ use crate::time::{Mono, earliest};
 use any::AnyStore;
 use hold::Grants;
 use kept::{Book, Kept};
+pub use left::{LEFT_PARKED, RELEASED};
 use members::Members;
 use pacing::Timers;
 use parks::Parks;
@@ -137,10 +139,7 @@ impl Engine {
             Event::PodTried { key, uid, outcome } => self.pod_tried(now, &key, &uid, &outcome),
             Event::PodWritten { key, uid, outcome } => self.pod_written(now, &key, &uid, outcome),
             Event::DeedDone { by, deed, done } => {
-                let mut store = self.stores.named_mut(by.kind.name());
-                if store.as_mut().is_some_and(|store| store.deed_done(now, &by, *deed, done)) {
-                    self.request_changed(by.kind.name(), &by.key);
-                }
+                actions.extend(self.deed_done(now, by, *deed, done).map(Action::Emit));
             }
             Event::NodeWorkWritten(node, outcome) => self.book_written(now, &node, outcome),
             Event::Tick => {}
@@ -168,6 +167,7 @@ impl Engine {
         // Before the tidying up of requests: what takes a Pod out of service or brings it back.
         for key in std::mem::take(&mut self.dirty_pods) {
             self.plan_pod(now, &key, actions);
+            self.plan_left(now, &key, actions);
         }
         actions.append(&mut requests);
         for node in std::mem::take(&mut self.dirty_nodes) {
@@ -245,7 +245,7 @@ impl Engine {
 
     fn all_dirty(&mut self) {
         self.stores.each_mut().for_each(AnyStore::all_dirty);
-        self.dirty_pods.extend(self.pods.awake().cloned());
+        self.dirty_pods.extend(self.pods.awake().chain(self.parks.places()).cloned());
         self.dirty_nodes.extend(self.books.objects.keys().map(|k| k.name.clone()));
     }
 }

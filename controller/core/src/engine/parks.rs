@@ -1,19 +1,29 @@
 //! The workloads that are parked.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use pitstop_api::rollout::TargetKind;
 
-use super::Engine;
 use super::any::AnyStore;
-use crate::action::{Part, Watch};
-use crate::key::ObjectKey;
+use super::left::{Left, Next};
+use super::room::Turn;
+use super::{Engine, Subject};
+use crate::action::{Action, Object, Part, Watch};
+use crate::change::Note;
+use crate::deed::{Deed, Done};
+use crate::key::{KindId, ObjectKey};
+use crate::time::Mono;
 use crate::workload::{Parked, Parking};
 
 /// Those that are, by the names under which rollouts for them stand in line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Parks {
     of: BTreeMap<TargetKind, OfKind>,
+    /// Those that no rollout looks after.
+    left: BTreeMap<ObjectKey, Left>,
+    /// Those of which the rollout is gone, and its update had failed.
+    failed: BTreeSet<ObjectKey>,
 }
 
 /// Those of one kind.
@@ -31,6 +41,29 @@ impl Parks {
             None => Parking::Unknown,
             Some(of) => of.objects.get(place).map_or(Parking::No, Parking::Yes),
         }
+    }
+
+    /// The one under that name.
+    fn named(&self, place: &ObjectKey) -> Option<&Parked> {
+        self.of.values().filter(|of| of.synced).find_map(|of| of.objects.get(place))
+    }
+
+    /// The names of all.
+    pub(super) fn places(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.of.values().flat_map(|of| of.objects.keys())
+    }
+
+    /// The rollout of that one is gone, and its update has failed.
+    pub(super) fn failed(&mut self, place: &ObjectKey) {
+        if self.named(place).is_some() {
+            self.failed.insert(place.clone());
+        }
+    }
+
+    /// Nobody has to see to it.
+    fn kept(&mut self, place: &ObjectKey) {
+        self.left.remove(place);
+        self.failed.remove(place);
     }
 
     /// Under which names something may be different now.
@@ -79,11 +112,52 @@ impl Engine {
         let complete = matches!(&watch, Watch::Listed(part) if part.last);
         for place in self.parks.changed(kind, watch) {
             self.stores.each_mut().for_each(|store| store.pod_changed(&place));
+            self.dirty_pods.insert(place);
         }
         // Those for a workload that is not parked may have waited for the list to say so.
         if complete {
             self.stores.each_mut().filter(|store| store.about().many).for_each(AnyStore::all_dirty);
         }
+    }
+}
+
+impl Engine {
+    /// A parked workload that no rollout looks after is released.
+    pub(super) fn plan_left(&mut self, now: Mono, place: &ObjectKey, actions: &mut Vec<Action>) {
+        if self.parks.of.is_empty() {
+            return;
+        }
+        let parked = self.parks.named(place).cloned();
+        let Some(parked) = parked.filter(|_| !self.stores.each().any(|store| store.keeps_park(place))) else {
+            return self.parks.kept(place);
+        };
+        let Parks { left, failed, .. } = &mut self.parks;
+        let left = left.entry(place.clone()).or_insert_with(|| Left::new(now, failed.contains(place)));
+        let subject = Subject::Pod(place.clone());
+        let pods = |key: &ObjectKey| self.pods.read(key).map(Cow::into_owned);
+        let wake_at = match left.next(now, &parked, &pods) {
+            Next::Do(deed) if self.room.start(now, &subject, Turn::New(&place.namespace, None)) => {
+                left.begins(deed.clone());
+                let kind = KindId::new(parked.kind.name());
+                actions
+                    .push(Action::Do { by: Object { kind, key: place.clone(), uid: String::new() }, deed });
+                None
+            }
+            Next::Do(_) => None,
+            Next::Tell(note) => {
+                actions.push(Action::Emit(note));
+                left.until
+            }
+            Next::Look(at) => at,
+        };
+        self.timers.set(subject, wake_at);
+    }
+
+    /// What was done with such a workload came back; what is worth an event.
+    pub(super) fn left_done(&mut self, now: Mono, place: ObjectKey, deed: &Deed, done: Done) -> Option<Note> {
+        let note = self.parks.left.get_mut(&place)?.done(now, deed, done);
+        self.dirty_pods.insert(place);
+        note
     }
 }
 

@@ -8,6 +8,7 @@ mod held;
 mod holds;
 mod kept;
 mod lead;
+mod left;
 mod look;
 mod pins;
 mod pullers;

@@ -210,6 +210,9 @@ impl Engine {
             remove(&mut store.by_node, &node.to_owned(), key);
             self.dirty_nodes.insert(node.to_owned());
         }
+        if K::ABOUT.many && entry.request.get().fails_park() {
+            self.parks.failed(&entry.request.get().pod_key());
+        }
         self.touched(entry.touches());
     }
 

@@ -82,6 +82,13 @@ impl Kind for Rollout {
         status::measure(self, old)
     }
 
+    fn keeps_park(&self) -> bool {
+        self.spec.changes_in_place()
+    }
+    fn fails_park(&self) -> bool {
+        status::has_failed(&self.status)
+    }
+
     fn disturbs(&self, _: &Memory, _: At, _: Option<&Pod>) -> Option<Mono> {
         None
     }

@@ -9,6 +9,7 @@ use super::roll::Memory;
 use super::told::{Disrupted, Told};
 use super::{Rollout, arm, child};
 use crate::change::Note;
+use crate::engine::{LEFT_PARKED, RELEASED};
 use crate::key::ObjectKey;
 use crate::kind::{Around, Cx, note};
 use crate::measure::Measure;
@@ -36,7 +37,6 @@ pub(super) const SUCCESSES: [&str; 2] = [RESTARTED, UPDATED];
 
 const BEGAN: &str = "RolloutStarted";
 const COMPLETED: &str = "RolloutCompleted";
-const RELEASED: &str = "WorkloadReleased";
 const STALLED: &str = "RolloutStalled";
 const ROLLING_BACK: &str = "RolloutRollingBack";
 
@@ -69,7 +69,7 @@ pub fn all_reasons() -> impl Iterator<Item = &'static str> {
     ];
     said.map(|told| told.reason())
         .into_iter()
-        .chain([BEGAN, COMPLETED, RELEASED, STALLED, ROLLING_BACK])
+        .chain([BEGAN, COMPLETED, RELEASED, LEFT_PARKED, STALLED, ROLLING_BACK])
         .chain(arm::REASONS)
         .chain(UpdateEnd::ALL.map(UpdateEnd::name))
         .chain(Phase::ALL.map(Phase::name))
@@ -97,6 +97,17 @@ impl Doing {
 /// The revision that Pods are being updated to.
 pub(super) fn under_way(status: &InPlaceRolloutStatus) -> Option<&str> {
     status.update.as_ref().filter(|update| update.ended.is_none()).map(|update| update.revision.as_str())
+}
+
+/// The update that the workload is parked for does not work in its Pods.
+pub(super) fn has_failed(status: &InPlaceRolloutStatus) -> bool {
+    let said = condition::find(&status.conditions, conditions::COMPLETE).map(|said| said.reason.as_str());
+    let told = [Told::PodsFailed, Told::UntouchedPodsFail, Told::CannotRollBack(String::new()), Told::Late];
+    let stalled = status.phase == Some(Phase::Stalled) && told.iter().any(|told| said == Some(told.reason()));
+    status.update.as_ref().is_some_and(|update| match update.ended {
+        None => update.rolling_back || stalled,
+        Some(end) => end == UpdateEnd::RolledBack,
+    })
 }
 
 fn ended(update: Option<&Update>) -> Option<UpdateEnd> {

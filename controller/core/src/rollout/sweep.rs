@@ -9,12 +9,12 @@ use super::Rollout;
 use super::child::{self, KINDS, RESTARTS, UPDATES};
 use super::choose::Step;
 use super::roll::Memory;
-use super::work::{self, UNKNOWN};
+use super::work;
 use crate::deed::Deed;
 use crate::key::KindId;
 use crate::kind::{Cx, Relative, Sight};
 use crate::pod::Pod;
-use crate::workload::revision_hash;
+use crate::workload::{UNKNOWN, revision_hash};
 
 /// How long a restart waits for what one before it has begun.
 const SWEEP_WAITS: Duration = Duration::from_mins(5);

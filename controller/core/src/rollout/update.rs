@@ -55,7 +55,9 @@ impl Updating<'_> {
     /// The first rule that says something.
     fn next(&self, memory: &mut Memory) -> Next {
         let (rollout, template) = (self.sight.request, self.template);
-        let Some(to) = released_to(rollout.spec.target_ref.kind, template.parked.as_deref()) else {
+        let kind = rollout.spec.target_ref.kind;
+        let to = template.parked.as_deref().and_then(|mark| Strategy::marked(kind, mark));
+        let Some(to) = to else {
             // The watch tells when it is another one.
             memory.stopped = true;
             let value = template.parked.clone().unwrap_or_default();
@@ -72,7 +74,6 @@ impl Updating<'_> {
             Some(update) if goes_back(rollout).is_some() => return self.go_back(memory, update, to),
             _ => {}
         }
-        let kind = rollout.spec.target_ref.kind;
         if let Some(why) = commit::why_not(kind, template) {
             // One without Pods is at its template as it is.
             return match self.workload.desired {
@@ -208,13 +209,6 @@ impl Updating<'_> {
         listed.is_some_and(|(_, pods)| memory.all_are(self.sight.request, pods, revisions, work.partition))
     }
 
-    /// How many of the Pods that were listed are of the revision, those that are left alone included.
-    fn of_revision(&self, memory: &Memory, work: &Work<'_>) -> usize {
-        let What::Update(revisions) = &work.what else { return 0 };
-        let listed = memory.listed.as_ref().map_or(&[][..], |(_, listed)| listed);
-        listed.iter().filter(|pod| revisions.is(pod.revision)).count()
-    }
-
     /// Every Pod that the watch has shown is done: the API server is asked whether there are others, and its controller has to
     /// have counted them. Then the workload is released.
     fn finish(&self, memory: &mut Memory, work: &Work<'_>, to: Strategy) -> Next {
@@ -222,7 +216,7 @@ impl Updating<'_> {
             return self.waits(memory, true);
         }
         let kind = self.sight.request.spec.target_ref.kind;
-        match commit::left(kind, self.template, work.partition, self.of_revision(memory, work)) {
+        match commit::left(kind, self.template, work.partition, of_revision(memory, work)) {
             Left::Controller => self.waits(memory, true),
             Left::Nothing => self.release(memory, to),
             Left::Step(step, active) => {
@@ -306,18 +300,16 @@ impl Updating<'_> {
     }
 }
 
+/// How many of the Pods that were listed are of the revision, those that are left alone included.
+fn of_revision(memory: &Memory, work: &Work<'_>) -> usize {
+    let What::Update(revisions) = &work.what else { return 0 };
+    let listed = memory.listed.as_ref().map_or(&[][..], |(_, listed)| listed);
+    listed.iter().filter(|pod| revisions.is(pod.revision)).count()
+}
+
 /// Of its user: Pods with lower ordinals are left alone.
 fn partition(to: Strategy) -> u32 {
     if let Strategy::Partition(partition) = to { partition } else { 0 }
-}
-
-/// What the mark says that the workload is released to; nothing where it says something else.
-fn released_to(kind: TargetKind, mark: Option<&str>) -> Option<Strategy> {
-    match kind {
-        TargetKind::StatefulSet => mark?.parse().ok().map(Strategy::Partition),
-        TargetKind::DaemonSet => (mark? == "RollingUpdate").then_some(Strategy::Rolling),
-        TargetKind::Deployment => (mark? == "Unpaused").then_some(Strategy::Unpaused),
-    }
 }
 
 /// The workload is not parked any more: what has come of the update, by its Pods. Nothing where none is under way.

@@ -26,6 +26,7 @@ mod pullers;
 mod queue;
 mod refused;
 mod registry;
+mod released;
 mod resize;
 mod restart;
 mod rollouts;

@@ -111,8 +111,10 @@ fn steps(rng: &mut Rng, schedule: &mut Schedule) {
             }
             12 => {
                 add(at, Step::DeleteRollout(WEB.to_owned()));
-                let again = rollout(rng);
-                add(at + near(rng), again);
+                let later = rng.pick(&[None, Some(0), Some(0), Some(25_000)]).unwrap();
+                if let Some(later) = later {
+                    add(at + later + near(rng), rollout(rng));
+                }
             }
             _ => add(at + rng.below(60_000), Step::RetryRollout(WEB.to_owned())),
         }

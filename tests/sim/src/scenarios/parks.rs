@@ -62,6 +62,12 @@ pub(super) fn all() -> Vec<Schedule> {
             one(", changed back", kind, 2, vec![to(3_000, "2"), to(5_500, "1")]),
             one(", and later back", kind, 2, vec![to(3_000, "2"), to(40_000, "1")]),
             one(", released by its user", kind, 2, vec![to(3_000, "2"), (5_500, Step::Release)]),
+            one(
+                ", its rollout deleted",
+                kind,
+                2,
+                vec![to(3_000, "2"), (5_500, Step::DeleteRollout("web".into()))],
+            ),
         ]);
         if kind != "DaemonSet" {
             let scaled = |at, replicas| (at, Step::Scale(replicas));

@@ -4,11 +4,11 @@ use pitstop_api::quantity::Resources;
 use pitstop_api::rollout::{TemplateChanges, UpdateEnd};
 
 use super::super::child::RESIZES;
-use super::super::work::UNKNOWN;
 use super::updates::{image, of};
 use super::*;
 use crate::deed::Commit;
 use crate::template::{Change, Lacks, Size, Wanted};
+use crate::workload::UNKNOWN;
 use crate::workload::{Set, Sets, Template, Version};
 
 fn set(name: &str, created: i64) -> Set {

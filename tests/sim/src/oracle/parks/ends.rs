@@ -32,16 +32,18 @@ impl Parks {
 
     /// All are over, or wait for somebody.
     pub(in crate::oracle) fn over(&self, now: u64, led_since: u64) -> bool {
-        self.there().all(|(id, followed)| {
-            let status = status(&followed.object);
-            let seen = status.observed_generation == followed.object.metadata.generation;
-            let rests = match status.phase {
-                Some(Phase::Idle | Phase::Complete) => self.children_of(id).next().is_none(),
-                Some(Phase::Paused | Phase::Stalled) => self.children_of(id).all(|child| !child.open()),
-                _ => false,
-            };
-            seen && rests && now > self.changed.max(led_since) + QUIET
-        })
+        let quiet = now > self.changed.max(led_since) + QUIET;
+        (self.there().next().is_some() || !self.parked || quiet)
+            && self.there().all(|(id, followed)| {
+                let status = status(&followed.object);
+                let seen = status.observed_generation == followed.object.metadata.generation;
+                let rests = match status.phase {
+                    Some(Phase::Idle | Phase::Complete) => self.children_of(id).next().is_none(),
+                    Some(Phase::Paused | Phase::Stalled) => self.children_of(id).all(|child| !child.open()),
+                    _ => false,
+                };
+                seen && rests && quiet
+            })
     }
 
     /// What is there at the end is what it should be.
@@ -66,7 +68,13 @@ impl Parks {
                 found.push(("W14", format!("a request for {} has lost its rollout", child.pod)));
             }
         }
-        if parked(workload).is_none() {
+        // The controller of a Deployment cannot be told of a Pod that has something else.
+        let stuck = plan.kind == *"Deployment"
+            && all_have(workload, &workload["spec"]["template"], self.partition(), server).is_err();
+        if parked(workload).is_some() && self.there().next().is_none() && !stuck {
+            found.push(("W14", format!("nobody looks after what is parked: {}", workload["metadata"])));
+        }
+        if parked(workload).is_none() && !self.left_parked {
             let pods = server.objects("Pod").filter(|pod| active(pod)).count();
             let template = &workload["spec"]["template"];
             // Of Pods that are never ready, nobody agrees. Whoever releases it in the midst of an update back may leave Pods with

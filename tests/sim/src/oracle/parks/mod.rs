@@ -4,7 +4,7 @@
 //! |---|---|
 //! | W8 | The native controllers of a workload delete no Pod but by its user's doing: a smaller number of Pods, or a release. |
 //! | W9 | A Pod is marked as of a revision only when it has the images of that one's template, and no request for it is open. |
-//! | W10 | The controller releases the workload only when every Pod has the template's images and the native controllers agree. |
+//! | W10 | The controller releases the workload only when every Pod has the template's images and the native controllers agree; or when no rollout has looked after it for half a minute. |
 //! | W11 | An update ends as `Updated` when no Pod has other images and it is not parked; as `RolledBack` when all have those of before. |
 //! | W12 | A container is restarted once at most for each change of its image, unless a request has failed. |
 //! | W13 | When the `ReplicaSet` with Pods gets another template, another one keeps the old one. |
@@ -58,6 +58,14 @@ pub struct Parks {
     scaled: Option<u64>,
     /// It was released by its user, or since it cannot be updated in place.
     let_go: bool,
+    /// Since when no rollout looks after it, and until when.
+    unkept: (u64, Option<u64>),
+    /// It has the label.
+    parked: bool,
+    /// It was released since no rollout looked after it.
+    left: bool,
+    /// And its strategy was left as it was: it is its user's to release.
+    left_parked: bool,
     /// When the controller has released it, since when it is not parked.
     released: Option<u64>,
     /// When something was last written that a rollout has to see to.
@@ -92,6 +100,10 @@ impl Parks {
             desired: 0,
             scaled: None,
             let_go: false,
+            unkept: (0, None),
+            parked: false,
+            left: false,
+            left_parked: false,
             released: None,
             changed: 0,
             began: BTreeMap::new(),
@@ -128,8 +140,12 @@ impl Parks {
             if let Some(followed) = before.and_then(|old| self.followed.get_mut(&uid(old))) {
                 followed.deleted = true;
             }
+            if self.followed.values().all(|followed| followed.deleted) {
+                self.unkept = (self.now, None);
+            }
             return;
         };
+        self.unkept.1.get_or_insert(self.now);
         let object = InPlaceRollout::deserialize(new).unwrap();
         let told = status(&object).update;
         let followed = Followed { object, deleted: false };

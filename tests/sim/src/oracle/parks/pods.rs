@@ -99,7 +99,7 @@ impl Parks {
             let scaled = self.scaled.is_some_and(|at| self.now < at + SCALED);
             // Made of the old revision by a native controller that had not seen the release yet.
             let unseen = self.released.is_some_and(|at| at <= born);
-            if !self.let_go && !scaled && !unseen {
+            if !self.let_go && !self.left && !scaled && !unseen {
                 found
                     .push(("W8", format!("{writer:?} deletes Pod {name}, and its user has not released it")));
             }

@@ -10,6 +10,11 @@ use crate::oracle::Wrote;
 use crate::oracle::rules::Found;
 use crate::server::Server;
 
+/// How long a workload stays parked at least when its rollout is deleted, by a clock that is one percent fast.
+const PATIENCE: u64 = 29_700;
+/// Within which time the controller knows of a new rollout.
+const LAG: u64 = 20_000;
+
 /// A template, from that generation on.
 pub(super) struct Change {
     pub(super) generation: i64,
@@ -22,6 +27,14 @@ fn number(value: &Value) -> usize {
 
 fn generation(object: &Value) -> i64 {
     object["metadata"]["generation"].as_i64().unwrap_or_default()
+}
+
+/// Its strategy is that of a parked one.
+fn holds(workload: &Value) -> bool {
+    let strategy = &workload["spec"]["updateStrategy"];
+    workload["spec"]["paused"] == true
+        || strategy["type"] == "OnDelete"
+        || number(&strategy["rollingUpdate"]["partition"]) > 1_000_000
 }
 
 /// The value of its label.
@@ -111,8 +124,9 @@ impl Parks {
         if desired(new) < desired(old) {
             self.scaled = Some(self.now);
         }
-        if parked(new).is_some() {
-            self.released = None;
+        self.parked = parked(new).is_some();
+        if self.parked {
+            (self.released, self.left_parked) = (None, false);
         }
         if parked(old).is_none() || parked(new).is_some() {
             return;
@@ -120,6 +134,10 @@ impl Parks {
         self.released = Some(self.now);
         if writer != Writer::Controller {
             self.let_go = true;
+            return;
+        }
+        if self.is_left(new, found) {
+            self.left = true;
             return;
         }
         let given_up = self.followed.values().any(|followed| {
@@ -138,6 +156,24 @@ impl Parks {
         if let Some(open) = self.open().next() {
             found.push(("W10", format!("the workload is released, and a request for {open} is open")));
         }
+    }
+
+    /// It is released since no rollout looks after it, as far as the controller knows.
+    fn is_left(&mut self, workload: &Value, found: &mut Found) -> bool {
+        let (since, until) = self.unkept;
+        let early = self.now < since + PATIENCE;
+        // Of a rollout that was just made, the controller may not know yet.
+        if until.is_some_and(|until| early || self.now > until + LAG) {
+            return false;
+        }
+        self.left_parked = holds(workload);
+        if early {
+            found.push((
+                "W10",
+                format!("the workload is released {} ms after its rollout went", self.now - since),
+            ));
+        }
+        true
     }
 
     /// A template is written into a `ReplicaSet`.

@@ -1,0 +1,201 @@
+//! A workload that is parked while no rollout looks after it: it is released, so that its own controller goes on.
+//!
+//! Its rollout may have been deleted, or told to leave changes of the template to that controller.
+
+use std::time::Duration;
+
+use pitstop_api::rollout::TargetKind;
+
+use crate::backoff::Backoff;
+use crate::change::Note;
+use crate::deed::{Deed, Done, Release, Strategy};
+use crate::key::{KindId, ObjectKey};
+use crate::pod::Pod;
+use crate::time::Mono;
+use crate::workload::{Listed, Parked, Template, UNKNOWN, Workload, WorkloadQuery};
+
+/// How long it is left as it is: who replaces its rollout makes another one within that time.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How soon the watch has to show what was written.
+const SHOWN_WITHIN: Duration = Duration::from_secs(10);
+/// The same of a Pod; it is looked at again then.
+const SOON: Duration = Duration::from_secs(1);
+/// How soon what the API server has refused is tried again, each time twice as long as the time before: somebody has to give a right.
+const AGAIN: Duration = Duration::from_secs(10);
+/// At most.
+const MOST: Duration = Duration::from_hours(1);
+
+/// It was released.
+pub const RELEASED: &str = "WorkloadReleased";
+/// It was left as it is: its update had failed, or a Pod has something that its controller would not notice.
+pub const LEFT_PARKED: &str = "WorkloadLeftParked";
+
+/// What one needs next.
+pub(super) enum Next {
+    Do(Deed),
+    Tell(Note),
+    /// Nothing, and to be looked at again then.
+    Look(Option<Mono>),
+}
+
+/// What is known of one.
+#[derive(Clone, Debug)]
+pub(super) struct Left {
+    /// Since when nobody looks after it.
+    since: Mono,
+    /// Its own controller is not to do what failed.
+    failed: bool,
+    doing: Option<Deed>,
+    /// As it was read.
+    read: Option<Workload>,
+    /// Nothing is done before.
+    pub(super) until: Option<Mono>,
+    backoff: Backoff,
+    /// How often in a row it was refused.
+    refusals: u32,
+}
+
+impl Left {
+    /// From now on; `failed`: the update that it was parked for has.
+    pub(super) fn new(now: Mono, failed: bool) -> Self {
+        let backoff = Backoff::default();
+        Self { since: now, failed, doing: None, read: None, until: None, backoff, refusals: 0 }
+    }
+
+    /// What it needs next.
+    pub(super) fn next(
+        &mut self,
+        now: Mono,
+        parked: &Parked,
+        pods: &impl Fn(&ObjectKey) -> Option<Pod>,
+    ) -> Next {
+        let Some(to) = Strategy::marked(parked.kind, &parked.mark).filter(|_| self.doing.is_none()) else {
+            // The watch tells of another mark.
+            return Next::Look(None);
+        };
+        let patience = Some(self.since.after(PATIENCE)).filter(|until| *until > now);
+        let until = patience.max(self.until.filter(|until| *until > now)).max(self.backoff.waits_until(now));
+        if until.is_some() {
+            return Next::Look(until);
+        }
+        let same = |template: &&Template| template.parked.as_ref() == Some(&parked.mark);
+        let read = self.read.as_ref().and_then(|read| Some((read, read.template.as_ref().filter(same)?)));
+        let Some((workload, template)) = read else {
+            return Next::Do(Deed::AskWorkload(Box::new(WorkloadQuery {
+                kind: parked.kind,
+                key: parked.key.clone(),
+                pods: true,
+                budgets: false,
+                template: true,
+                restarts: Vec::new(),
+                back: None,
+            })));
+        };
+        match stray(parked, workload, template, pods) {
+            // Its controller does not tell Pods apart.
+            Some(pod) if parked.kind == TargetKind::Deployment => {
+                let note = self.note(parked.kind, &parked.key, &workload.uid, Some(&pod.key.name));
+                self.read = None;
+                self.until = Some(now.after(self.refused()));
+                Next::Tell(note)
+            }
+            Some(pod) => Next::Do(Deed::MarkPod {
+                key: pod.key,
+                uid: pod.uid,
+                resource_version: pod.resource_version,
+                revision: UNKNOWN.to_owned(),
+                of: parked.kind,
+            }),
+            None => Next::Do(Deed::Release(Box::new(Release {
+                kind: parked.kind,
+                key: parked.key.clone(),
+                uid: workload.uid.clone(),
+                resource_version: template.resource_version.clone(),
+                to: if self.failed || !template.holds { Strategy::AsIs } else { to },
+            }))),
+        }
+    }
+
+    /// It cannot be done now; when to try again.
+    fn refused(&mut self) -> Duration {
+        let factor = 1_u32.checked_shl(self.refusals).unwrap_or(u32::MAX);
+        self.refusals = self.refusals.saturating_add(1);
+        AGAIN.saturating_mul(factor).min(MOST)
+    }
+
+    /// It is being done.
+    pub(super) fn begins(&mut self, deed: Deed) {
+        self.doing = Some(deed);
+    }
+
+    /// It came back; what is worth an event.
+    pub(super) fn done(&mut self, now: Mono, deed: &Deed, done: Done) -> Option<Note> {
+        self.doing.take_if(|doing| doing == deed)?;
+        self.read = None;
+        match done {
+            Done::Retry(_) | Done::Conflict => self.backoff.failed(now),
+            Done::Effected | Done::Told(_) | Done::Gone | Done::Refused(_) => self.backoff.succeeded(),
+        }
+        let wait = match done {
+            Done::Refused(_) => Some(self.refused()),
+            Done::Effected | Done::Gone if matches!(deed, Deed::Release(_)) => Some(SHOWN_WITHIN),
+            Done::Effected | Done::Gone => Some(SOON),
+            Done::Told(_) | Done::Retry(_) | Done::Conflict => None,
+        };
+        self.until = wait.map(|wait| now.after(wait));
+        match (deed, done) {
+            (Deed::AskWorkload(_), Done::Told(workload)) => {
+                self.read = Some(*workload);
+                None
+            }
+            (Deed::Release(release), Done::Effected) => {
+                let Release { kind, key, uid, .. } = &**release;
+                Some(self.note(*kind, key, uid, None))
+            }
+            _ => None,
+        }
+    }
+
+    /// What is told of it; `stray`: a Pod for which it is not released.
+    fn note(&self, kind: TargetKind, key: &ObjectKey, uid: &str, stray: Option<&str>) -> Note {
+        let (kind, name) = (kind.name(), &key.name);
+        let message = match stray {
+            Some(pod) => format!(
+                "{kind} {name} has no InPlaceRollout any more, and stays parked: its controller takes Pod {pod} for one of its \
+                 template, and that has something else; make an InPlaceRollout, or delete the Pod"
+            ),
+            None if self.failed => format!(
+                "{kind} {name} has no InPlaceRollout any more, and the update that it was parked for has failed: it is left as it \
+                 is, for its user to release"
+            ),
+            None => format!(
+                "{kind} {name} was parked without an InPlaceRollout, and is released to its own controller"
+            ),
+        };
+        let warning = self.failed || stray.is_some();
+        Note {
+            kind: KindId::new(kind),
+            request: key.clone(),
+            request_uid: uid.to_owned(),
+            pod: None,
+            warning,
+            reason: if warning { LEFT_PARKED } else { RELEASED },
+            message,
+        }
+    }
+}
+
+/// A Pod that the workload's own controller would take for one of the template, and that has something else.
+fn stray(
+    parked: &Parked,
+    workload: &Workload,
+    template: &Template,
+    pods: &impl Fn(&ObjectKey) -> Option<Pod>,
+) -> Option<Pod> {
+    let named = |listed: &Listed| {
+        let pod = pods(&ObjectKey::new(&parked.key.namespace, &listed.name));
+        pod.filter(|pod| pod.uid == listed.uid)
+    };
+    let mut pods = workload.pods.iter().flatten().filter_map(named);
+    pods.find(|pod| template.strays(parked.kind, pod))
+}

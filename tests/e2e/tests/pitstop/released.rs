@@ -1,0 +1,107 @@
+//! Parked workloads that are released before all their Pods are updated: by their users, by what cannot be done in place, or since
+//! their rollout is gone.
+
+use pitstop_api::rollout::UpdateEnd;
+use pitstop_e2e::images::with_workloads;
+use pitstop_e2e::workloads::{all, change_parked, rolls_natively, says, update_ended};
+use pitstop_e2e::{Context as _, LONG, Ns, Result, SHORT, ensure, on_cluster, pods, until};
+use serde_json::json;
+
+use super::updates::{begin, field, image, images};
+
+/// The workload has no mark any more.
+async fn unmarked(ns: &Ns, kind: &str) -> Result<()> {
+    until("the label to be gone", LONG, async || {
+        Ok(field(ns, kind, ".metadata.labels.pitstop\\.dev/parked")?.is_empty().then_some(()))
+    })
+    .await
+}
+
+/// Without pitstop, a workload in mid-roll is released by its own editor, and its own controller goes on.
+#[test]
+fn a_user_releases_it_in_the_midst() -> Result<()> {
+    let test = async |ns: &Ns| {
+        let before = begin(ns, "StatefulSet", 2, &json!({"soakSeconds": 600})).await?;
+        change_parked(ns, "StatefulSet", &image("2"))?;
+        says(ns, "Updating").await?;
+        let names = [("set db --namespace=shop", &*format!("set web --namespace={}", ns.name))];
+        ns.cluster.documented("release-a-workload", &names)?;
+        update_ended(ns, UpdateEnd::Superseded).await?;
+        rolls_natively(ns, "statefulset/web", &before).await
+    };
+    on_cluster(async |ns| with_workloads(ns, test(ns)).await)
+}
+
+/// As they do with any Deployment that is paused. The label that is left behind is taken away.
+#[test]
+fn a_user_resumes_a_deployment_in_the_midst() -> Result<()> {
+    let test = async |ns: &Ns| {
+        let before = begin(ns, "Deployment", 2, &json!({"soakSeconds": 600})).await?;
+        change_parked(ns, "Deployment", &image("2"))?;
+        says(ns, "Updating").await?;
+        ns.kubectl(&["rollout", "resume", "deployment/web"])?;
+        update_ended(ns, UpdateEnd::Superseded).await?;
+        rolls_natively(ns, "deployment/web", &before).await?;
+        images(ns, "2").await?;
+        unmarked(ns, "Deployment").await
+    };
+    on_cluster(async |ns| with_workloads(ns, test(ns)).await)
+}
+
+/// What running Pods cannot get goes the native way.
+#[test]
+fn another_change_releases_the_workload() -> Result<()> {
+    let test = async |ns: &Ns| {
+        let before = begin(ns, "StatefulSet", 2, &json!({})).await?;
+        let env = json!({"containers": [{"name": "app", "env": [{"name": "NEW", "value": "1"}]}]});
+        change_parked(ns, "StatefulSet", &env)?;
+        let over = update_ended(ns, UpdateEnd::NotInPlace).await?.status.context("no status")?;
+        let update = over.update.context("no update")?;
+        ensure!(update.message.contains("spec.template.spec.containers[0].env"), "{update:?}");
+        until("the workload to be released", SHORT, async || {
+            let partition = field(ns, "StatefulSet", ".spec.updateStrategy.rollingUpdate.partition")?;
+            Ok((partition == "0").then_some(()))
+        })
+        .await?;
+        rolls_natively(ns, "statefulset/web", &before).await
+    };
+    on_cluster(async |ns| with_workloads(ns, test(ns)).await)
+}
+
+/// Without its rollout it is not forgotten: its own controller goes on.
+#[test]
+fn a_workload_whose_rollout_is_deleted_is_released() -> Result<()> {
+    let test = async |ns: &Ns| {
+        let before = begin(ns, "Deployment", 2, &json!({"soakSeconds": 600})).await?;
+        change_parked(ns, "Deployment", &image("2"))?;
+        says(ns, "Updating").await?;
+        ns.kubectl(&["delete", "ipr/web"])?;
+        unmarked(ns, "Deployment").await?;
+        rolls_natively(ns, "deployment/web", &before).await?;
+        images(ns, "2").await?;
+        let told = ns.kubectl(&["events", "--for=deployment/web"])?;
+        ensure!(told.contains("WorkloadReleased"), "{told}");
+        Ok(())
+    };
+    on_cluster(async |ns| with_workloads(ns, test(ns)).await)
+}
+
+/// After an update that has failed, its own controller is not given what failed.
+#[test]
+fn a_workload_whose_update_has_failed_stays_as_it_is() -> Result<()> {
+    let test = async |ns: &Ns| {
+        let before = begin(ns, "StatefulSet", 2, &json!({"soakSeconds": 1})).await?;
+        change_parked(ns, "StatefulSet", &image("none"))?;
+        says(ns, "PodsFailed").await?;
+        ns.kubectl(&["delete", "ipr/web"])?;
+        unmarked(ns, "StatefulSet").await?;
+        ensure!(field(ns, "StatefulSet", ".spec.updateStrategy.rollingUpdate.partition")? == "2147483647");
+        for (name, pod) in &all(ns).await? {
+            pods::assert_untouched(before.get(name).context("a new Pod")?, pod, "app")?;
+        }
+        let told = ns.kubectl(&["events", "--for=statefulset/web"])?;
+        ensure!(told.contains("WorkloadLeftParked"), "{told}");
+        Ok(())
+    };
+    on_cluster(async |ns| with_workloads(ns, test(ns)).await)
+}

@@ -2,6 +2,8 @@
 
 mod ends;
 
+use std::collections::BTreeMap;
+
 use pitstop_api::nodework::PullPolicy;
 use pitstop_api::quantity::Resources;
 use serde::{Deserialize, Serialize};
@@ -87,6 +89,8 @@ pub struct Made {
     pub owner: Owner,
     /// `status.reason` and `status.message`: why the kubelet does not run it, or not any more.
     pub ended: Told,
+    /// Its volumes that are images: the images, by name.
+    pub volumes: BTreeMap<String, String>,
 }
 
 /// The conditions of a Pod that tell of a resize (KEP-1287). A condition that is there is True.

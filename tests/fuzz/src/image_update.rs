@@ -12,7 +12,7 @@ use pitstop_controller_core::key::ObjectKey;
 use pitstop_controller_core::kind::{Kind as _, Owner};
 use pitstop_controller_core::look::{Found, Look};
 use pitstop_controller_core::nodework::OrderView;
-use pitstop_controller_core::pod::{Container, ContainerState, ContainerStatus, Made, Pod, Told};
+use pitstop_controller_core::pod::{Container, ContainerState, ContainerStatus, Made, Pod};
 use pitstop_controller_core::{Config, Deed, Done, Mono};
 use serde_json::{Value, json};
 
@@ -205,7 +205,7 @@ impl World {
                     key: made.key.clone(),
                     uid: format!("puller-{}", self.pullers),
                     node: Some(made.node.clone()),
-                    made: Some(Box::new(Made { owner, ended: Told::default() })),
+                    made: Some(Box::new(Made { owner, ..Made::default() })),
                     containers: containers.collect(),
                     ..Pod::default()
                 });

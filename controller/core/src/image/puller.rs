@@ -1,5 +1,6 @@
 //! The puller Pod: a Pod on the node of the target Pod, with its service account and `imagePullSecrets`, by which the kubelet
-//! pulls images for which the registry wants credentials. Nothing of an image runs in it, and no Secret is read.
+//! pulls images for which the registry wants credentials. Nothing of an image runs in it, and no Secret is read. Where the node
+//! can, its containers mount the images, and have those that the target Pod's containers run.
 //!
 //! That it has pulled proves nothing yet: the node's daemon is asked what the node has.
 
@@ -197,16 +198,22 @@ fn word(reason: &str) -> String {
     pitstop_api::condition::truncate(&without_secrets(reason), MAX_WORD)
 }
 
+/// The image that the Pod is to pull for that container: the one that it mounts, else the one that it has.
+fn image<'a>(pod: &'a Pod, container: &'a Container) -> &'a str {
+    let mounted = pod.made.as_ref().and_then(|made| made.volumes.get(&container.name));
+    mounted.unwrap_or(&container.image)
+}
+
 /// How the request ends whose Pod is not as it was sent: the image that the daemon is asked for would be another one.
 fn changed(update: &ImageUpdate, pod: &Pod) -> Option<End> {
     let name = &pod.key.name;
     let node = update.status.target.as_ref().map(|target| &target.node_name);
     let text = if pod.node.as_ref() == node {
         let other = |wanted: &&ContainerImage| {
-            pod.container(&wanted.name).is_some_and(|there| there.image != wanted.image)
+            pod.container(&wanted.name).is_some_and(|there| image(pod, there) != wanted.image)
         };
         let wanted = update.spec.containers.iter().find(other)?;
-        let there = &pod.container(&wanted.name)?.image;
+        let there = image(pod, pod.container(&wanted.name)?);
         format!("admission changes the image {} of the puller Pod {name} to {there}", wanted.image)
     } else {
         format!("puller Pod {name} is not on node {}", node.map_or("", String::as_str))

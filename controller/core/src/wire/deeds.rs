@@ -1,22 +1,17 @@
 //! What a request has done beside the writes of itself, its Pod and its orders, as requests to the API server.
 
-use k8s_openapi::api::core::v1::Node;
 use kube::Resource as _;
-use kube::core::params::{GetParams, Patch, PatchParams, PostParams};
+use kube::core::params::{Patch, PatchParams, PostParams};
 use kube::core::{Request as Builder, request};
-use pitstop_api::logic::answer::Failure;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::conditions::{SlimCondition, node_trouble};
-use super::exchange::{HttpRequest, at, delete, parse};
+use super::exchange::{HttpRequest, at, delete};
 use super::observe::SlimPod;
 pub(super) use super::pods::try_images;
 use super::pods::{self, Version};
-use super::puller;
 use super::reading::Reading as _;
-use super::sets;
 use super::workload::{self, WorkloadReading};
+use super::{node, puller, sets};
 use crate::action::Object;
 use crate::deed::{Child, Deed};
 use crate::key::{KindId, ObjectKey};
@@ -32,7 +27,7 @@ pub(super) fn request(by: &Object, deed: &Deed) -> (&'static str, Result<HttpReq
         }
         Deed::Resume { kind, key, uid, .. } => ("resume_request", resume(*kind, key, uid)),
         Deed::TryImages { key, uid, images } => ("try_pod_images", try_images(key, uid, images)),
-        Deed::AskNode(name) => ("ask_node", ask_node(name)),
+        Deed::AskNode(name) => ("ask_node", node::ask(name)),
         Deed::AskWorkload(query) => ("read_workload", WorkloadReading::new((**query).clone()).request()),
         Deed::MarkPod { key, uid, resource_version, revision, of } => {
             ("mark_pod", pods::mark(key, Version { uid, resource_version }, revision, *of))
@@ -40,7 +35,7 @@ pub(super) fn request(by: &Object, deed: &Deed) -> (&'static str, Result<HttpReq
         Deed::Commit(commit) => ("commit_deployment", sets::source(commit)),
         Deed::Release(release) => ("release_workload", workload::release(release)),
         Deed::TryRelease { kind, key } => ("try_release_workload", workload::try_release(*kind, key)),
-        Deed::Pull(puller) => ("make_puller_pod", puller::lender(puller)),
+        Deed::Pull(puller) => ("make_puller_pod", node::ask(&puller.node)),
         Deed::DeletePod { key, uid } => ("delete_puller_pod", puller::delete(key, uid)),
         Deed::Evict { key, uid } => ("evict_pod", evict(key, uid)),
     }
@@ -83,30 +78,6 @@ fn create(by: &Object, child: &Child) -> Result<HttpRequest, request::Error> {
 fn resume(kind: KindId, key: &ObjectKey, uid: &str) -> Result<HttpRequest, request::Error> {
     let change = json!({"metadata": {"uid": uid}, "spec": {"suspend": false}});
     at(kind, key).patch(&key.name, &PatchParams::default(), &Patch::Merge(change))
-}
-
-fn ask_node(name: &str) -> Result<HttpRequest, request::Error> {
-    Builder::new(Node::url_path(&(), None)).get(name, &GetParams::default())
-}
-
-/// Why there is no such node that is ready, by its object; nothing where there is.
-pub(super) fn node_is_ready(text: &str) -> Result<(), Failure> {
-    let node: SlimNode = parse(text)?;
-    let Some(told) = node_trouble(&node.status.conditions) else { return Ok(()) };
-    let message = format!("the node is not ready: {}: {}", told.reason, told.message);
-    Err(Failure::of_code(404, message))
-}
-
-#[derive(Deserialize)]
-struct SlimNode {
-    #[serde(default)]
-    status: SlimNodeStatus,
-}
-
-#[derive(Default, Deserialize)]
-struct SlimNodeStatus {
-    #[serde(default)]
-    conditions: Vec<SlimCondition>,
 }
 
 /// Evicts a Pod, as `kubectl drain` does: disruption budgets hold.

@@ -18,7 +18,7 @@ use super::puller::{self, Forms};
 use super::reading::Reading;
 use super::survey::SurveyReading;
 use super::workload::{self, WorkloadReading};
-use super::{deeds, denial, sets};
+use super::{deeds, denial, node, sets};
 use crate::action::{Action, Event, Object, Write};
 use crate::change::PodChange;
 use crate::deed::{Commit, Deed, Done, Puller};
@@ -71,8 +71,10 @@ enum Awaits {
     DryRun(Option<Box<HttpRequest>>, PodChange),
     /// Whether the node is ready.
     Node,
-    /// The Pod whose containers get the images; then the puller Pod is made.
-    Lender(Box<Puller>),
+    /// The node of the Pod whose containers get the images; then that Pod is read.
+    Mounter(Box<Puller>),
+    /// That Pod; then the puller Pod is made, with volumes of the images where its node can mount them.
+    Lender(Box<Puller>, bool),
     /// Where the template stands that is then written.
     Template(Box<Commit>),
     /// That the policy denies a form like it; then that is sent.
@@ -152,7 +154,7 @@ impl Exchange {
             Deed::TryImages { images, .. } => Awaits::DryRun(None, PodChange::Images(images.clone())),
             Deed::AskNode(_) => Awaits::Node,
             Deed::TryRelease { .. } => Awaits::Policy,
-            Deed::Pull(puller) => Awaits::Lender(puller.clone()),
+            Deed::Pull(puller) => Awaits::Mounter(puller.clone()),
             Deed::Commit(commit) => Awaits::Template(commit.clone()),
             Deed::Create(_)
             | Deed::Delete { .. }
@@ -238,8 +240,14 @@ impl Exchange {
                 let denied = denial::denied(answer, &workload::POLICY);
                 self.end(denied.map(|()| None))
             }
-            (Awaits::Node, Answer::Body(text)) => self.end(deeds::node_is_ready(&text).map(|()| None)),
-            (Awaits::Lender(puller), Answer::Body(text)) => self.puller(&puller, &text),
+            (Awaits::Node, Answer::Body(text)) => self.end(node::is_ready(&text).map(|()| None)),
+            (Awaits::Mounter(puller), answer) => {
+                // Every node can pull what a container is to run.
+                let mounts = matches!(&answer, Answer::Body(text) if node::mounts_images(text));
+                let request = puller::lender(&puller);
+                Self { awaits: Awaits::Lender(puller, mounts), ..self }.send(request)
+            }
+            (Awaits::Lender(puller, mounts), Answer::Body(text)) => self.puller(&puller, mounts, &text),
             (Awaits::Template(commit), Answer::Body(text)) => match sets::write(&commit, &text) {
                 Ok(request) => Self { awaits: Awaits::Done, ..self }.send(Ok(request)),
                 Err(failure) => self.end(Err(failure)),
@@ -277,9 +285,9 @@ impl Exchange {
     }
 
     /// The Pod whose containers get the images was read.
-    fn puller(self, puller: &Puller, text: &str) -> Step {
+    fn puller(self, puller: &Puller, mounts: bool, text: &str) -> Step {
         let About::Deed(by, _) = &self.about else { return self.end(Ok(None)) };
-        match puller::forms(by, puller, text) {
+        match puller::forms(by, puller, mounts, text) {
             Ok(Forms { denied, good }) => {
                 Self { awaits: Awaits::Denial(Box::new(good)), ..self }.send(Ok(denied))
             }

@@ -10,6 +10,7 @@ mod deeds;
 mod denial;
 mod exchange;
 mod metadata;
+mod node;
 pub mod observe;
 #[cfg(test)]
 #[path = "parked_tests.rs"]
@@ -22,6 +23,7 @@ mod revisions;
 mod sets;
 mod slim;
 mod survey;
+mod volumes;
 mod workload;
 
 pub use exchange::{Exchange, HttpRequest, Over, Step};

@@ -1,5 +1,8 @@
 //! A Pod by which the kubelet pulls images with the credentials of another Pod, as requests to the API server.
 //!
+//! On a node that can mount images, the Pod's containers have the images that the other Pod's containers run, and mount the new
+//! ones: a container's own image becomes its root file system, and nobody needs that of one that is only to be pulled.
+//!
 //! The form is the only one that the policy [`POLICY`] lets the controller make. It is made only after that policy was
 //! seen to deny a form like it: the right to make Pods is harmless under the policy alone.
 
@@ -14,10 +17,11 @@ use serde_json::{Value, json};
 use super::deeds::owned_by;
 use super::denial::Policy;
 use super::exchange::{HttpRequest, parse};
-use super::observe::SlimPod;
+use super::observe::{self, SlimPod};
 use crate::action::Object;
 use crate::deed::{ImageToPull, Puller};
 use crate::key::ObjectKey;
+use crate::pod::{ContainerState, Pod};
 
 /// That of such Pods.
 pub(super) const POLICY: Policy = Policy {
@@ -31,18 +35,13 @@ pub(super) const POLICY: Policy = Policy {
 const LABEL: &str = "pitstop.dev/puller";
 /// No image has this program, so nothing starts.
 const COMMAND: &str = "/.pitstop-pull-only";
+/// Where a container mounts the image.
+const MOUNT: &str = "/.pitstop-pull";
 
 /// Of the Pod whose containers get the images: what its node's kubelet pulls with. Names only, no Secret is read.
 #[derive(Deserialize)]
 struct Lender {
-    metadata: LenderMeta,
     spec: LenderSpec,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct LenderMeta {
-    uid: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -73,13 +72,14 @@ pub(super) fn lender(puller: &Puller) -> Result<HttpRequest, request::Error> {
     pods(&puller.of.namespace).get(&puller.of.name, &GetParams::default())
 }
 
-/// By that Pod as it was read: what makes the puller Pod for the request `by`.
-pub(super) fn forms(by: &Object, puller: &Puller, text: &str) -> Result<Forms, Failure> {
-    let Lender { metadata, spec } = parse(text)?;
-    if metadata.uid != puller.of_uid {
+/// By that Pod as it was read: what makes the puller Pod for the request `by`. `mounts`: its node can mount images.
+pub(super) fn forms(by: &Object, puller: &Puller, mounts: bool, text: &str) -> Result<Forms, Failure> {
+    let pod = observe::pod(parse(text)?);
+    if pod.uid != puller.of_uid {
         return Err(Failure::of_code(404, format!("Pod {} is another one now", puller.of)));
     }
-    let good = object(by, puller, spec);
+    let Lender { spec } = parse(text)?;
+    let good = object(by, puller, spec, Some(&pod).filter(|_| mounts));
     // A dry run, which stores nothing whatever the answer, of the same Pod without label and owner.
     let mut denied = good.clone();
     if let Some(metadata) = denied.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -96,7 +96,14 @@ pub(super) fn forms(by: &Object, puller: &Puller, text: &str) -> Result<Forms, F
     })
 }
 
-fn object(by: &Object, puller: &Puller, lender: LenderSpec) -> Value {
+/// `runs`: the Pod whose containers get the images, if their node can mount images.
+fn object(by: &Object, puller: &Puller, lender: LenderSpec, runs: Option<&Pod>) -> Value {
+    let images: Vec<(&ImageToPull, Option<&str>)> = puller
+        .images
+        .iter()
+        .map(|image| (image, runs.and_then(|pod| running(pod, &image.container))))
+        .collect();
+    let mounted = images.iter().filter(|(_, own)| own.is_some());
     let secrets: Vec<Value> =
         lender.image_pull_secrets.into_iter().map(|secret| json!({"name": secret.name})).collect();
     let mut spec = json!({
@@ -108,7 +115,8 @@ fn object(by: &Object, puller: &Puller, lender: LenderSpec) -> Value {
         "enableServiceLinks": false,
         "tolerations": [{"operator": "Exists"}],
         "imagePullSecrets": secrets,
-        "containers": puller.images.iter().map(container).collect::<Vec<_>>(),
+        "volumes": mounted.map(|(image, _)| volume(image)).collect::<Vec<_>>(),
+        "containers": images.iter().map(|(image, own)| container(image, *own)).collect::<Vec<_>>(),
     });
     if let Some(spec) = spec.as_object_mut().filter(|_| !lender.service_account_name.is_empty()) {
         spec.insert("serviceAccountName".into(), lender.service_account_name.into());
@@ -126,17 +134,39 @@ fn object(by: &Object, puller: &Puller, lender: LenderSpec) -> Value {
     })
 }
 
-fn container(ImageToPull { container, image, policy }: &ImageToPull) -> Value {
-    let policy = match policy {
+/// The image that a container runs: the node has it. Of one that does not run, nobody knows.
+fn running<'a>(pod: &'a Pod, container: &str) -> Option<&'a str> {
+    let container = pod.container(container)?;
+    let runs = container.status.as_ref().is_some_and(|now| now.state == ContainerState::Running);
+    runs.then_some(&container.image)
+}
+
+fn volume(image: &ImageToPull) -> Value {
+    let ImageToPull { container, image: reference, .. } = image;
+    json!({"name": container, "image": {"reference": reference, "pullPolicy": policy(image)}})
+}
+
+fn policy(image: &ImageToPull) -> &'static str {
+    match image.policy {
         PullPolicy::Always => "Always",
         PullPolicy::IfNotPresent | PullPolicy::Never => "IfNotPresent",
+    }
+}
+
+/// `own`: the image that it has itself, where it mounts the one to pull.
+fn container(to_pull: &ImageToPull, own: Option<&str>) -> Value {
+    let name = &to_pull.container;
+    let (image, policy, mounts) = match own {
+        Some(own) => (own, "IfNotPresent", json!([{"name": name, "mountPath": MOUNT, "readOnly": true}])),
+        None => (to_pull.image.as_str(), policy(to_pull), json!([])),
     };
     // With a small limit of CPU, the runtime would take seconds to fail.
     json!({
-        "name": container,
+        "name": name,
         "image": image,
         "imagePullPolicy": policy,
         "command": [COMMAND],
+        "volumeMounts": mounts,
         "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}, "limits": {"memory": "64Mi"}},
         "securityContext": {
             "allowPrivilegeEscalation": false,

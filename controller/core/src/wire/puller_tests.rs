@@ -10,7 +10,17 @@ use crate::wire::{Exchange, Step, observe};
 
 const LENDER: &str = r#"{"metadata":{"name":"web-0","namespace":"shop","uid":"pod-1"},
     "spec":{"nodeName":"node1","serviceAccountName":"seller","imagePullSecrets":[{"name":"registry"},{"name":"mirror"}],
-        "containers":[{"name":"app","env":[{"name":"PASSWORD","value":"x"}]}]}}"#;
+        "initContainers":[{"name":"proxy","image":"registry.example.com/shop/proxy:v1","restartPolicy":"Always"}],
+        "containers":[{"name":"app","image":"registry.example.com/shop/app:v1","env":[{"name":"PASSWORD","value":"x"}]}]},
+    "status":{"initContainerStatuses":[{"name":"proxy","state":{"running":{}}}],
+        "containerStatuses":[{"name":"app","state":{"running":{}}}]}}"#;
+
+/// A node, by the version of its containerd.
+fn node(containerd: &str) -> Answer {
+    let info =
+        json!({"kubeletVersion": "v1.36.3", "containerRuntimeVersion": format!("containerd://{containerd}")});
+    Answer::Body(json!({"metadata": {"name": "node1"}, "status": {"nodeInfo": info}}).to_string())
+}
 
 fn puller() -> Puller {
     let image = |container: &str, policy| ImageToPull {
@@ -32,6 +42,20 @@ fn begin() -> (HttpRequest, Exchange) {
     let by = Object::new(image::ID, ObjectKey::new("shop", "web-0-v2"), "u-1");
     let deed = Deed::Pull(Box::new(puller()));
     sent(Exchange::begin(Action::Do { by, deed }, chrono::DateTime::UNIX_EPOCH).unwrap())
+}
+
+/// The node is read, and cannot mount images: what comes of the lender.
+fn lent(text: &str) -> Step {
+    sent(begin().1.answered(node("1.7.20"))).1.answered(Answer::Body(text.into()))
+}
+
+/// The Pod that is made, by what is said of its node and of the lender.
+fn made(node: Answer, lender: &str) -> Value {
+    let (_, exchange) = sent(begin().1.answered(node));
+    let (probe, exchange) = sent(exchange.answered(Answer::Body(lender.into())));
+    let (create, _) = sent(exchange.answered(denial()));
+    assert_eq!(body(&probe)["spec"], body(&create)["spec"]);
+    body(&create)
 }
 
 fn sent(step: Step) -> (HttpRequest, Exchange) {
@@ -72,7 +96,9 @@ fn denial() -> Answer {
 /// What the component's policy allows: `tests/attacks/src/families/pullers.rs` has the same form.
 #[test]
 fn the_pod_has_the_one_form_and_is_sent_once_the_policy_has_denied_another() {
-    let (read, exchange) = begin();
+    let (node_read, exchange) = begin();
+    assert_eq!((node_read.method().as_str(), node_read.uri().path()), ("GET", "/api/v1/nodes/node1"));
+    let (read, exchange) = sent(exchange.answered(node("1.7.20")));
     assert_eq!((read.method().as_str(), read.uri().path()), ("GET", "/api/v1/namespaces/shop/pods/web-0"));
     let (probe, exchange) = sent(exchange.answered(Answer::Body(LENDER.into())));
     assert_eq!(probe.uri(), "/api/v1/namespaces/shop/pods?&dryRun=All");
@@ -85,7 +111,7 @@ fn the_pod_has_the_one_form_and_is_sent_once_the_policy_has_denied_another() {
     );
     let container = |name: &str, policy: &str| {
         json!({"name": name, "image": format!("registry.example.com/shop/{name}:v2"), "imagePullPolicy": policy,
-            "command": ["/.pitstop-pull-only"],
+            "command": ["/.pitstop-pull-only"], "volumeMounts": [],
             "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}, "limits": {"memory": "64Mi"}},
             "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
                 "runAsNonRoot": true, "runAsUser": 65534, "readOnlyRootFilesystem": true,
@@ -98,11 +124,46 @@ fn the_pod_has_the_one_form_and_is_sent_once_the_policy_has_denied_another() {
         "spec": {"nodeName": "node1", "restartPolicy": "Never", "terminationGracePeriodSeconds": 0,
             "activeDeadlineSeconds": 600, "automountServiceAccountToken": false, "enableServiceLinks": false,
             "tolerations": [{"operator": "Exists"}], "serviceAccountName": "seller",
-            "imagePullSecrets": [{"name": "registry"}, {"name": "mirror"}],
+            "imagePullSecrets": [{"name": "registry"}, {"name": "mirror"}], "volumes": [],
             "containers": [container("app", "IfNotPresent"), container("proxy", "Always")]}});
     assert_eq!(body(&create), expected);
     assert_eq!(body(&probe)["spec"], expected["spec"]);
     assert_eq!(done(exchange.answered(Answer::Body("{}".into()))), Done::Effected);
+}
+
+/// No image that is to be pulled is the root of a container.
+#[test]
+fn where_the_node_can_the_images_are_mounted_into_containers_with_those_that_run() {
+    let old = made(node("1.7.20"), LENDER);
+    let new = made(node("2.4.2"), LENDER);
+    let image = |name: &str, tag: &str| format!("registry.example.com/shop/{name}:{tag}");
+    let volume = |name: &str, policy: &str| json!({"name": name, "image": {"reference": image(name, "v2"), "pullPolicy": policy}});
+    let mut expected = old.clone();
+    expected["spec"]["volumes"] = json!([volume("app", "IfNotPresent"), volume("proxy", "Always")]);
+    for (at, name) in ["app", "proxy"].into_iter().enumerate() {
+        let container = &mut expected["spec"]["containers"][at];
+        (container["image"], container["imagePullPolicy"]) =
+            (json!(image(name, "v1")), json!("IfNotPresent"));
+        container["volumeMounts"] = json!([{"name": name, "mountPath": "/.pitstop-pull", "readOnly": true}]);
+    }
+    assert_eq!(new, expected);
+    // Nothing tells that the node has the image of a container that does not run.
+    let waits = LENDER.replace(
+        r#""name":"app","state":{"running":{}}"#,
+        r#""name":"app","state":{"waiting":{"reason":"ImagePullBackOff"}}"#,
+    );
+    let mixed = made(node("2.4.2"), &waits);
+    assert_eq!(mixed["spec"]["volumes"], json!([volume("proxy", "Always")]));
+    assert_eq!(mixed["spec"]["containers"][0], old["spec"]["containers"][0]);
+    assert_eq!(mixed["spec"]["containers"][1], expected["spec"]["containers"][1]);
+}
+
+#[test]
+fn what_is_not_known_of_a_node_is_that_it_can_mount_images() {
+    let old = made(node("1.7.20"), LENDER);
+    for answer in [Answer::Body("{}".into()), failed(404, "not found"), failed(503, "later")] {
+        assert_eq!(made(answer, LENDER), old);
+    }
 }
 
 #[test]
@@ -116,18 +177,18 @@ fn no_pod_is_made_where_the_policy_does_not_deny() {
         (failed(403, "ValidatingAdmissionPolicy 'other' with binding 'other' denied request: no"), "other"),
         (failed(403, "violates PodSecurity \"restricted:latest\": x"), "PodSecurity"),
     ] {
-        let (_, exchange) = sent(begin().1.answered(Answer::Body(LENDER.into())));
+        let (_, exchange) = sent(lent(LENDER));
         let Done::Refused(text) = done(exchange.answered(answer)) else { panic!("{why}") };
         assert!(text.contains(why), "{text}");
     }
-    let (_, exchange) = sent(begin().1.answered(Answer::Body(LENDER.into())));
+    let (_, exchange) = sent(lent(LENDER));
     assert_eq!(done(exchange.answered(failed(503, "later"))), Done::Retry("later".into()));
 }
 
 #[test]
 fn each_answer_to_the_creation_has_one_meaning() {
     let created = |answer| {
-        let (_, exchange) = sent(begin().1.answered(Answer::Body(LENDER.into())));
+        let (_, exchange) = sent(lent(LENDER));
         done(sent(exchange.answered(denial())).1.answered(answer))
     };
     assert_eq!(created(failed(409, "already exists")), Done::Conflict);
@@ -138,8 +199,9 @@ fn each_answer_to_the_creation_has_one_meaning() {
 #[test]
 fn a_pod_that_is_another_one_by_now_lends_nothing() {
     let other = LENDER.replace("pod-1", "pod-2");
-    assert_eq!(done(begin().1.answered(Answer::Body(other))), Done::Gone);
-    assert_eq!(done(begin().1.answered(failed(404, "not found"))), Done::Gone);
+    assert_eq!(done(lent(&other)), Done::Gone);
+    let (_, exchange) = sent(begin().1.answered(node("2.4.2")));
+    assert_eq!(done(exchange.answered(failed(404, "not found"))), Done::Gone);
 }
 
 #[test]
@@ -157,16 +219,19 @@ fn of_a_pod_that_was_made_for_one_of_ours_it_is_kept_for_whom_and_how_it_ended()
     let read = |group: &str| {
         let owner = serde_json::json!({"apiVersion": format!("{group}/v1alpha1"), "kind": "PodImageUpdate",
             "name": "new", "uid": "u", "controller": true});
+        let volumes =
+            serde_json::json!([{"name": "app", "image": {"reference": "r/web:v2", "pullPolicy": "Always"}}]);
+        let spec = serde_json::json!({"volumes": volumes});
         let status = serde_json::json!({"phase": "Failed", "reason": "OutOfcpu", "message": "no room"});
-        let object =
-            serde_json::json!({"metadata": {"name": "web", "ownerReferences": [owner]}, "status": status});
+        let object = serde_json::json!({"metadata": {"name": "web", "ownerReferences": [owner]}, "spec": spec, "status": status});
         observe::pod(serde_json::from_value(object).unwrap()).made
     };
-    let Made { owner, ended } = *read("pitstop.dev").unwrap();
+    let Made { owner, ended, volumes } = *read("pitstop.dev").unwrap();
     assert_eq!(
         (owner.kind.as_str(), owner.name.as_str(), owner.uid.as_str()),
         ("PodImageUpdate", "new", "u")
     );
     assert_eq!(ended, Told { reason: "OutOfcpu".into(), message: "no room".into() });
+    assert_eq!(volumes, [("app".to_owned(), "r/web:v2".to_owned())].into());
     assert_eq!(read("example.com"), None);
 }

@@ -13,6 +13,7 @@ use super::amounts::Amounts;
 use super::conditions::{SlimCondition, is_true, is_unheard, told};
 use super::metadata::{MIRROR, metadata, pod_revision};
 use super::policies::{SlimRule, own_policy, policy};
+use super::volumes::{SlimVolume, images};
 use crate::key::ObjectKey;
 use crate::owner::{controller, owner};
 use crate::pod::{
@@ -49,6 +50,7 @@ struct SlimSpec {
     active_deadline_seconds: Option<i64>,
     priority_class_name: Option<String>,
     image_pull_secrets: Vec<SlimSecret>,
+    volumes: Vec<SlimVolume>,
     containers: Vec<SlimContainer>,
     init_containers: Vec<SlimContainer>,
     ephemeral_containers: Vec<SlimContainer>,
@@ -188,7 +190,7 @@ pub fn pod(pod: SlimPod) -> Pod {
     };
     Pod {
         controller: controller(&metadata).map(controlled_by),
-        made: owner(&metadata).map(|owner| Box::new(Made { owner, ended })),
+        made: owner(&metadata).map(|owner| Box::new(Made { owner, ended, volumes: images(spec.volumes) })),
         key: ObjectKey::of(&metadata),
         revision: pod_revision(&metadata),
         mirror: metadata.annotations.is_some_and(|a| a.contains_key(MIRROR)),

@@ -50,12 +50,19 @@ async fn with_component(stage: &Stage, report: &mut Report, opted: &Ns, other: &
         let pod = changed(&good, change);
         report.ask(who, &format!("the same with {what}: allowed"), create(opted, &pod), granted(201)).await;
     }
+    let mounting = mounting(&good);
+    let ask = create(opted, &mounting);
+    report.ask(who, "create a Pod that mounts the image to pull: allowed", ask, granted(201)).await;
+    let always = changed(&mounting, ("/spec/volumes/0/image/pullPolicy", json!("Always")));
+    report.ask(who, "the same with pull policy Always: allowed", create(opted, &always), granted(201)).await;
     let not_here = denied("in namespaces with the label pitstop.dev/in-place=enabled");
     report.ask(who, "create it where nobody has opted in", create(other, &good), not_here).await;
-    for (words, forms) in forms() {
-        for (what, change) in forms {
-            let ask = create(opted, &changed(&good, change));
-            report.ask(who, &format!("create it with {what}"), ask, denied(words)).await;
+    for (which, pod, forms) in [("it", &good, forms()), ("one that mounts", &mounting, mounted())] {
+        for (words, forms) in forms {
+            for (what, change) in forms {
+                let ask = create(opted, &changed(pod, change));
+                report.ask(who, &format!("create {which} with {what}"), ask, denied(words)).await;
+            }
         }
     }
     deletes(stage, report, opted).await
@@ -136,6 +143,17 @@ fn puller(stage: &Stage) -> Value {
                 "command": ["/.pitstop-pull-only"], "resources": resources, "securityContext": secure}]}})
 }
 
+/// The form that is allowed for a node that can mount images.
+fn mounting(good: &Value) -> Value {
+    let mut pod = good.clone();
+    let image = json!({"reference": format!("{REPOSITORY}:2"), "pullPolicy": "IfNotPresent"});
+    pod["spec"]["volumes"] = json!([{"name": "pull", "image": image}]);
+    let container = &mut pod["spec"]["containers"][0];
+    container["image"] = json!(format!("{REPOSITORY}:1"));
+    container["volumeMounts"] = json!([{"name": "pull", "mountPath": "/.pitstop-pull", "readOnly": true}]);
+    pod
+}
+
 /// Where in the Pod something stands, and what; null removes it.
 type Change = (&'static str, Value);
 
@@ -170,7 +188,6 @@ fn forms() -> Vec<(&'static str, Vec<(&'static str, Change)>)> {
     let exec = json!({"exec": {"command": ["id"]}});
     let env = json!([{"name": "LD_PRELOAD", "value": "/x"}]);
     let from = json!([{"secretRef": {"name": "x", "optional": true}}]);
-    let host = json!([{"name": "host", "hostPath": {"path": "/"}}]);
     vec![
         (
             "pitstop may only create and delete Pods that pull an image",
@@ -190,17 +207,12 @@ fn forms() -> Vec<(&'static str, Vec<(&'static str, Change)>)> {
             ],
         ),
         (
-            "has containers and nothing else",
+            "has containers, volumes and nothing else",
             vec![
                 ("the host's network", ("/spec/hostNetwork", json!(true))),
                 ("the host's processes", ("/spec/hostPID", json!(true))),
                 ("the host's IPC", ("/spec/hostIPC", json!(true))),
                 ("one namespace of processes", ("/spec/shareProcessNamespace", json!(true))),
-                ("a volume of the host", ("/spec/volumes", host)),
-                (
-                    "a Secret as a volume",
-                    ("/spec/volumes", json!([{"name": "s", "secret": {"secretName": "x"}}])),
-                ),
                 ("an init container", ("/spec/initContainers", json!([container]))),
                 ("the token of its account", ("/spec/automountServiceAccountToken", json!(true))),
                 ("an affinity", ("/spec/affinity", json!({"nodeAffinity": {}}))),
@@ -297,6 +309,55 @@ fn forms() -> Vec<(&'static str, Vec<(&'static str, Change)>)> {
                 ),
                 ("a group of its own", ("/spec/containers/0/securityContext/runAsGroup", json!(0))),
                 ("a mount of /proc", ("/spec/containers/0/securityContext/procMount", json!("Default"))),
+            ],
+        ),
+    ]
+}
+
+/// By the words with which each is denied: what a Pod may not have that mounts an image.
+fn mounted() -> Vec<(&'static str, Vec<(&'static str, Change)>)> {
+    let source = |source: Value| {
+        let mut volume = json!({"name": "pull"});
+        volume.as_object_mut().unwrap().extend(source.as_object().unwrap().clone());
+        ("/spec/volumes", json!([volume]))
+    };
+    let token = json!([{"serviceAccountToken": {"path": "token"}}]);
+    let image = json!({"reference": format!("{REPOSITORY}:2"), "pullPolicy": "IfNotPresent"});
+    let mount = |field, value| {
+        let mut mount = json!({"name": "pull", "mountPath": "/.pitstop-pull", "readOnly": true});
+        mount[field] = value;
+        ("/spec/containers/0/volumeMounts", json!([mount]))
+    };
+    let again = json!({"name": "pull", "mountPath": "/again", "readOnly": true});
+    vec![
+        (
+            "at most 8 volumes, each of an image",
+            vec![
+                ("a volume of the host", source(json!({"hostPath": {"path": "/"}}))),
+                ("a Secret as a volume", source(json!({"secret": {"secretName": "x"}}))),
+                ("a ConfigMap as a volume", source(json!({"configMap": {"name": "x"}}))),
+                ("a token as a volume", source(json!({"projected": {"sources": token}}))),
+                ("an empty volume", source(json!({"emptyDir": {}}))),
+                ("a claim as a volume", source(json!({"persistentVolumeClaim": {"claimName": "x"}}))),
+                ("a driver's volume", source(json!({"csi": {"driver": "x.example"}}))),
+                (
+                    "a Secret beside the image",
+                    ("/spec/volumes/-", json!({"name": "s", "secret": {"secretName": "x"}})),
+                ),
+                ("a volume of no container", ("/spec/volumes/-", json!({"name": "x", "image": image}))),
+                ("pull policy Never for the volume", ("/spec/volumes/0/image/pullPolicy", json!("Never"))),
+            ],
+        ),
+        (
+            "mounts the volume of its name",
+            vec![
+                ("no mount", ("/spec/containers/0/volumeMounts", Value::Null)),
+                ("a mount to write", mount("readOnly", json!(false))),
+                ("another path", mount("mountPath", json!("/usr/bin"))),
+                ("a part of the image", mount("subPath", json!("bin"))),
+                ("a part by an expression", mount("subPathExpr", json!("bin"))),
+                ("propagation", mount("mountPropagation", json!("HostToContainer"))),
+                ("a second mount", ("/spec/containers/0/volumeMounts/-", again)),
             ],
         ),
     ]

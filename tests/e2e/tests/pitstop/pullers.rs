@@ -60,6 +60,27 @@ fn made_without_secrets(ns: &Ns, mark: &Mark) -> Result<usize> {
     Ok(entries.iter().filter(made).count())
 }
 
+/// Fails unless the kubelet has pulled that image as a volume where the Pod's node can mount images, else as a container's own:
+/// it names the container in its events.
+async fn pulled_as_the_node_can(ns: &Ns, pod: &Pod, image: &str) -> Result<()> {
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).context("no node")?;
+    let info =
+        "--output=jsonpath={.status.nodeInfo.kubeletVersion} {.status.nodeInfo.containerRuntimeVersion}";
+    let versions = ns.kubectl(&["get", "node", node, info])?;
+    let mounts = !versions.starts_with("v1.34.") && versions.contains(" containerd://2.");
+    let shown = r#"--output=jsonpath={range .items[*]}{.involvedObject.name} {.message} {.involvedObject.fieldPath}{"\n"}{end}"#;
+    let pulls = until("the kubelet's events of the pull", LONG, async || {
+        let events = ns.kubectl(&["get", "events", shown])?;
+        let ours = |line: &&str| line.starts_with("pitstop-pull-") && line.contains(&format!("\"{image}\""));
+        let pulls: Vec<String> = events.lines().filter(ours).map(str::to_owned).collect();
+        Ok((!pulls.is_empty()).then_some(pulls))
+    })
+    .await?;
+    let mounted = pulls.iter().all(|line| !line.ends_with("spec.containers{app}"));
+    ensure!(mounted == mounts, "a node with {versions}: {pulls:?}");
+    Ok(())
+}
+
 #[test]
 fn an_image_of_a_private_registry_is_pulled_with_the_pods_own_credentials() -> Result<()> {
     with_private_pod(async |ns, before| {
@@ -70,6 +91,7 @@ fn an_image_of_a_private_registry_is_pulled_with_the_pods_own_credentials() -> R
         no_puller_is_left(ns).await?;
         pods::assert_untouched(before, &ns.pod("web").await?, "app")?;
         ensure!(made_without_secrets(ns, &mark)? == 1, "not one puller Pod");
+        pulled_as_the_node_can(ns, before, &private("2")).await?;
         let asked = requests(&ns.cluster, REPOSITORY)?;
         ensure!(asked.iter().any(|line| line.ends_with("manifests/2")), "{asked:?}");
 

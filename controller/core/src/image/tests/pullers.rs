@@ -19,7 +19,7 @@ pub(super) fn pod(puller: &Puller) -> Pod {
         key: puller.key.clone(),
         uid: "puller-1".into(),
         node: Some(puller.node.clone()),
-        made: Some(Box::new(Made { owner, ended: Told::default() })),
+        made: Some(Box::new(Made { owner, ..Made::default() })),
         containers: containers.collect(),
         ..Pod::default()
     }
@@ -367,6 +367,38 @@ fn what_admission_makes_of_it_is_told() {
     let mut world = refused(&json!({}));
     world.puller.as_mut().unwrap().containers[0].image = "mirror.example.com/shop/web:v2".into();
     world.settle();
+    assert_eq!((world.reason(), world.deletes()), ("CannotProvePull", 1));
+    let text = &world.update.status.message;
+    assert!(text.contains("to mirror.example.com/shop/web:v2"), "{text}");
+}
+
+impl World {
+    /// The puller Pod mounts that image, and its container has the one that runs.
+    fn mounts(&mut self, image: &str) {
+        let pod = self.puller.as_mut().unwrap();
+        pod.containers[0].image = "registry.example.com/shop/web:v1".into();
+        pod.made.as_mut().unwrap().volumes = [("app".to_owned(), image.to_owned())].into();
+        self.settle();
+    }
+}
+
+#[test]
+fn an_image_that_is_mounted_is_pulled_when_the_container_is_made() {
+    let mut world = refused(&json!({}));
+    world.mounts("registry.example.com/shop/web:v2");
+    assert_eq!((world.reason(), world.deletes()), ("WaitingForPullerPod", 0));
+    world.kubelet("app", waiting("ContainerCreating", ""), "");
+    assert_eq!(world.order_ids(), ["u-1/app/1"]);
+    world.kubelet("app", ENDED, "registry.example.com/shop/web@sha256:11");
+    assert_eq!(world.order_ids(), ["u-1/app/2"]);
+    world.pulled();
+    assert_eq!(world.image(), format!("registry.example.com/shop/web:v2@{NEW}"));
+}
+
+#[test]
+fn what_admission_makes_of_a_volume_is_told() {
+    let mut world = refused(&json!({}));
+    world.mounts("mirror.example.com/shop/web:v2");
     assert_eq!((world.reason(), world.deletes()), ("CannotProvePull", 1));
     let text = &world.update.status.message;
     assert!(text.contains("to mirror.example.com/shop/web:v2"), "{text}");

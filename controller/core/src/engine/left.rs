@@ -78,8 +78,14 @@ impl Left {
         if until.is_some() {
             return Next::Look(until);
         }
-        let same = |template: &&Template| template.parked.as_ref() == Some(&parked.mark);
-        let read = self.read.as_ref().and_then(|read| Some((read, read.template.as_ref().filter(same)?)));
+        let same = |template: &Template| template.parked.as_ref() == Some(&parked.mark);
+        let is = |read: &Workload| read.template.as_ref().is_some_and(same);
+        if self.read.take_if(|read| !is(read)).is_some() {
+            // The watch has yet to tell of it.
+            self.backoff.failed(now);
+            return Next::Look(self.backoff.waits_until(now));
+        }
+        let read = self.read.as_ref().and_then(|read| Some((read, read.template.as_ref()?)));
         let Some((workload, template)) = read else {
             return Next::Do(Deed::AskWorkload(Box::new(WorkloadQuery {
                 kind: parked.kind,
@@ -133,14 +139,16 @@ impl Left {
         self.doing.take_if(|doing| doing == deed)?;
         self.read = None;
         match done {
-            Done::Retry(_) | Done::Conflict => self.backoff.failed(now),
-            Done::Effected | Done::Told(_) | Done::Gone | Done::Refused(_) => self.backoff.succeeded(),
+            Done::Retry(_) | Done::Conflict | Done::Gone => self.backoff.failed(now),
+            Done::Effected | Done::Refused(_) => self.backoff.succeeded(),
+            // Of use or not, as is seen then.
+            Done::Told(_) => {}
         }
         let wait = match done {
             Done::Refused(_) => Some(self.refused()),
-            Done::Effected | Done::Gone if matches!(deed, Deed::Release(_)) => Some(SHOWN_WITHIN),
-            Done::Effected | Done::Gone => Some(SOON),
-            Done::Told(_) | Done::Retry(_) | Done::Conflict => None,
+            Done::Effected if matches!(deed, Deed::Release(_)) => Some(SHOWN_WITHIN),
+            Done::Effected => Some(SOON),
+            Done::Told(_) | Done::Gone | Done::Retry(_) | Done::Conflict => None,
         };
         self.until = wait.map(|wait| now.after(wait));
         match (deed, done) {

@@ -253,7 +253,8 @@ fn what_is_refused_or_uncertain_is_tried_again() {
     assert_eq!(scene.at(109, done_event(deed, Done::Conflict)), []);
     assert_eq!(scene.does(110), asks);
     assert_eq!(scene.at(110, Event::Parked(KIND, Watch::Upsert(parked("5")))), []);
-    assert_eq!(scene.ends(110, Some((asks.clone(), read(true)))), asks);
+    assert_eq!(scene.at(110, done_event(asks.clone(), read(true))), [], "and not at once");
+    assert_eq!(scene.does(112), asks);
 }
 
 #[test]

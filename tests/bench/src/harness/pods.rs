@@ -22,7 +22,8 @@ const GRACE_SECONDS: i64 = 5;
 /// The image that every cluster of `tests/cluster` has.
 const IMAGE: &str = "pitstop.dev/test/busybox:1";
 /// Process 1 of a container ends at a signal only if it has a handler for it.
-const SCRIPT: &str = "trap 'exit 0' TERM; sleep 86400 & wait";
+/// By one image, it ends at once.
+const SCRIPT: &str = "[ \"$VERSION\" = crash ] && exit 1; trap 'exit 0' TERM; sleep 86400 & wait";
 const LABEL: &str = "pitstop.dev/bench";
 /// Until all Pods run, on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(5);
@@ -159,6 +160,15 @@ fn pod(name: &str, resources: &ResourceRequirements) -> Pod {
 pub(crate) fn ready_container(pod: &Pod) -> Option<&ContainerStatus> {
     let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
     statuses.iter().find(|status| status.name == CONTAINER && status.ready)
+}
+
+/// Whether this is that Pod, and an instance of its container has failed.
+pub(crate) fn failed(seen: &Pod, pod: &str) -> bool {
+    let statuses = seen.status.iter().filter_map(|status| status.container_statuses.as_ref()).flatten();
+    let of = statuses.filter(|status| seen.name_any() == pod && status.name == CONTAINER);
+    of.flat_map(|status| [&status.state, &status.last_state])
+        .filter_map(|state| state.as_ref()?.terminated.as_ref())
+        .any(|ended| ended.exit_code != 0)
 }
 
 /// Whether this is that Pod, with another container than the old one running and ready.

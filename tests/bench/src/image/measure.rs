@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::harness::audit::Mark;
 use crate::harness::books::no_orders;
 use crate::harness::figures::milliseconds;
-use crate::harness::pods::{CONTAINER, Yard, ready_container, replaced};
+use crate::harness::pods::{CONTAINER, Yard, failed, ready_container, replaced};
 use crate::harness::processes::{self, End};
 use crate::harness::programs::NAMESPACE;
 use crate::harness::tape::Tape;
@@ -30,6 +30,10 @@ const SECOND: u32 = 1000;
 const STRIDE: u32 = 370;
 /// The tag of the new image.
 const TAG: &str = "2";
+/// That of one whose container ends at once.
+const BAD: &str = "crash";
+/// Seconds for which a new container would be watched: it fails sooner.
+const WATCHED: u32 = 30;
 
 /// What measuring needs.
 pub(super) struct Bench<'a> {
@@ -65,26 +69,10 @@ impl Bench<'_> {
     pub(super) async fn by_update(&mut self, pod: &str) -> Result<Updated> {
         let (old, end) = self.fresh(pod).await?;
         let mark = Mark::end_of(&self.audit_log)?;
-        let api: Api<PodImageUpdate> = self.yard.api();
-        let update = images::update(pod, TAG, &json!({"podRef": {"name": pod}, "observeSeconds": 0}));
-
-        let start = Instant::now();
-        api.create(&PostParams::default(), &serde_json::from_value(update)?)
-            .await
-            .context("cannot create the update")?;
+        let start = self.update(pod, TAG, 0).await?;
         let gone = end.time().await? - start;
         let ready = self.replaced(start, pod, &old).await? - start;
-        let over = |seen: &PodImageUpdate| {
-            let status = seen.status.as_ref().filter(|_| seen.name_any() == pod)?;
-            status.completion_time.as_ref().and(status.phase)
-        };
-        let (over, phase) = self.updates.find(start, PATIENCE, "the update to end", over).await?;
-        if phase != Phase::Succeeded {
-            bail!(
-                "the update ended as {phase:?}; see `kubectl -n {} get piu {pod} -o yaml`",
-                self.yard.namespace
-            );
-        }
+        let over = self.ends(start, pod, Phase::Succeeded).await?;
         no_orders(&self.yard.client, PATIENCE).await?;
         self.pause().await;
         let entries = mark.read()?;
@@ -101,18 +89,95 @@ impl Bench<'_> {
     /// A new image by a patch of the Pod.
     pub(super) async fn by_patch(&mut self, pod: &str) -> Result<Updated> {
         let (old, end) = self.fresh(pod).await?;
-        let api: Api<Pod> = self.yard.api();
-        let image = format!("{}:{TAG}", images::REPOSITORY);
-        let patch = json!({"spec": {"containers": [{"name": CONTAINER, "image": image}]}});
-
-        let start = Instant::now();
-        api.patch(pod, &PatchParams::default(), &Patch::Strategic(patch))
-            .await
-            .context("cannot patch the Pod")?;
+        let start = self.patch(pod, TAG).await?;
         let gone = milliseconds(end.time().await? - start);
         let ready = milliseconds(self.replaced(start, pod, &old).await? - start);
         self.pause().await;
         Ok(Updated { gone, ready, over: ready, writes: Writes::default() })
+    }
+
+    /// An image that fails, by an update that is to take it back: milliseconds from the failure to the old image being ready again.
+    pub(super) async fn back_by_update(&mut self, pod: &str) -> Result<f64> {
+        let image = self.image(pod).await?;
+        let start = self.update(pod, BAD, WATCHED).await?;
+        let failed = self.fails(start, pod).await?;
+        let ready = self.has_again(failed, pod, &image).await?;
+        self.ends(start, pod, Phase::RolledBack).await?;
+        no_orders(&self.yard.client, PATIENCE).await?;
+        self.pause().await;
+        Ok(milliseconds(ready - failed))
+    }
+
+    /// The same by a patch, and another one as soon as the failure is seen.
+    pub(super) async fn back_by_patch(&mut self, pod: &str) -> Result<f64> {
+        let image = self.image(pod).await?;
+        let start = self.patch(pod, BAD).await?;
+        let failed = self.fails(start, pod).await?;
+        self.patch(pod, "1").await?;
+        let ready = self.has_again(failed, pod, &image).await?;
+        self.pause().await;
+        Ok(milliseconds(ready - failed))
+    }
+
+    /// Creates an update of the Pod's own name; when.
+    async fn update(&self, pod: &str, tag: &str, observe: u32) -> Result<Instant> {
+        let api: Api<PodImageUpdate> = self.yard.api();
+        let update = images::update(pod, tag, &json!({"podRef": {"name": pod}, "observeSeconds": observe}));
+        let start = Instant::now();
+        api.create(&PostParams::default(), &serde_json::from_value(update)?)
+            .await
+            .context("cannot create the update")?;
+        Ok(start)
+    }
+
+    /// When the status with the end of that update arrived here, which must be this one.
+    async fn ends(&mut self, start: Instant, pod: &str, end: Phase) -> Result<Instant> {
+        let over = |seen: &PodImageUpdate| {
+            let status = seen.status.as_ref().filter(|_| seen.name_any() == pod)?;
+            status.completion_time.as_ref().and(status.phase)
+        };
+        let (over, phase) = self.updates.find(start, PATIENCE, "the update to end", over).await?;
+        if phase != end {
+            bail!(
+                "the update ended as {phase:?}; see `kubectl -n {} get piu {pod} -o yaml`",
+                self.yard.namespace
+            );
+        }
+        Ok(over)
+    }
+
+    /// Patches the image of the Pod; when.
+    async fn patch(&self, pod: &str, tag: &str) -> Result<Instant> {
+        let api: Api<Pod> = self.yard.api();
+        let image = format!("{}:{tag}", images::REPOSITORY);
+        let patch = json!({"spec": {"containers": [{"name": CONTAINER, "image": image}]}});
+        let start = Instant::now();
+        api.patch(pod, &PatchParams::default(), &Patch::Strategic(patch))
+            .await
+            .context("cannot patch the Pod")?;
+        Ok(start)
+    }
+
+    /// The ID of the image that the container runs.
+    async fn image(&self, pod: &str) -> Result<String> {
+        let api: Api<Pod> = self.yard.api();
+        let object = api.get(pod).await?;
+        Ok(ready_container(&object).context("the container is not ready")?.image_id.clone())
+    }
+
+    /// When a container that had failed arrived here.
+    async fn fails(&mut self, start: Instant, pod: &str) -> Result<Instant> {
+        let is = |seen: &Pod| failed(seen, pod).then_some(());
+        Ok(self.pods.find(start, PATIENCE, "the new container to fail", is).await?.0)
+    }
+
+    /// When the container with that image, ready, arrived here.
+    async fn has_again(&mut self, since: Instant, pod: &str, image: &str) -> Result<Instant> {
+        let is = |seen: &Pod| {
+            let own = (seen.name_any() == pod).then(|| ready_container(seen)).flatten();
+            own.filter(|status| status.image_id == image).map(drop)
+        };
+        Ok(self.pods.find(since, PATIENCE, "the old image to be ready again", is).await?.0)
     }
 
     /// The container of a Pod to which nothing has been done, and the end of its process.

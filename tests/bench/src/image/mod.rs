@@ -2,7 +2,8 @@
 //!
 //! Four sets of Pods take turns. Two get the image by a `PodImageUpdate`, two by a bare patch of the Pod; of each, one finds it
 //! on the node, and one has it pulled from a registry that answers late. By a bare patch the kubelet stops the old container
-//! and then pulls, so the outage has the pull in it.
+//! and then pulls, so the outage has the pull in it. Two further sets get an image whose container ends at once, and go back: by the
+//! update itself, or by a patch that is sent as soon as the end is seen.
 
 mod measure;
 
@@ -21,6 +22,8 @@ use crate::harness::{Verdict, say};
 const WHOLE: f64 = 1.5;
 /// Most time without a ready container while the registry is late, as a part of that where the image is there.
 const GAP: f64 = 1.3;
+/// Most time from the failure of the new image to the old one being ready again, as a part of that by a bare patch back.
+const BACK: f64 = 2.0;
 /// Most API writes of pitstop for an update.
 const WRITES: usize = 8;
 
@@ -28,7 +31,7 @@ const WRITES: usize = 8;
 const LATE: u64 = 2000;
 /// Rounds whose Pods run at a time.
 const ROUND: usize = 3;
-const SETS: [&str; 4] = ["late-update", "update", "patch", "late-patch"];
+const SETS: [&str; 6] = ["late-update", "update", "patch", "late-patch", "back-update", "back-patch"];
 
 /// What was measured, each over a set of Pods of its own.
 #[derive(Default)]
@@ -37,6 +40,9 @@ struct Measured {
     update: Vec<Updated>,
     patch: Vec<Updated>,
     late_patch: Vec<Updated>,
+    /// Milliseconds from the failure to the old image being ready again.
+    back_update: Vec<f64>,
+    back_patch: Vec<f64>,
 }
 
 /// The benchmark.
@@ -52,7 +58,7 @@ pub(crate) async fn run(pods: usize) -> Result<Verdict> {
 
 async fn measure(cluster: &Cluster, lab: &Lab, yard: &Yard, pods: usize) -> Result<Measured> {
     images::opt_in(lab, &yard.namespace)?;
-    let names: Vec<[String; 4]> = (0..pods).map(|i| SETS.map(|set| format!("{set}-{i}"))).collect();
+    let names: Vec<[String; 6]> = (0..pods).map(|i| SETS.map(|set| format!("{set}-{i}"))).collect();
     say(format!("updating {pods} Pods of each set in namespace {}", yard.namespace));
     let mut bench = Bench {
         yard,
@@ -62,7 +68,7 @@ async fn measure(cluster: &Cluster, lab: &Lab, yard: &Yard, pods: usize) -> Resu
         done: 0,
     };
     let mut measured = Measured::default();
-    for (at, [late_update, update, patch, late_patch]) in names.iter().enumerate() {
+    for (at, [late_update, update, patch, late_patch, back_update, back_patch]) in names.iter().enumerate() {
         // Few at a time, so that the machine does little else.
         if at % ROUND == 0 {
             yard.clear().await?;
@@ -80,6 +86,9 @@ async fn measure(cluster: &Cluster, lab: &Lab, yard: &Yard, pods: usize) -> Resu
         let late = Failing::with(lab, &Faults { delay_milliseconds: LATE, ..Faults::default() })?;
         measured.late_patch.push(bench.by_patch(late_patch).await.with_context(|| of(late_patch))?);
         drop(late);
+        let back = bench.back_by_update(back_update).await.with_context(|| of(back_update))?;
+        measured.back_update.push(back);
+        measured.back_patch.push(bench.back_by_patch(back_patch).await.with_context(|| of(back_patch))?);
         if (at + 1) % ROUND == 0 {
             say(format!("{} of {pods} are done", at + 1));
         }
@@ -88,11 +97,13 @@ async fn measure(cluster: &Cluster, lab: &Lab, yard: &Yard, pods: usize) -> Resu
 }
 
 fn report(measured: &Measured) -> Verdict {
-    let Measured { late_update, update, patch, late_patch } = measured;
+    let Measured { late_update, update, patch, late_patch, back_update, back_patch } = measured;
     let samples = |set: &[Updated], of: fn(&Updated) -> f64| set.iter().map(of).collect::<Samples>();
     let gap = |set: &[Updated]| samples(set, |m| m.ready - m.gone);
     let whole = samples(update, |m| m.over);
     let floor = samples(patch, |m| m.ready);
+    let back = |set: &[f64]| set.iter().copied().collect::<Samples>();
+    let (back_update, back_patch) = (back(back_update), back(back_patch));
     let row = |name: &str, samples: &Samples| {
         let [median, min, max, count] = samples.cells();
         [name.to_owned(), median, min, max, count]
@@ -105,6 +116,8 @@ fn report(measured: &Measured) -> Verdict {
         row("PodImageUpdate, registry late: old process gone → new container Ready", &gap(late_update)),
         row("bare patch, registry late: old process gone → new container Ready", &gap(late_patch)),
         row("PodImageUpdate, registry late: create → Complete", &samples(late_update, |m| m.over)),
+        row("PodImageUpdate, image fails: failure seen → old image Ready again", &back_update),
+        row("bare patch back, sent when the failure is seen: the same", &back_patch),
     ];
     println!("{}\n", table(["milliseconds", "median", "min", "max", "Pods"], &rows));
     let mut kinds: std::collections::BTreeMap<&str, Vec<usize>> = std::collections::BTreeMap::new();
@@ -124,11 +137,12 @@ fn report(measured: &Measured) -> Verdict {
     let whole = ratio(whole.median(), floor.median());
     let gate = ratio(gap(late_update).median(), gap(patch).median());
     let bare = ratio(gap(late_patch).median(), gap(patch).median());
+    let back = ratio(back_update.median(), back_patch.median());
     println!(
-        "create→Complete={whole:.2} gap with a late registry={gate:.2} (by a bare patch {bare:.2}) writes/update={most} \
-         (bounds {WHOLE}/{GAP}/none/{WRITES})"
+        "create→Complete={whole:.2} gap with a late registry={gate:.2} (by a bare patch {bare:.2}) way back={back:.2} \
+         writes/update={most} (bounds {WHOLE}/{GAP}/none/{BACK}/{WRITES})"
     );
     let measured_all =
         !update.is_empty() && [late_update, patch, late_patch].iter().all(|s| s.len() == update.len());
-    Verdict::of(measured_all && whole <= WHOLE && gate <= GAP && most <= WRITES)
+    Verdict::of(measured_all && whole <= WHOLE && gate <= GAP && back <= BACK && most <= WRITES)
 }

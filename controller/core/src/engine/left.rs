@@ -129,6 +129,11 @@ impl Left {
         AGAIN.saturating_mul(factor).min(MOST)
     }
 
+    /// Something is under way.
+    pub(super) fn waits(&self) -> bool {
+        self.doing.is_some()
+    }
+
     /// It is being done.
     pub(super) fn begins(&mut self, deed: Deed) {
         self.doing = Some(deed);

@@ -60,10 +60,12 @@ impl Parks {
         }
     }
 
-    /// Nobody has to see to it.
+    /// Nobody has to see to it. What is under way is worth an event all the same: the watch may be faster than an answer.
     fn kept(&mut self, place: &ObjectKey) {
-        self.left.remove(place);
-        self.failed.remove(place);
+        if self.left.get(place).is_none_or(|left| !left.waits()) {
+            self.left.remove(place);
+            self.failed.remove(place);
+        }
     }
 
     /// Under which names something may be different now.

@@ -17,6 +17,14 @@ async fn unmarked(ns: &Ns, kind: &str) -> Result<()> {
     .await
 }
 
+/// An event of the workload says so.
+async fn told(ns: &Ns, workload: &str, reason: &str) -> Result<()> {
+    until(reason, SHORT, async || {
+        Ok(ns.kubectl(&["events", &format!("--for={workload}")])?.contains(reason).then_some(()))
+    })
+    .await
+}
+
 /// Without pitstop, a workload in mid-roll is released by its own editor, and its own controller goes on.
 #[test]
 fn a_user_releases_it_in_the_midst() -> Result<()> {
@@ -79,9 +87,7 @@ fn a_workload_whose_rollout_is_deleted_is_released() -> Result<()> {
         unmarked(ns, "Deployment").await?;
         rolls_natively(ns, "deployment/web", &before).await?;
         images(ns, "2").await?;
-        let told = ns.kubectl(&["events", "--for=deployment/web"])?;
-        ensure!(told.contains("WorkloadReleased"), "{told}");
-        Ok(())
+        told(ns, "deployment/web", "WorkloadReleased").await
     };
     on_cluster(async |ns| with_workloads(ns, test(ns)).await)
 }
@@ -99,9 +105,7 @@ fn a_workload_whose_update_has_failed_stays_as_it_is() -> Result<()> {
         for (name, pod) in &all(ns).await? {
             pods::assert_untouched(before.get(name).context("a new Pod")?, pod, "app")?;
         }
-        let told = ns.kubectl(&["events", "--for=statefulset/web"])?;
-        ensure!(told.contains("WorkloadLeftParked"), "{told}");
-        Ok(())
+        told(ns, "statefulset/web", "WorkloadLeftParked").await
     };
     on_cluster(async |ns| with_workloads(ns, test(ns)).await)
 }

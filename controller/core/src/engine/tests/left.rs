@@ -119,6 +119,21 @@ fn it_is_released_to_its_own_controller() {
     assert_eq!(released(&mut scene, true).0, release(Strategy::Partition(3)));
 }
 
+/// The watch may show that it is released before the answer comes.
+#[test]
+fn what_was_done_is_told_though_the_watch_was_faster() {
+    let mut scene = Scene::new(vec![parked("3")], Vec::new());
+    let asks = scene.does(31);
+    let deed = scene.ends(31, Some((asks, read(true))));
+    assert_eq!(scene.at(32, Event::Parked(KIND, Watch::Gone(parked("3")))), []);
+    let told = scene.at(32, done_event(deed, Done::Effected));
+    assert!(matches!(&told[..], [Action::Emit(note)] if note.reason == RELEASED), "{told:?}");
+    // Of another park, nothing is remembered.
+    assert_eq!(scene.at(40, Event::Parked(KIND, Watch::Upsert(parked("3")))), []);
+    assert_eq!(scene.at(69, Event::Tick), []);
+    assert!(matches!(scene.does(71), Deed::AskWorkload(_)));
+}
+
 #[test]
 fn one_whose_update_had_failed_is_left_to_its_user() {
     let update = json!({"revision": "new", "from": "old", "ended": UpdateEnd::RolledBack.name()});

@@ -206,6 +206,11 @@ fn forms() -> Vec<(&'static str, Vec<(&'static str, Change)>)> {
                 ("a finalizer", ("/metadata/finalizers", json!(["x.example/y"]))),
             ],
         ),
+        // The API server gives it a volume.
+        (
+            "at most 8 volumes, each of an image",
+            vec![("the token of its account", ("/spec/automountServiceAccountToken", json!(true)))],
+        ),
         (
             "has containers, volumes and nothing else",
             vec![
@@ -214,7 +219,6 @@ fn forms() -> Vec<(&'static str, Vec<(&'static str, Change)>)> {
                 ("the host's IPC", ("/spec/hostIPC", json!(true))),
                 ("one namespace of processes", ("/spec/shareProcessNamespace", json!(true))),
                 ("an init container", ("/spec/initContainers", json!([container]))),
-                ("the token of its account", ("/spec/automountServiceAccountToken", json!(true))),
                 ("an affinity", ("/spec/affinity", json!({"nodeAffinity": {}}))),
                 ("a node selector", ("/spec/nodeSelector", json!({"x": "y"}))),
                 ("aliases of hosts", ("/spec/hostAliases", json!([{"ip": "127.0.0.1", "hostnames": ["x"]}]))),

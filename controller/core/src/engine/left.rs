@@ -43,8 +43,8 @@ pub(super) enum Next {
 pub(super) struct Left {
     /// Since when nobody looks after it.
     since: Mono,
-    /// Its own controller is not to do what failed.
-    failed: bool,
+    /// The update that it was parked for has failed: its own controller is not to do the same.
+    pub(super) failed: bool,
     doing: Option<Deed>,
     /// As it was read.
     read: Option<Workload>,
@@ -56,10 +56,10 @@ pub(super) struct Left {
 }
 
 impl Left {
-    /// From now on; `failed`: the update that it was parked for has.
-    pub(super) fn new(now: Mono, failed: bool) -> Self {
+    /// From now on.
+    pub(super) fn new(now: Mono) -> Self {
         let backoff = Backoff::default();
-        Self { since: now, failed, doing: None, read: None, until: None, backoff, refusals: 0 }
+        Self { since: now, failed: false, doing: None, read: None, until: None, backoff, refusals: 0 }
     }
 
     /// What it needs next.

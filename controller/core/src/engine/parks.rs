@@ -134,7 +134,9 @@ impl Engine {
             return self.parks.kept(place);
         };
         let Parks { left, failed, .. } = &mut self.parks;
-        let left = left.entry(place.clone()).or_insert_with(|| Left::new(now, failed.contains(place)));
+        let left = left.entry(place.clone()).or_insert_with(|| Left::new(now));
+        // A finalizer may have kept its rollout for a while.
+        left.failed = failed.contains(place);
         let subject = Subject::Pod(place.clone());
         let pods = |key: &ObjectKey| self.pods.read(key).map(Cow::into_owned);
         let wake_at = match left.next(now, &parked, &pods) {

@@ -139,7 +139,13 @@ fn one_whose_update_had_failed_is_left_to_its_user() {
     let update = json!({"revision": "new", "from": "old", "ended": UpdateEnd::RolledBack.name()});
     let failed = rollout("InPlace", &json!({"phase": "Stalled", "update": update}));
     let mut scene = Scene::new(vec![parked("3")], vec![failed.clone()]);
-    scene.at(0, Event::of(Watch::Gone(failed)));
+    scene.at(0, Event::of(Watch::Gone(failed.clone())));
+    assert_eq!(released(&mut scene, true), (release(Strategy::AsIs), LEFT_PARKED));
+    // A finalizer keeps it for a moment.
+    let mut scene = Scene::new(vec![parked("3")], vec![failed.clone()]);
+    let deleted = Rollout { deleting: true, resource_version: "2".into(), ..failed };
+    scene.at(0, Event::of(Watch::Upsert(deleted.clone())));
+    scene.at(0, Event::of(Watch::Gone(deleted)));
     assert_eq!(released(&mut scene, true), (release(Strategy::AsIs), LEFT_PARKED));
 }
 
@@ -208,7 +214,7 @@ fn a_pod_that_its_controller_would_not_notice_keeps_it_parked() {
         (of(revision_hash("third"), "shop/web:v1"), true),
     ] {
         assert_eq!(template.strays(kind, &pod), strays, "{pod:?}");
-        let mut left = Left::new(Mono(0), false);
+        let mut left = Left::new(Mono(0));
         let pods = |_: &ObjectKey| Some(pod.clone());
         let Next::Do(asks) = left.next(Mono(30_000), &parked, &pods) else { panic!() };
         left.begins(asks.clone());

@@ -40,13 +40,15 @@ fn the_model_is_as_containerd() {
     let all: Vec<(usize, Script)> = scripts().into_iter().enumerate().collect();
     let (alone, together): (Vec<_>, Vec<_>) = all.iter().partition(|(_, script)| script.alone);
 
-    let differences = Mutex::new(Vec::new());
-    let compare = |(at, script): &(usize, Script)| {
-        let uid = format!("uid-{at}");
-        let real = run(script, &uid, &mut Real::new(&containerd, tokio.handle().clone()));
-        let model = run(script, &uid, &mut Model::new(flavor, 1));
-        if real != model {
-            differences.lock().unwrap().push(difference(script, &real, &model));
+    let differs = |script: &Script, uid: &str| {
+        let real = run(script, uid, &mut Real::new(&containerd, tokio.handle().clone()));
+        let model = run(script, uid, &mut Model::new(flavor, 1));
+        (real != model).then(|| difference(script, &real, &model))
+    };
+    let differed = Mutex::new(Vec::new());
+    let compare = |one: &(usize, Script)| {
+        if differs(&one.1, &format!("uid-{}", one.0)).is_some() {
+            differed.lock().unwrap().push(one.clone());
         }
     };
     let next = AtomicUsize::new(0);
@@ -61,8 +63,11 @@ fn the_model_is_as_containerd() {
     });
     alone.into_iter().for_each(compare);
 
-    let differences = differences.into_inner().unwrap();
-    println!("{} scripts, {} differ", all.len(), differences.len());
+    // On a busy machine, a call may come later than the pauses of a script allow for; a wrong model differs again.
+    let differed = differed.into_inner().unwrap();
+    let again = differed.iter().filter_map(|(at, script)| differs(script, &format!("uid-{at}-again")));
+    let differences: Vec<_> = again.collect();
+    println!("{} scripts, {} differed, {} differ again", all.len(), differed.len(), differences.len());
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 

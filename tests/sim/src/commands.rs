@@ -126,10 +126,12 @@ pub fn crash_points(jobs: usize) -> Crashes {
             let crash = Crash { effect: usize::MAX, position: Position::Before };
             sum.violations.push((scenario.name.clone(), crash, violation));
         }
-        for effect in 0..ran.effects.len() {
-            for position in [Position::Before, Position::Begun, Position::Known] {
-                work.push(Schedule { crash: Some(Crash { effect, position }), ..scenario.clone() });
-            }
+        for (effect, positions) in ran.effects.into_iter().enumerate() {
+            let crash = |&position: &Position| Schedule {
+                crash: Some(Crash { effect, position }),
+                ..scenario.clone()
+            };
+            work.extend(positions.iter().map(crash));
         }
     }
     let part = |job: usize| -> Vec<(usize, Ran)> {

@@ -67,7 +67,7 @@ struct Listed {
 }
 
 /// How many lines of a panic are kept: the last lines of a long run may be all that anyone sees.
-const PANIC_LINES: usize = 6;
+const PANIC_LINES: usize = 12;
 
 impl Listed {
     fn line(&mut self, line: &str) {

@@ -21,10 +21,10 @@ use crate::plan::{StatusWrite, Urgency};
 use crate::time::{Mono, earliest, seconds};
 use crate::workload::{Parking, Workload, WorkloadQuery};
 
-/// How old what is known of the workload may be while its Pods are restarted.
+/// How old what is known of the workload may be when something is begun with one of its Pods.
 pub(super) const FRESH: Duration = Duration::from_secs(10);
-/// The same while it waits for somebody to see to it.
-const FRESH_STOPPED: Duration = Duration::from_mins(1);
+/// The same while it waits for Pods that it has begun with, or for somebody to see to it.
+const FRESH_WAITING: Duration = Duration::from_mins(1);
 /// How soon the Pods are listed again where the watch did not show all of them.
 pub(super) const LIST_AGAIN: Duration = Duration::from_secs(1);
 /// How soon it goes on with the Pods of controllers that it looks after from now on: those that there are come at once.
@@ -168,7 +168,8 @@ pub(super) fn with_workload(
         Read::Workload(workload) => useful(memory, workload),
         Read::Missing | Read::Refused(_) => true,
     };
-    let fresh = if memory.stopped { FRESH_STOPPED } else { FRESH };
+    let waits = memory.stopped || memory.open() > 0;
+    let fresh = if waits { FRESH_WAITING } else { FRESH };
     let again_at = match (useful, memory.asked_for.as_deref() == Some(of)) {
         (true, _) => read_at.after(fresh),
         (false, true) => read_at.after(LIST_AGAIN),
@@ -299,7 +300,7 @@ pub(super) fn go_on(
     })
 }
 
-/// Has that done; after a stop, what is known of the workload may be older, and it is read first.
+/// Has that done; after a wait, what is known of the workload may be older, and it is read first.
 fn write(
     cx: Cx<'_>,
     sight: &Sight<'_, Rollout>,

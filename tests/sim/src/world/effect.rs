@@ -1,8 +1,10 @@
 //! What a process wants done, in order, as data: the world carries it out, or kills the process in between.
 
+use http::Method;
 use pitstop_controller_core::wire::HttpRequest;
 use pitstop_daemon_core::resize::Write;
 
+use super::plan::Position;
 use crate::node::runtime::Call;
 
 /// What a step brought about.
@@ -117,6 +119,17 @@ const PLURALS: [&str; 14] = [
 ];
 
 impl Effect {
+    /// Where in it a process can be killed. What only asks changes nothing outside of the process: dying before it, in it or after it
+    /// is the same, and the first of these follows what went before.
+    pub fn positions(&self) -> &'static [Position] {
+        let asks = match self {
+            Self::Send(sent) => sent.request.method() == Method::GET,
+            Self::Call(asked) => asked.what.only_asks() && asked.what != What::Pull,
+            Self::Write(_) => false,
+        };
+        if asks { &[Position::Begun] } else { &[Position::Before, Position::Begun, Position::Known] }
+    }
+
     /// Its kind, for coverage: method and resource of a request, or the call.
     pub fn kind(&self) -> String {
         match self {

@@ -122,8 +122,8 @@ pub struct World {
     doomed: Option<usize>,
     /// Effects by kind and position at which a process was killed.
     crashed: BTreeMap<(String, Position), usize>,
-    /// Each effect's kind, in order.
-    kinds: Vec<String>,
+    /// Each effect's kind, in order, and where in it a process can be killed.
+    kinds: Vec<(String, &'static [Position])>,
     oracle: Oracle,
     story: Story,
 }
@@ -137,8 +137,8 @@ pub struct Ran {
     pub hash: u64,
     /// How requests ended, and how often.
     pub ends: BTreeMap<String, usize>,
-    /// Each effect's kind.
-    pub effects: Vec<String>,
+    /// Where in each effect, in order, a process can be killed.
+    pub effects: Vec<&'static [Position]>,
     /// Writes of pitstop that took effect, but those of the election.
     pub writes: usize,
     /// The effect at which a process was killed.
@@ -154,7 +154,8 @@ pub fn run(schedule: &Schedule, telling: bool) -> Ran {
     let World { oracle, story, kinds, crashed, .. } = world;
     let writes = oracle.writes;
     let (violation, ends) = oracle.finish();
-    Ran { violation, hash: story.hash(), ends, effects: kinds, writes, crashed, story: story.lines }
+    let effects = kinds.into_iter().map(|(_, positions)| positions).collect();
+    Ran { violation, hash: story.hash(), ends, effects, writes, crashed, story: story.lines }
 }
 
 impl World {

@@ -126,7 +126,7 @@ impl World {
     /// Ends it because the schedule says so, and begins another one.
     fn crash(&mut self, pid: Pid, effect: usize, position: Position) {
         let Some(role) = self.processes.get(&pid).map(|p| p.role) else { return };
-        let kind = self.kinds[effect].clone();
+        let kind = self.kinds[effect].0.clone();
         self.story.tell(self.now, "fault", || {
             format!("process {pid} dies at effect {effect}, {kind}: {position:?}")
         });
@@ -147,7 +147,7 @@ impl World {
             if !matches!(&effect, Effect::Send(sent) if sent.election) {
                 number = Some(self.effects);
                 self.effects += 1;
-                self.kinds.push(effect.kind());
+                self.kinds.push((effect.kind(), effect.positions()));
             }
             let crash = self.schedule.crash.filter(|c| Some(c.effect) == number).map(|c| c.position);
             if let (Some(Position::Before), Some(effect)) = (crash, number) {

@@ -303,7 +303,7 @@ fn a_partition_that_is_raised_leaves_done_what_is_done() {
     world.settle();
     world.end("web-2", true);
     world.workload.as_mut().unwrap().partition = 3;
-    world.later(11);
+    world.later(60);
     assert_eq!((world.counts(), world.open()), ((2, 1, 1, 0), vec!["web-1"]));
     world.end("web-1", true);
     assert_eq!((world.phase(), world.counts()), (Some(Phase::Complete), (2, 2, 0, 0)));

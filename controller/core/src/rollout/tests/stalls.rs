@@ -221,12 +221,12 @@ fn what_was_known_before_a_stop_is_looked_at_anew() {
             "unreadable" => world.workload = Err(Done::Refused("forbidden".into())),
             _ => world.workload.as_mut().unwrap().controllers = vec!["owner-2".into()],
         }
-        world.later(10);
+        world.later(60);
         // Nobody tells that this one is gone.
         world.pods.remove(&ObjectKey::new("shop", "web-2"));
         (world.rollout.spec, world.workload, world.ahead) = (spec, workload, None);
         world.workload.as_mut().unwrap().desired = 2;
-        world.later(10);
+        world.later(60);
         assert_eq!((world.counts(), world.open()), ((2, 1, 1, 0), vec!["web-1"]), "{stop}");
         world.end("web-1", true);
         world.later(1);
@@ -234,22 +234,29 @@ fn what_was_known_before_a_stop_is_looked_at_anew() {
     }
 }
 
-/// Who waits for somebody asks the API server less often, and looks before it goes on.
+/// Who waits for somebody, or for a Pod, asks the API server less often, and looks before it goes on.
 #[test]
-fn a_pause_asks_for_little() {
-    let mut world = World::new("Deployment", &json!({}), &THREE, 1);
-    world.rollout.spec.paused = true;
-    world.settle();
-    let readings = world.readings;
-    for _ in 0..30 {
-        world.later(10);
+fn who_waits_asks_for_little() {
+    for paused in [true, false] {
+        let mut world = World::new("Deployment", &json!({}), &THREE, 1);
+        world.rollout.spec.paused = paused;
+        world.settle();
+        let readings = world.readings;
+        for _ in 0..30 {
+            world.later(10);
+        }
+        assert_eq!(world.readings - readings, 5, "within five minutes");
+        world.later(30);
+        let readings = world.readings;
+        let next = if paused { "web-0" } else { "web-1" };
+        if paused {
+            world.rollout.spec.paused = false;
+            world.settle();
+        } else {
+            world.end("web-0", true);
+        }
+        assert_eq!((world.readings - readings, world.open()), (1, vec![next]));
     }
-    assert_eq!(world.readings - readings, 5, "within five minutes");
-    world.later(30);
-    let readings = world.readings;
-    world.rollout.spec.paused = false;
-    world.settle();
-    assert_eq!((world.readings - readings, world.open()), (1, vec!["web-0"]));
 }
 
 #[test]

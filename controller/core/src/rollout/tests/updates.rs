@@ -259,8 +259,9 @@ fn whoever_releases_it_takes_it_over() {
     // By its strategy, with the mark left behind: that goes, too.
     let mut world = World::parked();
     world.settle();
-    world.template().holds = false;
-    world.later(11);
+    (world.template().holds, world.template().generation) = (false, 3);
+    world.parked = Some(parked(TargetKind::StatefulSet, 3));
+    world.settle();
     assert_eq!((world.released, world.ended()), (Some(Strategy::AsIs), Some(UpdateEnd::Superseded)));
 }
 

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 pub use share::{Share, share_of};
 pub use status::{
-    InPlaceRolloutStatus, MAX_PODS, Phase, PodOfInterest, PodState, Restart, Update, UpdateEnd, conditions,
+    InPlaceRolloutStatus, MAX_IMAGES, MAX_PODS, Phase, PodOfInterest, PodState, Restart, TagMeaning, Update,
+    UpdateEnd, conditions,
 };
 pub use validate::validate;
 

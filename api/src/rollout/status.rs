@@ -15,6 +15,8 @@ pub mod conditions {
 
 /// Most Pods that a status names.
 pub const MAX_PODS: usize = 20;
+/// Most images that a status names.
+pub const MAX_IMAGES: usize = 64;
 
 /// How far a rollout is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -126,6 +128,10 @@ pub struct Update {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub from: Option<String>,
+    /// What the tags of its images mean: the digests that the first node has pulled. Every other Pod gets the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["image"]))]
+    pub images: Vec<TagMeaning>,
     /// Pods have failed, and those that were updated go back to `from`.
     #[serde(default, skip_serializing_if = "is_false")]
     pub rolling_back: bool,
@@ -136,6 +142,17 @@ pub struct Update {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub message: String,
+}
+
+/// What the tag of an image means.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TagMeaning {
+    /// The image, as the template names it.
+    #[schemars(length(max = 512))]
+    pub image: String,
+    /// Its digest.
+    #[schemars(length(max = 128))]
+    pub digest: String,
 }
 
 /// How a change of the workload's template ended.

@@ -165,6 +165,8 @@ pub struct Relative<'a> {
     pub suspended: bool,
     /// How it ended, once it has.
     pub ended: Option<Ended<'a>>,
+    /// Images that it asks for by their tags alone, and the digests that a node has pulled for them.
+    pub pulled: Vec<(&'a str, &'a str)>,
 }
 
 impl Relative<'_> {
@@ -412,6 +414,10 @@ pub trait Kind:
     /// It waits to be [released](crate::deed::Deed::Resume), and has done nothing to its Pod.
     fn suspended(&self) -> bool {
         false
+    }
+    /// Images that it asks for by their tags alone, and the digests that a node has pulled for them.
+    fn pulled(&self) -> Vec<(&str, &str)> {
+        Vec::new()
     }
     /// The object that it makes, or has made, and looks after.
     fn child(&self) -> Option<(KindId, ObjectKey)> {

@@ -166,6 +166,11 @@ impl Cluster {
         self.lab(&["start", component]).map(drop)
     }
 
+    /// Crashes a node, which then starts again on the disk that it had.
+    pub fn reboot(&self, node: &str) -> Result<()> {
+        self.lab(&["reboot", node]).map(drop)
+    }
+
     /// Puts an image archive into the cluster's registry under a name.
     pub fn push(&self, archive: &Path, reference: &str) -> Result<()> {
         self.lab(&["push", &archive.to_string_lossy(), reference]).map(drop)

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::cluster::Cluster;
-use crate::ns::Ns;
+use crate::ns::{NODE, Ns};
 
 /// What the names of images begin with that are pulled with a password. The images are those of every other name.
 pub const PRIVATE: &str = "private.pitstop.dev";
@@ -58,6 +58,21 @@ pub fn requests(cluster: &Cluster, repository: &str) -> Result<Vec<String>> {
     let text = fs::read_to_string(cluster.registry().join("requests.log"))?;
     let of = |line: &&str| line.split(' ').nth(2) == Some(repository);
     Ok(text.lines().filter(of).map(str::to_owned).collect())
+}
+
+/// Another tag of the images means what `tag` does. Both are full names. The node keeps nothing of it.
+pub fn tag(cluster: &Cluster, tag: &str, another: &str) -> Result<()> {
+    let script = format!(
+        "set -e
+         ctr -n moved images pull --hosts-dir /registries {tag} >&2
+         ctr -n moved images export /var/moved.tar {tag}
+         ctr -n moved images rm --sync {tag} >&2"
+    );
+    cluster.exec(NODE, &["sh", "-c", &script])?;
+    let archive = cluster.var(NODE).join("moved.tar");
+    let pushed = cluster.push(&archive, another);
+    fs::remove_file(archive)?;
+    pushed
 }
 
 /// Who gets in at the door with a password. The password is unlike anything else: wherever it is found, it has leaked.

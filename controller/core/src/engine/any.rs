@@ -213,6 +213,7 @@ impl<K: Kind> AnyStore for Store<K> {
                 deleting: false,
                 suspended: false,
                 ended,
+                pulled: Vec::new(),
             });
         }
         let request = self.objects.get(key)?.request.get();
@@ -224,6 +225,7 @@ impl<K: Kind> AnyStore for Store<K> {
             deleting: meta.deleting,
             suspended: request.suspended(),
             ended: request.ended(),
+            pulled: request.pulled(),
         })
     }
     fn pod_of(&self, key: &ObjectKey) -> Option<ObjectKey> {

@@ -81,6 +81,13 @@ impl Kind for ImageUpdate {
     fn suspended(&self) -> bool {
         Self::suspended(self)
     }
+    fn pulled(&self) -> Vec<(&str, &str)> {
+        let told = self.status.containers.iter().filter_map(|told| {
+            let asked = self.spec.containers.iter().find(|asked| asked.name == told.name)?;
+            Some((asked.image.as_str(), told.pulled.as_ref()?.digest.as_str()))
+        });
+        told.filter(|(image, digest)| !image.contains('@') && !digest.is_empty()).collect()
+    }
     fn made_pod(key: &ObjectKey, uid: &str) -> Option<ObjectKey> {
         Some(puller::key(key, uid))
     }

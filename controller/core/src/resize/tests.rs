@@ -98,6 +98,7 @@ impl Made {
             deleting: self.deleting,
             suspended: false,
             ended: ended.map(|(complete, message)| Ended { complete: *complete, reason: "", message }),
+            pulled: Vec::new(),
         }
     }
 }

@@ -10,6 +10,7 @@ mod child;
 mod choose;
 mod commit;
 mod kind;
+mod pins;
 mod plan;
 mod roll;
 mod sorted;

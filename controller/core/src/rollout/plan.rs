@@ -11,7 +11,7 @@ use super::roll::{Memory, Read};
 use super::status::{Doing, status};
 use super::sweep::{delete, forget, sweep, withdraw};
 use super::told::Told;
-use super::work::{What, Work};
+use super::work::{Asks, What, Work, mark_of};
 use super::{Plan, Rollout, arm, update};
 use crate::before::Before;
 use crate::deed::Deed;
@@ -60,6 +60,12 @@ pub(super) fn plan(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) 
     let labels = arm::arm(cx, rollout, memory, &mut next);
     if next.controllers.is_empty() {
         memory.forget_pods();
+    }
+    let forward = next.doing.update.as_mut().filter(|update| update.ended.is_none() && !update.rolling_back);
+    // Before its Pods are sorted, the status knows more.
+    if let Some(update) = forward.filter(|update| memory.mark() == Some(&mark_of(rollout, &update.revision)))
+    {
+        update.images = memory.pins.told();
     }
     let new = status(cx, rollout, memory, sight.around, &next.told, next.doing);
     let old = &rollout.status;
@@ -285,44 +291,47 @@ pub(super) fn go_on(
         Step::Begin(pod, soak) => {
             // Another try for one that was refused tells nothing new.
             let why = memory.refusal(Some(&pod)).map_or(Told::Restarting, Told::Refused);
-            let deed = write(cx, sight, memory, work, |work| begin_with(sight, work, &pod, soak));
-            told(why, deed, None)
+            told(why, begin_with(cx, sight, memory, work, (&pod, soak)), None)
         }
         Step::Pull(pod, why) => {
             let soak = soak(rollout, workload, false);
-            let suspended = |work: &Work<'_>| match begin_with(sight, work, &pod, soak)? {
+            let deed = begin_with(cx, sight, memory, work, (&pod, soak)).and_then(|deed| match deed {
                 Deed::Create(child) => Some(Deed::Create(Box::new(child::suspended(*child)?))),
-                _ => None,
-            };
-            let deed = write(cx, sight, memory, work, suspended);
+                other => Some(other),
+            });
             told(why, deed, None)
         }
     })
 }
 
-/// Has that done; after a wait, what is known of the workload may be older, and it is read first.
-fn write(
+/// Restarts or updates that Pod, whose new containers must run for so many seconds: by a new request, or by that which is suspended.
+/// One that has pulled something else than the first Pod got is deleted, and another one is made. After a wait, what is known of the
+/// workload may be old: then it is read first.
+fn begin_with(
     cx: Cx<'_>,
     sight: &Sight<'_, Rollout>,
     memory: &mut Memory,
     work: &Work<'_>,
-    deed: impl FnOnce(&Work<'_>) -> Option<Deed>,
+    (pod, soak): (&ObjectKey, i64),
 ) -> Option<Deed> {
-    let old = memory.read.as_ref().is_none_or(|(at, _)| at.after(FRESH) <= cx.now);
-    if old { ask(sight, memory, &work.mark, false) } else { deed(work) }
-}
-
-/// Restarts or updates that Pod, whose new containers must run for so many seconds: by a new request, or by that which is suspended.
-fn begin_with(sight: &Sight<'_, Rollout>, work: &Work<'_>, pod: &ObjectKey, soak: i64) -> Option<Deed> {
     let rollout = sight.request;
+    if memory.read.as_ref().is_none_or(|(at, _)| at.after(FRESH) <= cx.now) {
+        return ask(sight, memory, &work.mark, false);
+    }
     let pod = sight.around.pod(pod)?;
-    let step = work.step(rollout, &pod, sight.around).ok()??;
+    let mut step = work.step(rollout, &pod, sight.around).ok()??;
     if let Some(suspended) = step.request.filter(|request| request.suspended) {
+        if memory.pins.moved(&suspended).is_some() {
+            return delete(cx, sight, memory, |child| child.uid == suspended.uid);
+        }
         let (key, uid) = (suspended.key.clone(), suspended.uid.to_owned());
         return Some(Deed::Resume { kind: UPDATES, key, uid, pod: pod.key.clone() });
     }
     // With new resources alone, a Pod runs on: what follows is watched.
     let soak = if step.asks.kind() == RESIZES && !step.last { 0 } else { soak };
+    if let Asks::Images(images) = &mut step.asks {
+        memory.pins.pin(images);
+    }
     let child = child::child(rollout, &work.mark, &pod, step.asks, soak).ok()?;
     Some(Deed::Create(Box::new(child)))
 }

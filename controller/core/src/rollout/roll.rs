@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::arm::Proof;
+use super::child::UPDATES;
+use super::pins::Pins;
 use super::sorted::{Ahead, Seen, Sorted, Tally};
 use super::stage::{Asked, Rank, Stage, ordinal, stage};
 use super::unshown::{Made, SHOWN_WITHIN, Unshown};
@@ -53,6 +55,8 @@ pub struct Memory {
     mark: Option<String>,
     sorted_by: Option<(u32, bool, Vec<String>)>,
     stale: BTreeSet<ObjectKey>,
+    /// What the tags of its images mean.
+    pub(super) pins: Pins,
     /// Its Pods, sorted.
     pub(super) sorted: Sorted,
     /// What was written and the watch has not shown yet.
@@ -219,6 +223,10 @@ impl Memory {
             self.refused.clear();
             self.released = None;
             self.sorted_by = None;
+            // What was swept for one leaves what that has made since.
+            (self.swept, self.sweep_until) = (false, None);
+            let told = rollout.status.update.as_ref().filter(|_| !work.back);
+            self.pins = told.map(|update| Pins::of(&update.images)).unwrap_or_default();
             self.mark = Some(work.mark.clone());
         }
         if self.sorted_by.as_ref() != Some(&by) {
@@ -262,7 +270,14 @@ impl Memory {
         let made = self.unshown.begins(key, &work.mark);
         let others = matches!(work.what, What::Update(_)) && child::others_begun(around, key);
         let asked = Asked { step, made: made == Some(true), others };
-        let stage = stage(rollout, work, &pod, &asked, of_node);
+        let mut stage = stage(rollout, work, &pod, &asked, of_node);
+        let request = around.relative(UPDATES, &child::key(&work.mark, &pod));
+        if let Some(request) = request.filter(|request| !work.back && request.is_of(&rollout.uid)) {
+            self.pins.learn(&request);
+            if let Some(why) = self.pins.moved(&request).filter(|_| stage == Stage::Unmarked) {
+                stage = Stage::Failed(why);
+            }
+        }
         let ahead = match &asked.step {
             Ok(Some(step)) if step.request.is_some() || made.is_some() => Ahead::Asked,
             Ok(Some(step)) if matches!(step.asks, Asks::Images(_)) => Ahead::May,

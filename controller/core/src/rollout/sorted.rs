@@ -79,7 +79,7 @@ impl Sorted {
         let was = before.is_some_and(|seen| seen.available && matches!(seen.stage, Stage::Waits(_)));
         match now.stage {
             Stage::Waits(_) if was && !now.available => drop(self.lost.insert(key.clone())),
-            Stage::Waits(_) | Stage::Started | Stage::Failed if !now.available => {}
+            Stage::Waits(_) | Stage::Started | Stage::Failed(_) if !now.available => {}
             _ => drop(self.lost.remove(key)),
         }
     }
@@ -109,7 +109,7 @@ impl Sorted {
             Stage::Unmarked => drop(self.unmarked.insert(key.clone())),
             Stage::NotInPlace(_) => drop(self.not_in_place.insert(key.clone())),
             Stage::Current => *current = current.saturating_add(1),
-            Stage::Failed => drop(self.failed.insert(key.clone())),
+            Stage::Failed(_) => drop(self.failed.insert(key.clone())),
         }
         self.pods.insert(key.clone(), seen);
     }
@@ -136,7 +136,7 @@ impl Sorted {
             Stage::Unmarked => drop(self.unmarked.remove(key)),
             Stage::NotInPlace(_) => drop(self.not_in_place.remove(key)),
             Stage::Current => *current = current.saturating_sub(1),
-            Stage::Failed => drop(self.failed.remove(key)),
+            Stage::Failed(_) => drop(self.failed.remove(key)),
         }
         Some(seen)
     }

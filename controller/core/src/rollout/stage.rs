@@ -31,8 +31,8 @@ pub enum Stage {
     Unmarked,
     /// It is done.
     Current,
-    /// It could not be.
-    Failed,
+    /// It could not be, for this reason where its request does not say why.
+    Failed(String),
     /// It cannot get what the template has changed, for this reason.
     NotInPlace(String),
 }
@@ -105,12 +105,12 @@ fn of_request(
         None if made => Stage::Started,
         None => waits(),
         // Somebody else's object has the name.
-        Some(request) if !request.is_of(&rollout.uid) => Stage::Failed,
+        Some(request) if !request.is_of(&rollout.uid) => Stage::Failed(String::new()),
         Some(request) => match request.ended {
             None if request.suspended && !made => waits(),
             None => Stage::Started,
             Some(ended) if ended.complete => Stage::Current,
-            Some(_) => Stage::Failed,
+            Some(_) => Stage::Failed(String::new()),
         },
     }
 }

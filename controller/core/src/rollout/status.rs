@@ -6,6 +6,7 @@ use pitstop_api::rollout::{
 };
 
 use super::roll::Memory;
+use super::stage::Stage;
 use super::told::{Disrupted, Told};
 use super::{Rollout, arm, child};
 use crate::change::Note;
@@ -187,7 +188,12 @@ pub(super) fn pods_of_interest(
         let request = child::key(mark, &*around.pod(key)?);
         // A restart comes last.
         let found = child::KINDS.into_iter().find_map(|kind| around.relative(kind, &request));
+        let own = memory.sorted.pods.get(key).map_or("", |seen| match &seen.stage {
+            Stage::Failed(why) => why,
+            _ => "",
+        });
         let message = match found {
+            _ if !own.is_empty() => own.to_owned(),
             Some(found) if !found.is_of(&rollout.uid) => {
                 "an object of somebody else has that name".to_owned()
             }

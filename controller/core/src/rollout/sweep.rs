@@ -96,6 +96,12 @@ fn children<'a>(sight: &Sight<'a, Rollout>) -> impl Iterator<Item = (KindId, Rel
     KINDS.into_iter().flat_map(move |kind| around.children(kind).map(move |child| (kind, child)))
 }
 
+/// Requests of another restart or update are left, by which Pods may get something else.
+pub(super) fn has_others(sight: &Sight<'_, Rollout>, memory: &Memory, mark: &str) -> bool {
+    let mut others = children(sight).filter(|(_, child)| !is_idle(sight, memory, child));
+    others.any(|(_, other)| !child::is_of(mark, other.key))
+}
+
 /// Deletes what restarts and updates before this one have left. What is open of them is waited for: a Pod whose stop has begun is
 /// about to be unavailable.
 pub(super) fn sweep(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, mark: &str) -> Option<Step> {

@@ -8,7 +8,7 @@ use super::commit::{self, Left};
 use super::plan::{FRESH, LIST_AGAIN, Next, ask, go_on, with_workload};
 use super::roll::Memory;
 use super::status::{Doing, MAX_MESSAGE, pods_of_interest, under_way};
-use super::sweep::delete;
+use super::sweep::{delete, has_others};
 use super::told::Told;
 use super::work::{What, Work};
 use crate::deed::{Commit, Deed, Release, Strategy};
@@ -315,8 +315,11 @@ fn partition(to: Strategy) -> u32 {
 /// The workload is not parked any more: what has come of the update, by its Pods. Nothing where none is under way.
 pub(super) fn settle(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) -> Option<Next> {
     let rollout = sight.request;
+    let began = rollout.status.update.clone()?;
+    if began.ended == Some(UpdateEnd::RolledBack) {
+        return Some(settled(rollout, began, UpdateEnd::Superseded));
+    }
     let revision = under_way(&rollout.status)?.to_owned();
-    let began = rollout.status.update.clone().unwrap_or_default();
     let of = format!("what came of {revision}");
     let useful = |memory: &Memory, workload: &Workload| {
         let listed = memory.listed.as_ref().is_some_and(|(listed, _)| *listed == of);
@@ -329,10 +332,19 @@ pub(super) fn settle(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory
         memory.sort(rollout, &work, workload, sight.around);
         let What::Update(revisions) = &work.what else { return Next::only(rollout, Told::Reading) };
         let listed = memory.listed.as_ref().map_or(&[][..], |(_, listed)| listed);
-        let all = memory.all_are(rollout, listed, revisions, work.partition);
-        let end = if all && !template.holds { UpdateEnd::Updated } else { UpdateEnd::Superseded };
-        let update = Update { ended: Some(end), rolling_back: false, message: String::new(), ..began };
-        let next = Next::only(rollout, Told::Ended(end));
-        Next { doing: Doing { update: Some(update), ..next.doing }, ..next }
+        let all = memory.all_are(rollout, listed, revisions, work.partition)
+            && !has_others(sight, memory, &work.mark);
+        settled(
+            rollout,
+            began,
+            if all && !template.holds { UpdateEnd::Updated } else { UpdateEnd::Superseded },
+        )
     }))
+}
+
+/// The update has ended like that.
+fn settled(rollout: &Rollout, began: Update, end: UpdateEnd) -> Next {
+    let update = Update { ended: Some(end), rolling_back: false, message: String::new(), ..began };
+    let next = Next::only(rollout, Told::Ended(end));
+    Next { doing: Doing { update: Some(update), ..next.doing }, ..next }
 }

@@ -22,6 +22,7 @@ mod killed;
 mod kinds;
 mod kruise;
 mod mechanism;
+mod midroll;
 mod pullers;
 mod queue;
 mod refused;

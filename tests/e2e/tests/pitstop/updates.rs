@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Pod;
 use pitstop_api::rollout::{PodState, Update, UpdateEnd};
 use pitstop_e2e::images::{REPOSITORY, with_parking, with_workloads};
+use pitstop_e2e::registry::tag;
 use pitstop_e2e::workloads::{
     all, change_parked, create, get, ready, rollout, rolls_natively, says, servers, update_ended,
 };
@@ -128,43 +129,6 @@ fn a_deployment_is_updated_in_place() -> Result<()> {
     on_cluster(async |ns| with_workloads(ns, updates_in_place(ns, "Deployment", 3)).await)
 }
 
-/// Pods come and go in mid-roll, and the template goes on; at the end all are of the last one.
-#[test]
-fn a_deployment_changes_in_mid_roll() -> Result<()> {
-    let test = async |ns: &Ns| {
-        let before = begin(ns, "Deployment", 3, &json!({"soakSeconds": 3})).await?;
-        change_parked(ns, "Deployment", &image("2"))?;
-        until("one Pod to be updated", LONG, async || {
-            let status = get(ns).await?.status.unwrap_or_default();
-            Ok((status.current >= 1).then_some(()))
-        })
-        .await?;
-        let uid = |pod: &Pod| pod.metadata.uid.clone();
-        let known = |pod: &Pod| before.values().any(|old| uid(old) == uid(pod));
-        // One that is updated comes back old.
-        let updated = all(ns).await?.into_values().find(|pod| {
-            let mark = |all: &BTreeMap<String, String>| all.contains_key("pitstop.dev/revision");
-            pod.metadata.annotations.as_ref().is_some_and(mark)
-        });
-        let name = updated.and_then(|pod| pod.metadata.name).context("no Pod has its mark")?;
-        ns.kubectl(&["delete", "pod", &name, "--wait=true"])?;
-        ns.kubectl(&["scale", "deployment/web", "--replicas=4"])?;
-        ns.kubectl(&["set", "image", "deployment/web", &format!("app={REPOSITORY}:1")])?;
-        ns.kubectl(&["set", "image", "deployment/web", &format!("app={REPOSITORY}:big")])?;
-        update_ended(ns, UpdateEnd::Updated).await?;
-        let after = ready(ns, 4).await?;
-        ensure!(after.values().filter(|pod| known(pod)).count() == 2, "{:?}", after.keys());
-        images(ns, "big").await?;
-        let said = ns.kubectl(&["rollout", "status", "deployment/web", "--timeout=30s"])?;
-        ensure!(said.contains("successfully rolled out"), "{said}");
-        // Its controller has no other Pods in mind.
-        ns.kubectl(&["set", "env", "deployment/web", "NEW=1"])?;
-        rolls_natively(ns, "deployment/web", &after).await?;
-        images(ns, "big").await
-    };
-    on_cluster(async |ns| with_workloads(ns, test(ns)).await)
-}
-
 #[test]
 fn a_daemon_set_is_updated_in_place() -> Result<()> {
     on_cluster(async |ns| with_workloads(ns, updates_in_place(ns, "DaemonSet", 1)).await)
@@ -228,6 +192,35 @@ fn pods_that_were_updated_go_back() -> Result<()> {
             pods::assert_untouched(after.get(name).context("a new Pod")?, pod, "app")?;
         }
         ensure!(field(ns, "StatefulSet", ".spec.updateStrategy.rollingUpdate.partition")? == "0");
+        Ok(())
+    };
+    on_cluster(async |ns| with_workloads(ns, test(ns)).await)
+}
+
+/// While a tag is moved in mid-roll, all Pods get what it meant for the first one.
+#[test]
+fn a_tag_that_moves_means_what_it_meant_for_the_first_pod() -> Result<()> {
+    let test = async |ns: &Ns| {
+        let named = format!("{REPOSITORY}:{}", ns.name);
+        tag(&ns.cluster, &format!("{REPOSITORY}:2"), &named)?;
+        let strategy = json!({"soakSeconds": 3, "canary": {"pods": 1}});
+        let before = begin(ns, "StatefulSet", 3, &strategy).await?;
+        change_parked(ns, "StatefulSet", &image(&ns.name))?;
+        let told = until("the first node to have pulled it", LONG, async || {
+            let update = get(ns).await?.status.and_then(|status| status.update);
+            Ok(update.and_then(|update| update.images.into_iter().next()))
+        })
+        .await?;
+        ensure!(told.image == named, "{told:?}");
+        tag(&ns.cluster, &format!("{REPOSITORY}:big"), &named)?;
+        update_ended(ns, UpdateEnd::Updated).await?;
+        let after = all(ns).await?;
+        assert_updated(&before, &after)?;
+        let pinned = format!("{named}@{}", told.digest);
+        for (name, pod) in &after {
+            let has = pod.spec.as_ref().and_then(|spec| spec.containers.first()?.image.as_ref());
+            ensure!(has == Some(&pinned), "{name}: {has:?}");
+        }
         Ok(())
     };
     on_cluster(async |ns| with_workloads(ns, test(ns)).await)

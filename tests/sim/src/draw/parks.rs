@@ -27,6 +27,21 @@ pub(super) fn draw(rng: &mut Rng, schedule: &mut Schedule) {
     if !rng.one_in(3) {
         faults(rng, schedule);
     }
+    if rng.one_in(6) {
+        moved(rng, schedule);
+    }
+}
+
+/// The tag of an image is moved after a change of the template.
+fn moved(rng: &mut Rng, schedule: &mut Schedule) {
+    let changes = schedule.steps.iter().filter_map(|step| match &step.what {
+        Step::Template(tags) => Some((step.at, tags.clone())),
+        _ => None,
+    });
+    let (at, tags) = rng.pick(&changes.collect::<Vec<_>>()).unwrap();
+    let (name, tag) = rng.pick(&tags).unwrap();
+    let of = |tag: &str| -> Word { format!("registry.example/{name}:{tag}").into() };
+    schedule.steps.push(Timed { at: at + near(rng), what: Step::MoveTag(of(&tag), of("4")) });
 }
 
 /// The workload and its Pods, whose containers end only when they are stopped.

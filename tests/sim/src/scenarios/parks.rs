@@ -52,7 +52,9 @@ fn rolled_back(kind: &'static str) -> Schedule {
 /// All of them.
 pub(super) fn all() -> Vec<Schedule> {
     let mut all = vec![rolled_back("StatefulSet"), rolled_back("Deployment"), rolled_back("DaemonSet")];
+    let moved = |at| (at, Step::MoveTag("registry.example/app:2".into(), "registry.example/app:3".into()));
     for kind in ["StatefulSet", "Deployment", "DaemonSet"] {
+        all.push(one(", its tag moved", kind, 3, vec![to(3_000, "2"), moved(5_500)]));
         let deleted = |at, pod: &str| (at, Step::DeletePod(pod.to_owned()));
         all.extend([
             one("", kind, 2, vec![to(3_000, "2")]),

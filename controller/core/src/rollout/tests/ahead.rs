@@ -7,7 +7,7 @@ use super::*;
 
 impl World {
     /// A parked `StatefulSet` of six Pods, with another image.
-    fn six() -> Self {
+    pub(super) fn six() -> Self {
         let mut world = Self::parked();
         for name in ["web-3", "web-4", "web-5"] {
             world.put(of("old", "shop/web:v1", name));

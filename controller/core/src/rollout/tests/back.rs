@@ -91,6 +91,18 @@ fn what_has_failed_is_not_tried_again_until_the_template_changes() {
     assert_eq!(world.begun.len(), 3);
 }
 
+/// It is not parked any more, and its own controller gives the template to all Pods.
+#[test]
+fn a_user_who_releases_it_takes_it_over() {
+    let mut world = half();
+    world.updated("web-2", "shop/web:v1");
+    assert_eq!(world.ended(), Some(UpdateEnd::RolledBack));
+    world.parked = None;
+    (world.template().parked, world.template().holds) = (None, false);
+    world.settle();
+    assert_eq!((world.phase(), world.ended()), (Some(Phase::Idle), Some(UpdateEnd::Superseded)));
+}
+
 /// It may be long until the template changes.
 #[test]
 fn pods_that_come_and_go_meanwhile_leave_nothing() {

@@ -6,6 +6,7 @@ mod budgets;
 mod deployments;
 mod engine;
 mod order;
+mod pins;
 mod stalls;
 mod updates;
 
@@ -41,6 +42,8 @@ struct Asked {
     spec: Value,
     /// Whether it succeeded, once it is over.
     ended: Option<bool>,
+    /// What its node has pulled: an image and its digest.
+    pulled: Option<(String, String)>,
 }
 
 impl Asked {
@@ -153,7 +156,9 @@ impl Around<Rollout> for Surroundings<'_> {
 fn relative<'a>(key: &'a ObjectKey, asked: &'a Asked) -> Relative<'a> {
     let ended = asked.ended.map(|complete| Ended { complete, reason: "R", message: "it did not come up" });
     let suspended = asked.suspended();
-    Relative { key, uid: &asked.uid, owner_uid: Some(&asked.owner), deleting: false, suspended, ended }
+    let pulled = asked.pulled.iter().map(|(image, digest)| (image.as_str(), digest.as_str())).collect();
+    let owner_uid = Some(asked.owner.as_str());
+    Relative { key, uid: &asked.uid, owner_uid, deleting: false, suspended, ended, pulled }
 }
 
 pub(super) fn rollout(kind: &str, strategy: &Value) -> Rollout {
@@ -363,7 +368,7 @@ impl World {
                 let (owner, spec) = (self.rollout.uid.clone(), child.spec.clone());
                 let before = self.asked.insert(
                     (child.kind, child.key.clone()),
-                    Asked { kind: child.kind, uid, owner, pod: pod.clone(), spec, ended: None },
+                    Asked { kind: child.kind, uid, owner, pod: pod.clone(), spec, ended: None, pulled: None },
                 );
                 assert!(before.is_none(), "it is there already: {}", child.key);
                 self.changed(&ObjectKey::new("shop", pod));

@@ -156,6 +156,7 @@ fn somebody_elses_request_of_that_name_is_a_failure() {
         pod: "web-0".into(),
         spec: json!({}),
         ended: Some(true),
+        pulled: None,
     };
     world.asked.insert((RESTARTS, key), asked);
     world.settle();

@@ -165,7 +165,7 @@ fn a_pod_with_a_request_of_somebody_else_is_waited_for() {
     world.put(of("new", "shop/web:v2", "web-2"));
     let key = (UPDATES, ObjectKey::new("shop", "web-2-of-somebody-else"));
     let (uid, owner, pod) = ("uid-x".to_owned(), "ipr-0".to_owned(), "web-2".to_owned());
-    let asked = Asked { kind: UPDATES, uid, owner, pod, spec: Value::Null, ended: None };
+    let asked = Asked { kind: UPDATES, uid, owner, pod, spec: Value::Null, ended: None, pulled: None };
     world.asked.insert(key.clone(), asked);
     world.settle();
     assert_eq!((world.begun.len(), world.counts()), (0, (3, 0, 1, 0)), "it takes the only place");
@@ -263,6 +263,24 @@ fn whoever_releases_it_takes_it_over() {
     world.parked = Some(parked(TargetKind::StatefulSet, 3));
     world.settle();
     assert_eq!((world.released, world.ended()), (Some(Strategy::AsIs), Some(UpdateEnd::Superseded)));
+}
+
+/// A request for the template before may yet give its Pod something else.
+#[test]
+fn who_releases_it_before_older_requests_are_over_takes_it_over() {
+    let mut world = World::parked();
+    world.settle();
+    world.template().revision = Some("old".into());
+    world.template().changes = [("old".into(), Change::InPlace(Lacks::default()))].into();
+    world.template().generation = 3;
+    world.parked = Some(parked(TargetKind::StatefulSet, 3));
+    world.settle();
+    assert_eq!((world.open(), world.ended()), (vec!["web-2"], None));
+    world.parked = None;
+    (world.template().parked, world.template().holds) = (None, false);
+    world.workload.as_mut().unwrap().partition = 0;
+    world.settle();
+    assert_eq!(world.ended(), Some(UpdateEnd::Superseded));
 }
 
 #[test]

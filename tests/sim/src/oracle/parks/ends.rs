@@ -1,7 +1,7 @@
 //! What rollouts of parked workloads have come to.
 
 use pitstop_api::condition;
-use pitstop_api::rollout::{Phase, conditions};
+use pitstop_api::rollout::{Phase, TagMeaning, Update, UpdateEnd, conditions};
 
 use super::pods::active;
 use super::workload::{agrees, all_have, desired, parked};
@@ -90,7 +90,25 @@ impl Parks {
             }
         }
         self.restarted_once(&mut found);
+        self.one_digest(server, &mut found);
         found
+    }
+
+    /// Pods whose images one update has changed have one digest for each tag, though the tag moves.
+    fn one_digest(&self, server: &Server, found: &mut Found) {
+        let once =
+            self.schedule.steps.iter().filter(|step| matches!(step.what, Step::Template(_))).count() == 1;
+        let updated = |status: &Update| once && status.ended == Some(UpdateEnd::Updated);
+        let updates = self.there().filter_map(|(_, followed)| status(&followed.object).update);
+        for TagMeaning { image, digest } in updates.filter(updated).flat_map(|update| update.images) {
+            for pod in server.objects("Pod").filter(|pod| active(pod)) {
+                let has = pod["spec"]["containers"].as_array().into_iter().flatten();
+                let others = has.filter_map(|c| c["image"].as_str()?.strip_prefix(&image)?.strip_prefix('@'));
+                for other in others.filter(|other| *other != digest) {
+                    found.push(("W15", format!("a Pod has {other} of {image}, which is {digest}")));
+                }
+            }
+        }
     }
 
     /// Somebody wants an image whose containers end at once.

@@ -1,0 +1,127 @@
+//! What else happens to a workload while its Pods are updated.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Pod;
+use pitstop_api::rollout::UpdateEnd;
+use pitstop_e2e::images::{REPOSITORY, with_workloads};
+use pitstop_e2e::ns::NODE;
+use pitstop_e2e::workloads::{all, change_parked, create, get, ready, rolls_natively, update_ended};
+use pitstop_e2e::{Context as _, LONG, Ns, Result, ensure, on_cluster, until};
+use serde_json::{Value, json};
+
+use super::updates::{begin, image, images};
+
+/// So many Pods are updated.
+async fn current(ns: &Ns, count: i32) -> Result<()> {
+    until("Pods to be updated", LONG, async || {
+        let status = get(ns).await?.status.unwrap_or_default();
+        Ok((status.current >= count).then_some(()))
+    })
+    .await
+}
+
+fn uid(pod: &Pod) -> Option<&str> {
+    pod.metadata.uid.as_deref()
+}
+
+/// Pods come and go in mid-roll, and the template goes on; at the end all are of the last one.
+#[test]
+fn a_deployment_changes_in_mid_roll() -> Result<()> {
+    let test = async |ns: &Ns| {
+        let before = begin(ns, "Deployment", 3, &json!({"soakSeconds": 3})).await?;
+        change_parked(ns, "Deployment", &image("2"))?;
+        current(ns, 1).await?;
+        let known = |pod: &Pod| before.values().any(|old| uid(old) == uid(pod));
+        // One that is updated comes back old.
+        let updated = all(ns).await?.into_values().find(|pod| {
+            let mark = |all: &BTreeMap<String, String>| all.contains_key("pitstop.dev/revision");
+            pod.metadata.annotations.as_ref().is_some_and(mark)
+        });
+        let name = updated.and_then(|pod| pod.metadata.name).context("no Pod has its mark")?;
+        ns.kubectl(&["delete", "pod", &name, "--wait=true"])?;
+        ns.kubectl(&["scale", "deployment/web", "--replicas=4"])?;
+        ns.kubectl(&["set", "image", "deployment/web", &format!("app={REPOSITORY}:1")])?;
+        ns.kubectl(&["set", "image", "deployment/web", &format!("app={REPOSITORY}:big")])?;
+        update_ended(ns, UpdateEnd::Updated).await?;
+        let after = ready(ns, 4).await?;
+        ensure!(after.values().filter(|pod| known(pod)).count() == 2, "{:?}", after.keys());
+        images(ns, "big").await?;
+        let said = ns.kubectl(&["rollout", "status", "deployment/web", "--timeout=30s"])?;
+        ensure!(said.contains("successfully rolled out"), "{said}");
+        // Its controller has no other Pods in mind.
+        ns.kubectl(&["set", "env", "deployment/web", "NEW=1"])?;
+        rolls_natively(ns, "deployment/web", &after).await?;
+        images(ns, "big").await
+    };
+    on_cluster(async |ns| with_workloads(ns, test(ns)).await)
+}
+
+/// An autoscaler adds Pods, and takes some away: at the end all have the image, and nobody has made another one of those that stay.
+#[test]
+fn an_autoscaler_scales_it_in_mid_roll() -> Result<()> {
+    let test = async |ns: &Ns| {
+        let before = begin(ns, "Deployment", 2, &json!({"soakSeconds": 3})).await?;
+        change_parked(ns, "Deployment", &image("2"))?;
+        current(ns, 1).await?;
+        create(ns, &autoscaler(4, 6))?;
+        ready(ns, 4).await?;
+        update_ended(ns, UpdateEnd::Updated).await?;
+        let more = ready(ns, 4).await?;
+        ensure!(
+            before.iter().all(|(name, pod)| more.get(name).and_then(uid) == uid(pod)),
+            "{:?}",
+            more.keys()
+        );
+        images(ns, "2").await?;
+        // And the other way, beside the next update.
+        change_parked(ns, "Deployment", &image("big"))?;
+        current(ns, 1).await?;
+        ns.kubectl(&[
+            "patch",
+            "hpa/web",
+            "--type=merge",
+            r#"-p={"spec":{"minReplicas":1,"maxReplicas":2}}"#,
+        ])?;
+        update_ended(ns, UpdateEnd::Updated).await?;
+        let less = ready(ns, 2).await?;
+        ensure!(less.iter().all(|(name, pod)| more.get(name).and_then(uid) == uid(pod)), "{:?}", less.keys());
+        images(ns, "big").await?;
+        let said = ns.kubectl(&["rollout", "status", "deployment/web", "--timeout=30s"])?;
+        ensure!(said.contains("successfully rolled out"), "{said}");
+        Ok(())
+    };
+    on_cluster(async |ns| with_workloads(ns, test(ns)).await)
+}
+
+/// Without metrics, it keeps a workload within its bounds.
+fn autoscaler(least: u32, most: u32) -> Value {
+    json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"},
+        "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "minReplicas": least, "maxReplicas": most,
+            "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}})
+}
+
+/// The node of its Pods crashes, with the controller and the daemon: it goes on when they are back.
+#[test]
+fn its_node_crashes_in_mid_roll() -> Result<()> {
+    for kind in ["StatefulSet", "Deployment"] {
+        let test = async |ns: &Ns| {
+            let before = begin(ns, kind, 3, &json!({"soakSeconds": 3})).await?;
+            change_parked(ns, kind, &image("2"))?;
+            current(ns, 1).await?;
+            ns.cluster.reboot(NODE)?;
+            update_ended(ns, UpdateEnd::Updated).await?;
+            let after = ready(ns, 3).await?;
+            ensure!(before.iter().all(|(name, pod)| after.get(name).and_then(uid) == uid(pod)), "{kind}");
+            images(ns, "2").await?;
+            let workload = format!("{}/web", kind.to_lowercase());
+            let said = ns.kubectl(&["rollout", "status", &workload, "--timeout=30s"])?;
+            ensure!(said.contains("successfully rolled out") || said.contains("roll out complete"), "{said}");
+            ns.kubectl(&["set", "env", &workload, "NEW=1"])?;
+            rolls_natively(ns, &workload, &after).await
+        };
+        on_cluster(async |ns| with_workloads(ns, test(ns)).await)?;
+    }
+    Ok(())
+}

@@ -191,6 +191,9 @@ pub struct ContainerStatus {
     pub exact: bool,
     /// The last instance that was killed for lack of memory: its `containerID`; empty for none.
     pub oom_killed: String,
+    /// The last instance of which nobody knows how it ended, as those that end with their node: how often the container had been
+    /// restarted by then. Absent for none.
+    pub lost: Option<i32>,
 }
 
 /// What a container does.

@@ -62,9 +62,11 @@ pub fn requests(cluster: &Cluster, repository: &str) -> Result<Vec<String>> {
 
 /// Another tag of the images means what `tag` does. Both are full names. The node keeps nothing of it.
 pub fn tag(cluster: &Cluster, tag: &str, another: &str) -> Result<()> {
+    let hosts = cluster.config(NODE, "registries");
+    let hosts = hosts.display();
     let script = format!(
         "set -e
-         ctr -n moved images pull --hosts-dir /registries {tag} >&2
+         ctr -n moved images pull --local --hosts-dir {hosts} {tag} >&2
          ctr -n moved images export /var/moved.tar {tag}
          ctr -n moved images rm --sync {tag} >&2"
     );

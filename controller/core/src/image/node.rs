@@ -6,6 +6,9 @@
 use crate::deed::Done;
 use crate::time::Mono;
 
+/// How often that is believed where nobody has missed the node: an image may be what takes its runtime along.
+const MOST_LOST: i32 = 5;
+
 /// What is known of the Pod's node.
 #[allow(clippy::struct_excessive_bools, reason = "each comes from another source, and all may hold at once")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +27,8 @@ pub struct Sight {
     settles: bool,
     /// How often it came back: whatever stopped it may have restarted its containers.
     outages: i32,
+    /// New containers of which nobody knows how their last instances ended, and which instances those were.
+    lost: Vec<(String, i32)>,
 }
 
 impl Sight {
@@ -55,6 +60,14 @@ impl Sight {
         if was && !self.is_away() {
             self.comes_back(now);
         }
+    }
+
+    /// Notes which instances have ended with the node, though it was not seen to be away: it was back soon.
+    pub(super) fn see_lost(&mut self, now: Mono, lost: Vec<(String, i32)>) {
+        if self.outages < MOST_LOST && lost.iter().any(|one| !self.lost.contains(one)) {
+            self.comes_back(now);
+        }
+        self.lost = lost;
     }
 
     fn comes_back(&mut self, now: Mono) {

@@ -176,6 +176,7 @@ impl Memory {
         });
         let unheard = update.changes() && pod.is_some_and(|pod| pod.unheard);
         self.node.see(now, unheard, ready && !unheard);
+        self.node.see_lost(now, ended_with_node(update, pod));
         let early = pod.is_some_and(Pod::unseen) && update.status.containers.iter().any(is_unchanged);
         let ready = ready && !early && !self.node.is_away();
         // One that came up with its old image may be ready, too, until the kubelet replaces it.
@@ -252,6 +253,15 @@ impl Memory {
         let before = self.refused.as_ref().map_or(0, |(times, _)| *times);
         self.refused = Some((before.saturating_add(1), text));
     }
+}
+
+/// New containers whose last instances have ended in a way that nobody knows, as with their node, and which instances those were.
+fn ended_with_node(update: &ImageUpdate, pod: Option<&Pod>) -> Vec<(String, i32)> {
+    let ended = update.status.containers.iter().filter_map(|status| {
+        let now = pod?.container(&status.name)?.status.as_ref()?;
+        Some((status.name.clone(), now.lost.filter(|number| *number > status.before.restart_count)?))
+    });
+    ended.collect()
 }
 
 /// The instance that was there when the request was accepted still runs.

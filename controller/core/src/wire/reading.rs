@@ -2,7 +2,7 @@
 
 use kube::core::request;
 use pitstop_api::logic::answer::{Answer, Failure};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::exchange::HttpRequest;
 
@@ -16,10 +16,17 @@ pub(super) trait Reading {
 
 /// A list of the API server, or a part of one.
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "T: Deserialize<'de>"))]
 pub(super) struct List<T> {
     #[serde(default)]
     metadata: ListMeta,
+    #[serde(deserialize_with = "items")]
     pub(super) items: Vec<T>,
+}
+
+/// An empty list may be told as `null`.
+fn items<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 #[derive(Default, Deserialize)]
@@ -32,5 +39,20 @@ impl<T> List<T> {
     /// By what the next part is asked for; absent where nothing is left.
     pub(super) fn more(&self) -> Option<&str> {
         self.metadata.more.as_deref().filter(|token| !token.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_nothing_is_empty() {
+        for nothing in ["[]", "null"] {
+            let text = format!(r#"{{"metadata": {{"resourceVersion": "9"}}, "items": {nothing}}}"#);
+            let list: List<u8> = serde_json::from_str(&text).unwrap();
+            assert!(list.items.is_empty() && list.more().is_none());
+        }
+        assert!(serde_json::from_str::<List<u8>>(r#"{"metadata": {}}"#).is_err(), "it is no list");
     }
 }

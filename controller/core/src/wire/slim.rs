@@ -297,6 +297,10 @@ fn container_status(status: SlimContainerStatus) -> ContainerStatus {
     let ends = [&status.state.terminated, &status.last_state.terminated];
     let oom_killed = ends.into_iter().flatten().find(|ended| ended.reason == "OOMKilled");
     let oom_killed = oom_killed.map_or_else(String::new, |ended| ended.container_id.clone());
+    // In the words of the runtimes, and of a kubelet that finds nothing of it.
+    let lost = |ended: &SlimTerminated| ["Unknown", "ContainerStatusUnknown"].contains(&&*ended.reason);
+    let lost = ends.iter().zip(0_i32..).find(|(ended, _)| ended.as_ref().is_some_and(lost));
+    let lost = lost.map(|(_, ago)| status.restart_count.saturating_sub(ago));
     let requests = |requests| SlimResources { requests, ..SlimResources::default() }.read();
     let SlimState { waiting, running, terminated } = status.state;
     let state = if running.is_some() {
@@ -318,6 +322,7 @@ fn container_status(status: SlimContainerStatus) -> ContainerStatus {
         actual: status.resources.map(|resources| resources.read()),
         exact: false,
         oom_killed,
+        lost,
     }
 }
 
@@ -487,7 +492,7 @@ mod tests {
         assert_eq!((app.resources, app.restart_for), (wanted, RestartFor { cpu: false, memory: true }));
         assert_eq!(app.probe_seconds, 25);
         let status = app.status.as_ref().unwrap();
-        assert_eq!(status.oom_killed, "containerd://1");
+        assert_eq!((status.oom_killed.as_str(), status.lost), ("containerd://1", None));
         assert_eq!(status.allocated, Some(Resources { cpu_request: Some(50), ..Resources::default() }));
         assert_eq!(status.actual, Some(Resources { memory_limit: Some(512 << 20), ..Resources::default() }));
     }

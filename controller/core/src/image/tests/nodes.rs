@@ -168,6 +168,34 @@ fn what_was_ready_before_the_node_was_lost_does_not_bring_it_back() {
     assert_eq!((world.reason(), world.memory.node.outages()), ("Attesting", 1));
 }
 
+/// A node that crashes may be back before anybody misses it.
+#[test]
+fn what_ends_with_its_node_is_not_blamed_on_its_image() {
+    for known in [false, true] {
+        let mut world = watched(&json!({"observeSeconds": 30}));
+        world.pass(20);
+        world.sees(|status| {
+            (status.state, status.ready) = (ContainerState::Terminated { exit_code: 255 }, false);
+            status.lost = (!known).then_some(status.restart_count);
+        });
+        if known {
+            assert_eq!(world.phase(), Phase::RollingBack, "it has ended by itself");
+            continue;
+        }
+        assert_eq!((world.phase(), world.memory.node.outages()), (Phase::Updating, 1));
+        world.sees(|status| {
+            (status.state, status.container_id) = (ContainerState::Running, id(3));
+            (status.restart_count, status.ready) = (status.restart_count + 1, true);
+        });
+        world.runs("config-2");
+        assert_eq!((world.phase(), world.memory.node.outages()), (Phase::Observing, 1));
+        world.pass(29);
+        assert_eq!(world.phase(), Phase::Observing, "it is watched anew");
+        world.pass(1);
+        assert_eq!(world.phase(), Phase::Succeeded);
+    }
+}
+
 #[test]
 fn the_users_own_deadline_runs_on() {
     for unheard in [true, false] {

@@ -49,12 +49,26 @@ fn rolled_back(kind: &'static str) -> Schedule {
     schedule
 }
 
+/// The tag means something else when the first Pod has it, and the nodes of the others have yet to pull.
+fn tag_moved(kind: &'static str) -> Schedule {
+    let moved = Step::MoveTag("registry.example/app:2".into(), "registry.example/app:3".into());
+    let mut schedule = one(", its tag moved", kind, 2, vec![to(3_000, "2"), (5_500, moved)]);
+    schedule.nodes = 2;
+    schedule.clocks.nodes.push(schedule.clocks.nodes[0].clone());
+    schedule.pods[1].node = 1;
+    for step in &mut schedule.steps {
+        if let Step::Rollout(rollout) = &mut step.what {
+            rollout.canary = Some(1);
+        }
+    }
+    schedule
+}
+
 /// All of them.
 pub(super) fn all() -> Vec<Schedule> {
     let mut all = vec![rolled_back("StatefulSet"), rolled_back("Deployment"), rolled_back("DaemonSet")];
-    let moved = |at| (at, Step::MoveTag("registry.example/app:2".into(), "registry.example/app:3".into()));
     for kind in ["StatefulSet", "Deployment", "DaemonSet"] {
-        all.push(one(", its tag moved", kind, 3, vec![to(3_000, "2"), moved(5_500)]));
+        all.push(tag_moved(kind));
         let deleted = |at, pod: &str| (at, Step::DeletePod(pod.to_owned()));
         all.extend([
             one("", kind, 2, vec![to(3_000, "2")]),

@@ -49,18 +49,13 @@ fn rolled_back(kind: &'static str) -> Schedule {
     schedule
 }
 
-/// The tag means something else when the first Pod has it, and the nodes of the others have yet to pull.
+/// The tag means something else when the first Pod has it, and the node of the last one has yet to pull.
 fn tag_moved(kind: &'static str) -> Schedule {
     let moved = Step::MoveTag("registry.example/app:2".into(), "registry.example/app:3".into());
-    let mut schedule = one(", its tag moved", kind, 2, vec![to(3_000, "2"), (5_500, moved)]);
+    let mut schedule = one(", its tag moved", kind, 4, vec![to(3_000, "2"), (5_500, moved)]);
     schedule.nodes = 2;
     schedule.clocks.nodes.push(schedule.clocks.nodes[0].clone());
-    schedule.pods[1].node = 1;
-    for step in &mut schedule.steps {
-        if let Step::Rollout(rollout) = &mut step.what {
-            rollout.canary = Some(1);
-        }
-    }
+    schedule.pods[0].node = 1;
     schedule
 }
 

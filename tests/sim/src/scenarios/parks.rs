@@ -49,21 +49,10 @@ fn rolled_back(kind: &'static str) -> Schedule {
     schedule
 }
 
-/// The tag means something else when the first Pod has it, and the node of the last one has yet to pull.
-fn tag_moved(kind: &'static str) -> Schedule {
-    let moved = Step::MoveTag("registry.example/app:2".into(), "registry.example/app:3".into());
-    let mut schedule = one(", its tag moved", kind, 4, vec![to(3_000, "2"), (5_500, moved)]);
-    schedule.nodes = 2;
-    schedule.clocks.nodes.push(schedule.clocks.nodes[0].clone());
-    schedule.pods[0].node = 1;
-    schedule
-}
-
 /// All of them.
 pub(super) fn all() -> Vec<Schedule> {
     let mut all = vec![rolled_back("StatefulSet"), rolled_back("Deployment"), rolled_back("DaemonSet")];
     for kind in ["StatefulSet", "Deployment", "DaemonSet"] {
-        all.push(tag_moved(kind));
         let deleted = |at, pod: &str| (at, Step::DeletePod(pod.to_owned()));
         all.extend([
             one("", kind, 2, vec![to(3_000, "2")]),

@@ -8,7 +8,7 @@ use super::workload::{agrees, all_have, desired, parked};
 use super::{Child, Followed, Parks, status};
 use crate::oracle::rules::Found;
 use crate::server::Server;
-use crate::world::plan::Step;
+use crate::world::plan::{Step, Timed};
 
 /// After its last word, nothing more is to come.
 const QUIET: u64 = 75_000;
@@ -123,7 +123,11 @@ impl Parks {
             "Paused" => followed.object.spec.paused,
             "ProgressDeadlineExceeded" => self.bad(),
             "PodsFailed" | "UntouchedPodsFailToo" => {
+                let moved = |step: &Timed<Step>| matches!(step.what, Step::MoveTag(..));
+                let told = status(&followed.object).pods_of_interest;
+                let differs = told.iter().any(|pod| pod.message.starts_with("TagMoved: "));
                 self.children_of(id).any(|child| child.ended == Some(false))
+                    || (differs && self.schedule.steps.iter().any(moved))
             }
             _ => false,
         }

@@ -41,7 +41,8 @@ impl Pins {
             Some((image, pinned, digest))
         });
         differs.map(|(image, pinned, digest)| {
-            format!("TagMoved: {image} was {pinned} for the first Pod and is {digest} for this one")
+            // The digests first: what is told of a Pod is cut at its end.
+            format!("TagMoved: this Pod has {digest}, and the first one {pinned}, of {image}")
         })
     }
 

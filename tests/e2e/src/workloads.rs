@@ -99,6 +99,13 @@ pub async fn ready(ns: &Ns, count: usize) -> Result<BTreeMap<String, Pod>> {
     .await
 }
 
+/// `kubectl rollout status` says of it that nothing is left to be done.
+pub fn is_rolled_out(ns: &Ns, resource: &str) -> Result<()> {
+    let said = ns.kubectl(&["rollout", "status", resource, "--timeout=30s"])?;
+    ensure!(said.contains("successfully rolled out") || said.contains("roll out complete"), "{said}");
+    Ok(())
+}
+
 /// Its own controller has rolled it, and made every Pod anew.
 pub async fn rolls_natively(ns: &Ns, resource: &str, before: &BTreeMap<String, Pod>) -> Result<()> {
     ns.kubectl(&["rollout", "status", resource, "--timeout=60s"])?;

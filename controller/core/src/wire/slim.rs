@@ -478,21 +478,22 @@ mod tests {
             "containerStatuses":[{"name":"app","containerID":"containerd://2","restartCount":1,"ready":true,
               "state":{"running":{}},"lastState":{"terminated":{"reason":"OOMKilled","exitCode":137,"containerID":"containerd://1"}},
               "allocatedResources":{"cpu":"50m"},"resources":{"limits":{"memory":"512Mi"}}}]}}"#;
+        let lost = pod(serde_json::from_str(&text.replace("OOMKilled", "Unknown")).unwrap());
+        assert_eq!(lost.containers[0].status.as_ref().unwrap().lost, Some(0));
         let pod = pod(serde_json::from_str(text).unwrap());
         assert_eq!((pod.generation, pod.observed_generation), (Some(4), Some(3)));
-        let told = Told { reason: "Deferred".into(), message: "no room".into() };
-        assert_eq!(pod.resize, Resize { pending: Some(told), in_progress: None });
+        let pending = Some(Told { reason: "Deferred".into(), message: "no room".into() });
+        assert_eq!(pod.resize, Resize { pending, in_progress: None });
         let app = &pod.containers[0];
         let wanted = Resources {
             cpu_request: Some(100),
-            cpu_limit: None,
             memory_request: Some(64 << 20),
             memory_limit: Some(1 << 30),
+            ..Resources::default()
         };
         assert_eq!((app.resources, app.restart_for), (wanted, RestartFor { cpu: false, memory: true }));
-        assert_eq!(app.probe_seconds, 25);
         let status = app.status.as_ref().unwrap();
-        assert_eq!((status.oom_killed.as_str(), status.lost), ("containerd://1", None));
+        assert_eq!((&*status.oom_killed, status.lost, app.probe_seconds), ("containerd://1", None, 25));
         assert_eq!(status.allocated, Some(Resources { cpu_request: Some(50), ..Resources::default() }));
         assert_eq!(status.actual, Some(Resources { memory_limit: Some(512 << 20), ..Resources::default() }));
     }

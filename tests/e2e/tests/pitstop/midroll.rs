@@ -6,7 +6,9 @@ use k8s_openapi::api::core::v1::Pod;
 use pitstop_api::rollout::UpdateEnd;
 use pitstop_e2e::images::{REPOSITORY, with_workloads};
 use pitstop_e2e::ns::NODE;
-use pitstop_e2e::workloads::{all, change_parked, create, get, ready, rolls_natively, update_ended};
+use pitstop_e2e::workloads::{
+    all, change_parked, create, get, is_rolled_out, ready, rolls_natively, update_ended,
+};
 use pitstop_e2e::{Context as _, LONG, Ns, Result, ensure, on_cluster, until};
 use serde_json::{Value, json};
 
@@ -21,6 +23,14 @@ async fn current(ns: &Ns, count: i32) -> Result<()> {
     .await
 }
 
+/// A workload of so many Pods of which one is updated, and its Pods before.
+async fn half(ns: &Ns, kind: &str, replicas: u32) -> Result<BTreeMap<String, Pod>> {
+    let before = begin(ns, kind, replicas, &json!({"soakSeconds": 3})).await?;
+    change_parked(ns, kind, &image("2"))?;
+    current(ns, 1).await?;
+    Ok(before)
+}
+
 fn uid(pod: &Pod) -> Option<&str> {
     pod.metadata.uid.as_deref()
 }
@@ -29,9 +39,7 @@ fn uid(pod: &Pod) -> Option<&str> {
 #[test]
 fn a_deployment_changes_in_mid_roll() -> Result<()> {
     let test = async |ns: &Ns| {
-        let before = begin(ns, "Deployment", 3, &json!({"soakSeconds": 3})).await?;
-        change_parked(ns, "Deployment", &image("2"))?;
-        current(ns, 1).await?;
+        let before = half(ns, "Deployment", 3).await?;
         let known = |pod: &Pod| before.values().any(|old| uid(old) == uid(pod));
         // One that is updated comes back old.
         let updated = all(ns).await?.into_values().find(|pod| {
@@ -47,8 +55,7 @@ fn a_deployment_changes_in_mid_roll() -> Result<()> {
         let after = ready(ns, 4).await?;
         ensure!(after.values().filter(|pod| known(pod)).count() == 2, "{:?}", after.keys());
         images(ns, "big").await?;
-        let said = ns.kubectl(&["rollout", "status", "deployment/web", "--timeout=30s"])?;
-        ensure!(said.contains("successfully rolled out"), "{said}");
+        is_rolled_out(ns, "deployment/web")?;
         // Its controller has no other Pods in mind.
         ns.kubectl(&["set", "env", "deployment/web", "NEW=1"])?;
         rolls_natively(ns, "deployment/web", &after).await?;
@@ -61,9 +68,7 @@ fn a_deployment_changes_in_mid_roll() -> Result<()> {
 #[test]
 fn an_autoscaler_scales_it_in_mid_roll() -> Result<()> {
     let test = async |ns: &Ns| {
-        let before = begin(ns, "Deployment", 2, &json!({"soakSeconds": 3})).await?;
-        change_parked(ns, "Deployment", &image("2"))?;
-        current(ns, 1).await?;
+        let before = half(ns, "Deployment", 2).await?;
         create(ns, &autoscaler(4, 6))?;
         ready(ns, 4).await?;
         update_ended(ns, UpdateEnd::Updated).await?;
@@ -87,9 +92,7 @@ fn an_autoscaler_scales_it_in_mid_roll() -> Result<()> {
         let less = ready(ns, 2).await?;
         ensure!(less.iter().all(|(name, pod)| more.get(name).and_then(uid) == uid(pod)), "{:?}", less.keys());
         images(ns, "big").await?;
-        let said = ns.kubectl(&["rollout", "status", "deployment/web", "--timeout=30s"])?;
-        ensure!(said.contains("successfully rolled out"), "{said}");
-        Ok(())
+        is_rolled_out(ns, "deployment/web")
     };
     on_cluster(async |ns| with_workloads(ns, test(ns)).await)
 }
@@ -107,17 +110,14 @@ fn autoscaler(least: u32, most: u32) -> Value {
 fn its_node_crashes_in_mid_roll() -> Result<()> {
     for kind in ["StatefulSet", "Deployment"] {
         let test = async |ns: &Ns| {
-            let before = begin(ns, kind, 3, &json!({"soakSeconds": 3})).await?;
-            change_parked(ns, kind, &image("2"))?;
-            current(ns, 1).await?;
+            let before = half(ns, kind, 3).await?;
             ns.cluster.reboot(NODE)?;
             update_ended(ns, UpdateEnd::Updated).await?;
             let after = ready(ns, 3).await?;
             ensure!(before.iter().all(|(name, pod)| after.get(name).and_then(uid) == uid(pod)), "{kind}");
             images(ns, "2").await?;
             let workload = format!("{}/web", kind.to_lowercase());
-            let said = ns.kubectl(&["rollout", "status", &workload, "--timeout=30s"])?;
-            ensure!(said.contains("successfully rolled out") || said.contains("roll out complete"), "{said}");
+            is_rolled_out(ns, &workload)?;
             ns.kubectl(&["set", "env", &workload, "NEW=1"])?;
             rolls_natively(ns, &workload, &after).await
         };

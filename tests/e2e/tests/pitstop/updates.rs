@@ -7,7 +7,8 @@ use pitstop_api::rollout::{PodState, Update, UpdateEnd};
 use pitstop_e2e::images::{REPOSITORY, with_parking, with_workloads};
 use pitstop_e2e::registry::tag;
 use pitstop_e2e::workloads::{
-    all, change_parked, create, get, ready, rollout, rolls_natively, says, servers, update_ended,
+    all, change_parked, create, get, is_rolled_out, ready, rollout, rolls_natively, says, servers,
+    update_ended,
 };
 use pitstop_e2e::{Context as _, LONG, Ns, Result, ensure, on_cluster, pods, until};
 use serde_json::{Value, json};
@@ -60,8 +61,7 @@ async fn natively_complete(ns: &Ns, kind: &str, after: &BTreeMap<String, Pod>) -
     let strategy = field(ns, kind, if deployment { ".spec.strategy" } else { ".spec.updateStrategy" })?;
     ensure!(strategy.contains("RollingUpdate") && !strategy.contains("2147483647"), "{strategy}");
     ensure!(field(ns, kind, ".spec.paused")?.is_empty(), "it is paused");
-    let said = ns.kubectl(&["rollout", "status", &resource, "--timeout=30s"])?;
-    ensure!(said.contains("successfully rolled out") || said.contains("roll out complete"), "{said}");
+    is_rolled_out(ns, &resource)?;
     let history = ns.kubectl(&["rollout", "history", &resource])?;
     ensure!(
         history.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit())).count() == 2,

@@ -149,7 +149,9 @@ fn deed_of(deed: &Deed) -> (&'static str, String) {
         Deed::Resume { kind, key, .. } => ("resume", format!("{kind} {key}")),
         Deed::TryImages { key, .. } => ("try images", format!("Pod {key}")),
         Deed::AskNode(name) => ("ask for", format!("node {name}")),
-        Deed::AskWorkload(query) => ("read", format!("{} {}", query.kind.name(), query.key)),
+        Deed::AskWorkload(query) => {
+            ("read", format!("{} {}", query.kind.map_or("Pods of selector", |kind| kind.name()), query.key))
+        }
         Deed::MarkPod { key, revision, .. } => ("mark", format!("Pod {key} of revision {revision}")),
         Deed::Release(release) => ("release", format!("{} {}", release.kind.name(), release.key)),
         Deed::Commit(commit) => {

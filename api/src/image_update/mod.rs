@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 pub use phase::Phase;
 pub use status::{Before, ContainerStatus, PodImageUpdateStatus, Restoring, Target, conditions};
+pub(crate) use validate::images;
 pub use validate::validate;
 
 use crate::is_false;

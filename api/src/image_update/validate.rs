@@ -18,7 +18,7 @@ pub fn validate(spec: &PodImageUpdateSpec) -> Result<(), Invalid> {
         return Err(Invalid::new("spec.containers", text));
     }
     durations(spec)?;
-    containers(&spec.containers)
+    images("spec.containers", &spec.containers)
 }
 
 /// Every duration is within its bounds.
@@ -40,11 +40,11 @@ fn durations(spec: &PodImageUpdateSpec) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// Each container is named once, with an image.
-fn containers(containers: &[ContainerImage]) -> Result<(), Invalid> {
+/// Each container is named once, with an image; `field`: where they are.
+pub(crate) fn images(field: &str, containers: &[ContainerImage]) -> Result<(), Invalid> {
     let mut seen = BTreeSet::new();
     for (i, container) in containers.iter().enumerate() {
-        let at = format!("spec.containers[{i}]");
+        let at = format!("{field}[{i}]");
         if container.name.is_empty() {
             return Err(Invalid::new(format!("{at}.name"), "must name a container of the Pod"));
         }

@@ -29,6 +29,19 @@ impl Amount {
         &self.0
     }
 
+    /// The amount in the resource's unit, where only a quantity will do. Fails with what is wrong, and what would be right.
+    pub fn quantity(&self, resource: Resource) -> Result<i64, String> {
+        let text = self.0.as_str();
+        let wrong = || {
+            format!(
+                "{} is no amount of {resource}: write a quantity such as {}",
+                quoted(text),
+                example(resource)
+            )
+        };
+        resource.parse(text).ok_or_else(wrong)
+    }
+
     /// The amount in the resource's unit, where `current` is what it changes. A change is rounded up: to whole
     /// millicores, and to whole mebibytes from one on. Fails with what is wrong, and what would be right.
     pub fn resolve(&self, resource: Resource, current: Option<i64>) -> Result<i64, String> {
@@ -36,15 +49,7 @@ impl Amount {
         if text.len() > MAX_TEXT {
             return Err(format!("must be at most {MAX_TEXT} characters long"));
         }
-        let Some((numerator, denominator)) = factor(text)? else {
-            return resource.parse(text).ok_or_else(|| {
-                format!(
-                    "{} is no amount of {resource}: write a quantity such as {}",
-                    quoted(text),
-                    example(resource)
-                )
-            });
-        };
+        let Some((numerator, denominator)) = factor(text)? else { return self.quantity(resource) };
         let current = current.ok_or_else(|| {
             format!(
                 "{} is a change, and the container has none to change: write a quantity such as {}",

@@ -4,10 +4,13 @@ mod share;
 mod status;
 mod validate;
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 pub use share::{Share, share_of};
 pub use status::{
@@ -16,7 +19,10 @@ pub use status::{
 };
 pub use validate::validate;
 
+use crate::image_update::ContainerImage;
 use crate::is_false;
+use crate::quantity::{Resource, Resources};
+use crate::resize::Amount;
 use crate::schema::{immutable, rule};
 
 /// What `kind` says.
@@ -26,6 +32,10 @@ pub const PLURAL: &str = "inplacerollouts";
 
 /// Most containers that may be named.
 pub const MAX_CONTAINERS: usize = 64;
+/// What the value of a label is.
+pub const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
+/// Most labels that may be named.
+pub const MAX_LABELS: usize = 16;
 /// Most annotations that may be named.
 pub const MAX_ANNOTATIONS: usize = 16;
 /// Most characters of the name of an annotation: 253 of its domain, a slash, 63 of its own.
@@ -60,7 +70,7 @@ pub const PROGRESS_DEADLINE_SECONDS: i64 = 600;
     status = "InPlaceRolloutStatus",
     derive = "PartialEq",
     derive = "Default",
-    doc = "Stands beside one workload and services its Pods in place, in order and within a budget: restarts them, and gives them what a changed template says. No Pod is made anew.",
+    doc = "Stands beside one workload, or selects Pods, and services the Pods in place, in order and within a budget: restarts them, and gives them what a changed template says, or what it says itself. No Pod is made anew.",
     printcolumn = r#"{"name":"Kind","type":"string","jsonPath":".spec.targetRef.kind","description":"The workload's kind"}"#,
     printcolumn = r#"{"name":"Target","type":"string","jsonPath":".spec.targetRef.name","description":"The workload"}"#,
     printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase","description":"How far it is"}"#,
@@ -72,8 +82,25 @@ pub const PROGRESS_DEADLINE_SECONDS: i64 = 600;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct InPlaceRolloutSpec {
-    /// The workload, in the namespace of the rollout. Of several rollouts for one workload only the oldest acts. Immutable.
-    pub target_ref: TargetRef,
+    /// The workload, in the namespace of the rollout. Of several rollouts for one workload only the oldest acts. One of
+    /// `targetRef` and `selector` must be there. Immutable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_ref: Option<TargetRef>,
+    /// The Pods, in the namespace of the rollout, whoever has made them: for Pods that no Deployment, StatefulSet or DaemonSet
+    /// owns. A Pod that has ended does not count. Immutable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<PodSelector>,
+    /// The images that containers of the selected Pods are to have: of those that there are, and of those that are made later.
+    /// Each Pod must have each of the containers. What a Pod has got once is not looked at again until this list, or `resources`,
+    /// changes. Only with `selector`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub images: Vec<ContainerImage>,
+    /// The CPU and memory that containers of the selected Pods are to have, like `images`; what is not named stays. Only with
+    /// `selector`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub resources: Vec<ContainerAmounts>,
     /// What happens when the template of a parked workload changes. `Native` (default): its own controller makes new Pods, as
     /// without a rollout. `InPlace`: the running Pods get the new images and resources, and are restarted if an annotation asks
     /// for it; the workload is released when that is done in all of them. A workload is parked by its label
@@ -122,6 +149,32 @@ impl InPlaceRolloutSpec {
         self.template_changes == TemplateChanges::InPlace
     }
 
+    /// The workload's kind; absent where Pods are selected.
+    pub fn kind(&self) -> Option<TargetKind> {
+        self.target_ref.as_ref().map(|target| target.kind)
+    }
+
+    /// The labels of selected Pods; none where there is a workload.
+    pub fn labels(&self) -> &BTreeMap<String, String> {
+        static NONE: BTreeMap<String, String> = BTreeMap::new();
+        self.selector.as_ref().map_or(&NONE, |selector| &selector.match_labels)
+    }
+
+    /// Selected Pods are to have something.
+    pub fn wants_something(&self) -> bool {
+        self.selector.is_some() && !(self.images.is_empty() && self.resources.is_empty())
+    }
+
+    /// Whose Pods, as people read it: `Deployment web`, or `selector app=web,tier=front`.
+    pub fn target(&self) -> String {
+        if let Some(TargetRef { kind, name, .. }) = &self.target_ref {
+            return format!("{} {name}", kind.name());
+        }
+        let labels: Vec<String> =
+            self.labels().iter().map(|(name, value)| format!("{name}={value}")).collect();
+        format!("selector {}", labels.join(","))
+    }
+
     /// Seconds for which a Pod is watched before it counts.
     pub fn soak(&self) -> i64 {
         self.strategy.as_ref().and_then(|strategy| strategy.soak_seconds).unwrap_or(SOAK_SECONDS)
@@ -156,7 +209,17 @@ impl InPlaceRolloutSpec {
 
 /// What never changes of a spec, and what an attribute cannot say.
 pub(crate) fn fix(spec: &mut JSONSchemaProps) {
-    immutable(spec, "spec", &["targetRef"], " is immutable: make another InPlaceRollout");
+    immutable(spec, "spec", &["targetRef", "selector"], " is immutable: make another InPlaceRollout");
+    let one = "has(self.targetRef) != has(self.selector)";
+    rule(spec, "", one.to_owned(), "spec must have one of targetRef and selector".to_owned());
+    let selected = "has(self.selector) || (!has(self.images) && !has(self.resources))";
+    let why = "spec.images and spec.resources are for spec.selector: a workload's template says what its Pods are to have";
+    rule(spec, "images", selected.to_owned(), why.to_owned());
+    let workload = "has(self.targetRef) || ((!has(self.templateChanges) || self.templateChanges == 'Native') && \
+        !has(self.restartAnnotations) && (!has(self.strategy) || !has(self.strategy.onFailure) || self.strategy.onFailure == 'Pause'))";
+    let why = "with spec.selector, spec.templateChanges must be Native, spec.restartAnnotations absent and spec.strategy.onFailure \
+        Pause: there is no template, and what Pods had before is not kept";
+    rule(spec, "selector", workload.to_owned(), why.to_owned());
     let most = "!has(self.strategy) || !has(self.strategy.maxUnavailable) || type(self.strategy.maxUnavailable) != int \
         || self.strategy.maxUnavailable >= 1";
     let why = "must be at least 1: a Pod that is serviced in place is unavailable meanwhile";
@@ -178,6 +241,68 @@ pub struct TargetRef {
     /// Its name.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
+}
+
+/// Pods that have some labels.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PodSelector {
+    /// The labels, all of which a Pod must have. Of a Pod with more than 64 labels the first 64 by name count.
+    #[schemars(extend("minProperties" = 1, "maxProperties" = 16, "additionalProperties" = json!({"type": "string", "maxLength": 63, "pattern": LABEL_VALUE})))]
+    pub match_labels: BTreeMap<String, String>,
+}
+
+/// The CPU and memory of a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ContainerAmounts {
+    /// Name of the container in the Pods.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+    /// Its resources, as in a Pod's own spec.
+    pub resources: Amounts,
+}
+
+/// CPU (cores, `500m` is half of one) and memory (bytes, `256Mi`), in the shape of `spec.containers[].resources` of a Pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("(has(self.requests) && size(self.requests) > 0) || (has(self.limits) && size(self.limits) > 0)").message("name at least one of requests and limits"))]
+pub struct Amounts {
+    /// Requests of `cpu` and `memory`: quantities.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 8))]
+    #[x_kube(validation = Rule::new("self.all(r, r == 'cpu' || r == 'memory')").message("only cpu and memory can be resized in place"))]
+    pub requests: BTreeMap<String, Amount>,
+    /// Limits of `cpu` and `memory`: quantities.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 8))]
+    #[x_kube(validation = Rule::new("self.all(r, r == 'cpu' || r == 'memory')").message("only cpu and memory can be resized in place"))]
+    pub limits: BTreeMap<String, Amount>,
+}
+
+impl Amounts {
+    /// The amounts, in millicores and bytes. Fails with the field, what is wrong with it, and what would be right.
+    pub fn read(&self) -> Result<Resources, (String, String)> {
+        let one = |list: &str, amounts: &BTreeMap<String, Amount>, resource: Resource| {
+            let amount = amounts.get(resource.as_str()).map(|amount| amount.quantity(resource));
+            amount.transpose().map_err(|why| (format!("{list}.{resource}"), why))
+        };
+        for (list, amounts) in [("requests", &self.requests), ("limits", &self.limits)] {
+            if let Some(other) = amounts.keys().find(|name| Resource::ALL.iter().all(|r| r.as_str() != *name))
+            {
+                return Err((
+                    format!("{list}.{other}"),
+                    "only cpu and memory can be resized in place".to_owned(),
+                ));
+            }
+        }
+        Ok(Resources {
+            cpu_request: one("requests", &self.requests, Resource::Cpu)?,
+            cpu_limit: one("limits", &self.limits, Resource::Cpu)?,
+            memory_request: one("requests", &self.requests, Resource::Memory)?,
+            memory_limit: one("limits", &self.limits, Resource::Memory)?,
+        })
+    }
 }
 
 /// API versions of workloads: `apps/v1`.

@@ -3,14 +3,25 @@
 
 use std::collections::BTreeSet;
 
-use super::{InPlaceRolloutSpec, MAX_ANNOTATION, MAX_ANNOTATIONS, MAX_CONTAINERS, MAX_SOAK_SECONDS};
+use super::{
+    ContainerAmounts, InPlaceRolloutSpec, MAX_ANNOTATION, MAX_ANNOTATIONS, MAX_CONTAINERS, MAX_LABELS,
+    MAX_SOAK_SECONDS, PodSelector,
+};
+use crate::image_update;
 use crate::text::quoted;
 use crate::{Invalid, MAX_SECONDS};
 
 /// The first reason to refuse the rollout, judged without its workload.
 pub fn validate(spec: &InPlaceRolloutSpec) -> Result<(), Invalid> {
-    if spec.target_ref.name.is_empty() {
-        return Err(Invalid::new("spec.targetRef.name", "must name a workload of the namespace"));
+    match (&spec.target_ref, &spec.selector) {
+        (Some(target), None) if target.name.is_empty() => {
+            return Err(Invalid::new("spec.targetRef.name", "must name a workload of the namespace"));
+        }
+        (Some(_), None) => no_wishes(spec)?,
+        (None, Some(selector)) => selected(spec, selector)?,
+        (Some(_), Some(_)) | (None, None) => {
+            return Err(Invalid::new("spec", "must have one of targetRef and selector"));
+        }
     }
     if spec.restarted_at.as_ref().is_some_and(|at| at.is_empty() || at.len() > 64) {
         return Err(Invalid::new("spec.restartedAt", "must be a time of 1 to 64 characters"));
@@ -40,6 +51,64 @@ pub fn validate(spec: &InPlaceRolloutSpec) -> Result<(), Invalid> {
             let text = format!("must be between {least} and {most}, not {value}");
             return Err(Invalid::new(format!("spec.{field}"), text));
         }
+    }
+    Ok(())
+}
+
+/// What the Pods of a workload are to have, its template says.
+fn no_wishes(spec: &InPlaceRolloutSpec) -> Result<(), Invalid> {
+    for (field, is) in
+        [("spec.images", !spec.images.is_empty()), ("spec.resources", !spec.resources.is_empty())]
+    {
+        if is {
+            return Err(Invalid::new(
+                field,
+                "is for spec.selector: a workload's template says what its Pods are to have",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What is asked for of selected Pods.
+fn selected(spec: &InPlaceRolloutSpec, selector: &PodSelector) -> Result<(), Invalid> {
+    let labels = &selector.match_labels;
+    if labels.is_empty() || labels.len() > MAX_LABELS {
+        let text = format!("must have 1 to {MAX_LABELS} labels, not {}", labels.len());
+        return Err(Invalid::new("spec.selector.matchLabels", text));
+    }
+    let plain = |text: &str, also: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || also.contains(c));
+    for (name, value) in labels {
+        if name.is_empty() || name.len() > MAX_ANNOTATION || !plain(name, "-_./") {
+            let text = format!("{} is not the name of a label", quoted(name));
+            return Err(Invalid::new("spec.selector.matchLabels", text));
+        }
+        if value.len() > 63 || !plain(value, "-_.") {
+            let text = format!(
+                "{} is not the value of a label: at most 63 letters, digits, -, _ and .",
+                quoted(value)
+            );
+            return Err(Invalid::new(format!("spec.selector.matchLabels.{name}"), text));
+        }
+    }
+    let template = |field: &str, is: bool, must: &str| match is {
+        true => Err(Invalid::new(field, format!("must be {must} with spec.selector: there is no template"))),
+        false => Ok(()),
+    };
+    template("spec.templateChanges", spec.changes_in_place(), "Native")?;
+    template("spec.restartAnnotations", !spec.restart_annotations.is_empty(), "absent")?;
+    if spec.rolls_back() {
+        let text = "must be Pause with spec.selector: what other Pods had before is not kept";
+        return Err(Invalid::new("spec.strategy.onFailure", text));
+    }
+    image_update::images("spec.images", &spec.images)?;
+    let mut seen = BTreeSet::new();
+    for (i, ContainerAmounts { name, resources }) in spec.resources.iter().enumerate() {
+        let at = format!("spec.resources[{i}]");
+        if name.is_empty() || !seen.insert(name.as_str()) {
+            return Err(Invalid::new(format!("{at}.name"), "must name a container, and each once"));
+        }
+        resources.read().map_err(|(field, why)| Invalid::new(format!("{at}.resources.{field}"), why))?;
     }
     Ok(())
 }
@@ -106,6 +175,66 @@ mod tests {
         assert_eq!(judged(|spec| spec["strategy"]["maxUnavailable"] = json!("25%")), Ok(()));
         assert_eq!(judged(|spec| spec["restartedAt"] = json!("2026-11-22T10:00:00Z")), Ok(()));
         assert_eq!(judged(|spec| spec["strategy"]["soakSeconds"] = json!(0)), Ok(()));
+    }
+
+    fn selects(change: impl FnOnce(&mut Value)) -> Result<(), String> {
+        judged(|spec| {
+            *spec = json!({"selector": {"matchLabels": {"app.kubernetes.io/name": "web", "empty": ""}},
+                "images": [{"name": "app", "image": "web:2"}],
+                "resources": [{"name": "app", "resources": {"requests": {"cpu": "500m"}}}]});
+            change(spec);
+        })
+    }
+
+    #[test]
+    fn what_is_asked_for_of_selected_pods_is_judged() {
+        assert_eq!(selects(|_| {}), Ok(()));
+        let with = |field: &'static str, value: Value| selects(move |spec| spec[field] = value);
+        let label = |name: &str, value: &str| with("selector", json!({"matchLabels": {name: value}}));
+        let cpu = |cpu: &str| json!([{"name": "app", "resources": {"limits": {"cpu": cpu}}}]);
+        for (judged, why) in [
+            (
+                with("selector", json!({"matchLabels": {}})),
+                "spec.selector.matchLabels: must have 1 to 16 labels, not 0",
+            ),
+            (label("a b", "c"), "spec.selector.matchLabels: \"a b\" is not the name of a label"),
+            (label("a", "c,d=e"), "spec.selector.matchLabels.a: \"c,d=e\" is not the value of a label"),
+            (with("images", json!([{"name": "app", "image": "Web"}])), "spec.images[0].image: "),
+            (
+                with("resources", cpu("+20%")),
+                "spec.resources[0].resources.limits.cpu: \"+20%\" is no amount of cpu",
+            ),
+            (with("resources", json!([{"name": "", "resources": {}}])), "spec.resources[0].name: must name"),
+            (
+                with("resources", json!([{"name": "app", "resources": {"limits": {"gpu": "1"}}}])),
+                "spec.resources[0].resources.limits.gpu: only cpu and memory",
+            ),
+            (
+                with("templateChanges", json!("InPlace")),
+                "spec.templateChanges: must be Native with spec.selector",
+            ),
+            (
+                with("restartAnnotations", json!(["a"])),
+                "spec.restartAnnotations: must be absent with spec.selector",
+            ),
+            (
+                with("strategy", json!({"onFailure": "RollBack"})),
+                "spec.strategy.onFailure: must be Pause with",
+            ),
+            (
+                selects(|spec| drop(spec.as_object_mut().unwrap().remove("selector"))),
+                "spec: must have one of",
+            ),
+            (judged(|spec| spec["selector"] = json!({"matchLabels": {"a": "b"}})), "spec: must have one of"),
+            (
+                judged(|spec| spec["images"] = json!([{"name": "app", "image": "web:2"}])),
+                "spec.images: is for spec.selector",
+            ),
+            (judged(|spec| spec["resources"] = cpu("1")), "spec.resources: is for spec.selector"),
+        ] {
+            let error = judged.unwrap_err();
+            assert!(error.starts_with(why), "{error}");
+        }
     }
 
     #[test]

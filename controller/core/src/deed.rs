@@ -58,8 +58,8 @@ pub enum Deed {
         resource_version: String,
         /// The revision.
         revision: String,
-        /// Of which kind its workload is: that of a `Deployment` does not look at it.
-        of: TargetKind,
+        /// Of which kind its workload is, if it has one: that of a `Deployment` does not look at it.
+        of: Option<TargetKind>,
     },
     /// Write a template into a `ReplicaSet` of a parked `Deployment`, if both are still that version.
     Commit(Box<Commit>),

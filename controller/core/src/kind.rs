@@ -314,6 +314,10 @@ pub trait Around<K: Kind> {
     fn pod_of(&self, kind: KindId, key: &ObjectKey) -> Option<ObjectKey>;
     /// An object of that kind has begun with the Pod, and it has not made that.
     fn others_begun(&self, kind: KindId, pod: &ObjectKey) -> bool;
+    /// As many select Pods of the namespace by labels as may, and it does not.
+    fn selects_too_many(&self) -> bool;
+    /// An older one of its kind that [gives](Kind::gives_to) the Pod something.
+    fn given_by(&self, pod: &Pod) -> Option<ObjectKey>;
     /// The objects of that kind that it has made.
     fn children(&self, kind: KindId) -> Box<dyn Iterator<Item = Relative<'_>> + '_>;
 }
@@ -442,6 +446,10 @@ pub trait Kind:
 
     /// It looks after its workload, for as long as that is parked.
     fn keeps_park(&self) -> bool {
+        false
+    }
+    /// It gives the Pod, which it looks after by its labels, something that another one could take from it again.
+    fn gives_to(&self, _pod: &Pod) -> bool {
         false
     }
     /// What its workload was parked for has failed.

@@ -35,6 +35,15 @@ pub enum Read {
     Pod,
 }
 
+/// Pods of one namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// Those of the controller of that UID.
+    Controller(String),
+    /// Those that have all of these [labels](crate::pod::label_hash).
+    Labels(Vec<u64>),
+}
+
 /// What one request needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[must_use]
@@ -51,8 +60,8 @@ pub struct Plan<S> {
     pub sizing: Option<Sizing>,
     /// The request waits for its turn, and was seen to be possible: an earlier one that it replaces may give way.
     pub possible: bool,
-    /// UIDs of the controllers of its namespace whose Pods it looks after.
-    pub controllers: Vec<String>,
+    /// The Pods of its namespace that it looks after.
+    pub groups: Vec<Group>,
     /// What to ask the API server.
     pub read: Option<Read>,
     /// What else to do.
@@ -71,7 +80,7 @@ impl<S> Plan<S> {
     /// Nothing is wanted, but perhaps to be looked at again.
     pub fn is_nothing(&self) -> bool {
         let Self { status, orders, closed, images, sizing, possible, .. } = self;
-        let Self { read, deed, labels, annotations, delete, wake_at: _, controllers: _, .. } = self;
+        let Self { read, deed, labels, annotations, delete, wake_at: _, groups: _, .. } = self;
         let changes = status.is_some() || sizing.is_some() || !(labels.is_empty() && annotations.is_empty());
         let wants = !(orders.is_empty() && closed.is_empty() && images.is_empty());
         !(changes || wants || *possible || read.is_some() || deed.is_some() || *delete)

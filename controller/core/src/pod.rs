@@ -4,6 +4,7 @@ mod ends;
 
 use std::collections::BTreeMap;
 
+use pitstop_api::labels;
 use pitstop_api::nodework::PullPolicy;
 use pitstop_api::quantity::Resources;
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,22 @@ use crate::key::ObjectKey;
 use crate::owner::Owner;
 use crate::readiness::Gate;
 use crate::tracked::Versioned;
+
+/// Of how many labels of a Pod a selector can name one.
+pub const MAX_LABELS: usize = 64;
+
+/// A hash of a label, by which selectors find Pods.
+pub fn label_hash(name: &str, value: &str) -> u64 {
+    labels::hash(&format!("{name}={value}"))
+}
+
+/// [Hashes](label_hash) of the first [`MAX_LABELS`] labels, sorted.
+pub fn label_hashes(labels: &BTreeMap<String, String>) -> Vec<u64> {
+    let labels = labels.iter().take(MAX_LABELS);
+    let mut hashes: Vec<u64> = labels.map(|(name, value)| label_hash(name, value)).collect();
+    hashes.sort_unstable();
+    hashes
+}
 
 pub use ends::{AfterEnd, AfterStop, MAX_EXIT_CODES, MAX_RULES, OwnPolicy, RestartRule};
 
@@ -29,6 +46,10 @@ pub struct Pod {
     pub created: i64,
     /// [Hash](crate::workload::revision_hash) of its revision.
     pub revision: u64,
+    /// The same of its annotation `pitstop.dev/revision` alone.
+    pub marked: u64,
+    /// [Hashes](label_hash) of its labels, sorted: of the first [`MAX_LABELS`] by name.
+    pub labels: Box<[u64]>,
     /// The controller that the Pod belongs to.
     pub controller: Option<Box<Controller>>,
     /// It was made for an object of ours: few are, and what is kept of them alone takes no room of the others.
@@ -232,6 +253,11 @@ impl Pod {
     /// Its kubelet tells that it has seen its spec as it is.
     pub fn seen(&self) -> bool {
         self.observed_generation.zip(self.generation).is_some_and(|(seen, is)| seen >= is)
+    }
+
+    /// It has all of these [labels](label_hash).
+    pub fn has_labels(&self, labels: &[u64]) -> bool {
+        labels.iter().all(|label| self.labels.binary_search(label).is_ok())
     }
 
     /// It will never run again.

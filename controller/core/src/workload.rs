@@ -6,16 +6,19 @@ use pitstop_api::labels;
 use pitstop_api::rollout::TargetKind;
 
 use crate::key::ObjectKey;
+use crate::plan::Group;
 use crate::pod::Pod;
 use crate::template::{Change, Lacks, Wanted, same_image, same_repository};
 
 /// Which workload to read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkloadQuery {
-    /// Its kind.
-    pub kind: TargetKind,
+    /// Its kind; absent for Pods that have some labels, which are always listed.
+    pub kind: Option<TargetKind>,
     /// Namespace and name.
     pub key: ObjectKey,
+    /// Those labels.
+    pub labels: BTreeMap<String, String>,
     /// List its Pods, too.
     pub pods: bool,
     /// Read the disruption budgets that are for its Pods, too.
@@ -81,6 +84,8 @@ pub struct Workload {
     pub deleting: bool,
     /// UIDs of the controllers that its Pods belong to: its own, or those of its `ReplicaSet`s that have Pods.
     pub controllers: Vec<String>,
+    /// [Hashes](crate::pod::label_hash) of the labels that its Pods have, where they are found by those.
+    pub labels: Vec<u64>,
     /// How many Pods it is to have.
     pub desired: u32,
     /// How many of them its strategy lets be unavailable, percentages rounded down; 0 only where it says so itself.
@@ -95,6 +100,25 @@ pub struct Workload {
     pub template: Option<Template>,
     /// Its Pods, if that was asked for.
     pub pods: Option<Vec<Listed>>,
+}
+
+impl Workload {
+    /// The Pod belongs to it.
+    pub fn has(&self, pod: &Pod) -> bool {
+        if self.labels.is_empty() {
+            let of = pod.controller.as_ref();
+            return of.is_some_and(|of| self.controllers.iter().any(|uid| **uid == *of.uid));
+        }
+        !pod.finished && pod.has_labels(&self.labels)
+    }
+
+    /// Its Pods.
+    pub fn groups(&self) -> Vec<Group> {
+        if self.labels.is_empty() {
+            return self.controllers.iter().cloned().map(Group::Controller).collect();
+        }
+        vec![Group::Labels(self.labels.clone())]
+    }
 }
 
 /// The template of a workload, and what it has changed.
@@ -206,12 +230,20 @@ pub struct Budget {
     pub healthy: u32,
     /// `status.expectedPods`: all that it selects.
     pub expected: u32,
+    /// It is for some of the Pods only.
+    pub partial: bool,
 }
 
 impl Budget {
     /// How many of its Pods are healthy, where `own` of the workload's are: the watch knows those sooner than the budget's
     /// controller does. `all` are the workload's Pods, and `ready` those of them that the controller may count.
+    ///
+    /// Of which of them a partial one is, nobody knows here: each that is not healthy is taken for one of its Pods that its
+    /// controller has counted.
     pub fn healthy(&self, own: u32, ready: u32, all: u32) -> u32 {
+        if self.partial {
+            return self.healthy.saturating_sub(all.saturating_sub(own));
+        }
         let others = self.healthy.saturating_sub(ready).min(self.expected.saturating_sub(all));
         own.saturating_add(others)
     }

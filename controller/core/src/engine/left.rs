@@ -88,13 +88,11 @@ impl Left {
         let read = self.read.as_ref().and_then(|read| Some((read, read.template.as_ref()?)));
         let Some((workload, template)) = read else {
             return Next::Do(Deed::AskWorkload(Box::new(WorkloadQuery {
-                kind: parked.kind,
+                kind: Some(parked.kind),
                 key: parked.key.clone(),
                 pods: true,
-                budgets: false,
                 template: true,
-                restarts: Vec::new(),
-                back: None,
+                ..WorkloadQuery::default()
             })));
         };
         match stray(parked, workload, template, pods) {
@@ -110,7 +108,7 @@ impl Left {
                 uid: pod.uid,
                 resource_version: pod.resource_version,
                 revision: UNKNOWN.to_owned(),
-                of: parked.kind,
+                of: Some(parked.kind),
             }),
             None => Next::Do(Deed::Release(Box::new(Release {
                 kind: parked.kind,

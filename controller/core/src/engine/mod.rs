@@ -43,6 +43,7 @@ use any::AnyStore;
 use hold::Grants;
 use kept::{Book, Kept};
 pub use left::{LEFT_PARKED, RELEASED};
+pub(crate) use members::MAX_SELECTORS;
 use members::Members;
 use pacing::Timers;
 use parks::Parks;

@@ -55,7 +55,7 @@ impl Engine {
         let subject = subject::<K>(key);
         let node = self.pods.get(&entry.request.get().pod_key()).and_then(|e| e.pod.get().node.clone());
         let line @ (_, turn) = (&subject, turn(&entry, key, node.as_deref()));
-        let controllers = std::mem::take(&mut plan.controllers);
+        let groups = std::mem::take(&mut plan.groups);
         let begun_at = self.begin_reading(now, &mut entry, &plan, line, actions);
         let deeds_at = self.begin_deeds((now, wall), &mut entry, &mut plan, line, actions);
         let begun_at = earliest(begun_at, deeds_at);
@@ -77,7 +77,7 @@ impl Engine {
             store.pod_changed(&pod);
         }
         store.insert(key, entry);
-        self.look_after::<K>(key, &controllers);
+        self.look_after::<K>(key, &groups);
         if idle {
             K::store_mut(&mut self.stores).rest(key, now);
             self.plan_rest::<K>(now, key, actions);

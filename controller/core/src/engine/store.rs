@@ -18,6 +18,7 @@ use crate::key::ObjectKey;
 use crate::kind::{At, Dormant, Kind};
 use crate::look::Look;
 use crate::nodework::may_run;
+use crate::plan::Group;
 use crate::pod::Pod;
 use crate::time::Mono;
 use crate::tracked::Tracked;
@@ -269,8 +270,8 @@ pub(super) struct Entry<K: Kind> {
     pub(super) deeds: Deeds,
     /// What is known of its Pod while the watch does not show it.
     pub(super) look: Look,
-    /// UIDs of the controllers whose Pods it looks after.
-    pub(super) controllers: Vec<String>,
+    /// The Pods that it looks after.
+    pub(super) groups: Vec<Group>,
     /// What is known of its turn.
     pub(super) turn: Turn,
     /// Whether what it wants from the node's daemon is admitted.
@@ -300,7 +301,7 @@ impl<K: Kind> Entry<K> {
             sizing: None,
             deeds: Deeds::default(),
             look: Look::default(),
-            controllers: Vec::new(),
+            groups: Vec::new(),
             turn: Turn::Open,
             admission: Admission { since: now, ..Admission::default() },
             standing: None,
@@ -398,7 +399,7 @@ impl<K: Kind> Entry<K> {
         self.write = Pacing::default();
         self.deeds = Deeds::default();
         self.look = Look::default();
-        self.controllers = Vec::new();
+        self.groups = Vec::new();
         self.admission = Admission { since: now, ..Admission::default() };
         self.request.retry();
     }

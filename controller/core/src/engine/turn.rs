@@ -156,6 +156,19 @@ impl<K: Stored> Around<K> for Surroundings<'_, K> {
     fn pod_of(&self, kind: KindId, key: &ObjectKey) -> Option<ObjectKey> {
         self.engine.stores.of(kind)?.pod_of(key)
     }
+    fn selects_too_many(&self) -> bool {
+        let (members, own) = (&self.engine.members, self.request.meta().key);
+        members.is_full(&own.namespace) && !members.selects(own)
+    }
+    fn given_by(&self, pod: &Pod) -> Option<ObjectKey> {
+        let objects = &K::store(&self.engine.stores).objects;
+        let rank = |request: &K| (request.meta().created, request.meta().key.name.clone());
+        let own = rank(self.request);
+        let others = self.engine.members.selecting(pod).filter(|other| other.kind == K::ABOUT.id);
+        let others = others.filter_map(|other| objects.get(&other.key)).map(|entry| entry.request.get());
+        let older = others.filter(|other| rank(other) < own && other.gives_to(pod));
+        older.min_by_key(|other| rank(other)).map(|other| other.meta().key.clone())
+    }
     fn children(&self, kind: KindId) -> Box<dyn Iterator<Item = Relative<'_>> + '_> {
         let meta = self.request.meta();
         let children = self.engine.stores.of(kind).map(|store| store.children(self.request.uid()));

@@ -80,7 +80,8 @@ impl Engine {
         if self.members.is_empty() {
             return Vec::new();
         }
-        let before = self.pods.read(&pod.key).filter(|before| before.controller != pod.controller);
+        let other = |before: &Pod| before.controller != pod.controller || before.labels != pod.labels;
+        let before = self.pods.read(&pod.key).filter(|before| other(before));
         let before = before.map(|before| self.members.watchers(&before)).unwrap_or_default();
         before.into_iter().chain(self.members.watchers(pod)).collect()
     }
@@ -203,8 +204,8 @@ impl Engine {
         store.resting.remove(key);
         let Some(entry) = store.remove(key) else { return };
         store.disown(&entry);
-        for uid in &entry.controllers {
-            self.members.watch(&object(entry.request.get()), uid, false);
+        for group in &entry.groups {
+            self.members.watch(&object(entry.request.get()), group, false);
         }
         if let Some(node) = node_of(entry.request.get()) {
             remove(&mut store.by_node, &node.to_owned(), key);

@@ -76,8 +76,9 @@ pub(super) fn arm(cx: Cx<'_>, rollout: &Rollout, memory: &mut Memory, next: &mut
         None if armed => Labels::new(),
         Some(Err(_)) | None => {
             next.wake_at = earliest(next.wake_at, until);
-            if next.deed.is_none() && until.is_none() {
-                let target = &rollout.spec.target_ref;
+            if let Some(target) =
+                rollout.spec.target_ref.as_ref().filter(|_| next.deed.is_none() && until.is_none())
+            {
                 let key = ObjectKey::new(&rollout.key.namespace, &target.name);
                 next.deed = Some(Deed::TryRelease { kind: target.kind, key });
             }

@@ -90,7 +90,8 @@ fn next_to_pull<'a>(
         .is_none_or(|canary| usize::try_from(canary.pods).is_ok_and(|pods| begun >= pods));
     // Others of the namespace have places, too.
     let own = cx.config.max_open_requests_per_namespace.map_or(MOST_AHEAD, |most| most / 4);
-    let wave = usize::try_from(most_unavailable(rollout, workload)).unwrap_or(MOST_AHEAD);
+    let wave = most_unavailable(rollout, workload, desired(memory, workload));
+    let wave = usize::try_from(wave).unwrap_or(MOST_AHEAD);
     let most = wave.saturating_mul(WAVES_AHEAD).min(MOST_AHEAD).min(own);
     memory.next_to_pull(cx.now, most).filter(|_| canary && !memory.late)
 }
@@ -159,17 +160,26 @@ enum Room {
     Full,
 }
 
+/// How many Pods there are to be. Of selected ones, nobody knows but who makes them.
+fn desired(memory: &Memory, workload: &Workload) -> u32 {
+    if workload.labels.is_empty() {
+        return workload.desired;
+    }
+    u32::try_from(memory.tally().all).unwrap_or(u32::MAX)
+}
+
 /// How many Pods of the workload may be unavailable.
-fn most_unavailable(rollout: &Rollout, workload: &Workload) -> u32 {
+fn most_unavailable(rollout: &Rollout, workload: &Workload, desired: u32) -> u32 {
     let own = rollout.spec.strategy.as_ref().and_then(|strategy| strategy.max_unavailable.as_ref());
-    own.map_or(workload.max_unavailable, |own| own.of(workload.desired))
+    own.map_or(workload.max_unavailable, |own| own.of(desired))
 }
 
 /// How much there is; absent where no Pod may ever be unavailable.
 fn room(rollout: &Rollout, memory: &Memory, workload: &Workload) -> Option<Room> {
-    let most = most_unavailable(rollout, workload);
+    let desired = desired(memory, workload);
+    let most = most_unavailable(rollout, workload, desired);
     let available = u32::try_from(memory.tally().available).unwrap_or(u32::MAX);
-    let unavailable = workload.desired.saturating_sub(available);
+    let unavailable = desired.saturating_sub(available);
     (most > 0).then(|| match disrupted(memory, workload) {
         _ if memory.open() >= MOST_STARTED => Room::Full,
         _ if unavailable >= most => Room::Used(Told::Budget { unavailable, most }),

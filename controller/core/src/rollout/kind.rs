@@ -10,7 +10,7 @@ use crate::deed::{Deed, Done};
 use crate::key::{KindId, ObjectKey};
 use crate::kind::{About, At, Course, Cx, Kind, Sharing, Sight, WriteNames};
 use crate::measure::Measure;
-use crate::pod::Pod;
+use crate::pod::{Pod, label_hashes};
 use crate::reduced::Reduced;
 use crate::time::Mono;
 use crate::workload::place;
@@ -53,10 +53,12 @@ impl Kind for Rollout {
         Memory::default()
     }
 
-    /// Its workload.
+    /// Its workload, or its selector.
     fn pod_key(&self) -> ObjectKey {
-        let target = &self.spec.target_ref;
-        place(target.kind, &ObjectKey::new(&self.key.namespace, &target.name))
+        match &self.spec.target_ref {
+            Some(target) => place(target.kind, &ObjectKey::new(&self.key.namespace, &target.name)),
+            None => ObjectKey::new(&self.key.namespace, self.spec.target()),
+        }
     }
     fn pod_uid(&self) -> Option<&str> {
         None
@@ -84,6 +86,9 @@ impl Kind for Rollout {
 
     fn keeps_park(&self) -> bool {
         self.spec.changes_in_place()
+    }
+    fn gives_to(&self, pod: &Pod) -> bool {
+        self.spec.wants_something() && pod.has_labels(&label_hashes(self.spec.labels()))
     }
     fn fails_park(&self) -> bool {
         status::has_failed(&self.status)

@@ -13,6 +13,7 @@ mod kind;
 mod pins;
 mod plan;
 mod roll;
+mod selected;
 mod sorted;
 mod stage;
 mod status;

@@ -8,6 +8,7 @@ use pitstop_api::rollout::{Restart, validate};
 use super::child::{self, RESIZES, UPDATES};
 use super::choose::{Step, choose, waits_for_pods};
 use super::roll::{Memory, Read};
+use super::selected;
 use super::status::{Doing, status};
 use super::sweep::{delete, forget, sweep, withdraw};
 use super::told::Told;
@@ -17,7 +18,8 @@ use crate::before::Before;
 use crate::deed::Deed;
 use crate::key::ObjectKey;
 use crate::kind::{Cx, Sight};
-use crate::plan::{StatusWrite, Urgency};
+use crate::plan::{Group, StatusWrite, Urgency};
+use crate::pod::label_hashes;
 use crate::time::{Mono, earliest, seconds};
 use crate::workload::{Parking, Workload, WorkloadQuery};
 
@@ -35,7 +37,7 @@ pub(super) struct Next {
     pub(super) told: Told,
     pub(super) doing: Doing,
     pub(super) deed: Option<Deed>,
-    pub(super) controllers: Vec<String>,
+    pub(super) groups: Vec<Group>,
     pub(super) wake_at: Option<Mono>,
 }
 
@@ -43,7 +45,7 @@ impl Next {
     /// Nothing is done.
     pub(super) fn only(rollout: &Rollout, told: Told) -> Self {
         let doing = Doing::of(&rollout.status);
-        Self { told, doing, deed: None, controllers: Vec::new(), wake_at: None }
+        Self { told, doing, deed: None, groups: Vec::new(), wake_at: None }
     }
 }
 
@@ -58,8 +60,12 @@ pub(super) fn plan(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) 
     forget(sight, memory);
     let mut next = next(cx, sight, memory);
     let labels = arm::arm(cx, rollout, memory, &mut next);
-    if next.controllers.is_empty() {
+    if next.groups.is_empty() {
         memory.forget_pods();
+        if rollout.spec.selector.is_some() {
+            // Nobody tells which Pods come.
+            (memory.read, memory.listed, memory.listing) = (None, None, None);
+        }
     }
     let forward = next.doing.update.as_mut().filter(|update| update.ended.is_none() && !update.rolling_back);
     // Before its Pods are sorted, the status knows more.
@@ -77,7 +83,7 @@ pub(super) fn plan(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) 
     Plan {
         status: (*old != new).then_some(StatusWrite { status: new, urgency }),
         deed: next.deed,
-        controllers: next.controllers,
+        groups: next.groups,
         wake_at: next.wake_at,
         labels,
         ..Plan::default()
@@ -102,13 +108,14 @@ fn next(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) -> Next {
         Some(Parking::No) => update::settle(cx, sight, memory),
         Some(Parking::Unknown) | None => None,
     };
-    if let Some(next) = updated {
+    if let Some(next) = updated.or_else(|| selected::give(cx, sight, memory)) {
         return next;
     }
     match &rollout.spec.restarted_at {
         Some(asked) if rollout.status.restarted_at.as_ref() != Some(asked) => {
             at_work(cx, sight, memory, asked)
         }
+        _ if rollout.spec.wants_something() => selected::watch(cx, sight, memory),
         asked => {
             let ended = rollout.status.update.as_ref().and_then(|update| update.ended);
             let told = if asked.is_some() { Told::Restarted } else { Told::Idle };
@@ -120,7 +127,7 @@ fn next(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) -> Next {
 /// Whether the workload is parked, if that counts.
 fn parking<'a>(sight: &Sight<'a, Rollout>) -> Option<Parking<'a>> {
     let spec = &sight.request.spec;
-    spec.changes_in_place().then(|| sight.around.parking(spec.target_ref.kind))
+    spec.kind().filter(|_| spec.changes_in_place()).map(|kind| sight.around.parking(kind))
 }
 
 /// Nothing is under way: what restarts and updates have left is deleted, one after another.
@@ -142,7 +149,7 @@ fn at_work(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, asked: &
         cx,
         sight,
         memory,
-        (asked, begun.is_none()),
+        Wants { of: asked, pods: begun.is_none(), rests: false },
         |_, _| true,
         |memory, workload| match begun {
             None => begin(sight, memory, asked),
@@ -155,20 +162,38 @@ fn at_work(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, asked: &
     )
 }
 
-/// Goes on with the workload as it was read; reads it where that was long ago, or where the reading is of no use, and lists its
-/// Pods, too, if that is wanted for what is named.
+/// What the workload is read for.
+#[derive(Clone, Copy)]
+pub(super) struct Wants<'a> {
+    /// A name for it.
+    pub(super) of: &'a str,
+    /// Its Pods are to be listed, too.
+    pub(super) pods: bool,
+    /// Nothing is done: how old the reading is does not matter.
+    pub(super) rests: bool,
+}
+
+/// Goes on with the workload as it was read; reads it where that was long ago, or where the reading is of no use.
 pub(super) fn with_workload(
     cx: Cx<'_>,
     sight: &Sight<'_, Rollout>,
     memory: &mut Memory,
-    (of, pods): (&str, bool),
+    wants: Wants<'_>,
     useful: impl FnOnce(&Memory, &Workload) -> bool,
     then: impl FnOnce(&mut Memory, &Workload) -> Next,
 ) -> Next {
-    let rollout = sight.request;
+    let (rollout, Wants { of, pods, rests }) = (sight.request, wants);
+    let selected = rollout.spec.selector.is_some();
+    // Of selected Pods that come while they are listed, it is told by the watch.
+    let labels = selected.then(|| Group::Labels(label_hashes(rollout.spec.labels())));
+    let labels: Vec<Group> = labels.into_iter().collect();
+    if selected && sight.around.selects_too_many() {
+        let wake_at = Some(cx.now.after(FRESH_WAITING));
+        return Next { wake_at, ..Next::only(rollout, Told::TooManySelectors) };
+    }
     let Some((read_at, read)) = memory.read.clone() else {
         let deed = ask(sight, memory, of, pods);
-        return Next { deed, ..Next::only(rollout, Told::Reading) };
+        return Next { deed, groups: labels, ..Next::only(rollout, Told::Reading) };
     };
     let useful = match &read {
         Read::Workload(workload) => useful(memory, workload),
@@ -177,20 +202,23 @@ pub(super) fn with_workload(
     let waits = memory.stopped || memory.open() > 0;
     let fresh = if waits { FRESH_WAITING } else { FRESH };
     let again_at = match (useful, memory.asked_for.as_deref() == Some(of)) {
-        (true, _) => read_at.after(fresh),
-        (false, true) => read_at.after(LIST_AGAIN),
-        (false, false) => cx.now,
+        (true, _) if rests && matches!(read, Read::Workload(_)) => None,
+        (true, _) => Some(read_at.after(fresh)),
+        (false, true) => Some(read_at.after(LIST_AGAIN)),
+        (false, false) => Some(cx.now),
     };
-    let again = (again_at <= cx.now).then(|| ask(sight, memory, of, pods)).flatten();
-    let wake_at = Some(again_at).filter(|at| *at > cx.now);
-    let only = |told, deed| Next { deed, wake_at, ..Next::only(rollout, told) };
+    let due = again_at.is_some_and(|at| at <= cx.now);
+    let again = due.then(|| ask(sight, memory, of, pods)).flatten();
+    let wake_at = again_at.filter(|at| *at > cx.now);
+    let only = |told, deed| Next { deed, wake_at, groups: labels.clone(), ..Next::only(rollout, told) };
     let workload = match read {
         Read::Workload(workload) if workload.deleting => return only(Told::Missing, again),
         Read::Workload(workload) => workload,
         Read::Missing => return only(Told::Missing, again),
         Read::Refused(text) => return only(Told::Unreadable(text), again),
     };
-    let told = memory.looks_after(&workload.controllers);
+    // Those that there were have been listed.
+    let told = memory.looks_after(&workload.controllers) || selected;
     let next = match (useful, told) {
         (false, _) => Next::only(rollout, Told::Reading),
         // Of none that it has not been told of yet, it can say how far it is.
@@ -203,7 +231,7 @@ pub(super) fn with_workload(
     let asks = matches!(next.deed, Some(Deed::AskWorkload(_)));
     Next {
         deed: if asks { next.deed } else { again.or(next.deed) },
-        controllers: workload.controllers.clone(),
+        groups: workload.groups(),
         wake_at: earliest(wake_at, next.wake_at),
         ..next
     }
@@ -217,13 +245,15 @@ pub(super) fn ask(sight: &Sight<'_, Rollout>, memory: &mut Memory, of: &str, pod
     }
     memory.asked_for = Some(of.to_owned());
     memory.listing = pods.then(|| of.to_owned());
-    let target = &sight.request.spec.target_ref;
-    let key = ObjectKey::new(&sight.request.key.namespace, &target.name);
+    let (kind, labels) = (sight.request.spec.kind(), sight.request.spec.labels().clone());
+    let name = sight.request.spec.target_ref.as_ref().map_or("", |target| &target.name);
+    let key = ObjectKey::new(&sight.request.key.namespace, name);
+    let pods = pods || kind.is_none();
     let budgets = sight.request.spec.respects_disruption_budgets();
     let template = parking(sight).is_some();
     let restarts = sight.request.spec.restart_annotations.clone();
     let back = update::goes_back(sight.request).and_then(|update| update.from.clone());
-    let query = WorkloadQuery { kind: target.kind, key, pods, budgets, template, restarts, back };
+    let query = WorkloadQuery { kind, key, labels, pods, budgets, template, restarts, back };
     Some(Deed::AskWorkload(Box::new(query)))
 }
 
@@ -240,7 +270,9 @@ fn begin(sight: &Sight<'_, Rollout>, memory: &mut Memory, asked: &str) -> Next {
     memory.begins();
     let restart = Some(Restart { restarted_at: asked.to_owned(), newest_pod });
     let next = Next::only(rollout, Told::Restarting);
-    Next { doing: Doing { restart, update: None, ..next.doing }, ..next }
+    // What selected Pods are to have, they have still.
+    let update = next.doing.update.clone().filter(|_| rollout.spec.wants_something());
+    Next { doing: Doing { restart, update, ..next.doing }, ..next }
 }
 
 /// The Pods are restarted, or updated; nothing where none is left.
@@ -349,6 +381,32 @@ fn deadline(cx: Cx<'_>, rollout: &Rollout, memory: &mut Memory, workload: &Workl
 pub(super) fn soak(rollout: &Rollout, workload: &Workload, canary: bool) -> i64 {
     let longer = rollout.spec.canary().filter(|_| canary).and_then(|canary| canary.soak_seconds);
     rollout.spec.soak().max(workload.min_ready_seconds.into()).max(longer.unwrap_or_default())
+}
+
+/// What is read next decides: the Pods are listed if that is wanted, the more seldom the longer it takes.
+pub(super) fn wait(
+    cx: Cx<'_>,
+    sight: &Sight<'_, Rollout>,
+    memory: &mut Memory,
+    of: &str,
+    pods: bool,
+) -> Next {
+    let (rollout, now) = (sight.request, cx.now);
+    let first = pods && memory.listing.is_none() && memory.listed.is_none();
+    let since = memory.progress.map(|(_, since)| since);
+    let pause = since.map_or(LIST_AGAIN, |since| (now.since(since) / 4).clamp(LIST_AGAIN, FRESH));
+    let again_at = memory.read.as_ref().map(|(at, _)| at.after(pause));
+    let due = first || again_at.is_none_or(|at| at <= now);
+    let deed = due.then(|| ask(sight, memory, of, pods)).flatten();
+    let wake_at = again_at.filter(|at| *at > now);
+    // A StatefulSet's controller waits until all Pods are ready, which they may never be.
+    let late = since.is_some_and(|since| since.after(seconds(rollout.spec.progress_deadline())) <= now);
+    let told = match rollout.spec.kind() {
+        _ if late => Told::Late,
+        Some(_) => Told::Controller,
+        None => Told::Updating,
+    };
+    Next { deed, wake_at, ..Next::only(rollout, told) }
 }
 
 /// Every Pod that the watch has shown is done: the API server is asked whether there are others.

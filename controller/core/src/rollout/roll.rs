@@ -16,7 +16,6 @@ use super::{Rollout, child};
 use crate::deed::{Deed, Done};
 use crate::key::ObjectKey;
 use crate::kind::Around;
-use crate::pod::Pod;
 use crate::time::Mono;
 use crate::workload::{Listed, Workload};
 
@@ -156,8 +155,15 @@ impl Memory {
     /// What it has had done came back.
     pub(super) fn deed_done(&mut self, now: Mono, deed: &Deed, done: Done) {
         match (deed, done) {
-            (Deed::AskWorkload(_), Done::Told(workload)) => {
+            (Deed::AskWorkload(query), Done::Told(workload)) => {
                 let mut workload = *workload;
+                if query.kind.is_none() {
+                    let of = |pod: &Listed| ObjectKey::new(&query.key.namespace, &pod.name);
+                    let new = workload.pods.iter().flatten().map(of);
+                    self.stale.extend(new.filter(|pod| !self.sorted.pods.contains_key(pod)));
+                    // Another rollout that selects them may be gone.
+                    self.stale.extend(self.sorted.failed.iter().cloned());
+                }
                 // What was listed belongs to what was read with it.
                 self.listed = workload.pods.take().and_then(|pods| Some((self.listing.take()?, pods)));
                 self.read = Some((now, Read::Workload(Arc::new(workload))));
@@ -253,16 +259,15 @@ impl Memory {
         {
             self.looked = self.looked.saturating_add(1);
         }
-        let own = |pod: &Pod| {
-            let of = pod.controller.as_ref();
-            of.is_some_and(|of| workload.controllers.iter().any(|uid| **uid == *of.uid))
-        };
-        let Some(pod) = around.pod(key).filter(|pod| own(pod)) else {
+        let Some(pod) = around.pod(key).filter(|pod| workload.has(pod)) else {
             self.unshown.gone(key);
             self.sorted.lost.remove(key);
             return;
         };
-        let step = work.step(rollout, &pod, around);
+        let step = match around.given_by(&pod).filter(|_| rollout.spec.wants_something()) {
+            Some(other) => Err(format!("InPlaceRollout {} is older, and selects the Pod, too", other.name)),
+            None => work.step(rollout, &pod, around),
+        };
         let over = step.as_ref().is_ok_and(|step| step.as_ref().is_none_or(|step| step.request.is_some()));
         self.unshown.look(key, around, &work.mark, over);
         let of_node =

@@ -2,7 +2,7 @@
 
 use pitstop_api::rollout::TargetKind;
 
-use super::work::{Step, What, Work};
+use super::work::{Step, What, Work, revision_of};
 use super::{Rollout, child};
 use crate::kind::Relative;
 use crate::pod::Pod;
@@ -57,7 +57,10 @@ pub(super) fn stage(
 ) -> Stage {
     let step = match &asked.step {
         Ok(step) => step.as_ref(),
-        Err(why) => return if pod.gone() { Stage::Other } else { Stage::NotInPlace(why.clone()) },
+        Err(_) if pod.gone() => return Stage::Other,
+        // No controller makes another Pod with it.
+        Err(why) if rollout.spec.selector.is_some() => return Stage::Failed(why.clone()),
+        Err(why) => return Stage::NotInPlace(why.clone()),
     };
     let request = step.and_then(|step| step.request.as_ref());
     let kept = ordinal(rollout, &pod.key.name).is_some_and(|ordinal| ordinal < work.partition);
@@ -81,7 +84,7 @@ pub(super) fn stage(
         What::Update(_) if asked.others && (request.is_none() || suspended.is_some()) => Stage::Started,
         What::Update(revisions) => match step {
             Some(_) => of_request(rollout, pod, request, asked.made, of_node),
-            None if revisions.is(pod.revision) => Stage::Current,
+            None if revisions.is(revision_of(rollout, pod)) => Stage::Current,
             None => Stage::Unmarked,
         },
     }
@@ -117,7 +120,7 @@ fn of_request(
 
 /// The ordinal of a `StatefulSet`'s Pod, by its name.
 pub(super) fn ordinal(rollout: &Rollout, pod: &str) -> Option<u32> {
-    let target = &rollout.spec.target_ref;
+    let target = rollout.spec.target_ref.as_ref()?;
     let sets = target.kind == TargetKind::StatefulSet;
     let rest = pod.strip_prefix(&target.name).filter(|_| sets)?;
     rest.strip_prefix('-')?.parse().ok()

@@ -51,6 +51,7 @@ pub fn all_reasons() -> impl Iterator<Item = &'static str> {
         Told::Reading,
         Told::Missing,
         Told::Unreadable(String::new()),
+        Told::TooManySelectors,
         Told::NeedsUnavailability,
         Told::Restarting,
         Told::Updating,

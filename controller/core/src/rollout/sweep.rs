@@ -57,7 +57,8 @@ pub(super) fn forget(sight: &Sight<'_, Rollout>, memory: &mut Memory) {
 /// The Pod that the request may have changed, where nothing but the request says so: no revision of a `Deployment` is kept.
 fn touched<'a>(sight: &Sight<'a, Rollout>, kind: KindId, child: &Relative<'_>) -> Option<Cow<'a, Pod>> {
     let rollout = sight.request;
-    if rollout.spec.target_ref.kind != TargetKind::Deployment || kind == RESTARTS {
+    let of = rollout.spec.kind();
+    if !matches!(of, None | Some(TargetKind::Deployment)) || kind == RESTARTS {
         return None;
     }
     let pod = sight.around.pod(&sight.around.pod_of(kind, child.key)?)?;
@@ -66,11 +67,11 @@ fn touched<'a>(sight: &Sight<'a, Rollout>, kind: KindId, child: &Relative<'_>) -
         let complete = child.ended.is_some_and(|ended| ended.complete);
         let is = |revision: &str| {
             let own = complete && child::is_of(&work::mark_of(rollout, revision), child.key);
-            own && pod.revision == revision_hash(revision)
+            own && work::revision_of(rollout, &pod) == revision_hash(revision)
         };
         is(&update.revision) || update.from.as_deref().is_some_and(is)
     });
-    let told = pod.revision == revision_hash(UNKNOWN) || marked;
+    let told = work::revision_of(rollout, &pod) == revision_hash(UNKNOWN) || marked;
     (!told && !pod.gone()).then_some(pod)
 }
 

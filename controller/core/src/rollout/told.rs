@@ -5,6 +5,7 @@ use pitstop_api::text::quoted;
 
 use super::Rollout;
 use super::status::{PODS_FAILED, RESTARTED, UNTOUCHED_PODS_FAIL, under_way};
+use crate::engine::MAX_SELECTORS;
 use crate::key::ObjectKey;
 
 /// What is to be told.
@@ -24,6 +25,8 @@ pub(super) enum Told {
     Missing,
     /// It cannot be read.
     Unreadable(String),
+    /// Many others of the namespace select Pods.
+    TooManySelectors,
     /// Its strategy lets no Pod be unavailable.
     NeedsUnavailability,
     /// That came of the last change of the template.
@@ -93,6 +96,7 @@ impl Told {
             | Self::Conflict(_)
             | Self::Missing
             | Self::Unreadable(_)
+            | Self::TooManySelectors
             | Self::NeedsUnavailability
             | Self::Refused(_)
             | Self::UnknownPark(_)
@@ -114,6 +118,7 @@ impl Told {
             Self::Reading => "ReadingTarget",
             Self::Missing => "TargetNotFound",
             Self::Unreadable(_) => "TargetUnreadable",
+            Self::TooManySelectors => "TooManySelectors",
             Self::NeedsUnavailability => "NeedsUnavailability",
             Self::Ended(end) => end.name(),
             Self::Restarting => "Restarting",
@@ -135,8 +140,7 @@ impl Told {
     }
 
     pub(super) fn message(&self, rollout: &Rollout, counts: &InPlaceRolloutStatus) -> String {
-        let target = &rollout.spec.target_ref;
-        let target = format!("{} {}", target.kind.name(), target.name);
+        let target = rollout.spec.target();
         match self {
             Self::Invalid(why) => why.clone(),
             Self::Conflict(other) => {
@@ -152,13 +156,23 @@ impl Told {
             Self::Reading => format!("reads {target} and its Pods"),
             Self::Missing => format!("there is no {target} in namespace {}", rollout.key.namespace),
             Self::Unreadable(why) => format!("{target} cannot be read: {why}"),
+            Self::TooManySelectors => format!(
+                "waits: {MAX_SELECTORS} rollouts of namespace {} select Pods by labels, which are as many as may; delete one of them",
+                rollout.key.namespace
+            ),
             Self::NeedsUnavailability => format!(
                 "the strategy of {target} lets no Pod be unavailable, and a Pod is that while it is restarted in place: set \
                  spec.strategy.maxUnavailable"
             ),
+            Self::Ended(_) if rollout.spec.selector.is_some() => {
+                let InPlaceRolloutStatus { current, pods, .. } = counts;
+                format!(
+                    "the Pods of {target} have what spec.images and spec.resources say: {current} of {pods} were to get it last"
+                )
+            }
             Self::Ended(end) => ended(*end, &target, counts.update.as_ref()),
             Self::UnknownPark(value) => {
-                let right = match rollout.spec.target_ref.kind {
+                let right = match rollout.spec.kind().unwrap_or_default() {
                     TargetKind::StatefulSet => "the partition to release it to, such as 0",
                     TargetKind::DaemonSet => "RollingUpdate",
                     TargetKind::Deployment => "Unpaused",
@@ -209,7 +223,7 @@ impl Told {
             Self::CannotRollBack(why) => {
                 format!(": what was updated cannot go back: {why}; give {target} a good template")
             }
-            Self::Late if current == pods => format!(
+            Self::Late if current == pods && rollout.spec.kind().is_some() => format!(
                 ": the controller of {target} has not taken them for updated for {} s (spec.progressDeadlineSeconds); that of a \
                  StatefulSet does when all are ready",
                 rollout.spec.progress_deadline()

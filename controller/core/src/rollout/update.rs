@@ -5,7 +5,7 @@ use pitstop_api::rollout::{Phase, TargetKind, Update, UpdateEnd};
 
 use super::Rollout;
 use super::commit::{self, Left};
-use super::plan::{FRESH, LIST_AGAIN, Next, ask, go_on, with_workload};
+use super::plan::{Next, Wants, go_on, wait, with_workload};
 use super::roll::Memory;
 use super::status::{Doing, MAX_MESSAGE, pods_of_interest, under_way};
 use super::sweep::{delete, has_others};
@@ -15,7 +15,6 @@ use crate::deed::{Commit, Deed, Release, Strategy};
 use crate::key::ObjectKey;
 use crate::kind::{Cx, Sight};
 use crate::template::Change;
-use crate::time::seconds;
 use crate::workload::{Parked, Template, Version, Workload};
 
 /// The update whose Pods go back.
@@ -35,9 +34,10 @@ pub(super) fn update(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory
         };
         template.is_some_and(|template| template.generation >= parked.generation && same(template))
     };
-    with_workload(cx, sight, memory, (&of, false), useful, |memory, workload| {
+    let wants = Wants { of: &of, pods: false, rests: false };
+    with_workload(cx, sight, memory, wants, useful, |memory, workload| {
         let Some(template) = &workload.template else { return Next::only(sight.request, Told::Reading) };
-        Updating { cx, sight, workload, template, of: &of }.next(memory)
+        Updating { cx, sight, kind: parked.kind, workload, template, of: &of }.next(memory)
     })
 }
 
@@ -45,6 +45,7 @@ pub(super) fn update(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory
 struct Updating<'a> {
     cx: Cx<'a>,
     sight: &'a Sight<'a, Rollout>,
+    kind: TargetKind,
     workload: &'a Workload,
     template: &'a Template,
     /// What the Pods are listed for.
@@ -54,8 +55,8 @@ struct Updating<'a> {
 impl Updating<'_> {
     /// The first rule that says something.
     fn next(&self, memory: &mut Memory) -> Next {
-        let (rollout, template) = (self.sight.request, self.template);
-        let kind = rollout.spec.target_ref.kind;
+        let Self { kind, template, .. } = *self;
+        let rollout = self.sight.request;
         let to = template.parked.as_deref().and_then(|mark| Strategy::marked(kind, mark));
         let Some(to) = to else {
             // The watch tells when it is another one.
@@ -107,7 +108,7 @@ impl Updating<'_> {
 
     /// The revision that all Pods had last.
     fn previous(&self) -> Option<String> {
-        let (status, kind) = (&self.sight.request.status, self.sight.request.spec.target_ref.kind);
+        let (status, kind) = (&self.sight.request.status, self.kind);
         let began_parked = status.update.is_none() && matches!(status.phase, None | Some(Phase::Pending));
         // Requests of another rollout may have changed Pods, which do not say so.
         if kind == TargetKind::Deployment && began_parked {
@@ -215,8 +216,7 @@ impl Updating<'_> {
         if !self.all_are(memory, work) {
             return self.waits(memory, true);
         }
-        let kind = self.sight.request.spec.target_ref.kind;
-        match commit::left(kind, self.template, work.partition, of_revision(memory, work)) {
+        match commit::left(self.kind, self.template, work.partition, of_revision(memory, work)) {
             Left::Controller => self.waits(memory, true),
             Left::Nothing => self.release(memory, to),
             Left::Step(step, active) => {
@@ -234,26 +234,15 @@ impl Updating<'_> {
     /// The workload, as it was read.
     fn version(&self) -> Version {
         Version {
-            name: self.sight.request.spec.target_ref.name.clone(),
+            name: self.sight.request.spec.target_ref.as_ref().map_or("", |target| &target.name).to_owned(),
             uid: self.workload.uid.clone(),
             resource_version: self.template.resource_version.clone(),
         }
     }
 
-    /// Its controller has something to do; it is read again, and its Pods are listed if that is wanted: the longer that takes, the
-    /// more seldom.
+    /// Its controller has something to do; it is read again, and its Pods are listed if that is wanted.
     fn waits(&self, memory: &mut Memory, pods: bool) -> Next {
-        let (rollout, now) = (self.sight.request, self.cx.now);
-        let first = pods && memory.listing.is_none() && memory.listed.is_none();
-        let since = memory.progress.map(|(_, since)| since);
-        let pause = since.map_or(LIST_AGAIN, |since| (now.since(since) / 4).clamp(LIST_AGAIN, FRESH));
-        let again_at = memory.read.as_ref().map(|(at, _)| at.after(pause));
-        let due = first || again_at.is_none_or(|at| at <= now);
-        let deed = due.then(|| ask(self.sight, memory, self.of, pods)).flatten();
-        let wake_at = again_at.filter(|at| *at > now);
-        // A StatefulSet's controller waits until all Pods are ready, which they may never be.
-        let late = since.is_some_and(|since| since.after(seconds(rollout.spec.progress_deadline())) <= now);
-        Next { deed, wake_at, ..Next::only(rollout, if late { Told::Late } else { Told::Controller }) }
+        wait(self.cx, self.sight, memory, self.of, pods)
     }
 
     /// It is released before all Pods are updated, once that is told.
@@ -280,12 +269,11 @@ impl Updating<'_> {
     }
 
     fn release(&self, memory: &Memory, to: Strategy) -> Next {
-        let target = &self.sight.request.spec.target_ref;
         let Version { name, uid, resource_version } = self.version();
         let key = ObjectKey::new(&self.sight.request.key.namespace, name);
         self.write(
             memory,
-            Deed::Release(Box::new(Release { kind: target.kind, key, uid, resource_version, to })),
+            Deed::Release(Box::new(Release { kind: self.kind, key, uid, resource_version, to })),
         )
     }
 
@@ -325,7 +313,8 @@ pub(super) fn settle(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory
         let listed = memory.listed.as_ref().is_some_and(|(listed, _)| *listed == of);
         listed && workload.template.as_ref().is_some_and(|template| template.parked.is_none())
     };
-    Some(with_workload(cx, sight, memory, (&of, true), useful, |memory, workload| {
+    let wants = Wants { of: &of, pods: true, rests: false };
+    Some(with_workload(cx, sight, memory, wants, useful, |memory, workload| {
         let template = workload.template.clone().unwrap_or_default();
         let work = Work::update(rollout, &revision, &template, workload.partition);
         memory.give_up(cx.now);

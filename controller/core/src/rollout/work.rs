@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use pitstop_api::rollout::{Restart, TargetKind};
 
 use super::child::KINDS;
+use super::selected::Wish;
 use super::{Rollout, child};
 use crate::deed::Deed;
 use crate::hold::admission::other_class;
@@ -39,6 +40,8 @@ pub(super) struct Revisions<'a> {
     /// The revision of Pods that lack nothing.
     pub(super) revision: &'a str,
     hash: u64,
+    /// What a selector's Pods are to have, which have no template.
+    wish: Option<Wish<'a>>,
     changes: BTreeMap<u64, &'a Change>,
     /// What only the template of a `Deployment` has.
     sets: Option<&'a Sets>,
@@ -61,10 +64,19 @@ impl<'a> Work<'a> {
         partition: u32,
     ) -> Self {
         let changes = template.changes.iter().map(|(label, change)| (revision_hash(label), change)).collect();
-        let sets = (rollout.spec.target_ref.kind == TargetKind::Deployment).then_some(&template.sets);
+        let sets = (rollout.spec.kind() == Some(TargetKind::Deployment)).then_some(&template.sets);
         let unsure = rollout.status.update.as_ref().is_some_and(|update| update.from.is_none());
-        let revisions = Revisions { revision, hash: revision_hash(revision), changes, sets, unsure };
+        let hash = revision_hash(revision);
+        let revisions = Revisions { revision, hash, wish: None, changes, sets, unsure };
         Self { mark: mark_of(rollout, revision), what: What::Update(revisions), partition, back: false }
+    }
+
+    /// Selected Pods get what the spec says, which is that revision.
+    pub(super) fn selected(rollout: &'a Rollout, revision: &'a str) -> Self {
+        let (hash, wish) = (revision_hash(revision), Some(Wish::of(&rollout.spec)));
+        let revisions =
+            Revisions { revision, hash, wish, changes: BTreeMap::new(), sets: None, unsure: false };
+        Self { mark: mark_of(rollout, revision), what: What::Update(revisions), partition: 0, back: false }
     }
 
     /// The request for that Pod that is under way, or is to be made: the first that has not succeeded. Nothing where each has. All
@@ -180,8 +192,13 @@ pub(super) fn mark(rollout: &Rollout, pod: &Pod, revision: &str) -> Deed {
         uid: pod.uid.clone(),
         resource_version: pod.resource_version.clone(),
         revision: revision.to_owned(),
-        of: rollout.spec.target_ref.kind,
+        of: rollout.spec.kind(),
     }
+}
+
+/// [Hash](revision_hash) of the revision of the Pod, as far as the rollout goes by it.
+pub(super) fn revision_of(rollout: &Rollout, pod: &Pod) -> u64 {
+    if rollout.spec.selector.is_some() { pod.marked } else { pod.revision }
 }
 
 impl Revisions<'_> {
@@ -198,17 +215,10 @@ impl Revisions<'_> {
     /// What the Pod is to get. Images and resources are those that its revision lacks, and those that it has of yet another
     /// revision: an update to that one may have been given up. What admission has made of a Pod is never compared.
     fn lacks(&self, pod: &Pod) -> Result<Lacks, String> {
-        let lacks = match (self.changes.get(&pod.revision), self.sets) {
-            (Some(Change::InPlace(lacks)), Some(sets)) if pod.revision == 0 && self.unsure => {
-                // Resources that admission has given it are left alone.
-                let images = self.compared(pod, sets).images;
-                self.with_others(Lacks { images, ..lacks.clone() }, pod)
-            }
-            (Some(Change::InPlace(lacks)), _) => self.with_others(lacks.clone(), pod),
-            (Some(Change::Other(why)), _) => return Err(why.clone()),
-            (None, _) if pod.revision == self.hash => self.with_others(Lacks::default(), pod),
-            (None, Some(sets)) => self.compared(pod, sets),
-            (None, None) => return Err(format!("the revision of Pod {} is not kept", pod.key.name)),
+        let lacks = match &self.wish {
+            Some(_) if pod.marked == self.hash => Lacks::default(),
+            Some(wish) => wish.lacks(pod)?,
+            None => self.lacks_of_template(pod)?,
         };
         let of = |container: &Container| {
             let size = lacks.sizes.iter().find(|size| size.container == container.name);
@@ -219,6 +229,22 @@ impl Revisions<'_> {
             Some(why) => Err(why),
             None => Ok(lacks),
         }
+    }
+
+    /// The same by the templates that are kept.
+    fn lacks_of_template(&self, pod: &Pod) -> Result<Lacks, String> {
+        Ok(match (self.changes.get(&pod.revision), self.sets) {
+            (Some(Change::InPlace(lacks)), Some(sets)) if pod.revision == 0 && self.unsure => {
+                // Resources that admission has given it are left alone.
+                let images = self.compared(pod, sets).images;
+                self.with_others(Lacks { images, ..lacks.clone() }, pod)
+            }
+            (Some(Change::InPlace(lacks)), _) => self.with_others(lacks.clone(), pod),
+            (Some(Change::Other(why)), _) => return Err(why.clone()),
+            (None, _) if pod.revision == self.hash => self.with_others(Lacks::default(), pod),
+            (None, Some(sets)) => self.compared(pod, sets),
+            (None, None) => return Err(format!("the revision of Pod {} is not kept", pod.key.name)),
+        })
     }
 
     /// With what the Pod has of another revision.

@@ -7,6 +7,7 @@ use pitstop_api::rollout::POD_REVISION;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
+use crate::pod::label_hashes;
 use crate::workload::revision_hash;
 
 /// Annotation of a Pod that mirrors a static one.
@@ -27,14 +28,7 @@ struct SlimMeta {
     deletion_timestamp: Option<Time>,
     owner_references: Option<Vec<OwnerReference>>,
     annotations: SlimAnnotations,
-    labels: SlimLabels,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct SlimLabels {
-    #[serde(rename = "controller-revision-hash")]
-    revision: Option<String>,
+    labels: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -62,7 +56,7 @@ pub(super) fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Obj
         deletion_timestamp: slim.deletion_timestamp,
         owner_references: slim.owner_references,
         annotations: Some(annotations.collect()),
-        labels: slim.labels.revision.map(|revision| BTreeMap::from([(REVISION.to_owned(), revision)])),
+        labels: slim.labels,
         ..ObjectMeta::default()
     })
 }
@@ -71,8 +65,18 @@ pub(super) fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Obj
 /// which it was updated.
 pub(super) fn pod_revision(pod: &ObjectMeta) -> u64 {
     let label = pod.labels.as_ref().and_then(|labels| labels.get(REVISION));
-    let annotation = || pod.annotations.as_ref().and_then(|annotations| annotations.get(POD_REVISION));
-    label.or_else(annotation).map_or(0, |revision| revision_hash(revision))
+    label.map_or_else(|| pod_mark(pod), |revision| revision_hash(revision))
+}
+
+/// The same, where only pitstop tells of it.
+pub(super) fn pod_mark(pod: &ObjectMeta) -> u64 {
+    let annotation = pod.annotations.as_ref().and_then(|annotations| annotations.get(POD_REVISION));
+    annotation.map_or(0, |revision| revision_hash(revision))
+}
+
+/// Hashes of a Pod's labels.
+pub(super) fn pod_labels(pod: &ObjectMeta) -> Box<[u64]> {
+    pod.labels.as_ref().map(label_hashes).unwrap_or_default().into_boxed_slice()
 }
 
 #[cfg(test)]
@@ -92,7 +96,9 @@ mod tests {
         let annotated = ObjectMeta { labels: None, ..read.clone() };
         assert_eq!(pod_revision(&annotated), revision_hash("5d"));
         assert_eq!(pod_revision(&ObjectMeta::default()), 0);
-        assert_eq!(read.labels.unwrap(), BTreeMap::from([(REVISION.to_owned(), "web-5d".to_owned())]));
+        assert_eq!(pod_mark(&read), revision_hash("5d"));
+        assert_eq!(read.labels.as_ref().unwrap().len(), 2);
+        assert_eq!(*pod_labels(&read), *label_hashes(read.labels.as_ref().unwrap()));
         assert_eq!(read.annotations.unwrap().keys().collect::<Vec<_>>(), [MIRROR, POD_REVISION]);
         assert_eq!((read.name.as_deref(), read.namespace.as_deref()), (Some("web"), Some("shop")));
         assert_eq!((read.uid.as_deref(), read.resource_version.as_deref()), (Some("u"), Some("7")));

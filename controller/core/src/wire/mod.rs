@@ -5,6 +5,7 @@
 
 mod amounts;
 mod books;
+mod budgets;
 mod conditions;
 mod deeds;
 mod denial;

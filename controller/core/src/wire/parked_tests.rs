@@ -83,6 +83,7 @@ fn a_pod_is_marked_if_it_is_still_that_version() {
         (TargetKind::Deployment, "annotations", "pitstop.dev/revision"),
     ] {
         let (uid, resource_version, revision) = ("p".into(), "7".into(), "5d".into());
+        let of = Some(of);
         let (request, exchange) = begin(Deed::MarkPod { key: web(), uid, resource_version, revision, of });
         let metadata = json!({"uid": "p", "resourceVersion": "7", field: {name: "5d"}});
         let expected = ("PATCH /api/v1/namespaces/shop/pods/web?".to_owned(), json!({"metadata": metadata}));
@@ -123,13 +124,12 @@ fn a_workload_can_be_released_where_its_policy_denies_more() {
 #[test]
 fn revisions_are_read_before_budgets_and_pods() {
     let query = WorkloadQuery {
-        kind: TargetKind::StatefulSet,
+        kind: Some(TargetKind::StatefulSet),
         key: web(),
         pods: true,
         budgets: true,
         template: true,
-        restarts: Vec::new(),
-        back: None,
+        ..WorkloadQuery::default()
     };
     let (_, exchange) = begin(Deed::AskWorkload(Box::new(query)));
     let template = |image: &str| json!({"spec": {"containers": [{"name": "app", "image": image}]}});

@@ -47,12 +47,12 @@ pub(super) fn mark(
     key: &ObjectKey,
     version: Version<'_>,
     revision: &str,
-    of: TargetKind,
+    of: Option<TargetKind>,
 ) -> Result<HttpRequest, request::Error> {
     let Version { uid, resource_version } = version;
     let (field, name) = match of {
-        TargetKind::Deployment => ("annotations", POD_REVISION),
-        TargetKind::StatefulSet | TargetKind::DaemonSet => ("labels", REVISION),
+        None | Some(TargetKind::Deployment) => ("annotations", POD_REVISION),
+        Some(TargetKind::StatefulSet | TargetKind::DaemonSet) => ("labels", REVISION),
     };
     let metadata = json!({"uid": uid, "resourceVersion": resource_version, field: {name: revision}});
     at(key).patch(&key.name, &PatchParams::default(), &Patch::Merge(json!({"metadata": metadata})))

@@ -68,7 +68,7 @@ struct TemplatedStatus {
 
 /// `spec.template`, and what is known before its revisions are read.
 pub(super) fn template(query: &WorkloadQuery, object: Templated) -> (Value, Template) {
-    let kind = query.kind;
+    let kind = query.kind.unwrap_or_default();
     let Templated { metadata, spec, status } = object;
     let generation = metadata.generation.unwrap_or_default();
     let UpdateStrategy { type_, rolling_update } = spec.update_strategy;
@@ -156,14 +156,14 @@ pub(super) fn take(
     }
     let revisions = std::mem::take(revisions);
     let known =
-        || revisions.iter().filter_map(|one| Some((one.revision, one.label(query.kind)?, one.template()?)));
+        || revisions.iter().filter_map(|one| Some((one.revision, one.label(query.kind?)?, one.template()?)));
     let to = |goal: &Value| -> BTreeMap<String, Change> {
         known()
             .map(|(_, label, then)| (label.to_owned(), Change::between(then, goal, &query.restarts)))
             .collect()
     };
     let changes = to(now);
-    if query.kind == TargetKind::DaemonSet {
+    if query.kind == Some(TargetKind::DaemonSet) {
         let is_now = |label: &str| changes.get(label).is_some_and(Change::is_none);
         let (new, old): (Vec<_>, Vec<_>) = known().partition(|(_, label, _)| is_now(label));
         told.revision = new.last().map(|(_, label, _)| (*label).to_owned());
@@ -190,7 +190,7 @@ mod tests {
     fn query(kind: TargetKind) -> WorkloadQuery {
         let key = ObjectKey::new("shop", "web");
         let restarts = Vec::new();
-        WorkloadQuery { kind, key, pods: false, budgets: false, template: true, restarts, back: None }
+        WorkloadQuery { kind: Some(kind), key, template: true, restarts, ..WorkloadQuery::default() }
     }
     use crate::template::{Image, Lacks};
 

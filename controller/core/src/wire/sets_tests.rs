@@ -58,7 +58,7 @@ fn deployment() -> Value {
 
 fn query(back: Option<String>) -> WorkloadQuery {
     let (kind, key, restarts) = (TargetKind::Deployment, ObjectKey::new("shop", "web"), Vec::new());
-    WorkloadQuery { kind, key, pods: false, budgets: false, template: true, restarts, back }
+    WorkloadQuery { kind: Some(kind), key, template: true, restarts, back, ..WorkloadQuery::default() }
 }
 
 fn read(sets: &[Value]) -> Workload {

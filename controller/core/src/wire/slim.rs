@@ -8,10 +8,11 @@ use kube::Resource;
 use pitstop_api::nodework::PullPolicy;
 use pitstop_api::quantity::{self, Resources};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::amounts::Amounts;
 use super::conditions::{SlimCondition, is_true, is_unheard, told};
-use super::metadata::{MIRROR, metadata, pod_revision};
+use super::metadata::{MIRROR, metadata, pod_labels, pod_mark, pod_revision};
 use super::policies::{SlimRule, own_policy, policy};
 use super::volumes::{SlimVolume, images};
 use crate::key::ObjectKey;
@@ -49,7 +50,8 @@ struct SlimSpec {
     termination_grace_period_seconds: Option<i64>,
     active_deadline_seconds: Option<i64>,
     priority_class_name: Option<String>,
-    image_pull_secrets: Vec<SlimSecret>,
+    /// Only that there is one counts.
+    image_pull_secrets: Vec<IgnoredAny>,
     volumes: Vec<SlimVolume>,
     containers: Vec<SlimContainer>,
     init_containers: Vec<SlimContainer>,
@@ -61,10 +63,6 @@ struct SlimSpec {
 struct SlimGate {
     condition_type: String,
 }
-
-/// Only that there is one counts.
-#[derive(Clone, Debug, Default, Deserialize)]
-struct SlimSecret {}
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -193,6 +191,8 @@ pub fn pod(pod: SlimPod) -> Pod {
         made: owner(&metadata).map(|owner| Box::new(Made { owner, ended, volumes: images(spec.volumes) })),
         key: ObjectKey::of(&metadata),
         revision: pod_revision(&metadata),
+        marked: pod_mark(&metadata),
+        labels: pod_labels(&metadata),
         mirror: metadata.annotations.is_some_and(|a| a.contains_key(MIRROR)),
         deleting: metadata.deletion_timestamp.is_some(),
         uid: metadata.uid.unwrap_or_default(),

@@ -1,5 +1,5 @@
 //! Reading a workload: the object, the `ReplicaSet`s of a `Deployment`, and if that is asked for its revisions, its disruption
-//! budgets and its Pods.
+//! budgets and its Pods. Of Pods that have some labels, there is nothing but these last two.
 
 use std::collections::BTreeMap;
 
@@ -8,22 +8,24 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::Resource as _;
 use kube::core::params::{GetParams, ListParams, Patch, PatchParams};
-use kube::core::{PartialObjectMeta, Request as Builder, Selector, SelectorExt as _, request};
+use kube::core::{PartialObjectMeta, Request as Builder, Selector, request};
 use pitstop_api::logic::answer::{Answer, Failure};
 use pitstop_api::rollout::{PARKED, TargetKind, share_of};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::budgets::{Counted, SlimBudget};
 use super::denial::Policy;
 use super::exchange::{HttpRequest, parse};
-use super::metadata::pod_revision;
+use super::metadata::{pod_mark, pod_revision};
 use super::reading::{List, Reading};
 use super::revisions::{self, SlimRevision};
 use super::sets::{self, SlimReplicaSet};
 use crate::deed::{Release, Strategy};
 use crate::key::ObjectKey;
 use crate::owner::controller;
-use crate::workload::{Budget, Listed, Workload, WorkloadQuery};
+use crate::pod::label_hashes;
+use crate::workload::{Listed, Workload, WorkloadQuery};
 
 /// How many objects are read at a time.
 const PAGE: u32 = 500;
@@ -32,6 +34,10 @@ const TEMPLATES_PAGE: u32 = 20;
 
 /// Most disruption budgets that may be for one workload; an eviction fails where there are two.
 const MAX_BUDGETS: usize = 100;
+/// Most of a namespace, where it is not known before the Pods which of them are for those.
+const MAX_BUDGETS_OF_ALL: usize = 1_000;
+/// Pods that will never run again do not count.
+const ALIVE: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 /// A reading under way.
 #[derive(Clone, Debug)]
@@ -43,6 +49,8 @@ pub(super) struct WorkloadReading {
     selector: String,
     /// Labels of `spec.template`.
     labels: BTreeMap<String, String>,
+    /// Budgets of the namespace, where the Pods have no common template.
+    counted: Counted,
     /// `spec.template`, if that was asked for.
     template: Value,
     /// The `ReplicaSet`s with their templates, up to now.
@@ -67,17 +75,30 @@ enum Next {
 impl WorkloadReading {
     /// Nothing read yet.
     pub(super) fn new(query: WorkloadQuery) -> Self {
-        Self {
+        let mut reading = Self {
             query,
             workload: Workload::default(),
             selector: String::new(),
             labels: BTreeMap::new(),
+            counted: Counted::default(),
             template: Value::Null,
             sets: Vec::new(),
             revisions: Vec::new(),
             next: Next::Workload,
             token: None,
+        };
+        if reading.query.kind.is_none() {
+            let labels: Vec<_> =
+                reading.query.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            reading.selector = labels.join(",");
+            reading.workload = Workload {
+                labels: label_hashes(&reading.query.labels),
+                max_unavailable: 1,
+                ..Workload::default()
+            };
+            reading.next = if reading.query.budgets { Next::Budgets } else { Next::Pods };
         }
+        reading
     }
 
     /// Namespace and name of the workload.
@@ -87,7 +108,7 @@ impl WorkloadReading {
 
     /// What is read after the workload itself.
     fn rest(&self) -> Option<Next> {
-        let revisions = self.workload.template.is_some() && self.query.kind != TargetKind::Deployment;
+        let revisions = self.workload.template.is_some() && self.query.kind != Some(TargetKind::Deployment);
         revisions.then_some(Next::Revisions).or_else(|| self.after_revisions())
     }
 
@@ -96,11 +117,11 @@ impl WorkloadReading {
     }
 
     fn pods(&self) -> Option<Next> {
-        self.query.pods.then_some(Next::Pods)
+        (self.query.pods || self.query.kind.is_none()).then_some(Next::Pods)
     }
 
     /// Takes the object in.
-    fn take(&mut self, object: SlimWorkload) -> Result<(), Failure> {
+    fn take(&mut self, kind: TargetKind, object: SlimWorkload) -> Result<(), Failure> {
         let SlimWorkload { metadata, spec, status } = object;
         let selector: Result<Selector, _> = spec.selector.try_into();
         let selector = selector
@@ -109,16 +130,17 @@ impl WorkloadReading {
         self.labels = spec.template.metadata.labels;
         let rolling = spec.strategy.or(spec.update_strategy).and_then(|strategy| strategy.rolling_update);
         let rolling = rolling.unwrap_or_default();
-        let desired = match self.query.kind {
+        let desired = match kind {
             TargetKind::Deployment | TargetKind::StatefulSet => spec.replicas.unwrap_or(1),
             TargetKind::DaemonSet => status.desired_number_scheduled,
         };
         let desired = u32::try_from(desired).unwrap_or_default();
         self.workload = Workload {
-            controllers: match self.query.kind {
+            controllers: match kind {
                 TargetKind::Deployment => Vec::new(),
                 TargetKind::StatefulSet | TargetKind::DaemonSet => metadata.uid.iter().cloned().collect(),
             },
+            labels: Vec::new(),
             uid: metadata.uid.unwrap_or_default(),
             deleting: metadata.deletion_timestamp.is_some(),
             desired,
@@ -158,6 +180,15 @@ impl WorkloadReading {
 
     /// Takes those in that are for its Pods.
     fn take_budgets(&mut self, budgets: Vec<SlimBudget>) -> Result<(), Failure> {
+        if self.query.kind.is_none() {
+            self.counted.take(budgets);
+            if self.counted.len() > MAX_BUDGETS_OF_ALL {
+                let text =
+                    format!("more than {MAX_BUDGETS_OF_ALL} PodDisruptionBudgets are in the namespace");
+                return Err(Failure::of_code(422, text));
+            }
+            return Ok(());
+        }
         let own = budgets.into_iter().filter_map(|budget| budget.of(&self.labels));
         self.workload.budgets.extend(own);
         if self.workload.budgets.len() > MAX_BUDGETS {
@@ -165,6 +196,23 @@ impl WorkloadReading {
             return Err(Failure::of_code(422, text));
         }
         Ok(())
+    }
+
+    /// Takes its own Pods in.
+    fn take_pods(&mut self, pods: impl Iterator<Item = ObjectMeta>) {
+        let selected = self.query.kind.is_none();
+        for pod in pods {
+            if selected {
+                self.counted.count(pod.labels.as_ref().unwrap_or(&BTreeMap::new()));
+            } else if !self.has(&pod) {
+                continue;
+            }
+            self.workload.pods.get_or_insert_default().push(listed(pod, selected));
+        }
+        if selected && self.token.is_none() {
+            self.workload.pods.get_or_insert_default();
+            self.workload.budgets = self.counted.found();
+        }
     }
 
     /// It is the controlling owner.
@@ -179,9 +227,9 @@ impl WorkloadReading {
 
     fn failed(&self, failure: &Failure) -> Failure {
         let what = match (self.next, self.query.kind) {
-            (Next::Workload, TargetKind::Deployment) => "get deployments",
-            (Next::Workload, TargetKind::StatefulSet) => "get statefulsets",
-            (Next::Workload, TargetKind::DaemonSet) => "get daemonsets",
+            (Next::Workload, Some(TargetKind::Deployment) | None) => "get deployments",
+            (Next::Workload, Some(TargetKind::StatefulSet)) => "get statefulsets",
+            (Next::Workload, Some(TargetKind::DaemonSet)) => "get daemonsets",
             (Next::ReplicaSets, _) => "list replicasets",
             (Next::Revisions, _) => "list controllerrevisions",
             (Next::Budgets, _) => "list poddisruptionbudgets",
@@ -197,7 +245,7 @@ impl Reading for WorkloadReading {
         let all = || ListParams { continue_token: self.token.clone(), ..ListParams::default().limit(PAGE) };
         let list = || all().labels(&self.selector);
         match self.next {
-            Next::Workload => Builder::new(path(self.query.kind, namespace))
+            Next::Workload => Builder::new(path(self.query.kind.unwrap_or_default(), namespace))
                 .get(&self.query.key.name, &GetParams::default()),
             Next::ReplicaSets => {
                 let params = list().limit(if self.query.template { TEMPLATES_PAGE } else { PAGE });
@@ -208,7 +256,10 @@ impl Reading for WorkloadReading {
                 Builder::new(apps::ControllerRevision::url_path(&(), namespace)).list(&params)
             }
             Next::Budgets => Builder::new(policy::PodDisruptionBudget::url_path(&(), namespace)).list(&all()),
-            Next::Pods => Builder::new(core::Pod::url_path(&(), namespace)).list_metadata(&list()),
+            Next::Pods => {
+                let params = if self.query.kind.is_none() { list().fields(ALIVE) } else { list() };
+                Builder::new(core::Pod::url_path(&(), namespace)).list_metadata(&params)
+            }
         }
     }
 
@@ -220,9 +271,10 @@ impl Reading for WorkloadReading {
         self.token = None;
         let after = match self.next {
             Next::Workload => {
-                self.take(parse(&text)?)?;
+                let kind = self.query.kind.unwrap_or_default();
+                self.take(kind, parse(&text)?)?;
                 self.take_template(&text)?;
-                let sets = self.query.kind == TargetKind::Deployment;
+                let sets = kind == TargetKind::Deployment;
                 if sets { Some(Next::ReplicaSets) } else { self.rest() }
             }
             Next::ReplicaSets => {
@@ -252,9 +304,7 @@ impl Reading for WorkloadReading {
             Next::Pods => {
                 let list: List<PartialObjectMeta<core::Pod>> = parse(&text)?;
                 self.token = list.more().map(str::to_owned);
-                let own = list.items.into_iter().map(|pod| pod.metadata).filter(|pod| self.has(pod));
-                let listed: Vec<Listed> = own.map(listed).collect();
-                self.workload.pods.get_or_insert_default().extend(listed);
+                self.take_pods(list.items.into_iter().map(|pod| pod.metadata));
                 self.token.is_some().then_some(Next::Pods)
             }
         };
@@ -320,9 +370,10 @@ fn controller_uid(metadata: &ObjectMeta) -> Option<&str> {
     controller(metadata).map(|owner| owner.uid.as_str())
 }
 
-fn listed(pod: ObjectMeta) -> Listed {
+/// `selected`: no controller of its own tells of its revision.
+fn listed(pod: ObjectMeta, selected: bool) -> Listed {
     Listed {
-        revision: pod_revision(&pod),
+        revision: if selected { pod_mark(&pod) } else { pod_revision(&pod) },
         name: pod.name.unwrap_or_default(),
         uid: pod.uid.unwrap_or_default(),
         created: pod.creation_timestamp.map_or(0, |time| time.0.as_second()),
@@ -382,47 +433,6 @@ struct SlimRolling {
 #[serde(rename_all = "camelCase", default)]
 struct SlimStatus {
     desired_number_scheduled: i64,
-}
-
-#[derive(Deserialize)]
-struct SlimBudget {
-    metadata: ObjectMeta,
-    #[serde(default)]
-    spec: SlimBudgetSpec,
-    #[serde(default)]
-    status: SlimBudgetStatus,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct SlimBudgetSpec {
-    selector: Option<LabelSelector>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct SlimBudgetStatus {
-    observed_generation: i64,
-    desired_healthy: i64,
-    current_healthy: i64,
-    expected_pods: i64,
-}
-
-impl SlimBudget {
-    /// It, if it selects Pods of these labels. An absent selector selects none, an empty one all. One that cannot be read is
-    /// for nobody: neither does its own controller count by it.
-    fn of(self, labels: &BTreeMap<String, String>) -> Option<Budget> {
-        let Self { metadata, spec, status } = self;
-        let selector: Selector = spec.selector?.try_into().ok()?;
-        let observed = metadata.generation.unwrap_or_default() <= status.observed_generation;
-        let count = |number: i64| u32::try_from(number).unwrap_or_default();
-        selector.matches(labels).then(|| Budget {
-            name: metadata.name.unwrap_or_default(),
-            desired_healthy: observed.then(|| count(status.desired_healthy)),
-            healthy: count(status.current_healthy),
-            expected: count(status.expected_pods),
-        })
-    }
 }
 
 #[cfg(test)]

@@ -3,16 +3,14 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::workload::Budget;
 
 fn reading(kind: TargetKind, pods: bool) -> WorkloadReading {
     WorkloadReading::new(WorkloadQuery {
-        kind,
+        kind: Some(kind),
         key: ObjectKey::new("shop", "web"),
         pods,
-        budgets: false,
-        template: false,
-        restarts: Vec::new(),
-        back: None,
+        ..WorkloadQuery::default()
     })
 }
 
@@ -100,13 +98,11 @@ fn other_workloads_have_their_pods_themselves() {
 #[test]
 fn budgets_are_those_that_select_the_labels_of_the_template() {
     let query = |kind| WorkloadQuery {
-        kind,
+        kind: Some(kind),
         key: ObjectKey::new("shop", "web"),
         pods: true,
         budgets: true,
-        template: false,
-        restarts: Vec::new(),
-        back: None,
+        ..WorkloadQuery::default()
     };
     let mut reading = WorkloadReading::new(query(TargetKind::StatefulSet));
     assert!(tell(
@@ -130,7 +126,8 @@ fn budgets_are_those_that_select_the_labels_of_the_template() {
     let items = [budget("all", &json!({}), 1), json!({"metadata": {"name": "new"}, "spec": {}})];
     assert!(tell(&mut reading, &json!({"items": items})), "the Pods are left");
     assert!(asks(&reading).starts_with("/api/v1/namespaces/shop/pods?"));
-    let one = Budget { name: "one".into(), desired_healthy: Some(3), healthy: 5, expected: 6 };
+    let one =
+        Budget { name: "one".into(), desired_healthy: Some(3), healthy: 5, expected: 6, partial: false };
     let all = Budget { name: "all".into(), desired_healthy: None, ..one.clone() };
     assert_eq!(reading.workload.budgets, [one, all]);
     // A list without an end is none that can be kept.
@@ -154,4 +151,42 @@ fn what_cannot_be_read_is_named() {
     let body = json!({"metadata": {"uid": "d"}, "spec": {"selector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}});
     let failed = reading.answered(Answer::Body(body.to_string())).unwrap_err();
     assert!(failed.message.contains("its spec.selector cannot be read"), "{}", failed.message);
+}
+
+#[test]
+fn of_selected_pods_the_budgets_are_read_first_and_then_the_pods() {
+    let labels = [("app", "web"), ("tier", "front")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let key = ObjectKey::new("shop", "");
+    let query = WorkloadQuery { key, labels: labels.into(), budgets: true, ..WorkloadQuery::default() };
+    let mut reading = WorkloadReading::new(query.clone());
+    assert_eq!(asks(&reading), "/apis/policy/v1/namespaces/shop/poddisruptionbudgets?&limit=500");
+    let budget = |name: &str, label: &str| {
+        json!({"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": label}}},
+            "status": {"desiredHealthy": 1, "currentHealthy": 2, "expectedPods": 2}})
+    };
+    let some = json!({"metadata": {"name": "some"}, "spec": {"selector": {"matchLabels": {"n": "1"}}}, "status": {}});
+    assert!(tell(&mut reading, &json!({"items": [budget("all", "web"), budget("none", "db"), some]})));
+    assert_eq!(
+        asks(&reading),
+        "/api/v1/namespaces/shop/pods?&fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed\
+         &labelSelector=app%3Dweb%2Ctier%3Dfront&limit=500"
+    );
+    let pod = |name: &str, n: &str| {
+        json!({"metadata": {"name": name, "uid": name, "labels": {"app": "web", "tier": "front", "n": n,
+            "controller-revision-hash": "of-its-owner"}, "annotations": {"pitstop.dev/revision": "s-1"}}})
+    };
+    assert!(tell(&mut reading, &json!({"metadata": {"continue": "x"}, "items": [pod("a", "1")]})));
+    assert!(!tell(&mut reading, &json!({"items": [pod("b", "2")]})));
+    let Workload { labels, controllers, max_unavailable, budgets, pods, .. } = reading.workload;
+    assert_eq!((labels, controllers, max_unavailable), (label_hashes(&query.labels), Vec::new(), 1));
+    let found: Vec<_> = budgets.iter().map(|budget| (budget.name.as_str(), budget.partial)).collect();
+    assert_eq!(found, [("all", false), ("some", true)]);
+    let pods = pods.unwrap();
+    assert_eq!(pods.len(), 2);
+    assert!(pods.iter().all(|pod| pod.revision == crate::workload::revision_hash("s-1")));
+
+    let query = WorkloadQuery { budgets: false, ..query };
+    let mut reading = WorkloadReading::new(query);
+    assert!(!tell(&mut reading, &json!({"items": []})), "nothing but the Pods is read");
+    assert_eq!(reading.workload.pods, Some(Vec::new()));
 }

@@ -2,6 +2,7 @@
 //! new rule is forgotten.
 
 use pitstop_api::id::{self, ContainerId};
+use pitstop_api::rollout::LABEL_VALUE;
 use serde_json::Value;
 
 /// One rule of `x-kubernetes-validations`.
@@ -23,10 +24,13 @@ pub(super) enum Rule {
     CancelledStaysSo,
     SomeUnavailable,
     OthersAnnotations,
+    OneTarget,
+    WishesAreForSelected,
+    SelectedHaveNoTemplate,
 }
 
 /// Those whose text is always the same.
-const RULES: [(Rule, &str); 9] = [
+const RULES: [(Rule, &str); 12] = [
     (Rule::SameNames, "self.map(c, c.name) == oldSelf.map(c, c.name)"),
     (
         Rule::OneAction,
@@ -49,6 +53,12 @@ const RULES: [(Rule, &str); 9] = [
     (
         Rule::OthersAnnotations,
         "!has(self.restartAnnotations) || !self.restartAnnotations.exists(a, a.startsWith('pitstop.dev/'))",
+    ),
+    (Rule::OneTarget, "has(self.targetRef) != has(self.selector)"),
+    (Rule::WishesAreForSelected, "has(self.selector) || (!has(self.images) && !has(self.resources))"),
+    (
+        Rule::SelectedHaveNoTemplate,
+        "has(self.targetRef) || ((!has(self.templateChanges) || self.templateChanges == 'Native') && !has(self.restartAnnotations) && (!has(self.strategy) || !has(self.strategy.onFailure) || self.strategy.onFailure == 'Pause'))",
     ),
     (Rule::CancelledStaysSo, "!has(oldSelf.cancel) || !oldSelf.cancel || (has(self.cancel) && self.cancel)"),
 ];
@@ -118,6 +128,16 @@ impl Rule {
                 let own = |name: &Value| name.as_str().is_some_and(|name| name.starts_with("pitstop.dev/"));
                 !list(&new["restartAnnotations"]).iter().any(own)
             }
+            Self::OneTarget => new.get("targetRef").is_some() != new.get("selector").is_some(),
+            Self::WishesAreForSelected => {
+                let wishes = new.get("images").is_some() || new.get("resources").is_some();
+                new.get("selector").is_some() || !wishes
+            }
+            Self::SelectedHaveNoTemplate => {
+                let is = |field: &Value, text: &str| field.is_null() || field == text;
+                let none = is(&new["templateChanges"], "Native") && new.get("restartAnnotations").is_none();
+                new.get("targetRef").is_some() || (none && is(&new["strategy"]["onFailure"], "Pause"))
+            }
             Self::CancelledStaysSo => old.is_none_or(|old| old["cancel"] != true || new["cancel"] == true),
         }
     }
@@ -131,6 +151,7 @@ pub(super) enum Pattern {
     ConditionType,
     ConditionReason,
     Percent,
+    LabelValue,
 }
 
 /// What `metav1.Condition` allows.
@@ -143,6 +164,7 @@ impl Pattern {
             id::PATTERN => Self::ContainerId,
             r"^([+-][0-9.]+%|x[0-9.]+|[0-9.]+([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?)$" => Self::Amount,
             "^([1-9][0-9]?|100)%$" => Self::Percent,
+            LABEL_VALUE => Self::LabelValue,
             CONDITION_TYPE => Self::ConditionType,
             CONDITION_REASON => Self::ConditionReason,
             other => panic!("the model does not know the pattern {other:?}: add it to server/rules.rs"),
@@ -158,6 +180,10 @@ impl Pattern {
                 .filter(|digits| !digits.starts_with(['0', '+']))
                 .and_then(|digits| digits.parse().ok())
                 .is_some_and(|percent: u8| percent <= 100),
+            Self::LabelValue => {
+                let plain = |b: u8| b.is_ascii_alphanumeric();
+                text.is_empty() || within(text, plain, |b| plain(b) || matches!(b, b'-' | b'_' | b'.'), plain)
+            }
             Self::ConditionType => {
                 let (domain, name) = text.rsplit_once('/').unwrap_or(("a", text));
                 let label = |label: &str| {

@@ -28,6 +28,7 @@ pub(super) struct Schema {
     max_length: Option<u64>,
     min_items: Option<u64>,
     max_items: Option<u64>,
+    min_properties: Option<u64>,
     max_properties: Option<u64>,
     pattern: Option<Pattern>,
     pub list: List,
@@ -63,6 +64,7 @@ impl Schema {
                 | "maxLength"
                 | "minItems"
                 | "maxItems"
+                | "minProperties"
                 | "maxProperties"
                 | "pattern"
                 | "x-kubernetes-validations"
@@ -107,6 +109,7 @@ impl Schema {
             max_length: value["maxLength"].as_u64(),
             min_items: value["minItems"].as_u64(),
             max_items: value["maxItems"].as_u64(),
+            min_properties: value["minProperties"].as_u64(),
             max_properties: value["maxProperties"].as_u64(),
             pattern: value["pattern"].as_str().map(Pattern::known),
             list: match value["x-kubernetes-list-type"].as_str() {
@@ -246,6 +249,9 @@ impl Schema {
                 self.check_items(path, list, old, errors);
             }
             Value::Object(map) => {
+                if self.min_properties.is_some_and(|min| u64::try_from(map.len()).unwrap() < min) {
+                    refuse(invalid, format!("Invalid value: {}: should have more properties", map.len()));
+                }
                 if self.max_properties.is_some_and(|max| u64::try_from(map.len()).unwrap() > max) {
                     refuse("FieldValueTooMany", format!("Too many: {}", map.len()));
                 }

@@ -176,7 +176,7 @@ fn a_pod_with_something_of_another_revision_is_replaced() {
         uid: astray.uid.clone(),
         resource_version: astray.resource_version.clone(),
         revision: UNKNOWN.into(),
-        of: KIND,
+        of: Some(KIND),
     };
     assert_eq!(deed, expected);
     assert_eq!(scene.at(32, done_event(deed, Done::Effected)), []);

@@ -7,7 +7,7 @@ const FOUR: [&str; 4] = ["web-0", "web-1", "web-2", "web-3"];
 
 /// A budget that is for the Pods of this workload alone.
 fn budget(desired: u32) -> Budget {
-    Budget { name: "web".into(), desired_healthy: Some(desired), healthy: 4, expected: 4 }
+    Budget { name: "web".into(), desired_healthy: Some(desired), healthy: 4, expected: 4, partial: false }
 }
 
 fn world(budgets: &[Budget]) -> World {

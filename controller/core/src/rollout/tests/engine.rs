@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::kinds::Status;
 use crate::measure::Measure;
 use crate::outcome::Outcome;
-use crate::pod::Controller;
+use crate::pod::{Controller, label_hashes};
 use crate::recreate::{self, Request};
 use crate::rollout::ID;
 
@@ -109,7 +109,8 @@ impl Scene {
                 stored(key, uid, request)
             }
             Action::Do { by, deed: Deed::AskWorkload(query) } => {
-                let listed = self.pods.iter().map(|pod| Listed {
+                let labels = label_hashes(&query.labels);
+                let listed = self.pods.iter().filter(|pod| pod.has_labels(&labels)).map(|pod| Listed {
                     name: pod.key.name.clone(),
                     uid: pod.uid.clone(),
                     created: pod.created,
@@ -117,9 +118,10 @@ impl Scene {
                 });
                 let workload = Workload {
                     uid: "w".into(),
-                    controllers: vec!["owner-1".into()],
+                    controllers: query.kind.map(|_| "owner-1".into()).into_iter().collect(),
                     desired: u32::try_from(self.pods.len()).unwrap(),
                     max_unavailable: 1,
+                    labels: labels.clone(),
                     pods: query.pods.then(|| listed.collect()),
                     ..Workload::default()
                 };
@@ -289,6 +291,37 @@ fn a_pod_that_changes_hands_is_left_alone() {
     scene.done("web-0");
     let status = &scene.rollouts[&ObjectKey::new("shop", "web")].status;
     assert_eq!((status.phase, status.pods, status.current), (Some(Phase::Complete), 1, 1));
+}
+
+#[test]
+fn who_selects_labels_is_told_of_the_pods_that_have_them() {
+    let labels = |of: &[&str]| -> BTreeMap<String, String> {
+        of.iter().map(|label| ((*label).to_owned(), "x".to_owned())).collect()
+    };
+    let labelled = |name: &str, of: &[&str]| Pod { labels: label_hashes(&labels(of)).into(), ..pod(name) };
+    let selector = labels(&["app", "tier"]);
+    let selected = of_spec(&json!({"selector": {"matchLabels": selector}, "restartedAt": "one"}));
+    let pods = ["a", "b", "c"].map(|name| labelled(name, &["app", "more", "tier"]));
+    let mut scene = Scene::new(vec![selected.clone()], [&pods[..], &[labelled("other", &["app"])]].concat());
+    assert_eq!(scene.open(), ["a"]);
+    let planned = scene.engine.planned();
+    for other in [labelled("other", &["app"]), Pod { key: ObjectKey::new("evil", "a"), ..pods[0].clone() }] {
+        scene.happens(Event::Pods(Watch::Upsert(Pod {
+            ready: false,
+            resource_version: "9".into(),
+            ..other
+        })));
+    }
+    assert_eq!(scene.engine.planned(), planned, "it has not both labels, or is of another namespace");
+    // One loses a label in the midst of it.
+    scene.pods.retain(|pod| pod.key.name != "b");
+    scene
+        .happens(Event::Pods(Watch::Upsert(Pod { resource_version: "9".into(), ..labelled("b", &["app"]) })));
+    scene.done("a");
+    assert_eq!(scene.open(), ["c"]);
+    scene.done("c");
+    let status = &scene.rollouts[&selected.key].status;
+    assert_eq!((status.phase, status.pods, status.current), (Some(Phase::Complete), 2, 2));
 }
 
 /// A standing object is no way around the bound of a namespace.

@@ -7,6 +7,7 @@ mod deployments;
 mod engine;
 mod order;
 mod pins;
+mod selected;
 mod stalls;
 mod updates;
 
@@ -28,7 +29,7 @@ use crate::hold::admission::Crowd;
 use crate::key::{KindId, ObjectKey};
 use crate::kind::{Ahead, Around, Cx, Ended, Kind as _, PodWrites, Relative, Sight};
 use crate::look::Look;
-use crate::plan::Urgency;
+use crate::plan::{Group, Urgency};
 use crate::pod::Pod;
 use crate::time::Mono;
 use crate::workload::{Listed, Parked, Parking, Workload, revision_hash};
@@ -63,8 +64,11 @@ struct World {
     asked: BTreeMap<(KindId, ObjectKey), Asked>,
     workload: Result<Workload, Done>,
     ahead: Option<Ahead>,
-    /// UIDs of the controllers whose Pods the rollout is told of.
-    controllers: Vec<String>,
+    /// The Pods that the rollout is told of.
+    groups: Vec<Group>,
+    /// Another rollout that gives its Pods something, and whether too many select Pods.
+    other: Option<ObjectKey>,
+    full: bool,
     /// How the API server answers a create.
     create: Done,
     /// What is made is not shown by the watch.
@@ -146,6 +150,12 @@ impl Around<Rollout> for Surroundings<'_> {
     fn pod_of(&self, kind: KindId, key: &ObjectKey) -> Option<ObjectKey> {
         self.0.asked.get(&(kind, key.clone())).map(|asked| ObjectKey::new("shop", &asked.pod))
     }
+    fn selects_too_many(&self) -> bool {
+        self.0.full
+    }
+    fn given_by(&self, _: &Pod) -> Option<ObjectKey> {
+        self.0.other.clone()
+    }
     fn children(&self, kind: KindId) -> Box<dyn Iterator<Item = Relative<'_>> + '_> {
         let own = move |asked: &Asked| asked.kind == kind && asked.owner == self.0.rollout.uid;
         let own = self.0.asked.iter().filter(move |(_, asked)| own(asked));
@@ -162,10 +172,16 @@ fn relative<'a>(key: &'a ObjectKey, asked: &'a Asked) -> Relative<'a> {
 }
 
 pub(super) fn rollout(kind: &str, strategy: &Value) -> Rollout {
+    of_spec(
+        &json!({"targetRef": {"apiVersion": "apps/v1", "kind": kind, "name": "web"}, "strategy": strategy,
+        "restartedAt": "one"}),
+    )
+}
+
+fn of_spec(spec: &Value) -> Rollout {
     let object = json!({"apiVersion": "pitstop.dev/v1alpha1", "kind": "InPlaceRollout",
         "metadata": {"name": "web", "namespace": "shop", "uid": "ipr-1", "resourceVersion": "1", "generation": 1},
-        "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": kind, "name": "web"}, "strategy": strategy,
-            "restartedAt": "one"}});
+        "spec": spec});
     let object: InPlaceRollout = serde_json::from_value(object).unwrap();
     Rollout::observe(object)
 }
@@ -203,7 +219,9 @@ impl World {
             asked: BTreeMap::new(),
             workload: Ok(workload),
             ahead: None,
-            controllers: Vec::new(),
+            groups: Vec::new(),
+            other: None,
+            full: false,
             create: Done::Effected,
             lost: false,
             slow: false,
@@ -245,7 +263,7 @@ impl World {
     /// Another process leads: it looks at everything.
     fn restart(&mut self) {
         self.memory = Memory::default();
-        self.controllers.clear();
+        self.groups.clear();
     }
 
     fn plan(&mut self) -> Plan {
@@ -287,10 +305,11 @@ impl World {
         }
         assert!(plan.wake_at.is_none_or(|at| at > self.now), "it would be planned again at once: {plan:?}");
         let mut did = false;
-        let before = std::mem::replace(&mut self.controllers, plan.controllers.clone());
-        for uid in plan.controllers.iter().filter(|uid| !before.contains(uid)) {
+        let before = std::mem::replace(&mut self.groups, plan.groups.clone());
+        for group in plan.groups.iter().filter(|group| !before.contains(group)) {
+            let Group::Controller(uid) = group else { continue };
             let own =
-                self.pods.values().filter(|pod| pod.controller.as_ref().is_some_and(|of| *of.uid == **uid));
+                self.pods.values().filter(|pod| pod.controller.as_ref().is_some_and(|of| *of.uid == *uid));
             let own: Vec<ObjectKey> = own.map(|pod| pod.key.clone()).collect();
             for pod in own {
                 self.changed(&pod);
@@ -337,7 +356,7 @@ impl World {
                     name: pod.key.name.clone(),
                     uid: pod.uid.clone(),
                     created: pod.created,
-                    revision: pod.revision,
+                    revision: if query.kind.is_some() { pod.revision } else { pod.marked },
                 });
                 workload.template = workload.template.filter(|_| query.template);
                 if let Some(template) = workload.template.as_mut().filter(|_| query.back.is_some()) {
@@ -393,10 +412,10 @@ impl World {
                 self.changed(&ObjectKey::new("shop", gone.pod));
                 Done::Effected
             }
-            Deed::MarkPod { key, uid, revision, .. } => {
+            Deed::MarkPod { key, uid, revision, of, .. } => {
                 let pod = self.pods.get_mut(key).unwrap();
                 assert_eq!(pod.uid, *uid);
-                pod.revision = revision_hash(revision);
+                *if of.is_some() { &mut pod.revision } else { &mut pod.marked } = revision_hash(revision);
                 self.marked.push(key.name.clone());
                 self.changed(key);
                 Done::Effected
@@ -475,25 +494,5 @@ impl World {
     fn counts(&self) -> (i32, i32, i32, i32) {
         let status = &self.rollout.status;
         (status.pods, status.current, status.started, status.failed)
-    }
-}
-
-#[test]
-fn requests_have_names_of_their_own_that_tell_of_their_restart() {
-    let rollout = rollout("Deployment", &json!({}));
-    let (one, two) = (child::mark(&rollout, "one"), child::mark(&rollout, "two"));
-    assert_ne!(one, two);
-    let short = pod("web-1");
-    let key = child::key(&one, &short);
-    assert!(key.name.starts_with("web-1-") && key.name.len() == 19, "{key}");
-    assert!(child::is_of(&one, &key) && !child::is_of(&two, &key));
-    let again = Pod { uid: "another".into(), ..short.clone() };
-    assert_ne!(child::key(&one, &again), key, "another Pod of that name");
-    let long = "a".repeat(100);
-    let [a, b] = ["x", "y"].map(|end| child::key(&one, &pod(&format!("{long}{end}"))).name);
-    assert!(a.len() == 63 && b.len() == 63 && a != b, "{a} {b}");
-    assert!(child::is_of(&one, &ObjectKey::new("shop", a)));
-    for other in ["web", "", "ä-12345678901234", "web-0123456789abcd"] {
-        assert!(!child::is_of("zzzzz", &ObjectKey::new("shop", other)));
     }
 }

@@ -24,7 +24,7 @@ fn all_pods_are_restarted_within_the_budget() {
     assert_eq!(world.readings, 2, "one to begin with, one to see that nobody is left");
     // Nothing more is wanted, and nobody looks after the Pods.
     let plan = world.plan();
-    assert!(plan.is_nothing() && plan.controllers.is_empty() && plan.wake_at.is_none());
+    assert!(plan.is_nothing() && plan.groups.is_empty() && plan.wake_at.is_none());
 }
 
 #[test]
@@ -307,4 +307,24 @@ fn a_partition_that_is_raised_leaves_done_what_is_done() {
     assert_eq!((world.counts(), world.open()), ((2, 1, 1, 0), vec!["web-1"]));
     world.end("web-1", true);
     assert_eq!((world.phase(), world.counts()), (Some(Phase::Complete), (2, 2, 0, 0)));
+}
+
+#[test]
+fn requests_have_names_of_their_own_that_tell_of_their_restart() {
+    let rollout = rollout("Deployment", &json!({}));
+    let (one, two) = (child::mark(&rollout, "one"), child::mark(&rollout, "two"));
+    assert_ne!(one, two);
+    let short = pod("web-1");
+    let key = child::key(&one, &short);
+    assert!(key.name.starts_with("web-1-") && key.name.len() == 19, "{key}");
+    assert!(child::is_of(&one, &key) && !child::is_of(&two, &key));
+    let again = Pod { uid: "another".into(), ..short.clone() };
+    assert_ne!(child::key(&one, &again), key, "another Pod of that name");
+    let long = "a".repeat(100);
+    let [a, b] = ["x", "y"].map(|end| child::key(&one, &pod(&format!("{long}{end}"))).name);
+    assert!(a.len() == 63 && b.len() == 63 && a != b, "{a} {b}");
+    assert!(child::is_of(&one, &ObjectKey::new("shop", a)));
+    for other in ["web", "", "ä-12345678901234", "web-0123456789abcd"] {
+        assert!(!child::is_of("zzzzz", &ObjectKey::new("shop", other)));
+    }
 }

@@ -309,7 +309,7 @@ fn what_cannot_be_released_says_so_and_is_tried_again() {
 #[test]
 fn a_daemon_set_is_released_to_its_rolling_update() {
     let mut world = World::parked();
-    world.rollout.spec.target_ref.kind = TargetKind::DaemonSet;
+    world.rollout.spec.target_ref.as_mut().unwrap().kind = TargetKind::DaemonSet;
     world.parked = Some(parked(TargetKind::DaemonSet, 2));
     world.template().parked = Some("RollingUpdate".into());
     world.workload.as_mut().unwrap().partition = 0;

@@ -1,0 +1,179 @@
+//! Pods that a selector names have what the spec says: those that there are, and those that are made later.
+//!
+//! No controller is told of it, and no template is kept. A Pod that has got what the spec says is marked, and is not looked at
+//! again until the spec says something else: what others have changed about it since stays.
+
+use std::collections::BTreeMap;
+
+use pitstop_api::quantity::Resources;
+use pitstop_api::rollout::{InPlaceRolloutSpec, Update, UpdateEnd, conditions};
+use pitstop_api::{condition, labels};
+
+use super::Rollout;
+use super::plan::{Next, Wants, go_on, wait, with_workload};
+use super::roll::Memory;
+use super::status::{Doing, RESTARTED};
+use super::sweep::delete;
+use super::told::Told;
+use super::work::{What, Work};
+use crate::kind::{Cx, Sight};
+use crate::pod::Pod;
+use crate::template::{Image, Lacks, Size, same_image, same_repository};
+use crate::time::earliest;
+use crate::workload::Workload;
+
+/// What tells one wish from another: a Pod that is marked with it has been given that.
+pub(super) fn revision(spec: &InPlaceRolloutSpec) -> String {
+    let wish = serde_json::to_string(&(&spec.images, &spec.resources)).unwrap_or_default();
+    format!("s-{:016x}", labels::hash(&wish))
+}
+
+/// What the spec says of a Pod's containers.
+pub(super) struct Wish<'a> {
+    images: BTreeMap<&'a str, &'a str>,
+    sizes: BTreeMap<&'a str, Resources>,
+}
+
+impl<'a> Wish<'a> {
+    pub(super) fn of(spec: &'a InPlaceRolloutSpec) -> Self {
+        let images = spec.images.iter().map(|of| (of.name.as_str(), of.image.as_str()));
+        // The spec has been judged.
+        let sizes =
+            spec.resources.iter().filter_map(|of| Some((of.name.as_str(), of.resources.read().ok()?)));
+        Self { images: images.collect(), sizes: sizes.collect() }
+    }
+
+    /// What the Pod lacks; or why it cannot get it.
+    pub(super) fn lacks(&self, pod: &Pod) -> Result<Lacks, String> {
+        let has = |name: &str| pod.container(name).ok_or_else(|| format!("the Pod has no container {name}"));
+        let mut lacks = Lacks::default();
+        for (name, image) in &self.images {
+            let before = has(name)?.image.clone();
+            if !same_image(&before, image) {
+                same_repository(&before, image)
+                    .map_err(|why| format!("the image of container {name} {why}"))?;
+                lacks.images.push(Image { container: (*name).into(), image: (*image).into(), before });
+            }
+        }
+        for (name, resources) in &self.sizes {
+            let before = has(name)?.resources.effective();
+            if resources.over(before) != before {
+                lacks.sizes.push(Size { container: (*name).into(), resources: *resources, before });
+            }
+        }
+        Ok(lacks)
+    }
+}
+
+/// The spec says something that is not carried out yet: that is done.
+pub(super) fn give(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) -> Option<Next> {
+    let rollout = sight.request;
+    if !rollout.spec.wants_something() {
+        return None;
+    }
+    let revision = revision(&rollout.spec);
+    let last = rollout.status.update.as_ref().filter(|update| update.revision == revision);
+    match last {
+        Some(update) if update.ended.is_some() => None,
+        Some(_) => Some(go_through(cx, sight, memory, &revision)),
+        None => {
+            memory.begins();
+            let generation = rollout.generation.unwrap_or_default();
+            Some(begin(rollout, Update { revision, generation, ..Update::default() }))
+        }
+    }
+}
+
+fn begin(rollout: &Rollout, update: Update) -> Next {
+    let next = Next::only(rollout, Told::Updating);
+    Next { doing: Doing { restart: None, update: Some(update), ..next.doing }, ..next }
+}
+
+/// Pods get it, one after another.
+fn go_through(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, revision: &str) -> Next {
+    let rollout = sight.request;
+    let wants = Wants { of: revision, pods: false, rests: false };
+    with_workload(
+        cx,
+        sight,
+        memory,
+        wants,
+        |_, _| true,
+        |memory, workload| {
+            let work = Work::selected(rollout, revision);
+            if let Some(next) = go_on(cx, sight, memory, &work, workload) {
+                return next;
+            }
+            if !all_are(memory, rollout, &work, revision) {
+                return wait(cx, sight, memory, revision, true);
+            }
+            let update = rollout.status.update.clone().unwrap_or_default();
+            let update = Update { ended: Some(UpdateEnd::Updated), ..update };
+            ends(rollout, update)
+        },
+    )
+}
+
+fn ends(rollout: &Rollout, update: Update) -> Next {
+    let next = Next::only(rollout, Told::Ended(UpdateEnd::Updated));
+    Next { doing: Doing { restart: None, update: Some(update), ..next.doing }, ..next }
+}
+
+/// Every Pod that was listed has got it, by the API server's word.
+fn all_are(memory: &Memory, rollout: &Rollout, work: &Work<'_>, of: &str) -> bool {
+    let What::Update(revisions) = &work.what else { return false };
+    let listed = memory.listed.as_ref().filter(|(listed, _)| listed == of);
+    listed.is_some_and(|(_, pods)| memory.all_are(rollout, pods, revisions, 0))
+}
+
+/// All Pods have it: those that are made later get it, too. What is left of it is deleted.
+pub(super) fn watch(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) -> Next {
+    let rollout = sight.request;
+    let revision = revision(&rollout.spec);
+    let wants = Wants { of: &revision, pods: true, rests: true };
+    let next = with_workload(
+        cx,
+        sight,
+        memory,
+        wants,
+        |_, _| true,
+        |memory, workload| rest(cx, sight, memory, workload, &revision),
+    );
+    // That it has yet to be told which Pods there are is nothing to tell.
+    if next.told == Told::Reading { Next { told: last(rollout), ..next } } else { next }
+}
+
+/// What was finished last.
+fn last(rollout: &Rollout) -> Told {
+    let said = condition::find(&rollout.status.conditions, conditions::COMPLETE);
+    let restarted = said.is_some_and(|said| said.reason == RESTARTED);
+    if restarted { Told::Restarted } else { Told::Ended(UpdateEnd::Updated) }
+}
+
+fn rest(
+    cx: Cx<'_>,
+    sight: &Sight<'_, Rollout>,
+    memory: &mut Memory,
+    workload: &Workload,
+    revision: &str,
+) -> Next {
+    let rollout = sight.request;
+    memory.give_up(cx.now);
+    memory.sort(rollout, &Work::selected(rollout, revision), workload, sight.around);
+    if !memory.sorted.waits.is_empty() || !memory.sorted.failed.is_empty() {
+        memory.begins();
+        let update = rollout.status.update.clone().unwrap_or_default();
+        return begin(rollout, Update { ended: None, ..update });
+    }
+    let next = Next::only(rollout, last(rollout));
+    // One that was made as the spec says has yet to be marked.
+    let unmarked = memory.next_unmarked(cx.now).cloned().and_then(|pod| sight.around.pod(&pod));
+    let deed = match unmarked {
+        Some(pod) => Work::selected(rollout, revision).tell(rollout, &pod),
+        None => delete(cx, sight, memory, |_| true),
+    };
+    let refused = memory.refused_until().filter(|at| *at > cx.now);
+    let wake_at = earliest(memory.unshown.deleted_until(cx.now), refused);
+    let overdue = memory.unshown.overdue_at().filter(|at| *at > cx.now);
+    Next { deed, wake_at: earliest(wake_at, overdue), ..next }
+}

@@ -91,9 +91,9 @@ fn selected(spec: &InPlaceRolloutSpec, selector: &PodSelector) -> Result<(), Inv
             return Err(Invalid::new(format!("spec.selector.matchLabels.{name}"), text));
         }
     }
-    let template = |field: &str, is: bool, must: &str| match is {
-        true => Err(Invalid::new(field, format!("must be {must} with spec.selector: there is no template"))),
-        false => Ok(()),
+    let template = |field: &str, is: bool, must: &str| {
+        let text = || format!("must be {must} with spec.selector: there is no template");
+        if is { Err(Invalid::new(field, text())) } else { Ok(()) }
     };
     template("spec.templateChanges", spec.changes_in_place(), "Native")?;
     template("spec.restartAnnotations", !spec.restart_annotations.is_empty(), "absent")?;

@@ -471,17 +471,6 @@ pub trait Kind:
     fn lost(_memory: &mut Self::Memory, _container: &str) {}
 }
 
-/// The request of that UID has made the Pod.
-pub fn made_by<K: Kind>(uid: &str, pod: &Pod) -> bool {
-    pod.made.as_ref().is_some_and(|made| made.owner.kind == K::ABOUT.id.name() && made.owner.uid == uid)
-}
-
-/// It is at work on that very Pod.
-pub fn started_for<K: Kind>(request: &K, pod: &Pod) -> bool {
-    let is_for = request.target().is_some_and(|target| target.pod_uid == pod.uid);
-    is_for && !request.meta().deleting && !request.completed()
-}
-
 /// The event that a change of status is worth by which the request ends; `reasons`: of a success, and of another end.
 pub fn end_note<K: Kind>(
     request: &K,

@@ -5,8 +5,20 @@ use std::time::Duration;
 use pitstop_api::condition::{self, COMPLETE, Condition, ConditionStatus};
 
 use crate::config::Config;
-use crate::kind::Ended;
+use crate::kind::{Ended, Kind};
+use crate::pod::Pod;
 use crate::time::{Mono, seconds};
+
+/// The request of that UID has made the Pod.
+pub(crate) fn made_by<K: Kind>(uid: &str, pod: &Pod) -> bool {
+    pod.made.as_ref().is_some_and(|made| made.owner.kind == K::ABOUT.id.name() && made.owner.uid == uid)
+}
+
+/// It is at work on that very Pod.
+pub(crate) fn started_for<K: Kind>(request: &K, pod: &Pod) -> bool {
+    let is_for = request.target().is_some_and(|target| target.pod_uid == pod.uid);
+    is_for && !request.meta().deleting && !request.completed()
+}
 
 /// How long a request may take: what it says itself (`activeDeadlineSeconds`), else the default.
 pub(crate) fn limit(own: Option<i64>, config: &Config) -> Option<Duration> {

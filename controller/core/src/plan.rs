@@ -6,6 +6,7 @@ use pitstop_api::nodework::Order;
 
 use crate::change::{ImageChange, Sizing};
 use crate::deed::Deed;
+use crate::pod::Group;
 use crate::time::Mono;
 
 /// How soon a write must happen.
@@ -33,15 +34,6 @@ pub enum Read {
     Bounds,
     /// Whether that Pod exists.
     Pod,
-}
-
-/// Pods of one namespace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Group {
-    /// Those of the controller of that UID.
-    Controller(String),
-    /// Those that have all of these [labels](crate::pod::label_hash).
-    Labels(Vec<u64>),
 }
 
 /// What one request needs.

@@ -94,6 +94,15 @@ pub struct Pod {
     pub containers: Vec<Container>,
 }
 
+/// Pods of one namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// Those of the controller of that UID.
+    Controller(String),
+    /// Those that have all of these [labels](label_hash).
+    Labels(Vec<u64>),
+}
+
 /// The controlling owner of a Pod (`metadata.ownerReferences`), of whatever kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Controller {

@@ -6,8 +6,7 @@ use pitstop_api::labels;
 use pitstop_api::rollout::TargetKind;
 
 use crate::key::ObjectKey;
-use crate::plan::Group;
-use crate::pod::Pod;
+use crate::pod::{Group, Pod};
 use crate::template::{Change, Lacks, Wanted, same_image, same_repository};
 
 /// Which workload to read.

@@ -13,7 +13,7 @@ use crate::action::{Action, Object};
 use crate::change::Note;
 use crate::deed::{Deed, Done};
 use crate::key::ObjectKey;
-use crate::kind::made_by;
+use crate::lifecycle::made_by;
 use crate::plan::{Plan, Urgency};
 use crate::time::Mono;
 

@@ -10,8 +10,7 @@ use super::store::object;
 use super::stores::Stored;
 use crate::action::Object;
 use crate::key::ObjectKey;
-use crate::plan::Group;
-use crate::pod::Pod;
+use crate::pod::{Group, Pod};
 
 /// Most that look after Pods by their labels in one namespace: each of them may be told of every Pod there.
 pub(crate) const MAX_SELECTORS: usize = 100;

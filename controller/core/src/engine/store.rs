@@ -18,8 +18,7 @@ use crate::key::ObjectKey;
 use crate::kind::{At, Dormant, Kind};
 use crate::look::Look;
 use crate::nodework::may_run;
-use crate::plan::Group;
-use crate::pod::Pod;
+use crate::pod::{Group, Pod};
 use crate::time::Mono;
 use crate::tracked::Tracked;
 

@@ -14,7 +14,7 @@ use super::observe::ImageUpdate;
 use super::status::{self, End};
 use crate::deed::{Deed, Done};
 use crate::key::ObjectKey;
-use crate::kind::made_by;
+use crate::lifecycle::made_by;
 use crate::pod::{Container, ContainerState, Pod};
 use crate::time::{Mono, seconds};
 

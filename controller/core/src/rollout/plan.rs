@@ -18,8 +18,8 @@ use crate::before::Before;
 use crate::deed::Deed;
 use crate::key::ObjectKey;
 use crate::kind::{Cx, Sight};
-use crate::plan::{Group, StatusWrite, Urgency};
-use crate::pod::label_hashes;
+use crate::plan::{StatusWrite, Urgency};
+use crate::pod::{Group, label_hashes};
 use crate::time::{Mono, earliest, seconds};
 use crate::workload::{Parking, Workload, WorkloadQuery};
 
@@ -199,8 +199,8 @@ pub(super) fn with_workload(
         Read::Workload(workload) => useful(memory, workload),
         Read::Missing | Read::Refused(_) => true,
     };
-    let waits = memory.stopped || memory.open() > 0;
-    let fresh = if waits { FRESH_WAITING } else { FRESH };
+    let patient = memory.stopped || memory.open() > 0;
+    let fresh = if patient { FRESH_WAITING } else { FRESH };
     let again_at = match (useful, memory.asked_for.as_deref() == Some(of)) {
         (true, _) if rests && matches!(read, Read::Workload(_)) => None,
         (true, _) => Some(read_at.after(fresh)),

@@ -17,7 +17,7 @@ use crate::deed::{Deed, Done};
 use crate::key::ObjectKey;
 use crate::kind::Around;
 use crate::time::Mono;
-use crate::workload::{Listed, Workload};
+use crate::workload::{Listed, Workload, WorkloadQuery};
 
 /// How long a Pod is passed over for which the API server has refused a request.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
@@ -152,22 +152,24 @@ impl Memory {
         seen.filter(|seen| matches!(seen.stage, Stage::Waits(_)))
     }
 
+    /// The workload was read.
+    fn told(&mut self, now: Mono, query: &WorkloadQuery, mut workload: Workload) {
+        if query.kind.is_none() {
+            let of = |pod: &Listed| ObjectKey::new(&query.key.namespace, &pod.name);
+            let new = workload.pods.iter().flatten().map(of);
+            self.stale.extend(new.filter(|pod| !self.sorted.pods.contains_key(pod)));
+            // Another rollout that selects them may be gone.
+            self.stale.extend(self.sorted.failed.iter().cloned());
+        }
+        // What was listed belongs to what was read with it.
+        self.listed = workload.pods.take().and_then(|pods| Some((self.listing.take()?, pods)));
+        self.read = Some((now, Read::Workload(Arc::new(workload))));
+    }
+
     /// What it has had done came back.
     pub(super) fn deed_done(&mut self, now: Mono, deed: &Deed, done: Done) {
         match (deed, done) {
-            (Deed::AskWorkload(query), Done::Told(workload)) => {
-                let mut workload = *workload;
-                if query.kind.is_none() {
-                    let of = |pod: &Listed| ObjectKey::new(&query.key.namespace, &pod.name);
-                    let new = workload.pods.iter().flatten().map(of);
-                    self.stale.extend(new.filter(|pod| !self.sorted.pods.contains_key(pod)));
-                    // Another rollout that selects them may be gone.
-                    self.stale.extend(self.sorted.failed.iter().cloned());
-                }
-                // What was listed belongs to what was read with it.
-                self.listed = workload.pods.take().and_then(|pods| Some((self.listing.take()?, pods)));
-                self.read = Some((now, Read::Workload(Arc::new(workload))));
-            }
+            (Deed::AskWorkload(query), Done::Told(workload)) => self.told(now, query, *workload),
             (Deed::AskWorkload(_), Done::Gone) => self.read = Some((now, Read::Missing)),
             (Deed::AskWorkload(_), Done::Refused(text)) => self.read = Some((now, Read::Refused(text))),
             (Deed::Create(child), done) => {

@@ -31,6 +31,7 @@ mod released;
 mod resize;
 mod restart;
 mod rollouts;
+mod selected;
 mod unasked;
 mod updates;
 mod verify;

@@ -18,6 +18,7 @@ use chrono::DateTime;
 use pitstop_api::rollout::{InPlaceRollout, Phase, TargetKind};
 use serde_json::{Value, json};
 
+use self::selected::Others;
 use super::child::{self, KINDS, RESTARTS, UPDATES};
 use super::plan::plan;
 use super::{Memory, Plan, Rollout};
@@ -29,8 +30,8 @@ use crate::hold::admission::Crowd;
 use crate::key::{KindId, ObjectKey};
 use crate::kind::{Ahead, Around, Cx, Ended, Kind as _, PodWrites, Relative, Sight};
 use crate::look::Look;
-use crate::plan::{Group, Urgency};
-use crate::pod::Pod;
+use crate::plan::Urgency;
+use crate::pod::{Group, Pod};
 use crate::time::Mono;
 use crate::workload::{Listed, Parked, Parking, Workload, revision_hash};
 
@@ -66,9 +67,8 @@ struct World {
     ahead: Option<Ahead>,
     /// The Pods that the rollout is told of.
     groups: Vec<Group>,
-    /// Another rollout that gives its Pods something, and whether too many select Pods.
-    other: Option<ObjectKey>,
-    full: bool,
+    /// Other rollouts that select Pods.
+    others: Others,
     /// How the API server answers a create.
     create: Done,
     /// What is made is not shown by the watch.
@@ -151,10 +151,10 @@ impl Around<Rollout> for Surroundings<'_> {
         self.0.asked.get(&(kind, key.clone())).map(|asked| ObjectKey::new("shop", &asked.pod))
     }
     fn selects_too_many(&self) -> bool {
-        self.0.full
+        self.0.others == Others::TooMany
     }
     fn given_by(&self, _: &Pod) -> Option<ObjectKey> {
-        self.0.other.clone()
+        if let Others::Gives(other) = &self.0.others { Some(other.clone()) } else { None }
     }
     fn children(&self, kind: KindId) -> Box<dyn Iterator<Item = Relative<'_>> + '_> {
         let own = move |asked: &Asked| asked.kind == kind && asked.owner == self.0.rollout.uid;
@@ -220,8 +220,7 @@ impl World {
             workload: Ok(workload),
             ahead: None,
             groups: Vec::new(),
-            other: None,
-            full: false,
+            others: Others::None,
             create: Done::Effected,
             lost: false,
             slow: false,

@@ -4,6 +4,15 @@ use super::*;
 use crate::pod::label_hashes;
 use crate::workload::Budget;
 
+/// Other rollouts that select Pods.
+#[derive(PartialEq)]
+pub(super) enum Others {
+    None,
+    /// That one gives its Pods something.
+    Gives(ObjectKey),
+    TooMany,
+}
+
 fn labels() -> BTreeMap<String, String> {
     BTreeMap::from([("app".to_owned(), "web".to_owned())])
 }
@@ -146,12 +155,12 @@ fn what_a_pod_cannot_get_is_told_of_that_pod() {
 #[test]
 fn another_rollout_that_selects_them_too_has_them_as_long_as_it_is_there() {
     let mut world = world(&image("2"), &["a"]);
-    world.other = Some(ObjectKey::new("shop", "older"));
+    world.others = Others::Gives(ObjectKey::new("shop", "older"));
     world.settle();
     let told = &world.rollout.status.pods_of_interest[0].message;
     assert_eq!(told, "InPlaceRollout older is older, and selects the Pod, too");
     assert!(world.begun.is_empty());
-    world.other = None;
+    world.others = Others::None;
     world.later(61);
     assert_eq!(world.begun, ["a"]);
 }
@@ -159,11 +168,11 @@ fn another_rollout_that_selects_them_too_has_them_as_long_as_it_is_there() {
 #[test]
 fn more_than_may_select_pods_wait() {
     let mut world = world(&image("2"), &["a"]);
-    world.full = true;
+    world.others = Others::TooMany;
     world.settle();
     assert_eq!((world.phase(), world.said().0), (Some(Phase::Stalled), "TooManySelectors"));
     assert_eq!((world.readings, world.groups.len()), (0, 0));
-    world.full = false;
+    world.others = Others::None;
     world.later(61);
     assert_eq!(world.begun, ["a"]);
 }

@@ -6,6 +6,7 @@
 mod parks;
 mod resizes;
 mod rollouts;
+mod selected;
 mod updates;
 
 use crate::rng::Rng;
@@ -53,6 +54,7 @@ pub fn schedule(seed: u64) -> Schedule {
     updates::draw(&mut Rng::new(seed ^ 0x696d_6167_6573), &mut schedule);
     rollouts::draw(&mut Rng::new(seed ^ 0x726f_6c6c), &mut schedule);
     parks::draw(&mut Rng::new(seed ^ 0x7061_726b), &mut schedule);
+    selected::draw(&mut Rng::new(seed ^ 0x7365_6c65_6374), &mut schedule);
     schedule
 }
 

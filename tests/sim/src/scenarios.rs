@@ -3,6 +3,7 @@
 mod parks;
 mod resizes;
 mod rollouts;
+mod selected;
 mod updates;
 
 use crate::world::clock::Clock;
@@ -231,5 +232,6 @@ pub fn all() -> Vec<Schedule> {
     all.extend(updates::lost());
     all.extend(rollouts::all());
     all.extend(parks::all());
+    all.extend(selected::all());
     all
 }

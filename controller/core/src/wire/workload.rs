@@ -201,6 +201,8 @@ impl WorkloadReading {
     /// Takes its own Pods in.
     fn take_pods(&mut self, pods: impl Iterator<Item = ObjectMeta>) {
         let selected = self.query.kind.is_none();
+        // None is a list, too.
+        self.workload.pods.get_or_insert_default();
         for pod in pods {
             if selected {
                 self.counted.count(pod.labels.as_ref().unwrap_or(&BTreeMap::new()));
@@ -210,7 +212,6 @@ impl WorkloadReading {
             self.workload.pods.get_or_insert_default().push(listed(pod, selected));
         }
         if selected && self.token.is_none() {
-            self.workload.pods.get_or_insert_default();
             self.workload.budgets = self.counted.found();
         }
     }

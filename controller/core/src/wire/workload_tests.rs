@@ -153,6 +153,16 @@ fn what_cannot_be_read_is_named() {
     assert!(failed.message.contains("its spec.selector cannot be read"), "{}", failed.message);
 }
 
+/// Of a workload without Pods, it is known that it has none.
+#[test]
+fn a_list_of_no_pods_is_one() {
+    let mut reading = reading(TargetKind::StatefulSet, true);
+    let web = json!({"metadata": {"name": "web", "uid": "s"}, "spec": {"selector": {"matchLabels": {"app": "web"}}}});
+    assert!(tell(&mut reading, &web));
+    assert!(!tell(&mut reading, &json!({"items": []})));
+    assert_eq!(reading.workload.pods, Some(Vec::new()));
+}
+
 #[test]
 fn of_selected_pods_the_budgets_are_read_first_and_then_the_pods() {
     let labels = [("app", "web"), ("tier", "front")].map(|(name, value)| (name.to_owned(), value.to_owned()));

@@ -138,7 +138,7 @@ fn steps(rng: &mut Rng, schedule: &mut Schedule) {
 }
 
 /// Faults that leave nodes and containers alone, close to the steps.
-fn faults(rng: &mut Rng, schedule: &mut Schedule) {
+pub(super) fn faults(rng: &mut Rng, schedule: &mut Schedule) {
     for _ in 0..=rng.below(3) {
         let near_by = rng.pick(&schedule.steps).map_or(BEGIN, |step| step.at);
         let at = near_by + if rng.one_in(2) { near(rng) } else { rng.below(12_000) };

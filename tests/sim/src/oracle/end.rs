@@ -32,6 +32,7 @@ impl Oracle {
         wrong.extend(self.updates.converged(calm, led_since, SLACK));
         wrong.extend(self.rollouts.converged(server));
         wrong.extend(self.parks.converged(server));
+        wrong.extend(self.selected.converged(server));
         for (uid, known) in self.requests.iter().filter(|(_, k)| k.deleted.is_none()) {
             let from = known.created.max(calm).max(led_since);
             let limit = from + clocks.most(known.deadline) + SLACK;

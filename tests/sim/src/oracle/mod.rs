@@ -15,6 +15,7 @@ mod requests;
 mod resizes;
 mod rollouts;
 mod rules;
+mod selected;
 mod turns;
 mod updates;
 
@@ -151,6 +152,7 @@ pub struct Oracle {
     updates: updates::Updates,
     rollouts: rollouts::Rollouts,
     parks: parks::Parks,
+    selected: selected::Selected,
     holds: holds::Holds,
     /// When the lead last changed, or a controller began.
     led_since: u64,
@@ -193,6 +195,7 @@ impl Oracle {
             updates: updates::Updates::new(schedule),
             rollouts: rollouts::Rollouts::new(schedule),
             parks: parks::Parks::new(schedule),
+            selected: selected::Selected::new(schedule, many),
             holds: holds::Holds::new(schedule),
             led_since: 0,
             leaders: 0,
@@ -239,6 +242,7 @@ impl Oracle {
         self.ends.append(&mut self.updates.ends);
         self.ends.append(&mut self.rollouts.ends);
         self.ends.append(&mut self.parks.ends);
+        self.ends.append(&mut self.selected.ends);
         (self.broken, self.ends)
     }
 
@@ -314,6 +318,7 @@ impl Oracle {
         found.extend(self.updates.wrote(wrote));
         found.extend(self.rollouts.wrote(wrote));
         found.extend(self.parks.wrote(wrote));
+        found.extend(self.selected.wrote(wrote));
         self.holds.wrote(wrote);
         self.holds.writes = self.writes;
         for (id, status) in self.resizes.take_successes() {
@@ -387,6 +392,7 @@ impl Oracle {
         let kinds = self.resizes.over(now, led) && self.updates.over(now, led);
         let all = self.requests.values().all(over) && kinds;
         let all = all && self.rollouts.over(now, led) && self.parks.over(now, led);
+        let all = all && self.selected.over(now, led);
         all && now > self.last_sent.max(self.led_since) + 75_000
     }
 }

@@ -61,12 +61,22 @@ impl Schedule {
 
     /// Somebody updates images. Where nobody does, nothing watches updates, and pulls take no time.
     pub fn updates(&self) -> bool {
-        self.steps.iter().any(|s| matches!(s.what, Step::Update(_)))
+        self.wishes() || self.steps.iter().any(|s| matches!(s.what, Step::Update(_)))
     }
 
     /// The workload has native controllers, and its users park it and change its template.
     pub fn parks(&self) -> bool {
         self.workload.as_ref().is_some_and(|workload| workload.native)
+    }
+
+    /// A rollout gives images to Pods that it selects.
+    pub fn wishes(&self) -> bool {
+        self.steps.iter().any(|step| matches!(&step.what, Step::Rollout(plan) if !plan.images.is_empty()))
+    }
+
+    /// A rollout selects its Pods.
+    pub fn selects(&self) -> bool {
+        self.steps.iter().any(|step| matches!(&step.what, Step::Rollout(plan) if plan.selects))
     }
 
     /// Kinds that are watched: as many as somebody makes objects of, with those before them.
@@ -263,6 +273,8 @@ pub enum Step {
     Rollout(Box<RolloutPlan>),
     /// Gives an `InPlaceRollout` another `restartedAt`.
     RestartAt(String, Word),
+    /// Gives an `InPlaceRollout` that selects Pods other images: names of containers and tags.
+    Wish(String, Vec<(Word, Word)>),
     /// Pauses an `InPlaceRollout`, or lets it go on.
     PauseRollout(String, bool),
     /// Deletes the requests of an `InPlaceRollout` that have failed.

@@ -78,6 +78,19 @@ pub struct RolloutPlan {
     pub failure_threshold: Option<i64>,
     /// `spec.respectDisruptionBudgets` is false.
     pub ignores_budgets: bool,
+    /// It selects the workload's Pods by their label, whoever owns them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub selects: bool,
+    /// `spec.images`: names of containers and tags.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<(Word, Word)>,
+}
+
+/// `spec.images` of a rollout with these tags.
+pub(super) fn wish(tags: &[(Word, Word)]) -> Value {
+    let image =
+        |(name, tag): &(Word, Word)| json!({"name": name, "image": format!("registry.example/{name}:{tag}")});
+    tags.iter().map(image).collect()
 }
 
 /// A number, or a text.
@@ -161,7 +174,9 @@ impl WorkloadPlan {
 impl RolloutPlan {
     fn create(&self, workload: &WorkloadPlan) -> HttpRequest {
         let target = json!({"apiVersion": "apps/v1", "kind": workload.kind, "name": workload.name});
-        let (mut spec, mut strategy) = (json!({"targetRef": target}), json!({}));
+        let target = json!({"targetRef": target});
+        let mut spec = if self.selects { json!({"selector": workload.selector()}) } else { target };
+        let mut strategy = json!({});
         let set = |of: &mut Value, field: &str, value: Option<Value>| {
             if let Some(value) = value {
                 of[field] = value;
@@ -176,6 +191,7 @@ impl RolloutPlan {
         set(&mut spec, "restartedAt", self.restarted_at.as_deref().map(Into::into));
         set(&mut spec, "templateChanges", self.in_place.then(|| json!("InPlace")));
         set(&mut spec, "progressDeadlineSeconds", self.progress_deadline.map(Into::into));
+        set(&mut spec, "images", (!self.images.is_empty()).then(|| wish(&self.images)));
         set(&mut spec, "paused", self.paused.then_some(Value::Bool(true)));
         set(&mut spec, "respectDisruptionBudgets", self.ignores_budgets.then_some(Value::Bool(false)));
         if !self.containers.is_empty() {

@@ -114,6 +114,7 @@ impl World {
         match step {
             Step::Rollout(plan) => self.create_rollout(&plan),
             Step::RestartAt(name, at) => self.patch_rollout(&name, &json!({"restartedAt": at})),
+            Step::Wish(name, tags) => self.patch_rollout(&name, &json!({"images": rolling::wish(&tags)})),
             Step::PauseRollout(name, paused) => self.patch_rollout(&name, &json!({"paused": paused})),
             Step::RetryRollout(name) => self.retry_rollout(&name),
             Step::DeleteRollout(name) => {

@@ -82,7 +82,7 @@ impl Rollouts {
 
     /// All are over, or wait for somebody.
     pub(in crate::oracle) fn over(&self, now: u64, led_since: u64) -> bool {
-        if self.schedule.parks() {
+        if self.schedule.parks() || self.schedule.wishes() {
             return true;
         }
         self.followed.iter().filter(|(_, followed)| followed.deleted.is_none()).all(|(id, followed)| {
@@ -105,7 +105,7 @@ impl Rollouts {
     /// What each rollout has come to is true.
     pub(in crate::oracle) fn converged(&self, server: &Server) -> Found {
         let mut found = Found::new();
-        if self.schedule.parks() {
+        if self.schedule.parks() || self.schedule.wishes() {
             return found;
         }
         for (id, followed) in self.followed.iter().filter(|(_, f)| f.deleted.is_none()) {
@@ -150,9 +150,8 @@ impl Rollouts {
             }
             // Pods that are not there, or not ready, keep the others from being begun with.
             "ProgressDeadlineExceeded" => {
-                let serves = |member: &&Member| member.gone.is_none() && member.was(true, self.now);
-                let serving = self.members.values().filter(serves).count();
-                self.schedule.members().saturating_sub(serving) >= self.most(&followed.object)
+                let serves = |_: &str, member: &Member| member.gone.is_none() && member.was(true, self.now);
+                self.away(&followed.object, self.now, serves) >= self.most(&followed.object)
             }
             _ => false,
         }

@@ -167,17 +167,14 @@ impl Rollouts {
         }
         let since = self.now.saturating_sub(self.schedule.known());
         let restarted: BTreeSet<&str> = self.open(followed, child).map(|other| &*other.pod).collect();
-        let serves = |(uid, member): &(&String, &Member)| {
+        let serves = |uid: &str, member: &Member| {
             let gone = member.gone.is_some_and(|gone| gone < since);
-            !gone && member.ever(true, since) && !restarted.contains(&***uid)
+            !gone && member.ever(true, since) && !restarted.contains(uid)
         };
-        let serving = self.members.iter().filter(serves).count();
-        let (all, most) = (self.schedule.members(), self.most(&followed.object));
-        if all.saturating_sub(serving) >= most {
-            found.push((
-                "W1",
-                format!("{id} is made while {serving} of {all} Pods serve, and {most} may not"),
-            ));
+        let most = self.most(&followed.object);
+        let away = self.away(&followed.object, since, serves);
+        if away >= most {
+            found.push(("W1", format!("{id} is made while {away} Pods do not serve, and {most} may not")));
         }
     }
 

@@ -112,7 +112,7 @@ impl Rollouts {
         Self {
             schedule: schedule.clone(),
             now: 0,
-            off: schedule.parks(),
+            off: schedule.parks() || schedule.wishes(),
             many_leaders: many,
             followed: BTreeMap::new(),
             children: BTreeMap::new(),
@@ -147,10 +147,23 @@ impl Rollouts {
         let all = u32::try_from(self.schedule.members()).unwrap_or_default();
         let own = rollout.spec.strategy.as_ref().and_then(|s| s.max_unavailable.as_ref());
         let workload = || {
+            if rollout.spec.selector.is_some() {
+                return 1;
+            }
             let most = self.schedule.workload.as_ref().and_then(crate::world::rolling::WorkloadPlan::most);
             most.map_or(1, |most| share_of(&most.0, all))
         };
         usize::try_from(own.map_or_else(workload, |own| own.of(all))).unwrap_or_default()
+    }
+
+    /// How many of its Pods are not there, or do not serve: of selected ones, those that are there count.
+    fn away(&self, rollout: &InPlaceRollout, since: u64, serves: impl Fn(&str, &Member) -> bool) -> usize {
+        let there = |member: &Member| member.made < since && member.gone.is_none();
+        let serving = self.members.iter().filter(|(uid, member)| serves(uid, member)).count();
+        if rollout.spec.selector.is_none() {
+            return self.schedule.members().saturating_sub(serving);
+        }
+        self.members.iter().filter(|(uid, member)| there(member) && !serves(uid, member)).count()
     }
 
     /// A request is one that a rollout has made.

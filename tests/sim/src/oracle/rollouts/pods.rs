@@ -95,6 +95,9 @@ impl Rollouts {
     /// The ordinal of a `StatefulSet`'s Pod.
     pub(super) fn ordinal(&self, member: &Member) -> Option<i64> {
         let workload = self.schedule.workload.as_ref().filter(|workload| &*workload.kind == "StatefulSet")?;
+        if self.schedule.selects() {
+            return None;
+        }
         member.name.strip_prefix(&*workload.name)?.strip_prefix('-')?.parse().ok()
     }
 

@@ -78,6 +78,7 @@ pub struct ControllerMetrics {
     policy_in_force: Gauge,
     kinds: BTreeMap<KindId, KindMetrics>,
     stages: Family<StageLabels, Histogram, fn() -> Histogram>,
+    rollout_gap: Histogram,
     open_orders: Family<StateLabels, Gauge>,
     waiting: Gauge,
     longest_step: Gauge<f64, AtomicU64>,
@@ -105,6 +106,7 @@ impl ControllerMetrics {
             policy_in_force: Gauge::default(),
             kinds: all().map(|about| (about.id, KindMetrics::default())).collect(),
             stages: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            rollout_gap: Histogram::new(BUCKETS),
             open_orders: Family::default(),
             waiting: Gauge::default(),
             longest_step: Gauge::default(),
@@ -139,6 +141,12 @@ impl ControllerMetrics {
             "How long drains, stops and starts took",
             Unit::Seconds,
             self.stages.clone(),
+        );
+        registry.register_with_unit(
+            "rollout_gap",
+            "How long Pods that rollouts restarted or updated were not ready",
+            Unit::Seconds,
+            self.rollout_gap.clone(),
         );
         registry.register(
             "orders_open",
@@ -200,6 +208,7 @@ impl ControllerMetrics {
                 let labels = StageLabels { stage: stage.as_str() };
                 self.stages.get_or_create(&labels).observe(duration.as_secs_f64());
             }
+            Measure::RolloutGap { duration } => self.rollout_gap.observe(duration.as_secs_f64()),
         }
     }
 
@@ -265,6 +274,7 @@ mod tests {
         let (metrics, own) = registered();
         own.measure(&Measure::Ended { kind: recreate::ID, complete: false, reason: "PodGone" });
         own.measure(&Measure::Took { stage: Stage::Stop, duration: Duration::from_millis(300) });
+        own.measure(&Measure::RolloutGap { duration: Duration::from_millis(1_200) });
         own.measure(&Measure::Ended { kind: resize::ID, complete: false, reason: "Quota" });
         own.open(
             [(recreate::ID, 3), (resize::ID, 2)].into_iter(),
@@ -280,6 +290,8 @@ mod tests {
             "pitstop_controller_stage_duration_seconds_bucket{le=\"0.25\",stage=\"stop\"} 0\n",
             "pitstop_controller_stage_duration_seconds_bucket{le=\"0.5\",stage=\"stop\"} 1\n",
             "pitstop_controller_stage_duration_seconds_count{stage=\"drain\"} 0\n",
+            "pitstop_controller_rollout_gap_seconds_bucket{le=\"1.0\"} 0\n",
+            "pitstop_controller_rollout_gap_seconds_sum 1.2\n",
             "pitstop_controller_orders_open{state=\"placed\"} 2\n",
             "pitstop_controller_orders_open{state=\"failed\"} 0\n",
             "pitstop_controller_longest_step_seconds 0.25\n",

@@ -14,8 +14,8 @@ use serde_json::json;
 
 pub use share::{Share, share_of};
 pub use status::{
-    InPlaceRolloutStatus, MAX_IMAGES, MAX_PODS, Phase, PodOfInterest, PodState, Restart, TagMeaning, Update,
-    UpdateEnd, conditions,
+    InPlaceRolloutStatus, MAX_HISTORY, MAX_IMAGES, MAX_PODS, Phase, PodOfInterest, PodState, Restart, Roll,
+    RollResult, ServiceGap, TagMeaning, Update, UpdateEnd, conditions,
 };
 pub use validate::validate;
 

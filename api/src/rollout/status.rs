@@ -17,6 +17,8 @@ pub mod conditions {
 pub const MAX_PODS: usize = 20;
 /// Most images that a status names.
 pub const MAX_IMAGES: usize = 64;
+/// Most restarts and updates that a status remembers.
+pub const MAX_HISTORY: usize = 5;
 
 /// How far a rollout is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -94,6 +96,10 @@ pub struct InPlaceRolloutStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub pods_of_interest: Vec<PodOfInterest>,
+    /// The restarts and updates that ended last, the newest first; at most 5.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = MAX_HISTORY), extend("x-kubernetes-list-type" = "atomic"))]
+    pub history: Vec<Roll>,
     /// What holds of the rollout: `Complete`, `Failed`, `Armed`, and `Reconciling` and `Stalled` for kstatus.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
@@ -181,6 +187,86 @@ impl UpdateEnd {
             Self::RolledBack => "RolledBack",
         }
     }
+}
+
+/// A restart or an update that has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Roll {
+    /// `spec.restartedAt` that asked for the restart; absent for an update.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub restarted_at: Option<String>,
+    /// The revision that the update was to; absent for a restart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub revision: Option<String>,
+    /// The revision that the Pods had before the update, as far as is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub from: Option<String>,
+    /// How it ended. `Restarted` or `Updated`: in all Pods. `RolledBack`: Pods failed, and all have the revision `from`.
+    /// `NotInPlace`: running Pods cannot get that change, and the workload was released. `Superseded`: someone else released the
+    /// workload. `GivenUp`: another restart or update took its place, or `spec` no longer asks for it.
+    pub result: RollResult,
+    /// How many Pods it was for.
+    #[schemars(range(min = 0))]
+    #[serde(default)]
+    pub pods: i32,
+    /// How many of them were done at its end; after `RolledBack`, how many have the revision `from`.
+    #[schemars(range(min = 0))]
+    #[serde(default)]
+    pub current: i32,
+    /// When it ended, on the controller's clock; for people, never compared.
+    pub completed_at: DateTime<Utc>,
+    /// For how long Pods were not ready: each time from when the controller saw a Pod that it had begun with become not ready until
+    /// it saw the Pod ready again, on its own monotonic clock. Pods are left out if they were not ready when their turn came, if they
+    /// are not ready again yet, or if an earlier controller process began with them. Absent if nothing was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_gap: Option<ServiceGap>,
+}
+
+/// How a restart or an update ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum RollResult {
+    /// Every Pod was restarted.
+    Restarted,
+    /// Every Pod was updated, and the workload is released.
+    Updated,
+    /// The workload was released for a change that running Pods cannot get.
+    NotInPlace,
+    /// Somebody else has released the workload.
+    Superseded,
+    /// Pods have failed, and all have what they had before.
+    RolledBack,
+    /// Another one took its place, or nobody asks for it any more.
+    GivenUp,
+}
+
+impl From<UpdateEnd> for RollResult {
+    fn from(end: UpdateEnd) -> Self {
+        match end {
+            UpdateEnd::Updated => Self::Updated,
+            UpdateEnd::NotInPlace => Self::NotInPlace,
+            UpdateEnd::Superseded => Self::Superseded,
+            UpdateEnd::RolledBack => Self::RolledBack,
+        }
+    }
+}
+
+/// For how long Pods were not ready while they were restarted or updated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceGap {
+    /// How many gaps were measured. A Pod that becomes not ready twice has two.
+    #[schemars(range(min = 1))]
+    pub measured: i32,
+    /// Their median, in milliseconds; of more than 1000 gaps, that of the first 1000.
+    #[schemars(range(min = 0))]
+    pub median_milliseconds: i64,
+    /// The longest of all, in milliseconds.
+    #[schemars(range(min = 0))]
+    pub maximum_milliseconds: i64,
 }
 
 /// A Pod that is being restarted or updated, or could not be.

@@ -25,6 +25,11 @@ pub enum Measure {
         /// From when this process saw it begin until it saw it end. Not told when it began before this process led.
         duration: Duration,
     },
+    /// A Pod that a rollout has begun with is in service again.
+    RolloutGap {
+        /// From when this process saw it not ready until it saw it ready again.
+        duration: Duration,
+    },
 }
 
 /// A part of a request's way.

@@ -75,7 +75,9 @@ impl Kind for Rollout {
     }
 
     fn decide(cx: Cx<'_>, sight: Sight<'_, Self>, memory: &mut Memory) -> (super::Plan, Vec<Measure>) {
-        (plan::plan(cx, &sight, memory), Vec::new())
+        let plan = plan::plan(cx, &sight, memory);
+        let gaps = memory.gaps.take_fresh().into_iter();
+        (plan, gaps.map(|duration| Measure::RolloutGap { duration }).collect())
     }
     fn notes(&self, old: &Self::Status) -> Vec<Note> {
         status::notes(self, old)

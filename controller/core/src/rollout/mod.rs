@@ -9,6 +9,8 @@ mod arm;
 mod child;
 mod choose;
 mod commit;
+mod gaps;
+mod history;
 mod kind;
 mod pins;
 mod plan;

@@ -7,6 +7,7 @@ use pitstop_api::rollout::{Restart, validate};
 
 use super::child::{self, RESIZES, UPDATES};
 use super::choose::{Step, choose, waits_for_pods};
+use super::history::Rolling;
 use super::roll::{Memory, Read};
 use super::selected;
 use super::status::{Doing, status};
@@ -57,6 +58,7 @@ pub(super) fn plan(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) 
         return Plan::default();
     }
     memory.see(sight.doing);
+    memory.gaps.of(Rolling::of(&rollout.status));
     forget(sight, memory);
     let mut next = next(cx, sight, memory);
     let labels = arm::arm(cx, rollout, memory, &mut next);
@@ -285,7 +287,7 @@ pub(super) fn go_on(
 ) -> Option<Next> {
     let rollout = sight.request;
     memory.give_up(cx.now);
-    memory.sort(rollout, work, workload, sight.around);
+    memory.sort(cx.now, rollout, work, workload, sight.around);
     let step =
         sweep(cx, sight, memory, &work.mark).unwrap_or_else(|| choose(cx, rollout, memory, workload, work));
     memory.stopped = matches!(&step, Step::Stop(told) if !waits_for_pods(told));

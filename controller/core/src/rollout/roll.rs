@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::arm::Proof;
 use super::child::UPDATES;
+use super::gaps::Gaps;
 use super::pins::Pins;
 use super::sorted::{Ahead, Seen, Sorted, Tally};
 use super::stage::{Asked, Rank, Stage, ordinal, stage};
@@ -58,6 +59,8 @@ pub struct Memory {
     pub(super) pins: Pins,
     /// Its Pods, sorted.
     pub(super) sorted: Sorted,
+    /// For how long they were out of service.
+    pub(super) gaps: Gaps,
     /// What was written and the watch has not shown yet.
     pub(super) unshown: Unshown,
     /// Pods for which something is under way: a request is being made or released, or its controller is being told. Whether it is
@@ -102,8 +105,8 @@ impl Memory {
 
     /// Neither a restart nor an update is under way.
     pub(super) fn rest(&mut self) {
-        let Self { completed_seen, proof, doing, unshown, .. } = std::mem::take(self);
-        *self = Self { completed_seen, proof, unshown, doing, ..Self::default() };
+        let Self { completed_seen, proof, doing, unshown, gaps, .. } = std::mem::take(self);
+        *self = Self { completed_seen, proof, gaps, unshown, doing, ..Self::default() };
     }
 
     /// A restart or an update begins.
@@ -126,6 +129,7 @@ impl Memory {
         self.looks_after.clear();
         self.stale.clear();
         self.refused.clear();
+        self.gaps.forget_pods();
         (self.sorted, self.sorted_by, self.stopped) = (Sorted::default(), None, false);
     }
 
@@ -219,6 +223,7 @@ impl Memory {
     /// Looks at the Pods that have changed; at all where they are sorted by something else now.
     pub(super) fn sort(
         &mut self,
+        now: Mono,
         rollout: &Rollout,
         work: &Work<'_>,
         workload: &Workload,
@@ -242,13 +247,14 @@ impl Memory {
             self.sorted_by = Some(by);
         }
         for key in std::mem::take(&mut self.stale) {
-            self.look(&key, rollout, work, workload, around);
+            self.look(now, &key, rollout, work, workload, around);
         }
     }
 
     /// Looks at that Pod.
     fn look(
         &mut self,
+        now: Mono,
         key: &ObjectKey,
         rollout: &Rollout,
         work: &Work<'_>,
@@ -263,6 +269,7 @@ impl Memory {
         }
         let Some(pod) = around.pod(key).filter(|pod| workload.has(pod)) else {
             self.unshown.gone(key);
+            self.gaps.gone(key);
             self.sorted.lost.remove(key);
             return;
         };
@@ -292,6 +299,7 @@ impl Memory {
         };
         let available = pod.ready && !pod.gone();
         let seen = Seen { uid: pod.uid.clone(), stage, ahead, available, of_node };
+        self.gaps.look(now, key, before.as_ref(), &seen, others);
         self.sorted.compare(key, before, &seen);
         self.sorted.note(key, seen);
     }

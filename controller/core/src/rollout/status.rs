@@ -2,13 +2,14 @@
 
 use pitstop_api::condition::{self, Progress, Standing};
 use pitstop_api::rollout::{
-    InPlaceRolloutStatus, MAX_PODS, Phase, PodOfInterest, PodState, Restart, Update, UpdateEnd, conditions,
+    InPlaceRolloutStatus, MAX_PODS, Phase, PodOfInterest, PodState, Restart, RollResult, Update, UpdateEnd,
+    conditions,
 };
 
 use super::roll::Memory;
 use super::stage::Stage;
 use super::told::{Disrupted, Told};
-use super::{Rollout, arm, child};
+use super::{Rollout, arm, child, history};
 use crate::change::Note;
 use crate::engine::{LEFT_PARKED, RELEASED};
 use crate::key::ObjectKey;
@@ -134,22 +135,26 @@ pub(super) fn status(
     let Doing { restart, restarted_at, update } = doing;
     let old = &rollout.status;
     let mut new = old.clone();
-    let ends =
-        restarted_at != old.restarted_at || (under_way(old).is_some() && ended(update.as_ref()).is_some());
     (new.restart, new.restarted_at, new.update) = (restart, restarted_at, update);
     let same = (&old.restart, under_way(old)) == (&new.restart, under_way(&new));
     let goes_on = same && (new.restart.is_some() || under_way(&new).is_some());
-    if memory.swept && (goes_on || ends) {
+    let ends = history::ends(old, &new).is_some_and(|result| result != RollResult::GivenUp);
+    // For that end, all Pods were looked at.
+    let looked = memory.swept || *told == Told::Ended(UpdateEnd::Updated);
+    if looked && (goes_on || ends) {
         let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
         let tally = memory.tally();
         (new.pods, new.current) = (count(tally.pods), count(tally.current));
         (new.started, new.failed) = (count(memory.sorted.started.len()), count(memory.sorted.failed.len()));
         new.pods_of_interest = if goes_on { pods_of_interest(rollout, memory, around) } else { Vec::new() };
     } else if !same {
-        // One begins, or is given up.
-        (new.pods, new.current, new.started, new.failed) = (0, 0, 0, 0);
+        // One begins, or is given up; of one that has ended, the last counts stay.
+        if !ends {
+            (new.pods, new.current, new.started, new.failed) = (0, 0, 0, 0);
+        }
         new.pods_of_interest.clear();
     }
+    history::record(cx.wall, &memory.gaps, old, &mut new);
     let phase = phase(old.phase, told, new.update.is_some());
     (new.phase, new.observed_generation) = (Some(phase), rollout.generation);
     let progress = match phase {

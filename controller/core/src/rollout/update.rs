@@ -169,7 +169,7 @@ impl Updating<'_> {
         // What cannot be had back is as good as what has failed: the workload is not released with either.
         let cannot = |memory: &mut Memory, why: String| {
             memory.stopped = true;
-            memory.sort(rollout, &work, workload, sight.around);
+            memory.sort(cx.now, rollout, &work, workload, sight.around);
             Next::only(rollout, Told::CannotRollBack(why))
         };
         if !template.changes.get(back).is_some_and(Change::is_none) {
@@ -197,7 +197,7 @@ impl Updating<'_> {
         // It is told of Pods, and remembers no more of those than there are.
         let revision = template.revision.as_deref().unwrap_or_default();
         let work = Work::update(sight.request, revision, template, partition(to));
-        memory.sort(sight.request, &work, workload, sight.around);
+        memory.sort(self.cx.now, sight.request, &work, workload, sight.around);
         let deed = delete(self.cx, self.sight, memory, |_| true);
         let wake_at = memory.unshown.deleted_until(self.cx.now);
         Next { deed, wake_at, ..Next::only(self.sight.request, Told::Ended(UpdateEnd::RolledBack)) }
@@ -318,7 +318,7 @@ pub(super) fn settle(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory
         let template = workload.template.clone().unwrap_or_default();
         let work = Work::update(rollout, &revision, &template, workload.partition);
         memory.give_up(cx.now);
-        memory.sort(rollout, &work, workload, sight.around);
+        memory.sort(cx.now, rollout, &work, workload, sight.around);
         let What::Update(revisions) = &work.what else { return Next::only(rollout, Told::Reading) };
         let listed = memory.listed.as_ref().map_or(&[][..], |(_, listed)| listed);
         let all = memory.all_are(rollout, listed, revisions, work.partition)

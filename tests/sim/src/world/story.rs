@@ -67,6 +67,7 @@ pub fn told(action: &Action) -> String {
         Action::Write { write: Write::Status { status: Status::Rollout(status), .. }, .. } => {
             let restart = status.restart.iter_mut();
             restart.for_each(|r| r.newest_pod = r.newest_pod.map(|_| DateTime::UNIX_EPOCH));
+            status.history.iter_mut().for_each(|roll| roll.completed_at = DateTime::UNIX_EPOCH);
             status.conditions.iter_mut().for_each(|c| c.last_transition_time = DateTime::UNIX_EPOCH);
         }
         Action::Do { deed: Deed::Commit(commit), .. } => {

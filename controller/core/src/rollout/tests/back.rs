@@ -8,7 +8,7 @@ use crate::template::{Change, Lacks};
 
 impl World {
     /// A parked `StatefulSet` of three Pods that rolls back.
-    fn rolls_back() -> Self {
+    pub(super) fn rolls_back() -> Self {
         let mut world = Self::parked();
         world.rollout.spec.strategy.as_mut().unwrap().on_failure = OnFailure::RollBack;
         world.back = [
@@ -20,7 +20,7 @@ impl World {
     }
 
     /// The Pod cannot be updated, and has its old image again.
-    fn fails(&mut self, pod: &str) {
+    pub(super) fn fails(&mut self, pod: &str) {
         self.has(pod, "shop/web:v1");
         self.end(pod, false);
     }
@@ -29,7 +29,7 @@ impl World {
         &self.pods[&ObjectKey::new("shop", pod)].containers[0].image
     }
 
-    fn ready(&mut self, pod: &str, ready: bool) {
+    pub(super) fn ready(&mut self, pod: &str, ready: bool) {
         let key = ObjectKey::new("shop", pod);
         self.pods.get_mut(&key).unwrap().ready = ready;
         self.changed(&key);

@@ -211,9 +211,15 @@ fn named(name: &str, created: i64) -> Rollout {
 fn a_rollout_goes_through_its_pods() {
     let mut scene = Scene::new(vec![named("web", 1)], vec![pod("web-0"), pod("web-1")]);
     assert_eq!(scene.open(), ["web-0"]);
+    for (ready, version) in [(false, "2"), (true, "3")] {
+        let changed = Pod { ready, resource_version: version.into(), ..pod("web-0") };
+        scene.happens(Event::Pods(Watch::Upsert(changed)));
+    }
     scene.done("web-0");
     assert_eq!(scene.open(), ["web-1"]);
     scene.done("web-1");
+    let gap = Measure::RolloutGap { duration: std::time::Duration::ZERO };
+    assert_eq!(scene.counted.iter().filter(|measure| **measure == gap).count(), 1);
     let status = &scene.rollouts[&ObjectKey::new("shop", "web")].status;
     assert_eq!((status.phase, status.current), (Some(Phase::Complete), 2));
     assert!(scene.requests.is_empty());

@@ -5,6 +5,7 @@ mod back;
 mod budgets;
 mod deployments;
 mod engine;
+mod history;
 mod order;
 mod pins;
 mod selected;

@@ -1,7 +1,7 @@
 //! How restarts begin and end, and what is left of them.
 
 use pitstop_api::condition;
-use pitstop_api::rollout::{InPlaceRolloutStatus, Phase, Restart, conditions};
+use pitstop_api::rollout::{InPlaceRolloutStatus, Phase, Restart, RollResult, conditions};
 
 use super::pods::Member;
 use super::{Child, Followed, Rollouts, status};
@@ -50,6 +50,10 @@ impl Rollouts {
         if *asked != after.restarted_at {
             found
                 .push(("W4", format!("{id} has finished {:?}, and {asked:?} was begun", after.restarted_at)));
+        }
+        let told = after.history.first().map(|roll| (&roll.restarted_at, roll.result, roll.current));
+        if told != Some((&after.restarted_at, RollResult::Restarted, after.current)) {
+            found.push(("W4", format!("{id} has finished, and remembers {told:?}")));
         }
         if (after.current, after.started, after.failed) != (after.pods, 0, 0) {
             found.push(("W4", format!("{id} has finished, and counts {after:?}")));

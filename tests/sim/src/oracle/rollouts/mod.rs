@@ -5,7 +5,7 @@
 //! | W1 | Of the Pods that were ready, no more are being restarted at a time than may be unavailable; and none is begun with while so many are unavailable for whatever reason. |
 //! | W2 | For one value of `restartedAt`, one instance of a container of a Pod is stopped. |
 //! | W3 | A restart is for the Pods of the workload that there were when it began: for no later one, and no earlier one is left out. |
-//! | W4 | When it is told to be finished, every container that it means is a new one, and the counts say so. |
+//! | W4 | When it is told to be finished, every container that it means is a new one, and the counts and the history say so. |
 //! | W5 | Pods of a `StatefulSet` go from the highest ordinal down, of others those that are not ready go first, and the canary before all. |
 //! | W6 | No Pod is begun with while the rollout is paused, deleted or not the oldest, or as many have failed as may; an open request is given up only by a later wish. |
 //! | W7 | At rest it is over or waits for somebody, for a reason that is true and with counts that are; of what is finished no request is left. |

@@ -1,0 +1,97 @@
+//! What a rollout remembers of restarts and updates that have ended.
+
+use chrono::{DateTime, Utc};
+use pitstop_api::rollout::{InPlaceRolloutStatus, MAX_HISTORY, Restart, Roll, RollResult, Update};
+
+use super::gaps::Gaps;
+
+/// The restart or the update that is under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Rolling {
+    Restart(Restart),
+    /// To that revision, since that generation of the workload. Pods that go back are part of it.
+    Update(String, i64),
+}
+
+impl Rolling {
+    /// As the status says.
+    pub(super) fn of(status: &InPlaceRolloutStatus) -> Option<Self> {
+        let update = status.update.as_ref().filter(|update| update.ended.is_none());
+        let restart = status.restart.clone().map(Self::Restart);
+        restart.or_else(|| update.map(Self::update))
+    }
+
+    fn update(update: &Update) -> Self {
+        Self::Update(update.revision.clone(), update.generation)
+    }
+
+    /// How it has ended by the time of that status, in which it is not under way.
+    fn result(&self, new: &InPlaceRolloutStatus) -> RollResult {
+        let ended = match self {
+            Self::Restart(restart) => {
+                let done = new.restarted_at.as_ref() == Some(&restart.restarted_at);
+                done.then_some(RollResult::Restarted)
+            }
+            Self::Update(..) => {
+                let update = new.update.as_ref().filter(|update| Self::update(update) == *self);
+                update.and_then(|update| update.ended).map(RollResult::from)
+            }
+        };
+        ended.unwrap_or(RollResult::GivenUp)
+    }
+}
+
+/// How what was under way has ended by that change of the status; nothing where it goes on.
+pub(super) fn ends(old: &InPlaceRolloutStatus, new: &InPlaceRolloutStatus) -> Option<RollResult> {
+    let rolling = Rolling::of(old)?;
+    (Rolling::of(new).as_ref() != Some(&rolling)).then(|| rolling.result(new))
+}
+
+/// Writes down what has ended by that change of the status, in the same write: neither a crash nor another try loses it or writes it
+/// twice.
+pub(super) fn record(
+    wall: DateTime<Utc>,
+    gaps: &Gaps,
+    old: &InPlaceRolloutStatus,
+    new: &mut InPlaceRolloutStatus,
+) {
+    let ended = ends(old, new).map(|result| {
+        // What is given up may be forgotten by now: it was as far as was told last.
+        let of = if result == RollResult::GivenUp { old } else { &*new };
+        let update = old.update.as_ref().filter(|_| old.restart.is_none());
+        Roll {
+            restarted_at: old.restart.as_ref().map(|restart| restart.restarted_at.clone()),
+            pods: of.pods,
+            current: of.current,
+            service_gap: gaps.told(),
+            ..of_update(wall, result, update)
+        }
+    });
+    let at_once = at_once(old, new).map(|(result, update)| of_update(wall, result, Some(update)));
+    let before = std::mem::take(&mut new.history);
+    new.history = at_once.into_iter().chain(ended).chain(before).take(MAX_HISTORY).collect();
+}
+
+/// The update that has ended as it began, if there is one.
+fn at_once<'a>(
+    old: &InPlaceRolloutStatus,
+    new: &'a InPlaceRolloutStatus,
+) -> Option<(RollResult, &'a Update)> {
+    let of = Rolling::update;
+    let update = new.update.as_ref().filter(|update| old.update.as_ref().map(of) != Some(of(update)))?;
+    Some((update.ended?.into(), update))
+}
+
+/// An entry for the update, which has done nothing.
+fn of_update(wall: DateTime<Utc>, result: RollResult, update: Option<&Update>) -> Roll {
+    Roll {
+        restarted_at: None,
+        revision: update.map(|update| update.revision.clone()),
+        from: update.and_then(|update| update.from.clone()),
+        result,
+        pods: 0,
+        current: 0,
+        completed_at: wall,
+        service_gap: None,
+    }
+}

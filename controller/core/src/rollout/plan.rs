@@ -396,13 +396,15 @@ pub(super) fn wait(
     let (rollout, now) = (sight.request, cx.now);
     let first = pods && memory.listing.is_none() && memory.listed.is_none();
     let since = memory.progress.map(|(_, since)| since);
-    let pause = since.map_or(LIST_AGAIN, |since| (now.since(since) / 4).clamp(LIST_AGAIN, FRESH));
+    // A StatefulSet's controller waits until all Pods are ready, which they may never be.
+    let late = since.is_some_and(|since| since.after(seconds(rollout.spec.progress_deadline())) <= now);
+    memory.stopped = late;
+    let most = if late { FRESH_WAITING } else { FRESH };
+    let pause = since.map_or(LIST_AGAIN, |since| (now.since(since) / 4).clamp(LIST_AGAIN, most));
     let again_at = memory.read.as_ref().map(|(at, _)| at.after(pause));
     let due = first || again_at.is_none_or(|at| at <= now);
     let deed = due.then(|| ask(sight, memory, of, pods)).flatten();
     let wake_at = again_at.filter(|at| *at > now);
-    // A StatefulSet's controller waits until all Pods are ready, which they may never be.
-    let late = since.is_some_and(|since| since.after(seconds(rollout.spec.progress_deadline())) <= now);
     let told = match rollout.spec.kind() {
         _ if late => Told::Late,
         Some(_) => Told::Controller,

@@ -196,8 +196,13 @@ fn a_controller_that_does_not_agree_is_asked_more_and_more_seldom_and_told_of_in
     let why = "3 of 3 Pods updated, 0 in progress: the controller of StatefulSet web has not taken them for updated for 600 s \
                (spec.progressDeadlineSeconds); that of a StatefulSet does when all are ready";
     assert_eq!((world.said(), world.phase()), (("ProgressDeadlineExceeded", why), Some(Phase::Stalled)));
+    let before = world.readings;
+    for _ in 0..600 {
+        world.later(1);
+    }
+    assert_eq!(world.readings - before, 10, "once a minute");
     world.template().committed = true;
-    world.later(10);
+    world.later(60);
     assert_eq!((world.released, world.ended()), (Some(Strategy::Partition(0)), Some(UpdateEnd::Updated)));
 }
 

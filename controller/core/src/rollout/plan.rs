@@ -318,7 +318,8 @@ pub(super) fn go_on(
             // What pulls ahead would do so for nobody.
             let idle = withdraw(cx, sight, memory);
             let at = earliest(memory.unshown.deleted_until(cx.now), memory.refused_until());
-            told(why, idle, at.filter(|at| *at > cx.now))
+            let well_at = memory.sorted.well_at().filter(|_| why == Told::UntouchedPodsFail);
+            told(why, idle, earliest(at.filter(|at| *at > cx.now), well_at))
         }
         Step::Stop(why) => told(why, None, memory.refused_until().filter(|at| *at > cx.now)),
         Step::Sweep(deed) => told(Told::Restarting, deed, memory.sweep_until.filter(|at| *at > cx.now)),

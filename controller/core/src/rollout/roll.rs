@@ -9,6 +9,7 @@ use super::arm::Proof;
 use super::child::UPDATES;
 use super::gaps::Gaps;
 use super::pins::Pins;
+use super::plan::soak;
 use super::sorted::{Ahead, Seen, Sorted, Tally};
 use super::stage::{Asked, Rank, Stage, ordinal, stage};
 use super::unshown::{Made, SHOWN_WITHIN, Unshown};
@@ -17,7 +18,8 @@ use super::{Rollout, child};
 use crate::deed::{Deed, Done};
 use crate::key::ObjectKey;
 use crate::kind::Around;
-use crate::time::Mono;
+use crate::pod::Pod;
+use crate::time::{Mono, seconds};
 use crate::workload::{Listed, Workload, WorkloadQuery};
 
 /// How long a Pod is passed over for which the API server has refused a request.
@@ -249,6 +251,7 @@ impl Memory {
         for key in std::mem::take(&mut self.stale) {
             self.look(now, &key, rollout, work, workload, around);
         }
+        self.sorted.find_again(now);
     }
 
     /// Looks at that Pod.
@@ -300,7 +303,8 @@ impl Memory {
         let available = pod.ready && !pod.gone();
         let seen = Seen { uid: pod.uid.clone(), stage, ahead, available, of_node };
         self.gaps.look(now, key, before.as_ref(), &seen, others);
-        self.sorted.compare(key, before, &seen);
+        let well_at = now.after(seconds(soak(rollout, workload, false)));
+        self.sorted.compare(well_at, key, before, &seen);
         self.sorted.note(key, seen);
     }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::stage::{Rank, Stage};
 use crate::key::ObjectKey;
 use crate::pod::Pod;
+use crate::time::Mono;
 
 /// A Pod, as it was looked at last.
 #[derive(Clone, Debug)]
@@ -60,8 +61,9 @@ pub(super) struct Sorted {
     pub(super) unmarked: BTreeSet<ObjectKey>,
     pub(super) not_in_place: BTreeSet<ObjectKey>,
     pub(super) failed: BTreeSet<ObjectKey>,
-    /// Pods that became unavailable before they were begun with, and are so still.
-    pub(super) lost: BTreeSet<ObjectKey>,
+    /// Pods that became unavailable before they were begun with; and, while they are available again, when they count as well. One
+    /// that crashes for ever is available for a moment at each start.
+    pub(super) lost: BTreeMap<ObjectKey, Option<Mono>>,
 }
 
 impl Sorted {
@@ -73,15 +75,31 @@ impl Sorted {
         Some(of_node)
     }
 
-    /// Whether it became unavailable before it was begun with.
-    pub(super) fn compare(&mut self, key: &ObjectKey, before: Option<Seen>, now: &Seen) {
-        let before = before.filter(|seen| seen.uid == now.uid);
-        let was = before.is_some_and(|seen| seen.available && matches!(seen.stage, Stage::Waits(_)));
-        match now.stage {
-            Stage::Waits(_) if was && !now.available => drop(self.lost.insert(key.clone())),
-            Stage::Waits(_) | Stage::Started | Stage::Failed(_) if !now.available => {}
+    /// Whether it became unavailable before it was begun with. One that stays available `until` then is well again.
+    pub(super) fn compare(&mut self, until: Mono, key: &ObjectKey, before: Option<Seen>, seen: &Seen) {
+        let before = before.filter(|before| before.uid == seen.uid);
+        let another = before.is_none();
+        let was = before.is_some_and(|before| before.available && matches!(before.stage, Stage::Waits(_)));
+        match seen.stage {
+            Stage::Waits(_) if was && !seen.available => drop(self.lost.insert(key.clone(), None)),
+            Stage::Waits(_) | Stage::Started | Stage::Failed(_) => {
+                if let Some(well_at) = self.lost.get_mut(key) {
+                    let since = well_at.filter(|_| !another);
+                    *well_at = seen.available.then(|| since.unwrap_or(until));
+                }
+            }
             _ => drop(self.lost.remove(key)),
         }
+    }
+
+    /// Those that are well again by now are not lost any more.
+    pub(super) fn find_again(&mut self, now: Mono) {
+        self.lost.retain(|_, well_at| well_at.is_none_or(|at| at > now));
+    }
+
+    /// When the next of them may be.
+    pub(super) fn well_at(&self) -> Option<Mono> {
+        self.lost.values().flatten().min().copied()
     }
 
     /// Sorts one in.

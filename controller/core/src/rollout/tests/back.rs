@@ -156,6 +156,34 @@ fn if_untouched_pods_fail_too_none_goes_back() {
     assert_eq!(world.said().0, "RollingBack");
 }
 
+/// It crashes for ever, and is ready for a moment at each start.
+#[test]
+fn an_untouched_pod_is_well_again_once_it_was_available_for_the_soak() {
+    let mut world = World::rolls_back();
+    let canary = Some(pitstop_api::rollout::Canary { pods: 1, soak_seconds: None });
+    let strategy = world.rollout.spec.strategy.as_mut().unwrap();
+    (strategy.canary, strategy.soak_seconds) = (canary, Some(10));
+    world.settle();
+    world.ready("web-0", false);
+    world.fails("web-2");
+    for _ in 0..3 {
+        assert_eq!((world.open().len(), world.said().0), (0, "UntouchedPodsFailToo"));
+        world.later(60);
+        world.ready("web-0", true);
+        world.now.0 += 300;
+        world.ready("web-0", false);
+    }
+    world.later(20);
+    world.ready("web-0", true);
+    let well_at = Mono(world.now.0 + 10_000);
+    world.later(9);
+    assert_eq!((world.plan().wake_at, world.said().0), (Some(well_at), "UntouchedPodsFailToo"));
+    world.later(1);
+    assert!(world.rollout.status.update.as_ref().unwrap().rolling_back, "it was the change");
+    world.later(1);
+    assert_eq!((world.ended(), world.begun.len()), (Some(UpdateEnd::RolledBack), 1));
+}
+
 #[test]
 fn a_pod_that_has_never_been_available_tells_nothing_of_others() {
     let mut world = World::rolls_back();

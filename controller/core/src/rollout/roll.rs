@@ -18,7 +18,6 @@ use super::{Rollout, child};
 use crate::deed::{Deed, Done};
 use crate::key::ObjectKey;
 use crate::kind::Around;
-use crate::pod::Pod;
 use crate::time::{Mono, seconds};
 use crate::workload::{Listed, Workload, WorkloadQuery};
 

@@ -159,7 +159,7 @@ fn rest(
 ) -> Next {
     let rollout = sight.request;
     memory.give_up(cx.now);
-    memory.sort(rollout, &Work::selected(rollout, revision), workload, sight.around);
+    memory.sort(cx.now, rollout, &Work::selected(rollout, revision), workload, sight.around);
     if !memory.sorted.waits.is_empty() || !memory.sorted.failed.is_empty() {
         memory.begins();
         let update = rollout.status.update.clone().unwrap_or_default();

@@ -132,8 +132,9 @@ impl Selected {
     fn rollout_wrote(&mut self, before: Option<&Value>, after: Option<&Value>) {
         let now = self.now;
         let Some(new) = after else {
-            let gone = before.and_then(|old| self.followed.get_mut(&uid(old)));
-            gone.into_iter().for_each(|gone| gone.deleted = Some(now));
+            if let Some(gone) = before.and_then(|old| self.followed.get_mut(&uid(old))) {
+                gone.deleted = Some(now);
+            }
             return;
         };
         let object = InPlaceRollout::deserialize(new).unwrap();

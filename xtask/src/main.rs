@@ -89,7 +89,7 @@ enum Command {
     Mutants(mutants::Args),
     /// The daemon's reads and writes in a virtual machine with cgroup v2; the last line counts the checks.
     Cgroup2(cgroup2::Args),
-    /// Measure on the running cluster: burst, idle, latency, resize. On clusters of its own: scale [cluster|queue|spread|hostile].
+    /// Measure on the running cluster: burst, idle, latency, resize. On clusters of its own: scale [cluster|queue|spread|hostile|roll|unrolled].
     Bench {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "NAME")]
         args: Vec<String>,

@@ -13,7 +13,7 @@ use crate::progress::Step;
 use crate::sh::Cmd;
 
 /// All scenarios; `tests/bench/src/scale/sizes.rs` says what they are.
-const SCENARIOS: [&str; 4] = ["cluster", "queue", "spread", "hostile"];
+const SCENARIOS: [&str; 6] = ["cluster", "queue", "spread", "hostile", "roll", "unrolled"];
 /// The crates, and the programs in them: what is measured, and what measures.
 const CONTROLLER: &str = "pitstop-controller";
 const BENCH: &str = "pitstop-bench";

@@ -150,6 +150,13 @@ impl Entry {
         self.uri.contains("dryRun=All")
     }
 
+    /// It is for objects with that label alone.
+    pub(crate) fn selects(&self, label: &str) -> bool {
+        let (_, query) = self.uri.split_once('?').unwrap_or_default();
+        let mut selectors = query.split('&').filter_map(|part| part.strip_prefix("labelSelector="));
+        selectors.any(|selector| selector.replace("%2F", "/") == label)
+    }
+
     /// It was answered with an error, a conflict among them.
     pub(crate) fn refused(&self) -> bool {
         self.response_status.code >= 400
@@ -211,6 +218,7 @@ mod tests {
         assert_eq!(entry.account("pitstop-system"), Some("pitstop-daemon"));
         assert_eq!(entry.account("pitstop"), None);
         assert!(entry.writes() && entry.refused() && !entry.dry_run());
+        assert!(!entry.selects("pitstop.dev/parked"));
         let took = entry.answered().duration_since(entry.received()).unwrap();
         assert_eq!(took, Duration::from_micros(2386));
     }

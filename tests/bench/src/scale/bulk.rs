@@ -29,6 +29,15 @@ pub(crate) struct Sort {
 
 pub(crate) const NODES: Sort = Sort { keys: "/registry/minions", api: "/api/v1", resource: "nodes" };
 pub(crate) const PODS: Sort = Sort { keys: "/registry/pods", api: "/api/v1", resource: "pods" };
+pub(crate) const DEPLOYMENTS: Sort =
+    Sort { keys: "/registry/deployments", api: "/apis/apps/v1", resource: "deployments" };
+pub(crate) const SETS: Sort =
+    Sort { keys: "/registry/replicasets", api: "/apis/apps/v1", resource: "replicasets" };
+pub(crate) const ROLLOUTS: Sort = Sort {
+    keys: "/registry/pitstop.dev/inplacerollouts",
+    api: "/apis/pitstop.dev/v1alpha1",
+    resource: "inplacerollouts",
+};
 pub(crate) const REQUESTS: Sort = Sort {
     keys: "/registry/apps.kruise.io/containerrecreaterequests",
     api: "/apis/apps.kruise.io/v1alpha1",
@@ -90,7 +99,8 @@ impl Name {
     }
 }
 
-async fn get<T: serde::de::DeserializeOwned>(client: &Client, path: &str) -> Result<T> {
+/// Reads what is served at a path.
+pub(crate) async fn get<T: serde::de::DeserializeOwned>(client: &Client, path: &str) -> Result<T> {
     let text = sent(client, Request::get(path).body(Vec::new())?).await?;
     serde_json::from_str(&text).with_context(|| format!("the answer to GET {path} is not understood"))
 }

@@ -88,6 +88,11 @@ impl Controller {
         Memory::of(self.child.id())
     }
 
+    /// Its peak is from now on that of what it holds from now on.
+    pub(crate) fn forget_peak(&self) -> Result<()> {
+        processes::forget_peak(self.child.id())
+    }
+
     /// Processor time that it has used.
     pub(crate) fn cpu(&self) -> Result<Duration> {
         processes::cpu(self.child.id())

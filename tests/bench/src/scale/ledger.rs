@@ -27,6 +27,8 @@ pub(crate) struct Ledger {
     /// The beginning of a line whose end is not written yet.
     rest: Vec<u8>,
     writes: Writes,
+    /// What was asked and changed nothing.
+    reads: usize,
     purposes: Purposes,
     /// Writes by the request that they change.
     of_requests: BTreeMap<String, usize>,
@@ -42,6 +44,7 @@ impl Ledger {
             file,
             rest: Vec::new(),
             writes: Writes::default(),
+            reads: 0,
             purposes: Purposes::default(),
             of_requests: BTreeMap::new(),
         })
@@ -73,6 +76,7 @@ impl Ledger {
             let object = &entry.object_ref;
             // A dry run stores nothing: the controller looks whether the daemon's policy is in force.
             let counts = object.resource != LEASES && !entry.dry_run();
+            self.reads += usize::from(counts && !entry.writes());
             if !counts || !self.writes.add(&entry, NAMESPACE) {
                 continue;
             }
@@ -87,6 +91,11 @@ impl Ledger {
     /// All of them.
     pub(crate) fn writes(&self) -> &Writes {
         &self.writes
+    }
+
+    /// How often pitstop asked for something without changing it.
+    pub(crate) fn reads(&self) -> usize {
+        self.reads
     }
 
     /// Writes for one of so many requests, all together and by what they were for. A wait that is told is a write that a

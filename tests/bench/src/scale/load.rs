@@ -32,7 +32,8 @@ pub(crate) async fn sent(client: &Client, request: Request<Vec<u8>>) -> Result<S
     }
 }
 
-async fn create(client: &Client, path: String, object: &impl serde::Serialize) -> Result<String> {
+/// Makes an object at a path.
+pub(crate) async fn create(client: &Client, path: String, object: &impl serde::Serialize) -> Result<String> {
     let request = Builder::new(path).create(&PostParams::default(), serde_json::to_vec(object)?)?;
     sent(client, request).await
 }

@@ -13,13 +13,17 @@ mod lease;
 mod ledger;
 mod load;
 mod objects;
+mod owner;
 mod player;
 mod probe;
 mod purpose;
 mod queue;
+mod roll;
 mod sizes;
 mod spread;
 mod stage;
+mod unrolled;
+mod workloads;
 
 use std::time::Instant;
 
@@ -35,12 +39,14 @@ pub(crate) async fn run(args: &Args) -> Result<Verdict> {
     let begin = Instant::now();
     let sizes = args.sizes();
     say(format!("scenario {}: {sizes}", args.scenario.name()));
-    let stage = Stage::prepare().await?;
+    let stage = Stage::prepare(args.scenario.components()).await?;
     let figures = match args.scenario {
         Scenario::Cluster => cluster::run(&stage, &sizes).await?,
         Scenario::Queue => queue::run(&stage, &sizes).await?,
         Scenario::Spread => spread::run(&stage, &sizes).await?,
         Scenario::Hostile => hostile::run(&stage, &sizes).await?,
+        Scenario::Roll => roll::run(&stage, &sizes).await?,
+        Scenario::Unrolled => unrolled::run(&stage, &sizes).await?,
     };
     let verdict = report(args.scenario.name(), &figures);
     say(format!("scenario {} took {} s", args.scenario.name(), begin.elapsed().as_secs()));

@@ -10,11 +10,16 @@ use pitstop_api::recreate::{
 };
 use serde_json::{Value, json};
 
+use super::bulk::overlay;
 use super::load::wall;
 use super::player::pod::{Container, IMAGE, Pod};
 
 /// The container of a Pod that has one.
 pub(crate) const APP: &str = "app";
+/// The value of the label by which a `ReplicaSet` knows its Pods.
+pub(crate) const HASH: &str = "6d4cf56db6";
+/// Seconds of grace of a Pod.
+pub(crate) const GRACE: i64 = 30;
 
 /// A Pod that runs, with one container that ends at SIGTERM.
 pub(crate) fn running(namespace: &str, name: &str, node: &str) -> Pod {
@@ -23,7 +28,8 @@ pub(crate) fn running(namespace: &str, name: &str, node: &str) -> Pod {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         node: node.to_owned(),
-        grace_seconds: 30,
+        set: format!("{name}-{HASH}"),
+        grace_seconds: GRACE,
         containers: vec![Container::new(&uid, APP, false, wall())],
         uid,
     }
@@ -37,13 +43,42 @@ pub(crate) fn stubborn(pod: Pod, containers: &[String], grace_seconds: i64) -> P
 
 /// The Pod as a Deployment's looks, without its status.
 pub(crate) fn object(pod: &Pod) -> Value {
+    let names: Vec<&str> = pod.containers.iter().map(|container| container.name.as_str()).collect();
+    let mut spec = spec(&names, pod.grace_seconds);
+    overlay(&mut spec, json!({"nodeName": pod.node}));
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": pod.name, "namespace": pod.namespace, "uid": pod.uid, "labels": pod_labels(HASH),
+            "ownerReferences": [owner("ReplicaSet", &pod.namespace, &pod.set)],
+        },
+        "spec": spec,
+    })
+}
+
+/// The labels of a Pod; an empty hash gives those of the template of its Deployment.
+pub(crate) fn pod_labels(hash: &str) -> Value {
+    let mut labels = json!({"app.kubernetes.io/name": APP, "team": "scale"});
+    if !hash.is_empty() {
+        overlay(&mut labels, json!({"pod-template-hash": hash}));
+    }
+    labels
+}
+
+/// The controlling owner of that name.
+pub(crate) fn owner(kind: &str, namespace: &str, name: &str) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": kind, "name": name, "controller": true, "uid": uid(&[kind, namespace, name])})
+}
+
+/// The spec of a Pod as its template has it.
+pub(crate) fn spec(containers: &[&str], grace_seconds: i64) -> Value {
     let env: Vec<Value> = (0..8)
         .map(|i| json!({"name": format!("SETTING_{i}"), "value": format!("value-of-setting-{i}")}))
         .collect();
     let probe = json!({"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 5});
     let resources = json!({
         "requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"cpu": "200m", "memory": "256Mi"}});
-    let container = |name: &String| {
+    let container = |name: &&str| {
         json!({
             "name": name, "image": IMAGE, "resources": resources, "env": env, "readinessProbe": probe,
             "ports": [{"containerPort": 8080}],
@@ -51,25 +86,16 @@ pub(crate) fn object(pod: &Pod) -> Value {
         })
     };
     // Of many containers a smaller text will do.
-    let small = |name: &String| json!({"name": name, "image": IMAGE, "resources": resources});
-    let names = pod.containers.iter().map(|container| &container.name);
-    let containers: Vec<Value> =
-        if pod.containers.len() <= 2 { names.map(container).collect() } else { names.map(small).collect() };
+    let small = |name: &&str| json!({"name": name, "image": IMAGE, "resources": resources});
+    let all: Vec<Value> = if containers.len() <= 2 {
+        containers.iter().map(container).collect()
+    } else {
+        containers.iter().map(small).collect()
+    };
     json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {
-            "name": pod.name, "namespace": pod.namespace, "uid": pod.uid,
-            "labels": {"app.kubernetes.io/name": "app", "pod-template-hash": "6d4cf56db6", "team": "scale"},
-            "ownerReferences": [{
-                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("{}-6d4cf56db6", pod.name),
-                "controller": true, "uid": uid(&["ReplicaSet", &pod.namespace, &pod.name]),
-            }],
-        },
-        "spec": {
-            "nodeName": pod.node, "automountServiceAccountToken": false, "enableServiceLinks": false,
-            "terminationGracePeriodSeconds": pod.grace_seconds, "containers": containers,
-            "volumes": [{"name": "data", "emptyDir": {}}],
-        },
+        "automountServiceAccountToken": false, "enableServiceLinks": false,
+        "terminationGracePeriodSeconds": grace_seconds, "containers": all,
+        "volumes": [{"name": "data", "emptyDir": {}}],
     })
 }
 

@@ -23,6 +23,12 @@ pub(crate) struct Args {
     /// Requests that are made.
     #[arg(long)]
     requests: Option<usize>,
+    /// Deployments that no rollout names.
+    #[arg(long)]
+    workloads: Option<usize>,
+    /// Rollouts that are not armed.
+    #[arg(long)]
+    rollouts: Option<usize>,
 }
 
 /// One of them.
@@ -36,6 +42,10 @@ pub(crate) enum Scenario {
     Spread,
     /// A namespace that asks for as much as it can.
     Hostile,
+    /// A rollout of a Deployment with many Pods: a restart, and a new image.
+    Roll,
+    /// Deployments that no rollout names, and rollouts that are not armed.
+    Unrolled,
 }
 
 impl Scenario {
@@ -46,38 +56,56 @@ impl Scenario {
             Self::Queue => "queue",
             Self::Spread => "spread",
             Self::Hostile => "hostile",
+            Self::Roll => "roll",
+            Self::Unrolled => "unrolled",
         }
     }
 
-    /// Nodes, Pods, requests that ended and requests that are made.
-    fn sizes(self) -> [usize; 4] {
+    /// What of pitstop is installed beside the usual.
+    pub(crate) fn components(self) -> &'static [&'static str] {
         match self {
-            Self::Cluster => [5_000, 100_000, 50_000, 0],
-            Self::Queue => [1, 1, 0, 3_000],
-            Self::Spread => [1_000, 10_000, 0, 10_000],
-            Self::Hostile => [10, 100, 0, 10_000],
+            Self::Roll => &["image-update", "in-place"],
+            Self::Unrolled => &["image-update", "in-place", "park"],
+            Self::Cluster | Self::Queue | Self::Spread | Self::Hostile => &[],
+        }
+    }
+
+    /// Nodes, Pods, requests that ended, requests that are made, Deployments that no rollout names, and rollouts that are not armed.
+    fn sizes(self) -> [usize; 6] {
+        match self {
+            Self::Cluster => [5_000, 100_000, 50_000, 0, 0, 0],
+            Self::Queue => [1, 1, 0, 3_000, 0, 0],
+            Self::Spread => [1_000, 10_000, 0, 10_000, 0, 0],
+            Self::Hostile => [10, 100, 0, 10_000, 0, 0],
+            Self::Roll => [100, 1_000, 0, 0, 0, 0],
+            Self::Unrolled => [10, 1_000, 0, 0, 10_000, 10_000],
         }
     }
 }
 
 /// The sizes of one run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sizes {
     pub(crate) nodes: usize,
     pub(crate) pods: usize,
     pub(crate) finished: usize,
     pub(crate) requests: usize,
+    pub(crate) workloads: usize,
+    pub(crate) rollouts: usize,
 }
 
 impl Args {
     /// What is given, and the rest to scale.
     pub(crate) fn sizes(&self) -> Sizes {
-        let [nodes, pods, finished, requests] = self.scenario.sizes().map(|size| scaled(size, self.scale));
+        let sizes = self.scenario.sizes().map(|size| scaled(size, self.scale));
+        let [nodes, pods, finished, requests, workloads, rollouts] = sizes;
         Sizes {
             nodes: self.nodes.unwrap_or(nodes),
             pods: self.pods.unwrap_or(pods),
             finished: self.finished.unwrap_or(finished),
             requests: self.requests.unwrap_or(requests),
+            workloads: self.workloads.unwrap_or(workloads),
+            rollouts: self.rollouts.unwrap_or(rollouts),
         }
     }
 }
@@ -108,8 +136,15 @@ pub(crate) fn mib(kib: u64) -> f64 {
 
 impl fmt::Display for Sizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { nodes, pods, finished, requests } = self;
-        write!(f, "{nodes} nodes, {pods} Pods, {finished} finished and {requests} open requests")
+        let Self { nodes, pods, finished, requests, workloads, rollouts } = self;
+        write!(f, "{nodes} nodes, {pods} Pods, {finished} finished and {requests} open requests")?;
+        match workloads + rollouts {
+            0 => Ok(()),
+            _ => write!(
+                f,
+                ", {workloads} Deployments that no rollout names, {rollouts} rollouts that are not armed"
+            ),
+        }
     }
 }
 
@@ -118,19 +153,20 @@ mod tests {
     use super::*;
 
     fn args(scenario: Scenario, scale: f64, nodes: Option<usize>) -> Args {
-        Args { scenario, scale, nodes, pods: None, finished: None, requests: None }
+        let (pods, finished, requests, workloads, rollouts) = (None, None, None, None, None);
+        Args { scenario, scale, nodes, pods, finished, requests, workloads, rollouts }
     }
 
     #[test]
     fn what_is_given_is_not_scaled() {
         let sizes = args(Scenario::Cluster, 0.1, Some(7)).sizes();
-        assert_eq!(sizes, Sizes { nodes: 7, pods: 10_000, finished: 5_000, requests: 0 });
+        assert_eq!(sizes, Sizes { nodes: 7, pods: 10_000, finished: 5_000, ..Sizes::default() });
     }
 
     #[test]
     fn a_small_scale_leaves_one() {
         let sizes = args(Scenario::Queue, 0.001, None).sizes();
-        assert_eq!(sizes, Sizes { nodes: 1, pods: 1, finished: 0, requests: 3 });
+        assert_eq!(sizes, Sizes { nodes: 1, pods: 1, requests: 3, ..Sizes::default() });
         assert!((mib(131_072) - 128.0).abs() < 1e-9);
     }
 }

@@ -10,6 +10,7 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 use pitstop_api::nodework::NodeWork;
 use pitstop_api::recreate::ContainerRecreateRequest;
+use serde_json::{Value, json};
 
 use crate::harness::cluster::{Cluster, given, kubectl, lab};
 use crate::harness::say;
@@ -20,6 +21,8 @@ const NODE: &str = "node1";
 const OTHERS: [&str; 2] = ["controller-manager", "scheduler"];
 /// All of pitstop.
 const FOLDER: &str = "deploy/default";
+/// What may be installed beside.
+const COMPONENTS: &str = "deploy/components";
 /// The controller under test is no Pod, so the API server could not reach its webhook.
 const WEBHOOK: [&str; 3] = ["delete", "mutatingwebhookconfiguration", "pitstop"];
 /// Until the kinds are served.
@@ -38,8 +41,8 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Prepares the cluster that runs. It is of no use for anything else afterwards.
-    pub(crate) async fn prepare() -> Result<Self> {
+    /// Prepares the cluster that runs, with these components of pitstop. It is of no use for anything else afterwards.
+    pub(crate) async fn prepare(components: &[&str]) -> Result<Self> {
         let cluster = Cluster::connect().await?;
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         say("leaving of the cluster only the API server and etcd");
@@ -47,10 +50,12 @@ impl Stage {
             lab(&["stop", other])?;
         }
         lab(&["halt", NODE])?;
-        kubectl(&["apply", "-k", &root.join(FOLDER).to_string_lossy()])?;
-        kubectl(&WEBHOOK)?;
         let logs = root.join("target/scale");
-        fs::create_dir_all(&logs).with_context(|| format!("cannot make {}", logs.display()))?;
+        let install = logs.join("install");
+        fs::create_dir_all(&install).with_context(|| format!("cannot make {}", install.display()))?;
+        fs::write(install.join("kustomization.yaml"), kustomization(components).to_string())?;
+        kubectl(&["apply", "-k", &install.to_string_lossy()])?;
+        kubectl(&WEBHOOK)?;
         let program = given("PITSTOP_CONTROLLER")?;
         let stage = Self { audit_log: cluster.audit_log(), client: cluster.client, logs, program };
         stage.until_served().await?;
@@ -70,4 +75,14 @@ impl Stage {
         }
         Ok(())
     }
+}
+
+/// Of the folder `target/scale/install`.
+fn kustomization(components: &[&str]) -> Value {
+    let of = |name: &&str| format!("../../../{COMPONENTS}/{name}");
+    json!({
+        "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+        "resources": [format!("../../../{FOLDER}")],
+        "components": components.iter().map(of).collect::<Vec<_>>(),
+    })
 }

@@ -1,7 +1,7 @@
 //! Many nodes as one pure machine: on each the production core of the daemon, and a model of a runtime and a kubelet.
 //!
 //! A container that is told to stop ends a moment later, or when its grace is over where it ignores the signal. The kubelet
-//! notices the end, says so in the Pod's status, starts the next instance and says that too.
+//! notices the end, says so in the Pod's status, starts the next instance and says that too. What becomes of images: `images`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -12,16 +12,17 @@ use pitstop_api::logic::watch::Part;
 use pitstop_api::nodework::{NodeWorkStatus, RuntimeInfo};
 use pitstop_daemon_core::{
     Action as Wanted, Book, CallFailure, ContainerState, Daemon, Event as Told, Facts, Identity, Outcome,
-    PullFailure, Watch,
+    Watch,
 };
 use serde_json::Value;
 
+use super::images::Spec;
 use super::pod::{Container, Pod};
 
 /// From the stop signal to the end of a container that heeds it.
 pub(crate) const STOP: Duration = Duration::from_millis(20);
 /// From the end of a container to the kubelet's notice of it.
-const NOTICE: Duration = Duration::from_millis(20);
+pub(super) const NOTICE: Duration = Duration::from_millis(20);
 /// From that notice to the next instance.
 const START: Duration = Duration::from_millis(20);
 /// After a status of a Pod could not be written.
@@ -35,6 +36,8 @@ pub(crate) enum Event {
     BookWritten(String, Outcome),
     /// The write of a Pod's status came back; whether it took effect.
     PodWritten(usize, bool),
+    /// The spec of a Pod changed.
+    Specs(Watch<Spec>),
     /// Time passed.
     Tick,
 }
@@ -49,8 +52,9 @@ pub(crate) enum Action {
 
 /// What comes at a time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Due {
+pub(super) enum Due {
     Daemon(String),
+    Pulled(String, String),
     Ends(usize, usize, u32),
     Noticed(usize, usize),
     Starts(usize, usize),
@@ -76,23 +80,28 @@ pub(crate) struct Player {
     nodes: BTreeMap<String, Node>,
     /// Those that the list that is coming has not named yet.
     unlisted: BTreeSet<String>,
-    pods: Vec<Pod>,
+    pub(super) pods: Vec<Pod>,
+    /// Pods by namespace and name.
+    pub(super) names: BTreeMap<(String, String), usize>,
     /// Pod and container by the ID of an instance that the runtime knows.
-    ids: BTreeMap<String, (usize, usize)>,
+    pub(super) ids: BTreeMap<String, (usize, usize)>,
+    /// Images that nodes have beside those of their Pods at the beginning.
+    pub(super) pulled: BTreeSet<(String, String)>,
     /// Stops that wait for the end of a container: the node and the order.
     stops: BTreeMap<(usize, usize), Vec<(String, String)>>,
     writing: BTreeMap<usize, Writing>,
-    due: BTreeSet<(Mono, Due)>,
+    pub(super) due: BTreeSet<(Mono, Due)>,
 }
 
 impl Player {
     /// Nodes with these Pods, all running.
     pub(crate) fn new(pods: Vec<Pod>) -> Self {
-        let mut ids = BTreeMap::new();
+        let (mut ids, mut names) = (BTreeMap::new(), BTreeMap::new());
         for (i, pod) in pods.iter().enumerate() {
+            names.insert((pod.namespace.clone(), pod.name.clone()), i);
             ids.extend(pod.containers.iter().enumerate().map(|(j, c)| (c.id.clone(), (i, j))));
         }
-        Self { pods, ids, ..Self::default() }
+        Self { pods, names, ids, ..Self::default() }
     }
 
     fn books(&mut self, now: Now, watch: Watch<(String, Book)>, out: &mut Vec<Action>) {
@@ -165,11 +174,12 @@ impl Player {
                 events.push_back(Told::ResourcesRead(order_id, Err(never())));
             }
             Wanted::Resize { order_id, .. } => events.push_back(Told::Resized(order_id, Err(never()))),
-            Wanted::LookAtImage { order_id, .. } => events.push_back(Told::ImageSeen(order_id, Err(never()))),
-            Wanted::Pull { image, .. } => {
-                let failure = PullFailure { missing: true, message: never().message };
-                events.push_back(Told::Pulled(image, Err(failure)));
+            Wanted::LookAtImage { order_id, container_id, image, .. } => {
+                let look = self.look_at_image(node, &container_id, &image);
+                events.push_back(Told::ImageSeen(order_id, Ok(Box::new(look))));
             }
+            Wanted::Pull { image, .. } => self.pull(now, node, image),
+            // It ends by itself.
             Wanted::CancelPull { .. } => {}
             Wanted::WriteBack { held } => events.push_back(Told::WrittenBack(held.pod.uid, Err(never()))),
             Wanted::WriteStatus { resource_version, status } => {
@@ -185,7 +195,7 @@ impl Player {
     }
 
     /// What the runtime of that node knows of a container.
-    fn facts(&self, node: &str, id: &str) -> Option<Facts> {
+    pub(super) fn facts(&self, node: &str, id: &str) -> Option<Facts> {
         let (pod, container) = self.container(id).filter(|(pod, _)| pod.node == node)?;
         let runs = container.id == id && container.ended.is_none();
         Some(Facts {
@@ -219,6 +229,10 @@ impl Player {
                     played.wake = None;
                     self.tell(now, &node, Told::Tick, out);
                 }
+            }
+            Due::Pulled(node, image) => {
+                self.has_pulled(&node, &image);
+                self.tell(now, &node, Told::Pulled(image, Ok(())), out);
             }
             Due::Ends(pod, container, restarts) => self.ends(now, (pod, container), restarts, out),
             Due::Noticed(pod, container) => {
@@ -296,6 +310,7 @@ impl Machine for Player {
                 self.tell(now, &node, Told::StatusWritten(outcome), &mut out);
             }
             Event::PodWritten(pod, ok) => self.pod_written(now, pod, ok, &mut out),
+            Event::Specs(watch) => self.specs(now, watch),
             Event::Tick => {}
         }
         while self.due.first().is_some_and(|(at, _)| *at <= now.mono) {

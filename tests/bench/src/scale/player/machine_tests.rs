@@ -13,6 +13,7 @@ fn pod(ignores_term: bool) -> Pod {
         name: "web".into(),
         uid: "u1".into(),
         node: "n1".into(),
+        set: "web-1".into(),
         grace_seconds: 30,
         containers: vec![Container::new("u1", "app", ignores_term, at(0).wall)],
     }

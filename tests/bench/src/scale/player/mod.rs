@@ -1,5 +1,6 @@
 //! Plays nodes in this process: the production core of the daemon for each, and a model of the rest. One watch serves all.
 
+mod images;
 mod machine;
 pub(crate) mod pod;
 
@@ -17,6 +18,7 @@ use pitstop_kit::{Readiness, Shutdown, WatchMetrics, client, watch};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
+use self::images::Spec;
 use self::machine::{Action, Event, Player};
 use self::pod::Pod;
 use super::load::patch_pod_status;
@@ -35,16 +37,29 @@ pub(crate) struct Played {
 
 /// Begins to play the nodes that these Pods are on.
 pub(crate) fn play(client: &Client, pods: Vec<Pod>) -> Played {
+    begin(client, pods, None)
+}
+
+/// The same, with kubelets that see which images the Pods of that namespace have.
+pub(crate) fn play_with_images(client: &Client, pods: Vec<Pod>, namespace: &str) -> Played {
+    begin(client, pods, Some(namespace))
+}
+
+fn source(name: &'static str) -> Source {
+    let synced = Readiness::new().condition("what is played is synced");
+    Source { name, config: watcher::Config::default(), synced, metrics: WatchMetrics::default() }
+}
+
+fn begin(client: &Client, pods: Vec<Pod>, images_of: Option<&str>) -> Played {
     let (trigger, shutdown) = Shutdown::manual();
     let (events, mut inbox) = mpsc::channel(QUEUE);
     let mut tasks = JoinSet::new();
-    let source = Source {
-        name: "nodeworks",
-        config: watcher::Config::default(),
-        synced: Readiness::new().condition("NodeWorks synced"),
-        metrics: WatchMetrics::default(),
-    };
-    tasks.spawn(watch::run(Api::all(client.clone()), source, book, Event::Books, events.clone()));
+    let books = Api::all(client.clone());
+    tasks.spawn(watch::run(books, source("nodeworks"), book, Event::Books, events.clone()));
+    if let Some(namespace) = images_of {
+        let pods = Api::namespaced(client.clone(), namespace);
+        tasks.spawn(watch::run(pods, source("pods"), Spec::of, Event::Specs, events.clone()));
+    }
     let writer = Writer { client: client.clone(), slots: Arc::new(Semaphore::new(WRITES)), events };
     let mut player = Player::new(pods);
     tasks.spawn(async move {

@@ -4,9 +4,8 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use pitstop_api::labels::hash;
 use serde_json::{Value, json};
 
-/// The image of every container, and the digest that it stands for.
+/// The image of every container at the beginning.
 pub(crate) const IMAGE: &str = "registry.example/team/app:1.4.2";
-const DIGEST: &str = "sha256:7f6c3f0f2b6a44a5d1b1b8a3f0d8c1f2a9c4e5d6b7a8091a2b3c4d5e6f708192";
 
 /// A Pod on a played node.
 #[derive(Clone, Debug)]
@@ -15,6 +14,8 @@ pub(crate) struct Pod {
     pub(crate) name: String,
     pub(crate) uid: String,
     pub(crate) node: String,
+    /// Its `ReplicaSet`.
+    pub(crate) set: String,
     /// Its `terminationGracePeriodSeconds`.
     pub(crate) grace_seconds: i64,
     pub(crate) containers: Vec<Container>,
@@ -29,6 +30,9 @@ pub(crate) struct Container {
     /// The instance before; empty for none.
     pub(crate) before: String,
     pub(crate) restarts: u32,
+    /// The image of the instance, and that of the Pod's spec.
+    pub(crate) image: String,
+    pub(crate) wanted: String,
     pub(crate) since: DateTime<Utc>,
     /// When the instance ended; absent while it runs.
     pub(crate) ended: Option<DateTime<Utc>>,
@@ -44,6 +48,8 @@ impl Container {
             id: container_id(pod_uid, name, 0),
             before: String::new(),
             restarts: 0,
+            image: IMAGE.to_owned(),
+            wanted: IMAGE.to_owned(),
             since: now,
             ended: None,
             ignores_term,
@@ -55,6 +61,7 @@ impl Container {
         self.restarts = self.restarts.saturating_add(1);
         let next = container_id(pod_uid, &self.name, self.restarts);
         self.before = std::mem::replace(&mut self.id, next);
+        self.image.clone_from(&self.wanted);
         (self.since, self.ended) = (now, None);
     }
 
@@ -71,8 +78,8 @@ impl Container {
             .map_or_else(|| json!({"running": {"startedAt": time(self.since)}}), |at| ended(&self.id, at));
         let last = if self.before.is_empty() { json!({}) } else { ended(&self.before, self.since) };
         json!({
-            "name": self.name, "containerID": format!("containerd://{}", self.id), "image": IMAGE,
-            "imageID": format!("registry.example/team/app@{DIGEST}"), "ready": self.ended.is_none(),
+            "name": self.name, "containerID": format!("containerd://{}", self.id), "image": self.image,
+            "imageID": reference(&self.image), "ready": self.ended.is_none(),
             "started": self.ended.is_none(), "restartCount": self.restarts, "state": state, "lastState": last,
         })
     }
@@ -97,11 +104,23 @@ impl Pod {
     }
 }
 
+/// The image by its digest: that which it names, or which its tag stands for.
+pub(super) fn reference(image: &str) -> String {
+    let (tagged, named) =
+        image.split_once('@').map_or((image, None), |(tagged, digest)| (tagged, Some(digest.to_owned())));
+    let repository = tagged.rsplit_once(':').map_or(tagged, |(repository, _)| repository);
+    let of_tag = || format!("sha256:{}", digits(tagged));
+    format!("{repository}@{}", named.unwrap_or_else(of_tag))
+}
+
+/// 64 hex digits: others for each text.
+fn digits(of: &str) -> String {
+    (0..4).fold(String::new(), |digits, part| format!("{digits}{:016x}", hash(&format!("{of}/{part}"))))
+}
+
 /// The ID of a container's instance: another one for each, and 64 hex digits.
 fn container_id(pod_uid: &str, name: &str, restarts: u32) -> String {
-    (0..4).fold(String::new(), |id, part| {
-        format!("{id}{:016x}", hash(&format!("{pod_uid}/{name}/{restarts}/{part}")))
-    })
+    digits(&format!("{pod_uid}/{name}/{restarts}"))
 }
 
 #[cfg(test)]
@@ -122,6 +141,15 @@ mod tests {
     }
 
     #[test]
+    fn a_digest_that_is_named_is_that_of_the_image() {
+        let by_tag = reference("registry.example/team/app:1");
+        assert!(by_tag.starts_with("registry.example/team/app@sha256:"));
+        assert_ne!(reference("registry.example/team/app:2"), by_tag);
+        let digest = by_tag.split_once('@').unwrap().1;
+        assert_eq!(reference(&format!("registry.example/team/app:1@{digest}")), by_tag);
+    }
+
+    #[test]
     fn a_pod_is_ready_while_all_its_containers_run() {
         let now = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
         let mut pod = Pod {
@@ -129,6 +157,7 @@ mod tests {
             name: "web".into(),
             uid: "uid".into(),
             node: "n".into(),
+            set: "web-1".into(),
             grace_seconds: 30,
             containers: vec![Container::new("uid", "app", false, now)],
         };

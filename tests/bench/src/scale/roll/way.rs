@@ -1,0 +1,213 @@
+//! What a way to service all Pods costs.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use k8s_openapi::api::core::v1 as core;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt as _};
+use pitstop_api::image_update::PodImageUpdate;
+use pitstop_api::recreate::ContainerRecreateRequest;
+
+use super::{Bench, NAMESPACE, PATIENCE};
+use crate::harness::books::no_orders;
+use crate::harness::figures::ratio;
+use crate::scale::bound::Figure;
+use crate::scale::ledger::Ledger;
+use crate::scale::purpose::REQUESTS;
+use crate::scale::queue::print_writes;
+use crate::scale::sizes::{mib, number};
+
+/// Most time of a rollout, as a part of that of the same requests by the benchmark.
+const TIME: f64 = 1.5;
+/// Most writes of a rollout itself for a Pod: it makes the request, lets it go on, tells the controller, and deletes the request.
+const WRITES: f64 = 4.0;
+/// Most writes of its requests, as a part of those for the same requests by the benchmark.
+const REQUESTS_OF: f64 = 1.25;
+/// Most processor time of the controller, as a part of that for the same requests by the benchmark.
+const CPU: f64 = 3.0;
+/// Largest resident memory, likewise.
+const MEMORY: f64 = 1.5;
+/// Until the last writes are written down.
+const REST: Duration = Duration::from_secs(2);
+/// The requests of a rollout.
+const KINDS: [&str; 2] = [REQUESTS, "podimageupdates"];
+/// What a rollout writes beside requests and Pods.
+const OWN: [&str; 4] = ["inplacerollouts", "inplacerollouts/status", "deployments", "replicasets"];
+const PERIOD: Duration = Duration::from_millis(200);
+
+/// What one way took, until nothing was left of its requests.
+pub(super) struct Way {
+    seconds: f64,
+    /// Processor time of the controller.
+    cpu: Duration,
+    /// Its largest resident memory, in KiB.
+    peak: u64,
+    ledger: Ledger,
+    /// Pods that are gone, and those that are new.
+    replaced: usize,
+    /// Pods whose container was restarted just once.
+    restarted: usize,
+}
+
+/// How often a Pod's container was restarted, by the Pod's UID.
+type Restarts = BTreeMap<String, i32>;
+
+impl Bench<'_> {
+    /// Measures it: `work` gives the seconds.
+    pub(super) async fn way(&self, work: impl AsyncFnOnce() -> Result<f64>) -> Result<Way> {
+        let before = self.restarts_of_pods().await?;
+        self.controller.forget_peak()?;
+        let cpu = self.controller.cpu()?;
+        let mut ledger = Ledger::open(&self.stage.audit_log)?;
+        let all = async {
+            let seconds = work().await?;
+            self.tidy().await?;
+            Ok(seconds)
+        };
+        let seconds = tokio::select! {
+            seconds = all => seconds,
+            error = follow(&mut ledger) => Err(error),
+        }?;
+        tokio::time::sleep(REST).await;
+        ledger.read()?;
+        let (cpu, peak) = (self.controller.cpu()?.saturating_sub(cpu), self.controller.memory()?.peak);
+        print_writes(&ledger);
+        let (replaced, restarted) = changed(&before, &self.restarts_of_pods().await?);
+        Ok(Way { seconds, cpu, peak, ledger, replaced, restarted })
+    }
+
+    /// Waits until there is no request and no order.
+    async fn tidy(&self) -> Result<()> {
+        let restarts: Api<ContainerRecreateRequest> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let updates: Api<PodImageUpdate> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let (begin, one) = (Instant::now(), ListParams::default().limit(1));
+        while !restarts.list_metadata(&one).await?.items.is_empty()
+            || !updates.list_metadata(&one).await?.items.is_empty()
+        {
+            if begin.elapsed() > PATIENCE {
+                bail!("requests are left after {} s", PATIENCE.as_secs());
+            }
+            tokio::time::sleep(PERIOD).await;
+        }
+        no_orders(self.client, PATIENCE).await
+    }
+
+    async fn restarts_of_pods(&self) -> Result<Restarts> {
+        let api: Api<core::Pod> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let pods = api.list(&ListParams::default()).await?;
+        let of = |pod: core::Pod| {
+            let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
+            Some((pod.uid()?, statuses.iter().map(|status| status.restart_count).sum()))
+        };
+        Ok(pods.items.into_iter().filter_map(of).collect())
+    }
+}
+
+impl Way {
+    /// How often the controller has sent such a write.
+    fn written(&self, what: &str) -> usize {
+        let of = self.ledger.writes().of.get(&format!("pitstop-controller: {what}"));
+        of.map_or(0, |count| count.all)
+    }
+}
+
+/// Writes of a rollout itself: those of requests that the same requests without a rollout do not take, and those of its own
+/// objects.
+fn own_writes(by_rollout: &Way, by_requests: &Way) -> usize {
+    let of = |what: &str| by_rollout.written(what).saturating_sub(by_requests.written(what));
+    let own = by_rollout
+        .ledger
+        .writes()
+        .of
+        .iter()
+        .filter(|(what, _)| OWN.iter().any(|resource| what.ends_with(&format!(" {resource}"))));
+    let own: usize = own.map(|(_, count)| count.all).sum();
+    // A request is patched when it is let go on, and a Pod when it is marked.
+    let verbs = ["create", "delete", "patch"];
+    let of_requests = KINDS.iter().flat_map(|kind| verbs.map(|verb| format!("{verb} {kind}")));
+    own + of_requests.chain(["patch pods".to_owned()]).map(|what| of(&what)).sum::<usize>()
+}
+
+/// Reads the log before it is rotated; comes back only with an error.
+async fn follow(ledger: &mut Ledger) -> anyhow::Error {
+    loop {
+        tokio::time::sleep(REST).await;
+        if let Err(error) = ledger.read() {
+            return error;
+        }
+    }
+}
+
+/// How many Pods are gone or new, and of how many the container was restarted once.
+fn changed(before: &Restarts, after: &Restarts) -> (usize, usize) {
+    let gone = before.keys().filter(|uid| !after.contains_key(*uid)).count();
+    let new = after.keys().filter(|uid| !before.contains_key(*uid)).count();
+    let once = |(uid, count): &(&String, &i32)| before.get(*uid).is_some_and(|before| before + 1 == **count);
+    (gone + new, after.iter().filter(once).count())
+}
+
+/// The figures of a rollout, beside the same requests by the benchmark.
+pub(super) fn compared(what: &str, by_requests: &Way, by_rollout: &Way, pods: usize) -> Vec<Figure> {
+    let each = |count: usize| number(count) / number(pods.max(1));
+    let writes = |way: &Way| each(way.ledger.writes().total());
+    let cpu = |way: &Way| way.cpu.as_secs_f64();
+    let peak = |way: &Way| mib(way.peak);
+    let part = |of: &dyn Fn(&Way) -> f64| ratio(of(by_rollout), of(by_requests));
+    let told = |name: &str, of: &dyn Fn(&Way) -> f64, unit: &str| {
+        let both = [("requests", by_requests), ("rollout", by_rollout)];
+        both.map(|(by, way)| Figure::told(format!("{what} by {by}: {name}"), of(way), unit))
+    };
+    let own = own_writes(by_rollout, by_requests);
+    let of_requests = writes(by_rollout) - each(own);
+    let children = ["create", "delete"].map(|verb| {
+        let count = KINDS.map(|kind| by_rollout.written(&format!("{verb} {kind}"))).into_iter().sum();
+        Figure::all(format!("{what} by rollout: requests {verb}d"), count, pods)
+    });
+    let mut figures: Vec<Figure> = Vec::new();
+    figures.extend(told("time", &|way| way.seconds, "s"));
+    figures.push(Figure::most(format!("{what}: time, rollout/requests"), part(&|way| way.seconds), TIME, ""));
+    figures.extend(told("writes for a Pod", &writes, ""));
+    figures.extend([
+        Figure::most(format!("{what} by rollout: writes of itself for a Pod"), each(own), WRITES, ""),
+        Figure::most(
+            format!("{what}: other writes, rollout/requests"),
+            ratio(of_requests, writes(by_requests)),
+            REQUESTS_OF,
+            "",
+        ),
+    ]);
+    figures.extend(children);
+    figures.extend(told("reads for a Pod", &|way| each(way.ledger.reads()), ""));
+    figures.extend(told("processor time for 1,000 Pods", &|way| cpu(way) / number(pods.max(1)) * 1e3, "s"));
+    figures.push(Figure::most(format!("{what}: processor time, rollout/requests"), part(&cpu), CPU, ""));
+    figures.extend(told("largest resident memory", &peak, "MiB"));
+    figures.push(Figure::most(
+        format!("{what}: largest resident memory, rollout/requests"),
+        part(&peak),
+        MEMORY,
+        "",
+    ));
+    figures.push(Figure::all(format!("{what} by rollout: Pods made or gone"), by_rollout.replaced, 0));
+    figures.push(Figure::all(
+        format!("{what} by rollout: Pods restarted just once"),
+        by_rollout.restarted,
+        pods,
+    ));
+    figures
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_that_is_another_one_counts_twice_and_was_not_restarted() {
+        let pods = |of: &[(&str, i32)]| of.iter().map(|(uid, count)| ((*uid).to_owned(), *count)).collect();
+        let before: Restarts = pods(&[("a", 0), ("b", 4), ("c", 1), ("d", 0)]);
+        let after: Restarts = pods(&[("a", 1), ("b", 5), ("c", 3), ("e", 1)]);
+        assert_eq!(changed(&before, &after), (2, 2));
+        assert_eq!(changed(&before, &before), (0, 0));
+    }
+}

@@ -1,0 +1,134 @@
+//! Deployments with their `ReplicaSet`s, and rollouts.
+
+use anyhow::Result;
+use kube::Client;
+use serde_json::{Value, json};
+
+use super::bulk::{self, DEPLOYMENTS, ROLLOUTS, SETS, Sort, overlay};
+use super::load::create;
+use super::objects::{APP, GRACE, HASH, owner, pod_labels, spec, uid};
+
+/// Name and namespace of a Deployment.
+#[derive(Clone, Debug)]
+pub(crate) struct Workload {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    /// How many Pods it is to have.
+    pub(crate) replicas: usize,
+}
+
+/// Name of the `ReplicaSet` of a Deployment that has Pods.
+pub(crate) fn set_name(deployment: &str) -> String {
+    format!("{deployment}-{HASH}")
+}
+
+/// Makes Deployments that are complete, and for each so many `ReplicaSet`s, of which the last has the Pods.
+pub(crate) async fn deployments(client: &Client, of: Vec<Workload>, sets: usize) -> Result<()> {
+    let each = |workload: &Workload| (0..sets).map(|i| (workload.clone(), sets - 1 - i)).collect::<Vec<_>>();
+    let sets = of.iter().flat_map(each).collect();
+    write(client, DEPLOYMENTS, of, |workload| &workload.namespace, deployment).await?;
+    write(client, SETS, sets, |(workload, _)| &workload.namespace, set).await
+}
+
+/// Makes rollouts of a namespace that the controller has not armed: for as many Deployments.
+pub(crate) async fn unarmed(client: &Client, namespace: &str, count: usize) -> Result<()> {
+    let named = (0..count).map(|i| (namespace.to_owned(), format!("unarmed-{i:05}"))).collect();
+    let unarmed = |(namespace, name): &(String, String)| rollout(namespace, name, name, &json!({}));
+    write(client, ROLLOUTS, named, |(namespace, _)| namespace, unarmed).await
+}
+
+/// Makes one as the controller arms it.
+pub(crate) async fn armed(client: &Client, of: &Workload) -> Result<()> {
+    let armed = |of: &Workload| {
+        let labels = json!({"metadata": {"labels": {pitstop_api::rollout::ARMED: "true"}}});
+        rollout(&of.namespace, &of.name, &of.name, &labels)
+    };
+    write(client, ROLLOUTS, vec![of.clone()], |of| &of.namespace, armed).await
+}
+
+/// The first is made through the API.
+async fn write<T: Send + 'static>(
+    client: &Client,
+    sort: Sort,
+    of: Vec<T>,
+    namespace: impl Fn(&T) -> &String,
+    object: impl Fn(&T) -> Value + Send + 'static,
+) -> Result<()> {
+    let Some(first) = of.first() else { return Ok(()) };
+    create(client, sort.path(namespace(first)), &object(first)).await?;
+    bulk::write(client, sort, of, object).await
+}
+
+fn template(hash: &str) -> Value {
+    json!({"metadata": {"labels": pod_labels(hash)}, "spec": spec(&[APP], GRACE)})
+}
+
+fn deployment(of: &Workload) -> Value {
+    let Workload { namespace, name, replicas } = of;
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace, "uid": uid(&["Deployment", namespace, name])},
+        "spec": {
+            "replicas": replicas, "template": template(""),
+            "selector": {"matchLabels": {"app.kubernetes.io/name": APP}},
+        },
+        "status": {
+            "observedGeneration": 1, "replicas": replicas, "updatedReplicas": replicas,
+            "readyReplicas": replicas, "availableReplicas": replicas,
+        },
+    })
+}
+
+/// The `ReplicaSet` of so many revisions ago; only the newest has Pods.
+fn set((of, ago): &(Workload, usize)) -> Value {
+    let Workload { namespace, name, replicas } = of;
+    let newest = *ago == 0;
+    let hash = if newest { HASH.to_owned() } else { format!("before{ago}") };
+    let own = if newest { set_name(name) } else { format!("{name}-{hash}") };
+    let replicas = if newest { *replicas } else { 0 };
+    let labels = pod_labels(&hash);
+    json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {
+            "name": own, "namespace": namespace, "uid": uid(&["ReplicaSet", namespace, &own]), "labels": labels,
+            "ownerReferences": [owner("Deployment", namespace, name)],
+        },
+        "spec": {
+            "replicas": replicas, "template": template(&hash),
+            "selector": {"matchLabels": {"app.kubernetes.io/name": APP, "pod-template-hash": hash}},
+        },
+        "status": {"observedGeneration": 1, "replicas": replicas, "readyReplicas": replicas, "availableReplicas": replicas},
+    })
+}
+
+/// A rollout for a Deployment, whose changes happen in the running Pods; with more members.
+pub(crate) fn rollout(namespace: &str, name: &str, deployment: &str, more: &Value) -> Value {
+    let mut rollout = json!({
+        "apiVersion": "pitstop.dev/v1alpha1", "kind": "InPlaceRollout",
+        "metadata": {"name": name, "namespace": namespace, "uid": uid(&["InPlaceRollout", namespace, name])},
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment},
+            "templateChanges": "InPlace",
+        },
+    });
+    overlay(&mut rollout, more.clone());
+    rollout
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_set_of_a_deployment_has_its_pods_and_its_template() {
+        let of = Workload { namespace: "shop".into(), name: "web".into(), replicas: 3 };
+        let (deployment, [newest, before]) = (deployment(&of), [0, 1].map(|ago| set(&(of.clone(), ago))));
+        assert_eq!(newest["metadata"]["name"], set_name("web"));
+        assert_eq!(newest["metadata"]["ownerReferences"][0]["uid"], deployment["metadata"]["uid"]);
+        assert_eq!((&newest["spec"]["replicas"], &before["spec"]["replicas"]), (&json!(3), &json!(0)));
+        assert_ne!(newest["metadata"]["uid"], before["metadata"]["uid"]);
+        let mut template = newest["spec"]["template"].clone();
+        template["metadata"]["labels"].as_object_mut().unwrap().remove("pod-template-hash");
+        assert_eq!(template, deployment["spec"]["template"]);
+    }
+}

@@ -23,7 +23,7 @@ pub fn validate(spec: &InPlaceRolloutSpec) -> Result<(), Invalid> {
             return Err(Invalid::new("spec", "must have one of targetRef and selector"));
         }
     }
-    if spec.restarted_at.as_ref().is_some_and(|at| at.is_empty() || at.len() > 64) {
+    if spec.restarted_at.as_ref().is_some_and(|at| at.is_empty() || at.chars().count() > 64) {
         return Err(Invalid::new("spec.restartedAt", "must be a time of 1 to 64 characters"));
     }
     containers(spec)?;
@@ -174,6 +174,11 @@ mod tests {
         assert_eq!(judged(|_| {}), Ok(()));
         assert_eq!(judged(|spec| spec["strategy"]["maxUnavailable"] = json!("25%")), Ok(()));
         assert_eq!(judged(|spec| spec["restartedAt"] = json!("2026-11-22T10:00:00Z")), Ok(()));
+        assert_eq!(
+            judged(|spec| spec["restartedAt"] = json!("\u{e9}".repeat(64))),
+            Ok(()),
+            "the schema counts characters"
+        );
         assert_eq!(judged(|spec| spec["strategy"]["soakSeconds"] = json!(0)), Ok(()));
     }
 

@@ -24,6 +24,7 @@ mod nodework_status;
 mod prestop_handler;
 mod readiness_keys;
 mod recreate_request;
+mod rollout;
 
 use std::fmt::Debug;
 
@@ -39,12 +40,13 @@ pub use nodework_status::nodework_status;
 pub use prestop_handler::prestop_handler;
 pub use readiness_keys::readiness_keys;
 pub use recreate_request::recreate_request;
+pub use rollout::rollout;
 
 /// A target: looks at an input, and panics when a property breaks.
 pub type Target = fn(&[u8]);
 
 /// Every target by its name, which is that of its program and of the folder of its corpus.
-pub const TARGETS: [(&str, Target); 9] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("admission_review", admission_review),
     ("annotations", annotations),
     ("cri_answers", cri_answers),
@@ -54,6 +56,7 @@ pub const TARGETS: [(&str, Target); 9] = [
     ("prestop_handler", prestop_handler),
     ("readiness_keys", readiness_keys),
     ("recreate_request", recreate_request),
+    ("rollout", rollout),
 ];
 
 /// The texts of an input, with a zero byte between them; empty where there are fewer.

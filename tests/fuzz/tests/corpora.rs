@@ -9,7 +9,7 @@ use pitstop_fuzz::TARGETS;
 /// Most inputs of one target.
 const MOST_FILES: usize = 64;
 /// Most bytes of all corpora together.
-const MOST_BYTES: u64 = 200_000;
+const MOST_BYTES: u64 = 220_000;
 
 fn corpus(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target)
@@ -53,7 +53,7 @@ macro_rules! replayed {
 
 replayed! {
     admission_review annotations cri_answers image_update nodework_spec nodework_status prestop_handler readiness_keys
-    recreate_request
+    recreate_request rollout
 }
 
 #[test]

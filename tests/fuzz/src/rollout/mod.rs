@@ -1,0 +1,61 @@
+//! What an `InPlaceRollout`, and what an API server may tell of its workload, make a controller do.
+
+mod script;
+mod world;
+
+use pitstop_api::rollout::{InPlaceRollout, validate};
+use serde_json::{Value, json};
+
+use crate::{read, refusals, texts};
+use world::{Texts, World};
+
+/// An `InPlaceRollout` as JSON, and what the API server tells of its workload: the object, its `ReplicaSet`s or
+/// `ControllerRevision`s, disruption budgets and Pods, each list as JSON; or else a script of what happens to one.
+pub fn rollout(input: &[u8]) {
+    if input.first() == Some(&b'{') {
+        let Some([text, workload, older, budgets, pods]) = texts(input) else { return };
+        let texts = Texts { workload, older, budgets, pods }.map(str::to_owned);
+        if let Some(object) = read::<InPlaceRollout>(text) {
+            stored(object, texts);
+        }
+    } else {
+        script::run(input);
+    }
+}
+
+/// An object as it came over the wire. The schema and the controller judge its spec alike; its status is one that was stored.
+fn stored(mut object: InPlaceRollout, texts: Texts<String>) {
+    let bounded = refusals("InPlaceRollout", &json!({"spec": object.spec})).is_empty();
+    match validate(&object.spec) {
+        Err(invalid) => {
+            assert!(invalid.field.starts_with("spec.") && !invalid.message.is_empty(), "{invalid}");
+            assert!(!bounded, "the schema takes it: {invalid}");
+        }
+        Ok(()) => assert!(bounded || only_forms(&object), "the schema refuses it: {:?}", object.spec),
+    }
+    let status = json!({"spec": object.spec, "status": object.status});
+    if !bounded || !refusals("InPlaceRollout", &status).is_empty() {
+        return;
+    }
+    let metadata =
+        json!({"name": "ipr", "namespace": "shop", "uid": "ipr-1", "resourceVersion": "1", "generation": 1});
+    object.metadata = serde_json::from_value(metadata).expect("metadata");
+    let mut world = World::new(object, texts);
+    world.settle();
+    for _ in 0..20 {
+        world.wait(10_000);
+    }
+}
+
+/// The schema judges the form of names and the length of texts, too.
+fn only_forms(object: &InPlaceRollout) -> bool {
+    let refused = refusals("InPlaceRollout", &json!({"spec": object.spec}));
+    let forms = ["restartAnnotations", "targetRef.name", "restart.containers", "maxUnavailable"];
+    refused.iter().all(|why| forms.iter().any(|form| why.contains(form)))
+}
+
+/// The members of a list.
+fn items(text: &str) -> Vec<Value> {
+    let list: Value = serde_json::from_str(text).unwrap_or_default();
+    list["items"].as_array().cloned().unwrap_or_default()
+}

@@ -1,0 +1,497 @@
+//! A rollout, its Pods and its requests, as they are stored, and the texts of an API server. Every plan is looked at before it is
+//! carried out.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use chrono::DateTime;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use pitstop_api::logic::answer::{Answer, Failure};
+use pitstop_api::rollout::{ARMED, InPlaceRollout, PARKED, POD_REVISION, TargetKind};
+use pitstop_controller_core::deed::{Child, Commit, CommitStep, Strategy};
+use pitstop_controller_core::hold::Force;
+use pitstop_controller_core::hold::admission::Crowd;
+use pitstop_controller_core::key::{KindId, ObjectKey};
+use pitstop_controller_core::kind::{Around, Cx, Ended, Kind as _, PodWrites, Relative, Sight};
+use pitstop_controller_core::look::Look;
+use pitstop_controller_core::pod::Pod;
+use pitstop_controller_core::rollout::{ID, Memory, Plan, Rollout};
+use pitstop_controller_core::wire::{Exchange, Step, observe};
+use pitstop_controller_core::workload::{Parked, Parking, Version};
+use pitstop_controller_core::{Action, Config, Deed, Done, Event, Mono, Object};
+use serde_json::{Value, json};
+
+use super::items;
+use crate::refusals;
+
+/// Requests that restart Pods.
+const RESTARTS: KindId = KindId::new("ContainerRecreateRequest");
+/// Pages of one list before the API server fails: a list may have no end.
+const PAGES: usize = 4;
+
+/// What an API server tells of a workload.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Texts<T> {
+    /// The object.
+    pub(super) workload: T,
+    /// Its `ReplicaSet`s, or its `ControllerRevision`s.
+    pub(super) older: T,
+    /// The disruption budgets of its namespace.
+    pub(super) budgets: T,
+    /// Its Pods.
+    pub(super) pods: T,
+}
+
+impl Asked {
+    pub(super) fn pod(&self) -> &str {
+        &self.pod
+    }
+}
+
+impl<T> Texts<T> {
+    pub(super) fn map<U>(self, of: impl Fn(T) -> U) -> Texts<U> {
+        let Self { workload, older, budgets, pods } = self;
+        Texts { workload: of(workload), older: of(older), budgets: of(budgets), pods: of(pods) }
+    }
+}
+
+/// A request that the rollout has made.
+pub(super) struct Asked {
+    uid: String,
+    pod: String,
+    pod_uid: String,
+    spec: Value,
+    pub(super) ended: Option<bool>,
+    pub(super) pulled: Option<(String, String)>,
+}
+
+pub(super) struct World {
+    pub(super) now: Mono,
+    pub(super) rollout: Rollout,
+    pub(super) memory: Memory,
+    pub(super) texts: Texts<String>,
+    pub(super) pods: BTreeMap<ObjectKey, Pod>,
+    pub(super) asked: BTreeMap<(KindId, ObjectKey), Asked>,
+    parked: Option<Parked>,
+    /// How what it has done ends, but for readings.
+    pub(super) done: Done,
+    controllers: Vec<String>,
+    made: usize,
+    /// What Pods were marked with, by their UIDs.
+    marks: BTreeMap<String, String>,
+}
+
+impl World {
+    pub(super) fn new(object: InPlaceRollout, texts: Texts<String>) -> Self {
+        let mut world = Self {
+            now: Mono(1_000_000),
+            rollout: Rollout::observe(object),
+            memory: Rollout::remember(Mono(1_000_000)),
+            texts,
+            pods: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            parked: None,
+            done: Done::Effected,
+            controllers: Vec::new(),
+            made: 0,
+            marks: BTreeMap::new(),
+        };
+        world.show();
+        world
+    }
+
+    fn kind(&self) -> TargetKind {
+        self.rollout.spec.target_ref.kind
+    }
+
+    /// The watches show what the texts say.
+    pub(super) fn show(&mut self) {
+        let workload: Value = serde_json::from_str(&self.texts.workload).unwrap_or_default();
+        let metadata: Option<ObjectMeta> = serde_json::from_value(workload["metadata"].clone()).ok();
+        let marked = |metadata: &ObjectMeta| metadata.labels.as_ref().is_some_and(|l| l.contains_key(PARKED));
+        self.parked = metadata.filter(marked).map(|metadata| observe::parked(self.kind(), metadata));
+        let mut all = items(&self.texts.pods);
+        all.iter_mut().for_each(|pod| self.mark(pod));
+        if !all.is_empty() {
+            self.texts.pods = json!({"metadata": {}, "items": all}).to_string();
+        }
+        let slim = |item: Value| serde_json::from_value::<observe::SlimPod>(item).ok().map(observe::pod);
+        let shown = all.into_iter().filter_map(slim).filter(is_possible);
+        let before = std::mem::take(&mut self.pods);
+        self.pods = shown.map(|pod| (ObjectKey::new("shop", &pod.key.name), pod)).collect();
+        self.pods.iter_mut().for_each(|(key, pod)| pod.key = key.clone());
+        for key in before.into_keys().chain(self.pods.keys().cloned()) {
+            Rollout::member_changed(&mut self.memory, &key);
+        }
+    }
+
+    /// A Pod has what it was marked with.
+    fn mark(&self, pod: &mut Value) {
+        let Some(revision) = pod["metadata"]["uid"].as_str().and_then(|uid| self.marks.get(uid)) else {
+            return;
+        };
+        let (under, name) = match self.kind() {
+            TargetKind::Deployment => ("annotations", POD_REVISION),
+            TargetKind::StatefulSet | TargetKind::DaemonSet => ("labels", "controller-revision-hash"),
+        };
+        if !pod["metadata"][under].is_object() {
+            pod["metadata"][under] = json!({});
+        }
+        pod["metadata"][under][name] = json!(revision);
+    }
+
+    pub(super) fn changed(&mut self, pod: &str) {
+        Rollout::member_changed(&mut self.memory, &ObjectKey::new("shop", pod));
+    }
+
+    /// Another process leads: it is told of everything.
+    pub(super) fn restart(&mut self) {
+        self.memory = Rollout::remember(self.now);
+        self.controllers.clear();
+        self.show();
+    }
+
+    fn plan(&mut self) -> Plan {
+        let mut memory = self.memory.clone();
+        let (around, look, config) = (Surroundings(self), Look::default(), Config::default());
+        let writes = PodWrites { images: &[], images_now: false, resources: None, resources_open: false };
+        let sight = Sight {
+            request: &self.rollout,
+            pod: None,
+            book: None,
+            wants_orders: false,
+            guarded: true,
+            ahead: None,
+            owner_over: false,
+            child: None,
+            made_pod: None,
+            writes,
+            deed: None,
+            doing: &[],
+            look: &look,
+            survey: None,
+            anew: None,
+            around: &around,
+        };
+        let cx = Cx { now: self.now, wall: DateTime::UNIX_EPOCH, config: &config };
+        let (plan, _) = Rollout::decide(cx, sight, &mut memory);
+        self.memory = memory;
+        plan
+    }
+
+    /// Carries one plan out: whether something came of it.
+    fn step(&mut self) -> bool {
+        let plan = self.plan();
+        self.check(&plan);
+        let Plan { status, deed, controllers, labels, .. } = plan;
+        let before = std::mem::replace(&mut self.controllers, controllers);
+        let mut did = before != self.controllers;
+        if did {
+            let all: Vec<String> = self.pods.keys().map(|key| key.name.clone()).collect();
+            all.iter().for_each(|pod| self.changed(pod));
+        }
+        if let Some(label) = labels.get(ARMED) {
+            self.rollout.more = label.is_some();
+            did = true;
+        }
+        if let Some(deed) = deed {
+            let done = self.carry_out(&deed);
+            // What has no effect takes its time, and so does what others have to see.
+            if matches!(deed, Deed::Commit(_)) || !matches!(done, Done::Effected | Done::Told(_)) {
+                self.now = Mono(self.now.0 + 1_000);
+            }
+            Rollout::deed_done(&mut self.memory, self.now, deed, done);
+            did = true;
+        }
+        if let Some(write) = status {
+            assert_ne!(self.rollout.status, write.status, "a write that changes nothing");
+            self.rollout.status = write.status;
+            did = true;
+        }
+        did
+    }
+
+    /// Until nothing is left to do at this time.
+    pub(super) fn settle(&mut self) {
+        let began = self.now;
+        for _ in 0..400 {
+            if !self.step() {
+                return;
+            }
+        }
+        assert!(self.now > began, "the controller does not come to rest: {:?}", self.rollout.status);
+    }
+
+    pub(super) fn wait(&mut self, milliseconds: u64) {
+        self.now = Mono(self.now.0 + milliseconds);
+        self.settle();
+    }
+
+    /// What the API server would refuse is not sent, and what is done is for what there is.
+    fn check(&self, plan: &Plan) {
+        assert!(plan.wake_at.is_none_or(|at| at > self.now), "it would be planned again at once: {plan:?}");
+        if let Some(write) = &plan.status {
+            let object = json!({"spec": self.rollout.spec, "status": write.status});
+            let refused = refusals("InPlaceRollout", &object);
+            assert!(refused.is_empty(), "the API server would refuse it: {refused:?}: {:?}", write.status);
+        }
+        assert!(plan.labels.keys().all(|label| label == ARMED), "{:?}", plan.labels);
+        let target = &self.rollout.spec.target_ref;
+        match &plan.deed {
+            Some(Deed::Create(child)) => self.check_child(child),
+            Some(Deed::Resume { kind, key, uid, pod }) => {
+                let asked = &self.asked[&(*kind, key.clone())];
+                assert!(asked.uid == *uid && asked.pod == pod.name && is_suspended(asked), "{key}");
+                assert!(!self.rollout.spec.paused, "it is paused");
+            }
+            Some(Deed::Delete { kind, key, uid }) => {
+                assert_eq!(self.asked[&(*kind, key.clone())].uid, *uid);
+            }
+            Some(Deed::MarkPod { key, uid, .. }) => assert_eq!(self.pods[key].uid, *uid),
+            Some(Deed::AskWorkload(query)) => assert_eq!(query.key.name, target.name),
+            Some(Deed::TryRelease { key, .. }) => assert_eq!(key.name, target.name),
+            Some(Deed::Release(release)) => {
+                assert_eq!(release.key.name, target.name);
+                assert!(self.parked.is_some() && self.rollout.spec.changes_in_place(), "it is not parked");
+            }
+            Some(Deed::Commit(commit)) => {
+                assert_eq!((self.kind(), &commit.deployment.name), (TargetKind::Deployment, &target.name));
+                assert!(self.parked.is_some() && self.rollout.spec.changes_in_place(), "it is not parked");
+            }
+            Some(other) => panic!("this is not a rollout's to do: {other:?}"),
+            None => {}
+        }
+    }
+
+    fn check_child(&self, child: &Child) {
+        assert!(child.key.namespace == "shop" && child.key.name.len() <= 63, "{}", child.key);
+        assert!(!self.asked.contains_key(&(child.kind, child.key.clone())), "it is there: {}", child.key);
+        let refused = refusals(child.kind.name(), &json!({"spec": child.spec}));
+        // The API server bounds no image string of a template.
+        let long = |why: &String| why.contains("image");
+        assert!(refused.iter().all(long), "the API server would refuse it: {refused:?}: {:?}", child.spec);
+        let pod = self.pods.get(&ObjectKey::new("shop", pod_of(child))).expect("a Pod that is not there");
+        assert!(!pod.gone(), "a Pod that is gone: {}", pod.key);
+        let names = child.spec["containers"].as_array().expect("containers").iter();
+        for name in names.filter_map(|container| container["name"].as_str()) {
+            assert!(pod.container(name).is_some(), "a container that the Pod does not have: {name}");
+        }
+        let begins = child.spec["suspend"] != true;
+        assert!(!begins || !self.rollout.spec.paused, "it is paused");
+        let open = self.asked.values().filter(|asked| asked.ended.is_none() && asked.pod_uid == pod.uid);
+        assert_eq!(open.count(), 0, "two requests for Pod {}", pod.key);
+    }
+
+    /// Does it, by way of what is sent to the API server and of what that answers.
+    fn carry_out(&mut self, deed: &Deed) -> Done {
+        let done = match (self.exchange(deed), deed) {
+            (told, Deed::AskWorkload(_)) => return told,
+            (told, Deed::Commit(_)) if told != Done::Effected => return told,
+            _ => self.done.clone(),
+        };
+        if matches!(done, Done::Effected) {
+            self.takes_effect(deed);
+        }
+        match (deed, done) {
+            // What is said to be gone is.
+            (Deed::Delete { kind, key, .. }, Done::Gone) => {
+                self.forget(*kind, key);
+                Done::Gone
+            }
+            (Deed::Create(_) | Deed::MarkPod { .. }, Done::Conflict) => Done::Retry("lost".to_owned()),
+            (_, done) => done,
+        }
+    }
+
+    fn forget(&mut self, kind: KindId, key: &ObjectKey) {
+        if let Some(asked) = self.asked.remove(&(kind, key.clone())) {
+            self.changed(&asked.pod);
+        }
+    }
+
+    fn takes_effect(&mut self, deed: &Deed) {
+        match deed {
+            Deed::Create(child) => {
+                self.made += 1;
+                let (uid, pod) = (format!("child-{}", self.made), pod_of(child).to_owned());
+                let of = self.pods.get(&ObjectKey::new("shop", &pod)).expect("it is there");
+                let (pod_uid, spec) = (of.uid.clone(), child.spec.clone());
+                let asked = Asked { uid, pod, pod_uid, spec, ended: None, pulled: None };
+                self.changed(&asked.pod);
+                self.asked.insert((child.kind, child.key.clone()), asked);
+            }
+            Deed::Resume { kind, key, pod, .. } => {
+                let asked = self.asked.get_mut(&(*kind, key.clone())).expect("it is there");
+                asked.spec["suspend"] = json!(false);
+                self.changed(&pod.name);
+            }
+            Deed::Delete { kind, key, .. } => self.forget(*kind, key),
+            Deed::MarkPod { uid, revision, .. } => {
+                self.marks.insert(uid.clone(), revision.clone());
+                self.show();
+            }
+            Deed::Commit(commit) => self.commit(commit),
+            Deed::Release(release) => {
+                let mut workload: Value = serde_json::from_str(&self.texts.workload).unwrap_or_default();
+                workload["metadata"]["labels"] = json!({});
+                workload["spec"]["paused"] = json!(false);
+                workload["spec"]["updateStrategy"] = match release.to {
+                    Strategy::Partition(partition) => json!({"rollingUpdate": {"partition": partition}}),
+                    Strategy::AsIs | Strategy::Rolling | Strategy::Unpaused => {
+                        json!({"type": "RollingUpdate"})
+                    }
+                };
+                self.texts.workload = workload.to_string();
+                self.parked = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// The templates of `ReplicaSet`s change.
+    fn commit(&mut self, commit: &Commit) {
+        let workload: Value = serde_json::from_str(&self.texts.workload).unwrap_or_default();
+        let mut sets = items(&self.texts.older);
+        let is = |set: &Value, version: &Version| set["metadata"]["uid"] == version.uid.as_str();
+        let active = sets.iter().find(|set| is(set, &commit.active.version)).cloned().unwrap_or_default();
+        let mut write = |of: &Version, template: &Value| {
+            let found = sets.iter_mut().find(|set| is(set, of));
+            found.into_iter().for_each(|set| set["spec"]["template"] = template.clone());
+        };
+        match &commit.step {
+            CommitStep::Swap => write(&commit.active.version, &workload["spec"]["template"]),
+            CommitStep::Keep(set) => write(&set.version, &active["spec"]["template"]),
+            CommitStep::Void(set) => {
+                write(&set.version, &json!({"metadata": {"annotations": {"void": "true"}}}))
+            }
+            CommitStep::Make => {
+                self.made += 1;
+                let mut kept = active;
+                let name = format!("kept-{}", self.made);
+                (kept["metadata"]["uid"], kept["metadata"]["name"]) = (json!(name), json!(name));
+                (kept["spec"]["replicas"], kept["status"]["replicas"]) = (json!(0), json!(0));
+                sets.push(kept);
+            }
+        }
+        self.texts.older = json!({"metadata": {}, "items": sets}).to_string();
+    }
+
+    /// What is read of the answers.
+    fn exchange(&self, deed: &Deed) -> Done {
+        let by = Object::new(ID, self.rollout.key.clone(), "ipr-1");
+        let action = Action::Do { by, deed: deed.clone() };
+        let mut step = Exchange::begin(action, DateTime::UNIX_EPOCH).expect("it is sent");
+        let mut sent = 0;
+        loop {
+            match step {
+                Step::Send(request, exchange) => {
+                    let target = request.uri().to_string();
+                    let answer = if sent < PAGES * 5 {
+                        Answer::Body(self.text(target.split('?').next().unwrap_or_default()))
+                    } else {
+                        Answer::Failed(Failure::of_code(500, "a list without an end"))
+                    };
+                    sent += 1;
+                    step = exchange.answered(answer);
+                }
+                Step::Over(over) => {
+                    let Event::DeedDone { done, .. } = over.event else { panic!("{:?}", over.event) };
+                    return done;
+                }
+            }
+        }
+    }
+
+    fn text(&self, path: &str) -> String {
+        let mut parts = path.rsplit('/');
+        let (last, before) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let set = || items(&self.texts.older).into_iter().find(|set| set["metadata"]["name"] == last);
+        match (before, last) {
+            ("replicasets", _) => set().map_or_else(|| "{}".to_owned(), |set| set.to_string()),
+            (_, "replicasets" | "controllerrevisions") => self.texts.older.clone(),
+            (_, "poddisruptionbudgets") => self.texts.budgets.clone(),
+            (_, "pods") => self.texts.pods.clone(),
+            (_, last) if last == self.rollout.spec.target_ref.name => self.texts.workload.clone(),
+            _ => "{}".to_owned(),
+        }
+    }
+}
+
+/// The API server lets no other one be.
+fn is_possible(pod: &Pod) -> bool {
+    let named = |name: &str| {
+        (1..=63).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+    };
+    let containers = pod.containers.iter().all(|container| named(&container.name));
+    named(&pod.key.name) && named(&pod.uid) && containers
+}
+
+fn is_suspended(asked: &Asked) -> bool {
+    asked.spec["suspend"] == true && asked.ended.is_none()
+}
+
+/// The name of the Pod that a request is for.
+fn pod_of(child: &Child) -> &str {
+    let of = if child.kind == RESTARTS { &child.spec["podName"] } else { &child.spec["podRef"]["name"] };
+    of.as_str().expect("it names a Pod")
+}
+
+struct Surroundings<'a>(&'a World);
+
+impl Surroundings<'_> {
+    fn relative_of<'a>(key: &'a ObjectKey, asked: &'a Asked) -> Relative<'a> {
+        let ended =
+            asked.ended.map(|complete| Ended { complete, reason: "R", message: "it did not come up" });
+        let pulled = asked.pulled.iter().map(|(image, digest)| (image.as_str(), digest.as_str()));
+        Relative {
+            key,
+            uid: &asked.uid,
+            owner_uid: Some("ipr-1"),
+            deleting: false,
+            suspended: is_suspended(asked),
+            ended,
+            pulled: pulled.collect(),
+        }
+    }
+}
+
+impl Around<Rollout> for Surroundings<'_> {
+    fn force(&self) -> Force {
+        Force::default()
+    }
+    fn crowd(&self) -> Option<Crowd<'_>> {
+        None
+    }
+    fn begun(&self) -> Vec<&Rollout> {
+        Vec::new()
+    }
+    fn first_waiting(&self) -> Option<&Rollout> {
+        None
+    }
+    fn last_waiting(&self) -> Vec<&Rollout> {
+        Vec::new()
+    }
+    fn is_last(&self) -> bool {
+        false
+    }
+    fn pod(&self, key: &ObjectKey) -> Option<Cow<'_, Pod>> {
+        self.0.pods.get(key).map(Cow::Borrowed)
+    }
+    fn parking(&self, _: TargetKind) -> Parking<'_> {
+        self.0.parked.as_ref().map_or(Parking::No, Parking::Yes)
+    }
+    fn relative(&self, kind: KindId, key: &ObjectKey) -> Option<Relative<'_>> {
+        let found = self.0.asked.get_key_value(&(kind, key.clone()));
+        found.map(|((_, key), asked)| Self::relative_of(key, asked))
+    }
+    fn pod_of(&self, kind: KindId, key: &ObjectKey) -> Option<ObjectKey> {
+        self.0.asked.get(&(kind, key.clone())).map(|asked| ObjectKey::new("shop", &asked.pod))
+    }
+    fn others_begun(&self, _: KindId, _: &ObjectKey) -> bool {
+        false
+    }
+    fn children(&self, kind: KindId) -> Box<dyn Iterator<Item = Relative<'_>> + '_> {
+        let of = self.0.asked.iter().filter(move |((own, _), _)| *own == kind);
+        Box::new(of.map(|((_, key), asked)| Self::relative_of(key, asked)))
+    }
+}

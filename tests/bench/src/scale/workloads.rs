@@ -30,9 +30,15 @@ pub(crate) async fn deployments(client: &Client, of: Vec<Workload>, sets: usize)
     write(client, SETS, sets, |(workload, _)| &workload.namespace, set).await
 }
 
-/// Makes rollouts of a namespace that the controller has not armed: for as many Deployments.
-pub(crate) async fn unarmed(client: &Client, namespace: &str, count: usize) -> Result<()> {
-    let named = (0..count).map(|i| (namespace.to_owned(), format!("unarmed-{i:05}"))).collect();
+/// Makes rollouts that the controller has not armed, each for a Deployment of its own, in these namespaces in turn.
+pub(crate) async fn unarmed(
+    client: &Client,
+    namespaces: &[String],
+    prefix: &str,
+    count: usize,
+) -> Result<()> {
+    let named = namespaces.iter().cycle().take(count).enumerate();
+    let named = named.map(|(i, namespace)| (namespace.clone(), format!("{prefix}-{i:05}"))).collect();
     let unarmed = |(namespace, name): &(String, String)| rollout(namespace, name, name, &json!({}));
     write(client, ROLLOUTS, named, |(namespace, _)| namespace, unarmed).await
 }

@@ -1,5 +1,6 @@
 //! What an `InPlaceRollout`, and what an API server may tell of its workload, make a controller do.
 
+mod around;
 mod script;
 mod world;
 

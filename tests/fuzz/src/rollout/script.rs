@@ -22,6 +22,7 @@ const ODD: [&str; 8] = [
 ];
 
 /// What the texts say.
+#[allow(clippy::struct_excessive_bools, reason = "each is told apart, and all may hold at once")]
 struct Story {
     kind: &'static str,
     /// Tag of the template's image, and of the revision before.
@@ -266,7 +267,7 @@ fn ends(u: &mut Unstructured<'_>, world: &mut World) -> Result<()> {
     if u.ratio(3, 4)? {
         asked.ended = Some(complete);
     }
-    let pod = asked.pod().to_owned();
+    let pod = asked.pod.clone();
     world.changed(&pod);
     Ok(())
 }

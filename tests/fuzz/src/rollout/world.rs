@@ -1,7 +1,6 @@
 //! A rollout, its Pods and its requests, as they are stored, and the texts of an API server. Every plan is looked at before it is
 //! carried out.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use chrono::DateTime;
@@ -9,18 +8,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pitstop_api::logic::answer::{Answer, Failure};
 use pitstop_api::rollout::{ARMED, InPlaceRollout, PARKED, POD_REVISION, TargetKind};
 use pitstop_controller_core::deed::{Child, Commit, CommitStep, Strategy};
-use pitstop_controller_core::hold::Force;
-use pitstop_controller_core::hold::admission::Crowd;
 use pitstop_controller_core::key::{KindId, ObjectKey};
-use pitstop_controller_core::kind::{Around, Cx, Ended, Kind as _, PodWrites, Relative, Sight};
+use pitstop_controller_core::kind::{Cx, Kind as _, PodWrites, Sight};
 use pitstop_controller_core::look::Look;
 use pitstop_controller_core::pod::Pod;
 use pitstop_controller_core::rollout::{ID, Memory, Plan, Rollout};
 use pitstop_controller_core::wire::{Exchange, Step, observe};
-use pitstop_controller_core::workload::{Parked, Parking, Version};
+use pitstop_controller_core::workload::{Parked, Version};
 use pitstop_controller_core::{Action, Config, Deed, Done, Event, Mono, Object};
 use serde_json::{Value, json};
 
+use super::around::Surroundings;
 use super::items;
 use crate::refusals;
 
@@ -42,12 +40,6 @@ pub(super) struct Texts<T> {
     pub(super) pods: T,
 }
 
-impl Asked {
-    pub(super) fn pod(&self) -> &str {
-        &self.pod
-    }
-}
-
 impl<T> Texts<T> {
     pub(super) fn map<U>(self, of: impl Fn(T) -> U) -> Texts<U> {
         let Self { workload, older, budgets, pods } = self;
@@ -57,8 +49,8 @@ impl<T> Texts<T> {
 
 /// A request that the rollout has made.
 pub(super) struct Asked {
-    uid: String,
-    pod: String,
+    pub(super) uid: String,
+    pub(super) pod: String,
     pod_uid: String,
     spec: Value,
     pub(super) ended: Option<bool>,
@@ -72,7 +64,7 @@ pub(super) struct World {
     pub(super) texts: Texts<String>,
     pub(super) pods: BTreeMap<ObjectKey, Pod>,
     pub(super) asked: BTreeMap<(KindId, ObjectKey), Asked>,
-    parked: Option<Parked>,
+    pub(super) parked: Option<Parked>,
     /// How what it has done ends, but for readings.
     pub(super) done: Done,
     controllers: Vec<String>,
@@ -111,7 +103,9 @@ impl World {
         let marked = |metadata: &ObjectMeta| metadata.labels.as_ref().is_some_and(|l| l.contains_key(PARKED));
         self.parked = metadata.filter(marked).map(|metadata| observe::parked(self.kind(), metadata));
         let mut all = items(&self.texts.pods);
-        all.iter_mut().for_each(|pod| self.mark(pod));
+        for pod in &mut all {
+            self.mark(pod);
+        }
         if !all.is_empty() {
             self.texts.pods = json!({"metadata": {}, "items": all}).to_string();
         }
@@ -188,7 +182,9 @@ impl World {
         let mut did = before != self.controllers;
         if did {
             let all: Vec<String> = self.pods.keys().map(|key| key.name.clone()).collect();
-            all.iter().for_each(|pod| self.changed(pod));
+            for pod in &all {
+                self.changed(pod);
+            }
         }
         if let Some(label) = labels.get(ARMED) {
             self.rollout.more = label.is_some();
@@ -356,13 +352,15 @@ impl World {
         let active = sets.iter().find(|set| is(set, &commit.active.version)).cloned().unwrap_or_default();
         let mut write = |of: &Version, template: &Value| {
             let found = sets.iter_mut().find(|set| is(set, of));
-            found.into_iter().for_each(|set| set["spec"]["template"] = template.clone());
+            if let Some(set) = found {
+                set["spec"]["template"] = template.clone();
+            }
         };
         match &commit.step {
             CommitStep::Swap => write(&commit.active.version, &workload["spec"]["template"]),
             CommitStep::Keep(set) => write(&set.version, &active["spec"]["template"]),
             CommitStep::Void(set) => {
-                write(&set.version, &json!({"metadata": {"annotations": {"void": "true"}}}))
+                write(&set.version, &json!({"metadata": {"annotations": {"void": "true"}}}));
             }
             CommitStep::Make => {
                 self.made += 1;
@@ -426,7 +424,7 @@ fn is_possible(pod: &Pod) -> bool {
     named(&pod.key.name) && named(&pod.uid) && containers
 }
 
-fn is_suspended(asked: &Asked) -> bool {
+pub(super) fn is_suspended(asked: &Asked) -> bool {
     asked.spec["suspend"] == true && asked.ended.is_none()
 }
 
@@ -434,64 +432,4 @@ fn is_suspended(asked: &Asked) -> bool {
 fn pod_of(child: &Child) -> &str {
     let of = if child.kind == RESTARTS { &child.spec["podName"] } else { &child.spec["podRef"]["name"] };
     of.as_str().expect("it names a Pod")
-}
-
-struct Surroundings<'a>(&'a World);
-
-impl Surroundings<'_> {
-    fn relative_of<'a>(key: &'a ObjectKey, asked: &'a Asked) -> Relative<'a> {
-        let ended =
-            asked.ended.map(|complete| Ended { complete, reason: "R", message: "it did not come up" });
-        let pulled = asked.pulled.iter().map(|(image, digest)| (image.as_str(), digest.as_str()));
-        Relative {
-            key,
-            uid: &asked.uid,
-            owner_uid: Some("ipr-1"),
-            deleting: false,
-            suspended: is_suspended(asked),
-            ended,
-            pulled: pulled.collect(),
-        }
-    }
-}
-
-impl Around<Rollout> for Surroundings<'_> {
-    fn force(&self) -> Force {
-        Force::default()
-    }
-    fn crowd(&self) -> Option<Crowd<'_>> {
-        None
-    }
-    fn begun(&self) -> Vec<&Rollout> {
-        Vec::new()
-    }
-    fn first_waiting(&self) -> Option<&Rollout> {
-        None
-    }
-    fn last_waiting(&self) -> Vec<&Rollout> {
-        Vec::new()
-    }
-    fn is_last(&self) -> bool {
-        false
-    }
-    fn pod(&self, key: &ObjectKey) -> Option<Cow<'_, Pod>> {
-        self.0.pods.get(key).map(Cow::Borrowed)
-    }
-    fn parking(&self, _: TargetKind) -> Parking<'_> {
-        self.0.parked.as_ref().map_or(Parking::No, Parking::Yes)
-    }
-    fn relative(&self, kind: KindId, key: &ObjectKey) -> Option<Relative<'_>> {
-        let found = self.0.asked.get_key_value(&(kind, key.clone()));
-        found.map(|((_, key), asked)| Self::relative_of(key, asked))
-    }
-    fn pod_of(&self, kind: KindId, key: &ObjectKey) -> Option<ObjectKey> {
-        self.0.asked.get(&(kind, key.clone())).map(|asked| ObjectKey::new("shop", &asked.pod))
-    }
-    fn others_begun(&self, _: KindId, _: &ObjectKey) -> bool {
-        false
-    }
-    fn children(&self, kind: KindId) -> Box<dyn Iterator<Item = Relative<'_>> + '_> {
-        let of = self.0.asked.iter().filter(move |((own, _), _)| *own == kind);
-        Box::new(of.map(|((_, key), asked)| Self::relative_of(key, asked)))
-    }
 }

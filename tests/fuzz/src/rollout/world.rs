@@ -207,11 +207,14 @@ impl World {
         did
     }
 
+    /// What fails again and again is left to the next time.
+    const MOST_FAILED: u64 = 10_000;
+
     /// Until nothing is left to do at this time.
     pub(super) fn settle(&mut self) {
         let began = self.now;
         for _ in 0..400 {
-            if !self.step() {
+            if !self.step() || self.now.0 > began.0 + Self::MOST_FAILED {
                 return;
             }
         }

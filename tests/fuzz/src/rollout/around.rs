@@ -68,6 +68,12 @@ impl Around<Rollout> for Surroundings<'_> {
     fn others_begun(&self, _: KindId, _: &ObjectKey) -> bool {
         false
     }
+    fn selects_too_many(&self) -> bool {
+        false
+    }
+    fn given_by(&self, _: &Pod) -> Option<ObjectKey> {
+        None
+    }
     fn children(&self, kind: KindId) -> Box<dyn Iterator<Item = Relative<'_>> + '_> {
         let of = self.0.asked.iter().filter(move |((own, _), _)| *own == kind);
         Box::new(of.map(|((_, key), asked)| Self::relative_of(key, asked)))

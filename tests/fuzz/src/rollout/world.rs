@@ -11,7 +11,7 @@ use pitstop_controller_core::deed::{Child, Commit, CommitStep, Strategy};
 use pitstop_controller_core::key::{KindId, ObjectKey};
 use pitstop_controller_core::kind::{Cx, Kind as _, PodWrites, Sight};
 use pitstop_controller_core::look::Look;
-use pitstop_controller_core::pod::Pod;
+use pitstop_controller_core::pod::{Group, Pod};
 use pitstop_controller_core::rollout::{ID, Memory, Plan, Rollout};
 use pitstop_controller_core::wire::{Exchange, Step, observe};
 use pitstop_controller_core::workload::{Parked, Version};
@@ -67,7 +67,7 @@ pub(super) struct World {
     pub(super) parked: Option<Parked>,
     /// How what it has done ends, but for readings.
     pub(super) done: Done,
-    controllers: Vec<String>,
+    groups: Vec<Group>,
     made: usize,
     /// What Pods were marked with, by their UIDs.
     marks: BTreeMap<String, String>,
@@ -84,7 +84,7 @@ impl World {
             asked: BTreeMap::new(),
             parked: None,
             done: Done::Effected,
-            controllers: Vec::new(),
+            groups: Vec::new(),
             made: 0,
             marks: BTreeMap::new(),
         };
@@ -92,8 +92,14 @@ impl World {
         world
     }
 
-    fn kind(&self) -> TargetKind {
-        self.rollout.spec.target_ref.kind
+    /// The workload's kind; absent for selected Pods.
+    fn kind(&self) -> Option<TargetKind> {
+        self.rollout.spec.kind()
+    }
+
+    /// The workload's name; for selected Pods empty.
+    fn name(&self) -> &str {
+        self.rollout.spec.target_ref.as_ref().map_or("", |target| &target.name)
     }
 
     /// The watches show what the texts say.
@@ -101,7 +107,8 @@ impl World {
         let workload: Value = serde_json::from_str(&self.texts.workload).unwrap_or_default();
         let metadata: Option<ObjectMeta> = serde_json::from_value(workload["metadata"].clone()).ok();
         let marked = |metadata: &ObjectMeta| metadata.labels.as_ref().is_some_and(|l| l.contains_key(PARKED));
-        self.parked = metadata.filter(marked).map(|metadata| observe::parked(self.kind(), metadata));
+        let parked = metadata.filter(marked).zip(self.kind());
+        self.parked = parked.map(|(metadata, kind)| observe::parked(kind, metadata));
         let mut all = items(&self.texts.pods);
         for pod in &mut all {
             self.mark(pod);
@@ -125,8 +132,8 @@ impl World {
             return;
         };
         let (under, name) = match self.kind() {
-            TargetKind::Deployment => ("annotations", POD_REVISION),
-            TargetKind::StatefulSet | TargetKind::DaemonSet => ("labels", "controller-revision-hash"),
+            None | Some(TargetKind::Deployment) => ("annotations", POD_REVISION),
+            Some(TargetKind::StatefulSet | TargetKind::DaemonSet) => ("labels", "controller-revision-hash"),
         };
         if !pod["metadata"][under].is_object() {
             pod["metadata"][under] = json!({});
@@ -141,7 +148,7 @@ impl World {
     /// Another process leads: it is told of everything.
     pub(super) fn restart(&mut self) {
         self.memory = Rollout::remember(self.now);
-        self.controllers.clear();
+        self.groups.clear();
         self.show();
     }
 
@@ -177,9 +184,9 @@ impl World {
     fn step(&mut self) -> bool {
         let plan = self.plan();
         self.check(&plan);
-        let Plan { status, deed, controllers, labels, .. } = plan;
-        let before = std::mem::replace(&mut self.controllers, controllers);
-        let mut did = before != self.controllers;
+        let Plan { status, deed, groups, labels, .. } = plan;
+        let before = std::mem::replace(&mut self.groups, groups);
+        let mut did = before != self.groups;
         if did {
             let all: Vec<String> = self.pods.keys().map(|key| key.name.clone()).collect();
             for pod in &all {
@@ -235,7 +242,7 @@ impl World {
             assert!(refused.is_empty(), "the API server would refuse it: {refused:?}: {:?}", write.status);
         }
         assert!(plan.labels.keys().all(|label| label == ARMED), "{:?}", plan.labels);
-        let target = &self.rollout.spec.target_ref;
+        let target = self.name();
         match &plan.deed {
             Some(Deed::Create(child)) => self.check_child(child),
             Some(Deed::Resume { kind, key, uid, pod }) => {
@@ -247,14 +254,15 @@ impl World {
                 assert_eq!(self.asked[&(*kind, key.clone())].uid, *uid);
             }
             Some(Deed::MarkPod { key, uid, .. }) => assert_eq!(self.pods[key].uid, *uid),
-            Some(Deed::AskWorkload(query)) => assert_eq!(query.key.name, target.name),
-            Some(Deed::TryRelease { key, .. }) => assert_eq!(key.name, target.name),
+            Some(Deed::AskWorkload(query)) => assert_eq!(query.key.name, target),
+            Some(Deed::TryRelease { key, .. }) => assert_eq!(key.name, target),
             Some(Deed::Release(release)) => {
-                assert_eq!(release.key.name, target.name);
+                assert_eq!(release.key.name, target);
                 assert!(self.parked.is_some() && self.rollout.spec.changes_in_place(), "it is not parked");
             }
             Some(Deed::Commit(commit)) => {
-                assert_eq!((self.kind(), &commit.deployment.name), (TargetKind::Deployment, &target.name));
+                let deployment = (self.kind(), commit.deployment.name.as_str());
+                assert_eq!(deployment, (Some(TargetKind::Deployment), target));
                 assert!(self.parked.is_some() && self.rollout.spec.changes_in_place(), "it is not parked");
             }
             Some(other) => panic!("this is not a rollout's to do: {other:?}"),
@@ -412,7 +420,7 @@ impl World {
             (_, "replicasets" | "controllerrevisions") => self.texts.older.clone(),
             (_, "poddisruptionbudgets") => self.texts.budgets.clone(),
             (_, "pods") => self.texts.pods.clone(),
-            (_, last) if last == self.rollout.spec.target_ref.name => self.texts.workload.clone(),
+            (_, last) if last == self.name() => self.texts.workload.clone(),
             _ => "{}".to_owned(),
         }
     }

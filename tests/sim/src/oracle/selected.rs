@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use pitstop_api::condition;
+use pitstop_api::image::Reference;
 use pitstop_api::rollout::{InPlaceRollout, Phase, conditions};
 use serde::Deserialize;
 use serde_json::Value;
@@ -81,8 +82,10 @@ impl Followed {
             let mut containers = lists.flatten().flatten();
             let found = containers.find(|container| container["name"] == *wanted.name);
             let image = found.and_then(|container| container["image"].as_str()).unwrap_or_default();
-            image == wanted.image
-                || image.strip_prefix(&*wanted.image).is_some_and(|rest| rest.starts_with('@'))
+            let (has, wanted) = (Reference::parse(image), Reference::parse(&wanted.image));
+            has.is_ok_and(|has| {
+                wanted.is_ok_and(|wanted| has.same_repository(&wanted) && has.own_tag() == wanted.own_tag())
+            })
         })
     }
 
@@ -169,8 +172,8 @@ impl Selected {
         let (id, pod) =
             (uid(object), object["spec"]["podRef"]["uid"].as_str().unwrap_or_default().to_owned());
         let since = self.now.saturating_sub(self.schedule.known());
-        // What was not ready for so long costs nothing.
-        let costs = self.members.get(&pod).is_some_and(|member| member.ready.0 || member.ready.1 > since);
+        // What may be known not to be ready costs nothing.
+        let costs = self.members.get(&pod).is_some_and(|member| member.ready.0 && member.ready.1 <= since);
         let rollout = owner["uid"].as_str().unwrap_or_default().to_owned();
         let new = Child { rollout, pod, costs, begun: false, over: false, failed: false };
         let child = self.children.entry(id.clone()).or_insert(new);
@@ -225,10 +228,9 @@ impl Selected {
         let mark = |pod: &Value| pod["metadata"]["annotations"][MARK].as_str().unwrap_or_default().to_owned();
         let marked = writer == Writer::Controller && mark(&old) != mark(pod) && mark(pod).starts_with("s-");
         let since = now.saturating_sub(self.schedule.known());
-        let mut wanting = self.followed.values().filter(|followed| followed.deleted.is_none());
         let lacks =
             |followed: &Followed| followed.wished < since && !followed.has(pod) && !followed.has(&old);
-        if marked && !self.unsure && wanting.all(lacks) {
+        if marked && !self.unsure && self.followed.values().all(lacks) {
             found.push(("W17", format!("{} is marked, and lacks what is wanted", pod["metadata"]["name"])));
         }
     }

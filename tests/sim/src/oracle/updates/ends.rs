@@ -277,7 +277,10 @@ impl Updates {
         let steps = self.schedule.steps.iter().any(|s| match &s.what {
             Step::Crash(..) => true,
             Step::MoveTag(_, content) => named(content),
-            Step::Template(tags) => tags.iter().any(|(_, tag)| bad.iter().any(|b| tag.starts_with(b))),
+            Step::Template(tags) | Step::Wish(_, tags) => {
+                tags.iter().any(|(_, tag)| bad.iter().any(|b| tag.starts_with(b)))
+            }
+            Step::Rollout(plan) => plan.images.iter().any(|(_, tag)| bad.iter().any(|b| tag.starts_with(b))),
             _ => false,
         });
         let same = self.schedule.images.same.iter().any(|(_, content)| named(content));

@@ -316,7 +316,7 @@ pub trait Around<K: Kind> {
     fn others_begun(&self, kind: KindId, pod: &ObjectKey) -> bool;
     /// As many select Pods of the namespace by labels as may, and it does not.
     fn selects_too_many(&self) -> bool;
-    /// An older one of its kind that [gives](Kind::gives_to) the Pod something.
+    /// An older one of its kind that selects the Pod, too, and [gives](Kind::gives) it something.
     fn given_by(&self, pod: &Pod) -> Option<ObjectKey>;
     /// The objects of that kind that it has made.
     fn children(&self, kind: KindId) -> Box<dyn Iterator<Item = Relative<'_>> + '_>;
@@ -448,8 +448,8 @@ pub trait Kind:
     fn keeps_park(&self) -> bool {
         false
     }
-    /// It gives the Pod, which it looks after by its labels, something that another one could take from it again.
-    fn gives_to(&self, _pod: &Pod) -> bool {
+    /// It gives Pods that it looks after by their labels something that another one could take from them again.
+    fn gives(&self) -> bool {
         false
     }
     /// What its workload was parked for has failed.

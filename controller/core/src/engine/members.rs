@@ -45,7 +45,8 @@ impl Members {
 
     /// Those that do so by its labels.
     pub(super) fn selecting<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = &'a Object> {
-        let labels = if self.labels.is_empty() { &[][..] } else { &pod.labels };
+        let none = !self.selectors.contains_key(pod.key.namespace.as_str());
+        let labels = if none { &[][..] } else { &pod.labels };
         let found = labels.iter().filter_map(|l| self.labels.get(&(pod.key.namespace.as_str().into(), *l)));
         found.flatten().filter(|(_, labels)| pod.has_labels(labels)).map(|(by, _)| by)
     }

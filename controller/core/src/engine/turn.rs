@@ -166,7 +166,7 @@ impl<K: Stored> Around<K> for Surroundings<'_, K> {
         let own = rank(self.request);
         let others = self.engine.members.selecting(pod).filter(|other| other.kind == K::ABOUT.id);
         let others = others.filter_map(|other| objects.get(&other.key)).map(|entry| entry.request.get());
-        let older = others.filter(|other| rank(other) < own && other.gives_to(pod));
+        let older = others.filter(|other| rank(other) < own && other.gives());
         older.min_by_key(|other| rank(other)).map(|other| other.meta().key.clone())
     }
     fn children(&self, kind: KindId) -> Box<dyn Iterator<Item = Relative<'_>> + '_> {

@@ -10,7 +10,7 @@ use crate::deed::{Deed, Done};
 use crate::key::{KindId, ObjectKey};
 use crate::kind::{About, At, Course, Cx, Kind, Sharing, Sight, WriteNames};
 use crate::measure::Measure;
-use crate::pod::{Pod, label_hashes};
+use crate::pod::Pod;
 use crate::reduced::Reduced;
 use crate::time::Mono;
 use crate::workload::place;
@@ -89,8 +89,8 @@ impl Kind for Rollout {
     fn keeps_park(&self) -> bool {
         self.spec.changes_in_place()
     }
-    fn gives_to(&self, pod: &Pod) -> bool {
-        self.spec.wants_something() && pod.has_labels(&label_hashes(self.spec.labels()))
+    fn gives(&self) -> bool {
+        self.spec.wants_something()
     }
     fn fails_park(&self) -> bool {
         status::has_failed(&self.status)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::DateTime;
-use pitstop_api::rollout::{Restart, validate};
+use pitstop_api::rollout::{Restart, Update, validate};
 
 use super::child::{self, RESIZES, UPDATES};
 use super::choose::{Step, choose, waits_for_pods};
@@ -47,6 +47,12 @@ impl Next {
     pub(super) fn only(rollout: &Rollout, told: Told) -> Self {
         let doing = Doing::of(&rollout.status);
         Self { told, doing, deed: None, groups: Vec::new(), wake_at: None }
+    }
+
+    /// No restart is under way, and that of the update is told.
+    pub(super) fn of_update(rollout: &Rollout, update: Update, told: Told) -> Self {
+        let next = Self::only(rollout, told);
+        Self { doing: Doing { restart: None, update: Some(update), ..next.doing }, ..next }
     }
 }
 

@@ -275,7 +275,8 @@ impl Memory {
             self.sorted.lost.remove(key);
             return;
         };
-        let step = match around.given_by(&pod).filter(|_| rollout.spec.wants_something()) {
+        let other = rollout.spec.wants_something().then(|| around.given_by(&pod)).flatten();
+        let step = match other {
             Some(other) => Err(format!("InPlaceRollout {} is older, and selects the Pod, too", other.name)),
             None => work.step(rollout, &pod, around),
         };
@@ -397,6 +398,13 @@ impl Memory {
                 seen.uid == pod.uid && !matches!(seen.stage, Stage::Waits(_) | Stage::Started)
             })
         })
+    }
+
+    /// Every Pod that was listed for that is as the work wants it.
+    pub(super) fn listed_are(&self, rollout: &Rollout, work: &Work<'_>, of: &str) -> bool {
+        let What::Update(revisions) = &work.what else { return false };
+        let listed = self.listed.as_ref().filter(|(listed, _)| listed == of);
+        listed.is_some_and(|(_, pods)| self.all_are(rollout, pods, revisions, work.partition))
     }
 
     /// Every listed Pod is known, as that very Pod, and is of that revision; those of lower ordinals are left alone.

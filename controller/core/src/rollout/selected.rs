@@ -12,10 +12,10 @@ use pitstop_api::{condition, labels};
 use super::Rollout;
 use super::plan::{Next, Wants, go_on, wait, with_workload};
 use super::roll::Memory;
-use super::status::{Doing, RESTARTED};
+use super::status::RESTARTED;
 use super::sweep::delete;
 use super::told::Told;
-use super::work::{What, Work};
+use super::work::Work;
 use crate::kind::{Cx, Sight};
 use crate::pod::Pod;
 use crate::template::{Image, Lacks, Size, same_image, same_repository};
@@ -79,14 +79,13 @@ pub(super) fn give(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) 
         None => {
             memory.begins();
             let generation = rollout.generation.unwrap_or_default();
-            Some(begin(rollout, Update { revision, generation, ..Update::default() }))
+            Some(Next::of_update(
+                rollout,
+                Update { revision, generation, ..Update::default() },
+                Told::Updating,
+            ))
         }
     }
-}
-
-fn begin(rollout: &Rollout, update: Update) -> Next {
-    let next = Next::only(rollout, Told::Updating);
-    Next { doing: Doing { restart: None, update: Some(update), ..next.doing }, ..next }
 }
 
 /// Pods get it, one after another.
@@ -104,26 +103,14 @@ fn go_through(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, revis
             if let Some(next) = go_on(cx, sight, memory, &work, workload) {
                 return next;
             }
-            if !all_are(memory, rollout, &work, revision) {
+            if !memory.listed_are(rollout, &work, revision) {
                 return wait(cx, sight, memory, revision, true);
             }
             let update = rollout.status.update.clone().unwrap_or_default();
             let update = Update { ended: Some(UpdateEnd::Updated), ..update };
-            ends(rollout, update)
+            Next::of_update(rollout, update, Told::Ended(UpdateEnd::Updated))
         },
     )
-}
-
-fn ends(rollout: &Rollout, update: Update) -> Next {
-    let next = Next::only(rollout, Told::Ended(UpdateEnd::Updated));
-    Next { doing: Doing { restart: None, update: Some(update), ..next.doing }, ..next }
-}
-
-/// Every Pod that was listed has got it, by the API server's word.
-fn all_are(memory: &Memory, rollout: &Rollout, work: &Work<'_>, of: &str) -> bool {
-    let What::Update(revisions) = &work.what else { return false };
-    let listed = memory.listed.as_ref().filter(|(listed, _)| listed == of);
-    listed.is_some_and(|(_, pods)| memory.all_are(rollout, pods, revisions, 0))
 }
 
 /// All Pods have it: those that are made later get it, too. What is left of it is deleted.
@@ -163,8 +150,10 @@ fn rest(
     if !memory.sorted.waits.is_empty() || !memory.sorted.failed.is_empty() {
         memory.begins();
         let update = rollout.status.update.clone().unwrap_or_default();
-        return begin(rollout, Update { ended: None, ..update });
+        return Next::of_update(rollout, Update { ended: None, ..update }, Told::Updating);
     }
+    // Which Pods there are, is known by now.
+    memory.listed = None;
     let next = Next::only(rollout, last(rollout));
     // One that was made as the spec says has yet to be marked.
     let unmarked = memory.next_unmarked(cx.now).cloned().and_then(|pod| sight.around.pod(&pod));

@@ -126,8 +126,7 @@ impl Updating<'_> {
 
     /// Tells that of the update.
     fn told(&self, update: Update, told: Told) -> Next {
-        let next = Next::only(self.sight.request, told);
-        Next { doing: Doing { restart: None, update: Some(update), ..next.doing }, ..next }
+        Next::of_update(self.sight.request, update, told)
     }
 
     fn go_on(&self, memory: &mut Memory, revision: &str, to: Strategy) -> Next {
@@ -205,9 +204,7 @@ impl Updating<'_> {
 
     /// Every Pod that was listed is as the work wants it.
     fn all_are(&self, memory: &Memory, work: &Work<'_>) -> bool {
-        let What::Update(revisions) = &work.what else { return false };
-        let listed = memory.listed.as_ref().filter(|(of, _)| of == self.of);
-        listed.is_some_and(|(_, pods)| memory.all_are(self.sight.request, pods, revisions, work.partition))
+        memory.listed_are(self.sight.request, work, self.of)
     }
 
     /// Every Pod that the watch has shown is done: the API server is asked whether there are others, and its controller has to

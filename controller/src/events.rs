@@ -76,6 +76,7 @@ async fn record(recorder: &Recorder, note: Note) {
     // What is no kind of ours is a workload.
     let (api_version, action) =
         about(note.kind).map_or(("apps/v1", "Release"), |about| (about.api_version, about.action));
+    let on_request = note.is_on_request();
     let request = ObjectReference {
         api_version: Some(api_version.to_owned()),
         kind: Some(note.kind.name().to_owned()),
@@ -99,7 +100,9 @@ async fn record(recorder: &Recorder, note: Note) {
         action: action.to_owned(),
         secondary: pod.clone(),
     };
-    publish(recorder, &event, &request).await;
+    if on_request {
+        publish(recorder, &event, &request).await;
+    }
     if let Some(pod) = pod {
         publish(recorder, &Event { secondary: Some(request), ..event }, &pod).await;
     }

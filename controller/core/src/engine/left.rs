@@ -189,6 +189,7 @@ impl Left {
             request: key.clone(),
             request_uid: uid.to_owned(),
             pod: None,
+            owned: false,
             warning,
             reason: if warning { LEFT_PARKED } else { RELEASED },
             message,

@@ -30,6 +30,8 @@ pub(super) const FRESH: Duration = Duration::from_secs(10);
 const FRESH_WAITING: Duration = Duration::from_mins(1);
 /// How soon the Pods are listed again where the watch did not show all of them.
 pub(super) const LIST_AGAIN: Duration = Duration::from_secs(1);
+/// How soon the workload is read again whose controller has just been given something to do: most are done at once.
+const SOON: Duration = Duration::from_millis(100);
 /// How soon it goes on with the Pods of controllers that it looks after from now on: those that there are come at once.
 const TOLD_WITHIN: Duration = Duration::from_millis(1);
 
@@ -407,8 +409,11 @@ pub(super) fn wait(
     let late = since.is_some_and(|since| since.after(seconds(rollout.spec.progress_deadline())) <= now);
     memory.stopped = late;
     let most = if late { FRESH_WAITING } else { FRESH };
-    let pause = since.map_or(LIST_AGAIN, |since| (now.since(since) / 4).clamp(LIST_AGAIN, most));
-    let again_at = memory.read.as_ref().map(|(at, _)| at.after(pause));
+    let again_at = memory.read.as_ref().map(|(at, _)| {
+        let begins = || memory.reads_since().map_or(SOON, |first| at.since(first).clamp(SOON, LIST_AGAIN));
+        let pause = since.map_or_else(begins, |since| (now.since(since) / 4).clamp(LIST_AGAIN, most));
+        at.after(pause)
+    });
     let due = first || again_at.is_none_or(|at| at <= now);
     let deed = due.then(|| ask(sight, memory, of, pods)).flatten();
     let wake_at = again_at.filter(|at| *at > now);

@@ -46,6 +46,8 @@ pub struct Memory {
     pub(super) proof: Proof,
     /// What the workload was read for last.
     pub(super) asked_for: Option<String>,
+    /// What the readings are for, and when the first of them came back.
+    reads: Option<(String, Mono)>,
     /// What its Pods are being listed for, and those that were.
     pub(super) listing: Option<String>,
     pub(super) listed: Option<(String, Vec<Listed>)>,
@@ -116,6 +118,11 @@ impl Memory {
         (self.progress, self.stopped, self.late) = (None, false, false);
     }
 
+    /// Since when the workload is read for what it is read for.
+    pub(super) fn reads_since(&self) -> Option<Mono> {
+        self.reads.as_ref().map(|(_, since)| *since)
+    }
+
     /// It looks after the Pods of these controllers. Whether it has been told of them before.
     pub(super) fn looks_after(&mut self, controllers: &[String]) -> bool {
         let told = self.looks_after == controllers;
@@ -165,6 +172,9 @@ impl Memory {
             self.stale.extend(new.filter(|pod| !self.sorted.pods.contains_key(pod)));
             // Another rollout that selects them may be gone.
             self.stale.extend(self.sorted.failed.iter().cloned());
+        }
+        if self.reads.as_ref().map(|(of, _)| of) != self.asked_for.as_ref() {
+            self.reads = self.asked_for.clone().map(|of| (of, now));
         }
         // What was listed belongs to what was read with it.
         self.listed = workload.pods.take().and_then(|pods| Some((self.listing.take()?, pods)));
@@ -301,7 +311,8 @@ impl Memory {
             _ => Ahead::Nothing,
         };
         let available = pod.ready && !pod.gone();
-        let seen = Seen { uid: pod.uid.clone(), stage, ahead, available, of_node };
+        let node = pod.node.as_deref().map(Into::into);
+        let seen = Seen { uid: pod.uid.clone(), stage, ahead, available, node, of_node };
         self.gaps.look(now, key, before.as_ref(), &seen, others);
         let well_at = now.after(seconds(soak(rollout, workload, false)));
         self.sorted.compare(well_at, key, before, &seen);
@@ -322,11 +333,15 @@ impl Memory {
         (!asked.any(before)).then_some(pod)
     }
 
-    /// The first of the Pods whose nodes have not been asked to pull ahead, if fewer than `most` are.
+    /// The first of the Pods whose nodes have not been asked for the images, if fewer than `most` are asked ahead.
     pub(super) fn next_to_pull(&self, now: Mono, most: usize) -> Option<&ObjectKey> {
-        let pulls = self.sorted.ahead.len().saturating_add(self.asking(false).count());
-        let next = || self.sorted.may_pull.iter().map(|(_, pod)| pod).find(|pod| self.may_ask(pod, now));
-        if pulls < most { next() } else { None }
+        if self.sorted.ahead.len().saturating_add(self.asking(false).count()) >= most {
+            return None;
+        }
+        let node = |pod: &ObjectKey| self.sorted.pods.get(pod).and_then(|seen| seen.node.as_deref());
+        let asked: BTreeSet<_> = self.doing.keys().chain(self.unshown.pods()).filter_map(node).collect();
+        let mut next = self.sorted.may_pull.iter().map(|(_, pod)| pod);
+        next.find(|pod| self.may_ask(pod, now) && node(pod).is_none_or(|node| !asked.contains(node)))
     }
 
     /// No request for the Pod is being made, or was made and is not shown yet, and none was just refused.

@@ -14,8 +14,17 @@ pub(super) struct Seen {
     pub(super) stage: Stage,
     pub(super) ahead: Ahead,
     pub(super) available: bool,
-    /// Which of its node's Pods it is, once it has a node.
+    /// Its node, once it has one.
+    pub(super) node: Option<Box<str>>,
+    /// Which of its node's Pods it is.
     pub(super) of_node: Option<u32>,
+}
+
+impl Seen {
+    /// Its node has been asked for the images, or has them.
+    fn is_served(&self) -> bool {
+        self.ahead == Ahead::Asked || matches!(self.stage, Stage::Started | Stage::Unmarked | Stage::Current)
+    }
 }
 
 /// Whether the node of a Pod that waits pulls its images ahead.
@@ -44,18 +53,29 @@ pub struct Tally {
     pub all: usize,
 }
 
+/// The Pods of one node, and of none.
+#[derive(Clone, Debug, Default)]
+struct OfNode {
+    /// How many there have been.
+    had: u32,
+    /// For how many of them it [was asked](Seen::is_served) for the images.
+    served: usize,
+    /// Those for which it may be asked ahead.
+    may_pull: BTreeSet<(Rank, ObjectKey)>,
+}
+
 /// All of them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sorted {
     pub(super) pods: BTreeMap<ObjectKey, Seen>,
-    /// How many Pods each node has had.
-    nodes: BTreeMap<String, u32>,
+    nodes: BTreeMap<Option<Box<str>>, OfNode>,
     pub(super) tally: Tally,
     pub(super) waits: BTreeSet<(Rank, ObjectKey)>,
     /// Those of them that are not available.
     pub(super) broken: BTreeSet<(Rank, ObjectKey)>,
-    /// Those of them whose nodes may be asked to pull ahead, and those whose nodes are.
+    /// The first of each node that has not been asked for the images, of those for which it may be asked ahead.
     pub(super) may_pull: BTreeSet<(Rank, ObjectKey)>,
+    /// Those for which a node was asked ahead.
     pub(super) ahead: BTreeSet<ObjectKey>,
     pub(super) started: BTreeSet<ObjectKey>,
     pub(super) unmarked: BTreeSet<ObjectKey>,
@@ -69,10 +89,22 @@ pub(super) struct Sorted {
 impl Sorted {
     /// Which of its node's Pods it is.
     pub(super) fn next_of_node(&mut self, pod: &Pod) -> Option<u32> {
-        let next = self.nodes.entry(pod.node.clone()?).or_default();
-        let of_node = *next;
-        *next = next.saturating_add(1);
-        Some(of_node)
+        let node = self.nodes.entry(pod.node.as_deref().map(Into::into)).or_default();
+        let of_node = node.had;
+        node.had = node.had.saturating_add(1);
+        pod.node.is_some().then_some(of_node)
+    }
+
+    /// Changes what is known of the Pods of a node, and with it which is the first for which that is asked ahead.
+    fn of_node(&mut self, node: &Option<Box<str>>, change: impl FnOnce(&mut OfNode)) {
+        let Some(of_node) = self.nodes.get_mut(node) else { return };
+        if let Some(first) = of_node.may_pull.first() {
+            self.may_pull.remove(first);
+        }
+        change(of_node);
+        if let Some(first) = of_node.may_pull.first().filter(|_| of_node.served == 0) {
+            self.may_pull.insert(first.clone());
+        }
     }
 
     /// Whether it became unavailable before it was begun with. One that stays available `until` then is well again.
@@ -119,7 +151,7 @@ impl Sorted {
                 }
                 match seen.ahead {
                     Ahead::Nothing => {}
-                    Ahead::May => drop(self.may_pull.insert((*rank, key.clone()))),
+                    Ahead::May => self.of_node(&seen.node, |node| drop(node.may_pull.insert((*rank, key.clone())))),
                     Ahead::Asked => drop(self.ahead.insert(key.clone())),
                 }
             }
@@ -128,6 +160,9 @@ impl Sorted {
             Stage::NotInPlace(_) => drop(self.not_in_place.insert(key.clone())),
             Stage::Current => *current = current.saturating_add(1),
             Stage::Failed(_) => drop(self.failed.insert(key.clone())),
+        }
+        if seen.is_served() {
+            self.of_node(&seen.node, |node| node.served = node.served.saturating_add(1));
         }
         self.pods.insert(key.clone(), seen);
     }
@@ -147,7 +182,7 @@ impl Sorted {
                 let place = (*rank, key.clone());
                 self.waits.remove(&place);
                 self.broken.remove(&place);
-                self.may_pull.remove(&place);
+                self.of_node(&seen.node, |node| drop(node.may_pull.remove(&place)));
                 self.ahead.remove(key);
             }
             Stage::Started => drop(self.started.remove(key)),
@@ -155,6 +190,9 @@ impl Sorted {
             Stage::NotInPlace(_) => drop(self.not_in_place.remove(key)),
             Stage::Current => *current = current.saturating_sub(1),
             Stage::Failed(_) => drop(self.failed.remove(key)),
+        }
+        if seen.is_served() {
+            self.of_node(&seen.node, |node| node.served = node.served.saturating_sub(1));
         }
         Some(seen)
     }

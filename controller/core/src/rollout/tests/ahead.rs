@@ -6,11 +6,16 @@ use super::updates::of;
 use super::*;
 
 impl World {
-    /// A parked `StatefulSet` of six Pods, with another image.
+    /// A parked `StatefulSet` of six Pods, each on a node of its own, with another image.
     pub(super) fn six() -> Self {
+        Self::six_on(|name| format!("node-of-{name}"))
+    }
+
+    /// The same on those nodes.
+    fn six_on(node: impl Fn(&str) -> String) -> Self {
         let mut world = Self::parked();
-        for name in ["web-3", "web-4", "web-5"] {
-            world.put(of("old", "shop/web:v1", name));
+        for name in ["web-0", "web-1", "web-2", "web-3", "web-4", "web-5"] {
+            world.put(Pod { node: Some(node(name)), ..of("old", "shop/web:v1", name) });
         }
         world.workload.as_mut().unwrap().desired = 6;
         world
@@ -42,6 +47,33 @@ fn the_nodes_of_two_waves_pull_ahead() {
     assert_eq!(world.begun, ["web-5", "web-4", "web-3", "web-2", "web-1", "web-0"]);
     assert_eq!(world.pulled, ["web-4", "web-3", "web-2", "web-1", "web-0"]);
     assert_eq!((world.released, world.asked.len()), (Some(Strategy::Partition(0)), 0));
+}
+
+/// What one of its Pods was asked for or has, a node has for all of them.
+#[test]
+fn a_node_pulls_ahead_once() {
+    let odd = |name: &str| name.ends_with(['1', '3', '5']);
+    let mut world = World::six_on(|name| if odd(name) { "odd" } else { "even" }.to_owned());
+    world.settle();
+    assert_eq!((world.open(), world.suspended()), (vec!["web-5"], vec!["web-4"]));
+    for pod in ["web-5", "web-4", "web-3", "web-2", "web-1", "web-0"] {
+        world.updated(pod, "shop/web:v2");
+    }
+    assert_eq!(world.begun, ["web-5", "web-4", "web-3", "web-2", "web-1", "web-0"]);
+    assert_eq!((&world.pulled[..], world.released), (&["web-4".to_owned()][..], Some(Strategy::Partition(0))));
+}
+
+/// Where that comes to nothing, another one is asked for.
+#[test]
+fn a_node_whose_pod_goes_is_asked_for_another_one() {
+    let mut world = World::six_on(|name| if name == "web-5" { "one" } else { "two" }.to_owned());
+    world.settle();
+    assert_eq!((world.open(), world.suspended()), (vec!["web-5"], vec!["web-4"]));
+    world.pods.remove(&ObjectKey::new("shop", "web-4"));
+    world.changed(&ObjectKey::new("shop", "web-4"));
+    world.asked.retain(|_, asked| asked.pod != "web-4");
+    world.settle();
+    assert_eq!((world.open(), world.suspended()), (vec!["web-5"], vec!["web-3"]));
 }
 
 #[test]

@@ -49,6 +49,8 @@ pub struct ImageChange {
     pub init: bool,
     /// The image to set.
     pub image: String,
+    /// The API server has just said that it would store it: it is not asked again before it is set.
+    pub tried: bool,
 }
 
 /// A request, as messages name it.

@@ -79,6 +79,8 @@ impl ImageUpdate {
     }
 }
 
+/// How long what the API server would store is not tried again.
+const TRIED_FOR: Duration = Duration::from_secs(10);
 /// A container that is ready for so long is ready: a kubelet tells so for a moment before it knows of a probe.
 const STEADY: Duration = Duration::from_secs(2);
 /// How often new containers may be ready, then not, then ready for a [while](STEADY) again: once after their start, when the kubelet
@@ -94,8 +96,8 @@ pub struct Memory {
     pub completed_seen: Option<Mono>,
     /// Since when the deadline runs: from the first sight on, and from the last one suspended.
     pub runs_since: Option<Mono>,
-    /// The API server would store the change.
-    pub tried: bool,
+    /// The images that the API server would store, and when it said so last.
+    pub(super) tried: Option<(Mono, Vec<ImageChange>)>,
     /// How often in a row it was refused, and what was said last: the dry run, or the change itself.
     pub refused: Option<(u32, String)>,
     /// Since when it does something to its Pod, or is about to.
@@ -230,15 +232,19 @@ impl Memory {
     /// What the request has had done came back.
     pub fn deed_done(&mut self, now: Mono, deed: &Deed, done: Done) {
         match deed {
-            Deed::TryImages { .. } => {}
-            Deed::AskNode(_) => return self.node.asked(now, &done),
-            _ => return self.puller.done(now, deed, done),
+            Deed::TryImages { images, .. } => match done {
+                Done::Effected => (self.tried, self.refused) = (Some((now, images.clone())), None),
+                Done::Refused(text) => self.again(text),
+                Done::Told(_) | Done::Gone | Done::Conflict | Done::Retry(_) => {}
+            },
+            Deed::AskNode(_) => self.node.asked(now, &done),
+            _ => self.puller.done(now, deed, done),
         }
-        match done {
-            Done::Effected => (self.tried, self.refused) = (true, None),
-            Done::Refused(text) => self.again(text),
-            Done::Told(_) | Done::Gone | Done::Conflict | Done::Retry(_) => {}
-        }
+    }
+
+    /// The API server has just said that it would store that.
+    pub(super) fn has_just_tried(&self, now: Mono, image: &ImageChange) -> bool {
+        self.tried.as_ref().is_some_and(|(at, images)| at.after(TRIED_FOR) > now && images.contains(image))
     }
 
     /// A write of the Pod's images came back: refused with that text, or else.

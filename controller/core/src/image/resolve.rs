@@ -84,7 +84,7 @@ pub(super) fn asked(spec: &PodImageUpdateSpec, pod: &Pod) -> Vec<ImageChange> {
 pub(super) fn change(pod: &Pod, name: &str, image: &str) -> Option<ImageChange> {
     let container = pod.container(name).filter(|container| container.image != image)?;
     let init = container.kind != ContainerKind::Main;
-    Some(ImageChange { container: name.to_owned(), init, image: image.to_owned() })
+    Some(ImageChange { container: name.to_owned(), init, image: image.to_owned(), tried: false })
 }
 
 /// The strings by which a container may get its old image back. The kubelet keeps a container waiting that was started with

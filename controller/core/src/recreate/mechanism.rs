@@ -100,7 +100,7 @@ pub(super) fn pin(target: &TargetContainer, pod: &Pod) -> Option<ImageChange> {
     let pin = target.pin.as_ref()?;
     let container = pod.container(&target.name).filter(|c| c.image == pin.from)?;
     let init = container.kind != ContainerKind::Main;
-    Some(ImageChange { container: target.name.clone(), init, image: pin.image.clone() })
+    Some(ImageChange { container: target.name.clone(), init, image: pin.image.clone(), tried: false })
 }
 
 /// Another image string for the same bits: the spec's own repository with the digest that runs.

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     fn seen(stage: Stage, available: bool) -> Seen {
-        Seen { uid: "a".into(), stage, ahead: Ahead::Nothing, available, node: None, of_node: None }
+        Seen { uid: "a".into(), stage, ahead: Ahead::Nothing, available, node: "node1".into(), of_node: None }
     }
 
     /// A Pod goes through these stages, a second each.

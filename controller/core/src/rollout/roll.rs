@@ -311,7 +311,7 @@ impl Memory {
             _ => Ahead::Nothing,
         };
         let available = pod.ready && !pod.gone();
-        let node = pod.node.as_deref().map(Into::into);
+        let node = pod.node.as_deref().unwrap_or_default().into();
         let seen = Seen { uid: pod.uid.clone(), stage, ahead, available, node, of_node };
         self.gaps.look(now, key, before.as_ref(), &seen, others);
         let well_at = now.after(seconds(soak(rollout, workload, false)));
@@ -338,10 +338,10 @@ impl Memory {
         if self.sorted.ahead.len().saturating_add(self.asking(false).count()) >= most {
             return None;
         }
-        let node = |pod: &ObjectKey| self.sorted.pods.get(pod).and_then(|seen| seen.node.as_deref());
-        let asked: BTreeSet<_> = self.doing.keys().chain(self.unshown.pods()).filter_map(node).collect();
+        let node = |pod: &ObjectKey| self.sorted.pods.get(pod).map(|seen| &*seen.node);
+        let asked: BTreeSet<_> = self.doing.keys().chain(self.unshown.pods()).map(node).collect();
         let mut next = self.sorted.may_pull.iter().map(|(_, pod)| pod);
-        next.find(|pod| self.may_ask(pod, now) && node(pod).is_none_or(|node| !asked.contains(node)))
+        next.find(|pod| self.may_ask(pod, now) && !asked.contains(&node(pod)))
     }
 
     /// No request for the Pod is being made, or was made and is not shown yet, and none was just refused.

@@ -14,9 +14,9 @@ pub(super) struct Seen {
     pub(super) stage: Stage,
     pub(super) ahead: Ahead,
     pub(super) available: bool,
-    /// Its node, once it has one.
-    pub(super) node: Option<Box<str>>,
-    /// Which of its node's Pods it is.
+    /// Its node; empty while it has none.
+    pub(super) node: Box<str>,
+    /// Which of its node's Pods it is, once it has one.
     pub(super) of_node: Option<u32>,
 }
 
@@ -68,7 +68,7 @@ struct OfNode {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sorted {
     pub(super) pods: BTreeMap<ObjectKey, Seen>,
-    nodes: BTreeMap<Option<Box<str>>, OfNode>,
+    nodes: BTreeMap<Box<str>, OfNode>,
     pub(super) tally: Tally,
     pub(super) waits: BTreeSet<(Rank, ObjectKey)>,
     /// Those of them that are not available.
@@ -89,14 +89,14 @@ pub(super) struct Sorted {
 impl Sorted {
     /// Which of its node's Pods it is.
     pub(super) fn next_of_node(&mut self, pod: &Pod) -> Option<u32> {
-        let node = self.nodes.entry(pod.node.as_deref().map(Into::into)).or_default();
+        let node = self.nodes.entry(pod.node.as_deref().unwrap_or_default().into()).or_default();
         let of_node = node.had;
         node.had = node.had.saturating_add(1);
         pod.node.is_some().then_some(of_node)
     }
 
     /// Changes what is known of the Pods of a node, and with it which is the first for which that is asked ahead.
-    fn of_node(&mut self, node: &Option<Box<str>>, change: impl FnOnce(&mut OfNode)) {
+    fn of_node(&mut self, node: &str, change: impl FnOnce(&mut OfNode)) {
         let Some(of_node) = self.nodes.get_mut(node) else { return };
         if let Some(first) = of_node.may_pull.first() {
             self.may_pull.remove(first);
@@ -151,7 +151,9 @@ impl Sorted {
                 }
                 match seen.ahead {
                     Ahead::Nothing => {}
-                    Ahead::May => self.of_node(&seen.node, |node| drop(node.may_pull.insert((*rank, key.clone())))),
+                    Ahead::May => self.of_node(&seen.node, |node| {
+                        node.may_pull.insert((*rank, key.clone()));
+                    }),
                     Ahead::Asked => drop(self.ahead.insert(key.clone())),
                 }
             }
@@ -182,7 +184,9 @@ impl Sorted {
                 let place = (*rank, key.clone());
                 self.waits.remove(&place);
                 self.broken.remove(&place);
-                self.of_node(&seen.node, |node| drop(node.may_pull.remove(&place)));
+                self.of_node(&seen.node, |node| {
+                    node.may_pull.remove(&place);
+                });
                 self.ahead.remove(key);
             }
             Stage::Started => drop(self.started.remove(key)),

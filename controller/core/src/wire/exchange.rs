@@ -182,7 +182,11 @@ impl Exchange {
             }
             PodChange::Images(images) => {
                 let patch = |dry_run| pods::patch_images(&key, version, images, dry_run);
-                ("patch_pod_images", Some(patch(false)), patch(true))
+                let (name, real) = ("patch_pod_images", patch(false));
+                if images.iter().all(|image| image.tried) {
+                    return (Self::new(name, About::Pod(key, uid), Awaits::Stored), real);
+                }
+                (name, Some(real), patch(true))
             }
             PodChange::Resources(sizing) => {
                 let patch = |dry_run| pods::patch_resources(&key, version, &sizing.containers, dry_run);

@@ -33,8 +33,9 @@ fn body(request: &HttpRequest) -> Value {
     serde_json::from_slice(request.body()).unwrap()
 }
 
-fn pin() -> Action {
-    let images = vec![ImageChange { container: "app".into(), init: false, image: "app@sha256:1".into() }];
+fn pin(tried: bool) -> Action {
+    let image = "app@sha256:1".into();
+    let images = vec![ImageChange { container: "app".into(), init: false, image, tried }];
     Action::PatchPod {
         key: ObjectKey::new("shop", "web"),
         uid: "u".into(),
@@ -76,7 +77,7 @@ fn whether_a_pod_exists_is_read_from_the_api_server() {
 
 #[test]
 fn images_are_written_after_a_dry_run_that_stores_just_them() {
-    let (dry, exchange) = begin(pin());
+    let (dry, exchange) = begin(pin(false));
     assert!(dry.uri().query().unwrap().contains("dryRun=All"), "{dry:?}");
     let (real, exchange) = sent(exchange.answered(pod("app@sha256:1")));
     assert_eq!(real.uri().query().unwrap_or_default(), "");
@@ -87,8 +88,17 @@ fn images_are_written_after_a_dry_run_that_stores_just_them() {
 }
 
 #[test]
+fn images_that_were_tried_just_now_are_written_at_once() {
+    let (real, exchange) = begin(pin(true));
+    assert_eq!(real.uri().query().unwrap_or_default(), "");
+    assert_eq!(body(&real)["metadata"], json!({"uid": "u", "resourceVersion": "7"}));
+    let over = over(exchange.answered(pod("app@sha256:1")));
+    assert!(matches!(over.event, Event::PodWritten { outcome: Outcome::Written(_), .. }), "{over:?}");
+}
+
+#[test]
 fn images_that_admission_alters_are_not_written() {
-    let (_, exchange) = begin(pin());
+    let (_, exchange) = begin(pin(false));
     let over = over(exchange.answered(pod("mirror/app@sha256:1")));
     let Event::PodWritten { outcome: Outcome::Refused(why), .. } = over.event else { panic!("{over:?}") };
     assert!(why.contains("container app"), "{why}");

@@ -211,8 +211,12 @@ mod tests {
 
     #[test]
     fn images_go_where_their_containers_are() {
-        let change =
-            |container: &str, init| ImageChange { container: container.into(), init, image: "i".into() };
+        let change = |container: &str, init| ImageChange {
+            container: container.into(),
+            init,
+            image: "i".into(),
+            tried: false,
+        };
         assert_eq!(
             images_patch(&[change("app", false), change("proxy", true)]),
             json!({"spec": {"containers": [{"name": "app", "image": "i"}],

@@ -110,7 +110,7 @@ impl Planner<'_> {
     fn checked(&self, pod: &Pod, containers: Vec<ContainerStatus>, deadline: Option<Mono>) -> Plan {
         let update = self.observed.update;
         let images = asked(&update.spec, pod);
-        if !self.observed.memory.tried && !images.is_empty() {
+        if self.observed.memory.tried.is_none() && !images.is_empty() {
             if let Some(end) = self.refused() {
                 return self.end(&end);
             }
@@ -236,7 +236,9 @@ impl Planner<'_> {
     /// The changes that give each container the image that `of` names.
     fn images(&self, pod: &Pod, of: impl Fn(&ContainerStatus) -> &String) -> Vec<ImageChange> {
         let containers = &self.observed.update.status.containers;
-        containers.iter().filter_map(|c| change(pod, &c.name, of(c))).collect()
+        let changes = containers.iter().filter_map(|c| change(pod, &c.name, of(c)));
+        let tried = |change: &ImageChange| self.observed.memory.has_just_tried(self.now, change);
+        changes.map(|change| ImageChange { tried: tried(&change), ..change }).collect()
     }
 
     /// How a request ends whose change is refused for good.

@@ -93,6 +93,8 @@ struct World {
     no_puller: Option<String>,
     /// What was done beside dry runs.
     deeds: Vec<Deed>,
+    /// Whether each image that was written had just been tried.
+    wrote: Vec<bool>,
     /// What the API server says of the node.
     node: Done,
     look: Look,
@@ -120,6 +122,7 @@ impl World {
             puller: None,
             no_puller: Some("there is no right to".into()),
             deeds: Vec::new(),
+            wrote: Vec::new(),
             node: Done::Effected,
             look: Look::default(),
             memory: Memory::new(Mono(0)),
@@ -225,6 +228,7 @@ impl World {
 
     fn patch(&mut self, images: &[ImageChange]) {
         let refused = self.refuses.clone();
+        self.wrote.extend(images.iter().map(|image| image.tried));
         self.memory.images_written(refused.clone());
         let Some(pod) = self.pod.as_mut().filter(|_| refused.is_none()) else { return };
         pod.generation = pod.generation.map(|generation| generation + 1);

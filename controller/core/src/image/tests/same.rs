@@ -16,6 +16,21 @@ fn the_dry_run_names_containers_in_the_order_of_the_pod() {
     assert_eq!(names, ["app", "sidecar"]);
 }
 
+/// The change names a digest, which is known before only where it is asked for.
+#[test]
+fn the_api_server_is_not_asked_twice_within_seconds_about_the_same_change() {
+    let tried = |image: &str, seconds: u64| {
+        let mut world = World::new(&json!({"containers": [{"name": "app", "image": image}]}));
+        world.settle();
+        world.now = Mono(world.now.0 + seconds * 1_000);
+        world.pulled();
+        world.wrote
+    };
+    let tag = "registry.example.com/shop/web:v2";
+    let pinned = format!("{tag}@{NEW}");
+    assert_eq!([tried(&pinned, 9), tried(&pinned, 10), tried(tag, 0)], [[true], [false], [false]]);
+}
+
 /// The kubelet restarts nothing whose image string stays, so there is no new container to wait for.
 #[test]
 fn what_the_pod_has_already_is_no_reason_to_wait() {

@@ -60,7 +60,10 @@ fn a_node_pulls_ahead_once() {
         world.updated(pod, "shop/web:v2");
     }
     assert_eq!(world.begun, ["web-5", "web-4", "web-3", "web-2", "web-1", "web-0"]);
-    assert_eq!((&world.pulled[..], world.released), (&["web-4".to_owned()][..], Some(Strategy::Partition(0))));
+    assert_eq!(
+        (&world.pulled[..], world.released),
+        (&["web-4".to_owned()][..], Some(Strategy::Partition(0)))
+    );
 }
 
 /// Where that comes to nothing, another one is asked for.

@@ -318,6 +318,10 @@ pub trait Around<K: Kind> {
     fn selects_too_many(&self) -> bool;
     /// An older one of its kind that selects the Pod, too, and [gives](Kind::gives) it something.
     fn given_by(&self, pod: &Pod) -> Option<ObjectKey>;
+    /// One of its kind that its owner has made for another Pod of that node, and that has succeeded.
+    fn sibling_at(&self, _node: &str) -> Option<&K> {
+        None
+    }
     /// The objects of that kind that it has made.
     fn children(&self, kind: KindId) -> Box<dyn Iterator<Item = Relative<'_>> + '_>;
 }
@@ -455,6 +459,11 @@ pub trait Kind:
     /// What its workload was parked for has failed.
     fn fails_park(&self) -> bool {
         false
+    }
+
+    /// Of the requests that it has made for Pods of that node, one that has succeeded.
+    fn done_at(&self, _memory: &Self::Memory, _node: &str) -> Option<ObjectKey> {
+        None
     }
 
     /// What it has had done came back.

@@ -78,6 +78,8 @@ pub(super) trait AnyStore {
     fn children<'a>(&'a self, owner_uid: &str) -> Box<dyn Iterator<Item = Relative<'a>> + 'a>;
     /// It is at work on the Pod of that name.
     fn at_work(&self, key: &ObjectKey, uid: &str, pod: &ObjectKey) -> bool;
+    /// Of the requests that it has made for Pods of that node, one that has succeeded.
+    fn done_at(&self, key: &ObjectKey, uid: &str, node: &str) -> Option<ObjectKey>;
     fn admission(&mut self, key: &ObjectKey) -> Option<&mut Admission>;
     /// The node of the Pod that it was accepted for.
     fn node(&self, key: &ObjectKey) -> Option<&str>;
@@ -243,6 +245,10 @@ impl<K: Kind> AnyStore for Store<K> {
             let on_pod = || r.target().is_some() && r.pod_key() == *pod;
             r.uid() == uid && open && (K::ABOUT.many || on_pod())
         })
+    }
+    fn done_at(&self, key: &ObjectKey, uid: &str, node: &str) -> Option<ObjectKey> {
+        let entry = self.objects.get(key).filter(|e| e.request.get().uid() == uid)?;
+        entry.request.get().done_at(&entry.memory, node)
     }
     fn admission(&mut self, key: &ObjectKey) -> Option<&mut Admission> {
         self.objects.get_mut(key).map(|e| &mut e.admission)

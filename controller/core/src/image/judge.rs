@@ -299,7 +299,7 @@ fn pulled<'a>(observed: &'a Observed<'_>, status: &'a ContainerStatus) -> Option
 }
 
 /// The kubelet's `imageID` names that image: by its ID, or by a digest of its repository.
-fn is_pulled(image_id: &str, pulled: &Pulled) -> bool {
+pub(super) fn is_pulled(image_id: &str, pulled: &Pulled) -> bool {
     let digest = image_id.rsplit_once('@').map(|(_, digest)| digest);
     image_id == pulled.image_id || digest == Some(pulled.digest.as_str())
 }

@@ -3,13 +3,17 @@
 use std::time::Duration;
 
 use pitstop_api::image_update::{KIND, PLURAL, PodImageUpdate};
+use pitstop_api::nodework::Pulled;
 
+use super::proof::proven;
 use super::{ImageUpdate, Memory, Observed, plan, puller, review, status};
 use crate::before::Before;
 use crate::change::{Named, Note};
 use crate::deed::{Deed, Done};
 use crate::key::{KindId, ObjectKey};
-use crate::kind::{About, Ahead, At, Course, Cx, Kind, PodWritten, Sharing, Sight, Target, WriteNames};
+use crate::kind::{
+    About, Ahead, Around, At, Course, Cx, Kind, PodWritten, Sharing, Sight, Target, WriteNames,
+};
 use crate::lifecycle;
 use crate::measure::Measure;
 use crate::nodework::{OrderView, own};
@@ -113,6 +117,7 @@ impl Kind for ImageUpdate {
             ahead: sight.ahead,
             earlier: earlier.map(|other| Named { kind: ID, key: other.key.clone() }),
             puller: sight.made_pod,
+            proven: proof(request, pod, around).unwrap_or_default(),
             orders,
             guarded: sight.guarded,
             writing: writes.images,
@@ -152,6 +157,17 @@ impl Kind for ImageUpdate {
         note_since(&mut memory.crowded_since, now, none);
         before != none
     }
+}
+
+/// What another update of the same rollout proves that the node has, as long as nothing of the Pod is changed.
+fn proof(
+    request: &ImageUpdate,
+    pod: Option<&Pod>,
+    around: &dyn Around<ImageUpdate>,
+) -> Option<Vec<(String, Pulled)>> {
+    let pod = pod.filter(|_| !request.completed() && !request.changes())?;
+    let other = around.sibling_at(pod.node.as_deref()?)?;
+    Some(proven(request, pod, (other, &*around.pod(&other.pod_key())?)))
 }
 
 /// The other one goes first: it is the older one, or has begun while the request was suspended.

@@ -10,6 +10,7 @@ mod node;
 mod observe;
 mod orders;
 mod plan;
+mod proof;
 mod puller;
 mod resolve;
 mod review;

@@ -8,6 +8,8 @@ use pitstop_api::image_update::{
     ContainerStatus, Phase, PodImageUpdateSpec, PodImageUpdateStatus, conditions,
 };
 
+use pitstop_api::nodework::Pulled;
+
 use super::judge::{Place, is_unchanged, place};
 use super::{node, puller};
 use crate::change::{ImageChange, Named};
@@ -297,6 +299,8 @@ pub struct Observed<'a> {
     pub earlier: Option<Named>,
     /// The Pod under the name of its puller Pod.
     pub puller: Option<&'a Pod>,
+    /// What the node is known to have without being asked, by the names of containers.
+    pub proven: Vec<(String, Pulled)>,
     /// The request's orders in the node's book.
     pub orders: Vec<OrderView<'a>>,
     /// The API server is known to keep each daemon to its own node, so that orders may be placed.

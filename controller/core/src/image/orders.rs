@@ -8,6 +8,7 @@ use pitstop_api::nodework::{
     Pulled,
 };
 
+use super::judge::is_pulled;
 use super::observe::Observed;
 use super::puller::{has_pulled, is_own};
 use super::status::{self, End};
@@ -44,6 +45,9 @@ pub(super) fn stage(observed: &Observed<'_>, container: &ContainerStatus) -> Sta
         return Stage::Unneeded;
     }
     let last = newest(&observed.orders, &container.name);
+    if let Some(pulled) = proven(observed, &container.name).filter(|_| last.is_none()) {
+        return Stage::Pulled(pulled.clone());
+    }
     let Some((last, answer)) = last.and_then(|view: OrderView<'_>| Some((view, view.answer?))) else {
         return Stage::Unanswered;
     };
@@ -70,6 +74,11 @@ pub(super) fn stage(observed: &Observed<'_>, container: &ContainerStatus) -> Sta
             }
         }
     }
+}
+
+/// The image that the node is known to have for that container without being asked.
+fn proven<'a>(observed: &'a Observed<'_>, container: &str) -> Option<&'a Pulled> {
+    observed.proven.iter().find(|(name, _)| name == container).map(|(_, pulled)| pulled)
 }
 
 /// The node had the image from a puller Pod and has it no more: its garbage collection takes what no container uses.
@@ -151,6 +160,16 @@ fn pull(observed: &Observed<'_>, container: &ContainerStatus, pod: &Pod) -> Opti
         let over = [AnswerState::Failed, AnswerState::Refused];
         last.and_then(|last| last.answer).is_some_and(|answer| over.contains(&answer.state))
     };
+    // The kubelet's word that it runs what was proven is enough; else the daemon is asked.
+    let is_proven = match &container.pulled {
+        Some(pulled) if update.changes() => {
+            !replaced || in_pod.status.as_ref().is_some_and(|now| is_pulled(&now.image_id, pulled))
+        }
+        _ => proven(observed, name).is_some(),
+    };
+    if last.is_none() && is_proven {
+        return None;
+    }
     // Before the Pod has the new image, what was replaced tells of the old one.
     let later = replaced && update.changes() && in_pod.image == container.written;
     if spec.pull() == Wanted::Skip && !later {

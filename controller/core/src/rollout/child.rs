@@ -41,9 +41,13 @@ pub(super) fn mark(rollout: &Rollout, of: &str) -> String {
 
 /// The request by which that Pod is restarted or updated: another Pod of its name has another one.
 pub(super) fn key(mark: &str, pod: &Pod) -> ObjectKey {
-    let ObjectKey { namespace, name } = &pod.key;
+    key_for(mark, &pod.key, &pod.uid)
+}
+
+/// The same for the Pod of that UID.
+pub(super) fn key_for(mark: &str, ObjectKey { namespace, name }: &ObjectKey, uid: &str) -> ObjectKey {
     let kept: String = name.chars().take(MAX_NAME).collect();
-    let tail = format!("{mark}{:08x}", labels::hash(&format!("{name} {}", pod.uid)) & 0xffff_ffff);
+    let tail = format!("{mark}{:08x}", labels::hash(&format!("{name} {uid}")) & 0xffff_ffff);
     ObjectKey::new(namespace, format!("{}-{tail}", kept.trim_end_matches(['-', '.'])))
 }
 

@@ -110,7 +110,8 @@ mod tests {
     use super::*;
 
     fn seen(stage: Stage, available: bool) -> Seen {
-        Seen { uid: "a".into(), stage, ahead: Ahead::Nothing, available, node: "node1".into(), of_node: None }
+        let (ahead, node) = (Ahead::Nothing, "node1".into());
+        Seen { uid: "a".into(), stage, ahead, proves: false, available, node, of_node: None }
     }
 
     /// A Pod goes through these stages, a second each.

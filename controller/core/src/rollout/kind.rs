@@ -96,6 +96,10 @@ impl Kind for Rollout {
         status::has_failed(&self.status)
     }
 
+    fn done_at(&self, memory: &Memory, node: &str) -> Option<ObjectKey> {
+        memory.done_at(node)
+    }
+
     fn disturbs(&self, _: &Memory, _: At, _: Option<&Pod>) -> Option<Mono> {
         None
     }

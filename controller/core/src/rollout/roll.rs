@@ -299,7 +299,9 @@ impl Memory {
         let asked = Asked { step, made: made == Some(true), others };
         let mut stage = stage(rollout, work, &pod, &asked, of_node);
         let request = around.relative(UPDATES, &child::key(&work.mark, &pod));
-        if let Some(request) = request.filter(|request| !work.back && request.is_of(&rollout.uid)) {
+        let request = request.filter(|request| request.is_of(&rollout.uid));
+        let proves = request.as_ref().and_then(|it| it.ended).is_some_and(|ended| ended.complete);
+        if let Some(request) = request.filter(|_| !work.back) {
             self.pins.learn(&request);
             if let Some(why) = self.pins.moved(&request).filter(|_| stage == Stage::Unmarked) {
                 stage = Stage::Failed(why);
@@ -312,7 +314,8 @@ impl Memory {
         };
         let available = pod.ready && !pod.gone();
         let node = pod.node.as_deref().unwrap_or_default().into();
-        let seen = Seen { uid: pod.uid.clone(), stage, ahead, available, node, of_node };
+        let proves = proves && matches!(stage, Stage::Unmarked | Stage::Current);
+        let seen = Seen { uid: pod.uid.clone(), stage, ahead, proves, available, node, of_node };
         self.gaps.look(now, key, before.as_ref(), &seen, others);
         let well_at = now.after(seconds(soak(rollout, workload, false)));
         self.sorted.compare(well_at, key, before, &seen);
@@ -342,6 +345,12 @@ impl Memory {
         let asked: BTreeSet<_> = self.doing.keys().chain(self.unshown.pods()).map(node).collect();
         let mut next = self.sorted.may_pull.iter().map(|(_, pod)| pod);
         next.find(|pod| self.may_ask(pod, now) && !asked.contains(&node(pod)))
+    }
+
+    /// Of the requests for Pods of that node, one that has succeeded.
+    pub(super) fn done_at(&self, node: &str) -> Option<ObjectKey> {
+        let (pod, uid) = self.sorted.proof_of(node)?;
+        Some(child::key_for(self.mark()?, pod, uid))
     }
 
     /// No request for the Pod is being made, or was made and is not shown yet, and none was just refused.

@@ -13,6 +13,8 @@ pub(super) struct Seen {
     pub(super) uid: String,
     pub(super) stage: Stage,
     pub(super) ahead: Ahead,
+    /// It has its images by a request that has succeeded.
+    pub(super) proves: bool,
     pub(super) available: bool,
     /// Its node; empty while it has none.
     pub(super) node: Box<str>,
@@ -62,6 +64,8 @@ struct OfNode {
     served: usize,
     /// Those for which it may be asked ahead.
     may_pull: BTreeSet<(Rank, ObjectKey)>,
+    /// Those that [prove](Seen::proves) that it has the images.
+    proofs: BTreeSet<ObjectKey>,
 }
 
 /// All of them.
@@ -93,6 +97,12 @@ impl Sorted {
         let of_node = node.had;
         node.had = node.had.saturating_add(1);
         pod.node.is_some().then_some(of_node)
+    }
+
+    /// The first of the node's Pods that has its images by a request that has succeeded, and its UID.
+    pub(super) fn proof_of(&self, node: &str) -> Option<(&ObjectKey, &str)> {
+        let pod = self.nodes.get(node)?.proofs.first()?;
+        Some((pod, &self.pods.get(pod)?.uid))
     }
 
     /// Changes what is known of the Pods of a node, and with it which is the first for which that is asked ahead.
@@ -164,7 +174,10 @@ impl Sorted {
             Stage::Failed(_) => drop(self.failed.insert(key.clone())),
         }
         if seen.is_served() {
-            self.of_node(&seen.node, |node| node.served = node.served.saturating_add(1));
+            self.of_node(&seen.node, |node| {
+                node.served = node.served.saturating_add(1);
+                node.proofs.extend(seen.proves.then(|| key.clone()));
+            });
         }
         self.pods.insert(key.clone(), seen);
     }
@@ -196,7 +209,10 @@ impl Sorted {
             Stage::Failed(_) => drop(self.failed.remove(key)),
         }
         if seen.is_served() {
-            self.of_node(&seen.node, |node| node.served = node.served.saturating_sub(1));
+            self.of_node(&seen.node, |node| {
+                node.served = node.served.saturating_sub(1);
+                node.proofs.remove(key);
+            });
         }
         Some(seen)
     }

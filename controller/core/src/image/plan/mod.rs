@@ -126,7 +126,9 @@ impl Planner<'_> {
             let text = format!("dry run: {}", status::changes(update, &containers));
             return self.end(&End::new(Phase::Succeeded, status::WOULD_UPDATE, text));
         }
-        let status = accepted(update, pod, containers, self.config, self.wall);
+        let names: Vec<&String> = self.observed.proven.iter().map(|(name, _)| name).collect();
+        let proven = containers.iter().all(|container| names.contains(&&container.name));
+        let status = accepted(update, pod, containers, proven, self.config, self.wall);
         Plan { wake_at: deadline, ..self.with_status(status, Urgency::Now) }
     }
 

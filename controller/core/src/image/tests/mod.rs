@@ -3,6 +3,7 @@
 mod drains;
 mod fails;
 mod nodes;
+mod proofs;
 mod pullers;
 mod pulls;
 mod reasons;
@@ -93,6 +94,8 @@ struct World {
     no_puller: Option<String>,
     /// What was done beside dry runs.
     deeds: Vec<Deed>,
+    /// What the node is known to have.
+    proven: Vec<(String, Pulled)>,
     /// Whether each image that was written had just been tried.
     wrote: Vec<bool>,
     /// What the API server says of the node.
@@ -122,6 +125,7 @@ impl World {
             puller: None,
             no_puller: Some("there is no right to".into()),
             deeds: Vec::new(),
+            proven: Vec::new(),
             wrote: Vec::new(),
             node: Done::Effected,
             look: Look::default(),
@@ -151,6 +155,7 @@ impl World {
             ahead: self.ahead.clone(),
             earlier: self.earlier.clone(),
             puller: self.puller.as_ref(),
+            proven: self.proven.clone(),
             orders,
             guarded: self.guarded,
             writing: &[],

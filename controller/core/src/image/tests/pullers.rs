@@ -67,7 +67,7 @@ impl World {
         self.deeds.iter().filter(|deed| matches!(deed, Deed::Pull(_))).count()
     }
 
-    fn order_ids(&self) -> Vec<&str> {
+    pub(super) fn order_ids(&self) -> Vec<&str> {
         self.orders.iter().map(|order| order.id.as_str()).collect()
     }
 }

@@ -66,6 +66,23 @@ fn a_node_pulls_ahead_once() {
     );
 }
 
+/// Others of the node need not ask its daemon.
+#[test]
+fn a_pod_that_has_its_image_proves_that_its_node_has_it() {
+    let mut world = World::six_on(|_| "one".to_owned());
+    world.settle();
+    let key =
+        |world: &World| world.asked.iter().find(|(_, a)| a.pod == "web-5").map(|((_, key), _)| key.clone());
+    let first = key(&world);
+    assert_eq!(world.memory.done_at("one"), None, "it is being updated");
+    world.updated("web-5", "shop/web:v2");
+    assert_eq!((world.memory.done_at("one"), world.memory.done_at("two")), (first, None));
+    world.pods.remove(&ObjectKey::new("shop", "web-5"));
+    world.changed(&ObjectKey::new("shop", "web-5"));
+    world.settle();
+    assert_eq!(world.memory.done_at("one"), None);
+}
+
 /// Where that comes to nothing, another one is asked for.
 #[test]
 fn a_node_whose_pod_goes_is_asked_for_another_one() {

@@ -1,0 +1,80 @@
+//! A container that runs an image proves that its node has it.
+
+use pitstop_api::nodework::PullPolicy;
+
+use super::*;
+use crate::image::proof::proven;
+
+fn pinned() -> Value {
+    json!({"containers": [{"name": "app", "image": format!("registry.example.com/shop/web:v2@{NEW}")}]})
+}
+
+/// Another update of the same rollout that has succeeded, and its Pod.
+fn other() -> (ImageUpdate, Pod) {
+    let mut world = World::new(&json!({"observeSeconds": 0}));
+    world.settle();
+    world.pulled();
+    world.starts(true);
+    world.runs("config-2");
+    assert_eq!(world.phase(), Phase::Succeeded);
+    (world.update, world.pod.unwrap())
+}
+
+#[test]
+fn what_the_node_is_known_to_have_its_daemon_is_not_asked_for() {
+    let mut world = World { proven: vec![("app".into(), pulled())], quick: true, ..World::new(&pinned()) };
+    world.settle();
+    let written = format!("registry.example.com/shop/web:v2@{NEW}");
+    assert_eq!((world.image(), world.phase(), world.orders.len()), (written.as_str(), Phase::Updating, 0));
+    assert_eq!(world.update.status.containers[0].pulled, Some(pulled()));
+    assert_eq!(world.condition(conditions::PULLED).status, ConditionStatus::True);
+    assert_eq!(world.writes, 2, "its acceptance, and what the Pod gets");
+    // The other one may be gone by now.
+    world.proven.clear();
+    world.starts(true);
+    assert_eq!((world.phase(), world.orders.len()), (Phase::Observing, 0), "the kubelet tells what runs");
+    world.pass(30);
+    assert_eq!((world.phase(), world.reason()), (Phase::Succeeded, "Updated"));
+}
+
+/// Then its daemon tells what runs.
+#[test]
+fn a_kubelet_that_tells_something_else_is_not_believed() {
+    let mut world = World { proven: vec![("app".into(), pulled())], ..World::new(&pinned()) };
+    world.settle();
+    world.starts(true);
+    world.sees(|status| status.image_id = format!("registry.example.com/shop/web@{OLD}3"));
+    assert_eq!((world.phase(), world.order_ids()), (Phase::Updating, vec!["u-1/app/1"]));
+}
+
+#[test]
+fn only_a_container_that_runs_on_the_node_what_was_pulled_there_is_a_proof() {
+    let (request, pod) = (asked(&pinned()), web());
+    let (update, runs) = other();
+    let names = |request: &ImageUpdate, pod: &Pod, update: &ImageUpdate, runs: &Pod| {
+        proven(request, pod, (update, runs)).into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+    };
+    let known = proven(&request, &pod, (&update, &runs));
+    assert_eq!(known, [("app".to_owned(), Pulled { milliseconds: 0, present: true, ..pulled() })]);
+    let none = Vec::<String>::new();
+    let by_tag = asked(&json!({}));
+    assert_eq!(names(&by_tag, &pod, &update, &runs), none, "a tag may mean something else by now");
+    let image = format!("registry.example.com/shop/web:v2@{OLD}");
+    let another = asked(&json!({"containers": [{"name": "app", "image": image}]}));
+    assert_eq!(names(&another, &pod, &update, &runs), none);
+    let elsewhere = Pod { node: Some("node2".into()), ..runs.clone() };
+    assert_eq!(names(&request, &pod, &update, &elsewhere), none);
+    for (uid, deleting) in [("another", false), (runs.uid.as_str(), true)] {
+        let gone = Pod { uid: uid.into(), deleting, ..runs.clone() };
+        assert_eq!(names(&request, &pod, &update, &gone), none);
+    }
+    let mut ended = runs.clone();
+    ended.containers[0].status.as_mut().unwrap().state = ContainerState::Terminated { exit_code: 1 };
+    assert_eq!(names(&request, &pod, &update, &ended), none);
+    let mut changed = runs.clone();
+    changed.containers[0].status.as_mut().unwrap().image_id = format!("registry.example.com/shop/web@{OLD}");
+    assert_eq!(names(&request, &pod, &update, &changed), none);
+    let mut asks = pod.clone();
+    asks.containers[0].pull_policy = PullPolicy::Always;
+    assert_eq!(names(&request, &asks, &update, &runs), none, "its kubelet asks the registry at the start");
+}

@@ -399,7 +399,9 @@ pub(super) fn changes(update: &ImageUpdate, containers: &[ContainerStatus]) -> S
 pub fn notes(update: &ImageUpdate, old: &PodImageUpdateStatus) -> Vec<Note> {
     let new = &update.status;
     let mut notes = Vec::new();
-    if old.target.is_none() && new.target.is_some() && !update.spec.dry_run {
+    // Of the Pod of a rollout, the kubelet tells that.
+    let begins = old.target.is_none() && new.target.is_some() && update.owner.is_none();
+    if begins && !update.spec.dry_run {
         let text = format!("Request {} changes images: {}", update.key, changes(update, &new.containers));
         notes.push(note(update, false, STARTED, text));
     }

@@ -246,7 +246,6 @@ pub(super) fn accepted(
     update: &ImageUpdate,
     pod: &Pod,
     containers: Vec<ContainerStatus>,
-    proven: bool,
     config: &Config,
     now: DateTime<Utc>,
 ) -> PodImageUpdateStatus {
@@ -257,9 +256,6 @@ pub(super) fn accepted(
     status.containers = containers;
     set(&mut status, update, conditions::ACCEPTED, ConditionStatus::True, RESOLVED, &text, now);
     let wait = match update.spec.pull() {
-        Pull::Required | Pull::IfPossible if proven => {
-            Wait::new(Phase::Pulled, PULLED, "another Pod of the node runs the images")
-        }
         Pull::Required | Pull::IfPossible => Wait::asked(config.daemon_silent_after),
         Pull::Skip => Wait::new(Phase::Pulled, PULLED, "leaves the pull to the kubelet"),
     };

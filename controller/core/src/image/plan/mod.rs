@@ -128,8 +128,17 @@ impl Planner<'_> {
         }
         let names: Vec<&String> = self.observed.proven.iter().map(|(name, _)| name).collect();
         let proven = containers.iter().all(|container| names.contains(&&container.name));
-        let status = accepted(update, pod, containers, proven, self.config, self.wall);
-        Plan { wake_at: deadline, ..self.with_status(status, Urgency::Now) }
+        let mut status = accepted(update, pod, containers, self.config, self.wall);
+        // Nothing is to be waited for: what the Pod gets is written down with the acceptance.
+        let at_once = proven && update.spec.unready_grace_period_seconds.is_none();
+        let plan = match at_once.then(|| self.pulled(pod, &mut status)) {
+            Some(Ok(missing)) => {
+                status::pulled(&mut status, update, missing.as_deref(), self.wall);
+                self.begin(pod, status)
+            }
+            Some(Err(_)) | None => self.with_status(status, Urgency::Now),
+        };
+        Plan { wake_at: earliest(deadline, plan.wake_at), ..plan }
     }
 
     /// Accepted: by the first rule that applies.

@@ -28,13 +28,34 @@ fn what_the_node_is_known_to_have_its_daemon_is_not_asked_for() {
     assert_eq!((world.image(), world.phase(), world.orders.len()), (written.as_str(), Phase::Updating, 0));
     assert_eq!(world.update.status.containers[0].pulled, Some(pulled()));
     assert_eq!(world.condition(conditions::PULLED).status, ConditionStatus::True);
-    assert_eq!(world.writes, 2, "its acceptance, and what the Pod gets");
+    assert_eq!(world.writes, 1, "its acceptance, with what the Pod gets");
     // The other one may be gone by now.
     world.proven.clear();
     world.starts(true);
     assert_eq!((world.phase(), world.orders.len()), (Phase::Observing, 0), "the kubelet tells what runs");
     world.pass(30);
     assert_eq!((world.phase(), world.reason()), (Phase::Succeeded, "Updated"));
+}
+
+/// And it drains the Pod, where that is asked for.
+#[test]
+fn what_the_node_has_waits_for_its_turn_all_the_same() {
+    let with = |field: &str, value: Value| {
+        let mut spec = pinned();
+        spec[field] = value;
+        World { proven: vec![("app".into(), pulled())], quick: true, ..World::new(&spec) }
+    };
+    let mut world = with("suspend", true.into());
+    world.settle();
+    assert_eq!((world.reason(), world.writes, world.update.changes()), ("Suspended", 1, false));
+    let mut world = with("pull", "Required".into());
+    world.earlier = Some(Named { kind: crate::image::ID, key: ObjectKey::new("shop", "older") });
+    world.settle();
+    assert_eq!((world.reason(), world.writes, world.update.changes()), ("Queued", 1, false));
+    let mut world = with("unreadyGracePeriodSeconds", 5.into());
+    world.settle();
+    assert!(world.update.drains() && !world.update.changes(), "{:?}", world.update.status);
+    assert_eq!(world.orders.len(), 0);
 }
 
 /// Then its daemon tells what runs.

@@ -302,10 +302,21 @@ impl Progress {
         (self.step, self.at) = (Step::Over(Box::new(over)), None);
     }
 
+    /// That answer is an end, too, as far as this process knows.
+    fn ends_as_well(&self, told: &Answer) -> bool {
+        match told.state {
+            AnswerState::Done => !self.gone,
+            AnswerState::Failed | AnswerState::Refused => true,
+            AnswerState::Acknowledged => false,
+        }
+    }
+
     /// What is to be told.
     pub(super) fn answer(&self, now: Mono, order_id: &str, before: Option<&Answer>) -> Option<Answer> {
         if let Step::Over(over) = &self.step {
-            return Some(*over.clone());
+            // What was told stands: another daemon of the node has come to an end, too.
+            let told = before.filter(|told| over.state == AnswerState::Failed && self.ends_as_well(told));
+            return Some(told.unwrap_or(over).clone());
         }
         if let Some(pulled) = &self.pulled {
             let running = if self.is_told_later(now, before) {

@@ -256,6 +256,22 @@ fn what_another_daemon_has_told_of_an_image_stands() {
     assert_eq!(node.todo, []);
 }
 
+/// The same of how a pull has ended.
+#[test]
+fn what_another_daemon_has_told_of_the_end_of_a_pull_stands() {
+    for state in [AnswerState::Done, AnswerState::Failed, AnswerState::Refused] {
+        let mut node = Node::new(vec![pull(1, PullPolicy::IfNotPresent)]);
+        node.looked(Look { named: named(1), ..Look::default() });
+        node.pulls();
+        node.send(failed(true, "not there"));
+        assert_eq!(node.told().0, AnswerState::Failed);
+        node.change(|book| {
+            (book.status.answers[0].state, book.status.answers[0].message) = (state, "of the other".into());
+        });
+        assert_eq!(node.todo, [], "{state:?}");
+    }
+}
+
 #[test]
 fn two_pulls_at_a_time_and_the_namespaces_take_turns() {
     let of = |n: u8, namespace: &str| {

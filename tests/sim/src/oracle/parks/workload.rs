@@ -162,6 +162,10 @@ impl Parks {
     fn is_left(&mut self, workload: &Value, found: &mut Found) -> bool {
         let (since, until) = self.unkept;
         let early = self.now < since + PATIENCE;
+        // By the rollout, which the controller does not know to be gone: it is released as if that were there.
+        if early && until.is_none() && self.now <= since + self.schedule.known() {
+            return false;
+        }
         // Of a rollout that was just made, the controller may not know yet.
         if until.is_some_and(|until| early || self.now > until + LAG) {
             return false;

@@ -138,6 +138,7 @@ impl World {
             ahead: None,
             earlier: None,
             puller: self.puller.as_ref(),
+            proven: Vec::new(),
             orders,
             guarded: self.guarded,
             writing: &[],

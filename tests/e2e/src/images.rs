@@ -66,7 +66,7 @@ pub async fn with_workloads(ns: &Ns, test: impl Future<Output = Result<()>>) -> 
 /// Runs a test with the component `park` too.
 pub async fn with_parking(ns: &Ns, test: impl Future<Output = Result<()>>) -> Result<()> {
     let result = with_opted_in(ns, &["image-update", "in-place", "park"], test).await;
-    for name in ["park", "keep", "strip", "armed"].map(|name| format!("pitstop-{name}")) {
+    for name in ["park", "strip", "armed"].map(|name| format!("pitstop-{name}")) {
         for kind in ["mutatingadmissionpolicybinding", "mutatingadmissionpolicy"] {
             ns.cluster.kubectl(&["delete", kind, &name])?;
         }

@@ -1,5 +1,6 @@
 //! What proves that a node has an image without its daemon being asked: a container that runs it there.
 
+use pitstop_api::image::Reference;
 use pitstop_api::nodework::{PullPolicy, Pulled};
 
 use super::judge::is_pulled;
@@ -17,17 +18,21 @@ pub(super) fn proven(
     if runs.node != pod.node || !other.is_for(runs) || runs.gone() {
         return Vec::new();
     }
-    let has = |digest: &str| {
+    // A kubelet looks for an image by its repository, too.
+    let has = |wanted: &Reference| {
         other.status.containers.iter().find_map(|told| {
-            let pulled = told.pulled.as_ref().filter(|pulled| pulled.digest == digest)?;
+            let asked = other.spec.containers.iter().find(|asked| asked.name == told.name)?;
+            let same = Reference::parse(&asked.image).is_ok_and(|asked| asked.same_repository(wanted));
+            let pulled =
+                told.pulled.as_ref().filter(|it| same && wanted.digest.as_ref() == Some(&it.digest))?;
             let now = runs.container(&told.name)?.status.as_ref()?;
             (now.state == ContainerState::Running && is_pulled(&now.image_id, pulled)).then_some(pulled)
         })
     };
     let wanted = request.spec.containers.iter().filter_map(|wanted| {
-        let (_, digest) = wanted.image.rsplit_once('@')?;
         let own = pod.container(&wanted.name).filter(|own| own.pull_policy != PullPolicy::Always)?;
-        let pulled = Pulled { milliseconds: 0, present: true, ..has(digest)?.clone() };
+        let has = has(&Reference::parse(&wanted.image).ok()?)?;
+        let pulled = Pulled { milliseconds: 0, present: true, ..has.clone() };
         Some((own.name.clone(), pulled))
     });
     wanted.collect()

@@ -83,6 +83,9 @@ fn only_a_container_that_runs_on_the_node_what_was_pulled_there_is_a_proof() {
     let image = format!("registry.example.com/shop/web:v2@{OLD}");
     let another = asked(&json!({"containers": [{"name": "app", "image": image}]}));
     assert_eq!(names(&another, &pod, &update, &runs), none);
+    let image = format!("mirror.example.com/shop/web:v2@{NEW}");
+    let mirrored = asked(&json!({"containers": [{"name": "app", "image": image}]}));
+    assert_eq!(names(&mirrored, &pod, &update, &runs), none, "the kubelet would pull it");
     let elsewhere = Pod { node: Some("node2".into()), ..runs.clone() };
     assert_eq!(names(&request, &pod, &update, &elsewhere), none);
     for (uid, deleting) in [("another", false), (runs.uid.as_str(), true)] {

@@ -79,7 +79,7 @@ pub struct Note {
     pub request_uid: String,
     /// The Pod it is about, if the event belongs there too.
     pub pod: Option<(ObjectKey, String)>,
-    /// The request was made for another object, which tells of it and deletes it.
+    /// The request was made for an object of [many](crate::kind::About::many) Pods, which tells of it and deletes it.
     pub owned: bool,
     /// It tells of a failure.
     pub warning: bool,
@@ -90,8 +90,7 @@ pub struct Note {
 }
 
 impl Note {
-    /// The event is recorded on the request, too. A rollout of many Pods makes a request for each, and deletes it at the end: then
-    /// the event is on the Pod alone.
+    /// The event is recorded on the request, and not on its Pod alone.
     pub fn is_on_request(&self) -> bool {
         !self.owned || self.pod.is_none()
     }

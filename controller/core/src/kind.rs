@@ -461,7 +461,7 @@ pub fn note<K: Kind>(request: &K, warning: bool, reason: &'static str, message: 
         request: request.meta().key.clone(),
         request_uid: request.uid().to_owned(),
         pod: request.target().map(|target| (request.pod_key(), target.pod_uid.to_owned())),
-        owned: request.meta().owner.is_some(),
+        owned: false,
         warning,
         reason,
         message,

@@ -4,6 +4,7 @@ use super::Engine;
 use super::kept::Wrote;
 use super::stores::Stored;
 use crate::action::{Action, Object};
+use crate::change::Note;
 use crate::key::ObjectKey;
 use crate::kind::PodWritten;
 use crate::nodework::NodeWork;
@@ -23,6 +24,7 @@ impl Engine {
     ) {
         // An answer about a request that was deleted says nothing about another one of that name.
         let (leading, patience) = (self.leading, self.config.conflict_patience);
+        let owned = matches!(&outcome, Outcome::Written(new) if self.is_one_of_many(new));
         let entry =
             K::store_mut(&mut self.stores).objects.get_mut(key).filter(|e| e.request.get().uid() == uid);
         let Some(entry) = entry else { return self.rest_written(now, key, uid, &outcome) };
@@ -31,7 +33,7 @@ impl Engine {
             Outcome::Written(new) => {
                 let measure = replaced.as_ref().and_then(|old| new.measure(old));
                 let notes = replaced.map(|old| new.notes(&old)).unwrap_or_default();
-                actions.extend(notes.into_iter().map(Action::Emit));
+                actions.extend(notes.into_iter().map(|note| Action::Emit(Note { owned, ..note })));
                 actions.extend(measure.map(Action::Count));
                 entry.request.written(new);
                 entry.write.succeeded();

@@ -102,6 +102,11 @@ impl Engine {
         Some((owner, self.stores.named(&owner.kind)?))
     }
 
+    /// The request was made for an object of many Pods.
+    pub(super) fn is_one_of_many<K: Stored>(&self, request: &K) -> bool {
+        self.owner(request.meta().owner).is_some_and(|(_, store)| store.about().many)
+    }
+
     /// The request belongs to another one that is not at work any more.
     pub(super) fn owner_over<K: Stored>(&self, request: &K) -> bool {
         let meta = request.meta();

@@ -7,7 +7,6 @@ use pitstop_api::condition;
 use pitstop_api::image_update::{
     ContainerStatus, Phase, PodImageUpdateSpec, PodImageUpdateStatus, conditions,
 };
-
 use pitstop_api::nodework::Pulled;
 
 use super::judge::{Place, is_unchanged, place};
@@ -315,4 +314,11 @@ pub struct Observed<'a> {
     pub look: &'a Look,
     /// What this process remembers.
     pub memory: &'a Memory,
+}
+
+impl Observed<'_> {
+    /// The image that the node is known to have for that container.
+    pub(super) fn proven(&self, container: &str) -> Option<&Pulled> {
+        self.proven.iter().find(|(name, _)| name == container).map(|(_, pulled)| pulled)
+    }
 }

@@ -45,7 +45,7 @@ pub(super) fn stage(observed: &Observed<'_>, container: &ContainerStatus) -> Sta
         return Stage::Unneeded;
     }
     let last = newest(&observed.orders, &container.name);
-    if let Some(pulled) = proven(observed, &container.name).filter(|_| last.is_none()) {
+    if let Some(pulled) = observed.proven(&container.name).filter(|_| last.is_none()) {
         return Stage::Pulled(pulled.clone());
     }
     let Some((last, answer)) = last.and_then(|view: OrderView<'_>| Some((view, view.answer?))) else {
@@ -74,11 +74,6 @@ pub(super) fn stage(observed: &Observed<'_>, container: &ContainerStatus) -> Sta
             }
         }
     }
-}
-
-/// The image that the node is known to have for that container without being asked.
-fn proven<'a>(observed: &'a Observed<'_>, container: &str) -> Option<&'a Pulled> {
-    observed.proven.iter().find(|(name, _)| name == container).map(|(_, pulled)| pulled)
 }
 
 /// The node had the image from a puller Pod and has it no more: its garbage collection takes what no container uses.
@@ -165,7 +160,7 @@ fn pull(observed: &Observed<'_>, container: &ContainerStatus, pod: &Pod) -> Opti
         Some(pulled) if update.changes() => {
             !replaced || in_pod.status.as_ref().is_some_and(|now| is_pulled(&now.image_id, pulled))
         }
-        _ => proven(observed, name).is_some(),
+        _ => observed.proven(name).is_some(),
     };
     if last.is_none() && is_proven {
         return None;

@@ -126,8 +126,7 @@ impl Planner<'_> {
             let text = format!("dry run: {}", status::changes(update, &containers));
             return self.end(&End::new(Phase::Succeeded, status::WOULD_UPDATE, text));
         }
-        let names: Vec<&String> = self.observed.proven.iter().map(|(name, _)| name).collect();
-        let proven = containers.iter().all(|container| names.contains(&&container.name));
+        let proven = containers.iter().all(|container| self.observed.proven(&container.name).is_some());
         let mut status = accepted(update, pod, containers, self.config, self.wall);
         // Nothing is to be waited for: what the Pod gets is written down with the acceptance.
         let at_once = proven && update.spec.unready_grace_period_seconds.is_none();

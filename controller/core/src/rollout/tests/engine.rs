@@ -7,6 +7,7 @@ use pitstop_api::recreate::ContainerRecreateRequest;
 
 use super::*;
 use crate::action::{Action, Event, Object, Watch, Write};
+use crate::change::Note;
 use crate::deed::Child;
 use crate::engine::Engine;
 use crate::kinds::Status;
@@ -23,6 +24,7 @@ struct Scene {
     pods: Vec<Pod>,
     version: u32,
     counted: Vec<Measure>,
+    noted: Vec<Note>,
     /// The API server takes its time with new requests: they are here.
     held: Option<Vec<(Object, Box<Child>)>>,
 }
@@ -40,6 +42,7 @@ impl Scene {
             pods: pods.clone(),
             version: 10,
             counted: Vec::new(),
+            noted: Vec::new(),
             held: None,
         };
         let mut lists = vec![
@@ -169,7 +172,10 @@ impl Scene {
                 self.counted.push(measure);
                 Vec::new()
             }
-            Action::Emit(_) => Vec::new(),
+            Action::Emit(note) => {
+                self.noted.push(note);
+                Vec::new()
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -220,6 +226,11 @@ fn a_rollout_goes_through_its_pods() {
     scene.done("web-1");
     let gap = Measure::RolloutGap { duration: std::time::Duration::ZERO };
     assert_eq!(scene.counted.iter().filter(|measure| **measure == gap).count(), 1);
+    let of = |kind| {
+        scene.noted.iter().filter(|note| note.kind == kind).map(Note::is_on_request).collect::<Vec<_>>()
+    };
+    assert_eq!(of(recreate::ID), [false, false], "those are on the Pods alone");
+    assert!(!of(ID).is_empty() && of(ID).into_iter().all(|on_request| on_request));
     let status = &scene.rollouts[&ObjectKey::new("shop", "web")].status;
     assert_eq!((status.phase, status.current), (Some(Phase::Complete), 2));
     assert!(scene.requests.is_empty());

@@ -26,7 +26,11 @@ pub(crate) async fn look(
         Some(disk) => disk.free(runtime).await,
         None => None,
     };
-    Ok(Look { named, image, newest, free })
+    let heir = match (&named, &newest) {
+        (None, Some(newest)) => self::named(runtime, &newest.id).await?,
+        _ => None,
+    };
+    Ok(Look { named, heir, image, newest, free })
 }
 
 async fn named(runtime: &Runtime, id: &ContainerId) -> Result<Option<Named>, CallFailure> {

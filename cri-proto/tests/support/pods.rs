@@ -77,6 +77,12 @@ impl Pod {
         id
     }
 
+    /// Removes a container.
+    pub(crate) async fn remove(&mut self, id: &ContainerId) {
+        let request = RemoveContainerRequest { container_id: id.to_string() };
+        let _: Empty = call(&mut self.calls, "RemoveContainer", request).await;
+    }
+
     /// Makes a container without starting it.
     pub(crate) async fn create(&mut self, container: NewContainer<'_>) -> ContainerId {
         let mut annotations = container.annotations;
@@ -224,6 +230,12 @@ pub(crate) struct LinuxContainerSecurityContext {
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct StartContainerRequest {
+    #[prost(string, tag = "1")]
+    pub(crate) container_id: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct RemoveContainerRequest {
     #[prost(string, tag = "1")]
     pub(crate) container_id: String,
 }

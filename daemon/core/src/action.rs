@@ -124,6 +124,8 @@ pub struct Facts {
 pub struct Look {
     /// The container that the order names; absent when the runtime knows none of that ID.
     pub named: Option<Named>,
+    /// The newest container of the order's Pod and container name, where the runtime does not know the named one any more.
+    pub heir: Option<Named>,
     /// The image that the order names; absent when the node does not have it.
     pub image: Option<Image>,
     /// The newest container of the order's Pod and container name.
@@ -132,7 +134,7 @@ pub struct Look {
     pub free: Option<u64>,
 }
 
-/// The container that an order names.
+/// A container that an order names, or its heir.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Named {
     /// As for other orders.

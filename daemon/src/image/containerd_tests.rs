@@ -71,7 +71,15 @@ async fn what_the_node_has_and_what_runs_is_seen() {
     forget(&containerd, &good);
     let gone = async || see(None).await.image.is_none().then_some(());
     crate::support::eventually("the image to be gone", gone).await;
-    assert_eq!(see(None).await.newest.unwrap().image_id, image.id);
+    let seen = see(None).await;
+    assert_eq!((seen.newest.unwrap().image_id, seen.heir), (image.id, None));
+
+    // The kubelet has removed the old one: its heir is told as it would be.
+    pod.remove(&first).await;
+    let seen = see(None).await;
+    assert_eq!(seen.named, None);
+    let heir = seen.heir.unwrap();
+    assert_eq!((heir.facts.pod_uid.as_str(), heir.facts.container.as_str()), (POD_UID, "app"));
 }
 
 #[tokio::test]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use arbitrary::{Result, Unstructured};
 use pitstop_api::nodework::{
-    Answer, AnswerReason, AnswerState, Bounds, NodeWork, Order, OrderAction, OrderContainer, OrderPod, Pull,
-    PullPolicy, Recreate, Resize, Verify,
+    Answer, AnswerReason, AnswerState, Bounds, ImageAnswer, NodeWork, Order, OrderAction, OrderContainer,
+    OrderPod, Pull, PullPolicy, Pulled, Recreate, Resize, Verify,
 };
 use pitstop_daemon_core::{ContainerState, Facts, wire};
 
@@ -152,15 +152,29 @@ fn order(u: &mut Unstructured<'_>) -> Result<Order> {
 /// An answer that another process, or nobody's, left in the book.
 fn answer(u: &mut Unstructured<'_>, order: &Order) -> Result<Answer> {
     use AnswerState::{Acknowledged, Done, Failed, Refused};
+    let reasons = [
+        None,
+        Some(AnswerReason::PreStopHookFailed),
+        Some(AnswerReason::StopRetried),
+        Some(AnswerReason::ImageGone),
+    ];
+    let pulled = Pulled {
+        image_id: "image".to_owned(),
+        digest: String::new(),
+        bytes: 1,
+        milliseconds: 0,
+        present: false,
+    };
+    let image = ImageAnswer { pulled: Some(pulled), running: None };
     Ok(Answer {
         order_id: order.id.clone(),
         state: *u.choose(&[Acknowledged, Acknowledged, Done, Refused, Failed])?,
-        reason: *u.choose(&[None, Some(AnswerReason::PreStopHookFailed), Some(AnswerReason::StopRetried)])?,
+        reason: *u.choose(&reasons)?,
         message: String::new(),
         acknowledged_uptime_seconds: *u.choose(&[None, Some(0), Some(90), Some(i64::MAX)])?,
         acknowledged_by: "process-0".to_owned(),
         observed: None,
-        image: None,
+        image: u.ratio(1, 4)?.then(|| Box::new(image)),
     })
 }
 

@@ -130,7 +130,7 @@ impl Daemon {
             Event::CgroupsRead(id, result) => self.cgroups_read(now, &id, result),
             Event::ResourcesRead(id, result) => self.resources_read(now, &id, result),
             Event::Resized(id, result) => self.resized(now, &id, result),
-            Event::ImageSeen(id, result) => self.image_seen(now, &id, result),
+            Event::ImageSeen(id, result) => self.images.seen(now, &id, result),
             Event::Pulled(image, result) => self.images.pulled(now, &image, &result),
             Event::WrittenBack(uid, result) => self.written_back(now, &uid, &result),
             Event::StatusWritten(outcome) => self.written(now, outcome),

@@ -9,7 +9,7 @@ use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, MAX_MESSAGE, Obse
 
 use super::{Daemon, MAX_ENDED_HOOKS};
 use crate::DEFAULT_GRACE_SECONDS;
-use crate::action::{Action, CallFailure, Facts, Look};
+use crate::action::{Action, CallFailure, Facts};
 use crate::order::{Asks, HookTime, Progress, Step, answer, request_over};
 use crate::resize::Present;
 use crate::verdict::{Verdict, verdict};
@@ -115,13 +115,6 @@ impl Daemon {
                 progress.backoff.failed(now);
                 progress.ask_at = progress.backoff.waits_until(now);
             }
-        }
-    }
-
-    /// The runtime told of an image; what is told of an order that was withdrawn says nothing.
-    pub(super) fn image_seen(&mut self, now: Mono, id: &str, result: Result<Box<Look>, CallFailure>) {
-        if let Some(order) = self.order(id).cloned() {
-            self.images.seen(now, &order, result);
         }
     }
 

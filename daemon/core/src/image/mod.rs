@@ -51,7 +51,8 @@ impl Images {
     pub(crate) fn next_steps(&mut self, now: Mono, book: Option<&Book>) -> Vec<Action> {
         let orders = book.map_or(&[][..], |book| &book.orders);
         let open: BTreeSet<&str> = orders.iter().filter(|o| asks(o)).map(|o| o.id.as_str()).collect();
-        self.orders.retain(|id, _| open.contains(id.as_str()));
+        // An answer that is still to come is of the order that asked for it, not of another one of that ID.
+        self.orders.retain(|id, progress| open.contains(id.as_str()) || progress.step == Step::Looking);
         let mut actions = Vec::new();
         for order in orders.iter().filter(|order| asks(order)) {
             let stored = book.and_then(|book| book.answer(&order.id));
@@ -60,8 +61,8 @@ impl Images {
             if !progress.is_of(order) {
                 progress.step = Step::Over(Box::new(reused(&order.id)));
             }
-            progress.expire(now, &order.id);
-            actions.extend(progress.look(order, now, self.room > 0));
+            progress.expire(now);
+            actions.extend(progress.look(now, self.room > 0));
         }
         let awaited: BTreeSet<String> = self.orders.values().filter_map(Progress::awaits).collect();
         self.pulls.retain(|image, _| {
@@ -104,10 +105,10 @@ impl Images {
         }
     }
 
-    /// The runtime told what it knows, or could not.
-    pub(crate) fn seen(&mut self, now: Mono, order: &Order, result: Result<Box<Look>, CallFailure>) {
-        if let Some(progress) = self.orders.get_mut(&order.id).filter(|p| p.step == Step::Looking) {
-            progress.seen(now, order, result, self.room);
+    /// The runtime told what it knows, or could not; what it tells of an order that was withdrawn says nothing.
+    pub(crate) fn seen(&mut self, now: Mono, order_id: &str, result: Result<Box<Look>, CallFailure>) {
+        if let Some(progress) = self.orders.get_mut(order_id).filter(|p| p.step == Step::Looking) {
+            progress.seen(now, result, self.room);
         }
     }
 
@@ -118,18 +119,16 @@ impl Images {
             .as_ref()
             .map(|()| now.since(began))
             .map_err(|failure| meaning(&failure.message, failure.missing));
-        for (order_id, progress) in &mut self.orders {
+        for progress in self.orders.values_mut() {
             if progress.awaits().as_deref() == Some(image) {
-                progress.pulled(now, order_id, result.clone());
+                progress.pulled(now, result.clone());
             }
         }
     }
 
     /// What is to be told of an order; `before` is what was told last.
     pub(crate) fn answer(&self, now: Mono, order_id: &str, before: Option<&Answer>) -> Option<Answer> {
-        self.orders
-            .get(order_id)
-            .map_or_else(|| before.cloned(), |progress| progress.answer(now, order_id, before))
+        self.orders.get(order_id).map_or_else(|| before.cloned(), |progress| progress.answer(now, before))
     }
 
     /// When to look again though nothing happened.

@@ -52,7 +52,7 @@ pub(crate) enum Step {
 #[derive(Clone, Debug)]
 pub(crate) struct Progress {
     pub(super) step: Step,
-    /// As it was first seen.
+    /// As it was first seen: a book could have two of its ID.
     order: Order,
     /// The container that it names.
     target: Option<ContainerId>,
@@ -147,26 +147,26 @@ impl Progress {
     }
 
     /// Ends what waits for the image when its time is over.
-    pub(super) fn expire(&mut self, now: Mono, order_id: &str) {
+    pub(super) fn expire(&mut self, now: Mono) {
         if self.waits() && now >= self.until() {
             let pulls = self.step == Step::Pulling;
             let first = if pulls { "the pull has not ended" } else { "other pulls of the node went first" };
             let why = self.trouble.clone().unwrap_or_else(|| first.to_owned());
             let text = format!("not pulled in time: {why}");
-            self.over(order_id, AnswerState::Failed, AnswerReason::PullTimedOut, &text);
+            self.over(AnswerState::Failed, AnswerReason::PullTimedOut, &text);
         }
     }
 
     /// Asks the runtime, if it is time; before a pull also for the room that there is, where that matters.
-    pub(super) fn look(&mut self, order: &Order, now: Mono, room: bool) -> Option<Action> {
+    pub(super) fn look(&mut self, now: Mono, room: bool) -> Option<Action> {
         let due = self.step == Step::Look && self.at.is_none_or(|at| at <= now);
         let container_id = self.target.clone().filter(|_| due)?;
         (self.step, self.at) = (Step::Looking, None);
         Some(Action::LookAtImage {
-            order_id: order.id.clone(),
+            order_id: self.order.id.clone(),
             container_id,
-            pod_uid: order.pod.uid.clone(),
-            container: order.container.name.clone(),
+            pod_uid: self.order.pod.uid.clone(),
+            container: self.order.container.name.clone(),
             image: self.wanted.as_ref()?.to_string(),
             room: room && self.pulled.is_none(),
         })
@@ -197,13 +197,7 @@ impl Progress {
     }
 
     /// The runtime told what it knows, or could not.
-    pub(super) fn seen(
-        &mut self,
-        now: Mono,
-        order: &Order,
-        result: Result<Box<Look>, CallFailure>,
-        room: u64,
-    ) {
+    pub(super) fn seen(&mut self, now: Mono, result: Result<Box<Look>, CallFailure>, room: u64) {
         self.step = Step::Look;
         let look = match result {
             Ok(look) => look,
@@ -216,12 +210,14 @@ impl Progress {
         };
         self.backoff.succeeded();
         let Some(wanted) = self.wanted.clone() else { return };
-        // Once the image is there, the end of the container is what was wanted.
-        if self.pulled.is_none()
-            && !self.gone
-            && let Some((reason, text)) = told::refused(order, &wanted, &look)
+        // Once the node has had the image, the end of the container is what was wanted. That it has, the book says, which
+        // anybody may have written: so each pull is judged.
+        let had = self.pulled.is_some() || self.gone;
+        let known = look.named.as_ref().or_else(|| look.heir.as_ref().filter(|_| had));
+        if !(had && look.image.is_some())
+            && let Some((reason, text)) = told::refused(&self.order, &wanted, known)
         {
-            return self.over(&order.id, AnswerState::Refused, reason, &text);
+            return self.over(AnswerState::Refused, reason, &text);
         }
         self.see_running(now, &wanted, &look);
         let asks = self.policy() == PullPolicy::Always && !self.asked;
@@ -229,7 +225,7 @@ impl Progress {
             Some(image) if !asks => self.has(now, told::pulled(&wanted, image, self.took)),
             None if self.policy() == PullPolicy::Never => {
                 let text = "the node does not have the image, and is not to pull it";
-                self.over(&order.id, AnswerState::Failed, AnswerReason::ImageNeverPull, text);
+                self.over(AnswerState::Failed, AnswerReason::ImageNeverPull, text);
             }
             Some(_) | None => {
                 if self.pulled.take().is_some() {
@@ -237,7 +233,7 @@ impl Progress {
                 }
                 self.step = Step::Queue;
                 if let Some(text) = told::too_full(look.free, room) {
-                    self.over(&order.id, AnswerState::Failed, AnswerReason::NoDiskRoom, &text);
+                    self.over(AnswerState::Failed, AnswerReason::NoDiskRoom, &text);
                 }
             }
         }
@@ -279,14 +275,14 @@ impl Progress {
     }
 
     /// The pull ended: how long it took, or why it failed.
-    pub(super) fn pulled(&mut self, now: Mono, order_id: &str, result: Result<Duration, Meaning>) {
+    pub(super) fn pulled(&mut self, now: Mono, result: Result<Duration, Meaning>) {
         match result {
             Ok(took) => {
                 self.took = Some(i64::try_from(took.as_millis()).unwrap_or(i64::MAX));
                 (self.step, self.at, self.asked) = (Step::Look, None, true);
             }
             Err(Meaning { reason: Some(reason), text }) => {
-                self.over(order_id, AnswerState::Failed, reason, &text);
+                self.over(AnswerState::Failed, reason, &text);
             }
             Err(Meaning { reason: None, text }) => {
                 self.trouble = Some(text);
@@ -297,8 +293,8 @@ impl Progress {
         }
     }
 
-    fn over(&mut self, order_id: &str, state: AnswerState, reason: AnswerReason, text: &str) {
-        let over = answer(order_id, state, Some(reason), truncate(text, MAX_MESSAGE));
+    fn over(&mut self, state: AnswerState, reason: AnswerReason, text: &str) {
+        let over = answer(&self.order.id, state, Some(reason), truncate(text, MAX_MESSAGE));
         (self.step, self.at) = (Step::Over(Box::new(over)), None);
     }
 
@@ -312,7 +308,7 @@ impl Progress {
     }
 
     /// What is to be told.
-    pub(super) fn answer(&self, now: Mono, order_id: &str, before: Option<&Answer>) -> Option<Answer> {
+    pub(super) fn answer(&self, now: Mono, before: Option<&Answer>) -> Option<Answer> {
         if let Step::Over(over) = &self.step {
             // What was told stands: another daemon of the node has come to an end, too.
             let told = before.filter(|told| over.state == AnswerState::Failed && self.ends_as_well(told));
@@ -327,7 +323,7 @@ impl Progress {
             // What was told stands: another daemon of the node has pulled the image, or found it there.
             let told = told_of(before).filter(|told| is_same(told, pulled));
             let image = ImageAnswer { pulled: Some(told.unwrap_or(pulled).clone()), running };
-            let done = answer(order_id, AnswerState::Done, None, String::new());
+            let done = answer(&self.order.id, AnswerState::Done, None, String::new());
             return Some(Answer { image: Some(Box::new(image)), ..done });
         }
         let (reason, text) = match (&self.trouble, &self.step) {
@@ -339,7 +335,7 @@ impl Progress {
         if before.is_none() && !self.gone && now < self.since.after(TOLD_AFTER) {
             return None;
         }
-        let waits = answer(order_id, AnswerState::Acknowledged, Some(reason), text.to_owned());
+        let waits = answer(&self.order.id, AnswerState::Acknowledged, Some(reason), text.to_owned());
         let runs = self.running.clone().map(|running| ImageAnswer { running: Some(running), pulled: None });
         Some(Answer { image: runs.map(Box::new), ..waits })
     }

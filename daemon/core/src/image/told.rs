@@ -5,15 +5,19 @@ use pitstop_api::image::Reference;
 use pitstop_api::nodework::{AnswerReason, Order, Pulled, Running};
 use pitstop_api::text::quoted;
 
-use super::{Image, Look, Named, Newest};
+use super::{Image, Named, Newest};
 use crate::verdict::of_another;
 
 /// Longest ID of an image that is told, in characters: as the `NodeWork` has it.
 const MAX_ID: usize = 256;
 
-/// Why the image of an order may not be had for the container that it names: only another version of what that runs already.
-pub(super) fn refused(order: &Order, wanted: &Reference, look: &Look) -> Option<(AnswerReason, String)> {
-    let Some(named) = &look.named else {
+/// Why the image of an order may not be had for its container: only another version of what that runs already.
+pub(super) fn refused(
+    order: &Order,
+    wanted: &Reference,
+    known: Option<&Named>,
+) -> Option<(AnswerReason, String)> {
+    let Some(named) = known else {
         return Some((AnswerReason::NotRunning, "the runtime knows no container of that ID".to_owned()));
     };
     if let Some(text) = of_another(order, &named.facts) {

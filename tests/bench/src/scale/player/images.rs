@@ -79,7 +79,7 @@ impl Player {
             digests: vec![reference(image)],
             bytes: BYTES,
         });
-        Look { named, image, newest: container.and_then(newest), free: None }
+        Look { named, image, newest: container.and_then(newest), ..Look::default() }
     }
 
     /// Begins a pull.

@@ -67,10 +67,13 @@ impl DaemonProcess {
             }
             _ => None,
         };
+        let newest = newest_of(runtime, &wanted);
+        let heir = newest.filter(|_| named.is_none()).map(|info| self::named(info, runtime));
         let look = Look {
             named,
+            heir,
             image: runtime.image(&wanted.image).map(told),
-            newest: newest(runtime, &wanted),
+            newest: newest.and_then(|info| told_newest(info, runtime)),
             free: wanted.room.then(|| runtime.free_bytes(now)),
         };
         Event::ImageSeen(order_id, Ok(Box::new(look)))
@@ -91,12 +94,15 @@ fn named(info: &ContainerInfo, runtime: &Runtime) -> Named {
     Named { facts: facts(info), asked, references }
 }
 
-fn newest(runtime: &Runtime, wanted: &Wanted) -> Option<Newest> {
+fn newest_of<'a>(runtime: &'a Runtime, wanted: &Wanted) -> Option<&'a ContainerInfo> {
     let label = |info: &ContainerInfo, key: &str| info.labels.get(key).cloned().unwrap_or_default();
     let of_name = runtime.containers().values().map(|c| &c.info).filter(|info| {
         label(info, keys::POD_UID) == wanted.pod && label(info, keys::CONTAINER_NAME) == wanted.container
     });
-    let info = of_name.max_by_key(|info| (info.attempt, info.created_at))?;
+    of_name.max_by_key(|info| (info.attempt, info.created_at))
+}
+
+fn told_newest(info: &ContainerInfo, runtime: &Runtime) -> Option<Newest> {
     let image = runtime.image(&info.image_id).map(told);
     Some(Newest {
         id: ContainerId::parse(&info.id).ok()?,

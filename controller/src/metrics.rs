@@ -43,6 +43,11 @@ struct StageLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabels {
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StateLabels {
     state: &'static str,
 }
@@ -77,6 +82,7 @@ pub struct ControllerMetrics {
     refusing: Gauge,
     policy_in_force: Gauge,
     kinds: BTreeMap<KindId, KindMetrics>,
+    oldest: Family<KindLabels, Gauge>,
     stages: Family<StageLabels, Histogram, fn() -> Histogram>,
     rollout_gap: Histogram,
     open_orders: Family<StateLabels, Gauge>,
@@ -92,7 +98,7 @@ impl ControllerMetrics {
         for stage in Stage::ALL {
             drop(own.stages.get_or_create(&StageLabels { stage: stage.as_str() }));
         }
-        own.open(all().map(|about| (about.id, 0)), &OrderCounts::default());
+        own.open(all().map(|about| (about.id, 0, None)), &OrderCounts::default());
         own
     }
 
@@ -105,6 +111,7 @@ impl ControllerMetrics {
             refusing: Gauge::default(),
             policy_in_force: Gauge::default(),
             kinds: all().map(|about| (about.id, KindMetrics::default())).collect(),
+            oldest: Family::default(),
             stages: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             rollout_gap: Histogram::new(BUCKETS),
             open_orders: Family::default(),
@@ -136,6 +143,12 @@ impl ControllerMetrics {
         for about in all() {
             self.kinds.get(&about.id).into_iter().for_each(|kind| kind.register(registry, about));
         }
+        registry.register_with_unit(
+            "oldest_open_request",
+            "When the oldest request that has not ended was made, since 1970",
+            Unit::Seconds,
+            self.oldest.clone(),
+        );
         registry.register_with_unit(
             "stage_duration",
             "How long drains, stops and starts took",
@@ -224,11 +237,15 @@ impl ControllerMetrics {
         self.waiting.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// What is open now: requests of each kind, and orders.
-    pub fn open(&self, requests: impl Iterator<Item = (KindId, usize)>, orders: &OrderCounts) {
-        for (kind, count) in requests {
-            if let Some(kind) = self.kinds.get(&kind) {
+    /// What is open now: requests of each kind, with when the oldest was made, and orders.
+    pub fn open(&self, requests: impl Iterator<Item = (KindId, usize, Option<i64>)>, orders: &OrderCounts) {
+        for (id, count, oldest) in requests {
+            if let Some(kind) = self.kinds.get(&id) {
                 kind.open.set(i64::try_from(count).unwrap_or(i64::MAX));
+            }
+            // What is for many Pods has no end that somebody waits for.
+            if all().any(|about| about.id == id && !about.many) {
+                self.oldest.get_or_create(&KindLabels { kind: id.name() }).set(oldest.unwrap_or(0));
             }
         }
         for (state, count) in orders.by_state() {
@@ -244,7 +261,7 @@ fn outcome(complete: bool) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use pitstop_controller_core::{recreate, resize};
+    use pitstop_controller_core::{recreate, resize, rollout};
     use pitstop_kit::WatchMetrics;
     use pitstop_kit::metrics::documented;
 
@@ -277,9 +294,11 @@ mod tests {
         own.measure(&Measure::RolloutGap { duration: Duration::from_millis(1_200) });
         own.measure(&Measure::Ended { kind: resize::ID, complete: false, reason: "Quota" });
         own.open(
-            [(recreate::ID, 3), (resize::ID, 2)].into_iter(),
+            [(recreate::ID, 3, Some(1_700_000_000)), (resize::ID, 2, Some(7)), (rollout::ID, 1, Some(5))]
+                .into_iter(),
             &OrderCounts { placed: 2, ..OrderCounts::default() },
         );
+        own.open([(resize::ID, 0, None)].into_iter(), &OrderCounts { placed: 2, ..OrderCounts::default() });
         own.stepped(Duration::from_millis(250));
         own.stepped(Duration::from_millis(2));
         let text = metrics.encode().unwrap();
@@ -296,11 +315,14 @@ mod tests {
             "pitstop_controller_orders_open{state=\"failed\"} 0\n",
             "pitstop_controller_longest_step_seconds 0.25\n",
             "pitstop_controller_requests_open 3\n",
-            "pitstop_controller_resizes_open 2\n",
+            "pitstop_controller_resizes_open 0\n",
+            "pitstop_controller_oldest_open_request_seconds{kind=\"ContainerRecreateRequest\"} 1700000000\n",
+            "pitstop_controller_oldest_open_request_seconds{kind=\"PodResize\"} 0\n",
             "pitstop_controller_resizes_ended_total{outcome=\"failed\",reason=\"Quota\"} 1\n",
             "pitstop_controller_resizes_ended_total{outcome=\"complete\",reason=\"Resized\"} 0\n",
         ] {
             assert!(text.contains(line), "{line} not in {text}");
         }
+        assert!(!text.contains("kind=\"InPlaceRollout\""), "it stands until it is deleted: {text}");
     }
 }

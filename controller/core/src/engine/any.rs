@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use pitstop_api::nodework::{Order, request_uid};
 
+use super::open::Open;
 use super::queue::{Place, Standing};
 use super::store::{Admission, Entry, Store, node_of, object};
 use crate::action::Object;
@@ -50,7 +51,7 @@ pub(super) struct Touched {
 pub(super) trait AnyStore {
     fn about(&self) -> &'static About;
     fn synced(&self) -> bool;
-    fn open(&self) -> usize;
+    fn open(&self) -> &Open;
 
     /// The lead begins or ends.
     fn lead(&mut self, now: Mono, leading: bool);
@@ -163,8 +164,8 @@ impl<K: Kind> AnyStore for Store<K> {
     fn synced(&self) -> bool {
         self.synced
     }
-    fn open(&self) -> usize {
-        self.open
+    fn open(&self) -> &Open {
+        &self.open
     }
 
     fn lead(&mut self, now: Mono, leading: bool) {

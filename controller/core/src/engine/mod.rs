@@ -13,6 +13,7 @@ mod kept;
 mod left;
 mod load;
 mod members;
+mod open;
 mod outcome;
 mod pacing;
 mod parks;
@@ -197,15 +198,15 @@ impl Engine {
         self.pods.synced && self.books.synced && self.stores.each().all(AnyStore::synced)
     }
 
-    /// How many requests of each kind have not ended.
-    pub fn open(&self) -> impl Iterator<Item = (KindId, usize)> {
-        self.stores.each().map(|store| (store.about().id, store.open()))
+    /// How many requests of each kind have not ended, and when the oldest of them was made, in seconds since 1970.
+    pub fn open(&self) -> impl Iterator<Item = (KindId, usize, Option<i64>)> {
+        self.stores.each().map(|store| (store.about().id, store.open().count(), store.open().oldest()))
     }
 
     /// How many requests of that kind have not ended.
     #[cfg(test)]
     pub(crate) fn open_of(&self, kind: KindId) -> usize {
-        self.stores.of(kind).map_or(0, AnyStore::open)
+        self.stores.of(kind).map_or(0, |store| store.open().count())
     }
 
     /// How often a request has been planned: what events cost.

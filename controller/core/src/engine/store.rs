@@ -7,6 +7,7 @@ use pitstop_api::nodework::Order;
 use super::any::Touched;
 use super::bound::Bound;
 use super::deeds::Deeds;
+use super::open::Open;
 use super::pacing::Pacing;
 use super::queue::{Place, Queues, Standing};
 use super::remove;
@@ -36,8 +37,8 @@ pub(super) struct Store<K: Kind> {
     pub(super) queues: Queues,
     /// Those of them that have a place among those of their namespace.
     pub(super) bound: Bound,
-    /// How many have not ended.
-    pub(super) open: usize,
+    /// Those that have not ended.
+    pub(super) open: Open,
     /// By their targets' nodes: those that are open or want orders.
     pub(super) by_node: BTreeMap<String, BTreeSet<ObjectKey>>,
     /// By the UIDs of the requests that made them.
@@ -56,7 +57,7 @@ impl<K: Kind> Store<K> {
             resting: BTreeMap::new(),
             queues: Queues::default(),
             bound: Bound::new(most.filter(|_| !K::ABOUT.many)),
-            open: 0,
+            open: Open::default(),
             by_node: BTreeMap::new(),
             by_owner: BTreeMap::new(),
             dirty: BTreeSet::new(),
@@ -163,7 +164,12 @@ impl<K: Kind> Store<K> {
     }
 
     fn moved(&mut self, entry: &Entry<K>, (standing, open): (Option<Standing>, bool)) {
-        self.open = self.open.saturating_sub(usize::from(open)).saturating_add(usize::from(entry.open));
+        let created = entry.request.get().meta().created;
+        match (open, entry.open) {
+            (false, true) => self.open.enter(created),
+            (true, false) => self.open.leave(created),
+            (false, false) | (true, true) => {}
+        }
         if entry.standing == standing {
             return;
         }

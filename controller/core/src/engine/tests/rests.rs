@@ -37,7 +37,8 @@ fn deletes(actions: &[Action]) -> usize {
 fn nothing_is_kept_of_them_but_their_names() {
     let mut bench = finds(300, None);
     let requests = &bench.index.stores.recreates;
-    assert_eq!((requests.objects.len(), requests.resting.len(), requests.open), (0, 300, 0));
+    assert_eq!((requests.objects.len(), requests.resting.len(), requests.open.count()), (0, 300, 0));
+    assert_eq!(requests.open.oldest(), None);
     assert!(requests.queues.is_empty() && requests.by_node.is_empty());
     assert_eq!(bench.wake_at(), None);
     let before = bench.index.planned();

@@ -1,0 +1,59 @@
+//! How many objects of a kind have not ended, and since when.
+
+use std::collections::BTreeMap;
+
+/// Those of one kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Open {
+    count: usize,
+    /// How many were made at a time, in seconds since 1970 by the API server's clock.
+    created: BTreeMap<i64, usize>,
+}
+
+impl Open {
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// When the oldest of them was made, in seconds since 1970 by the API server's clock.
+    pub(super) fn oldest(&self) -> Option<i64> {
+        self.created.keys().next().copied()
+    }
+
+    pub(super) fn enter(&mut self, created: i64) {
+        self.count = self.count.saturating_add(1);
+        let same = self.created.entry(created).or_default();
+        *same = same.saturating_add(1);
+    }
+
+    pub(super) fn leave(&mut self, created: i64) {
+        self.count = self.count.saturating_sub(1);
+        if let Some(same) = self.created.get_mut(&created) {
+            *same = same.saturating_sub(1);
+            if *same == 0 {
+                self.created.remove(&created);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_is_known_as_others_come_and_go() {
+        let mut open = Open::default();
+        assert_eq!((open.count(), open.oldest()), (0, None));
+        for created in [7, 3, 3, 9] {
+            open.enter(created);
+        }
+        assert_eq!((open.count(), open.oldest()), (4, Some(3)));
+        for (gone, oldest) in [(3, Some(3)), (3, Some(7)), (9, Some(7)), (7, None)] {
+            open.leave(gone);
+            assert_eq!(open.oldest(), oldest);
+        }
+        assert_eq!(open, Open::default());
+    }
+}

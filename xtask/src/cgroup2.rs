@@ -169,7 +169,7 @@ fn kernel(root: &Path) -> Result<PathBuf> {
     let scratch = tempfile::tempdir_in(&folder).context("no folder to unpack in")?;
     let (package, files) = (scratch.path().join("package"), scratch.path().join("files"));
     fs::create_dir(&package).with_context(|| format!("cannot make {}", package.display()))?;
-    let package = debian::download(KERNEL, "linux-image-", &package)?;
+    let package = debian::download_of(KERNEL, "linux-image-", &package)?;
     Cmd::new("dpkg-deb").arg("-x").arg(&package).arg(&files).run_quiet()?;
     let boot = files.join("boot");
     let entries = fs::read_dir(&boot).with_context(|| format!("cannot read {}", boot.display()))?;

@@ -41,21 +41,33 @@ pub(crate) fn ensure(packages: &[&str], purpose: &str) -> Result<()> {
     Ok(())
 }
 
-/// Downloads what a package of packages stands for, without installing it, and gives the one file that this puts into an
-/// empty folder. The lists may be older than what there is, so a failure is followed by new ones.
-pub(crate) fn download(meta: &str, prefix: &str, folder: &Path) -> Result<PathBuf> {
-    let concrete = |()| -> Result<()> {
+/// Downloads a package without installing it, and gives the one file that this puts into an empty folder.
+pub(crate) fn download(package: &str, folder: &Path) -> Result<PathBuf> {
+    fetch(folder, || Ok(package.to_owned()))
+}
+
+/// The same of what a package of packages stands for.
+pub(crate) fn download_of(meta: &str, prefix: &str, folder: &Path) -> Result<PathBuf> {
+    fetch(folder, || {
         let listed = Cmd::new("apt-cache").args(["depends", meta]).read()?;
         let package = dependency(&listed, prefix)
             .with_context(|| format!("the package {meta} depends on none called {prefix}..."))?;
-        apt().args(["download", package]).dir(folder).run_quiet()
+        Ok(package.to_owned())
+    })
+}
+
+/// The lists may be older than what there is, so a failure is followed by new ones.
+fn fetch(folder: &Path, name: impl Fn() -> Result<String>) -> Result<PathBuf> {
+    let concrete = || -> Result<()> {
+        let package = name()?;
+        apt().args(["download", package.as_str()]).dir(folder).run_quiet()
     };
-    if let Err(error) = concrete(()) {
+    if let Err(error) = concrete() {
         if !is_root() {
             return Err(error.context("perhaps `sudo apt-get update` helps"));
         }
         apt().arg("update").run_quiet()?;
-        concrete(())?;
+        concrete()?;
     }
     let mut entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let entry = entries.next().with_context(|| format!("apt-get put nothing into {}", folder.display()))?;

@@ -21,6 +21,7 @@ mod mutants;
 mod options;
 mod priority;
 mod progress;
+mod promtool;
 mod protos;
 mod reference;
 mod sh;

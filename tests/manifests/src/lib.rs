@@ -1,11 +1,12 @@
 //! Reads `deploy/` as kubectl would and says what it grants and how it confines; and reads the documentation.
 //!
 //! `kustomize` loads a folder into [`Object`]s, `rbac` unfolds what a `ServiceAccount` may do, `network` says which
-//! connections get through, `security` names what a Pod does beyond the Pod Security level `restricted`. The tests
-//! compare that with committed tables.
+//! connections get through, `security` names what a Pod does beyond the Pod Security level `restricted`, `monitoring` says
+//! what Prometheus is asked for. The tests compare that with committed tables.
 
 pub mod docs;
 pub mod kustomize;
+pub mod monitoring;
 pub mod network;
 pub mod object;
 pub mod rbac;

@@ -33,7 +33,8 @@ fn anchor(heading: &str) -> String {
         .collect()
 }
 
-fn leads_somewhere(page: &Path, target: &str) -> bool {
+/// Whether there is what a link on the page leads to, its heading included.
+pub(crate) fn leads_somewhere(page: &Path, target: &str) -> bool {
     let (file, fragment) = target.split_once('#').unwrap_or((target, ""));
     let path = if file.is_empty() { page.to_path_buf() } else { page.with_file_name("").join(file) };
     if !path.exists() {

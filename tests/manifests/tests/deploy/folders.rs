@@ -51,6 +51,9 @@ pub(crate) const RIGHTS: [&str; 5] =
 /// The one by which admission parks workloads, which gives no right, and is for Kubernetes 1.36 or later.
 pub(crate) const PARK: &str = "park";
 
+/// The one that only Prometheus and Grafana read.
+pub(crate) const MONITORING: &str = "monitoring";
+
 /// All of `deploy/overlays/gate-webhook`.
 pub(crate) fn gate_webhook() -> Vec<Object> {
     overlay("gate-webhook")
@@ -69,5 +72,9 @@ pub(crate) fn every_install() -> impl Iterator<Item = Vec<Object>> {
 /// Everything that can be installed and gives no more rights than the default.
 pub(crate) fn usual_installs() -> impl Iterator<Item = Vec<Object>> {
     let runtimes = RUNTIMES.iter().map(|(name, _)| with(name));
-    [default(), gate_webhook()].into_iter().chain(runtimes).chain(STRICTER.map(with))
+    [default(), gate_webhook()]
+        .into_iter()
+        .chain(runtimes)
+        .chain(STRICTER.map(with))
+        .chain([with(MONITORING)])
 }

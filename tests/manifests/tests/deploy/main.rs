@@ -14,6 +14,8 @@ mod gate;
 #[cfg(test)]
 mod gitops;
 #[cfg(test)]
+mod monitoring;
+#[cfg(test)]
 mod network;
 #[cfg(test)]
 mod policies;

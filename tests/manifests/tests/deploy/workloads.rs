@@ -8,7 +8,8 @@ use pitstop_manifests_test::{Object, find};
 use serde_json::{Value, json};
 
 use super::folders::{
-    BASES, NAMESPACE, PARK, RIGHTS, RUNTIMES, STRICTER, combined, default, gate_webhook, resize_cri, with,
+    BASES, MONITORING, NAMESPACE, PARK, RIGHTS, RUNTIMES, STRICTER, combined, default, gate_webhook,
+    resize_cri, with,
 };
 
 fn workload<'a>(objects: &'a [Object], name: &str) -> &'a Object {
@@ -180,8 +181,13 @@ fn names_in(folder: &str) -> Vec<String> {
 fn every_overlay_and_every_component_is_tested() {
     let overlays = BASES.iter().filter_map(|base| base.strip_prefix("overlays/"));
     assert_eq!(names_in("deploy/overlays"), overlays.collect::<Vec<_>>());
-    let mut components: Vec<&str> =
-        RUNTIMES.iter().map(|(name, _)| *name).chain(STRICTER).chain(RIGHTS).chain([PARK]).collect();
+    let mut components: Vec<&str> = RUNTIMES
+        .iter()
+        .map(|(name, _)| *name)
+        .chain(STRICTER)
+        .chain(RIGHTS)
+        .chain([PARK, MONITORING])
+        .collect();
     components.sort_unstable();
     assert_eq!(names_in("deploy/components"), components);
 }

@@ -41,6 +41,13 @@ pub async fn pods_of(cluster: &Cluster, program: &str) -> Result<Vec<Pod>> {
     Ok(list)
 }
 
+/// The metrics that a Pod of pitstop serves, as text.
+pub async fn metrics(cluster: &Cluster, pod: &str) -> Result<String> {
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{pod}:8080/proxy/metrics");
+    let request = http::Request::get(path).body(Vec::new())?;
+    Ok(cluster.client.request_text(request).await?)
+}
+
 /// The one daemon.
 pub async fn daemon(cluster: &Cluster) -> Result<Pod> {
     let mut list = pods_of(cluster, DAEMON).await?;

@@ -112,9 +112,7 @@ async fn served(cluster: &Cluster) -> Result<Vec<String>> {
     let mut ends = Vec::new();
     for pod in system::pods_of(cluster, CONTROLLER).await? {
         let name = pod.metadata.name.context("a Pod without a name")?;
-        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{name}:8080/proxy/metrics");
-        let request = http::Request::get(path).body(Vec::new())?;
-        let text = cluster.client.request_text(request).await?;
+        let text = system::metrics(cluster, &name).await?;
         let end =
             text.lines().find_map(|line| line.strip_prefix(NOT_AFTER)).context("no certificate is served")?;
         ends.push(end.trim().to_owned());

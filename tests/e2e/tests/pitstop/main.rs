@@ -35,4 +35,5 @@ mod selected;
 mod unasked;
 mod updates;
 mod verify;
+mod watched;
 mod writes;

@@ -120,6 +120,18 @@ impl ControllerMetrics {
         }
     }
 
+    fn name_kinds(&self, registry: &mut Registry) {
+        for about in all() {
+            self.kinds.get(&about.id).into_iter().for_each(|kind| kind.register(registry, about));
+        }
+        registry.register_with_unit(
+            "oldest_open_request",
+            "When the oldest request that has not ended was made, since 1970",
+            Unit::Seconds,
+            self.oldest.clone(),
+        );
+    }
+
     /// Gives each its name and its help.
     fn name(&self, registry: &mut Registry) {
         registry.register("writes", "Writes to the API server by action and result", self.writes.clone());
@@ -140,15 +152,7 @@ impl ControllerMetrics {
             "1 while the API server is seen to keep each daemon to its own node",
             self.policy_in_force.clone(),
         );
-        for about in all() {
-            self.kinds.get(&about.id).into_iter().for_each(|kind| kind.register(registry, about));
-        }
-        registry.register_with_unit(
-            "oldest_open_request",
-            "When the oldest request that has not ended was made, since 1970",
-            Unit::Seconds,
-            self.oldest.clone(),
-        );
+        self.name_kinds(registry);
         registry.register_with_unit(
             "stage_duration",
             "How long drains, stops and starts took",

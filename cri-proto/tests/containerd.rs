@@ -273,6 +273,12 @@ async fn containers_are_stopped() {
     assert_eq!(state(&runtime, &left).await, ContainerRunning);
     runtime.stop_container(&left, seconds(1)).await.unwrap();
     assert_eq!(state(&runtime, &left).await, ContainerExited);
+
+    // As when the kubelet has removed it in the meantime.
+    pod.remove(&left).await;
+    runtime.stop_container(&left, seconds(1)).await.unwrap();
+    let gone = runtime.container_status(&left).await;
+    assert_eq!(failure(gone, "ContainerStatus"), ("not_found", Class::Conflict));
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ mod crds;
 mod debian;
 mod demo;
 mod fuzz;
+mod helm;
 mod image;
 mod kubernetes;
 mod lab;
@@ -70,6 +71,8 @@ enum Command {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
         args: Vec<String>,
     },
+    /// Build Helm into target/helm, for the tests of deploy/chart.
+    Helm,
     /// Format, lints, licences, generated files, dependency law: all that needs no cluster.
     Check,
     /// Run every test, those on a real cluster included; the last line counts them.
@@ -114,6 +117,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Protos { check } => protos::generate(&root, check)?,
         Command::Image(args) => image::run(&root, &args)?,
         Command::Cluster { args } => return cluster::run(&root, &args),
+        Command::Helm => helm::build(&root)?,
         Command::Check => return Ok(check::run(&root)),
         Command::Test => return Ok(test::run(&root)),
         Command::Demo => demo::run(&root)?,

@@ -98,8 +98,8 @@ impl Cluster {
     }
 
     /// Runs what the documentation shows under a mark, as somebody does at the root of the checkout with this cluster's
-    /// `kubectl`: every block of that mark, with `texts` in place of others. Fails where one fails, or where kustomize
-    /// finds fault with a kustomization.
+    /// `kubectl` and our Helm: every block of that mark, with `texts` in place of others. Fails where one fails, or where
+    /// kustomize finds fault with a kustomization.
     pub fn documented(&self, mark: &str, texts: &[(&str, &str)]) -> Result<()> {
         let blocks = docs::marked(mark)?;
         ensure!(!blocks.is_empty(), "nothing is marked `run: {mark}`");
@@ -114,7 +114,8 @@ impl Cluster {
     fn sh(&self, script: &str) -> Result<()> {
         let folder = self.program.parent().context("the cluster's program is in no folder")?;
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let path = std::env::join_paths([folder.to_owned()].into_iter().chain(std::env::split_paths(&path)))?;
+        let own = [folder.to_owned(), root().join("target/helm")];
+        let path = std::env::join_paths(own.into_iter().chain(std::env::split_paths(&path)))?;
         let output = Command::new("bash")
             .args(["-e", "-o", "pipefail", "-c", script])
             .current_dir(root())

@@ -5,6 +5,7 @@
 //! what Prometheus is asked for. The tests compare that with committed tables.
 
 pub mod docs;
+pub mod helm;
 pub mod kustomize;
 pub mod monitoring;
 pub mod network;

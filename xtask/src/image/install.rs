@@ -1,5 +1,5 @@
 //! What is applied: the folders of `deploy/` with the names of the images that were built. One under `target/deploy` for
-//! each folder that can be installed as it is.
+//! each folder that can be installed as it is, and the values for the Helm chart.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -24,8 +24,24 @@ pub(super) fn write(root: &Path, images: &[Built]) -> Result<()> {
         fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
         super::write(&path.join("kustomization.yaml"), kustomization(folder, images).as_bytes())?;
     }
-    note("target/deploy/default: what to apply, with these images");
+    super::write(&root.join("target/deploy/values.yaml"), values(images)?.as_bytes())?;
+    note("target/deploy/default: what to apply, with these images; values.yaml: the same for Helm");
     Ok(())
+}
+
+/// The values of the chart. No registry has these images, so that none must be asked: they are loaded on the nodes.
+fn values(images: &[Built]) -> Result<String> {
+    let mut text = "# deploy/chart with the images of the last `cargo xtask image`, which wrote this.\n\
+                    # If you pushed them, set image.registry, and image.pullPolicy to IfNotPresent.\n\
+                    image:\n  pullPolicy: Never\n"
+        .to_owned();
+    for image in images {
+        let (_, name) =
+            image.repository.rsplit_once('/').with_context(|| format!("{}: no path", image.repository))?;
+        // Writing to a String cannot fail.
+        let _ = write!(text, "  {name}:\n    tag: {}\n", image.tag);
+    }
+    Ok(text)
 }
 
 fn kustomization(folder: &str, images: &[Built]) -> String {
@@ -67,5 +83,8 @@ mod tests {
             assert!(text.ends_with(images), "{text}");
             assert!(workspace::root().unwrap().join(folder).join("kustomization.yaml").is_file(), "{folder}");
         }
+        let values = fs::read_to_string(root.path().join("target/deploy/values.yaml")).unwrap();
+        let image = "image:\n  pullPolicy: Never\n  daemon:\n    tag: 0.1.0-aabbccddeeff\n";
+        assert!(values.ends_with(image), "{values}");
     }
 }

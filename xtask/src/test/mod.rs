@@ -16,7 +16,7 @@ use crate::progress::{Step, note};
 use crate::sh::Cmd;
 use crate::workspace::is_ci;
 use crate::{
-    attacks, cgroup2, chaos, cluster, containerd, debian, fuzz, image, lab, priority, promtool, sim,
+    attacks, cgroup2, chaos, cluster, containerd, debian, fuzz, helm, image, lab, priority, promtool, sim,
 };
 
 /// The run of `cargo xtask chaos` that every test run has.
@@ -37,7 +37,13 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     let mut total = Tally::default();
     // Tests of the crates use the container runtime too. Those that miss something say so themselves.
     // Now, since no two suites may install at a time.
-    let all = [cluster::install_packages(), fuzz::require(), cgroup2::require(root), promtool::require(root)];
+    let all = [
+        cluster::install_packages(),
+        fuzz::require(),
+        cgroup2::require(root),
+        promtool::require(root),
+        helm::build(root),
+    ];
     for installed in all {
         if let Err(error) = installed {
             note(format!("{error:#}"));

@@ -64,7 +64,7 @@ async fn installing(ns: &Ns) -> Result<()> {
 }
 
 /// Restarts a container of a Pod of that name.
-async fn restarts(ns: &Ns, name: &str) -> Result<()> {
+pub(crate) async fn restarts(ns: &Ns, name: &str) -> Result<()> {
     let before = ns.start_pod(pods::app(name)).await?;
     ns.create(requests::recreate(name, name, &["app"])).await?;
     let over = ns.over_within(name, LONG).await?;

@@ -4,6 +4,7 @@
 
 mod away;
 mod certificates;
+mod charted;
 mod comes_back;
 mod crash;
 mod cri;

@@ -2,6 +2,8 @@
 
 // `cfg(test)` says to clippy that these are tests, helper functions included.
 #[cfg(test)]
+mod chart;
+#[cfg(test)]
 mod defects;
 #[cfg(test)]
 mod definitions;

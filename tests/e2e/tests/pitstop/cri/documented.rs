@@ -5,7 +5,7 @@ use pitstop_e2e::{LONG, pods};
 use pitstop_e2e::{Ns, Result, ensure, requests, system, users};
 
 use super::on_old_cluster;
-use crate::documented::every_component;
+use crate::{charted, documented::every_component};
 
 #[test]
 fn installing_and_removing() -> Result<()> {
@@ -39,6 +39,11 @@ async fn installing(ns: &Ns) -> Result<()> {
 #[test]
 fn every_component_is_accepted_by_the_api_server() -> Result<()> {
     on_old_cluster(async |ns| every_component(&ns.cluster, &["gate-webhook", "resize-cri"]))
+}
+
+#[test]
+fn what_the_chart_renders_is_accepted_by_the_api_server() -> Result<()> {
+    on_old_cluster(async |ns| charted::rendered(ns, &["webhook"]))
 }
 
 /// The API server has no `pods/resize` here, and still knows by its roles who may patch it.

@@ -1,0 +1,76 @@
+//! Helm, as `cargo xtask helm` builds it, with the chart in `deploy/chart`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::object::Object;
+use crate::root;
+
+/// What Helm adds to an object for itself.
+const OWN: &str = "helm.sh/resource-policy";
+
+/// Helm, once it is built. Without it a test is skipped, but in continuous integration it fails.
+#[derive(Clone, Debug)]
+pub struct Helm(PathBuf);
+
+impl Helm {
+    /// Looks for it.
+    pub fn find() -> Result<Option<Self>> {
+        let program = root().join("target/helm/helm");
+        if program.is_file() {
+            return Ok(Some(Self(program)));
+        }
+        let ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
+        ensure!(!ci, "Helm is not built; run `cargo xtask helm`");
+        println!("skipped: Helm is not built; run `cargo xtask helm`");
+        Ok(None)
+    }
+
+    /// The folder that it is in.
+    pub fn folder(&self) -> Result<&Path> {
+        self.0.parent().context("Helm is in no folder")
+    }
+
+    /// Runs it at the root of the checkout. It writes nothing to the user's own folders.
+    pub fn output(&self, args: &[&str]) -> Result<Output> {
+        let home = self.folder()?.join("home");
+        let homes = ["CACHE", "CONFIG", "DATA"].map(|kind| (format!("HELM_{kind}_HOME"), home.join(kind)));
+        Ok(Command::new(&self.0).args(args).envs(homes).current_dir(root()).output()?)
+    }
+
+    /// Runs it, and gives back what it prints.
+    pub fn run(&self, args: &[&str]) -> Result<String> {
+        let output = self.output(args)?;
+        if !output.status.success() {
+            bail!("helm {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// What `helm template` prints for a chart with these values, installed as `pitstop` in a namespace.
+    pub fn template(&self, chart: &str, namespace: &str, values: &[&str]) -> Result<String> {
+        let mut args = vec!["template", "pitstop", chart, "--namespace", namespace];
+        args.extend(values.iter().flat_map(|value| ["--set", value]));
+        self.run(&args)
+    }
+}
+
+/// The objects in what `helm template` printed, without what Helm adds for itself.
+pub fn objects(printed: &str) -> Result<Vec<Object>> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(printed).context("it is not YAML")?;
+    let mut objects: Vec<Object> = documents.into_iter().filter(|one| !one.is_null()).map(Object).collect();
+    for object in &mut objects {
+        let metadata = object.0.get_mut("metadata").and_then(Value::as_object_mut);
+        let metadata = metadata.context("an object without metadata")?;
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.remove(OWN);
+            if annotations.is_empty() {
+                metadata.remove("annotations");
+            }
+        }
+    }
+    Ok(objects)
+}

@@ -69,6 +69,8 @@ impl Node {
         let now = Now { mono: Mono(self.now), wall: "2026-01-01T00:00:00Z".parse().unwrap() };
         let actions = self.daemon.handle(now, event);
         self.todo.extend(actions);
+        let wake = self.wake_at();
+        assert!(wake.is_none_or(|at| at.0 > self.now), "wakes at {wake:?}, and it is {}", self.now);
     }
 
     fn wake_at(&self) -> Option<Mono> {

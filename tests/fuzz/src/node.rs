@@ -128,6 +128,8 @@ impl Node {
             self.check(action);
         }
         self.pending.extend(actions);
+        let wake = self.daemon.wake_at();
+        assert!(wake.is_none_or(|at| at.0 > self.now), "wakes at {wake:?}, and it is {}", self.now);
     }
 
     /// Carries a pending action out.

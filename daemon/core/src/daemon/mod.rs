@@ -151,8 +151,11 @@ impl Daemon {
 
     /// When to call [`Daemon::step`] with a tick though nothing happened.
     pub fn wake_at(&self) -> Option<Mono> {
-        let asks = self.orders.values().filter_map(|p| p.ask_at).min();
-        let owed = self.owed.values().filter(|owed| !owed.under_way).filter_map(|owed| owed.at).min();
+        // What was due and did not go on then waits for something else, such as its turn.
+        let later = |at: &Mono| *at > self.stepped;
+        let asks = self.orders.values().filter_map(|p| p.ask_at).filter(later).min();
+        let owed = self.owed.values().filter(|owed| !owed.under_way).filter_map(|owed| owed.at);
+        let owed = owed.filter(later).min();
         let images = self.images.wake_at(self.stepped);
         earliest(earliest(earliest(asks, owed), self.write_at), images)
     }

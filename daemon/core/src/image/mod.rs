@@ -15,9 +15,7 @@ use pitstop_api::logic::time::Mono;
 use pitstop_api::nodework::{Answer, Order};
 
 use crate::action::{Action, Book, CallFailure, Image, Look, Named, Newest, PullFailure};
-use crate::order::reused;
 pub(crate) use progress::Progress;
-use progress::Step;
 
 /// How many pulls of a node are under way at a time.
 const MAX_PULLS: usize = 2;
@@ -27,6 +25,8 @@ const MAX_PULLS: usize = 2;
 pub(crate) struct Images {
     /// By the orders' IDs.
     orders: BTreeMap<String, Progress>,
+    /// The IDs of those that were withdrawn while the runtime was being asked: another order of that ID waits until it has told.
+    late: BTreeSet<String>,
     /// What is being pulled, by the images.
     pulls: BTreeMap<String, UnderWay>,
     /// Bytes that must be free where images are kept; 0: nobody looks.
@@ -51,16 +51,14 @@ impl Images {
     pub(crate) fn next_steps(&mut self, now: Mono, book: Option<&Book>) -> Vec<Action> {
         let orders = book.map_or(&[][..], |book| &book.orders);
         let open: BTreeSet<&str> = orders.iter().filter(|o| asks(o)).map(|o| o.id.as_str()).collect();
-        // An answer that is still to come is of the order that asked for it, not of another one of that ID.
-        self.orders.retain(|id, progress| open.contains(id.as_str()) || progress.step == Step::Looking);
+        let withdrawn = self.orders.extract_if(.., |id, _| !open.contains(id.as_str()));
+        self.late.extend(withdrawn.filter(|(_, progress)| progress.looking).map(|(id, _)| id));
         let mut actions = Vec::new();
-        for order in orders.iter().filter(|order| asks(order)) {
+        for order in orders.iter().filter(|order| asks(order) && !self.late.contains(&order.id)) {
             let stored = book.and_then(|book| book.answer(&order.id));
             let progress =
                 self.orders.entry(order.id.clone()).or_insert_with(|| Progress::new(now, order, stored));
-            if !progress.is_of(order) {
-                progress.step = Step::Over(Box::new(reused(&order.id)));
-            }
+            progress.compare(order);
             progress.expire(now);
             actions.extend(progress.look(now, self.room > 0));
         }
@@ -88,8 +86,7 @@ impl Images {
             }
             let beside =
                 |order: &Order| self.pulls.values().filter(|p| p.namespace == order.pod.namespace).count();
-            let may_begin =
-                |order: &Order| self.orders.get(&order.id).is_some_and(|progress| progress.wants_pull(now));
+            let may_begin = |order: &Order| self.orders.get(&order.id).is_some_and(Progress::wants_pull);
             let waits = orders.iter().enumerate().filter(|(_, order)| may_begin(order));
             let next = waits.min_by_key(|(at, order)| (beside(order), *at)).map(|(_, order)| order);
             let begun = next.and_then(|order| {
@@ -107,7 +104,9 @@ impl Images {
 
     /// The runtime told what it knows, or could not; what it tells of an order that was withdrawn says nothing.
     pub(crate) fn seen(&mut self, now: Mono, order_id: &str, result: Result<Box<Look>, CallFailure>) {
-        if let Some(progress) = self.orders.get_mut(order_id).filter(|p| p.step == Step::Looking) {
+        if !self.late.remove(order_id)
+            && let Some(progress) = self.orders.get_mut(order_id)
+        {
             progress.seen(now, result, self.room);
         }
     }

@@ -14,7 +14,7 @@ use pitstop_api::nodework::{
 
 use super::{Look, told};
 use crate::action::{Action, CallFailure};
-use crate::order::answer;
+use crate::order::{answer, reused};
 use crate::verdict::well_formed;
 
 /// A pull that takes longer than this is told of: most do not. So is that what was pulled runs, which most kubelets tell
@@ -36,10 +36,8 @@ const PACE: Duration = Duration::from_secs(10);
 /// What this process does about an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// The runtime is to be asked.
+    /// The runtime is to be asked, or is being asked.
     Look,
-    /// It is being asked.
-    Looking,
     /// The image is to be pulled.
     Queue,
     /// It is being pulled.
@@ -51,7 +49,9 @@ pub(crate) enum Step {
 /// One order's progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Progress {
-    pub(super) step: Step,
+    step: Step,
+    /// The runtime is being asked.
+    pub(super) looking: bool,
     /// As it was first seen: a book could have two of its ID.
     order: Order,
     /// The container that it names.
@@ -66,8 +66,11 @@ pub(crate) struct Progress {
     asked: bool,
     /// The last failure, which is tried again.
     trouble: Option<String>,
+    /// Of looks that failed.
     backoff: Backoff,
-    /// When to look, or to pull, again.
+    /// Of pulls that failed.
+    retries: Backoff,
+    /// When to look again.
     at: Option<Mono>,
     /// The node has it.
     pulled: Option<Pulled>,
@@ -104,6 +107,7 @@ impl Progress {
         let gone = stored.is_some_and(|stored| stored.reason == Some(AnswerReason::ImageGone));
         Self {
             step,
+            looking: false,
             order: order.clone(),
             target,
             wanted,
@@ -112,6 +116,7 @@ impl Progress {
             asked: gone || pulled.is_some(),
             trouble: None,
             backoff: Backoff::default(),
+            retries: Backoff::default(),
             at: None,
             pulled,
             pulled_since: now,
@@ -123,9 +128,11 @@ impl Progress {
         }
     }
 
-    /// The order says what it said when it was first seen.
-    pub(super) fn is_of(&self, order: &Order) -> bool {
-        self.order == *order
+    /// Refuses the order where it says something else than when it was first seen.
+    pub(super) fn compare(&mut self, order: &Order) {
+        if self.order != *order {
+            (self.step, self.at) = (Step::Over(Box::new(reused(&order.id))), None);
+        }
     }
 
     fn pull_of(&self) -> Option<&Pull> {
@@ -143,7 +150,9 @@ impl Progress {
 
     /// The image is waited for.
     fn waits(&self) -> bool {
-        matches!(self.step, Step::Look | Step::Queue | Step::Pulling) && self.pulled.is_none()
+        matches!(self.step, Step::Look | Step::Queue | Step::Pulling)
+            && self.pulled.is_none()
+            && !self.looking
     }
 
     /// Ends what waits for the image when its time is over.
@@ -159,9 +168,9 @@ impl Progress {
 
     /// Asks the runtime, if it is time; before a pull also for the room that there is, where that matters.
     pub(super) fn look(&mut self, now: Mono, room: bool) -> Option<Action> {
-        let due = self.step == Step::Look && self.at.is_none_or(|at| at <= now);
+        let due = self.step == Step::Look && !self.looking && self.at.is_none_or(|at| at <= now);
         let container_id = self.target.clone().filter(|_| due)?;
-        (self.step, self.at) = (Step::Looking, None);
+        (self.looking, self.at) = (true, None);
         Some(Action::LookAtImage {
             order_id: self.order.id.clone(),
             container_id,
@@ -172,14 +181,14 @@ impl Progress {
         })
     }
 
-    pub(super) fn wants_pull(&self, now: Mono) -> bool {
-        self.step == Step::Queue && self.at.is_none_or(|at| at <= now)
+    pub(super) fn wants_pull(&self) -> bool {
+        self.step == Step::Queue
     }
 
     /// Begins the pull: what, and how long it may take.
     pub(super) fn pull(&mut self, now: Mono) -> Option<(String, Duration)> {
         let image = self.wanted.as_ref()?.to_string();
-        (self.step, self.at) = (Step::Pulling, None);
+        self.step = Step::Pulling;
         Some((image, self.until().since(now)))
     }
 
@@ -187,7 +196,7 @@ impl Progress {
     pub(super) fn join(&mut self, under_way: impl Fn(&str) -> bool) {
         let image = self.wanted.as_ref().filter(|_| self.step == Step::Queue);
         if image.is_some_and(|image| under_way(&image.to_string())) {
-            (self.step, self.at) = (Step::Pulling, None);
+            self.step = Step::Pulling;
         }
     }
 
@@ -198,7 +207,9 @@ impl Progress {
 
     /// The runtime told what it knows, or could not.
     pub(super) fn seen(&mut self, now: Mono, result: Result<Box<Look>, CallFailure>, room: u64) {
-        self.step = Step::Look;
+        if !std::mem::take(&mut self.looking) || self.step != Step::Look {
+            return;
+        }
         let look = match result {
             Ok(look) => look,
             Err(failure) => {
@@ -210,14 +221,19 @@ impl Progress {
         };
         self.backoff.succeeded();
         let Some(wanted) = self.wanted.clone() else { return };
-        // Once the node has had the image, the end of the container is what was wanted. That it has, the book says, which
-        // anybody may have written: so each pull is judged.
         let had = self.pulled.is_some() || self.gone;
-        let known = look.named.as_ref().or_else(|| look.heir.as_ref().filter(|_| had));
-        if !(had && look.image.is_some())
-            && let Some((reason, text)) = told::refused(&self.order, &wanted, known)
-        {
-            return self.over(AnswerState::Refused, reason, &text);
+        if !had || look.image.is_none() {
+            // That the node has had the image, the book says, which anybody may have written: so each pull is judged.
+            let known = look.named.as_ref().or(look.heir.as_ref());
+            if had && known.is_none() {
+                // As while a Pod is made anew after its node has begun anew.
+                self.lost(now);
+                self.at = Some(now.after(SELDOM));
+                return;
+            }
+            if let Some((reason, text)) = told::refused(&self.order, &wanted, known) {
+                return self.over(AnswerState::Refused, reason, &text);
+            }
         }
         self.see_running(now, &wanted, &look);
         let asks = self.policy() == PullPolicy::Always && !self.asked;
@@ -228,14 +244,19 @@ impl Progress {
                 self.over(AnswerState::Failed, AnswerReason::ImageNeverPull, text);
             }
             Some(_) | None => {
-                if self.pulled.take().is_some() {
-                    (self.gone, self.since, self.took) = (true, now, None);
-                }
+                self.lost(now);
                 self.step = Step::Queue;
                 if let Some(text) = told::too_full(look.free, room) {
                     self.over(AnswerState::Failed, AnswerReason::NoDiskRoom, &text);
                 }
             }
+        }
+    }
+
+    /// The node has the image no more.
+    fn lost(&mut self, now: Mono) {
+        if self.pulled.take().is_some() {
+            (self.gone, self.since, self.took) = (true, now, None);
         }
     }
 
@@ -278,6 +299,7 @@ impl Progress {
     pub(super) fn pulled(&mut self, now: Mono, result: Result<Duration, Meaning>) {
         match result {
             Ok(took) => {
+                self.retries.succeeded();
                 self.took = Some(i64::try_from(took.as_millis()).unwrap_or(i64::MAX));
                 (self.step, self.at, self.asked) = (Step::Look, None, true);
             }
@@ -286,9 +308,10 @@ impl Progress {
             }
             Err(Meaning { reason: None, text }) => {
                 self.trouble = Some(text);
-                self.backoff.failed(now);
-                let at = self.backoff.waits_until(now).map(|at| at.min(now.after(RETRY)));
-                (self.step, self.at) = (Step::Queue, at);
+                self.retries.failed(now);
+                let at = self.retries.waits_until(now).map(|at| at.min(now.after(RETRY)));
+                // What the node has then is judged anew.
+                (self.step, self.at) = (Step::Look, at);
             }
         }
     }
@@ -354,11 +377,12 @@ impl Progress {
         let since = if comes { Some(self.since) } else { self.running.as_ref().map(|_| self.changed_at) };
         let told = since.map(|since| since.after(TOLD_AFTER)).filter(|at| *at > now);
         let until = Some(self.until()).filter(|_| self.waits());
-        earliest(earliest(self.at, told), until)
+        earliest(earliest(self.at.filter(|at| *at > now), told), until)
     }
 
     pub(super) fn retry(&mut self) {
         self.backoff.succeeded();
+        self.retries.succeeded();
         if self.pulled.is_none() {
             self.at = None;
         }

@@ -125,7 +125,7 @@ impl ControllerMetrics {
             self.kinds.get(&about.id).into_iter().for_each(|kind| kind.register(registry, about));
         }
         registry.register_with_unit(
-            "oldest_open_request",
+            "oldest_open_request_created",
             "When the oldest request that has not ended was made, since 1970",
             Unit::Seconds,
             self.oldest.clone(),
@@ -320,8 +320,8 @@ mod tests {
             "pitstop_controller_longest_step_seconds 0.25\n",
             "pitstop_controller_requests_open 3\n",
             "pitstop_controller_resizes_open 0\n",
-            "pitstop_controller_oldest_open_request_seconds{kind=\"ContainerRecreateRequest\"} 1700000000\n",
-            "pitstop_controller_oldest_open_request_seconds{kind=\"PodResize\"} 0\n",
+            "pitstop_controller_oldest_open_request_created_seconds{kind=\"ContainerRecreateRequest\"} 1700000000\n",
+            "pitstop_controller_oldest_open_request_created_seconds{kind=\"PodResize\"} 0\n",
             "pitstop_controller_resizes_ended_total{outcome=\"failed\",reason=\"Quota\"} 1\n",
             "pitstop_controller_resizes_ended_total{outcome=\"complete\",reason=\"Resized\"} 0\n",
         ] {

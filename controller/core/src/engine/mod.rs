@@ -46,6 +46,7 @@ use kept::{Book, Kept};
 pub use left::{LEFT_PARKED, RELEASED};
 pub(crate) use members::MAX_SELECTORS;
 use members::Members;
+use open::Open;
 use pacing::Timers;
 use parks::Parks;
 use pods::Pods;
@@ -198,9 +199,14 @@ impl Engine {
         self.pods.synced && self.books.synced && self.stores.each().all(AnyStore::synced)
     }
 
-    /// How many requests of each kind have not ended, and when the oldest of them was made, in seconds since 1970.
+    /// How many requests of each kind have not ended, and when the oldest that is to be carried out was made, in seconds since
+    /// 1970; none where it does not lead.
     pub fn open(&self) -> impl Iterator<Item = (KindId, usize, Option<i64>)> {
-        self.stores.each().map(|store| (store.about().id, store.open().count(), store.open().oldest()))
+        let told = |open: &Open| if self.leading { (open.count(), open.oldest()) } else { (0, None) };
+        self.stores.each().map(move |store| {
+            let (count, oldest) = told(store.open());
+            (store.about().id, count, oldest)
+        })
     }
 
     /// How many requests of that kind have not ended.
@@ -219,9 +225,9 @@ impl Engine {
         self.room.waiting()
     }
 
-    /// Orders in all books.
+    /// Orders in all books; none where it does not lead.
     pub fn open_orders(&self) -> OrderCounts {
-        self.orders
+        if self.leading { self.orders } else { OrderCounts::default() }
     }
 
     fn lead(&mut self, now: Mono, leading: bool) {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Open {
     count: usize,
-    /// How many were made at a time, in seconds since 1970 by the API server's clock.
+    /// How many of those that are to be carried out were made at a time, in seconds since 1970 by the API server's clock.
     created: BTreeMap<i64, usize>,
 }
 
@@ -16,19 +16,23 @@ impl Open {
         self.count
     }
 
-    /// When the oldest of them was made, in seconds since 1970 by the API server's clock.
+    /// When the oldest of those that are to be carried out was made, in seconds since 1970 by the API server's clock.
     pub(super) fn oldest(&self) -> Option<i64> {
         self.created.keys().next().copied()
     }
 
-    pub(super) fn enter(&mut self, created: i64) {
+    /// One more, with when it was made if it is to be carried out: what only asks, or is suspended, is open by the user's wish.
+    pub(super) fn enter(&mut self, created: Option<i64>) {
         self.count = self.count.saturating_add(1);
+        let Some(created) = created else { return };
         let same = self.created.entry(created).or_default();
         *same = same.saturating_add(1);
     }
 
-    pub(super) fn leave(&mut self, created: i64) {
+    /// One less, which had entered so.
+    pub(super) fn leave(&mut self, created: Option<i64>) {
         self.count = self.count.saturating_sub(1);
+        let Some(created) = created else { return };
         if let Some(same) = self.created.get_mut(&created) {
             *same = same.saturating_sub(1);
             if *same == 0 {
@@ -46,14 +50,15 @@ mod tests {
     fn the_oldest_is_known_as_others_come_and_go() {
         let mut open = Open::default();
         assert_eq!((open.count(), open.oldest()), (0, None));
-        for created in [7, 3, 3, 9] {
+        for created in [Some(7), Some(3), None, Some(3), Some(9)] {
             open.enter(created);
         }
-        assert_eq!((open.count(), open.oldest()), (4, Some(3)));
+        assert_eq!((open.count(), open.oldest()), (5, Some(3)));
         for (gone, oldest) in [(3, Some(3)), (3, Some(7)), (9, Some(7)), (7, None)] {
-            open.leave(gone);
+            open.leave(Some(gone));
             assert_eq!(open.oldest(), oldest);
         }
+        open.leave(None);
         assert_eq!(open, Open::default());
     }
 }

@@ -165,10 +165,12 @@ impl<K: Kind> Store<K> {
 
     fn moved(&mut self, entry: &Entry<K>, (standing, open): (Option<Standing>, bool)) {
         let created = entry.request.get().meta().created;
-        match (open, entry.open) {
-            (false, true) => self.open.enter(created),
-            (true, false) => self.open.leave(created),
-            (false, false) | (true, true) => {}
+        let created = |standing| Some(created).filter(|_| standing != Some(Standing::Asks));
+        if open {
+            self.open.leave(created(standing));
+        }
+        if entry.open {
+            self.open.enter(created(entry.standing));
         }
         if entry.standing == standing {
             return;

@@ -20,7 +20,7 @@ so that the chart never installs less than kustomize does.
 {{- range $kustomization.resources -}}
   {{- $path := clean (printf "%s/%s" $folder .) -}}
   {{- if hasSuffix ".yaml" $path -}}
-    {{- range $text := regexSplit "(?m)^---$" (include "pitstop.text" (dict "root" $root "path" $path)) -1 -}}
+    {{- range $text := regexSplit "(?m)^---[ \\t]*(#.*)?\\r?$" (include "pitstop.text" (dict "root" $root "path" $path)) -1 -}}
       {{- $object := fromYaml $text -}}
       {{- $_ := $object.kind | required (printf "%s has something that is no object" $path) -}}
       {{- $_ := set $objects "all" (append $objects.all (dict "text" $text "was" $object "is" (deepCopy $object))) -}}

@@ -37,6 +37,9 @@
 {{- if or (eq $namespace "default") (hasPrefix "kube-" $namespace) -}}
   {{- fail (printf "pitstop needs a namespace of its own, such as pitstop-system, not %s: its NetworkPolicies close the namespace to all other Pods" $namespace) -}}
 {{- end -}}
+{{- if ne (printf "of: %s" $namespace | fromYaml | dig "of" "" | kindOf) "string" -}}
+  {{- fail (printf "the namespace %s would be no text in YAML: take another name" $namespace) -}}
+{{- end -}}
 {{- if not (or .image.registry (eq .image.pullPolicy "Never")) -}}
   {{- fail "image.registry: a registry must be named: the chart must not pull a stranger's image. If the images are on the nodes, set image.pullPolicy=Never." -}}
 {{- end -}}
@@ -46,8 +49,8 @@
 {{- if and .runtime.socket (ne .runtime.preset "custom") -}}
   {{- fail "runtime.socket needs runtime.preset=custom" -}}
 {{- end -}}
-{{- if eq (dir .runtime.socket) "/var/run" -}}
-  {{- fail "runtime.socket: its folder is mounted, and /var/run has the sockets of other programs" -}}
+{{- if has (dir .runtime.socket) (list "/var/run" "/var/lib") -}}
+  {{- fail (printf "runtime.socket: its folder is mounted, and %s has much of other programs" (dir .runtime.socket)) -}}
 {{- end -}}
 {{- if and .features.imagePuller (not .features.imageUpdate) -}}
   {{- fail "features.imagePuller needs features.imageUpdate" -}}
@@ -57,6 +60,15 @@
 {{- end -}}
 {{- if and .optIn.namespaces (not .features.inPlace) -}}
   {{- fail "optIn.namespaces needs features.inPlace" -}}
+{{- end -}}
+{{- /* Helm makes RoleBindings before policies: where one fails, rights would stay without the policies that bound them. */ -}}
+{{- range .optIn.namespaces -}}
+  {{- if and (lookup "v1" "Namespace" "" "kube-system") (not (lookup "v1" "Namespace" "" .)) -}}
+    {{- fail (printf "optIn.namespaces: there is no namespace %s" .) -}}
+  {{- end -}}
+{{- end -}}
+{{- if and .monitoring.labels (not .monitoring.enabled) -}}
+  {{- fail "monitoring.labels needs monitoring.enabled" -}}
 {{- end -}}
 {{- if and .networkPolicy.apiServerPorts (not .networkPolicy.enabled) -}}
   {{- fail "networkPolicy.apiServerPorts needs networkPolicy.enabled" -}}
@@ -77,6 +89,8 @@
     {{- include "pitstop.socket" (dict "pod" $object.spec.template.spec "folder" (dir .)) -}}
   {{- end -}}
   {{- include "pitstop.workload" (dict "root" .root "object" $object "program" "daemon" "args" $args) -}}
+{{- else if and (has $object.kind (list "PodMonitor" "PrometheusRule")) $values.monitoring.labels -}}
+  {{- $_ := set $object.metadata "labels" (merge (deepCopy $values.monitoring.labels) $object.metadata.labels) -}}
 {{- else if and (eq $object.kind "CustomResourceDefinition") $values.crds.keep -}}
   {{- $_ := set $object.metadata "annotations" (dict "helm.sh/resource-policy" "keep") -}}
 {{- else if and (eq $object.kind "ClusterRole") (not $values.rbac.aggregate) -}}

@@ -57,7 +57,7 @@ fn dry_run(cluster: &Cluster, helm: &Helm, values: &[&str]) -> Result<()> {
 fn helm_installs_upgrades_and_removes_pitstop() -> Result<()> {
     let Some(helm) = Helm::find()? else { return Ok(()) };
     on_cluster(async |ns| {
-        let outcome = installing(ns).await;
+        let outcome = installing(ns, &helm).await;
         // The cluster is the one that KUBECONFIG names, for Helm too.
         helm.run(&["uninstall", "pitstop", "--namespace", NAMESPACE, "--ignore-not-found"])?;
         ns.cluster.install()?;
@@ -66,7 +66,7 @@ fn helm_installs_upgrades_and_removes_pitstop() -> Result<()> {
     })
 }
 
-async fn installing(ns: &Ns) -> Result<()> {
+async fn installing(ns: &Ns, helm: &Helm) -> Result<()> {
     const RIGHT: [&str; 3] = ["get", "clusterrolebinding", "pitstop-controller-evict"];
     let cluster = &ns.cluster;
     cluster.uninstall()?;
@@ -74,6 +74,15 @@ async fn installing(ns: &Ns) -> Result<()> {
     system::healthy(cluster).await?;
     restarts(ns, "charted").await?;
     ensure!(cluster.kubectl(&RIGHT).is_err(), "the default has no right to evict");
+    // Only a cluster can tell.
+    let absent = [
+        "--reuse-values",
+        "--set",
+        "features.imageUpdate=true,features.inPlace=true,optIn.namespaces={absent}",
+    ];
+    let refused = helm.run(&[&["upgrade", "pitstop", CHART, "--namespace", NAMESPACE][..], &absent].concat());
+    let refused = refused.err().context("upgraded")?;
+    ensure!(format!("{refused:#}").contains("there is no namespace absent"), "{refused:#}");
 
     cluster.documented("helm-upgrade", &[])?;
     system::healthy(cluster).await?;

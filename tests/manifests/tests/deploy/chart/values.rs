@@ -22,7 +22,8 @@ fn changes() -> Vec<Change> {
 }
 
 /// Values that add or take whole objects.
-const OBJECTS: [&str; 2] = ["networkPolicy.enabled=false", "optIn.namespaces={shop}"];
+const OBJECTS: [&str; 3] =
+    ["networkPolicy.enabled=false", "optIn.namespaces={shop}", "monitoring.labels.release=prometheus"];
 /// Those that `same.rs` compares with what kustomize applies.
 const COMPARED: [&str; 12] = [
     "crds.install",
@@ -88,13 +89,18 @@ fn flags_are_added_to_those_of_components() {
 #[test]
 fn a_value_adds_or_takes_whole_objects() {
     with_helm(|helm| {
-        let [network, opt_in] = OBJECTS;
+        let [network, opt_in, labels] = OBJECTS;
         let before = rendered(helm, &[POLICY]);
         let rest: Vec<Object> = before.iter().filter(|o| o.kind() != "NetworkPolicy").cloned().collect();
         assert_same(&rendered(helm, &[POLICY, network]), &rest, network);
         let rollouts = [POLICY, "features.imageUpdate=true", "features.inPlace=true", opt_in];
         let opted_in = rendered(helm, &rollouts);
         assert_eq!(find(&opted_in, "RoleBinding", "pitstop-in-place").unwrap().0, documented_binding());
+        let watched = rendered(helm, &["monitoring.enabled=true", labels]);
+        for kind in ["PodMonitor", "PrometheusRule"] {
+            let labels = &find(&watched, kind, "pitstop").unwrap().0["metadata"]["labels"];
+            assert_eq!(*labels, json!({"app.kubernetes.io/name": "pitstop", "release": "prometheus"}));
+        }
     });
 }
 
@@ -175,10 +181,12 @@ fn closed(schema: &Value, path: &str, open: &mut Vec<String>) {
 #[test]
 fn what_cannot_be_is_refused() {
     let custom = "runtime.preset=custom";
-    let cases: [(&str, &[&str], &str); 10] = [
+    let cases: [(&str, &[&str], &str); 12] = [
         (NAMESPACE, &[], "must not pull a stranger's image"),
         ("default", &[REGISTRY], "needs a namespace of its own"),
         ("kube-system", &[REGISTRY], "needs a namespace of its own"),
+        ("1e3", &[REGISTRY], "the namespace 1e3 would be no text in YAML"),
+        (NAMESPACE, &[REGISTRY, "monitoring.labels.a=b"], "monitoring.labels needs monitoring.enabled"),
         (NAMESPACE, &[REGISTRY, "features.imagePuller=true"], "imagePuller needs features.imageUpdate"),
         (NAMESPACE, &[REGISTRY, "features.inPlace=true"], "inPlace needs features.imageUpdate"),
         (NAMESPACE, &[REGISTRY, "optIn.namespaces={shop}"], "optIn.namespaces needs features.inPlace"),

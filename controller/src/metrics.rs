@@ -57,9 +57,16 @@ struct StateLabels {
 struct KindMetrics {
     ended: Family<EndLabels, Counter>,
     open: Gauge,
+    /// None of what is for many Pods: it has no end that somebody waits for.
+    oldest: Option<Gauge>,
 }
 
 impl KindMetrics {
+    fn of(about: &About, oldest: &Family<KindLabels, Gauge>) -> Self {
+        let own = || oldest.get_or_create(&KindLabels { kind: about.id.name() }).clone();
+        Self { oldest: (!about.many).then(own), ..Self::default() }
+    }
+
     fn register(&self, registry: &mut Registry, about: &About) {
         let About { metric, noun, .. } = about;
         let help = format!("{noun} that ended, by outcome and reason");
@@ -103,6 +110,7 @@ impl ControllerMetrics {
     }
 
     fn new() -> Self {
+        let oldest = Family::default();
         Self {
             writes: Family::default(),
             admissions: Family::default(),
@@ -110,8 +118,8 @@ impl ControllerMetrics {
             leading: Gauge::default(),
             refusing: Gauge::default(),
             policy_in_force: Gauge::default(),
-            kinds: all().map(|about| (about.id, KindMetrics::default())).collect(),
-            oldest: Family::default(),
+            kinds: all().map(|about| (about.id, KindMetrics::of(about, &oldest))).collect(),
+            oldest,
             stages: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             rollout_gap: Histogram::new(BUCKETS),
             open_orders: Family::default(),
@@ -246,10 +254,9 @@ impl ControllerMetrics {
         for (id, count, oldest) in requests {
             if let Some(kind) = self.kinds.get(&id) {
                 kind.open.set(i64::try_from(count).unwrap_or(i64::MAX));
-            }
-            // What is for many Pods has no end that somebody waits for.
-            if all().any(|about| about.id == id && !about.many) {
-                self.oldest.get_or_create(&KindLabels { kind: id.name() }).set(oldest.unwrap_or(0));
+                if let Some(gauge) = &kind.oldest {
+                    gauge.set(oldest.unwrap_or(0));
+                }
             }
         }
         for (state, count) in orders.by_state() {

@@ -3,11 +3,24 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
 use crate::object::Object;
-use crate::root;
+use crate::{root, skipped};
+
+/// The chart, in the checkout.
+pub const CHART: &str = "deploy/chart";
+/// The values of all components that can be there together, except those of a runtime and `monitoring`.
+pub const COMPONENTS: [&str; 7] = [
+    "lockedNamespace=true",
+    "seccomp.localhost=true",
+    "features.resizeCri=true",
+    "features.evict=true",
+    "features.imageUpdate=true",
+    "features.imagePuller=true",
+    "features.inPlace=true",
+];
 
 /// What Helm adds to an object for itself.
 const OWN: &str = "helm.sh/resource-policy";
@@ -23,9 +36,7 @@ impl Helm {
         if program.is_file() {
             return Ok(Some(Self(program)));
         }
-        let ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
-        ensure!(!ci, "Helm is not built; run `cargo xtask helm`");
-        println!("skipped: Helm is not built; run `cargo xtask helm`");
+        skipped("Helm is not built; run `cargo xtask helm`")?;
         Ok(None)
     }
 

@@ -202,10 +202,9 @@ impl Engine {
     /// How many requests of each kind have not ended, and when the oldest that is to be carried out was made, in seconds since
     /// 1970; none where it does not lead.
     pub fn open(&self) -> impl Iterator<Item = (KindId, usize, Option<i64>)> {
-        let told = |open: &Open| if self.leading { (open.count(), open.oldest()) } else { (0, None) };
-        self.stores.each().map(move |store| {
-            let (count, oldest) = told(store.open());
-            (store.about().id, count, oldest)
+        self.stores.each().map(|store| {
+            let open = Some(store.open()).filter(|_| self.leading);
+            (store.about().id, open.map_or(0, Open::count), open.and_then(Open::oldest))
         })
     }
 

@@ -3,23 +3,9 @@
 use anyhow::ensure;
 use pitstop_e2e::system::{self, NAMESPACE};
 use pitstop_e2e::{Cluster, Context, Ns, Result, on_cluster, requests};
-use pitstop_manifests_test::helm::{self, Helm};
+use pitstop_manifests_test::helm::{self, CHART, COMPONENTS, Helm};
 
 use crate::documented::restarts;
-
-const CHART: &str = "deploy/chart";
-/// Everything that can be there together.
-const ALL: [&str; 9] = [
-    "lockedNamespace=true",
-    "seccomp.localhost=true",
-    "features.resizeCri=true",
-    "features.evict=true",
-    "features.imageUpdate=true",
-    "features.imagePuller=true",
-    "features.inPlace=true",
-    "kruiseCrrOff=true",
-    "rbac.aggregate=false",
-];
 
 #[test]
 fn what_it_renders_is_accepted_by_the_api_server() -> Result<()> {
@@ -35,7 +21,8 @@ pub(crate) fn rendered(ns: &Ns, gates: &[&str]) -> Result<()> {
         dry_run(&ns.cluster, &helm, &[&gate])?;
         for runtime in ["crio", "k0s", "k3s", "microk8s"] {
             let runtime = format!("runtime.preset={runtime}");
-            dry_run(&ns.cluster, &helm, &[&[&*gate, &runtime, &opt_in], &ALL[..]].concat())?;
+            let others = [&gate, &runtime, &opt_in, "kruiseCrrOff=true", "rbac.aggregate=false"];
+            dry_run(&ns.cluster, &helm, &[&others[..], &COMPONENTS].concat())?;
         }
         let custom = ["runtime.preset=custom", "runtime.socket=/run/my/my.sock"];
         dry_run(&ns.cluster, &helm, &[&[&*gate], &custom[..]].concat())?;

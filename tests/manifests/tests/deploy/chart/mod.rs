@@ -6,13 +6,12 @@ mod values;
 use std::collections::BTreeMap;
 use std::fs;
 
-use pitstop_manifests_test::helm::{self, Helm};
+use pitstop_manifests_test::helm::{self, CHART, Helm};
 use pitstop_manifests_test::{Object, root};
 use serde_json::Value;
 
 use super::folders::NAMESPACE;
 
-const CHART: &str = "deploy/chart";
 /// The registry in the names of images in `deploy/`.
 const REGISTRY: &str = "image.registry=pitstop.dev";
 const POLICY: &str = "gate.mode=policy";

@@ -2,11 +2,12 @@
 
 use std::fs;
 
-use pitstop_manifests_test::{Object, helm, object};
+use pitstop_manifests_test::helm::{self, CHART};
+use pitstop_manifests_test::{Object, object};
 use serde_json::{Value, json};
 
 use super::super::folders::{NAMESPACE, RUNTIMES, combined, default, gate_webhook, resize_cri};
-use super::{CHART, POLICY, REGISTRY, WEBHOOK, assert_same, rendered, rendered_with_definitions, with_helm};
+use super::{POLICY, REGISTRY, WEBHOOK, assert_same, rendered, rendered_with_definitions, with_helm};
 
 /// The label of a Namespace, which is in `deploy/base` too.
 const CREATE: &str = "namespace.create=true";
@@ -72,19 +73,12 @@ fn nothing_parks_where_no_mutating_policies_are_served() {
     });
 }
 
-const ALL: [&str; 9] = [
-    "runtime.preset=crio",
-    "lockedNamespace=true",
-    "monitoring.enabled=true",
-    "seccomp.localhost=true",
-    "features.resizeCri=true",
-    "features.evict=true",
-    "features.imageUpdate=true",
-    "features.imagePuller=true",
-    "features.inPlace=true",
-];
+/// Every component, with a runtime.
+fn all() -> Vec<&'static str> {
+    [&["runtime.preset=crio", "monitoring.enabled=true"], &helm::COMPONENTS[..]].concat()
+}
 
-/// As [`ALL`] says, by kustomize.
+/// As [`all`] says, by kustomize.
 fn all_components() -> Vec<Object> {
     let components = [
         "crio",
@@ -104,7 +98,7 @@ fn all_components() -> Vec<Object> {
 #[test]
 fn all_components_together_also_from_a_package() {
     with_helm(|helm| {
-        let values = [&[REGISTRY, POLICY, CREATE, NO_DEFINITIONS][..], &ALL].concat();
+        let values = [&[REGISTRY, POLICY, CREATE, NO_DEFINITIONS][..], &all()].concat();
         let of = |chart: &str| helm::objects(&helm.template(chart, NAMESPACE, &values).unwrap()).unwrap();
         assert_same(&of(CHART), &all_components(), "all");
         let folder = helm.folder().unwrap().join("package");
@@ -131,7 +125,7 @@ fn the_gate_is_a_policy_where_the_api_server_serves_one() {
 #[test]
 fn the_namespace_is_the_releases_everywhere() {
     with_helm(|helm| {
-        let values = [&[REGISTRY, POLICY, CREATE, NO_DEFINITIONS][..], &ALL].concat();
+        let values = [&[REGISTRY, POLICY, CREATE, NO_DEFINITIONS][..], &all()].concat();
         let printed = helm.template(CHART, "elsewhere", &values).unwrap();
         assert!(!printed.contains(NAMESPACE));
         let applied = all_components().into_iter();

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pitstop_manifests_test::helm::CHART;
 use pitstop_manifests_test::{Object, docs, find};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::folders::NAMESPACE;
-use super::{CHART, POLICY, REGISTRY, assert_same, refused, rendered, with_helm, yaml};
+use super::{POLICY, REGISTRY, assert_same, refused, rendered, with_helm, yaml};
 
 /// Values that are set together, and what they put where.
 #[derive(Deserialize)]

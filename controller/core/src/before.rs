@@ -2,7 +2,17 @@
 
 use std::fmt;
 
+use pitstop_api::condition::{self, COMPLETE, Condition};
+
 use crate::change::Named;
+
+/// What conditions tell already of a wait for that reason. It stays: what a request waits for first is written once, for with
+/// each end of a request all that wait for the Pod would else be written again.
+pub fn told<'a>(conditions: &'a [Condition], reason: &str) -> Option<&'a str> {
+    condition::find(conditions, COMPLETE)
+        .filter(|told| told.reason == reason)
+        .map(|told| told.message.as_str())
+}
 
 /// What goes first.
 #[derive(Clone, Debug, PartialEq, Eq)]

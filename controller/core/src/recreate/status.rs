@@ -11,7 +11,7 @@ use super::drain;
 use super::hooks;
 use super::judge::replaced;
 use super::observe::{Observed, Request};
-use crate::before::Before;
+use crate::before::{self, Before};
 use crate::change::Note;
 use crate::guard::POLICY;
 use crate::kind::{Ahead, UNKNOWN, note};
@@ -228,13 +228,11 @@ pub(super) fn accepted(
     waits(status, request, &wait, now)
 }
 
-/// The status of a request that waits for its turn. What it waits for first is written once: with each end of a request
-/// all that wait for the Pod would else be written again.
+/// The status of a request that waits for its turn.
 pub(super) fn queued(request: &Request, ahead: &Ahead, now: DateTime<Utc>) -> ContainerRecreateRequestStatus {
     let status = request.status.clone();
     let wait = Wait::Queued(ahead.by.clone());
-    let told = condition::find(&status.conditions, conditions::COMPLETE);
-    if told.is_some_and(|told| told.reason == wait.reason()) {
+    if before::told(&status.conditions, wait.reason()).is_some() {
         status
     } else {
         waits(status, request, &wait, now)

@@ -21,6 +21,7 @@ use super::kind::keeps_unaccepted;
 use super::observe::Observed;
 use super::resolve::{asked, change, now, resolve, written};
 use super::status::{self, End, Wait, accepted, ended, waits};
+use crate::before::{self, Before};
 use crate::change::ImageChange;
 use crate::config::Config;
 use crate::deed::Deed;
@@ -80,7 +81,7 @@ impl Planner<'_> {
             return self.end(&overdue("it was not accepted"));
         }
         if let Some(ahead) = self.observed.ahead.as_ref().filter(|ahead| keeps_unaccepted(ahead)) {
-            let wait = Wait::new(Phase::Pending, ahead.by.reason(), ahead.by.to_string());
+            let wait = self.queued(Phase::Pending, &ahead.by);
             let urgency = if ahead.crowded { Urgency::Later } else { Urgency::Now };
             return Plan { wake_at: deadline, ..self.told(&wait, urgency) };
         }
@@ -206,8 +207,8 @@ impl Planner<'_> {
             let wait = Wait::new(Phase::Pulled, status::SUSPENDED, "waits until spec.suspend is false");
             return stands(status, &wait, Urgency::Now);
         }
-        if let Some(text) = self.goes_first().filter(|_| !update.drains()) {
-            return stands(status, &Wait::new(Phase::Pulled, "Queued", text), Urgency::Now);
+        if let Some(by) = self.goes_first().filter(|_| !update.drains()) {
+            return stands(status, &self.queued(Phase::Pulled, &by), Urgency::Now);
         }
         if let Some(grace) = update.spec.unready_grace_period_seconds {
             if !update.drains() {
@@ -238,9 +239,16 @@ impl Planner<'_> {
     }
 
     /// What goes first, once the node has the images: requests that do something to the Pod, and earlier updates of it.
-    fn goes_first(&self) -> Option<String> {
-        let ahead = self.observed.ahead.as_ref().map(|ahead| ahead.by.to_string());
-        ahead.or_else(|| Some(format!("waits for its turn: {} goes first", self.observed.earlier.as_ref()?)))
+    fn goes_first(&self) -> Option<Before> {
+        let ahead = self.observed.ahead.as_ref().map(|ahead| ahead.by.clone());
+        ahead.or_else(|| self.observed.earlier.clone().map(Before::Request))
+    }
+
+    /// It waits for its turn.
+    fn queued(&self, phase: Phase, by: &Before) -> Wait {
+        let status = &self.observed.update.status;
+        let told = before::told(&status.conditions, by.reason()).filter(|_| status.phase == Some(phase));
+        Wait::new(phase, by.reason(), told.map_or_else(|| by.to_string(), str::to_owned))
     }
 
     /// The changes that give each container the image that `of` names.

@@ -435,6 +435,12 @@ fn what_others_do_to_the_pod_keeps_it_from_changing_and_not_from_pulling() {
     world.ahead = Some(Ahead { by, ..ahead });
     world.settle();
     assert_eq!((world.phase(), world.reason(), world.orders.len()), (Phase::Pending, "Queued", 0));
+    // With each end of one before it, the next is at the head: that is not written for all that wait.
+    let told = world.update.status.clone();
+    let by = Before::Request(Named { kind: super::ID, key: ObjectKey::new("shop", "second") });
+    world.ahead = world.ahead.take().map(|ahead| Ahead { by, ..ahead });
+    world.settle();
+    assert_eq!(world.update.status, told);
 }
 
 #[test]

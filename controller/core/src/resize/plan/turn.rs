@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use pitstop_api::condition;
 use pitstop_api::quantity::Resources;
-use pitstop_api::resize::{Mechanism, Phase, conditions};
+use pitstop_api::resize::{Mechanism, Phase};
 
 use super::cri::Admission;
 use super::{Plan, Planner};
+use crate::before;
 use crate::change::Sizing;
 use crate::plan::{Read, Urgency};
 use crate::resize::judge::desired;
@@ -63,13 +63,12 @@ impl Planner<'_> {
         self.observed.ahead.is_some() && !self.unsettled() && self.observed.resize.status.restoring.is_none()
     }
 
-    /// It waits for its turn. What it waits for first is written once.
+    /// It waits for its turn.
     pub(super) fn queued(&self) -> Wait {
-        let resize = self.observed.resize;
-        let told = condition::find(&resize.status.conditions, conditions::COMPLETE);
         let reason = self.observed.ahead.as_ref().map_or(status::QUEUED, |ahead| ahead.by.reason());
-        let text = match (told.filter(|told| told.reason == reason), &self.observed.ahead) {
-            (Some(told), _) => told.message.clone(),
+        let told = before::told(&self.observed.resize.status.conditions, reason);
+        let text = match (told, &self.observed.ahead) {
+            (Some(told), _) => told.to_owned(),
             (None, Some(ahead)) => ahead.by.to_string(),
             (None, None) => "waits for its turn".to_owned(),
         };

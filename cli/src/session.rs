@@ -27,8 +27,9 @@ impl Session {
         let config = config(globals).await?;
         let namespace = globals.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let program = client::Program { name: env!("CARGO_PKG_NAME"), version: env!("CARGO_PKG_VERSION") };
-        let client = client::of_config(config, program, globals.request_timeout.filter(|most| !most.is_zero()))
-            .map_err(|error| Failure::local("cannot connect", &error))?;
+        let client =
+            client::of_config(config, program, globals.request_timeout.filter(|most| !most.is_zero()))
+                .map_err(|error| Failure::local("cannot connect", &error))?;
         Ok(Self { client, namespace })
     }
 

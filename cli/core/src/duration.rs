@@ -6,9 +6,8 @@ use pitstop_api::text::quoted;
 
 /// Reads `90s`, `1m30s`, `2h`, `250ms`, or a number of whole seconds.
 pub fn parse(text: &str) -> Result<Duration, String> {
-    let wrong = || {
-        format!("{} is no duration: write numbers with h, m, s or ms, such as 90s or 1m30s", quoted(text))
-    };
+    let wrong =
+        || format!("{} is no duration: write numbers with h, m, s or ms, such as 90s or 1m30s", quoted(text));
     if let Ok(seconds) = text.parse::<u32>() {
         return Ok(Duration::from_secs(seconds.into()));
     }

@@ -77,7 +77,10 @@ impl Target {
     /// Reads `TYPE/NAME`. Types have the names that kubectl takes, in any case.
     pub fn parse(text: &str) -> Result<Self, String> {
         let Some((type_, name)) = text.split_once('/') else {
-            return Err(format!("{} is no target: write TYPE/NAME, such as pod/web-0 or deploy/web", quoted(text)));
+            return Err(format!(
+                "{} is no target: write TYPE/NAME, such as pod/web-0 or deploy/web",
+                quoted(text)
+            ));
         };
         Self::of(type_, name)
     }
@@ -105,7 +108,8 @@ impl Target {
             "statefulset" | "statefulsets" | "sts" => Self::Workload(TargetKind::StatefulSet, name),
             "daemonset" | "daemonsets" | "ds" => Self::Workload(TargetKind::DaemonSet, name),
             _ => {
-                let names = |kind: &&RequestKind| [kind.singular(), kind.plural(), kind.short()].contains(&type_);
+                let names =
+                    |kind: &&RequestKind| [kind.singular(), kind.plural(), kind.short()].contains(&type_);
                 let kind = RequestKind::ALL.iter().find(names).ok_or_else(|| unknown(type_))?;
                 Self::Request(*kind, name)
             }

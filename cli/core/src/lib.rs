@@ -2,4 +2,6 @@
 //! and what a reason means. No I/O and no clock: time comes in as a value.
 
 pub mod duration;
+pub mod plain;
+pub mod standing;
 pub mod target;

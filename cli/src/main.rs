@@ -6,6 +6,7 @@
 mod args;
 mod commands;
 mod failure;
+mod output;
 mod session;
 
 use std::process::ExitCode;

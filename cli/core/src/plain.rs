@@ -14,6 +14,16 @@ pub fn lines(text: &str) -> String {
     shown(text, MOST.saturating_mul(16), |c| c == '\n')
 }
 
+/// JSON, or YAML whose texts are quoted where they are not plain, in which nothing moves the cursor: what does is written as
+/// `\uXXXX`, which both read as the same.
+pub fn structured(text: &str) -> String {
+    let escaped = |c: char| {
+        let mut units = [0; 2];
+        c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")).collect::<String>()
+    };
+    text.chars().map(|c| if misleads(c) && c != '\n' { escaped(c) } else { c.to_string() }).collect()
+}
+
 fn shown(text: &str, most: usize, keeps: impl Fn(char) -> bool) -> String {
     let mut shown = String::new();
     let mut left = most;

@@ -6,7 +6,10 @@
 mod args;
 mod commands;
 mod failure;
+mod output;
 mod session;
+mod store;
+mod waiting;
 
 use std::process::ExitCode;
 

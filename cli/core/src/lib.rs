@@ -1,7 +1,16 @@
 //! What `kubectl pitstop` decides and draws: what a target means, which object asks for what, the tree of a workload,
 //! and what a reason means. No I/O and no clock: time comes in as a value.
 
+pub mod change;
+pub mod containers;
 pub mod duration;
+pub mod follow;
 pub mod plain;
+pub mod restart;
+pub mod rollouts;
+pub mod selected;
+pub mod share;
 pub mod standing;
 pub mod target;
+pub mod told;
+pub mod workload;

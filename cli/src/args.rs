@@ -74,3 +74,8 @@ pub struct Globals {
 pub fn duration(text: &str) -> Result<Duration, String> {
     pitstop_cli_core::duration::parse(text)
 }
+
+/// As [`duration`], for fields that count whole seconds.
+pub fn seconds(text: &str) -> Result<i64, String> {
+    pitstop_cli_core::duration::seconds(text)
+}

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::process::ExitCode;
 
+use pitstop_cli_core::plain;
 use pitstop_kit::{Class, classify, describe};
 
 /// An error that ends a command.
@@ -28,6 +29,10 @@ impl Failure {
     /// The API server refused, or did not answer; in kubectl's words.
     pub fn api(error: &kube::Error) -> Self {
         let message = match error {
+            // The API server itself names what it does not find; this is a URL that it does not have.
+            kube::Error::Api(status) if status.code == 404 && status.reason != "NotFound" => {
+                "error: the API server does not have this type of object. Is pitstop installed? See docs/install.md".to_owned()
+            }
             kube::Error::Api(status) => {
                 let reason = status.reason.as_str();
                 let from = if reason.is_empty() || reason.contains(' ') {
@@ -39,7 +44,7 @@ impl Failure {
             }
             other => format!("error: {}", describe(other)),
         };
-        Self { message, class: classify(error), code: 1 }
+        Self { message: plain::lines(&message), class: classify(error), code: 1 }
     }
 
     /// The same failure with another exit code.

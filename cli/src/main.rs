@@ -8,6 +8,8 @@ mod commands;
 mod failure;
 mod output;
 mod session;
+mod store;
+mod waiting;
 
 use std::process::ExitCode;
 

@@ -1,16 +1,20 @@
 //! The caller's connection to the API server, by kubectl's rules.
 
+use kube::api::ListParams;
 use kube::config::{
     AuthInfo, Config, Context, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedAuthInfo, NamedCluster,
     NamedContext,
 };
 use kube::core::{ClusterResourceScope, NamespaceResourceScope, Resource};
 use kube::{Api, Client};
+use pitstop_api::rollout::{InPlaceRollout, TargetKind};
+use pitstop_cli_core::workload::{self, Workload};
 use pitstop_kit::client;
 use serde_json::json;
 
 use crate::args::Globals;
 use crate::failure::Failure;
+use crate::store::Place;
 
 /// What every command asks with: a client with the caller's credentials, and a namespace.
 #[derive(Clone)]
@@ -160,3 +164,29 @@ fn overrule_user(kubeconfig: &mut Kubeconfig, name: &str, globals: &Globals) -> 
     }
     Ok(())
 }
+
+impl Session {
+    /// A workload of the namespace.
+    pub async fn workload(&self, kind: TargetKind, name: &str) -> Result<Workload, Failure> {
+        let object = self.dynamic(&workload::resource(kind), Place::Namespace).get(name).await?;
+        Ok(Workload { kind, object })
+    }
+
+    /// All rollouts of the namespace.
+    pub async fn rollouts(&self) -> Result<Vec<InPlaceRollout>, Failure> {
+        let api = self.api::<InPlaceRollout>();
+        let mut all = Vec::new();
+        let mut page = ListParams::default().limit(PAGE);
+        loop {
+            let list = api.list(&page).await?;
+            all.extend(list.items);
+            match list.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = ListParams::default().limit(PAGE).continue_token(&token),
+                None => return Ok(all),
+            }
+        }
+    }
+}
+
+/// Objects per page of a list.
+const PAGE: u32 = 500;

@@ -32,6 +32,15 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     if text.is_empty() { Err(wrong()) } else { Ok(total) }
 }
 
+/// As [`parse`], for fields that count whole seconds.
+pub fn seconds(text: &str) -> Result<i64, String> {
+    let duration = parse(text)?;
+    if duration.subsec_nanos() > 0 {
+        return Err(format!("{} is not a whole number of seconds", quoted(text)));
+    }
+    i64::try_from(duration.as_secs()).map_err(|_| format!("{} is too long", quoted(text)))
+}
+
 /// How long ago something was, as kubectl shows an age: `5s`, `2m30s`, `45m`, `3h`, `6d`.
 pub fn age(seconds: i64) -> String {
     let seconds = seconds.max(0);
@@ -60,6 +69,14 @@ mod tests {
         for text in ["", "s", "5x", "1m30", "-5s", "5 s", "99999999999s", "1d"] {
             assert!(parse(text).unwrap_err().contains("is no duration"), "{text}");
         }
+    }
+
+    #[test]
+    fn fields_take_whole_seconds() {
+        assert_eq!(seconds("1m30s"), Ok(90));
+        assert_eq!(seconds("2000ms"), Ok(2));
+        assert!(seconds("1500ms").unwrap_err().contains("whole number of seconds"));
+        assert!(seconds("soon").unwrap_err().contains("is no duration"));
     }
 
     #[test]

@@ -17,11 +17,24 @@ pub fn lines(text: &str) -> String {
 /// JSON, or YAML whose texts are quoted where they are not plain, in which nothing moves the cursor: what does is written as
 /// `\uXXXX`, which both read as the same.
 pub fn structured(text: &str) -> String {
-    let escaped = |c: char| {
-        let mut units = [0; 2];
-        c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")).collect::<String>()
-    };
-    text.chars().map(|c| if misleads(c) && c != '\n' { escaped(c) } else { c.to_string() }).collect()
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if misleads(c) && c != '\n' {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                shown.push_str("\\u");
+                shown.extend([12, 8, 4, 0].map(|shift| hex(*unit >> shift)));
+            }
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+/// The last four bits as a digit.
+fn hex(bits: u16) -> char {
+    char::from_digit(u32::from(bits & 15), 16).unwrap_or('0')
 }
 
 fn shown(text: &str, most: usize, keeps: impl Fn(char) -> bool) -> String {

@@ -7,7 +7,7 @@ use pitstop_api::condition::{self, Condition, ConditionStatus};
 use pitstop_api::image_update::PodImageUpdate;
 use pitstop_api::recreate::{self, ContainerRecreateRequest};
 use pitstop_api::resize::PodResize;
-use pitstop_api::rollout::InPlaceRollout;
+use pitstop_api::rollout::{InPlaceRollout, TargetKind};
 
 use crate::target::RequestKind;
 
@@ -49,6 +49,11 @@ pub trait Request: Resource<DynamicType = ()> {
 
     /// What its status says.
     fn said(&self) -> Said<'_>;
+
+    /// The workload that is parked while the request is at work on it; absent for other requests.
+    fn workload(&self) -> Option<(TargetKind, &str)> {
+        None
+    }
 
     /// How far it is beside what all kinds have in common; absent where that says it all.
     fn beside(&self, _said: Said<'_>) -> Option<Standing> {
@@ -111,9 +116,9 @@ impl Request for ContainerRecreateRequest {
         if condition::find(said.conditions, condition::COMPLETE).is_some() {
             return None;
         }
-        let states = &status.container_recreate_states;
-        let bad = states.iter().find(|state| state.phase != recreate::Phase::Succeeded);
-        let good = bad.is_none() && !states.is_empty() && status.message.is_empty();
+        let containers = &status.container_recreate_states;
+        let bad = containers.iter().find(|state| state.phase != recreate::Phase::Succeeded);
+        let good = bad.is_none() && !containers.is_empty() && status.message.is_empty();
         let message = match bad {
             _ if !status.message.is_empty() => status.message.clone(),
             Some(state) => {
@@ -169,6 +174,11 @@ impl Request for InPlaceRollout {
         })
     }
 
+    fn workload(&self) -> Option<(TargetKind, &str)> {
+        let target = self.spec.target_ref.as_ref().filter(|_| self.spec.changes_in_place())?;
+        Some((target.kind, &target.name))
+    }
+
     /// A rollout is asked again and again: a status of an older spec says nothing of what is asked for now, and a restart
     /// is done only once the status has the very value that asked for it.
     fn beside(&self, said: Said<'_>) -> Option<Standing> {
@@ -198,6 +208,7 @@ mod tests {
     use serde::de::DeserializeOwned;
     use serde_json::{Value, json};
 
+    use super::Progress::{Failed, Open, Succeeded};
     use super::*;
 
     fn at(seconds: i64) -> DateTime<Utc> {
@@ -240,7 +251,6 @@ mod tests {
         let resize = |status| standing(&read::<PodResize>(RequestKind::Resize, &RESIZE(), &status));
         let update = |status| standing(&read::<PodImageUpdate>(RequestKind::ImageUpdate, &RESIZE(), &status));
         let rollout = |status| standing(&read::<InPlaceRollout>(RequestKind::Rollout, &ROLLOUT(), &status));
-        use Progress::{Failed, Open, Succeeded};
         for (standing, expected) in [
             (restart(told(Open, "Pending", "Queued", 2)), is(Open, "Pending", "Queued")),
             (restart(told(Succeeded, "Completed", "Complete", 2)), is(Succeeded, "Completed", "Complete")),

@@ -1,7 +1,9 @@
 //! The commands; a file each.
 
 mod completion;
+mod restart;
 mod status;
+mod wait;
 
 use std::process::ExitCode;
 
@@ -18,6 +20,10 @@ pub enum Command {
     Completion(completion::Args),
     /// Show what is asked for, how far it is, and what it waits for.
     Status(status::Args),
+    /// Restart containers in place.
+    Restart(restart::Args),
+    /// Wait until requests have ended: exit code 0 for success, 1 for failure, 2 when the time is over.
+    Wait(wait::Args),
 }
 
 /// Does what the command line says. The exit code is that of a command that did its work; errors have their own.
@@ -27,5 +33,7 @@ pub async fn run(cli: Cli) -> Result<ExitCode, Failure> {
     match command {
         Command::Completion(args) => Ok(completion::run(&args)),
         Command::Status(args) => status::run(&session().await?, &args).await,
+        Command::Restart(args) => restart::run(&session().await?, &args).await,
+        Command::Wait(args) => wait::run(&session().await?, &args).await,
     }
 }

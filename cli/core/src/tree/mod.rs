@@ -4,6 +4,8 @@
 
 mod pods;
 mod requests;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::ResourceExt as _;
 use pitstop_api::rollout::{InPlaceRollout, POD_REVISION, PodState};
 
-use super::requests::{change, created, of_pod, rollout, short_id};
+use super::requests::{change, created, is_done_by, of_pod, rollout, short_id};
 use super::{Item, MOST_TEXT, Mark, Objects};
 use crate::plain;
 use crate::standing::{Progress, standing};
@@ -41,19 +41,25 @@ fn member(pod: &Pod, acts: Option<&InPlaceRollout>, objects: &Objects) -> Item {
         return Item { mark: Mark::Failed, reason: "Failed".to_owned(), text, items, ..Item::new(name) };
     }
     let ready = ready(pod);
-    if let Some(first) = items.first() {
-        let reason = first.reason.clone();
-        let text = if ready { "ready" } else { "not ready" }.to_owned();
-        return Item { mark: Mark::Working, since: first.since, reason, text, items, ..Item::new(name) };
+    let mut requests = items.into_iter();
+    if let Some(first) = requests.next() {
+        return at_work(name, ready, first, requests.collect());
     }
     let mark = match acts {
         _ if !ready => Mark::NotReady,
-        Some(acts) if is_current(pod, acts) => Mark::Done,
+        Some(acts) if is_current(pod, acts) || is_done_by(objects, acts, &pod.name_any()) => Mark::Done,
         Some(acts) if is_under_way(acts) => Mark::Waiting,
         _ => Mark::Plain,
     };
     let text = if ready { String::new() } else { not_ready(pod) };
     Item { mark, text, folds: ready, since: (!ready).then(|| created(pod)).flatten(), ..Item::new(name) }
+}
+
+/// A Pod with open requests. What the first says, its line says: with the others it is below.
+fn at_work(name: String, ready: bool, first: Item, others: Vec<Item>) -> Item {
+    let text = if ready { first.text } else { format!("not ready; {}", first.text) };
+    let items = first.items.into_iter().chain(others).collect();
+    Item { mark: Mark::Working, since: first.since, reason: first.reason, text, items, ..Item::new(name) }
 }
 
 /// The rollout has Pods left.

@@ -23,9 +23,10 @@ pub(super) fn open(objects: &Objects) -> Vec<Item> {
 
 /// Every request.
 pub(super) fn all(objects: &Objects) -> Vec<Item> {
-    let restarts = objects.restarts.iter().map(restart);
-    let others = objects.resizes.iter().map(resize).chain(objects.updates.iter().map(update));
-    restarts.chain(others).chain(objects.rollouts.iter().map(rollout)).collect()
+    let restarts = objects.restarts.iter().map(|it| with_pod(restart(it), &it.spec.pod_name));
+    let resizes = objects.resizes.iter().map(|it| with_pod(resize(it), &it.spec.pod_ref.name));
+    let updates = objects.updates.iter().map(|it| with_pod(update(it), &it.spec.pod_ref.name));
+    restarts.chain(resizes).chain(updates).chain(objects.rollouts.iter().map(rollout)).collect()
 }
 
 /// The open requests for a Pod.
@@ -36,15 +37,31 @@ pub(super) fn of_pod(objects: &Objects, pod: &str) -> Vec<Item> {
     restarts.chain(resizes).chain(updates).filter(|item| item.mark == Mark::Working).collect()
 }
 
-fn begun<R: Request>(request: &R, pod: &str) -> Item {
+/// A request of that rollout for the Pod has done its work.
+pub(super) fn is_done_by(objects: &Objects, rollout: &InPlaceRollout, pod: &str) -> bool {
+    fn done<R: Request>(request: &R, rollout: &InPlaceRollout) -> bool {
+        let mut owners = request.meta().owner_references.iter().flatten();
+        let own = owners.any(|owner| Some(&owner.uid) == rollout.metadata.uid.as_ref());
+        own && standing(request).progress == Progress::Succeeded
+    }
+    objects.restarts.iter().any(|it| it.spec.pod_name == pod && done(it, rollout))
+        || objects.updates.iter().any(|it| it.spec.pod_ref.name == pod && done(it, rollout))
+}
+
+fn begun<R: Request>(request: &R) -> Item {
     let standing = standing(request);
     let name = format!("{}/{}", R::KIND.singular(), request.name_any());
     let item = Item::of(plain::line(&name, 300), &standing);
-    let pod = plain::line(pod, 253);
-    let text = if item.text.is_empty() { format!("Pod {pod}") } else { format!("Pod {pod}: {}", item.text) };
     let since =
         if standing.progress == Progress::Open { created(request).or(item.since) } else { item.since };
-    Item { text, since, ..item }
+    Item { since, ..item }
+}
+
+/// The same, with the Pod that it is for.
+fn with_pod(item: Item, pod: &str) -> Item {
+    let pod = plain::line(pod, 253);
+    let text = if item.text.is_empty() { format!("Pod {pod}") } else { format!("Pod {pod}: {}", item.text) };
+    Item { text, ..item }
 }
 
 /// When an object was made, on the API server's clock.
@@ -53,7 +70,7 @@ pub(super) fn created<K: Resource>(object: &K) -> Option<DateTime<Utc>> {
 }
 
 fn restart(request: &ContainerRecreateRequest) -> Item {
-    let item = begun(request, &request.spec.pod_name);
+    let item = begun(request);
     let status = request.status.as_ref();
     let states = status.map(|status| status.container_recreate_states.as_slice()).unwrap_or_default();
     let target = status.and_then(|status| status.target.as_ref());
@@ -80,7 +97,7 @@ fn restart(request: &ContainerRecreateRequest) -> Item {
 }
 
 fn resize(request: &PodResize) -> Item {
-    let item = begun(request, &request.spec.pod_ref.name);
+    let item = begun(request);
     let containers = request.status.as_ref().map(|it| it.containers.as_slice()).unwrap_or_default();
     let container = |of: &pitstop_api::resize::ContainerStatus| {
         let shown = |values: &pitstop_api::resize::Values| {
@@ -100,7 +117,7 @@ fn resize(request: &PodResize) -> Item {
 }
 
 fn update(request: &PodImageUpdate) -> Item {
-    let item = begun(request, &request.spec.pod_ref.name);
+    let item = begun(request);
     let status = request.status.as_ref();
     let containers = status.map(|it| it.containers.as_slice()).unwrap_or_default();
     let container = |of: &pitstop_api::image_update::ContainerStatus| {

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::output::{self, Format};
+use crate::output::{self, Format, as_dynamic};
 use crate::session::Session;
 
 /// How objects are changed.
@@ -85,9 +85,7 @@ impl<'a> Store<'a> {
     where
         K: Resource<DynamicType = ()> + Serialize,
     {
-        let made: DynamicObject = value(object)
-            .and_then(serde_json::from_value)
-            .map_err(|error| Failure::local("cannot write the object", &error))?;
+        let made = as_dynamic(object)?;
         let resource = ApiResource::erase::<K>(&());
         let stored = if self.how.dry_run == DryRun::Client {
             made
@@ -167,10 +165,7 @@ impl<'a> Store<'a> {
             };
             drop(self.session.dynamic(&resource, Place::Namespace).delete(&name, &params).await?);
         }
-        let deleted: DynamicObject = value(object)
-            .and_then(serde_json::from_value)
-            .map_err(|error| Failure::local("cannot write the object", &error))?;
-        self.tell(&resource, &deleted, "deleted")
+        self.tell(&resource, &as_dynamic(object)?, "deleted")
     }
 
     /// Says of an object what was done to it, in the form that was asked for.

@@ -47,6 +47,13 @@ pub struct Waiting {
     pub timeout: Duration,
 }
 
+impl Waiting {
+    /// The same, and it waits where that is so, too.
+    pub fn or(self, wait: bool) -> Self {
+        Self { wait: self.wait || wait, ..self }
+    }
+}
+
 /// What to wait for.
 pub struct Awaited {
     /// Its kind.
@@ -55,12 +62,14 @@ pub struct Awaited {
     pub name: String,
     /// Its UID, where it is known; else that of the object that has the name now.
     pub uid: Option<String>,
+    /// Of a rollout: `metadata.generation` of its workload whose change is waited for.
+    pub update: Option<i64>,
 }
 
 /// The object that a command has just stored.
 pub fn of(kind: RequestKind, stored: &DynamicObject) -> Awaited {
     let meta = &stored.metadata;
-    Awaited { kind, name: meta.name.clone().unwrap_or_default(), uid: meta.uid.clone() }
+    Awaited { kind, name: meta.name.clone().unwrap_or_default(), uid: meta.uid.clone(), update: None }
 }
 
 /// Waits where that is asked for, and something is stored.
@@ -140,17 +149,16 @@ impl Wait<'_> {
     {
         let first = api.get(&awaited.name).await?;
         let name = told::name(&R::kind(&()), &R::group(&()), first.meta());
-        let mut follow = Follow::of(&first, awaited.uid);
+        let mut follow = Follow::of(&first, awaited.uid).update(awaited.update);
         // Looked at once, whatever the time.
-        let ending = match self.look(&mut follow, &first).await? {
-            Some(ending) => ending,
-            None => match timeout_at(self.deadline, self.ending(&api, first, &mut follow)).await {
-                Ok(ending) => ending?,
-                Err(_) => {
-                    eprintln!("error: {}", timed_out(&name, follow.last()));
-                    return Ok(TIMED_OUT);
-                }
-            },
+        let mut ending = self.look(&mut follow, &first).await?;
+        if ending.is_none() {
+            let waits = timeout_at(self.deadline, self.ending(&api, first, &mut follow));
+            ending = waits.await.ok().transpose()?;
+        }
+        let Some(ending) = ending else {
+            eprintln!("error: {}", timed_out(&name, follow.last()));
+            return Ok(TIMED_OUT);
         };
         let told = ending.told(&name);
         if let Ending::Done(_) = ending {

@@ -18,7 +18,7 @@ use crate::session::Session;
 /// How objects are changed.
 #[derive(Args, Clone, Debug)]
 pub struct Storing {
-    /// Change nothing: `client` only prints what would be sent, `server` has the API server check it.
+    /// Only try it: `client` prints what would be sent, `server` has the API server check that.
     #[arg(long, value_enum, value_name = "HOW", default_value = "none")]
     dry_run: DryRun,
     /// Print the objects, or their names, instead of what was done.
@@ -34,16 +34,21 @@ impl Storing {
     pub fn stores(&self) -> bool {
         self.dry_run == DryRun::None
     }
+
+    /// Standard output is for the objects alone.
+    pub fn prints_objects(&self) -> bool {
+        self.output.is_some()
+    }
 }
 
 /// What is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum DryRun {
-    /// Everything.
+    /// Store everything.
     None,
-    /// Nothing, and nothing is sent.
+    /// Send nothing.
     Client,
-    /// Nothing, but the API server judges it.
+    /// Store nothing; the API server checks it.
     Server,
 }
 

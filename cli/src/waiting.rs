@@ -82,12 +82,13 @@ pub async fn if_asked(
     if !(waiting.wait && storing.stores()) {
         return Ok(ExitCode::SUCCESS);
     }
-    Ok(all(session, awaited, waiting.timeout).await)
+    Ok(all(session, awaited, waiting.timeout, storing.prints_objects()).await)
 }
 
-/// Waits for all of them, tells how each ends, and gives the worst exit code: that of failure, of the time, of success.
-pub async fn all(session: &Session, awaited: Vec<Awaited>, timeout: Duration) -> ExitCode {
-    let wait = Wait { session, deadline: Instant::now() + timeout, told: Cell::new(false) };
+/// Waits for all of them, tells how each ends, and gives the worst exit code: that of failure, of the time, of success. `aside`:
+/// success is told on standard error, too.
+pub async fn all(session: &Session, awaited: Vec<Awaited>, timeout: Duration, aside: bool) -> ExitCode {
+    let wait = Wait { session, deadline: Instant::now() + timeout, aside, told: Cell::new(false) };
     let names: Vec<String> =
         awaited.iter().map(|it| format!("{}/{}", it.kind.singular(), it.name)).take(5).collect();
     let ends = stream::iter(awaited).map(|one| wait.one(one)).buffer_unordered(MOST_WATCHED);
@@ -120,6 +121,8 @@ struct Wait<'a> {
     session: &'a Session,
     /// On the monotonic clock.
     deadline: Instant,
+    /// Standard output has something else.
+    aside: bool,
     /// The user knows that the API server does not answer.
     told: Cell<bool>,
 }
@@ -162,7 +165,11 @@ impl Wait<'_> {
         };
         let told = ending.told(&name);
         if let Ending::Done(_) = ending {
-            say(&told);
+            if self.aside {
+                eprintln!("{told}");
+            } else {
+                say(&told);
+            }
             return Ok(0);
         }
         eprintln!("error: {told}");

@@ -59,7 +59,7 @@ struct How {
     /// Of a workload: how many Pods may be unavailable at a time, such as 2 or 25%.
     #[arg(long, value_name = "N", value_parser = share::read)]
     max_unavailable: Option<Share>,
-    /// Of a Pod: by which means.
+    /// Of a Pod: by which means, Auto, Runtime or Kubelet.
     #[arg(long, value_name = "HOW", value_parser = mechanism)]
     mechanism: Option<Mechanism>,
     /// Of a Pod: time from the stop signal to the kill. Otherwise the Pod's own.

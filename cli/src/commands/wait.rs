@@ -28,7 +28,7 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     for target in targets {
         awaited.push(one(session, target).await?);
     }
-    Ok(waiting::all(session, awaited, args.timeout).await)
+    Ok(waiting::all(session, awaited, args.timeout, false).await)
 }
 
 async fn one(session: &Session, target: Target) -> Result<Awaited, Failure> {

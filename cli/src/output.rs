@@ -3,7 +3,9 @@
 use std::io::{self, Write as _};
 
 use clap::ValueEnum;
+use kube::core::DynamicObject;
 use pitstop_cli_core::plain;
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -29,6 +31,12 @@ pub fn rendered(mut object: Value, format: Format) -> Result<String, Failure> {
             .map_err(|error| Failure::local("cannot write the object as YAML", &error))?,
     };
     Ok(plain::structured(text.trim_end()))
+}
+
+/// The object as it is printed.
+pub fn as_dynamic(object: &impl Serialize) -> Result<DynamicObject, Failure> {
+    let value = serde_json::to_value(object).and_then(serde_json::from_value);
+    value.map_err(|error| Failure::local("cannot write the object", &error))
 }
 
 /// Prints lines on standard output. Where its reader is gone, nothing is left to do there, as for any program in a pipe.

@@ -1,5 +1,7 @@
 //! The caller's connection to the API server, by kubectl's rules.
 
+use std::fmt::Debug;
+
 use kube::api::ListParams;
 use kube::config::{
     AuthInfo, Config, Context, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedAuthInfo, NamedCluster,
@@ -8,8 +10,10 @@ use kube::config::{
 use kube::core::{ClusterResourceScope, NamespaceResourceScope, Resource};
 use kube::{Api, Client};
 use pitstop_api::rollout::{InPlaceRollout, TargetKind};
+use pitstop_cli_core::rollouts::of_workload;
 use pitstop_cli_core::workload::{self, Workload};
 use pitstop_kit::client;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::args::Globals;
@@ -174,14 +178,26 @@ impl Session {
 
     /// All rollouts of the namespace.
     pub async fn rollouts(&self) -> Result<Vec<InPlaceRollout>, Failure> {
-        let api = self.api::<InPlaceRollout>();
+        self.list_all(&self.api(), ListParams::default()).await
+    }
+
+    /// The rollout of a workload that acts.
+    pub async fn acting(&self, kind: TargetKind, name: &str) -> Result<Option<InPlaceRollout>, Failure> {
+        Ok(of_workload(kind, name, self.rollouts().await?).into_iter().next())
+    }
+
+    /// All objects of a list, which comes in pages.
+    pub async fn list_all<K>(&self, api: &Api<K>, params: ListParams) -> Result<Vec<K>, Failure>
+    where
+        K: Clone + Debug + DeserializeOwned,
+    {
         let mut all = Vec::new();
-        let mut page = ListParams::default().limit(PAGE);
+        let mut page = params.limit(PAGE);
         loop {
             let list = api.list(&page).await?;
             all.extend(list.items);
             match list.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => page = ListParams::default().limit(PAGE).continue_token(&token),
+                Some(token) => page = page.continue_token(&token),
                 None => return Ok(all),
             }
         }

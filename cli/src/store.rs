@@ -12,13 +12,13 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::output::{self, Format};
+use crate::output::{self, Format, as_dynamic};
 use crate::session::Session;
 
 /// How objects are changed.
 #[derive(Args, Clone, Debug)]
 pub struct Storing {
-    /// Change nothing: `client` only prints what would be sent, `server` has the API server check it.
+    /// Only try it: `client` prints what would be sent, `server` has the API server check that.
     #[arg(long, value_enum, value_name = "HOW", default_value = "none")]
     dry_run: DryRun,
     /// Print the objects, or their names, instead of what was done.
@@ -34,16 +34,21 @@ impl Storing {
     pub fn stores(&self) -> bool {
         self.dry_run == DryRun::None
     }
+
+    /// Standard output is for the objects alone.
+    pub fn prints_objects(&self) -> bool {
+        self.output.is_some()
+    }
 }
 
 /// What is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum DryRun {
-    /// Everything.
+    /// Store everything.
     None,
-    /// Nothing, and nothing is sent.
+    /// Send nothing.
     Client,
-    /// Nothing, but the API server judges it.
+    /// Store nothing; the API server checks it.
     Server,
 }
 
@@ -85,9 +90,7 @@ impl<'a> Store<'a> {
     where
         K: Resource<DynamicType = ()> + Serialize,
     {
-        let made: DynamicObject = value(object)
-            .and_then(serde_json::from_value)
-            .map_err(|error| Failure::local("cannot write the object", &error))?;
+        let made = as_dynamic(object)?;
         let resource = ApiResource::erase::<K>(&());
         let stored = if self.how.dry_run == DryRun::Client {
             made
@@ -167,10 +170,7 @@ impl<'a> Store<'a> {
             };
             drop(self.session.dynamic(&resource, Place::Namespace).delete(&name, &params).await?);
         }
-        let deleted: DynamicObject = value(object)
-            .and_then(serde_json::from_value)
-            .map_err(|error| Failure::local("cannot write the object", &error))?;
-        self.tell(&resource, &deleted, "deleted")
+        self.tell(&resource, &as_dynamic(object)?, "deleted")
     }
 
     /// Says of an object what was done to it, in the form that was asked for.

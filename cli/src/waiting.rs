@@ -47,6 +47,13 @@ pub struct Waiting {
     pub timeout: Duration,
 }
 
+impl Waiting {
+    /// The same, and it waits where that is so, too.
+    pub fn or(self, wait: bool) -> Self {
+        Self { wait: self.wait || wait, ..self }
+    }
+}
+
 /// What to wait for.
 pub struct Awaited {
     /// Its kind.
@@ -55,12 +62,14 @@ pub struct Awaited {
     pub name: String,
     /// Its UID, where it is known; else that of the object that has the name now.
     pub uid: Option<String>,
+    /// Of a rollout: `metadata.generation` of its workload whose change is waited for.
+    pub update: Option<i64>,
 }
 
 /// The object that a command has just stored.
 pub fn of(kind: RequestKind, stored: &DynamicObject) -> Awaited {
     let meta = &stored.metadata;
-    Awaited { kind, name: meta.name.clone().unwrap_or_default(), uid: meta.uid.clone() }
+    Awaited { kind, name: meta.name.clone().unwrap_or_default(), uid: meta.uid.clone(), update: None }
 }
 
 /// Waits where that is asked for, and something is stored.
@@ -73,12 +82,13 @@ pub async fn if_asked(
     if !(waiting.wait && storing.stores()) {
         return Ok(ExitCode::SUCCESS);
     }
-    Ok(all(session, awaited, waiting.timeout).await)
+    Ok(all(session, awaited, waiting.timeout, storing.prints_objects()).await)
 }
 
-/// Waits for all of them, tells how each ends, and gives the worst exit code: that of failure, of the time, of success.
-pub async fn all(session: &Session, awaited: Vec<Awaited>, timeout: Duration) -> ExitCode {
-    let wait = Wait { session, deadline: Instant::now() + timeout, told: Cell::new(false) };
+/// Waits for all of them, tells how each ends, and gives the worst exit code: that of failure, of the time, of success. `aside`:
+/// success is told on standard error, too.
+pub async fn all(session: &Session, awaited: Vec<Awaited>, timeout: Duration, aside: bool) -> ExitCode {
+    let wait = Wait { session, deadline: Instant::now() + timeout, aside, told: Cell::new(false) };
     let names: Vec<String> =
         awaited.iter().map(|it| format!("{}/{}", it.kind.singular(), it.name)).take(5).collect();
     let ends = stream::iter(awaited).map(|one| wait.one(one)).buffer_unordered(MOST_WATCHED);
@@ -111,6 +121,8 @@ struct Wait<'a> {
     session: &'a Session,
     /// On the monotonic clock.
     deadline: Instant,
+    /// Standard output has something else.
+    aside: bool,
     /// The user knows that the API server does not answer.
     told: Cell<bool>,
 }
@@ -140,21 +152,24 @@ impl Wait<'_> {
     {
         let first = api.get(&awaited.name).await?;
         let name = told::name(&R::kind(&()), &R::group(&()), first.meta());
-        let mut follow = Follow::of(&first, awaited.uid);
+        let mut follow = Follow::of(&first, awaited.uid).update(awaited.update);
         // Looked at once, whatever the time.
-        let ending = match self.look(&mut follow, &first).await? {
-            Some(ending) => ending,
-            None => match timeout_at(self.deadline, self.ending(&api, first, &mut follow)).await {
-                Ok(ending) => ending?,
-                Err(_) => {
-                    eprintln!("error: {}", timed_out(&name, follow.last()));
-                    return Ok(TIMED_OUT);
-                }
-            },
+        let mut ending = self.look(&mut follow, &first).await?;
+        if ending.is_none() {
+            let waits = timeout_at(self.deadline, self.ending(&api, first, &mut follow));
+            ending = waits.await.ok().transpose()?;
+        }
+        let Some(ending) = ending else {
+            eprintln!("error: {}", timed_out(&name, follow.last()));
+            return Ok(TIMED_OUT);
         };
         let told = ending.told(&name);
         if let Ending::Done(_) = ending {
-            say(&told);
+            if self.aside {
+                eprintln!("{told}");
+            } else {
+                say(&told);
+            }
             return Ok(0);
         }
         eprintln!("error: {told}");

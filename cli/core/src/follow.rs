@@ -49,6 +49,8 @@ pub struct Follow {
     uid: Option<String>,
     /// `metadata.generation` that asks for what is waited for.
     generation: i64,
+    /// `metadata.generation` of the workload whose change is waited for; absent where it is not for one.
+    update: Option<i64>,
     last: Option<Standing>,
 }
 
@@ -58,7 +60,13 @@ impl Follow {
     pub fn of<R: Request>(request: &R, uid: Option<String>) -> Self {
         let meta = request.meta();
         let uid = uid.or_else(|| meta.uid.clone());
-        Self { uid, generation: meta.generation.unwrap_or_default(), last: None }
+        Self { uid, generation: meta.generation.unwrap_or_default(), ..Self::default() }
+    }
+
+    /// Waits for what came of the change of a workload that led to that generation: failures of changes before do not count.
+    #[must_use]
+    pub fn update(self, generation: Option<i64>) -> Self {
+        Self { update: generation, ..self }
     }
 
     /// How far it was when it was last seen.
@@ -83,6 +91,7 @@ impl Follow {
         match now.progress {
             Progress::Open => None,
             Progress::Succeeded => Some(Ending::Done(now)),
+            Progress::Failed if self.update > request.update_generation().max(Some(0)) => None,
             Progress::Failed => Some(Ending::Failed(now)),
         }
     }
@@ -136,6 +145,25 @@ mod tests {
         assert_eq!(follow.see(&rollout("a", 3, 3, "False")), None);
         assert_eq!(follow.last().unwrap().reason, "Restarting");
         assert!(matches!(follow.see(&rollout("a", 4, 4, "True")), Some(Ending::Done(_))));
+    }
+
+    #[test]
+    fn a_failure_of_an_earlier_change_of_the_workload_does_not_count() {
+        let failed = |update: Option<i64>| {
+            let mut object = serde_json::to_value(rollout("a", 1, 1, "False")).unwrap();
+            object["status"]["conditions"][0]["type"] = json!("Failed");
+            object["status"]["conditions"][0]["status"] = json!("True");
+            if let Some(generation) = update {
+                object["status"]["update"] = json!({"revision": "r", "generation": generation});
+            }
+            serde_json::from_value::<InPlaceRollout>(object).unwrap()
+        };
+        let mut follow = Follow::of(&failed(None), None).update(Some(7));
+        assert_eq!(follow.see(&failed(None)), None);
+        assert_eq!(follow.see(&failed(Some(6))), None);
+        assert!(matches!(follow.see(&failed(Some(7))), Some(Ending::Failed(_))));
+        let mut any = Follow::of(&failed(None), None);
+        assert!(matches!(any.see(&failed(None)), Some(Ending::Failed(_))));
     }
 
     #[test]

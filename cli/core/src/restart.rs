@@ -8,11 +8,13 @@ use pitstop_api::recreate::{
     self, ContainerRecreateRequest, ContainerRecreateRequestSpec, Mechanism, RecreateContainer,
     RecreateStrategy,
 };
-use pitstop_api::rollout::{self, InPlaceRollout, RestartOf, Share, Strategy};
+use pitstop_api::rollout::InPlaceRollout;
 use serde_json::{Map, Value, json};
 
 use crate::change::Change;
 use crate::containers::{Choice, DEFAULT_CONTAINER, choose};
+use crate::rollouts::changed;
+use crate::strategy::Steps;
 
 /// How the containers of a Pod are to be restarted.
 #[derive(Clone, Debug, Default)]
@@ -80,10 +82,8 @@ pub fn for_pod(pod: &Pod) -> ObjectMeta {
 pub struct Roll {
     /// The containers; none where none were named.
     pub containers: Vec<String>,
-    /// How many Pods may be unavailable.
-    pub max_unavailable: Option<Share>,
-    /// Seconds out of service before the first stop.
-    pub drain: Option<i64>,
+    /// In which steps.
+    pub steps: Steps,
 }
 
 /// The change by which a rollout restarts its Pods now. Without names, all main containers are restarted, or those that the
@@ -110,43 +110,13 @@ pub fn again(
     } else if existing.spec.restart.is_some() && chosen_by(existing, manager) {
         spec.insert("restart".to_owned(), Value::Null);
     }
-    let strategy = strategy(roll);
+    let strategy = roll.steps.fields();
     if !strategy.is_empty() {
         spec.insert("strategy".to_owned(), strategy.into());
     }
     let change = Change::merge(json!({"spec": spec}));
-    check(existing, &change)?;
+    changed(existing, &change)?;
     Ok(change)
-}
-
-/// The same of a rollout that is made for it.
-pub fn first(mut made: InPlaceRollout, roll: &Roll, now: DateTime<Utc>) -> Result<InPlaceRollout, String> {
-    made.spec.restarted_at = Some(restarted_at(now, None));
-    made.spec.restart =
-        (!roll.containers.is_empty()).then(|| RestartOf { containers: roll.containers.clone() });
-    let strategy = Strategy {
-        max_unavailable: roll.max_unavailable.clone(),
-        unready_grace_period_seconds: roll.drain,
-        ..Strategy::default()
-    };
-    made.spec.strategy = (strategy != Strategy::default()).then_some(strategy);
-    rollout::validate(&made.spec).map_err(|invalid| invalid.to_string())?;
-    Ok(made)
-}
-
-fn strategy(roll: &Roll) -> Map<String, Value> {
-    let share = roll.max_unavailable.as_ref().map(|share| ("maxUnavailable", json!(share)));
-    let drain = roll.drain.map(|seconds| ("unreadyGracePeriodSeconds", seconds.into()));
-    share.into_iter().chain(drain).map(|(field, value)| (field.to_owned(), value)).collect()
-}
-
-/// The rollout would be valid after the change.
-pub fn check(existing: &InPlaceRollout, change: &Change) -> Result<(), String> {
-    let mut changed = serde_json::to_value(existing).map_err(|error| error.to_string())?;
-    change.apply(&mut changed);
-    let changed: InPlaceRollout = serde_json::from_value(changed).map_err(|error| error.to_string())?;
-    rollout::validate(&changed.spec)
-        .map_err(|invalid| format!("inplacerollout/{}: {invalid}", existing.name_any()))
 }
 
 /// The time as RFC 3339, in as many digits as make it another text than before.
@@ -166,7 +136,7 @@ fn chosen_by(rollout: &InPlaceRollout, manager: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-    use pitstop_api::rollout::TargetKind;
+    use pitstop_api::rollout::{Share, TargetKind};
 
     use super::*;
     use crate::rollouts;
@@ -246,25 +216,25 @@ mod tests {
 
     #[test]
     fn what_was_asked_for_goes_into_the_rollout() {
-        let roll = Roll {
-            containers: vec!["app".into()],
-            max_unavailable: Some(Share(IntOrString::String("25%".into()))),
-            drain: Some(5),
-        };
+        let steps = |share| Steps { max_unavailable: Some(Share(share)), drain: Some(5), ..Steps::default() };
+        let share = IntOrString::String("25%".into());
+        let roll = Roll { containers: vec!["app".into()], steps: steps(share) };
         let existing = rollout("web", "00", &for_deployment("web"));
         let expected = json!({"spec": {"restartedAt": "2027-01-15T08:00:00Z", "restart": {"containers": ["app"]},
             "strategy": {"maxUnavailable": "25%", "unreadyGracePeriodSeconds": 5}}});
         assert_eq!(again(&existing, &roll, "m", now()).unwrap().patch, expected);
-        let made = first(rollouts::new(TargetKind::Deployment, "web", &[]), &roll, now()).unwrap();
+        let new = rollouts::new(TargetKind::Deployment, "web", &[]);
+        let made = changed(&new, &again(&new, &roll, "m", now()).unwrap()).unwrap();
         let spec = serde_json::to_value(&made.spec).unwrap();
-        assert_eq!(spec["restartedAt"], expected["spec"]["restartedAt"]);
-        assert_eq!(spec["restart"], expected["spec"]["restart"]);
-        assert_eq!(spec["strategy"]["maxUnavailable"], "25%");
         assert_eq!(
-            (&spec["templateChanges"], &spec["strategy"]["onFailure"]),
-            (&json!("Native"), &json!("Pause"))
+            (&spec["restartedAt"], &spec["restart"]),
+            (&expected["spec"]["restartedAt"], &expected["spec"]["restart"])
         );
-        let none = Roll { max_unavailable: Some(Share(IntOrString::Int(0))), ..roll };
+        assert_eq!(
+            (&spec["strategy"]["maxUnavailable"], &spec["templateChanges"]),
+            (&json!("25%"), &json!("Native"))
+        );
+        let none = Roll { steps: steps(IntOrString::Int(0)), ..roll };
         let error = again(&existing, &none, "m", now()).unwrap_err();
         assert_eq!(error, "inplacerollout/web: spec.strategy.maxUnavailable: must be at least 1, not 0");
     }

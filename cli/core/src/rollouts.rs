@@ -1,7 +1,11 @@
 //! The rollouts of a workload.
 
 use kube::ResourceExt as _;
-use pitstop_api::rollout::{InPlaceRollout, InPlaceRolloutSpec, TargetKind, TargetRef, TemplateChanges};
+use pitstop_api::rollout::{
+    self, InPlaceRollout, InPlaceRolloutSpec, TargetKind, TargetRef, TemplateChanges,
+};
+
+use crate::change::Change;
 
 /// Those of `all` that are for the workload, the one that acts first: the oldest, and of equally old ones the first by name.
 pub fn of_workload(kind: TargetKind, name: &str, all: Vec<InPlaceRollout>) -> Vec<InPlaceRollout> {
@@ -39,6 +43,17 @@ fn free_name(kind: TargetKind, workload: &str, all: &[InPlaceRollout]) -> String
     let most = 252_usize.saturating_sub(kind.len());
     let cut: String = workload.chars().take(most).collect();
     format!("{}-{kind}", cut.trim_end_matches(['-', '.']))
+}
+
+/// The rollout after the change. Fails, with the field, where it would be refused.
+pub fn changed(existing: &InPlaceRollout, change: &Change) -> Result<InPlaceRollout, String> {
+    let mut changed = serde_json::to_value(existing).map_err(|error| error.to_string())?;
+    change.apply(&mut changed);
+    let changed: InPlaceRollout = serde_json::from_value(changed).map_err(|error| error.to_string())?;
+    let name =
+        existing.metadata.name.as_deref().map_or_else(String::new, |name| format!("inplacerollout/{name}: "));
+    rollout::validate(&changed.spec).map_err(|invalid| format!("{name}{invalid}"))?;
+    Ok(changed)
 }
 
 #[cfg(test)]

@@ -55,6 +55,11 @@ pub trait Request: Resource<DynamicType = ()> {
         None
     }
 
+    /// `metadata.generation` of the workload for whose change of the template the status speaks; absent for other requests.
+    fn update_generation(&self) -> Option<i64> {
+        None
+    }
+
     /// How far it is beside what all kinds have in common; absent where that says it all.
     fn beside(&self, _said: Said<'_>) -> Option<Standing> {
         None
@@ -177,6 +182,10 @@ impl Request for InPlaceRollout {
     fn workload(&self) -> Option<(TargetKind, &str)> {
         let target = self.spec.target_ref.as_ref().filter(|_| self.spec.changes_in_place())?;
         Some((target.kind, &target.name))
+    }
+
+    fn update_generation(&self) -> Option<i64> {
+        self.status.as_ref()?.update.as_ref().map(|update| update.generation)
     }
 
     /// A rollout is asked again and again: a status of an older spec says nothing of what is asked for now, and a restart

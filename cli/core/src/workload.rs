@@ -93,6 +93,11 @@ impl Workload {
             .map_err(|error| format!("{}: spec.template.spec cannot be read: {error}", self.target()))
     }
 
+    /// `spec.selector`.
+    pub fn selector(&self) -> Value {
+        self.at("/spec/selector").cloned().unwrap_or_default()
+    }
+
     /// An annotation of the Pods.
     pub fn pod_annotation(&self, name: &str) -> Option<&str> {
         self.at("/spec/template/metadata/annotations")?.get(name)?.as_str()

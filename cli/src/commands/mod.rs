@@ -1,8 +1,15 @@
 //! The commands; a file each.
 
+mod cancel;
 mod completion;
+mod disable;
+mod enable;
+mod pause;
+mod resize;
 mod restart;
+mod set_image;
 mod status;
+mod undo;
 mod wait;
 
 use std::process::ExitCode;
@@ -18,10 +25,26 @@ use crate::session::Session;
 pub enum Command {
     /// Print a completion script for a shell.
     Completion(completion::Args),
-    /// Show what is asked for, how far it is, and what it waits for.
-    Status(status::Args),
+    /// Cancel open requests.
+    Cancel(cancel::Args),
+    /// Switch off changes of a workload in its running Pods, or in all of a namespace; release what is parked.
+    Disable(disable::Args),
+    /// Have template changes of a workload made in its running Pods, or opt a namespace in to that.
+    Enable(enable::Args),
+    /// Begin with no further Pod of a workload.
+    Pause(pause::Args),
+    /// Change CPU and memory of a running Pod.
+    Resize(resize::Args),
     /// Restart containers in place.
     Restart(restart::Args),
+    /// Go on with the Pods of a paused workload.
+    Resume(pause::Args),
+    /// Change images of a running Pod, or of the running Pods of a workload.
+    SetImage(set_image::Args),
+    /// Show what is asked for, how far it is, and what it waits for.
+    Status(status::Args),
+    /// Give a workload the template that it had before.
+    Undo(undo::Args),
     /// Wait until requests have ended: exit code 0 for success, 1 for failure, 2 when the time is over.
     Wait(wait::Args),
 }
@@ -32,7 +55,15 @@ pub async fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let session = || Session::open(&globals);
     match command {
         Command::Completion(args) => Ok(completion::run(&args)),
+        Command::Cancel(args) => cancel::run(&session().await?, &args).await,
+        Command::Disable(args) => disable::run(&session().await?, &args).await,
+        Command::Enable(args) => enable::run(&session().await?, &args).await,
+        Command::Pause(args) => pause::run(&session().await?, &args, true).await,
+        Command::Resize(args) => resize::run(&session().await?, &args).await,
+        Command::Resume(args) => pause::run(&session().await?, &args, false).await,
+        Command::SetImage(args) => set_image::run(&session().await?, &args).await,
         Command::Status(args) => status::run(&session().await?, &args).await,
+        Command::Undo(args) => undo::run(&session().await?, &args).await,
         Command::Restart(args) => restart::run(&session().await?, &args).await,
         Command::Wait(args) => wait::run(&session().await?, &args).await,
     }

@@ -3,11 +3,12 @@
 use std::process::ExitCode;
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::core::DynamicObject;
+use kube::ResourceExt as _;
 use pitstop_api::recreate::Mechanism;
 use pitstop_api::rollout::{InPlaceRollout, Share, TargetKind};
 use pitstop_cli_core::containers::{Choice, DEFAULT_CONTAINER, choose};
 use pitstop_cli_core::restart::{self, Manner, Roll};
+use pitstop_cli_core::strategy::Steps;
 use pitstop_cli_core::target::{RequestKind, Target};
 use pitstop_cli_core::{rollouts, selected, share};
 use pitstop_kit::clock;
@@ -58,7 +59,7 @@ struct How {
     /// Of a workload: how many Pods may be unavailable at a time, such as 2 or 25%.
     #[arg(long, value_name = "N", value_parser = share::read)]
     max_unavailable: Option<Share>,
-    /// Of a Pod: by which means.
+    /// Of a Pod: by which means, Auto, Runtime or Kubelet.
     #[arg(long, value_name = "HOW", value_parser = mechanism)]
     mechanism: Option<Mechanism>,
     /// Of a Pod: time from the stop signal to the kill. Otherwise the Pod's own.
@@ -175,17 +176,16 @@ async fn roll(
     new: InPlaceRollout,
     containers: Vec<String>,
 ) -> Result<Awaited, Failure> {
-    let roll = Roll { containers, max_unavailable: args.how.max_unavailable.clone(), drain: args.how.drain };
-    let asked: DynamicObject = match existing {
-        Some(existing) => {
-            let change = restart::again(&existing, &roll, &args.storing.field_manager, clock::wall_micros())
-                .map_err(Failure::invalid)?;
-            let name = existing.metadata.name.unwrap_or_default();
-            store.patch::<InPlaceRollout>(Place::Namespace, &name, &change, "restarted").await?
-        }
-        None => {
-            store.create(&restart::first(new, &roll, clock::wall_micros()).map_err(Failure::invalid)?).await?
-        }
+    let (max_unavailable, drain) = (args.how.max_unavailable.clone(), args.how.drain);
+    let roll = Roll { containers, steps: Steps { max_unavailable, drain, ..Steps::default() } };
+    let known = existing.is_some();
+    let rollout = existing.unwrap_or(new);
+    let change = restart::again(&rollout, &roll, &args.storing.field_manager, clock::wall_micros())
+        .map_err(Failure::invalid)?;
+    let asked = if known {
+        store.patch::<InPlaceRollout>(Place::Namespace, &rollout.name_any(), &change, "restarted").await?
+    } else {
+        store.create(&rollouts::changed(&rollout, &change).map_err(Failure::invalid)?).await?
     };
     Ok(waiting::of(RequestKind::Rollout, &asked))
 }

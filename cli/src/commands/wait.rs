@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use pitstop_cli_core::rollouts::of_workload;
 use pitstop_cli_core::target::{RequestKind, Target};
 
 use crate::args::duration;
@@ -29,21 +28,25 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     for target in targets {
         awaited.push(one(session, target).await?);
     }
-    Ok(waiting::all(session, awaited, args.timeout).await)
+    Ok(waiting::all(session, awaited, args.timeout, false).await)
 }
 
 async fn one(session: &Session, target: Target) -> Result<Awaited, Failure> {
     match target {
-        Target::Request(kind, name) => Ok(Awaited { kind, name, uid: None }),
+        Target::Request(kind, name) => Ok(Awaited { kind, name, uid: None, update: None }),
         Target::Workload(kind, ref name) => {
-            let rollouts = of_workload(kind, name, session.rollouts().await?);
-            let acting = rollouts.into_iter().next().ok_or_else(|| {
+            let acting = session.acting(kind, name).await?.ok_or_else(|| {
                 Failure::invalid(format!(
                     "{target} has no InPlaceRollout to wait for; `kubectl rollout status {target}` waits for its own controller"
                 ))
             })?;
             let uid = acting.metadata.uid;
-            Ok(Awaited { kind: RequestKind::Rollout, name: acting.metadata.name.unwrap_or_default(), uid })
+            Ok(Awaited {
+                kind: RequestKind::Rollout,
+                name: acting.metadata.name.unwrap_or_default(),
+                uid,
+                update: None,
+            })
         }
         Target::Pod(_) => Err(Failure::invalid(format!(
             "{target} is no request: name one, such as crr/NAME; `kubectl wait {target} --for=condition=Ready` waits for a Pod"

@@ -103,14 +103,15 @@ impl Terminal {
         Ok(self.pty.resize(Size::new(rows, columns))?)
     }
 
-    /// Keys that are typed.
-    pub fn types(&mut self, keys: &str) -> Result<()> {
-        Ok(self.pty.write_all(keys.as_bytes())?)
+    /// Types Ctrl-C, and waits for the [end](Self::end).
+    pub fn interrupt(mut self) -> Result<(i32, String, bool)> {
+        self.pty.write_all(b"\x03")?;
+        self.end()
     }
 
     /// Waits for the end of the command: its exit code, what the terminal shows then, and whether the terminal is as it was:
     /// its normal screen, with a cursor.
-    pub fn end(mut self) -> Result<(i32, String, bool)> {
+    fn end(mut self) -> Result<(i32, String, bool)> {
         let status = self.child.wait()?;
         // The last bytes are read when the reader ends, which it does when nobody has the terminal any more.
         let reader = self.reader.take().context("ended twice")?;

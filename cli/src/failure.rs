@@ -47,11 +47,6 @@ impl Failure {
         Self { message: plain::lines(&message), class: classify(error), code: 1 }
     }
 
-    /// The same failure with another exit code.
-    pub fn with_code(self, code: u8) -> Self {
-        Self { code: code.max(1), ..self }
-    }
-
     /// What to do about it.
     pub fn class(&self) -> Class {
         self.class

@@ -198,13 +198,15 @@ fn through_a_pipe_each_change_is_a_line_until_the_request_has_ended() -> Result<
 #[test]
 fn pods_are_resized_and_updated() -> Result<()> {
     on_shared_cluster(async |ns| {
-        let before = web(ns).await?;
+        let mut app = pods::web("app");
+        app["resources"] = json!({"requests": {"cpu": "50m"}});
+        let before = ns.start_pod(pods::pod("web", &[app])).await?;
         good(ns, &["resize", "pod/web", "-c", "app", "cpu=150m", "--wait", "--timeout=90s"])?;
         let after = ns.pod("web").await?;
         let requests = pods::container(&after, "app")?.resources.clone().and_then(|it| it.requests);
         ensure!(requests.is_some_and(|it| it["cpu"].0 == "150m"));
         pods::assert_untouched(&before, &after, "app")?;
-        // A request that waits is taken back.
+        // What cannot be pulled stops nothing.
         let Said { code, err, .. } =
             run(ns, &["set-image", "pod/web", "app=registry.invalid/none:v1", "--wait", "--timeout=60s"])?;
         ensure!(code == 1 || code == 2, "{code}: {err}");
@@ -216,10 +218,11 @@ fn pods_are_resized_and_updated() -> Result<()> {
 fn a_namespace_is_opted_in_and_out() -> Result<()> {
     on_shared_cluster(async |ns| {
         let namespace = format!("namespace/{}", ns.name);
-        good(ns, &["enable", &namespace])?;
+        let Said { code, err, .. } = run(ns, &["enable", &namespace])?;
+        // These tests run without the components that change workloads.
+        ensure!(code == 0 && err.contains("there is no ClusterRole pitstop-in-place"), "{code}: {err}");
         let labels = || ns.kubectl(&["get", "namespace", &ns.name, "-o", "jsonpath={.metadata.labels}"]);
         ensure!(labels()?.contains("pitstop.dev/in-place"), "{}", labels()?);
-        ensure!(!ns.kubectl(&["get", "rolebinding", "-o", "name"])?.is_empty());
         good(ns, &["disable", &namespace])?;
         ensure!(!labels()?.contains("pitstop.dev/in-place"), "{}", labels()?);
         Ok(())

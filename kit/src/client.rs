@@ -76,18 +76,38 @@ pub fn install_crypto() {
 /// itself by priority and fairness. There are no hidden retries either: back-off is data in the `core` crates.
 pub async fn connect(program: &str, version: &str) -> Result<Client, ClientError> {
     install_crypto();
-    let mut config = if std::env::var_os("KUBECONFIG").is_some() {
+    let config = if std::env::var_os("KUBECONFIG").is_some() {
         Config::from_kubeconfig(&KubeConfigOptions::default()).await.map_err(ClientError::Kubeconfig)?
     } else {
         Config::incluster().map_err(ClientError::NoCluster)?
     };
-    tune(&mut config, program, version)?;
-    build(config)
+    of_config(config, Program { name: program, version }, None)
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Program<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its version.
+    pub version: &'a str,
+}
+
+/// A client for the cluster of a configuration, as [`connect`] makes one. `answer` is the longest wait for the head of an
+/// answer; absent: 30 seconds.
+pub fn of_config(
+    mut config: Config,
+    program: Program<'_>,
+    answer: Option<Duration>,
+) -> Result<Client, ClientError> {
+    install_crypto();
+    tune(&mut config, program)?;
+    build(config, answer.unwrap_or(ANSWER_TIMEOUT))
 }
 
 /// Sets time-outs and the user agent.
-fn tune(config: &mut Config, program: &str, version: &str) -> Result<(), ClientError> {
-    let agent = format!("{program}/{version}");
+fn tune(config: &mut Config, program: Program<'_>) -> Result<(), ClientError> {
+    let agent = format!("{}/{}", program.name, program.version);
     let agent_header = HeaderValue::from_str(&agent).map_err(|_| ClientError::UserAgent(agent))?;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = Some(READ_TIMEOUT);
@@ -101,9 +121,9 @@ fn tune(config: &mut Config, program: &str, version: &str) -> Result<(), ClientE
 
 /// A client with a bound on the wait for each answer, whose lists are of the present, and which knows when its peer is dead.
 /// But for the sockets' options and tracing it is what kube builds.
-fn build(config: Config) -> Result<Client, ClientError> {
+fn build(config: Config, answer: Duration) -> Result<Client, ClientError> {
     if config.proxy_url.is_some() {
-        // Refused by kube: its support of proxies is not built in.
+        // Refused by kube where its support of proxies is not built in, as in the images.
         return Ok(ClientBuilder::try_from(config).map_err(ClientError::Build)?.build());
     }
     let tls = config.rustls_https_connector_with_connector(connector()).map_err(ClientError::Build)?;
@@ -114,7 +134,7 @@ fn build(config: Config) -> Result<Client, ClientError> {
     connector.set_reset_reader_on_write(config.reset_reader_on_write);
     let http = legacy::Client::builder(TokioExecutor::new()).build::<_, Body>(connector);
     let service = ServiceBuilder::new()
-        .layer(TimeoutLayer::new(ANSWER_TIMEOUT))
+        .layer(TimeoutLayer::new(answer))
         .layer(MapRequestLayer::new(list_the_present))
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(ClientError::Build)?)
@@ -174,9 +194,7 @@ mod tests {
 
     fn client_of(listener: &TcpListener) -> Client {
         let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
-        let mut config = Config::new(url);
-        tune(&mut config, "pitstop-test", "1.2.3").unwrap();
-        build(config).unwrap()
+        of_config(Config::new(url), Program { name: "pitstop-test", version: "1.2.3" }, None).unwrap()
     }
 
     #[tokio::test]

@@ -24,6 +24,7 @@ mod priority;
 mod progress;
 mod promtool;
 mod protos;
+mod recording;
 mod reference;
 mod sh;
 mod sim;
@@ -71,6 +72,8 @@ enum Command {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
         args: Vec<String>,
     },
+    /// Draw the frames of `kubectl pitstop status --watch --frames FILE` as a picture that moves.
+    Recording(recording::Args),
     /// Build Helm into target/helm, for the tests of deploy/chart.
     Helm,
     /// Format, lints, licences, generated files, dependency law: all that needs no cluster.
@@ -117,6 +120,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Protos { check } => protos::generate(&root, check)?,
         Command::Image(args) => image::run(&root, &args)?,
         Command::Cluster { args } => return cluster::run(&root, &args),
+        Command::Recording(args) => recording::run(&args)?,
         Command::Helm => helm::build(&root)?,
         Command::Check => return Ok(check::run(&root)),
         Command::Test => return Ok(test::run(&root)),

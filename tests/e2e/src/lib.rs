@@ -20,6 +20,7 @@ pub mod requests;
 pub mod resizes;
 pub mod stories;
 pub mod system;
+pub mod terminal;
 pub mod users;
 pub mod wait;
 pub mod workloads;

@@ -60,7 +60,10 @@ impl Part {
     /// Runs it on a fresh cluster.
     pub(super) fn run(&self, cluster: Cluster<'_>, images: &[Built]) -> Result<Tally> {
         let root = cluster.root;
+        // As in the tests of the crates, that cargo finds it built.
+        let program = ["build", "--locked", "--workspace", "--bin", "kubectl-pitstop"];
         let run = || {
+            cargo_test(root).args(program).run()?;
             // Of the whole workspace, as the tests of the crates: for one package alone, cargo builds most of what comes
             // from elsewhere once more, with the features that this one asks for.
             let tests = TESTS.into_iter().flat_map(|name| ["--test", name]);

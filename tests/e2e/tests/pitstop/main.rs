@@ -5,6 +5,7 @@
 mod away;
 mod certificates;
 mod charted;
+mod cli;
 mod comes_back;
 mod crash;
 mod cri;

@@ -9,6 +9,8 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("pitstop-api", &[]),
     ("pitstop-cri", &["pitstop-api"]),
     ("pitstop-kit", &["pitstop-api"]),
+    ("pitstop-cli-core", &["pitstop-api"]),
+    ("kubectl-pitstop", &["pitstop-api", "pitstop-cli-core", "pitstop-kit"]),
     ("pitstop-controller-core", &["pitstop-api"]),
     ("pitstop-daemon-core", &["pitstop-api"]),
     ("pitstop-controller", &["pitstop-api", "pitstop-controller-core", "pitstop-kit"]),

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 /// The crates that only decide.
-pub(super) const PURE: [&str; 3] = ["pitstop-api", "pitstop-controller-core", "pitstop-daemon-core"];
+pub(super) const PURE: [&str; 4] =
+    ["pitstop-api", "pitstop-cli-core", "pitstop-controller-core", "pitstop-daemon-core"];
 
 /// What they may not reach, at any distance.
 const IMPURE: [&str; 12] = [

@@ -1,0 +1,45 @@
+//! What has changed from one tree to the next, line by line: for who watches through a pipe.
+
+use std::collections::BTreeMap;
+
+use crate::tree::{Item, Tree};
+
+/// What was told last.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    told: BTreeMap<String, String>,
+}
+
+impl Changes {
+    /// A line for each item that is new, that says something else now, or that is gone.
+    pub fn since(&mut self, tree: &Tree) -> Vec<String> {
+        let mut now = BTreeMap::new();
+        for item in &tree.items {
+            note(&mut now, "", item);
+        }
+        now.extend(tree.unread.iter().map(|why| (why.clone(), String::new())));
+        let new = now.iter().filter(|(path, says)| self.told.get(*path) != Some(*says));
+        let mut lines: Vec<String> =
+            new.map(|(path, says)| format!("{path} {says}").trim_end().to_owned()).collect();
+        lines.extend(
+            self.told.keys().filter(|path| !now.contains_key(*path)).map(|path| format!("{path} gone")),
+        );
+        self.told = now;
+        lines
+    }
+}
+
+fn note(into: &mut BTreeMap<String, String>, above: &str, item: &Item) {
+    let path = if above.is_empty() { item.name.clone() } else { format!("{above} {}", item.name) };
+    let says = match (item.reason.as_str(), item.text.as_str()) {
+        ("", text) => text.to_owned(),
+        (reason, "") => reason.to_owned(),
+        (reason, text) => format!("{reason}: {text}"),
+    };
+    for below in &item.items {
+        note(into, &path, below);
+    }
+    if !says.is_empty() || item.items.is_empty() {
+        into.insert(path, says);
+    }
+}

@@ -1,0 +1,210 @@
+//! Waiting for the end of one request: what each look at it means.
+
+use crate::plain;
+use crate::standing::{Progress, Request, Standing, standing};
+
+/// How a wait ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The request has done what was asked for.
+    Done(Standing),
+    /// It has not, and will not by itself.
+    Failed(Standing),
+    /// It is gone, for this reason.
+    Gone(String),
+}
+
+/// Most characters of a message that are told.
+const MOST: usize = 600;
+
+impl Ending {
+    /// What is told of it; `name` is the request's, such as `podresize.pitstop.dev/web-0-x2x4p`.
+    pub fn told(&self, name: &str) -> String {
+        match self {
+            Self::Done(standing) => format!("{name} done: {}", why(standing)),
+            Self::Failed(standing) => format!("{name} failed: {}", why(standing)),
+            Self::Gone(why) => format!("{name}: {}", plain::line(why, MOST)),
+        }
+    }
+}
+
+/// What is told when the time is over; `last` is how far the request was then.
+pub fn timed_out(name: &str, last: Option<&Standing>) -> String {
+    let waits = last.map(|last| format!(", which is open: {}", why(last))).unwrap_or_default();
+    format!("timed out waiting for {name}{waits}")
+}
+
+/// Reason and message.
+fn why(standing: &Standing) -> String {
+    let reason = plain::line(&standing.reason, 128);
+    if standing.message.is_empty() {
+        return reason;
+    }
+    format!("{reason}: {}", plain::line(&standing.message, MOST))
+}
+
+/// What is known of a request that is waited for. It is told by its UID: another object of its name is another request.
+#[derive(Clone, Debug, Default)]
+pub struct Follow {
+    uid: Option<String>,
+    /// `metadata.generation` that asks for what is waited for.
+    generation: i64,
+    /// `metadata.generation` of the workload whose change is waited for; absent where it is not for one.
+    update: Option<i64>,
+    last: Option<Standing>,
+}
+
+impl Follow {
+    /// Waits for the object of that UID, or for that one where none is known, and for what its spec asks for at least at that
+    /// generation.
+    pub fn of<R: Request>(request: &R, uid: Option<String>) -> Self {
+        let meta = request.meta();
+        let uid = uid.or_else(|| meta.uid.clone());
+        Self { uid, generation: meta.generation.unwrap_or_default(), ..Self::default() }
+    }
+
+    /// Waits for what came of the change of a workload that led to that generation: failures of changes before do not count.
+    #[must_use]
+    pub fn update(self, generation: Option<i64>) -> Self {
+        Self { update: generation, ..self }
+    }
+
+    /// How far it was when it was last seen.
+    pub fn last(&self) -> Option<&Standing> {
+        self.last.as_ref()
+    }
+
+    /// The object is there, and is like this.
+    pub fn see<R: Request>(&mut self, request: &R) -> Option<Ending> {
+        if request.meta().uid != self.uid {
+            return Some(Ending::Gone(format!(
+                "it was deleted, and another of its name was made{}",
+                self.when_last_seen()
+            )));
+        }
+        // An answer of a cache may be older than what was asked for.
+        if request.meta().generation.is_some_and(|generation| generation < self.generation) {
+            return None;
+        }
+        let now = standing(request);
+        self.last = Some(now.clone());
+        match now.progress {
+            Progress::Open => None,
+            Progress::Succeeded => Some(Ending::Done(now)),
+            Progress::Failed if self.update > request.update_generation().max(Some(0)) => None,
+            Progress::Failed => Some(Ending::Failed(now)),
+        }
+    }
+
+    /// It was deleted; `last` is how the API server has shown it then, if it has.
+    pub fn deleted<R: Request>(&mut self, last: Option<&R>) -> Ending {
+        if let Some(ending) = last.and_then(|last| self.see(last)) {
+            return ending;
+        }
+        Ending::Gone(format!(
+            "it was deleted{}. With ttlSecondsAfterFinished it is deleted after its end: then its events say how it ended",
+            self.when_last_seen()
+        ))
+    }
+
+    fn when_last_seen(&self) -> String {
+        match &self.last {
+            Some(Standing { reason, message, .. }) if message.is_empty() => {
+                format!(" while it was open ({reason})")
+            }
+            Some(Standing { reason, message, .. }) => format!(" while it was open ({reason}: {message})"),
+            None => String::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pitstop_api::rollout::InPlaceRollout;
+    use serde_json::json;
+
+    use super::*;
+
+    fn rollout(uid: &str, generation: i64, observed: i64, complete: &str) -> InPlaceRollout {
+        serde_json::from_value(json!({
+            "apiVersion": "pitstop.dev/v1alpha1", "kind": "InPlaceRollout",
+            "metadata": {"name": "web", "uid": uid, "generation": generation},
+            "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
+            "status": {"phase": "Complete", "observedGeneration": observed, "conditions": [{"type": "Complete",
+                "status": complete, "reason": "Restarting", "message": "1 of 2 Pods",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn only_what_is_asked_for_now_ends_the_wait() {
+        let mut follow = Follow::of(&rollout("a", 3, 2, "True"), None);
+        assert_eq!(follow.see(&rollout("a", 2, 2, "True")), None, "an older state of it");
+        assert_eq!(follow.see(&rollout("a", 3, 2, "True")), None, "a status of an older spec");
+        assert_eq!(follow.see(&rollout("a", 3, 3, "False")), None);
+        assert_eq!(follow.last().unwrap().reason, "Restarting");
+        assert!(matches!(follow.see(&rollout("a", 4, 4, "True")), Some(Ending::Done(_))));
+    }
+
+    #[test]
+    fn a_failure_of_an_earlier_change_of_the_workload_does_not_count() {
+        let failed = |update: Option<i64>| {
+            let mut object = serde_json::to_value(rollout("a", 1, 1, "False")).unwrap();
+            object["status"]["conditions"][0]["type"] = json!("Failed");
+            object["status"]["conditions"][0]["status"] = json!("True");
+            if let Some(generation) = update {
+                object["status"]["update"] = json!({"revision": "r", "generation": generation});
+            }
+            serde_json::from_value::<InPlaceRollout>(object).unwrap()
+        };
+        let mut follow = Follow::of(&failed(None), None).update(Some(7));
+        assert_eq!(follow.see(&failed(None)), None);
+        assert_eq!(follow.see(&failed(Some(6))), None);
+        assert!(matches!(follow.see(&failed(Some(7))), Some(Ending::Failed(_))));
+        let mut any = Follow::of(&failed(None), None);
+        assert!(matches!(any.see(&failed(None)), Some(Ending::Failed(_))));
+    }
+
+    #[test]
+    fn another_object_of_its_name_is_another_request() {
+        let mut follow = Follow::of(&rollout("a", 1, 1, "False"), None);
+        assert_eq!(follow.see(&rollout("a", 1, 1, "False")), None);
+        let Some(Ending::Gone(why)) = follow.see(&rollout("b", 1, 1, "True")) else { panic!("it goes on") };
+        assert_eq!(
+            why,
+            "it was deleted, and another of its name was made while it was open (Restarting: 1 of 2 Pods)"
+        );
+    }
+
+    #[test]
+    fn an_end_is_told_in_one_line() {
+        let standing = Standing {
+            progress: Progress::Failed,
+            phase: "Failed",
+            reason: "PullFailed".into(),
+            message: "registry says\n\u{1b}[31mno".into(),
+            since: None,
+        };
+        let (bare, name) =
+            (Standing { message: String::new(), ..standing.clone() }, "podimageupdate.pitstop.dev/x");
+        let told = "podimageupdate.pitstop.dev/x failed: PullFailed: registry says\\n\\u{1b}[31mno";
+        assert_eq!(Ending::Failed(standing.clone()).told(name), told);
+        assert_eq!(Ending::Done(bare).told(name), "podimageupdate.pitstop.dev/x done: PullFailed");
+        assert_eq!(timed_out(name, None), "timed out waiting for podimageupdate.pitstop.dev/x");
+        assert!(timed_out(name, Some(&standing)).contains(", which is open: PullFailed: registry"));
+    }
+
+    #[test]
+    fn one_that_is_deleted_with_its_success_has_succeeded() {
+        let mut follow = Follow::of(&rollout("a", 1, 1, "False"), None);
+        assert!(matches!(follow.deleted(Some(&rollout("a", 1, 1, "True"))), Ending::Done(_)));
+        let Ending::Gone(why) = follow.deleted(Some(&rollout("a", 1, 1, "False"))) else {
+            panic!("it ended")
+        };
+        assert!(why.starts_with("it was deleted while it was open (Restarting: 1 of 2 Pods). "), "{why}");
+        let mut unseen = Follow::of(&rollout("a", 1, 1, "False"), None);
+        let Ending::Gone(why) = unseen.deleted::<InPlaceRollout>(None) else { panic!("it ended") };
+        assert!(why.starts_with("it was deleted. With ttlSecondsAfterFinished"), "{why}");
+    }
+}

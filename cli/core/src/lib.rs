@@ -1,0 +1,28 @@
+//! What `kubectl pitstop` decides and draws: what a target means, which object asks for what, the tree of a workload,
+//! and what a reason means. No I/O and no clock: time comes in as a value.
+
+pub mod cancel;
+pub mod change;
+pub mod changes;
+pub mod containers;
+pub mod draw;
+pub mod duration;
+pub mod enable;
+pub mod follow;
+pub mod opt_in;
+pub mod plain;
+pub mod resize;
+pub mod restart;
+pub mod rollouts;
+pub mod scope;
+pub mod selected;
+pub mod set_image;
+pub mod share;
+pub mod standing;
+pub mod strategy;
+pub mod switch;
+pub mod target;
+pub mod told;
+pub mod tree;
+pub mod undo;
+pub mod workload;

@@ -1,0 +1,271 @@
+//! New images: the request for a Pod, and the change of a workload's template.
+
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use kube::ResourceExt as _;
+use pitstop_api::condition::{self, ConditionStatus};
+use pitstop_api::image::Reference;
+use pitstop_api::image_update::{self, ContainerImage, PodImageUpdate, PodImageUpdateSpec};
+use pitstop_api::resize::PodRef;
+use pitstop_api::rollout::{InPlaceRollout, conditions};
+use pitstop_api::text::quoted;
+use serde_json::{Value, json};
+
+use crate::change::Change;
+use crate::containers::{Choice, choose};
+use crate::restart::for_pod;
+use crate::workload::Workload;
+
+/// How a Pod's images are to be changed.
+#[derive(Clone, Debug, Default)]
+pub struct Manner {
+    /// Seconds out of service before the change.
+    pub drain: Option<i64>,
+    /// Seconds after which the request ends.
+    pub deadline: Option<i64>,
+    /// Seconds after its end at which the request is deleted.
+    pub ttl: Option<i32>,
+    /// Nothing is changed, and nothing is pulled.
+    pub check: bool,
+}
+
+/// Reads `app=registry.example.com/shop/web:v2`.
+pub fn images(words: &[String]) -> Result<Vec<ContainerImage>, String> {
+    words
+        .iter()
+        .map(|word| {
+            let parts = word.split_once('=').filter(|(name, image)| !(name.is_empty() || image.is_empty()));
+            let (name, image) = parts.ok_or_else(|| {
+                format!(
+                    "{} is no image of a container: write CONTAINER=IMAGE, such as app=nginx:1.29",
+                    quoted(word)
+                )
+            })?;
+            Ok(ContainerImage { name: name.to_owned(), image: image.to_owned() })
+        })
+        .collect()
+}
+
+/// The request that changes images of a Pod. Fails with the object, the field, and what would be right.
+pub fn request(pod: &Pod, images: &[ContainerImage], manner: &Manner) -> Result<PodImageUpdate, String> {
+    let target = format!("pod/{}", pod.name_any());
+    let of = pod.spec.as_ref().ok_or_else(|| format!("{target} has no spec"))?;
+    let spec = PodImageUpdateSpec {
+        pod_ref: PodRef { name: pod.name_any(), uid: pod.uid() },
+        containers: images.to_vec(),
+        unready_grace_period_seconds: manner.drain,
+        active_deadline_seconds: manner.deadline,
+        ttl_seconds_after_finished: manner.ttl,
+        dry_run: manner.check,
+        ..PodImageUpdateSpec::default()
+    };
+    image_update::validate(&spec).map_err(|invalid| format!("the image update of {target}: {invalid}"))?;
+    known(&target, of, images)?;
+    let mut request = PodImageUpdate::new("", spec);
+    request.metadata = for_pod(pod);
+    Ok(request)
+}
+
+/// Each container is there, and keeps its repository.
+fn known(target: &str, pods: &PodSpec, images: &[ContainerImage]) -> Result<(), String> {
+    let names = images.iter().map(|image| image.name.clone()).collect();
+    choose(target, pods, None, &Choice::Named(names))?;
+    for ContainerImage { name, image } in images {
+        let new = Reference::parse(image).map_err(|why| format!("{target}: container {name}: {why}"))?;
+        let old = container(pods, name).and_then(|it| it.image.as_deref()).unwrap_or_default();
+        if Reference::parse(old).is_ok_and(|old| !old.same_repository(&new)) {
+            return Err(format!(
+                "{target}: container {name} has {}; in place it can get another tag or digest, and no other repository than {}",
+                quoted(old),
+                repository(old)
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn repository(image: &str) -> String {
+    Reference::parse(image).map_or_else(
+        |_| quoted(image),
+        |reference| {
+            let (registry, path) = reference.repository();
+            format!("{registry}/{path}")
+        },
+    )
+}
+
+fn container<'a>(pods: &'a PodSpec, name: &str) -> Option<&'a Container> {
+    pods.containers.iter().chain(pods.init_containers.iter().flatten()).find(|it| it.name == name)
+}
+
+/// The rollout of a workload carries changes of the template out in place. Fails with what to do first.
+pub fn ready(target: &str, acting: Option<&InPlaceRollout>) -> Result<(), String> {
+    let native = "`kubectl set image` would make new Pods instead";
+    let Some(rollout) = acting.filter(|rollout| rollout.spec.changes_in_place()) else {
+        return Err(format!(
+            "no InPlaceRollout makes changes of {target} in its running Pods: run `kubectl pitstop enable {target}` first; {native}"
+        ));
+    };
+    let armed =
+        rollout.status.as_ref().and_then(|status| condition::find(&status.conditions, conditions::ARMED));
+    match armed {
+        Some(armed) if armed.status == ConditionStatus::True => Ok(()),
+        said => {
+            let why = said.map_or_else(
+                || "the controller has not said so yet".to_owned(),
+                |armed| format!("{}: {}", armed.reason, armed.message),
+            );
+            Err(format!(
+                "inplacerollout/{} is not armed ({why}): {target} could not be released after the update; {native}",
+                rollout.name_any()
+            ))
+        }
+    }
+}
+
+/// The change of a workload's template that its rollout carries out in the running Pods: it parks the workload in the same write,
+/// so that its own controller makes no new Pods. Absent where nothing would change.
+pub fn update(workload: &Workload, images: &[ContainerImage]) -> Result<Option<Change>, String> {
+    let (target, pods) = (workload.target(), workload.pods()?);
+    known(&target, &pods, images)?;
+    let new = |of: &[Container]| -> Vec<Value> {
+        let named = images.iter().filter(|image| of.iter().any(|it| it.name == image.name));
+        named.map(|image| json!({"name": image.name, "image": image.image})).collect()
+    };
+    let same = images.iter().all(|image| {
+        container(&pods, &image.name).and_then(|it| it.image.as_deref()) == Some(image.image.as_str())
+    });
+    if same {
+        return Ok(None);
+    }
+    let lists = [
+        ("containers", new(&pods.containers)),
+        ("initContainers", new(pods.init_containers.as_deref().unwrap_or_default())),
+    ];
+    let spec: serde_json::Map<String, Value> = lists
+        .into_iter()
+        .filter(|(_, list)| !list.is_empty())
+        .map(|(field, list)| (field.to_owned(), list.into()))
+        .collect();
+    let mut patch = json!({"spec": {"template": {"spec": spec}}});
+    if let Some(parked) = workload.parked()? {
+        // What it is released to was just read.
+        let version = &workload.object.metadata.resource_version;
+        Change::merge(parked).apply(&mut patch);
+        Change::merge(json!({"metadata": {"resourceVersion": version}})).apply(&mut patch);
+    }
+    Ok(Some(Change::strategic(patch)))
+}
+
+#[cfg(test)]
+mod tests {
+    use pitstop_api::rollout::TargetKind;
+
+    use super::*;
+    use crate::rollouts::tests::{for_deployment, rollout};
+    use crate::workload::tests::workload;
+
+    fn read(list: &[&str]) -> Vec<ContainerImage> {
+        images(&list.iter().map(|&word| word.to_owned()).collect::<Vec<_>>()).unwrap()
+    }
+
+    fn pods() -> Value {
+        json!({"containers": [{"name": "app", "image": "registry.example.com/web:1"}],
+            "initContainers": [{"name": "proxy", "image": "proxy:1", "restartPolicy": "Always"}]})
+    }
+
+    fn pod() -> Pod {
+        serde_json::from_value(
+            json!({"metadata": {"name": "web-0", "namespace": "shop", "uid": "u"}, "spec": pods()}),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn a_pod_gets_an_image_update() {
+        let manner = Manner { drain: Some(5), ttl: Some(60), ..Manner::default() };
+        let request = request(&pod(), &read(&["app=registry.example.com/web:2"]), &manner).unwrap();
+        assert_eq!(
+            serde_json::to_value(&request).unwrap(),
+            json!({"apiVersion": "pitstop.dev/v1alpha1", "kind": "PodImageUpdate",
+                "metadata": {"generateName": "web-0-", "namespace": "shop"},
+                "spec": {"podRef": {"name": "web-0", "uid": "u"}, "unreadyGracePeriodSeconds": 5,
+                    "ttlSecondsAfterFinished": 60,
+                    "containers": [{"name": "app", "image": "registry.example.com/web:2"}]}})
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_in_place_says_what_can() {
+        for (list, told) in [
+            (
+                &["app=web:2"][..],
+                "container app has \"registry.example.com/web:1\"; in place it can get another tag or digest, \
+                and no other repository than registry.example.com/web",
+            ),
+            (&["db=web:2"], "\"db\" is no container of it; it has proxy, app"),
+            (&["app=Web"], "spec.containers[0].image: \"Web\" is no reference"),
+            (&[], "spec.containers: must name 1 to 8 containers, not 0"),
+        ] {
+            let error = request(&pod(), &read(list), &Manner::default()).unwrap_err();
+            assert!(error.contains(told), "{error}");
+        }
+        assert!(images(&["app".to_owned()]).unwrap_err().contains("write CONTAINER=IMAGE"));
+    }
+
+    #[test]
+    fn a_workload_is_parked_in_the_write_that_changes_its_template() {
+        let spec = json!({"template": {"spec": pods()}});
+        let list = read(&["app=registry.example.com/web:2", "proxy=proxy:2"]);
+        let change = update(&workload(TargetKind::Deployment, &json!({}), &spec), &list).unwrap().unwrap();
+        assert_eq!(
+            change,
+            Change::strategic(json!({
+                "metadata": {"labels": {"pitstop.dev/parked": "Unpaused"}, "resourceVersion": "7"},
+                "spec": {"paused": true, "template": {"spec": {
+                    "containers": [{"name": "app", "image": "registry.example.com/web:2"}],
+                    "initContainers": [{"name": "proxy", "image": "proxy:2"}]}}}}))
+        );
+        let labels = json!({"pitstop.dev/parked": "Unpaused"});
+        let parked =
+            workload(TargetKind::Deployment, &labels, &json!({"paused": true, "template": {"spec": pods()}}));
+        let change = update(&parked, &read(&["proxy=proxy:2"])).unwrap().unwrap();
+        assert_eq!(
+            change.patch,
+            json!({"spec": {"template": {"spec": {"initContainers": [{"name": "proxy", "image": "proxy:2"}]}}}}),
+            "its label stays"
+        );
+        assert_eq!(update(&parked, &read(&["proxy=proxy:1"])), Ok(None));
+        let paused = workload(
+            TargetKind::Deployment,
+            &json!({}),
+            &json!({"paused": true, "template": {"spec": pods()}}),
+        );
+        assert!(update(&paused, &list).unwrap_err().contains("spec.paused is true"));
+    }
+
+    #[test]
+    fn only_an_armed_rollout_is_given_a_template() {
+        let of = |changes: &str, armed: &Value| {
+            let mut spec = for_deployment("web");
+            spec["templateChanges"] = json!(changes);
+            let mut acting = serde_json::to_value(rollout("web", "00", &spec)).unwrap();
+            acting["status"] = json!({"conditions": armed});
+            let acting: InPlaceRollout = serde_json::from_value(acting).unwrap();
+            ready("deployment/web", Some(&acting))
+        };
+        let armed = |status: &str| {
+            json!([{"type": "Armed", "status": status, "reason": "CannotRelease", "message": "no right",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}])
+        };
+        assert_eq!(of("InPlace", &armed("True")), Ok(()));
+        let refused = of("InPlace", &armed("False")).unwrap_err();
+        assert!(refused.contains("inplacerollout/web is not armed (CannotRelease: no right)"), "{refused}");
+        assert!(of("InPlace", &json!([])).unwrap_err().contains("has not said so yet"));
+        assert!(
+            of("Native", &armed("True"))
+                .unwrap_err()
+                .contains("run `kubectl pitstop enable deployment/web` first")
+        );
+        assert!(ready("deployment/web", None).is_err());
+    }
+}

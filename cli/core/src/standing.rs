@@ -1,0 +1,337 @@
+//! How far a request is: whether it is open, done or failed, and why.
+
+use chrono::{DateTime, Utc};
+use kube::Resource;
+pub use pitstop_api::condition::Progress;
+use pitstop_api::condition::{self, Condition, ConditionStatus};
+use pitstop_api::image_update::PodImageUpdate;
+use pitstop_api::recreate::{self, ContainerRecreateRequest};
+use pitstop_api::resize::PodResize;
+use pitstop_api::rollout::{InPlaceRollout, TargetKind};
+
+use crate::target::RequestKind;
+
+/// The reason of a request of which the controller has said nothing yet, or nothing of its latest spec.
+pub const NOT_SEEN: &str = "NotSeen";
+
+/// How far a request is. Texts are as the API has them: show them by [`crate::plain`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Whether it is over, and how.
+    pub progress: Progress,
+    /// The name of its phase; empty where there is none yet.
+    pub phase: &'static str,
+    /// What it waits for, or how it ended: a reason of docs/troubleshooting.md, or [`NOT_SEEN`].
+    pub reason: String,
+    /// The same in a sentence.
+    pub message: String,
+    /// When it ended; of an open one, since when it has been open, on the clock of the controller or the API server.
+    pub since: Option<DateTime<Utc>>,
+}
+
+/// What a status says, whatever the kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Said<'a> {
+    /// The name of `status.phase`; empty where there is none.
+    pub phase: &'static str,
+    /// `status.observedGeneration`.
+    pub observed_generation: Option<i64>,
+    /// `status.completionTime`; rollouts have none.
+    pub completed_at: Option<DateTime<Utc>>,
+    /// `status.conditions`.
+    pub conditions: &'a [Condition],
+}
+
+/// An object that asks for something, and whose status says how far that is.
+pub trait Request: Resource<DynamicType = ()> {
+    /// Which kind it is.
+    const KIND: RequestKind;
+
+    /// What its status says.
+    fn said(&self) -> Said<'_>;
+
+    /// The workload that is parked while the request is at work on it; absent for other requests.
+    fn workload(&self) -> Option<(TargetKind, &str)> {
+        None
+    }
+
+    /// `metadata.generation` of the workload for whose change of the template the status speaks; absent for other requests.
+    fn update_generation(&self) -> Option<i64> {
+        None
+    }
+
+    /// How far it is beside what all kinds have in common; absent where that says it all.
+    fn beside(&self, _said: Said<'_>) -> Option<Standing> {
+        None
+    }
+}
+
+/// How far a request is.
+pub fn standing<R: Request>(request: &R) -> Standing {
+    let said = request.said();
+    request.beside(said).unwrap_or_else(|| by_conditions(request, said))
+}
+
+/// By the conditions that all kinds have. The end of a request is never taken back, so that it counts whatever the spec has
+/// become since; see [`InPlaceRollout`]'s own rules.
+fn by_conditions<R: Request>(request: &R, said: Said<'_>) -> Standing {
+    let complete = condition::find(said.conditions, condition::COMPLETE);
+    let failed = condition::find(said.conditions, condition::FAILED).filter(|c| holds(c));
+    let (progress, told) = match (failed, complete) {
+        (Some(failed), _) => (Progress::Failed, failed),
+        (None, Some(complete)) if holds(complete) => (Progress::Succeeded, complete),
+        (None, Some(complete)) => (Progress::Open, complete),
+        (None, None) => return unseen(request, said, "the controller has not seen it yet".to_owned()),
+    };
+    Standing {
+        progress,
+        phase: said.phase,
+        reason: told.reason.clone(),
+        message: told.message.clone(),
+        since: said.completed_at.or(Some(told.last_transition_time)),
+    }
+}
+
+fn holds(condition: &Condition) -> bool {
+    condition.status == ConditionStatus::True
+}
+
+/// Of one of which the controller has yet to speak.
+fn unseen<R: Request>(request: &R, said: Said<'_>, message: String) -> Standing {
+    let created = request.meta().creation_timestamp.as_ref();
+    let since = created.and_then(|at| DateTime::from_timestamp(at.0.as_second(), 0));
+    Standing { progress: Progress::Open, phase: said.phase, reason: NOT_SEEN.to_owned(), message, since }
+}
+
+impl Request for ContainerRecreateRequest {
+    const KIND: RequestKind = RequestKind::Restart;
+
+    fn said(&self) -> Said<'_> {
+        self.status.as_ref().map_or_else(Said::default, |status| Said {
+            phase: status.phase.map_or("", recreate::Phase::name),
+            observed_generation: status.observed_generation,
+            completed_at: status.completion_time,
+            conditions: &status.conditions,
+        })
+    }
+
+    /// OpenKruise's own controller writes no conditions of an outcome: the states of the containers have it.
+    fn beside(&self, said: Said<'_>) -> Option<Standing> {
+        let status = self.status.as_ref().filter(|it| it.phase == Some(recreate::Phase::Completed))?;
+        if condition::find(said.conditions, condition::COMPLETE).is_some() {
+            return None;
+        }
+        let containers = &status.container_recreate_states;
+        let bad = containers.iter().find(|state| state.phase != recreate::Phase::Succeeded);
+        let good = bad.is_none() && !containers.is_empty() && status.message.is_empty();
+        let message = match bad {
+            _ if !status.message.is_empty() => status.message.clone(),
+            Some(state) => {
+                format!("container {} is {}: {}", state.name, state.phase.name(), state.message)
+            }
+            None => String::new(),
+        };
+        Some(Standing {
+            progress: if good { Progress::Succeeded } else { Progress::Failed },
+            phase: said.phase,
+            reason: said.phase.to_owned(),
+            message,
+            since: said.completed_at,
+        })
+    }
+}
+
+impl Request for PodResize {
+    const KIND: RequestKind = RequestKind::Resize;
+
+    fn said(&self) -> Said<'_> {
+        self.status.as_ref().map_or_else(Said::default, |status| Said {
+            phase: status.phase.map_or("", pitstop_api::resize::Phase::name),
+            observed_generation: status.observed_generation,
+            completed_at: status.completion_time,
+            conditions: &status.conditions,
+        })
+    }
+}
+
+impl Request for PodImageUpdate {
+    const KIND: RequestKind = RequestKind::ImageUpdate;
+
+    fn said(&self) -> Said<'_> {
+        self.status.as_ref().map_or_else(Said::default, |status| Said {
+            phase: status.phase.map_or("", pitstop_api::image_update::Phase::name),
+            observed_generation: status.observed_generation,
+            completed_at: status.completion_time,
+            conditions: &status.conditions,
+        })
+    }
+}
+
+impl Request for InPlaceRollout {
+    const KIND: RequestKind = RequestKind::Rollout;
+
+    fn said(&self) -> Said<'_> {
+        self.status.as_ref().map_or_else(Said::default, |status| Said {
+            phase: status.phase.map_or("", pitstop_api::rollout::Phase::name),
+            observed_generation: status.observed_generation,
+            completed_at: None,
+            conditions: &status.conditions,
+        })
+    }
+
+    fn workload(&self) -> Option<(TargetKind, &str)> {
+        let target = self.spec.target_ref.as_ref().filter(|_| self.spec.changes_in_place())?;
+        Some((target.kind, &target.name))
+    }
+
+    fn update_generation(&self) -> Option<i64> {
+        self.status.as_ref()?.update.as_ref().map(|update| update.generation)
+    }
+
+    /// A rollout is asked again and again: a status of an older spec says nothing of what is asked for now, and a restart
+    /// is done only once the status has the very value that asked for it.
+    fn beside(&self, said: Said<'_>) -> Option<Standing> {
+        let generation = self.meta().generation.unwrap_or_default();
+        let observed = said.observed_generation.unwrap_or(-1);
+        if observed < generation {
+            let message = match observed {
+                ..0 => "the controller has not seen it yet".to_owned(),
+                _ => "the controller has not seen the latest change of spec yet".to_owned(),
+            };
+            return Some(unseen(self, said, message));
+        }
+        let finished = self.status.as_ref().and_then(|status| status.restarted_at.as_deref());
+        let wanted = self.spec.restarted_at.as_deref();
+        let standing = by_conditions(self, said);
+        if standing.progress == Progress::Succeeded && wanted.is_some() && wanted != finished {
+            let message = format!("the restart {} has not begun yet", wanted.unwrap_or_default());
+            return Some(unseen(self, said, message));
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pitstop_api::condition::record;
+    use serde::de::DeserializeOwned;
+    use serde_json::{Value, json};
+
+    use super::Progress::{Failed, Open, Succeeded};
+    use super::*;
+
+    fn at(seconds: i64) -> DateTime<Utc> {
+        DateTime::from_timestamp(seconds, 0).unwrap()
+    }
+
+    fn read<R: DeserializeOwned>(kind: RequestKind, spec: &Value, status: &Value) -> R {
+        let meta = json!({"name": "r", "generation": 2, "creationTimestamp": "1970-01-01T00:00:05Z"});
+        let group = if kind == RequestKind::Restart { "apps.kruise.io" } else { "pitstop.dev" };
+        serde_json::from_value(json!({
+            "apiVersion": format!("{group}/v1alpha1"),
+            "kind": kind.kind(), "metadata": meta, "spec": spec, "status": status,
+        }))
+        .unwrap()
+    }
+
+    /// What the controller writes.
+    fn told(progress: Progress, phase: &'static str, reason: &'static str, generation: i64) -> Value {
+        let mut conditions = Vec::new();
+        let standing = condition::Standing { progress, phase, reason, message: "so it is" };
+        record(&mut conditions, standing, at(10), Some(generation));
+        json!({"phase": phase, "observedGeneration": generation, "conditions": conditions})
+    }
+
+    fn is(progress: Progress, phase: &'static str, reason: &str) -> Standing {
+        let (reason, message) = (reason.to_owned(), "so it is".to_owned());
+        Standing { progress, phase, reason, message, since: Some(at(10)) }
+    }
+
+    const RESIZE: fn() -> Value = || json!({"podRef": {"name": "web"}, "containers": []});
+    const ROLLOUT: fn() -> Value =
+        || json!({"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}});
+
+    #[test]
+    fn what_the_controller_writes_is_read_back_for_every_kind() {
+        let restart = |status| {
+            let spec = json!({"podName": "web", "containers": [{"name": "app"}]});
+            standing(&read::<ContainerRecreateRequest>(RequestKind::Restart, &spec, &status))
+        };
+        let resize = |status| standing(&read::<PodResize>(RequestKind::Resize, &RESIZE(), &status));
+        let update = |status| standing(&read::<PodImageUpdate>(RequestKind::ImageUpdate, &RESIZE(), &status));
+        let rollout = |status| standing(&read::<InPlaceRollout>(RequestKind::Rollout, &ROLLOUT(), &status));
+        for (standing, expected) in [
+            (restart(told(Open, "Pending", "Queued", 2)), is(Open, "Pending", "Queued")),
+            (restart(told(Succeeded, "Completed", "Complete", 2)), is(Succeeded, "Completed", "Complete")),
+            (restart(told(Failed, "Completed", "PodGone", 2)), is(Failed, "Completed", "PodGone")),
+            (resize(told(Open, "Deferred", "NodeBusy", 2)), is(Open, "Deferred", "NodeBusy")),
+            (resize(told(Failed, "Infeasible", "NodeCapacity", 2)), is(Failed, "Infeasible", "NodeCapacity")),
+            (update(told(Succeeded, "Succeeded", "Updated", 2)), is(Succeeded, "Succeeded", "Updated")),
+            (
+                rollout(told(Succeeded, "Idle", "NothingRequested", 2)),
+                is(Succeeded, "Idle", "NothingRequested"),
+            ),
+            (rollout(told(Failed, "Stalled", "PodsFailed", 2)), is(Failed, "Stalled", "PodsFailed")),
+            (rollout(told(Open, "Paused", "Paused", 2)), is(Open, "Paused", "Paused")),
+        ] {
+            assert_eq!(standing, expected);
+        }
+    }
+
+    #[test]
+    fn one_that_the_controller_has_not_seen_is_open_since_it_was_made() {
+        for status in [json!(null), json!({"observedGeneration": -1})] {
+            let standing = standing(&read::<PodResize>(RequestKind::Resize, &RESIZE(), &status));
+            assert_eq!((standing.progress, standing.phase), (Progress::Open, ""));
+            assert_eq!((standing.reason.as_str(), standing.since), (NOT_SEEN, Some(at(5))));
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_request_stays_when_its_spec_changes_afterwards() {
+        let status = told(Progress::Succeeded, "Succeeded", "Resized", 1);
+        let cancelled_too_late = read::<PodResize>(RequestKind::Resize, &RESIZE(), &status);
+        assert_eq!(standing(&cancelled_too_late).progress, Progress::Succeeded);
+    }
+
+    #[test]
+    fn a_rollout_is_done_with_what_is_asked_for_now() {
+        let of = |at: Option<&str>, finished: Option<&str>, generation| {
+            let mut spec = ROLLOUT();
+            spec["restartedAt"] = json!(at);
+            let mut status = told(Progress::Succeeded, "Complete", "Restarted", generation);
+            status["restartedAt"] = json!(finished);
+            let Standing { progress, reason, message, .. } =
+                standing(&read::<InPlaceRollout>(RequestKind::Rollout, &spec, &status));
+            (progress, reason, message)
+        };
+        assert_eq!(of(Some("b"), Some("b"), 2).0, Progress::Succeeded);
+        assert_eq!(of(None, Some("a"), 2).0, Progress::Succeeded, "nothing is asked for");
+        let stale = of(Some("b"), Some("a"), 1);
+        assert_eq!((stale.0, stale.1.as_str()), (Progress::Open, NOT_SEEN));
+        assert!(stale.2.contains("latest change of spec"), "{}", stale.2);
+        let other = of(Some("b"), Some("a"), 2);
+        assert_eq!(other.0, Progress::Open);
+        assert_eq!(other.2, "the restart b has not begun yet");
+        let failed = told(Progress::Failed, "Stalled", "PodsFailed", 1);
+        let before = standing(&read::<InPlaceRollout>(RequestKind::Rollout, &ROLLOUT(), &failed));
+        assert_eq!(before.progress, Progress::Open, "a failure of an older spec is none of this one");
+    }
+
+    #[test]
+    fn what_open_kruise_itself_has_ended_is_over() {
+        let of = |states: Value, message: &str| {
+            let spec = json!({"podName": "web", "containers": [{"name": "app"}]});
+            let status = json!({"phase": "Completed", "completionTime": "1970-01-01T00:00:10Z",
+                "containerRecreateStates": states, "message": message});
+            let standing = standing(&read::<ContainerRecreateRequest>(RequestKind::Restart, &spec, &status));
+            assert_eq!(standing.since, Some(at(10)));
+            (standing.progress, standing.message)
+        };
+        let app = |phase: &str| json!([{"name": "app", "phase": phase, "message": "why"}]);
+        assert_eq!(of(app("Succeeded"), ""), (Progress::Succeeded, String::new()));
+        assert_eq!(of(app("Failed"), ""), (Progress::Failed, "container app is Failed: why".into()));
+        assert_eq!(of(app("Succeeded"), "pod has gone"), (Progress::Failed, "pod has gone".into()));
+        assert_eq!(of(json!([]), "").0, Progress::Failed);
+    }
+}

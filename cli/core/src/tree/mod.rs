@@ -1,0 +1,166 @@
+//! What `status` shows: a workload, its Pods and the requests for them, as a tree of items.
+//!
+//! Made of objects of the API alone. How it is drawn is in [`crate::draw`].
+
+mod pods;
+mod requests;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Resource;
+use pitstop_api::image_update::PodImageUpdate;
+use pitstop_api::recreate::ContainerRecreateRequest;
+use pitstop_api::resize::PodResize;
+use pitstop_api::rollout::InPlaceRollout;
+use serde::Serialize;
+
+use crate::plain;
+use crate::standing::{Progress, Standing};
+
+/// Most characters of a text of the API in an item.
+const MOST_TEXT: usize = 400;
+
+/// How far something is, as one sees at a glance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Mark {
+    /// It could not be done.
+    Failed,
+    /// It is at work.
+    Working,
+    /// It has its turn yet to come.
+    Waiting,
+    /// It is not ready, and nothing is done about it.
+    NotReady,
+    /// There is nothing to tell.
+    #[default]
+    Plain,
+    /// It is done.
+    Done,
+}
+
+/// One line of the tree, and what is below it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Item {
+    /// How far it is.
+    pub mark: Mark,
+    /// What it is: `pod/web-0`, `node1`, or the name of a container.
+    pub name: String,
+    /// Since when it is so, on the clock of the API server, of the controller or of the kubelet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<DateTime<Utc>>,
+    /// Why: a reason of the API.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// The same in a sentence, or what else is to be told.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub text: String,
+    /// Where there is no room it is counted with the others of its mark instead of being shown.
+    #[serde(skip)]
+    pub folds: bool,
+    /// What it consists of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub items: Vec<Item>,
+}
+
+impl Item {
+    fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+
+    /// Of what a request says of itself.
+    fn of(name: impl Into<String>, standing: &Standing) -> Self {
+        Self {
+            mark: mark(standing),
+            name: name.into(),
+            since: standing.since,
+            reason: plain::line(&standing.reason, 128),
+            text: plain::line(&standing.message, MOST_TEXT),
+            ..Self::default()
+        }
+    }
+}
+
+fn mark(standing: &Standing) -> Mark {
+    match standing.progress {
+        Progress::Open => Mark::Working,
+        Progress::Succeeded => Mark::Done,
+        Progress::Failed => Mark::Failed,
+    }
+}
+
+/// The objects of one namespace that a tree is made of.
+#[derive(Clone, Debug, Default)]
+pub struct Objects {
+    /// `InPlaceRollout`s.
+    pub rollouts: Vec<InPlaceRollout>,
+    /// `ContainerRecreateRequest`s.
+    pub restarts: Vec<ContainerRecreateRequest>,
+    /// `PodResize`s.
+    pub resizes: Vec<PodResize>,
+    /// `PodImageUpdate`s.
+    pub updates: Vec<PodImageUpdate>,
+    /// Pods.
+    pub pods: Vec<Pod>,
+    /// What could not be read, and why.
+    pub unread: Vec<String>,
+}
+
+/// A tree, and what it was made of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Tree {
+    /// Its items.
+    pub items: Vec<Item>,
+    /// What could not be read, and why: it is missing in the tree.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<String>,
+    /// `metadata.resourceVersion` of each object that it was made of, by `kind/name`.
+    pub resource_versions: BTreeMap<String, String>,
+}
+
+/// What the tree is about.
+#[derive(Clone, Copy, Debug)]
+pub enum About<'a> {
+    /// All that is asked for in the namespace.
+    Namespace,
+    /// A workload, by the name that the picture has for it; all Pods that there are belong to it.
+    Workload(&'a str),
+    /// One Pod.
+    Pod(&'a str),
+    /// The requests that there are, and their Pods.
+    Requests,
+}
+
+/// The tree of the objects.
+pub fn tree(about: About<'_>, objects: &Objects) -> Tree {
+    let items = match about {
+        About::Namespace => requests::open(objects),
+        About::Workload(name) => vec![pods::workload(name, objects)],
+        About::Pod(name) => objects
+            .pods
+            .iter()
+            .filter(|pod| pod.metadata.name.as_deref() == Some(name))
+            .map(|pod| pods::whole(pod, objects))
+            .collect(),
+        About::Requests => requests::all(objects),
+    };
+    let unread = objects.unread.iter().map(|why| plain::line(why, MOST_TEXT)).collect();
+    Tree { items, unread, resource_versions: versions(objects) }
+}
+
+fn versions(objects: &Objects) -> BTreeMap<String, String> {
+    fn of<K: Resource<DynamicType = ()>>(all: &[K]) -> impl Iterator<Item = (String, String)> {
+        let kind = K::kind(&()).to_ascii_lowercase();
+        all.iter().filter_map(move |object| {
+            let meta = object.meta();
+            Some((format!("{kind}/{}", meta.name.as_ref()?), meta.resource_version.clone()?))
+        })
+    }
+    let requests = of(&objects.restarts).chain(of(&objects.resizes)).chain(of(&objects.updates));
+    requests.chain(of(&objects.rollouts)).chain(of(&objects.pods)).collect()
+}

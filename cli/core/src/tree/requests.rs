@@ -1,0 +1,199 @@
+//! Requests as items.
+
+use chrono::{DateTime, Utc};
+use kube::{Resource, ResourceExt as _};
+use pitstop_api::image_update::PodImageUpdate;
+use pitstop_api::recreate::ContainerRecreateRequest;
+use pitstop_api::resize::PodResize;
+use pitstop_api::rollout::InPlaceRollout;
+
+use super::{Item, MOST_TEXT, Mark, Objects, mark};
+use crate::plain;
+use crate::standing::{Progress, Request, standing};
+
+/// Every request that is open, and every rollout; those that have failed first.
+pub(super) fn open(objects: &Objects) -> Vec<Item> {
+    let mut items: Vec<Item> = all(objects)
+        .into_iter()
+        .filter(|item| item.mark == Mark::Working || item.name.starts_with("inplacerollout/"))
+        .collect();
+    items.sort_by(|one, other| (one.mark, &one.name).cmp(&(other.mark, &other.name)));
+    items
+}
+
+/// Every request.
+pub(super) fn all(objects: &Objects) -> Vec<Item> {
+    let restarts = objects.restarts.iter().map(|it| with_pod(restart(it), &it.spec.pod_name));
+    let resizes = objects.resizes.iter().map(|it| with_pod(resize(it), &it.spec.pod_ref.name));
+    let updates = objects.updates.iter().map(|it| with_pod(update(it), &it.spec.pod_ref.name));
+    restarts.chain(resizes).chain(updates).chain(objects.rollouts.iter().map(rollout)).collect()
+}
+
+/// The open requests for a Pod.
+pub(super) fn of_pod(objects: &Objects, pod: &str) -> Vec<Item> {
+    let restarts = objects.restarts.iter().filter(|it| it.spec.pod_name == pod).map(restart);
+    let resizes = objects.resizes.iter().filter(|it| it.spec.pod_ref.name == pod).map(resize);
+    let updates = objects.updates.iter().filter(|it| it.spec.pod_ref.name == pod).map(update);
+    restarts.chain(resizes).chain(updates).filter(|item| item.mark == Mark::Working).collect()
+}
+
+/// A request of that rollout for the Pod has done its work.
+pub(super) fn is_done_by(objects: &Objects, rollout: &InPlaceRollout, pod: &str) -> bool {
+    fn done<R: Request>(request: &R, rollout: &InPlaceRollout) -> bool {
+        let mut owners = request.meta().owner_references.iter().flatten();
+        let own = owners.any(|owner| Some(&owner.uid) == rollout.metadata.uid.as_ref());
+        own && standing(request).progress == Progress::Succeeded
+    }
+    objects.restarts.iter().any(|it| it.spec.pod_name == pod && done(it, rollout))
+        || objects.updates.iter().any(|it| it.spec.pod_ref.name == pod && done(it, rollout))
+}
+
+fn begun<R: Request>(request: &R) -> Item {
+    let standing = standing(request);
+    let name = format!("{}/{}", R::KIND.singular(), request.name_any());
+    let item = Item::of(plain::line(&name, 300), &standing);
+    let since =
+        if standing.progress == Progress::Open { created(request).or(item.since) } else { item.since };
+    Item { since, ..item }
+}
+
+/// The same, with the Pod that it is for.
+fn with_pod(item: Item, pod: &str) -> Item {
+    let pod = plain::line(pod, 253);
+    let text = if item.text.is_empty() { format!("Pod {pod}") } else { format!("Pod {pod}: {}", item.text) };
+    Item { text, ..item }
+}
+
+/// When an object was made, on the API server's clock.
+pub(super) fn created<K: Resource>(object: &K) -> Option<DateTime<Utc>> {
+    DateTime::from_timestamp(object.meta().creation_timestamp.as_ref()?.0.as_second(), 0)
+}
+
+fn restart(request: &ContainerRecreateRequest) -> Item {
+    let item = begun(request);
+    let status = request.status.as_ref();
+    let states = status.map(|status| status.container_recreate_states.as_slice()).unwrap_or_default();
+    let target = status.and_then(|status| status.target.as_ref());
+    let snapshot = status.map(|status| status.container_status_snapshot.as_slice()).unwrap_or_default();
+    let container = |state: &pitstop_api::recreate::ContainerRecreateState| {
+        use pitstop_api::recreate::Phase;
+        let mark = match state.phase {
+            Phase::Pending => Mark::Waiting,
+            Phase::Recreating => Mark::Working,
+            Phase::Failed => Mark::Failed,
+            Phase::Succeeded | Phase::Completed => Mark::Done,
+        };
+        let old = target.and_then(|target| target.containers.iter().find(|it| it.name == state.name));
+        let new = snapshot.iter().find(|it| it.name == state.name);
+        let ids = change(
+            old.map(|it| short_id(&it.container_id)),
+            new.map(|it| short_id(&it.container_id)).filter(|_| mark == Mark::Done),
+        );
+        let text = if state.message.is_empty() { ids } else { plain::line(&state.message, MOST_TEXT) };
+        let reason = state.phase.name().to_owned();
+        Item { mark, reason, text, ..Item::new(plain::line(&state.name, 63)) }
+    };
+    Item { items: states.iter().map(container).collect(), ..item }
+}
+
+fn resize(request: &PodResize) -> Item {
+    let item = begun(request);
+    let containers = request.status.as_ref().map(|it| it.containers.as_slice()).unwrap_or_default();
+    let container = |of: &pitstop_api::resize::ContainerStatus| {
+        let shown = |values: &pitstop_api::resize::Values| {
+            let amounts = |of: &pitstop_api::resize::Amounts| {
+                let known = [("cpu", &of.cpu), ("memory", &of.memory)];
+                let known =
+                    known.into_iter().filter_map(|(name, of)| Some(format!("{name}={}", of.as_ref()?)));
+                known.collect::<Vec<_>>().join(",")
+            };
+            format!("requests {} limits {}", amounts(&values.requests), amounts(&values.limits))
+        };
+        let text = change(Some(shown(&of.original)), Some(shown(&of.desired)));
+        Item { mark: item.mark, text: plain::line(&text, MOST_TEXT), ..Item::new(plain::line(&of.name, 63)) }
+    };
+    let items = containers.iter().map(container).collect();
+    Item { items, ..item }
+}
+
+fn update(request: &PodImageUpdate) -> Item {
+    let item = begun(request);
+    let status = request.status.as_ref();
+    let containers = status.map(|it| it.containers.as_slice()).unwrap_or_default();
+    let container = |of: &pitstop_api::image_update::ContainerStatus| {
+        let wanted = request.spec.containers.iter().find(|it| it.name == of.name);
+        let digest = of.pulled.as_ref().map(|it| short_digest(&it.digest)).filter(|it| !it.is_empty());
+        let pulled = digest.map(|digest| format!(" ({digest})")).unwrap_or_default();
+        let image = wanted.map(|it| format!("{}{pulled}", it.image));
+        let text = change(Some(of.before.image.clone()), image);
+        Item { mark: item.mark, text: plain::line(&text, MOST_TEXT), ..Item::new(plain::line(&of.name, 63)) }
+    };
+    let gap = status.and_then(|it| it.gap_milliseconds).map(|gap| format!(" · gap {}", milliseconds(gap)));
+    let items = containers.iter().map(container).collect();
+    Item { items, text: format!("{}{}", item.text, gap.unwrap_or_default()), ..item }
+}
+
+/// A rollout in one line; how far it is with its Pods, in the next ones.
+pub(super) fn rollout(rollout: &InPlaceRollout) -> Item {
+    let standing = standing(rollout);
+    let name = plain::line(&format!("inplacerollout/{}", rollout.name_any()), 300);
+    let item = Item::of(name, &standing);
+    let Some(status) = &rollout.status else { return item };
+    let mut items = Vec::new();
+    if status.pods > 0 {
+        let waiting = status.pods.saturating_sub(status.current + status.started + status.failed).max(0);
+        let text = format!(
+            "{} of {} done, {} at work, {waiting} waiting, {} failed",
+            status.current, status.pods, status.started, status.failed
+        );
+        let mark = if status.failed > 0 { Mark::Failed } else { mark(&standing) };
+        items.push(Item { mark, text, ..Item::new("Pods") });
+    }
+    if let Some(update) = &status.update {
+        let from = update.from.as_ref().map(|from| plain::line(from, 63));
+        let way = if update.rolling_back { " (going back)" } else { "" };
+        let text = format!("{}{way}", change(from, Some(plain::line(&update.revision, 63))));
+        let reason = update.ended.map(|end| end.name().to_owned()).unwrap_or_default();
+        items.push(Item { text, reason, ..Item::new("update") });
+        let digest = |it: &pitstop_api::rollout::TagMeaning| {
+            let text = plain::line(&format!("{} is {}", it.image, short_digest(&it.digest)), MOST_TEXT);
+            Item { text, ..Item::new("image") }
+        };
+        items.extend(update.images.iter().map(digest));
+    }
+    if let Some(restart) = &status.restart {
+        items.push(Item { text: plain::line(&restart.restarted_at, 64), ..Item::new("restart") });
+    }
+    let gap = status.history.first().and_then(|roll| roll.service_gap);
+    if let Some(gap) = gap.filter(|_| standing.progress != Progress::Open) {
+        let (median, most) = (milliseconds(gap.median_milliseconds), milliseconds(gap.maximum_milliseconds));
+        let text = format!("{median} (median of {}), {most} (longest)", gap.measured);
+        items.push(Item { text, ..Item::new("gap") });
+    }
+    Item { items, ..item }
+}
+
+/// `old -> new`, as far as they are known.
+pub(super) fn change(old: Option<String>, new: Option<String>) -> String {
+    match (old.filter(|it| !it.is_empty()), new.filter(|it| !it.is_empty())) {
+        (Some(old), Some(new)) => format!("{old} -> {new}"),
+        (Some(one), None) | (None, Some(one)) => one,
+        (None, None) => String::new(),
+    }
+}
+
+/// The first 12 digits of a container's ID, as the runtimes' own tools show it.
+pub(super) fn short_id(reference: &str) -> String {
+    let id = reference.rsplit_once("://").map_or(reference, |(_, id)| id);
+    plain::line(id, 64).chars().take(12).collect()
+}
+
+/// The first 12 digits of a digest.
+fn short_digest(digest: &str) -> String {
+    let digits = digest.rsplit_once(':').map_or(digest, |(_, digits)| digits);
+    plain::line(digits, 64).chars().take(12).collect()
+}
+
+fn milliseconds(of: i64) -> String {
+    format!("{}.{} s", of.max(0) / 1_000, of.max(0) % 1_000 / 100)
+}

@@ -1,0 +1,228 @@
+//! A workload, as it is read: whole, so that nothing that this program does not know is lost of its template.
+
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
+use k8s_openapi::api::core::v1::PodSpec;
+use kube::ResourceExt as _;
+use kube::core::{ApiResource, DynamicObject};
+use pitstop_api::rollout::{PARKED, TargetKind};
+use pitstop_api::text::quoted;
+use serde_json::{Value, json};
+
+use crate::change::Change;
+
+/// A partition from which on nobody expects that Pods are updated: what admission takes for a park (deploy/components/park).
+const PARKED_PARTITION: i64 = 1_000_000;
+/// The partition of a parked `StatefulSet`: above all ordinals.
+const ABOVE_ALL: i64 = 2_147_483_647;
+
+/// A `Deployment`, a `StatefulSet` or a `DaemonSet`.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// Its kind.
+    pub kind: TargetKind,
+    /// The object.
+    pub object: DynamicObject,
+}
+
+/// Under which URL workloads of a kind are found.
+pub fn resource(kind: TargetKind) -> ApiResource {
+    match kind {
+        TargetKind::Deployment => ApiResource::erase::<Deployment>(&()),
+        TargetKind::StatefulSet => ApiResource::erase::<StatefulSet>(&()),
+        TargetKind::DaemonSet => ApiResource::erase::<DaemonSet>(&()),
+    }
+}
+
+/// Whether its own controller replaces Pods when the template changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Park {
+    /// It does.
+    None,
+    /// It is parked, and the label says what it is to be released to.
+    Parked(String),
+    /// Its user has stopped it, in this way.
+    ByUser(String),
+}
+
+impl Workload {
+    /// `deployment/web`.
+    pub fn target(&self) -> String {
+        format!("{}/{}", self.kind.name().to_ascii_lowercase(), self.object.name_any())
+    }
+
+    fn at(&self, path: &str) -> Option<&Value> {
+        self.object.data.pointer(path)
+    }
+
+    /// It has the label of a parked one.
+    pub fn is_parked(&self) -> bool {
+        self.object.labels().contains_key(PARKED)
+    }
+
+    /// Whether its own controller replaces Pods.
+    pub fn park(&self) -> Park {
+        if let Some(mark) = self.object.labels().get(PARKED) {
+            return Park::Parked(mark.clone());
+        }
+        let on_delete = || self.at("/spec/updateStrategy/type").is_some_and(|it| it == "OnDelete");
+        match self.kind {
+            TargetKind::Deployment if self.is_paused() => Park::ByUser("spec.paused is true".to_owned()),
+            TargetKind::StatefulSet | TargetKind::DaemonSet if on_delete() => {
+                Park::ByUser("spec.updateStrategy.type is OnDelete".to_owned())
+            }
+            TargetKind::StatefulSet if self.partition() >= PARKED_PARTITION => {
+                Park::ByUser(format!("spec.updateStrategy.rollingUpdate.partition is {}", self.partition()))
+            }
+            _ => Park::None,
+        }
+    }
+
+    /// `spec.paused` of a `Deployment`.
+    pub fn is_paused(&self) -> bool {
+        self.at("/spec/paused") == Some(&Value::Bool(true))
+    }
+
+    fn partition(&self) -> i64 {
+        self.at("/spec/updateStrategy/rollingUpdate/partition").and_then(Value::as_i64).unwrap_or_default()
+    }
+
+    /// What the template says of Pods. Fails where that cannot be read.
+    pub fn pods(&self) -> Result<PodSpec, String> {
+        let spec = self.at("/spec/template/spec").cloned().unwrap_or_default();
+        serde_json::from_value(spec)
+            .map_err(|error| format!("{}: spec.template.spec cannot be read: {error}", self.target()))
+    }
+
+    /// `spec.selector`.
+    pub fn selector(&self) -> Value {
+        self.at("/spec/selector").cloned().unwrap_or_default()
+    }
+
+    /// An annotation of the Pods.
+    pub fn pod_annotation(&self, name: &str) -> Option<&str> {
+        self.at("/spec/template/metadata/annotations")?.get(name)?.as_str()
+    }
+
+    /// The part of a patch that parks it; nothing where it is parked. Fails where its user has stopped it.
+    pub fn parked(&self) -> Result<Option<Value>, String> {
+        let mark = match (self.park(), self.kind) {
+            (Park::Parked(_), _) => return Ok(None),
+            (Park::ByUser(how), _) => {
+                return Err(format!(
+                    "{}: {how}, which is not pitstop's park: nothing would happen to its Pods until that is undone",
+                    self.target()
+                ));
+            }
+            (Park::None, TargetKind::Deployment) => "Unpaused".to_owned(),
+            (Park::None, TargetKind::StatefulSet) => self.partition().to_string(),
+            (Park::None, TargetKind::DaemonSet) => "RollingUpdate".to_owned(),
+        };
+        let spec = match self.kind {
+            TargetKind::Deployment => json!({"paused": true}),
+            TargetKind::StatefulSet => json!({"updateStrategy": {"rollingUpdate": {"partition": ABOVE_ALL}}}),
+            TargetKind::DaemonSet => json!({"updateStrategy": {"type": "OnDelete"}}),
+        };
+        Ok(Some(json!({"metadata": {"labels": {PARKED: mark}}, "spec": spec})))
+    }
+
+    /// The change that releases it to what its label says; nothing where it is not parked. Fails where the label says nothing that
+    /// it could be released to.
+    pub fn released(&self) -> Result<Option<Change>, String> {
+        let Park::Parked(mark) = self.park() else { return Ok(None) };
+        let (spec, right) = match self.kind {
+            TargetKind::Deployment => ((mark == "Unpaused").then(|| json!({"paused": null})), "Unpaused"),
+            TargetKind::StatefulSet => {
+                let partition = mark.parse::<i32>().ok().filter(|it| *it >= 0 && mark.len() <= 10);
+                let spec =
+                    partition.map(|it| json!({"updateStrategy": {"rollingUpdate": {"partition": it}}}));
+                (spec, "the partition to release it to, such as 0")
+            }
+            TargetKind::DaemonSet => {
+                let spec = json!({"updateStrategy": {"type": "RollingUpdate"}});
+                ((mark == "RollingUpdate").then_some(spec), "RollingUpdate")
+            }
+        };
+        let spec = spec.ok_or_else(|| {
+            format!("{}: the label {PARKED} is {}; it must be {right}", self.target(), quoted(&mark))
+        })?;
+        Ok(Some(Change::merge(json!({"metadata": {"labels": {PARKED: null}}, "spec": spec}))))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn workload(kind: TargetKind, labels: &Value, spec: &Value) -> Workload {
+        let object =
+            serde_json::from_value(json!({"apiVersion": "apps/v1", "kind": kind.name(), "spec": spec,
+            "metadata": {"name": "web", "namespace": "shop", "labels": labels, "resourceVersion": "7"}}))
+            .unwrap();
+        Workload { kind, object }
+    }
+
+    #[test]
+    fn what_is_parked_is_released_to_just_what_it_was() {
+        for (kind, spec) in [
+            (TargetKind::Deployment, json!({"replicas": 3})),
+            (
+                TargetKind::StatefulSet,
+                json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}}),
+            ),
+            (
+                TargetKind::DaemonSet,
+                json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}}}),
+            ),
+        ] {
+            let before = workload(kind, &json!({"app": "web"}), &spec);
+            assert_eq!(before.park(), Park::None);
+            assert_eq!(before.released(), Ok(None));
+            let mut object = serde_json::to_value(&before.object).unwrap();
+            Change::strategic(before.parked().unwrap().unwrap()).apply(&mut object);
+            let parked = Workload { kind, object: serde_json::from_value(object.clone()).unwrap() };
+            assert!(parked.is_parked());
+            assert_eq!(parked.parked(), Ok(None), "once is enough");
+            parked.released().unwrap().unwrap().apply(&mut object);
+            assert_eq!(object, serde_json::to_value(&before.object).unwrap(), "{kind:?}");
+        }
+        let plain = workload(TargetKind::StatefulSet, &json!({}), &json!({}));
+        let parked = plain.parked().unwrap().unwrap();
+        assert_eq!(parked["metadata"]["labels"][PARKED], "0");
+        assert_eq!(parked["spec"]["updateStrategy"]["rollingUpdate"]["partition"], 2_147_483_647);
+    }
+
+    #[test]
+    fn what_its_user_has_stopped_is_left_alone() {
+        for (kind, spec, how) in [
+            (TargetKind::Deployment, json!({"paused": true}), "spec.paused is true"),
+            (TargetKind::DaemonSet, json!({"updateStrategy": {"type": "OnDelete"}}), "is OnDelete"),
+            (TargetKind::StatefulSet, json!({"updateStrategy": {"type": "OnDelete"}}), "is OnDelete"),
+            (
+                TargetKind::StatefulSet,
+                json!({"updateStrategy": {"rollingUpdate": {"partition": 1_000_000}}}),
+                "partition is 1000000",
+            ),
+        ] {
+            let stopped = workload(kind, &json!({}), &spec);
+            assert!(stopped.parked().unwrap_err().contains(how), "{kind:?}");
+            assert_eq!(stopped.released(), Ok(None));
+        }
+    }
+
+    #[test]
+    fn a_label_that_says_nothing_is_named_with_what_would_be_right() {
+        for (kind, mark, right) in [
+            (
+                TargetKind::Deployment,
+                "0",
+                "deployment/web: the label pitstop.dev/parked is \"0\"; it must be Unpaused",
+            ),
+            (TargetKind::StatefulSet, "-1", "it must be the partition to release it to, such as 0"),
+            (TargetKind::StatefulSet, "99999999999", "it must be the partition"),
+            (TargetKind::DaemonSet, "OnDelete", "it must be RollingUpdate"),
+        ] {
+            let odd = workload(kind, &json!({"pitstop.dev/parked": mark}), &json!({}));
+            assert!(odd.released().unwrap_err().contains(right), "{kind:?}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! `enable`: template changes of a workload in its running Pods, and the opt-in of a namespace.
+
+use std::process::ExitCode;
+
+use clap::builder::PossibleValuesParser;
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::rbac::v1::{ClusterRole, RoleBinding};
+use kube::core::{ApiResource, DynamicObject};
+use kube::{Api, ResourceExt as _};
+use pitstop_api::rollout::{InPlaceRollout, OnFailure, Share, TargetKind};
+use pitstop_cli_core::rollouts::{changed, new, of_workload};
+use pitstop_cli_core::strategy::Steps;
+use pitstop_cli_core::switch::Switched;
+use pitstop_cli_core::{enable, opt_in, share};
+
+use crate::args::seconds;
+use crate::failure::Failure;
+use crate::output::as_dynamic;
+use crate::session::Session;
+use crate::store::{Place, Store, Storing};
+
+/// What, and in which steps.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// A namespace such as namespace/shop, or a workload such as deploy/web.
+    target: String,
+    /// Of a workload: how many Pods may be unavailable at a time, such as 2 or 25%. Otherwise as its own strategy says.
+    #[arg(long, value_name = "N", value_parser = share::read)]
+    max_unavailable: Option<Share>,
+    /// Of a workload: how many Pods go first, while the others wait.
+    #[arg(long, value_name = "PODS", value_parser = clap::value_parser!(i32).range(1..=1000))]
+    canary: Option<i32>,
+    /// Of a workload: how long a Pod must have run before it counts. Otherwise 10s.
+    #[arg(long, value_name = "DURATION", value_parser = seconds)]
+    soak: Option<i64>,
+    /// Of a workload: when Pods fail, begin with no further one (Pause), or also put the updated ones back (`RollBack`).
+    #[arg(long, value_name = "WHAT", ignore_case = true, value_parser = PossibleValuesParser::new(["Pause", "RollBack"]))]
+    on_failure: Option<String>,
+    /// Of a workload: keep each Pod not ready for so long before its first container stops.
+    #[arg(long, value_name = "DURATION", value_parser = seconds)]
+    drain: Option<i64>,
+    /// Of a namespace: where pitstop's controller runs.
+    #[arg(long, value_name = "NAMESPACE", default_value = "pitstop-system")]
+    controller_namespace: String,
+    #[command(flatten)]
+    storing: Storing,
+}
+
+/// Switches it on.
+pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
+    let store = Store::new(session, &args.storing);
+    match Switched::parse(&args.target).map_err(Failure::invalid)? {
+        Switched::Namespace(name) => {
+            if !args.steps().fields().is_empty() {
+                return Err(Failure::invalid(
+                    "--max-unavailable, --canary, --soak, --on-failure and --drain are for workloads, not for a namespace",
+                ));
+            }
+            let there = Session { client: session.client.clone(), namespace: name.clone() };
+            namespace(&there, &Store::new(&there, &args.storing), args).await?;
+        }
+        Switched::Workload(kind, name) => workload(session, &store, args, kind, &name).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    fn steps(&self) -> Steps {
+        Steps {
+            max_unavailable: self.max_unavailable.clone(),
+            drain: self.drain,
+            canary: self.canary,
+            soak: self.soak,
+            on_failure: self.on_failure.as_deref().map(|what| match what {
+                "RollBack" => OnFailure::RollBack,
+                _ => OnFailure::Pause,
+            }),
+        }
+    }
+}
+
+async fn workload(
+    session: &Session,
+    store: &Store<'_>,
+    args: &Args,
+    kind: TargetKind,
+    name: &str,
+) -> Result<(), Failure> {
+    let workload = session.workload(kind, name).await?;
+    let all = session.rollouts().await?;
+    let made = new(kind, name, &all);
+    let acting = of_workload(kind, name, all).into_iter().next();
+    let known = acting.is_some();
+    let existing = acting.unwrap_or(made);
+    match enable::on(&existing, &args.steps()).map_err(Failure::invalid)? {
+        Some(change) if known => {
+            drop(
+                store
+                    .patch::<InPlaceRollout>(Place::Namespace, &existing.name_any(), &change, "enabled")
+                    .await?,
+            );
+        }
+        Some(change) => {
+            drop(store.create(&changed(&existing, &change).map_err(Failure::invalid)?).await?);
+        }
+        None => {
+            store.tell(&ApiResource::erase::<InPlaceRollout>(&()), &as_dynamic(&existing)?, "unchanged")?;
+        }
+    }
+    if let Ok(namespace) = session.cluster::<Namespace>().get(&session.namespace).await
+        && !is_opted_in(&namespace)
+    {
+        eprintln!(
+            "namespace/{0} has not opted in, so that {1} goes on as before until you run: kubectl pitstop enable namespace/{0}",
+            session.namespace,
+            workload.target()
+        );
+    }
+    Ok(())
+}
+
+fn is_opted_in(namespace: &Namespace) -> bool {
+    namespace.labels().get(opt_in::LABEL).is_some_and(|value| value == opt_in::ENABLED)
+}
+
+/// The label, and the right to release workloads. `session` is in that namespace.
+async fn namespace(session: &Session, store: &Store<'_>, args: &Args) -> Result<(), Failure> {
+    let name = &session.namespace;
+    let found: Namespace = session.cluster().get(name).await?;
+    if is_opted_in(&found) {
+        store.tell(&ApiResource::erase::<Namespace>(&()), &as_dynamic(&found)?, "unchanged")?;
+    } else {
+        drop(store.patch::<Namespace>(Place::Cluster, name, &opt_in::label(true), "enabled").await?);
+    }
+    let role = session.cluster::<ClusterRole>().get_metadata_opt(opt_in::ROLE).await;
+    if let Ok(None) = role {
+        eprintln!(
+            "there is no ClusterRole {}, so that single Pods can get new images here, and workloads cannot: install the components \
+             image-update and in-place, and run this again",
+            opt_in::ROLE
+        );
+        return Ok(());
+    }
+    let wanted = opt_in::binding(name, &args.controller_namespace);
+    let api: Api<RoleBinding> = session.api();
+    match api.get_opt(opt_in::ROLE).await? {
+        Some(existing) => {
+            opt_in::gives(&existing, &wanted).map_err(Failure::invalid)?;
+            let existing: DynamicObject = as_dynamic(&existing)?;
+            store.tell(&ApiResource::erase::<RoleBinding>(&()), &existing, "unchanged")
+        }
+        None => store.create(&wanted).await.map(drop),
+    }
+}

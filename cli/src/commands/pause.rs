@@ -1,0 +1,46 @@
+//! `pause` and `resume`: whether a rollout begins with further Pods.
+
+use std::process::ExitCode;
+
+use kube::ResourceExt as _;
+use pitstop_api::rollout::InPlaceRollout;
+use pitstop_cli_core::enable::pause;
+use pitstop_cli_core::target::{RequestKind, Target};
+
+use crate::failure::Failure;
+use crate::session::Session;
+use crate::store::{Place, Store, Storing};
+
+/// Whose.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Workloads such as deploy/web, or rollouts such as inplacerollout/web.
+    #[arg(required = true, value_name = "TARGET")]
+    targets: Vec<String>,
+    #[command(flatten)]
+    storing: Storing,
+}
+
+/// Pauses or resumes them.
+pub async fn run(session: &Session, args: &Args, paused: bool) -> Result<ExitCode, Failure> {
+    let store = Store::new(session, &args.storing);
+    for target in Target::parse_all(&args.targets).map_err(Failure::invalid)? {
+        let rollout = match &target {
+            Target::Workload(kind, name) => session.acting(*kind, name).await?.ok_or_else(|| {
+                Failure::invalid(format!(
+                    "{target} has no InPlaceRollout; `kubectl rollout pause` is for its own controller"
+                ))
+            })?,
+            Target::Request(RequestKind::Rollout, name) => session.api::<InPlaceRollout>().get(name).await?,
+            Target::Request(..) | Target::Pod(_) => {
+                return Err(Failure::invalid(format!(
+                    "{target} cannot be paused: name a workload or its InPlaceRollout, such as deploy/web"
+                )));
+            }
+        };
+        let change = pause(&rollout, paused).map_err(Failure::invalid)?;
+        let done = if paused { "paused" } else { "resumed" };
+        drop(store.patch::<InPlaceRollout>(Place::Namespace, &rollout.name_any(), &change, done).await?);
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,134 @@
+//! `set-image`: new images of a running Pod, or of a workload whose rollout makes changes in place.
+
+use std::process::ExitCode;
+
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::ResourceExt as _;
+use pitstop_api::image_update::ContainerImage;
+use pitstop_api::rollout::TargetKind;
+use pitstop_cli_core::set_image::{self, Manner};
+use pitstop_cli_core::target::{RequestKind, Target};
+use pitstop_cli_core::{opt_in, workload};
+use pitstop_kit::Class;
+
+use super::resize::CHECK_KEPT_SECONDS;
+use super::restart::KEPT_SECONDS;
+use crate::args::seconds;
+use crate::failure::Failure;
+use crate::session::Session;
+use crate::store::{Place, Store, Storing};
+use crate::waiting::{self, Awaited, Waiting};
+
+/// Of what, and which images.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The Pod or the workload, such as pod/web-0 or deploy/web.
+    target: String,
+    /// New images, such as app=registry.example.com/shop/web:v2: another tag or digest of the same repository.
+    #[arg(required = true, value_name = "CONTAINER=IMAGE")]
+    images: Vec<String>,
+    /// Of a Pod: keep it not ready for so long before it is changed.
+    #[arg(long, value_name = "DURATION", value_parser = seconds)]
+    drain: Option<i64>,
+    /// Of a Pod: end the request after so long. Otherwise the controller's default, one hour.
+    #[arg(long, value_name = "DURATION", value_parser = seconds)]
+    deadline: Option<i64>,
+    /// Of a Pod: change nothing; make a request that only says whether the images could be changed, and wait for its answer.
+    #[arg(long)]
+    check: bool,
+    #[command(flatten)]
+    storing: Storing,
+    #[command(flatten)]
+    waiting: Waiting,
+}
+
+/// How often a workload is read again that has changed meanwhile.
+const TRIES: u32 = 5;
+
+/// Asks for it.
+pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
+    let images = set_image::images(&args.images).map_err(Failure::invalid)?;
+    let awaited = match Target::parse(&args.target).map_err(Failure::invalid)? {
+        Target::Pod(name) => pod(session, args, &name, &images).await?,
+        Target::Workload(kind, name) => workload(session, args, kind, &name, &images).await?,
+        target @ Target::Request(..) => {
+            return Err(Failure::invalid(format!(
+                "{target} is a request: name a Pod or a workload, such as pod/web-0 or deploy/web"
+            )));
+        }
+    };
+    let waiting = args.waiting.clone().or(args.check);
+    waiting::if_asked(session, &waiting, &args.storing, awaited.into_iter().collect()).await
+}
+
+async fn pod(
+    session: &Session,
+    args: &Args,
+    name: &str,
+    images: &[ContainerImage],
+) -> Result<Option<Awaited>, Failure> {
+    let manner = Manner {
+        drain: args.drain,
+        deadline: args.deadline,
+        ttl: Some(if args.check { CHECK_KEPT_SECONDS } else { KEPT_SECONDS }),
+        check: args.check,
+    };
+    let pod: Pod = session.api().get(name).await?;
+    let request = set_image::request(&pod, images, &manner).map_err(Failure::invalid)?;
+    opted_in(session).await?;
+    let made = Store::new(session, &args.storing).create(&request).await?;
+    Ok(Some(waiting::of(RequestKind::ImageUpdate, &made)))
+}
+
+/// Elsewhere the request would fail. Where the caller may not read the namespace, the request says so itself.
+async fn opted_in(session: &Session) -> Result<(), Failure> {
+    let name = &session.namespace;
+    let Ok(namespace) = session.cluster::<Namespace>().get(name).await else { return Ok(()) };
+    if namespace.labels().get(opt_in::LABEL).is_some_and(|value| value == opt_in::ENABLED) {
+        return Ok(());
+    }
+    Err(Failure::invalid(format!(
+        "namespace/{name} has not opted in to changes of images (label {}={}): run `kubectl pitstop enable namespace/{name}` first",
+        opt_in::LABEL,
+        opt_in::ENABLED
+    )))
+}
+
+async fn workload(
+    session: &Session,
+    args: &Args,
+    kind: TargetKind,
+    name: &str,
+    images: &[ContainerImage],
+) -> Result<Option<Awaited>, Failure> {
+    let given =
+        [("--drain", args.drain.is_some()), ("--deadline", args.deadline.is_some()), ("--check", args.check)];
+    if let Some((flag, _)) = given.into_iter().find(|(_, given)| *given) {
+        return Err(Failure::invalid(format!(
+            "{flag} is for single Pods; a workload's InPlaceRollout has its own strategy"
+        )));
+    }
+    let target = Target::Workload(kind, name.to_owned()).to_string();
+    let acting = session.acting(kind, name).await?;
+    set_image::ready(&target, acting.as_ref()).map_err(Failure::invalid)?;
+    let (store, resource) = (Store::new(session, &args.storing), workload::resource(kind));
+    let mut tries = 1;
+    let stored = loop {
+        let workload = session.workload(kind, name).await?;
+        let Some(change) = set_image::update(&workload, images).map_err(Failure::invalid)? else {
+            store.tell(&resource, &workload.object, "unchanged")?;
+            return Ok(None);
+        };
+        match store.patch_quietly(&resource, Place::Namespace, name, &change).await {
+            Err(failure) if failure.class() == Class::Conflict && tries < TRIES => tries += 1,
+            stored => break stored?,
+        }
+    };
+    store.tell(&resource, &stored, "image updated")?;
+    Ok(acting.map(|rollout| Awaited {
+        kind: RequestKind::Rollout,
+        name: rollout.name_any(),
+        uid: rollout.uid(),
+        update: stored.metadata.generation,
+    }))
+}

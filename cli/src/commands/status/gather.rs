@@ -1,0 +1,74 @@
+//! The objects of a picture, asked for side by side.
+
+use std::fmt::Debug;
+
+use kube::Resource;
+use kube::api::ListParams;
+use kube::core::NamespaceResourceScope;
+use pitstop_cli_core::scope::{Scope, Select};
+use pitstop_cli_core::tree::Objects;
+use pitstop_kit::describe;
+use serde::de::DeserializeOwned;
+
+use crate::failure::Failure;
+use crate::session::Session;
+
+/// Objects in one answer of the API server.
+const PAGE: u32 = 500;
+/// Most objects of one kind in a picture.
+pub(super) const MOST: usize = 20_000;
+
+/// All of them as they are now. What the caller may not read, or what is not installed, is told in the tree; an API server that
+/// does not answer is a failure.
+pub(super) async fn all(session: &Session, scope: &Scope) -> Result<Objects, Failure> {
+    let (rollouts, restarts, resizes, updates, pods) = futures::try_join!(
+        list(session, scope.rollouts.as_ref()),
+        list(session, scope.restarts.as_ref()),
+        list(session, scope.resizes.as_ref()),
+        list(session, scope.updates.as_ref()),
+        list(session, scope.pods.as_ref()),
+    )?;
+    let unread = [rollouts.1, restarts.1, resizes.1, updates.1, pods.1].into_iter().flatten().collect();
+    let (rollouts, restarts, resizes, updates, pods) = (rollouts.0, restarts.0, resizes.0, updates.0, pods.0);
+    Ok(Objects { rollouts, restarts, resizes, updates, pods, unread })
+}
+
+type Read<K> = (Vec<K>, Option<String>);
+
+async fn list<K>(session: &Session, select: Option<&Select>) -> Result<Read<K>, Failure>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+{
+    let Some(select) = select else { return Ok((Vec::new(), None)) };
+    let api = session.api::<K>();
+    let mut page = ListParams::default().limit(PAGE).labels(&select.labels).fields(&select.fields);
+    let mut all = Vec::new();
+    loop {
+        let answer = match api.list(&page).await {
+            Ok(answer) => answer,
+            Err(error) => return unread::<K>(&error).map(|why| (all, Some(why))).ok_or_else(|| error.into()),
+        };
+        all.extend(answer.items);
+        if all.len() >= MOST {
+            let why = format!("of {}, only {} are shown", K::plural(&()), all.len());
+            return Ok((all, Some(why)));
+        }
+        match answer.metadata.continue_.filter(|more| !more.is_empty()) {
+            Some(more) => page = page.continue_token(&more),
+            None => return Ok((all, None)),
+        }
+    }
+}
+
+/// Why objects of a kind cannot be read, where that is no reason to show nothing at all.
+pub(super) fn unread<K: Resource<DynamicType = ()>>(error: &kube::Error) -> Option<String> {
+    let kube::Error::Api(status) = error else { return None };
+    match status.code {
+        403 => Some(format!("{} cannot be read: {}", K::plural(&()), describe(error))),
+        404 => Some(format!(
+            "{} are not known to this cluster: pitstop is not installed, or only in part",
+            K::plural(&())
+        )),
+        _ => None,
+    }
+}

@@ -1,0 +1,134 @@
+//! `status`: what is asked for, how far it is, and what it waits for; once, or as it changes.
+
+mod gather;
+mod screen;
+mod watch;
+
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use pitstop_api::rollout::TargetKind;
+use pitstop_cli_core::draw::{Look, draw};
+use pitstop_cli_core::scope::Scope;
+use pitstop_cli_core::target::Target;
+use pitstop_cli_core::tree::{About, tree};
+use pitstop_kit::clock::wall;
+
+use crate::failure::Failure;
+use crate::output::{self, Format};
+use crate::session::Session;
+
+/// Of what, and how it is shown.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// A Pod, a workload or a request, such as pod/web-0, deploy/web or crr/web-x7k2p. Otherwise what is asked for in the
+    /// namespace.
+    #[arg(value_name = "TYPE/NAME")]
+    target: Option<String>,
+    /// Show it as it changes, until Ctrl-C; of a request, until it ends: then the exit code is 0 for success and 1 for
+    /// failure.
+    #[arg(short, long)]
+    watch: bool,
+    /// `json` or `yaml`: the tree as data. `wide`: each Pod in a line of its own.
+    #[arg(short, long, value_name = "FORMAT")]
+    output: Option<Output>,
+    /// With --watch, write each picture as a line of JSON: when, of which versions of which objects, and its lines.
+    #[arg(long, value_name = "FILE", requires = "watch")]
+    frames: Option<PathBuf>,
+}
+
+/// In which form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Json,
+    Yaml,
+    Wide,
+}
+
+/// What the picture is about.
+struct Subject {
+    target: Option<Target>,
+    scope: Scope,
+}
+
+impl Subject {
+    async fn of(session: &Session, target: Option<&str>) -> Result<Self, Failure> {
+        let target = target.map(Target::parse).transpose().map_err(Failure::invalid)?;
+        let Some(target) = target else { return Ok(Self { target: None, scope: Scope::namespace() }) };
+        let pods = match &target {
+            Target::Workload(kind, name) => selector(session, *kind, name).await?,
+            _ => None,
+        };
+        let scope = Scope::of(&target, pods).map_err(Failure::invalid)?;
+        Ok(Self { target: Some(target), scope })
+    }
+
+    fn name(&self) -> String {
+        self.target.as_ref().map(Target::to_string).unwrap_or_default()
+    }
+
+    fn about<'a>(&'a self, name: &'a str) -> About<'a> {
+        match &self.target {
+            None => About::Namespace,
+            Some(Target::Workload(..)) => About::Workload(name),
+            Some(Target::Pod(pod)) => About::Pod(pod),
+            Some(Target::Request(..)) => About::Requests,
+        }
+    }
+}
+
+/// Which Pods the workload has.
+async fn selector(session: &Session, kind: TargetKind, name: &str) -> Result<Option<LabelSelector>, Failure> {
+    use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
+    let selector = match kind {
+        TargetKind::Deployment => session.api::<Deployment>().get(name).await?.spec.map(|it| it.selector),
+        TargetKind::StatefulSet => session.api::<StatefulSet>().get(name).await?.spec.map(|it| it.selector),
+        TargetKind::DaemonSet => session.api::<DaemonSet>().get(name).await?.spec.map(|it| it.selector),
+    };
+    Ok(selector)
+}
+
+/// Shows it.
+pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
+    let subject = Subject::of(session, args.target.as_deref()).await?;
+    if args.watch {
+        return match args.output {
+            Some(Output::Json | Output::Yaml) => {
+                Err(Failure::invalid("--watch shows a picture: it goes with -o wide, not with json or yaml"))
+            }
+            wide => watch::run(session, &subject, wide.is_some(), args.frames.as_deref()).await,
+        };
+    }
+    let objects = gather::all(session, &subject.scope).await?;
+    let name = subject.name();
+    let tree = tree(subject.about(&name), &objects);
+    if let (Some(target @ (Target::Pod(_) | Target::Request(..))), true) =
+        (&subject.target, tree.items.is_empty() && tree.unread.is_empty())
+    {
+        return Err(Failure::invalid(format!("there is no {target} in namespace {}", session.namespace)));
+    }
+    let format = match args.output {
+        Some(Output::Json) => Some(Format::Json),
+        Some(Output::Yaml) => Some(Format::Yaml),
+        Some(Output::Wide) | None => None,
+    };
+    if let Some(format) = format {
+        let data = serde_json::to_value(&tree)
+            .map_err(|error| Failure::local("cannot write the tree as data", &error))?;
+        output::say(&output::rendered(data, format)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let terminal = std::io::stdout().is_terminal();
+    let width = terminal.then(screen::size).map(|(width, _)| (width, usize::MAX));
+    let wide = args.output.is_some();
+    let look = Look { size: width, wide, ..screen::look(terminal) };
+    let lines = draw(&tree, wall(), look);
+    if lines.is_empty() {
+        eprintln!("Nothing is asked for in namespace {}.", session.namespace);
+    }
+    lines.iter().for_each(|line| output::say(line));
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,340 @@
+//! `status --watch`: watches what concerns the target, and shows it anew as it changes.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::fs::File;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use futures::stream::{BoxStream, StreamExt as _, select_all};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Resource;
+use kube::core::NamespaceResourceScope;
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::{WatchStreamExt as _, watcher as watched};
+use pitstop_api::image_update::PodImageUpdate;
+use pitstop_api::recreate::ContainerRecreateRequest;
+use pitstop_api::resize::PodResize;
+use pitstop_api::rollout::InPlaceRollout;
+use pitstop_cli_core::changes::Changes;
+use pitstop_cli_core::draw::{Look, draw};
+use pitstop_cli_core::scope::Select;
+use pitstop_cli_core::target::Target;
+use pitstop_cli_core::tree::{Mark, Objects, Tree, tree};
+use pitstop_kit::clock::wall;
+use pitstop_kit::describe;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::Subject;
+use super::gather::MOST;
+use super::screen::{self, Screen};
+use crate::failure::Failure;
+use crate::output;
+use crate::session::Session;
+
+/// How often the picture is drawn at most.
+const FRAME: Duration = Duration::from_millis(100);
+/// How often ages in it change.
+const AGES: Duration = Duration::from_secs(1);
+/// The exit code of a program that Ctrl-C has ended, as shells have it.
+const INTERRUPTED: u8 = 130;
+
+/// What a watch tells.
+enum Told {
+    Rollout(Event<InPlaceRollout>),
+    Restart(Event<ContainerRecreateRequest>),
+    Resize(Event<PodResize>),
+    Update(Event<PodImageUpdate>),
+    Pod(Event<Pod>),
+    /// That kind cannot be watched now.
+    Broken(&'static str, String),
+}
+
+/// The objects of one kind, by UID.
+struct Known<K> {
+    shown: BTreeMap<String, K>,
+    /// Those of a list that is under way.
+    listed: BTreeMap<String, K>,
+    complete: bool,
+}
+
+impl<K> Default for Known<K> {
+    fn default() -> Self {
+        Self { shown: BTreeMap::new(), listed: BTreeMap::new(), complete: false }
+    }
+}
+
+impl<K: Resource<DynamicType = ()> + Clone> Known<K> {
+    fn see(&mut self, event: Event<K>) {
+        let uid = |object: &K| object.meta().uid.clone().unwrap_or_default();
+        match event {
+            Event::Init => self.listed.clear(),
+            Event::InitApply(object) if self.listed.len() < MOST => {
+                self.listed.insert(uid(&object), object);
+            }
+            Event::InitDone => (self.shown, self.complete) = (std::mem::take(&mut self.listed), true),
+            Event::Apply(object) if self.shown.len() < MOST => {
+                self.shown.insert(uid(&object), object);
+            }
+            Event::Delete(object) => drop(self.shown.remove(&uid(&object))),
+            Event::InitApply(_) | Event::Apply(_) => {}
+        }
+    }
+
+    fn all(&self) -> Vec<K> {
+        self.shown.values().cloned().collect()
+    }
+}
+
+/// What the watches have told.
+#[derive(Default)]
+struct Seen {
+    rollouts: Known<InPlaceRollout>,
+    restarts: Known<ContainerRecreateRequest>,
+    resizes: Known<PodResize>,
+    updates: Known<PodImageUpdate>,
+    pods: Known<Pod>,
+    /// Kinds that cannot be watched, since when and why.
+    broken: BTreeMap<&'static str, (Instant, String)>,
+}
+
+impl Seen {
+    fn see(&mut self, told: Told) {
+        fn kind<K: Resource<DynamicType = ()>>(_: &Known<K>) -> String {
+            K::plural(&()).into_owned()
+        }
+        let kind = match told {
+            Told::Rollout(event) => (self.rollouts.see(event), kind(&self.rollouts)).1,
+            Told::Restart(event) => (self.restarts.see(event), kind(&self.restarts)).1,
+            Told::Resize(event) => (self.resizes.see(event), kind(&self.resizes)).1,
+            Told::Update(event) => (self.updates.see(event), kind(&self.updates)).1,
+            Told::Pod(event) => (self.pods.see(event), kind(&self.pods)).1,
+            Told::Broken(kind, why) => {
+                let since = self.broken.get(kind).map_or_else(Instant::now, |(since, _)| *since);
+                self.broken.insert(kind, (since, why));
+                return;
+            }
+        };
+        self.broken.remove(kind.as_str());
+    }
+
+    /// Each kind was listed, or cannot be.
+    fn is_complete(&self, subject: &Subject) -> bool {
+        let scope = &subject.scope;
+        let told = |complete: bool, of: &Option<Select>, kind: &str| {
+            complete || of.is_none() || self.broken.contains_key(kind)
+        };
+        told(self.rollouts.complete, &scope.rollouts, "inplacerollouts")
+            && told(self.restarts.complete, &scope.restarts, "containerrecreaterequests")
+            && told(self.resizes.complete, &scope.resizes, "podresizes")
+            && told(self.updates.complete, &scope.updates, "podimageupdates")
+            && told(self.pods.complete, &scope.pods, "pods")
+    }
+
+    fn objects(&self) -> Objects {
+        let unread = self.broken.iter().map(|(kind, (since, why))| {
+            format!("{kind} are as they were {} s ago: {why}", since.elapsed().as_secs())
+        });
+        Objects {
+            rollouts: self.rollouts.all(),
+            restarts: self.restarts.all(),
+            resizes: self.resizes.all(),
+            updates: self.updates.all(),
+            pods: self.pods.all(),
+            unread: unread.collect(),
+        }
+    }
+}
+
+fn stream<K>(
+    session: &Session,
+    kind: &'static str,
+    select: Option<&Select>,
+    told: fn(Event<K>) -> Told,
+) -> Option<BoxStream<'static, Told>>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + 'static,
+{
+    let select = select?;
+    let config = watcher::Config::default().labels(&select.labels).fields(&select.fields);
+    let events = watched(session.api::<K>(), config).default_backoff();
+    let told = move |event: Result<Event<K>, watcher::Error>| match event {
+        Ok(event) => told(event),
+        Err(error) => Told::Broken(kind, describe(&error)),
+    };
+    Some(events.map(told).boxed())
+}
+
+/// Where pictures go.
+struct Sink<'a> {
+    screen: Option<Screen>,
+    changes: Changes,
+    frames: Option<(File, &'a Path)>,
+    begun: Instant,
+    look: Look,
+}
+
+impl Sink<'_> {
+    fn show(&mut self, tree: &Tree) -> Result<(), Failure> {
+        let broken = |error: io::Error| Failure::local("cannot write to the terminal", &error);
+        let Some(screen) = &self.screen else {
+            for line in self.changes.since(tree) {
+                output::say(&format!("{} {line}", wall().format("%H:%M:%S")));
+            }
+            return Ok(());
+        };
+        let (now, look) = (wall(), Look { size: Some(screen::size()), ..self.look });
+        screen.show(&draw(tree, now, look)).map_err(broken)?;
+        let Some((file, path)) = &mut self.frames else { return Ok(()) };
+        let plain = draw(tree, now, Look { colour: false, ..look });
+        let at = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let frame = json!({"at": at, "resourceVersions": tree.resource_versions, "lines": plain});
+        writeln!(file, "{frame}")
+            .map_err(|error| Failure::local(&format!("cannot write {}", path.display()), &error))
+    }
+}
+
+/// Shows it until it has ended or somebody interrupts.
+pub(super) async fn run(
+    session: &Session,
+    subject: &Subject,
+    wide: bool,
+    frames: Option<&Path>,
+) -> Result<ExitCode, Failure> {
+    let scope = &subject.scope;
+    let streams = [
+        stream(session, "inplacerollouts", scope.rollouts.as_ref(), Told::Rollout),
+        stream(session, "containerrecreaterequests", scope.restarts.as_ref(), Told::Restart),
+        stream(session, "podresizes", scope.resizes.as_ref(), Told::Resize),
+        stream(session, "podimageupdates", scope.updates.as_ref(), Told::Update),
+        stream(session, "pods", scope.pods.as_ref(), Told::Pod),
+    ];
+    let cannot = |error: io::Error| Failure::local("cannot watch", &error);
+    let mut signals = Signals::new().map_err(cannot)?;
+    let terminal = io::stdout().is_terminal();
+    let frames = match frames {
+        Some(path) => Some((File::create(path).map_err(cannot)?, path)),
+        None => None,
+    };
+    let screen = if terminal { Some(Screen::open().map_err(cannot)?) } else { None };
+    let look = Look { wide, ..screen::look(terminal) };
+    let mut sink = Sink { screen, changes: Changes::default(), frames, begun: Instant::now(), look };
+    let end = follow(subject, select_all(streams.into_iter().flatten()), &mut signals, &mut sink).await;
+    drop(sink.screen.take());
+    let (end, tree) = end?;
+    if terminal {
+        let width = (screen::size().0, usize::MAX);
+        draw(&tree, wall(), Look { size: Some(width), ..look }).iter().for_each(|line| output::say(line));
+    }
+    Ok(match end {
+        End::Succeeded => ExitCode::SUCCESS,
+        End::Failed => ExitCode::FAILURE,
+        End::Interrupted => {
+            eprintln!("{}", go_on(session, subject));
+            ExitCode::from(INTERRUPTED)
+        }
+    })
+}
+
+/// What somebody can do who has stopped looking: nothing stops by that.
+fn go_on(session: &Session, subject: &Subject) -> String {
+    let namespace = &session.namespace;
+    match &subject.target {
+        Some(target @ (Target::Request(..) | Target::Workload(..))) => {
+            format!("Everything goes on. To wait for it: kubectl pitstop wait {target} -n {namespace}")
+        }
+        Some(target) => {
+            format!("Everything goes on. To look again: kubectl pitstop status {target} -n {namespace}")
+        }
+        None => format!("Everything goes on. To look again: kubectl pitstop status -n {namespace}"),
+    }
+}
+
+/// Why nothing more is shown.
+enum End {
+    Succeeded,
+    Failed,
+    Interrupted,
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    resize: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            resize: signal(SignalKind::window_change())?,
+        })
+    }
+}
+
+async fn follow(
+    subject: &Subject,
+    mut told: impl futures::Stream<Item = Told> + Unpin,
+    signals: &mut Signals,
+    sink: &mut Sink<'_>,
+) -> Result<(End, Tree), Failure> {
+    let name = subject.name();
+    let mut seen = Seen::default();
+    let mut picture = Tree::default();
+    let (mut changed, mut aged) = (false, Instant::now());
+    let mut frame = interval(FRAME);
+    frame.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            _ = signals.interrupt.recv() => return Ok((End::Interrupted, picture)),
+            _ = signals.terminate.recv() => return Ok((End::Interrupted, picture)),
+            _ = signals.resize.recv() => changed = true,
+            _ = frame.tick() => {
+                let due = changed || (sink.screen.is_some() && aged.elapsed() >= AGES);
+                if !due || !seen.is_complete(subject) {
+                    continue;
+                }
+                (changed, aged) = (false, Instant::now());
+                picture = tree(subject.about(&name), &seen.objects());
+                sink.show(&picture)?;
+                if let Some(end) = ended(subject, &picture) {
+                    return Ok((end, picture));
+                }
+            }
+            event = told.next() => match event {
+                Some(event) => {
+                    seen.see(event);
+                    changed = true;
+                }
+                None => return Ok((End::Failed, picture)),
+            },
+        }
+    }
+}
+
+/// A request has an end. A rollout stands, and so does all else.
+fn ended(subject: &Subject, tree: &Tree) -> Option<End> {
+    let Some(Target::Request(kind, _)) = &subject.target else { return None };
+    if *kind == pitstop_cli_core::target::RequestKind::Rollout {
+        return None;
+    }
+    match tree.items.first().map(|item| item.mark) {
+        Some(Mark::Done) => Some(End::Succeeded),
+        Some(Mark::Failed) => Some(End::Failed),
+        // It is gone, or there never was one.
+        None if tree.unread.is_empty() => Some(End::Failed),
+        _ => None,
+    }
+}

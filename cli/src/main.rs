@@ -1,0 +1,41 @@
+//! `kubectl pitstop`: services running Pods in place from a terminal, shows how far that is, and says why it waits.
+//!
+//! It has no right of its own: everything is asked with the caller's credentials. What it decides and draws is in
+//! `pitstop-cli-core`; here are its flags, its requests to the API server and the terminal.
+
+mod args;
+mod commands;
+mod failure;
+mod output;
+mod session;
+mod store;
+mod waiting;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::args::Cli;
+use crate::failure::Failure;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return said(&error),
+    };
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return Failure::local("cannot start", &error).report(),
+    };
+    match runtime.block_on(commands::run(cli)) {
+        Ok(code) => code,
+        Err(failure) => failure.report(),
+    }
+}
+
+/// Help and version go to standard output and are no failure; a wrong command line is one, with code 1 as in kubectl.
+fn said(error: &clap::Error) -> ExitCode {
+    // A closed pipe is the reader's wish.
+    let _ = error.print();
+    if error.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}

@@ -1,0 +1,239 @@
+//! Changes of objects: `--dry-run`, `-o`, `--field-manager`, and what is printed of them, as in kubectl.
+
+use std::cell::Cell;
+
+use clap::{Args, ValueEnum};
+use kube::Api;
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::{ApiResource, DynamicResourceScope, Resource};
+use pitstop_cli_core::change::{Change, Lists};
+use pitstop_cli_core::told;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::output::{self, Format, as_dynamic};
+use crate::session::Session;
+
+/// How objects are changed.
+#[derive(Args, Clone, Debug)]
+pub struct Storing {
+    /// Only try it: `client` prints what would be sent, `server` has the API server check that.
+    #[arg(long, value_enum, value_name = "HOW", default_value = "none")]
+    dry_run: DryRun,
+    /// Print the objects, or their names, instead of what was done.
+    #[arg(short, long, value_enum, value_name = "FORMAT")]
+    output: Option<Shown>,
+    /// Who has changed the fields, in `metadata.managedFields`.
+    #[arg(long, value_name = "NAME", default_value = "kubectl-pitstop")]
+    pub field_manager: String,
+}
+
+impl Storing {
+    /// Something is stored.
+    pub fn stores(&self) -> bool {
+        self.dry_run == DryRun::None
+    }
+
+    /// Standard output is for the objects alone.
+    pub fn prints_objects(&self) -> bool {
+        self.output.is_some()
+    }
+}
+
+/// What is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum DryRun {
+    /// Store everything.
+    None,
+    /// Send nothing.
+    Client,
+    /// Store nothing; the API server checks it.
+    Server,
+}
+
+/// What is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Shown {
+    /// The object as JSON.
+    Json,
+    /// The object as YAML.
+    Yaml,
+    /// Its type and name.
+    Name,
+}
+
+/// Whether objects of a kind are in namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In that of the session.
+    Namespace,
+    /// In none.
+    Cluster,
+}
+
+/// Changes objects with the caller's rights, and prints what was done.
+pub struct Store<'a> {
+    session: &'a Session,
+    how: &'a Storing,
+    printed: Cell<bool>,
+}
+
+impl<'a> Store<'a> {
+    /// Changes them so.
+    pub fn new(session: &'a Session, how: &'a Storing) -> Self {
+        Self { session, how, printed: Cell::new(false) }
+    }
+
+    /// Makes an object in the namespace of the session.
+    pub async fn create<K>(&self, object: &K) -> Result<DynamicObject, Failure>
+    where
+        K: Resource<DynamicType = ()> + Serialize,
+    {
+        let made = as_dynamic(object)?;
+        let resource = ApiResource::erase::<K>(&());
+        let stored = if self.how.dry_run == DryRun::Client {
+            made
+        } else {
+            let params = PostParams { dry_run: self.on_server(), field_manager: Some(self.manager()) };
+            self.session.dynamic(&resource, Place::Namespace).create(&params, &made).await?
+        };
+        self.tell(&resource, &stored, "created")?;
+        Ok(stored)
+    }
+
+    /// Changes an object, and says that it is `done`, such as `paused`.
+    pub async fn patch<K>(
+        &self,
+        place: Place,
+        name: &str,
+        change: &Change,
+        done: &str,
+    ) -> Result<DynamicObject, Failure>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        self.patch_any(&ApiResource::erase::<K>(&()), place, name, change, done).await
+    }
+
+    /// The same for a kind that is known by name.
+    pub async fn patch_any(
+        &self,
+        resource: &ApiResource,
+        place: Place,
+        name: &str,
+        change: &Change,
+        done: &str,
+    ) -> Result<DynamicObject, Failure> {
+        let stored = self.patch_quietly(resource, place, name, change).await?;
+        self.tell(resource, &stored, done)?;
+        Ok(stored)
+    }
+
+    /// The same, and nothing is printed: for what may have to be tried again.
+    pub async fn patch_quietly(
+        &self,
+        resource: &ApiResource,
+        place: Place,
+        name: &str,
+        change: &Change,
+    ) -> Result<DynamicObject, Failure> {
+        let api = self.session.dynamic(resource, place);
+        if self.how.dry_run == DryRun::Client {
+            return applied(&api, name, change).await;
+        }
+        let params = PatchParams {
+            dry_run: self.on_server(),
+            field_manager: Some(self.manager()),
+            ..PatchParams::default()
+        };
+        let patch = match change.lists {
+            Lists::Whole => Patch::Merge(&change.patch),
+            Lists::ByName => Patch::Strategic(&change.patch),
+        };
+        Ok(api.patch(name, &params, &patch).await?)
+    }
+
+    /// Deletes an object, if it is that one still.
+    pub async fn delete<K>(&self, object: &K) -> Result<(), Failure>
+    where
+        K: Resource<DynamicType = ()> + Serialize,
+    {
+        let resource = ApiResource::erase::<K>(&());
+        let name = object.meta().name.clone().unwrap_or_default();
+        if self.how.dry_run != DryRun::Client {
+            let this = Preconditions { uid: object.meta().uid.clone(), resource_version: None };
+            let params = DeleteParams {
+                dry_run: self.on_server(),
+                preconditions: Some(this),
+                ..DeleteParams::default()
+            };
+            drop(self.session.dynamic(&resource, Place::Namespace).delete(&name, &params).await?);
+        }
+        self.tell(&resource, &as_dynamic(object)?, "deleted")
+    }
+
+    /// Says of an object what was done to it, in the form that was asked for.
+    pub fn tell(&self, resource: &ApiResource, object: &DynamicObject, done: &str) -> Result<(), Failure> {
+        let name = told::name(&resource.kind, &resource.group, &object.metadata);
+        match self.how.output {
+            None => output::say(&format!("{name} {done}{}", self.dry())),
+            Some(Shown::Name) => output::say(&name),
+            Some(Shown::Json) => output::say(&rendered(object, Format::Json)?),
+            Some(Shown::Yaml) => {
+                if self.printed.get() {
+                    output::say("---");
+                }
+                output::say(&rendered(object, Format::Yaml)?);
+            }
+        }
+        self.printed.set(true);
+        Ok(())
+    }
+
+    fn dry(&self) -> &'static str {
+        match self.how.dry_run {
+            DryRun::None => "",
+            DryRun::Client => " (dry run)",
+            DryRun::Server => " (server dry run)",
+        }
+    }
+
+    fn on_server(&self) -> bool {
+        self.how.dry_run == DryRun::Server
+    }
+
+    fn manager(&self) -> String {
+        self.how.field_manager.clone()
+    }
+}
+
+/// The object as it would be, without what the API server fills in.
+async fn applied(api: &Api<DynamicObject>, name: &str, change: &Change) -> Result<DynamicObject, Failure> {
+    let unreadable = |error| Failure::local("cannot read the object", &error);
+    let mut object = value(&api.get(name).await?).map_err(unreadable)?;
+    change.apply(&mut object);
+    serde_json::from_value(object).map_err(unreadable)
+}
+
+fn rendered(object: &DynamicObject, format: Format) -> Result<String, Failure> {
+    let object = value(object).map_err(|error| Failure::local("cannot write the object", &error))?;
+    output::rendered(object, format)
+}
+
+fn value(object: &impl Serialize) -> Result<Value, serde_json::Error> {
+    serde_json::to_value(object)
+}
+
+impl Session {
+    /// Objects of a kind that is known by name.
+    pub fn dynamic(&self, resource: &ApiResource, place: Place) -> Api<DynamicObject>
+    where
+        DynamicObject: Resource<Scope = DynamicResourceScope>,
+    {
+        match place {
+            Place::Namespace => Api::namespaced_with(self.client.clone(), &self.namespace, resource),
+            Place::Cluster => Api::all_with(self.client.clone(), resource),
+        }
+    }
+}

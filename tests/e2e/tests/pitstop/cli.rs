@@ -1,0 +1,230 @@
+//! `kubectl pitstop`, as people run it.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{WatchEvent, WatchParams};
+use pitstop_api::rollout::InPlaceRollout;
+use pitstop_e2e::terminal::{Said, Terminal, good, run};
+use pitstop_e2e::workloads::{all, assert_all_restarted, create, get, ready, rollout, workload};
+use pitstop_e2e::{Context as _, Ns, Result, bail, ensure, on_shared_cluster, pods};
+use serde_json::{Value, json};
+
+/// A Pod `web` of two containers.
+async fn web(ns: &Ns) -> Result<Pod> {
+    ns.start_pod(pods::pod("web", &[pods::web("app"), pods::idle("sidecar")])).await
+}
+
+fn refused(ns: &Ns, args: &[&str], told: &[&str]) -> Result<()> {
+    let Said { code, out, err } = run(ns, args)?;
+    ensure!(code == 1 && out.is_empty(), "{args:?} ended with code {code}: {out}{err}");
+    for told in told {
+        ensure!(err.contains(told), "{args:?} does not tell {told:?}: {err}");
+    }
+    Ok(())
+}
+
+#[test]
+fn one_container_is_restarted_and_waited_for() -> Result<()> {
+    on_shared_cluster(async |ns| {
+        let before = web(ns).await?;
+        let out = good(ns, &["restart", "pod/web", "-c", "app", "--wait", "--timeout=90s"])?;
+        ensure!(out.contains("containerrecreaterequest.apps.kruise.io/web-"), "{out}");
+        let after = ns.pod("web").await?;
+        pods::assert_restarted_once(&before, &after, "app")?;
+        pods::assert_untouched(&before, &after, "sidecar")
+    })
+}
+
+#[test]
+fn what_is_waited_for_says_how_it_ended_by_the_exit_code() -> Result<()> {
+    on_shared_cluster(async |ns| {
+        let stubborn = pods::pod("web", &[pods::stubborn("app")]);
+        ns.start_pod(stubborn).await?;
+        let made = good(ns, &["restart", "pod/web", "--grace=30s", "--mechanism=Runtime", "-o", "name"])?;
+        let request = made.trim().rsplit_once('/').context("no name")?.1.to_owned();
+        let name = format!("crr/{request}");
+        let Said { code, err, .. } = run(ns, &["wait", &name, "--timeout=1s"])?;
+        ensure!(code == 2, "{code}: {err}");
+        // A second one for the same Pod ends by its own deadline.
+        let made = good(ns, &["restart", "pod/web", "--deadline=3s", "-o", "name"])?;
+        let late = format!("crr/{}", made.trim().rsplit_once('/').context("no name")?.1);
+        let Said { code, out, err } = run(ns, &["wait", &late, "--timeout=60s"])?;
+        ensure!(code == 1 && format!("{out}{err}").contains("DeadlineExceeded"), "{code}: {out}{err}");
+        let Said { code, out, err } = run(ns, &["wait", &name, "--timeout=90s"])?;
+        ensure!(code == 0, "{code}: {out}{err}");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_workload_is_restarted_without_an_opt_in_and_is_not_parked() -> Result<()> {
+    on_shared_cluster(async |ns| {
+        create(ns, &workload("Deployment", 3))?;
+        let before = ready(ns, 3).await?;
+        good(ns, &["restart", "deploy/web", "-c", "app", "--wait", "--timeout=120s"])?;
+        let after = all(ns).await?;
+        assert_all_restarted(&before, &after, "app")?;
+        let labels = ns.kubectl(&["get", "deployment/web", "-o", "jsonpath={.metadata.labels}"])?;
+        ensure!(!labels.contains("pitstop.dev/parked"), "{labels}");
+        // Once more: the same object gets a new value.
+        let first = get(ns).await?.spec.restarted_at;
+        good(ns, &["restart", "deploy/web", "-c", "app", "--wait", "--timeout=120s"])?;
+        ensure!(get(ns).await?.spec.restarted_at != first);
+        Ok(())
+    })
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_what_would_be_right() -> Result<()> {
+    on_shared_cluster(async |ns| {
+        let before = web(ns).await?;
+        refused(ns, &["restart", "pod/web", "-c", "ap"], &["app", "sidecar"])?;
+        refused(ns, &["restart", "pod/web"], &["app", "sidecar", "-c"])?;
+        refused(ns, &["restart", "pod/none", "-c", "app"], &["Error from server (NotFound)", "none"])?;
+        refused(ns, &["restart", "node/web"], &["no type that pitstop services"])?;
+        refused(ns, &["--context=none", "status"], &["none"])?;
+        let dry = good(ns, &["restart", "pod/web", "-c", "app", "--dry-run=server", "-o", "json"])?;
+        let dry: Value = serde_json::from_str(&dry)?;
+        // The webhook or the API server has filled it in.
+        ensure!(dry["kind"] == "ContainerRecreateRequest" && dry["spec"]["podName"] == "web", "{dry}");
+        let kept = ns.kubectl(&["get", "crr", "-o", "name"])?;
+        ensure!(kept.is_empty(), "a dry run has made {kept}");
+        pods::assert_untouched(&before, &ns.pod("web").await?, "app")
+    })
+}
+
+#[test]
+fn a_rollout_is_paused_and_goes_on() -> Result<()> {
+    on_shared_cluster(async |ns| {
+        create(ns, &workload("Deployment", 2))?;
+        ready(ns, 2).await?;
+        create(ns, &rollout("Deployment", &json!({"strategy": {"soakSeconds": 1}})))?;
+        good(ns, &["pause", "deploy/web"])?;
+        ensure!(get(ns).await?.spec.paused);
+        good(ns, &["resume", "deploy/web"])?;
+        ensure!(!get(ns).await?.spec.paused);
+        Ok(())
+    })
+}
+
+/// What a frame of `status --watch` must show of the rollout that it was made of.
+fn shows(rollout: &InPlaceRollout, lines: &str) -> bool {
+    let Some(status) = &rollout.status else { return true };
+    let counts = format!("{} of {} done, {} at work", status.current, status.pods, status.started);
+    status.pods == 0 || lines.contains(&counts)
+}
+
+/// Every version of the rollout that the API server tells of, until the watch is dropped.
+async fn versions(ns: &Ns, into: &Mutex<BTreeMap<String, InPlaceRollout>>) -> Result<()> {
+    let rollouts: Api<InPlaceRollout> = Api::namespaced(ns.cluster.client.clone(), &ns.name);
+    let mut events = rollouts.watch(&WatchParams::default(), "0").await?.boxed();
+    while let Some(event) = events.try_next().await? {
+        if let WatchEvent::Added(rollout) | WatchEvent::Modified(rollout) = event {
+            let version = rollout.metadata.resource_version.clone().unwrap_or_default();
+            into.lock().unwrap_or_else(PoisonError::into_inner).insert(version, rollout);
+        }
+    }
+    bail!("the watch has ended")
+}
+
+#[test]
+fn the_picture_shows_what_the_objects_say_at_the_same_version() -> Result<()> {
+    on_shared_cluster(async |ns| {
+        create(ns, &workload("Deployment", 20))?;
+        ready(ns, 20).await?;
+        let strategy = json!({"soakSeconds": 1, "maxUnavailable": 4});
+        create(ns, &rollout("Deployment", &json!({"strategy": strategy})))?;
+        let file = tempfile::NamedTempFile::new()?;
+        let frames = file.path().to_str().context("no path")?;
+        let seen = Mutex::new(BTreeMap::new());
+        let watched = async {
+            let terminal =
+                Terminal::start(ns, 40, 100, &["status", "deploy/web", "--watch", "--frames", frames])?;
+            terminal.until("the workload", |text| text.contains("deployment/web")).await?;
+            good(ns, &["restart", "deploy/web", "-c", "app"])?;
+            terminal.until("Pods at work", |text| text.contains("at work")).await?;
+            terminal.resize(30, 80)?;
+            let text = terminal.until("the end", |text| text.contains("20 of 20 done")).await?;
+            ensure!(
+                text.lines().count() <= 30 && text.lines().all(|line| line.chars().count() <= 80),
+                "{text}"
+            );
+            terminal.interrupt()
+        };
+        let (code, last, sane) = tokio::select! {
+            end = watched => end?,
+            error = versions(ns, &seen) => bail!("{error:?}"),
+        };
+        ensure!(code == 130 && sane, "code {code}, the terminal is as it was: {sane}");
+        ensure!(
+            last.contains("20 of 20 done") && last.contains("kubectl pitstop wait deployment/web"),
+            "{last}"
+        );
+
+        let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut compared, text) = (0, std::fs::read_to_string(frames)?);
+        for line in text.lines() {
+            let frame: Value = serde_json::from_str(line)?;
+            let lines: Vec<String> = serde_json::from_value(frame["lines"].clone())?;
+            let version = frame["resourceVersions"]["inplacerollout/web"].as_str().unwrap_or_default();
+            if let Some(rollout) = seen.get(version) {
+                let lines = lines.join("\n");
+                ensure!(shows(rollout, &lines), "{:?} is shown as\n{lines}", rollout.status);
+                compared += 1;
+            }
+        }
+        ensure!(compared > 5, "of {} frames, only {compared} could be compared", text.lines().count());
+        Ok(())
+    })
+}
+
+#[test]
+fn through_a_pipe_each_change_is_a_line_until_the_request_has_ended() -> Result<()> {
+    on_shared_cluster(async |ns| {
+        web(ns).await?;
+        let made = good(ns, &["restart", "pod/web", "-c", "app", "-o", "name"])?;
+        let name = made.trim().rsplit_once('/').context("no name")?.1.to_owned();
+        let out = good(ns, &["status", &format!("crr/{name}"), "--watch"])?;
+        let last = out.lines().last().unwrap_or_default();
+        ensure!(out.contains("Pod web") && !out.contains('\u{1b}') && last.contains("Succeeded"), "{out}");
+        Ok(())
+    })
+}
+
+#[test]
+fn pods_are_resized_and_updated() -> Result<()> {
+    on_shared_cluster(async |ns| {
+        let mut app = pods::web("app");
+        app["resources"] = json!({"requests": {"cpu": "50m"}});
+        let before = ns.start_pod(pods::pod("web", &[app])).await?;
+        good(ns, &["resize", "pod/web", "-c", "app", "cpu=150m", "--wait", "--timeout=90s"])?;
+        let after = ns.pod("web").await?;
+        let requests = pods::container(&after, "app")?.resources.clone().and_then(|it| it.requests);
+        ensure!(requests.is_some_and(|it| it["cpu"].0 == "150m"));
+        pods::assert_untouched(&before, &after, "app")?;
+        // What cannot be pulled stops nothing.
+        let Said { code, err, .. } =
+            run(ns, &["set-image", "pod/web", "app=registry.invalid/none:v1", "--wait", "--timeout=60s"])?;
+        ensure!(code == 1 || code == 2, "{code}: {err}");
+        pods::assert_untouched(&before, &ns.pod("web").await?, "app")
+    })
+}
+
+#[test]
+fn a_namespace_is_opted_in_and_out() -> Result<()> {
+    on_shared_cluster(async |ns| {
+        let namespace = format!("namespace/{}", ns.name);
+        let Said { code, err, .. } = run(ns, &["enable", &namespace])?;
+        // These tests run without the components that change workloads.
+        ensure!(code == 0 && err.contains("there is no ClusterRole pitstop-in-place"), "{code}: {err}");
+        let labels = || ns.kubectl(&["get", "namespace", &ns.name, "-o", "jsonpath={.metadata.labels}"]);
+        ensure!(labels()?.contains("pitstop.dev/in-place"), "{}", labels()?);
+        good(ns, &["disable", &namespace])?;
+        ensure!(!labels()?.contains("pitstop.dev/in-place"), "{}", labels()?);
+        Ok(())
+    })
+}

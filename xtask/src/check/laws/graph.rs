@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cargo_metadata::{DependencyKind, Metadata};
 
 /// Each crate of the workspace and the others that it may use, tests aside: `api` <- `*/core` <- programs.
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("pitstop-api", &[]),
     ("pitstop-cri", &["pitstop-api"]),
     ("pitstop-kit", &["pitstop-api"]),

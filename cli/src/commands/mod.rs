@@ -4,6 +4,7 @@ mod cancel;
 mod completion;
 mod disable;
 mod enable;
+mod explain;
 mod pause;
 mod resize;
 mod restart;
@@ -31,6 +32,8 @@ pub enum Command {
     Disable(disable::Args),
     /// Have template changes of a workload made in its running Pods, or opt a namespace in to that.
     Enable(enable::Args),
+    /// Say what a request waits for, or how it ended, and what helps.
+    Explain(explain::Args),
     /// Begin with no further Pod of a workload.
     Pause(pause::Args),
     /// Change CPU and memory of a running Pod.
@@ -58,6 +61,7 @@ pub async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Cancel(args) => cancel::run(&session().await?, &args).await,
         Command::Disable(args) => disable::run(&session().await?, &args).await,
         Command::Enable(args) => enable::run(&session().await?, &args).await,
+        Command::Explain(args) => explain::run(&session().await?, &args).await,
         Command::Pause(args) => pause::run(&session().await?, &args, true).await,
         Command::Resize(args) => resize::run(&session().await?, &args).await,
         Command::Resume(args) => pause::run(&session().await?, &args, false).await,

@@ -93,8 +93,8 @@ impl Terminal {
 
     /// Waits until the screen shows what is asked for: all of it then.
     pub async fn until(&self, what: &str, shows: impl Fn(&str) -> bool) -> Result<String> {
-        let shown = until(what, LONG, async || Ok(Some(self.text()).filter(|text| shows(text)))).await;
-        shown.with_context(|| format!("the terminal shows\n{}", self.text()))
+        let waited = until(what, LONG, async || Ok(Some(self.text()).filter(|text| shows(text)))).await;
+        waited.with_context(|| format!("the terminal shows\n{}", self.text()))
     }
 
     /// Another size, as when somebody draws the window larger.

@@ -108,7 +108,7 @@ fn container(pod: &Pod, name: &str, image: Option<&str>) -> Item {
     let text = format!("{image}{restarts} restarts{}", if id.is_empty() { id } else { format!(", {id}") });
     let mark = if ready { Mark::Plain } else { Mark::NotReady };
     let reason = plain::line(&reason.unwrap_or_default(), 128);
-    Item { mark, reason, text, since, ..Item::new(plain::line(name, 63)) }
+    Item { mark, since, reason, text, ..Item::new(plain::line(name, 63)) }
 }
 
 fn status<'a>(pod: &'a Pod, name: &str) -> Option<&'a ContainerStatus> {

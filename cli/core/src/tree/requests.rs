@@ -72,7 +72,7 @@ pub(super) fn created<K: Resource>(object: &K) -> Option<DateTime<Utc>> {
 fn restart(request: &ContainerRecreateRequest) -> Item {
     let item = begun(request);
     let status = request.status.as_ref();
-    let states = status.map(|status| status.container_recreate_states.as_slice()).unwrap_or_default();
+    let parts = status.map(|status| status.container_recreate_states.as_slice()).unwrap_or_default();
     let target = status.and_then(|status| status.target.as_ref());
     let snapshot = status.map(|status| status.container_status_snapshot.as_slice()).unwrap_or_default();
     let container = |state: &pitstop_api::recreate::ContainerRecreateState| {
@@ -93,7 +93,7 @@ fn restart(request: &ContainerRecreateRequest) -> Item {
         let reason = state.phase.name().to_owned();
         Item { mark, reason, text, ..Item::new(plain::line(&state.name, 63)) }
     };
-    Item { items: states.iter().map(container).collect(), ..item }
+    Item { items: parts.iter().map(container).collect(), ..item }
 }
 
 fn resize(request: &PodResize) -> Item {
@@ -154,7 +154,7 @@ pub(super) fn rollout(rollout: &InPlaceRollout) -> Item {
         let way = if update.rolling_back { " (going back)" } else { "" };
         let text = format!("{}{way}", change(from, Some(plain::line(&update.revision, 63))));
         let reason = update.ended.map(|end| end.name().to_owned()).unwrap_or_default();
-        items.push(Item { text, reason, ..Item::new("update") });
+        items.push(Item { reason, text, ..Item::new("update") });
         let digest = |it: &pitstop_api::rollout::TagMeaning| {
             let text = plain::line(&format!("{} is {}", it.image, short_digest(&it.digest)), MOST_TEXT);
             Item { text, ..Item::new("image") }

@@ -20,7 +20,7 @@ pub(super) const MOST: usize = 20_000;
 
 /// All of them as they are now. What the caller may not read, or what is not installed, is told in the tree; an API server that
 /// does not answer is a failure.
-pub(super) async fn all(session: &Session, scope: &Scope) -> Result<Objects, Failure> {
+pub(in crate::commands) async fn all(session: &Session, scope: &Scope) -> Result<Objects, Failure> {
     let (rollouts, restarts, resizes, updates, pods) = futures::try_join!(
         list(session, scope.rollouts.as_ref()),
         list(session, scope.restarts.as_ref()),

@@ -1,6 +1,6 @@
 //! `status`: what is asked for, how far it is, and what it waits for; once, or as it changes.
 
-mod gather;
+pub(super) mod gather;
 mod screen;
 mod watch;
 
@@ -58,10 +58,7 @@ impl Subject {
     async fn of(session: &Session, target: Option<&str>) -> Result<Self, Failure> {
         let target = target.map(Target::parse).transpose().map_err(Failure::invalid)?;
         let Some(target) = target else { return Ok(Self { target: None, scope: Scope::namespace() }) };
-        let pods = match &target {
-            Target::Workload(kind, name) => selector(session, *kind, name).await?,
-            _ => None,
-        };
+        let pods = pods_of(session, &target).await?;
         let scope = Scope::of(&target, pods).map_err(Failure::invalid)?;
         Ok(Self { target: Some(target), scope })
     }
@@ -80,9 +77,10 @@ impl Subject {
     }
 }
 
-/// Which Pods the workload has.
-async fn selector(session: &Session, kind: TargetKind, name: &str) -> Result<Option<LabelSelector>, Failure> {
+/// Which Pods a workload has; of all else, none is needed.
+pub(super) async fn pods_of(session: &Session, target: &Target) -> Result<Option<LabelSelector>, Failure> {
     use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
+    let Target::Workload(kind, name) = target else { return Ok(None) };
     let selector = match kind {
         TargetKind::Deployment => session.api::<Deployment>().get(name).await?.spec.map(|it| it.selector),
         TargetKind::StatefulSet => session.api::<StatefulSet>().get(name).await?.spec.map(|it| it.selector),
@@ -129,6 +127,8 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     if lines.is_empty() {
         eprintln!("Nothing is asked for in namespace {}.", session.namespace);
     }
-    lines.iter().for_each(|line| output::say(line));
+    for line in &lines {
+        output::say(line);
+    }
     Ok(ExitCode::SUCCESS)
 }

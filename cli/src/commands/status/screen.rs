@@ -49,7 +49,7 @@ impl Screen {
     }
 
     /// Shows these lines and nothing else. The terminal is told where a picture begins and ends, so that no half of one is seen.
-    pub(super) fn show(&self, lines: &[String]) -> io::Result<()> {
+    pub(super) fn show(lines: &[String]) -> io::Result<()> {
         let mut out = io::stdout().lock();
         queue!(out, BeginSynchronizedUpdate, MoveTo(0, 0))?;
         for (number, line) in lines.iter().enumerate() {

@@ -45,6 +45,7 @@ const AGES: Duration = Duration::from_secs(1);
 const INTERRUPTED: u8 = 130;
 
 /// What a watch tells.
+#[allow(clippy::large_enum_variant, reason = "each is handled at once, one at a time")]
 enum Told {
     Rollout(Event<InPlaceRollout>),
     Restart(Event<ContainerRecreateRequest>),
@@ -187,14 +188,14 @@ struct Sink<'a> {
 impl Sink<'_> {
     fn show(&mut self, tree: &Tree) -> Result<(), Failure> {
         let broken = |error: io::Error| Failure::local("cannot write to the terminal", &error);
-        let Some(screen) = &self.screen else {
+        if self.screen.is_none() {
             for line in self.changes.since(tree) {
                 output::say(&format!("{} {line}", wall().format("%H:%M:%S")));
             }
             return Ok(());
-        };
+        }
         let (now, look) = (wall(), Look { size: Some(screen::size()), ..self.look });
-        screen.show(&draw(tree, now, look)).map_err(broken)?;
+        Screen::show(&draw(tree, now, look)).map_err(broken)?;
         let Some((file, path)) = &mut self.frames else { return Ok(()) };
         let plain = draw(tree, now, Look { colour: false, ..look });
         let at = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -234,7 +235,9 @@ pub(super) async fn run(
     let (end, tree) = end?;
     if terminal {
         let width = (screen::size().0, usize::MAX);
-        draw(&tree, wall(), Look { size: Some(width), ..look }).iter().for_each(|line| output::say(line));
+        for line in draw(&tree, wall(), Look { size: Some(width), ..look }) {
+            output::say(&line);
+        }
     }
     Ok(match end {
         End::Succeeded => ExitCode::SUCCESS,

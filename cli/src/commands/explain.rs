@@ -1,0 +1,142 @@
+//! `explain`: what a request waits for, or how it ended, and what helps.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::ListParams;
+use kube::{Api, ResourceExt as _};
+use pitstop_api::nodework::NodeWork;
+use pitstop_cli_core::explain::{Explained, Known, NodeFacts, explain};
+use pitstop_cli_core::scope::Scope;
+use pitstop_cli_core::standing::{Progress, Request, standing};
+use pitstop_cli_core::target::Target;
+use pitstop_cli_core::tree::Objects;
+use pitstop_kit::clock::wall;
+use pitstop_kit::describe;
+
+use super::status::gather;
+use crate::failure::Failure;
+use crate::output;
+use crate::session::Session;
+
+/// Most requests that are explained at a time.
+const MOST: usize = 20;
+
+/// Of what.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// A request, or a Pod or workload whose open requests are explained.
+    #[arg(value_name = "TYPE/NAME")]
+    target: String,
+    /// The namespace that the daemons run in.
+    #[arg(long, value_name = "NAMESPACE", default_value = "pitstop-system")]
+    controller_namespace: String,
+}
+
+/// Explains it.
+pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
+    let target = Target::parse(&args.target).map_err(Failure::invalid)?;
+    let pods = super::status::pods_of(session, &target).await?;
+    let scope = Scope::of(&target, pods).map_err(Failure::invalid)?;
+    let objects = gather::all(session, &scope).await?;
+    let all = chosen(&target, &objects);
+    for why in &objects.unread {
+        eprintln!("{}", pitstop_cli_core::plain::line(why, 400));
+    }
+    if all.is_empty() {
+        return nothing(session, &target, &objects);
+    }
+    let mut nodes: BTreeMap<String, NodeFacts> = BTreeMap::new();
+    for request in all.iter().take(MOST) {
+        if let Some(node) = request.node.as_ref().filter(|node| !nodes.contains_key(*node)) {
+            nodes.insert(node.clone(), facts(session, node, &args.controller_namespace).await);
+        }
+        let facts = request.node.as_ref().and_then(|node| nodes.get(node));
+        for line in explain(request, facts, wall()) {
+            output::say(&line);
+        }
+    }
+    if all.len() > MOST {
+        output::say(&format!("... and {} more", all.len() - MOST));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// No request is open.
+fn nothing(session: &Session, target: &Target, objects: &Objects) -> Result<ExitCode, Failure> {
+    let missing = match target {
+        Target::Request(..) => objects.unread.is_empty(),
+        Target::Pod(_) => objects.pods.is_empty() && objects.unread.is_empty(),
+        Target::Workload(..) => false,
+    };
+    if missing {
+        return Err(Failure::invalid(format!("there is no {target} in namespace {}", session.namespace)));
+    }
+    output::say(&format!("No request for {target} is open."));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The requests to explain: the named one, or those that are open; rollouts in any case.
+fn chosen(target: &Target, objects: &Objects) -> Vec<Explained> {
+    let named = matches!(target, Target::Request(..));
+    let pod = |name: &str| match target {
+        Target::Workload(..) => objects.pods.iter().any(|pod| pod.name_any() == name),
+        _ => true,
+    };
+    let rollouts = objects.rollouts.iter().map(|it| explained(it, None));
+    let restarts = objects.restarts.iter().filter(|it| pod(&it.spec.pod_name));
+    let restarts = restarts.map(|it| {
+        explained(it, it.status.as_ref().and_then(|it| it.target.as_ref()).map(|it| &it.node_name))
+    });
+    let resizes = objects.resizes.iter().filter(|it| pod(&it.spec.pod_ref.name));
+    let resizes = resizes.map(|it| {
+        explained(it, it.status.as_ref().and_then(|it| it.target.as_ref()).map(|it| &it.node_name))
+    });
+    let updates = objects.updates.iter().filter(|it| pod(&it.spec.pod_ref.name));
+    let updates = updates.map(|it| {
+        explained(it, it.status.as_ref().and_then(|it| it.target.as_ref()).map(|it| &it.node_name))
+    });
+    let open = restarts.chain(resizes).chain(updates);
+    rollouts.chain(open.filter(|it| named || it.standing.progress == Progress::Open)).collect()
+}
+
+fn explained<R: Request>(request: &R, node: Option<&String>) -> Explained {
+    Explained {
+        kind: R::KIND,
+        name: request.name_any(),
+        uid: request.meta().uid.clone().unwrap_or_default(),
+        standing: standing(request),
+        node: node.cloned(),
+    }
+}
+
+/// What is known of a node, asked side by side. What may not be read is told.
+async fn facts(session: &Session, node: &str, system: &str) -> NodeFacts {
+    let (nodes, works) = (session.cluster::<Node>(), session.cluster::<NodeWork>());
+    let daemons: Api<Pod> = Api::namespaced(session.client.clone(), system);
+    let of_node = ListParams::default()
+        .labels("app.kubernetes.io/name=pitstop,app.kubernetes.io/component=daemon")
+        .fields(&format!("spec.nodeName={node}"));
+    let (found, work, daemon) =
+        futures::join!(nodes.get_opt(node), works.get_opt(node), daemons.list(&of_node));
+    let ready = known(found, |node| {
+        let conditions = node.status.and_then(|it| it.conditions).unwrap_or_default();
+        conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True")
+    });
+    let first = daemon.map(|pods| pods.items.into_iter().next());
+    let daemon = known(first, |pod| {
+        let conditions = pod.status.as_ref().and_then(|it| it.conditions.as_deref()).unwrap_or_default();
+        let ready = conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True");
+        (pod.name_any(), ready)
+    });
+    NodeFacts { ready, work: known(work, Box::new), daemon }
+}
+
+fn known<T, U>(answer: kube::Result<Option<T>>, of: impl FnOnce(T) -> U) -> Known<U> {
+    match answer {
+        Ok(Some(it)) => Known::Is(of(it)),
+        Ok(None) => Known::Missing,
+        Err(error) => Known::Unread(describe(&error)),
+    }
+}

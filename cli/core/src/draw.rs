@@ -76,7 +76,7 @@ impl Row {
 }
 
 /// The text with the colour of a mark.
-fn painted(text: &str, mark: Mark, look: Look) -> String {
+pub(crate) fn painted(text: &str, mark: Mark, look: Look) -> String {
     let code = match mark {
         _ if !look.colour || text.is_empty() => return text.to_owned(),
         Mark::Failed => "31",
@@ -89,7 +89,7 @@ fn painted(text: &str, mark: Mark, look: Look) -> String {
 }
 
 /// As much of the text as has room in so many columns; what is cut ends with `~`.
-fn cut(text: &str, columns: usize) -> String {
+pub(crate) fn cut(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
     }

@@ -3,6 +3,7 @@
 mod cancel;
 mod completion;
 mod disable;
+mod doctor;
 mod enable;
 mod explain;
 mod pause;
@@ -30,6 +31,8 @@ pub enum Command {
     Cancel(cancel::Args),
     /// Switch off changes of a workload in its running Pods, or in all of a namespace; release what is parked.
     Disable(disable::Args),
+    /// Examine the installation: exit code 0 if all is well, 1 if something is wrong, 2 if something could not be checked.
+    Doctor(doctor::Args),
     /// Have template changes of a workload made in its running Pods, or opt a namespace in to that.
     Enable(enable::Args),
     /// Say what a request waits for, or how it ended, and what helps.
@@ -60,6 +63,7 @@ pub async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Completion(args) => Ok(completion::run(&args)),
         Command::Cancel(args) => cancel::run(&session().await?, &args).await,
         Command::Disable(args) => disable::run(&session().await?, &args).await,
+        Command::Doctor(args) => doctor::run(&session().await?, &args).await,
         Command::Enable(args) => enable::run(&session().await?, &args).await,
         Command::Explain(args) => explain::run(&session().await?, &args).await,
         Command::Pause(args) => pause::run(&session().await?, &args, true).await,

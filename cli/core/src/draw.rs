@@ -89,7 +89,7 @@ pub(crate) fn painted(text: &str, mark: Mark, look: Look) -> String {
 }
 
 /// As much of the text as has room in so many columns; what is cut ends with `~`.
-pub(crate) fn cut(text: &str, columns: usize) -> String {
+fn cut(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
     }

@@ -84,7 +84,7 @@ fn of_node(node: &str, facts: &NodeFacts) -> String {
     }
 }
 
-fn of_daemon(facts: &NodeFacts) -> String {
+pub(crate) fn of_daemon(facts: &NodeFacts) -> String {
     let runtime = match &facts.work {
         Known::Is(work) => work.status.as_ref().and_then(|status| status.runtime.as_ref()),
         Known::Missing | Known::Unread(_) => None,

@@ -12,6 +12,7 @@ pub mod enable;
 pub mod explain;
 pub mod follow;
 pub mod known;
+pub mod node;
 pub mod opt_in;
 pub mod page;
 pub mod plain;

@@ -111,7 +111,7 @@ fn explained<R: Request>(request: &R, node: Option<&String>) -> Explained {
 }
 
 /// What is known of a node, asked side by side. What may not be read is told.
-async fn facts(session: &Session, node: &str, system: &str) -> NodeFacts {
+pub(super) async fn facts(session: &Session, node: &str, system: &str) -> NodeFacts {
     let (nodes, works) = (session.cluster::<Node>(), session.cluster::<NodeWork>());
     let daemons: Api<Pod> = Api::namespaced(session.client.clone(), system);
     let of_node = ListParams::default()

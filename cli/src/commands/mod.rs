@@ -6,6 +6,7 @@ mod disable;
 mod doctor;
 mod enable;
 mod explain;
+mod node;
 mod pause;
 mod resize;
 mod restart;
@@ -37,6 +38,8 @@ pub enum Command {
     Enable(enable::Args),
     /// Say what a request waits for, or how it ended, and what helps.
     Explain(explain::Args),
+    /// Show the order book of a node, what its daemon says, and what Pods are held to.
+    Node(node::Args),
     /// Begin with no further Pod of a workload.
     Pause(pause::Args),
     /// Change CPU and memory of a running Pod.
@@ -66,6 +69,7 @@ pub async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Doctor(args) => doctor::run(&session().await?, &args).await,
         Command::Enable(args) => enable::run(&session().await?, &args).await,
         Command::Explain(args) => explain::run(&session().await?, &args).await,
+        Command::Node(args) => node::run(&session().await?, &args).await,
         Command::Pause(args) => pause::run(&session().await?, &args, true).await,
         Command::Resize(args) => resize::run(&session().await?, &args).await,
         Command::Resume(args) => pause::run(&session().await?, &args, false).await,

@@ -20,7 +20,7 @@ pub fn expected() -> Vec<String> {
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let (mut same, mut missing) = (0, Vec::new());
+    let (mut same, mut missing, mut unread) = (0, Vec::new(), Vec::new());
     for ours in crds() {
         let name = ours.metadata.name.clone().unwrap_or_default();
         match facts.definitions.get(&name) {
@@ -28,9 +28,13 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
                 Some(finding) => findings.push(finding),
                 None => same += 1,
             },
-            Some(Known::Unread(why)) => findings.push(Finding::unknown(CHECK, &name, why)),
+            Some(Known::Unread(why)) => unread.push((name, why)),
             Some(Known::Missing) | None => missing.push(name),
         }
+    }
+    if let Some((_, why)) = unread.first() {
+        let names: Vec<&String> = unread.iter().map(|(name, _)| name).collect();
+        findings.push(Finding::unknown(CHECK, &named(&names), why));
     }
     if !missing.is_empty() {
         findings.push(Finding::error(CHECK, format!("not installed: {}", named(&missing)), APPLY));

@@ -17,7 +17,7 @@ const SEE: &str = "See docs/install.md#beside-openkruise.";
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     if let Known::Unread(why) = &facts.kruise {
-        return vec![Finding::unknown(CHECK, "whether it is installed", why)];
+        return vec![Finding::unknown(CHECK, "whether OpenKruise is installed", why)];
     }
     let signs = signs(facts);
     if signs.is_empty() {

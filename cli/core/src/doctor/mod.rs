@@ -22,6 +22,7 @@ use serde::Serialize;
 
 pub use definitions::expected;
 pub use facts::{Expiry, Facts, KRUISE_WEBHOOK, Mutating, Probe, Right, SELF_CHECK, WEBHOOK, Wanted};
+pub(crate) use nodes::MOST_ORDERS;
 pub use report::lines;
 pub use rights::wanted;
 
@@ -69,7 +70,7 @@ impl Finding {
         Self {
             check,
             verdict: Verdict::Unknown,
-            text: format!("{what} cannot be read: {why}"),
+            text: format!("cannot check {what}: {why}"),
             to_do: String::new(),
         }
     }

@@ -84,7 +84,7 @@ ok       leader       pitstop-controller-a leads, and renewed its Lease 4s ago
 error    nodes        2 nodes without a ready daemon: node2, node3
                       See kubectl pitstop node NODE, and kubectl -n
                       pitstop-system get pods -o wide.
-unknown  order books  NodeWorks cannot be read: nodeworks.pitstop.dev is
+unknown  order books  cannot check NodeWorks: nodeworks.pitstop.dev is
                       forbidden: User \"ann\" cannot list resource
 warning  opt-in       a\\u{1b}[2Jb
 1 error, 1 warning, 1 could not be checked"
@@ -99,7 +99,7 @@ warning  opt-in       a\\u{1b}[2Jb
 ok       leader       pitstop-controller-a leads, and renewed its Lease 4s ago
 error    nodes        2 nodes without a ready daemon: node2, node3
                       See kubectl pitstop node NODE, and kubectl -n pitstop-system get pods -o wide.
-unknown  order books  NodeWorks cannot be read: nodeworks.pitstop.dev is forbidden: User \"ann\" cannot list resource
+unknown  order books  cannot check NodeWorks: nodeworks.pitstop.dev is forbidden: User \"ann\" cannot list resource
 warning  opt-in       a\\u{1b}[2Jb
 1 error, 1 warning, 1 could not be checked"
         );

@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use pitstop_api::nodework::{AnswerState, NodeWork, request_uid};
 
 use crate::duration::age;
+use crate::known::Known;
 use crate::plain;
 use crate::reasons::meaning;
 use crate::standing::{Progress, Standing};
@@ -11,17 +12,6 @@ use crate::target::RequestKind;
 
 /// Most orders of one request that are told of.
 const MOST_ORDERS: usize = 8;
-
-/// Something that the caller may not be allowed to read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Known<T> {
-    /// It.
-    Is(T),
-    /// There is none.
-    Missing,
-    /// It cannot be read, for this reason.
-    Unread(String),
-}
 
 /// A request to be explained.
 #[derive(Clone, Debug)]
@@ -94,7 +84,7 @@ fn of_node(node: &str, facts: &NodeFacts) -> String {
     }
 }
 
-fn of_daemon(facts: &NodeFacts) -> String {
+pub(crate) fn of_daemon(facts: &NodeFacts) -> String {
     let runtime = match &facts.work {
         Known::Is(work) => work.status.as_ref().and_then(|status| status.runtime.as_ref()),
         Known::Missing | Known::Unread(_) => None,

@@ -7,18 +7,17 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
 use pitstop_api::nodework::NodeWork;
-use pitstop_cli_core::explain::{Explained, Known, NodeFacts, explain};
+use pitstop_cli_core::explain::{Explained, NodeFacts, explain};
 use pitstop_cli_core::scope::Scope;
 use pitstop_cli_core::standing::{Progress, Request, standing};
 use pitstop_cli_core::target::Target;
 use pitstop_cli_core::tree::Objects;
 use pitstop_kit::clock::wall;
-use pitstop_kit::describe;
 
 use super::status::gather;
 use crate::failure::Failure;
 use crate::output;
-use crate::session::Session;
+use crate::session::{Session, known};
 
 /// Most requests that are explained at a time.
 const MOST: usize = 20;
@@ -112,7 +111,7 @@ fn explained<R: Request>(request: &R, node: Option<&String>) -> Explained {
 }
 
 /// What is known of a node, asked side by side. What may not be read is told.
-async fn facts(session: &Session, node: &str, system: &str) -> NodeFacts {
+pub(super) async fn facts(session: &Session, node: &str, system: &str) -> NodeFacts {
     let (nodes, works) = (session.cluster::<Node>(), session.cluster::<NodeWork>());
     let daemons: Api<Pod> = Api::namespaced(session.client.clone(), system);
     let of_node = ListParams::default()
@@ -131,12 +130,4 @@ async fn facts(session: &Session, node: &str, system: &str) -> NodeFacts {
         (pod.name_any(), ready)
     });
     NodeFacts { ready, work: known(work, Box::new), daemon }
-}
-
-fn known<T, U>(answer: kube::Result<Option<T>>, of: impl FnOnce(T) -> U) -> Known<U> {
-    match answer {
-        Ok(Some(it)) => Known::Is(of(it)),
-        Ok(None) => Known::Missing,
-        Err(error) => Known::Unread(describe(&error)),
-    }
 }

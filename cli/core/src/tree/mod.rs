@@ -21,6 +21,8 @@ use serde::Serialize;
 use crate::plain;
 use crate::standing::{Progress, Standing};
 
+pub(crate) use requests::short_id;
+
 /// Most characters of a text of the API in an item.
 const MOST_TEXT: usize = 400;
 
@@ -68,7 +70,7 @@ pub struct Item {
 }
 
 impl Item {
-    fn new(name: impl Into<String>) -> Self {
+    pub(crate) fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
 

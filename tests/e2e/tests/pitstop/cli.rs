@@ -277,3 +277,38 @@ fn the_picture_stays_while_the_api_server_is_gone() -> Result<()> {
         Ok(())
     })
 }
+
+#[test]
+fn an_installation_is_examined_good_and_bad() -> Result<()> {
+    on_cluster(async |ns| {
+        let Said { code, out, err } = run(ns, &["doctor"])?;
+        ensure!(
+            code == 0 && out.contains("was seen to deny") && out.contains("0 errors"),
+            "{code}: {out}{err}"
+        );
+        let report: Value = serde_json::from_str(&good(ns, &["doctor", "-o", "json"])?)?;
+        ensure!(report.to_string().contains("policies"), "{report}");
+        ns.cluster.kubectl(&["delete", "validatingadmissionpolicybinding", "pitstop-daemon"])?;
+        let bad = run(ns, &["doctor"]);
+        ns.cluster.install()?;
+        let Said { code, out, err } = bad?;
+        ensure!(code == 1 && out.contains("error") && out.contains("pitstop-daemon"), "{code}: {out}{err}");
+        Ok(())
+    })
+}
+
+#[test]
+fn the_order_book_of_a_node_is_shown() -> Result<()> {
+    on_shared_cluster(async |ns| {
+        ns.start_pod(pods::pod("web", &[pods::stubborn("app")])).await?;
+        good(ns, &["restart", "pod/web", "--grace=20s", "--mechanism=Runtime"])?;
+        let order = format!("{}/web app", ns.name);
+        let told = until("the order", LONG, async || {
+            let told = good(ns, &["node", "node1"])?;
+            Ok(Some(told).filter(|told| told.contains(&order) && told.contains("Acknowledged")))
+        });
+        let told = told.await?;
+        ensure!(told.contains("pitstop-daemon-") && told.contains("containerd"), "{told}");
+        refused(ns, &["node", "none"], &["none"])
+    })
+}

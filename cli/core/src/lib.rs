@@ -9,6 +9,7 @@ pub mod draw;
 pub mod duration;
 pub mod enable;
 pub mod explain;
+mod fold;
 pub mod follow;
 pub mod opt_in;
 pub mod plain;

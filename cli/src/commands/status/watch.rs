@@ -308,7 +308,6 @@ async fn follow(
     signals: &mut Signals,
     sink: &mut Sink<'_>,
 ) -> Result<(End, Tree), Failure> {
-    let name = subject.name();
     let mut seen = Seen::default();
     let mut picture = Tree::default();
     let (mut changed, mut aged) = (false, Instant::now());
@@ -326,7 +325,7 @@ async fn follow(
                     continue;
                 }
                 (changed, aged) = (false, Instant::now());
-                picture = tree(subject.about(&name), &seen.objects());
+                picture = tree(subject.about(), &seen.objects());
                 sink.show(&picture)?;
                 if let Some(end) = ended(subject, &picture) {
                     return Ok((end, picture));

@@ -7,6 +7,7 @@ mod args;
 mod commands;
 mod complete;
 mod failure;
+mod manual;
 mod output;
 mod session;
 mod store;

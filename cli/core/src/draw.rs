@@ -4,10 +4,9 @@ use chrono::{DateTime, Utc};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::duration::age;
+use crate::fold::Detail;
 use crate::tree::{Item, Mark, Tree};
 
-/// How many Pods of a node are shown one by one that need no attention; more are counted.
-const SHOWN: usize = 5;
 /// Narrower than that, nothing can be read.
 const LEAST: usize = 20;
 
@@ -24,25 +23,38 @@ pub struct Look {
     pub wide: bool,
 }
 
-/// The tree's lines at a time.
+/// The tree's lines at a time. Where they are too many for the terminal, ever more is counted instead of being shown, and what
+/// could not be read is told in any case.
 pub fn draw(tree: &Tree, now: DateTime<Utc>, look: Look) -> Vec<String> {
-    let most = if look.wide { usize::MAX } else { SHOWN };
-    let mut rows = rows(tree, most, look);
-    let height = look.size.map(|(_, height)| height.max(1));
-    if height.is_some_and(|height| rows.len() > height) && !look.wide {
-        rows = self::rows(tree, 0, look);
-    }
-    if let Some(height) = height.filter(|height| rows.len() > *height) {
-        let hidden = rows.len().saturating_sub(height.saturating_sub(1));
-        rows.truncate(height.saturating_sub(1));
-        rows.push(Row::told(format!("... {hidden} more lines: the terminal is too low")));
-    }
+    let height = look.size.map_or(usize::MAX, |(_, height)| height.max(1));
+    let mut unread: Vec<Row> = tree.unread.iter().map(|why| Row::unread(why, look)).collect();
+    unread.truncate(height);
+    let mut rows = fitting(tree, height.saturating_sub(unread.len()), look);
+    rows.append(&mut unread);
     let width = look.size.map(|(width, _)| width.max(LEAST));
     // Names with nothing beside them may be longer.
     let beside = rows.iter().filter(|row| row.since.is_some() || !row.text.is_empty());
     let names = beside.map(|row| row.lead.width() + row.name.width()).max().unwrap_or_default();
     let names = width.map_or(names, |width| names.min(width / 2));
     rows.iter().map(|row| row.drawn(now, names, width, look)).collect()
+}
+
+/// As much of the tree as fits.
+fn fitting(tree: &Tree, height: usize, look: Look) -> Vec<Row> {
+    let steps = if look.wide { &[Detail::ALL][..] } else { &Detail::STEPS[..] };
+    let mut rows = Vec::new();
+    for detail in steps {
+        rows = self::rows(tree, *detail, look);
+        if rows.len() <= height {
+            return rows;
+        }
+    }
+    let hidden = rows.len().saturating_sub(height.saturating_sub(1));
+    rows.truncate(height.saturating_sub(1));
+    if height > 0 {
+        rows.push(Row::told(format!("... {hidden} more lines: the terminal is too low")));
+    }
+    rows
 }
 
 /// One line before it has a width.
@@ -58,6 +70,11 @@ struct Row {
 impl Row {
     fn told(name: String) -> Self {
         Self { lead: String::new(), mark: Mark::Plain, name, since: None, text: String::new() }
+    }
+
+    fn unread(why: &str, look: Look) -> Self {
+        let name = format!("{} {why}", sign(Mark::NotReady, look.ascii));
+        Self { mark: Mark::NotReady, ..Self::told(name) }
     }
 
     fn drawn(&self, now: DateTime<Utc>, names: usize, width: Option<usize>, look: Look) -> String {
@@ -108,14 +125,10 @@ fn cut(text: &str, columns: usize) -> String {
     kept
 }
 
-fn rows(tree: &Tree, most: usize, look: Look) -> Vec<Row> {
+fn rows(tree: &Tree, detail: Detail, look: Look) -> Vec<Row> {
     let mut rows = Vec::new();
     for item in &tree.items {
-        push(&mut rows, item, &Lead { here: String::new(), below: String::new() }, most, look);
-    }
-    for why in &tree.unread {
-        let name = format!("{} {why}", sign(Mark::NotReady, look.ascii));
-        rows.push(Row { mark: Mark::NotReady, ..Row::told(name) });
+        push(&mut rows, item, &Lead { here: String::new(), below: String::new() }, detail, look);
     }
     rows
 }
@@ -126,7 +139,7 @@ struct Lead {
     below: String,
 }
 
-fn push(rows: &mut Vec<Row>, item: &Item, lead: &Lead, most: usize, look: Look) {
+fn push(rows: &mut Vec<Row>, item: &Item, lead: &Lead, detail: Detail, look: Look) {
     let sign = sign(item.mark, look.ascii);
     let text = match (item.reason.as_str(), item.text.as_str()) {
         (reason, "") => reason.to_owned(),
@@ -140,7 +153,7 @@ fn push(rows: &mut Vec<Row>, item: &Item, lead: &Lead, most: usize, look: Look) 
         since: item.since,
         text,
     });
-    let items = folded(&item.items, most);
+    let items = detail.of(&item.items);
     let last = items.len().saturating_sub(1);
     for (number, item) in items.iter().enumerate() {
         let (here, below) = match (number == last, look.ascii) {
@@ -150,27 +163,8 @@ fn push(rows: &mut Vec<Row>, item: &Item, lead: &Lead, most: usize, look: Look) 
             (false, true) => ("|- ", "|  "),
         };
         let lead = Lead { here: format!("{}{here}", lead.below), below: format!("{}{below}", lead.below) };
-        push(rows, item, &lead, most, look);
+        push(rows, item, &lead, detail, look);
     }
-}
-
-/// The items; of those that may be counted, all in one where they are more than `most`.
-fn folded(items: &[Item], most: usize) -> Vec<Item> {
-    let folds = items.iter().filter(|item| item.folds).count();
-    if folds <= most {
-        return items.to_vec();
-    }
-    let mut shown: Vec<Item> = items.iter().filter(|item| !item.folds).cloned().collect();
-    let of = |mark: Mark| items.iter().filter(|item| item.folds && item.mark == mark).count();
-    let counts = [(Mark::Done, "done"), (Mark::Waiting, "waiting"), (Mark::Plain, "ready")];
-    let counts = counts.into_iter().map(|(mark, name)| (of(mark), name)).filter(|(count, _)| *count > 0);
-    let text: Vec<String> = counts.map(|(count, name)| format!("{count} {name}")).collect();
-    let others = if shown.is_empty() { "" } else { "other " };
-    let pods = if folds == 1 { "Pod" } else { "Pods" };
-    let mark = if of(Mark::Done) == folds { Mark::Done } else { Mark::Plain };
-    let name = format!("{folds} {others}{pods}");
-    shown.push(Item { mark, name, text: text.join(", "), ..Item::default() });
-    shown
 }
 
 /// What stands before a name.

@@ -10,6 +10,7 @@ pub mod draw;
 pub mod duration;
 pub mod enable;
 pub mod explain;
+mod fold;
 pub mod follow;
 pub mod known;
 pub mod node;

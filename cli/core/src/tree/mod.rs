@@ -2,12 +2,15 @@
 //!
 //! Made of objects of the API alone. How it is drawn is in [`crate::draw`].
 
+#[cfg(test)]
+mod drawn_tests;
 mod pods;
 mod requests;
+mod rollout;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use k8s_openapi::api::core::v1::Pod;
@@ -15,11 +18,13 @@ use kube::Resource;
 use pitstop_api::image_update::PodImageUpdate;
 use pitstop_api::recreate::ContainerRecreateRequest;
 use pitstop_api::resize::PodResize;
-use pitstop_api::rollout::InPlaceRollout;
+use pitstop_api::rollout::{InPlaceRollout, TargetKind};
 use serde::Serialize;
 
 use crate::plain;
+use crate::rollouts;
 use crate::standing::{Progress, Standing};
+use crate::target::Target;
 
 pub(crate) use requests::short_id;
 
@@ -33,15 +38,29 @@ pub enum Mark {
     Failed,
     /// It is at work.
     Working,
-    /// It has its turn yet to come.
-    Waiting,
     /// It is not ready, and nothing is done about it.
     NotReady,
+    /// It has its turn yet to come.
+    Waiting,
     /// There is nothing to tell.
     #[default]
     Plain,
     /// It is done.
     Done,
+}
+
+/// What an item is to a picture that has no room for all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Part {
+    /// It is always shown.
+    #[default]
+    Main,
+    /// A node of a workload, with its Pods.
+    Node,
+    /// A Pod of a workload.
+    Pod,
+    /// A detail of the item above it: it is left out first.
+    Detail,
 }
 
 /// One line of the tree, and what is below it.
@@ -61,9 +80,12 @@ pub struct Item {
     /// The same in a sentence, or what else is to be told.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// Where there is no room it is counted with the others of its mark instead of being shown.
+    /// What it is to a picture that has no room for all.
     #[serde(skip)]
-    pub folds: bool,
+    pub part: Part,
+    /// Neither it nor anything below it needs attention: it may be counted with others instead of being shown.
+    #[serde(skip)]
+    pub quiet: bool,
     /// What it consists of.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub items: Vec<Item>,
@@ -112,6 +134,24 @@ pub struct Objects {
     pub unread: Vec<String>,
 }
 
+impl Objects {
+    /// Those that concern a workload to which all of the Pods belong. The API server selects rollouts by the name of their
+    /// target alone, and cannot select requests by the workload of their Pod.
+    #[must_use]
+    pub fn of_workload(&self, kind: TargetKind, name: &str) -> Self {
+        let pods: BTreeSet<&str> = self.pods.iter().filter_map(|pod| pod.metadata.name.as_deref()).collect();
+        let has = |pod: &str| pods.contains(pod);
+        Self {
+            rollouts: rollouts::of_workload(kind, name, self.rollouts.clone()),
+            restarts: self.restarts.iter().filter(|it| has(&it.spec.pod_name)).cloned().collect(),
+            resizes: self.resizes.iter().filter(|it| has(&it.spec.pod_ref.name)).cloned().collect(),
+            updates: self.updates.iter().filter(|it| has(&it.spec.pod_ref.name)).cloned().collect(),
+            pods: self.pods.clone(),
+            unread: self.unread.clone(),
+        }
+    }
+}
+
 /// A tree, and what it was made of.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -130,8 +170,8 @@ pub struct Tree {
 pub enum About<'a> {
     /// All that is asked for in the namespace.
     Namespace,
-    /// A workload, by the name that the picture has for it; all Pods that there are belong to it.
-    Workload(&'a str),
+    /// A workload; all Pods that there are belong to it.
+    Workload(TargetKind, &'a str),
     /// One Pod.
     Pod(&'a str),
     /// The requests that there are, and their Pods.
@@ -142,7 +182,7 @@ pub enum About<'a> {
 pub fn tree(about: About<'_>, objects: &Objects) -> Tree {
     let items = match about {
         About::Namespace => requests::open(objects),
-        About::Workload(name) => vec![pods::workload(name, objects)],
+        About::Workload(kind, name) => return of_workload(kind, name, &objects.of_workload(kind, name)),
         About::Pod(name) => objects
             .pods
             .iter()
@@ -151,6 +191,15 @@ pub fn tree(about: About<'_>, objects: &Objects) -> Tree {
             .collect(),
         About::Requests => requests::all(objects),
     };
+    made(items, objects)
+}
+
+fn of_workload(kind: TargetKind, name: &str, objects: &Objects) -> Tree {
+    let target = Target::Workload(kind, name.to_owned()).to_string();
+    made(vec![pods::workload(&target, objects)], objects)
+}
+
+fn made(items: Vec<Item>, objects: &Objects) -> Tree {
     let unread = objects.unread.iter().map(|why| plain::line(why, MOST_TEXT)).collect();
     Tree { items, unread, resource_versions: versions(objects) }
 }

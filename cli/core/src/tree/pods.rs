@@ -6,8 +6,9 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::ResourceExt as _;
 use pitstop_api::rollout::{InPlaceRollout, POD_REVISION, PodState};
 
-use super::requests::{change, created, is_done_by, of_pod, rollout, short_id};
-use super::{Item, MOST_TEXT, Mark, Objects};
+use super::requests::{change, created, failed_last, is_done_by, of_pod, short_id};
+use super::rollout::{rollout, told};
+use super::{Item, Mark, Objects, Part};
 use crate::plain;
 use crate::standing::{Progress, standing};
 
@@ -19,11 +20,13 @@ pub(super) fn workload(name: &str, objects: &Objects) -> Item {
     for pod in &objects.pods {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         let node = node.map_or_else(|| "no node yet".to_owned(), |node| plain::line(&node, 253));
-        nodes.entry(node).or_default().push(member(pod, acts, objects));
+        let pod = Item { part: Part::Pod, ..member(pod, acts, objects) };
+        nodes.entry(node).or_default().push(pod);
     }
     items.extend(nodes.into_iter().map(|(node, mut pods)| {
         pods.sort_by(|one, other| (one.mark, &one.name).cmp(&(other.mark, &other.name)));
-        Item { items: pods, ..Item::new(node) }
+        let quiet = pods.iter().all(|pod| pod.quiet);
+        Item { items: pods, part: Part::Node, quiet, ..Item::new(node) }
     }));
     let mark = items.iter().take(objects.rollouts.len()).map(|item| item.mark).min().unwrap_or_default();
     let text = if objects.rollouts.is_empty() { "has no InPlaceRollout" } else { "" };
@@ -37,7 +40,7 @@ fn member(pod: &Pod, acts: Option<&InPlaceRollout>, objects: &Objects) -> Item {
     let interest = acts.and_then(|it| it.status.as_ref()).map(|it| it.pods_of_interest.as_slice());
     let interest = interest.unwrap_or_default().iter().find(|it| it.name == pod.name_any());
     if let Some(failed) = interest.filter(|it| it.state == PodState::Failed) {
-        let text = plain::line(&format!("{}: {}", failed.request, failed.message), MOST_TEXT);
+        let text = told(&failed.request, &failed.message);
         return Item { mark: Mark::Failed, reason: "Failed".to_owned(), text, items, ..Item::new(name) };
     }
     let ready = ready(pod);
@@ -47,12 +50,13 @@ fn member(pod: &Pod, acts: Option<&InPlaceRollout>, objects: &Objects) -> Item {
     }
     let mark = match acts {
         _ if !ready => Mark::NotReady,
+        Some(acts) if is_newer(pod, acts) => Mark::Plain,
         Some(acts) if is_current(pod, acts) || is_done_by(objects, acts, &pod.name_any()) => Mark::Done,
         Some(acts) if is_under_way(acts) => Mark::Waiting,
         _ => Mark::Plain,
     };
     let text = if ready { String::new() } else { not_ready(pod) };
-    Item { mark, text, folds: ready, since: (!ready).then(|| created(pod)).flatten(), ..Item::new(name) }
+    Item { mark, text, quiet: ready, since: (!ready).then(|| created(pod)).flatten(), ..Item::new(name) }
 }
 
 /// A Pod with open requests. What the first says, its line says: with the others it is below.
@@ -67,6 +71,13 @@ fn is_under_way(acts: &InPlaceRollout) -> bool {
     let status = acts.status.as_ref();
     standing(acts).progress == Progress::Open
         && status.is_some_and(|status| status.current < status.pods || status.restart.is_some())
+}
+
+/// The Pod was made after the restart began, which leaves it alone.
+fn is_newer(pod: &Pod, acts: &InPlaceRollout) -> bool {
+    let restart = acts.status.as_ref().and_then(|status| status.restart.as_ref());
+    let newest = restart.and_then(|restart| restart.newest_pod);
+    newest.is_some_and(|newest| created(pod).is_some_and(|made| made > newest))
 }
 
 /// The Pod has what the last update was to, by the label or the annotation that tells its revision.
@@ -88,7 +99,9 @@ pub(super) fn whole(pod: &Pod, objects: &Objects) -> Item {
     let sidecars = init.iter().filter(|it| it.restart_policy.as_deref() == Some("Always"));
     let main = spec.map(|spec| spec.containers.as_slice()).unwrap_or_default();
     let containers = sidecars.chain(main).map(|it| container(pod, &it.name, it.image.as_deref()));
-    let items = containers.chain(of_pod(objects, &pod.name_any())).collect();
+    let requests = of_pod(objects, &pod.name_any());
+    let failed = failed_last(objects, &pod.name_any());
+    let items = containers.chain(requests).chain(failed).collect();
     let name = plain::line(&format!("pod/{}", pod.name_any()), 260);
     Item { mark, text, items, since: created(pod), ..Item::new(name) }
 }
@@ -124,6 +137,9 @@ fn ready(pod: &Pod) -> bool {
 
 /// Why a Pod is not ready, by its condition.
 fn not_ready(pod: &Pod) -> String {
+    if pod.metadata.deletion_timestamp.is_some() {
+        return "is being deleted".to_owned();
+    }
     let conditions = pod.status.as_ref().and_then(|it| it.conditions.as_deref()).unwrap_or_default();
     let told = conditions.iter().find(|it| it.type_ == "Ready");
     let why = change(None, told.and_then(|it| it.message.clone()));

@@ -7,34 +7,48 @@ use pitstop_api::recreate::ContainerRecreateRequest;
 use pitstop_api::resize::PodResize;
 use pitstop_api::rollout::InPlaceRollout;
 
-use super::{Item, MOST_TEXT, Mark, Objects, mark};
+use super::rollout::{rollout, with_pods};
+use super::{Item, MOST_TEXT, Mark, Objects, Part};
 use crate::plain;
 use crate::standing::{Progress, Request, standing};
 
 /// Every request that is open, and every rollout; those that have failed first.
 pub(super) fn open(objects: &Objects) -> Vec<Item> {
-    let mut items: Vec<Item> = all(objects)
-        .into_iter()
-        .filter(|item| item.mark == Mark::Working || item.name.starts_with("inplacerollout/"))
-        .collect();
+    let open = of_pods(objects).filter(|item| item.mark == Mark::Working);
+    let mut items: Vec<Item> = open.chain(objects.rollouts.iter().map(rollout)).collect();
     items.sort_by(|one, other| (one.mark, &one.name).cmp(&(other.mark, &other.name)));
     items
 }
 
-/// Every request.
+/// Every request; rollouts with the Pods that they are at work with.
 pub(super) fn all(objects: &Objects) -> Vec<Item> {
+    of_pods(objects).chain(objects.rollouts.iter().map(with_pods)).collect()
+}
+
+/// Every request for one Pod.
+fn of_pods(objects: &Objects) -> impl Iterator<Item = Item> {
     let restarts = objects.restarts.iter().map(|it| with_pod(restart(it), &it.spec.pod_name));
     let resizes = objects.resizes.iter().map(|it| with_pod(resize(it), &it.spec.pod_ref.name));
     let updates = objects.updates.iter().map(|it| with_pod(update(it), &it.spec.pod_ref.name));
-    restarts.chain(resizes).chain(updates).chain(objects.rollouts.iter().map(rollout)).collect()
+    restarts.chain(resizes).chain(updates)
 }
 
 /// The open requests for a Pod.
 pub(super) fn of_pod(objects: &Objects, pod: &str) -> Vec<Item> {
-    let restarts = objects.restarts.iter().filter(|it| it.spec.pod_name == pod).map(restart);
-    let resizes = objects.resizes.iter().filter(|it| it.spec.pod_ref.name == pod).map(resize);
-    let updates = objects.updates.iter().filter(|it| it.spec.pod_ref.name == pod).map(update);
-    restarts.chain(resizes).chain(updates).filter(|item| item.mark == Mark::Working).collect()
+    every_of_pod(objects, pod).filter(|item| item.mark == Mark::Working).collect()
+}
+
+/// The request for a Pod that ended last, if it failed.
+pub(super) fn failed_last(objects: &Objects, pod: &str) -> Option<Item> {
+    let ended = every_of_pod(objects, pod).filter(|item| item.mark != Mark::Working);
+    ended.max_by_key(|item| item.since).filter(|item| item.mark == Mark::Failed)
+}
+
+fn every_of_pod<'a>(objects: &'a Objects, pod: &'a str) -> impl Iterator<Item = Item> + 'a {
+    let restarts = objects.restarts.iter().filter(move |it| it.spec.pod_name == pod).map(restart);
+    let resizes = objects.resizes.iter().filter(move |it| it.spec.pod_ref.name == pod).map(resize);
+    let updates = objects.updates.iter().filter(move |it| it.spec.pod_ref.name == pod).map(update);
+    restarts.chain(resizes).chain(updates)
 }
 
 /// A request of that rollout for the Pod has done its work.
@@ -69,6 +83,11 @@ pub(super) fn created<K: Resource>(object: &K) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp(object.meta().creation_timestamp.as_ref()?.0.as_second(), 0)
 }
 
+/// A container of a request.
+fn detail(container: &str) -> Item {
+    Item { part: Part::Detail, ..Item::new(plain::line(container, 63)) }
+}
+
 fn restart(request: &ContainerRecreateRequest) -> Item {
     let item = begun(request);
     let status = request.status.as_ref();
@@ -91,7 +110,7 @@ fn restart(request: &ContainerRecreateRequest) -> Item {
         );
         let text = if state.message.is_empty() { ids } else { plain::line(&state.message, MOST_TEXT) };
         let reason = state.phase.name().to_owned();
-        Item { mark, reason, text, ..Item::new(plain::line(&state.name, 63)) }
+        Item { mark, reason, text, ..detail(&state.name) }
     };
     Item { items: parts.iter().map(container).collect(), ..item }
 }
@@ -110,7 +129,7 @@ fn resize(request: &PodResize) -> Item {
             format!("requests {} limits {}", amounts(&values.requests), amounts(&values.limits))
         };
         let text = change(Some(shown(&of.original)), Some(shown(&of.desired)));
-        Item { mark: item.mark, text: plain::line(&text, MOST_TEXT), ..Item::new(plain::line(&of.name, 63)) }
+        Item { mark: item.mark, text: plain::line(&text, MOST_TEXT), ..detail(&of.name) }
     };
     let items = containers.iter().map(container).collect();
     Item { items, ..item }
@@ -122,55 +141,14 @@ fn update(request: &PodImageUpdate) -> Item {
     let containers = status.map(|it| it.containers.as_slice()).unwrap_or_default();
     let container = |of: &pitstop_api::image_update::ContainerStatus| {
         let wanted = request.spec.containers.iter().find(|it| it.name == of.name);
-        let digest = of.pulled.as_ref().map(|it| short_digest(&it.digest)).filter(|it| !it.is_empty());
-        let pulled = digest.map(|digest| format!(" ({digest})")).unwrap_or_default();
-        let image = wanted.map(|it| format!("{}{pulled}", it.image));
-        let text = change(Some(of.before.image.clone()), image);
-        Item { mark: item.mark, text: plain::line(&text, MOST_TEXT), ..Item::new(plain::line(&of.name, 63)) }
+        let pulled = of.pulled.as_ref().map(|it| it.digest.as_str()).unwrap_or_default();
+        let image = wanted.map(|it| image(&it.image, pulled));
+        let text = change(Some(self::image(&of.before.image, &of.before.image_id)), image);
+        Item { mark: item.mark, text: plain::line(&text, MOST_TEXT), ..detail(&of.name) }
     };
     let gap = status.and_then(|it| it.gap_milliseconds).map(|gap| format!(" · gap {}", milliseconds(gap)));
     let items = containers.iter().map(container).collect();
     Item { items, text: format!("{}{}", item.text, gap.unwrap_or_default()), ..item }
-}
-
-/// A rollout in one line; how far it is with its Pods, in the next ones.
-pub(super) fn rollout(rollout: &InPlaceRollout) -> Item {
-    let standing = standing(rollout);
-    let name = plain::line(&format!("inplacerollout/{}", rollout.name_any()), 300);
-    let item = Item::of(name, &standing);
-    let Some(status) = &rollout.status else { return item };
-    let mut items = Vec::new();
-    if status.pods > 0 {
-        let waiting = status.pods.saturating_sub(status.current + status.started + status.failed).max(0);
-        let text = format!(
-            "{} of {} done, {} at work, {waiting} waiting, {} failed",
-            status.current, status.pods, status.started, status.failed
-        );
-        let mark = if status.failed > 0 { Mark::Failed } else { mark(&standing) };
-        items.push(Item { mark, text, ..Item::new("Pods") });
-    }
-    if let Some(update) = &status.update {
-        let from = update.from.as_ref().map(|from| plain::line(from, 63));
-        let way = if update.rolling_back { " (going back)" } else { "" };
-        let text = format!("{}{way}", change(from, Some(plain::line(&update.revision, 63))));
-        let reason = update.ended.map(|end| end.name().to_owned()).unwrap_or_default();
-        items.push(Item { reason, text, ..Item::new("update") });
-        let digest = |it: &pitstop_api::rollout::TagMeaning| {
-            let text = plain::line(&format!("{} is {}", it.image, short_digest(&it.digest)), MOST_TEXT);
-            Item { text, ..Item::new("image") }
-        };
-        items.extend(update.images.iter().map(digest));
-    }
-    if let Some(restart) = &status.restart {
-        items.push(Item { text: plain::line(&restart.restarted_at, 64), ..Item::new("restart") });
-    }
-    let gap = status.history.first().and_then(|roll| roll.service_gap);
-    if let Some(gap) = gap.filter(|_| standing.progress != Progress::Open) {
-        let (median, most) = (milliseconds(gap.median_milliseconds), milliseconds(gap.maximum_milliseconds));
-        let text = format!("{median} (median of {}), {most} (longest)", gap.measured);
-        items.push(Item { text, ..Item::new("gap") });
-    }
-    Item { items, ..item }
 }
 
 /// `old -> new`, as far as they are known.
@@ -188,12 +166,18 @@ pub(crate) fn short_id(reference: &str) -> String {
     plain::line(id, 64).chars().take(12).collect()
 }
 
+/// An image, and the first digits of its digest where that is known and the image does not name it.
+fn image(name: &str, digest: &str) -> String {
+    let digest = short_digest(digest);
+    if digest.is_empty() || name.contains('@') { name.to_owned() } else { format!("{name} ({digest})") }
+}
+
 /// The first 12 digits of a digest.
-fn short_digest(digest: &str) -> String {
+pub(super) fn short_digest(digest: &str) -> String {
     let digits = digest.rsplit_once(':').map_or(digest, |(_, digits)| digits);
     plain::line(digits, 64).chars().take(12).collect()
 }
 
-fn milliseconds(of: i64) -> String {
+pub(super) fn milliseconds(of: i64) -> String {
     format!("{}.{} s", of.max(0) / 1_000, of.max(0) % 1_000 / 100)
 }

@@ -3,15 +3,15 @@ use serde_json::{Value, json};
 use super::*;
 use crate::draw::{Look, draw};
 
-fn read<K: serde::de::DeserializeOwned>(value: Value) -> K {
+pub(super) fn read<K: serde::de::DeserializeOwned>(value: Value) -> K {
     serde_json::from_value(value).unwrap()
 }
 
-fn at(seconds: i64) -> DateTime<Utc> {
+pub(super) fn at(seconds: i64) -> DateTime<Utc> {
     DateTime::from_timestamp(1_700_000_000 + seconds, 0).unwrap()
 }
 
-fn pod(name: &str, node: &str, ready: bool) -> Pod {
+pub(super) fn pod(name: &str, node: &str, ready: bool) -> Pod {
     read(json!({
         "metadata": {"name": name, "uid": format!("uid-{name}"), "resourceVersion": "7", "creationTimestamp": at(0)},
         "spec": {"nodeName": node, "containers": [{"name": "app", "image": "shop/web:v1"}]},
@@ -22,12 +22,17 @@ fn pod(name: &str, node: &str, ready: bool) -> Pod {
     }))
 }
 
-fn conditions(complete: &str, reason: &str, message: &str) -> Value {
+pub(super) fn conditions(complete: &str, reason: &str, message: &str) -> Value {
     json!([{"type": "Complete", "status": complete, "reason": reason, "message": message,
         "lastTransitionTime": at(20)}])
 }
 
-fn restart(name: &str, pod: &str, owner: Option<&str>, said: (&str, &str, &str)) -> ContainerRecreateRequest {
+pub(super) fn restart(
+    name: &str,
+    pod: &str,
+    owner: Option<&str>,
+    said: (&str, &str, &str),
+) -> ContainerRecreateRequest {
     let owners =
         owner.map(|uid| json!([{"apiVersion": "v1", "kind": "InPlaceRollout", "name": "web", "uid": uid}]));
     let states = json!([{"name": "app", "phase": "Recreating"}]);
@@ -41,7 +46,7 @@ fn restart(name: &str, pod: &str, owner: Option<&str>, said: (&str, &str, &str))
     }))
 }
 
-fn rollout(pods: i32, current: i32, started: i32) -> InPlaceRollout {
+pub(super) fn rollout(pods: i32, current: i32, started: i32) -> InPlaceRollout {
     read(json!({
         "metadata": {"name": "web", "uid": "rollout", "generation": 2, "resourceVersion": "12"},
         "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "restartedAt": "two"},
@@ -52,7 +57,7 @@ fn rollout(pods: i32, current: i32, started: i32) -> InPlaceRollout {
 }
 
 /// Six Pods on two nodes: one done, one at work, one not ready, the others wait.
-fn objects() -> Objects {
+pub(super) fn objects() -> Objects {
     let mut pods: Vec<Pod> =
         ["a", "b", "c"].into_iter().map(|name| pod(&format!("web-{name}"), "node1", true)).collect();
     pods.extend(["d", "e", "f"].into_iter().map(|name| pod(&format!("web-{name}"), "node2", name != "e")));
@@ -63,28 +68,29 @@ fn objects() -> Objects {
     Objects { rollouts: vec![rollout(6, 1, 1)], restarts, pods, ..Objects::default() }
 }
 
-fn drawn(tree: &Tree, look: Look) -> String {
+pub(super) fn drawn(tree: &Tree, look: Look) -> String {
     draw(tree, at(80), look).join("\n")
 }
 
 #[test]
 fn a_workload_has_its_rollout_and_its_pods_by_node() {
-    let tree = tree(About::Workload("deployment/web"), &objects());
+    let tree = tree(About::Workload(TargetKind::Deployment, "web"), &objects());
     let wide = drawn(&tree, Look { size: Some((200, 50)), ..Look::default() });
     let expected = "\
 ● deployment/web
 ├─ ● inplacerollout/web     60s  Restarting: some Pods are restarted
-│  ├─ ● Pods                     1 of 6 done, 1 at work, 4 waiting, 0 failed
-│  └─ · restart                  two
+│  ├─ ● Pods                     1 of 6 done, 1 at work, 0 failed, 4 waiting
+│  ├─ · restart                  two
+│  └─ · steps                    soak 10 s
 ├─ · node1
 │  ├─ ● web-b               70s  WaitingForReady: waits for app to be ready
 │  │  └─ ● app                   Recreating: 0123456789ab
 │  ├─ ○ web-c
 │  └─ ✔ web-a
 └─ · node2
+   ├─ ! web-e               80s  not ready: containers with unready status: [app]
    ├─ ○ web-d
-   ├─ ○ web-f
-   └─ ! web-e               80s  not ready: containers with unready status: [app]";
+   └─ ○ web-f";
     assert_eq!(wide, expected);
     let ascii = drawn(&tree, Look { size: Some((80, 50)), ascii: true, ..Look::default() });
     assert!(ascii.is_ascii(), "{ascii}");
@@ -98,7 +104,7 @@ fn two_hundred_pods_stay_readable_and_fit_the_terminal() {
     let more =
         (0..194).map(|n| pod(&format!("web-{n:03}"), if n % 2 == 0 { "node1" } else { "node2" }, true));
     objects.pods.extend(more);
-    let tree = tree(About::Workload("deployment/web"), &objects);
+    let tree = tree(About::Workload(TargetKind::Deployment, "web"), &objects);
     let lines = draw(&tree, at(80), Look { size: Some((80, 24)), ..Look::default() });
     let text = lines.join("\n");
     assert!(lines.len() <= 24, "{text}");

@@ -63,14 +63,10 @@ impl Subject {
         Ok(Self { target: Some(target), scope })
     }
 
-    fn name(&self) -> String {
-        self.target.as_ref().map(Target::to_string).unwrap_or_default()
-    }
-
-    fn about<'a>(&'a self, name: &'a str) -> About<'a> {
+    fn about(&self) -> About<'_> {
         match &self.target {
             None => About::Namespace,
-            Some(Target::Workload(..)) => About::Workload(name),
+            Some(Target::Workload(kind, name)) => About::Workload(*kind, name),
             Some(Target::Pod(pod)) => About::Pod(pod),
             Some(Target::Request(..)) => About::Requests,
         }
@@ -101,8 +97,7 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
         };
     }
     let objects = gather::all(session, &subject.scope).await?;
-    let name = subject.name();
-    let tree = tree(subject.about(&name), &objects);
+    let tree = tree(subject.about(), &objects);
     if let (Some(target @ (Target::Pod(_) | Target::Request(..))), true) =
         (&subject.target, tree.items.is_empty() && tree.unread.is_empty())
     {

@@ -32,7 +32,9 @@ pub fn draw(tree: &Tree, now: DateTime<Utc>, look: Look) -> Vec<String> {
     let mut rows = fitting(tree, height.saturating_sub(unread.len()), look);
     rows.append(&mut unread);
     let width = look.size.map(|(width, _)| width.max(LEAST));
-    let names = rows.iter().map(|row| row.lead.width() + row.name.width()).max().unwrap_or_default();
+    // Names with nothing beside them may be longer.
+    let beside = rows.iter().filter(|row| row.since.is_some() || !row.text.is_empty());
+    let names = beside.map(|row| row.lead.width() + row.name.width()).max().unwrap_or_default();
     let names = width.map_or(names, |width| names.min(width / 2));
     rows.iter().map(|row| row.drawn(now, names, width, look)).collect()
 }

@@ -2,8 +2,10 @@
 
 use chrono::{DateTime, Utc};
 use pitstop_api::nodework::{AnswerState, NodeWork, request_uid};
+use pitstop_api::rollout::{PodOfInterest, PodState};
 
 use crate::duration::age;
+use crate::holds::{Hold, hold};
 use crate::plain;
 use crate::reasons::meaning;
 use crate::standing::{Progress, Standing};
@@ -11,6 +13,8 @@ use crate::target::RequestKind;
 
 /// Most orders of one request that are told of.
 const MOST_ORDERS: usize = 8;
+/// Most Pods of one rollout that are told of.
+const MOST_PODS: usize = 5;
 
 /// Something that the caller may not be allowed to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +40,21 @@ pub struct Explained {
     pub standing: Standing,
     /// The node of its Pod; absent where it has none, or where that is not known yet.
     pub node: Option<String>,
+    /// Its Pod; absent for a rollout.
+    pub pod: Option<String>,
+    /// The workload of a rollout, such as `deployment/web`; absent for one that selects Pods, and for other requests.
+    pub workload: Option<String>,
+    /// The Pods that a rollout is at work with, or that have failed.
+    pub pods: Vec<PodOfInterest>,
+}
+
+/// Where things are, for the commands that help.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The namespace of the request.
+    pub namespace: &'a str,
+    /// The namespace of pitstop's own programs.
+    pub system: &'a str,
 }
 
 /// What is known of a node.
@@ -50,9 +69,52 @@ pub struct NodeFacts {
 }
 
 /// The lines about one request.
-pub fn explain(request: &Explained, facts: Option<&NodeFacts>, now: DateTime<Utc>) -> Vec<String> {
+pub fn explain(
+    request: &Explained,
+    facts: Option<&NodeFacts>,
+    place: Place<'_>,
+    now: DateTime<Utc>,
+) -> Vec<String> {
     let Explained { kind, name, standing, .. } = request;
-    let name = plain::line(name, 253);
+    let mut lines = vec![headline(request, now)];
+    let mut tell = |what: &str, text: &str| {
+        if !text.is_empty() {
+            lines.push(format!("  {what:<9}{}", plain::line(text, plain::MOST)));
+        }
+    };
+    let open = standing.progress == Progress::Open;
+    let hold = hold(*kind, &standing.reason).filter(|_| standing.progress != Progress::Succeeded);
+    // A rollout that has failed stands, and goes on when somebody has seen to it. Another request that is over waits for nobody.
+    let holder = hold.filter(|_| open || *kind == RequestKind::Rollout);
+    tell("reason", &standing.reason);
+    tell("message", &standing.message);
+    tell("held by", holder.map(|hold| hold.by).unwrap_or_default());
+    if let Some(meaning) = meaning(*kind, &standing.reason) {
+        tell("means", &meaning.means);
+        tell("to do", &meaning.cure);
+    }
+    if let (Some(node), Some(facts)) = (&request.node, facts) {
+        tell("node", &of_node(node, facts));
+        tell("daemon", &of_daemon(facts, now));
+        tell("orders", &of_orders(&request.uid, facts));
+    }
+    for pod in request.pods.iter().take(MOST_PODS) {
+        tell("Pod", &of_pod(pod));
+    }
+    if let Some(more) = request.pods.len().checked_sub(MOST_PODS).filter(|more| *more > 0) {
+        tell("Pod", &format!("... and {more} more"));
+    }
+    let help = hold.and_then(|hold| command(hold, request, facts, place));
+    tell("next", help.as_deref().unwrap_or_default());
+    if open {
+        tell("wait", &format!("kubectl pitstop wait {}/{name} -n {}", kind.singular(), place.namespace));
+    }
+    lines
+}
+
+/// What it is, and since when.
+fn headline(request: &Explained, now: DateTime<Utc>) -> String {
+    let Explained { kind, name, standing, .. } = request;
     let since = standing.since.map(|since| age((now - since).num_seconds()));
     let how = match (standing.progress, since) {
         (Progress::Open, Some(since)) => format!("is open, for {since}"),
@@ -62,27 +124,43 @@ pub fn explain(request: &Explained, facts: Option<&NodeFacts>, now: DateTime<Utc
         (Progress::Failed, Some(since)) => format!("has failed, {since} ago"),
         (Progress::Failed, None) => "has failed".to_owned(),
     };
-    let mut lines = vec![format!("{}/{name} {how}", kind.singular())];
-    let mut tell = |what: &str, text: &str| {
-        if !text.is_empty() {
-            lines.push(format!("  {what:<9}{}", plain::line(text, plain::MOST)));
-        }
+    let pod = request.pod.as_ref().map(|pod| format!(" (Pod {pod})")).unwrap_or_default();
+    plain::line(&format!("{}/{name}{pod} {how}", kind.singular()), plain::MOST)
+}
+
+fn of_pod(pod: &PodOfInterest) -> String {
+    let state = match pod.state {
+        PodState::Failed => "failed",
+        PodState::Started => "at work",
     };
-    tell("reason", &standing.reason);
-    tell("message", &standing.message);
-    if let Some(meaning) = meaning(*kind, &standing.reason) {
-        tell("means", &meaning.means);
-        tell("to do", &meaning.cure);
+    let why = if pod.message.is_empty() { String::new() } else { format!(": {}", pod.message) };
+    format!("{}: {state} by {}{why}", pod.name, pod.request)
+}
+
+/// The command that helps, with the names that it needs; none where one of them is not known.
+fn command(hold: Hold, of: &Explained, facts: Option<&NodeFacts>, place: Place<'_>) -> Option<String> {
+    let daemon = facts.and_then(|facts| match &facts.daemon {
+        Known::Is((pod, _)) => Some(pod.clone()),
+        Known::Missing | Known::Unread(_) => None,
+    });
+    let target = of.workload.clone().unwrap_or_else(|| format!("{}/{}", of.kind.singular(), of.name));
+    let names = [
+        ("{pod}", of.pod.clone()),
+        ("{node}", of.node.clone()),
+        ("{daemon}", daemon),
+        ("{name}", Some(of.name.clone())),
+        ("{target}", Some(target)),
+        ("{workload}", of.workload.clone()),
+        ("{-n}", Some(format!("-n {}", place.namespace))),
+        ("{system}", Some(place.system.to_owned())),
+    ];
+    let mut command = hold.help.to_owned();
+    for (hole, name) in names {
+        if command.contains(hole) {
+            command = command.replace(hole, &name?);
+        }
     }
-    if let (Some(node), Some(facts)) = (&request.node, facts) {
-        tell("node", &of_node(node, facts));
-        tell("daemon", &of_daemon(facts));
-        tell("orders", &of_orders(&request.uid, facts));
-    }
-    if standing.progress == Progress::Open {
-        tell("next", &format!("kubectl pitstop wait {}/{name}", kind.singular()));
-    }
-    lines
+    Some(command).filter(|command| !command.is_empty())
 }
 
 fn of_node(node: &str, facts: &NodeFacts) -> String {
@@ -94,18 +172,30 @@ fn of_node(node: &str, facts: &NodeFacts) -> String {
     }
 }
 
-fn of_daemon(facts: &NodeFacts) -> String {
-    let runtime = match &facts.work {
-        Known::Is(work) => work.status.as_ref().and_then(|status| status.runtime.as_ref()),
+fn of_daemon(facts: &NodeFacts, now: DateTime<Utc>) -> String {
+    let work = match &facts.work {
+        Known::Is(work) => Some(work),
         Known::Missing | Known::Unread(_) => None,
     };
+    let runtime = work.and_then(|work| work.status.as_ref()).and_then(|status| status.runtime.as_ref());
     let runtime = runtime.map(|it| format!(", with {} {}", it.name, it.version)).unwrap_or_default();
+    let wrote = work.and_then(|work| last_answer(work)).map(|at| age((now - at).num_seconds()));
+    let wrote = wrote.map(|ago| format!("; it wrote its last answer {ago} ago")).unwrap_or_default();
     match &facts.daemon {
-        Known::Is((pod, true)) => format!("{pod} is ready{runtime}"),
-        Known::Is((pod, false)) => format!("{pod} is not ready: see its log"),
+        Known::Is((pod, true)) => format!("{pod} is ready{runtime}{wrote}"),
+        Known::Is((pod, false)) => format!("{pod} is not ready: see its log{wrote}"),
         Known::Missing => "there is none on this node: no container is stopped by it".to_owned(),
-        Known::Unread(why) => format!("its Pod cannot be read: {why}"),
+        Known::Unread(why) => format!("its Pod cannot be read: {why}{wrote}"),
     }
+}
+
+/// When the book's status was written last, on the API server's clock. Only the node's daemon may do that. It writes when it has
+/// something to say, so that a long time is no sign of its end.
+fn last_answer(work: &NodeWork) -> Option<DateTime<Utc>> {
+    let writes = work.metadata.managed_fields.iter().flatten();
+    let of_status = writes.filter(|write| write.subresource.as_deref() == Some("status"));
+    let last = of_status.filter_map(|write| write.time.as_ref().map(|at| at.0.as_second())).max();
+    DateTime::from_timestamp(last?, 0)
 }
 
 /// What the daemon is asked for the request, and what it has said.
@@ -153,8 +243,19 @@ mod tests {
             since: Some(at(0)),
         };
         let node = Some("node1".to_owned());
-        Explained { kind: RequestKind::Restart, name: "one".into(), uid: "u-1".into(), standing, node }
+        Explained {
+            kind: RequestKind::Restart,
+            name: "one".into(),
+            uid: "u-1".into(),
+            standing,
+            node,
+            pod: Some("web".into()),
+            workload: None,
+            pods: Vec::new(),
+        }
     }
+
+    const PLACE: Place<'static> = Place { namespace: "shop", system: "pitstop-system" };
 
     fn work() -> Box<NodeWork> {
         let id = "0".repeat(64);
@@ -163,7 +264,9 @@ mod tests {
                 "container": {"name": "app", "id": id}, "action": {"recreate": {}}})
         };
         let work = json!({
-            "metadata": {"name": "node1"},
+            "metadata": {"name": "node1", "managedFields": [
+                {"manager": "pitstop-daemon", "operation": "Update", "subresource": "status", "time": at(60)},
+                {"manager": "pitstop-controller", "operation": "Update", "time": at(80)}]},
             "spec": {"orders": [order("u-1/app/1"), order("u-2/app/1")]},
             "status": {"runtime": {"name": "containerd", "version": "2.4.2"},
                 "answers": [{"orderID": "u-1/app/1", "state": "Acknowledged", "acknowledgedBy": "x"}]},
@@ -175,15 +278,18 @@ mod tests {
     fn a_wait_is_explained_with_the_page_the_node_the_daemon_and_its_orders() {
         let daemon = Known::Is(("pitstop-daemon-x".to_owned(), true));
         let facts = NodeFacts { ready: Known::Is(true), work: Known::Is(work()), daemon };
-        let told = explain(&waits("WaitingForDaemon", Progress::Open), Some(&facts), at(90)).join("\n");
+        let told =
+            explain(&waits("WaitingForDaemon", Progress::Open), Some(&facts), PLACE, at(90)).join("\n");
         for line in [
-            "containerrecreaterequest/one is open, for 90s",
+            "containerrecreaterequest/one (Pod web) is open, for 90s",
+            "  held by  the node's daemon",
             "  reason   WaitingForDaemon",
             "  to do    Is a daemon ready on that node?",
             "  node     node1 is Ready",
-            "  daemon   pitstop-daemon-x is ready, with containerd 2.4.2",
+            "  daemon   pitstop-daemon-x is ready, with containerd 2.4.2; it wrote its last answer 30s ago",
             "  orders   app: acknowledged",
-            "  next     kubectl pitstop wait containerrecreaterequest/one",
+            "  next     kubectl get pods --namespace pitstop-system --field-selector spec.nodeName=node1",
+            "  wait     kubectl pitstop wait containerrecreaterequest/one -n shop",
         ] {
             assert!(told.lines().any(|it| it == line), "{line:?} is not in\n{told}");
         }
@@ -198,11 +304,73 @@ mod tests {
             work: Known::Missing,
             daemon: Known::Missing,
         };
-        let told = explain(&waits("Unheard", Progress::Failed), Some(&facts), at(60)).join("\n");
+        let told = explain(&waits("Unheard", Progress::Failed), Some(&facts), PLACE, at(60)).join("\n");
         assert!(told.contains("has failed, 60s ago") && told.contains("nodes is forbidden"), "{told}");
         assert!(told.contains("no order book") && told.contains("there is none on this node"), "{told}");
         assert!(!told.contains("means") && !told.contains("next"), "{told}");
-        let done = explain(&waits("Complete", Progress::Succeeded), None, at(1));
+        let ended =
+            explain(&waits("WaitingForDaemon", Progress::Failed), Some(&facts), PLACE, at(60)).join("\n");
+        assert!(!ended.contains("held by"), "one that is over waits for nobody: {ended}");
+        let done = explain(&waits("Complete", Progress::Succeeded), None, PLACE, at(1));
         assert!(done[0].ends_with("is done, since 1s") && done.iter().all(|line| !line.contains("node")));
+    }
+
+    fn stalled(pods: usize) -> Explained {
+        let pod = |n: usize| PodOfInterest {
+            name: format!("web-{n}"),
+            state: if n == 0 { PodState::Failed } else { PodState::Started },
+            request: format!("web-{n}-x"),
+            message: if n == 0 { "does not become ready".into() } else { String::new() },
+        };
+        let base = waits("PodsFailed", Progress::Failed);
+        let workload = Some("deployment/web".to_owned());
+        let pods = (0..pods).map(pod).collect();
+        Explained {
+            kind: RequestKind::Rollout,
+            name: "web".into(),
+            pod: None,
+            node: None,
+            workload,
+            pods,
+            ..base
+        }
+    }
+
+    #[test]
+    fn a_rollout_that_stands_still_says_who_is_to_act_and_names_its_pods() {
+        let told = explain(&stalled(7), None, PLACE, at(90)).join("\n");
+        for line in [
+            "inplacerollout/web has failed, 90s ago",
+            "  held by  you: Pods have failed",
+            "  Pod      web-0: failed by web-0-x: does not become ready",
+            "  Pod      web-1: at work by web-1-x",
+            "  Pod      ... and 2 more",
+            "  next     kubectl pitstop status deployment/web -n shop",
+        ] {
+            assert!(told.lines().any(|it| it == line), "{line:?} is not in\n{told}");
+        }
+        let none = explain(&stalled(0), None, PLACE, at(90)).join("\n");
+        assert!(!none.contains("  Pod "), "{none}");
+    }
+
+    #[test]
+    fn a_command_is_told_only_with_all_of_its_names() {
+        let told = |request: &Explained| explain(request, None, PLACE, at(90)).join("\n");
+        let overdue = waits("StopOverdue", Progress::Open);
+        assert!(!told(&overdue).contains("  next "), "which daemon is not known");
+        let mut back = stalled(0);
+        back.standing.reason = "RolledBack".into();
+        assert!(
+            told(&back).contains("  next     kubectl pitstop undo deployment/web -n shop"),
+            "{}",
+            told(&back)
+        );
+        back.workload = None;
+        assert!(!told(&back).contains("  next "), "selected Pods have no template");
+        let mut paused = stalled(0);
+        (paused.standing.reason, paused.standing.progress) = ("Paused".into(), Progress::Open);
+        paused.workload = None;
+        let resume = "  next     kubectl pitstop resume inplacerollout/web -n shop";
+        assert!(told(&paused).contains(resume), "{}", told(&paused));
     }
 }

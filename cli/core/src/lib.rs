@@ -4,6 +4,7 @@
 pub mod cancel;
 pub mod change;
 pub mod changes;
+pub mod chosen;
 pub mod containers;
 pub mod draw;
 pub mod duration;
@@ -11,6 +12,7 @@ pub mod enable;
 pub mod explain;
 mod fold;
 pub mod follow;
+mod holds;
 pub mod opt_in;
 pub mod plain;
 pub mod reasons;

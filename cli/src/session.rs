@@ -10,9 +10,10 @@ use kube::config::{
 use kube::core::{ClusterResourceScope, NamespaceResourceScope, Resource};
 use kube::{Api, Client};
 use pitstop_api::rollout::{InPlaceRollout, TargetKind};
+use pitstop_cli_core::known::Known;
 use pitstop_cli_core::rollouts::of_workload;
 use pitstop_cli_core::workload::{self, Workload};
-use pitstop_kit::client;
+use pitstop_kit::{client, describe};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
@@ -204,5 +205,40 @@ impl Session {
     }
 }
 
+impl Session {
+    /// All objects of a list, as far as the caller may read them. Missing: the API server does not serve the kind.
+    pub async fn known_list<K>(&self, api: Api<K>, params: ListParams) -> Known<Vec<K>>
+    where
+        K: Clone + Debug + DeserializeOwned,
+    {
+        let mut all = Vec::new();
+        let mut page = params.limit(PAGE);
+        loop {
+            let list = match api.list(&page).await {
+                Ok(list) => list,
+                Err(kube::Error::Api(status)) if status.is_not_found() => return Known::Missing,
+                Err(error) => return Known::Unread(describe(&error)),
+            };
+            all.extend(list.items);
+            match list.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(_) if all.len() >= MOST => return Known::Unread(format!("there are more than {MOST}")),
+                Some(token) => page = page.continue_token(&token),
+                None => return Known::Is(all),
+            }
+        }
+    }
+}
+
 /// Objects per page of a list.
 const PAGE: u32 = 500;
+/// Most objects of one list that are judged: more nodes than Kubernetes supports in a cluster.
+const MOST: usize = 10_000;
+
+/// What an answer tells. What may not be read is told in the API server's words.
+pub fn known<T, U>(answer: kube::Result<Option<T>>, of: impl FnOnce(T) -> U) -> Known<U> {
+    match answer {
+        Ok(Some(it)) => Known::Is(of(it)),
+        Ok(None) => Known::Missing,
+        Err(error) => Known::Unread(describe(&error)),
+    }
+}

@@ -93,7 +93,7 @@ impl Row {
 }
 
 /// The text with the colour of a mark.
-fn painted(text: &str, mark: Mark, look: Look) -> String {
+pub(crate) fn painted(text: &str, mark: Mark, look: Look) -> String {
     let code = match mark {
         _ if !look.colour || text.is_empty() => return text.to_owned(),
         Mark::Failed => "31",

@@ -6,6 +6,7 @@ use pitstop_api::rollout::{PodOfInterest, PodState};
 
 use crate::duration::age;
 use crate::holds::{Hold, hold};
+use crate::known::Known;
 use crate::plain;
 use crate::reasons::meaning;
 use crate::standing::{Progress, Standing};
@@ -15,17 +16,6 @@ use crate::target::RequestKind;
 const MOST_ORDERS: usize = 8;
 /// Most Pods of one rollout that are told of.
 const MOST_PODS: usize = 5;
-
-/// Something that the caller may not be allowed to read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Known<T> {
-    /// It.
-    Is(T),
-    /// There is none.
-    Missing,
-    /// It cannot be read, for this reason.
-    Unread(String),
-}
 
 /// A request to be explained.
 #[derive(Clone, Debug)]
@@ -95,8 +85,11 @@ pub fn explain(
     }
     if let (Some(node), Some(facts)) = (&request.node, facts) {
         tell("node", &of_node(node, facts));
-        tell("daemon", &of_daemon(facts, now));
+        tell("daemon", &of_daemon(facts));
         tell("orders", &of_orders(&request.uid, facts));
+        let answered = facts.work.get().and_then(|work| last_answer(work));
+        let ago = answered.map(|at| format!("the daemon wrote last {} ago", age((now - at).num_seconds())));
+        tell("answers", &ago.unwrap_or_default());
     }
     for pod in request.pods.iter().take(MOST_PODS) {
         tell("Pod", &of_pod(pod));
@@ -139,10 +132,7 @@ fn of_pod(pod: &PodOfInterest) -> String {
 
 /// The command that helps, with the names that it needs; none where one of them is not known.
 fn command(hold: Hold, of: &Explained, facts: Option<&NodeFacts>, place: Place<'_>) -> Option<String> {
-    let daemon = facts.and_then(|facts| match &facts.daemon {
-        Known::Is((pod, _)) => Some(pod.clone()),
-        Known::Missing | Known::Unread(_) => None,
-    });
+    let daemon = facts.and_then(|facts| facts.daemon.get()).map(|(pod, _)| pod.clone());
     let target = of.workload.clone().unwrap_or_else(|| format!("{}/{}", of.kind.singular(), of.name));
     let names = [
         ("{pod}", of.pod.clone()),
@@ -172,20 +162,14 @@ fn of_node(node: &str, facts: &NodeFacts) -> String {
     }
 }
 
-fn of_daemon(facts: &NodeFacts, now: DateTime<Utc>) -> String {
-    let work = match &facts.work {
-        Known::Is(work) => Some(work),
-        Known::Missing | Known::Unread(_) => None,
-    };
-    let runtime = work.and_then(|work| work.status.as_ref()).and_then(|status| status.runtime.as_ref());
+pub(crate) fn of_daemon(facts: &NodeFacts) -> String {
+    let runtime = facts.work.get().and_then(|work| work.status.as_ref()).and_then(|it| it.runtime.as_ref());
     let runtime = runtime.map(|it| format!(", with {} {}", it.name, it.version)).unwrap_or_default();
-    let wrote = work.and_then(|work| last_answer(work)).map(|at| age((now - at).num_seconds()));
-    let wrote = wrote.map(|ago| format!("; it wrote its last answer {ago} ago")).unwrap_or_default();
     match &facts.daemon {
-        Known::Is((pod, true)) => format!("{pod} is ready{runtime}{wrote}"),
-        Known::Is((pod, false)) => format!("{pod} is not ready: see its log{wrote}"),
+        Known::Is((pod, true)) => format!("{pod} is ready{runtime}"),
+        Known::Is((pod, false)) => format!("{pod} is not ready: see its log"),
         Known::Missing => "there is none on this node: no container is stopped by it".to_owned(),
-        Known::Unread(why) => format!("its Pod cannot be read: {why}{wrote}"),
+        Known::Unread(why) => format!("its Pod cannot be read: {why}"),
     }
 }
 
@@ -286,9 +270,10 @@ mod tests {
             "  reason   WaitingForDaemon",
             "  to do    Is a daemon ready on that node?",
             "  node     node1 is Ready",
-            "  daemon   pitstop-daemon-x is ready, with containerd 2.4.2; it wrote its last answer 30s ago",
+            "  daemon   pitstop-daemon-x is ready, with containerd 2.4.2",
+            "  answers  the daemon wrote last 30s ago",
             "  orders   app: acknowledged",
-            "  next     kubectl get pods --namespace pitstop-system --field-selector spec.nodeName=node1",
+            "  next     kubectl pitstop node node1",
             "  wait     kubectl pitstop wait containerrecreaterequest/one -n shop",
         ] {
             assert!(told.lines().any(|it| it == line), "{line:?} is not in\n{told}");

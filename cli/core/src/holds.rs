@@ -31,11 +31,9 @@ const WRITERS: &str = "kubectl get pod {pod} {-n} --output yaml --show-managed-f
 const QUEUE: &str = "kubectl pitstop status pod/{pod} {-n}";
 const OPEN: &str = "kubectl pitstop status {-n}";
 const NODE: &str = "kubectl describe node {node}";
-const BOOK: &str = "kubectl get nodework {node} --output yaml";
-const DAEMONS: &str = "kubectl get pods --namespace {system} --field-selector spec.nodeName={node}";
+const ON_NODE: &str = "kubectl pitstop node {node}";
 const DAEMON_LOG: &str = "kubectl logs {daemon} --namespace {system}";
 const CONTROLLER_LOG: &str = "kubectl logs deployment/pitstop-controller --namespace {system}";
-const LEADER: &str = "kubectl get lease,pods --namespace {system}";
 const BUDGETS: &str = "kubectl get pdb {-n}";
 const STATUS: &str = "kubectl pitstop status {target} {-n}";
 const UNDO: &str = "kubectl pitstop undo {workload} {-n}";
@@ -43,21 +41,21 @@ const ROLLOUTS: &str = "kubectl get inplacerollouts {-n}";
 const UNSUSPEND: &str =
     r#"kubectl patch podimageupdate {name} {-n} --type merge --patch '{"spec":{"suspend":false}}'"#;
 const ALLOW_ONE: &str = r#"kubectl patch inplacerollout {name} {-n} --type merge --patch '{"spec":{"strategy":{"maxUnavailable":1}}}'"#;
-const POLICY: &str = "kubectl get validatingadmissionpolicy,validatingadmissionpolicybinding pitstop-daemon";
+const DOCTOR: &str = "kubectl pitstop doctor {-n}";
 
 /// A row for one kind goes before a row for all.
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
-    (None, NOT_SEEN, "the controller", LEADER),
+    (None, NOT_SEEN, "the controller", DOCTOR),
     (None, "Queued", "earlier requests for the Pod", QUEUE),
     (None, "TooManyRequests", "older open requests of the namespace", OPEN),
     (None, "WaitingForNotReady", "the kubelet, which reports the Pod not ready", DESCRIBE),
     (None, "Draining", "the time of the drain (unreadyGracePeriodSeconds)", ""),
     (None, "NoReadinessGate", "the time of the drain (unreadyGracePeriodSeconds)", ""),
     (None, "ReadinessGateInUse", "the client that has written the Pod's readiness gate", WRITERS),
-    (None, "WaitingForPolicy", "you, or who has installed pitstop: an admission policy is missing", POLICY),
-    (None, "WaitingForPlace", "other orders of the node", BOOK),
-    (None, "WaitingForDaemon", "the node's daemon", DAEMONS),
+    (None, "WaitingForPolicy", "you, or who has installed pitstop: an admission policy is missing", DOCTOR),
+    (None, "WaitingForPlace", "other orders of the node", ON_NODE),
+    (None, "WaitingForDaemon", "the node's daemon", ON_NODE),
     (None, "WaitingForKubelet", "the kubelet", NODE),
     (None, "WaitingForRestart", "the kubelet, which restarts the container", DESCRIBE),
     (None, "ContainerNotStarted", "the kubelet, which does not start the container", DESCRIBE),
@@ -71,7 +69,7 @@ const ROWS: &[Row] = &[
     (Some(Restart), "Invalid", "", DESCRIBE),
     (Some(Restart), "VirtualNode", "", NODE),
     (Some(Restart), "ContainerFailed", "", DESCRIBE),
-    (None, "DaemonNotResponding", "", DAEMONS),
+    (None, "DaemonNotResponding", "", ON_NODE),
     (Some(Resize), "Admitting", "the controller", CONTROLLER_LOG),
     (Some(Resize), "Proposing", "the API server, which is asked for the change", CONTROLLER_LOG),
     (Some(Resize), "NodeBusy", "the kubelet, as soon as the node has room", NODE),
@@ -81,7 +79,7 @@ const ROWS: &[Row] = &[
     (Some(Resize), "MemoryInUse", "the containers of the Pod, which use more memory", "kubectl top pod {pod} {-n} --containers"),
     (Some(Resize), "RuntimeError", "the kubelet or the daemon, which try again", NODE),
     (Some(Resize), "Restarting", "the ContainerRecreateRequest that the message names", QUEUE),
-    (Some(Resize), "Verifying", "the node's daemon, which reads the control groups", DAEMONS),
+    (Some(Resize), "Verifying", "the node's daemon, which reads the control groups", ON_NODE),
     (Some(Resize), "KernelDiffers", "the kubelet or the daemon, which write the control groups", NODE),
     (Some(Resize), "Restoring", "the controller, which restores the original resources", ""),
     (Some(Resize), "OOMKilled", "", LOGS),

@@ -52,7 +52,7 @@ impl RequestKind {
     }
 
     /// The short name.
-    fn short(self) -> &'static str {
+    pub(crate) fn short(self) -> &'static str {
         match self {
             Self::Restart => "crr",
             Self::Resize => "prz",
@@ -139,7 +139,7 @@ fn unknown(type_: &str) -> String {
 }
 
 /// The name of an object (RFC 1123 subdomain), so that nothing else gets into a URL.
-fn checked(name: &str) -> Result<String, String> {
+pub fn checked(name: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
     if name.is_empty() || name.len() > 253 || !name.chars().all(plain) {
         return Err(format!(

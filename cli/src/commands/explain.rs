@@ -9,17 +9,16 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
 use pitstop_api::nodework::NodeWork;
 use pitstop_cli_core::chosen::chosen;
-use pitstop_cli_core::explain::{Known, NodeFacts, Place, explain};
+use pitstop_cli_core::explain::{NodeFacts, Place, explain};
 use pitstop_cli_core::scope::Scope;
 use pitstop_cli_core::target::Target;
 use pitstop_cli_core::tree::Objects;
 use pitstop_kit::clock::wall;
-use pitstop_kit::describe;
 
 use super::status::gather;
 use crate::failure::Failure;
 use crate::output;
-use crate::session::Session;
+use crate::session::{Session, known};
 
 /// Most requests that are explained at a time.
 const MOST: usize = 20;
@@ -81,7 +80,7 @@ fn nothing(session: &Session, target: &Target, objects: &Objects) -> Result<Exit
 }
 
 /// What is known of a node, asked side by side. What may not be read is told.
-async fn facts(session: &Session, node: &str, system: &str) -> NodeFacts {
+pub(super) async fn facts(session: &Session, node: &str, system: &str) -> NodeFacts {
     let (nodes, works) = (session.cluster::<Node>(), session.cluster::<NodeWork>());
     let daemons: Api<Pod> = Api::namespaced(session.client.clone(), system);
     let of_node = ListParams::default()
@@ -100,12 +99,4 @@ async fn facts(session: &Session, node: &str, system: &str) -> NodeFacts {
         (pod.name_any(), ready)
     });
     NodeFacts { ready, work: known(work, Box::new), daemon }
-}
-
-fn known<T, U>(answer: kube::Result<Option<T>>, of: impl FnOnce(T) -> U) -> Known<U> {
-    match answer {
-        Ok(Some(it)) => Known::Is(of(it)),
-        Ok(None) => Known::Missing,
-        Err(error) => Known::Unread(describe(&error)),
-    }
 }

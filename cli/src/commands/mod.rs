@@ -3,8 +3,10 @@
 mod cancel;
 mod completion;
 mod disable;
+mod doctor;
 mod enable;
 mod explain;
+mod node;
 mod pause;
 mod resize;
 mod restart;
@@ -30,10 +32,14 @@ pub enum Command {
     Cancel(cancel::Args),
     /// Switch off changes of a workload in its running Pods, or in all of a namespace; release what is parked.
     Disable(disable::Args),
+    /// Examine the installation: exit code 0 if all is well, 1 if something is wrong, 2 if something could not be checked.
+    Doctor(doctor::Args),
     /// Have template changes of a workload made in its running Pods, or opt a namespace in to that.
     Enable(enable::Args),
     /// Say what a request waits for, or how it ended, and what helps.
     Explain(explain::Args),
+    /// Show the order book of a node, what its daemon says, and what Pods are held to.
+    Node(node::Args),
     /// Begin with no further Pod of a workload.
     Pause(pause::Args),
     /// Change CPU and memory of a running Pod.
@@ -60,8 +66,10 @@ pub async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Completion(args) => Ok(completion::run(&args)),
         Command::Cancel(args) => cancel::run(&session().await?, &args).await,
         Command::Disable(args) => disable::run(&session().await?, &args).await,
+        Command::Doctor(args) => doctor::run(&session().await?, &args).await,
         Command::Enable(args) => enable::run(&session().await?, &args).await,
         Command::Explain(args) => explain::run(&session().await?, &args).await,
+        Command::Node(args) => node::run(&session().await?, &args).await,
         Command::Pause(args) => pause::run(&session().await?, &args, true).await,
         Command::Resize(args) => resize::run(&session().await?, &args).await,
         Command::Resume(args) => pause::run(&session().await?, &args, false).await,

@@ -26,6 +26,8 @@ use crate::rollouts;
 use crate::standing::{Progress, Standing};
 use crate::target::Target;
 
+pub(crate) use requests::short_id;
+
 /// Most characters of a text of the API in an item.
 const MOST_TEXT: usize = 400;
 
@@ -90,7 +92,7 @@ pub struct Item {
 }
 
 impl Item {
-    fn new(name: impl Into<String>) -> Self {
+    pub(crate) fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
 

@@ -161,7 +161,7 @@ pub(super) fn change(old: Option<String>, new: Option<String>) -> String {
 }
 
 /// The first 12 digits of a container's ID, as the runtimes' own tools show it.
-pub(super) fn short_id(reference: &str) -> String {
+pub(crate) fn short_id(reference: &str) -> String {
     let id = reference.rsplit_once("://").map_or(reference, |(_, id)| id);
     plain::line(id, 64).chars().take(12).collect()
 }

@@ -1,7 +1,7 @@
 //! `status`: what is asked for, how far it is, and what it waits for; once, or as it changes.
 
 pub(super) mod gather;
-mod screen;
+pub(super) mod screen;
 mod watch;
 
 use std::io::IsTerminal as _;

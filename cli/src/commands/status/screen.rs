@@ -12,13 +12,13 @@ use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
 use pitstop_cli_core::draw::Look;
 
 /// Columns and rows; those of an old terminal where nobody knows.
-pub(super) fn size() -> (usize, usize) {
+pub(in crate::commands) fn size() -> (usize, usize) {
     crossterm::terminal::size().map_or((80, 24), |(columns, rows)| (columns.into(), rows.into()))
 }
 
 /// Colours where a terminal shows them and nobody minds (<https://no-color.org>), and lines beyond ASCII where its locale
 /// has them.
-pub(super) fn look(terminal: bool) -> Look {
+pub(in crate::commands) fn look(terminal: bool) -> Look {
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"]

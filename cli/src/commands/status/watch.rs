@@ -1,5 +1,6 @@
 //! `status --watch`: watches what concerns the target, and shows it anew as it changes.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::fs::File;
@@ -8,12 +9,12 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use futures::stream::{BoxStream, StreamExt as _, select_all};
+use futures::stream::{BoxStream, StreamExt as _, select_all, unfold};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Resource;
 use kube::core::NamespaceResourceScope;
+use kube::runtime::watcher as watched;
 use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt as _, watcher as watched};
 use pitstop_api::image_update::PodImageUpdate;
 use pitstop_api::recreate::ContainerRecreateRequest;
 use pitstop_api::resize::PodResize;
@@ -28,7 +29,7 @@ use pitstop_kit::describe;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::Subject;
 use super::gather::MOST;
@@ -41,6 +42,8 @@ use crate::session::Session;
 const FRAME: Duration = Duration::from_millis(100);
 /// How often ages in it change.
 const AGES: Duration = Duration::from_secs(1);
+/// How soon a watch that broke begins anew.
+const AGAIN: Duration = Duration::from_secs(1);
 /// The exit code of a program that Ctrl-C has ended, as shells have it.
 const INTERRUPTED: u8 = 130;
 
@@ -71,8 +74,10 @@ impl<K> Default for Known<K> {
 }
 
 impl<K: Resource<DynamicType = ()> + Clone> Known<K> {
-    fn see(&mut self, event: Event<K>) {
+    /// The kind, if the API server has answered: it is asked only after a list has begun.
+    fn see(&mut self, event: Event<K>) -> Option<Cow<'static, str>> {
         let uid = |object: &K| object.meta().uid.clone().unwrap_or_default();
+        let answered = !matches!(event, Event::Init);
         match event {
             Event::Init => self.listed.clear(),
             Event::InitApply(object) if self.listed.len() < MOST => {
@@ -85,6 +90,7 @@ impl<K: Resource<DynamicType = ()> + Clone> Known<K> {
             Event::Delete(object) => drop(self.shown.remove(&uid(&object))),
             Event::InitApply(_) | Event::Apply(_) => {}
         }
+        answered.then(|| K::plural(&()))
     }
 
     fn all(&self) -> Vec<K> {
@@ -106,22 +112,21 @@ struct Seen {
 
 impl Seen {
     fn see(&mut self, told: Told) {
-        fn kind<K: Resource<DynamicType = ()>>(_: &Known<K>) -> String {
-            K::plural(&()).into_owned()
-        }
-        let kind = match told {
-            Told::Rollout(event) => (self.rollouts.see(event), kind(&self.rollouts)).1,
-            Told::Restart(event) => (self.restarts.see(event), kind(&self.restarts)).1,
-            Told::Resize(event) => (self.resizes.see(event), kind(&self.resizes)).1,
-            Told::Update(event) => (self.updates.see(event), kind(&self.updates)).1,
-            Told::Pod(event) => (self.pods.see(event), kind(&self.pods)).1,
+        let answered = match told {
+            Told::Rollout(event) => self.rollouts.see(event),
+            Told::Restart(event) => self.restarts.see(event),
+            Told::Resize(event) => self.resizes.see(event),
+            Told::Update(event) => self.updates.see(event),
+            Told::Pod(event) => self.pods.see(event),
             Told::Broken(kind, why) => {
                 let since = self.broken.get(kind).map_or_else(Instant::now, |(since, _)| *since);
                 self.broken.insert(kind, (since, why));
-                return;
+                None
             }
         };
-        self.broken.remove(kind.as_str());
+        if let Some(kind) = answered {
+            self.broken.remove(&*kind);
+        }
     }
 
     /// Each kind was listed, or cannot be.
@@ -168,12 +173,23 @@ where
 {
     let select = select?;
     let config = watcher::Config::default().labels(&select.labels).fields(&select.fields);
-    let events = watched(session.api::<K>(), config).default_backoff();
-    let told = move |event: Result<Event<K>, watcher::Error>| match event {
-        Ok(event) => told(event),
-        Err(error) => Told::Broken(kind, describe(&error)),
+    let api = session.api::<K>();
+    // A watch that works again by itself says nothing of it as long as nothing changes: it begins anew with a list.
+    let next = move |(watch, broken): (Option<BoxStream<'static, watcher::Result<Event<K>>>>, bool)| {
+        let (api, config) = (api.clone(), config.clone());
+        async move {
+            if broken {
+                sleep(AGAIN).await;
+            }
+            let mut watch = watch.unwrap_or_else(|| watched(api, config).boxed());
+            Some(match watch.next().await {
+                Some(Ok(event)) => (told(event), (Some(watch), false)),
+                Some(Err(error)) => (Told::Broken(kind, describe(&error)), (None, true)),
+                None => (Told::Broken(kind, "the watch has ended".to_owned()), (None, true)),
+            })
+        }
     };
-    Some(events.map(told).boxed())
+    Some(unfold((None, false), next).boxed())
 }
 
 /// Where pictures go.

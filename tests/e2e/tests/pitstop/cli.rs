@@ -10,7 +10,7 @@ use kube::api::{WatchEvent, WatchParams};
 use pitstop_api::rollout::InPlaceRollout;
 use pitstop_e2e::terminal::{Said, Terminal, good, run};
 use pitstop_e2e::workloads::{all, assert_all_restarted, create, get, ready, rollout, workload};
-use pitstop_e2e::{Context as _, Ns, Result, bail, ensure, on_shared_cluster, pods};
+use pitstop_e2e::{Context as _, LONG, Ns, Result, bail, ensure, on_cluster, on_shared_cluster, pods, until};
 use serde_json::{Value, json};
 
 /// A Pod `web` of two containers.
@@ -226,5 +226,89 @@ fn a_namespace_is_opted_in_and_out() -> Result<()> {
         good(ns, &["disable", &namespace])?;
         ensure!(!labels()?.contains("pitstop.dev/in-place"), "{}", labels()?);
         Ok(())
+    })
+}
+
+#[test]
+fn what_is_waited_for_is_explained_and_taken_back() -> Result<()> {
+    on_shared_cluster(async |ns| {
+        let before = ns.start_pod(pods::pod("web", &[pods::stubborn("app"), pods::idle("other")])).await?;
+        good(ns, &["restart", "pod/web", "-c", "app", "--grace=20s", "--mechanism=Runtime"])?;
+        let made = good(ns, &["restart", "pod/web", "-c", "other", "-o", "name"])?;
+        let second = format!("crr/{}", made.trim().rsplit_once('/').context("no name")?.1);
+        let told = until("the stop", LONG, async || {
+            let told = good(ns, &["explain", "pod/web"])?;
+            Ok(Some(told).filter(|told| told.contains("Stopping") && told.contains("acknowledged")))
+        });
+        let told = told.await?;
+        for part in [
+            "means    The daemon runs the preStop hook",
+            "node     node1 is Ready",
+            "daemon   pitstop-daemon-",
+        ] {
+            ensure!(told.contains(part), "{part:?} is not in\n{told}");
+        }
+        ensure!(
+            told.contains("Queued") && told.contains(&second.replace("crr", "containerrecreaterequest")),
+            "{told}"
+        );
+        good(ns, &["cancel", &second])?;
+        let Said { code, err, .. } = run(ns, &["explain", &second])?;
+        ensure!(code == 1 && err.contains("there is no"), "{code}: {err}");
+        pods::assert_untouched(&before, &ns.pod("web").await?, "other")
+    })
+}
+
+#[test]
+fn the_picture_stays_while_the_api_server_is_gone() -> Result<()> {
+    on_cluster(async |ns| {
+        create(ns, &workload("Deployment", 2))?;
+        ready(ns, 2).await?;
+        let terminal = Terminal::start(ns, 30, 120, &["status", "deploy/web", "--watch"])?;
+        terminal.until("the Pods", |text| text.contains("web-")).await?;
+        ns.cluster.stop("apiserver")?;
+        let gone = terminal.until("how old it is", |text| text.contains("are as they were")).await;
+        ns.cluster.start("apiserver")?;
+        let gone = gone?;
+        ensure!(gone.contains("deployment/web") && gone.contains("web-"), "{gone}");
+        terminal.until("that it is current", |text| !text.contains("are as they were")).await?;
+        let (code, last, sane) = terminal.interrupt()?;
+        ensure!(code == 130 && sane && last.contains("Everything goes on"), "{code} {sane}: {last}");
+        Ok(())
+    })
+}
+
+#[test]
+fn an_installation_is_examined_good_and_bad() -> Result<()> {
+    on_cluster(async |ns| {
+        let Said { code, out, err } = run(ns, &["doctor"])?;
+        ensure!(
+            code == 0 && out.contains("was seen to deny") && out.contains("0 errors"),
+            "{code}: {out}{err}"
+        );
+        let report: Value = serde_json::from_str(&good(ns, &["doctor", "-o", "json"])?)?;
+        ensure!(report.to_string().contains("policies"), "{report}");
+        ns.cluster.kubectl(&["delete", "validatingadmissionpolicybinding", "pitstop-daemon"])?;
+        let bad = run(ns, &["doctor"]);
+        ns.cluster.install()?;
+        let Said { code, out, err } = bad?;
+        ensure!(code == 1 && out.contains("error") && out.contains("pitstop-daemon"), "{code}: {out}{err}");
+        Ok(())
+    })
+}
+
+#[test]
+fn the_order_book_of_a_node_is_shown() -> Result<()> {
+    on_shared_cluster(async |ns| {
+        ns.start_pod(pods::pod("web", &[pods::stubborn("app")])).await?;
+        good(ns, &["restart", "pod/web", "--grace=20s", "--mechanism=Runtime"])?;
+        let order = format!("{}/web app", ns.name);
+        let told = until("the order", LONG, async || {
+            let told = good(ns, &["node", "node1"])?;
+            Ok(Some(told).filter(|told| told.contains(&order) && told.contains("Acknowledged")))
+        });
+        let told = told.await?;
+        ensure!(told.contains("pitstop-daemon-") && told.contains("containerd"), "{told}");
+        refused(ns, &["node", "none"], &["none"])
     })
 }

@@ -1,0 +1,163 @@
+//! The definitions of the kinds.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
+use pitstop_api::crds::crds;
+
+use super::{Facts, Finding, count, named};
+use crate::known::Known;
+
+const CHECK: &str = "definitions";
+const APPLY: &str = "Apply the definitions of deploy/crds; see docs/install.md.";
+
+/// Names of the definitions that an installation has.
+pub fn expected() -> Vec<String> {
+    crds().into_iter().filter_map(|definition| definition.metadata.name).collect()
+}
+
+pub(super) fn check(facts: &Facts) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let (mut same, mut missing, mut unread) = (0, Vec::new(), Vec::new());
+    for ours in crds() {
+        let name = ours.metadata.name.clone().unwrap_or_default();
+        match facts.definitions.get(&name) {
+            Some(Known::Is(theirs)) => match judge(&name, &ours, theirs) {
+                Some(finding) => findings.push(finding),
+                None => same += 1,
+            },
+            Some(Known::Unread(why)) => unread.push((name, why)),
+            Some(Known::Missing) | None => missing.push(name),
+        }
+    }
+    if let Some((_, why)) = unread.first() {
+        let names: Vec<&String> = unread.iter().map(|(name, _)| name).collect();
+        findings.push(Finding::unknown(CHECK, &named(&names), why));
+    }
+    if !missing.is_empty() {
+        findings.push(Finding::error(CHECK, format!("not installed: {}", named(&missing)), APPLY));
+    }
+    if same > 0 {
+        findings.insert(
+            0,
+            Finding::ok(CHECK, format!("{} as this program knows them", count(same, "definition"))),
+        );
+    }
+    findings
+}
+
+/// What is wrong with a definition; absent if it is as this program knows it.
+fn judge(name: &str, ours: &CustomResourceDefinition, theirs: &CustomResourceDefinition) -> Option<Finding> {
+    let conditions = theirs.status.as_ref().and_then(|it| it.conditions.as_deref()).unwrap_or_default();
+    if let Some(not) = conditions.iter().find(|it| it.type_ == "Established" && it.status != "True") {
+        let why = not.message.as_deref().unwrap_or_default();
+        return Some(Finding::error(CHECK, format!("{name} is not served: {why}"), APPLY));
+    }
+    let served = |of: &CustomResourceDefinition| -> BTreeSet<String> {
+        of.spec.versions.iter().filter(|it| it.served).map(|it| it.name.clone()).collect()
+    };
+    let lacks: Vec<String> = served(ours).difference(&served(theirs)).cloned().collect();
+    if !lacks.is_empty() {
+        return Some(Finding::error(CHECK, format!("{name} does not serve {}", named(&lacks)), APPLY));
+    }
+    let (ours, theirs) = (fields(ours), fields(theirs));
+    let older: Vec<&String> = ours.difference(&theirs).collect();
+    let newer: Vec<&String> = theirs.difference(&ours).collect();
+    let differs = |how: &str, fields: &[&String], cure: &str| {
+        let text = format!("{name} is {how} than this program, by {}", named(fields));
+        Some(Finding::warning(CHECK, text, cure))
+    };
+    match (older.as_slice(), newer.as_slice()) {
+        ([], []) => None,
+        ([], newer) => differs("newer", newer, "Use kubectl-pitstop of the installed version."),
+        (older, _) => differs(
+            "older",
+            older,
+            "The API server drops these fields. Upgrade the installation (docs/upgrade.md), or use kubectl-pitstop of its version.",
+        ),
+    }
+}
+
+/// The paths of all fields in the version that is stored.
+fn fields(definition: &CustomResourceDefinition) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    let stored = definition.spec.versions.iter().find(|it| it.storage);
+    if let Some(schema) = stored.and_then(|it| it.schema.as_ref()?.open_api_v3_schema.as_ref()) {
+        collect("", schema, &mut all);
+    }
+    all
+}
+
+fn collect(path: &str, schema: &JSONSchemaProps, all: &mut BTreeSet<String>) {
+    for (name, property) in schema.properties.iter().flatten() {
+        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        collect(&path, property, all);
+        all.insert(path);
+    }
+    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &schema.items {
+        collect(path, items, all);
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(values)) = &schema.additional_properties {
+        collect(path, values, all);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+        CustomResourceDefinitionCondition, CustomResourceDefinitionStatus,
+    };
+
+    use super::super::{Verdict, fixtures::whole};
+    use super::*;
+
+    const RESIZES: &str = "podresizes.pitstop.dev";
+
+    fn with(change: impl FnOnce(&mut CustomResourceDefinition)) -> Vec<Finding> {
+        let mut facts = whole();
+        let Some(Known::Is(definition)) = facts.definitions.get_mut(RESIZES) else { panic!("no {RESIZES}") };
+        change(definition);
+        check(&facts).into_iter().filter(|it| it.verdict != Verdict::Ok).collect()
+    }
+
+    fn spec(definition: &mut CustomResourceDefinition) -> &mut JSONSchemaProps {
+        let schema =
+            definition.spec.versions[0].schema.as_mut().unwrap().open_api_v3_schema.as_mut().unwrap();
+        schema.properties.as_mut().unwrap().get_mut("spec").unwrap()
+    }
+
+    #[test]
+    fn an_older_definition_lacks_fields_that_are_named() {
+        let found = with(|it| drop(spec(it).properties.as_mut().unwrap().remove("cancel")));
+        assert_eq!((found.len(), found[0].verdict), (1, Verdict::Warning));
+        assert_eq!(found[0].text, "podresizes.pitstop.dev is older than this program, by spec.cancel");
+    }
+
+    #[test]
+    fn a_newer_definition_has_fields_that_this_program_does_not_know() {
+        let found = with(|it| {
+            spec(it).properties.as_mut().unwrap().insert("later".into(), JSONSchemaProps::default());
+        });
+        assert_eq!(found[0].text, "podresizes.pitstop.dev is newer than this program, by spec.later");
+    }
+
+    #[test]
+    fn what_is_not_served_is_an_error() {
+        let found = with(|it| it.spec.versions[0].served = false);
+        assert_eq!(
+            (found[0].verdict, &*found[0].text),
+            (Verdict::Error, "podresizes.pitstop.dev does not serve v1alpha1")
+        );
+        let not = CustomResourceDefinitionCondition {
+            type_: "Established".into(),
+            status: "False".into(),
+            message: Some("names conflict".into()),
+            ..CustomResourceDefinitionCondition::default()
+        };
+        let status = CustomResourceDefinitionStatus { conditions: Some(vec![not]), ..Default::default() };
+        let found = with(|it| it.status = Some(status));
+        assert_eq!(found[0].text, "podresizes.pitstop.dev is not served: names conflict");
+    }
+}

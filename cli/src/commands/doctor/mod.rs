@@ -1,0 +1,48 @@
+//! `doctor`: whether the installation is whole, and what to do where it is not.
+
+mod admission;
+mod gather;
+mod probes;
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+
+use pitstop_cli_core::doctor::{Finding, examine, exit_code, lines};
+use pitstop_cli_core::draw::Look;
+use serde_json::json;
+
+use super::status::screen;
+use crate::failure::Failure;
+use crate::output::{self, Format};
+use crate::session::Session;
+
+/// Of which installation, and in which form.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The namespace that pitstop runs in.
+    #[arg(long, value_name = "NAMESPACE", default_value = "pitstop-system")]
+    controller_namespace: String,
+    /// Print the findings as data.
+    #[arg(short, long, value_enum, value_name = "FORMAT")]
+    output: Option<Format>,
+}
+
+/// Examines it. The exit code is that of the findings.
+pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
+    let facts = Box::pin(gather::facts(session, &args.controller_namespace)).await?;
+    let findings = examine(&facts);
+    if let Some(format) = args.output {
+        output::say(&output::rendered(data(&findings), format)?);
+    } else {
+        let terminal = std::io::stdout().is_terminal();
+        let size = terminal.then(screen::size).map(|(width, _)| (width, usize::MAX));
+        for line in lines(&findings, Look { size, ..screen::look(terminal) }) {
+            output::say(&line);
+        }
+    }
+    Ok(ExitCode::from(exit_code(&findings)))
+}
+
+fn data(findings: &[Finding]) -> serde_json::Value {
+    json!({"findings": findings, "exitCode": exit_code(findings)})
+}

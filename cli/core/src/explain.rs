@@ -7,6 +7,7 @@ use pitstop_api::rollout::{PodOfInterest, PodState};
 use crate::duration::age;
 use crate::holds::{Hold, hold};
 use crate::known::Known;
+use crate::page::wrapped;
 use crate::plain;
 use crate::reasons::meaning;
 use crate::standing::{Progress, Standing};
@@ -14,6 +15,10 @@ use crate::target::RequestKind;
 
 /// Most orders of one request that are told of.
 const MOST_ORDERS: usize = 8;
+/// Columns before a text.
+const INDENT: usize = 11;
+/// In fewer columns nothing can be read.
+const LEAST: usize = 20;
 /// Most Pods of one rollout that are told of.
 const MOST_PODS: usize = 5;
 
@@ -38,6 +43,9 @@ pub struct Explained {
     pub pods: Vec<PodOfInterest>,
 }
 
+/// The namespace that pitstop is installed in where nobody has chosen another one.
+const SYSTEM: &str = "pitstop-system";
+
 /// Where things are, for the commands that help.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
@@ -58,18 +66,20 @@ pub struct NodeFacts {
     pub daemon: Known<(String, bool)>,
 }
 
-/// The lines about one request.
+/// The lines about one request, in so many columns; absent: each text in one line. Commands are never folded, so that they can be
+/// copied.
 pub fn explain(
     request: &Explained,
     facts: Option<&NodeFacts>,
     place: Place<'_>,
     now: DateTime<Utc>,
+    width: Option<usize>,
 ) -> Vec<String> {
     let Explained { kind, name, standing, .. } = request;
     let mut lines = vec![headline(request, now)];
     let mut tell = |what: &str, text: &str| {
         if !text.is_empty() {
-            lines.push(format!("  {what:<9}{}", plain::line(text, plain::MOST)));
+            lines.extend(paragraph(what, text, width));
         }
     };
     let open = standing.progress == Progress::Open;
@@ -98,11 +108,20 @@ pub fn explain(
         tell("Pod", &format!("... and {more} more"));
     }
     let help = hold.and_then(|hold| command(hold, request, facts, place));
-    tell("next", help.as_deref().unwrap_or_default());
-    if open {
-        tell("wait", &format!("kubectl pitstop wait {}/{name} -n {}", kind.singular(), place.namespace));
+    let wait =
+        open.then(|| format!("kubectl pitstop wait {}/{name} -n {}", kind.singular(), place.namespace));
+    for (what, command) in [("next", help), ("wait", wait)] {
+        lines.extend(command.into_iter().flat_map(|command| paragraph(what, &command, None)));
     }
     lines
+}
+
+/// A text beside what it is about, folded below its own beginning.
+fn paragraph(what: &str, text: &str, width: Option<usize>) -> Vec<String> {
+    let width = width.map(|width| width.saturating_sub(INDENT).max(LEAST));
+    let lines = wrapped(&plain::line(text, plain::MOST), width);
+    let lead = |number: usize| if number == 0 { what } else { "" };
+    lines.iter().enumerate().map(|(number, line)| format!("  {:<9}{line}", lead(number))).collect()
 }
 
 /// What it is, and since when.
@@ -133,6 +152,11 @@ fn of_pod(pod: &PodOfInterest) -> String {
 /// The command that helps, with the names that it needs; none where one of them is not known.
 fn command(hold: Hold, of: &Explained, facts: Option<&NodeFacts>, place: Place<'_>) -> Option<String> {
     let daemon = facts.and_then(|facts| facts.daemon.get()).map(|(pod, _)| pod.clone());
+    // The programs look there by themselves.
+    let elsewhere = match place.system {
+        SYSTEM => String::new(),
+        system => format!(" --controller-namespace {system}"),
+    };
     let target = of.workload.clone().unwrap_or_else(|| format!("{}/{}", of.kind.singular(), of.name));
     let names = [
         ("{pod}", of.pod.clone()),
@@ -143,6 +167,7 @@ fn command(hold: Hold, of: &Explained, facts: Option<&NodeFacts>, place: Place<'
         ("{workload}", of.workload.clone()),
         ("{-n}", Some(format!("-n {}", place.namespace))),
         ("{system}", Some(place.system.to_owned())),
+        ("{--in}", Some(elsewhere)),
     ];
     let mut command = hold.help.to_owned();
     for (hole, name) in names {
@@ -209,153 +234,5 @@ fn of_orders(uid: &str, facts: &NodeFacts) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn at(seconds: i64) -> DateTime<Utc> {
-        DateTime::from_timestamp(1_700_000_000 + seconds, 0).unwrap()
-    }
-
-    fn waits(reason: &str, progress: Progress) -> Explained {
-        let standing = Standing {
-            progress,
-            phase: "Recreating",
-            reason: reason.to_owned(),
-            message: "waits for\u{1b}[2J app".to_owned(),
-            since: Some(at(0)),
-        };
-        let node = Some("node1".to_owned());
-        Explained {
-            kind: RequestKind::Restart,
-            name: "one".into(),
-            uid: "u-1".into(),
-            standing,
-            node,
-            pod: Some("web".into()),
-            workload: None,
-            pods: Vec::new(),
-        }
-    }
-
-    const PLACE: Place<'static> = Place { namespace: "shop", system: "pitstop-system" };
-
-    fn work() -> Box<NodeWork> {
-        let id = "0".repeat(64);
-        let order = |id_: &str| {
-            json!({"id": id_, "pod": {"namespace": "shop", "name": "web", "uid": "p"},
-                "container": {"name": "app", "id": id}, "action": {"recreate": {}}})
-        };
-        let work = json!({
-            "metadata": {"name": "node1", "managedFields": [
-                {"manager": "pitstop-daemon", "operation": "Update", "subresource": "status", "time": at(60)},
-                {"manager": "pitstop-controller", "operation": "Update", "time": at(80)}]},
-            "spec": {"orders": [order("u-1/app/1"), order("u-2/app/1")]},
-            "status": {"runtime": {"name": "containerd", "version": "2.4.2"},
-                "answers": [{"orderID": "u-1/app/1", "state": "Acknowledged", "acknowledgedBy": "x"}]},
-        });
-        Box::new(serde_json::from_value(work).unwrap())
-    }
-
-    #[test]
-    fn a_wait_is_explained_with_the_page_the_node_the_daemon_and_its_orders() {
-        let daemon = Known::Is(("pitstop-daemon-x".to_owned(), true));
-        let facts = NodeFacts { ready: Known::Is(true), work: Known::Is(work()), daemon };
-        let told =
-            explain(&waits("WaitingForDaemon", Progress::Open), Some(&facts), PLACE, at(90)).join("\n");
-        for line in [
-            "containerrecreaterequest/one (Pod web) is open, for 90s",
-            "  held by  the node's daemon",
-            "  reason   WaitingForDaemon",
-            "  to do    Is a daemon ready on that node?",
-            "  node     node1 is Ready",
-            "  daemon   pitstop-daemon-x is ready, with containerd 2.4.2",
-            "  answers  the daemon wrote last 30s ago",
-            "  orders   app: acknowledged",
-            "  next     kubectl pitstop node node1",
-            "  wait     kubectl pitstop wait containerrecreaterequest/one -n shop",
-        ] {
-            assert!(told.lines().any(|it| it == line), "{line:?} is not in\n{told}");
-        }
-        assert!(told.contains("  means    The order waits for the node's daemon."), "{told}");
-        assert!(!told.contains('\u{1b}'), "{told:?}");
-    }
-
-    #[test]
-    fn what_cannot_be_read_is_told_and_hides_nothing_else() {
-        let facts = NodeFacts {
-            ready: Known::Unread("nodes is forbidden".to_owned()),
-            work: Known::Missing,
-            daemon: Known::Missing,
-        };
-        let told = explain(&waits("Unheard", Progress::Failed), Some(&facts), PLACE, at(60)).join("\n");
-        assert!(told.contains("has failed, 60s ago") && told.contains("nodes is forbidden"), "{told}");
-        assert!(told.contains("no order book") && told.contains("there is none on this node"), "{told}");
-        assert!(!told.contains("means") && !told.contains("next"), "{told}");
-        let ended =
-            explain(&waits("WaitingForDaemon", Progress::Failed), Some(&facts), PLACE, at(60)).join("\n");
-        assert!(!ended.contains("held by"), "one that is over waits for nobody: {ended}");
-        let done = explain(&waits("Complete", Progress::Succeeded), None, PLACE, at(1));
-        assert!(done[0].ends_with("is done, since 1s") && done.iter().all(|line| !line.contains("node")));
-    }
-
-    fn stalled(pods: usize) -> Explained {
-        let pod = |n: usize| PodOfInterest {
-            name: format!("web-{n}"),
-            state: if n == 0 { PodState::Failed } else { PodState::Started },
-            request: format!("web-{n}-x"),
-            message: if n == 0 { "does not become ready".into() } else { String::new() },
-        };
-        let base = waits("PodsFailed", Progress::Failed);
-        let workload = Some("deployment/web".to_owned());
-        let pods = (0..pods).map(pod).collect();
-        Explained {
-            kind: RequestKind::Rollout,
-            name: "web".into(),
-            pod: None,
-            node: None,
-            workload,
-            pods,
-            ..base
-        }
-    }
-
-    #[test]
-    fn a_rollout_that_stands_still_says_who_is_to_act_and_names_its_pods() {
-        let told = explain(&stalled(7), None, PLACE, at(90)).join("\n");
-        for line in [
-            "inplacerollout/web has failed, 90s ago",
-            "  held by  you: Pods have failed",
-            "  Pod      web-0: failed by web-0-x: does not become ready",
-            "  Pod      web-1: at work by web-1-x",
-            "  Pod      ... and 2 more",
-            "  next     kubectl pitstop status deployment/web -n shop",
-        ] {
-            assert!(told.lines().any(|it| it == line), "{line:?} is not in\n{told}");
-        }
-        let none = explain(&stalled(0), None, PLACE, at(90)).join("\n");
-        assert!(!none.contains("  Pod "), "{none}");
-    }
-
-    #[test]
-    fn a_command_is_told_only_with_all_of_its_names() {
-        let told = |request: &Explained| explain(request, None, PLACE, at(90)).join("\n");
-        let overdue = waits("StopOverdue", Progress::Open);
-        assert!(!told(&overdue).contains("  next "), "which daemon is not known");
-        let mut back = stalled(0);
-        back.standing.reason = "RolledBack".into();
-        assert!(
-            told(&back).contains("  next     kubectl pitstop undo deployment/web -n shop"),
-            "{}",
-            told(&back)
-        );
-        back.workload = None;
-        assert!(!told(&back).contains("  next "), "selected Pods have no template");
-        let mut paused = stalled(0);
-        (paused.standing.reason, paused.standing.progress) = ("Paused".into(), Progress::Open);
-        paused.workload = None;
-        let resume = "  next     kubectl pitstop resume inplacerollout/web -n shop";
-        assert!(told(&paused).contains(resume), "{}", told(&paused));
-    }
-}
+#[path = "explain_tests.rs"]
+mod tests;

@@ -10,7 +10,8 @@ pub(crate) struct Hold {
     /// Who is to act, or what has to pass; empty where the request is over.
     pub(crate) by: &'static str,
     /// A command, in which `{pod}`, `{node}`, `{daemon}`, `{name}`, `{target}` and `{workload}` stand for names, `{-n}` for the
-    /// option with the namespace of the request, and `{system}` for that of pitstop. Empty where none helps.
+    /// option with the namespace of the request, `{system}` for the namespace of pitstop, and `{--in}` for the option that names
+    /// that. Empty where none helps.
     pub(crate) help: &'static str,
 }
 
@@ -31,7 +32,7 @@ const WRITERS: &str = "kubectl get pod {pod} {-n} --output yaml --show-managed-f
 const QUEUE: &str = "kubectl pitstop status pod/{pod} {-n}";
 const OPEN: &str = "kubectl pitstop status {-n}";
 const NODE: &str = "kubectl describe node {node}";
-const ON_NODE: &str = "kubectl pitstop node {node}";
+const ON_NODE: &str = "kubectl pitstop node {node}{--in}";
 const DAEMON_LOG: &str = "kubectl logs {daemon} --namespace {system}";
 const CONTROLLER_LOG: &str = "kubectl logs deployment/pitstop-controller --namespace {system}";
 const BUDGETS: &str = "kubectl get pdb {-n}";
@@ -41,7 +42,7 @@ const ROLLOUTS: &str = "kubectl get inplacerollouts {-n}";
 const UNSUSPEND: &str =
     r#"kubectl patch podimageupdate {name} {-n} --type merge --patch '{"spec":{"suspend":false}}'"#;
 const ALLOW_ONE: &str = r#"kubectl patch inplacerollout {name} {-n} --type merge --patch '{"spec":{"strategy":{"maxUnavailable":1}}}'"#;
-const DOCTOR: &str = "kubectl pitstop doctor {-n}";
+const DOCTOR: &str = "kubectl pitstop doctor {-n}{--in}";
 
 /// A row for one kind goes before a row for all.
 #[rustfmt::skip]

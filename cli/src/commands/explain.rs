@@ -1,6 +1,7 @@
 //! `explain`: what a request waits for, or how it ended, and what helps.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use futures::future::join_all;
@@ -15,7 +16,7 @@ use pitstop_cli_core::target::Target;
 use pitstop_cli_core::tree::Objects;
 use pitstop_kit::clock::wall;
 
-use super::status::gather;
+use super::status::{gather, screen};
 use crate::failure::Failure;
 use crate::output;
 use crate::session::{Session, known};
@@ -52,10 +53,11 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     let asked =
         names.into_iter().map(async |node| (node, facts(session, node, &args.controller_namespace).await));
     let nodes: BTreeMap<&String, NodeFacts> = join_all(asked).await.into_iter().collect();
+    let width = std::io::stdout().is_terminal().then(|| screen::size().0);
     let place = Place { namespace: &session.namespace, system: &args.controller_namespace };
     for request in told {
         let facts = request.node.as_ref().and_then(|node| nodes.get(node));
-        for line in explain(request, facts, place, wall()) {
+        for line in explain(request, facts, place, wall(), width) {
             output::say(&line);
         }
     }

@@ -2,9 +2,12 @@
 
 use chrono::{DateTime, Utc};
 use pitstop_api::nodework::{AnswerState, NodeWork, request_uid};
+use pitstop_api::rollout::{PodOfInterest, PodState};
 
 use crate::duration::age;
+use crate::holds::{Hold, hold};
 use crate::known::Known;
+use crate::page::wrapped;
 use crate::plain;
 use crate::reasons::meaning;
 use crate::standing::{Progress, Standing};
@@ -12,6 +15,12 @@ use crate::target::RequestKind;
 
 /// Most orders of one request that are told of.
 const MOST_ORDERS: usize = 8;
+/// Columns before a text.
+const INDENT: usize = 11;
+/// In fewer columns nothing can be read.
+const LEAST: usize = 20;
+/// Most Pods of one rollout that are told of.
+const MOST_PODS: usize = 5;
 
 /// A request to be explained.
 #[derive(Clone, Debug)]
@@ -26,6 +35,24 @@ pub struct Explained {
     pub standing: Standing,
     /// The node of its Pod; absent where it has none, or where that is not known yet.
     pub node: Option<String>,
+    /// Its Pod; absent for a rollout.
+    pub pod: Option<String>,
+    /// The workload of a rollout, such as `deployment/web`; absent for one that selects Pods, and for other requests.
+    pub workload: Option<String>,
+    /// The Pods that a rollout is at work with, or that have failed.
+    pub pods: Vec<PodOfInterest>,
+}
+
+/// The namespace that pitstop is installed in where nobody has chosen another one.
+const SYSTEM: &str = "pitstop-system";
+
+/// Where things are, for the commands that help.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The namespace of the request.
+    pub namespace: &'a str,
+    /// The namespace of pitstop's own programs.
+    pub system: &'a str,
 }
 
 /// What is known of a node.
@@ -39,10 +66,67 @@ pub struct NodeFacts {
     pub daemon: Known<(String, bool)>,
 }
 
-/// The lines about one request.
-pub fn explain(request: &Explained, facts: Option<&NodeFacts>, now: DateTime<Utc>) -> Vec<String> {
+/// The lines about one request, in so many columns; absent: each text in one line. Commands are never folded, so that they can be
+/// copied.
+pub fn explain(
+    request: &Explained,
+    facts: Option<&NodeFacts>,
+    place: Place<'_>,
+    now: DateTime<Utc>,
+    width: Option<usize>,
+) -> Vec<String> {
     let Explained { kind, name, standing, .. } = request;
-    let name = plain::line(name, 253);
+    let mut lines = vec![headline(request, now)];
+    let mut tell = |what: &str, text: &str| {
+        if !text.is_empty() {
+            lines.extend(paragraph(what, text, width));
+        }
+    };
+    let open = standing.progress == Progress::Open;
+    let hold = hold(*kind, &standing.reason).filter(|_| standing.progress != Progress::Succeeded);
+    // A rollout that has failed stands, and goes on when somebody has seen to it. Another request that is over waits for nobody.
+    let holder = hold.filter(|_| open || *kind == RequestKind::Rollout);
+    tell("reason", &standing.reason);
+    tell("message", &standing.message);
+    tell("held by", holder.map(|hold| hold.by).unwrap_or_default());
+    if let Some(meaning) = meaning(*kind, &standing.reason) {
+        tell("means", &meaning.means);
+        tell("to do", &meaning.cure);
+    }
+    if let (Some(node), Some(facts)) = (&request.node, facts) {
+        tell("node", &of_node(node, facts));
+        tell("daemon", &of_daemon(facts));
+        tell("orders", &of_orders(&request.uid, facts));
+        let answered = facts.work.get().and_then(|work| last_answer(work));
+        let ago = answered.map(|at| format!("the daemon wrote last {} ago", age((now - at).num_seconds())));
+        tell("answers", &ago.unwrap_or_default());
+    }
+    for pod in request.pods.iter().take(MOST_PODS) {
+        tell("Pod", &of_pod(pod));
+    }
+    if let Some(more) = request.pods.len().checked_sub(MOST_PODS).filter(|more| *more > 0) {
+        tell("Pod", &format!("... and {more} more"));
+    }
+    let help = hold.and_then(|hold| command(hold, request, facts, place));
+    let wait =
+        open.then(|| format!("kubectl pitstop wait {}/{name} -n {}", kind.singular(), place.namespace));
+    for (what, command) in [("next", help), ("wait", wait)] {
+        lines.extend(command.into_iter().flat_map(|command| paragraph(what, &command, None)));
+    }
+    lines
+}
+
+/// A text beside what it is about, folded below its own beginning.
+fn paragraph(what: &str, text: &str, width: Option<usize>) -> Vec<String> {
+    let width = width.map(|width| width.saturating_sub(INDENT).max(LEAST));
+    let lines = wrapped(&plain::line(text, plain::MOST), width);
+    let lead = |number: usize| if number == 0 { what } else { "" };
+    lines.iter().enumerate().map(|(number, line)| format!("  {:<9}{line}", lead(number))).collect()
+}
+
+/// What it is, and since when.
+fn headline(request: &Explained, now: DateTime<Utc>) -> String {
+    let Explained { kind, name, standing, .. } = request;
     let since = standing.since.map(|since| age((now - since).num_seconds()));
     let how = match (standing.progress, since) {
         (Progress::Open, Some(since)) => format!("is open, for {since}"),
@@ -52,27 +136,46 @@ pub fn explain(request: &Explained, facts: Option<&NodeFacts>, now: DateTime<Utc
         (Progress::Failed, Some(since)) => format!("has failed, {since} ago"),
         (Progress::Failed, None) => "has failed".to_owned(),
     };
-    let mut lines = vec![format!("{}/{name} {how}", kind.singular())];
-    let mut tell = |what: &str, text: &str| {
-        if !text.is_empty() {
-            lines.push(format!("  {what:<9}{}", plain::line(text, plain::MOST)));
-        }
+    let pod = request.pod.as_ref().map(|pod| format!(" (Pod {pod})")).unwrap_or_default();
+    plain::line(&format!("{}/{name}{pod} {how}", kind.singular()), plain::MOST)
+}
+
+fn of_pod(pod: &PodOfInterest) -> String {
+    let state = match pod.state {
+        PodState::Failed => "failed",
+        PodState::Started => "at work",
     };
-    tell("reason", &standing.reason);
-    tell("message", &standing.message);
-    if let Some(meaning) = meaning(*kind, &standing.reason) {
-        tell("means", &meaning.means);
-        tell("to do", &meaning.cure);
+    let why = if pod.message.is_empty() { String::new() } else { format!(": {}", pod.message) };
+    format!("{}: {state} by {}{why}", pod.name, pod.request)
+}
+
+/// The command that helps, with the names that it needs; none where one of them is not known.
+fn command(hold: Hold, of: &Explained, facts: Option<&NodeFacts>, place: Place<'_>) -> Option<String> {
+    let daemon = facts.and_then(|facts| facts.daemon.get()).map(|(pod, _)| pod.clone());
+    // The programs look there by themselves.
+    let elsewhere = match place.system {
+        SYSTEM => String::new(),
+        system => format!(" --controller-namespace {system}"),
+    };
+    let target = of.workload.clone().unwrap_or_else(|| format!("{}/{}", of.kind.singular(), of.name));
+    let names = [
+        ("{pod}", of.pod.clone()),
+        ("{node}", of.node.clone()),
+        ("{daemon}", daemon),
+        ("{name}", Some(of.name.clone())),
+        ("{target}", Some(target)),
+        ("{workload}", of.workload.clone()),
+        ("{-n}", Some(format!("-n {}", place.namespace))),
+        ("{system}", Some(place.system.to_owned())),
+        ("{--in}", Some(elsewhere)),
+    ];
+    let mut command = hold.help.to_owned();
+    for (hole, name) in names {
+        if command.contains(hole) {
+            command = command.replace(hole, &name?);
+        }
     }
-    if let (Some(node), Some(facts)) = (&request.node, facts) {
-        tell("node", &of_node(node, facts));
-        tell("daemon", &of_daemon(facts));
-        tell("orders", &of_orders(&request.uid, facts));
-    }
-    if standing.progress == Progress::Open {
-        tell("next", &format!("kubectl pitstop wait {}/{name}", kind.singular()));
-    }
-    lines
+    Some(command).filter(|command| !command.is_empty())
 }
 
 fn of_node(node: &str, facts: &NodeFacts) -> String {
@@ -85,10 +188,7 @@ fn of_node(node: &str, facts: &NodeFacts) -> String {
 }
 
 pub(crate) fn of_daemon(facts: &NodeFacts) -> String {
-    let runtime = match &facts.work {
-        Known::Is(work) => work.status.as_ref().and_then(|status| status.runtime.as_ref()),
-        Known::Missing | Known::Unread(_) => None,
-    };
+    let runtime = facts.work.get().and_then(|work| work.status.as_ref()).and_then(|it| it.runtime.as_ref());
     let runtime = runtime.map(|it| format!(", with {} {}", it.name, it.version)).unwrap_or_default();
     match &facts.daemon {
         Known::Is((pod, true)) => format!("{pod} is ready{runtime}"),
@@ -96,6 +196,15 @@ pub(crate) fn of_daemon(facts: &NodeFacts) -> String {
         Known::Missing => "there is none on this node: no container is stopped by it".to_owned(),
         Known::Unread(why) => format!("its Pod cannot be read: {why}"),
     }
+}
+
+/// When the book's status was written last, on the API server's clock. Only the node's daemon may do that. It writes when it has
+/// something to say, so that a long time is no sign of its end.
+fn last_answer(work: &NodeWork) -> Option<DateTime<Utc>> {
+    let writes = work.metadata.managed_fields.iter().flatten();
+    let of_status = writes.filter(|write| write.subresource.as_deref() == Some("status"));
+    let last = of_status.filter_map(|write| write.time.as_ref().map(|at| at.0.as_second())).max();
+    DateTime::from_timestamp(last?, 0)
 }
 
 /// What the daemon is asked for the request, and what it has said.
@@ -125,74 +234,5 @@ fn of_orders(uid: &str, facts: &NodeFacts) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn at(seconds: i64) -> DateTime<Utc> {
-        DateTime::from_timestamp(1_700_000_000 + seconds, 0).unwrap()
-    }
-
-    fn waits(reason: &str, progress: Progress) -> Explained {
-        let standing = Standing {
-            progress,
-            phase: "Recreating",
-            reason: reason.to_owned(),
-            message: "waits for\u{1b}[2J app".to_owned(),
-            since: Some(at(0)),
-        };
-        let node = Some("node1".to_owned());
-        Explained { kind: RequestKind::Restart, name: "one".into(), uid: "u-1".into(), standing, node }
-    }
-
-    fn work() -> Box<NodeWork> {
-        let id = "0".repeat(64);
-        let order = |id_: &str| {
-            json!({"id": id_, "pod": {"namespace": "shop", "name": "web", "uid": "p"},
-                "container": {"name": "app", "id": id}, "action": {"recreate": {}}})
-        };
-        let work = json!({
-            "metadata": {"name": "node1"},
-            "spec": {"orders": [order("u-1/app/1"), order("u-2/app/1")]},
-            "status": {"runtime": {"name": "containerd", "version": "2.4.2"},
-                "answers": [{"orderID": "u-1/app/1", "state": "Acknowledged", "acknowledgedBy": "x"}]},
-        });
-        Box::new(serde_json::from_value(work).unwrap())
-    }
-
-    #[test]
-    fn a_wait_is_explained_with_the_page_the_node_the_daemon_and_its_orders() {
-        let daemon = Known::Is(("pitstop-daemon-x".to_owned(), true));
-        let facts = NodeFacts { ready: Known::Is(true), work: Known::Is(work()), daemon };
-        let told = explain(&waits("WaitingForDaemon", Progress::Open), Some(&facts), at(90)).join("\n");
-        for line in [
-            "containerrecreaterequest/one is open, for 90s",
-            "  reason   WaitingForDaemon",
-            "  to do    Is a daemon ready on that node?",
-            "  node     node1 is Ready",
-            "  daemon   pitstop-daemon-x is ready, with containerd 2.4.2",
-            "  orders   app: acknowledged",
-            "  next     kubectl pitstop wait containerrecreaterequest/one",
-        ] {
-            assert!(told.lines().any(|it| it == line), "{line:?} is not in\n{told}");
-        }
-        assert!(told.contains("  means    The order waits for the node's daemon."), "{told}");
-        assert!(!told.contains('\u{1b}'), "{told:?}");
-    }
-
-    #[test]
-    fn what_cannot_be_read_is_told_and_hides_nothing_else() {
-        let facts = NodeFacts {
-            ready: Known::Unread("nodes is forbidden".to_owned()),
-            work: Known::Missing,
-            daemon: Known::Missing,
-        };
-        let told = explain(&waits("Unheard", Progress::Failed), Some(&facts), at(60)).join("\n");
-        assert!(told.contains("has failed, 60s ago") && told.contains("nodes is forbidden"), "{told}");
-        assert!(told.contains("no order book") && told.contains("there is none on this node"), "{told}");
-        assert!(!told.contains("means") && !told.contains("next"), "{told}");
-        let done = explain(&waits("Complete", Progress::Succeeded), None, at(1));
-        assert!(done[0].ends_with("is done, since 1s") && done.iter().all(|line| !line.contains("node")));
-    }
-}
+#[path = "explain_tests.rs"]
+mod tests;

@@ -4,6 +4,7 @@
 pub mod cancel;
 pub mod change;
 pub mod changes;
+pub mod chosen;
 pub mod containers;
 pub mod doctor;
 pub mod draw;
@@ -12,6 +13,7 @@ pub mod enable;
 pub mod explain;
 mod fold;
 pub mod follow;
+mod holds;
 pub mod known;
 pub mod node;
 pub mod opt_in;

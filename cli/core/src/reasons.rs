@@ -73,6 +73,13 @@ fn rows(page: &str) -> impl Iterator<Item = Row<'_>> {
     })
 }
 
+/// All reasons in the sections whose headings have that in them.
+#[cfg(test)]
+pub(crate) fn named(section: &str) -> std::collections::BTreeSet<&'static str> {
+    let rows = rows(PAGE).filter(|row| row.section.contains(section));
+    rows.flat_map(|row| row.reasons.split('`').skip(1).step_by(2)).collect()
+}
+
 /// Markdown as a terminal has it: of a link, its text.
 fn plain(text: &str) -> String {
     let mut plain = String::new();

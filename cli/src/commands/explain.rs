@@ -1,20 +1,22 @@
 //! `explain`: what a request waits for, or how it ended, and what helps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
+use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
 use pitstop_api::nodework::NodeWork;
-use pitstop_cli_core::explain::{Explained, NodeFacts, explain};
+use pitstop_cli_core::chosen::chosen;
+use pitstop_cli_core::explain::{NodeFacts, Place, explain};
 use pitstop_cli_core::scope::Scope;
-use pitstop_cli_core::standing::{Progress, Request, standing};
 use pitstop_cli_core::target::Target;
 use pitstop_cli_core::tree::Objects;
 use pitstop_kit::clock::wall;
 
-use super::status::gather;
+use super::status::{gather, screen};
 use crate::failure::Failure;
 use crate::output;
 use crate::session::{Session, known};
@@ -46,18 +48,21 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     if all.is_empty() {
         return nothing(session, &target, &objects);
     }
-    let mut nodes: BTreeMap<String, NodeFacts> = BTreeMap::new();
-    for request in all.iter().take(MOST) {
-        if let Some(node) = request.node.as_ref().filter(|node| !nodes.contains_key(*node)) {
-            nodes.insert(node.clone(), facts(session, node, &args.controller_namespace).await);
-        }
+    let told = all.get(..MOST).unwrap_or(&all);
+    let names: BTreeSet<&String> = told.iter().filter_map(|request| request.node.as_ref()).collect();
+    let asked =
+        names.into_iter().map(async |node| (node, facts(session, node, &args.controller_namespace).await));
+    let nodes: BTreeMap<&String, NodeFacts> = join_all(asked).await.into_iter().collect();
+    let width = std::io::stdout().is_terminal().then(|| screen::size().0);
+    let place = Place { namespace: &session.namespace, system: &args.controller_namespace };
+    for request in told {
         let facts = request.node.as_ref().and_then(|node| nodes.get(node));
-        for line in explain(request, facts, wall()) {
+        for line in explain(request, facts, place, wall(), width) {
             output::say(&line);
         }
     }
-    if all.len() > MOST {
-        output::say(&format!("... and {} more", all.len() - MOST));
+    if let Some(more) = all.len().checked_sub(MOST).filter(|more| *more > 0) {
+        output::say(&format!("... and {more} more"));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -74,40 +79,6 @@ fn nothing(session: &Session, target: &Target, objects: &Objects) -> Result<Exit
     }
     output::say(&format!("No request for {target} is open."));
     Ok(ExitCode::SUCCESS)
-}
-
-/// The requests to explain: the named one, or those that are open; rollouts in any case.
-fn chosen(target: &Target, objects: &Objects) -> Vec<Explained> {
-    let named = matches!(target, Target::Request(..));
-    let pod = |name: &str| match target {
-        Target::Workload(..) => objects.pods.iter().any(|pod| pod.name_any() == name),
-        _ => true,
-    };
-    let rollouts = objects.rollouts.iter().map(|it| explained(it, None));
-    let restarts = objects.restarts.iter().filter(|it| pod(&it.spec.pod_name));
-    let restarts = restarts.map(|it| {
-        explained(it, it.status.as_ref().and_then(|it| it.target.as_ref()).map(|it| &it.node_name))
-    });
-    let resizes = objects.resizes.iter().filter(|it| pod(&it.spec.pod_ref.name));
-    let resizes = resizes.map(|it| {
-        explained(it, it.status.as_ref().and_then(|it| it.target.as_ref()).map(|it| &it.node_name))
-    });
-    let updates = objects.updates.iter().filter(|it| pod(&it.spec.pod_ref.name));
-    let updates = updates.map(|it| {
-        explained(it, it.status.as_ref().and_then(|it| it.target.as_ref()).map(|it| &it.node_name))
-    });
-    let open = restarts.chain(resizes).chain(updates);
-    rollouts.chain(open.filter(|it| named || it.standing.progress == Progress::Open)).collect()
-}
-
-fn explained<R: Request>(request: &R, node: Option<&String>) -> Explained {
-    Explained {
-        kind: R::KIND,
-        name: request.name_any(),
-        uid: request.meta().uid.clone().unwrap_or_default(),
-        standing: standing(request),
-        node: node.cloned(),
-    }
 }
 
 /// What is known of a node, asked side by side. What may not be read is told.

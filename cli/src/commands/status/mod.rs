@@ -35,8 +35,9 @@ pub struct Args {
     /// `json` or `yaml`: the tree as data. `wide`: each Pod in a line of its own.
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Output>,
-    /// With --watch, write each picture as a line of JSON: when, of which versions of which objects, and its lines.
-    #[arg(long, value_name = "FILE", requires = "watch")]
+    /// For tests: with --watch in a terminal, write each picture as a line of JSON: when, of which versions of which objects, and
+    /// its lines.
+    #[arg(long, hide = true, value_name = "FILE", requires = "watch")]
     frames: Option<PathBuf>,
 }
 

@@ -1,0 +1,203 @@
+//! Who is to act next on a request, and the command that helps: by the reason that the request says.
+
+use crate::standing::NOT_SEEN;
+use crate::target::RequestKind;
+use crate::target::RequestKind::{ImageUpdate, Resize, Restart, Rollout};
+
+/// What holds a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hold {
+    /// Who is to act, or what has to pass; empty where the request is over.
+    pub(crate) by: &'static str,
+    /// A command, in which `{pod}`, `{node}`, `{daemon}`, `{name}`, `{target}` and `{workload}` stand for names, `{-n}` for the
+    /// option with the namespace of the request, `{system}` for the namespace of pitstop, and `{--in}` for the option that names
+    /// that. Empty where none helps.
+    pub(crate) help: &'static str,
+}
+
+/// For requests of which kind, a reason, who is to act, and the command.
+type Row = (Option<RequestKind>, &'static str, &'static str, &'static str);
+
+/// What holds a request of that kind with that reason; absent for a reason that is not known.
+pub(crate) fn hold(kind: RequestKind, reason: &str) -> Option<Hold> {
+    let all = || ROWS.iter().filter(|(_, named, ..)| *named == reason);
+    let own = all().find(|(of, ..)| *of == Some(kind));
+    let (_, _, by, help) = own.or_else(|| all().find(|(of, ..)| of.is_none()))?;
+    Some(Hold { by, help })
+}
+
+const DESCRIBE: &str = "kubectl describe pod {pod} {-n}";
+const LOGS: &str = "kubectl logs {pod} {-n} --previous";
+const WRITERS: &str = "kubectl get pod {pod} {-n} --output yaml --show-managed-fields";
+const QUEUE: &str = "kubectl pitstop status pod/{pod} {-n}";
+const OPEN: &str = "kubectl pitstop status {-n}";
+const NODE: &str = "kubectl describe node {node}";
+const ON_NODE: &str = "kubectl pitstop node {node}{--in}";
+const DAEMON_LOG: &str = "kubectl logs {daemon} --namespace {system}";
+const CONTROLLER_LOG: &str = "kubectl logs deployment/pitstop-controller --namespace {system}";
+const BUDGETS: &str = "kubectl get pdb {-n}";
+const STATUS: &str = "kubectl pitstop status {target} {-n}";
+const UNDO: &str = "kubectl pitstop undo {workload} {-n}";
+const ROLLOUTS: &str = "kubectl get inplacerollouts {-n}";
+const UNSUSPEND: &str =
+    r#"kubectl patch podimageupdate {name} {-n} --type merge --patch '{"spec":{"suspend":false}}'"#;
+const ALLOW_ONE: &str = r#"kubectl patch inplacerollout {name} {-n} --type merge --patch '{"spec":{"strategy":{"maxUnavailable":1}}}'"#;
+const DOCTOR: &str = "kubectl pitstop doctor {-n}{--in}";
+
+/// A row for one kind goes before a row for all.
+#[rustfmt::skip]
+const ROWS: &[Row] = &[
+    (None, NOT_SEEN, "the controller", DOCTOR),
+    (None, "Queued", "earlier requests for the Pod", QUEUE),
+    (None, "TooManyRequests", "older open requests of the namespace", OPEN),
+    (None, "WaitingForNotReady", "the kubelet, which reports the Pod not ready", DESCRIBE),
+    (None, "Draining", "the time of the drain (unreadyGracePeriodSeconds)", ""),
+    (None, "NoReadinessGate", "the time of the drain (unreadyGracePeriodSeconds)", ""),
+    (None, "ReadinessGateInUse", "the client that has written the Pod's readiness gate", WRITERS),
+    (None, "WaitingForPolicy", "you, or who has installed pitstop: an admission policy is missing", DOCTOR),
+    (None, "WaitingForPlace", "other orders of the node", ON_NODE),
+    (None, "WaitingForDaemon", "the node's daemon", ON_NODE),
+    (None, "WaitingForKubelet", "the kubelet", NODE),
+    (None, "WaitingForRestart", "the kubelet, which restarts the container", DESCRIBE),
+    (None, "ContainerNotStarted", "the kubelet, which does not start the container", DESCRIBE),
+    (None, "ContainerNotReady", "the container's readiness probe", DESCRIBE),
+    (None, "Observing", "the time for which the Pod is watched", ""),
+    (Some(Restart), "Stopping", "the node's daemon: the preStop hook and the grace period pass", ""),
+    (Some(Restart), "StopOverdue", "the node's daemon, which is silent", DAEMON_LOG),
+    (Some(Restart), "StopRetried", "the container runtime, whose stops have no effect", DAEMON_LOG),
+    (Some(Restart), "PinningImage", "the controller, which writes the Pod's image", CONTROLLER_LOG),
+    (Some(Restart), "WaitingForMinStarted", "the time of minStartedSeconds", ""),
+    (Some(Restart), "Invalid", "", DESCRIBE),
+    (Some(Restart), "VirtualNode", "", NODE),
+    (Some(Restart), "ContainerFailed", "", DESCRIBE),
+    (None, "DaemonNotResponding", "", ON_NODE),
+    (Some(Resize), "Admitting", "the controller", CONTROLLER_LOG),
+    (Some(Resize), "Proposing", "the API server, which is asked for the change", CONTROLLER_LOG),
+    (Some(Resize), "NodeBusy", "the kubelet, as soon as the node has room", NODE),
+    (Some(Resize), "NodeCapacity", "the node, which is too small", NODE),
+    (Some(Resize), "Evicting", "the API server, which evicts the Pod", DESCRIBE),
+    (Some(Resize), "DisruptionBudget", "the PodDisruptionBudget that the message names", BUDGETS),
+    (Some(Resize), "MemoryInUse", "the containers of the Pod, which use more memory", "kubectl top pod {pod} {-n} --containers"),
+    (Some(Resize), "RuntimeError", "the kubelet or the daemon, which try again", NODE),
+    (Some(Resize), "Restarting", "the ContainerRecreateRequest that the message names", QUEUE),
+    (Some(Resize), "Verifying", "the node's daemon, which reads the control groups", ON_NODE),
+    (Some(Resize), "KernelDiffers", "the kubelet or the daemon, which write the control groups", NODE),
+    (Some(Resize), "Restoring", "the controller, which restores the original resources", ""),
+    (Some(Resize), "OOMKilled", "", LOGS),
+    (Some(Resize), "Restarted", "", LOGS),
+    (Some(Resize), "NotReady", "", DESCRIBE),
+    (Some(Resize), "Superseded", "", WRITERS),
+    (Some(ImageUpdate), "Checking", "the controller, which asks the API server", CONTROLLER_LOG),
+    (Some(ImageUpdate), "Pulling", "the node's daemon, which pulls the images", DAEMON_LOG),
+    (Some(ImageUpdate), "WaitingForPullerPod", "the kubelet, which pulls for a puller Pod", "kubectl get events {-n}"),
+    (Some(ImageUpdate), "Pulled", "the controller, which changes the Pod next", ""),
+    (Some(ImageUpdate), "Suspended", "who has set spec.suspend: you, or the rollout that made it", UNSUSPEND),
+    (Some(ImageUpdate), "WritingImages", "the API server, which is asked for the change", CONTROLLER_LOG),
+    (Some(ImageUpdate), "Attesting", "the node's daemon, which reports the digest that runs", DAEMON_LOG),
+    (Some(ImageUpdate), "NodeNotReady", "the node", NODE),
+    (Some(ImageUpdate), "RollingBack", "the kubelet, which starts the old images again", DESCRIBE),
+    (Some(ImageUpdate), "NoDiskRoom", "", NODE),
+    (Some(ImageUpdate), "ContainerExited", "", LOGS),
+    (Some(ImageUpdate), "CrashLoopBackOff", "", LOGS),
+    (Some(ImageUpdate), "ImagePullBackOff", "", DESCRIBE),
+    (Some(ImageUpdate), "CreateContainerConfigError", "", DESCRIBE),
+    (Some(ImageUpdate), "CreateContainerError", "", DESCRIBE),
+    (Some(ImageUpdate), "RunContainerError", "", DESCRIBE),
+    (Some(ImageUpdate), "RollbackFailed", "", DESCRIBE),
+    (Some(Rollout), "ReadingTarget", "the controller", CONTROLLER_LOG),
+    (Some(Rollout), "Restarting", "the requests for its Pods", STATUS),
+    (Some(Rollout), "Updating", "the requests for its Pods", STATUS),
+    (Some(Rollout), "WaitingForController", "the workload's own controller", "kubectl get {workload} {-n} --output wide"),
+    (Some(Rollout), "WaitingForCanary", "the canary Pods", STATUS),
+    (Some(Rollout), "DisruptionBudget", "the PodDisruptionBudget that the message names", BUDGETS),
+    (Some(Rollout), "WaitingForAvailability", "other Pods of the workload, which are not ready", STATUS),
+    (Some(Rollout), "Paused", "you: spec.paused is true", "kubectl pitstop resume {target} {-n}"),
+    (Some(Rollout), "PodsFailed", "you: Pods have failed", STATUS),
+    (Some(Rollout), "UntouchedPodsFailToo", "you: Pods fail that the rollout has not touched", STATUS),
+    (Some(Rollout), "RollingBack", "the requests by which its Pods go back", STATUS),
+    (Some(Rollout), "RolledBack", "you: the template is not tried again", UNDO),
+    (Some(Rollout), "CannotRollBack", "you: the workload needs a good template", STATUS),
+    (Some(Rollout), "UnknownPark", "you: the label pitstop.dev/parked is wrong", "kubectl get {workload} {-n} --show-labels"),
+    (Some(Rollout), "ReleaseRefused", "the API server, which refuses the release", "kubectl get rolebindings {-n}"),
+    (Some(Rollout), "RequestRefused", "the quota or the admission policy that the message names", "kubectl get resourcequotas {-n}"),
+    (Some(Rollout), "ProgressDeadlineExceeded", "its Pods, none of which is finished", STATUS),
+    (Some(Rollout), "NeedsUnavailability", "you: no Pod may be unavailable", ALLOW_ONE),
+    (Some(Rollout), "TargetNotFound", "you: there is no such workload", ROLLOUTS),
+    (Some(Rollout), "TargetUnreadable", "who has installed pitstop: the controller lacks a right", CONTROLLER_LOG),
+    (Some(Rollout), "TooManySelectors", "other rollouts of the namespace", ROLLOUTS),
+    (Some(Rollout), "Conflict", "the older rollout", ROLLOUTS),
+    (Some(Rollout), "Invalid", "you: spec is wrong", "kubectl edit inplacerollout {name} {-n}"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reasons::named;
+
+    /// Words of the page that are no waits: how a request ended, its phases and events, and the kubelet's words in a message.
+    const OVER: &[&str] = &[
+        "ContainerCreating",
+        "CrashLoopBackOff",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "RunContainerError",
+        "Updated",
+        "WouldUpdate",
+        "PullFailed",
+        "CannotProvePull",
+        "OtherImage",
+        "LeftToKubelet",
+        "ImageUpdateStarted",
+        "ImageUpdateCompleted",
+        "ImageUpdateFailed",
+        "Pending",
+        "NothingRequested",
+        "Restarted",
+        "NotInPlace",
+        "Superseded",
+        "RolloutStarted",
+        "RolloutCompleted",
+        "WorkloadReleased",
+        "WorkloadLeftParked",
+        "RolloutStalled",
+        "RolloutRollingBack",
+    ];
+
+    #[test]
+    fn of_every_wait_on_the_page_it_is_known_who_acts() {
+        for (kind, section) in [
+            (Restart, "A request waits"),
+            (Resize, "A resize waits"),
+            (ImageUpdate, "A PodImageUpdate waits or failed"),
+            (Rollout, "An InPlaceRollout waits or is stalled"),
+        ] {
+            let reasons = named(section);
+            assert!(reasons.len() > 10, "{section} has other tables now");
+            let phase = |reason: &str| kind == ImageUpdate && reason == "Updating";
+            for reason in reasons.iter().filter(|reason| !OVER.contains(reason) && !phase(reason)) {
+                assert!(hold(kind, reason).is_some(), "{kind:?} {reason}: who is to act?");
+            }
+        }
+    }
+
+    #[test]
+    fn every_reason_is_on_the_page_and_is_named_once_for_a_kind() {
+        let page = named("");
+        for (number, (kind, reason, ..)) in ROWS.iter().enumerate() {
+            assert!(*reason == NOT_SEEN || page.contains(reason), "{reason} is not on the page");
+            let again =
+                ROWS.iter().skip(number + 1).any(|(other, named, ..)| (other, named) == (kind, reason));
+            assert!(!again, "{kind:?} {reason}");
+        }
+    }
+
+    #[test]
+    fn a_kind_has_its_own_words_where_the_reason_means_something_else() {
+        assert_ne!(hold(Resize, "Restarting"), hold(Rollout, "Restarting"));
+        assert_eq!(hold(Restart, "Queued"), hold(ImageUpdate, "Queued"));
+        assert_eq!(hold(Restart, "NoSuchReason"), None);
+        assert_eq!(hold(Restart, "Paused"), None);
+    }
+}

@@ -70,6 +70,31 @@ pub struct Globals {
     pub request_timeout: Option<Duration>,
 }
 
+impl Globals {
+    /// A flag says who asks.
+    pub fn sets_user(&self) -> bool {
+        let certificate = self.client_certificate.is_some() || self.client_key.is_some();
+        self.token.is_some() || self.as_user.is_some() || certificate
+    }
+
+    /// The first flag that changes with which cluster, or as whom, is spoken.
+    pub fn first_of_connection(&self) -> Option<&'static str> {
+        let given = [
+            ("--context", self.context.is_some()),
+            ("--cluster", self.cluster.is_some()),
+            ("--user", self.user.is_some()),
+            ("--token", self.token.is_some()),
+            ("--as", self.as_user.is_some() || !self.as_group.is_empty()),
+            ("--certificate-authority", self.certificate_authority.is_some()),
+            ("--client-certificate", self.client_certificate.is_some()),
+            ("--client-key", self.client_key.is_some()),
+            ("--insecure-skip-tls-verify", self.insecure_skip_tls_verify),
+            ("--tls-server-name", self.tls_server_name.is_some()),
+        ];
+        given.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
+    }
+}
+
 /// A duration as kubectl reads it: numbers with the units `h`, `m`, `s`, `ms`, or a number of seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
     pitstop_cli_core::duration::parse(text)

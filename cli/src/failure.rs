@@ -11,19 +11,18 @@ use pitstop_kit::{Class, classify, describe};
 pub struct Failure {
     message: String,
     class: Class,
-    /// The process's exit code, in 1..=255.
-    code: u8,
 }
 
 impl Failure {
     /// What was asked for cannot be: the object, the field, what would be right.
     pub fn invalid(message: impl Into<String>) -> Self {
-        Self { message: format!("error: {}", message.into()), class: Class::Invalid, code: 1 }
+        Self { message: format!("error: {}", plain::lines(&message.into())), class: Class::Invalid }
     }
 
     /// Something of this machine failed.
     pub fn local(what: &str, error: &(dyn Error + 'static)) -> Self {
-        Self { message: format!("error: {what}: {}", describe(error)), class: Class::Fatal, code: 1 }
+        let message = format!("error: {what}: {}", plain::lines(&describe(error)));
+        Self { message, class: Class::Fatal }
     }
 
     /// The API server refused, or did not answer; in kubectl's words.
@@ -44,7 +43,7 @@ impl Failure {
             }
             other => format!("error: {}", describe(other)),
         };
-        Self { message: plain::lines(&message), class: classify(error), code: 1 }
+        Self { message: plain::lines(&message), class: classify(error) }
     }
 
     /// What to do about it.
@@ -60,7 +59,7 @@ impl Failure {
     /// Tells it on standard error.
     pub fn report(&self) -> ExitCode {
         eprintln!("{}", self.message);
-        ExitCode::from(self.code)
+        ExitCode::FAILURE
     }
 }
 

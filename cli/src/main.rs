@@ -5,7 +5,9 @@
 
 mod args;
 mod commands;
+mod complete;
 mod failure;
+mod manual;
 mod output;
 mod session;
 mod store;
@@ -19,6 +21,9 @@ use crate::args::Cli;
 use crate::failure::Failure;
 
 fn main() -> ExitCode {
+    if let Some(words) = complete::words(std::env::args_os()) {
+        return complete::run(&words);
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return said(&error),

@@ -71,9 +71,15 @@ async fn config(globals: &Globals) -> Result<Config, Failure> {
     };
     let kubeconfig = match read {
         Ok(kubeconfig) => kubeconfig,
-        Err(_) if globals.kubeconfig.is_none() && globals.server.is_some() => Kubeconfig::default(),
-        Err(error) if globals.kubeconfig.is_none() => {
-            return Config::incluster().map_err(|_| unusable(error));
+        Err(error) if globals.kubeconfig.is_none() && is_absent(&error) => {
+            if globals.server.is_some() {
+                Kubeconfig::default()
+            } else if let Some(flag) = globals.first_of_connection() {
+                let why = format!("there is no kubeconfig, and {flag} needs one, or --server");
+                return Err(Failure::invalid(why));
+            } else {
+                return Config::incluster().map_err(|_| unusable(error));
+            }
         }
         Err(error) => return Err(unusable(error)),
     };
@@ -84,6 +90,15 @@ async fn config(globals: &Globals) -> Result<Config, Failure> {
     };
     let (kubeconfig, options) = overrule(kubeconfig, options, globals)?;
     Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(unusable)
+}
+
+/// There is no kubeconfig at all.
+fn is_absent(error: &KubeconfigError) -> bool {
+    match error {
+        KubeconfigError::ReadConfig(error, _) => error.kind() == std::io::ErrorKind::NotFound,
+        KubeconfigError::FindPath => true,
+        _ => false,
+    }
 }
 
 /// Name of what stands in for a context, cluster or user that the kubeconfig does not have.
@@ -112,6 +127,10 @@ fn overrule(
     let context = context.and_then(|it| it.context.clone()).unwrap_or_default();
     let cluster = options.cluster.clone().unwrap_or(context.cluster);
     let user = options.user.clone().or(context.user).unwrap_or_else(|| FLAGS.to_owned());
+    if globals.sets_user() {
+        // Where the context has no user, the one of the flags is used.
+        options.user = Some(user.clone());
+    }
     overrule_cluster(&mut kubeconfig, &cluster, globals);
     overrule_user(&mut kubeconfig, &user, globals)?;
     Ok((kubeconfig, options))
@@ -152,8 +171,9 @@ fn overrule_user(kubeconfig: &mut Kubeconfig, name: &str, globals: &Globals) -> 
         let read: AuthInfo = serde_json::from_value(json!({ "token": token }))
             .map_err(|error| Failure::local("--token cannot be used", &error))?;
         user.token = read.token;
-        user.token_file = None;
-        user.exec = None;
+        // Else these would go first.
+        (user.token_file, user.exec, user.auth_provider) = (None, None, None);
+        (user.username, user.password) = (None, None);
     }
     if let Some(file) = &globals.client_certificate {
         user.client_certificate = Some(file.display().to_string());

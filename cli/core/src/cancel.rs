@@ -58,7 +58,11 @@ pub fn image_update(request: &PodImageUpdate) -> Cancelled {
 pub fn rollout(request: &InPlaceRollout) -> Cancelled {
     let status = request.status.clone().unwrap_or_default();
     if request.spec.restarted_at.is_some() && request.spec.restarted_at != status.restarted_at {
-        let change = Change::merge(json!({"spec": {"restartedAt": status.restarted_at}}));
+        // If it has finished meanwhile, the old value would ask for another restart: then this is a conflict.
+        let version = &request.metadata.resource_version;
+        let change =
+            json!({"metadata": {"resourceVersion": version}, "spec": {"restartedAt": status.restarted_at}});
+        let change = Change::merge(change);
         return Ok((
             Cancel::Change(change),
             "Pods that are being restarted are finished; the others are left alone",
@@ -180,10 +184,14 @@ mod tests {
             let mut spec = for_deployment("web");
             spec["restartedAt"] = json!(asked);
             let mut existing = serde_json::to_value(made("web", "00", &spec)).unwrap();
+            existing["metadata"]["resourceVersion"] = json!("7");
             existing["status"] = json!({"phase": "Idle", "restartedAt": finished, "update": update});
             rollout(&serde_json::from_value(existing).unwrap())
         };
-        let back = |at: &Value| Cancel::Change(Change::merge(json!({"spec": {"restartedAt": at}})));
+        let back = |at: &Value| {
+            let change = json!({"metadata": {"resourceVersion": "7"}, "spec": {"restartedAt": at}});
+            Cancel::Change(Change::merge(change))
+        };
         assert_eq!(of(Some("b"), Some("a"), &json!(null)).unwrap().0, back(&json!("a")));
         assert_eq!(of(Some("b"), None, &json!(null)).unwrap().0, back(&json!(null)));
         let updates = of(Some("b"), Some("b"), &json!({"revision": "2"})).unwrap_err();

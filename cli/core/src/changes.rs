@@ -17,7 +17,9 @@ impl Changes {
         for item in &tree.items {
             note(&mut now, "", item);
         }
-        now.extend(tree.unread.iter().map(|why| (why.clone(), String::new())));
+        // The kind comes first, and what is told of it grows older by itself.
+        let unread = tree.unread.iter().map(|why| why.split_once(' ').unwrap_or((why, "")));
+        now.extend(unread.map(|(kind, _)| (kind.to_owned(), "cannot be read now".to_owned())));
         let new = now.iter().filter(|(path, says)| self.told.get(*path) != Some(*says));
         let mut lines: Vec<String> =
             new.map(|(path, says)| format!("{path} {says}").trim_end().to_owned()).collect();

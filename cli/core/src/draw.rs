@@ -32,6 +32,7 @@ pub fn draw(tree: &Tree, now: DateTime<Utc>, look: Look) -> Vec<String> {
     let mut rows = fitting(tree, height.saturating_sub(unread.len()), look);
     rows.append(&mut unread);
     let width = look.size.map(|(width, _)| width.max(LEAST));
+    // Names with nothing beside them may be longer.
     let columns = rows.iter().filter(|row| !row.is_whole());
     let names = columns.map(|row| row.lead.width() + row.name.width()).max().unwrap_or_default();
     let names = width.map_or(names, |width| names.min(width / 2));

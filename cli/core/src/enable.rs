@@ -1,12 +1,12 @@
 //! Whether template changes of a workload are made in its running Pods: what switches it on, and off.
 
 use kube::ResourceExt as _;
-use pitstop_api::rollout::{ARMED, InPlaceRollout};
+use pitstop_api::condition::{self, Condition, ConditionStatus};
+use pitstop_api::rollout::{ARMED, InPlaceRollout, Update, UpdateEnd, conditions};
 use serde_json::{Map, Value, json};
 
 use crate::change::Change;
 use crate::rollouts::changed;
-use crate::standing::{Progress, standing};
 use crate::strategy::Steps;
 use crate::workload::Workload;
 
@@ -88,12 +88,20 @@ pub fn off(
     Ok(steps)
 }
 
+/// What the controller has said of a failure, whatever `spec` asks for since: a pause makes no failed template good.
+fn failure(rollout: &InPlaceRollout) -> Option<&Condition> {
+    let status = rollout.status.as_ref()?;
+    let goes_back = |update: &Update| update.rolling_back || update.ended == Some(UpdateEnd::RolledBack);
+    let back = status.update.as_ref().is_some_and(goes_back);
+    let failed = condition::find(&status.conditions, conditions::FAILED);
+    let failed = failed.filter(|failed| failed.status == ConditionStatus::True);
+    failed.or_else(|| condition::find(&status.conditions, conditions::COMPLETE).filter(|_| back))
+}
+
 /// Its last update has not failed: else its own controller would give the failed template to every Pod.
 fn whole(workload: &Workload, acting: Option<&InPlaceRollout>) -> Result<(), String> {
     let target = workload.target();
-    let Some(failed) = acting.map(standing).filter(|now| now.progress == Progress::Failed) else {
-        return Ok(());
-    };
+    let Some(failed) = acting.and_then(failure) else { return Ok(()) };
     Err(format!(
         "{target} is parked, and its update has failed ({}: {}). If it is released, its own controller makes new Pods of that \
          template. Undo the change first (`kubectl pitstop undo {target}`), or add --force",
@@ -182,5 +190,26 @@ mod tests {
         let forced = Manner { delete: false, force: true };
         assert_eq!(off(&web(true), failed(), forced).unwrap().len(), 1);
         assert!(off(&web(false), failed(), Manner::default()).is_ok(), "it is released already");
+    }
+
+    #[test]
+    fn a_failed_template_is_released_only_by_force_whatever_was_asked_since() {
+        let failed = json!([{"type": "Failed", "status": "True", "reason": "PodsFailed", "message": "m",
+            "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+        let back = json!([{"type": "Complete", "status": "False", "reason": "RollingBack", "message": "m",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+        let update = |end: &Value| json!({"revision": "r", "rollingBack": end.is_null(), "ended": end});
+        for status in [
+            json!({"observedGeneration": 1, "conditions": failed}),
+            json!({"conditions": back, "update": update(&json!(null))}),
+            json!({"conditions": back, "update": update(&json!("RolledBack"))}),
+        ] {
+            let mut rollout = in_place(true, &status);
+            rollout.metadata.generation = Some(2);
+            let plain = Manner { delete: false, force: false };
+            let told = off(&web(true), vec![rollout.clone()], plain).unwrap_err();
+            assert!(told.contains("its update has failed") && told.contains("--force"), "{told}");
+            assert!(off(&web(true), vec![rollout], Manner { force: true, ..plain }).is_ok());
+        }
     }
 }

@@ -90,6 +90,10 @@ impl Follow {
         self.last = Some(now.clone());
         match now.progress {
             Progress::Open => None,
+            // The workload was released before its Pods had what was asked for.
+            Progress::Succeeded if self.update.is_some() && request.is_given_up() => {
+                Some(Ending::Failed(now))
+            }
             Progress::Succeeded => Some(Ending::Done(now)),
             Progress::Failed if self.update > request.update_generation().max(Some(0)) => None,
             Progress::Failed => Some(Ending::Failed(now)),

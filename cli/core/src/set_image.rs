@@ -147,12 +147,7 @@ pub fn update(workload: &Workload, images: &[ContainerImage]) -> Result<Option<C
         .map(|(field, list)| (field.to_owned(), list.into()))
         .collect();
     let mut patch = json!({"spec": {"template": {"spec": spec}}});
-    if let Some(parked) = workload.parked()? {
-        // What it is released to was just read.
-        let version = &workload.object.metadata.resource_version;
-        Change::merge(parked).apply(&mut patch);
-        Change::merge(json!({"metadata": {"resourceVersion": version}})).apply(&mut patch);
-    }
+    workload.park_with(&mut patch)?;
     Ok(Some(Change::strategic(patch)))
 }
 
@@ -231,8 +226,9 @@ mod tests {
         let change = update(&parked, &read(&["proxy=proxy:2"])).unwrap().unwrap();
         assert_eq!(
             change.patch,
-            json!({"spec": {"template": {"spec": {"initContainers": [{"name": "proxy", "image": "proxy:2"}]}}}}),
-            "its label stays"
+            json!({"metadata": {"resourceVersion": "7"},
+                "spec": {"template": {"spec": {"initContainers": [{"name": "proxy", "image": "proxy:2"}]}}}}),
+            "its label stays, and it is still parked when this is stored"
         );
         assert_eq!(update(&parked, &read(&["proxy=proxy:1"])), Ok(None));
         let paused = workload(

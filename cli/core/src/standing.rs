@@ -7,7 +7,7 @@ use pitstop_api::condition::{self, Condition, ConditionStatus};
 use pitstop_api::image_update::PodImageUpdate;
 use pitstop_api::recreate::{self, ContainerRecreateRequest};
 use pitstop_api::resize::PodResize;
-use pitstop_api::rollout::{InPlaceRollout, TargetKind};
+use pitstop_api::rollout::{InPlaceRollout, TargetKind, UpdateEnd};
 
 use crate::target::RequestKind;
 
@@ -63,6 +63,11 @@ pub trait Request: Resource<DynamicType = ()> {
     /// How far it is beside what all kinds have in common; absent where that says it all.
     fn beside(&self, _said: Said<'_>) -> Option<Standing> {
         None
+    }
+
+    /// The last change of a workload's template was not made in its running Pods.
+    fn is_given_up(&self) -> bool {
+        false
     }
 }
 
@@ -182,6 +187,11 @@ impl Request for InPlaceRollout {
     fn workload(&self) -> Option<(TargetKind, &str)> {
         let target = self.spec.target_ref.as_ref().filter(|_| self.spec.changes_in_place())?;
         Some((target.kind, &target.name))
+    }
+
+    fn is_given_up(&self) -> bool {
+        let ended = self.status.as_ref().and_then(|status| status.update.as_ref()?.ended);
+        matches!(ended, Some(UpdateEnd::NotInPlace | UpdateEnd::Superseded))
     }
 
     fn update_generation(&self) -> Option<i64> {

@@ -39,7 +39,7 @@ pub fn undo(
     let differs = |change: &Change| {
         let mut after = before.clone();
         change.apply(&mut after);
-        after != before
+        without_nulls(after) != without_nulls(before.clone())
     };
     let known: Vec<String> = revisions.iter().take(10).map(|(number, _)| number.to_string()).collect();
     let (number, change) = match to {
@@ -58,6 +58,19 @@ pub fn undo(
         return Ok((change, number));
     }
     Err(format!("the template of {target} is that of revision {number} already"))
+}
+
+/// Older API servers write `creationTimestamp: null` into templates, which a patch drops.
+fn without_nulls(mut value: Value) -> Value {
+    match &mut value {
+        Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
+            fields.values_mut().for_each(|value| *value = without_nulls(value.take()));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|value| *value = without_nulls(value.take())),
+        _ => {}
+    }
+    value
 }
 
 /// The number of a revision, and the change to it. What cannot be read is none.
@@ -183,5 +196,17 @@ mod tests {
             let odd = made("ControllerRevision", "w", &json!({"revision": 9, "data": "text"}));
             assert!(undo(&workload(kind, "web:3", &json!({}), false), &[odd], None).is_err());
         }
+    }
+
+    #[test]
+    fn a_null_of_an_older_api_server_is_no_difference() {
+        let with_null = |mut template: Value| {
+            template["metadata"]["creationTimestamp"] = Value::Null;
+            template
+        };
+        let mut web = workload(TargetKind::Deployment, "web:2", &json!({}), false);
+        web.object.data["spec"]["template"] = with_null(template("web:2"));
+        let (change, number) = undo(&web, &[set("w", "2", "web:2"), set("w", "1", "web:1")], None).unwrap();
+        assert_eq!((number, image(&change)), (1, &json!("web:1")));
     }
 }

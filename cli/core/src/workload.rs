@@ -103,6 +103,17 @@ impl Workload {
         self.at("/spec/template/metadata/annotations")?.get(name)?.as_str()
     }
 
+    /// Adds to a patch of its template what parks it, if it is not parked. Whether it is was just read: if somebody has released it
+    /// since, its own controller would make new Pods, and the patch is a conflict.
+    pub fn park_with(&self, patch: &mut Value) -> Result<(), String> {
+        let version = &self.object.metadata.resource_version;
+        Change::merge(json!({"metadata": {"resourceVersion": version}})).apply(patch);
+        if let Some(parked) = self.parked()? {
+            Change::merge(parked).apply(patch);
+        }
+        Ok(())
+    }
+
     /// The part of a patch that parks it; nothing where it is parked. Fails where its user has stopped it.
     pub fn parked(&self) -> Result<Option<Value>, String> {
         let mark = match (self.park(), self.kind) {

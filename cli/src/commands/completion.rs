@@ -1,6 +1,6 @@
 //! `completion`: what a shell needs to complete commands and flags.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::CommandFactory as _;
@@ -18,6 +18,9 @@ pub struct Args {
 
 /// Prints the script.
 pub fn run(args: &Args) -> ExitCode {
-    clap_complete::generate(args.shell, &mut Cli::command(), "kubectl-pitstop", &mut io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "kubectl-pitstop", &mut script);
+    // Where its reader is gone, nothing is left to do.
+    let _ = io::stdout().lock().write_all(&script);
     ExitCode::SUCCESS
 }

@@ -115,14 +115,14 @@ async fn released(
     Ok(())
 }
 
-/// Takes the label, and then the right to release workloads; first no workload may need it. `session` is in that namespace.
+/// Takes the label, so that nothing more is parked, and then the right to release workloads, once none needs it. `session` is in that namespace.
 async fn namespace(session: &Session, store: &Store<'_>) -> Result<(), Failure> {
     let name = &session.namespace;
     let found: Namespace = session.cluster().get(name).await?;
-    none_parked(session).await?;
     if found.labels().contains_key(opt_in::LABEL) {
         drop(store.patch::<Namespace>(Place::Cluster, name, &opt_in::label(false), "disabled").await?);
     }
+    none_parked(session).await?;
     let Some(binding) = session.api::<RoleBinding>().get_opt(opt_in::ROLE).await? else { return Ok(()) };
     if binding.role_ref.name == opt_in::ROLE {
         return store.delete(&binding).await;
@@ -135,17 +135,7 @@ async fn namespace(session: &Session, store: &Store<'_>) -> Result<(), Failure> 
 async fn none_parked(session: &Session) -> Result<(), Failure> {
     for kind in [TargetKind::Deployment, TargetKind::StatefulSet, TargetKind::DaemonSet] {
         let api = session.dynamic(&resource(kind), Place::Namespace);
-        let parked = match api.list(&ListParams::default().labels(PARKED).limit(1)).await {
-            Ok(list) => list.items.into_iter().next(),
-            Err(error) => {
-                eprintln!(
-                    "whether a {} is parked is not known: {}",
-                    kind.name(),
-                    Failure::api(&error).message()
-                );
-                continue;
-            }
-        };
+        let parked = api.list(&ListParams::default().labels(PARKED).limit(1)).await?.items.into_iter().next();
         if let Some(object) = parked {
             let target = Workload { kind, object }.target();
             return Err(Failure::invalid(format!(

@@ -6,6 +6,7 @@ mod disable;
 mod doctor;
 mod enable;
 mod explain;
+mod manual;
 mod node;
 mod pause;
 mod resize;
@@ -27,6 +28,9 @@ use crate::session::Session;
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Print a completion script for a shell.
+    ///
+    /// It is for the program's own name. kubectl completes `kubectl pitstop`, and names of objects too, if the program is also on
+    /// the PATH as `kubectl_complete-pitstop`: make a symbolic link of that name.
     Completion(completion::Args),
     /// Cancel open requests.
     Cancel(cancel::Args),
@@ -38,6 +42,9 @@ pub enum Command {
     Enable(enable::Args),
     /// Say what a request waits for, or how it ended, and what helps.
     Explain(explain::Args),
+    /// Write a page about each command into a directory.
+    #[command(hide = true)]
+    Manual(manual::Args),
     /// Show the order book of a node, what its daemon says, and what Pods are held to.
     Node(node::Args),
     /// Begin with no further Pod of a workload.
@@ -69,6 +76,7 @@ pub async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Doctor(args) => doctor::run(&session().await?, &args).await,
         Command::Enable(args) => enable::run(&session().await?, &args).await,
         Command::Explain(args) => explain::run(&session().await?, &args).await,
+        Command::Manual(args) => manual::run(&args),
         Command::Node(args) => node::run(&session().await?, &args).await,
         Command::Pause(args) => pause::run(&session().await?, &args, true).await,
         Command::Resize(args) => resize::run(&session().await?, &args).await,

@@ -14,6 +14,7 @@ use pitstop_api::resize::PodResize;
 use pitstop_cli_core::draw::{Look, draw};
 use pitstop_cli_core::known::Known;
 use pitstop_cli_core::node::{Owner, namespaces, tree};
+use pitstop_cli_core::plain;
 use pitstop_cli_core::standing::Request;
 use pitstop_cli_core::target::checked;
 use pitstop_kit::clock::wall;
@@ -48,6 +49,14 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     let facts = facts(session, &node, &args.controller_namespace).await;
     if facts.ready == Known::Missing && matches!(facts.work, Known::Missing) {
         return Err(Failure::invalid(format!("there is no node {node}, and no NodeWork of that name")));
+    }
+    if let (Known::Unread(why), Known::Unread(_), Known::Unread(_)) =
+        (&facts.ready, &facts.work, &facts.daemon)
+    {
+        return Err(Failure::invalid(format!(
+            "nothing of node {node} can be read: {}",
+            plain::line(why, plain::MOST)
+        )));
     }
     let owners = match &facts.work {
         Known::Is(work) => owners(session, work).await,

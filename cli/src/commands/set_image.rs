@@ -113,18 +113,17 @@ async fn workload(
     set_image::ready(&target, acting.as_ref()).map_err(Failure::invalid)?;
     let (store, resource) = (Store::new(session, &args.storing), workload::resource(kind));
     let mut tries = 1;
-    let stored = loop {
+    let (stored, done) = loop {
         let workload = session.workload(kind, name).await?;
         let Some(change) = set_image::update(&workload, images).map_err(Failure::invalid)? else {
-            store.tell(&resource, &workload.object, "unchanged")?;
-            return Ok(None);
+            break (workload.object, "unchanged");
         };
         match store.patch_quietly(&resource, Place::Namespace, name, &change).await {
             Err(failure) if failure.class() == Class::Conflict && tries < TRIES => tries += 1,
-            stored => break stored?,
+            stored => break (stored?, "image updated"),
         }
     };
-    store.tell(&resource, &stored, "image updated")?;
+    store.tell(&resource, &stored, done)?;
     Ok(acting.map(|rollout| Awaited {
         kind: RequestKind::Rollout,
         name: rollout.name_any(),

@@ -4,15 +4,17 @@ use std::process::ExitCode;
 
 use k8s_openapi::api::apps::v1::{ControllerRevision, ReplicaSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::ResourceExt as _;
 use kube::api::ListParams;
 use kube::core::{ApiResource, Selector};
 use pitstop_api::rollout::TargetKind;
-use pitstop_cli_core::target::Target;
-use pitstop_cli_core::{undo, workload};
+use pitstop_cli_core::target::{RequestKind, Target};
+use pitstop_cli_core::{set_image, undo, workload};
 
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::store::{Place, Store, Storing};
+use crate::waiting::{self, Awaited, Waiting};
 
 /// Of which workload.
 #[derive(clap::Args, Debug)]
@@ -24,6 +26,8 @@ pub struct Args {
     to_revision: Option<i64>,
     #[command(flatten)]
     storing: Storing,
+    #[command(flatten)]
+    waiting: Waiting,
 }
 
 /// Goes back to it.
@@ -36,6 +40,8 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
             )));
         }
     };
+    let acting = session.acting(kind, &name).await?;
+    let in_place = acting.filter(|rollout| set_image::ready(&args.target, Some(rollout)).is_ok());
     let workload = session.workload(kind, &name).await?;
     let selector: LabelSelector = serde_json::from_value(workload.selector())
         .map_err(|error| Failure::local("cannot read spec.selector", &error))?;
@@ -48,16 +54,24 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     let history = session
         .list_all(&session.dynamic(&resource, Place::Namespace), ListParams::default().labels_from(&selector))
         .await?;
-    let (change, number) = undo::undo(&workload, &history, args.to_revision).map_err(Failure::invalid)?;
+    let (mut change, number) = undo::undo(&workload, &history, args.to_revision).map_err(Failure::invalid)?;
+    if in_place.is_some() {
+        workload.park_with(&mut change.patch).map_err(Failure::invalid)?;
+    }
     let done = format!("rolled back to revision {number}");
     let store = Store::new(session, &args.storing);
     let stored = store.patch_any(&workload::resource(kind), Place::Namespace, &name, &change, &done).await?;
-    let stored = workload::Workload { kind, object: stored };
-    if stored.is_parked() {
-        eprintln!(
-            "its running Pods are changed in place; to wait for that: kubectl pitstop wait {}",
-            stored.target()
-        );
+    let awaited = in_place.map(|rollout| Awaited {
+        kind: RequestKind::Rollout,
+        name: rollout.name_any(),
+        uid: rollout.uid(),
+        update: stored.metadata.generation,
+    });
+    if awaited.is_none() && args.waiting.wait {
+        return Err(Failure::invalid(format!(
+            "{} is rolled back by its own controller, which makes new Pods: `kubectl rollout status` waits for that",
+            args.target
+        )));
     }
-    Ok(ExitCode::SUCCESS)
+    waiting::if_asked(session, &args.waiting, &args.storing, awaited.into_iter().collect()).await
 }

@@ -8,7 +8,7 @@ use crossterm::terminal::{
     LeaveAlternateScreen,
 };
 use crossterm::{execute, queue};
-use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
+use nix::sys::termios::{LocalFlags, SetArg, SpecialCharacterIndices as Key, Termios, tcgetattr, tcsetattr};
 use pitstop_cli_core::draw::Look;
 
 /// Columns and rows; those of an old terminal where nobody knows.
@@ -41,6 +41,12 @@ impl Screen {
         if let Some(keys) = &keys {
             let mut silent = keys.clone();
             silent.local_flags.remove(LocalFlags::ECHO | LocalFlags::ICANON);
+            // Stopped or ended by these keys, it could not give the terminal back. 0 is `_POSIX_VDISABLE` on Linux.
+            for key in [Key::VSUSP, Key::VQUIT] {
+                if let Some(of) = silent.control_chars.get_mut(key as usize) {
+                    *of = 0;
+                }
+            }
             tcsetattr(&stdin, SetArg::TCSANOW, &silent)?;
         }
         let screen = Self { keys };

@@ -1,7 +1,7 @@
 //! `status --watch`: watches what concerns the target, and shows it anew as it changes.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -84,7 +84,7 @@ impl<K: Resource<DynamicType = ()> + Clone> Known<K> {
                 self.listed.insert(uid(&object), object);
             }
             Event::InitDone => (self.shown, self.complete) = (std::mem::take(&mut self.listed), true),
-            Event::Apply(object) if self.shown.len() < MOST => {
+            Event::Apply(object) if self.shown.len() < MOST || self.shown.contains_key(&uid(&object)) => {
                 self.shown.insert(uid(&object), object);
             }
             Event::Delete(object) => drop(self.shown.remove(&uid(&object))),
@@ -108,6 +108,8 @@ struct Seen {
     pods: Known<Pod>,
     /// Kinds that cannot be watched, since when and why.
     broken: BTreeMap<&'static str, (Instant, String)>,
+    /// Kinds that were read at least once.
+    read: BTreeSet<String>,
 }
 
 impl Seen {
@@ -126,6 +128,7 @@ impl Seen {
         };
         if let Some(kind) = answered {
             self.broken.remove(&*kind);
+            self.read.insert(kind.into_owned());
         }
     }
 
@@ -144,7 +147,11 @@ impl Seen {
 
     fn objects(&self) -> Objects {
         let unread = self.broken.iter().map(|(kind, (since, why))| {
-            format!("{kind} are as they were {} s ago: {why}", since.elapsed().as_secs())
+            if self.read.contains(*kind) {
+                format!("{kind} are as they were {} s ago: {why}", since.elapsed().as_secs())
+            } else {
+                format!("{kind} cannot be read: {why}")
+            }
         });
         Objects {
             rollouts: self.rollouts.all(),
@@ -239,6 +246,9 @@ pub(super) async fn run(
     let cannot = |error: io::Error| Failure::local("cannot watch", &error);
     let mut signals = Signals::new().map_err(cannot)?;
     let terminal = io::stdout().is_terminal();
+    if frames.is_some() && !terminal {
+        return Err(Failure::invalid("--frames writes what a terminal shows: standard output is none"));
+    }
     let frames = match frames {
         Some(path) => Some((File::create(path).map_err(cannot)?, path)),
         None => None,
@@ -289,6 +299,7 @@ enum End {
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    hangup: Signal,
     resize: Signal,
 }
 
@@ -297,6 +308,7 @@ impl Signals {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
             resize: signal(SignalKind::window_change())?,
         })
     }
@@ -318,6 +330,7 @@ async fn follow(
             biased;
             _ = signals.interrupt.recv() => return Ok((End::Interrupted, picture)),
             _ = signals.terminate.recv() => return Ok((End::Interrupted, picture)),
+            _ = signals.hangup.recv() => return Ok((End::Interrupted, picture)),
             _ = signals.resize.recv() => changed = true,
             _ = frame.tick() => {
                 let due = changed || (sink.screen.is_some() && aged.elapsed() >= AGES);

@@ -1,0 +1,144 @@
+//! Completion, as kubectl asks plugins for it: a program `kubectl_complete-pitstop` gets the words after `kubectl pitstop`, the last
+//! of which is to be completed, and prints candidates and a directive
+//! (kubectl's `pkg/cmd/plugin/plugin_completion.go`, and cobra's `__complete`).
+
+mod decide;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{CommandFactory as _, Parser};
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use kube::api::ListParams;
+use kube::core::ApiResource;
+use pitstop_api::image_update::PodImageUpdate;
+use pitstop_api::recreate::ContainerRecreateRequest;
+use pitstop_api::resize::PodResize;
+use pitstop_api::rollout::InPlaceRollout;
+use pitstop_cli_core::plain;
+use pitstop_cli_core::target::RequestKind;
+
+use self::decide::{Answer, Candidate, Type, decide};
+use crate::args::{Cli, Globals};
+use crate::output;
+use crate::session::Session;
+use crate::store::Place;
+
+/// The name under which kubectl looks for it.
+const PROGRAM: &str = "kubectl_complete-pitstop";
+/// The command that does the same, as in programs made with cobra.
+const COMMAND: &str = "__complete";
+/// Longest wait for names: who types does not wait longer.
+const MOST_TIME: Duration = Duration::from_millis(500);
+/// Most names that are asked for.
+const MOST_NAMES: u32 = 500;
+
+// Cobra's directives.
+const FILES: u8 = 0;
+const NO_SPACE: u8 = 2;
+const NO_FILES: u8 = 4;
+
+/// The words to complete, if the program was called for that.
+pub fn words(args: impl IntoIterator<Item = OsString>) -> Option<Vec<String>> {
+    let mut args = args.into_iter();
+    let program = args.next()?;
+    let called = Path::new(&program).file_stem().is_some_and(|it| it == PROGRAM);
+    if !called && args.next()? != COMMAND {
+        return None;
+    }
+    Some(args.map(|it| it.to_string_lossy().into_owned()).collect())
+}
+
+/// Prints what completes the last word. Nothing is ever said of an error: it would stand in the command line.
+pub fn run(words: &[String]) -> ExitCode {
+    let mut root = Cli::command();
+    root.build();
+    let (answer, typed) = decide(&root, words);
+    let last = words.last().map(String::as_str).unwrap_or_default();
+    let (candidates, directive) = match answer {
+        Answer::Words(candidates) => (candidates, NO_FILES),
+        Answer::Kinds(kinds) => (before_slash(kinds, last), NO_FILES | NO_SPACE),
+        Answer::Names(kind, before) => (named(kind, &before, last, &typed.globals), NO_FILES),
+        Answer::Files => (Vec::new(), FILES),
+        Answer::Nothing => (Vec::new(), NO_FILES),
+    };
+    for Candidate { word, help } in candidates {
+        output::say(&if help.is_empty() { word } else { format!("{word}\t{help}") });
+    }
+    output::say(&format!(":{directive}"));
+    ExitCode::SUCCESS
+}
+
+fn before_slash(kinds: &[Type], last: &str) -> Vec<Candidate> {
+    let words = kinds.iter().map(|it| format!("{}/", it.word())).filter(|it| it.starts_with(last));
+    words.map(|word| Candidate { word, help: String::new() }).collect()
+}
+
+/// The global flags alone.
+#[derive(Debug, Parser)]
+struct Only {
+    #[command(flatten)]
+    globals: Globals,
+}
+
+/// Names of objects that begin as the word does; none if the API server does not give them in time.
+fn named(kind: Type, before: &str, last: &str, globals: &[String]) -> Vec<Candidate> {
+    let args = std::iter::once("kubectl-pitstop").chain(globals.iter().map(String::as_str));
+    let Ok(Only { globals }) = Only::try_parse_from(args) else { return Vec::new() };
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+        return Vec::new();
+    };
+    let names = runtime.block_on(async { tokio::time::timeout(MOST_TIME, names(kind, &globals)).await });
+    // A plugin for credentials may go on without end: nobody waits for it.
+    runtime.shutdown_background();
+    let words = names.ok().flatten().unwrap_or_default().into_iter();
+    let words = words.map(|name| format!("{before}{}", plain::line(&name, 253)));
+    words.filter(|it| it.starts_with(last)).map(|word| Candidate { word, help: String::new() }).collect()
+}
+
+async fn names(kind: Type, globals: &Globals) -> Option<Vec<String>> {
+    let session = Session::open(globals).await.ok()?;
+    let (resource, place) = match kind {
+        Type::Pod => (ApiResource::erase::<Pod>(&()), Place::Namespace),
+        Type::Deployment => (ApiResource::erase::<Deployment>(&()), Place::Namespace),
+        Type::StatefulSet => (ApiResource::erase::<StatefulSet>(&()), Place::Namespace),
+        Type::DaemonSet => (ApiResource::erase::<DaemonSet>(&()), Place::Namespace),
+        Type::Request(RequestKind::Restart) => {
+            (ApiResource::erase::<ContainerRecreateRequest>(&()), Place::Namespace)
+        }
+        Type::Request(RequestKind::Resize) => (ApiResource::erase::<PodResize>(&()), Place::Namespace),
+        Type::Request(RequestKind::ImageUpdate) => {
+            (ApiResource::erase::<PodImageUpdate>(&()), Place::Namespace)
+        }
+        Type::Request(RequestKind::Rollout) => (ApiResource::erase::<InPlaceRollout>(&()), Place::Namespace),
+        Type::Namespace => (ApiResource::erase::<Namespace>(&()), Place::Cluster),
+        Type::Node => (ApiResource::erase::<Node>(&()), Place::Cluster),
+    };
+    let params = ListParams::default().limit(MOST_NAMES);
+    let list = session.dynamic(&resource, place).list_metadata(&params).await.ok()?;
+    Some(list.items.into_iter().filter_map(|it| it.metadata.name).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kubectl_calls_it_by_its_name_and_a_shell_by_a_command() {
+        let called = |args: &[&str]| words(args.iter().map(OsString::from));
+        let some = Some(vec!["restart".to_owned(), String::new()]);
+        assert_eq!(called(&["/usr/bin/kubectl_complete-pitstop", "restart", ""]), some);
+        assert_eq!(called(&["kubectl-pitstop", "__complete", "restart", ""]), some);
+        assert_eq!(called(&["kubectl-pitstop", "restart", ""]), None);
+        assert_eq!(called(&["kubectl-pitstop"]), None);
+    }
+
+    #[test]
+    fn types_end_with_a_slash() {
+        let words = before_slash(&[Type::Pod, Type::Deployment], "d");
+        assert_eq!(words, [Candidate { word: "deploy/".to_owned(), help: String::new() }]);
+    }
+}

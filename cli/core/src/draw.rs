@@ -33,15 +33,15 @@ pub fn draw(tree: &Tree, now: DateTime<Utc>, look: Look) -> Vec<String> {
     rows.append(&mut unread);
     let width = look.size.map(|(width, _)| width.max(LEAST));
     // Names with nothing beside them may be longer.
-    let beside = rows.iter().filter(|row| row.since.is_some() || !row.text.is_empty());
-    let names = beside.map(|row| row.lead.width() + row.name.width()).max().unwrap_or_default();
+    let columns = rows.iter().filter(|row| !row.is_whole());
+    let names = columns.map(|row| row.lead.width() + row.name.width()).max().unwrap_or_default();
     let names = width.map_or(names, |width| names.min(width / 2));
     rows.iter().map(|row| row.drawn(now, names, width, look)).collect()
 }
 
 /// As much of the tree as fits.
 fn fitting(tree: &Tree, height: usize, look: Look) -> Vec<Row> {
-    let steps = if look.wide { &[Detail::ALL][..] } else { &Detail::STEPS[..] };
+    let steps = if look.wide { &[Detail::ALL][..] } else { Detail::steps(&tree.items) };
     let mut rows = Vec::new();
     for detail in steps {
         rows = self::rows(tree, *detail, look);
@@ -77,9 +77,14 @@ impl Row {
         Self { mark: Mark::NotReady, ..Self::told(name) }
     }
 
+    /// It has nothing but a name, which takes all columns.
+    fn is_whole(&self) -> bool {
+        self.since.is_none() && self.text.is_empty()
+    }
+
     fn drawn(&self, now: DateTime<Utc>, names: usize, width: Option<usize>, look: Look) -> String {
         let since = self.since.map(|since| age((now - since).num_seconds())).unwrap_or_default();
-        if since.is_empty() && self.text.is_empty() {
+        if self.is_whole() {
             let line = format!("{}{}", self.lead, self.name);
             return painted(&cut(&line, width.unwrap_or(usize::MAX)), self.mark, look);
         }

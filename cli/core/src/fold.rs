@@ -4,6 +4,8 @@ use crate::tree::{Item, Mark, Part};
 
 /// How many Pods of a node are shown one by one that need no attention, as long as there is room.
 const SHOWN: usize = 5;
+/// How many of them there may be in all for that.
+const FEW: usize = 40;
 
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +22,18 @@ impl Detail {
     /// Each Pod in a line of its own.
     pub(crate) const ALL: Self = Self { pods: usize::MAX, nodes: usize::MAX, whole: true };
     /// Ever less.
-    pub(crate) const STEPS: [Self; 4] = [
+    const STEPS: [Self; 4] = [
         Self { pods: SHOWN, ..Self::ALL },
         Self { pods: 0, ..Self::ALL },
         Self { pods: 0, nodes: 0, whole: true },
         Self { pods: 0, nodes: 0, whole: false },
     ];
+
+    /// Ever less of these items, from what is shown where there is room for all.
+    pub(crate) fn steps(items: &[Item]) -> &'static [Self] {
+        let from = usize::from(items.iter().map(quiet_pods).sum::<usize>() > FEW);
+        Self::STEPS.get(from..).unwrap_or_default()
+    }
 
     /// The items that are shown of these.
     pub(crate) fn of(self, items: &[Item]) -> Vec<Item> {
@@ -35,7 +43,9 @@ impl Detail {
             shown.sort_by_key(|item| (item.part == Part::Node).then(|| urgency(item)));
         }
         let shown = counted(shown, Part::Pod, self.pods);
-        counted(shown, Part::Node, self.nodes)
+        let shown = counted(shown, Part::Node, self.nodes);
+        let sums = |item: &Item| item.part == Part::Node && item.quiet && item.items.len() > self.pods.max(1);
+        shown.into_iter().map(|item| if sums(&item) { summed(&item) } else { item }).collect()
     }
 }
 
@@ -51,11 +61,27 @@ fn counted(items: Vec<Item>, part: Part, most: usize) -> Vec<Item> {
     let nodes = part == Part::Node;
     let pods: Vec<&Item> =
         if nodes { quiet.iter().flat_map(|node| &node.items).collect() } else { quiet.iter().collect() };
-    let mark = if pods.iter().all(|pod| pod.mark == Mark::Done) { Mark::Done } else { Mark::Plain };
     let text = if nodes { format!("{} Pods: {}", pods.len(), sum(&pods)) } else { sum(&pods) };
     let name = format!("{} {others}{}", quiet.len(), if nodes { "nodes" } else { "Pods" });
-    shown.push(Item { mark, name, text, ..Item::default() });
+    shown.push(Item { mark: mark(&pods), name, text, ..Item::default() });
     shown
+}
+
+/// A quiet node in one line.
+fn summed(node: &Item) -> Item {
+    let pods: Vec<&Item> = node.items.iter().collect();
+    let text = format!("{} Pods: {}", pods.len(), sum(&pods));
+    Item { mark: mark(&pods), text, items: Vec::new(), ..node.clone() }
+}
+
+/// That of Pods which are counted.
+fn mark(pods: &[&Item]) -> Mark {
+    if pods.iter().all(|pod| pod.mark == Mark::Done) { Mark::Done } else { Mark::Plain }
+}
+
+fn quiet_pods(item: &Item) -> usize {
+    let own = usize::from(item.part == Part::Pod && item.quiet);
+    item.items.iter().map(quiet_pods).sum::<usize>().saturating_add(own)
 }
 
 /// How many of quiet Pods are how far.

@@ -200,4 +200,20 @@ mod tests {
         assert_eq!(hold(Restart, "NoSuchReason"), None);
         assert_eq!(hold(Restart, "Paused"), None);
     }
+
+    /// The manual is made of the program's own commands.
+    #[test]
+    fn every_command_of_this_program_is_in_its_manual_with_its_options() {
+        let manual = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/kubectl-pitstop");
+        let own = ROWS.iter().filter_map(|(_, _, _, help)| help.strip_prefix("kubectl pitstop "));
+        let mut seen = 0;
+        for help in own {
+            let command = help.split(' ').next().unwrap();
+            let page = std::fs::read_to_string(format!("{manual}/{command}.md"));
+            let page = page.unwrap_or_else(|_| panic!("there is no command {command}: {help}"));
+            assert!(!help.contains("{--in}") || page.contains("--controller-namespace"), "{help}");
+            seen += 1;
+        }
+        assert!(seen > 10, "only {seen} commands are of this program");
+    }
 }

@@ -233,6 +233,19 @@ fn two_hundred_pods_on_forty_nodes_fit_with_all_that_needs_attention() {
 }
 
 #[test]
+fn where_there_is_room_a_node_of_many_has_a_line_and_long_texts_move_no_columns() {
+    let why =
+        "podresizes cannot be read: podresizes.pitstop.dev is forbidden: User \"ann\" cannot list resource";
+    let tree = tree(WEB, &Objects { unread: vec![why.to_owned()], ..crowd() });
+    let text = drawn(&tree, Look::default());
+    assert!(text.ends_with(&format!("\n! {why}")), "{text}");
+    let line = |name: &str| text.lines().find(|line| line.contains(name)).unwrap();
+    assert_eq!(line("node00"), "├─ · node00                      5 Pods: 5 waiting");
+    assert_eq!(line("web-199"), "   ├─ ✗ web-199                  Failed: r-199: app does not become ready");
+    assert!(text.lines().count() < 64, "{text}");
+}
+
+#[test]
 fn what_could_not_be_read_is_told_however_low_the_terminal_is() {
     let unread = vec!["pods are as they were 9 s ago: connection refused".to_owned()];
     let tree = tree(WEB, &Objects { unread, ..crowd() });

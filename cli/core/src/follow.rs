@@ -69,6 +69,11 @@ impl Follow {
         Self { update: generation, ..self }
     }
 
+    /// The status speaks of the change that is waited for, and not of one before.
+    fn is_of_update<R: Request>(&self, request: &R) -> bool {
+        self.update.is_some() && self.update <= request.update_generation()
+    }
+
     /// How far it was when it was last seen.
     pub fn last(&self) -> Option<&Standing> {
         self.last.as_ref()
@@ -91,7 +96,7 @@ impl Follow {
         match now.progress {
             Progress::Open => None,
             // The workload was released before its Pods had what was asked for.
-            Progress::Succeeded if self.update.is_some() && request.is_given_up() => {
+            Progress::Succeeded if self.is_of_update(request) && request.is_given_up() => {
                 Some(Ending::Failed(now))
             }
             Progress::Succeeded => Some(Ending::Done(now)),

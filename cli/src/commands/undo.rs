@@ -42,6 +42,12 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     };
     let acting = session.acting(kind, &name).await?;
     let in_place = acting.filter(|rollout| set_image::ready(&args.target, Some(rollout)).is_ok());
+    if in_place.is_none() && args.waiting.wait {
+        return Err(Failure::invalid(format!(
+            "{} would be rolled back by its own controller, which makes new Pods: leave --wait out, and wait by `kubectl rollout status`",
+            args.target
+        )));
+    }
     let workload = session.workload(kind, &name).await?;
     let selector: LabelSelector = serde_json::from_value(workload.selector())
         .map_err(|error| Failure::local("cannot read spec.selector", &error))?;
@@ -67,11 +73,5 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
         uid: rollout.uid(),
         update: stored.metadata.generation,
     });
-    if awaited.is_none() && args.waiting.wait {
-        return Err(Failure::invalid(format!(
-            "{} is rolled back by its own controller, which makes new Pods: `kubectl rollout status` waits for that",
-            args.target
-        )));
-    }
     waiting::if_asked(session, &args.waiting, &args.storing, awaited.into_iter().collect()).await
 }

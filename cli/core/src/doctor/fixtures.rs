@@ -14,6 +14,7 @@ use pitstop_api::crds::crds;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::policies::REQUIRED;
 use super::{Expiry, Facts, Mutating, Probe, Right, expected, wanted};
 use crate::known::Known;
 
@@ -45,17 +46,6 @@ pub(super) fn program(component: &str, node: &str, image: &str) -> Pod {
         "spec": {"nodeName": node, "containers": [{"name": component, "image": image}]},
         "status": {"conditions": [{"type": "Ready", "status": "True"}]}}))
 }
-
-const POLICIES: [&str; 8] = [
-    "pitstop-bounds",
-    "pitstop-controller-pods",
-    "pitstop-controller-pods-resize",
-    "pitstop-controller-pods-status",
-    "pitstop-daemon",
-    "pitstop-users",
-    "pitstop-users-images",
-    "pitstop-users-rollouts",
-];
 
 fn deployment() -> Value {
     json!({"metadata": {"name": "pitstop-controller"}, "spec": {"replicas": 2, "selector": {}, "template": {}},
@@ -100,8 +90,8 @@ pub(super) fn whole() -> Facts {
         nodes: Known::Is(vec![read(json!({"metadata": {"name": "node1"}}))]),
         books: Known::Is(vec![read(json!({"metadata": {"name": "node1"}, "spec": {},
             "status": {"runtime": {"name": "containerd", "version": "2.4.2"}}}))]),
-        policies: Known::Is(POLICIES.map(policy).into()),
-        bindings: Known::Is(POLICIES.map(|it| binding(it, "Deny")).into()),
+        policies: Known::Is(REQUIRED.map(policy).into()),
+        bindings: Known::Is(REQUIRED.map(|it| binding(it, "Deny")).into()),
         mutating: Known::Is(Mutating { policies: gate(), bound: gate() }),
         denial: refused(
             403,

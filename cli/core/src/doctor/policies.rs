@@ -13,7 +13,7 @@ const MUTATING: &str = "mutating";
 /// What the component `in-place` brings besides its role: without them, the role lets the controller change workloads at will.
 const IN_PLACE: [&str; 2] = ["pitstop-controller-rollouts", "pitstop-controller-workloads"];
 /// What every installation has.
-const REQUIRED: [&str; 8] = [
+pub(super) const REQUIRED: [&str; 8] = [
     "pitstop-bounds",
     "pitstop-controller-pods",
     "pitstop-controller-pods-resize",

@@ -337,9 +337,10 @@ async fn follow(
                 if !due || !seen.is_complete(subject) {
                     continue;
                 }
-                (changed, aged) = (false, Instant::now());
+                changed = false;
                 picture = tree(subject.about(), &seen.objects());
                 sink.show(&picture)?;
+                aged = Instant::now();
                 if let Some(end) = ended(subject, &picture) {
                     return Ok((end, picture));
                 }

@@ -176,6 +176,19 @@ mod tests {
     }
 
     #[test]
+    fn a_workload_that_was_released_before_its_pods_were_updated_is_no_success() {
+        let released = |generation: i64| {
+            let mut object = serde_json::to_value(rollout("a", 1, 1, "True")).unwrap();
+            object["status"]["update"] =
+                json!({"revision": "r", "generation": generation, "ended": "Superseded"});
+            serde_json::from_value::<InPlaceRollout>(object).unwrap()
+        };
+        let mut follow = Follow::of(&released(6), None).update(Some(7));
+        assert!(!matches!(follow.see(&released(6)), Some(Ending::Failed(_))), "that was the change before");
+        assert!(matches!(follow.see(&released(7)), Some(Ending::Failed(_))));
+    }
+
+    #[test]
     fn another_object_of_its_name_is_another_request() {
         let mut follow = Follow::of(&rollout("a", 1, 1, "False"), None);
         assert_eq!(follow.see(&rollout("a", 1, 1, "False")), None);

@@ -7,6 +7,7 @@ use kube::ResourceExt as _;
 use pitstop_api::image_update::ContainerImage;
 use pitstop_api::rollout::TargetKind;
 use pitstop_cli_core::set_image::{self, Manner};
+use pitstop_cli_core::standing::Request as _;
 use pitstop_cli_core::target::{RequestKind, Target};
 use pitstop_cli_core::{opt_in, workload};
 use pitstop_kit::Class;
@@ -42,6 +43,8 @@ pub struct Args {
     waiting: Waiting,
 }
 
+/// What is told of a workload that has these images.
+const UNCHANGED: &str = "unchanged";
 /// How often a workload is read again that has changed meanwhile.
 const TRIES: u32 = 5;
 
@@ -116,7 +119,7 @@ async fn workload(
     let (stored, done) = loop {
         let workload = session.workload(kind, name).await?;
         let Some(change) = set_image::update(&workload, images).map_err(Failure::invalid)? else {
-            break (workload.object, "unchanged");
+            break (workload.object, UNCHANGED);
         };
         match store.patch_quietly(&resource, Place::Namespace, name, &change).await {
             Err(failure) if failure.class() == Class::Conflict && tries < TRIES => tries += 1,
@@ -124,10 +127,12 @@ async fn workload(
         }
     };
     store.tell(&resource, &stored, done)?;
+    // A release is a newer generation than the change that led to it.
+    let changed = done != UNCHANGED;
     Ok(acting.map(|rollout| Awaited {
         kind: RequestKind::Rollout,
         name: rollout.name_any(),
         uid: rollout.uid(),
-        update: stored.metadata.generation,
+        update: if changed { stored.metadata.generation } else { rollout.update_generation() },
     }))
 }

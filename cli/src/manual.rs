@@ -181,25 +181,7 @@ fn ended(mut lines: Vec<String>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-    use std::fs;
-    use std::path::Path;
-
     use super::*;
-
-    #[test]
-    fn the_pages_of_the_documentation_are_current() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/kubectl-pitstop");
-        let write = "write it anew: cargo run -p kubectl-pitstop -- manual docs/reference/kubectl-pitstop";
-        let mut names = BTreeSet::new();
-        for Page { file, text } in markdown() {
-            let stored = fs::read(folder.join(&file)).unwrap_or_default();
-            assert!(stored == text, "{file} is not current; {write}");
-            names.insert(file);
-        }
-        let stored = fs::read_dir(&folder).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap());
-        assert_eq!(stored.collect::<BTreeSet<_>>(), names);
-    }
 
     #[test]
     fn a_page_has_every_flag_with_its_values_and_its_default() {

@@ -29,3 +29,7 @@ pub mod scenarios;
 pub mod server;
 pub mod shrink;
 pub mod world;
+
+/// Most of what a schedule costs is objects that are made and thrown away.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

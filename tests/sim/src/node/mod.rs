@@ -11,6 +11,8 @@ pub mod kubelet;
 pub mod registry;
 pub mod runtime;
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use self::kubelet::{Kubelet, Write};
@@ -72,7 +74,7 @@ impl Node {
     }
 
     /// It runs again; these Pods are bound to it.
-    pub fn boot(&mut self, now: u64, pods: &[Value]) {
+    pub fn boot(&mut self, now: u64, pods: &[Arc<Value>]) {
         self.runtime.up(now, 200);
         self.kubelet.start(now, pods);
     }

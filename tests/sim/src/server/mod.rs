@@ -68,7 +68,7 @@ use self::kinds::Kinds;
 use self::request::{Call, parse};
 pub use self::store::Snapshot;
 use self::store::Store;
-pub use self::watch::Watch;
+pub use self::watch::{Event, Watch};
 use crate::world::skew::next_crd;
 
 /// The API server with its storage.

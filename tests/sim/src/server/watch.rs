@@ -1,6 +1,7 @@
 //! Watches: a place in the history, and what a request selects.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use http::{Request, Response};
@@ -29,7 +30,27 @@ pub struct Watch {
     epoch: u64,
     closed: bool,
     /// The state that the watch begins with.
-    pending: VecDeque<Value>,
+    pending: VecDeque<Event>,
+}
+
+/// What a watch tells.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// Its `type` on the wire.
+    pub what: &'static str,
+    /// The object that it is about: the stored one itself, where the wire has it as it is stored.
+    pub object: Arc<Value>,
+}
+
+impl Event {
+    fn new(what: &'static str, object: Value) -> Self {
+        Self { what, object: Arc::new(object) }
+    }
+
+    /// As the wire has it.
+    fn wire(&self) -> Value {
+        json!({ "type": self.what, "object": *self.object })
+    }
 }
 
 impl Watch {
@@ -117,7 +138,12 @@ impl Server {
 
     /// What happened since the last call, as the wire has it: objects with `type` and `object`.
     pub fn poll(&self, watch: &mut Watch) -> Vec<Value> {
-        let mut events: Vec<Value> = watch.pending.drain(..).collect();
+        self.events(watch).iter().map(Event::wire).collect()
+    }
+
+    /// What happened since the last call.
+    pub fn events(&self, watch: &mut Watch) -> Vec<Event> {
+        let mut events: Vec<Event> = watch.pending.drain(..).collect();
         if watch.epoch != self.store.epoch {
             watch.closed = true;
         }
@@ -154,46 +180,42 @@ impl Server {
     pub fn bookmark(&self, watch: &Watch) -> Option<Value> {
         let idle =
             watch.bookmarks && !watch.closed && watch.epoch == self.store.epoch && !self.is_ready(watch);
-        idle.then(|| watch.bookmark(self.kinds.at(watch.kind), self.store.version.max(watch.after), None))
+        let version = self.store.version.max(watch.after);
+        idle.then(|| watch.bookmark(self.kinds.at(watch.kind), version, None).wire())
     }
 }
 
 impl Watch {
     /// What a change is for this watch. An object that leaves the selection is deleted, as it was, under the new
     /// version.
-    fn seen(&self, kind: &Kind, change: &Change) -> Option<Value> {
-        let fits = |object: &Value| self.selector.matches(&change.key, object);
-        let before = change.old.as_deref().filter(|old| fits(old));
-        let after = change.new.as_deref().filter(|new| fits(new));
+    fn seen(&self, kind: &Kind, change: &Change) -> Option<Event> {
+        let fits = |object: &&Arc<Value>| self.selector.matches(&change.key, object);
+        let before = change.old.as_ref().filter(fits);
+        let after = change.new.as_ref().filter(fits);
         match (before, after) {
             (None, Some(new)) => Some(self.event(kind, "ADDED", new)),
             (Some(_), Some(new)) => Some(self.event(kind, "MODIFIED", new)),
             (Some(old), None) => {
-                let mut gone = old.clone();
+                let mut gone = Value::clone(old);
                 meta::set_version(&mut gone, change.version);
-                Some(self.event(kind, "DELETED", &gone))
+                Some(self.event(kind, "DELETED", &Arc::new(gone)))
             }
             (None, None) => None,
         }
     }
 
-    fn event(&self, kind: &Kind, what: &str, object: &Value) -> Value {
-        let object = if self.metadata_only {
-            partial(object, "PartialObjectMetadata")
-        } else {
-            let mut object = object.clone();
-            if kind.versions.len() > 1 {
-                object["apiVersion"] = self.api_version.clone().into();
-            }
-            object
-        };
-        let mut event = serde_json::Map::new();
-        event.insert("type".to_owned(), what.into());
-        event.insert("object".to_owned(), object);
-        Value::Object(event)
+    fn event(&self, kind: &Kind, what: &'static str, object: &Arc<Value>) -> Event {
+        if self.metadata_only {
+            return Event::new(what, partial(object, "PartialObjectMetadata"));
+        }
+        let mut object = Arc::clone(object);
+        if kind.versions.len() > 1 {
+            Arc::make_mut(&mut object)["apiVersion"] = self.api_version.clone().into();
+        }
+        Event { what, object }
     }
 
-    fn bookmark(&self, kind: &Kind, version: u64, annotations: Option<Value>) -> Value {
+    fn bookmark(&self, kind: &Kind, version: u64, annotations: Option<Value>) -> Event {
         let mut metadata = json!({ "resourceVersion": version.to_string(), "creationTimestamp": null });
         if let Some(annotations) = annotations {
             metadata["annotations"] = annotations;
@@ -203,14 +225,14 @@ impl Watch {
         } else {
             (kind.kind.as_str(), self.api_version.as_str())
         };
-        json!({ "type": "BOOKMARK", "object": { "kind": kind, "apiVersion": api_version, "metadata": metadata } })
+        Event::new("BOOKMARK", json!({ "kind": kind, "apiVersion": api_version, "metadata": metadata }))
     }
 
     /// The stream ends with an ERROR event.
     fn fail(&mut self, failure: Failure) {
         self.closed = true;
         self.pending.clear();
-        self.pending.push_back(json!({ "type": "ERROR", "object": failure.body() }));
+        self.pending.push_back(Event::new("ERROR", failure.body()));
     }
 }
 

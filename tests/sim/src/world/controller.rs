@@ -2,6 +2,7 @@
 //! together.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use pitstop_api::logic::answer::{Answer, Failure};
@@ -73,7 +74,7 @@ pub struct Controller {
 #[derive(Debug)]
 pub enum Input {
     /// A watch delivered.
-    Delivered(usize, Watch<Value>),
+    Delivered(usize, Watch<Arc<Value>>),
     /// A request was answered.
     Answered(u64, Answer),
     /// Time passed.
@@ -257,12 +258,13 @@ impl Controller {
 }
 
 /// What it tells of.
-fn objects(event: &Watch<Value>) -> impl Iterator<Item = &Value> {
+fn objects(event: &Watch<Arc<Value>>) -> impl Iterator<Item = &Value> {
     match event {
         Watch::Listed(list) => list.objects.as_slice(),
         Watch::Upsert(one) | Watch::Gone(one) => std::slice::from_ref(one),
     }
     .iter()
+    .map(AsRef::as_ref)
 }
 
 fn read<T: DeserializeOwned>(object: &Value) -> T {

@@ -5,6 +5,7 @@ mod images;
 mod writing;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use pitstop_api::id::ContainerId;
 use pitstop_api::logic::answer::Answer;
@@ -116,7 +117,7 @@ impl DaemonProcess {
     }
 
     /// The watch delivered.
-    pub fn delivered(&mut self, now: u64, watch: Watch<Value>, machine: &mut Machine<'_>) -> Out {
+    pub fn delivered(&mut self, now: u64, watch: Watch<Arc<Value>>, machine: &mut Machine<'_>) -> Out {
         let watch = convert(watch, |o| {
             let mut book = o.clone();
             if self.next {

@@ -1,5 +1,7 @@
 //! A node: its clocks, runtime, kubelet and what the daemon leaves on its disk.
 
+use std::sync::Arc;
+
 use pitstop_api::logic::watch::Watch;
 use pitstop_daemon_core::EndedHooks;
 use serde_json::{Value, json};
@@ -98,7 +100,7 @@ impl Node {
     }
 
     /// The kubelet's watch delivered.
-    pub fn pods_changed(&mut self, now: u64, event: Watch<Value>) {
+    pub fn pods_changed(&mut self, now: u64, event: Watch<Arc<Value>>) {
         match event {
             Watch::Listed(pods) if self.kubelet.is_up() => {
                 self.kubelet.pods_listed(now, &pods.objects, &mut self.runtime);

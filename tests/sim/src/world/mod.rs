@@ -114,7 +114,9 @@ pub struct World {
     anew: u32,
     natives: native::Natives,
     trouble: Trouble,
-    /// etcd as it was every ten seconds.
+    /// An older etcd is restored in this schedule.
+    restores: bool,
+    /// etcd as it was every ten seconds, for that.
     snapshots: Vec<(u64, Snapshot)>,
     /// Effects of production processes so far.
     effects: usize,
@@ -189,6 +191,7 @@ impl World {
             anew: 0,
             natives: native::Natives::default(),
             trouble: Trouble::default(),
+            restores: schedule.faults.iter().any(|fault| matches!(fault.what, plan::Fault::Restore(_))),
             snapshots: Vec::new(),
             effects: 0,
             doomed: None,
@@ -349,7 +352,7 @@ impl World {
             Happening::Count => self.count_pods(),
             Happening::Seen(actor, kind, name, object) => self.native_sees(actor, kind, name, object),
         }
-        if self.snapshots.last().is_none_or(|(at, _)| self.now >= at + 10_000) {
+        if self.restores && self.snapshots.last().is_none_or(|(at, _)| self.now >= at + 10_000) {
             self.snapshots.push((self.now, self.server.snapshot()));
         }
         self.plan_watches();

@@ -4,6 +4,8 @@
 //!
 //! [`pitstop_kit`'s]: https://docs.rs/kube/latest/kube/runtime/fn.watcher.html
 
+use std::sync::Arc;
+
 use http::Request;
 use pitstop_api::logic::watch::{Part, Parts, Watch};
 use serde_json::Value;
@@ -30,7 +32,7 @@ pub struct Watcher {
     path: &'static str,
     selector: String,
     state: State,
-    parts: Parts<Value>,
+    parts: Parts<Arc<Value>>,
     stream: Option<server::Watch>,
     failures: u32,
     /// A delivery or a connection is planned.
@@ -128,12 +130,11 @@ impl Watcher {
     }
 
     /// What has come, in order; empties the stream. A broken stream is dropped: [`Watcher::connected`] tells.
-    pub fn deliver(&mut self, server: &Server) -> Vec<Watch<Value>> {
+    pub fn deliver(&mut self, server: &Server) -> Vec<Watch<Arc<Value>>> {
         let Some(stream) = &mut self.stream else { return Vec::new() };
         let mut events = Vec::new();
-        for mut event in server.poll(stream) {
-            let object = event["object"].take();
-            match event["type"].as_str().unwrap() {
+        for server::Event { what, object } in server.events(stream) {
+            match what {
                 "ERROR" => {
                     // kube lists anew after 410, whatever came before.
                     self.state = State::Empty;
@@ -183,10 +184,10 @@ fn version(object: &Value) -> String {
 }
 
 /// The same for what a process makes of the objects; what cannot be read is left out.
-pub fn convert<T>(event: Watch<Value>, read: impl Fn(&Value) -> T) -> Watch<T> {
+pub fn convert<T>(event: Watch<Arc<Value>>, read: impl Fn(&Value) -> T) -> Watch<T> {
     match event {
         Watch::Listed(Part { objects, first, last }) => {
-            Watch::Listed(Part { objects: objects.iter().map(read).collect(), first, last })
+            Watch::Listed(Part { objects: objects.iter().map(|object| read(object)).collect(), first, last })
         }
         Watch::Upsert(object) => Watch::Upsert(read(&object)),
         Watch::Gone(object) => Watch::Gone(read(&object)),

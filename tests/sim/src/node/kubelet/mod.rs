@@ -34,6 +34,7 @@ mod view;
 mod worker;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -190,7 +191,7 @@ impl Kubelet {
     }
 
     /// Its process starts, and has read all Pods that are bound to its node.
-    pub fn start(&mut self, now: u64, pods: &[Value]) {
+    pub fn start(&mut self, now: u64, pods: &[Arc<Value>]) {
         self.up = true;
         self.workers.clear();
         self.backoff.clear();
@@ -245,12 +246,12 @@ impl Kubelet {
     }
 
     /// All Pods bound to this node, after the watch had to begin anew.
-    pub fn pods_listed(&mut self, now: u64, pods: &[Value], runtime: &mut Runtime) {
+    pub fn pods_listed(&mut self, now: u64, pods: &[Arc<Value>], runtime: &mut Runtime) {
         for value in pods {
             self.pod_changed(now, value, runtime);
         }
         let uid = |v: &Value| v["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-        let listed: Vec<String> = pods.iter().map(uid).collect();
+        let listed: Vec<String> = pods.iter().map(|pod| uid(pod)).collect();
         let shown = self.workers.values().filter(|w| !w.gone).filter_map(|w| w.shown_as.clone());
         let missing: Vec<String> = shown.filter(|uid| !listed.contains(uid)).collect();
         for uid in missing {

@@ -7,6 +7,7 @@ mod starts;
 mod statuses;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -92,7 +93,7 @@ impl Bench {
     }
 
     fn kubelet_starts(&mut self) {
-        let pods: Vec<Value> = self.pods.values().cloned().collect();
+        let pods: Vec<_> = self.pods.values().cloned().map(Arc::new).collect();
         self.node.kubelet.start(self.now, &pods);
     }
 

@@ -213,7 +213,7 @@ fn a_reboot_starts_everything_anew() {
         let old = b.id("app");
         b.node.crash(b.now, wiped);
         b.pass(30_000);
-        let pods: Vec<Value> = b.pods.values().cloned().collect();
+        let pods: Vec<_> = b.pods.values().cloned().map(Arc::new).collect();
         b.node.boot(b.now, &pods);
         b.until(3000, |b| b.ready() && b.status("app").restart_count == 1);
         assert_ne!(b.id("app"), old);

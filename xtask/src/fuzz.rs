@@ -1,9 +1,9 @@
 //! `cargo xtask fuzz`: builds the fuzz targets of `tests/fuzz` and runs them, as many at a time as there are processors.
 //!
-//! The flags are those of `cargo fuzz --sanitizer none`, which the stable compiler takes; what sanitizers look for, code
-//! without `unsafe` does not do.
+//! They are instrumented as by `cargo fuzz --sanitizer none`, which the stable compiler takes (`tests/fuzz/instrument`); what
+//! sanitizers look for, code without `unsafe` does not do.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context as _, Result, bail};
 
 use crate::debian;
+use crate::image::executables;
 use crate::progress::{Step, note};
 use crate::sh::Cmd;
 use crate::workspace::shown;
@@ -20,21 +21,14 @@ use crate::workspace::shown;
 /// Seconds for each target.
 const SECONDS: u64 = 60;
 /// The same among all other tests, which read the committed corpora too.
-const SECONDS_IN_TESTS: u64 = 30;
+const SECONDS_IN_TESTS: u64 = 45;
 /// Longest input, in bytes; the corpora have shorter ones.
 const MAX_LEN: u64 = 16 * 1024;
 /// Lines of a target's output that are told of a crash.
 const TAIL: usize = 40;
 
-/// What libFuzzer needs to know of the code: counters for every edge, and the operands of comparisons.
-const FLAGS: [&str; 6] = [
-    "-Cpasses=sancov-module",
-    "-Cllvm-args=-sanitizer-coverage-level=4",
-    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
-    "-Cllvm-args=-sanitizer-coverage-pc-table",
-    "-Cllvm-args=-sanitizer-coverage-trace-compares",
-    "-Cllvm-args=-simplifycfg-branch-fold-threshold=0",
-];
+/// What cargo runs in place of the compiler for our own crates.
+const INSTRUMENT: &str = "tests/fuzz/instrument";
 
 /// What to run.
 #[derive(Debug, clap::Args)]
@@ -109,25 +103,29 @@ fn chosen(all: &BTreeSet<String>, asked: &[String]) -> Result<BTreeSet<String>> 
 /// The built targets and where their files are.
 struct Fuzzer<'a> {
     root: &'a Path,
-    /// The programs.
-    programs: PathBuf,
+    /// The programs by the targets' names.
+    programs: BTreeMap<String, PathBuf>,
 }
 
 impl<'a> Fuzzer<'a> {
     fn build(root: &'a Path) -> Result<Self> {
         let step = Step::begin("building the fuzz targets");
-        // Named, so that the flags are not for build scripts and macros.
-        let host = host(&Cmd::new("rustc").arg("-vV").dir(root).read()?)?;
-        let folder = root.join("target/fuzz");
-        Cmd::cargo()
-            .args(["build", "--locked", "--quiet", "--profile", "fuzz", "-p", "pitstop-fuzz", "--bins"])
-            .args(["--features", "libfuzzer", "--target", &host, "--target-dir"])
-            .arg(&folder)
-            .env("RUSTFLAGS", FLAGS.join(" "))
+        // As a test of the crates, so that what comes from elsewhere is there: for another choice of packages, or without
+        // what tests need, cargo builds much of it once more. The programs of a package are built along with its tests.
+        let built = Cmd::cargo()
+            .args(["test", "--no-run", "--locked", "--quiet", "--workspace", "--exclude", "pitstop-e2e"])
+            .args(["--test", "targets", "--features", "pitstop-fuzz/libfuzzer"])
+            .arg("--message-format=json-render-diagnostics")
+            .env("RUSTC_WORKSPACE_WRAPPER", root.join(INSTRUMENT))
             .dir(root)
-            .run_quiet()?;
+            .read_loud()?;
         step.done();
-        Ok(Self { root, programs: folder.join(host).join("fuzz") })
+        Ok(Self { root, programs: executables(&built)? })
+    }
+
+    fn program(&self, target: &str) -> Result<&Path> {
+        let program = self.programs.get(target).map(PathBuf::as_path);
+        program.with_context(|| format!("cargo built no program named {target}"))
     }
 
     fn folder(&self, kind: &str, target: &str) -> PathBuf {
@@ -171,7 +169,7 @@ impl<'a> Fuzzer<'a> {
         for folder in [&work, &crashes] {
             fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         }
-        let mut command = Cmd::new(self.programs.join(target))
+        let mut command = Cmd::new(self.program(target)?)
             // New inputs go into the first folder.
             .args([work, self.corpus(target)])
             .args([format!("-max_total_time={seconds}"), format!("-max_len={MAX_LEN}")])
@@ -204,7 +202,7 @@ impl<'a> Fuzzer<'a> {
 
     /// Puts inputs that cover more than the committed ones beside them.
     fn keep(&self, target: &str) -> Result<()> {
-        Cmd::new(self.programs.join(target))
+        Cmd::new(self.program(target)?)
             .args(["-set_cover_merge=1".to_owned(), format!("-max_len={MAX_LEN}")])
             .args([self.corpus(target), self.folder("corpus", target)])
             .dir(self.root)
@@ -256,12 +254,6 @@ impl fmt::Display for Seen {
     }
 }
 
-/// The compiler's own target, from what `rustc -vV` says.
-fn host(said: &str) -> Result<String> {
-    let host = said.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).context("rustc does not say for which machine it is")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -305,27 +297,6 @@ mod tests {
         assert_eq!(chosen(&all, &["b".to_owned()]).unwrap(), BTreeSet::from(["b".to_owned()]));
         let error = chosen(&all, &["c".to_owned()]).unwrap_err().to_string();
         assert_eq!(error, "there is no fuzz target \"c\"; there are a, b");
-    }
-
-    #[test]
-    fn every_target_has_its_program_and_its_corpus() {
-        let root = crate::workspace::root().unwrap();
-        let manifest = fs::read_to_string(root.join("tests/fuzz/Cargo.toml")).unwrap();
-        let programs: BTreeSet<String> = manifest
-            .split("[[bin]]\nname = \"")
-            .skip(1)
-            .filter_map(|rest| rest.split_once('"').map(|(name, _)| name.to_owned()))
-            .collect();
-        assert_eq!(all(&root).unwrap(), programs);
-    }
-
-    #[test]
-    fn the_compiler_says_for_which_machine_it_is() {
-        assert_eq!(
-            host("rustc 1.95.0\nhost: x86_64-unknown-linux-gnu\n").unwrap(),
-            "x86_64-unknown-linux-gnu"
-        );
-        assert!(host("rustc 1.95.0\n").is_err());
     }
 
     #[test]

@@ -68,7 +68,8 @@ impl Containerd {
         // A folder for Go ends in a slash.
         folder.push("");
         let flags = format!("-s -w -X {MODULE}/version.Version={}", version(root)?);
-        let go = cluster::go(&module(root)).args(["build", "-v", "-tags", TAGS, "-ldflags", &flags]);
+        let go =
+            cluster::go_compiling(&module(root), "build").args(["-v", "-tags", TAGS, "-ldflags", &flags]);
         go.arg("-o").arg(folder).arg("tool").run_quiet().context("cannot build tests/cluster/containerd")
     }
 }

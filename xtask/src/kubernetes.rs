@@ -82,7 +82,7 @@ impl Kubernetes {
 
     /// Go with a subcommand, in the cluster's module with this Kubernetes.
     pub(crate) fn go(&self, root: &Path, subcommand: &str) -> Cmd {
-        cluster::go(&cluster::module(root)).args([subcommand, "-modfile", self.manifest])
+        cluster::go_compiling(&cluster::module(root), subcommand).args(["-modfile", self.manifest])
     }
 
     /// Builds the cluster's program; a matter of seconds when nothing changed.

@@ -43,7 +43,9 @@ pub struct Sum {
     pub schedules: u64,
     /// Seeds that broke something, and what.
     pub violations: Vec<(u64, Violation)>,
-    /// Of all hashes in the order of the seeds.
+    /// Each seed with the hash of what was decided, in the order of the seeds.
+    pub hashes: Vec<(u64, u64)>,
+    /// Of all these hashes.
     pub trace: u64,
     /// How requests ended.
     pub ends: BTreeMap<String, usize>,
@@ -81,6 +83,7 @@ pub fn seeds(range: Range<u64>, jobs: u64) -> Sum {
     for (seed, ran) in all {
         sum.schedules += 1;
         ran.hash.hash(&mut hash);
+        sum.hashes.push((seed, ran.hash));
         for (end, n) in ran.ends {
             *sum.ends.entry(end).or_default() += n;
         }
@@ -155,14 +158,16 @@ pub fn crash_points(jobs: usize) -> Crashes {
     sum
 }
 
-/// Hours by which the clocks of API server, controllers and nodes are wrong, in the runs that must be the same.
-const SKEWS: [[i64; 3]; 5] = [[0, 0, 0], [12, -12, 0], [-12, 12, 12], [0, 12, -12], [3, 0, -1]];
+/// Hours by which the clocks of API server, controllers and nodes are wrong, in the runs that must be as the one with the
+/// clocks that were drawn.
+const SKEWS: [[i64; 3]; 4] = [[12, -12, 0], [-12, 12, 12], [0, 12, -12], [3, 0, -1]];
 
-/// Runs each seed's schedule under several sets of clocks; gives back the seeds whose decisions were not the same.
-pub fn skews(range: Range<u64>, jobs: u64) -> Vec<u64> {
-    let same = |seed: u64| -> bool {
+/// Runs schedules again, each under several sets of clocks. `drawn`: their seeds, with the hash of each as it was drawn
+/// ([`Sum::hashes`]). Gives back the seeds whose decisions were not the same.
+pub fn skews(drawn: &[(u64, u64)], jobs: u64) -> Vec<u64> {
+    let same = |seed: u64, drawn: u64| -> bool {
         let mut schedule = draw::schedule(seed);
-        let hashes = SKEWS.map(|[server, controllers, nodes]| {
+        SKEWS.iter().all(|[server, controllers, nodes]| {
             let hour = 3_600_000;
             schedule.clocks.server.wrong_by = server * hour;
             for clock in &mut schedule.clocks.controllers {
@@ -170,12 +175,13 @@ pub fn skews(range: Range<u64>, jobs: u64) -> Vec<u64> {
                 clock.boot += 1_234_567;
             }
             schedule.clocks.nodes.iter_mut().for_each(|clock| clock.wrong_by = nodes * hour);
-            guarded(&schedule, false).hash
-        });
-        hashes.iter().all(|hash| *hash == hashes[0])
+            guarded(&schedule, false).hash == drawn
+        })
     };
-    let part =
-        |job: u64| -> Vec<u64> { range.clone().filter(|seed| seed % jobs == job && !same(*seed)).collect() };
+    let part = |job: u64| -> Vec<u64> {
+        let mine = drawn.iter().filter(|(seed, hash)| seed % jobs == job && !same(*seed, *hash));
+        mine.map(|(seed, _)| *seed).collect()
+    };
     let mut all: Vec<u64> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..jobs).map(|job| scope.spawn(move || part(job))).collect();
         threads.into_iter().flat_map(|t| t.join().unwrap()).collect()

@@ -117,6 +117,7 @@ require (
 )
 
 replace (
+	github.com/Azure/go-ansiterm => github.com/Azure/go-ansiterm v0.0.0-20230124172434-306776ec8161
 	github.com/go-errors/errors => github.com/go-errors/errors v1.4.2
 	github.com/go-openapi/jsonpointer => github.com/go-openapi/jsonpointer v0.21.0
 	github.com/go-openapi/jsonreference => github.com/go-openapi/jsonreference v0.20.2

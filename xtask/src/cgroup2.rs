@@ -185,7 +185,7 @@ fn kernel(root: &Path) -> Result<PathBuf> {
 /// Runs the machine to its end. `dev`: with a program that is built faster.
 fn boot(root: &Path, dev: bool) -> Result<Seen> {
     let step = Step::begin("building the first process of a machine (minutes when nothing is built yet)");
-    let programs = image::programs(root, &[PROGRAM], &image::PACKAGES, dev)?;
+    let programs = image::programs(root, &image::AMD64, &[PROGRAM], &image::PACKAGES, dev)?;
     let program = programs.get(PROGRAM).with_context(|| format!("{PROGRAM} was not built"))?;
     let (kernel, folder) = (kernel(root)?, folder(root));
     let bytes = |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));

@@ -20,6 +20,7 @@ mod kubernetes;
 mod lab;
 mod mutants;
 mod options;
+mod plugin;
 mod priority;
 mod progress;
 mod promtool;
@@ -61,6 +62,9 @@ enum Command {
     /// Build both programs as static binaries into OCI image archives under target/images, named by their content, and
     /// write what to apply under target/deploy.
     Image(image::Args),
+    /// Build kubectl-pitstop as static programs for amd64 and arm64 into archives under target/plugin, and with --url
+    /// krew's manifest of them.
+    Plugin(plugin::Args),
     /// Run a real Kubernetes on this machine: up, down, status, push, exec, kill, stop, start, halt, boot, reboot.
     ///
     /// `up [--kubernetes 1.34] [--runtime containerd-1|containerd-2] [--nodes N]` builds and starts it, and prints the
@@ -119,6 +123,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Crds { check } => crds::generate(&root, check)?,
         Command::Protos { check } => protos::generate(&root, check)?,
         Command::Image(args) => image::run(&root, &args)?,
+        Command::Plugin(args) => plugin::run(&root, &args)?,
         Command::Cluster { args } => return cluster::run(&root, &args),
         Command::Recording(args) => recording::run(&args)?,
         Command::Helm => helm::build(&root)?,

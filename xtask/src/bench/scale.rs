@@ -25,7 +25,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
     let step =
         Step::begin("building the controller and the benchmark (about 8 minutes when nothing is built yet)");
     // Together: the benchmark depends on little that the controller does not.
-    let programs = image::programs(root, &[CONTROLLER, BENCH], &[], false)?;
+    let programs = image::programs(root, &image::AMD64, &[CONTROLLER, BENCH], &[], false)?;
     let built = |name: &str| programs.get(name).with_context(|| format!("{name} was not built"));
     let (controller, bench) = (built(CONTROLLER)?, built(BENCH)?);
     step.done();

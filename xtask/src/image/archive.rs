@@ -111,6 +111,13 @@ fn indexed(spec: &ImageSpec<'_>, manifest: &Blob, reference: &str, tag: &str) ->
     descriptor
 }
 
+/// The SHA-256 of bytes, in hexadecimal.
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    let digits = Sha256::digest(bytes);
+    let digits = digits.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
+}
+
 /// Content that is known by its digest.
 struct Blob {
     content: Vec<u8>,
@@ -119,9 +126,7 @@ struct Blob {
 
 impl Blob {
     fn new(content: Vec<u8>) -> Self {
-        let digest = Sha256::digest(&content);
-        let digits = digest.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-        let hex = digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect();
+        let hex = sha256(&content);
         Self { content, hex }
     }
 
@@ -147,7 +152,7 @@ fn text(value: &Value) -> Result<Vec<u8>> {
 }
 
 /// One entry of a tar file.
-struct Entry<'a> {
+pub(crate) struct Entry<'a> {
     path: &'a str,
     kind: tar::EntryType,
     mode: u32,
@@ -155,11 +160,11 @@ struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    fn file(path: &'a str, content: &'a [u8]) -> Self {
+    pub(crate) fn file(path: &'a str, content: &'a [u8]) -> Self {
         Self { path, kind: tar::EntryType::Regular, mode: 0o644, content }
     }
 
-    fn executable(path: &'a str, content: &'a [u8]) -> Self {
+    pub(crate) fn executable(path: &'a str, content: &'a [u8]) -> Self {
         Self { mode: 0o755, ..Self::file(path, content) }
     }
 
@@ -169,7 +174,7 @@ impl<'a> Entry<'a> {
 }
 
 /// A tar file of root's, of the epoch's first second.
-fn tar<'a>(entries: impl Iterator<Item = Entry<'a>>) -> Result<Vec<u8>> {
+pub(crate) fn tar<'a>(entries: impl Iterator<Item = Entry<'a>>) -> Result<Vec<u8>> {
     let mut builder = tar::Builder::new(Vec::new());
     for entry in entries {
         let mut header = tar::Header::new_ustar();

@@ -9,8 +9,48 @@ use cargo_metadata::{Artifact, Message};
 use crate::debian;
 use crate::sh::{Cmd, is_installed};
 
-/// What the programs are built for.
-const TARGET: &str = "x86_64-unknown-linux-musl";
+/// What programs are built for: Linux, without a C library of the machine's.
+pub(crate) struct Target {
+    /// In Rust's words.
+    triple: &'static str,
+    /// The processor, in Go's words.
+    pub(crate) architecture: &'static str,
+    /// The processor, in those of ELF.
+    pub(crate) machine: u16,
+    /// Compiles C (ring is partly written in it), and Debian's package of it.
+    compiler: (&'static str, &'static str),
+    /// Whether the compiler has to be named, since it is not the one that is looked for.
+    named: bool,
+}
+
+/// What the images are built for.
+pub(crate) const AMD64: Target = Target {
+    triple: "x86_64-unknown-linux-musl",
+    architecture: "amd64",
+    machine: 62,
+    compiler: ("musl-gcc", "musl-tools"),
+    named: false,
+};
+/// Built on another processor.
+pub(crate) const ARM64: Target = Target {
+    triple: "aarch64-unknown-linux-musl",
+    architecture: "arm64",
+    machine: 183,
+    // It has the headers of glibc, of which ring needs none that differs. The C library that is linked is Rust's own musl.
+    compiler: ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"),
+    named: true,
+};
+
+impl Target {
+    /// What tells the compilers of C and cargo's linker where the programs are built for.
+    fn variables(&self) -> Vec<(String, &'static str)> {
+        let names = [
+            format!("CC_{}", self.triple.replace('-', "_")),
+            format!("CARGO_TARGET_{}_LINKER", self.triple.replace('-', "_").to_uppercase()),
+        ];
+        names.into_iter().filter(|_| self.named).map(|name| (name, self.compiler.0)).collect()
+    }
+}
 
 /// Builds programs and gives the path of each by its name.
 ///
@@ -18,22 +58,25 @@ const TARGET: &str = "x86_64-unknown-linux-musl";
 /// with them what comes from elsewhere.
 pub(crate) fn programs(
     root: &Path,
+    target: &Target,
     packages: &[&str],
     beside: &[&str],
     dev: bool,
 ) -> Result<BTreeMap<String, PathBuf>> {
     let sysroot = PathBuf::from(Cmd::new("rustc").args(["--print", "sysroot"]).dir(root).read()?.trim_end());
-    require_tools(root, &sysroot)?;
+    require_tools(root, target, &sysroot)?;
     let home = cargo_home().context("neither CARGO_HOME nor HOME is set")?;
     let profile = if dev { "image-dev" } else { "release" };
     let moves = [(home.as_path(), "/cargo"), (sysroot.as_path(), "/rust"), (root, "/pitstop")];
-    let messages = Cmd::cargo()
-        .args(["build", "--locked", "--profile", profile, "--target", TARGET])
+    let flags_of_c = format!("CFLAGS_{}", target.triple.replace('-', "_"));
+    let cargo = target.variables().iter().fold(Cmd::cargo(), |cargo, (name, value)| cargo.env(name, value));
+    let messages = cargo
+        .args(["build", "--locked", "--profile", profile, "--target", target.triple])
         .args(packages.iter().chain(beside).flat_map(|package| ["-p", package]))
         .args(packages.iter().flat_map(|package| ["--bin", package]))
         .arg("--message-format=json-render-diagnostics")
         .env("CARGO_ENCODED_RUSTFLAGS", remapping("--remap-path-prefix", &moves).join("\u{1f}"))
-        .env("CFLAGS_x86_64_unknown_linux_musl", remapping("-ffile-prefix-map", &moves).join(" "))
+        .env(&flags_of_c, remapping("-ffile-prefix-map", &moves).join(" "))
         .dir(root)
         .read_loud()?;
     let programs = executables(&messages)?;
@@ -43,21 +86,22 @@ pub(crate) fn programs(
     }
 }
 
-fn require_tools(root: &Path, sysroot: &Path) -> Result<()> {
-    let library = sysroot.join("lib/rustlib").join(TARGET).join("lib");
+fn require_tools(root: &Path, target: &Target, sysroot: &Path) -> Result<()> {
+    let triple = target.triple;
+    let library = sysroot.join("lib/rustlib").join(triple).join("lib");
     // rustup brings the targets of `rust-toolchain.toml` only together with the toolchain.
     if !library.is_dir() && is_installed("rustup") {
-        Cmd::new("rustup").args(["target", "add", TARGET]).dir(root).run()?;
+        Cmd::new("rustup").args(["target", "add", triple]).dir(root).run()?;
     }
     if !library.is_dir() {
-        bail!("Rust's target {TARGET} is not installed; run\n    rustup target add {TARGET}");
+        bail!("Rust's target {triple} is not installed; run\n    rustup target add {triple}");
     }
-    // ring is partly written in C.
-    if !is_installed("musl-gcc") {
-        debian::ensure(&["musl-tools"], "building images")?;
+    let (compiler, package) = target.compiler;
+    if !is_installed(compiler) {
+        debian::ensure(&[package], "building static programs")?;
     }
-    if !is_installed("musl-gcc") {
-        bail!("musl-gcc is not installed; on Debian and Ubuntu run\n    sudo apt-get install -y musl-tools");
+    if !is_installed(compiler) {
+        bail!("{compiler} is not installed; on Debian and Ubuntu run\n    sudo apt-get install -y {package}");
     }
     Ok(())
 }

@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
+pub(crate) use self::archive::{Entry, sha256, tar as tar_file};
 use self::archive::{ImageSpec, archive};
-pub(crate) use self::build::{executables, programs};
+pub(crate) use self::build::{AMD64, ARM64, Target, executables, programs};
 use crate::cluster::Cluster;
 use crate::progress::{Step, note};
 use crate::workspace::{VERSION, shown};
@@ -86,15 +87,12 @@ pub(crate) const PACKAGES: [&str; 2] = [IMAGES[0].package, IMAGES[1].package];
 /// Builds every image.
 pub(crate) fn build(root: &Path, dev: bool) -> Result<Vec<Built>> {
     let step = Step::begin("building images (about 6 minutes when nothing is built yet)");
-    let programs = build::programs(root, &PACKAGES, &[], dev)?;
+    let programs = programs(root, &AMD64, &PACKAGES, &[], dev)?;
     let folder = root.join("target/images");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let mut built = Vec::new();
     for image in &IMAGES {
-        let program =
-            programs.get(image.package).with_context(|| format!("{} was not built", image.package))?;
-        let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
-        elf::require_static(&bytes).with_context(|| program.display().to_string())?;
+        let bytes = static_program(&programs, &AMD64, image.package)?;
         let path = folder.join(format!("{}.tar", image.package));
         let entrypoint = format!("/{}", image.package);
         let archive = archive(&image.spec(&entrypoint, &bytes))?;
@@ -109,12 +107,24 @@ pub(crate) fn build(root: &Path, dev: bool) -> Result<Vec<Built>> {
     Ok(built)
 }
 
+/// Builds a program that needs nothing of the machine it runs on, and gives its bytes.
+pub(crate) fn program(root: &Path, target: &Target, package: &str) -> Result<Vec<u8>> {
+    static_program(&programs(root, target, &[package], &[], false)?, target, package)
+}
+
+fn static_program(programs: &BTreeMap<String, PathBuf>, target: &Target, package: &str) -> Result<Vec<u8>> {
+    let program = programs.get(package).with_context(|| format!("{package} was not built"))?;
+    let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
+    elf::require_static(&bytes, target.machine).with_context(|| program.display().to_string())?;
+    Ok(bytes)
+}
+
 impl Image {
     fn spec<'a>(&self, entrypoint: &'a str, program: &'a [u8]) -> ImageSpec<'a> {
         ImageSpec {
             repository: self.repository,
             version: VERSION,
-            architecture: "amd64",
+            architecture: AMD64.architecture,
             user: self.user,
             entrypoint,
             labels: BTreeMap::from([

@@ -86,6 +86,11 @@ pub(super) async fn pods_of(session: &Session, target: &Target) -> Result<Option
     Ok(selector)
 }
 
+/// What is told of a target that is not there, or not any more.
+fn missing(session: &Session, target: &Target) -> Failure {
+    Failure::invalid(format!("there is no {target} in namespace {}", session.namespace))
+}
+
 /// Shows it.
 pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     let subject = Subject::of(session, args.target.as_deref()).await?;
@@ -102,7 +107,7 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     if let (Some(target @ (Target::Pod(_) | Target::Request(..))), true) =
         (&subject.target, tree.items.is_empty() && tree.unread.is_empty())
     {
-        return Err(Failure::invalid(format!("there is no {target} in namespace {}", session.namespace)));
+        return Err(missing(session, target));
     }
     let format = match args.output {
         Some(Output::Json) => Some(Format::Json),

@@ -31,9 +31,9 @@ use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use super::Subject;
 use super::gather::MOST;
 use super::screen::{self, Screen};
+use super::{Subject, missing};
 use crate::failure::Failure;
 use crate::output;
 use crate::session::Session;
@@ -265,10 +265,11 @@ pub(super) async fn run(
             output::say(&line);
         }
     }
-    Ok(match end {
-        End::Succeeded => ExitCode::SUCCESS,
-        End::Failed => ExitCode::FAILURE,
-        End::Interrupted => {
+    Ok(match (end, &subject.target) {
+        (End::Succeeded, _) => ExitCode::SUCCESS,
+        (End::Gone, Some(target)) => return Err(missing(session, target)),
+        (End::Failed | End::Gone, _) => ExitCode::FAILURE,
+        (End::Interrupted, _) => {
             eprintln!("{}", go_on(session, subject));
             ExitCode::from(INTERRUPTED)
         }
@@ -290,9 +291,12 @@ fn go_on(session: &Session, subject: &Subject) -> String {
 }
 
 /// Why nothing more is shown.
+#[derive(Debug, PartialEq, Eq)]
 enum End {
     Succeeded,
     Failed,
+    /// Nobody finds it any more.
+    Gone,
     Interrupted,
 }
 
@@ -365,8 +369,25 @@ fn ended(subject: &Subject, tree: &Tree) -> Option<End> {
     match tree.items.first().map(|item| item.mark) {
         Some(Mark::Done) => Some(End::Succeeded),
         Some(Mark::Failed) => Some(End::Failed),
-        // It is gone, or there never was one.
-        None if tree.unread.is_empty() => Some(End::Failed),
+        None if tree.unread.is_empty() => Some(End::Gone),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pitstop_cli_core::scope::Scope;
+
+    use super::*;
+
+    #[test]
+    fn a_request_that_is_gone_has_ended_unless_it_cannot_be_read() {
+        let target = Target::parse("crr/web-x7k2p").unwrap();
+        let subject = Subject { scope: Scope::of(&target, None).unwrap(), target: Some(target) };
+        assert_eq!(ended(&subject, &Tree::default()), Some(End::Gone));
+        let unread = Tree { unread: vec!["pods cannot be read".to_owned()], ..Tree::default() };
+        assert_eq!(ended(&subject, &unread), None);
+        let namespace = Subject { target: None, scope: Scope::namespace() };
+        assert_eq!(ended(&namespace, &Tree::default()), None);
     }
 }

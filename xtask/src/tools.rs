@@ -27,8 +27,10 @@ impl Tool {
         if !is_there {
             let step =
                 Step::begin(format!("installing {name} {version} into target/tools (some minutes, once)"));
-            // What such a program does itself is little: what optimizing would save there is less than what it takes.
+            // What such a program does itself is little: what optimizing would save there is less than what it takes. Nobody
+            // looks for its faults.
             Cmd::cargo()
+                .env("CARGO_PROFILE_DEV_DEBUG", "none")
                 .args(["install", "--debug", "--locked", "--quiet", name, "--version", version])
                 .args(["--force", "--root"])
                 .arg(&folder)

@@ -17,10 +17,12 @@ pub(crate) struct Target {
     pub(crate) architecture: &'static str,
     /// The processor, in those of ELF.
     pub(crate) machine: u16,
-    /// Compiles C (ring is partly written in it), and Debian's package of it.
-    compiler: (&'static str, &'static str),
-    /// Whether the compiler has to be named, since it is not the one that is looked for.
-    named: bool,
+    /// Compiles C: ring is partly written in it.
+    compiler: &'static str,
+    /// Debian's packages of it.
+    packages: &'static [&'static str],
+    /// Whether it compiles for another processor. Then it has to be named, and its headers are a package of their own.
+    cross: bool,
 }
 
 /// What the images are built for.
@@ -28,8 +30,9 @@ pub(crate) const AMD64: Target = Target {
     triple: "x86_64-unknown-linux-musl",
     architecture: "amd64",
     machine: 62,
-    compiler: ("musl-gcc", "musl-tools"),
-    named: false,
+    compiler: "musl-gcc",
+    packages: &["musl-tools"],
+    cross: false,
 };
 /// Built on another processor.
 pub(crate) const ARM64: Target = Target {
@@ -37,8 +40,9 @@ pub(crate) const ARM64: Target = Target {
     architecture: "arm64",
     machine: 183,
     // It has the headers of glibc, of which ring needs none that differs. The C library that is linked is Rust's own musl.
-    compiler: ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"),
-    named: true,
+    compiler: "aarch64-linux-gnu-gcc",
+    packages: &["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"],
+    cross: true,
 };
 
 impl Target {
@@ -48,7 +52,7 @@ impl Target {
             format!("CC_{}", self.triple.replace('-', "_")),
             format!("CARGO_TARGET_{}_LINKER", self.triple.replace('-', "_").to_uppercase()),
         ];
-        names.into_iter().filter(|_| self.named).map(|name| (name, self.compiler.0)).collect()
+        names.into_iter().filter(|_| self.cross).map(|name| (name, self.compiler)).collect()
     }
 }
 
@@ -96,12 +100,15 @@ fn require_tools(root: &Path, target: &Target, sysroot: &Path) -> Result<()> {
     if !library.is_dir() {
         bail!("Rust's target {triple} is not installed; run\n    rustup target add {triple}");
     }
-    let (compiler, package) = target.compiler;
-    if !is_installed(compiler) {
-        debian::ensure(&[package], "building static programs")?;
+    let compiler = target.compiler;
+    if target.cross || !is_installed(compiler) {
+        debian::ensure(target.packages, "building static programs")?;
     }
     if !is_installed(compiler) {
-        bail!("{compiler} is not installed; on Debian and Ubuntu run\n    sudo apt-get install -y {package}");
+        let packages = target.packages.join(" ");
+        bail!(
+            "{compiler} is not installed; on Debian and Ubuntu run\n    sudo apt-get install -y {packages}"
+        );
     }
     Ok(())
 }

@@ -169,7 +169,10 @@ pub fn skews(drawn: &[(u64, u64)], jobs: u64) -> Vec<u64> {
         let mut schedule = draw::schedule(seed);
         SKEWS.iter().all(|[server, controllers, nodes]| {
             let hour = 3_600_000;
-            schedule.clocks.server.wrong_by = server * hour;
+            // Times of creation are whole seconds of this clock, and objects of the same second are told apart by their
+            // names: which second an object falls into is no matter of how wrong the clock is.
+            let fraction = schedule.clocks.server.wrong_by.rem_euclid(1000);
+            schedule.clocks.server.wrong_by = server * hour + fraction;
             for clock in &mut schedule.clocks.controllers {
                 clock.wrong_by = controllers * hour;
                 clock.boot += 1_234_567;

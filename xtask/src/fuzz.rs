@@ -16,12 +16,12 @@ use crate::debian;
 use crate::image::executables;
 use crate::progress::{Step, note};
 use crate::sh::Cmd;
-use crate::workspace::shown;
+use crate::workspace::{programs_of_test, shown};
 
 /// Seconds for each target.
 const SECONDS: u64 = 60;
 /// The same among all other tests, which read the committed corpora too.
-const SECONDS_IN_TESTS: u64 = 45;
+const SECONDS_IN_TESTS: u64 = 30;
 /// Longest input, in bytes; the corpora have shorter ones.
 const MAX_LEN: u64 = 16 * 1024;
 /// Lines of a target's output that are told of a crash.
@@ -110,14 +110,9 @@ struct Fuzzer<'a> {
 impl<'a> Fuzzer<'a> {
     fn build(root: &'a Path) -> Result<Self> {
         let step = Step::begin("building the fuzz targets");
-        // As a test of the crates, so that what comes from elsewhere is there: for another choice of packages, or without
-        // what tests need, cargo builds much of it once more. The programs of a package are built along with its tests.
-        let built = Cmd::cargo()
-            .args(["test", "--no-run", "--locked", "--quiet", "--workspace", "--exclude", "pitstop-e2e"])
-            .args(["--test", "targets", "--features", "pitstop-fuzz/libfuzzer"])
-            .arg("--message-format=json-render-diagnostics")
+        let built = programs_of_test(root, "targets")
+            .args(["--features", "pitstop-fuzz/libfuzzer"])
             .env("RUSTC_WORKSPACE_WRAPPER", root.join(INSTRUMENT))
-            .dir(root)
             .read_loud()?;
         step.done();
         Ok(Self { root, programs: executables(&built)? })

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
+use crate::sh::Cmd;
+
 /// The version that every crate and image carries.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -47,6 +49,17 @@ fn is_root(manifest: &Path) -> bool {
 /// The path as a user in the root would type it.
 pub(crate) fn shown<'a>(root: &Path, path: &'a Path) -> std::path::Display<'a> {
     path.strip_prefix(root).unwrap_or(path).display()
+}
+
+/// Cargo, which builds one test of the crates, and along with it the programs of its package; it tells of them in JSON.
+///
+/// With the choice of packages that `cargo xtask test` makes, so that what comes from elsewhere is there: for another one,
+/// or without what tests need, cargo builds much of it once more.
+pub(crate) fn programs_of_test(root: &Path, test: &str) -> Cmd {
+    Cmd::cargo()
+        .args(["test", "--no-run", "--locked", "--quiet", "--workspace", "--exclude", "pitstop-e2e"])
+        .args(["--test", test, "--message-format=json-render-diagnostics"])
+        .dir(root)
 }
 
 /// Whether a continuous-integration machine runs this: what is missing there is a failure, not a skip.

@@ -89,8 +89,8 @@ fn gofmt(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The first run compiles all of Kubernetes, which the cluster's build then has for nothing.
+/// All but the folder of the program itself, whose few files call the components: for them vet would read all of Kubernetes.
 fn vet(root: &Path) -> Result<()> {
     cluster::require_go()?;
-    Kubernetes::default().go(root, "vet").arg("./...").run_quiet()
+    Kubernetes::default().go(root, "vet").args(["./lab/...", "./pause"]).run_quiet()
 }

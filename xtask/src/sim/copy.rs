@@ -11,10 +11,12 @@ use super::bugs::Bug;
 use super::schemata::{plant, switches};
 
 /// The crates that are copied.
-const CRATES: [&str; 4] = ["api", "controller/core", "daemon/core", "tests/sim"];
+const CRATES: [&str; 5] = ["api", "controller/core", "daemon/core", "tests/sim", "tests/models"];
 /// The simulator in the copy; under its own name, since both are built into one folder.
 pub(super) const PROGRAM: &str = "pitstop-sim-planted";
 const SIMULATOR: &str = "tests/sim/Cargo.toml";
+/// Whose tests run in the copy, but not its program.
+const MODELS: &str = "tests/models/Cargo.toml";
 /// Where the switches go, and what makes them a part of their crate.
 const SWITCHES: &str = "api/src/planted.rs";
 const SWITCHES_HOME: &str = "api/src/lib.rs";
@@ -38,8 +40,10 @@ pub(super) fn write(root: &Path, out: &Path, bugs: &[Bug]) -> Result<()> {
         let text = if name == "Cargo.toml" { manifest(&text)? } else { text };
         files.insert(name.into(), text.into_bytes());
     }
-    if let Some(manifest) = files.get_mut(Path::new(SIMULATOR)) {
-        *manifest = renamed(&String::from_utf8_lossy(manifest)).into_bytes();
+    for (name, program) in [(SIMULATOR, Some(PROGRAM)), (MODELS, None)] {
+        if let Some(manifest) = files.get_mut(Path::new(name)) {
+            *manifest = renamed(&String::from_utf8_lossy(manifest), program).into_bytes();
+        }
     }
     for folder in CRATES {
         let folder = out.join(folder);
@@ -102,10 +106,11 @@ fn manifest(text: &str) -> Result<String> {
     Ok(kept.join("\n"))
 }
 
-/// The simulator's manifest with the program's own name.
-fn renamed(manifest: &str) -> String {
+/// A crate's manifest with its program under another name, or without one.
+fn renamed(manifest: &str, program: Option<&str>) -> String {
     let package = manifest.replacen("[package]\n", "[package]\nautobins = false\n", 1);
-    format!("{package}\n[[bin]]\nname = {PROGRAM:?}\npath = \"src/main.rs\"\n")
+    let program = program.map(|name| format!("\n[[bin]]\nname = {name:?}\npath = \"src/main.rs\"\n"));
+    package + &program.unwrap_or_default()
 }
 
 /// Writes a file unless it is so already.
@@ -159,9 +164,11 @@ mod tests {
 
     #[test]
     fn the_copys_simulator_has_its_own_name() {
-        let own = renamed("[package]\nname = \"pitstop-sim\"\n[dependencies]\n");
+        let manifest = "[package]\nname = \"pitstop-sim\"\n[dependencies]\n";
+        let own = renamed(manifest, Some(PROGRAM));
         assert!(own.starts_with("[package]\nautobins = false\nname"), "{own}");
         assert!(own.ends_with("[[bin]]\nname = \"pitstop-sim-planted\"\npath = \"src/main.rs\"\n"), "{own}");
+        assert!(!renamed(manifest, None).contains("[[bin]]"));
     }
 
     #[test]

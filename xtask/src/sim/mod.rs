@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-pub(crate) use self::planted::Count;
+pub(crate) use self::planted::{Count, campaign};
 use crate::sh::{Cmd, exit_code};
 
 /// Schedules within which a planted bug must be found.

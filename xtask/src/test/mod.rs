@@ -23,10 +23,6 @@ use crate::{
 const CHAOS_MINUTES: u64 = 3;
 const CHAOS_SEED: u64 = 6;
 
-/// The tests that take minutes, each with its package.
-const CAMPAIGN: [(&str, &str); 3] =
-    [("pitstop-sim", "campaign"), ("pitstop-models", "lease"), ("pitstop-models", "orders")];
-
 /// How far what is built ahead stands back: behind the tests of the crates.
 const AHEAD: u8 = 5;
 /// How far what computes stands back: behind the clusters, whose tests are what takes longest.
@@ -188,13 +184,9 @@ fn on_containerd_2(root: &Path) -> Result<Tally> {
     Ok(total)
 }
 
-/// The long runs of the simulator and of the models: tests that are there by the feature `campaign` alone.
+/// The long runs of the simulator and of the models.
 fn campaign(root: &Path) -> Result<Tally> {
-    let profile = ["test", "--locked", "--no-fail-fast", "--profile", "sim"];
-    let features = ["--features", "pitstop-sim/campaign,pitstop-models/campaign"];
-    let tests = CAMPAIGN.into_iter().flat_map(|(package, test)| ["--package", package, "--test", test]);
-    let command = cargo_test(root).args(profile).args(features).args(tests);
-    counted(command.args(["--", "--test-threads=1", "--nocapture"]), CargoCount::default())
+    counted(sim::campaign(root)?.env("CARGO_TERM_COLOR", "never"), CargoCount::default())
 }
 
 /// Each planted bug is a test: does the simulator find it?

@@ -5,11 +5,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use futures::{StreamExt, pin_mut};
+use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{Config, Event, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+
+use super::say;
 
 /// One change.
 #[derive(Clone, Debug)]
@@ -95,7 +98,7 @@ async fn record<K>(
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let mut standing = Some(standing);
-    let changes = watcher(api, Config::default());
+    let changes = watcher(api, Config::default()).default_backoff();
     pin_mut!(changes);
     while let Some(change) = changes.next().await {
         let at = Instant::now();
@@ -107,6 +110,13 @@ async fn record<K>(
                 Ok(())
             }
             Ok(Event::Delete(_) | Event::Init) => Ok(()),
+            // A watch that stood begins again where it was: the API server ends those of a kind whose definition changed.
+            Err(error) if standing.is_none() => {
+                say(format!(
+                    "a watch begins again; what came meanwhile counts as later than it was: {error}"
+                ));
+                Ok(())
+            }
             Err(error) => {
                 // The receiver is gone only when the benchmark ends.
                 let _ = sender.send(Err(error.into()));

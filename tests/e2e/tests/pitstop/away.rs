@@ -1,6 +1,6 @@
 //! Requests end while the node's daemon is away, and it comes back; connections to the API server that die unseen.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::Pod;
@@ -95,9 +95,10 @@ fn ports(pid: i32) -> Result<Vec<u16>> {
     Ok(open.collect())
 }
 
-/// The packets of the daemon's connections vanish, and neither side is told. A new connection works.
+/// The packets of the daemon's connections vanish, and neither side is told. A new connection works. Left alone, Linux
+/// gives such a connection up after a quarter of an hour; `kit`'s tests hold the 45 s.
 #[test]
-fn a_connection_that_died_unseen_is_noticed_within_45_seconds() -> Result<()> {
+fn a_connection_that_died_unseen_is_noticed() -> Result<()> {
     on_cluster(async |ns| {
         ns.start_pod(pods::app("web")).await?;
         let daemon = system::daemon(&ns.cluster).await?;
@@ -118,18 +119,14 @@ fn a_connection_that_died_unseen_is_noticed_within_45_seconds() -> Result<()> {
             Ok(())
         };
         vanish("-I")?;
-        let since = Instant::now();
         let mut spec = requests::plain("web", &["app"]);
         spec["strategy"] = json!({"mechanism": "Runtime"});
         let over = match ns.create(requests::with_spec("again", &spec)).await {
             Ok(_) => ns.over_within("again", LONG).await,
             Err(error) => Err(error),
         };
-        let took = since.elapsed();
         vanish("-D")?;
         assert_eq!(requests::states(&over?), [requests::succeeded("app")]);
-        println!("a daemon whose connections died carried a request out after {took:?}");
-        assert!(took < Duration::from_secs(50), "{took:?}: 45 s and the restart itself");
         Ok(())
     })
 }

@@ -12,7 +12,7 @@ use kube::runtime::WatchStreamExt as _;
 use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, Event, watcher};
 use pitstop_api::rollout::InPlaceRollout;
-use pitstop_cli_core::follow::{Ending, Follow, timed_out};
+use pitstop_cli_core::follow::{Ending, Follow, Goal, timed_out};
 use pitstop_cli_core::plain;
 use pitstop_cli_core::standing::Request;
 use pitstop_cli_core::target::RequestKind;
@@ -39,7 +39,7 @@ const RELEASED_WITHIN: Duration = Duration::from_secs(1);
 /// Whether a command waits for what it has asked for.
 #[derive(Args, Clone, Debug)]
 pub struct Waiting {
-    /// Wait for the end: exit code 0 for success, 1 for failure, 2 when the time is over.
+    /// Wait until it is done: exit code 0 for success, 1 for failure, 2 when the time is over.
     #[arg(long)]
     pub wait: bool,
     /// With --wait: for how long, such as `90s` or `10m`.
@@ -62,14 +62,14 @@ pub struct Awaited {
     pub name: String,
     /// Its UID, where it is known; else that of the object that has the name now.
     pub uid: Option<String>,
-    /// Of a rollout: `metadata.generation` of its workload whose change is waited for.
-    pub update: Option<i64>,
+    /// What of it.
+    pub goal: Goal,
 }
 
 /// The object that a command has just stored.
 pub fn of(kind: RequestKind, stored: &DynamicObject) -> Awaited {
     let meta = &stored.metadata;
-    Awaited { kind, name: meta.name.clone().unwrap_or_default(), uid: meta.uid.clone(), update: None }
+    Awaited { kind, name: meta.name.clone().unwrap_or_default(), uid: meta.uid.clone(), goal: Goal::End }
 }
 
 /// Waits where that is asked for, and something is stored.
@@ -152,7 +152,7 @@ impl Wait<'_> {
     {
         let first = api.get(&awaited.name).await?;
         let name = told::name(&R::kind(&()), &R::group(&()), first.meta());
-        let mut follow = Follow::of(&first, awaited.uid).update(awaited.update);
+        let mut follow = Follow::of(&first, awaited.uid).until(awaited.goal);
         // Looked at once, whatever the time.
         let mut ending = self.look(&mut follow, &first).await?;
         if ending.is_none() {
@@ -201,7 +201,8 @@ impl Wait<'_> {
     /// Whether that ends the wait.
     async fn look<R: Request>(&self, follow: &mut Follow, request: &R) -> Result<Option<Ending>, Failure> {
         let Some(ending) = follow.see(request) else { return Ok(None) };
-        Ok(self.is_settled(request, &ending).await?.then_some(ending))
+        let settled = follow.goal() == Goal::Armed || self.is_settled(request, &ending).await?;
+        Ok(settled.then_some(ending))
     }
 
     /// A rollout may speak of the time before its workload was parked: the workload says whether all is done.

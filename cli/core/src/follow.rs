@@ -1,7 +1,7 @@
 //! Waiting for the end of one request: what each look at it means.
 
 use crate::plain;
-use crate::standing::{Progress, Request, Standing, standing};
+use crate::standing::{Progress, Request, Standing, armed, standing};
 
 /// How a wait ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,14 +43,26 @@ fn why(standing: &Standing) -> String {
     format!("{reason}: {}", plain::line(&standing.message, MOST))
 }
 
+/// What of a request is waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Goal {
+    /// That it has done all that it asks for.
+    #[default]
+    End,
+    /// Of a rollout: what comes of the change of its workload that led to this `metadata.generation`. Failures of changes before
+    /// do not count.
+    Update(i64),
+    /// Of a rollout: that the controller is ready to make changes in the running Pods.
+    Armed,
+}
+
 /// What is known of a request that is waited for. It is told by its UID: another object of its name is another request.
 #[derive(Clone, Debug, Default)]
 pub struct Follow {
     uid: Option<String>,
     /// `metadata.generation` that asks for what is waited for.
     generation: i64,
-    /// `metadata.generation` of the workload whose change is waited for; absent where it is not for one.
-    update: Option<i64>,
+    goal: Goal,
     last: Option<Standing>,
 }
 
@@ -63,15 +75,15 @@ impl Follow {
         Self { uid, generation: meta.generation.unwrap_or_default(), ..Self::default() }
     }
 
-    /// Waits for what came of the change of a workload that led to that generation: failures of changes before do not count.
+    /// Waits for that, and not for the end.
     #[must_use]
-    pub fn update(self, generation: Option<i64>) -> Self {
-        Self { update: generation, ..self }
+    pub fn until(self, goal: Goal) -> Self {
+        Self { goal, ..self }
     }
 
-    /// The status speaks of the change that is waited for, and not of one before.
-    fn is_of_update<R: Request>(&self, request: &R) -> bool {
-        self.update.is_some() && self.update <= request.update_generation()
+    /// What is waited for.
+    pub fn goal(&self) -> Goal {
+        self.goal
     }
 
     /// How far it was when it was last seen.
@@ -91,17 +103,18 @@ impl Follow {
         if request.meta().generation.is_some_and(|generation| generation < self.generation) {
             return None;
         }
-        let now = standing(request);
+        let now = if self.goal == Goal::Armed { armed(request) } else { standing(request) };
         self.last = Some(now.clone());
-        match now.progress {
-            Progress::Open => None,
+        let told_of = request.update_generation().unwrap_or_default();
+        match (now.progress, self.goal) {
+            (Progress::Open, _) => None,
             // The workload was released before its Pods had what was asked for.
-            Progress::Succeeded if self.is_of_update(request) && request.is_given_up() => {
+            (Progress::Succeeded, Goal::Update(asked)) if asked <= told_of && request.is_given_up() => {
                 Some(Ending::Failed(now))
             }
-            Progress::Succeeded => Some(Ending::Done(now)),
-            Progress::Failed if self.update > request.update_generation().max(Some(0)) => None,
-            Progress::Failed => Some(Ending::Failed(now)),
+            (Progress::Succeeded, _) => Some(Ending::Done(now)),
+            (Progress::Failed, Goal::Update(asked)) if asked > told_of => None,
+            (Progress::Failed, _) => Some(Ending::Failed(now)),
         }
     }
 
@@ -167,7 +180,7 @@ mod tests {
             }
             serde_json::from_value::<InPlaceRollout>(object).unwrap()
         };
-        let mut follow = Follow::of(&failed(None), None).update(Some(7));
+        let mut follow = Follow::of(&failed(None), None).until(Goal::Update(7));
         assert_eq!(follow.see(&failed(None)), None);
         assert_eq!(follow.see(&failed(Some(6))), None);
         assert!(matches!(follow.see(&failed(Some(7))), Some(Ending::Failed(_))));
@@ -183,9 +196,27 @@ mod tests {
                 json!({"revision": "r", "generation": generation, "ended": "Superseded"});
             serde_json::from_value::<InPlaceRollout>(object).unwrap()
         };
-        let mut follow = Follow::of(&released(6), None).update(Some(7));
+        let mut follow = Follow::of(&released(6), None).until(Goal::Update(7));
         assert!(!matches!(follow.see(&released(6)), Some(Ending::Failed(_))), "that was the change before");
         assert!(matches!(follow.see(&released(7)), Some(Ending::Failed(_))));
+    }
+
+    #[test]
+    fn a_rollout_is_armed_before_it_has_anything_to_do() {
+        let armed = |generation: i64, observed: i64, status: &str| {
+            let mut object = serde_json::to_value(rollout("a", generation, 1, "True")).unwrap();
+            object["spec"]["templateChanges"] = json!("InPlace");
+            let told = json!({"type": "Armed", "status": status, "reason": "Proving", "message": "it is tried",
+                "observedGeneration": observed, "lastTransitionTime": "2026-01-01T00:00:00Z"});
+            object["status"]["conditions"].as_array_mut().unwrap().push(told);
+            serde_json::from_value::<InPlaceRollout>(object).unwrap()
+        };
+        let mut follow = Follow::of(&rollout("a", 2, 1, "True"), None).until(Goal::Armed);
+        assert_eq!(follow.see(&rollout("a", 2, 2, "True")), None, "the controller has not said so");
+        assert_eq!(follow.see(&armed(2, 1, "True")), None, "it has said so of an older spec");
+        assert_eq!(follow.see(&armed(2, 2, "False")), None);
+        assert_eq!(follow.last().unwrap().reason, "Proving");
+        assert!(matches!(follow.see(&armed(2, 2, "True")), Some(Ending::Done(_))));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use pitstop_api::condition::{self, Condition, ConditionStatus};
 use pitstop_api::image_update::PodImageUpdate;
 use pitstop_api::recreate::{self, ContainerRecreateRequest};
 use pitstop_api::resize::PodResize;
-use pitstop_api::rollout::{InPlaceRollout, TargetKind, UpdateEnd};
+use pitstop_api::rollout::{InPlaceRollout, TargetKind, UpdateEnd, conditions};
 
 use crate::target::RequestKind;
 
@@ -77,6 +77,18 @@ pub fn standing<R: Request>(request: &R) -> Standing {
     request.beside(said).unwrap_or_else(|| by_conditions(request, said))
 }
 
+/// Whether the controller is ready to make changes of the workload in its running Pods. It looks again where it cannot, so that it
+/// is open until it can.
+pub fn armed<R: Request>(request: &R) -> Standing {
+    let said = request.said();
+    let told = condition::find(said.conditions, conditions::ARMED);
+    let Some(told) = told.filter(|told| told.observed_generation >= request.meta().generation) else {
+        return unseen(request, said, "the controller has not said so yet".to_owned());
+    };
+    let progress = if holds(told) { Progress::Succeeded } else { Progress::Open };
+    of_condition(progress, said, told)
+}
+
 /// By the conditions that all kinds have. The end of a request is never taken back, so that it counts whatever the spec has
 /// become since; see [`InPlaceRollout`]'s own rules.
 fn by_conditions<R: Request>(request: &R, said: Said<'_>) -> Standing {
@@ -88,6 +100,10 @@ fn by_conditions<R: Request>(request: &R, said: Said<'_>) -> Standing {
         (None, Some(complete)) => (Progress::Open, complete),
         (None, None) => return unseen(request, said, "the controller has not seen it yet".to_owned()),
     };
+    of_condition(progress, said, told)
+}
+
+fn of_condition(progress: Progress, said: Said<'_>, told: &Condition) -> Standing {
     Standing {
         progress,
         phase: said.phase,

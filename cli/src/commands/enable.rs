@@ -8,9 +8,11 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, RoleBinding};
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, ResourceExt as _};
 use pitstop_api::rollout::{InPlaceRollout, OnFailure, Share, TargetKind};
+use pitstop_cli_core::follow::Goal;
 use pitstop_cli_core::rollouts::{changed, new, of_workload};
 use pitstop_cli_core::strategy::Steps;
 use pitstop_cli_core::switch::Switched;
+use pitstop_cli_core::target::RequestKind;
 use pitstop_cli_core::{enable, opt_in, share};
 
 use crate::args::seconds;
@@ -18,6 +20,7 @@ use crate::failure::Failure;
 use crate::output::as_dynamic;
 use crate::session::Session;
 use crate::store::{Place, Store, Storing};
+use crate::waiting::{self, Awaited, Waiting};
 
 /// What, and in which steps.
 #[derive(clap::Args, Debug)]
@@ -44,6 +47,8 @@ pub struct Args {
     controller_namespace: String,
     #[command(flatten)]
     storing: Storing,
+    #[command(flatten)]
+    waiting: Waiting,
 }
 
 /// Switches it on.
@@ -51,17 +56,21 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     let store = Store::new(session, &args.storing);
     match Switched::parse(&args.target).map_err(Failure::invalid)? {
         Switched::Namespace(name) => {
-            if !args.steps().fields().is_empty() {
+            if !args.steps().fields().is_empty() || args.waiting.wait {
                 return Err(Failure::invalid(
-                    "--max-unavailable, --canary, --soak, --on-failure and --drain are for workloads, not for a namespace",
+                    "--max-unavailable, --canary, --soak, --on-failure, --drain and --wait are for workloads, not for a namespace",
                 ));
             }
             let there = Session { client: session.client.clone(), namespace: name.clone() };
             namespace(&there, &Store::new(&there, &args.storing), args).await?;
+            Ok(ExitCode::SUCCESS)
         }
-        Switched::Workload(kind, name) => workload(session, &store, args, kind, &name).await?,
+        Switched::Workload(kind, name) => {
+            let rollout = workload(session, &store, args, kind, &name).await?;
+            let armed = Awaited { goal: Goal::Armed, ..waiting::of(RequestKind::Rollout, &rollout) };
+            waiting::if_asked(session, &args.waiting, &args.storing, vec![armed]).await
+        }
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 impl Args {
@@ -79,34 +88,33 @@ impl Args {
     }
 }
 
+/// Gives back the rollout that is switched on.
 async fn workload(
     session: &Session,
     store: &Store<'_>,
     args: &Args,
     kind: TargetKind,
     name: &str,
-) -> Result<(), Failure> {
+) -> Result<DynamicObject, Failure> {
     let workload = session.workload(kind, name).await?;
     let all = session.rollouts().await?;
     let made = new(kind, name, &all);
     let acting = of_workload(kind, name, all).into_iter().next();
     let known = acting.is_some();
     let existing = acting.unwrap_or(made);
-    match enable::on(&existing, &args.steps()).map_err(Failure::invalid)? {
+    let rollout = match enable::on(&existing, &args.steps()).map_err(Failure::invalid)? {
         Some(change) if known => {
-            drop(
-                store
-                    .patch::<InPlaceRollout>(Place::Namespace, &existing.name_any(), &change, "enabled")
-                    .await?,
-            );
+            store
+                .patch::<InPlaceRollout>(Place::Namespace, &existing.name_any(), &change, "enabled")
+                .await?
         }
-        Some(change) => {
-            drop(store.create(&changed(&existing, &change).map_err(Failure::invalid)?).await?);
-        }
+        Some(change) => store.create(&changed(&existing, &change).map_err(Failure::invalid)?).await?,
         None => {
-            store.tell(&ApiResource::erase::<InPlaceRollout>(&()), &as_dynamic(&existing)?, "unchanged")?;
+            let existing = as_dynamic(&existing)?;
+            store.tell(&ApiResource::erase::<InPlaceRollout>(&()), &existing, "unchanged")?;
+            existing
         }
-    }
+    };
     if let Ok(namespace) = session.cluster::<Namespace>().get(&session.namespace).await
         && !is_opted_in(&namespace)
     {
@@ -116,7 +124,7 @@ async fn workload(
             workload.target()
         );
     }
-    Ok(())
+    Ok(rollout)
 }
 
 fn is_opted_in(namespace: &Namespace) -> bool {

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::ResourceExt as _;
 use pitstop_api::image_update::ContainerImage;
-use pitstop_api::rollout::TargetKind;
+use pitstop_api::rollout::{InPlaceRollout, TargetKind};
+use pitstop_cli_core::follow::Goal;
 use pitstop_cli_core::set_image::{self, Manner};
 use pitstop_cli_core::standing::Request as _;
 use pitstop_cli_core::target::{RequestKind, Target};
@@ -128,11 +129,14 @@ async fn workload(
     };
     store.tell(&resource, &stored, done)?;
     // A release is a newer generation than the change that led to it.
-    let changed = done != UNCHANGED;
+    let generation = |rollout: &InPlaceRollout| match done {
+        UNCHANGED => rollout.update_generation(),
+        _ => stored.metadata.generation,
+    };
     Ok(acting.map(|rollout| Awaited {
         kind: RequestKind::Rollout,
         name: rollout.name_any(),
         uid: rollout.uid(),
-        update: if changed { stored.metadata.generation } else { rollout.update_generation() },
+        goal: generation(&rollout).map_or(Goal::End, Goal::Update),
     }))
 }

@@ -8,6 +8,7 @@ use kube::ResourceExt as _;
 use kube::api::ListParams;
 use kube::core::{ApiResource, Selector};
 use pitstop_api::rollout::TargetKind;
+use pitstop_cli_core::follow::Goal;
 use pitstop_cli_core::target::{RequestKind, Target};
 use pitstop_cli_core::{set_image, undo, workload};
 
@@ -71,7 +72,7 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
         kind: RequestKind::Rollout,
         name: rollout.name_any(),
         uid: rollout.uid(),
-        update: stored.metadata.generation,
+        goal: stored.metadata.generation.map_or(Goal::End, Goal::Update),
     });
     waiting::if_asked(session, &args.waiting, &args.storing, awaited.into_iter().collect()).await
 }

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use pitstop_cli_core::follow::Goal;
 use pitstop_cli_core::target::{RequestKind, Target};
 
 use crate::args::duration;
@@ -33,7 +34,7 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
 
 async fn one(session: &Session, target: Target) -> Result<Awaited, Failure> {
     match target {
-        Target::Request(kind, name) => Ok(Awaited { kind, name, uid: None, update: None }),
+        Target::Request(kind, name) => Ok(Awaited { kind, name, uid: None, goal: Goal::End }),
         Target::Workload(kind, ref name) => {
             let acting = session.acting(kind, name).await?.ok_or_else(|| {
                 Failure::invalid(format!(
@@ -45,7 +46,7 @@ async fn one(session: &Session, target: Target) -> Result<Awaited, Failure> {
                 kind: RequestKind::Rollout,
                 name: acting.metadata.name.unwrap_or_default(),
                 uid,
-                update: None,
+                goal: Goal::End,
             })
         }
         Target::Pod(_) => Err(Failure::invalid(format!(

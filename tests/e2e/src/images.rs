@@ -75,11 +75,23 @@ pub async fn with_parking(ns: &Ns, test: impl Future<Output = Result<()>>) -> Re
 }
 
 async fn with_opted_in(ns: &Ns, components: &[&str], test: impl Future<Output = Result<()>>) -> Result<()> {
+    let (here, apart) = (format!("namespace={}", ns.name), format!("namespace {}", ns.name));
+    let opted_in = async {
+        let names = [("namespace=shop", &*here), ("namespace shop", &*apart)];
+        ns.cluster.documented("let-in-place", &names)?;
+        test.await
+    };
+    with_in_place(ns, components, opted_in).await
+}
+
+/// Runs a test with these components, `in-place` among them, in a namespace that has not opted in.
+pub async fn with_in_place(
+    ns: &Ns,
+    components: &[&str],
+    test: impl Future<Output = Result<()>>,
+) -> Result<()> {
     ns.cluster.install_with(components)?;
     forget(&ns.cluster)?;
-    let (here, apart) = (format!("namespace={}", ns.name), format!("namespace {}", ns.name));
-    let names = [("namespace=shop", &*here), ("namespace shop", &*apart)];
-    ns.cluster.documented("let-in-place", &names)?;
     let result = test.await;
     remove_in_place(&ns.cluster)?;
     result.and(ns.cluster.install())

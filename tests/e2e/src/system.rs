@@ -111,6 +111,22 @@ pub async fn healthy(cluster: &Cluster) -> Result<()> {
     until("the webhook", SHORT, async || Ok(webhook_answers(cluster).await?.then_some(()))).await
 }
 
+/// Runs a test while there is no controller, and brings both back.
+pub async fn without_controllers(cluster: &Cluster, test: impl Future<Output = Result<()>>) -> Result<()> {
+    cluster.kubectl(&["--namespace", NAMESPACE, "scale", "deployment", CONTROLLER, "--replicas=0"])?;
+    // One that is about to end still writes.
+    let gone = until("the controllers to be gone", LONG, async || {
+        let labels = ListParams::default().labels("app.kubernetes.io/component=controller");
+        Ok(api(cluster).list(&labels).await?.items.is_empty().then_some(()))
+    });
+    let result = match gone.await {
+        Ok(()) => test.await,
+        gone => gone,
+    };
+    cluster.install()?;
+    result.and(healthy(cluster).await)
+}
+
 /// Whether the newest templates are what runs, and those daemons are all that there must be.
 async fn rolled_out(cluster: &Cluster, daemons: usize) -> Result<bool> {
     let deployments: Api<Deployment> = Api::namespaced(cluster.client.clone(), NAMESPACE);

@@ -8,10 +8,17 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{WatchEvent, WatchParams};
 use pitstop_api::rollout::InPlaceRollout;
+use pitstop_e2e::images::{REPOSITORY, with_in_place};
 use pitstop_e2e::terminal::{Said, Terminal, good, run};
-use pitstop_e2e::workloads::{all, assert_all_restarted, create, get, ready, rollout, workload};
-use pitstop_e2e::{Context as _, LONG, Ns, Result, bail, ensure, on_cluster, on_shared_cluster, pods, until};
+use pitstop_e2e::workloads::{
+    all, assert_all_restarted, create, get, ready, rollout, rolls_natively, says, servers, workload,
+};
+use pitstop_e2e::{
+    Context as _, LONG, Ns, Result, bail, ensure, on_cluster, on_shared_cluster, pods, system, until,
+};
 use serde_json::{Value, json};
+
+use super::updates::{assert_updated, field, images};
 
 /// A Pod `web` of two containers.
 async fn web(ns: &Ns) -> Result<Pod> {
@@ -229,6 +236,76 @@ fn a_namespace_is_opted_in_and_out() -> Result<()> {
         ensure!(!labels()?.contains("pitstop.dev/in-place"), "{}", labels()?);
         Ok(())
     })
+}
+
+/// With a workload of two Pods, the component that changes such, and a namespace that has opted in by the plugin.
+async fn switched_on(ns: &Ns, kind: &str, workload: &str, soak: &str) -> Result<BTreeMap<String, Pod>> {
+    let namespace = format!("namespace/{}", ns.name);
+    create(ns, &servers(kind, 2))?;
+    let before = ready(ns, 2).await?;
+    refused(ns, &["set-image", workload, &version("2")], &["run `kubectl pitstop enable"])?;
+    let told = good(ns, &["enable", &namespace])?;
+    ensure!(told.contains("enabled") && told.contains("rolebinding"), "{told}");
+    let told = good(ns, &["enable", workload, soak, "--wait", "--timeout=90s"])?;
+    ensure!(told.contains("created") && told.contains("CanRelease"), "{told}");
+    Ok(before)
+}
+
+fn version(tag: &str) -> String {
+    format!("app={REPOSITORY}:{tag}")
+}
+
+/// Its own controller makes new Pods of a change now.
+async fn is_let_go(ns: &Ns, kind: &str, before: &BTreeMap<String, Pod>) -> Result<()> {
+    let mark = field(ns, kind, ".metadata.labels.pitstop\\.dev/parked")?;
+    ensure!(mark.is_empty(), "it is parked: {mark}");
+    rolls_natively(ns, &format!("{}/web", kind.to_lowercase()), before).await
+}
+
+#[test]
+fn a_workload_gets_new_images_in_its_pods_goes_back_and_is_let_go() -> Result<()> {
+    let test = async |ns: &Ns| {
+        let before = switched_on(ns, "Deployment", "deploy/web", "--soak=1s").await?;
+        good(ns, &["set-image", "deploy/web", &version("2"), "--wait", "--timeout=120s"])?;
+        let after = all(ns).await?;
+        assert_updated(&before, &after)?;
+        images(ns, "2").await?;
+        good(ns, &["undo", "deploy/web", "--wait", "--timeout=120s"])?;
+        ensure!(all(ns).await?.keys().eq(before.keys()), "{:?}", all(ns).await?.keys());
+        images(ns, "1").await?;
+        good(ns, &["disable", "deploy/web"])?;
+        refused(ns, &["set-image", "deploy/web", &version("2")], &["run `kubectl pitstop enable"])?;
+        ns.kubectl(&["set", "image", "deploy/web", &version("2")])?;
+        is_let_go(ns, "Deployment", &before).await?;
+        let told = good(ns, &["disable", &format!("namespace/{}", ns.name)])?;
+        ensure!(told.contains("disabled") && told.contains("rolebinding"), "{told}");
+        Ok(())
+    };
+    on_cluster(async |ns| with_in_place(ns, &["image-update", "in-place"], test(ns)).await)
+}
+
+#[test]
+fn a_parked_workload_is_let_go_where_no_controller_runs() -> Result<()> {
+    let test = async |ns: &Ns| {
+        let before = switched_on(ns, "StatefulSet", "sts/web", "--soak=600s").await?;
+        good(ns, &["set-image", "sts/web", &version("2")])?;
+        says(ns, "Updating").await?;
+        let namespace = format!("namespace/{}", ns.name);
+        let let_go = async {
+            // Nothing more is parked here, and the right to release what is stays.
+            let Said { code, err, .. } = run(ns, &["disable", &namespace])?;
+            ensure!(code == 1 && err.contains("run `kubectl pitstop disable statefulset/web"), "{code}: {err}");
+            let told = good(ns, &["disable", "sts/web"])?;
+            ensure!(told.contains("released"), "{told}");
+            is_let_go(ns, "StatefulSet", &before).await?;
+            images(ns, "2").await
+        };
+        system::without_controllers(&ns.cluster, let_go).await?;
+        let told = good(ns, &["disable", &namespace])?;
+        ensure!(told.contains("rolebinding"), "{told}");
+        Ok(())
+    };
+    on_cluster(async |ns| with_in_place(ns, &["image-update", "in-place"], test(ns)).await)
 }
 
 #[test]

@@ -6,9 +6,9 @@ use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams};
 use pitstop_api::recreate::ContainerRecreateRequest;
-use pitstop_e2e::system::{self, CONTROLLER, NAMESPACE};
+use pitstop_e2e::system;
 use pitstop_e2e::{
-    Cluster, Context, LONG, Ns, Result, SHORT, ensure, on_cluster, on_shared_cluster, pods, requests, until,
+    Context, LONG, Ns, Result, SHORT, ensure, on_cluster, on_shared_cluster, pods, requests, until,
 };
 use serde_json::{Value, json};
 
@@ -127,30 +127,17 @@ fn d23_the_deletion_of_a_request_ends_its_drain() -> Result<()> {
     })
 }
 
-fn scale(cluster: &Cluster, replicas: u32) -> Result<()> {
-    let replicas = format!("--replicas={replicas}");
-    cluster.kubectl(&["scale", "deployment", CONTROLLER, "--namespace", NAMESPACE, &replicas]).map(drop)
-}
-
 #[test]
 fn d23_a_hold_of_a_request_that_was_deleted_meanwhile_is_swept() -> Result<()> {
     on_cluster(async |ns| {
         let (before, _) = in_drain(ns).await?;
-        scale(&ns.cluster, 0)?;
-        let outcome = deleted_meanwhile(ns).await;
-        scale(&ns.cluster, 2)?;
-        outcome?;
+        system::without_controllers(&ns.cluster, deleted_meanwhile(ns)).await?;
         assert_eq!(gate_is(ns, "True", LONG).await?, "[]");
         pods::assert_untouched(&before, &ns.ready("web").await?, "app")
     })
 }
 
 async fn deleted_meanwhile(ns: &Ns) -> Result<()> {
-    let controllers = ListParams::default().labels("app.kubernetes.io/component=controller");
-    until("the controller to go", LONG, async || {
-        Ok(system::api(&ns.cluster).list(&controllers).await?.items.is_empty().then_some(()))
-    })
-    .await?;
     ns.kubectl(&["delete", "crr", "drain", "--force", "--grace-period=0", "--timeout=10s"])?;
     ensure!(ns.requests().get_opt("drain").await?.is_none(), "no finalizer keeps it");
     assert_eq!(gate(&ns.pod("web").await?, GATE), ("False", ours(&ns.name).as_str()));

@@ -38,7 +38,7 @@ async fn begin_with(
 }
 
 /// No Pod has come or gone, and of each just that container was restarted, once.
-fn assert_updated(before: &BTreeMap<String, Pod>, after: &BTreeMap<String, Pod>) -> Result<()> {
+pub fn assert_updated(before: &BTreeMap<String, Pod>, after: &BTreeMap<String, Pod>) -> Result<()> {
     ensure!(before.keys().eq(after.keys()), "{:?}, then {:?}", before.keys(), after.keys());
     for (name, pod) in after {
         let old = before.get(name).context("a new Pod")?;

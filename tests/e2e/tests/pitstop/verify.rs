@@ -13,7 +13,7 @@ use pitstop_api::nodework::{
 };
 use pitstop_api::quantity::{Resource, Resources};
 use pitstop_e2e::ns::NODE;
-use pitstop_e2e::system::{self, CONTROLLER, NAMESPACE};
+use pitstop_e2e::system;
 use pitstop_e2e::{Cluster, Context, LONG, Ns, Result, SHORT, on_cluster, pods, until};
 use serde_json::{Value, json};
 
@@ -93,15 +93,14 @@ fn the_daemon_tells_what_the_kernel_has_before_and_after_a_resize() -> Result<()
     on_cluster(async |ns| {
         let cluster = &ns.cluster;
         // It withdraws what is no request's order.
-        cluster.kubectl(&["-n", NAMESPACE, "scale", "deployment", CONTROLLER, "--replicas=0"])?;
-        let all = "app.kubernetes.io/component=controller";
-        cluster.kubectl(&["-n", NAMESPACE, "wait", "--for=delete", "pods", "-l", all, "--timeout=60s"])?;
-        looks(ns).await?;
-        let books: Api<NodeWork> = Api::all(cluster.client.clone());
-        let book = NodeWork { spec: NodeWorkSpec::default(), ..books.get(NODE).await? };
-        books.replace(NODE, &PostParams::default(), &book).await?;
-        cluster.install()?;
-        system::healthy(cluster).await
+        system::without_controllers(cluster, async {
+            looks(ns).await?;
+            let books: Api<NodeWork> = Api::all(cluster.client.clone());
+            let book = NodeWork { spec: NodeWorkSpec::default(), ..books.get(NODE).await? };
+            books.replace(NODE, &PostParams::default(), &book).await?;
+            Ok(())
+        })
+        .await
     })
 }
 

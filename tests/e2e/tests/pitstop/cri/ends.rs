@@ -1,12 +1,12 @@
 //! How what was given ends before its request is deleted.
 
 use kube::Api;
-use kube::api::{DeleteParams, ListParams};
+use kube::api::DeleteParams;
 use pitstop_api::nodework::NodeWork;
 use pitstop_e2e::ns::NODE;
 use pitstop_e2e::resizes::web;
-use pitstop_e2e::system::{self, CONTROLLER, NAMESPACE};
-use pitstop_e2e::{LONG, Ns, Result, pods, stories, until};
+use pitstop_e2e::system;
+use pitstop_e2e::{Ns, Result, pods, stories};
 
 use super::{BEFORE, LARGER, have, larger, on_old_cluster, succeeds};
 
@@ -33,15 +33,7 @@ fn a_lost_book_is_no_loss() -> Result<()> {
     on_old_cluster(async |ns| {
         let before = ns.start_pod(web()).await?;
         succeeds(ns, larger("grow")).await?;
-        let scale = |replicas: &str| {
-            let replicas = format!("--replicas={replicas}");
-            ns.cluster.kubectl(&["--namespace", NAMESPACE, "scale", "deployment", CONTROLLER, &replicas])
-        };
-        scale("0")?;
-        let outcome = without_a_book(ns).await;
-        scale("2")?;
-        outcome?;
-        system::healthy(&ns.cluster).await?;
+        system::without_controllers(&ns.cluster, without_a_book(ns)).await?;
         // The request is still there.
         let after = have(ns, LARGER).await?;
         pods::assert_untouched(&before, &after, "app")
@@ -50,12 +42,6 @@ fn a_lost_book_is_no_loss() -> Result<()> {
 
 /// Nobody is there to write another book.
 async fn without_a_book(ns: &Ns) -> Result<()> {
-    // One that is about to end still writes.
-    until("the controllers to be gone", LONG, async || {
-        let labels = ListParams::default().labels("app.kubernetes.io/component=controller");
-        Ok(system::api(&ns.cluster).list(&labels).await?.items.is_empty().then_some(()))
-    })
-    .await?;
     let books: Api<NodeWork> = Api::all(ns.cluster.client.clone());
     books.delete(NODE, &DeleteParams::default()).await?;
     have(ns, BEFORE).await.map(drop)

@@ -13,6 +13,7 @@ mod latency;
 mod resize;
 mod rollout;
 mod scale;
+mod start;
 
 use std::process::ExitCode;
 
@@ -64,6 +65,12 @@ enum Bench {
         #[arg(long, default_value_t = 10)]
         at_a_time: usize,
     },
+    /// How soon the plugin shows something, beside kubectl.
+    Start {
+        /// Starts of each.
+        #[arg(long, default_value_t = 40)]
+        times: usize,
+    },
     /// The controller beside a large cluster whose nodes and Pods are played.
     Scale(scale::Args),
 }
@@ -77,6 +84,7 @@ async fn main() -> ExitCode {
         Bench::Latency { pods } => latency::run(pods).await,
         Bench::Resize { pods } => resize::run(pods).await,
         Bench::Rollout { pods, at_a_time } => rollout::run(pods, at_a_time).await,
+        Bench::Start { times } => start::run(times).await,
         Bench::Scale(args) => scale::run(&args).await,
     };
     match result {

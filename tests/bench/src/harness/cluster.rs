@@ -110,7 +110,12 @@ fn write_lines(
 
 /// Runs `kubectl` against the cluster.
 pub(crate) fn kubectl(args: &[&str]) -> Result<()> {
-    succeed(Command::new(given(PROGRAM)?.with_file_name("kubectl")).args(args))
+    succeed(kubectl_command()?.args(args))
+}
+
+/// The cluster's `kubectl`, to be run.
+pub(crate) fn kubectl_command() -> Result<Command> {
+    Ok(Command::new(given(PROGRAM)?.with_file_name("kubectl")))
 }
 
 fn succeed(command: &mut Command) -> Result<()> {

@@ -73,11 +73,15 @@ pub(super) fn now(container: &Container) -> Before {
     )
 }
 
-/// The image strings as they are given, as a change of the Pod: in its order, which a patch must not change.
+/// The image strings as they are given, as a change of the Pod.
 pub(super) fn asked(spec: &PodImageUpdateSpec, pod: &Pod) -> Vec<ImageChange> {
     let of = |name: &str| spec.containers.iter().find(|wanted| wanted.name == *name);
-    let wanted = pod.containers.iter().filter_map(|container| of(&container.name));
-    wanted.filter_map(|wanted| change(pod, &wanted.name, &wanted.image)).collect()
+    changes(pod, |name| of(name).map(|wanted| wanted.image.as_str()))
+}
+
+/// The changes that give containers the images that `of` names, in the Pod's order, which a patch must not change.
+pub(super) fn changes<'a>(pod: &Pod, of: impl Fn(&str) -> Option<&'a str>) -> Vec<ImageChange> {
+    pod.containers.iter().filter_map(|container| change(pod, &container.name, of(&container.name)?)).collect()
 }
 
 /// The change that gives a container that image; absent where it has it, or is not there.

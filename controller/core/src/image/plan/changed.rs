@@ -5,6 +5,7 @@ use std::time::Duration;
 use pitstop_api::image_update::{Phase, PodImageUpdateStatus};
 
 use super::{Plan, Planner};
+use crate::deed::Deed;
 use crate::image::judge::{Place, Progress, STALE, progress, running};
 use crate::image::status::{self, End, Wait, ended};
 use crate::plan::Urgency;
@@ -56,8 +57,10 @@ impl Planner<'_> {
             return Plan { orders: self.orders(pod), wake_at: at, ..plan };
         }
         let wait = Wait::new(Phase::Updating, status::WRITING, "sends the change to the API server");
-        let images = self.images(pod, |c| &c.written);
-        Plan { images, orders: self.orders(pod), ..self.told(&wait, Urgency::Later) }
+        // What the API server is asked about the change, it answers first.
+        let deed = self.observed.deed.filter(|deed| matches!(deed, Deed::TryImages { .. })).cloned();
+        let images = if deed.is_some() { Vec::new() } else { self.images(pod, |c| &c.written) };
+        Plan { images, deed, orders: self.orders(pod), ..self.told(&wait, Urgency::Later) }
     }
 
     /// The Pod has them.

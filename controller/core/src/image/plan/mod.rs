@@ -1,9 +1,10 @@
 //! What to do about one update, from what is stored and what is observed.
 //!
 //! Stages, each resting only on what is stored and on what the Pod says: not accepted → accepted (`status.target` and what the
-//! Pod had are durable) → the node has the images → the request's turn → drained, where asked for → `written` is durable →
-//! the Pod changed → the new containers ready, and known to run what was pulled → watched → the end. An end without success
-//! puts the old images back first, and `status.restoring` keeps what end that will be.
+//! Pod had are durable), and the API server would store the change → the node has the images → the request's turn → drained,
+//! where asked for → `written` is durable, and the API server would store that → the Pod changed → the new containers ready, and
+//! known to run what was pulled → watched → the end. An end without success puts the old images back first, and
+//! `status.restoring` keeps what end that will be.
 
 mod back;
 mod changed;
@@ -19,7 +20,7 @@ use self::pull::Pulling;
 use super::judge::{Place, place};
 use super::kind::keeps_unaccepted;
 use super::observe::Observed;
-use super::resolve::{asked, change, now, resolve, written};
+use super::resolve::{asked, change, changes, now, resolve, written};
 use super::status::{self, End, Wait, accepted, ended, waits};
 use crate::before::{self, Before};
 use crate::change::ImageChange;
@@ -107,23 +108,13 @@ impl Planner<'_> {
         }
     }
 
-    /// The Pod can have the images: accepts the request once the API server would store the change.
+    /// The Pod can have the images: accepts the request, and asks the API server meanwhile whether it would store the change.
     fn checked(&self, pod: &Pod, containers: Vec<ContainerStatus>, deadline: Option<Mono>) -> Plan {
         let update = self.observed.update;
-        let images = asked(&update.spec, pod);
-        if self.observed.memory.tried.is_none() && !images.is_empty() {
-            if let Some(end) = self.refused() {
-                return self.end(&end);
-            }
-            let deed = Deed::TryImages { key: pod.key.clone(), uid: pod.uid.clone(), images };
-            let wait = Wait::new(
-                Phase::Pending,
-                status::CHECKING,
-                "asks the API server whether it would store the change",
-            );
-            return Plan { deed: Some(deed), wake_at: deadline, ..self.told(&wait, Urgency::Later) };
-        }
         if update.spec.dry_run {
+            if let Some(plan) = self.preflight(pod) {
+                return Plan { wake_at: earliest(deadline, plan.wake_at), ..plan };
+            }
             let text = format!("dry run: {}", status::changes(update, &containers));
             return self.end(&End::new(Phase::Succeeded, status::WOULD_UPDATE, text));
         }
@@ -136,9 +127,34 @@ impl Planner<'_> {
                 status::pulled(&mut status, update, missing.as_deref(), self.wall);
                 self.begin(pod, status)
             }
-            Some(Err(_)) | None => self.with_status(status, Urgency::Now),
+            Some(Err(_)) | None => {
+                let deed = self.tries(pod, asked(&update.spec, pod));
+                Plan { deed, ..self.with_status(status, Urgency::Now) }
+            }
         };
         Plan { wake_at: earliest(deadline, plan.wake_at), ..plan }
+    }
+
+    /// Whether the API server would store the change, as long as it has not said so: it speaks before the node pulls.
+    fn preflight(&self, pod: &Pod) -> Option<Plan> {
+        if self.observed.memory.tried.is_some() {
+            return None;
+        }
+        let deed = self.tries(pod, asked(&self.observed.update.spec, pod))?;
+        if let Some(end) = self.refused() {
+            return Some(self.end(&end));
+        }
+        let phase = self.observed.update.status.phase.unwrap_or(Phase::Pending);
+        let wait =
+            Wait::new(phase, status::CHECKING, "asks the API server whether it would store the change");
+        Some(Plan { deed: Some(deed), ..self.told(&wait, Urgency::Later) })
+    }
+
+    /// Asks the API server whether it would store these images, unless it has just said so.
+    fn tries(&self, pod: &Pod, images: Vec<ImageChange>) -> Option<Deed> {
+        let just = |change: &ImageChange| self.observed.memory.has_just_tried(self.now, change);
+        let asks = !images.iter().all(just);
+        asks.then(|| Deed::TryImages { key: pod.key.clone(), uid: pod.uid.clone(), images })
     }
 
     /// Accepted: by the first rule that applies.
@@ -175,6 +191,12 @@ impl Planner<'_> {
         let (expired, deadline) = self.deadline();
         if expired {
             return self.end(&self.late());
+        }
+        // What a leader before this one has asked the daemon, it had asked the API server before.
+        if self.observed.orders.is_empty()
+            && let Some(plan) = self.preflight(pod)
+        {
+            return Plan { wake_at: earliest(deadline, plan.wake_at), ..plan };
         }
         let mut status = update.status.clone();
         let missing = match self.pulled(pod, &mut status) {
@@ -227,8 +249,12 @@ impl Planner<'_> {
             let digest = digest.filter(|digest| !digest.is_empty());
             container.written = wanted.map(|wanted| written(&wanted.image, digest)).unwrap_or_default();
         }
+        let of = |name: &str| status.containers.iter().find(|container| container.name == *name);
+        let written = changes(pod, |name| of(name).map(|container| container.written.as_str()));
         let wait = Wait::new(Phase::Updating, status::WRITING, "sends the change to the API server");
-        stands(status, &wait, Urgency::Now)
+        // While that is written down, the API server is asked once more: with the digest, and some time after the first.
+        let deed = self.tries(pod, written);
+        Plan { deed, ..stands(status, &wait, Urgency::Now) }
     }
 
     /// Whether the Pod has been out of service for long enough; if not, what is waited for, and when to look again.

@@ -92,8 +92,12 @@ struct World {
     puller: Option<Pod>,
     /// What the API server says of the creation of one.
     no_puller: Option<String>,
-    /// What was done beside dry runs.
+    /// How many dry runs there were.
+    tried: usize,
+    /// What was done beside them.
     deeds: Vec<Deed>,
+    /// What is under way.
+    doing: Option<Deed>,
     /// What the node is known to have.
     proven: Vec<(String, Pulled)>,
     /// Whether each image that was written had just been tried.
@@ -124,7 +128,9 @@ impl World {
             refuses: None,
             puller: None,
             no_puller: Some("there is no right to".into()),
+            tried: 0,
             deeds: Vec::new(),
+            doing: None,
             proven: Vec::new(),
             wrote: Vec::new(),
             node: Done::Effected,
@@ -160,7 +166,7 @@ impl World {
             guarded: self.guarded,
             writing: &[],
             written_now: false,
-            deed: None,
+            deed: self.doing.as_ref(),
             look: &self.look,
             memory: &self.memory,
         };
@@ -204,6 +210,7 @@ impl World {
 
     fn does(&mut self, deed: &Deed) -> Done {
         if let Deed::TryImages { .. } = deed {
+            self.tried += 1;
             return self.refuses.clone().map_or(Done::Effected, Done::Refused);
         }
         self.deeds.push(deed.clone());
@@ -263,6 +270,12 @@ impl World {
     }
 
     fn answer(&mut self, state: AnswerState, reason: Option<AnswerReason>, image: Option<&ImageAnswer>) {
+        self.says(state, reason, image);
+        self.settle();
+    }
+
+    /// The daemon's answer to all orders.
+    fn says(&mut self, state: AnswerState, reason: Option<AnswerReason>, image: Option<&ImageAnswer>) {
         self.answers = self
             .orders
             .iter()
@@ -277,7 +290,6 @@ impl World {
                 image: image.cloned().map(Box::new),
             })
             .collect();
-        self.settle();
     }
 
     fn pulled(&mut self) {

@@ -24,11 +24,39 @@ fn the_api_server_is_not_asked_twice_within_seconds_about_the_same_change() {
         world.settle();
         world.now = Mono(world.now.0 + seconds * 1_000);
         world.pulled();
-        world.wrote
+        assert_eq!(world.wrote, [true], "the write itself tries nothing more");
+        world.tried
     };
     let tag = "registry.example.com/shop/web:v2";
     let pinned = format!("{tag}@{NEW}");
-    assert_eq!([tried(&pinned, 9), tried(&pinned, 10), tried(tag, 0)], [[true], [false], [false]]);
+    assert_eq!([tried(&pinned, 9), tried(&pinned, 10), tried(tag, 0)], [1, 2, 2]);
+}
+
+/// One way to the API server less, before the node pulls and before the Pod is changed.
+#[test]
+fn the_api_server_is_asked_while_the_status_is_written_and_answers_before_what_follows() {
+    let tries = |plan: &Plan| matches!(plan.deed, Some(Deed::TryImages { .. }));
+    let mut world = World::new(&json!({}));
+    for pulled in [false, true] {
+        if pulled {
+            world.settle();
+            let image = ImageAnswer { pulled: Some(super::pulled()), running: None };
+            world.says(AnswerState::Done, None, Some(&image));
+        }
+        let plan = world.plan();
+        assert!(tries(&plan));
+        world.update.status = plan.status.unwrap().status;
+        world.doing = plan.deed;
+        let waits = world.plan();
+        assert!(tries(&waits) && waits.images.is_empty());
+        assert_eq!(waits.orders.is_empty(), !pulled);
+        let deed = world.doing.take().unwrap();
+        let done = world.does(&deed);
+        world.memory.deed_done(world.now, &deed, done);
+        let plan = world.plan();
+        assert!(!tries(&plan));
+        assert_eq!((plan.orders.len(), plan.images.iter().any(|image| image.tried)), (1, pulled));
+    }
 }
 
 /// The kubelet restarts nothing whose image string stays, so there is no new container to wait for.

@@ -104,9 +104,7 @@ async fn workload(
     let existing = acting.unwrap_or(made);
     let rollout = match enable::on(&existing, &args.steps()).map_err(Failure::invalid)? {
         Some(change) if known => {
-            store
-                .patch::<InPlaceRollout>(Place::Namespace, &existing.name_any(), &change, "enabled")
-                .await?
+            store.patch::<InPlaceRollout>(Place::Namespace, &existing.name_any(), &change, "enabled").await?
         }
         Some(change) => store.create(&changed(&existing, &change).map_err(Failure::invalid)?).await?,
         None => {

@@ -9,16 +9,17 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use kube::Api;
 use kube::api::PostParams;
-use pitstop_api::recreate::Mechanism;
+use pitstop_api::rollout::InPlaceRollout;
+use serde_json::json;
 
 use crate::harness::cluster::kubectl_command;
 use crate::harness::figures::{Samples, milliseconds, table};
 use crate::harness::pods::Yard;
-use crate::harness::{Verdict, requests, say};
+use crate::harness::{Verdict, say};
 
 /// Most milliseconds that the picture comes later than kubectl's list.
 const LATER: f64 = 150.0;
-/// Pods of the picture, each with a request.
+/// Pods of the namespace.
 const PODS: usize = 5;
 
 /// The benchmark.
@@ -48,10 +49,11 @@ fn path() -> Result<OsString> {
 async fn measure(yard: &Yard, path: &OsString, times: usize) -> Result<(Samples, Samples)> {
     let names: Vec<String> = (0..PODS).map(|i| format!("web-{i}")).collect();
     yard.start(&names).await?;
-    let api: Api<pitstop_api::recreate::ContainerRecreateRequest> = yard.api();
-    for name in &names {
-        api.create(&PostParams::default(), &requests::restart(name, Mechanism::Auto)).await?;
-    }
+    // It stays open, so that there is something to show.
+    let rollout = json!({"apiVersion": "pitstop.dev/v1alpha1", "kind": "InPlaceRollout", "metadata": {"name": "web"},
+        "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}});
+    let rollouts: Api<InPlaceRollout> = yard.api();
+    rollouts.create(&PostParams::default(), &serde_json::from_value(rollout)?).await?;
     let first = |args: &[&str]| -> Result<f64> {
         let mut command = kubectl_command()?;
         command.env("PATH", path).args(args).args(["--namespace", &yard.namespace]);
@@ -60,7 +62,7 @@ async fn measure(yard: &Yard, path: &OsString, times: usize) -> Result<(Samples,
     say(format!("asking {times} times each"));
     let (mut status, mut get) = (Vec::new(), Vec::new());
     for _ in 0..times {
-        get.push(first(&["get", "containerrecreaterequests"])?);
+        get.push(first(&["get", "inplacerollouts"])?);
         status.push(first(&["pitstop", "status"])?);
     }
     Ok((status.into_iter().collect(), get.into_iter().collect()))
@@ -84,7 +86,7 @@ fn report(status: &Samples, get: &Samples) -> Verdict {
         let [median, min, max, count] = samples.cells();
         [name.to_owned(), median, min, max, count]
     };
-    let rows = [row("kubectl pitstop status", status), row("kubectl get containerrecreaterequests", get)];
+    let rows = [row("kubectl pitstop status", status), row("kubectl get inplacerollouts", get)];
     println!("{}\n", table(["milliseconds to the first byte", "median", "min", "max", "times"], &rows));
     let later = status.median() - get.median();
     println!("later={later:.1} ms (bound {LATER})");

@@ -294,7 +294,10 @@ fn a_parked_workload_is_let_go_where_no_controller_runs() -> Result<()> {
         let let_go = async {
             // Nothing more is parked here, and the right to release what is stays.
             let Said { code, err, .. } = run(ns, &["disable", &namespace])?;
-            ensure!(code == 1 && err.contains("run `kubectl pitstop disable statefulset/web"), "{code}: {err}");
+            ensure!(
+                code == 1 && err.contains("run `kubectl pitstop disable statefulset/web"),
+                "{code}: {err}"
+            );
             let told = good(ns, &["disable", "sts/web"])?;
             ensure!(told.contains("released"), "{told}");
             is_let_go(ns, "StatefulSet", &before).await?;

@@ -122,15 +122,12 @@ impl Planner<'_> {
         let mut status = accepted(update, pod, containers, self.config, self.wall);
         // Nothing is to be waited for: what the Pod gets is written down with the acceptance.
         let at_once = proven && update.spec.unready_grace_period_seconds.is_none();
-        let plan = match at_once.then(|| self.pulled(pod, &mut status)) {
-            Some(Ok(missing)) => {
-                status::pulled(&mut status, update, missing.as_deref(), self.wall);
-                self.begin(pod, status)
-            }
-            Some(Err(_)) | None => {
-                let deed = self.tries(pod, asked(&update.spec, pod));
-                Plan { deed, ..self.with_status(status, Urgency::Now) }
-            }
+        let plan = if let Some(Ok(missing)) = at_once.then(|| self.pulled(pod, &mut status)) {
+            status::pulled(&mut status, update, missing.as_deref(), self.wall);
+            self.begin(pod, status)
+        } else {
+            let deed = self.tries(pod, asked(&update.spec, pod));
+            Plan { deed, ..self.with_status(status, Urgency::Now) }
         };
         Plan { wake_at: earliest(deadline, plan.wake_at), ..plan }
     }

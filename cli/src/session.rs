@@ -12,6 +12,7 @@ use kube::{Api, Client};
 use pitstop_api::rollout::{InPlaceRollout, TargetKind};
 use pitstop_cli_core::known::Known;
 use pitstop_cli_core::rollouts::of_workload;
+use pitstop_cli_core::scope::Scope;
 use pitstop_cli_core::workload::{self, Workload};
 use pitstop_kit::{client, describe};
 use serde::de::DeserializeOwned;
@@ -49,6 +50,15 @@ impl Session {
         K::DynamicType: Default,
     {
         Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Objects of a kind in the namespaces of that scope.
+    pub fn api_of<K>(&self, scope: &Scope) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        if scope.everywhere { Api::all(self.client.clone()) } else { self.api() }
     }
 
     /// Objects of a kind that has no namespace.

@@ -23,6 +23,8 @@ impl Select {
 /// Which objects of each kind; of an absent one, none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
+    /// Of every namespace, and not of one.
+    pub everywhere: bool,
     /// `InPlaceRollout`s.
     pub rollouts: Option<Select>,
     /// `ContainerRecreateRequest`s.
@@ -39,7 +41,13 @@ impl Scope {
     /// All requests of a namespace.
     pub fn namespace() -> Self {
         let all = || Some(Select::default());
-        Self { rollouts: all(), restarts: all(), resizes: all(), updates: all(), pods: None }
+        let (rollouts, restarts, resizes, updates) = (all(), all(), all(), all());
+        Self { rollouts, restarts, resizes, updates, ..Self::default() }
+    }
+
+    /// All requests of every namespace.
+    pub fn everywhere() -> Self {
+        Self { everywhere: true, ..Self::namespace() }
     }
 
     /// What concerns a Pod, a workload whose Pods have that selector, or a request. Fails if the selector is none.
@@ -48,11 +56,11 @@ impl Scope {
         let of_pod = |field: &str, name: &str| Some(Select::field(field, name));
         Ok(match target {
             Target::Pod(name) => Self {
-                rollouts: None,
                 restarts: of_pod("spec.podName", name),
                 resizes: of_pod("spec.podRef.name", name),
                 updates: of_pod("spec.podRef.name", name),
                 pods: of_pod("metadata.name", name),
+                ..Self::default()
             },
             Target::Workload(_, name) => {
                 let selector = Selector::try_from(pods.unwrap_or_default())
@@ -67,6 +75,7 @@ impl Scope {
                     resizes: all(),
                     updates: all(),
                     pods: Some(Select { labels, fields: String::new() }),
+                    ..Self::default()
                 }
             }
             Target::Request(kind, name) => {

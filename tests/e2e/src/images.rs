@@ -76,6 +76,7 @@ pub async fn with_parking(ns: &Ns, test: impl Future<Output = Result<()>>) -> Re
 
 async fn with_opted_in(ns: &Ns, components: &[&str], test: impl Future<Output = Result<()>>) -> Result<()> {
     let (here, apart) = (format!("namespace={}", ns.name), format!("namespace {}", ns.name));
+    let test = Box::pin(test);
     let opted_in = async {
         let names = [("namespace=shop", &*here), ("namespace shop", &*apart)];
         ns.cluster.documented("let-in-place", &names)?;
@@ -90,6 +91,7 @@ pub async fn with_in_place(
     components: &[&str],
     test: impl Future<Output = Result<()>>,
 ) -> Result<()> {
+    let test = Box::pin(test);
     ns.cluster.install_with(components)?;
     forget(&ns.cluster)?;
     let result = test.await;

@@ -113,6 +113,7 @@ pub async fn healthy(cluster: &Cluster) -> Result<()> {
 
 /// Runs a test while there is no controller, and brings both back.
 pub async fn without_controllers(cluster: &Cluster, test: impl Future<Output = Result<()>>) -> Result<()> {
+    let test = Box::pin(test);
     cluster.kubectl(&["--namespace", NAMESPACE, "scale", "deployment", CONTROLLER, "--replicas=0"])?;
     // One that is about to end still writes.
     let gone = until("the controllers to be gone", LONG, async || {

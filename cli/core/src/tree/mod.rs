@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use k8s_openapi::api::core::v1::Pod;
-use kube::Resource;
+use kube::{Resource, ResourceExt};
 use pitstop_api::image_update::PodImageUpdate;
 use pitstop_api::recreate::ContainerRecreateRequest;
 use pitstop_api::resize::PodResize;
@@ -117,7 +117,7 @@ fn mark(standing: &Standing) -> Mark {
     }
 }
 
-/// The objects of one namespace that a tree is made of.
+/// The objects that a tree is made of: of one namespace, unless it is about [all](About::Everywhere).
 #[derive(Clone, Debug, Default)]
 pub struct Objects {
     /// `InPlaceRollout`s.
@@ -135,6 +135,26 @@ pub struct Objects {
 }
 
 impl Objects {
+    fn by_namespace(&self) -> BTreeMap<String, Self> {
+        fn sort<K: ResourceExt + Clone>(
+            all: &[K],
+            into: &mut BTreeMap<String, Objects>,
+            of: fn(&mut Objects) -> &mut Vec<K>,
+        ) {
+            for object in all {
+                let own = into.entry(object.namespace().unwrap_or_default()).or_default();
+                of(own).push(object.clone());
+            }
+        }
+        let mut all = BTreeMap::new();
+        sort(&self.rollouts, &mut all, |own| &mut own.rollouts);
+        sort(&self.restarts, &mut all, |own| &mut own.restarts);
+        sort(&self.resizes, &mut all, |own| &mut own.resizes);
+        sort(&self.updates, &mut all, |own| &mut own.updates);
+        sort(&self.pods, &mut all, |own| &mut own.pods);
+        all
+    }
+
     /// Those that concern a workload to which all of the Pods belong. The API server selects rollouts by the name of their
     /// target alone, and cannot select requests by the workload of their Pod.
     #[must_use]
@@ -161,7 +181,7 @@ pub struct Tree {
     /// What could not be read, and why: it is missing in the tree.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<String>,
-    /// `metadata.resourceVersion` of each object that it was made of, by `kind/name`.
+    /// `metadata.resourceVersion` of each object that it was made of, by `kind/name`; of every namespace, by `kind/namespace/name`.
     pub resource_versions: BTreeMap<String, String>,
 }
 
@@ -170,6 +190,8 @@ pub struct Tree {
 pub enum About<'a> {
     /// All that is asked for in the namespace.
     Namespace,
+    /// All that is asked for, by namespace.
+    Everywhere,
     /// A workload; all Pods that there are belong to it.
     Workload(TargetKind, &'a str),
     /// One Pod.
@@ -182,7 +204,12 @@ pub enum About<'a> {
 pub fn tree(about: About<'_>, objects: &Objects) -> Tree {
     let items = match about {
         About::Namespace => requests::open(objects),
-        About::Workload(kind, name) => return of_workload(kind, name, &objects.of_workload(kind, name)),
+        About::Everywhere => everywhere(objects),
+        About::Workload(kind, name) => {
+            let own = objects.of_workload(kind, name);
+            let target = Target::Workload(kind, name.to_owned()).to_string();
+            return made(about, vec![pods::workload(&target, &own)], &own);
+        }
         About::Pod(name) => objects
             .pods
             .iter()
@@ -191,27 +218,40 @@ pub fn tree(about: About<'_>, objects: &Objects) -> Tree {
             .collect(),
         About::Requests => requests::all(objects),
     };
-    made(items, objects)
+    made(about, items, objects)
 }
 
-fn of_workload(kind: TargetKind, name: &str, objects: &Objects) -> Tree {
-    let target = Target::Workload(kind, name.to_owned()).to_string();
-    made(vec![pods::workload(&target, objects)], objects)
+/// The namespaces in which something is asked for, those with failures first.
+fn everywhere(objects: &Objects) -> Vec<Item> {
+    let of = |(name, own): (String, Objects)| {
+        let items = requests::open(&own);
+        let mark = items.iter().map(|item| item.mark).min()?;
+        Some(Item { mark, items, ..Item::new(format!("namespace/{}", plain::line(&name, 63))) })
+    };
+    let mut all: Vec<Item> = objects.by_namespace().into_iter().filter_map(of).collect();
+    all.sort_by_key(|item| item.mark);
+    all
 }
 
-fn made(items: Vec<Item>, objects: &Objects) -> Tree {
+fn made(about: About<'_>, items: Vec<Item>, objects: &Objects) -> Tree {
     let unread = objects.unread.iter().map(|why| plain::line(why, MOST_TEXT)).collect();
-    Tree { items, unread, resource_versions: versions(objects) }
+    Tree { items, unread, resource_versions: versions(matches!(about, About::Everywhere), objects) }
 }
 
-fn versions(objects: &Objects) -> BTreeMap<String, String> {
-    fn of<K: Resource<DynamicType = ()>>(all: &[K]) -> impl Iterator<Item = (String, String)> {
+fn versions(everywhere: bool, objects: &Objects) -> BTreeMap<String, String> {
+    fn of<K: Resource<DynamicType = ()>>(
+        everywhere: bool,
+        all: &[K],
+    ) -> impl Iterator<Item = (String, String)> {
         let kind = K::kind(&()).to_ascii_lowercase();
         all.iter().filter_map(move |object| {
             let meta = object.meta();
-            Some((format!("{kind}/{}", meta.name.as_ref()?), meta.resource_version.clone()?))
+            let namespace = meta.namespace.as_ref().filter(|_| everywhere);
+            let namespace = namespace.map(|name| format!("{name}/")).unwrap_or_default();
+            Some((format!("{kind}/{namespace}{}", meta.name.as_ref()?), meta.resource_version.clone()?))
         })
     }
-    let requests = of(&objects.restarts).chain(of(&objects.resizes)).chain(of(&objects.updates));
-    requests.chain(of(&objects.rollouts)).chain(of(&objects.pods)).collect()
+    let requests = of(everywhere, &objects.restarts).chain(of(everywhere, &objects.resizes));
+    let requests = requests.chain(of(everywhere, &objects.updates)).chain(of(everywhere, &objects.rollouts));
+    requests.chain(of(everywhere, &objects.pods)).collect()
 }

@@ -151,6 +151,37 @@ fn without_a_target_what_is_open_is_shown_and_what_cannot_be_read_is_told() {
 }
 
 #[test]
+fn each_namespace_in_which_something_is_open_is_shown_and_failures_come_first() {
+    let of = |namespace: &str, said: (&str, &str, &str)| {
+        let mut object = restart("one", "web-a", None, said);
+        object.metadata.namespace = Some(namespace.to_owned());
+        object.metadata.resource_version = Some(format!("{}", namespace.len()));
+        object
+    };
+    let restarts = vec![
+        of("quiet", ("True", "Complete", "")),
+        of("shop", ("False", "WaitingForReady", "waits for app to be ready")),
+        of("blog", ("False", "WaitingForReady", "waits for app to be ready")),
+    ];
+    let mut failed = rollout(6, 1, 1);
+    failed.metadata.namespace = Some("work".to_owned());
+    failed.status.as_mut().unwrap().conditions.push(read(
+        json!({"type": "Failed", "status": "True", "reason": "PodsFailed", "message": "1 failed", "lastTransitionTime": at(3)}),
+    ));
+    let tree = tree(About::Everywhere, &Objects { restarts, rollouts: vec![failed], ..Objects::default() });
+    let names: Vec<&str> = tree.items.iter().map(|item| item.name.as_str()).collect();
+    assert_eq!(names, ["namespace/work", "namespace/blog", "namespace/shop"]);
+    let text = drawn(&tree, Look::default());
+    let blog = "\
+● namespace/blog
+├─ ● containerrecreaterequest/one     70s  WaitingForReady: Pod web-a: waits for app to be ready
+";
+    let blog = blog.replace('├', "└");
+    assert!(text.contains(&blog), "{text}");
+    assert_eq!(tree.resource_versions["containerrecreaterequest/quiet/one"], "5");
+}
+
+#[test]
 fn texts_are_cut_by_the_columns_that_they_take() {
     let item = Item { mark: Mark::Failed, reason: "X".to_owned(), text: "語".repeat(100), ..Item::new("a") };
     let tree = Tree { items: vec![item], ..Tree::default() };

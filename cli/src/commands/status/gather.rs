@@ -2,9 +2,9 @@
 
 use std::fmt::Debug;
 
-use kube::Resource;
 use kube::api::ListParams;
 use kube::core::NamespaceResourceScope;
+use kube::{Api, Resource};
 use pitstop_cli_core::scope::{Scope, Select};
 use pitstop_cli_core::tree::Objects;
 use pitstop_kit::describe;
@@ -22,11 +22,11 @@ pub(super) const MOST: usize = 20_000;
 /// does not answer is a failure.
 pub(in crate::commands) async fn all(session: &Session, scope: &Scope) -> Result<Objects, Failure> {
     let (rollouts, restarts, resizes, updates, pods) = futures::try_join!(
-        list(session, scope.rollouts.as_ref()),
-        list(session, scope.restarts.as_ref()),
-        list(session, scope.resizes.as_ref()),
-        list(session, scope.updates.as_ref()),
-        list(session, scope.pods.as_ref()),
+        list(session.api_of(scope), scope.rollouts.as_ref()),
+        list(session.api_of(scope), scope.restarts.as_ref()),
+        list(session.api_of(scope), scope.resizes.as_ref()),
+        list(session.api_of(scope), scope.updates.as_ref()),
+        list(session.api_of(scope), scope.pods.as_ref()),
     )?;
     let unread = [rollouts.1, restarts.1, resizes.1, updates.1, pods.1].into_iter().flatten().collect();
     let (rollouts, restarts, resizes, updates, pods) = (rollouts.0, restarts.0, resizes.0, updates.0, pods.0);
@@ -35,12 +35,11 @@ pub(in crate::commands) async fn all(session: &Session, scope: &Scope) -> Result
 
 type Read<K> = (Vec<K>, Option<String>);
 
-async fn list<K>(session: &Session, select: Option<&Select>) -> Result<Read<K>, Failure>
+async fn list<K>(api: Api<K>, select: Option<&Select>) -> Result<Read<K>, Failure>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
 {
     let Some(select) = select else { return Ok((Vec::new(), None)) };
-    let api = session.api::<K>();
     let mut page = ListParams::default().limit(PAGE).labels(&select.labels).fields(&select.fields);
     let mut all = Vec::new();
     loop {

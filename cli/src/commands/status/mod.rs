@@ -28,6 +28,9 @@ pub struct Args {
     /// namespace.
     #[arg(value_name = "TYPE/NAME")]
     target: Option<String>,
+    /// What is asked for in every namespace.
+    #[arg(short = 'A', long, conflicts_with = "target")]
+    all_namespaces: bool,
     /// Show it as it changes, until Ctrl-C; of a request, until it ends: then the exit code is 0 for success and 1 for
     /// failure.
     #[arg(short, long)]
@@ -56,9 +59,12 @@ struct Subject {
 }
 
 impl Subject {
-    async fn of(session: &Session, target: Option<&str>) -> Result<Self, Failure> {
-        let target = target.map(Target::parse).transpose().map_err(Failure::invalid)?;
-        let Some(target) = target else { return Ok(Self { target: None, scope: Scope::namespace() }) };
+    async fn of(session: &Session, args: &Args) -> Result<Self, Failure> {
+        let target = args.target.as_deref().map(Target::parse).transpose().map_err(Failure::invalid)?;
+        let Some(target) = target else {
+            let scope = if args.all_namespaces { Scope::everywhere() } else { Scope::namespace() };
+            return Ok(Self { target: None, scope });
+        };
         let pods = pods_of(session, &target).await?;
         let scope = Scope::of(&target, pods).map_err(Failure::invalid)?;
         Ok(Self { target: Some(target), scope })
@@ -66,6 +72,7 @@ impl Subject {
 
     fn about(&self) -> About<'_> {
         match &self.target {
+            None if self.scope.everywhere => About::Everywhere,
             None => About::Namespace,
             Some(Target::Workload(kind, name)) => About::Workload(*kind, name),
             Some(Target::Pod(pod)) => About::Pod(pod),
@@ -93,7 +100,7 @@ fn missing(session: &Session, target: &Target) -> Failure {
 
 /// Shows it.
 pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
-    let subject = Subject::of(session, args.target.as_deref()).await?;
+    let subject = Subject::of(session, args).await?;
     if args.watch {
         return match args.output {
             Some(Output::Json | Output::Yaml) => {
@@ -126,7 +133,9 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     let look = Look { size: width, wide, ..screen::look(terminal) };
     let lines = draw(&tree, wall(), look);
     if lines.is_empty() {
-        eprintln!("Nothing is asked for in namespace {}.", session.namespace);
+        let place =
+            if args.all_namespaces { "any namespace" } else { &format!("namespace {}", session.namespace) };
+        eprintln!("Nothing is asked for in {place}.");
     }
     for line in &lines {
         output::say(line);

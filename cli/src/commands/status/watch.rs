@@ -1,7 +1,6 @@
 //! `status --watch`: watches what concerns the target, and shows it anew as it changes.
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -11,17 +10,17 @@ use std::time::{Duration, Instant};
 
 use futures::stream::{BoxStream, StreamExt as _, select_all, unfold};
 use k8s_openapi::api::core::v1::Pod;
-use kube::Resource;
 use kube::core::NamespaceResourceScope;
 use kube::runtime::watcher as watched;
 use kube::runtime::watcher::{self, Event};
+use kube::{Api, Resource};
 use pitstop_api::image_update::PodImageUpdate;
 use pitstop_api::recreate::ContainerRecreateRequest;
 use pitstop_api::resize::PodResize;
 use pitstop_api::rollout::InPlaceRollout;
 use pitstop_cli_core::changes::Changes;
 use pitstop_cli_core::draw::{Look, draw};
-use pitstop_cli_core::scope::Select;
+use pitstop_cli_core::scope::{Scope, Select};
 use pitstop_cli_core::target::Target;
 use pitstop_cli_core::tree::{Mark, Objects, Tree, tree};
 use pitstop_kit::clock::wall;
@@ -47,37 +46,51 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// The exit code of a program that Ctrl-C has ended, as shells have it.
 const INTERRUPTED: u8 = 130;
 
-/// What a watch tells.
+/// What a watch has shown, or why it cannot.
+type Shown<K> = Result<Event<K>, String>;
+
+/// The same of each kind.
 #[allow(clippy::large_enum_variant, reason = "each is handled at once, one at a time")]
 enum Told {
-    Rollout(Event<InPlaceRollout>),
-    Restart(Event<ContainerRecreateRequest>),
-    Resize(Event<PodResize>),
-    Update(Event<PodImageUpdate>),
-    Pod(Event<Pod>),
-    /// That kind cannot be watched now.
-    Broken(&'static str, String),
+    Rollout(Shown<InPlaceRollout>),
+    Restart(Shown<ContainerRecreateRequest>),
+    Resize(Shown<PodResize>),
+    Update(Shown<PodImageUpdate>),
+    Pod(Shown<Pod>),
 }
 
 /// The objects of one kind, by UID.
-struct Known<K> {
+struct Kept<K> {
     shown: BTreeMap<String, K>,
     /// Those of a list that is under way.
     listed: BTreeMap<String, K>,
+    /// They were listed at least once.
     complete: bool,
+    /// Since when they cannot be watched, and why.
+    broken: Option<(Instant, String)>,
 }
 
-impl<K> Default for Known<K> {
+impl<K> Default for Kept<K> {
     fn default() -> Self {
-        Self { shown: BTreeMap::new(), listed: BTreeMap::new(), complete: false }
+        Self { shown: BTreeMap::new(), listed: BTreeMap::new(), complete: false, broken: None }
     }
 }
 
-impl<K: Resource<DynamicType = ()> + Clone> Known<K> {
-    /// The kind, if the API server has answered: it is asked only after a list has begun.
-    fn see(&mut self, event: Event<K>) -> Option<Cow<'static, str>> {
+impl<K: Resource<DynamicType = ()> + Clone> Kept<K> {
+    fn see(&mut self, shown: Shown<K>) {
         let uid = |object: &K| object.meta().uid.clone().unwrap_or_default();
-        let answered = !matches!(event, Event::Init);
+        let event = match shown {
+            Ok(event) => event,
+            Err(why) => {
+                let since = self.broken.take().map_or_else(Instant::now, |(since, _)| since);
+                self.broken = Some((since, why));
+                return;
+            }
+        };
+        // The API server is asked only after a list has begun.
+        if !matches!(event, Event::Init) {
+            self.broken = None;
+        }
         match event {
             Event::Init => self.listed.clear(),
             Event::InitApply(object) if self.listed.len() < MOST => {
@@ -90,7 +103,21 @@ impl<K: Resource<DynamicType = ()> + Clone> Known<K> {
             Event::Delete(object) => drop(self.shown.remove(&uid(&object))),
             Event::InitApply(_) | Event::Apply(_) => {}
         }
-        answered.then(|| K::plural(&()))
+    }
+
+    /// They were listed, cannot be, or are not asked for.
+    fn is_told(&self, select: Option<&Select>) -> bool {
+        self.complete || self.broken.is_some() || select.is_none()
+    }
+
+    /// What is missing, and why.
+    fn unread(&self) -> Option<String> {
+        let ((since, why), kind) = (self.broken.as_ref()?, K::plural(&()));
+        Some(if self.complete {
+            format!("{kind} are as they were {} s ago: {why}", since.elapsed().as_secs())
+        } else {
+            format!("{kind} cannot be read: {why}")
+        })
     }
 
     fn all(&self) -> Vec<K> {
@@ -101,74 +128,56 @@ impl<K: Resource<DynamicType = ()> + Clone> Known<K> {
 /// What the watches have told.
 #[derive(Default)]
 struct Seen {
-    rollouts: Known<InPlaceRollout>,
-    restarts: Known<ContainerRecreateRequest>,
-    resizes: Known<PodResize>,
-    updates: Known<PodImageUpdate>,
-    pods: Known<Pod>,
-    /// Kinds that cannot be watched, since when and why.
-    broken: BTreeMap<&'static str, (Instant, String)>,
-    /// Kinds that were read at least once.
-    read: BTreeSet<String>,
+    rollouts: Kept<InPlaceRollout>,
+    restarts: Kept<ContainerRecreateRequest>,
+    resizes: Kept<PodResize>,
+    updates: Kept<PodImageUpdate>,
+    pods: Kept<Pod>,
 }
 
 impl Seen {
     fn see(&mut self, told: Told) {
-        let answered = match told {
-            Told::Rollout(event) => self.rollouts.see(event),
-            Told::Restart(event) => self.restarts.see(event),
-            Told::Resize(event) => self.resizes.see(event),
-            Told::Update(event) => self.updates.see(event),
-            Told::Pod(event) => self.pods.see(event),
-            Told::Broken(kind, why) => {
-                let since = self.broken.get(kind).map_or_else(Instant::now, |(since, _)| *since);
-                self.broken.insert(kind, (since, why));
-                None
-            }
-        };
-        if let Some(kind) = answered {
-            self.broken.remove(&*kind);
-            self.read.insert(kind.into_owned());
+        match told {
+            Told::Rollout(shown) => self.rollouts.see(shown),
+            Told::Restart(shown) => self.restarts.see(shown),
+            Told::Resize(shown) => self.resizes.see(shown),
+            Told::Update(shown) => self.updates.see(shown),
+            Told::Pod(shown) => self.pods.see(shown),
         }
     }
 
     /// Each kind was listed, or cannot be.
-    fn is_complete(&self, subject: &Subject) -> bool {
-        let scope = &subject.scope;
-        let told = |complete: bool, of: &Option<Select>, kind: &str| {
-            complete || of.is_none() || self.broken.contains_key(kind)
-        };
-        told(self.rollouts.complete, &scope.rollouts, "inplacerollouts")
-            && told(self.restarts.complete, &scope.restarts, "containerrecreaterequests")
-            && told(self.resizes.complete, &scope.resizes, "podresizes")
-            && told(self.updates.complete, &scope.updates, "podimageupdates")
-            && told(self.pods.complete, &scope.pods, "pods")
+    fn is_complete(&self, scope: &Scope) -> bool {
+        self.rollouts.is_told(scope.rollouts.as_ref())
+            && self.restarts.is_told(scope.restarts.as_ref())
+            && self.resizes.is_told(scope.resizes.as_ref())
+            && self.updates.is_told(scope.updates.as_ref())
+            && self.pods.is_told(scope.pods.as_ref())
     }
 
     fn objects(&self) -> Objects {
-        let unread = self.broken.iter().map(|(kind, (since, why))| {
-            if self.read.contains(*kind) {
-                format!("{kind} are as they were {} s ago: {why}", since.elapsed().as_secs())
-            } else {
-                format!("{kind} cannot be read: {why}")
-            }
-        });
+        let unread = [
+            self.rollouts.unread(),
+            self.restarts.unread(),
+            self.resizes.unread(),
+            self.updates.unread(),
+            self.pods.unread(),
+        ];
         Objects {
             rollouts: self.rollouts.all(),
             restarts: self.restarts.all(),
             resizes: self.resizes.all(),
             updates: self.updates.all(),
             pods: self.pods.all(),
-            unread: unread.collect(),
+            unread: unread.into_iter().flatten().collect(),
         }
     }
 }
 
 fn stream<K>(
-    session: &Session,
-    kind: &'static str,
+    api: Api<K>,
     select: Option<&Select>,
-    told: fn(Event<K>) -> Told,
+    told: fn(Shown<K>) -> Told,
 ) -> Option<BoxStream<'static, Told>>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -180,7 +189,6 @@ where
 {
     let select = select?;
     let config = watcher::Config::default().labels(&select.labels).fields(&select.fields);
-    let api = session.api::<K>();
     // A watch that works again by itself says nothing of it as long as nothing changes: it begins anew with a list.
     let next = move |(watch, broken): (Option<BoxStream<'static, watcher::Result<Event<K>>>>, bool)| {
         let (api, config) = (api.clone(), config.clone());
@@ -190,9 +198,9 @@ where
             }
             let mut watch = watch.unwrap_or_else(|| watched(api, config).boxed());
             Some(match watch.next().await {
-                Some(Ok(event)) => (told(event), (Some(watch), false)),
-                Some(Err(error)) => (Told::Broken(kind, describe(&error)), (None, true)),
-                None => (Told::Broken(kind, "the watch has ended".to_owned()), (None, true)),
+                Some(Ok(event)) => (told(Ok(event)), (Some(watch), false)),
+                Some(Err(error)) => (told(Err(describe(&error))), (None, true)),
+                None => (told(Err("the watch has ended".to_owned())), (None, true)),
             })
         }
     };
@@ -237,11 +245,11 @@ pub(super) async fn run(
 ) -> Result<ExitCode, Failure> {
     let scope = &subject.scope;
     let streams = [
-        stream(session, "inplacerollouts", scope.rollouts.as_ref(), Told::Rollout),
-        stream(session, "containerrecreaterequests", scope.restarts.as_ref(), Told::Restart),
-        stream(session, "podresizes", scope.resizes.as_ref(), Told::Resize),
-        stream(session, "podimageupdates", scope.updates.as_ref(), Told::Update),
-        stream(session, "pods", scope.pods.as_ref(), Told::Pod),
+        stream(session.api_of(scope), scope.rollouts.as_ref(), Told::Rollout),
+        stream(session.api_of(scope), scope.restarts.as_ref(), Told::Restart),
+        stream(session.api_of(scope), scope.resizes.as_ref(), Told::Resize),
+        stream(session.api_of(scope), scope.updates.as_ref(), Told::Update),
+        stream(session.api_of(scope), scope.pods.as_ref(), Told::Pod),
     ];
     let cannot = |error: io::Error| Failure::local("cannot watch", &error);
     let mut signals = Signals::new().map_err(cannot)?;
@@ -285,6 +293,9 @@ fn go_on(session: &Session, subject: &Subject) -> String {
         }
         Some(target) => {
             format!("Everything goes on. To look again: kubectl pitstop status {target} -n {namespace}")
+        }
+        None if subject.scope.everywhere => {
+            "Everything goes on. To look again: kubectl pitstop status -A".to_owned()
         }
         None => format!("Everything goes on. To look again: kubectl pitstop status -n {namespace}"),
     }
@@ -338,7 +349,7 @@ async fn follow(
             _ = signals.resize.recv() => changed = true,
             _ = frame.tick() => {
                 let due = changed || (sink.screen.is_some() && aged.elapsed() >= AGES);
-                if !due || !seen.is_complete(subject) {
+                if !due || !seen.is_complete(&subject.scope) {
                     continue;
                 }
                 changed = false;
@@ -376,8 +387,6 @@ fn ended(subject: &Subject, tree: &Tree) -> Option<End> {
 
 #[cfg(test)]
 mod tests {
-    use pitstop_cli_core::scope::Scope;
-
     use super::*;
 
     #[test]

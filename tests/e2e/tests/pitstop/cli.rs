@@ -94,6 +94,16 @@ fn what_cannot_be_is_refused_with_what_would_be_right() -> Result<()> {
         refused(ns, &["restart", "pod/none", "-c", "app"], &["Error from server (NotFound)", "none"])?;
         refused(ns, &["restart", "node/web"], &["no type that pitstop services"])?;
         refused(ns, &["--context=none", "status"], &["none"])?;
+        refused(ns, &["resize", "pod/web", "-c", "app", "cpu=much"], &["cpu", "much"])?;
+        refused(ns, &["set-image", "pod/web", "app=other.example.com/x:v1"], &["no other repository than"])?;
+        refused(ns, &["undo", "pod/web"], &["pod/web is no workload"])?;
+        refused(ns, &["undo", "deploy/none"], &["NotFound", "none"])?;
+        refused(ns, &["pause", "deploy/none"], &["none"])?;
+        refused(ns, &["enable", "deploy/none"], &["NotFound", "none"])?;
+        refused(ns, &["disable", "namespace/none"], &["NotFound", "none"])?;
+        refused(ns, &["cancel", "crr/none"], &["none"])?;
+        refused(ns, &["status", "pod/none"], &["there is no pod/none in namespace"])?;
+        refused(ns, &["wait", "pod/web"], &["pod/web is no request"])?;
         let dry = good(ns, &["restart", "pod/web", "-c", "app", "--dry-run=server", "-o", "json"])?;
         let dry: Value = serde_json::from_str(&dry)?;
         // The webhook or the API server has filled it in.
@@ -390,6 +400,8 @@ fn the_order_book_of_a_node_is_shown() -> Result<()> {
         });
         let told = told.await?;
         ensure!(told.contains("pitstop-daemon-") && told.contains("containerd"), "{told}");
+        let told = good(ns, &["status", "--all-namespaces"])?;
+        ensure!(told.contains(&format!("namespace/{}", ns.name)) && told.contains("Pod web: "), "{told}");
         refused(ns, &["node", "none"], &["none"])
     })
 }

@@ -94,7 +94,7 @@ fn the_daemon_tells_what_the_kernel_has_before_and_after_a_resize() -> Result<()
         let cluster = &ns.cluster;
         // It withdraws what is no request's order.
         system::without_controllers(cluster, async {
-            looks(ns).await?;
+            Box::pin(looks(ns)).await?;
             let books: Api<NodeWork> = Api::all(cluster.client.clone());
             let book = NodeWork { spec: NodeWorkSpec::default(), ..books.get(NODE).await? };
             books.replace(NODE, &PostParams::default(), &book).await?;

@@ -80,8 +80,8 @@ impl ImageUpdate {
     }
 }
 
-/// How long what the API server would store is not tried again.
-const TRIED_FOR: Duration = Duration::from_secs(10);
+/// How long what the API server would store is not tried again, unless it was written meanwhile: admission may change.
+const TRIED_FOR: Duration = Duration::from_secs(1);
 /// A container that is ready for so long is ready: a kubelet tells so for a moment before it knows of a probe.
 const STEADY: Duration = Duration::from_secs(2);
 /// How often new containers may be ready, then not, then ready for a [while](STEADY) again: once after their start, when the kubelet
@@ -250,6 +250,8 @@ impl Memory {
 
     /// A write of the Pod's images came back: refused with that text, or else.
     pub fn images_written(&mut self, refused: Option<String>) {
+        // One that has to be repeated is tried first.
+        self.tried = None;
         match refused {
             Some(text) => self.again(text),
             None => self.refused = None,

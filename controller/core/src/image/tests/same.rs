@@ -29,7 +29,25 @@ fn the_api_server_is_not_asked_twice_within_seconds_about_the_same_change() {
     };
     let tag = "registry.example.com/shop/web:v2";
     let pinned = format!("{tag}@{NEW}");
-    assert_eq!([tried(&pinned, 9), tried(&pinned, 10), tried(tag, 0)], [1, 2, 2]);
+    assert_eq!([tried(&pinned, 0), tried(&pinned, 1), tried(tag, 0)], [1, 2, 2]);
+}
+
+/// A webhook may have come meanwhile that rewrites images.
+#[test]
+fn a_change_that_was_sent_in_vain_is_tried_before_it_is_sent_again() {
+    let mut world = World::new(&json!({"pull": "Skip"}));
+    for _ in 0..2 {
+        let Plan { status, deed, .. } = world.plan();
+        if let Some(deed) = deed {
+            let done = world.does(&deed);
+            world.memory.deed_done(world.now, &deed, done);
+        }
+        world.update.status = status.unwrap().status;
+    }
+    let tried = |world: &mut World| world.plan().images.iter().map(|image| image.tried).collect::<Vec<_>>();
+    assert_eq!(tried(&mut world), [true]);
+    world.memory.images_written(None);
+    assert_eq!(tried(&mut world), [false]);
 }
 
 /// One way to the API server less, before the node pulls and before the Pod is changed.

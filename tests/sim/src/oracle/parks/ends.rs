@@ -133,12 +133,14 @@ impl Parks {
         }
     }
 
-    /// Where nothing has failed, each container began once, and once again for each change of its image.
+    /// Where nothing has failed, each container began once, and once again for each change of its image, also back to that of before.
     fn restarted_once(&self, found: &mut Found) {
         let ends = self.schedule.steps.iter().any(|step| matches!(step.what, Step::Crash(..)));
         for ((pod, name), began) in self.began.iter().filter(|_| !ends && !self.bad()) {
             let failed = self.children.values().any(|child| child.pod == *pod && child.ended != Some(true));
-            if *began > self.changes.len() && !failed {
+            // That a tag has moved in the midst of an update is seen when each of its requests has succeeded.
+            let back = self.back.len();
+            if *began > self.changes.len() + back && !failed {
                 let changes = self.changes.len() - 1;
                 found.push(("W12", format!("{name} of {pod} began {began} times, with {changes} changes")));
             }

@@ -111,7 +111,7 @@ impl Terminal {
 
     /// Waits for the end of the command: its exit code, what the terminal shows then, and whether the terminal is as it was:
     /// its normal screen, with a cursor.
-    fn end(mut self) -> Result<(i32, String, bool)> {
+    pub fn end(mut self) -> Result<(i32, String, bool)> {
         let status = self.child.wait()?;
         // The last bytes are read when the reader ends, which it does when nobody has the terminal any more.
         let reader = self.reader.take().context("ended twice")?;

@@ -114,6 +114,67 @@ fn what_cannot_be_is_refused_with_what_would_be_right() -> Result<()> {
     })
 }
 
+/// Runs a command in a terminal: it ends with that code, and the screen shows that.
+fn at_desk(ns: &Ns, code: i32, told: &str, args: &[&str]) -> Result<String> {
+    let (ended, text, sane) = Terminal::start(ns, 50, 160, args)?.end()?;
+    ensure!(
+        ended == code && sane && text.contains(told),
+        "{args:?} ended with code {ended} (the terminal is as it was: {sane}), without {told:?}:\n{text}"
+    );
+    Ok(text)
+}
+
+#[test]
+fn each_command_works_in_a_terminal_and_says_what_is_wrong() -> Result<()> {
+    on_shared_cluster(async |ns| {
+        let desk = |code: i32, told: &str, args: &[&str]| at_desk(ns, code, told, args);
+        let namespace = format!("namespace/{}", ns.name);
+        web(ns).await?;
+        ns.start_pod(pods::pod("slow", &[pods::stubborn("app")])).await?;
+        create(ns, &workload("Deployment", 1))?;
+        let made = desk(0, "web-", &["restart", "pod/web", "-c", "app", "-o", "name"])?;
+        let request = made.trim().replace("containerrecreaterequest.apps.kruise.io", "crr");
+        desk(0, " done: ", &["wait", &request, "--timeout=90s"])?;
+        desk(1, "\"none\" is no container of it", &["restart", "pod/web", "-c", "none"])?;
+        desk(1, "pod/web is no request", &["wait", "pod/web"])?;
+        desk(
+            0,
+            "created (server dry run)",
+            &["resize", "pod/web", "-c", "app", "cpu=150m", "--dry-run=server"],
+        )?;
+        desk(1, "much", &["resize", "pod/web", "-c", "app", "cpu=much"])?;
+        desk(0, "enabled", &["enable", &namespace])?;
+        desk(1, "NotFound", &["enable", "deploy/none"])?;
+        desk(0, "created (dry run)", &["set-image", "pod/web", &version("2"), "--dry-run=client"])?;
+        desk(1, "no other repository than", &["set-image", "pod/web", "app=other.example.com/x:v1"])?;
+        desk(0, "created", &["enable", "deploy/web"])?;
+        desk(0, "paused", &["pause", "deploy/web"])?;
+        desk(1, "already paused", &["pause", "deploy/web"])?;
+        desk(0, "resumed", &["resume", "deploy/web"])?;
+        desk(1, "is not paused", &["resume", "deploy/web"])?;
+        desk(1, "no earlier revision", &["undo", "deploy/web"])?;
+        desk(0, "disabled", &["disable", "deploy/web"])?;
+        desk(1, "there is nothing to disable", &["disable", "deploy/web"])?;
+        ns.kubectl(&["rollout", "status", "deploy/web", "--timeout=60s"])?;
+        ns.kubectl(&["set", "env", "deploy/web", "NEW=1"])?;
+        desk(0, "rolled back to revision 1", &["undo", "deploy/web", "--dry-run=client"])?;
+        let slow = ["restart", "pod/slow", "--grace=20s", "--mechanism=Runtime", "-o", "name"];
+        let made = desk(0, "slow-", &slow)?;
+        let request = made.trim().replace("containerrecreaterequest.apps.kruise.io", "crr");
+        desk(0, "Pod slow", &["status", &request])?;
+        desk(1, "there is no pod/none", &["status", "pod/none"])?;
+        desk(0, "node1", &["explain", &request])?;
+        desk(1, "there is no", &["explain", "crr/none"])?;
+        desk(0, "", &["cancel", &request])?;
+        desk(1, "NotFound", &["cancel", "crr/none"])?;
+        desk(0, "pitstop-daemon-", &["node", "node1"])?;
+        desk(1, "none", &["node", "none"])?;
+        desk(1, "invalid value", &["doctor", "-o", "none"])?;
+        desk(0, "complete -F", &["completion", "bash"])?;
+        desk(1, "invalid value", &["completion", "none"]).map(drop)
+    })
+}
+
 #[test]
 fn a_rollout_is_paused_and_goes_on() -> Result<()> {
     on_shared_cluster(async |ns| {

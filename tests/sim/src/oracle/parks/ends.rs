@@ -8,7 +8,7 @@ use super::workload::{agrees, all_have, desired, parked};
 use super::{Child, Followed, Parks, status};
 use crate::oracle::rules::Found;
 use crate::server::Server;
-use crate::world::plan::{Step, Timed};
+use crate::world::plan::Step;
 
 /// After its last word, nothing more is to come.
 const QUIET: u64 = 75_000;
@@ -118,28 +118,31 @@ impl Parks {
         self.schedule.steps.iter().any(|step| bad(&step.what))
     }
 
+    /// Somebody moves a tag.
+    fn moved(&self) -> bool {
+        self.schedule.steps.iter().any(|step| matches!(step.what, Step::MoveTag(..)))
+    }
+
     fn is_true(&self, id: &str, followed: &Followed, why: &str) -> bool {
         match why {
             "Paused" => followed.object.spec.paused,
             "ProgressDeadlineExceeded" => self.bad(),
             "PodsFailed" | "UntouchedPodsFailToo" => {
-                let moved = |step: &Timed<Step>| matches!(step.what, Step::MoveTag(..));
                 let told = status(&followed.object).pods_of_interest;
                 let differs = told.iter().any(|pod| pod.message.starts_with("TagMoved: "));
-                self.children_of(id).any(|child| child.ended == Some(false))
-                    || (differs && self.schedule.steps.iter().any(moved))
+                self.children_of(id).any(|child| child.ended == Some(false)) || (differs && self.moved())
             }
             _ => false,
         }
     }
 
-    /// Where nothing has failed, each container began once, and once again for each change of its image, also back to that of before.
+    /// Where nothing has failed, each container began once, and once again for each change of its image; and once more for each way
+    /// back from a tag that has moved in the midst of an update, which is seen when each of its requests has succeeded.
     fn restarted_once(&self, found: &mut Found) {
         let ends = self.schedule.steps.iter().any(|step| matches!(step.what, Step::Crash(..)));
+        let back = if self.moved() { self.back.len() } else { 0 };
         for ((pod, name), began) in self.began.iter().filter(|_| !ends && !self.bad()) {
             let failed = self.children.values().any(|child| child.pod == *pod && child.ended != Some(true));
-            // That a tag has moved in the midst of an update is seen when each of its requests has succeeded.
-            let back = self.back.len();
             if *began > self.changes.len() + back && !failed {
                 let changes = self.changes.len() - 1;
                 found.push(("W12", format!("{name} of {pod} began {began} times, with {changes} changes")));

@@ -104,7 +104,7 @@ impl fmt::Display for Count {
 /// The command.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     require(root)?;
-    let seen = boot(root, true)?;
+    let seen = boot(root)?;
     let mut count = seen.count;
     if args.record {
         if count.failed > 0 {
@@ -120,8 +120,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
 
 /// Runs the machine, as the tests do.
 pub(crate) fn check(root: &Path) -> Result<Count> {
-    // What comes from elsewhere is built already: for the images of the other tests.
-    let seen = boot(root, false)?;
+    let seen = boot(root)?;
     let mut count = seen.count;
     compare(root, &seen, &mut count);
     Ok(count)
@@ -182,10 +181,10 @@ fn kernel(root: &Path) -> Result<PathBuf> {
     Ok(kernel)
 }
 
-/// Runs the machine to its end. `dev`: with a program that is built faster.
-fn boot(root: &Path, dev: bool) -> Result<Seen> {
+/// Runs the machine to its end.
+fn boot(root: &Path) -> Result<Seen> {
     let step = Step::begin("building the first process of a machine (minutes when nothing is built yet)");
-    let programs = image::programs(root, &image::AMD64, &[PROGRAM], &image::PACKAGES, dev)?;
+    let programs = image::programs(root, &image::AMD64, &[PROGRAM], &image::PACKAGES, true)?;
     let program = programs.get(PROGRAM).with_context(|| format!("{PROGRAM} was not built"))?;
     let (kernel, folder) = (kernel(root)?, folder(root));
     let bytes = |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));

@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"
+	"k8s.io/apimachinery/pkg/util/version"
+	features "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/cli"
 	"k8s.io/component-base/logs"
 	kubectlcmd "k8s.io/kubectl/pkg/cmd"
@@ -15,6 +18,7 @@ import (
 	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
+	"pitstop.dev/tests/pitstop-cluster/lab/release"
 
 	// What the upstream commands import for their side effects: JSON logs and
 	// the metrics of the client library and of the version.
@@ -32,7 +36,16 @@ func runProxy()             { runCobra(proxy.NewProxyCommand()) }
 
 // runKubelet passes a plain context: the command installs the signal context
 // itself, and installing it twice panics.
-func runKubelet() { runCobra(kubelet.NewKubeletCommand(context.Background())) }
+func runKubelet() {
+	// The kubelet has no flag for it, unlike the parts of the control plane.
+	if older := release.Of(release.Built).Emulated; older != "" {
+		if err := features.DefaultMutableFeatureGate.SetEmulationVersion(version.MustParse(older)); err != nil {
+			fmt.Fprintln(os.Stderr, "kubelet:", err)
+			os.Exit(1)
+		}
+	}
+	runCobra(kubelet.NewKubeletCommand(context.Background()))
+}
 
 func runCobra(command *cobra.Command) { os.Exit(cli.Run(command)) }
 

@@ -1,4 +1,5 @@
-//! The releases of Kubernetes that `tests/cluster` is built with: the same sources, one Go module file each.
+//! The releases of Kubernetes that `tests/cluster` is built with: the same sources, one Go module file each. A release can
+//! also act as an older one, which costs no compiling: only the linker runs again.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,6 +12,9 @@ use crate::containerd::{self, Containerd};
 use crate::options;
 use crate::sh::Cmd;
 
+/// The variable of the cluster's program that names the release to act as.
+const EMULATED: &str = "pitstop.dev/tests/pitstop-cluster/lab/release.emulated";
+
 /// One of them.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Kubernetes {
@@ -19,22 +23,33 @@ pub(crate) struct Kubernetes {
     manifest: &'static str,
     /// The program, in the checkout. It has a folder of its own, since its kubectl and pause lie beside it.
     program: &'static str,
+    /// The older release whose APIs and feature gates its parts have. `None`: their own.
+    emulates: Option<&'static str>,
     /// What its nodes run where no runtime is named: the two clusters of a test run cover both.
     runtime: &'static Containerd,
 }
 
 /// The first is what runs where none is named.
-pub(crate) const ALL: [Kubernetes; 2] = [
+pub(crate) const ALL: [Kubernetes; 3] = [
     Kubernetes {
         release: "1.36",
         manifest: "go.mod",
         program: "target/cluster/bin/pitstop-cluster",
+        emulates: None,
         runtime: &containerd::TWO,
+    },
+    Kubernetes {
+        release: "1.36-as-1.34",
+        manifest: "go.mod",
+        program: "target/cluster/bin/1.36-as-1.34/pitstop-cluster",
+        emulates: Some("1.34"),
+        runtime: &containerd::ONE,
     },
     Kubernetes {
         release: "1.34",
         manifest: "go-1.34.mod",
         program: "target/cluster/bin/1.34/pitstop-cluster",
+        emulates: None,
         runtime: &containerd::ONE,
     },
 ];
@@ -46,10 +61,11 @@ impl Kubernetes {
         default
     }
 
-    /// The one without the resize API.
+    /// The one without the resize API that the tests of every run use. It acts as the older release, whose own sources take
+    /// as long to compile as those of the default.
     pub(crate) fn without_resize() -> &'static Self {
-        let [_, older] = &ALL;
-        older
+        let [_, emulating, _] = &ALL;
+        emulating
     }
 
     /// Takes `--kubernetes RELEASE` out of the arguments of `up`, and gives the rest.
@@ -89,7 +105,7 @@ impl Kubernetes {
     pub(crate) fn build(&self, root: &Path) -> Result<()> {
         let version = self.version(root)?;
         self.go(root, "build")
-            .args(["-v", "-ldflags", &link_flags(&version)])
+            .args(["-v", "-ldflags", &link_flags(&version, self.emulates)])
             // Two programs: the cluster's, and the one that becomes its pause image.
             .args([
                 OsString::from("-o"),
@@ -121,19 +137,23 @@ fn required_version(manifest: &str) -> Option<&str> {
     line.split_whitespace().find(|word| word.starts_with('v') && word.contains('.'))
 }
 
-/// What the linker is told: no symbols, and which Kubernetes this is, or its parts would not say.
-fn link_flags(version: &str) -> String {
+/// What the linker is told: no symbols, which Kubernetes this is, or its parts would not say, and what it acts as.
+fn link_flags(version: &str, emulates: Option<&str>) -> String {
     let mut numbers = version.trim_start_matches('v').split('.');
     let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
     let values =
         [("gitVersion", version), ("gitMajor", major), ("gitMinor", minor), ("gitTreeState", "clean")];
-    values.iter().fold("-s -w".to_owned(), |flags, (name, value)| {
+    let flags = values.iter().fold("-s -w".to_owned(), |flags, (name, value)| {
         format!("{flags} -X k8s.io/component-base/version.{name}={value}")
-    })
+    });
+    let emulated = emulates.map(|older| format!(" -X {EMULATED}={older}"));
+    flags + &emulated.unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::workspace;
 
@@ -159,7 +179,7 @@ mod tests {
             let error = chosen(line).unwrap_err().to_string();
             assert_eq!(
                 error,
-                format!("--kubernetes {named}: there is no such release here, only 1.36, 1.34")
+                format!("--kubernetes {named}: there is no such release here, only 1.36, 1.36-as-1.34, 1.34")
             );
         }
     }
@@ -168,31 +188,39 @@ mod tests {
     fn module_files_hold_what_their_release_says() {
         for kubernetes in &ALL {
             let version = kubernetes.version(&workspace::root().unwrap()).unwrap();
-            assert!(version.starts_with(&format!("v{}.", kubernetes.release)), "{kubernetes:?}: {version}");
+            let (built, emulated) = match kubernetes.release.split_once("-as-") {
+                Some((built, older)) => (built, Some(older)),
+                None => (kubernetes.release, None),
+            };
+            assert!(version.starts_with(&format!("v{built}.")), "{kubernetes:?}: {version}");
+            assert_eq!(kubernetes.emulates, emulated);
         }
     }
 
     #[test]
     fn the_clusters_of_a_test_run_cover_both_runtimes() {
-        assert_eq!(ALL.each_ref().map(Kubernetes::runtime), [&containerd::TWO, &containerd::ONE]);
+        let run = [Kubernetes::default(), Kubernetes::without_resize()];
+        assert_eq!(run.map(Kubernetes::runtime), [&containerd::TWO, &containerd::ONE]);
     }
 
     #[test]
     fn programs_lie_apart() {
-        let [one, other] = ALL.map(|one| Path::new(one.program).parent());
-        assert_ne!(one, other);
+        let folders: BTreeSet<_> = ALL.iter().map(|one| Path::new(one.program).parent()).collect();
+        assert_eq!(folders.len(), ALL.len());
     }
 
     #[test]
     fn kubernetes_says_which_version_it_is() {
         let manifest = "require (\n\tk8s.io/kubectl v0.36.3\n\tk8s.io/kubernetes v1.36.3\n)\n";
         let version = required_version(manifest).unwrap();
+        let flags = link_flags(version, None);
         assert_eq!(
-            link_flags(version),
+            flags,
             "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 \
              -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36 \
              -X k8s.io/component-base/version.gitTreeState=clean"
         );
+        assert_eq!(link_flags(version, Some("1.34")), format!("{flags} -X {EMULATED}=1.34"));
         assert_eq!(required_version("require k8s.io/kubernetes v1.34.4\n"), Some("v1.34.4"));
         assert_eq!(required_version("require k8s.io/api v0.36.3\n"), None);
     }

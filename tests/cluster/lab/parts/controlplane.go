@@ -52,9 +52,11 @@ func ControlPlane(layout plan.Layout, program string) (box.Spec, error) {
 		"--unsafe-no-fsync", // a test cluster does not outlive its machine
 		"--log-level=warn",
 	)
-	controllerManager := self("kube-controller-manager", controllerManagerFlags(layout)...)
+	settings := release.Of(release.Built)
+	emulating := func(flags []string) []string { return append(flags, settings.Emulation()...) }
+	controllerManager := self("kube-controller-manager", emulating(controllerManagerFlags(layout))...)
 	controllerManager.Gate = readyGate(layout)
-	scheduler := self("kube-scheduler", schedulerFlags(layout)...)
+	scheduler := self("kube-scheduler", emulating(schedulerFlags(layout))...)
 	scheduler.Gate = readyGate(layout)
 	forwarder := box.Component{
 		Name: "forwarder", Path: program, Listener: true,
@@ -67,7 +69,7 @@ func ControlPlane(layout plan.Layout, program string) (box.Spec, error) {
 		Logs: layout.Logs(plan.ControlPlane),
 		Components: []box.Component{
 			etcd,
-			self("kube-apiserver", apiServerFlags(layout, policy, release.Of(release.Built).Gates)...),
+			self("kube-apiserver", emulating(apiServerFlags(layout, policy, settings.Gates))...),
 			self("registry", plan.Registry(), plan.PrivateRegistry(), layout.Registry()),
 			forwarder, controllerManager, scheduler,
 		},

@@ -3,15 +3,32 @@
 package release
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/component-base/version"
 )
 
-// Built is the release in this program, such as "1.36".
-const Built = version.DefaultKubeBinaryVersion
+// emulated is an older release that the parts of Kubernetes act as: their APIs
+// and feature gates are those of it. The linker sets it. Empty, they act as what
+// they are.
+var emulated string
+
+// Built is the release in this program, such as "1.36"; or what it acts as,
+// such as "1.36-as-1.34".
+var Built = named(version.DefaultKubeBinaryVersion, emulated)
+
+const as = "-as-"
+
+func named(binary, emulated string) string {
+	if emulated == "" {
+		return binary
+	}
+	return binary + as + emulated
+}
 
 // Gates are feature gates and whether they are on.
 type Gates map[string]bool
@@ -29,23 +46,35 @@ type Settings struct {
 	Mutating bool
 	// ImageVolumes is whether its Pods can mount images.
 	ImageVolumes bool
+	// Emulated is the release that its parts act as, where that is an older one.
+	Emulated string
 }
 
 // Of gives the settings of a release. Those that are not named here are run as
 // they come.
 func Of(name string) Settings {
-	switch name {
-	case "1.34":
-		return Settings{Gates: Gates{resize: false}}
-	default:
-		return Settings{Mutating: true, ImageVolumes: true}
+	binary, emulated, _ := strings.Cut(name, as)
+	settings := Settings{Mutating: true, ImageVolumes: true, Emulated: emulated}
+	if cmp.Or(emulated, binary) == "1.34" {
+		settings.Mutating, settings.ImageVolumes = false, false
+		settings.Gates = Gates{resize: false}
 	}
+	return settings
 }
 
 // Resizes says whether the release, so run, resizes containers in place.
 func (s Settings) Resizes() bool {
 	on, set := s.Gates[resize]
 	return on || !set
+}
+
+// Emulation is the flag of what a part of the control plane acts as; none where
+// it acts as what it is.
+func (s Settings) Emulation() []string {
+	if s.Emulated == "" {
+		return nil
+	}
+	return []string{"--emulated-version=" + s.Emulated}
 }
 
 // Flags is the command line's way to set gates; none when there are none.

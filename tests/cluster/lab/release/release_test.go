@@ -1,22 +1,36 @@
 package release
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 )
 
 func TestOnly134IsWithoutResize(t *testing.T) {
+	without := Gates{"InPlacePodVerticalScaling": false}
 	for name, want := range map[string]Settings{
-		"1.34": {Gates: Gates{"InPlacePodVerticalScaling": false}},
-		"1.36": {Mutating: true, ImageVolumes: true},
+		"1.34":         {Gates: without},
+		"1.36":         {Mutating: true, ImageVolumes: true},
+		"1.36-as-1.34": {Gates: without, Emulated: "1.34"},
+		"1.36-as-1.35": {Mutating: true, ImageVolumes: true, Emulated: "1.35"},
 	} {
 		got := Of(name)
-		if got.Mutating != want.Mutating || got.ImageVolumes != want.ImageVolumes || !slices.Equal(got.Gates.Flags(), want.Gates.Flags()) {
+		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, not %+v", name, got, want)
 		}
-		if got.Resizes() != (name != "1.34") {
+		if got.Resizes() != (want.Gates == nil) {
 			t.Errorf("%s: resizes: %v", name, got.Resizes())
 		}
+	}
+}
+
+func TestWhatEmulatesSaysSo(t *testing.T) {
+	if got := named("1.36", ""); got != "1.36" || Of(got).Emulation() != nil {
+		t.Error(got)
+	}
+	got := named("1.36", "1.34")
+	if got != "1.36-as-1.34" || !slices.Equal(Of(got).Emulation(), []string{"--emulated-version=1.34"}) {
+		t.Error(got)
 	}
 }
 

@@ -1,6 +1,7 @@
 //! `PodResize` where neither API server nor kubelet resizes: through the node's daemon, looked at in the control groups.
 //!
-//! These tests need a cluster of another Kubernetes than all others: `cargo xtask cluster up --kubernetes 1.34`.
+//! These tests need a cluster of another Kubernetes than all others: `cargo xtask cluster up --kubernetes 1.36-as-1.34`, or
+//! `1.34` itself.
 
 mod counts;
 mod documented;
@@ -34,7 +35,7 @@ fn on_old_cluster(test: impl AsyncFnOnce(&Ns) -> Result<()>) -> Result<()> {
     on_cluster(async |ns| {
         ensure!(
             !ns.cluster.resizes(),
-            "this cluster resizes Pods by itself; run `cargo xtask cluster up --kubernetes 1.34`"
+            "this cluster resizes Pods by itself; run `cargo xtask cluster up --kubernetes 1.36-as-1.34`"
         );
         test(ns).await
     })

@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result};
 
 use crate::cluster;
 use crate::options;
+use crate::sh::Cmd;
 
 /// One of them.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,6 +48,17 @@ impl Containerd {
     /// Its name: `containerd-2`.
     pub(crate) fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// Its version, without a `v`. Fails where it is Debian's and not installed.
+    pub(crate) fn version(&self, root: &Path) -> Result<String> {
+        if self.built {
+            return version(root);
+        }
+        // `containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u1`
+        let said = Cmd::new("containerd").arg("--version").read()?;
+        let version = said.split_whitespace().nth(2).with_context(|| format!("containerd said {said:?}"))?;
+        Ok(version.to_owned())
     }
 
     /// The folder of its programs in the checkout, if they are built.

@@ -29,6 +29,21 @@ pub(crate) struct Kubernetes {
     runtime: &'static Containerd,
 }
 
+/// What a cluster runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Platform {
+    pub(crate) kubernetes: &'static Kubernetes,
+    /// Of its nodes.
+    pub(crate) runtime: &'static Containerd,
+}
+
+/// With the runtime that its nodes run where none is named.
+impl From<&'static Kubernetes> for Platform {
+    fn from(kubernetes: &'static Kubernetes) -> Self {
+        Self { kubernetes, runtime: kubernetes.runtime }
+    }
+}
+
 /// The first is what runs where none is named.
 pub(crate) const ALL: [Kubernetes; 3] = [
     Kubernetes {
@@ -74,11 +89,20 @@ impl Kubernetes {
         let (asked, rest) = options::taken(&args.iter().map(String::as_str).collect::<Vec<_>>(), FLAG);
         let Some(release) = asked else { return Ok((Self::default(), rest)) };
         let releases = ALL.map(|one| one.release).join(", ");
-        let chosen = ALL
-            .iter()
-            .find(|one| one.release == release)
+        let chosen = Self::named(release)
             .with_context(|| format!("{FLAG} {release}: there is no such release here, only {releases}"))?;
         Ok((chosen, rest))
+    }
+
+    /// The one of that name.
+    pub(crate) fn named(release: &str) -> Option<&'static Self> {
+        const { &ALL }.iter().find(|one| one.release == release)
+    }
+
+    /// Whether its clusters serve the resize API.
+    pub(crate) fn resizes(&self) -> bool {
+        // The settings of a release are in `lab/release` of the cluster's program.
+        self.emulates.unwrap_or(self.release) != "1.34"
     }
 
     /// Its name: `1.36`.
@@ -118,7 +142,7 @@ impl Kubernetes {
     }
 
     /// The version in full, with its `v`.
-    fn version(&self, root: &Path) -> Result<String> {
+    pub(crate) fn version(&self, root: &Path) -> Result<String> {
         let manifest = cluster::module(root).join(self.manifest);
         let text =
             fs::read_to_string(&manifest).with_context(|| format!("cannot read {}", manifest.display()))?;
@@ -146,8 +170,8 @@ fn link_flags(version: &str, emulates: Option<&str>) -> String {
     let flags = values.iter().fold("-s -w".to_owned(), |flags, (name, value)| {
         format!("{flags} -X k8s.io/component-base/version.{name}={value}")
     });
-    let emulated = emulates.map(|older| format!(" -X {EMULATED}={older}"));
-    flags + &emulated.unwrap_or_default()
+    let acts_as = emulates.map(|older| format!(" -X {EMULATED}={older}"));
+    flags + &acts_as.unwrap_or_default()
 }
 
 #[cfg(test)]

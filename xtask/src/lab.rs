@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::cluster::{self, Cluster};
 use crate::debian;
 use crate::image::{Built, executables};
-use crate::kubernetes::Kubernetes;
+use crate::kubernetes::Platform;
 use crate::progress::{Step, note};
 use crate::sh::Cmd;
 use crate::workspace::shown;
@@ -31,11 +31,11 @@ pub(crate) fn require() -> Result<()> {
     Ok(())
 }
 
-/// Runs with a fresh cluster of that Kubernetes and so many nodes, in whose registry the images are. Where that fails, or
+/// Runs with a fresh cluster of that platform and so many nodes, in whose registry the images are. Where that fails, or
 /// what it gives is not `good`, the cluster's logs are kept.
 pub(crate) fn with_cluster<T>(
     cluster: Cluster<'_>,
-    kubernetes: &Kubernetes,
+    platform: impl Into<Platform>,
     nodes: usize,
     images: &[Built],
     run: impl FnOnce() -> Result<T>,
@@ -45,7 +45,7 @@ pub(crate) fn with_cluster<T>(
         note("a cluster is there from before; it is taken down, since a fresh one is needed");
     }
     cluster.down(false)?;
-    let result = up(cluster, kubernetes, nodes, images).and_then(|()| run());
+    let result = up(cluster, platform.into(), nodes, images).and_then(|()| run());
     let failed = !result.as_ref().is_ok_and(good);
     if failed {
         note(format!("logs of the cluster: {}", shown(cluster.root, &cluster.dir().join("logs"))));
@@ -67,11 +67,13 @@ pub(crate) fn program(root: &Path, name: &str) -> Result<PathBuf> {
     executables(&messages)?.remove(name).with_context(|| format!("cargo built no program named {name}"))
 }
 
-fn up(cluster: Cluster<'_>, kubernetes: &Kubernetes, nodes: usize, images: &[Built]) -> Result<()> {
+fn up(cluster: Cluster<'_>, platform: Platform, nodes: usize, images: &[Built]) -> Result<()> {
+    let Platform { kubernetes, runtime } = platform;
     let release = kubernetes.release();
     let step = Step::begin(format!("starting a cluster of Kubernetes {release}, nodes: {nodes}"));
     let nodes = nodes.to_string();
-    let status = cluster.up(&["--kubernetes", release, "--nodes", &nodes].map(str::to_owned))?;
+    let args = ["--kubernetes", release, "--runtime", runtime.name(), "--nodes", &nodes];
+    let status = cluster.up(&args.map(str::to_owned))?;
     if !status.success() {
         bail!("the cluster did not start: {status}");
     }

@@ -20,6 +20,7 @@ mod kubernetes;
 mod lab;
 mod mutants;
 mod options;
+mod platforms;
 mod plugin;
 mod priority;
 mod progress;
@@ -29,6 +30,7 @@ mod recording;
 mod reference;
 mod sh;
 mod sim;
+mod support;
 mod test;
 mod tools;
 mod workspace;
@@ -101,6 +103,8 @@ enum Command {
     Mutants(mutants::Args),
     /// The daemon's reads and writes in a virtual machine with cgroup v2; the last line counts the checks.
     Cgroup2(cgroup2::Args),
+    /// The tests on every platform that can be had here, for a release; what ran is recorded for docs/support.md.
+    Platforms(platforms::Args),
     /// Measure on the running cluster: burst, idle, latency, resize. On clusters of its own: scale [cluster|queue|spread|hostile|roll|unrolled].
     Bench {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "NAME")]
@@ -138,6 +142,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Fuzz(args) => return fuzz::run(&root, &args),
         Command::Mutants(args) => return mutants::run(&root, &args),
         Command::Cgroup2(args) => return cgroup2::run(&root, &args),
+        Command::Platforms(args) => return platforms::run(&root, &args),
         Command::Bench { args } => return bench::run(&root, &args),
     }
     Ok(ExitCode::SUCCESS)

@@ -16,12 +16,12 @@ use anyhow::{Result, bail};
 use crate::kubernetes::Kubernetes;
 use crate::progress::{note, seconds};
 use crate::sh::Cmd;
-use crate::{cluster, crds, protos, sim};
+use crate::{cluster, crds, protos, sim, support};
 
 type Step = (&'static str, fn(&Path) -> Result<()>);
 
 /// Quick and likely to fail first.
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     ("format of Rust", rustfmt),
     ("format of Go", gofmt),
     ("file lengths", files::check_lengths),
@@ -29,6 +29,7 @@ const STEPS: [Step; 11] = [
     ("laws of the workspace", laws::check),
     ("places of planted bugs", sim::fits),
     ("definitions current", |root| crds::generate(root, true)),
+    ("tested platforms current", |root| support::generate(root, true)),
     ("bindings current", |root| protos::generate(root, true)),
     ("dependencies", deny::check),
     ("lints of Rust", clippy),

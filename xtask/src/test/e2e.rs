@@ -6,7 +6,7 @@ use super::tally::{CargoCount, Tally};
 use super::{cargo_test, counted};
 use crate::cluster::Cluster;
 use crate::image::Built;
-use crate::kubernetes::Kubernetes;
+use crate::kubernetes::Platform;
 use crate::lab;
 use crate::progress::note;
 
@@ -35,25 +35,24 @@ const FIRST: [&str; 9] = [
 pub(super) struct Part {
     /// What it is called.
     pub(super) name: &'static str,
-    kubernetes: &'static Kubernetes,
+    platform: Platform,
     /// What narrows the tests down to those of this part.
     choice: Vec<&'static str>,
 }
 
-/// Those with the resize API in two parts, and those without it.
-pub(super) fn parts() -> [Part; 3] {
-    let part = |name, choice| Part { name, kubernetes: Kubernetes::default(), choice };
+/// Those with the resize API, in two parts.
+pub(super) fn with_resize(platform: Platform) -> [Part; 2] {
     let first = ["--skip", WITHOUT_RESIZE].into_iter().chain(FIRST);
     let others = [WITHOUT_RESIZE].into_iter().chain(FIRST).flat_map(|module| ["--skip", module]);
     [
-        part("the first tests on a real cluster", first.collect()),
-        part("the other tests on a real cluster", others.collect()),
-        Part {
-            name: "tests on a real cluster without the resize API",
-            kubernetes: Kubernetes::without_resize(),
-            choice: vec![WITHOUT_RESIZE],
-        },
+        Part { name: "the first tests on a real cluster", platform, choice: first.collect() },
+        Part { name: "the other tests on a real cluster", platform, choice: others.collect() },
     ]
+}
+
+/// Those without it.
+pub(super) fn without_resize(platform: Platform) -> Part {
+    Part { name: "tests on a real cluster without the resize API", platform, choice: vec![WITHOUT_RESIZE] }
 }
 
 impl Part {
@@ -76,7 +75,7 @@ impl Part {
             Ok(one_at_least(counted(command, CargoCount::default())?))
         };
         let good = |tally: &Tally| tally.failed == 0;
-        let outcome = lab::with_cluster(cluster, self.kubernetes, 1, images, run, good)?;
+        let outcome = lab::with_cluster(cluster, self.platform, 1, images, run, good)?;
         let mut tally = outcome.value;
         // A cluster that cannot be taken down is worth knowing, but says less than a suite that could not run.
         if let Err(error) = outcome.down {
@@ -100,17 +99,21 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::kubernetes::Kubernetes;
     use crate::workspace;
 
     #[test]
     fn every_test_is_in_one_part() {
-        let [first, others, without] = parts();
+        let [first, others] = with_resize(Kubernetes::default().into());
+        let without = without_resize(Kubernetes::without_resize().into());
         assert_eq!((&first.choice[..2], &first.choice[2..]), (&["--skip", WITHOUT_RESIZE][..], &FIRST[..]));
         let skipped: Vec<_> = others.choice.chunks(2).map(|pair| (pair[0], pair[1])).collect();
         assert_eq!(skipped[0], ("--skip", WITHOUT_RESIZE));
         assert_eq!(skipped[1..], FIRST.map(|module| ("--skip", module)));
         assert_eq!(without.choice, [WITHOUT_RESIZE]);
-        assert!(first.kubernetes == others.kubernetes && first.kubernetes != without.kubernetes);
+        for part in [&first, &others, &without] {
+            assert_eq!(part.platform.kubernetes.resizes(), part.choice != [WITHOUT_RESIZE], "{}", part.name);
+        }
         // Chosen by a part of the tests' names, which no other module may have.
         let folder = workspace::root().unwrap().join("tests/e2e/tests/pitstop");
         let modules = modules(&folder);

@@ -9,9 +9,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 
-use self::tally::{CargoCount, Count, GoCount, Tally};
+pub(crate) use self::tally::Tally;
+use self::tally::{CargoCount, Count, GoCount};
 use crate::cluster::Cluster;
-use crate::kubernetes::Kubernetes;
+use crate::image::Built;
+use crate::kubernetes::{Kubernetes, Platform};
 use crate::progress::{Step, note};
 use crate::sh::Cmd;
 use crate::workspace::is_ci;
@@ -121,7 +123,8 @@ fn on_clusters(root: &Path, total: &mut Tally) {
     if images.is_empty() {
         return;
     }
-    let [first, others, without] = e2e::parts();
+    let [first, others] = e2e::with_resize(Kubernetes::default().into());
+    let without = e2e::without_resize(Kubernetes::without_resize().into());
     let (cluster, second, images) = (Cluster::of(root), Cluster::second(root), &images);
     // Most tests on a cluster wait, and many need it for themselves: so there are two.
     std::thread::scope(|scope| {
@@ -141,6 +144,30 @@ fn on_clusters(root: &Path, total: &mut Tally) {
             Err(_) => total.broke("what runs on the second cluster"),
         }
     });
+}
+
+/// The tests of `tests/e2e` that are about such a platform, on clusters of it.
+pub(crate) fn on_platform(root: &Path, platform: Platform, images: &[Built]) -> Tally {
+    let mut total = Tally::default();
+    if !platform.kubernetes.resizes() {
+        let part = e2e::without_resize(platform);
+        suite(&mut total, part.name, || part.run(Cluster::of(root), images));
+        return total;
+    }
+    let [first, others] = e2e::with_resize(platform);
+    std::thread::scope(|scope| {
+        let beside = scope.spawn(|| {
+            let mut total = Tally::default();
+            suite(&mut total, others.name, || others.run(Cluster::second(root), images));
+            total
+        });
+        suite(&mut total, first.name, || first.run(Cluster::of(root), images));
+        match beside.join() {
+            Ok(tally) => total.add(tally),
+            Err(_) => total.broke("what runs on the second cluster"),
+        }
+    });
+    total
 }
 
 /// Runs one suite; what keeps it from running is one failure with the suite's name.

@@ -1,0 +1,186 @@
+//! `cargo xtask platforms`: the tests on every platform that users run and that can be had here, with the images that users get.
+//! For releases: it takes hours. What ran is kept in `docs/support.json`, from which `docs/support.md` is made.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::containerd::{self, Containerd};
+use crate::image::{self, Built};
+use crate::kubernetes::{Kubernetes, Platform};
+use crate::progress::{Step, note};
+use crate::sh::Cmd;
+use crate::support::{self, Ran};
+use crate::test::{Tally, on_platform};
+use crate::{cgroup2, debian, helm, lab};
+
+/// Kubernetes and the runtimes of the nodes.
+const CLUSTERS: [(&str, &Containerd); 4] = [
+    ("1.36", &containerd::TWO),
+    ("1.36", &containerd::ONE),
+    ("1.36-as-1.34", &containerd::ONE),
+    ("1.34", &containerd::ONE),
+];
+/// The machine with cgroup v2.
+const CGROUP2: &str = "cgroup2";
+
+/// What to run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Only write docs/support.md from what is recorded.
+    #[arg(long, conflicts_with = "platforms")]
+    page: bool,
+    /// Only these platforms, such as `1.36+containerd-2`.
+    #[arg(value_name = "PLATFORM")]
+    platforms: Vec<String>,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug)]
+enum One {
+    Cluster(Platform),
+    Cgroup2,
+}
+
+/// The command. The last line counts the platforms on which all tests passed.
+pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
+    if args.page {
+        support::generate(root, false)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let chosen = chosen(&args.platforms)?;
+    lab::require()?;
+    debian::ensure(&["jq"], "the tests on a cluster")?;
+    cgroup2::require(root)?;
+    helm::build(root)?;
+    let commit = commit(root)?;
+    let images = image::build(root, false)?;
+    let mut good = 0;
+    for one in &chosen {
+        let step = Step::begin(format!("the tests on {}", one.name()));
+        let tally = one.test(root, &images)?;
+        step.done();
+        note(format!("{}: {tally}", one.name()));
+        good += usize::from(tally.failed == 0);
+        match &commit {
+            Some(commit) => support::add(root, one.ran(root, &tally, commit)?)?,
+            None => note("not recorded: the checkout has changes that are not committed"),
+        }
+    }
+    println!("platforms={} good={good}", chosen.len());
+    Ok(if good == chosen.len() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn all() -> Result<Vec<One>> {
+    let cluster = |(release, runtime)| {
+        let kubernetes =
+            Kubernetes::named(release).with_context(|| format!("there is no Kubernetes {release}"))?;
+        Ok(One::Cluster(Platform { kubernetes, runtime }))
+    };
+    CLUSTERS.into_iter().map(cluster).chain([Ok(One::Cgroup2)]).collect()
+}
+
+fn chosen(asked: &[String]) -> Result<Vec<One>> {
+    let all = all()?;
+    if let Some(unknown) = asked.iter().find(|name| all.iter().all(|one| one.name() != **name)) {
+        let known = all.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
+        bail!("there is no platform {unknown:?}; there are {known}");
+    }
+    Ok(all.into_iter().filter(|one| asked.is_empty() || asked.contains(&one.name())).collect())
+}
+
+/// The commit that is tested, if the checkout is one. What is recorded itself is no change.
+fn commit(root: &Path) -> Result<Option<String>> {
+    let git = |args: &[&str]| Cmd::new("git").args(args).dir(root).read();
+    let changes = git(&["status", "--porcelain", "--", ":!docs/support.json", ":!docs/support.md"])?;
+    if !changes.trim().is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(git(&["rev-parse", "--short=8", "HEAD"])?.trim().to_owned()))
+}
+
+impl One {
+    fn name(self) -> String {
+        match self {
+            Self::Cluster(Platform { kubernetes, runtime }) => {
+                format!("{}+{}", kubernetes.release(), runtime.name())
+            }
+            Self::Cgroup2 => CGROUP2.to_owned(),
+        }
+    }
+
+    fn test(self, root: &Path, images: &[Built]) -> Result<Tally> {
+        match self {
+            Self::Cluster(platform) => Ok(on_platform(root, platform, images)),
+            Self::Cgroup2 => {
+                let cgroup2::Count { passed, failed } = cgroup2::check(root)?;
+                Ok(Tally { passed, failed, ..Tally::default() })
+            }
+        }
+    }
+
+    /// What is recorded of it.
+    fn ran(self, root: &Path, tally: &Tally, commit: &str) -> Result<Ran> {
+        let (versions, tests) = match self {
+            Self::Cluster(Platform { kubernetes, runtime }) => {
+                let versions = format!(
+                    "Kubernetes {}, containerd {}, {}",
+                    kubernetes.version(root)?,
+                    runtime.version(root)?,
+                    runc()?
+                );
+                let tests = if kubernetes.resizes() { "all but `cri`" } else { "`cri`" };
+                (versions, format!("tests/e2e, {tests}"))
+            }
+            Self::Cgroup2 => {
+                let versions = "Debian's kernel in qemu, no kubelet".to_owned();
+                (versions, "reads and writes of the daemon".to_owned())
+            }
+        };
+        Ok(Ran {
+            platform: self.name(),
+            versions,
+            tests,
+            passed: tally.passed,
+            failed: tally.failed,
+            date: Cmd::new("date").arg("+%F").read()?.trim().to_owned(),
+            commit: commit.to_owned(),
+        })
+    }
+}
+
+/// `runc 1.1.5+ds1`
+fn runc() -> Result<String> {
+    let said = Cmd::new("runc").arg("--version").read()?;
+    let first = said.lines().next().context("runc says no version")?;
+    Ok(first.replace(" version ", " "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(asked: &[&str]) -> Result<Vec<String>> {
+        let asked: Vec<String> = asked.iter().map(|name| (*name).to_owned()).collect();
+        Ok(chosen(&asked)?.into_iter().map(One::name).collect())
+    }
+
+    #[test]
+    fn platforms_are_chosen_by_their_names() {
+        assert_eq!(names(&[]).unwrap().len(), CLUSTERS.len() + 1);
+        assert_eq!(names(&["cgroup2", "1.34+containerd-1"]).unwrap(), ["1.34+containerd-1", "cgroup2"]);
+        let error = names(&["1.2"]).unwrap_err().to_string();
+        assert!(error.starts_with("there is no platform \"1.2\"; there are 1.36+containerd-2, "), "{error}");
+    }
+
+    #[test]
+    fn every_release_and_every_runtime_is_a_platform() {
+        for kubernetes in &crate::kubernetes::ALL {
+            let release = kubernetes.release();
+            let usual =
+                CLUSTERS.iter().any(|(name, runtime)| *name == release && *runtime == kubernetes.runtime());
+            assert!(usual, "{release} with {}", kubernetes.runtime().name());
+        }
+    }
+}

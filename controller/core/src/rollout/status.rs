@@ -102,6 +102,11 @@ pub(super) fn under_way(status: &InPlaceRolloutStatus) -> Option<&str> {
     status.update.as_ref().filter(|update| update.ended.is_none()).map(|update| update.revision.as_str())
 }
 
+/// The restart that is under way.
+fn restarts(status: &InPlaceRolloutStatus) -> Option<&String> {
+    status.restart.as_ref().map(|restart| &restart.restarted_at)
+}
+
 /// The update that the workload is parked for does not work in its Pods.
 pub(super) fn has_failed(status: &InPlaceRolloutStatus) -> bool {
     let said = condition::find(&status.conditions, conditions::COMPLETE).map(|said| said.reason.as_str());
@@ -150,7 +155,10 @@ pub(super) fn status(
     } else if !same {
         // One begins, or is given up; of one that has ended, the last counts stay.
         if !ends {
-            (new.pods, new.current, new.started, new.failed) = (0, 0, 0, 0);
+            // Those that a restart is for have just been listed.
+            let listed = memory.listed.as_ref().filter(|(of, _)| restarts(&new) == Some(of));
+            let pods = listed.map_or(0, |(_, pods)| i32::try_from(pods.len()).unwrap_or(i32::MAX));
+            (new.pods, new.current, new.started, new.failed) = (pods, 0, 0, 0);
         }
         new.pods_of_interest.clear();
     }

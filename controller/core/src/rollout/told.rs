@@ -234,6 +234,9 @@ impl Told {
             ),
             _ => String::new(),
         };
+        if *pods == 0 {
+            return format!("the Pods of {target} are not counted yet{why}");
+        }
         format!("{current} of {pods} Pods {verb}, {started} in progress{why}")
     }
 }

@@ -28,6 +28,26 @@ fn all_pods_are_restarted_within_the_budget() {
 }
 
 #[test]
+fn what_begins_says_how_many_pods_there_are() {
+    let mut world = World::new("Deployment", &json!({}), &FIVE, 2);
+    while world.rollout.status.restart.is_none() {
+        assert!(world.step());
+    }
+    assert_eq!((world.counts(), world.said().1), ((5, 0, 0, 0), "0 of 5 Pods restarted, 0 in progress"));
+    // Those of an update are not listed before it begins.
+    let mut world = World::parked();
+    while world.rollout.status.update.is_none() {
+        assert!(world.step());
+    }
+    assert_eq!(world.counts(), (0, 0, 0, 0));
+    assert!(
+        world.said().1.starts_with("the Pods of StatefulSet web are not counted yet"),
+        "{:?}",
+        world.said()
+    );
+}
+
+#[test]
 fn a_request_asks_for_what_the_rollout_says() {
     let strategy = json!({"unreadyGracePeriodSeconds": 5, "soakSeconds": 3});
     let mut world = World::new("Deployment", &strategy, &["web-0"], 1);

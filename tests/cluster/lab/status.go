@@ -13,6 +13,7 @@ import (
 
 	"pitstop.dev/tests/pitstop-cluster/lab/box"
 	"pitstop.dev/tests/pitstop-cluster/lab/parts"
+	"pitstop.dev/tests/pitstop-cluster/lab/patience"
 	"pitstop.dev/tests/pitstop-cluster/lab/plan"
 	"pitstop.dev/tests/pitstop-cluster/lab/state"
 )
@@ -74,7 +75,7 @@ func (c *Cluster) Status(ctx context.Context) (*Status, error) {
 	ready := map[string]bool{}
 	apiIsReady := false
 	if client, err := c.client(); err == nil {
-		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+		ctx, cancel := context.WithTimeout(ctx, patience.Of(3*time.Second))
 		defer cancel()
 		apiIsReady = apiReady(ctx, client) == nil
 		if list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{}); err == nil {

@@ -19,6 +19,7 @@ import (
 	"pitstop.dev/tests/pitstop-cluster/lab/image"
 	"pitstop.dev/tests/pitstop-cluster/lab/network"
 	"pitstop.dev/tests/pitstop-cluster/lab/parts"
+	"pitstop.dev/tests/pitstop-cluster/lab/patience"
 	"pitstop.dev/tests/pitstop-cluster/lab/plan"
 	"pitstop.dev/tests/pitstop-cluster/lab/preflight"
 	"pitstop.dev/tests/pitstop-cluster/lab/release"
@@ -54,7 +55,7 @@ func (c *Cluster) Up(ctx context.Context, wanted Wanted) error {
 			return fmt.Errorf("another cluster runs from %s; the last part of --dir must be another one, or stop it with: %s down --dir %s", dir, c.program, dir)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Of(startTimeout))
 	defer cancel()
 
 	st, err := state.Load(c.layout.State())

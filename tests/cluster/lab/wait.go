@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"pitstop.dev/tests/pitstop-cluster/lab/box"
+	"pitstop.dev/tests/pitstop-cluster/lab/patience"
 	"pitstop.dev/tests/pitstop-cluster/lab/state"
 )
 
@@ -55,7 +56,7 @@ func (c *Cluster) client() (*kubernetes.Clientset, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.Timeout = 5 * time.Second
+	config.Timeout = patience.Of(5 * time.Second)
 	return kubernetes.NewForConfig(config)
 }
 

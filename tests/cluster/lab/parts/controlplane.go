@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pitstop.dev/tests/pitstop-cluster/lab/box"
+	"pitstop.dev/tests/pitstop-cluster/lab/patience"
 	"pitstop.dev/tests/pitstop-cluster/lab/plan"
 	"pitstop.dev/tests/pitstop-cluster/lab/release"
 )
@@ -28,7 +29,7 @@ func readyGate(layout plan.Layout) *box.Gate {
 	return &box.Gate{
 		URL:      "https://" + plan.APIServer() + "/readyz",
 		CAFile:   layout.PKI(caFile),
-		Patience: 30 * time.Second,
+		Patience: patience.Of(30 * time.Second),
 	}
 }
 

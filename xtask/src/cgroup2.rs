@@ -1,33 +1,27 @@
 //! `cargo xtask cgroup2`: `tests/cgroup2` in a virtual machine, whose kernel of Debian has cgroup v2 alone.
 //!
-//! All of it is emulated: a run takes some 15 seconds and is the same where there is no KVM, or one that does not work
-//! because the machine is a virtual one itself. The kernel is not installed: its package is unpacked under `target`.
+//! A run takes some 15 seconds.
 
-mod cpio;
 mod fixture;
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use crate::debian;
 use crate::image;
+use crate::machine::{self, BUSYBOX, KERNEL_ARGUMENTS, cpio};
 use crate::progress::{Step, note};
-use crate::sh::{Cmd, is_installed};
+use crate::sh::Cmd;
 use crate::workspace::shown;
 
 /// What is first in the machine.
 const PROGRAM: &str = "pitstop-cgroup2";
-/// Makes swap there.
-const BUSYBOX: &str = "/bin/busybox";
-/// The package that stands for the kernel.
-const KERNEL: &str = "linux-image-cloud-amd64";
 /// How long the machine may run.
 const LIMIT: Duration = Duration::from_mins(5);
 /// Size of the disk for swap, in bytes.
@@ -65,9 +59,6 @@ const MACHINE: [&str; 26] = [
     "-append",
 ];
 
-/// Only what ends the kernel is printed beside the program's lines.
-const KERNEL_ARGUMENTS: &str = "console=ttyS0 panic=-1 loglevel=1";
-
 /// Disks: one that reads as zeroes, and one for swap.
 const DISKS: [&str; 8] = [
     "-blockdev",
@@ -103,7 +94,7 @@ impl fmt::Display for Count {
 
 /// The command.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
-    require(root)?;
+    machine::require(root)?;
     let seen = boot(root)?;
     let mut count = seen.count;
     if args.record {
@@ -140,53 +131,12 @@ fn compare(root: &Path, seen: &Seen, count: &mut Count) {
     }
 }
 
-/// Makes sure that there are an emulator and a kernel.
-pub(crate) fn require(root: &Path) -> Result<()> {
-    let purpose = "a machine with cgroup v2";
-    debian::ensure(&["busybox-static", "qemu-system-x86"], purpose)?;
-    if let Some(missing) =
-        ["apt-get", "dpkg-deb", "qemu-system-x86_64"].iter().find(|tool| !is_installed(tool))
-    {
-        bail!("{purpose} needs Debian's packages, and {missing} is not installed");
-    }
-    kernel(root).map(drop)
-}
-
-fn folder(root: &Path) -> PathBuf {
-    root.join("target/cgroup2")
-}
-
-/// The kernel; its package is fetched once.
-fn kernel(root: &Path) -> Result<PathBuf> {
-    let folder = folder(root);
-    let kernel = folder.join("vmlinuz");
-    if kernel.is_file() {
-        return Ok(kernel);
-    }
-    let step = Step::begin("fetching a kernel");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let scratch = tempfile::tempdir_in(&folder).context("no folder to unpack in")?;
-    let (package, files) = (scratch.path().join("package"), scratch.path().join("files"));
-    fs::create_dir(&package).with_context(|| format!("cannot make {}", package.display()))?;
-    let package = debian::download_of(KERNEL, "linux-image-", &package)?;
-    Cmd::new("dpkg-deb").arg("-x").arg(&package).arg(&files).run_quiet()?;
-    let boot = files.join("boot");
-    let entries = fs::read_dir(&boot).with_context(|| format!("cannot read {}", boot.display()))?;
-    let found = entries
-        .filter_map(Result::ok)
-        .find(|entry| entry.file_name().to_string_lossy().starts_with("vmlinuz-"))
-        .with_context(|| format!("there is no kernel in {}", package.display()))?;
-    fs::rename(found.path(), &kernel).with_context(|| format!("cannot write {}", kernel.display()))?;
-    step.done();
-    Ok(kernel)
-}
-
 /// Runs the machine to its end.
 fn boot(root: &Path) -> Result<Seen> {
     let step = Step::begin("building the first process of a machine (minutes when nothing is built yet)");
     let programs = image::programs(root, &image::AMD64, &[PROGRAM], &image::PACKAGES, true)?;
     let program = programs.get(PROGRAM).with_context(|| format!("{PROGRAM} was not built"))?;
-    let (kernel, folder) = (kernel(root)?, folder(root));
+    let (kernel, folder) = (machine::kernel(root)?.image, machine::folder(root));
     let bytes = |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
     let start = cpio::archive(&[("init", &bytes(program)?), ("busybox", &bytes(Path::new(BUSYBOX))?)])?;
     let start_path = folder.join("initramfs");

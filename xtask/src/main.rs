@@ -18,6 +18,7 @@ mod helm;
 mod image;
 mod kubernetes;
 mod lab;
+mod machine;
 mod mutants;
 mod options;
 mod platforms;

@@ -12,8 +12,8 @@ use crate::kubernetes::{Kubernetes, Platform};
 use crate::progress::{Step, note};
 use crate::sh::Cmd;
 use crate::support::{self, Ran};
-use crate::test::{Tally, on_platform};
-use crate::{cgroup2, debian, helm, lab};
+use crate::test::{Tally, on_cgroup2, on_platform};
+use crate::{cgroup2, debian, helm, lab, machine};
 
 /// Kubernetes and the runtimes of the nodes.
 const CLUSTERS: [(&str, &Containerd); 4] = [
@@ -22,8 +22,10 @@ const CLUSTERS: [(&str, &Containerd); 4] = [
     ("1.36-as-1.34", &containerd::ONE),
     ("1.34", &containerd::ONE),
 ];
-/// The machine with cgroup v2.
+/// The daemon alone in a machine with cgroup v2.
 const CGROUP2: &str = "cgroup2";
+/// A whole cluster there.
+const CLUSTER_ON_CGROUP2: &str = "1.36+containerd-2+cgroup2";
 
 /// What to run.
 #[derive(Debug, clap::Args)]
@@ -40,6 +42,7 @@ pub(crate) struct Args {
 #[derive(Clone, Copy, Debug)]
 enum One {
     Cluster(Platform),
+    ClusterOnCgroup2,
     Cgroup2,
 }
 
@@ -52,7 +55,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     let chosen = chosen(&args.platforms)?;
     lab::require()?;
     debian::ensure(&["jq"], "the tests on a cluster")?;
-    cgroup2::require(root)?;
+    machine::require(root)?;
     helm::build(root)?;
     let commit = commit(root)?;
     let images = image::build(root, false)?;
@@ -78,7 +81,7 @@ fn all() -> Result<Vec<One>> {
             Kubernetes::named(release).with_context(|| format!("there is no Kubernetes {release}"))?;
         Ok(One::Cluster(Platform { kubernetes, runtime }))
     };
-    CLUSTERS.into_iter().map(cluster).chain([Ok(One::Cgroup2)]).collect()
+    CLUSTERS.into_iter().map(cluster).chain([Ok(One::ClusterOnCgroup2), Ok(One::Cgroup2)]).collect()
 }
 
 fn chosen(asked: &[String]) -> Result<Vec<One>> {
@@ -106,6 +109,7 @@ impl One {
             Self::Cluster(Platform { kubernetes, runtime }) => {
                 format!("{}+{}", kubernetes.release(), runtime.name())
             }
+            Self::ClusterOnCgroup2 => CLUSTER_ON_CGROUP2.to_owned(),
             Self::Cgroup2 => CGROUP2.to_owned(),
         }
     }
@@ -113,6 +117,7 @@ impl One {
     fn test(self, root: &Path, images: &[Built]) -> Result<Tally> {
         match self {
             Self::Cluster(platform) => Ok(on_platform(root, platform, images)),
+            Self::ClusterOnCgroup2 => on_cgroup2(root, Kubernetes::default().into(), images),
             Self::Cgroup2 => {
                 let cgroup2::Count { passed, failed } = cgroup2::check(root)?;
                 Ok(Tally { passed, failed, ..Tally::default() })
@@ -123,15 +128,14 @@ impl One {
     /// What is recorded of it.
     fn ran(self, root: &Path, tally: &Tally, commit: &str) -> Result<Ran> {
         let (versions, tests) = match self {
-            Self::Cluster(Platform { kubernetes, runtime }) => {
-                let versions = format!(
-                    "Kubernetes {}, containerd {}, {}",
-                    kubernetes.version(root)?,
-                    runtime.version(root)?,
-                    runc()?
-                );
-                let tests = if kubernetes.resizes() { "all but `cri`" } else { "`cri`" };
-                (versions, format!("tests/e2e, {tests}"))
+            Self::Cluster(platform) => {
+                let tests = if platform.kubernetes.resizes() { "all but `cri`" } else { "`cri`" };
+                (versions(root, platform)?, format!("tests/e2e, {tests}"))
+            }
+            Self::ClusterOnCgroup2 => {
+                let versions =
+                    format!("{}, Debian's kernel in qemu", versions(root, Kubernetes::default().into())?);
+                (versions, "tests/e2e, one of each mechanism".to_owned())
             }
             Self::Cgroup2 => {
                 let versions = "Debian's kernel in qemu, no kubelet".to_owned();
@@ -148,6 +152,16 @@ impl One {
             commit: commit.to_owned(),
         })
     }
+}
+
+/// Of what a cluster consists of.
+fn versions(root: &Path, Platform { kubernetes, runtime }: Platform) -> Result<String> {
+    Ok(format!(
+        "Kubernetes {}, containerd {}, {}",
+        kubernetes.version(root)?,
+        runtime.version(root)?,
+        runc()?
+    ))
 }
 
 /// `runc 1.1.5+ds1`
@@ -168,7 +182,7 @@ mod tests {
 
     #[test]
     fn platforms_are_chosen_by_their_names() {
-        assert_eq!(names(&[]).unwrap().len(), CLUSTERS.len() + 1);
+        assert_eq!(names(&[]).unwrap().len(), CLUSTERS.len() + 2);
         assert_eq!(names(&["cgroup2", "1.34+containerd-1"]).unwrap(), ["1.34+containerd-1", "cgroup2"]);
         let error = names(&["1.2"]).unwrap_err().to_string();
         assert!(error.starts_with("there is no platform \"1.2\"; there are 1.36+containerd-2, "), "{error}");

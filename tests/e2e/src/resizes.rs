@@ -154,7 +154,7 @@ pub struct Group {
     pub memory: i64,
 }
 
-/// What the kernel has for a container and for its Pod.
+/// What the kernel has for a container and for its Pod, with cgroup v1: of v2's weights, the shares cannot be told.
 pub fn groups(pod: &Pod, container: &str) -> Result<[Group; 2]> {
     let pid = process::of_container(&pods::id(pod, container)?)?;
     let text = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
@@ -172,7 +172,28 @@ pub fn groups(pod: &Pod, container: &str) -> Result<[Group; 2]> {
 pub fn usage(pod: &Pod, container: &str) -> Result<i64> {
     let pid = process::of_container(&pods::id(pod, container)?)?;
     let text = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
+    if has_cgroup2() {
+        return amount(unified(&text, "", "memory.current")?.trim());
+    }
     file(&text, "memory", "", "memory.usage_in_bytes")
+}
+
+/// Whether the machine has cgroup v2 alone.
+fn has_cgroup2() -> bool {
+    fs::exists("/sys/fs/cgroup/cgroup.controllers").unwrap_or(false)
+}
+
+/// What a file of cgroup v2 holds, of the group that `text` (`/proc/PID/cgroup`) names, or of one above.
+fn unified(text: &str, above: &str, name: &str) -> Result<String> {
+    let group = text.lines().find_map(|line| line.strip_prefix("0::"));
+    let file =
+        format!("/sys/fs/cgroup{}{above}/{name}", group.with_context(|| format!("no group in {text}"))?);
+    fs::read_to_string(&file).context(file)
+}
+
+/// A number of cgroup v2, where `max` stands for no limit: -1, as in v1's quotas.
+fn amount(text: &str) -> Result<i64> {
+    if text == "max" { Ok(-1) } else { text.parse().with_context(|| text.to_owned()) }
 }
 
 /// A number in a file of the control group that `text` (`/proc/PID/cgroup`) names for the controller, or of one above.
@@ -187,5 +208,16 @@ fn file(text: &str, controller: &str, above: &str, name: &str) -> Result<i64> {
 /// CPU quota of a period in microseconds and memory limit in bytes, as the kernel has them for a container and for its
 /// Pod.
 pub fn kernel(pod: &Pod, container: &str) -> Result<[(i64, i64); 2]> {
+    if has_cgroup2() {
+        let pid = process::of_container(&pods::id(pod, container)?)?;
+        let text = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
+        let of = |above: &str| -> Result<(i64, i64)> {
+            // `20000 100000`: quota and period.
+            let quota = unified(&text, above, "cpu.max")?;
+            let quota = quota.split_whitespace().next().with_context(|| quota.clone())?;
+            Ok((amount(quota)?, amount(unified(&text, above, "memory.max")?.trim())?))
+        };
+        return Ok([of("")?, of("/..")?]);
+    }
     Ok(groups(pod, container)?.map(|group| (group.quota, group.memory)))
 }

@@ -1,5 +1,6 @@
 //! Waiting for what must come to pass, with a bound.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -13,6 +14,12 @@ pub const LONG: Duration = Duration::from_secs(90);
 const PERIOD: Duration = Duration::from_millis(100);
 const PROBE: Duration = Duration::from_secs(10);
 
+/// How many times as long waits are on a machine that is slower than those they were chosen for.
+static FACTOR: LazyLock<u32> = LazyLock::new(|| {
+    let factor = std::env::var("PITSTOP_CLUSTER_PATIENCE").ok();
+    factor.and_then(|factor| factor.parse().ok()).filter(|factor| (1..=1000).contains(factor)).unwrap_or(1)
+});
+
 /// Asks until there is an answer. Errors count as none yet; the last one is told when time is up.
 pub async fn until<T>(
     what: &str,
@@ -20,16 +27,17 @@ pub async fn until<T>(
     mut probe: impl AsyncFnMut() -> Result<Option<T>>,
 ) -> Result<T> {
     let start = Instant::now();
+    let [limit, period, longest] = [limit, PERIOD, PROBE].map(|usual| usual.saturating_mul(*FACTOR));
     loop {
-        let error = match timeout(PROBE, probe()).await {
+        let error = match timeout(longest, probe()).await {
             Ok(Ok(Some(value))) => return Ok(value),
             Ok(Ok(None)) => None,
             Ok(Err(error)) => Some(format!("{error:#}")),
-            Err(_) => Some(format!("no answer for {PROBE:?}")),
+            Err(_) => Some(format!("no answer for {longest:?}")),
         };
         if start.elapsed() >= limit {
             bail!("waited {limit:?} for {what}{}", error.map(|e| format!(": {e}")).unwrap_or_default());
         }
-        sleep(PERIOD).await;
+        sleep(period).await;
     }
 }

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: every test, those on a real cluster included. The last line counts them.
 
 mod e2e;
+mod emulated;
 mod tally;
 
 use std::io::Write as _;
@@ -18,7 +19,8 @@ use crate::progress::{Step, note};
 use crate::sh::Cmd;
 use crate::workspace::is_ci;
 use crate::{
-    attacks, cgroup2, chaos, cluster, containerd, debian, fuzz, helm, image, lab, priority, promtool, sim,
+    attacks, cgroup2, chaos, cluster, containerd, debian, fuzz, helm, image, lab, machine, priority,
+    promtool, sim,
 };
 
 /// The run of `cargo xtask chaos` that every test run has.
@@ -42,7 +44,7 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     let all = [
         cluster::install_packages(),
         fuzz::require(),
-        cgroup2::require(root),
+        machine::require(root),
         promtool::require(root),
         helm::build(root),
     ];
@@ -170,6 +172,12 @@ pub(crate) fn on_platform(root: &Path, platform: Platform, images: &[Built]) -> 
     total
 }
 
+/// A few tests of `tests/e2e` on such a cluster with cgroup v2, in a machine that is emulated: twenty times as slow as this one.
+pub(crate) fn on_cgroup2(root: &Path, platform: Platform, images: &[Built]) -> Result<Tally> {
+    build(root, platform.kubernetes)?;
+    emulated::run(root, platform, images)
+}
+
 /// Runs one suite; what keeps it from running is one failure with the suite's name.
 fn suite(total: &mut Tally, name: &str, run: impl FnOnce() -> Result<Tally>) {
     let step = Step::begin(name);
@@ -242,7 +250,7 @@ fn fuzzed(root: &Path) -> Result<Tally> {
 
 /// Each check in the machine with cgroup v2 is a test.
 fn in_machine(root: &Path) -> Result<Tally> {
-    if let Some(skipped) = skipped(cgroup2::require(root))? {
+    if let Some(skipped) = skipped(machine::require(root))? {
         return Ok(skipped);
     }
     let cgroup2::Count { passed, failed } = cgroup2::check(root)?;

@@ -179,22 +179,15 @@ impl Told {
                 };
                 format!("the label {PARKED} of {target} is {}; it must be {right}", quoted(value))
             }
-            _ => self.so_far(rollout, &target, counts),
+            _ => so_far(&target, counts) + &self.why(rollout, &target, counts),
         }
     }
 
-    /// Of one that is under way.
-    fn so_far(&self, rollout: &Rollout, target: &str, counts: &InPlaceRolloutStatus) -> String {
-        let InPlaceRolloutStatus { pods, current, started, failed, .. } = counts;
-        let back = counts.update.as_ref().filter(|update| update.rolling_back);
-        let (verb, request) = if back.is_some() {
-            ("back", "request")
-        } else if under_way(counts).is_some() {
-            ("updated", "request")
-        } else {
-            ("restarted", "ContainerRecreateRequest")
-        };
-        let why = match self {
+    /// What one that is under way waits for; nothing where it goes on.
+    fn why(&self, rollout: &Rollout, target: &str, counts: &InPlaceRolloutStatus) -> String {
+        let InPlaceRolloutStatus { pods, current, failed, .. } = counts;
+        let (_, request) = words(counts);
+        match self {
             Self::Controller => format!(": waits for the controller of {target}"),
             Self::ReleaseRefused(why) => format!(": {target} cannot be released: {why}"),
             Self::Canary => ": the others wait for the canary".to_owned(),
@@ -219,7 +212,7 @@ impl Told {
                 ", {failed} failed, and Pods that were not begun with have become unavailable, too, so that the cause may be another: \
                  no further Pod is begun with"
             ),
-            Self::RollingBack => format!(": {}", back.map_or("", |update| &update.message)),
+            Self::RollingBack => format!(": {}", back(counts).map_or("", |update| &update.message)),
             Self::CannotRollBack(why) => {
                 format!(": what was updated cannot go back: {why}; give {target} a good template")
             }
@@ -233,12 +226,31 @@ impl Told {
                 rollout.spec.progress_deadline()
             ),
             _ => String::new(),
-        };
-        if *pods == 0 {
-            return format!("the Pods of {target} are not counted yet{why}");
         }
-        format!("{current} of {pods} Pods {verb}, {started} in progress{why}")
     }
+}
+
+/// How far one is that is under way.
+fn so_far(target: &str, counts: &InPlaceRolloutStatus) -> String {
+    let InPlaceRolloutStatus { pods, current, started, .. } = counts;
+    match pods {
+        0 => format!("the Pods of {target} are not counted yet"),
+        _ => format!("{current} of {pods} Pods {}, {started} in progress", words(counts).0),
+    }
+}
+
+/// What is done with Pods, and by which request.
+fn words(counts: &InPlaceRolloutStatus) -> (&'static str, &'static str) {
+    match (back(counts), under_way(counts)) {
+        (Some(_), _) => ("back", "request"),
+        (None, Some(_)) => ("updated", "request"),
+        (None, None) => ("restarted", "ContainerRecreateRequest"),
+    }
+}
+
+/// The update whose Pods go back.
+fn back(counts: &InPlaceRolloutStatus) -> Option<&Update> {
+    counts.update.as_ref().filter(|update| update.rolling_back)
 }
 
 fn ended(end: UpdateEnd, target: &str, update: Option<&Update>) -> String {

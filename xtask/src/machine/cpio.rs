@@ -12,7 +12,7 @@ const CONSOLE: (u32, u32) = (5, 1);
 
 /// An archive of executables, by their path without the leading slash, and of the console that the first process has
 /// as its output.
-pub(super) fn archive(executables: &[(&str, &[u8])]) -> Result<Vec<u8>> {
+pub(crate) fn archive(executables: &[(&str, &[u8])]) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let console = [("dev", FOLDER, (0, 0)), ("dev/console", TERMINAL, CONSOLE)];
     let special = console.map(|(path, mode, device)| (path, mode, device, [].as_slice()));

@@ -1,0 +1,248 @@
+//! A machine that has this machine's files: they are read from here, and what it writes is its own and lost at its end. What runs
+//! here runs there, with cgroup v2.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+
+use super::{BUSYBOX, KERNEL_ARGUMENTS, cpio, folder, kernel};
+use crate::sh::Cmd;
+
+/// Shares files with a machine; it comes with Debian's qemu.
+const VIRTIOFSD: &str = "/usr/lib/qemu/virtiofsd";
+/// What the kernel needs to get at the files.
+const MODULES: [&str; 3] = ["virtio_pci", "virtiofs", "overlay"];
+/// Memory, and of it what is written to files outside of `/state`.
+const MEMORY: &str = "5G";
+/// Bytes of the disk at [`STATE`].
+const DISK: u64 = 12 << 30;
+/// The folder on a disk of its own: containerd's layers cannot lie on layers.
+pub(crate) const STATE: &str = "/state";
+/// The last line: all that was to be run came to its end.
+const END: &str = "the machine is done";
+
+/// What the machine is, but for its files.
+const MACHINE: [&str; 15] = [
+    "-accel",
+    "tcg,thread=multi,tb-size=1024",
+    "-cpu",
+    "max",
+    "-smp",
+    "2",
+    "-nodefaults",
+    "-no-user-config",
+    "-no-reboot",
+    "-nic",
+    "none",
+    "-display",
+    "none",
+    "-serial",
+    "stdio",
+];
+
+/// The first process. Mounts this machine's files below a layer of its own, and goes on there with the script.
+const INIT: &str = r#"#!/busybox sh
+set -e
+b=/busybox
+$b mkdir -p /proc /dev /lower /own /new
+$b mount -t proc proc /proc
+$b mount -t devtmpfs dev /dev
+for module in MODULES; do $b insmod "/$module"; done
+$b mount -t virtiofs -o ro files /lower
+$b mount -t tmpfs own /own
+$b mkdir /own/files /own/work
+$b mount -t overlay files -o lowerdir=/lower,upperdir=/own/files,workdir=/own/work /new
+cd /new
+$b mkdir -p proc sys dev run tmp state lib/modules
+$b mount -t proc proc proc
+$b mount -t sysfs sysfs sys
+$b mount -t devtmpfs dev dev
+$b mkdir -p dev/pts dev/shm dev/mqueue
+$b mount -t devpts devpts dev/pts
+$b mount -t tmpfs shm dev/shm
+$b mount -t mqueue mqueue dev/mqueue
+$b ln -sfn /proc/self/fd dev/fd
+$b mount -t tmpfs run run
+$b mount -t tmpfs tmp tmp
+$b mount -t ext4 /dev/nvme0n1 state
+$b mount -t cgroup2 cgroup2 sys/fs/cgroup
+echo +cpu +cpuset +io +memory +pids +hugetlb > sys/fs/cgroup/cgroup.subtree_control
+$b mkdir "lib/modules/RELEASE"
+$b mount --bind "/new/KERNEL" "lib/modules/RELEASE"
+# The kernel asks for modules by this name.
+$b rm -f sbin/modprobe
+$b ln -s /bin/busybox sbin/modprobe
+exec $b switch_root /new /bin/sh -c "busybox ip link set lo up; hostname machine; sh 'SCRIPT'; sync; echo; echo 'END'; busybox poweroff -f"
+"#;
+
+/// Runs a script of the shell there, and gives each line that it prints. Fails where the machine ends before the script does.
+/// `limit`: how long it may run.
+pub(crate) fn run(root: &Path, script: &str, limit: Duration, mut line: impl FnMut(&str)) -> Result<()> {
+    let (kernel, folder) = (kernel(root)?, folder(root));
+    let path = folder.join("script.sh");
+    fs::write(&path, script).with_context(|| format!("cannot write {}", path.display()))?;
+    fs::write(folder.join("initramfs-shared"), start(&kernel.modules, &path)?)
+        .context("cannot write initramfs-shared")?;
+    let disk = disk(&folder)?;
+    let files = Files::share(&folder)?;
+    let qemu = Cmd::new("qemu-system-x86_64")
+        .args(MACHINE)
+        .args(["-m", MEMORY, "-object", &format!("memory-backend-memfd,id=memory,size={MEMORY},share=on")])
+        .args(["-numa", "node,memdev=memory", "-device", "vhost-user-fs-pci,chardev=files,tag=files"])
+        .args(["-chardev", &format!("socket,id=files,path={}", files.socket.display())])
+        .args(["-blockdev", &format!("driver=file,node-name=state,filename={}", disk.display())])
+        .args(["-device", "nvme,serial=state,drive=state", "-append", KERNEL_ARGUMENTS])
+        .arg("-kernel")
+        .arg(kernel.image)
+        .args(["-initrd", "initramfs-shared"])
+        .dir(&folder)
+        .within(limit);
+    let mut done = false;
+    let status = qemu.each_line(|bytes| {
+        let text = String::from_utf8_lossy(bytes.unwrap_or_default());
+        let text = text.trim_end();
+        done |= text == END;
+        line(text);
+    })?;
+    if !status.success() || !done {
+        bail!("the machine ended before its script did: {status}");
+    }
+    Ok(())
+}
+
+/// What the kernel unpacks as its first files.
+fn start(modules: &Path, script: &Path) -> Result<Vec<u8>> {
+    let release = modules.file_name().and_then(|name| name.to_str()).context("modules of no release")?;
+    let listed = fs::read_to_string(modules.join("modules.dep")).context("modules.dep")?;
+    let needed = in_order(&listed, &MODULES)?;
+    let names: Vec<&str> = needed.iter().filter_map(|path| path.rsplit('/').next()).collect();
+    let text = |path: &Path| path.to_str().map(str::to_owned).with_context(|| format!("{}", path.display()));
+    let init = INIT
+        .replace("MODULES", &names.join(" "))
+        .replace("KERNEL", text(modules)?.trim_start_matches('/'))
+        .replace("RELEASE", release)
+        .replace("SCRIPT", &text(script)?)
+        .replace("END", END);
+    let read = |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+    let mut files = vec![("init", init.into_bytes()), ("busybox", read(Path::new(BUSYBOX))?)];
+    for (name, path) in names.iter().zip(&needed) {
+        files.push((*name, read(&modules.join(path))?));
+    }
+    let files: Vec<(&str, &[u8])> = files.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
+    cpio::archive(&files)
+}
+
+/// The files of modules and of what they need, in the order in which they are loaded. `listed` is a `modules.dep`: of each module,
+/// by its path, the paths of those that it needs.
+fn in_order<'a>(listed: &'a str, wanted: &[&str]) -> Result<Vec<&'a str>> {
+    let lines = listed.lines().filter_map(|line| line.split_once(':'));
+    let needs: BTreeMap<&str, Vec<&str>> =
+        lines.map(|(module, others)| (module, others.split_whitespace().collect())).collect();
+    let name = |path: &str| {
+        path.rsplit('/').next().and_then(|file| file.split('.').next()).map(|n| n.replace('-', "_"))
+    };
+    let mut found = Vec::new();
+    for module in wanted {
+        let path = needs.keys().find(|path| name(path).as_deref() == Some(*module));
+        let path = *path.with_context(|| format!("the kernel has no module {module}"))?;
+        // The last of its line is needed by the others.
+        let all = needs.get(path).into_iter().flatten().rev().copied().chain([path]);
+        for one in all {
+            if !found.contains(&one) {
+                found.push(one);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// An empty disk.
+fn disk(folder: &Path) -> Result<PathBuf> {
+    let path = folder.join("state.raw");
+    let made = File::create(&path).and_then(|file| file.set_len(DISK));
+    made.with_context(|| format!("cannot write {}", path.display()))?;
+    Cmd::new("mkfs.ext4").args(["-q", "-F"]).arg(&path).run_quiet()?;
+    Ok(path)
+}
+
+/// This machine's files, as long as they are shared.
+struct Files {
+    socket: PathBuf,
+    server: Child,
+}
+
+impl Files {
+    fn share(folder: &Path) -> Result<Self> {
+        let socket = folder.join("files.sock");
+        if socket.exists() {
+            fs::remove_file(&socket).with_context(|| format!("cannot remove {}", socket.display()))?;
+        }
+        let server = Command::new(VIRTIOFSD)
+            .arg(format!("--socket-path={}", socket.display()))
+            // In a root of its own it would have to leave this one, which nobody can.
+            .args(["-o", "source=/", "-o", "sandbox=chroot", "-o", "cache=always"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .with_context(|| format!("cannot run {VIRTIOFSD}"))?;
+        let files = Self { socket, server };
+        for _ in 0..100 {
+            if files.socket.exists() {
+                return Ok(files);
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        bail!("{VIRTIOFSD} made no socket")
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        // It ends by itself with the machine.
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_are_loaded_after_those_that_they_need() {
+        let listed = "a/virtiofs.ko: b/fuse.ko c/virtio.ko c/virtio-ring.ko\nb/fuse.ko:\nc/virtio.ko: c/virtio-ring.ko\n\
+                      c/virtio-ring.ko:\nd/virtio_pci.ko: c/virtio.ko c/virtio-ring.ko\n";
+        let found = in_order(listed, &["virtio_pci", "virtiofs"]).unwrap();
+        assert_eq!(
+            found,
+            ["c/virtio-ring.ko", "c/virtio.ko", "d/virtio_pci.ko", "b/fuse.ko", "a/virtiofs.ko"]
+        );
+        let error = in_order(listed, &["overlay"]).unwrap_err().to_string();
+        assert_eq!(error, "the kernel has no module overlay");
+    }
+
+    #[test]
+    fn nothing_of_the_first_process_is_left_open() {
+        let root = tempfile::tempdir().unwrap();
+        let modules = root.path().join("6.1.0");
+        fs::create_dir(&modules).unwrap();
+        let lines = MODULES.map(|name| format!("{name}.ko:")).join("\n");
+        fs::write(modules.join("modules.dep"), lines).unwrap();
+        for name in MODULES {
+            fs::write(modules.join(format!("{name}.ko")), "").unwrap();
+        }
+        let Ok(bytes) = start(&modules, Path::new("/x/script.sh")) else {
+            return assert!(!Path::new(BUSYBOX).exists());
+        };
+        let text = String::from_utf8_lossy(&bytes);
+        for open in ["MODULES", "KERNEL", "RELEASE", "SCRIPT", "'END'"] {
+            assert!(!text.contains(open), "{open}");
+        }
+        assert!(text.contains("for module in virtio_pci.ko virtiofs.ko overlay.ko; do"));
+    }
+}

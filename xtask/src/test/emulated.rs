@@ -1,0 +1,108 @@
+//! Tests of `tests/e2e` on a cluster with cgroup v2: all of it in a machine that shares this one's files.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use super::tally::{CargoCount, Count as _, Tally};
+use crate::image::{Built, executables};
+use crate::kubernetes::Platform;
+use crate::machine::shared::{self, STATE};
+use crate::progress::Step;
+use crate::sh::Cmd;
+
+/// One for each way in which pitstop changes a container, and one of what the daemon reads.
+const TESTS: [&str; 7] = [
+    "images::images_are_pulled_and_changed_and_put_back",
+    "mechanism::native_sidecars_restart_by_both_mechanisms",
+    "mechanism::the_kubelet_restarts_what_is_pinned",
+    "resize::a_pod_grows_and_shrinks_in_its_place",
+    "resize::repaired::a_pod_that_stays_too_small_while_it_runs_is_repaired_by_default",
+    "restart::one_container_restarts_and_the_other_stays",
+    "verify::the_daemon_tells_what_the_kernel_has_before_and_after_a_resize",
+];
+/// The test program.
+const PROGRAM: &str = "pitstop";
+/// By what waits are longer there.
+const PATIENCE: u32 = 20;
+/// How long all of it may take.
+const LIMIT: Duration = Duration::from_mins(90);
+
+pub(super) fn run(root: &Path, platform: Platform, images: &[Built]) -> Result<Tally> {
+    // Of the whole workspace, as the other parts build it.
+    let cargo =
+        Cmd::cargo().args(["test", "--no-run", "--locked", "--quiet", "--workspace", "--test", PROGRAM]);
+    let built = executables(&cargo.arg("--message-format=json-render-diagnostics").dir(root).read_loud()?)?;
+    let program = built.get(PROGRAM).context("cargo built no tests/e2e")?;
+    let step = Step::begin("a cluster with cgroup v2 in an emulated machine (about half an hour)");
+    let mut count = CargoCount::default();
+    shared::run(root, &script(root, platform, images, program)?, LIMIT, |line| {
+        println!("{line}");
+        count.line(line);
+    })?;
+    step.done();
+    let mut tally = count.end(true);
+    let ran = usize::try_from(tally.passed + tally.failed).unwrap_or(usize::MAX);
+    if ran != TESTS.len() {
+        tally.broke(format!("{ran} of {} tests ran", TESTS.len()));
+    }
+    Ok(tally)
+}
+
+/// What the machine runs.
+fn script(root: &Path, platform: Platform, images: &[Built], program: &Path) -> Result<String> {
+    let cluster = platform.kubernetes.program(root);
+    let runtime = platform.runtime.name();
+    let text =
+        |path: &Path| path.to_str().map(quoted).with_context(|| format!("{} is no text", path.display()));
+    let (cluster, e2e) = (text(&cluster)?, text(&root.join("tests/e2e"))?);
+    let mut script = format!(
+        "set -e\n\
+         export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root RUST_BACKTRACE=0\n\
+         export PITSTOP_CLUSTER_PATIENCE={PATIENCE} CI=true\n\
+         export KUBECONFIG={STATE}/cluster/kubeconfig PITSTOP_CLUSTER_DIR={STATE}/cluster PITSTOP_CLUSTER_BIN={cluster}\n\
+         {cluster} up --dir {STATE}/cluster --nodes 1 --runtime {runtime}\n"
+    );
+    for image in images {
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            script,
+            "{cluster} push --dir {STATE}/cluster {} {}",
+            text(&image.path)?,
+            image.reference()
+        );
+    }
+    let _ = writeln!(script, "cd {e2e}\n{} --test-threads=1 --exact {}", text(program)?, TESTS.join(" "));
+    Ok(script)
+}
+
+/// A word for the shell.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::workspace;
+
+    #[test]
+    fn every_test_is_there() {
+        let folder = workspace::root().unwrap().join("tests/e2e/tests/pitstop");
+        for test in TESTS {
+            let (module, name) = test.rsplit_once("::").unwrap();
+            let file = folder.join(module.replace("::", "/")).with_extension("rs");
+            let text = fs::read_to_string(&file).unwrap();
+            assert!(text.contains(&format!("#[test]\nfn {name}(")), "{test}");
+        }
+    }
+
+    #[test]
+    fn words_stay_words() {
+        assert_eq!(quoted("/a b/it's"), r"'/a b/it'\''s'");
+    }
+}

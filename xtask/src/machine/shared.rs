@@ -116,17 +116,10 @@ pub(crate) fn run(root: &Path, script: &str, limit: Duration, mut line: impl FnM
 
 /// What the kernel unpacks as its first files.
 fn start(modules: &Path, script: &Path) -> Result<Vec<u8>> {
-    let release = modules.file_name().and_then(|name| name.to_str()).context("modules of no release")?;
     let listed = fs::read_to_string(modules.join("modules.dep")).context("modules.dep")?;
     let needed = in_order(&listed, &MODULES)?;
     let names: Vec<&str> = needed.iter().filter_map(|path| path.rsplit('/').next()).collect();
-    let text = |path: &Path| path.to_str().map(str::to_owned).with_context(|| format!("{}", path.display()));
-    let init = INIT
-        .replace("MODULES", &names.join(" "))
-        .replace("KERNEL", text(modules)?.trim_start_matches('/'))
-        .replace("RELEASE", release)
-        .replace("SCRIPT", &text(script)?)
-        .replace("END", END);
+    let init = init(modules, &names, script)?;
     let read = |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
     let mut files = vec![("init", init.into_bytes()), ("busybox", read(Path::new(BUSYBOX))?)];
     for (name, path) in names.iter().zip(&needed) {
@@ -134,6 +127,18 @@ fn start(modules: &Path, script: &Path) -> Result<Vec<u8>> {
     }
     let files: Vec<(&str, &[u8])> = files.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
     cpio::archive(&files)
+}
+
+/// The first process: it loads the modules that are called so, and runs the script.
+fn init(modules: &Path, names: &[&str], script: &Path) -> Result<String> {
+    let release = modules.file_name().and_then(|name| name.to_str()).context("modules of no release")?;
+    let text = |path: &Path| path.to_str().map(str::to_owned).with_context(|| path.display().to_string());
+    Ok(INIT
+        .replace("MODULES", &names.join(" "))
+        .replace("KERNEL", text(modules)?.trim_start_matches('/'))
+        .replace("RELEASE", release)
+        .replace("SCRIPT", &text(script)?)
+        .replace("END", END))
 }
 
 /// The files of modules and of what they need, in the order in which they are loaded. `listed` is a `modules.dep`: of each module,
@@ -228,21 +233,12 @@ mod tests {
 
     #[test]
     fn nothing_of_the_first_process_is_left_open() {
-        let root = tempfile::tempdir().unwrap();
-        let modules = root.path().join("6.1.0");
-        fs::create_dir(&modules).unwrap();
-        let lines = MODULES.map(|name| format!("{name}.ko:")).join("\n");
-        fs::write(modules.join("modules.dep"), lines).unwrap();
-        for name in MODULES {
-            fs::write(modules.join(format!("{name}.ko")), "").unwrap();
-        }
-        let Ok(bytes) = start(&modules, Path::new("/x/script.sh")) else {
-            return assert!(!Path::new(BUSYBOX).exists());
-        };
-        let text = String::from_utf8_lossy(&bytes);
-        for open in ["MODULES", "KERNEL", "RELEASE", "SCRIPT", "'END'"] {
+        let (modules, script) = (Path::new("/x/lib/modules/6.1.0"), Path::new("/x/script.sh"));
+        let text = init(modules, &["virtio.ko", "overlay.ko"], script).unwrap();
+        for open in ["MODULES", "KERNEL", "RELEASE", "SCRIPT", "END"] {
             assert!(!text.contains(open), "{open}");
         }
-        assert!(text.contains("for module in virtio_pci.ko virtiofs.ko overlay.ko; do"));
+        assert!(text.contains("mount --bind \"/new/x/lib/modules/6.1.0\" \"lib/modules/6.1.0\""), "{text}");
+        assert!(text.contains("for module in virtio.ko overlay.ko; do"));
     }
 }

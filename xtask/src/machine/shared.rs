@@ -103,7 +103,8 @@ pub(crate) fn run(root: &Path, script: &str, limit: Duration, mut line: impl FnM
         .within(limit);
     let mut done = false;
     let status = qemu.each_line(|bytes| {
-        let text = String::from_utf8_lossy(bytes.unwrap_or_default());
+        let Some(bytes) = bytes else { return };
+        let text = String::from_utf8_lossy(bytes);
         let text = text.trim_end();
         done |= text == END;
         line(text);

@@ -105,6 +105,11 @@ impl Kubernetes {
         self.emulates.unwrap_or(self.release) != "1.34"
     }
 
+    /// Whether its clusters serve `MutatingAdmissionPolicy`.
+    pub(crate) fn mutates(&self) -> bool {
+        !["1.34", "1.35"].contains(&self.emulates.unwrap_or(self.release))
+    }
+
     /// Its name: `1.36`.
     pub(crate) fn release(&self) -> &'static str {
         self.release

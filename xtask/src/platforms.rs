@@ -129,7 +129,11 @@ impl One {
     fn ran(self, root: &Path, tally: &Tally, commit: &str) -> Result<Ran> {
         let (versions, tests) = match self {
             Self::Cluster(platform) => {
-                let tests = if platform.kubernetes.resizes() { "all but `cri`" } else { "`cri`" };
+                let tests = match (platform.kubernetes.resizes(), platform.kubernetes.mutates()) {
+                    (true, true) => "all but `cri`",
+                    (true, false) => "one of each mechanism",
+                    (false, _) => "`cri`",
+                };
                 (versions(root, platform)?, format!("tests/e2e, {tests}"))
             }
             Self::ClusterOnCgroup2 => {

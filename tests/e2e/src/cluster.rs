@@ -21,6 +21,8 @@ pub struct Cluster {
     dir: PathBuf,
     /// It serves `pods/resize`.
     resizes: bool,
+    /// It serves `MutatingAdmissionPolicy`, as Kubernetes 1.36 and later do.
+    mutates: bool,
 }
 
 impl Cluster {
@@ -32,9 +34,11 @@ impl Cluster {
         };
         let client = pitstop_kit::client::connect("pitstop-e2e", env!("CARGO_PKG_VERSION")).await?;
         let core = client.list_core_api_resources("v1").await?;
+        let admission = client.list_api_group_resources("admissionregistration.k8s.io/v1").await?;
         Ok(Self {
             client,
             resizes: core.resources.iter().any(|resource| resource.name == "pods/resize"),
+            mutates: admission.resources.iter().any(|one| one.name == "mutatingadmissionpolicies"),
             program: given("PITSTOP_CLUSTER_BIN", "bin/pitstop-cluster"),
             dir: given("PITSTOP_CLUSTER_DIR", "default"),
         })
@@ -69,7 +73,11 @@ impl Cluster {
 
     /// What a user would install here, with the images of the last `cargo xtask image`.
     pub fn folder(&self) -> PathBuf {
-        root().join(if self.resizes { "target/deploy/default" } else { "target/deploy/resize-cri" })
+        root().join(match (self.resizes, self.mutates) {
+            (true, true) => "target/deploy/default",
+            (true, false) => "target/deploy/gate-webhook",
+            (false, _) => "target/deploy/resize-cri",
+        })
     }
 
     /// A folder to be applied: one that can be installed, with components, and with other tags of images.

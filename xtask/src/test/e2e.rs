@@ -12,6 +12,17 @@ use crate::progress::note;
 
 /// The module of tests that need a cluster without the resize API. All others need one with it.
 const WITHOUT_RESIZE: &str = "cri::";
+/// One for each way in which pitstop changes a container, and one of what the daemon reads: for clusters on which not all tests
+/// can be run.
+pub(super) const A_FEW: [&str; 7] = [
+    "images::images_are_pulled_and_changed_and_put_back",
+    "mechanism::native_sidecars_restart_by_both_mechanisms",
+    "mechanism::the_kubelet_restarts_what_is_pinned",
+    "resize::a_pod_grows_and_shrinks_in_its_place",
+    "resize::repaired::a_pod_that_stays_too_small_while_it_runs_is_repaired_by_default",
+    "restart::one_container_restarts_and_the_other_stays",
+    "verify::the_daemon_tells_what_the_kernel_has_before_and_after_a_resize",
+];
 /// The test programs of `tests/e2e`. No other crate has tests of these names.
 const TESTS: [&str; 2] = ["pitstop", "cluster_conformance"];
 
@@ -48,6 +59,12 @@ pub(super) fn with_resize(platform: Platform) -> [Part; 2] {
         Part { name: "the first tests on a real cluster", platform, choice: first.collect() },
         Part { name: "the other tests on a real cluster", platform, choice: others.collect() },
     ]
+}
+
+/// [`A_FEW`] of those with it: many of the others need `MutatingAdmissionPolicy`.
+pub(super) fn without_policies(platform: Platform) -> Part {
+    let choice = ["--exact"].into_iter().chain(A_FEW).collect();
+    Part { name: "a few tests on a real cluster", platform, choice }
 }
 
 /// Those without it.
@@ -122,6 +139,17 @@ mod tests {
             let having: Vec<_> =
                 modules.iter().filter(|module| !module.starts_with(WITHOUT_RESIZE)).filter(ends).collect();
             assert_eq!(having, [chosen.trim_end_matches(':')]);
+        }
+    }
+
+    #[test]
+    fn the_few_are_there() {
+        let folder = workspace::root().unwrap().join("tests/e2e/tests/pitstop");
+        for test in A_FEW {
+            let (module, name) = test.rsplit_once("::").unwrap();
+            let file = folder.join(module.replace("::", "/")).with_extension("rs");
+            let text = std::fs::read_to_string(&file).unwrap();
+            assert!(text.contains(&format!("#[test]\nfn {name}(")), "{test}");
         }
     }
 

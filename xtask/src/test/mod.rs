@@ -156,6 +156,11 @@ pub(crate) fn on_platform(root: &Path, platform: Platform, images: &[Built]) -> 
         suite(&mut total, part.name, || part.run(Cluster::of(root), images));
         return total;
     }
+    if !platform.kubernetes.mutates() {
+        let part = e2e::without_policies(platform);
+        suite(&mut total, part.name, || part.run(Cluster::of(root), images));
+        return total;
+    }
     let [first, others] = e2e::with_resize(platform);
     std::thread::scope(|scope| {
         let beside = scope.spawn(|| {

@@ -45,7 +45,7 @@ impl From<&'static Kubernetes> for Platform {
 }
 
 /// The first is what runs where none is named.
-pub(crate) const ALL: [Kubernetes; 3] = [
+pub(crate) const ALL: [Kubernetes; 5] = [
     Kubernetes {
         release: "1.36",
         manifest: "go.mod",
@@ -59,6 +59,20 @@ pub(crate) const ALL: [Kubernetes; 3] = [
         program: "target/cluster/bin/1.36-as-1.34/pitstop-cluster",
         emulates: Some("1.34"),
         runtime: &containerd::ONE,
+    },
+    Kubernetes {
+        release: "1.37",
+        manifest: "go-1.37.mod",
+        program: "target/cluster/bin/1.37/pitstop-cluster",
+        emulates: None,
+        runtime: &containerd::TWO,
+    },
+    Kubernetes {
+        release: "1.35",
+        manifest: "go-1.35.mod",
+        program: "target/cluster/bin/1.35/pitstop-cluster",
+        emulates: None,
+        runtime: &containerd::TWO,
     },
     Kubernetes {
         release: "1.34",
@@ -79,7 +93,7 @@ impl Kubernetes {
     /// The one without the resize API that the tests of every run use. It acts as the older release, whose own sources take
     /// as long to compile as those of the default.
     pub(crate) fn without_resize() -> &'static Self {
-        let [_, emulating, _] = &ALL;
+        let [_, emulating, ..] = &ALL;
         emulating
     }
 
@@ -206,9 +220,10 @@ mod tests {
             [("--kubernetes 1.32", "1.32"), ("--kubernetes=v1.34.4", "v1.34.4"), ("--kubernetes", "")]
         {
             let error = chosen(line).unwrap_err().to_string();
+            let releases = "1.36, 1.36-as-1.34, 1.37, 1.35, 1.34";
             assert_eq!(
                 error,
-                format!("--kubernetes {named}: there is no such release here, only 1.36, 1.36-as-1.34, 1.34")
+                format!("--kubernetes {named}: there is no such release here, only {releases}")
             );
         }
     }

@@ -71,9 +71,9 @@ enum Command {
     /// Run a real Kubernetes on this machine: up, down, status, push, exec, kill, stop, start, halt, boot, reboot.
     ///
     /// `up [--kubernetes RELEASE] [--runtime containerd-1|containerd-2] [--nodes N]` builds and starts it, and prints the
-    /// path of its KUBECONFIG as the last line. Without a release it is Kubernetes 1.36. Without the resize API run
-    /// 1.36-as-1.34, which is 1.36 that acts as 1.34, and 1.34 itself; their nodes run Debian's containerd-1 and those of
-    /// 1.36 containerd-2, unless a runtime is named.
+    /// path of its KUBECONFIG as the last line. Without a release it is Kubernetes 1.36; others are 1.37 and 1.35. Without
+    /// the resize API run 1.36-as-1.34, which is 1.36 that acts as 1.34, and 1.34 itself; their nodes run Debian's
+    /// containerd-1 and those of the others containerd-2, unless a runtime is named.
     /// `push ARCHIVE NAME` puts an image into its registry. The rest is handed on as it stands;
     /// tests/cluster/README.md has it in full.
     Cluster {

@@ -16,10 +16,12 @@ use crate::test::{Tally, on_cgroup2, on_platform};
 use crate::{cgroup2, debian, helm, lab, machine};
 
 /// Kubernetes and the runtimes of the nodes.
-const CLUSTERS: [(&str, &Containerd); 4] = [
+const CLUSTERS: [(&str, &Containerd); 6] = [
     ("1.36", &containerd::TWO),
     ("1.36", &containerd::ONE),
     ("1.36-as-1.34", &containerd::ONE),
+    ("1.37", &containerd::TWO),
+    ("1.35", &containerd::TWO),
     ("1.34", &containerd::ONE),
 ];
 /// The daemon alone in a machine with cgroup v2.

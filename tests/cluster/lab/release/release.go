@@ -42,9 +42,11 @@ const resize = "InPlacePodVerticalScaling"
 type Settings struct {
 	// Gates of the API server and of the kubelets that differ from the defaults.
 	Gates Gates
-	// Mutating is whether it serves MutatingAdmissionPolicy as v1.
+	// Mutating is whether it serves MutatingAdmissionPolicy as v1, as all do
+	// since 1.36.
 	Mutating bool
-	// ImageVolumes is whether its Pods can mount images.
+	// ImageVolumes is whether its Pods can mount images, as by default since
+	// 1.35.
 	ImageVolumes bool
 	// Emulated is the release that its parts act as, where that is an older one.
 	Emulated string
@@ -55,9 +57,12 @@ type Settings struct {
 func Of(name string) Settings {
 	binary, emulated, _ := strings.Cut(name, as)
 	settings := Settings{Mutating: true, ImageVolumes: true, Emulated: emulated}
-	if cmp.Or(emulated, binary) == "1.34" {
+	switch cmp.Or(emulated, binary) {
+	case "1.34":
 		settings.Mutating, settings.ImageVolumes = false, false
 		settings.Gates = Gates{resize: false}
+	case "1.35":
+		settings.Mutating = false
 	}
 	return settings
 }

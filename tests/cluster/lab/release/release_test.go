@@ -6,13 +6,15 @@ import (
 	"testing"
 )
 
-func TestOnly134IsWithoutResize(t *testing.T) {
+func TestWhatReleasesHave(t *testing.T) {
 	without := Gates{"InPlacePodVerticalScaling": false}
 	for name, want := range map[string]Settings{
 		"1.34":         {Gates: without},
+		"1.35":         {ImageVolumes: true},
 		"1.36":         {Mutating: true, ImageVolumes: true},
 		"1.36-as-1.34": {Gates: without, Emulated: "1.34"},
-		"1.36-as-1.35": {Mutating: true, ImageVolumes: true, Emulated: "1.35"},
+		"1.36-as-1.35": {ImageVolumes: true, Emulated: "1.35"},
+		"1.37":         {Mutating: true, ImageVolumes: true},
 	} {
 		got := Of(name)
 		if !reflect.DeepEqual(got, want) {

@@ -63,7 +63,7 @@ enum Command {
         check: bool,
     },
     /// Build both programs as static binaries into OCI image archives under target/images, named by their content, and
-    /// write what to apply under target/deploy.
+    /// write what to apply under target/deploy. For amd64, arm64 or both: --platform linux/amd64,linux/arm64.
     Image(image::Args),
     /// Build kubectl-pitstop as static programs for amd64 and arm64 into archives under target/plugin, and with --url
     /// krew's manifest of them.

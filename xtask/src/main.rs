@@ -3,6 +3,7 @@
 //! Each command is one module; what they share is `sh` (running other programs), `lab` (a cluster for one
 //! command), `progress` (saying what takes long), `priority` (who goes first), `debian` (packages of the machine), `options` (options of commands that hand the rest on), `tools` (programs of others) and `workspace` (where things are).
 
+mod arm64;
 mod attacks;
 mod bench;
 mod cgroup2;
@@ -63,7 +64,7 @@ enum Command {
         check: bool,
     },
     /// Build both programs as static binaries into OCI image archives under target/images, named by their content, and
-    /// write what to apply under target/deploy.
+    /// write what to apply under target/deploy. For amd64, arm64 or both: --platform linux/amd64,linux/arm64.
     Image(image::Args),
     /// Build kubectl-pitstop as static programs for amd64 and arm64 into archives under target/plugin, and with --url
     /// krew's manifest of them.
@@ -106,6 +107,14 @@ enum Command {
     Cgroup2(cgroup2::Args),
     /// The tests on every platform that can be had here, for a release; what ran is recorded for docs/support.md.
     Platforms(platforms::Args),
+    /// Run the three programs for arm64 on this machine; the last line counts the checks.
+    ///
+    /// Builds them, and runs each under Debian's qemu-user-static, which is installed. Beside what they print, the tests of the
+    /// programs as processes are run with them: the daemon finds a real containerd of this machine, is told by an API server
+    /// of the test's own to stop a container there, runs its preStop hook and stops it, and writes its answer; controller and
+    /// daemon live without an API server. An order says more than a look at the runtime's version: it takes TLS, JSON,
+    /// calls of several kinds and the timers. Needs root, for the containers.
+    Arm64,
     /// Measure on the running cluster: burst, idle, latency, resize. On clusters of its own: scale [cluster|queue|spread|hostile|roll|unrolled].
     Bench {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "NAME")]
@@ -144,6 +153,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Mutants(args) => return mutants::run(&root, &args),
         Command::Cgroup2(args) => return cgroup2::run(&root, &args),
         Command::Platforms(args) => return platforms::run(&root, &args),
+        Command::Arm64 => return arm64::run(&root),
         Command::Bench { args } => return bench::run(&root, &args),
     }
     Ok(ExitCode::SUCCESS)

@@ -22,6 +22,8 @@ const CLUSTERS: [(&str, &Containerd); 6] = [
     ("1.36-as-1.34", &containerd::ONE),
     ("1.37", &containerd::TWO),
     ("1.35", &containerd::TWO),
+    ("1.37", &containerd::TWO),
+    ("1.35", &containerd::TWO),
     ("1.34", &containerd::ONE),
 ];
 /// The daemon alone in a machine with cgroup v2.

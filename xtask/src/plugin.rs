@@ -14,7 +14,8 @@ use crate::image::{AMD64, ARM64, Entry, Target, program, sha256, tar_file};
 use crate::progress::{Step, note};
 use crate::workspace::{VERSION, shown};
 
-const NAME: &str = "kubectl-pitstop";
+/// The program, and the package that it is of.
+pub(crate) const NAME: &str = "kubectl-pitstop";
 /// What the program has at most, in bytes: people fetch it.
 const AT_MOST: usize = 12_000_000;
 /// What krew wants beside the program.

@@ -115,6 +115,13 @@
 {{- $_ := set $container "imagePullPolicy" .root.Values.image.pullPolicy -}}
 {{- with .root.Values.imagePullSecrets -}}{{- $_ := set $pod "imagePullSecrets" . -}}{{- end -}}
 {{- with $values.resources -}}{{- $_ := set $container "resources" . -}}{{- end -}}
+{{- $architectures := .root.Values.image.architectures -}}
+{{- if eq (len $architectures) 1 -}}
+  {{- $_ := set $pod.nodeSelector "kubernetes.io/arch" (first $architectures) -}}
+{{- else -}}
+  {{- /* A selector has one value for a label. */ -}}
+  {{- $_ := unset $pod.nodeSelector "kubernetes.io/arch" -}}
+{{- end -}}
 {{- with $values.nodeSelector -}}{{- $_ := set $pod "nodeSelector" (merge (deepCopy .) $pod.nodeSelector) -}}{{- end -}}
 {{- with $values.tolerations -}}{{- $_ := set $pod "tolerations" . -}}{{- end -}}
 {{- if eq $values.priorityClassName "none" -}}

@@ -1,12 +1,15 @@
 //! Writes an image as one archive that every loader takes: an OCI image layout that also carries the
 //! `manifest.json` of `docker save`.
 //!
+//! An image for several platforms is an OCI image index under one name, of which a node takes what fits it. Its archive has no
+//! `manifest.json`, which has no platforms: a loader that knows nothing else would take a program of the wrong processor.
+//!
 //! The same input gives the same bytes: nothing of the clock, the machine or the user goes in, and
 //! everything has a fixed order.
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -16,20 +19,26 @@ const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
 // Not compressed: another compressor would give other bytes, and static binaries shrink to a third at best.
 const LAYER_TYPE: &str = "application/vnd.oci.image.layer.v1.tar";
 
-/// What an image is: files on an empty root, and how to start one of them.
+/// What an image is: files on an empty root for each platform, and how to start one of them.
 pub(crate) struct ImageSpec<'a> {
     /// Name without tag, such as `pitstop.dev/daemon`.
     pub(crate) repository: &'a str,
     /// What the tag begins with, such as `0.1.0`.
     pub(crate) version: &'a str,
-    /// Processor, in Go's words.
-    pub(crate) architecture: &'a str,
     /// User and group, as `65532:65532`.
     pub(crate) user: &'a str,
     /// The program that is run, by its path in the image.
     pub(crate) entrypoint: &'a str,
     /// Keys of the OCI's `org.opencontainers.image` family.
     pub(crate) labels: BTreeMap<&'a str, &'a str>,
+    /// At least one, each of another processor.
+    pub(crate) platforms: Vec<Platform<'a>>,
+}
+
+/// What an image is for one processor.
+pub(crate) struct Platform<'a> {
+    /// Processor, in Go's words.
+    pub(crate) architecture: &'a str,
     /// Executables by their path from the root, without the leading slash.
     pub(crate) executables: BTreeMap<&'a str, &'a [u8]>,
 }
@@ -38,7 +47,7 @@ pub(crate) struct ImageSpec<'a> {
 pub(crate) struct Archive {
     /// The file.
     pub(crate) bytes: Vec<u8>,
-    /// The tag: the version, and [`DIGITS`] of the digest of the image's manifest, so that another content has another
+    /// The tag: the version, and [`DIGITS`] of the digest of the image's manifest or index, so that another content has another
     /// name. With the same name, nodes would keep what they have, and `kubectl apply` would roll nothing.
     pub(crate) tag: String,
 }
@@ -46,69 +55,102 @@ pub(crate) struct Archive {
 /// Digits of the digest that a tag ends with.
 const DIGITS: usize = 12;
 
-/// The archive of an image.
+/// The archive of an image. Fails where a file does not fit into a tar file, and without a platform.
 pub(crate) fn archive(spec: &ImageSpec<'_>) -> Result<Archive> {
-    let executables = spec.executables.iter().map(|(path, content)| Entry::executable(path, content));
-    let layer = Blob::new(tar(executables)?);
-    let config = Blob::json(&json!({
-        "architecture": spec.architecture,
-        "os": "linux",
-        "config": {
-            "User": spec.user,
-            "Entrypoint": [spec.entrypoint],
-            "WorkingDir": "/",
-            "Labels": spec.labels,
-        },
-        "rootfs": { "type": "layers", "diff_ids": [layer.digest()] },
-    }))?;
-    let manifest = Blob::json(&json!({
-        "schemaVersion": 2,
-        "mediaType": MANIFEST_TYPE,
-        "config": config.descriptor(CONFIG_TYPE),
-        "layers": [layer.descriptor(LAYER_TYPE)],
-    }))?;
-    let tag = format!("{}-{}", spec.version, manifest.hex.get(..DIGITS).context("a digest is longer")?);
+    let images =
+        spec.platforms.iter().map(|platform| Image::of(spec, platform)).collect::<Result<Vec<_>>>()?;
+    let several = index(&images)?;
+    let (top, mut named) = match (&several, images.as_slice()) {
+        (Some(index), _) => (index, index.descriptor(INDEX_TYPE)),
+        (None, [image]) => (&image.manifest, image.descriptor()),
+        (None, _) => bail!("{} has no platform", spec.repository),
+    };
+    let tag = format!("{}-{}", spec.version, top.hex.get(..DIGITS).context("a digest is longer")?);
     let reference = format!("{}:{tag}", spec.repository);
-    let index = text(&json!({
-        "schemaVersion": 2,
-        "mediaType": INDEX_TYPE,
-        "manifests": [indexed(spec, &manifest, &reference, &tag)],
-    }))?;
-    let docker = text(&json!([{
-        "Config": config.path(),
-        "RepoTags": [reference],
-        "Layers": [layer.path()],
-    }]))?;
+    put(&mut named, "annotations", names(&reference, &tag));
     let layout = text(&json!({ "imageLayoutVersion": "1.0.0" }))?;
+    let index = text(&json!({ "schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [named] }))?;
+    let docker = match images.as_slice() {
+        [image] => Some(text(&image.docker(&reference))?),
+        _ => None,
+    };
 
-    let mut blobs = [&layer, &config, &manifest].map(|blob| (blob.path(), blob));
-    blobs.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let blobs =
+        images.iter().flat_map(|image| [&image.layer, &image.config, &image.manifest]).chain(&several);
+    let blobs: BTreeMap<String, &Blob> = blobs.map(|blob| (blob.path(), blob)).collect();
     let entries = [Entry::folder("blobs/"), Entry::folder("blobs/sha256/")]
         .into_iter()
         .chain(blobs.iter().map(|(path, blob)| Entry::file(path, &blob.content)))
-        .chain([
-            Entry::file("index.json", &index),
-            Entry::file("manifest.json", &docker),
-            Entry::file("oci-layout", &layout),
-        ]);
+        .chain([Entry::file("index.json", &index)])
+        .chain(docker.iter().map(|docker| Entry::file("manifest.json", docker)))
+        .chain([Entry::file("oci-layout", &layout)]);
     Ok(Archive { bytes: tar(entries)?, tag })
 }
 
-/// The image in the index. containerd takes the whole name from its own annotation; others join the OCI's
-/// to a name of theirs, so that one holds the tag alone.
-fn indexed(spec: &ImageSpec<'_>, manifest: &Blob, reference: &str, tag: &str) -> Value {
-    let mut descriptor = manifest.descriptor(MANIFEST_TYPE);
-    if let Some(fields) = descriptor.as_object_mut() {
-        fields.insert("platform".to_owned(), json!({ "architecture": spec.architecture, "os": "linux" }));
-        fields.insert(
-            "annotations".to_owned(),
-            json!({
-                "io.containerd.image.name": reference,
-                "org.opencontainers.image.ref.name": tag,
-            }),
-        );
+/// The index of an image for several platforms; none of one for a single platform.
+fn index(images: &[Image<'_>]) -> Result<Option<Blob>> {
+    if images.len() < 2 {
+        return Ok(None);
     }
-    descriptor
+    let manifests: Vec<Value> = images.iter().map(Image::descriptor).collect();
+    Blob::json(&json!({ "schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": manifests })).map(Some)
+}
+
+/// The annotations that name an image in an archive. containerd takes the whole name from its own annotation; others join
+/// the OCI's to a name of theirs, so that one holds the tag alone.
+fn names(reference: &str, tag: &str) -> Value {
+    json!({ "io.containerd.image.name": reference, "org.opencontainers.image.ref.name": tag })
+}
+
+fn put(object: &mut Value, key: &str, value: Value) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert(key.to_owned(), value);
+    }
+}
+
+/// An image for one platform.
+struct Image<'a> {
+    architecture: &'a str,
+    layer: Blob,
+    config: Blob,
+    manifest: Blob,
+}
+
+impl<'a> Image<'a> {
+    fn of(spec: &ImageSpec<'_>, platform: &Platform<'a>) -> Result<Self> {
+        let executables = platform.executables.iter().map(|(path, content)| Entry::executable(path, content));
+        let layer = Blob::new(tar(executables)?);
+        let config = Blob::json(&json!({
+            "architecture": platform.architecture,
+            "os": "linux",
+            "config": {
+                "User": spec.user,
+                "Entrypoint": [spec.entrypoint],
+                "WorkingDir": "/",
+                "Labels": spec.labels,
+            },
+            "rootfs": { "type": "layers", "diff_ids": [layer.digest()] },
+        }))?;
+        let manifest = Blob::json(&json!({
+            "schemaVersion": 2,
+            "mediaType": MANIFEST_TYPE,
+            "config": config.descriptor(CONFIG_TYPE),
+            "layers": [layer.descriptor(LAYER_TYPE)],
+        }))?;
+        Ok(Self { architecture: platform.architecture, layer, config, manifest })
+    }
+
+    /// What an index says of it.
+    fn descriptor(&self) -> Value {
+        let mut descriptor = self.manifest.descriptor(MANIFEST_TYPE);
+        put(&mut descriptor, "platform", json!({ "architecture": self.architecture, "os": "linux" }));
+        descriptor
+    }
+
+    /// What `docker save` says of it.
+    fn docker(&self, reference: &str) -> Value {
+        json!([{ "Config": self.config.path(), "RepoTags": [reference], "Layers": [self.layer.path()] }])
+    }
 }
 
 /// The SHA-256 of bytes, in hexadecimal.
@@ -197,17 +239,27 @@ mod tests {
 
     use super::*;
 
-    fn archive_of(program: &[u8]) -> Archive {
+    fn archive_for(programs: &[(&'static str, &'static [u8])]) -> Result<Archive> {
+        let platform = |(architecture, program): &(&'static str, &'static [u8])| Platform {
+            architecture,
+            executables: BTreeMap::from([("pitstop-daemon", *program)]),
+        };
         archive(&ImageSpec {
             repository: "pitstop.dev/daemon",
             version: "0.1.0",
-            architecture: "amd64",
             user: "65532:0",
             entrypoint: "/pitstop-daemon",
             labels: BTreeMap::from([("org.opencontainers.image.version", "0.1.0")]),
-            executables: BTreeMap::from([("pitstop-daemon", program)]),
+            platforms: programs.iter().map(platform).collect(),
         })
-        .unwrap()
+    }
+
+    fn archive_of(program: &'static [u8]) -> Archive {
+        archive_for(&[("amd64", program)]).unwrap()
+    }
+
+    fn for_both() -> Archive {
+        archive_for(&[("amd64", b"program"), ("arm64", b"other")]).unwrap()
     }
 
     fn sample() -> Vec<u8> {
@@ -312,5 +364,45 @@ mod tests {
             |descriptor: &Value| descriptor["digest"].as_str().unwrap().replace("sha256:", "blobs/sha256/");
         assert_eq!(docker[0]["Config"].as_str().unwrap(), path(&manifest["config"]));
         assert_eq!(docker[0]["Layers"][0].as_str().unwrap(), path(&manifest["layers"][0]));
+    }
+
+    #[test]
+    fn several_platforms_are_one_image_under_one_name() {
+        let archive = for_both();
+        let entries = entries(&archive.bytes);
+        let named = json_of(&entries, "index.json")["manifests"].clone();
+        assert_eq!(named.as_array().unwrap().len(), 1, "loaders give a name to one thing");
+        assert_eq!(
+            named[0]["annotations"]["io.containerd.image.name"],
+            format!("pitstop.dev/daemon:{}", archive.tag)
+        );
+        assert_eq!(named[0]["mediaType"], INDEX_TYPE);
+        let digits = &named[0]["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap()[..12];
+        assert_eq!(archive.tag, format!("0.1.0-{digits}"));
+
+        let index: Value = serde_json::from_slice(&described(&entries, &named[0])).unwrap();
+        let expected = [("amd64", &b"program"[..]), ("arm64", b"other")];
+        assert_eq!(index["manifests"].as_array().unwrap().len(), expected.len());
+        for (image, (architecture, program)) in index["manifests"].as_array().unwrap().iter().zip(expected) {
+            assert_eq!(image["platform"], json!({ "architecture": architecture, "os": "linux" }));
+            let manifest: Value = serde_json::from_slice(&described(&entries, image)).unwrap();
+            let config: Value = serde_json::from_slice(&described(&entries, &manifest["config"])).unwrap();
+            assert_eq!(config["architecture"], architecture);
+            let layer = self::entries(&described(&entries, &manifest["layers"][0]));
+            assert_eq!(layer, [("pitstop-daemon".to_owned(), 0o755, program.to_vec())]);
+        }
+        assert!(!entries.iter().any(|(path, ..)| path == "manifest.json"), "it would name one processor");
+    }
+
+    #[test]
+    fn a_platform_has_the_same_image_alone_and_beside_another() {
+        let alone = entries(&sample());
+        let both = entries(&for_both().bytes);
+        let blobs =
+            alone.iter().filter(|(path, ..)| path.len() > "blobs/sha256/".len() && path.starts_with("blobs"));
+        for blob in blobs {
+            assert!(both.contains(blob), "{}", blob.0);
+        }
+        assert!(archive_for(&[]).is_err());
     }
 }

@@ -1,16 +1,16 @@
 //! `cargo xtask image`: both programs as image archives under `target/images`, equal bit for bit wherever
-//! they are built, and the kustomizations under `target/deploy` that name them.
+//! they are built, and the kustomizations under `target/deploy` that name them and the nodes that they run on.
 
 mod archive;
 mod build;
 mod elf;
 mod install;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 
 pub(crate) use self::archive::{Entry, sha256, tar as tar_file};
 use self::archive::{ImageSpec, archive};
@@ -62,9 +62,32 @@ impl Built {
     }
 }
 
+/// What images are built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub(crate) enum Platform {
+    /// Nodes with a processor of Intel's or AMD's.
+    #[value(name = "linux/amd64")]
+    Amd64,
+    /// Nodes with a 64-bit processor of Arm's kind.
+    #[value(name = "linux/arm64")]
+    Arm64,
+}
+
+impl Platform {
+    fn target(self) -> &'static Target {
+        match self {
+            Self::Amd64 => &AMD64,
+            Self::Arm64 => &ARM64,
+        }
+    }
+}
+
 /// What is built.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    /// What the images run on. Of several, each image is one archive with an index: one name for nodes of any of them.
+    #[arg(long, value_delimiter = ',', default_value = "linux/amd64", value_name = "PLATFORM,...")]
+    platform: Vec<Platform>,
     /// Build programs that are built faster and are larger.
     #[arg(long)]
     dev: bool,
@@ -75,7 +98,13 @@ pub(crate) struct Args {
 
 /// The command.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
-    for image in build(root, args.dev)?.iter().filter(|_| args.push) {
+    // Whatever the sequence and however often: the same platforms give the same bytes.
+    let platforms: BTreeSet<Platform> = args.platform.iter().copied().collect();
+    if args.push && !platforms.contains(&Platform::Amd64) {
+        bail!("--push: the nodes of the cluster are of linux/amd64, which --platform does not name");
+    }
+    let targets: Vec<_> = platforms.into_iter().map(Platform::target).collect();
+    for image in build_for(root, &targets, args.dev)?.iter().filter(|_| args.push) {
         Cluster::of(root).push(&image.path, &image.reference())?;
     }
     Ok(())
@@ -84,27 +113,50 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
 /// The packages of the programs in the images.
 pub(crate) const PACKAGES: [&str; 2] = [IMAGES[0].package, IMAGES[1].package];
 
-/// Builds every image.
+/// Builds every image for the clusters of this machine.
 pub(crate) fn build(root: &Path, dev: bool) -> Result<Vec<Built>> {
-    let step = Step::begin("building images (about 6 minutes when nothing is built yet)");
-    let programs = programs(root, &AMD64, &PACKAGES, &[], dev)?;
+    build_for(root, &[&AMD64], dev)
+}
+
+/// Builds every image for some targets.
+fn build_for(root: &Path, targets: &[&Target], dev: bool) -> Result<Vec<Built>> {
+    let names = targets.iter().map(|target| target.architecture).collect::<Vec<_>>();
+    let step = Step::begin(format!(
+        "building images for {} (about 6 minutes when nothing is built yet)",
+        names.join(", ")
+    ));
+    let mut programs = Vec::new();
+    for target in targets {
+        programs.push((*target, self::programs(root, target, &PACKAGES, &[], dev)?));
+    }
     let folder = root.join("target/images");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let mut built = Vec::new();
     for image in &IMAGES {
-        let bytes = static_program(&programs, &AMD64, image.package)?;
-        let path = folder.join(format!("{}.tar", image.package));
+        let mut contents = Vec::new();
+        for (target, programs) in &programs {
+            contents.push((target.architecture, static_program(programs, target, image.package)?));
+        }
+        let path = folder.join(file_name(image.package, &names));
         let entrypoint = format!("/{}", image.package);
-        let archive = archive(&image.spec(&entrypoint, &bytes))?;
+        let archive = archive(&image.spec(&entrypoint, &contents))?;
         write(&path, &archive.bytes)?;
         let one = Built { path, repository: image.repository, tag: archive.tag };
-        let kib = bytes.len() / 1024;
-        note(format!("{}: {} (program of {kib} KiB)", one.reference(), shown(root, &one.path)));
+        let kib = contents.iter().map(|(_, bytes)| format!("{} KiB", bytes.len() / 1024)).collect::<Vec<_>>();
+        note(format!("{}: {} (program of {})", one.reference(), shown(root, &one.path), kib.join(", ")));
         built.push(one);
     }
-    install::write(root, &built)?;
+    install::write(root, &built, &names)?;
     step.done();
     Ok(built)
+}
+
+/// The name of an image's archive. One for amd64 alone, which nearly all nodes are, goes without it.
+fn file_name(package: &str, architectures: &[&str]) -> String {
+    match architectures {
+        [only] if *only == AMD64.architecture => format!("{package}.tar"),
+        _ => format!("{package}-{}.tar", architectures.join("-")),
+    }
 }
 
 /// Builds a program that needs nothing of the machine it runs on, and gives its bytes.
@@ -112,7 +164,12 @@ pub(crate) fn program(root: &Path, target: &Target, package: &str) -> Result<Vec
     static_program(&programs(root, target, &[package], &[], false)?, target, package)
 }
 
-fn static_program(programs: &BTreeMap<String, PathBuf>, target: &Target, package: &str) -> Result<Vec<u8>> {
+/// The bytes of a program that was built. Fails unless it is a static one for the target.
+pub(crate) fn static_program(
+    programs: &BTreeMap<String, PathBuf>,
+    target: &Target,
+    package: &str,
+) -> Result<Vec<u8>> {
     let program = programs.get(package).with_context(|| format!("{package} was not built"))?;
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     elf::require_static(&bytes, target.machine).with_context(|| program.display().to_string())?;
@@ -120,11 +177,16 @@ fn static_program(programs: &BTreeMap<String, PathBuf>, target: &Target, package
 }
 
 impl Image {
-    fn spec<'a>(&self, entrypoint: &'a str, program: &'a [u8]) -> ImageSpec<'a> {
+    /// `programs`: by processor.
+    fn spec<'a>(&self, entrypoint: &'a str, programs: &'a [(&'a str, Vec<u8>)]) -> ImageSpec<'a> {
+        let path = entrypoint.trim_start_matches('/');
+        let platform = |(architecture, program): &'a (&'a str, Vec<u8>)| archive::Platform {
+            architecture,
+            executables: BTreeMap::from([(path, program.as_slice())]),
+        };
         ImageSpec {
             repository: self.repository,
             version: VERSION,
-            architecture: AMD64.architecture,
             user: self.user,
             entrypoint,
             labels: BTreeMap::from([
@@ -132,7 +194,7 @@ impl Image {
                 ("org.opencontainers.image.title", self.title),
                 ("org.opencontainers.image.version", VERSION),
             ]),
-            executables: BTreeMap::from([(entrypoint.trim_start_matches('/'), program)]),
+            platforms: programs.iter().map(platform).collect(),
         }
     }
 }
@@ -142,4 +204,48 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let new = path.with_extension("new");
     fs::write(&new, bytes).with_context(|| format!("cannot write {}", new.display()))?;
     fs::rename(&new, path).with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn platforms(args: &[&str]) -> Result<Vec<Platform>, clap::Error> {
+        Command::try_parse_from([&["image"], args].concat()).map(|command| command.args.platform)
+    }
+
+    #[test]
+    fn images_are_for_amd64_unless_something_else_is_asked_for() {
+        assert_eq!(platforms(&[]).unwrap(), [Platform::Amd64]);
+        assert_eq!(platforms(&["--platform", "linux/arm64"]).unwrap(), [Platform::Arm64]);
+        let both = platforms(&["--platform", "linux/arm64,linux/amd64"]).unwrap();
+        assert_eq!(both, [Platform::Arm64, Platform::Amd64]);
+        assert!(platforms(&["--platform", "linux/riscv64"]).is_err());
+    }
+
+    #[test]
+    fn what_the_cluster_cannot_run_is_not_pushed_to_it() {
+        let args = Command::parse_from(["image", "--push", "--platform", "linux/arm64"]).args;
+        let error = run(Path::new("/nowhere"), &args).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "--push: the nodes of the cluster are of linux/amd64, which --platform does not name"
+        );
+    }
+
+    #[test]
+    fn an_archive_says_what_it_is_for_unless_that_is_amd64_alone() {
+        let name = |architectures: &[&str]| file_name("pitstop-daemon", architectures);
+        assert_eq!(name(&["amd64"]), "pitstop-daemon.tar");
+        assert_eq!(name(&["arm64"]), "pitstop-daemon-arm64.tar");
+        assert_eq!(name(&["amd64", "arm64"]), "pitstop-daemon-amd64-arm64.tar");
+    }
 }

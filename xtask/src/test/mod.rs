@@ -4,6 +4,7 @@ mod e2e;
 mod emulated;
 mod tally;
 
+use std::ffi::OsStr;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -209,9 +210,18 @@ fn crates(root: &Path) -> Result<Tally> {
     counted(cargo_test(root).args(CRATES), CargoCount::default())
 }
 
+/// Some of them, by arguments of `cargo test`, and with an environment that tells them how.
+pub(crate) fn some_of_crates(root: &Path, tests: &[&str], told: &[(&str, &OsStr)]) -> Result<Tally> {
+    let command = cargo_test(root).args(CRATES).args(tests);
+    counted(
+        told.iter().fold(command, |command, (name, value)| command.env(name, value)),
+        CargoCount::default(),
+    )
+}
+
 /// Those of them that start a container runtime, once more. They take it from the `PATH`, where Debian's is otherwise.
 const ON_A_RUNTIME: [&[&str]; 2] = [
-    &["--test", "containerd", "--test", "conformance"],
+    &["--test", "containerd", "--test", "conformance", "--test", "program"],
     &["--lib", "--", "containerd_tests", "disk::tests", "search"],
 ];
 
@@ -222,8 +232,7 @@ fn on_containerd_2(root: &Path) -> Result<Tally> {
     let path = containerd::TWO.on_path(root)?;
     let mut total = Tally::default();
     for tests in ON_A_RUNTIME {
-        let command = cargo_test(root).env("PATH", &path).args(CRATES).args(tests.iter().copied());
-        total.add(counted(command, CargoCount::default())?);
+        total.add(some_of_crates(root, tests, &[("PATH", &path)])?);
     }
     Ok(total)
 }

@@ -14,6 +14,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
@@ -140,6 +141,65 @@ func TestPushArchive(t *testing.T) {
 	}
 	if _, err := os.Stat(scratch); !os.IsNotExist(err) {
 		t.Error("the scratch directory was left behind")
+	}
+}
+
+// As `cargo xtask image --platform linux/amd64,linux/arm64` writes it: one index
+// in the layout's own. Each node gets the image of its platform by the one name.
+func TestPushArchiveOfPlatforms(t *testing.T) {
+	var index v1.ImageIndex = empty.Index
+	digests := map[string]string{}
+	for _, architecture := range []string{"amd64", "arm64"} {
+		file, err := sample(t).ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		file.Architecture = architecture
+		image, err := mutate.ConfigFile(sample(t), file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		digest, err := image.Digest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		digests[architecture] = digest.String()
+		platform := &v1.Platform{OS: "linux", Architecture: architecture}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: platform}})
+	}
+	source := t.TempDir()
+	path, err := layout.Write(source, empty.Index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := path.AppendIndex(index); err != nil {
+		t.Fatal(err)
+	}
+	archive := filepath.Join(t.TempDir(), "image.tar")
+	writeArchive(t, archive, source)
+
+	s, stop := store(t, t.TempDir())
+	defer stop()
+	const name = "pitstop.dev/test/tool:1"
+	digest, err := s.PushArchive(context.Background(), archive, name, filepath.Join(t.TempDir(), "scratch"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want, err := index.Digest(); err != nil || digest != want.String() {
+		t.Errorf("got %s, %v; want %s", digest, err, want)
+	}
+	reference, err := s.reference(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for architecture, want := range digests {
+		image, err := remote.Image(reference, remote.WithPlatform(v1.Platform{OS: "linux", Architecture: architecture}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := image.Digest(); err != nil || got.String() != want {
+			t.Errorf("%s: got %s, %v; want %s", architecture, got, err, want)
+		}
 	}
 }
 

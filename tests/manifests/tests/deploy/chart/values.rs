@@ -212,6 +212,10 @@ fn what_cannot_be_is_refused() {
 fn the_schema_refuses_what_it_does_not_know() {
     let values = [
         ("image.registry=a b", "at '/image/registry': 'a b' does not match"),
+        (
+            "image.architectures={riscv64}",
+            "at '/image/architectures/0': value must be one of 'amd64', 'arm64'",
+        ),
         ("image.daemon.digest=sha256:1", "at '/image/daemon/digest'"),
         ("runtime.preset=docker", "at '/runtime/preset': value must be one of"),
         ("runtime.socket=/run/b", "at '/runtime/socket'"),

@@ -13,7 +13,7 @@ use crate::progress::{Step, note};
 use crate::sh::Cmd;
 use crate::support::{self, Ran};
 use crate::test::{Tally, on_cgroup2, on_platform};
-use crate::{cgroup2, debian, helm, lab, machine};
+use crate::{arm64, cgroup2, debian, helm, lab, machine};
 
 /// Kubernetes and the runtimes of the nodes.
 const CLUSTERS: [(&str, &Containerd); 6] = [
@@ -22,12 +22,12 @@ const CLUSTERS: [(&str, &Containerd); 6] = [
     ("1.36-as-1.34", &containerd::ONE),
     ("1.37", &containerd::TWO),
     ("1.35", &containerd::TWO),
-    ("1.37", &containerd::TWO),
-    ("1.35", &containerd::TWO),
     ("1.34", &containerd::ONE),
 ];
 /// The daemon alone in a machine with cgroup v2.
 const CGROUP2: &str = "cgroup2";
+/// The programs for arm64, which are emulated.
+const ARM64: &str = "arm64";
 /// A whole cluster there.
 const CLUSTER_ON_CGROUP2: &str = "1.36+containerd-2+cgroup2";
 
@@ -48,6 +48,7 @@ enum One {
     Cluster(Platform),
     ClusterOnCgroup2,
     Cgroup2,
+    Arm64,
 }
 
 /// The command. The last line counts the platforms on which all tests passed.
@@ -85,7 +86,11 @@ fn all() -> Result<Vec<One>> {
             Kubernetes::named(release).with_context(|| format!("there is no Kubernetes {release}"))?;
         Ok(One::Cluster(Platform { kubernetes, runtime }))
     };
-    CLUSTERS.into_iter().map(cluster).chain([Ok(One::ClusterOnCgroup2), Ok(One::Cgroup2)]).collect()
+    CLUSTERS
+        .into_iter()
+        .map(cluster)
+        .chain([Ok(One::ClusterOnCgroup2), Ok(One::Cgroup2), Ok(One::Arm64)])
+        .collect()
 }
 
 fn chosen(asked: &[String]) -> Result<Vec<One>> {
@@ -115,6 +120,7 @@ impl One {
             }
             Self::ClusterOnCgroup2 => CLUSTER_ON_CGROUP2.to_owned(),
             Self::Cgroup2 => CGROUP2.to_owned(),
+            Self::Arm64 => ARM64.to_owned(),
         }
     }
 
@@ -122,10 +128,8 @@ impl One {
         match self {
             Self::Cluster(platform) => Ok(on_platform(root, platform, images)),
             Self::ClusterOnCgroup2 => on_cgroup2(root, Kubernetes::default().into(), images),
-            Self::Cgroup2 => {
-                let cgroup2::Count { passed, failed } = cgroup2::check(root)?;
-                Ok(Tally { passed, failed, ..Tally::default() })
-            }
+            Self::Cgroup2 => cgroup2::check(root).map(tally),
+            Self::Arm64 => arm64::check(root).map(tally),
         }
     }
 
@@ -149,6 +153,14 @@ impl One {
                 let versions = "Debian's kernel in qemu, no kubelet".to_owned();
                 (versions, "reads and writes of the daemon".to_owned())
             }
+            Self::Arm64 => {
+                let versions = format!(
+                    "Linux on amd64 with qemu-user, containerd {}, {}",
+                    containerd::ONE.version(root)?,
+                    runc()?
+                );
+                (versions, "the three programs, the daemon with a container runtime".to_owned())
+            }
         };
         Ok(Ran {
             platform: self.name(),
@@ -160,6 +172,10 @@ impl One {
             commit: commit.to_owned(),
         })
     }
+}
+
+fn tally(cgroup2::Count { passed, failed }: cgroup2::Count) -> Tally {
+    Tally { passed, failed, ..Tally::default() }
 }
 
 /// Of what a cluster consists of.
@@ -190,7 +206,7 @@ mod tests {
 
     #[test]
     fn platforms_are_chosen_by_their_names() {
-        assert_eq!(names(&[]).unwrap().len(), CLUSTERS.len() + 2);
+        assert_eq!(names(&[]).unwrap().len(), CLUSTERS.len() + 3);
         assert_eq!(names(&["cgroup2", "1.34+containerd-1"]).unwrap(), ["1.34+containerd-1", "cgroup2"]);
         let error = names(&["1.2"]).unwrap_err().to_string();
         assert!(error.starts_with("there is no platform \"1.2\"; there are 1.36+containerd-2, "), "{error}");

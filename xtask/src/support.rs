@@ -36,14 +36,18 @@ const NOT_RUN: [(&str, &str); 6] = [
     ),
     (
         "k3s, RKE2, k0s, MicroK8s",
-        "They bring a containerd of their own. The paths of its socket are in `deploy/components`; they follow the documentation of each.",
+        "They bring a containerd of their own. The paths of its socket are in `deploy/components`; they follow the documentation \
+         of each.",
     ),
     ("cri-dockerd", "It was not tried."),
     (
-        "a kubelet with cgroup v2",
-        "The daemon's reads and writes of cgroup v2 run in a virtual machine without a kubelet: row `cgroup2`.",
+        "the cgroup driver `systemd` with a kubelet",
+        "No node here has systemd as its first process. `cgroup2` has cgroups with the names of that driver.",
     ),
-    ("nodes of another processor than amd64, with a kubelet", "There is no such machine here."),
+    (
+        "a node of another processor than amd64",
+        "There is no such machine here. `arm64` emulates the processor alone.",
+    ),
     (
         "Kubernetes before 1.34",
         "pitstop needs admission policies v1, which begin with 1.30. 1.30 to 1.33 were not tried.",
@@ -95,8 +99,9 @@ fn page(all: &[Ran]) -> String {
          What ran, on which versions, and when. A platform without a row here was not tested. `make test` runs `1.36+containerd-2`, \
          `1.36-as-1.34+containerd-1` and `cgroup2` for every change; `cargo xtask platforms` runs all rows before a release.\n\n\
          | platform | versions | what ran | passed | failed | date | commit |\n|---|---|---|---|---|---|---|\n{}\n\
-         `1.36-as-1.34` is Kubernetes 1.36 with the APIs and feature gates of 1.34. It and 1.34 run with the resize API off. All \
-         clusters run with cgroup v1 and the driver `cgroupfs`, on one machine.\n\n\
+         `1.36-as-1.34` is Kubernetes 1.36 with the APIs and feature gates of 1.34. It and 1.34 run with the resize API off. \
+         Clusters run on one machine, with the cgroup driver `cgroupfs`, and with cgroup v1 but for those with `cgroup2` in their \
+         name, which run in an emulated machine.\n\n\
          ## What did not run\n\n| platform | why |\n|---|---|\n{}",
         rows.collect::<String>(),
         not_run.collect::<String>(),

@@ -58,12 +58,8 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let chosen = chosen(&args.platforms)?;
-    lab::require()?;
-    debian::ensure(&["jq"], "the tests on a cluster")?;
-    machine::require(root)?;
-    helm::build(root)?;
     let commit = commit(root)?;
-    let images = image::build(root, false)?;
+    let images = if chosen.iter().any(|one| one.has_cluster()) { prepared(root)? } else { Vec::new() };
     let mut good = 0;
     for one in &chosen {
         let step = Step::begin(format!("the tests on {}", one.name()));
@@ -78,6 +74,14 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     }
     println!("platforms={} good={good}", chosen.len());
     Ok(if good == chosen.len() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What the tests on a cluster need, and the images.
+fn prepared(root: &Path) -> Result<Vec<Built>> {
+    lab::require()?;
+    debian::ensure(&["jq"], "the tests on a cluster")?;
+    helm::build(root)?;
+    image::build(root, false)
 }
 
 fn all() -> Result<Vec<One>> {
@@ -113,6 +117,13 @@ fn commit(root: &Path) -> Result<Option<String>> {
 }
 
 impl One {
+    fn has_cluster(self) -> bool {
+        match self {
+            Self::Cluster(_) | Self::ClusterOnCgroup2 => true,
+            Self::Cgroup2 | Self::Arm64 => false,
+        }
+    }
+
     fn name(self) -> String {
         match self {
             Self::Cluster(Platform { kubernetes, runtime }) => {
@@ -125,6 +136,9 @@ impl One {
     }
 
     fn test(self, root: &Path, images: &[Built]) -> Result<Tally> {
+        if matches!(self, Self::ClusterOnCgroup2 | Self::Cgroup2) {
+            machine::require(root)?;
+        }
         match self {
             Self::Cluster(platform) => Ok(on_platform(root, platform, images)),
             Self::ClusterOnCgroup2 => on_cgroup2(root, Kubernetes::default().into(), images),

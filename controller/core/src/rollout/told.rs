@@ -234,7 +234,7 @@ impl Told {
 fn so_far(target: &str, counts: &InPlaceRolloutStatus) -> String {
     let InPlaceRolloutStatus { pods, current, started, .. } = counts;
     match pods {
-        0 => format!("the Pods of {target} are not counted yet"),
+        0 => format!("no Pod of {target} is counted so far"),
         _ => format!("{current} of {pods} Pods {}, {started} in progress", words(counts).0),
     }
 }

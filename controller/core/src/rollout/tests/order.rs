@@ -40,11 +40,7 @@ fn what_begins_says_how_many_pods_there_are() {
         assert!(world.step());
     }
     assert_eq!(world.counts(), (0, 0, 0, 0));
-    assert!(
-        world.said().1.starts_with("the Pods of StatefulSet web are not counted yet"),
-        "{:?}",
-        world.said()
-    );
+    assert!(world.said().1.starts_with("no Pod of StatefulSet web is counted so far"), "{:?}", world.said());
 }
 
 #[test]

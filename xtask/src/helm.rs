@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result};
 
 use crate::cluster;
 use crate::progress::Step;
+use crate::sh::Cmd;
 
 /// The program, in the checkout; `tests/manifests` looks for it there.
 const PROGRAM: &str = "target/helm/helm";
@@ -26,6 +27,15 @@ pub(crate) fn build(root: &Path) -> Result<()> {
     go.arg(root.join(PROGRAM)).arg(PACKAGE).run_quiet().context("cannot build tests/helm")?;
     step.done();
     Ok(())
+}
+
+/// The program that was built. It writes nothing to the user's own folders.
+pub(crate) fn command(root: &Path) -> Cmd {
+    let program = root.join(PROGRAM);
+    let home = program.with_file_name("home");
+    ["CACHE", "CONFIG", "DATA"]
+        .into_iter()
+        .fold(Cmd::new(&program), |command, kind| command.env(&format!("HELM_{kind}_HOME"), home.join(kind)))
 }
 
 #[cfg(test)]

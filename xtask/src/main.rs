@@ -30,8 +30,10 @@ mod promtool;
 mod protos;
 mod recording;
 mod reference;
+mod release;
 mod sh;
 mod sim;
+mod site;
 mod support;
 mod test;
 mod tools;
@@ -83,6 +85,8 @@ enum Command {
     },
     /// Draw the frames of `kubectl pitstop status --watch --frames FILE` as a picture that moves.
     Recording(recording::Args),
+    /// Build the website of docs/ into target/docs, and check its links; the last line is the page to open.
+    Docs,
     /// Build Helm into target/helm, for the tests of deploy/chart.
     Helm,
     /// Format, lints, licences, generated files, dependency law: all that needs no cluster.
@@ -105,6 +109,8 @@ enum Command {
     Mutants(mutants::Args),
     /// The daemon's reads and writes in a virtual machine with cgroup v2; the last line counts the checks.
     Cgroup2(cgroup2::Args),
+    /// All files of a release under target/dist: images, plugin, chart, manifests, schemas, bills of materials, sums.
+    Release(release::Args),
     /// The tests on every platform that can be had here, for a release; what ran is recorded for docs/support.md.
     Platforms(platforms::Args),
     /// Run the three programs for arm64 on this machine; the last line counts the checks.
@@ -141,6 +147,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Plugin(args) => plugin::run(&root, &args)?,
         Command::Cluster { args } => return cluster::run(&root, &args),
         Command::Recording(args) => recording::run(&args)?,
+        Command::Docs => site::build(&root)?,
         Command::Helm => helm::build(&root)?,
         Command::Check => return Ok(check::run(&root)),
         Command::Test => return Ok(test::run(&root)),
@@ -152,6 +159,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Fuzz(args) => return fuzz::run(&root, &args),
         Command::Mutants(args) => return mutants::run(&root, &args),
         Command::Cgroup2(args) => return cgroup2::run(&root, &args),
+        Command::Release(args) => release::run(&root, &args)?,
         Command::Platforms(args) => return platforms::run(&root, &args),
         Command::Arm64 => return arm64::run(&root),
         Command::Bench { args } => return bench::run(&root, &args),

@@ -3,14 +3,14 @@
 //!
 //! The same sources give the same bytes, as for the images.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-use flate2::{Compression, GzBuilder};
 use serde_json::{Value, json};
 
-use crate::image::{AMD64, ARM64, Entry, Target, program, sha256, tar_file};
+use crate::image::{AMD64, ARM64, Entry, Target, compressed, program, sha256};
 use crate::progress::{Step, note};
 use crate::workspace::{VERSION, shown};
 
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     url: Option<String>,
 }
 
-fn web_folder(text: &str) -> Result<String> {
+pub(crate) fn web_folder(text: &str) -> Result<String> {
     let folder = text.trim_end_matches('/');
     match folder.strip_prefix("https://") {
         Some(rest) if !rest.is_empty() => Ok(folder.to_owned()),
@@ -49,6 +49,17 @@ struct Built {
 pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     let folder = root.join("target/plugin");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    for (name, content) in files(root, args.url.as_deref())? {
+        let path = folder.join(name);
+        fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
+        note(shown(root, &path).to_string());
+    }
+    Ok(())
+}
+
+/// The archives by their names, and with the web's folder the manifest.
+pub(crate) fn files(root: &Path, url: Option<&str>) -> Result<BTreeMap<String, Vec<u8>>> {
+    let mut files = BTreeMap::new();
     let license = fs::read(root.join(LICENSE)).context("cannot read LICENSE")?;
     let mut built = Vec::new();
     for target in [&AMD64, &ARM64] {
@@ -57,18 +68,16 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
         require_small(program.len())?;
         let bytes = archive(&program, &license)?;
         let one = Built::of(target, &bytes);
-        let path = folder.join(&one.file);
-        fs::write(&path, &bytes).with_context(|| format!("cannot write {}", path.display()))?;
-        note(format!("{} sha256:{} (program of {} bytes)", shown(root, &path), one.sha256, program.len()));
+        note(format!("{} sha256:{} (program of {} bytes)", one.file, one.sha256, program.len()));
+        files.insert(one.file.clone(), bytes);
         built.push(one);
         step.done();
     }
-    let Some(url) = &args.url else { return Ok(()) };
-    let path = folder.join(MANIFEST);
-    let manifest = serde_saphyr::to_string(&manifest(url, &built)).context("krew's manifest")?;
-    fs::write(&path, manifest).with_context(|| format!("cannot write {}", path.display()))?;
-    note(shown(root, &path).to_string());
-    Ok(())
+    if let Some(url) = url {
+        let manifest = serde_saphyr::to_string(&manifest(url, &built)).context("krew's manifest")?;
+        files.insert(MANIFEST.to_owned(), manifest.into_bytes());
+    }
+    Ok(files)
 }
 
 fn require_small(bytes: usize) -> Result<()> {
@@ -81,9 +90,7 @@ fn require_small(bytes: usize) -> Result<()> {
 /// What krew unpacks, compressed; nothing of the clock or of the machine goes in.
 fn archive(program: &[u8], license: &[u8]) -> Result<Vec<u8>> {
     let files = [Entry::executable(NAME, program), Entry::file(LICENSE, license)];
-    let mut compressed = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
-    std::io::Write::write_all(&mut compressed, &tar_file(files.into_iter())?)?;
-    Ok(compressed.finish()?)
+    compressed(files.into_iter())
 }
 
 impl Built {

@@ -42,7 +42,7 @@ impl Tool {
     }
 
     fn is(&self, said: &str) -> bool {
-        said.split_whitespace().any(|word| word == self.version)
+        said.split_whitespace().any(|word| word.trim_start_matches('v') == self.version)
     }
 }
 
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn another_version_is_replaced() {
         let tool = Tool { name: "cargo-x", version: "1.2.3", ask: &["--version"] };
-        assert!(tool.is("cargo-x 1.2.3\n"));
+        assert!(tool.is("cargo-x 1.2.3\n") && tool.is("cargo-x v1.2.3\n"));
         assert!(!tool.is("cargo-x 0.1.0\n"));
     }
 }

@@ -51,6 +51,22 @@ pub(crate) fn shown<'a>(root: &Path, path: &'a Path) -> std::path::Display<'a> {
     path.strip_prefix(root).unwrap_or(path).display()
 }
 
+/// Puts the sources of a commit into a folder, which is made.
+pub(crate) fn sources(root: &Path, commit: &str, to: &Path) -> Result<()> {
+    let scratch = tempfile::tempdir().context("no folder for the sources")?;
+    let archive = scratch.path().join("sources.tar");
+    Cmd::new("git")
+        .args(["archive", "--format=tar", "--output"])
+        .arg(&archive)
+        .arg(commit)
+        .dir(root)
+        .read()?;
+    let file = fs::File::open(&archive).context("no archive of the sources")?;
+    tar::Archive::new(file)
+        .unpack(to)
+        .with_context(|| format!("the sources of {commit} cannot be put into {}", to.display()))
+}
+
 /// Cargo, which builds one test of the crates, and along with it the programs of its package; it tells of them in JSON.
 ///
 /// With the choice of packages that `cargo xtask test` makes, so that what comes from elsewhere is there: for another one,

@@ -8,8 +8,10 @@
 //! everything has a fixed order.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 
 use anyhow::{Context as _, Result, bail};
+use flate2::{Compression, GzBuilder};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -50,6 +52,8 @@ pub(crate) struct Archive {
     /// The tag: the version, and [`DIGITS`] of the digest of the image's manifest or index, so that another content has another
     /// name. With the same name, nodes would keep what they have, and `kubectl apply` would roll nothing.
     pub(crate) tag: String,
+    /// The whole digest: `sha256:…`.
+    pub(crate) digest: String,
 }
 
 /// Digits of the digest that a tag ends with.
@@ -84,7 +88,7 @@ pub(crate) fn archive(spec: &ImageSpec<'_>) -> Result<Archive> {
         .chain([Entry::file("index.json", &index)])
         .chain(docker.iter().map(|docker| Entry::file("manifest.json", docker)))
         .chain([Entry::file("oci-layout", &layout)]);
-    Ok(Archive { bytes: tar(entries)?, tag })
+    Ok(Archive { bytes: tar(entries)?, tag, digest: top.digest() })
 }
 
 /// The index of an image for several platforms; none of one for a single platform.
@@ -216,7 +220,7 @@ impl<'a> Entry<'a> {
 }
 
 /// A tar file of root's, of the epoch's first second.
-pub(crate) fn tar<'a>(entries: impl Iterator<Item = Entry<'a>>) -> Result<Vec<u8>> {
+fn tar<'a>(entries: impl Iterator<Item = Entry<'a>>) -> Result<Vec<u8>> {
     let mut builder = tar::Builder::new(Vec::new());
     for entry in entries {
         let mut header = tar::Header::new_ustar();
@@ -231,6 +235,13 @@ pub(crate) fn tar<'a>(entries: impl Iterator<Item = Entry<'a>>) -> Result<Vec<u8
             .with_context(|| format!("{} does not fit into a tar file", entry.path))?;
     }
     builder.into_inner().context("a tar file cannot be ended")
+}
+
+/// Such a tar file, compressed: the same entries give the same bytes.
+pub(crate) fn compressed<'a>(entries: impl Iterator<Item = Entry<'a>>) -> Result<Vec<u8>> {
+    let mut file = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
+    file.write_all(&tar(entries)?).context("a tar file cannot be compressed")?;
+    file.finish().context("a tar file cannot be compressed")
 }
 
 #[cfg(test)]

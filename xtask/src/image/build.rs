@@ -12,7 +12,7 @@ use crate::sh::{Cmd, is_installed};
 /// What programs are built for: Linux, without a C library of the machine's.
 pub(crate) struct Target {
     /// In Rust's words.
-    triple: &'static str,
+    pub(crate) triple: &'static str,
     /// The processor, in Go's words.
     pub(crate) architecture: &'static str,
     /// The processor, in those of ELF.

@@ -19,42 +19,61 @@ const FOLDERS: [(&str, &str); 3] = [
 
 /// What `deploy/` selects nodes by.
 const SELECTED: [&str; 1] = [AMD64.architecture];
+/// What selects them.
+const ARCHITECTURE: &str = "/spec/template/spec/nodeSelector/kubernetes.io~1arch";
+/// When the kubelet pulls the one image of a workload's Pods.
+const PULL_POLICY: &str = "/spec/template/spec/containers/0/imagePullPolicy";
+
+/// Where nodes have the images from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source<'a> {
+    /// Somebody loads them on each node. Without them a node must not ask for them: whoever has a registry of the name in
+    /// `deploy/` would be answered with the runtime's socket.
+    Nodes,
+    /// The registry of the cluster on this machine, which has them under the names in `deploy/`.
+    Cluster,
+    /// A registry, with its path.
+    Registry(&'a str),
+}
 
 /// Writes all of them, for nodes with processors of these architectures.
-pub(super) fn write(root: &Path, images: &[Built], architectures: &[&str]) -> Result<()> {
+pub(super) fn write(root: &Path, images: &[Built], architectures: &[&str], source: Source<'_>) -> Result<()> {
     for (name, folder) in FOLDERS {
         let path = root.join("target/deploy").join(name);
         fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
         super::write(
             &path.join("kustomization.yaml"),
-            kustomization(folder, images, architectures).as_bytes(),
+            kustomization(folder, images, architectures, source).as_bytes(),
         )?;
     }
-    super::write(&root.join("target/deploy/values.yaml"), values(images, architectures)?.as_bytes())?;
+    let values = values(images, architectures, source);
+    super::write(&root.join("target/deploy/values.yaml"), values.as_bytes())?;
     note("target/deploy/default: what to apply, with these images; values.yaml: the same for Helm");
     Ok(())
 }
 
-/// The values of the chart. No registry has these images, so that none must be asked: they are loaded on the nodes.
-fn values(images: &[Built], architectures: &[&str]) -> Result<String> {
-    let mut text = "# deploy/chart with the images of the last `cargo xtask image`, which wrote this.\n\
-                    # If you pushed them, set image.registry, and image.pullPolicy to IfNotPresent.\n\
-                    image:\n  pullPolicy: Never\n"
-        .to_owned();
+/// The values of the chart.
+fn values(images: &[Built], architectures: &[&str], source: Source<'_>) -> String {
+    let from = match source {
+        Source::Registry(registry) => format!("registry: {registry}"),
+        // Helm is told no registry of a cluster here: whoever tries the chart has the images on the node.
+        Source::Nodes | Source::Cluster => "pullPolicy: Never".to_owned(),
+    };
+    let mut text = format!(
+        "# deploy/chart with the images of the last `cargo xtask image`, which wrote this.\nimage:\n  {from}\n"
+    );
     if architectures != SELECTED {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "  architectures: [{}]", architectures.join(", "));
     }
     for image in images {
-        let (_, name) =
-            image.repository.rsplit_once('/').with_context(|| format!("{}: no path", image.repository))?;
         // Writing to a String cannot fail.
-        let _ = write!(text, "  {name}:\n    tag: {}\n", image.tag);
+        let _ = write!(text, "  {}:\n    tag: {}\n", image.name(), image.tag);
     }
-    Ok(text)
+    text
 }
 
-fn kustomization(folder: &str, images: &[Built], architectures: &[&str]) -> String {
+fn kustomization(folder: &str, images: &[Built], architectures: &[&str], source: Source<'_>) -> String {
     let mut text = format!(
         "# {folder} with the images of the last `cargo xtask image`, which wrote this.\n\
          apiVersion: kustomize.config.k8s.io/v1beta1\n\
@@ -64,23 +83,32 @@ fn kustomization(folder: &str, images: &[Built], architectures: &[&str]) -> Stri
     );
     for image in images {
         // Writing to a String cannot fail.
-        let _ = write!(text, "  - name: {}\n    newTag: {}\n", image.repository, image.tag);
+        let _ = writeln!(text, "  - name: {}", image.repository);
+        if let Source::Registry(registry) = source {
+            let _ = writeln!(text, "    newName: {registry}/{}", image.name());
+        }
+        let _ = writeln!(text, "    newTag: {}", image.tag);
     }
-    text + &patches(architectures)
+    text + &patches(architectures, source)
 }
 
-/// What makes the workloads select the nodes of these architectures; nothing where they do already.
-fn patches(architectures: &[&str]) -> String {
-    let operation = match architectures {
-        _ if architectures == SELECTED => return String::new(),
-        [only] => format!("op: replace\n        value: {only}"),
+/// What makes the workloads select the nodes of these architectures, and pull from nobody where nodes have the images; nothing
+/// where they do already.
+fn patches(architectures: &[&str], source: Source<'_>) -> String {
+    let selector = match architectures {
+        _ if architectures == SELECTED => None,
+        [only] => Some(format!("{{path: {ARCHITECTURE}, op: replace, value: {only}}}")),
         // A selector has one value for a label.
-        _ => "op: remove".to_owned(),
+        _ => Some(format!("{{path: {ARCHITECTURE}, op: remove}}")),
     };
-    format!(
-        "patches:\n  - target:\n      kind: Deployment|DaemonSet\n    patch: |-\n      \
-         - path: /spec/template/spec/nodeSelector/kubernetes.io~1arch\n        {operation}\n"
-    )
+    let never =
+        (source == Source::Nodes).then(|| format!("{{path: {PULL_POLICY}, op: replace, value: Never}}"));
+    let operations: String =
+        selector.into_iter().chain(never).fold(String::new(), |text, one| text + "      - " + &one + "\n");
+    if operations.is_empty() {
+        return operations;
+    }
+    format!("patches:\n  - target:\n      kind: Deployment|DaemonSet\n    patch: |-\n{operations}")
 }
 
 #[cfg(test)]
@@ -92,14 +120,15 @@ mod tests {
     use super::*;
     use crate::workspace;
 
-    fn written(architectures: &[&str]) -> (tempfile::TempDir, String) {
+    fn written(architectures: &[&str], source: Source<'_>) -> (tempfile::TempDir, String) {
         let root = tempfile::tempdir().unwrap();
         let image = Built {
             path: PathBuf::new(),
             repository: "pitstop.dev/daemon",
             tag: "0.1.0-aabbccddeeff".to_owned(),
+            digest: String::new(),
         };
-        write(root.path(), &[image], architectures).unwrap();
+        write(root.path(), &[image], architectures, source).unwrap();
         let values = fs::read_to_string(root.path().join("target/deploy/values.yaml")).unwrap();
         (root, values)
     }
@@ -112,7 +141,7 @@ mod tests {
 
     #[test]
     fn each_names_its_folder_and_the_images() {
-        let (root, values) = written(&["amd64"]);
+        let (root, values) = written(&["amd64"], Source::Cluster);
         for (name, folder) in FOLDERS {
             let text = text_of(root.path(), name);
             assert!(text.contains(&format!("resources:\n  - ../../../{folder}\n")), "{text}");
@@ -126,7 +155,7 @@ mod tests {
     #[test]
     fn nodes_are_selected_that_the_images_are_for() {
         let selector = |architectures: &[&str]| {
-            let (root, values) = written(architectures);
+            let (root, values) = written(architectures, Source::Cluster);
             let text = text_of(root.path(), "default");
             let patches = text.split_once(IMAGES).unwrap().1;
             let parsed: serde_json::Value = serde_saphyr::from_str(patches).unwrap();
@@ -136,7 +165,7 @@ mod tests {
             let values: serde_json::Value = serde_saphyr::from_str(&values).unwrap();
             (patch, values["image"]["architectures"].clone())
         };
-        let path = "/spec/template/spec/nodeSelector/kubernetes.io~1arch";
+        let path = ARCHITECTURE;
         assert_eq!(
             selector(&["arm64"]),
             (json!([{"path": path, "op": "replace", "value": "arm64"}]), json!(["arm64"]))
@@ -145,6 +174,27 @@ mod tests {
             selector(&["amd64", "arm64"]),
             (json!([{"path": path, "op": "remove"}]), json!(["amd64", "arm64"]))
         );
+    }
+
+    #[test]
+    fn nodes_that_have_the_images_ask_no_registry() {
+        let (root, values) = written(&["amd64"], Source::Nodes);
+        assert!(values.contains("image:\n  pullPolicy: Never\n"), "{values}");
+        let text = text_of(root.path(), "default");
+        let patch = format!(
+            "patches:\n  - target:\n      kind: Deployment|DaemonSet\n    patch: |-\n      \
+             - {{path: {PULL_POLICY}, op: replace, value: Never}}\n"
+        );
+        assert!(text.ends_with(&patch), "{text}");
+    }
+
+    #[test]
+    fn a_registry_is_named_and_asked() {
+        let (root, values) = written(&["amd64"], Source::Registry("registry.example.com/pitstop"));
+        assert!(values.contains("image:\n  registry: registry.example.com/pitstop\n  daemon:\n"), "{values}");
+        let text = text_of(root.path(), "default");
+        let name = "    newName: registry.example.com/pitstop/daemon\n    newTag: 0.1.0-aabbccddeeff\n";
+        assert!(text.ends_with(name), "{text}");
     }
 
     /// A patch of what is not there would be refused.
@@ -158,6 +208,7 @@ mod tests {
                 object["spec"]["template"]["spec"]["nodeSelector"]["kubernetes.io/arch"], SELECTED[0],
                 "{file}"
             );
+            assert_eq!(object.pointer(PULL_POLICY).unwrap(), "IfNotPresent", "{file}");
         }
     }
 }

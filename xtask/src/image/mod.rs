@@ -12,9 +12,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-pub(crate) use self::archive::{Entry, sha256, tar as tar_file};
+pub(crate) use self::archive::{Entry, compressed, sha256};
 use self::archive::{ImageSpec, archive};
 pub(crate) use self::build::{AMD64, ARM64, Target, executables, programs};
+pub(crate) use self::install::Source;
 use crate::cluster::Cluster;
 use crate::progress::{Step, note};
 use crate::workspace::{VERSION, shown};
@@ -46,6 +47,7 @@ const IMAGES: [Image; 2] = [
 ];
 
 /// An archive that was written.
+#[derive(Clone, Debug)]
 pub(crate) struct Built {
     /// The archive.
     pub(crate) path: PathBuf,
@@ -53,12 +55,19 @@ pub(crate) struct Built {
     pub(crate) repository: &'static str,
     /// Its tag, which another content does not have.
     pub(crate) tag: String,
+    /// The digest by which a registry knows it: `sha256:…`.
+    pub(crate) digest: String,
 }
 
 impl Built {
     /// The image's name with its tag.
     pub(crate) fn reference(&self) -> String {
         format!("{}:{}", self.repository, self.tag)
+    }
+
+    /// Its name below whatever registry it lies in.
+    pub(crate) fn name(&self) -> &'static str {
+        self.repository.rsplit_once('/').map_or(self.repository, |(_, name)| name)
     }
 }
 
@@ -92,8 +101,26 @@ pub(crate) struct Args {
     #[arg(long)]
     dev: bool,
     /// Put the images into the registry of the cluster that runs.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "registry")]
     push: bool,
+    /// Registry and path to which you will push the images, such as registry.example.com/pitstop. What is written under
+    /// target/deploy names it. Without it, the images must be on each node: no registry is asked for them.
+    #[arg(long, value_parser = registry)]
+    registry: Option<String>,
+}
+
+/// As the chart's own schema has it, and not empty.
+pub(crate) fn registry(text: &str) -> Result<String> {
+    let parts: Vec<&str> = text.split('/').collect();
+    let plain = |part: &&str| {
+        !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "._-:".contains(c))
+    };
+    match parts.as_slice() {
+        [_, path @ ..] if parts.iter().all(plain) && path.iter().all(|part| !part.contains(':')) => {
+            Ok(text.to_owned())
+        }
+        _ => bail!("a registry and a path, without a tag, such as registry.example.com/pitstop"),
+    }
 }
 
 /// The command.
@@ -104,7 +131,12 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
         bail!("--push: the nodes of the cluster are of linux/amd64, which --platform does not name");
     }
     let targets: Vec<_> = platforms.into_iter().map(Platform::target).collect();
-    for image in build_for(root, &targets, args.dev)?.iter().filter(|_| args.push) {
+    let source = match &args.registry {
+        Some(registry) => Source::Registry(registry),
+        None if args.push => Source::Cluster,
+        None => Source::Nodes,
+    };
+    for image in build_for(root, &targets, args.dev, source)?.iter().filter(|_| args.push) {
         Cluster::of(root).push(&image.path, &image.reference())?;
     }
     Ok(())
@@ -115,11 +147,21 @@ pub(crate) const PACKAGES: [&str; 2] = [IMAGES[0].package, IMAGES[1].package];
 
 /// Builds every image for the clusters of this machine.
 pub(crate) fn build(root: &Path, dev: bool) -> Result<Vec<Built>> {
-    build_for(root, &[&AMD64], dev)
+    build_for(root, &[&AMD64], dev, Source::Cluster)
+}
+
+/// Makes the folders under `target/deploy` name these images, for the clusters of this machine.
+pub(crate) fn install(root: &Path, images: &[Built]) -> Result<()> {
+    install::write(root, images, &[AMD64.architecture], Source::Cluster)
 }
 
 /// Builds every image for some targets.
-fn build_for(root: &Path, targets: &[&Target], dev: bool) -> Result<Vec<Built>> {
+pub(crate) fn build_for(
+    root: &Path,
+    targets: &[&Target],
+    dev: bool,
+    source: Source<'_>,
+) -> Result<Vec<Built>> {
     let names = targets.iter().map(|target| target.architecture).collect::<Vec<_>>();
     let step = Step::begin(format!(
         "building images for {} (about 6 minutes when nothing is built yet)",
@@ -141,12 +183,12 @@ fn build_for(root: &Path, targets: &[&Target], dev: bool) -> Result<Vec<Built>> 
         let entrypoint = format!("/{}", image.package);
         let archive = archive(&image.spec(&entrypoint, &contents))?;
         write(&path, &archive.bytes)?;
-        let one = Built { path, repository: image.repository, tag: archive.tag };
+        let one = Built { path, repository: image.repository, tag: archive.tag, digest: archive.digest };
         let kib = contents.iter().map(|(_, bytes)| format!("{} KiB", bytes.len() / 1024)).collect::<Vec<_>>();
         note(format!("{}: {} (program of {})", one.reference(), shown(root, &one.path), kib.join(", ")));
         built.push(one);
     }
-    install::write(root, &built, &names)?;
+    install::write(root, &built, &names, source)?;
     step.done();
     Ok(built)
 }
@@ -239,6 +281,16 @@ mod tests {
             error,
             "--push: the nodes of the cluster are of linux/amd64, which --platform does not name"
         );
+    }
+
+    #[test]
+    fn a_registry_has_a_name_and_no_tag() {
+        for good in ["registry.example.com/pitstop", "127.0.0.1:5000/a/b", "registry.example.com"] {
+            assert_eq!(registry(good).unwrap(), good);
+        }
+        for bad in ["", "registry.example.com/", "registry.example.com/pitstop:1", "a b", "https://a"] {
+            registry(bad).unwrap_err();
+        }
     }
 
     #[test]

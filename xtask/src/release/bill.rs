@@ -1,0 +1,55 @@
+//! The bill of materials: each program with every crate in it, as CycloneDX has it.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+
+use super::Files;
+use crate::image::{AMD64, ARM64, PACKAGES, Target};
+use crate::plugin;
+use crate::progress::Step;
+use crate::sh::Cmd;
+use crate::tools::Tool;
+use crate::workspace::{self, VERSION};
+
+const CYCLONEDX: Tool = Tool { name: "cargo-cyclonedx", version: "0.5.9", ask: &["cyclonedx", "--version"] };
+
+/// One file for each program and processor. `scratch`: a folder that is removed later; the tool writes into the sources, so it
+/// gets a copy of those of the last commit.
+pub(super) fn of_materials(root: &Path, scratch: &Path) -> Result<Files> {
+    let tool = CYCLONEDX.installed(root)?;
+    let step = Step::begin("listing what the programs are made of");
+    let sources = scratch.join("sources");
+    workspace::sources(root, "HEAD", &sources)?;
+    let committed = Cmd::new("git").args(["log", "-1", "--format=%ct"]).dir(root).read()?;
+    let mut files = Files::new();
+    for target in [&AMD64, &ARM64] {
+        Cmd::new(&tool)
+            .args(["cyclonedx", "--quiet", "--format", "json", "--target", target.triple])
+            // Its own clock and a random number stay out.
+            .env("SOURCE_DATE_EPOCH", committed.trim())
+            .dir(&sources)
+            .run_quiet()?;
+        for package in PACKAGES.into_iter().chain([plugin::NAME]) {
+            files.insert(file_name(package, target), read(&sources, package)?.into_bytes());
+        }
+    }
+    step.done();
+    Ok(files)
+}
+
+fn file_name(package: &str, target: &Target) -> String {
+    format!("{package}-{VERSION}-linux-{}.cdx.json", target.architecture)
+}
+
+/// What was written beside the manifest of a package, with no word of where the copy lies.
+fn read(sources: &Path, package: &str) -> Result<String> {
+    let folder = match package {
+        plugin::NAME => "cli",
+        other => other.trim_start_matches("pitstop-"),
+    };
+    let path = sources.join(folder).join(format!("{package}.cdx.json"));
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(text.replace(&sources.display().to_string(), "/pitstop"))
+}

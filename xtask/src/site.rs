@@ -1,0 +1,196 @@
+//! `cargo xtask docs`: the pages as a website under `target/docs`, made by mdBook. Its contents are those of `docs/README.md`.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::progress::Step;
+use crate::sh::Cmd;
+use crate::tools::Tool;
+use crate::workspace::shown;
+
+const MDBOOK: Tool = Tool { name: "mdbook", version: "0.5.4", ask: &["--version"] };
+/// What the pages are, and lead to, as `git ls-files` takes it.
+const SOURCES: [&str; 4] = ["*.md", "docs", "LICENSE", ":!.github"];
+/// The page that names all others.
+const CONTENTS: &str = "docs/README.md";
+const BOOK: &str = "[book]\ntitle = \"pitstop\"\nsrc = \"src\"\n\n[build]\nbuild-dir = \"book\"\n\n\
+                    [output.html]\nno-section-label = true\n\n[output.html.fold]\nenable = true\n";
+
+/// The command. The last line is the page to open.
+pub(crate) fn build(root: &Path) -> Result<()> {
+    let tool = MDBOOK.installed(root)?;
+    let step = Step::begin("building the website");
+    let folder = root.join("target/docs");
+    if folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
+    let listed = Cmd::new("git").args(["ls-files", "--cached", "--others", "--exclude-standard", "--"]);
+    let listed = listed.args(SOURCES).dir(root).read()?;
+    let files: BTreeSet<&str> = listed.lines().collect();
+    let sources = folder.join("src");
+    for file in &files {
+        copy(root, &sources, file)?;
+    }
+    let contents =
+        fs::read_to_string(root.join(CONTENTS)).with_context(|| format!("cannot read {CONTENTS}"))?;
+    let pages = files.iter().filter(|file| file.ends_with(".md")).map(|file| (*file).to_owned()).collect();
+    let title = |page: &str| Ok(title(&fs::read_to_string(root.join(page))?, page));
+    write(&sources.join("SUMMARY.md"), summary(&contents, pages, title)?.as_bytes())?;
+    write(&folder.join("book.toml"), BOOK.as_bytes())?;
+    Cmd::new(tool).arg("build").arg(&folder).run_quiet()?;
+    let book = folder.join("book");
+    check(&book)?;
+    step.done();
+    println!("{}", shown(root, &book.join("index.html")));
+    Ok(())
+}
+
+/// mdBook makes `index.html` of `README.md`, and leaves links to it as they are.
+fn copy(root: &Path, sources: &Path, file: &str) -> Result<()> {
+    let content = fs::read(root.join(file)).with_context(|| format!("cannot read {file}"))?;
+    match String::from_utf8(content) {
+        Ok(text) if file.ends_with(".md") => {
+            let text = text.replace("README.md)", "index.md)").replace("README.md#", "index.md#");
+            write(&sources.join(renamed(file)), text.as_bytes())
+        }
+        Ok(text) => write(&sources.join(file), text.as_bytes()),
+        Err(other) => write(&sources.join(file), other.as_bytes()),
+    }
+}
+
+fn renamed(page: &str) -> String {
+    page.strip_suffix("README.md").map_or_else(|| page.to_owned(), |folder| format!("{folder}index.md"))
+}
+
+fn write(path: &Path, content: &[u8]) -> Result<()> {
+    let folder = path.parent().context("a file in no folder")?;
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// mdBook's table of contents: each link of the page with the contents, below the line that ends in a colon before it, and at the
+/// end the pages that it does not name.
+fn summary(
+    contents: &str,
+    pages: BTreeSet<String>,
+    title: impl Fn(&str) -> Result<String>,
+) -> Result<String> {
+    let mut text = "[pitstop](index.md)\n".to_owned();
+    let mut left = pages;
+    left.remove("README.md");
+    left.remove(CONTENTS);
+    for line in contents.lines() {
+        if let Some(part) = line.strip_suffix(':').filter(|line| !line.starts_with([' ', '-'])) {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "\n# {part}\n\n");
+        }
+        for (name, target) in links(line) {
+            let page = joined("docs", target);
+            if left.remove(&page) {
+                let _ = writeln!(text, "- [{name}]({})", renamed(&page));
+            }
+        }
+    }
+    text.push_str("\n# More\n\n");
+    for page in &left {
+        let _ = writeln!(text, "- [{}]({})", title(page)?, renamed(page));
+    }
+    Ok(text)
+}
+
+/// Texts and targets of the links to pages in a line.
+fn links(line: &str) -> Vec<(&str, &str)> {
+    let link = |rest: &'_ str| rest.split_once(')').map(|(target, _)| target.len());
+    line.match_indices("](")
+        .filter_map(|(at, _)| {
+            let (before, rest) = (line.get(..at)?, line.get(at + 2..)?);
+            let (_, name) = before.rsplit_once('[')?;
+            Some((name, rest.get(..link(rest)?)?))
+        })
+        .collect()
+}
+
+/// A link of a page in that folder, as a path from the root.
+fn joined(folder: &str, target: &str) -> String {
+    let mut path = PathBuf::new();
+    for part in Path::new(folder).join(target).components() {
+        match part {
+            Component::ParentDir => {
+                path.pop();
+            }
+            other => path.push(other),
+        }
+    }
+    path.display().to_string()
+}
+
+fn title(text: &str, page: &str) -> String {
+    text.lines().find_map(|line| line.strip_prefix("# ")).unwrap_or(page).to_owned()
+}
+
+/// Every link on the website leads to a file of it, or to the web.
+fn check(book: &Path) -> Result<()> {
+    let mut broken = Vec::new();
+    let mut folders = vec![book.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
+            let path = entry.with_context(|| format!("cannot read {}", folder.display()))?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "html") {
+                let text =
+                    fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+                let lost = targets(&text).filter(|target| !folder.join(target).exists());
+                broken.extend(lost.map(|target| format!("{}: {target}", shown(book, &path))));
+            }
+        }
+    }
+    if broken.is_empty() { Ok(()) } else { bail!("links that lead nowhere:\n{}", broken.join("\n")) }
+}
+
+/// What a page leads to on its own site, without the place in it.
+fn targets(html: &str) -> impl Iterator<Item = &str> {
+    let found = html.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let paths = found.map(|target| target.split('#').next().unwrap_or_default());
+    paths.filter(|path| !path.is_empty() && !path.contains(':') && !path.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_contents_are_those_of_the_page_and_then_the_rest() {
+        let contents = "# Documentation\n\nStart here:\n\n- [Install](install.md): images\n\
+                        - Fields: [A](reference/a.md),\n  [Security](../SECURITY.md), again [A](reference/a.md)\n";
+        let pages = [
+            "README.md",
+            CONTENTS,
+            "docs/install.md",
+            "docs/reference/a.md",
+            "SECURITY.md",
+            "docs/adr/0001.md",
+            "tests/cluster/README.md",
+        ];
+        let pages = pages.map(str::to_owned).into();
+        let expected = "[pitstop](index.md)\n\n# Start here\n\n- [Install](docs/install.md)\n- [A](docs/reference/a.md)\n\
+                        - [Security](SECURITY.md)\n\n# More\n\n- [1](docs/adr/0001.md)\n\
+                        - [1](tests/cluster/index.md)\n";
+        assert_eq!(summary(contents, pages, |_| Ok("1".to_owned())).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_named() {
+        let book = tempfile::tempdir().unwrap();
+        let page = |links: &str| fs::write(book.path().join("index.html"), links).unwrap();
+        page(r##"<a href="index.html#x">a</a> <a href="#y">b</a> <a href="https://example.com/c">c</a>"##);
+        check(book.path()).unwrap();
+        page(r#"<a href="install.html">a</a>"#);
+        let error = check(book.path()).unwrap_err().to_string();
+        assert_eq!(error, "links that lead nowhere:\nindex.html: install.html");
+    }
+}

@@ -21,6 +21,7 @@ mod kubernetes;
 mod lab;
 mod machine;
 mod mutants;
+mod older;
 mod options;
 mod platforms;
 mod plugin;

@@ -9,10 +9,11 @@ use anyhow::{Context as _, Result, bail};
 use crate::containerd::{self, Containerd};
 use crate::image::{self, Built};
 use crate::kubernetes::{Kubernetes, Platform};
+use crate::older::{self, Older};
 use crate::progress::{Step, note};
 use crate::sh::Cmd;
 use crate::support::{self, Ran};
-use crate::test::{Tally, on_cgroup2, on_platform};
+use crate::test::{Tally, a_few, on_cgroup2, on_platform, with_systemd};
 use crate::{arm64, cgroup2, debian, helm, lab, machine};
 
 /// Kubernetes and the runtimes of the nodes.
@@ -28,6 +29,8 @@ const CLUSTERS: [(&str, &Containerd); 6] = [
 const CGROUP2: &str = "cgroup2";
 /// The programs for arm64, which are emulated.
 const ARM64: &str = "arm64";
+/// The daemon and a container runtime beside systemd there.
+const SYSTEMD: &str = "cgroup2+systemd";
 /// A whole cluster there.
 const CLUSTER_ON_CGROUP2: &str = "1.36+containerd-2+cgroup2";
 
@@ -46,8 +49,11 @@ pub(crate) struct Args {
 #[derive(Clone, Copy, Debug)]
 enum One {
     Cluster(Platform),
+    /// A cluster of the first kind, with two versions of pitstop.
+    Beside(Older),
     ClusterOnCgroup2,
     Cgroup2,
+    Systemd,
     Arm64,
 }
 
@@ -97,7 +103,8 @@ fn all() -> Result<Vec<One>> {
     CLUSTERS
         .into_iter()
         .map(cluster)
-        .chain([Ok(One::ClusterOnCgroup2), Ok(One::Cgroup2), Ok(One::Arm64)])
+        .chain([Older::Controller, Older::Daemon].map(|older| Ok(One::Beside(older))))
+        .chain([Ok(One::ClusterOnCgroup2), Ok(One::Cgroup2), Ok(One::Systemd), Ok(One::Arm64)])
         .collect()
 }
 
@@ -123,8 +130,8 @@ fn commit(root: &Path) -> Result<Option<String>> {
 impl One {
     fn has_cluster(self) -> bool {
         match self {
-            Self::Cluster(_) | Self::ClusterOnCgroup2 => true,
-            Self::Cgroup2 | Self::Arm64 => false,
+            Self::Cluster(_) | Self::Beside(_) | Self::ClusterOnCgroup2 => true,
+            Self::Cgroup2 | Self::Systemd | Self::Arm64 => false,
         }
     }
 
@@ -133,20 +140,30 @@ impl One {
             Self::Cluster(Platform { kubernetes, runtime }) => {
                 format!("{}+{}", kubernetes.release(), runtime.name())
             }
+            Self::Beside(older) => format!("1.36+containerd-2+older-{}", older.name()),
             Self::ClusterOnCgroup2 => CLUSTER_ON_CGROUP2.to_owned(),
             Self::Cgroup2 => CGROUP2.to_owned(),
+            Self::Systemd => SYSTEMD.to_owned(),
             Self::Arm64 => ARM64.to_owned(),
         }
     }
 
     fn test(self, root: &Path, images: &[Built]) -> Result<Tally> {
-        if matches!(self, Self::ClusterOnCgroup2 | Self::Cgroup2) {
+        if matches!(self, Self::ClusterOnCgroup2 | Self::Cgroup2 | Self::Systemd) {
             machine::require(root)?;
         }
         match self {
             Self::Cluster(platform) => Ok(on_platform(root, platform, images)),
+            Self::Beside(older) => {
+                let both = older.among(root, images)?;
+                image::install(root, &both)?;
+                let tally = a_few(root, Kubernetes::default().into(), &both);
+                image::install(root, images)?;
+                Ok(tally)
+            }
             Self::ClusterOnCgroup2 => on_cgroup2(root, Kubernetes::default().into(), images),
             Self::Cgroup2 => cgroup2::check(root).map(tally),
+            Self::Systemd => with_systemd(root),
             Self::Arm64 => arm64::check(root).map(tally),
         }
     }
@@ -162,6 +179,11 @@ impl One {
                 };
                 (versions(root, platform)?, format!("tests/e2e, {tests}"))
             }
+            Self::Beside(older) => {
+                let cluster = versions(root, Kubernetes::default().into())?;
+                let versions = format!("{cluster}, the {} of commit {}", older.name(), older::COMMIT);
+                (versions, "tests/e2e, one of each mechanism".to_owned())
+            }
             Self::ClusterOnCgroup2 => {
                 let versions =
                     format!("{}, Debian's kernel in qemu", versions(root, Kubernetes::default().into())?);
@@ -170,6 +192,15 @@ impl One {
             Self::Cgroup2 => {
                 let versions = "Debian's kernel in qemu, no kubelet".to_owned();
                 (versions, "reads and writes of the daemon".to_owned())
+            }
+            Self::Systemd => {
+                let versions = format!(
+                    "Debian's kernel in qemu, {}, containerd {}, {}",
+                    systemd()?,
+                    containerd::ONE.version(root)?,
+                    runc()?
+                );
+                (versions, "the daemon with a container runtime: resizes".to_owned())
             }
             Self::Arm64 => {
                 let versions = format!(
@@ -213,6 +244,13 @@ fn runc() -> Result<String> {
     Ok(first.replace(" version ", " "))
 }
 
+/// `systemd 252`
+fn systemd() -> Result<String> {
+    let said = Cmd::new("systemctl").arg("--version").read()?;
+    let words: Vec<&str> = said.split_whitespace().take(2).collect();
+    Ok(words.join(" "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,7 +262,7 @@ mod tests {
 
     #[test]
     fn platforms_are_chosen_by_their_names() {
-        assert_eq!(names(&[]).unwrap().len(), CLUSTERS.len() + 3);
+        assert_eq!(names(&[]).unwrap().len(), CLUSTERS.len() + 6);
         assert_eq!(names(&["cgroup2", "1.34+containerd-1"]).unwrap(), ["1.34+containerd-1", "cgroup2"]);
         let error = names(&["1.2"]).unwrap_err().to_string();
         assert!(error.starts_with("there is no platform \"1.2\"; there are 1.36+containerd-2, "), "{error}");

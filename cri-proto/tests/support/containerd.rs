@@ -6,6 +6,9 @@
 //!                                └── shims and containers, also after containerd was killed
 //! ```
 //!
+//! With `PITSTOP_TEST_CGROUPS=systemd`, runc has systemd make the cgroups, with which it speaks of processes by the machine's own
+//! IDs: the box has none then, and goes on until the machine ends. `cargo xtask platforms cgroup2+systemd` sets it.
+//!
 //! The box ends with `unshare`, and that one with the test's thread, however it ends: the kernel then kills
 //! every process in it and drops its mounts. What is left are cgroups and the folder, removed by `Drop`.
 //! The network is the machine's; nothing listens there but containerd's stream server on a loopback port.
@@ -32,10 +35,21 @@ const CURE: &str = "apt-get install -y containerd runc busybox-static util-linux
 
 /// Process 1 of the box. $1 is its folder. containerd runs while the file `on` is there.
 const INIT: &str = r#"
+if [ -n "$PITSTOP_TEST_CGROUPS" ]; then mkdir "$1/systemd" && mount --bind /run/systemd "$1/systemd" || exit 1; fi
 mount -t tmpfs tmpfs /run || exit 1
+if [ -n "$PITSTOP_TEST_CGROUPS" ]; then mkdir /run/systemd && mount --bind "$1/systemd" /run/systemd || exit 1; fi
 while :; do
   if [ -e "$1/on" ]; then containerd --config "$1/config.toml" >>"$1/log" 2>&1; else sleep 0.02; fi
 done"#;
+
+/// Whether systemd is to make the cgroups of containers.
+pub(crate) fn through_systemd() -> bool {
+    match env::var("PITSTOP_TEST_CGROUPS").as_deref() {
+        Ok("systemd") => true,
+        Ok(other) => panic!("PITSTOP_TEST_CGROUPS={other}: it may be systemd"),
+        Err(_) => false,
+    }
+}
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
@@ -73,7 +87,12 @@ impl Containerd {
         // The kernel sends pdeathsig when the thread that spawned the box ends: a test's own thread.
         let unshare = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "slave"])
-            .args(["--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", INIT, "init"])
+            .args(if through_systemd() {
+                &[][..]
+            } else {
+                &["--pid", "--fork", "--kill-child", "--mount-proc"]
+            })
+            .args(["sh", "-c", INIT, "init"])
             .arg(folder.path())
             .stdin(Stdio::null())
             .spawn()
@@ -94,6 +113,9 @@ impl Containerd {
 
     /// The cgroup of a Pod, by the name that the kubelet gives it.
     pub(crate) fn cgroup_of(&self, pod_uid: &str) -> String {
+        if through_systemd() {
+            return format!("{}-pod{}.slice", self.cgroup, pod_uid.replace('-', "_"));
+        }
         format!("/{}/pod{pod_uid}", self.cgroup)
     }
 
@@ -189,6 +211,7 @@ fn missing() -> Option<String> {
 /// containerd's configuration. Where it differs from the default, the reason stands beside it.
 fn config(folder: &Path) -> String {
     let folder = folder.display();
+    let systemd = through_systemd();
     let arch = match env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
@@ -218,6 +241,8 @@ snapshotter = "native"
 # containerd 2 reads the snapshotter of this old format only beside a runtime.
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+SystemdCgroup = {systemd}
 # containerd 2 unpacks what it imports and pulls with this; 1.6 has no such plugin.
 [[plugins."io.containerd.transfer.v1.local".unpack_config]]
 platform = "linux/{arch}"

@@ -11,6 +11,8 @@ pub(crate) mod pods;
 mod registry;
 
 pub(crate) use containerd::Containerd;
+#[allow(unused_imports, reason = "only the tests of resizes ask")]
+pub(crate) use containerd::through_systemd;
 pub(crate) use images::{APP_IMAGE, PAUSE_IMAGE};
 pub(crate) use pods::{NewContainer, Pod};
 pub(crate) use registry::Registry;
@@ -22,11 +24,13 @@ pub(crate) async fn eventually<T, F>(what: &str, mut ask: impl FnMut() -> F) -> 
 where
     F: Future<Output = Option<T>>,
 {
-    for _ in 0..200 {
+    // As for a cluster: an emulated machine takes longer.
+    let patience = std::env::var("PITSTOP_CLUSTER_PATIENCE").map_or(1, |factor| factor.parse().unwrap());
+    for _ in 0..200 * patience {
         if let Some(answer) = ask().await {
             return answer;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("waited ten seconds for this: {what}");
+    panic!("waited {} seconds for this: {what}", 10 * patience);
 }

@@ -8,7 +8,7 @@ use pitstop_api::quantity::Resources;
 use pitstop_daemon_core::resize::{Change, Goal, writes};
 
 use super::*;
-use crate::support::{Containerd, NewContainer, Pod};
+use crate::support::{Containerd, NewContainer, Pod, through_systemd};
 
 const MB: i64 = 1 << 20;
 
@@ -55,6 +55,13 @@ async fn record(runtime: &Runtime, id: &ContainerId, before: &Present) -> Held {
     }
 }
 
+/// Where systemd keeps the cgroups, it writes what it knows again into each file of them.
+fn reload() {
+    if through_systemd() {
+        assert!(std::process::Command::new("systemctl").arg("daemon-reload").status().unwrap().success());
+    }
+}
+
 #[tokio::test]
 async fn a_container_and_its_pod_grow_shrink_and_get_back_what_they_had() {
     let Some(containerd) = Containerd::start().await else { return };
@@ -72,6 +79,7 @@ async fn a_container_and_its_pod_grow_shrink_and_get_back_what_they_had() {
         let writes = plan(&look().await, &id, &wanted, &wanted, n > 0);
         assert!(!writes.is_empty());
         resizer.apply(&runtime, &before.cgroup, &writes, false).await.unwrap();
+        reload();
         let after = look().await;
         assert_eq!(plan(&after, &id, &wanted, &wanted, true), [], "{after:?}");
         let resources = Resources {
@@ -85,6 +93,7 @@ async fn a_container_and_its_pod_grow_shrink_and_get_back_what_they_had() {
 
     let held = record(&runtime, &id, &before).await;
     resizer.write_back(&runtime, &held).await.unwrap();
+    reload();
     let after = look().await;
     let limits = |seen: Option<Seen>| {
         let cgroup = seen.unwrap().cgroup;

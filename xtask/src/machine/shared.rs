@@ -76,16 +76,54 @@ $b mount --bind "/new/KERNEL" "lib/modules/RELEASE"
 # The kernel asks for modules by this name.
 $b rm -f sbin/modprobe
 $b ln -s /bin/busybox sbin/modprobe
-exec $b switch_root /new /bin/sh -c "busybox ip link set lo up; hostname machine; sh 'SCRIPT'; sync; echo; echo 'END'; busybox poweroff -f"
 "#;
+
+/// What goes on there, as the shell says it.
+const SCRIPT: &str =
+    "busybox ip link set lo up; hostname machine; sh 'SCRIPT'; sync; echo; echo 'END'; busybox poweroff -f";
+
+/// What follows where a shell is the first process then.
+const SHELL: &str = r#"exec $b switch_root /new /bin/sh -c "GOES_ON"
+"#;
+
+/// What follows where systemd is: it starts one service, and nothing of this machine's.
+const SYSTEMD: &str = r#"$b mkdir -p run/systemd/system
+$b cat > run/systemd/system/script.service <<'UNIT'
+[Unit]
+DefaultDependencies=no
+[Service]
+Type=oneshot
+TimeoutStartSec=infinity
+StandardOutput=tty
+StandardError=tty
+TTYPath=/dev/ttyS0
+Delegate=yes
+ExecStart=/bin/sh -c "GOES_ON"
+UNIT
+exec $b switch_root /new /lib/systemd/systemd --unit=script.service --show-status=no --log-target=null
+"#;
+
+/// Its first process, once it has its files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum First {
+    Shell,
+    /// Debian's.
+    Systemd,
+}
 
 /// Runs a script of the shell there, and gives each line that it prints. Fails where the machine ends before the script does.
 /// `limit`: how long it may run.
-pub(crate) fn run(root: &Path, script: &str, limit: Duration, mut line: impl FnMut(&str)) -> Result<()> {
+pub(crate) fn run(
+    root: &Path,
+    first: First,
+    script: &str,
+    limit: Duration,
+    mut line: impl FnMut(&str),
+) -> Result<()> {
     let (kernel, folder) = (kernel(root)?, folder(root));
     let path = folder.join("script.sh");
     fs::write(&path, script).with_context(|| format!("cannot write {}", path.display()))?;
-    fs::write(folder.join("initramfs-shared"), start(&kernel.modules, &path)?)
+    fs::write(folder.join("initramfs-shared"), start(&kernel.modules, first, &path)?)
         .context("cannot write initramfs-shared")?;
     let disk = disk(&folder)?;
     let files = Files::share(&folder)?;
@@ -116,11 +154,11 @@ pub(crate) fn run(root: &Path, script: &str, limit: Duration, mut line: impl FnM
 }
 
 /// What the kernel unpacks as its first files.
-fn start(modules: &Path, script: &Path) -> Result<Vec<u8>> {
+fn start(modules: &Path, first: First, script: &Path) -> Result<Vec<u8>> {
     let listed = fs::read_to_string(modules.join("modules.dep")).context("modules.dep")?;
     let needed = in_order(&listed, &MODULES)?;
     let names: Vec<&str> = needed.iter().filter_map(|path| path.rsplit('/').next()).collect();
-    let init = init(modules, &names, script)?;
+    let init = init(modules, &names, first, script)?;
     let read = |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
     let mut files = vec![("init", init.into_bytes()), ("busybox", read(Path::new(BUSYBOX))?)];
     for (name, path) in names.iter().zip(&needed) {
@@ -131,10 +169,15 @@ fn start(modules: &Path, script: &Path) -> Result<Vec<u8>> {
 }
 
 /// The first process: it loads the modules that are called so, and runs the script.
-fn init(modules: &Path, names: &[&str], script: &Path) -> Result<String> {
+fn init(modules: &Path, names: &[&str], first: First, script: &Path) -> Result<String> {
     let release = modules.file_name().and_then(|name| name.to_str()).context("modules of no release")?;
     let text = |path: &Path| path.to_str().map(str::to_owned).with_context(|| path.display().to_string());
-    Ok(INIT
+    let then = match first {
+        First::Shell => SHELL,
+        First::Systemd => SYSTEMD,
+    };
+    Ok((INIT.to_owned() + then)
+        .replace("GOES_ON", SCRIPT)
         .replace("MODULES", &names.join(" "))
         .replace("KERNEL", text(modules)?.trim_start_matches('/'))
         .replace("RELEASE", release)
@@ -235,10 +278,14 @@ mod tests {
     #[test]
     fn nothing_of_the_first_process_is_left_open() {
         let (modules, script) = (Path::new("/x/lib/modules/6.1.0"), Path::new("/x/script.sh"));
-        let text = init(modules, &["virtio.ko", "overlay.ko"], script).unwrap();
-        for open in ["MODULES", "KERNEL", "RELEASE", "SCRIPT", "END"] {
-            assert!(!text.contains(open), "{open}");
+        for first in [First::Shell, First::Systemd] {
+            let text = init(modules, &["virtio.ko"], first, script).unwrap();
+            for open in ["GOES_ON", "MODULES", "KERNEL", "RELEASE", "SCRIPT", "END"] {
+                assert!(!text.contains(open), "{open}");
+            }
+            assert!(text.contains("sh '/x/script.sh';"), "{text}");
         }
+        let text = init(modules, &["virtio.ko", "overlay.ko"], First::Shell, script).unwrap();
         assert!(text.contains("mount --bind \"/new/x/lib/modules/6.1.0\" \"lib/modules/6.1.0\""), "{text}");
         assert!(text.contains("for module in virtio.ko overlay.ko; do"));
     }

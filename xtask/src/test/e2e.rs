@@ -61,8 +61,8 @@ pub(super) fn with_resize(platform: Platform) -> [Part; 2] {
     ]
 }
 
-/// [`A_FEW`] of those with it: many of the others need `MutatingAdmissionPolicy`.
-pub(super) fn without_policies(platform: Platform) -> Part {
+/// [`A_FEW`] of those with it.
+pub(super) fn a_few(platform: Platform) -> Part {
     let choice = ["--exact"].into_iter().chain(A_FEW).collect();
     Part { name: "a few tests on a real cluster", platform, choice }
 }

@@ -1,4 +1,5 @@
-//! Tests of `tests/e2e` on a cluster with cgroup v2: all of it in a machine that shares this one's files.
+//! Tests in a machine with cgroup v2 that shares this one's files: those of `tests/e2e`, on a whole cluster in it, and those of the
+//! daemon for which systemd makes the cgroups.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,12 +11,17 @@ use super::e2e::A_FEW;
 use super::tally::{CargoCount, Count as _, Tally};
 use crate::image::{Built, executables};
 use crate::kubernetes::Platform;
-use crate::machine::shared::{self, STATE};
+use crate::machine::shared::{self, First, STATE};
 use crate::progress::Step;
 use crate::sh::Cmd;
 
 /// The test program.
 const PROGRAM: &str = "pitstop";
+/// The tests in the daemon's library.
+const DAEMON: &str = "pitstop_daemon";
+/// How each script begins.
+const ENVIRONMENT: &str = "set -e\n\
+    export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root RUST_BACKTRACE=0 CI=true\n";
 /// By what waits are longer there.
 const PATIENCE: u32 = 20;
 /// How long all of it may take.
@@ -29,7 +35,7 @@ pub(super) fn run(root: &Path, platform: Platform, images: &[Built]) -> Result<T
     let program = built.get(PROGRAM).context("cargo built no tests/e2e")?;
     let step = Step::begin("a cluster with cgroup v2 in an emulated machine (about half an hour)");
     let mut count = CargoCount::default();
-    shared::run(root, &script(root, platform, images, program)?, LIMIT, |line| {
+    shared::run(root, First::Shell, &script(root, platform, images, program)?, LIMIT, |line| {
         println!("{line}");
         count.line(line);
     })?;
@@ -42,17 +48,48 @@ pub(super) fn run(root: &Path, platform: Platform, images: &[Built]) -> Result<T
     Ok(tally)
 }
 
+/// The daemon's tests of resizes with a real containerd, in a machine whose first process is systemd.
+pub(super) fn with_systemd(root: &Path) -> Result<Tally> {
+    // Of the whole workspace, as the tests of the crates.
+    let cargo = Cmd::cargo().args([
+        "test",
+        "--no-run",
+        "--locked",
+        "--quiet",
+        "--workspace",
+        "--exclude",
+        "pitstop-e2e",
+        "--lib",
+    ]);
+    let built = executables(&cargo.arg("--message-format=json-render-diagnostics").dir(root).read_loud()?)?;
+    let program = built.get(DAEMON).context("cargo built no tests of the daemon")?;
+    let step = Step::begin("the daemon's tests beside systemd in an emulated machine (some minutes)");
+    let script = format!(
+        "{ENVIRONMENT}export PITSTOP_CLUSTER_PATIENCE={PATIENCE} PITSTOP_TEST_CGROUPS=systemd TMPDIR={STATE}\n\
+         cd {}\n{} --test-threads=1 resize::containerd_tests\n",
+        text(&root.join("daemon"))?,
+        text(program)?,
+    );
+    let mut count = CargoCount::default();
+    shared::run(root, First::Systemd, &script, LIMIT, |line| {
+        println!("{line}");
+        count.line(line);
+    })?;
+    step.done();
+    let mut tally = count.end(true);
+    if tally.passed == 0 {
+        tally.broke("no test ran");
+    }
+    Ok(tally)
+}
+
 /// What the machine runs.
 fn script(root: &Path, platform: Platform, images: &[Built], program: &Path) -> Result<String> {
     let cluster = platform.kubernetes.program(root);
     let runtime = platform.runtime.name();
-    let text =
-        |path: &Path| path.to_str().map(quoted).with_context(|| format!("{} is no text", path.display()));
     let (cluster, e2e) = (text(&cluster)?, text(&root.join("tests/e2e"))?);
     let mut script = format!(
-        "set -e\n\
-         export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root RUST_BACKTRACE=0\n\
-         export PITSTOP_CLUSTER_PATIENCE={PATIENCE} CI=true\n\
+        "{ENVIRONMENT}export PITSTOP_CLUSTER_PATIENCE={PATIENCE}\n\
          export KUBECONFIG={STATE}/cluster/kubeconfig PITSTOP_CLUSTER_DIR={STATE}/cluster PITSTOP_CLUSTER_BIN={cluster}\n\
          {cluster} up --dir {STATE}/cluster --nodes 1 --runtime {runtime}\n"
     );
@@ -67,6 +104,11 @@ fn script(root: &Path, platform: Platform, images: &[Built], program: &Path) -> 
     }
     let _ = writeln!(script, "cd {e2e}\n{} --test-threads=1 --exact {}", text(program)?, A_FEW.join(" "));
     Ok(script)
+}
+
+/// A path for the shell.
+fn text(path: &Path) -> Result<String> {
+    path.to_str().map(quoted).with_context(|| format!("{} is no text", path.display()))
 }
 
 /// A word for the shell.

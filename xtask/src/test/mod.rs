@@ -157,10 +157,9 @@ pub(crate) fn on_platform(root: &Path, platform: Platform, images: &[Built]) -> 
         suite(&mut total, part.name, || part.run(Cluster::of(root), images));
         return total;
     }
+    // Many of the others need `MutatingAdmissionPolicy`.
     if !platform.kubernetes.mutates() {
-        let part = e2e::without_policies(platform);
-        suite(&mut total, part.name, || part.run(Cluster::of(root), images));
-        return total;
+        return a_few(root, platform, images);
     }
     let [first, others] = e2e::with_resize(platform);
     std::thread::scope(|scope| {
@@ -178,10 +177,23 @@ pub(crate) fn on_platform(root: &Path, platform: Platform, images: &[Built]) -> 
     total
 }
 
+/// One test of `tests/e2e` for each way in which pitstop changes a container.
+pub(crate) fn a_few(root: &Path, platform: Platform, images: &[Built]) -> Tally {
+    let mut total = Tally::default();
+    let part = e2e::a_few(platform);
+    suite(&mut total, part.name, || part.run(Cluster::of(root), images));
+    total
+}
+
 /// A few tests of `tests/e2e` on such a cluster with cgroup v2, in a machine that is emulated: twenty times as slow as this one.
 pub(crate) fn on_cgroup2(root: &Path, platform: Platform, images: &[Built]) -> Result<Tally> {
     build(root, platform.kubernetes)?;
     emulated::run(root, platform, images)
+}
+
+/// The daemon's own tests of resizes, where systemd makes the cgroups.
+pub(crate) fn with_systemd(root: &Path) -> Result<Tally> {
+    emulated::with_systemd(root)
 }
 
 /// Runs one suite; what keeps it from running is one failure with the suite's name.

@@ -74,7 +74,9 @@ func Busybox(path string) (v1.Image, error) {
 		}
 	}
 	return assemble(files, v1.Config{
-		Cmd: []string{"/bin/sh"},
+		// Like the servers in the documentation's examples, a container that names nothing but the image goes on
+		// until it is asked to end.
+		Cmd: []string{"/bin/sh", "-c", "trap 'exit 0' TERM; sleep 2147483647 & wait"},
 		Env: []string{"PATH=/bin"},
 	})
 }

@@ -37,5 +37,6 @@ mod selected;
 mod unasked;
 mod updates;
 mod verify;
+mod walked;
 mod watched;
 mod writes;
